@@ -1,0 +1,179 @@
+//! What crosses between reader, shard, egress worker and RIB manager. Every message is a batch.
+//!
+//! ```text
+//! reader ── ShardIn ──► shard ── BestBatch ──► egress worker ── Output ──► sessions
+//!                         │ ▲                     │
+//!                         │ └── ShardIn::Dump ◄───┘
+//!                         └──── Feed ──► RIB manager ── ShardIn::NextHops ──►
+//! ```
+
+use crate::attr::AttrSet;
+use crate::peer::{PeerId, PeerInfo};
+use ribtide_prefix::{Afi, Families, Family, PerFamily, Prefix};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Prefixes, per family.
+#[derive(Clone, Copy, Debug)]
+pub struct Prefixes;
+impl PerFamily for Prefixes {
+    type Of<F: Family> = Vec<Prefix<F>>;
+}
+
+/// Input of a shard.
+#[derive(Debug)]
+pub enum ShardIn {
+    /// A session reached Established. Precedes its first batch on the same queue.
+    PeerUp(Arc<PeerInfo>),
+    /// The session ended: everything learnt on it goes.
+    PeerDown {
+        /// Whose.
+        peer: PeerId,
+        /// Which session of it; a late message about an earlier one changes nothing.
+        session: u32,
+    },
+    /// Routes, in the order received.
+    Routes(RouteBatch),
+    /// A worker wants the current best paths of a family, for members that joined or asked for a refresh.
+    Dump(DumpRequest),
+    /// What became of next hops that the shard's routes use. Sent only when something changed.
+    NextHops(Vec<(IpAddr, NextHopState)>),
+}
+
+/// Routes of one session for one shard, from one or more UPDATEs.
+#[derive(Debug)]
+pub struct RouteBatch {
+    /// From whom.
+    pub peer: PeerId,
+    /// Which session of that peer.
+    pub session: u32,
+    /// What to do with the prefixes below: each operation takes the next `count` of its family.
+    pub ops: Vec<RouteOp>,
+    /// The prefixes.
+    pub prefixes: Families<Prefixes>,
+}
+
+/// One UPDATE's worth for one shard and family.
+#[derive(Debug)]
+pub struct RouteOp {
+    /// The attributes announced, or `None` for a withdrawal.
+    pub attrs: Option<Arc<AttrSet>>,
+    /// Which family's prefixes.
+    pub afi: Afi,
+    /// How many.
+    pub count: u32,
+}
+
+/// Whether a next hop can be reached, and how far it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NextHopState {
+    /// With the interior cost of RFC 4271 section 9.1.2.2 e. A next hop nothing was said of counts as
+    /// reachable at cost 0, which is also the rule of a router without a FIB.
+    Reachable {
+        /// Metric of the resolving route.
+        cost: u32,
+    },
+    /// Routes through it cannot be used.
+    Unreachable,
+}
+
+/// Changes of best paths, from one shard to every worker.
+#[derive(Debug, Default)]
+pub struct BestBatch {
+    /// Distinct paths that the changes name by index.
+    pub paths: Vec<BestPath>,
+    /// The changes.
+    pub changes: Families<Changes>,
+}
+
+/// A path as an egress worker needs it.
+#[derive(Clone, Debug)]
+pub struct BestPath {
+    /// Its attributes.
+    pub attrs: Arc<AttrSet>,
+    /// Who sent it.
+    pub source: PeerId,
+}
+
+/// Best-path changes, per family.
+#[derive(Clone, Copy, Debug)]
+pub struct Changes;
+impl PerFamily for Changes {
+    type Of<F: Family> = Vec<Change<F>>;
+}
+
+/// The best path of one prefix changed. `old` is what the previous change (or dump) of this prefix on the same
+/// queue gave as `new`; what was advertised is derived from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<F: Family> {
+    /// The prefix.
+    pub prefix: Prefix<F>,
+    /// Index of the former best path in [`BestBatch::paths`], or [`NONE`].
+    pub old: u32,
+    /// Index of the new one, or [`NONE`].
+    pub new: u32,
+}
+
+/// No path.
+pub const NONE: u32 = u32::MAX;
+
+/// A worker asks for best paths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DumpRequest {
+    /// The worker.
+    pub worker: u32,
+    /// Given back with every part of the answer.
+    pub token: u64,
+    /// Which family.
+    pub afi: Afi,
+}
+
+/// What goes from a shard to a worker.
+#[derive(Debug)]
+pub enum EgressIn {
+    /// Changes; the same batch goes to every worker.
+    Best(Arc<BestBatch>),
+    /// Part of a dump: `old` is [`NONE`] throughout. Interleaves with `Best` in the order of events, so a
+    /// member that follows both from the moment of the request ends with the truth.
+    Dump {
+        /// From the request.
+        token: u64,
+        /// The paths.
+        batch: BestBatch,
+        /// Whether this shard has sent all.
+        last: bool,
+    },
+    /// A session reached Established: the worker owns its egress from now on. Answered by dump requests.
+    MemberUp(Arc<PeerInfo>),
+    /// A session ended.
+    MemberDown(PeerId),
+    /// The peer asked for a family again (RFC 2918).
+    Refresh(PeerId, Afi),
+    /// A peer came up elsewhere: sources must be known before their paths can be judged.
+    SourceUp(Arc<PeerInfo>),
+}
+
+/// What goes from a shard to the RIB manager: only changed next-hop sets, never a changed AS path alone.
+#[derive(Debug, Default)]
+pub struct Feed {
+    /// Distinct next-hop sets that the changes name by index.
+    pub sets: Vec<FeedSet>,
+    /// Prefix and index of its set, or [`NONE`] when BGP has no route any more.
+    pub changes: Families<FeedChanges>,
+}
+
+/// The next hops of a BGP route, as received.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct FeedSet {
+    /// Gateways, each once.
+    pub next_hops: Vec<ribtide_wire::bgp::NextHop>,
+    /// Whether the best path is internal (administrative distance 200) or external (20).
+    pub internal: bool,
+}
+
+/// Feed changes, per family.
+#[derive(Clone, Copy, Debug)]
+pub struct FeedChanges;
+impl PerFamily for FeedChanges {
+    type Of<F: Family> = Vec<(Prefix<F>, u32)>;
+}

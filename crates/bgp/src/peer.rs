@@ -1,0 +1,106 @@
+//! Who a route came from and who it goes to: what the shards and the egress workers need to know of a peer.
+
+use ribtide_prefix::Afi;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A configured or dynamic peer, as a dense number. A number is used again only after every shard and worker
+/// has confirmed that nothing of its former bearer is left.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PeerId(pub u32);
+
+/// How a peer relates to us; decides what may be sent on (RFC 4271 section 9.2, RFC 4456 section 6).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum PeerKind {
+    /// Another AS.
+    External,
+    /// Our AS, an ordinary internal peer.
+    Internal,
+    /// Our AS, a client of this route reflector.
+    Client,
+}
+
+impl PeerKind {
+    /// Whether the peer is of our own AS.
+    pub fn is_internal(self) -> bool {
+        self != PeerKind::External
+    }
+}
+
+/// Which families a session carries.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct FamilySet {
+    /// IPv4 unicast.
+    pub ipv4: bool,
+    /// IPv6 unicast.
+    pub ipv6: bool,
+}
+
+impl FamilySet {
+    /// Whether `afi` unicast is in the set.
+    pub fn has(self, afi: Afi) -> bool {
+        match afi {
+            Afi::Ipv4 => self.ipv4,
+            Afi::Ipv6 => self.ipv6,
+        }
+    }
+}
+
+/// An established session, as the shards and the workers see it. Immutable for the life of the session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerInfo {
+    /// The peer.
+    pub id: PeerId,
+    /// Counts the sessions of this peer; tells routes of this session from those of an earlier one.
+    pub session: u32,
+    /// The peer's address: the last tie-break of the decision process.
+    pub address: IpAddr,
+    /// The peer's AS.
+    pub asn: u32,
+    /// The peer's BGP identifier.
+    pub router_id: Ipv4Addr,
+    /// External, internal or client.
+    pub kind: PeerKind,
+    /// What the session negotiated.
+    pub families: FamilySet,
+    /// What decides how routes are sent to this peer.
+    pub egress: EgressSettings,
+}
+
+/// Everything that decides what is sent to a peer and how it is encoded. Peers with equal settings form an
+/// update group: this struct *is* the group's key, so a setting that is not in it cannot influence the output.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct EgressSettings {
+    /// Relation of the receivers.
+    pub kind: PeerKind,
+    /// Our AS on these sessions.
+    pub local_asn: u32,
+    /// Our cluster id as a route reflector (RFC 4456 section 7).
+    pub cluster_id: Ipv4Addr,
+    /// Our BGP identifier.
+    pub router_id: Ipv4Addr,
+    /// Families that these sessions carry.
+    pub families: FamilySet,
+    /// Whether they understand 4-octet AS numbers (RFC 6793).
+    pub four_octet_as: bool,
+    /// Largest message they take, in bytes: 4096, or 65535 with extended messages (RFC 8654).
+    pub max_message: u16,
+    /// What stands in NEXT_HOP.
+    pub next_hop: NextHopRule,
+    /// The export policy, by name.
+    pub export: std::sync::Arc<ribtide_policy::Policy>,
+}
+
+/// What stands in NEXT_HOP of what we send.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum NextHopRule {
+    /// As received; the rule of RFC 4271 section 5.1.3 for internal peers.
+    Keep,
+    /// Our own addresses on the session's interface; the rule for external peers. A next hop on the shared
+    /// subnet may be kept only by [`NextHopRule::Keep`], never here.
+    Own {
+        /// For IPv4 routes; `None`: IPv4 routes go with the IPv6 address (RFC 8950) or not at all.
+        v4: Option<Ipv4Addr>,
+        /// For IPv6 routes; `None`: IPv6 routes are not sent.
+        v6: Option<Ipv6Addr>,
+    },
+}
