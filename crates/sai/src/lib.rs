@@ -1,1 +1,2 @@
-//! 
+//! The virtual switch.
+mod dir24;
