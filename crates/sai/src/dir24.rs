@@ -235,9 +235,8 @@ mod tests {
     /// Prefixes crowd into a few /24s and their neighbours, so that they cover each other at every length.
     fn prefix() -> impl Strategy<Value = Prefix<V4>> {
         let base = prop_oneof![Just(0x0a00_0000u32), Just(0x0a00_0100), Just(0xffff_ff00), Just(0)];
-        (base, 0u32..1024, prop_oneof![0u8..=32, 22u8..=32]).prop_map(|(base, low, len)| {
-            Prefix::new(base.wrapping_add(low), len)
-        })
+        (base, 0u32..1024, prop_oneof![0u8..=32, 22u8..=32])
+            .prop_map(|(base, low, len)| Prefix::new(base.wrapping_add(low), len))
     }
 
     proptest! {

@@ -123,8 +123,10 @@ impl VirtualSwitch {
     }
 
     fn through(&self, hop: Oid, weight: u32) -> Option<ForwardHop> {
-        let gateway = self.objects.find(hop, |a| if let Attr::NextHopIp(ip) = a { Some(*ip) } else { None })?;
-        let rif = self.objects.find(hop, |a| if let Attr::NextHopRif(rif) = a { Some(*rif) } else { None })?;
+        let gateway =
+            self.objects.find(hop, |a| if let Attr::NextHopIp(ip) = a { Some(*ip) } else { None })?;
+        let rif =
+            self.objects.find(hop, |a| if let Attr::NextHopRif(rif) = a { Some(*rif) } else { None })?;
         let mac = self.neighbors.get(&(rif, gateway)).and_then(|attrs| neighbor_mac(attrs));
         Some(ForwardHop { gateway: Some(gateway), port: self.rif_name(rif), mac, weight })
     }

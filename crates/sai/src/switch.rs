@@ -8,8 +8,8 @@ use ribtide_prefix::{Afi, Map};
 use ribtide_swss::Name;
 use ribtide_swss::row::Mac;
 use ribtide_swss::sai::{
-    Attr, Attrs, ErrorMode, Item, NeighborEntry, ObjectId, ObjectType, Oid, OperStatus, PacketAction, RouteEntry,
-    Sai, Status, Verb,
+    Attr, Attrs, ErrorMode, Item, NeighborEntry, ObjectId, ObjectType, Oid, OperStatus, PacketAction,
+    RouteEntry, Sai, Status, Verb,
 };
 use std::net::IpAddr;
 
@@ -195,7 +195,11 @@ impl VirtualSwitch {
 
     fn create(&mut self, kind: ObjectType, attrs: &Attrs) -> Result<Oid, Status> {
         if (kind == ObjectType::Switch) == self.started.is_some() {
-            return Err(if kind == ObjectType::Switch { Status::ItemAlreadyExists } else { Status::Uninitialized });
+            return Err(if kind == ObjectType::Switch {
+                Status::ItemAlreadyExists
+            } else {
+                Status::Uninitialized
+            });
         }
         self.objects.check_new(kind, attrs)?;
         let full = |count: u32, limit: u32| if count >= limit { Err(Status::TableFull) } else { Ok(()) };
@@ -403,8 +407,12 @@ impl VirtualSwitch {
             Attr::SwitchEcmpGroups(value) => *value = limits.groups,
             Attr::SwitchAvailableIpv4Route(value) => *value = left(limits.ipv4_routes, self.routes[0]),
             Attr::SwitchAvailableIpv6Route(value) => *value = left(limits.ipv6_routes, self.routes[1]),
-            Attr::SwitchAvailableIpv4Nexthop(value) => *value = left(limits.ipv4_next_hops, self.next_hops[0]),
-            Attr::SwitchAvailableIpv6Nexthop(value) => *value = left(limits.ipv6_next_hops, self.next_hops[1]),
+            Attr::SwitchAvailableIpv4Nexthop(value) => {
+                *value = left(limits.ipv4_next_hops, self.next_hops[0])
+            }
+            Attr::SwitchAvailableIpv6Nexthop(value) => {
+                *value = left(limits.ipv6_next_hops, self.next_hops[1])
+            }
             Attr::SwitchAvailableIpv4Neighbor(value) => {
                 *value = left(limits.ipv4_neighbors, self.neighbor_counts[0]);
             }
@@ -412,7 +420,9 @@ impl VirtualSwitch {
                 *value = left(limits.ipv6_neighbors, self.neighbor_counts[1]);
             }
             Attr::SwitchAvailableGroup(value) => *value = left(limits.groups, self.groups),
-            Attr::SwitchAvailableGroupMember(value) => *value = left(limits.group_members, self.group_members),
+            Attr::SwitchAvailableGroupMember(value) => {
+                *value = left(limits.group_members, self.group_members)
+            }
             other => return self.stored_value(own.switch, other),
         }
         Ok(())

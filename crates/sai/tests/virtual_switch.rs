@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use ribtide_prefix::AnyPrefix;
 use ribtide_sai::{Limits, PortSetup, VirtualSwitch};
 use ribtide_swss::sai::{
-    Attr, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, PacketAction, RifType,
-    RouteEntry, Sai, Status, Verb,
+    Attr, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, PacketAction,
+    RifType, RouteEntry, Sai, Status, Verb,
 };
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -33,7 +33,8 @@ impl Bench {
             Attr::SwitchPortNumber(0),
         ];
         chip.get(ObjectType::Switch, &switch.into(), &mut own).unwrap();
-        let [Attr::SwitchDefaultVirtualRouter(vr), Attr::SwitchPortList(ports), Attr::SwitchPortNumber(32)] = &own
+        let [Attr::SwitchDefaultVirtualRouter(vr), Attr::SwitchPortList(ports), Attr::SwitchPortNumber(32)] =
+            &own
         else {
             panic!("{own:?}")
         };
@@ -87,7 +88,8 @@ fn packets_follow_routes_groups_and_neighbours() {
     let (a, b) = (bench.hop("10.0.0.1"), bench.hop("10.0.0.2"));
     let kind = Attr::GroupKind(GroupType::DynamicUnorderedEcmp);
     let group = bench.make(ObjectType::NextHopGroup, vec![kind]);
-    let member = |hop, weight| vec![Attr::MemberGroup(group), Attr::MemberNextHop(hop), Attr::MemberWeight(weight)];
+    let member =
+        |hop, weight| vec![Attr::MemberGroup(group), Attr::MemberNextHop(hop), Attr::MemberWeight(weight)];
     bench.make(ObjectType::NextHopGroupMember, member(a, 3));
     let second = bench.make(ObjectType::NextHopGroupMember, member(b, 1));
 
@@ -125,7 +127,10 @@ fn what_is_referred_to_stays_and_what_is_missing_is_refused() {
     let hop = bench.hop("10.0.0.1");
     assert_eq!(bench.route(Verb::Set, "10.0.0.0/8", vec![Attr::RouteNextHop(hop)]), Status::ItemNotFound);
     assert_eq!(bench.route(Verb::Remove, "10.0.0.0/8", vec![]), Status::ItemNotFound);
-    assert_eq!(bench.route(Verb::Create, "10.0.0.0/8", vec![Attr::RouteNextHop(Oid(77))]), Status::InvalidObjectId);
+    assert_eq!(
+        bench.route(Verb::Create, "10.0.0.0/8", vec![Attr::RouteNextHop(Oid(77))]),
+        Status::InvalidObjectId
+    );
     assert_eq!(bench.route(Verb::Create, "10.0.0.0/8", vec![Attr::RouteNextHop(hop)]), Status::Success);
     assert_eq!(bench.route(Verb::Create, "10.0.0.0/8", vec![]), Status::ItemAlreadyExists);
     assert_eq!(bench.remove(ObjectType::NextHop, hop), Status::ObjectInUse);
@@ -139,7 +144,10 @@ fn what_is_referred_to_stays_and_what_is_missing_is_refused() {
     let mut second = Item::new(Oid::NULL, [Attr::SwitchInit(true)]);
     assert_eq!(bench.chip.one(Verb::Create, ObjectType::Switch, &mut second), Status::ItemAlreadyExists);
     let mut bare = Item::bare(Oid::NULL);
-    assert_eq!(bench.chip.one(Verb::Create, ObjectType::NextHop, &mut bare), Status::MandatoryAttributeMissing);
+    assert_eq!(
+        bench.chip.one(Verb::Create, ObjectType::NextHop, &mut bare),
+        Status::MandatoryAttributeMissing
+    );
 }
 
 #[test]

@@ -116,7 +116,8 @@ impl Databases {
                 .get("INSTANCES")
                 .and_then(|i| i.get(instance))
                 .ok_or_else(|| format!("INSTANCES has no \"{instance}\", where {} should be", db.name()))?;
-            let text = |field: &str| server.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+            let text =
+                |field: &str| server.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
             let address = match text("unix_socket_path") {
                 Some(path) => Address::Unix(path.into()),
                 None => {

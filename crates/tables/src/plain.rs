@@ -24,7 +24,11 @@ impl<R: Row> PlainTable<R> {
     /// # Errors
     /// [`TableError::Unreachable`] when the server is not there.
     pub fn open(databases: &Databases, stop: &Stop) -> Result<Self, TableError> {
-        Ok(PlainTable { connection: Connection::open(databases.get(R::DB), stop)?, waiting: 0, row: PhantomData })
+        Ok(PlainTable {
+            connection: Connection::open(databases.get(R::DB), stop)?,
+            waiting: 0,
+            row: PhantomData,
+        })
     }
 
     /// The row at `key`, if there is one.
@@ -52,7 +56,8 @@ impl<R: Row> PlainTable<R> {
         let mut keys = Vec::new();
         let mut cursor = "0".to_owned();
         loop {
-            let mut page = self.connection.ask(&["SCAN", &cursor, "MATCH", &pattern, "COUNT", "1000"])?.into_array();
+            let mut page =
+                self.connection.ask(&["SCAN", &cursor, "MATCH", &pattern, "COUNT", "1000"])?.into_array();
             let names = page.pop().map(crate::Reply::into_texts).unwrap_or_default();
             keys.extend(names.iter().filter_map(|name| R::parse_key(name.strip_prefix(&prefix)?).ok()));
             cursor = page.pop().and_then(crate::Reply::into_text).unwrap_or_default();

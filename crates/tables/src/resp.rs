@@ -233,7 +233,11 @@ mod tests {
             text("OK"),
             Reply::Integer(-3),
             Reply::Nil,
-            Reply::Array(vec![text("a\n"), Reply::Array(vec![]), Reply::Array(vec![Reply::Integer(1), text("")])]),
+            Reply::Array(vec![
+                text("a\n"),
+                Reply::Array(vec![]),
+                Reply::Array(vec![Reply::Integer(1), text("")]),
+            ]),
             Reply::Error("ERR no".into()),
         ];
         for step in 1..stream.len() {

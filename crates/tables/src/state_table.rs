@@ -245,7 +245,10 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
         let max = max.clamp(1, MAX_BATCH);
         let [changed, clear, new, last] = &self.keys;
         let count = max.to_string();
-        let rows = self.connection.ask(&["EVALSHA", &self.script, "4", changed, clear, new, last, &count])?.into_array();
+        let rows = self
+            .connection
+            .ask(&["EVALSHA", &self.script, "4", changed, clear, new, last, &count])?
+            .into_array();
         let more = rows.len() == max;
         for row in rows {
             match parse::<R>(row) {
