@@ -6,5 +6,6 @@
 
 pub mod ask;
 pub mod clock;
+pub mod meter;
 pub mod ring;
 pub mod thread;
