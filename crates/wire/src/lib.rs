@@ -7,5 +7,6 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+pub mod bgp;
 pub mod fpm;
 pub mod netlink;
