@@ -133,7 +133,12 @@ impl Group {
 
     /// Takes in changes of best paths. `exported` maps their path numbers to handles, [`NONE`] where the group does
     /// not get the path.
-    pub(super) fn change<F: Family>(&mut self, changes: &[Change<F>], exported: &[Handle], paths: &mut Paths) {
+    pub(super) fn change<F: Family>(
+        &mut self,
+        changes: &[Change<F>],
+        exported: &[Handle],
+        paths: &mut Paths,
+    ) {
         let handle = |path: u32| exported.get(path as usize).copied().unwrap_or(NONE);
         let pending = &mut self.lanes.get_mut::<F>().pending;
         for change in changes {

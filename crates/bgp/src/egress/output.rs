@@ -49,11 +49,8 @@ impl Sink {
 
     /// The chunks, in order.
     pub(super) fn finish(mut self) -> impl Iterator<Item = Closed> {
-        let rest: Vec<Closed> = self
-            .streams
-            .iter_mut()
-            .filter_map(|(except, stream)| close(&self.to, *except, stream))
-            .collect();
+        let rest: Vec<Closed> =
+            self.streams.iter_mut().filter_map(|(except, stream)| close(&self.to, *except, stream)).collect();
         self.closed.into_iter().chain(rest)
     }
 }

@@ -50,7 +50,8 @@ fn peer(id: u32, kind: PeerKind) -> PeerInfo {
 fn attrs(n: u8) -> Arc<AttrSet> {
     let mut bytes = Vec::new();
     build::origin(&mut bytes, Origin::Igp);
-    let path = build::prepend(AsPath::default(), if n.is_multiple_of(2) { 70_000 } else { 65_010 }, 1 + n % 3);
+    let path =
+        build::prepend(AsPath::default(), if n.is_multiple_of(2) { 70_000 } else { 65_010 }, 1 + n % 3);
     build::as_path(&mut bytes, AsPath::new(&path));
     if n & 4 != 0 {
         build::med(&mut bytes, u32::from(n));
@@ -193,7 +194,10 @@ fn members_with_equal_settings_share_every_message_and_one_dump() {
     worker.flush(1000, &mut out);
     let requests: Vec<DumpRequest> =
         out.iter().filter_map(|o| if let EgressOut::Dump(d) = o { Some(*d) } else { None }).collect();
-    assert_eq!(requests.iter().map(|r| (r.worker, r.afi)).collect::<Vec<_>>(), [(3, Afi::Ipv4), (3, Afi::Ipv6)]);
+    assert_eq!(
+        requests.iter().map(|r| (r.worker, r.afi)).collect::<Vec<_>>(),
+        [(3, Afi::Ipv4), (3, Afi::Ipv6)]
+    );
     out.clear();
     worker.flush(1000, &mut out);
     assert!(out.is_empty(), "asked once");
@@ -346,7 +350,8 @@ fn expected(
     use PeerKind::{External, Internal};
     let mut map: BTreeMap<u8, Vec<u8>> =
         Attributes::new(attrs.bytes()).map(|a| (a.code, a.value.to_vec())).collect();
-    let communities = map.get(&code::COMMUNITIES).map_or(0, |c| u32::from_be_bytes(c[..4].try_into().unwrap()));
+    let communities =
+        map.get(&code::COMMUNITIES).map_or(0, |c| u32::from_be_bytes(c[..4].try_into().unwrap()));
     let policy = member.egress.export.verdict() == Verdict::Accept;
     if source.id == member.id
         || !policy
@@ -387,7 +392,6 @@ fn expected(
     Some((map, next_hop))
 }
 
-
 /// The peers of the random world: all kinds, several in one group, a two-octet one, one that IPv4 is too much for.
 fn world_peers() -> Vec<PeerInfo> {
     use PeerKind::{Client, External, Internal};
@@ -404,7 +408,11 @@ fn world_peers() -> Vec<PeerInfo> {
 #[derive(Clone, Debug)]
 enum Step {
     /// The best path of a prefix becomes one of these attributes from this source, or none.
-    Change { prefix: u8, attrs: u8, source: Option<u8> },
+    Change {
+        prefix: u8,
+        attrs: u8,
+        source: Option<u8>,
+    },
     Up(u8),
     Down(u8),
     Refresh(u8, bool),
@@ -555,8 +563,10 @@ impl World {
         match step {
             Step::Change { prefix, attrs, source } => {
                 let prefix = prefixes()[usize::from(prefix)];
-                let path = source
-                    .map(|s| BestPath { attrs: attrs_for(attrs, prefix.afi()), source: PeerId(u32::from(s)) });
+                let path = source.map(|s| BestPath {
+                    attrs: attrs_for(attrs, prefix.afi()),
+                    source: PeerId(u32::from(s)),
+                });
                 self.set(prefix, path);
             }
             Step::Up(peer) if !self.up[usize::from(peer)] => {
@@ -614,7 +624,12 @@ impl World {
             let view = self.worker.member(info.id).unwrap();
             prop_assert!(!view.joining);
             prop_assert_eq!(table.messages, view.counters.messages);
-            prop_assert_eq!(table.ends, [u32::from(info.families.ipv4), u32::from(info.families.ipv6)], "peer {}", at);
+            prop_assert_eq!(
+                table.ends,
+                [u32::from(info.families.ipv4), u32::from(info.families.ipv6)],
+                "peer {}",
+                at
+            );
             let mut counts = [0, 0];
             for prefix in prefixes() {
                 let best = self.shards.iter().find_map(|s| s.get(&prefix));

@@ -254,7 +254,10 @@ impl Peer {
     /// When the hold timer of the established session expires.
     pub fn hold_expires(&self) -> Option<Millis> {
         self.negotiated()?;
-        self.ours.iter().chain(&self.theirs).find_map(|c| c.expires.filter(|_| matches!(c.phase, Phase::Established(_))))
+        self.ours
+            .iter()
+            .chain(&self.theirs)
+            .find_map(|c| c.expires.filter(|_| matches!(c.phase, Phase::Established(_))))
     }
 
     /// How long the peer may take nothing from us before the session ends (RFC 9687 section 3.1: the greater of
@@ -391,7 +394,10 @@ impl Peer {
                 self.established_since = Some(now);
                 out.push(Action::Up(side, n));
             }
-            (Phase::Established(n), MessageType::Update | MessageType::Keepalive | MessageType::RouteRefresh) => {
+            (
+                Phase::Established(n),
+                MessageType::Update | MessageType::Keepalive | MessageType::RouteRefresh,
+            ) => {
                 *self.slot(side) = Some(Connection { expires: hold(&n, now), ..connection });
             }
             (phase, kind) => {
@@ -440,7 +446,8 @@ impl Peer {
         let mut message = Vec::with_capacity(32);
         write_keepalive(&mut message);
         out.push(Action::Send(side, message));
-        let Some(Connection { phase: Phase::OpenConfirm(n) | Phase::Established(n), .. }) = *self.slot(side) else {
+        let Some(Connection { phase: Phase::OpenConfirm(n) | Phase::Established(n), .. }) = *self.slot(side)
+        else {
             return;
         };
         // RFC 4271 section 4.4 suggests a third of the hold time, section 10 three quarters to all of that.
@@ -515,7 +522,8 @@ impl Peer {
     }
 
     fn established_side(&self) -> Option<Side> {
-        let established = |c: &Option<Connection>| c.is_some_and(|c| matches!(c.phase, Phase::Established(_)));
+        let established =
+            |c: &Option<Connection>| c.is_some_and(|c| matches!(c.phase, Phase::Established(_)));
         if established(&self.ours) {
             Some(Side::Ours)
         } else {
@@ -526,7 +534,8 @@ impl Peer {
     /// Three quarters to all of `period` (RFC 4271 section 10), so that peers do not move in step.
     fn jittered(&mut self, period: Millis) -> Millis {
         // A step of a linear congruential generator (Knuth's MMIX); its high bits are even enough for this.
-        self.jitter = self.jitter.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.jitter =
+            self.jitter.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         period - period / 4 * (self.jitter >> 48) / (1 << 16)
     }
 }

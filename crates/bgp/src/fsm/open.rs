@@ -77,9 +77,8 @@ impl Settings {
     pub(super) fn negotiate(&self, body: &[u8]) -> Result<Negotiated, Refusal> {
         let open = Open::parse(body)
             .map_err(|notification| Refusal { because: notification.to_string(), notification })?;
-        let refuse = |subcode, because| {
-            Err(Refusal { notification: Notification::new(code::OPEN, subcode), because })
-        };
+        let refuse =
+            |subcode, because| Err(Refusal { notification: Notification::new(code::OPEN, subcode), because });
         let asn = open.asn();
         match self.peer_asn {
             Some(wanted) if wanted != asn => {
@@ -125,10 +124,8 @@ impl Settings {
         }
         // RFC 4760 section 8: without the capability a peer speaks plain BGP-4, which is IPv4 unicast.
         theirs.ipv4 |= !multiprotocol;
-        let families = FamilySet {
-            ipv4: self.families.ipv4 && theirs.ipv4,
-            ipv6: self.families.ipv6 && theirs.ipv6,
-        };
+        let families =
+            FamilySet { ipv4: self.families.ipv4 && theirs.ipv4, ipv6: self.families.ipv6 && theirs.ipv6 };
         if families == FamilySet::default() {
             return refuse(
                 subcode::UNSUPPORTED_CAPABILITY,
@@ -202,7 +199,10 @@ mod tests {
         let ours = Settings { peer_asn: Some(65002), ..settings() };
         let n = answer(&ours, &custom(65002, 0, [1, 1, 1, 1], &[])).unwrap();
         assert_eq!(n.families, FamilySet { ipv4: true, ipv6: false });
-        assert_eq!((n.hold_time, n.four_octet_as, n.extended_message, n.route_refresh), (0, false, false, false));
+        assert_eq!(
+            (n.hold_time, n.four_octet_as, n.extended_message, n.route_refresh),
+            (0, false, false, false)
+        );
     }
 
     #[test]
@@ -233,6 +233,9 @@ mod tests {
             assert_eq!((refusal.notification.code, refusal.notification.subcode), (2, subcode));
             assert!(refusal.because.contains(says), "{}", refusal.because);
         }
-        assert!(answer(&any, &custom(65002, 90, [10, 0, 0, 1], &[])).is_ok(), "another AS may have our identifier");
+        assert!(
+            answer(&any, &custom(65002, 90, [10, 0, 0, 1], &[])).is_ok(),
+            "another AS may have our identifier"
+        );
     }
 }

@@ -551,7 +551,7 @@ fn pair(ids: (u8, u8), order: Vec<prop::sample::Index>) -> Result<(), TestCaseEr
     let mut out = Vec::new();
     for (i, peer) in peers.iter_mut().enumerate() {
         peer.handle(Event::Start, now, &mut out);
-        prop_assert_eq!(out.drain(..).collect::<Vec<_>>(), vec![Action::Connect]);
+        prop_assert_eq!(std::mem::take(&mut out), vec![Action::Connect]);
         // The other side accepts, then we hear that it is open.
         queues[1 - i][i].push(Action::Connect);
         queues[i][i].push(Action::Connect);
