@@ -6,6 +6,8 @@ import pathlib
 import subprocess
 
 from .host import wait_for
+from .table import FEED_ASN, GENERATED4, GENERATED6, MRT, Route, as_path
+from .peers import FEEDS
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -15,9 +17,21 @@ def binary():
     return os.environ.get("RIBTIDE", str(ROOT / "target/release/ribtide"))
 
 
-def run_tool(host, *args, timeout=180, check=True):
-    """Runs `ribtide ARGS` to its end and returns what it prints."""
-    return host.run(binary(), *args, timeout=timeout, check=check)
+def feed4(host, to="127.0.0.1:179", *more):
+    """Plays the full IPv4 table into a session and stays: a real one, or one made up where that is absent."""
+    table = ["replay", MRT] if MRT.exists() else ["blast", "--ipv4", GENERATED4, "--seed", "7", "--next-hops4", "193.203.0.0/25"]
+    return host.start("feed4", binary(), *table, *_feed(0, to), *more)
+
+
+def feed6(host, to="127.0.0.1:179", *more, prefixes=GENERATED6):
+    """Sends a made-up IPv6 table, most of it with communities, and stays."""
+    table = ["blast", "--ipv4", "0", "--ipv6", prefixes, "--seed", "7", "--next-hops6", "fd00:193::/120"]
+    return host.start("feed6", binary(), *table, *_feed(1, to), *more)
+
+
+def _feed(number, to):
+    return ["--to", to, "--from", FEEDS[number], "--asn", str(FEED_ASN), "--router-id", f"198.18.0.{number + 1}",
+            "--wait", "30", "--quiet"]
 
 
 class Ribtide:
@@ -34,37 +48,49 @@ class Ribtide:
         self.process = self.host.start(self.name, binary(), "run", "-c", self.config)
         wait_for(f"{self.name} answers", lambda: self.show("bgp", "summary"), 20, alive=[self.process])
 
+    def text(self, *args):
+        """What `ribtide ARGS` prints about this router."""
+        return subprocess.run([binary(), *map(str, args), "--socket", self.socket], check=True, capture_output=True,
+                              text=True, timeout=300).stdout
+
     def show(self, *args):
         """`ribtide show ARGS --json`, parsed."""
-        text = subprocess.run([binary(), "show", *map(str, args), "--json", "--socket", self.socket], check=True,
-                              capture_output=True, text=True, timeout=300).stdout
+        text = self.text("show", *args, "--json")
         if args[0] in ("route", "fib"):
             return [json.loads(line) for line in text.splitlines()]
         return json.loads(text)
 
     def explain(self, prefix):
-        text = subprocess.run([binary(), "explain", prefix, "--json", "--socket", self.socket], check=True,
-                              capture_output=True, text=True, timeout=60).stdout
-        return json.loads(text)
+        return json.loads(self.text("explain", prefix, "--json"))
 
     def neighbor(self, address):
         return self.show("bgp", "neighbor", address)
 
-    def wait_established(self, address, timeout=60):
-        return wait_for(f"the session with {address} is established",
-                        lambda: self.neighbor(address)["state"].lower() == "established", timeout, alive=[self.process])
+    def session(self, address):
+        """The session with a neighbour, or None where none is established."""
+        return self.neighbor(address).get("session")
 
-    def wait_received(self, address, count, timeout=120):
-        def received():
-            session = self.neighbor(address).get("session")
-            total = sum(session["received"].values()) if session else -1
-            return total == count or None
-        return wait_for(f"{count} paths are held from {address}", received, timeout, 0.3, alive=[self.process])
+    def established(self, address):
+        return self.session(address) is not None
 
-    def wait_prefixes(self, count, timeout=120):
-        def prefixes():
-            return sum(self.show("bgp", "summary")["prefixes"].values()) == count
-        return wait_for(f"the Loc-RIB holds {count} prefixes", prefixes, timeout, 0.3, alive=[self.process])
+    def count(self):
+        """How many prefixes the Loc-RIB holds."""
+        return sum(self.show("bgp", "summary")["prefixes"].values())
+
+    def table(self):
+        """Prefix → Route of the best paths."""
+        routes = {}
+        for entry in self.show("route"):
+            best = [p for p in entry["paths"] if p["best"]]
+            assert len(best) == 1, entry
+            routes[entry["prefix"]] = shown(best[0])
+        return routes
 
     def stop(self):
-        self.process.stop()
+        return self.process.stop()
+
+
+def shown(path):
+    """A path of `ribtide show route` as a Route."""
+    return Route(as_path(path["as_path"]), path["origin"], path["next_hop"], path.get("med", 0), path.get("local_pref", 100),
+                 frozenset(path.get("communities", [])), frozenset(path.get("large_communities", [])))
