@@ -106,9 +106,11 @@ impl World {
     pub fn new(rng: &mut Rng, options: DecisionOptions, length: usize) -> World {
         let count = 2 + rng.below(7);
         let peers: Vec<PeerInfo> = (0..count).map(|n| peer(rng, n)).collect();
-        let mut prefixes: Vec<AnyPrefix> = (0..12).map(|n| AnyPrefix::V4(scattered::<V4>(rng, n))).collect();
-        prefixes.extend((0..6).map(|n| AnyPrefix::V6(scattered::<V6>(rng, n))));
-        let announcements: Vec<Announcement> = (0..10).map(|_| announcement(rng)).collect();
+        let mut prefixes: Vec<AnyPrefix> = (0..8).map(|n| AnyPrefix::V4(scattered::<V4>(rng, n))).collect();
+        prefixes.extend((0..4).map(|n| AnyPrefix::V6(scattered::<V6>(rng, n))));
+        // In half of the worlds all paths are equal up to MED.
+        let alike = rng.one_in(2);
+        let announcements: Vec<Announcement> = (0..10).map(|_| announcement(rng, alike)).collect();
         let mut up = vec![false; count];
         let mut events = Vec::new();
         while events.len() < length {
@@ -193,15 +195,17 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
 
 /// A prefix in a block of its own, so that prefixes belong to many shards; some cover others.
 fn scattered<F: Family>(rng: &mut Rng, n: u32) -> Prefix<F> {
-    let bits =
-        u128::from(n / 2 * 37 + 0x2a) << 120 | u128::from(n % 2 * 0x51) << 100 | u128::from(rng.number()) << 20;
+    let bits = u128::from(n / 2 * 37 + 0x2a) << 120
+        | u128::from(n % 2 * 0x51) << 100
+        | u128::from(rng.number()) << 20;
     Prefix::new(F::Bits::from_left(bits), *rng.pick(&[8, 16, 20, 24, F::WIDTH]))
 }
 
-fn announcement(rng: &mut Rng) -> Announcement {
+fn announcement(rng: &mut Rng, alike: bool) -> Announcement {
     let first = 64500 + rng.below(3) as u32;
     let mut path = vec![(true, vec![first])];
     match rng.below(10) {
+        _ if alike => {}
         0 => path.clear(),
         1 => path = vec![(false, vec![first, 64600])],
         2 => path[0].1.push(LOCAL_ASN),
@@ -210,10 +214,14 @@ fn announcement(rng: &mut Rng) -> Announcement {
         _ => {}
     }
     Announcement {
-        origin: *rng.pick(&[Origin::Igp, Origin::Igp, Origin::Igp, Origin::Egp, Origin::Incomplete]),
+        origin: match rng.below(5) {
+            0 if !alike => Origin::Egp,
+            1 if !alike => Origin::Incomplete,
+            _ => Origin::Igp,
+        },
         path,
         med: rng.maybe(2, |rng| rng.below(3) as u32),
-        local_pref: rng.maybe(4, |rng| 99 + rng.below(3) as u32),
+        local_pref: rng.maybe(4, |rng| 99 + rng.below(3) as u32).filter(|_| !alike),
         communities: match rng.below(6) {
             0 => vec![Community::NO_EXPORT.0],
             1 => vec![Community::NO_ADVERTISE.0],

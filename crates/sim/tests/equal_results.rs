@@ -24,7 +24,7 @@ fn worlds(ordered: bool) {
         let result = std::panic::catch_unwind(|| {
             let mut rng = Rng::new(seed);
             let options = options(&mut rng, ordered);
-            let length = 10 + rng.below(120);
+            let length = 10 + rng.below(200);
             let world = World::new(&mut rng, options, length);
             let shards = SHARDS[seed as usize % SHARDS.len()];
             Run::new(&world, shards, ordered, rng).finish();
