@@ -8,4 +8,5 @@
 )]
 
 pub mod fpm;
+pub mod mrt;
 pub mod netlink;
