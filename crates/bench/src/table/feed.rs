@@ -4,6 +4,8 @@ use super::Table;
 use crate::pool::AddressPool;
 use crate::rng::Rng;
 use ribtide_prefix::{Families, Family, PerFamily, Prefix};
+use ribtide_wire::bgp::attribute::{AsPath, Origin, SegmentKind, code};
+use ribtide_wire::bgp::build;
 use std::net::IpAddr;
 
 /// Who the sender is, as far as its announcements show it.
@@ -30,8 +32,8 @@ impl PerFamily for Pools {
 /// What a group's attributes are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Path {
-    /// ORIGIN: 0 IGP, 2 INCOMPLETE.
-    pub origin: u8,
+    /// ORIGIN.
+    pub origin: Origin,
     /// AS_PATH, one sequence, nearest first.
     pub as_path: Vec<u32>,
     /// Next hop.
@@ -45,12 +47,28 @@ pub struct Path {
 impl Default for Path {
     fn default() -> Self {
         Path {
-            origin: 0,
+            origin: Origin::Igp,
             as_path: Vec::new(),
             next_hop: IpAddr::from([0; 4]),
             local_pref: None,
             communities: Vec::new(),
         }
+    }
+}
+
+impl Path {
+    /// Appends the attributes as in an UPDATE, all but the next hop.
+    pub fn encode(&self, block: &mut Vec<u8>) {
+        build::origin(block, self.origin);
+        let mut value = vec![SegmentKind::Sequence as u8, self.as_path.len() as u8];
+        self.as_path.iter().for_each(|asn| value.extend(asn.to_be_bytes()));
+        build::as_path(block, AsPath::new(&value));
+        if let Some(preference) = self.local_pref {
+            build::local_pref(block, preference);
+        }
+        value.clear();
+        self.communities.iter().for_each(|community| value.extend(community.to_be_bytes()));
+        build::list(block, 0, code::COMMUNITIES, &value);
     }
 }
 
@@ -92,7 +110,7 @@ impl<'a> Feed<'a> {
         let mut origin = Rng::new(self.table.seed, &[4, id[0], id[1]]);
         let mut way = Rng::new(self.table.seed, &[5, id[0], id[1], u64::from(*sender)]);
 
-        path.origin = if origin.chance(0.93) { 0 } else { 2 };
+        path.origin = if origin.chance(0.93) { Origin::Igp } else { Origin::Incomplete };
         let origin_asn = as_number(origin.below(ORIGINS));
         let hops =
             pick_hops(&mut origin) + [0, 0, 1][way.below(3) as usize] - [0, 0, 1][way.below(3) as usize];
