@@ -1,0 +1,203 @@
+//! Rows of SONiC's databases: the keys and fields of each table as types, and their text.
+//!
+//! A row knows its table, how its key and fields are spelled, and how a newer row unites with an older one that
+//! was not consumed yet. Transports carry rows without knowing any table.
+
+mod interface;
+mod neighbor;
+mod nexthop_group;
+mod port;
+mod response;
+mod route;
+mod state;
+#[cfg(test)]
+mod tests;
+mod via;
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+pub use interface::{IntfKey, IntfRow, VrfRow};
+pub use neighbor::{Mac, NeighKey, NeighResolveRow, NeighRow};
+pub use nexthop_group::NextHopGroupRow;
+pub use port::{PortKey, PortRow};
+pub use response::{ROUTE_RESPONSE_CHANNEL, RouteResponse, RouteStateRow};
+pub use route::{RouteKey, RouteRow};
+pub use state::{DefaultRouteRow, SwitchCapabilityRow};
+pub use via::{Field, Hop, Via};
+
+/// A name that many rows share: an interface, a VRF, a protocol.
+pub type Name = Arc<str>;
+
+/// SONiC's databases. Each has a number, and a separator between table and key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Db {
+    /// What applications want: routes, neighbours, interfaces.
+    Appl,
+    /// What the chip holds, and the queue towards syncd.
+    Asic,
+    /// Counters, CRM among them.
+    Counters,
+    /// Configuration.
+    Config,
+    /// Observed state.
+    State,
+    /// What of APPL_DB was programmed.
+    ApplState,
+}
+
+impl Db {
+    /// The name in `database_config.json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Db::Appl => "APPL_DB",
+            Db::Asic => "ASIC_DB",
+            Db::Counters => "COUNTERS_DB",
+            Db::Config => "CONFIG_DB",
+            Db::State => "STATE_DB",
+            Db::ApplState => "APPL_STATE_DB",
+        }
+    }
+
+    /// The number that SONiC's default configuration gives it.
+    pub fn id(self) -> u8 {
+        match self {
+            Db::Appl => 0,
+            Db::Asic => 1,
+            Db::Counters => 2,
+            Db::Config => 4,
+            Db::State => 6,
+            Db::ApplState => 14,
+        }
+    }
+
+    /// What stands between a table's name and the key.
+    pub fn separator(self) -> char {
+        match self {
+            Db::Config | Db::State => '|',
+            _ => ':',
+        }
+    }
+}
+
+/// A row of one table.
+pub trait Row: Clone + PartialEq + fmt::Debug + Send + 'static {
+    /// The database that the table is in.
+    const DB: Db;
+    /// The table's name, such as `ROUTE_TABLE`.
+    const TABLE: &'static str;
+    /// What identifies a row.
+    type Key: Clone + Eq + Ord + Hash + fmt::Debug + Send + 'static;
+
+    /// Appends the text of `key`, which stands after the separator.
+    fn key_text(key: &Self::Key, out: &mut String);
+
+    /// The key of a text.
+    ///
+    /// # Errors
+    /// A sentence when the text is not a key of this table.
+    fn parse_key(text: &str) -> Result<Self::Key, RowError>;
+
+    /// Hands over each field and value as written to Redis: those that say something, in the table's order.
+    /// A row that says nothing gives the filler `NULL`, `NULL`, because a row without fields reads as a deletion.
+    fn fields(&self, put: &mut dyn FnMut(&str, &str));
+
+    /// Hands over every field of the table, empty ones with an empty value: the form of ZeroMQ messages, and of a
+    /// row whose predecessor had other fields. The same as [`Row::fields`] for tables that have no such form.
+    fn all_fields(&self, put: &mut dyn FnMut(&str, &str)) {
+        self.fields(put);
+    }
+
+    /// The row of fields and values; fields that the table does not know are passed over.
+    ///
+    /// # Errors
+    /// A sentence when a value cannot be read.
+    fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError>;
+
+    /// Unites this row, which was not consumed yet, with one that came later for the same key: fields of the newer
+    /// replace, fields that it does not name stay.
+    fn merge(&mut self, newer: Self) {
+        *self = newer;
+    }
+}
+
+/// A change of one row.
+pub struct Change<R: Row> {
+    /// Which row.
+    pub key: R::Key,
+    /// What it is now; `None` deletes it.
+    pub row: Option<R>,
+    /// The row had other fields before. Whoever writes it must clear the old ones first and name all fields, the
+    /// empty ones too: a consumer that still holds the older row unconsumed would unite the two.
+    pub reshaped: bool,
+}
+
+impl<R: Row> Change<R> {
+    /// A row that is new, or has the fields that it had before.
+    pub fn set(key: R::Key, row: R) -> Self {
+        Change { key, row: Some(row), reshaped: false }
+    }
+
+    /// A deletion.
+    pub fn del(key: R::Key) -> Self {
+        Change { key, row: None, reshaped: false }
+    }
+}
+
+impl<R: Row> Clone for Change<R> {
+    fn clone(&self) -> Self {
+        Change { key: self.key.clone(), row: self.row.clone(), reshaped: self.reshaped }
+    }
+}
+
+impl<R: Row> PartialEq for Change<R> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key && self.row == other.row && self.reshaped == other.reshaped
+    }
+}
+
+impl<R: Row> fmt::Debug for Change<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut key = String::new();
+        R::key_text(&self.key, &mut key);
+        write!(f, "{}{}{key} ", R::TABLE, R::DB.separator())?;
+        let Some(row) = &self.row else { return f.write_str("DEL") };
+        f.write_str(if self.reshaped { "REPLACE" } else { "SET" })?;
+        let mut result = Ok(());
+        row.fields(&mut |field, value| result = result.and_then(|()| write!(f, " {field}={value}")));
+        result
+    }
+}
+
+/// Why a key or a field is not one of its table. Displays as a sentence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RowError {
+    /// The table.
+    pub table: &'static str,
+    /// What is wrong, with the text that is wrong.
+    pub what: String,
+}
+
+impl RowError {
+    /// An error of `table`.
+    pub fn new(table: &'static str, what: impl Into<String>) -> Self {
+        RowError { table, what: what.into() }
+    }
+}
+
+impl fmt::Display for RowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.table, self.what)
+    }
+}
+
+impl std::error::Error for RowError {}
+
+/// The pair that stands for "no fields".
+pub(crate) const FILLER: (&str, &str) = ("NULL", "NULL");
+
+/// The last value of one field, where a table has no other that matters.
+fn value_of<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>, name: &str) -> Option<&'a str> {
+    fields.filter(|(field, _)| *field == name).last().map(|(_, value)| value)
+}

@@ -1,0 +1,151 @@
+//! `INTF_TABLE` and `VRF_TABLE`: where routing happens on a port, and which table it uses.
+
+use super::route::parse_addr_len;
+use super::{Db, FILLER, Mac, Name, Row, RowError};
+use std::net::IpAddr;
+
+/// An interface, or an address on it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum IntfKey {
+    /// The interface itself: its row makes the router interface.
+    Interface(Name),
+    /// An address, host bits kept, and the length of its subnet.
+    Address(Name, IpAddr, u8),
+}
+
+impl IntfKey {
+    /// The interface.
+    pub fn ifname(&self) -> &Name {
+        match self {
+            IntfKey::Interface(name) | IntfKey::Address(name, ..) => name,
+        }
+    }
+}
+
+/// An interface or an address as APPL_DB has it. What a row does not say is `None`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct IntfRow {
+    /// The VRF; empty for the default one.
+    pub vrf_name: Option<Name>,
+    /// The MAC address of the router interface.
+    pub mac_addr: Option<Mac>,
+    /// Bytes.
+    pub mtu: Option<u32>,
+    /// Whether the operator wants it up.
+    pub admin_up: Option<bool>,
+    /// Addresses only: `global` or `local`.
+    pub scope: Option<Name>,
+    /// Addresses only: whether `family` says IPv6.
+    pub ipv6: Option<bool>,
+}
+
+impl Row for IntfRow {
+    const DB: Db = Db::Appl;
+    const TABLE: &'static str = "INTF_TABLE";
+    type Key = IntfKey;
+
+    fn key_text(key: &IntfKey, out: &mut String) {
+        out.push_str(key.ifname());
+        if let IntfKey::Address(_, ip, len) = key {
+            out.push_str(&format!(":{ip}/{len}"));
+        }
+    }
+
+    fn parse_key(text: &str) -> Result<IntfKey, RowError> {
+        let Some((ifname, address)) = text.split_once(':') else {
+            return Ok(IntfKey::Interface(text.into()));
+        };
+        let (ip, len) = parse_addr_len(address).ok_or_else(|| {
+            RowError::new(Self::TABLE, format!("key \"{text}\" is not INTERFACE or INTERFACE:ADDRESS/LENGTH"))
+        })?;
+        Ok(IntfKey::Address(ifname.into(), ip, len))
+    }
+
+    fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
+        let mut said = false;
+        let mut text = |field: &str, value: Option<&str>| {
+            if let Some(value) = value {
+                said = true;
+                put(field, value);
+            }
+        };
+        text("vrf_name", self.vrf_name.as_deref());
+        text("mac_addr", self.mac_addr.map(|mac| mac.to_string()).as_deref());
+        text("mtu", self.mtu.map(|mtu| mtu.to_string()).as_deref());
+        text("admin_status", self.admin_up.map(|up| if up { "up" } else { "down" }));
+        text("scope", self.scope.as_deref());
+        text("family", self.ipv6.map(|v6| if v6 { "IPv6" } else { "IPv4" }));
+        if !said {
+            put(FILLER.0, FILLER.1);
+        }
+    }
+
+    fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {
+        let mut row = IntfRow::default();
+        for (field, value) in fields {
+            match field {
+                "vrf_name" => row.vrf_name = Some(value.into()),
+                "mac_addr" if !value.is_empty() => row.mac_addr = Some(value.parse()?),
+                "mtu" if !value.is_empty() => {
+                    let bad = |_| RowError::new(Self::TABLE, format!("mtu \"{value}\" is not a number"));
+                    row.mtu = Some(value.parse().map_err(bad)?);
+                }
+                "admin_status" => row.admin_up = Some(value == "up"),
+                "scope" => row.scope = Some(value.into()),
+                "family" => row.ipv6 = Some(value == "IPv6"),
+                _ => {}
+            }
+        }
+        Ok(row)
+    }
+
+    fn merge(&mut self, newer: Self) {
+        let older = std::mem::take(self);
+        *self = IntfRow {
+            vrf_name: newer.vrf_name.or(older.vrf_name),
+            mac_addr: newer.mac_addr.or(older.mac_addr),
+            mtu: newer.mtu.or(older.mtu),
+            admin_up: newer.admin_up.or(older.admin_up),
+            scope: newer.scope.or(older.scope),
+            ipv6: newer.ipv6.or(older.ipv6),
+        };
+    }
+}
+
+/// A VRF as APPL_DB has it. The key is its name, which begins with `Vrf`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct VrfRow {
+    /// Whether look-ups that miss go on in the default VRF.
+    pub fallback: Option<bool>,
+}
+
+impl Row for VrfRow {
+    const DB: Db = Db::Appl;
+    const TABLE: &'static str = "VRF_TABLE";
+    type Key = Name;
+
+    fn key_text(key: &Name, out: &mut String) {
+        out.push_str(key);
+    }
+
+    fn parse_key(text: &str) -> Result<Name, RowError> {
+        Ok(text.into())
+    }
+
+    fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
+        match self.fallback {
+            Some(fallback) => put("fallback", if fallback { "true" } else { "false" }),
+            None => put(FILLER.0, FILLER.1),
+        }
+    }
+
+    fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {
+        let mut row = VrfRow::default();
+        for (field, value) in fields {
+            if field == "fallback" {
+                row.fallback = Some(value == "true");
+            }
+        }
+        Ok(row)
+    }
+}

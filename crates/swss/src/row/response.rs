@@ -1,0 +1,99 @@
+//! What orchagent answers about routes: a message on a channel of APPL_STATE_DB, and a row there.
+
+use super::{Db, FILLER, Name, RouteKey, RouteRow, Row, RowError, value_of};
+use crate::json;
+
+/// The channel of [`RouteResponse`] messages.
+pub const ROUTE_RESPONSE_CHANNEL: &str = "APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL";
+
+/// The status of a route that is in the chip.
+const SUCCESS: &str = "SWSS_RC_SUCCESS";
+
+/// The outcome of one route's change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteResponse {
+    /// The route; its key is echoed as it was spelled.
+    pub key: RouteKey,
+    /// The status name, such as `SWSS_RC_SUCCESS`.
+    pub status: Name,
+    /// The row's protocol; `None` for a deletion.
+    pub protocol: Option<Name>,
+}
+
+impl RouteResponse {
+    /// A change that the chip confirmed.
+    pub fn success(key: RouteKey, protocol: Option<Name>) -> Self {
+        RouteResponse { key, status: SUCCESS.into(), protocol }
+    }
+
+    /// Whether the chip has what was asked.
+    pub fn is_success(&self) -> bool {
+        &*self.status == SUCCESS
+    }
+
+    /// The message, as published.
+    pub fn message(&self) -> String {
+        let mut key = String::new();
+        RouteRow::key_text(&self.key, &mut key);
+        let mut items = vec![&*self.status, &key, "err_str", &*self.status];
+        if let Some(protocol) = &self.protocol {
+            items.extend(["protocol", &**protocol]);
+        }
+        let mut out = String::new();
+        json::write_strings(items.into_iter(), &mut out);
+        out
+    }
+
+    /// The response of a message.
+    ///
+    /// # Errors
+    /// A sentence when the message is not an array of strings with a status and a route.
+    pub fn parse(message: &str) -> Result<RouteResponse, RowError> {
+        let bad = |what: &str| RowError::new(ROUTE_RESPONSE_CHANNEL, format!("{what}: {message}"));
+        let items = json::read_strings(message).ok_or_else(|| bad("not an array of strings"))?;
+        let [_, key, fields @ ..] = items.as_slice() else { return Err(bad("no status and key")) };
+        let mut status = None;
+        let mut protocol = None;
+        for pair in fields.chunks_exact(2) {
+            match &*pair[0] {
+                "err_str" => status = Some(pair[1].as_str().into()),
+                "protocol" => protocol = Some(pair[1].as_str().into()),
+                _ => {}
+            }
+        }
+        let status = status.ok_or_else(|| bad("no err_str"))?;
+        Ok(RouteResponse { key: RouteRow::parse_key(key)?, status, protocol })
+    }
+}
+
+/// APPL_STATE_DB's `ROUTE_TABLE`: the routes that are in the chip.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteStateRow {
+    /// The route's protocol.
+    pub protocol: Option<Name>,
+}
+
+impl Row for RouteStateRow {
+    const DB: Db = Db::ApplState;
+    const TABLE: &'static str = "ROUTE_TABLE";
+    type Key = RouteKey;
+
+    fn key_text(key: &RouteKey, out: &mut String) {
+        RouteRow::key_text(key, out);
+    }
+
+    fn parse_key(text: &str) -> Result<RouteKey, RowError> {
+        RouteRow::parse_key(text)
+    }
+
+    fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
+        match &self.protocol {
+            Some(protocol) => put("protocol", protocol),
+            None => put(FILLER.0, FILLER.1),
+        }
+    }
+
+    fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {
+        Ok(RouteStateRow { protocol: value_of(fields, "protocol").map(Name::from) })
+    }
+}

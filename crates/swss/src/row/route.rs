@@ -1,0 +1,157 @@
+//! `ROUTE_TABLE`: what fpmsyncd says and orchagent programs.
+
+use super::{Db, FILLER, Field, Name, Row, RowError, Via};
+use ribtide_prefix::AnyPrefix;
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Which route.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum RouteKey {
+    /// Not a route: asks orchagent to hold route work (SET) and to apply the merged result (DEL).
+    Resync,
+    /// A route.
+    Route {
+        /// The VRF; `None` is the default one.
+        vrf: Option<Name>,
+        /// The destination.
+        prefix: AnyPrefix,
+        /// The key as its writer spelled it, where that is not our spelling: answers echo it.
+        spelled: Option<Name>,
+    },
+}
+
+impl RouteKey {
+    /// The key of a route, in our spelling.
+    pub fn new(vrf: Option<Name>, prefix: AnyPrefix) -> RouteKey {
+        RouteKey::Route { vrf, prefix, spelled: None }
+    }
+}
+
+/// Appends a prefix the way libnl spells it: a host has no length.
+fn prefix_text(prefix: AnyPrefix, out: &mut String) {
+    let host = AnyPrefix::host(prefix.addr()) == prefix;
+    // Writing to a String cannot fail.
+    let _ = if host { write!(out, "{}", prefix.addr()) } else { write!(out, "{prefix}") };
+}
+
+/// A prefix with or without a length; bits beyond the length are cleared.
+pub(crate) fn parse_prefix(text: &str) -> Option<AnyPrefix> {
+    let (addr, len) = parse_addr_len(text)?;
+    AnyPrefix::from_addr(addr, len)
+}
+
+/// An address and a length, the full width where there is none.
+pub(crate) fn parse_addr_len(text: &str) -> Option<(IpAddr, u8)> {
+    let (addr, len) = match text.split_once('/') {
+        Some((addr, len)) => (addr, Some(len)),
+        None => (text, None),
+    };
+    let addr: IpAddr = addr.parse().ok()?;
+    let width = if addr.is_ipv4() { 32 } else { 128 };
+    let len = match len {
+        None => width,
+        Some(len) if len.bytes().all(|b| b.is_ascii_digit()) => len.parse().ok()?,
+        Some(_) => return None,
+    };
+    (len <= width).then_some((addr, len))
+}
+
+/// A route as APPL_DB has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteRow {
+    /// Who made it: a name of `rt_protos` or a number. Only echoed. `None` when the row does not say.
+    pub protocol: Option<Name>,
+    /// Where it leads.
+    pub via: Arc<Via>,
+}
+
+impl Row for RouteRow {
+    const DB: Db = Db::Appl;
+    const TABLE: &'static str = "ROUTE_TABLE";
+    type Key = RouteKey;
+
+    fn key_text(key: &RouteKey, out: &mut String) {
+        match key {
+            RouteKey::Resync => out.push_str("resync"),
+            RouteKey::Route { spelled: Some(text), .. } => out.push_str(text),
+            RouteKey::Route { vrf, prefix, spelled: None } => {
+                if let Some(vrf) = vrf {
+                    out.push_str(vrf);
+                    out.push(':');
+                }
+                prefix_text(*prefix, out);
+            }
+        }
+    }
+
+    fn parse_key(text: &str) -> Result<RouteKey, RowError> {
+        if text == "resync" {
+            return Ok(RouteKey::Resync);
+        }
+        let (vrf, rest) = match text.split_once(':') {
+            Some((vrf, rest)) if vrf.starts_with("Vrf") => (Some(Name::from(vrf)), rest),
+            _ => (None, text),
+        };
+        let prefix = parse_prefix(rest).ok_or_else(|| {
+            RowError::new(
+                Self::TABLE,
+                format!("key \"{text}\" is not a prefix, with or without a VRF before it"),
+            )
+        })?;
+        let mut ours = String::with_capacity(text.len());
+        prefix_text(prefix, &mut ours);
+        let spelled = (ours != rest).then(|| text.into());
+        Ok(RouteKey::Route { vrf, prefix, spelled })
+    }
+
+    fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
+        let mut said = false;
+        if let Some(protocol) = self.protocol.as_deref().filter(|p| !p.is_empty()) {
+            said = true;
+            put("protocol", protocol);
+        }
+        for (field, value) in self.via.said() {
+            said = true;
+            put(field.name(), value);
+        }
+        if !said {
+            put(FILLER.0, FILLER.1);
+        }
+    }
+
+    fn all_fields(&self, put: &mut dyn FnMut(&str, &str)) {
+        put("protocol", self.protocol.as_deref().unwrap_or(""));
+        for &field in Field::COMPLETE_ROUTE {
+            let value = self.via.get(field);
+            put(field.name(), if field == Field::Blackhole && value.is_empty() { "false" } else { value });
+        }
+        for &field in &Field::ALL[Field::COMPLETE_ROUTE.len()..] {
+            let value = self.via.get(field);
+            if !value.is_empty() {
+                put(field.name(), value);
+            }
+        }
+    }
+
+    fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {
+        let mut protocol = None;
+        let mut via = Via::default();
+        for (name, value) in fields {
+            if name == "protocol" {
+                protocol = Some(value.into());
+            } else if let Some(field) = Field::from_name(name) {
+                via.put(field, value);
+            }
+        }
+        Ok(RouteRow { protocol, via: Arc::new(via) })
+    }
+
+    fn merge(&mut self, newer: Self) {
+        self.via = Via::merged(&self.via, newer.via);
+        if newer.protocol.is_some() {
+            self.protocol = newer.protocol;
+        }
+    }
+}

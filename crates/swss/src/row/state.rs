@@ -1,0 +1,68 @@
+//! Small rows of STATE_DB that the route path keeps.
+
+use super::route::parse_prefix;
+use super::{Db, FILLER, Name, Row, RowError, value_of};
+use ribtide_prefix::AnyPrefix;
+
+/// STATE_DB's `ROUTE_TABLE`: whether a default route is in the chip. The key is `0.0.0.0/0` or `::/0`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DefaultRouteRow {
+    /// `ok` or `na`.
+    pub ok: bool,
+}
+
+impl Row for DefaultRouteRow {
+    const DB: Db = Db::State;
+    const TABLE: &'static str = "ROUTE_TABLE";
+    type Key = AnyPrefix;
+
+    fn key_text(key: &AnyPrefix, out: &mut String) {
+        out.push_str(&key.to_string());
+    }
+
+    fn parse_key(text: &str) -> Result<AnyPrefix, RowError> {
+        parse_prefix(text)
+            .ok_or_else(|| RowError::new(Self::TABLE, format!("key \"{text}\" is not a prefix")))
+    }
+
+    fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
+        put("state", if self.ok { "ok" } else { "na" });
+    }
+
+    fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {
+        Ok(DefaultRouteRow { ok: value_of(fields, "state") == Some("ok") })
+    }
+}
+
+/// STATE_DB's `SWITCH_CAPABILITY`: what the chip can hold. The key is `switch`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwitchCapabilityRow {
+    /// How many next-hop groups it holds.
+    pub max_nexthop_groups: Option<u32>,
+}
+
+impl Row for SwitchCapabilityRow {
+    const DB: Db = Db::State;
+    const TABLE: &'static str = "SWITCH_CAPABILITY";
+    type Key = Name;
+
+    fn key_text(key: &Name, out: &mut String) {
+        out.push_str(key);
+    }
+
+    fn parse_key(text: &str) -> Result<Name, RowError> {
+        Ok(text.into())
+    }
+
+    fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
+        match self.max_nexthop_groups {
+            Some(count) => put("MAX_NEXTHOP_GROUP_COUNT", &count.to_string()),
+            None => put(FILLER.0, FILLER.1),
+        }
+    }
+
+    fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {
+        let count = value_of(fields, "MAX_NEXTHOP_GROUP_COUNT").and_then(|count| count.parse().ok());
+        Ok(SwitchCapabilityRow { max_nexthop_groups: count })
+    }
+}

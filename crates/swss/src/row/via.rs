@@ -1,0 +1,238 @@
+//! Where a route or a next-hop group leads: the fields that many rows share, held once.
+//!
+//! A million routes have few next-hop sets, so a row holds one pointer to this. The texts are kept as the database
+//! has them: writing a row formats nothing, and a set is parsed once by who programs it, not once per route.
+
+use super::{Name, RowError};
+use std::fmt::Write;
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The fields of a route or next-hop group besides `protocol`, in the order in which fpmsyncd writes them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Field {
+    /// `true` drops what matches.
+    Blackhole,
+    /// Gateways, comma separated; an empty element is a next hop that is the interface alone.
+    Nexthop,
+    /// Interfaces, comma separated; how many there are is how many next hops there are.
+    Ifname,
+    /// The index of a next-hop group; a comma list of indexes in a recursive group.
+    NexthopGroup,
+    /// Label operations per hop.
+    MplsNh,
+    /// Weights per hop, comma separated.
+    Weight,
+    /// VNIs per hop.
+    VniLabel,
+    /// MAC addresses of remote routers per hop.
+    RouterMac,
+    /// SRv6 segment lists.
+    Segment,
+    /// SRv6 sources.
+    SegSrc,
+    /// SRv6 VPN segment ids.
+    VpnSid,
+    /// Index of a PIC context.
+    PicContextId,
+    /// `true` lets the default route's next hops stand in.
+    FallbackToDefaultRoute,
+}
+
+impl Field {
+    /// All fields, in order.
+    pub const ALL: [Field; 13] = [
+        Field::Blackhole,
+        Field::Nexthop,
+        Field::Ifname,
+        Field::NexthopGroup,
+        Field::MplsNh,
+        Field::Weight,
+        Field::VniLabel,
+        Field::RouterMac,
+        Field::Segment,
+        Field::SegSrc,
+        Field::VpnSid,
+        Field::PicContextId,
+        Field::FallbackToDefaultRoute,
+    ];
+    /// Those that a complete route row names beside `protocol`.
+    pub const COMPLETE_ROUTE: &[Field] = Self::ALL.split_at(10).0;
+
+    /// The field's name in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Field::Blackhole => "blackhole",
+            Field::Nexthop => "nexthop",
+            Field::Ifname => "ifname",
+            Field::NexthopGroup => "nexthop_group",
+            Field::MplsNh => "mpls_nh",
+            Field::Weight => "weight",
+            Field::VniLabel => "vni_label",
+            Field::RouterMac => "router_mac",
+            Field::Segment => "segment",
+            Field::SegSrc => "seg_src",
+            Field::VpnSid => "vpn_sid",
+            Field::PicContextId => "pic_context_id",
+            Field::FallbackToDefaultRoute => "fallback_to_default_route",
+        }
+    }
+
+    /// The field of a name.
+    pub fn from_name(name: &str) -> Option<Field> {
+        Field::ALL.into_iter().find(|field| field.name() == name)
+    }
+}
+
+/// One next hop as a row names it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Hop {
+    /// The gateway; `None` when the row has an empty element.
+    pub gateway: Option<IpAddr>,
+    /// The interface.
+    pub ifname: Name,
+    /// The weight; 0 when the row has no usable weights.
+    pub weight: u32,
+}
+
+/// Where a row leads.
+///
+/// Two are equal when they lead to the same place: a field that is named but empty is as good as none.
+#[derive(Clone, Debug, Default)]
+pub struct Via {
+    /// Named fields in the order of [`Field`], each once. A value may be empty.
+    fields: Vec<(Field, Box<str>)>,
+    /// Fields that are not named are empty, rather than unsaid: nothing of an older row survives this one.
+    complete: bool,
+}
+
+impl PartialEq for Via {
+    fn eq(&self, other: &Via) -> bool {
+        self.said().eq(other.said())
+    }
+}
+
+impl Eq for Via {}
+
+impl Hash for Via {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.said().for_each(|field| field.hash(state));
+    }
+}
+
+impl Via {
+    /// Drops what matches.
+    pub fn blackhole() -> Via {
+        Via::complete(vec![(Field::Blackhole, "true".into())])
+    }
+
+    /// A next-hop group by index.
+    pub fn group(index: &str) -> Via {
+        Via::complete(vec![(Field::NexthopGroup, index.into())])
+    }
+
+    /// Next hops. `weights` says whether the weight field is written.
+    pub fn hops<'a>(hops: impl Iterator<Item = (IpAddr, &'a str, u32)>, weights: bool) -> Via {
+        let (mut nexthop, mut ifname, mut weight) = (String::new(), String::new(), String::new());
+        for (n, (gateway, name, w)) in hops.enumerate() {
+            let comma = if n == 0 { "" } else { "," };
+            // Writing to a String cannot fail.
+            let _ = write!(nexthop, "{comma}{gateway}");
+            let _ = write!(ifname, "{comma}{name}");
+            let _ = write!(weight, "{comma}{w}");
+        }
+        let mut fields = vec![(Field::Nexthop, nexthop.into()), (Field::Ifname, ifname.into())];
+        if weights {
+            fields.push((Field::Weight, weight.into()));
+        }
+        Via::complete(fields)
+    }
+
+    fn complete(fields: Vec<(Field, Box<str>)>) -> Via {
+        Via { fields, complete: true }
+    }
+
+    /// Names a field, in place of an earlier value.
+    pub(crate) fn put(&mut self, field: Field, value: &str) {
+        // Whatever is not "true" is as good as not said.
+        let value = if field == Field::Blackhole && value != "true" { "" } else { value };
+        match self.fields.binary_search_by_key(&field, |(f, _)| *f) {
+            Ok(at) => self.fields[at].1 = value.into(),
+            Err(at) => self.fields.insert(at, (field, value.into())),
+        }
+    }
+
+    /// The text of a field; empty when it is not named.
+    pub fn get(&self, field: Field) -> &str {
+        match self.fields.binary_search_by_key(&field, |(f, _)| *f) {
+            Ok(at) => &self.fields[at].1,
+            Err(_) => "",
+        }
+    }
+
+    /// The fields that are named, whether empty or not, in order.
+    pub fn named(&self) -> impl Iterator<Item = (Field, &str)> {
+        self.fields.iter().map(|(field, value)| (*field, &**value))
+    }
+
+    /// The fields that say something, in order.
+    pub fn said(&self) -> impl Iterator<Item = (Field, &str)> {
+        self.named().filter(|(_, value)| !value.is_empty())
+    }
+
+    /// Whether both have the same fields with something in them.
+    pub fn same_shape(&self, other: &Via) -> bool {
+        self.said().map(|(field, _)| field).eq(other.said().map(|(field, _)| field))
+    }
+
+    /// Whether it drops what matches.
+    pub fn is_blackhole(&self) -> bool {
+        self.get(Field::Blackhole) == "true"
+    }
+
+    /// The next hops that it names itself, in order. The interface list says how many there are; gateways are
+    /// padded or cut to it; weights count only if there are as many.
+    ///
+    /// # Errors
+    /// What is not an address or a number.
+    pub fn parse_hops(&self) -> Result<Vec<Hop>, RowError> {
+        let ifnames = self.get(Field::Ifname);
+        if ifnames.is_empty() {
+            return Ok(Vec::new());
+        }
+        let bad = |what: String| RowError::new("next hops", what);
+        let weights = self.get(Field::Weight);
+        let count = ifnames.split(',').count();
+        let weighted = !weights.is_empty() && weights.split(',').count() == count;
+        let mut weights = weights.split(',');
+        let mut gateways = self.get(Field::Nexthop).split(',');
+        let mut hops = Vec::with_capacity(count);
+        for ifname in ifnames.split(',') {
+            let gateway = match gateways.next().unwrap_or("") {
+                "" => None,
+                text => Some(text.parse().map_err(|_| bad(format!("\"{text}\" is not an address")))?),
+            };
+            let weight = match weights.next() {
+                Some(text) if weighted => {
+                    text.parse().map_err(|_| bad(format!("weight \"{text}\" is not a number")))?
+                }
+                _ => 0,
+            };
+            hops.push(Hop { gateway, ifname: ifname.into(), weight });
+        }
+        Ok(hops)
+    }
+
+    /// Unites `older`, not consumed yet, with `newer`: see [`super::Row::merge`].
+    pub(crate) fn merged(older: &Arc<Via>, newer: Arc<Via>) -> Arc<Via> {
+        if newer.complete {
+            return newer;
+        }
+        let mut via = Via::clone(older);
+        for (field, value) in newer.named() {
+            via.put(field, value);
+        }
+        Arc::new(via)
+    }
+}

@@ -1,0 +1,13 @@
+//! The chip's object model (SAI): object types, identities, attributes, statuses, and the requests that carry them.
+//!
+//! Values here are typed; [`text`] spells them as ASIC_DB and the queue to syncd have them, where the text is the
+//! identity.
+
+mod attr;
+mod object;
+mod request;
+pub mod text;
+
+pub use attr::{Attr, Attrs, GroupType, NextHopType, OperStatus, PacketAction, RifType};
+pub use object::{NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, SWITCH};
+pub use request::{ErrorMode, Item, Sai, SaiCall, SaiReply, SaiRequest, Status, Verb, View};

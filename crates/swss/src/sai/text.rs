@@ -1,0 +1,539 @@
+//! Requests, replies and objects as text, byte for byte as libsairedis and syncd exchange them.
+//!
+//! Over Redis a message is three list elements: key, value (a JSON array of alternating fields and values), and an
+//! operation with a one-letter prefix. Over ZeroMQ it is one array: key, operation without prefix, fields and values.
+
+use super::attr::Value;
+use super::{
+    Attr, Attrs, ErrorMode, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, SaiCall, SaiReply,
+    SaiRequest, Status, Verb, View,
+};
+use crate::json;
+use crate::row::FILLER;
+use ribtide_prefix::AnyPrefix;
+use std::fmt::{self, Write};
+
+/// Where a bulk's objects and its attributes part.
+const BULK_SEPARATOR: char = '|';
+/// What replies to all but view steps are called.
+const GET_RESPONSE: &str = "getresponse";
+const NOTIFY: &str = "notify";
+
+/// Why a message is not a request or a reply. Displays as a sentence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TextError(String);
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TextError {}
+
+fn bad<T>(what: impl Into<String>) -> Result<T, TextError> {
+    Err(TextError(what.into()))
+}
+
+/// A message between orchagent and syncd.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// `TYPE:ID`, `TYPE:COUNT`, a view's name, or a reply's status.
+    pub key: String,
+    /// The value: a JSON array of alternating fields and values.
+    pub value: String,
+    /// The operation, with the letter that the Redis queue has before it.
+    pub op: &'static str,
+}
+
+impl Message {
+    /// The form on a ZeroMQ socket: one array.
+    pub fn to_zmq(&self) -> String {
+        let mut out = String::with_capacity(self.key.len() + self.value.len() + 32);
+        json::write_strings([&self.key, &self.op[1..]].into_iter(), &mut out);
+        if self.value.len() > 2 {
+            // Splice the two arrays: "[key,op]" and "[field,value,…]".
+            out.pop();
+            out.push(',');
+            out.push_str(&self.value[1..]);
+        }
+        out
+    }
+}
+
+/// Appends the text that identifies an object.
+pub fn write_id(id: &ObjectId, out: &mut String) {
+    // Writing to a String cannot fail.
+    let _ = match id {
+        ObjectId::Oid(oid) => write!(out, "{oid}"),
+        ObjectId::Route(RouteEntry { switch, vr, dest }) => {
+            write!(out, "{{\"dest\":\"{dest}\",\"switch_id\":\"{switch}\",\"vr\":\"{vr}\"}}")
+        }
+        ObjectId::Neighbor(NeighborEntry { switch, rif, ip }) => {
+            write!(out, "{{\"ip\":\"{ip}\",\"rif\":\"{rif}\",\"switch_id\":\"{switch}\"}}")
+        }
+    };
+}
+
+/// The object of a text.
+///
+/// # Errors
+/// A sentence when the text does not identify an object of this type.
+pub fn read_id(object: ObjectType, text: &str) -> Result<ObjectId, TextError> {
+    let wrong = || TextError(format!("\"{text}\" does not identify a {}", object.name()));
+    if !object.is_entry() {
+        return Oid::read(text).map(ObjectId::Oid).ok_or_else(wrong);
+    }
+    let fields = json::read_object(text).ok_or_else(wrong)?;
+    let get = |name: &str| {
+        fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str()).ok_or_else(wrong)
+    };
+    let oid = |name: &str| Oid::read(get(name)?).ok_or_else(wrong);
+    let switch = oid("switch_id")?;
+    if object == ObjectType::RouteEntry {
+        let dest: AnyPrefix = get("dest")?.parse().map_err(|_| wrong())?;
+        Ok(ObjectId::Route(RouteEntry { switch, vr: oid("vr")?, dest }))
+    } else {
+        let ip = get("ip")?.parse().map_err(|_| wrong())?;
+        Ok(ObjectId::Neighbor(NeighborEntry { switch, rif: oid("rif")?, ip }))
+    }
+}
+
+/// Appends the key of an object's row in `ASIC_STATE`, which stands after the table's name: `TYPE:ID`.
+pub fn write_row_key(object: ObjectType, id: &ObjectId, out: &mut String) {
+    out.push_str(object.name());
+    out.push(':');
+    write_id(id, out);
+}
+
+/// The object of a row's key.
+///
+/// # Errors
+/// A sentence when the type is not one of the route path, or the rest does not identify an object.
+pub fn read_row_key(key: &str) -> Result<(ObjectType, ObjectId), TextError> {
+    let (object, id) = split_key(key)?;
+    Ok((object, read_id(object, id)?))
+}
+
+/// Hands over the fields of an object's row in `ASIC_STATE`.
+pub fn row_fields(attrs: &[Attr], put: &mut dyn FnMut(&str, &str)) {
+    if attrs.is_empty() {
+        return put(FILLER.0, FILLER.1);
+    }
+    let mut value = String::new();
+    for attr in attrs {
+        value.clear();
+        attr.write_value(&mut value);
+        put(attr.name(), &value);
+    }
+}
+
+/// The attribute of a field and a value; `None` for the filler that stands for no attributes.
+///
+/// # Errors
+/// A sentence when the value is not one of this attribute.
+pub fn read_field(name: &str, value: &str) -> Result<Option<Attr>, TextError> {
+    if (name, value) == FILLER {
+        return Ok(None);
+    }
+    match Attr::read(name, value) {
+        Some(attr) => Ok(Some(attr)),
+        None => bad(format!("\"{value}\" is not a value of {name}")),
+    }
+}
+
+fn split_key(key: &str) -> Result<(ObjectType, &str), TextError> {
+    let Some((name, id)) = key.split_once(':') else { return bad(format!("\"{key}\" is not TYPE:ID")) };
+    match ObjectType::from_name(name) {
+        Some(object) => Ok((object, id)),
+        None => bad(format!("{name} is not an object type of the route path")),
+    }
+}
+
+fn view_name(view: View) -> &'static str {
+    match view {
+        View::Init => "INIT_VIEW",
+        View::Apply => "APPLY_VIEW",
+    }
+}
+
+/// A JSON array under construction.
+struct Fields {
+    out: String,
+}
+
+impl Fields {
+    fn new() -> Fields {
+        Fields { out: String::from("[") }
+    }
+
+    fn put(&mut self, field: &str, value: &str) {
+        for text in [field, value] {
+            if self.out.len() > 1 {
+                self.out.push(',');
+            }
+            json::write_string(text, &mut self.out);
+        }
+    }
+
+    fn end(mut self) -> String {
+        self.out.push(']');
+        self.out
+    }
+}
+
+fn attr_fields(attrs: &[Attr]) -> String {
+    let mut fields = Fields::new();
+    row_fields(attrs, &mut |field, value| fields.put(field, value));
+    fields.end()
+}
+
+/// The message of a request.
+pub fn write_request(request: &SaiRequest) -> Message {
+    let mut key = String::new();
+    match &request.call {
+        SaiCall::One { verb, object, item } => {
+            write_row_key(*object, &item.id, &mut key);
+            match verb {
+                Verb::Create => Message { key, value: attr_fields(&item.attrs), op: "Screate" },
+                Verb::Set => Message { key, value: attr_fields(&item.attrs), op: "Sset" },
+                Verb::Remove => Message { key, value: "{}".into(), op: "Dremove" },
+            }
+        }
+        SaiCall::Bulk { verb, object, items, .. } => {
+            let _ = write!(key, "{}:{}", object.name(), items.len());
+            let op = match verb {
+                Verb::Create => "Sbulkcreate",
+                Verb::Set => "Sbulkset",
+                Verb::Remove => "Sbulkremove",
+            };
+            Message { key, value: bulk_fields(*verb, items), op }
+        }
+        SaiCall::Get { object, id, attrs } => {
+            write_row_key(*object, id, &mut key);
+            Message { key, value: attr_fields(attrs), op: "Sget" }
+        }
+        SaiCall::View(view) => {
+            Message { key: view_name(*view).into(), value: Fields::new().end(), op: "Snotify" }
+        }
+    }
+}
+
+fn bulk_fields(verb: Verb, items: &[Item]) -> String {
+    let mut fields = Fields::new();
+    let (mut id, mut joined) = (String::new(), String::new());
+    for item in items {
+        id.clear();
+        write_id(&item.id, &mut id);
+        joined.clear();
+        for attr in &item.attrs {
+            if !joined.is_empty() {
+                joined.push(BULK_SEPARATOR);
+            }
+            joined.push_str(attr.name());
+            joined.push('=');
+            attr.write_value(&mut joined);
+        }
+        if joined.is_empty() && verb == Verb::Create {
+            joined.push_str("NULL=NULL");
+        }
+        fields.put(&id, &joined);
+    }
+    fields.end()
+}
+
+/// The request of a message from the Redis queue. `op` may have its one-letter prefix or not.
+///
+/// # Errors
+/// A sentence when the operation, the type or a value is not one of the route path.
+pub fn read_request(id: u64, key: &str, value: &str, op: &str) -> Result<SaiRequest, TextError> {
+    // Delete-style operations carry an empty object where others carry an array.
+    let items = if value == "{}" { Some(Vec::new()) } else { json::read_strings(value) };
+    let Some(items) = items.filter(|items| items.len() % 2 == 0) else {
+        return bad(format!("the fields of {op} {key} are not an array of pairs"));
+    };
+    let pairs = || items.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str()));
+    read_pairs(id, key, &mut pairs(), op.strip_prefix(['S', 'D']).unwrap_or(op))
+}
+
+/// The request of a message from a ZeroMQ socket.
+///
+/// # Errors
+/// As [`read_request`].
+pub fn read_zmq_request(id: u64, message: &str) -> Result<SaiRequest, TextError> {
+    let items = json::read_strings(message);
+    match items.as_deref() {
+        Some([key, op, fields @ ..]) if fields.len() % 2 == 0 => {
+            let mut pairs = fields.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str()));
+            read_pairs(id, key, &mut pairs, op)
+        }
+        _ => bad("a message to syncd is not an array of a key, an operation, and pairs"),
+    }
+}
+
+fn read_pairs<'a>(
+    id: u64,
+    key: &str,
+    pairs: &mut dyn Iterator<Item = (&'a str, &'a str)>,
+    op: &str,
+) -> Result<SaiRequest, TextError> {
+    let one = |verb| (verb, false);
+    let bulk = |verb| (verb, true);
+    let (verb, is_bulk) = match op {
+        "create" => one(Verb::Create),
+        "set" => one(Verb::Set),
+        "remove" => one(Verb::Remove),
+        "bulkcreate" => bulk(Verb::Create),
+        "bulkset" => bulk(Verb::Set),
+        "bulkremove" => bulk(Verb::Remove),
+        "get" => {
+            let (object, object_id) = read_row_key(key)?;
+            let attrs = read_attrs(pairs)?.into_vec();
+            return Ok(SaiRequest { id, call: SaiCall::Get { object, id: object_id, attrs } });
+        }
+        NOTIFY => {
+            let view = match key {
+                "INIT_VIEW" => View::Init,
+                "APPLY_VIEW" => View::Apply,
+                _ => return bad(format!("syncd does not know the step {key}")),
+            };
+            return Ok(SaiRequest { id, call: SaiCall::View(view) });
+        }
+        _ => return bad(format!("syncd does not know the operation {op}")),
+    };
+    if !is_bulk {
+        let (object, object_id) = read_row_key(key)?;
+        let item = Item { id: object_id, attrs: read_attrs(pairs)? };
+        check_count(verb, key, &item)?;
+        return Ok(SaiRequest { id, call: SaiCall::One { verb, object, item } });
+    }
+    let (object, count) = split_key(key)?;
+    let mut items = Vec::with_capacity(pairs.size_hint().0);
+    for (field, joined) in pairs {
+        let mut attrs = Attrs::new();
+        for part in joined.split(BULK_SEPARATOR).filter(|part| !part.is_empty()) {
+            let Some((name, value)) = part.split_once('=') else {
+                return bad(format!("\"{part}\" in {op} {key} is not ATTRIBUTE=VALUE"));
+            };
+            attrs.extend(read_field(name, value)?);
+        }
+        let item = Item { id: read_id(object, field)?, attrs };
+        check_count(verb, key, &item)?;
+        items.push(item);
+    }
+    if count.parse() != Ok(items.len()) {
+        return bad(format!("{op} {key} carries {} objects", items.len()));
+    }
+    Ok(SaiRequest { id, call: SaiCall::Bulk { verb, object, items, mode: ErrorMode::IgnoreError } })
+}
+
+fn check_count(verb: Verb, key: &str, item: &Item) -> Result<(), TextError> {
+    match (verb, item.attrs.len()) {
+        (Verb::Set, n) if n != 1 => bad(format!("a set of {key} names {n} attributes of an object, not one")),
+        _ => Ok(()),
+    }
+}
+
+fn read_attrs<'a>(pairs: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Attrs, TextError> {
+    let mut attrs = Attrs::new();
+    for (name, value) in pairs {
+        attrs.extend(read_field(name, value)?);
+    }
+    Ok(attrs)
+}
+
+/// The message of a reply. `view` says that it answers a view step.
+pub fn write_reply(reply: &SaiReply, view: bool) -> Message {
+    let mut fields = Fields::new();
+    for status in &reply.statuses {
+        fields.put(status.name(), "");
+    }
+    let mut value = String::new();
+    for attr in &reply.values {
+        value.clear();
+        attr.write_value(&mut value);
+        fields.put(attr.name(), &value);
+    }
+    let op = if view { "Snotify" } else { "Sgetresponse" };
+    Message { key: reply.status.name().into(), value: fields.end(), op }
+}
+
+/// The reply of a message from the Redis queue to request `id`. `op` may have its one-letter prefix or not.
+///
+/// # Errors
+/// A sentence when it is not a reply.
+pub fn read_reply(id: u64, key: &str, value: &str, op: &str) -> Result<SaiReply, TextError> {
+    let Some(items) = json::read_strings(value).filter(|items| items.len() % 2 == 0) else {
+        return bad(format!("the fields of the reply {key} are not an array of pairs"));
+    };
+    read_reply_items(id, key, op.strip_prefix('S').unwrap_or(op), &items)
+}
+
+/// The reply of a message from a ZeroMQ socket to request `id`.
+///
+/// # Errors
+/// As [`read_reply`].
+pub fn read_zmq_reply(id: u64, message: &str) -> Result<SaiReply, TextError> {
+    match json::read_strings(message).as_deref() {
+        Some([key, op, fields @ ..]) if fields.len() % 2 == 0 => read_reply_items(id, key, op, fields),
+        _ => bad("a reply of syncd is not an array of a status, an operation, and pairs"),
+    }
+}
+
+fn read_reply_items(id: u64, key: &str, op: &str, items: &[String]) -> Result<SaiReply, TextError> {
+    if op != GET_RESPONSE && op != NOTIFY {
+        return bad(format!("{op} is not a reply of syncd"));
+    }
+    let mut reply = SaiReply::one(id, Status::from_name(key));
+    for pair in items.chunks_exact(2) {
+        if pair[0].starts_with("SAI_STATUS_") {
+            reply.statuses.push(Status::from_name(&pair[0]));
+        } else {
+            reply.values.extend(read_field(&pair[0], &pair[1])?);
+        }
+    }
+    Ok(reply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{PacketAction, SWITCH};
+    use super::*;
+
+    fn route(dest: &str, attrs: Vec<Attr>) -> Item {
+        let entry = RouteEntry { switch: SWITCH, vr: Oid(0x3000000000022), dest: dest.parse().unwrap() };
+        Item::new(entry, attrs)
+    }
+
+    fn check(request: SaiRequest, key: &str, value: &str, op: &'static str) {
+        let message = write_request(&request);
+        assert_eq!(message, Message { key: key.into(), value: value.into(), op });
+        assert_eq!(read_request(request.id, key, value, op).unwrap(), request);
+        if value != "{}" {
+            assert_eq!(read_zmq_request(request.id, &message.to_zmq()).unwrap(), request);
+        }
+    }
+
+    #[test]
+    fn a_bulk_of_routes_is_spelled_as_libsairedis_does() {
+        let items = vec![
+            route("10.1.0.0/16", vec![Attr::RouteNextHop(Oid(0x40000000005ef))]),
+            route("10.2.0.0/16", vec![Attr::RoutePacketAction(PacketAction::Drop)]),
+        ];
+        let call = SaiCall::Bulk {
+            verb: Verb::Create,
+            object: ObjectType::RouteEntry,
+            items,
+            mode: ErrorMode::IgnoreError,
+        };
+        check(
+            SaiRequest { id: 7, call },
+            "SAI_OBJECT_TYPE_ROUTE_ENTRY:2",
+            concat!(
+                r#"["{\"dest\":\"10.1.0.0/16\",\"switch_id\":\"oid:0x21000000000000\",\"vr\":\"oid:0x3000000000022\"}","#,
+                r#""SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID=oid:0x40000000005ef","#,
+                r#""{\"dest\":\"10.2.0.0/16\",\"switch_id\":\"oid:0x21000000000000\",\"vr\":\"oid:0x3000000000022\"}","#,
+                r#""SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION=SAI_PACKET_ACTION_DROP"]"#
+            ),
+            "Sbulkcreate",
+        );
+    }
+
+    #[test]
+    fn a_bulk_remove_has_empty_values_and_a_bare_create_a_filler() {
+        let call = |verb, items| SaiCall::Bulk {
+            verb,
+            object: ObjectType::NextHopGroup,
+            items,
+            mode: ErrorMode::IgnoreError,
+        };
+        let items = vec![Item::bare(Oid(0x5000000000001))];
+        let key = "SAI_OBJECT_TYPE_NEXT_HOP_GROUP:1";
+        check(
+            SaiRequest { id: 1, call: call(Verb::Remove, items.clone()) },
+            key,
+            r#"["oid:0x5000000000001",""]"#,
+            "Sbulkremove",
+        );
+        check(
+            SaiRequest { id: 1, call: call(Verb::Create, items) },
+            key,
+            r#"["oid:0x5000000000001","NULL=NULL"]"#,
+            "Sbulkcreate",
+        );
+    }
+
+    #[test]
+    fn single_requests_and_view_steps() {
+        let one =
+            |verb, item| SaiRequest { id: 3, call: SaiCall::One { verb, object: ObjectType::Switch, item } };
+        let key = "SAI_OBJECT_TYPE_SWITCH:oid:0x21000000000000";
+        check(
+            one(Verb::Create, Item::new(SWITCH, [Attr::SwitchInit(true)])),
+            key,
+            r#"["SAI_SWITCH_ATTR_INIT_SWITCH","true"]"#,
+            "Screate",
+        );
+        check(one(Verb::Remove, Item::bare(SWITCH)), key, "{}", "Dremove");
+        check(SaiRequest { id: 0, call: SaiCall::View(View::Init) }, "INIT_VIEW", "[]", "Snotify");
+        let get = SaiCall::Get {
+            object: ObjectType::Switch,
+            id: SWITCH.into(),
+            attrs: vec![Attr::SwitchCpuPort(Oid::NULL)],
+        };
+        check(SaiRequest { id: 0, call: get }, key, r#"["SAI_SWITCH_ATTR_CPU_PORT","oid:0x0"]"#, "Sget");
+        assert_eq!(
+            write_request(&SaiRequest { id: 0, call: SaiCall::View(View::Apply) }).to_zmq(),
+            r#"["APPLY_VIEW","notify"]"#
+        );
+    }
+
+    #[test]
+    fn a_neighbour_is_spelled_in_alphabetical_order() {
+        let id = ObjectId::Neighbor(NeighborEntry {
+            switch: SWITCH,
+            rif: Oid(0x6000000000031),
+            ip: "fc00::2".parse().unwrap(),
+        });
+        let mut key = String::new();
+        write_row_key(ObjectType::NeighborEntry, &id, &mut key);
+        assert_eq!(
+            key,
+            r#"SAI_OBJECT_TYPE_NEIGHBOR_ENTRY:{"ip":"fc00::2","rif":"oid:0x6000000000031","switch_id":"oid:0x21000000000000"}"#
+        );
+        assert_eq!(read_row_key(&key).unwrap(), (ObjectType::NeighborEntry, id));
+    }
+
+    #[test]
+    fn replies() {
+        let bulk = SaiReply::bulk(9, vec![Status::Success, Status::TableFull]);
+        let message = write_reply(&bulk, false);
+        assert_eq!(message.key, "SAI_STATUS_FAILURE");
+        assert_eq!(message.value, r#"["SAI_STATUS_SUCCESS","","SAI_STATUS_TABLE_FULL",""]"#);
+        assert_eq!(message.op, "Sgetresponse");
+        assert_eq!(read_reply(9, &message.key, &message.value, message.op).unwrap(), bulk);
+        assert_eq!(read_zmq_reply(9, &message.to_zmq()).unwrap(), bulk);
+        let mut get = SaiReply::one(4, Status::Success);
+        get.values = vec![Attr::SwitchPortList(Box::new([Oid(0x1000000000002)]))];
+        let message = write_reply(&get, false);
+        assert_eq!(read_reply(4, &message.key, &message.value, message.op).unwrap(), get);
+        let view = write_reply(&SaiReply::one(4, Status::Success), true);
+        assert_eq!((&*view.key, &*view.value, view.op), ("SAI_STATUS_SUCCESS", "[]", "Snotify"));
+    }
+
+    #[test]
+    fn what_is_not_a_request_is_a_sentence() {
+        for (key, value, op) in [
+            ("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "[]", "Sbulkcreate"),
+            ("SAI_OBJECT_TYPE_ROUTE_ENTRY:{}", "[]", "Screate"),
+            ("SAI_OBJECT_TYPE_PORT:oid:0x1", "[\"a\"]", "Screate"),
+            ("SAI_OBJECT_TYPE_PORT:oid:0x1", "[]", "Sset"),
+            ("SAI_OBJECT_TYPE_BANANA:oid:0x1", "[]", "Screate"),
+            ("SAI_OBJECT_TYPE_PORT", "[]", "Screate"),
+            ("INIT_VIEW", "[]", "Speel"),
+            ("PEEL", "[]", "Snotify"),
+        ] {
+            assert!(read_request(0, key, value, op).is_err(), "{op} {key}");
+        }
+    }
+}
