@@ -1,7 +1,7 @@
 //! Sends a made-up table to a router, from one sender or many at once.
 
 use crate::expected::{Expected, Rank};
-use crate::options::{ConnectOptions, SpeakerOptions, StayOptions};
+use crate::options::{ConnectOptions, Role, SpeakerOptions, StayOptions};
 use crate::progress::Progress;
 use crate::sender::{Sender, Sent};
 use crate::session::{Session, Speaker};
@@ -209,7 +209,7 @@ impl Blast {
     /// # Errors
     /// A session ended.
     pub fn send(&self) -> Result<Report, Error> {
-        let prefixes = self.table.len::<V4>() + self.table.len::<V6>();
+        let prefixes = self.table.count::<V4>() + self.table.count::<V6>();
         let started = Instant::now();
         let senders = {
             let progress = Progress::new("sent", prefixes as u64 * self.sessions.len() as u64, self.quiet());
@@ -233,8 +233,8 @@ impl Blast {
         senders.iter().for_each(|s| sent += s.sent);
         Ok(Report {
             seed: self.options.table.seed,
-            ipv4: self.table.len::<V4>(),
-            ipv6: self.table.len::<V6>(),
+            ipv4: self.table.count::<V4>(),
+            ipv6: self.table.count::<V6>(),
             sets: self.table.group_count::<V4>() + self.table.group_count::<V6>(),
             sent,
             seconds,
@@ -331,9 +331,7 @@ impl Blast {
 impl Options {
     /// Who sender number `index` says it is.
     pub fn speaker_of(&self, index: u32) -> Speaker {
-        let speaker = self.speaker.nth(index).speaker();
-        let asn = if self.asn_per_sender { speaker.asn.wrapping_add(index) } else { speaker.asn };
-        Speaker { asn, ..speaker }
+        self.speaker.speaker(Role::Sender, index, self.asn_per_sender)
     }
 }
 

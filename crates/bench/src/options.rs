@@ -12,20 +12,46 @@ use std::time::{Duration, Instant};
 /// Who a tool says it is. With several sessions, the BGP identifier of each is one higher than that of the one before.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct SpeakerOptions {
-    /// AS number to speak as.
-    #[arg(long, value_name = "ASN", default_value_t = 65100, value_parser = clap::value_parser!(u32).range(1..))]
-    pub asn: u32,
-    /// BGP identifier; with several sessions, of the first [default: 198.18.0.1].
-    #[arg(long, value_name = "ID", default_value = "198.18.0.1", hide_default_value = true)]
-    pub router_id: Ipv4Addr,
+    /// AS number to speak as [default: 65100 of who sends, 65200 of who receives].
+    #[arg(long, value_name = "ASN", value_parser = clap::value_parser!(u32).range(1..))]
+    pub asn: Option<u32>,
+    /// BGP identifier; with several sessions, of the first [default: 198.18.0.1 of who sends, 198.19.0.1 of who
+    /// receives].
+    #[arg(long, value_name = "ID")]
+    pub router_id: Option<Ipv4Addr>,
     /// Hold time to propose, in seconds: 0, or at least 3.
-    #[arg(long, value_name = "SECONDS", default_value_t = 90, value_parser = hold_time)]
+    #[arg(long, value_name = "SECONDS", default_value_t = HOLD_TIME, value_parser = hold_time)]
     pub hold_time: u16,
 }
 
+const HOLD_TIME: u16 = 90;
+
 impl Default for SpeakerOptions {
     fn default() -> Self {
-        SpeakerOptions { asn: 65_100, router_id: Ipv4Addr::new(198, 18, 0, 1), hold_time: 90 }
+        SpeakerOptions { asn: None, router_id: None, hold_time: HOLD_TIME }
+    }
+}
+
+/// What a session is for: decides the speaker's defaults, so that a sender and a receiver differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// It sends.
+    Sender,
+    /// It receives.
+    Receiver,
+}
+
+impl SpeakerOptions {
+    /// Who to say we are in session number `index`. `asn_each`: the AS number also rises by one for each.
+    pub fn speaker(&self, role: Role, index: u32, asn_each: bool) -> Speaker {
+        // Identifiers from the addresses for benchmarks (RFC 2544), private AS numbers.
+        let (asn, router_id) = match role {
+            Role::Sender => (65_100, Ipv4Addr::new(198, 18, 0, 1)),
+            Role::Receiver => (65_200, Ipv4Addr::new(198, 19, 0, 1)),
+        };
+        let router_id = u32::from(self.router_id.unwrap_or(router_id)).wrapping_add(index);
+        let asn = self.asn.unwrap_or(asn).wrapping_add(if asn_each { index } else { 0 });
+        Speaker { asn, router_id: router_id.into(), hold_time: self.hold_time }
     }
 }
 
@@ -33,19 +59,6 @@ fn hold_time(text: &str) -> Result<u16, String> {
     match text.parse() {
         Ok(n @ (0 | 3..=u16::MAX)) => Ok(n),
         _ => Err("write 0, or a number from 3 to 65535 (RFC 4271 section 4.2)".into()),
-    }
-}
-
-impl SpeakerOptions {
-    /// The same for session number `index`.
-    pub fn nth(&self, index: u32) -> SpeakerOptions {
-        let router_id = Ipv4Addr::from(u32::from(self.router_id).wrapping_add(index));
-        SpeakerOptions { router_id, ..self.clone() }
-    }
-
-    /// Who to say we are.
-    pub fn speaker(&self) -> Speaker {
-        Speaker { asn: self.asn, router_id: self.router_id, hold_time: self.hold_time }
     }
 }
 

@@ -179,7 +179,7 @@ where
             return Ok(());
         }
         let mut body = std::mem::take(&mut self.scratch);
-        entry_update(&mut body, prefix, attributes);
+        entry_update(&mut body, prefix, peer.address, attributes);
         let result = self.event(seconds, peer, path_id, form.four_octet_as, &body, true);
         self.scratch = body;
         result
@@ -209,11 +209,12 @@ where
     }
 }
 
-/// Writes the body of the UPDATE that carries `prefix` with the recorded `attributes`.
+/// Writes the body of the UPDATE that carried `prefix` with the recorded `attributes` from `peer`.
 ///
 /// A table's MP_REACH_NLRI has no prefix and often nothing but the next hop (RFC 6396 section 4.3.4), so it is made
-/// anew; for IPv4, NEXT_HOP is enough unless only the other is there.
-fn entry_update(out: &mut Vec<u8>, prefix: AnyPrefix, attributes: &[u8]) {
+/// anew; for IPv4, NEXT_HOP is enough unless only the other is there. Some writers leave the next hop of IPv6 routes
+/// out altogether: then it is the peer.
+fn entry_update(out: &mut Vec<u8>, prefix: AnyPrefix, peer: IpAddr, attributes: &[u8]) {
     out.clear();
     out.extend([0, 0, 0, 0]);
     let find = |code| Attributes::new(attributes).find(|a| a.code == code);
@@ -222,16 +223,15 @@ fn entry_update(out: &mut Vec<u8>, prefix: AnyPrefix, attributes: &[u8]) {
         let mut mp = Vec::new();
         mp.extend((prefix.afi() as u16).to_be_bytes());
         mp.push(Safi::Unicast as u8);
-        match find(code::MP_REACH_NLRI).and_then(|a| rib_next_hop(a.value)) {
-            Some(IpAddr::V4(a)) => {
+        match find(code::MP_REACH_NLRI).and_then(|a| rib_next_hop(a.value)).unwrap_or(peer) {
+            IpAddr::V4(a) => {
                 mp.push(4);
                 mp.extend(a.octets());
             }
-            Some(IpAddr::V6(a)) => {
+            IpAddr::V6(a) => {
                 mp.push(16);
                 mp.extend(a.octets());
             }
-            None => mp.push(0),
         }
         mp.push(0);
         push_prefix(&mut mp, prefix);

@@ -2,12 +2,12 @@
 //! updates in its order.
 
 use crate::expected::Expected;
-use crate::options::{ConnectOptions, SpeakerOptions, StayOptions};
+use crate::options::{ConnectOptions, Role, SpeakerOptions, StayOptions};
 use crate::progress::Progress;
 use crate::recording::{self, RecordedPeer, Summary};
 use crate::routes::{PathAttributes, Routes};
 use crate::sender::{Sender, Sent};
-use crate::session::{Peer, Session};
+use crate::session::{Peer, Session, Speaker};
 use crate::{AddressPool, Error};
 use ribtide_prefix::{Afi, AnyPrefix, Family, Map, V4, V6, for_each_family};
 use ribtide_wire::bgp::attribute::{AsPath, Attributes, code};
@@ -38,13 +38,21 @@ pub struct Options {
     /// begin with the own one) or "never".
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub prepend: Prepend,
-    /// Next hops: "keep" as recorded, "self", or "map:PREFIX": each recorded next hop becomes an address of its own
-    /// in PREFIX. May be given once for IPv4 and once for IPv6. Link-local next hops are never sent.
+    /// Next hops: "keep" as recorded; "self" (IPv6 routes over an IPv4 session: the IPv4-mapped form; IPv4 routes over
+    /// an IPv6 session: as recorded); or "map:PREFIX", where each recorded next hop becomes an address of its own in
+    /// PREFIX, given once for IPv4, once for IPv6, or both. Link-local next hops are never sent.
     #[arg(long, value_name = "RULE", default_value = "keep")]
     pub next_hop: Vec<NextHopRule>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "a comment here would become help text")]
     pub stay: StayOptions,
+}
+
+impl Options {
+    /// Who the player says it is.
+    pub fn speaker(&self) -> Speaker {
+        self.speaker.speaker(Role::Sender, 0, false)
+    }
 }
 
 /// Whose routes are played.
@@ -196,7 +204,7 @@ impl Replay {
         // Before the session: the router need not see a session that has nothing to say.
         std::fs::File::open(&options.file)
             .map_err(|source| Error::File { path: options.file.clone(), source })?;
-        let session = options.connect.connect(&options.speaker.speaker())?.start(|_| Ok(()))?;
+        let session = options.connect.connect(&options.speaker())?.start(|_| Ok(()))?;
         Ok(Replay { options: options.clone(), session, routes: Routes::default() })
     }
 
@@ -279,8 +287,8 @@ impl Replay {
             peer: choice,
             file,
             sent: sender.sent(),
-            ipv4: self.routes.len::<V4>(),
-            ipv6: self.routes.len::<V6>(),
+            ipv4: self.routes.count::<V4>(),
+            ipv6: self.routes.count::<V6>(),
             seconds: started.elapsed().as_secs_f64(),
         })
     }
@@ -368,7 +376,7 @@ impl Rewrite {
             NextHopRule::Keep | NextHopRule::Own => None,
         };
         Rewrite {
-            asn: (!peer.internal && options.prepend == Prepend::Auto).then_some(options.speaker.asn),
+            asn: (!peer.internal && options.prepend == Prepend::Auto).then_some(options.speaker().asn),
             local_pref: peer.internal.then_some(100),
             own: options.next_hop.contains(&NextHopRule::Own).then_some(peer.local.ip()),
             pools: options.next_hop.iter().filter_map(pool).collect(),
@@ -404,7 +412,13 @@ impl Rewrite {
     fn next_hop(&mut self, recorded: IpAddr) -> NextHop {
         let pool = self.pools.iter().find(|pool| pool.prefix().addr().is_ipv4() == recorded.is_ipv4());
         let addr = if let Some(own) = self.own {
-            own
+            match (own, recorded) {
+                // The only way to say an IPv4 address for IPv6 routes (RFC 4798 section 2).
+                (IpAddr::V4(own), IpAddr::V6(_)) => own.to_ipv6_mapped().into(),
+                // The other way round would need extended next hops (RFC 8950).
+                (IpAddr::V6(_), IpAddr::V4(_)) => recorded,
+                _ => own,
+            }
         } else if let Some(pool) = pool {
             let next = self.mapped.len() as u64;
             pool.addr(*self.mapped.entry(recorded).or_insert(next))

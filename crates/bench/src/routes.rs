@@ -121,13 +121,13 @@ impl Routes {
     }
 
     /// How many prefixes of family `F` there are.
-    pub fn len<F: Family>(&self) -> usize {
+    pub fn count<F: Family>(&self) -> usize {
         self.tables.get::<F>().len()
     }
 
     /// How many prefixes there are.
     pub fn total(&self) -> usize {
-        self.len::<V4>() + self.len::<V6>()
+        self.count::<V4>() + self.count::<V6>()
     }
 
     /// Every prefix of family `F` with the number of its set, in order of numbers, then of addresses: what shares

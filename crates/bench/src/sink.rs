@@ -1,7 +1,7 @@
 //! Receivers that take all a router sends, count it and, when asked, keep it to be compared.
 
 use crate::Error;
-use crate::options::{ConnectOptions, POLL, SpeakerOptions, interrupted, nth};
+use crate::options::{ConnectOptions, POLL, Role, SpeakerOptions, interrupted, nth};
 use crate::progress::Progress;
 use crate::routes::Routes;
 use crate::session::{self, Opened, Peer, Session, Speaker};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
     /// Wait here for the router to connect, instead of connecting to it; with several receivers, the first of as
-    /// many consecutive addresses. --wait limits the time.
+    /// many consecutive addresses, or all of them at 0.0.0.0 or [::]. --wait limits the time.
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["to", "from"])]
     pub listen: Option<SocketAddr>,
     #[command(flatten)]
@@ -141,11 +141,17 @@ impl Bound {
         let listen = |at: SocketAddr| TcpListener::bind(at).map_err(|source| Error::Listen { at, source });
         let listeners = match options.listen {
             None => Vec::new(),
+            Some(all) if all.ip().is_unspecified() => vec![listen(all)?],
             Some(first) => (0..options.receivers)
                 .map(|i| listen(SocketAddr::new(nth(first.ip(), i), first.port())))
                 .collect::<Result<_, _>>()?,
         };
         Ok(Bound { options: options.clone(), listeners })
+    }
+
+    /// The same on a listener that is there already, from which all receivers take their connections.
+    pub fn on(options: &Options, listener: TcpListener) -> Bound {
+        Bound { options: options.clone(), listeners: vec![listener] }
     }
 
     /// Where it listens; nowhere when the receivers connect.
@@ -162,7 +168,7 @@ impl Bound {
         let interrupted = interrupted()?;
         let one = |index: u32| -> Result<Receiver, Error> {
             let speaker = options.speaker_of(index);
-            let opened = match listeners.get(index as usize) {
+            let opened = match listeners.get(index as usize).or(listeners.last()) {
                 Some(listener) => accept(listener, &speaker, options.connect.wait, &interrupted)?,
                 None => options.connect.nth(index, options.receivers)?.connect(&speaker)?,
             };
@@ -184,9 +190,7 @@ impl Bound {
 impl Options {
     /// Who receiver number `index` says it is.
     pub fn speaker_of(&self, index: u32) -> Speaker {
-        let speaker = self.speaker.nth(index).speaker();
-        let asn = if self.asn_per_receiver { speaker.asn.wrapping_add(index) } else { speaker.asn };
-        Speaker { asn, ..speaker }
+        self.speaker.speaker(Role::Receiver, index, self.asn_per_receiver)
     }
 }
 

@@ -84,7 +84,7 @@ impl Table {
     }
 
     /// How many prefixes of family `F` it has.
-    pub fn len<F: Family>(&self) -> usize {
+    pub fn count<F: Family>(&self) -> usize {
         self.lists.get::<F>().prefixes.len()
     }
 

@@ -62,7 +62,7 @@ fn lengths_groups_and_nesting_are_the_internets() {
 fn tables_of_any_size_have_exactly_as_many_prefixes_as_asked() {
     for count in [0, 1, 2, 7, 1000] {
         let table = table(count, count);
-        assert_eq!((table.len::<V4>(), table.len::<V6>()), (count as usize, count as usize));
+        assert_eq!((table.count::<V4>(), table.count::<V6>()), (count as usize, count as usize));
         let grouped: usize = (0..table.group_count::<V6>()).map(|g| table.group::<V6>(g).len()).sum();
         assert_eq!(grouped, count as usize);
         assert!(table.group::<V4>(table.group_count::<V4>()).is_empty());
