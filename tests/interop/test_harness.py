@@ -2,7 +2,7 @@
 differs in the other tests is then ribtide's."""
 
 import pytest
-from harness import agree, family, feed4, feed6, recorded
+from harness import agree, family, feed4, feed6, recorded, sent
 from harness.peers import LEFT, RIGHT, start, wait_count
 from harness.table import GENERATED4, GENERATED6
 
@@ -20,6 +20,4 @@ def test_other_daemons_agree_with_each_other(pair, kind):
     if expected:
         agree(expected, family(mine, six=False))
     wait_count(right, count)
-    four = {p: r.sent_by(LEFT.asn, LEFT.four) for p, r in family(mine, six=False).items()}
-    six = {p: r.sent_by(LEFT.asn, LEFT.six) for p, r in family(mine, six=True).items()}
-    agree({**four, **six}, right.table())
+    agree(sent(mine, LEFT), right.table())

@@ -58,7 +58,8 @@ class Bird:
                 frozenset(c.replace(",", ":") for c in listed["BGP.community"]),
                 frozenset(c.replace(", ", ":") for c in listed["BGP.large_community"]),
                 " ".join(reversed(at["BGP.aggregator"].split(" AS"))) if "BGP.aggregator" in at else "",
-                any(line.startswith("\tBGP.atomic_aggr") for line in lines))
+                any(line.startswith("\tBGP.atomic_aggr") for line in lines),
+                at.get("BGP.originator_id", ""), at.get("BGP.cluster_list", "").strip())
         return routes
 
 
@@ -69,13 +70,13 @@ class Frr:
     KNOWN = {"no-export": "65535:65281", "noExport": "65535:65281", "no-advertise": "65535:65282",
              "noAdvertise": "65535:65282", "local-AS": "65535:65283", "localAs": "65535:65283", "blackhole": "65535:666"}
 
-    def __init__(self, host, bgpd=None, staticd=None, zebra="", zebra_args=()):
+    def __init__(self, host, bgpd=None, staticd=None, zebra="", zebra_args=(), bgpd_args=()):
         need("/usr/lib/frr/zebra")
         self.host = host
         self.folder = host.folder / "frr"
         self.folder.mkdir()
         shutil.chown(self.folder, "frr", "frr")
-        self.zebra_args = zebra_args
+        self.arguments = {"zebra": zebra_args, "bgpd": bgpd_args}
         self.processes = {}
         self.texts = {name: text for name, text in [("zebra", zebra), ("staticd", staticd), ("bgpd", bgpd)] if text is not None}
         for name in self.texts:
@@ -85,16 +86,19 @@ class Frr:
         config = self.folder / f"{name}.conf"
         config.write_text(self.texts[name])
         shutil.chown(config, "frr", "frr")
-        extra = self.zebra_args if name == "zebra" else ()
         process = self.host.start(name, f"/usr/lib/frr/{name}", "-f", config, "-i", self.folder / f"{name}.pid",
                                   "-z", self.folder / "zserv.api", "--vty_socket", self.folder, "-P", "0",
-                                  "--log", "stdout", *extra)
+                                  "--log", "stdout", *self.arguments.get(name, ()))
         self.processes[name] = process
         wait_for(f"{name} answers", lambda: self.ask("show version", name), 20, alive=[process])
 
     def ask(self, command, daemon=None):
         one = ["-d", daemon] if daemon else []
         return self.host.run("vtysh", "--vty_socket", self.folder, *one, "-c", command, timeout=300)
+
+    def configure(self, *lines):
+        commands = [word for line in ("configure terminal", *lines) for word in ("-c", line)]
+        return self.host.run("vtysh", "--vty_socket", self.folder, *commands)
 
     def established(self, neighbor):
         return json.loads(self.ask(f"show bgp neighbors {neighbor} json", "bgpd"))[neighbor]["bgpState"] == "Established"
@@ -123,7 +127,8 @@ class Frr:
                     as_path("" if at == "Local" else at), path["origin"].lower(), hop,
                     path.get("metric", 0), path.get("locPrf", 100),
                     frozenset(self.KNOWN.get(c, c) for c in path.get("community", {}).get("list", [])),
-                    frozenset(path.get("largeCommunity", {}).get("list", [])), aggregator, path.get("atomicAggregate", False))
+                    frozenset(path.get("largeCommunity", {}).get("list", [])), aggregator, path.get("atomicAggregate", False),
+                    path.get("originatorId", ""), " ".join(path.get("clusterList", {}).get("list", [])))
         return routes
 
 

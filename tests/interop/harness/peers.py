@@ -140,3 +140,36 @@ def start(kind, host, side):
 def wait_count(speaker, count, timeout=120):
     """Waits until a speaker has that many prefixes from BGP."""
     wait_for(f"{type(speaker).__name__} has {count} prefixes", lambda: speaker.count() == count, timeout, 0.5)
+
+
+def ribtide(s, more=""):
+    """The same for ribtide; `more` belongs to the group of the neighbour."""
+    return f"""
+[router]
+asn = {s.asn}
+router-id = "{s.four}"
+
+[bgp]
+listen = ["[::]:179"]
+
+[bgp.group.feeds]
+type = "external"
+peer-asn = {FEED_ASN}
+passive = true
+import = ["accept"]
+export = ["reject"]
+neighbors = ["{'", "'.join(FEEDS)}"]
+
+[bgp.group.link]
+type = "external"
+peer-asn = {s.peer_asn}
+import = ["accept"]
+export = ["accept"]
+connect-retry = 1
+hold-time = 9
+{more}
+neighbor = [
+    {{ address = "{s.peer_four}", families = ["ipv4-unicast"] }},
+    {{ address = "{s.peer_six}", families = ["ipv6-unicast"] }},
+]
+"""

@@ -30,6 +30,9 @@ class Route(NamedTuple):
     #: AGGREGATOR as "ASN address", and ATOMIC_AGGREGATE.
     aggregator: str = ""
     atomic: bool = False
+    #: Of reflected routes (RFC 4456).
+    originator: str = ""
+    cluster_list: str = ""
 
     def sent_by(self, asn, next_hop):
         """The same route after `asn` has sent it to another AS: MED is for neighbours only (RFC 4271 section 5.1.4)."""
@@ -37,7 +40,7 @@ class Route(NamedTuple):
 
 
 #: What `ribtide show route` does not print.
-NOT_SHOWN = ("aggregator", "atomic")
+NOT_SHOWN = ("aggregator", "atomic", "originator", "cluster_list")
 
 
 def as_path(text):
@@ -60,6 +63,11 @@ def agree(left, right, ignore=()):
         fields = [f for f in Route._fields if f not in ignore and getattr(left[p], f) != getattr(right[p], f)]
         lines += [f"  {p} {f}: {getattr(left[p], f)!r} != {getattr(right[p], f)!r}" for f in fields]
     raise AssertionError("\n".join(lines))
+
+
+def sent(table, side):
+    """What a neighbour should hold of a table that `side` sends it over its two sessions."""
+    return {p: r.sent_by(side.asn, side.six if ":" in p else side.four) for p, r in table.items()}
 
 
 def family(table, six):
