@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from harness import FEED_ASN, Ribtide, binary, wait_for
-from harness.peers import LEFT, ribtide, wait_count
+from harness.peers import FEEDS, LEFT, ribtide, wait_count
 from harness.speaker import MARKER, UPDATE, Speaker, attribute, block, message, prefixes, raw_update, update
 
 BASE = '[router]\nasn = 65001\nrouter-id = "10.0.0.1"\n'
@@ -159,7 +159,7 @@ def router(tmp_path_factory):
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_messages(router, name):
     octets, outcome = MALFORMED[name]
-    speaker = Speaker(router.host, "127.0.0.1", "127.0.0.2", FEED_ASN)
+    speaker = Speaker(router.host, 0, FEED_ASN)
     speaker.send(update(["192.0.2.0/24"], [FEED_ASN], HOP))
     wait_count(router, 1, 20)
     speaker.send(octets)
@@ -173,7 +173,7 @@ def test_malformed_messages(router, name):
         assert speaker.ended(5) == outcome
     speaker.close()
     wait_count(router, 0, 20)
-    wait_for("the neighbour is gone", lambda: not router.established("127.0.0.2"), 20)
+    wait_for("the neighbour is gone", lambda: not router.established(FEEDS[0]), 20)
     assert router.process.poll() is None, router.process.log()
 
 
@@ -181,7 +181,7 @@ def test_garbage(router):
     """Octets without sense, before and after OPEN, and connections that end in the middle."""
     rng = random.Random(7)
     for i in range(200):
-        connection = router.host.connect("127.0.0.1", 179, "127.0.0.2")
+        connection = router.host.feeds.connect(router.host.FEED_SIDE, 179, FEEDS[0])
         try:
             connection.sendall(rng.randbytes(rng.randrange(200)))
             if i % 3 == 0:
@@ -190,13 +190,13 @@ def test_garbage(router):
             pass  # The router may have hung up by now.
         connection.close()
     for i in range(30):
-        speaker = Speaker(router.host, "127.0.0.1", "127.0.0.2", FEED_ASN)
+        speaker = Speaker(router.host, 0, FEED_ASN)
         body = bytearray(block([FEED_ASN, 65001 + i, 7], HOP, attribute(0xC0, 8, rng.randbytes(8))))
         for _ in range(1 + i % 4):
             body[rng.randrange(len(body))] = rng.randrange(256)
         speaker.send(raw_update(b"", bytes(body), NLRI))
         speaker.send(message(UPDATE, rng.randbytes(rng.randrange(80))))
         speaker.close()
-        wait_for("the neighbour is gone", lambda: not router.established("127.0.0.2"), 20)
+        wait_for("the neighbour is gone", lambda: not router.established(FEEDS[0]), 20)
     assert router.process.poll() is None, router.process.log()
     wait_count(router, 0, 20)

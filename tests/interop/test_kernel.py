@@ -3,7 +3,7 @@ came, and after a crash."""
 
 import json
 
-from harness import Pair, Ribtide, feed4, feed6, wait_for
+from harness import Host, Pair, Ribtide, feed4, feed6, wait_for
 from harness.peers import FEEDS, LEFT, wait_count
 from harness.table import FEED_ASN
 
@@ -13,7 +13,7 @@ asn = {LEFT.asn}
 router-id = "{LEFT.four}"
 
 [bgp]
-listen = ["127.0.0.1:179"]
+listen = ["{Host.FEED_SIDE}:179"]
 
 [bgp.group.feeds]
 type = "external"
@@ -107,7 +107,7 @@ def test_kernel_equals_the_loc_rib(pair):
     a.ip("link", "set", "lan0", "down")
     wait_for("routes are gone with their link", lambda: len(kernel_table(a)) == len(STATIC), 60, 0.5, alive=[router.process])
     a.ip("link", "set", "lan0", "up")
-    Pair.address(a, "lan0", "fd00:193::ff/64")
+    a.address("lan0", "fd00:193::ff/64")
     in_the_kernel(router, a, full)
 
     # A crash leaves routes in place. The next start adopts those that are right without touching them, repairs what
@@ -136,7 +136,7 @@ def test_kernel_equals_the_loc_rib(pair):
 
     # A crash and a start without neighbours: what is left is what the configuration says.
     router.process.kill()
-    (router.config).write_text(router.config.read_text().replace(f'["{FEEDS[0]}", "{FEEDS[1]}"]', '["127.0.0.9"]'))
+    (router.config).write_text(router.config.read_text().replace(f'["{FEEDS[0]}", "{FEEDS[1]}"]', '["198.19.0.9"]'))
     router.start()
     wait_for("stale routes are gone", lambda: kernel_table(a) == STATIC, 60, 1, alive=[router.process])
     assert (a.ip("route", "show", "proto", "static"), a.ip("nexthop", "show", "proto", "static")) == foreign

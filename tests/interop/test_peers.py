@@ -2,7 +2,7 @@
 every prefix and its attributes: feed → ribtide → other, and feed → other → ribtide."""
 
 import pytest
-from harness import (FEED_ASN, NOT_SHOWN, Bird, Frr, Pair, Ribtide, Route, agree, binary, family, feed4, feed6, recorded,
+from harness import (FEED_ASN, NOT_SHOWN, Bird, Frr, Host, Pair, Ribtide, Route, agree, binary, family, feed4, feed6, recorded,
                      sent, wait_for)
 from harness.peers import LEFT, RIGHT, ribtide, start, wait_count
 from harness.speaker import Speaker, attribute, communities, update
@@ -73,15 +73,11 @@ def test_other_to_ribtide(pair, kind):
     wait_count(router, 0)
     assert "hold" in router.neighbor(RIGHT.four)["last_error"].lower()
     pair.a.ip("link", "set", "eth0", "up")
-    Pair.address(pair.a, "eth0", *lost_addresses(pair))
+    # The kernel takes an interface's IPv6 addresses away with its link.
+    pair.a.address("eth0", f"{Pair.A6}/64")
     wait_count(router, size() - GENERATED6)
     agree(sent(family(theirs, six=False), RIGHT), router.table(), NOT_SHOWN)
     assert router.neighbor(RIGHT.four)["flaps"] == 1
-
-
-def lost_addresses(pair):
-    """The kernel takes an interface's IPv6 addresses away with its link."""
-    return [] if Pair.A6 in pair.a.ip("addr", "show", "eth0") else [f"{Pair.A6}/64"]
 
 
 def test_restart(pair):
@@ -89,7 +85,7 @@ def test_restart(pair):
     other = start("bird", pair.b, RIGHT)
     router = Ribtide(pair.a, ribtide(LEFT))
     up(router, other, "bird")
-    feed6(pair.a, prefixes=3000)
+    six = feed6(pair.a, prefixes=3000)
     feed4(pair.b)
     full = size() - GENERATED6
     wait_count(router, full + 3000)
@@ -98,7 +94,7 @@ def test_restart(pair):
     router.process.kill()
     wait_count(other, full)
     router.start()
-    pair.a.processes[1].stop()
+    six.stop()
     feed6(pair.a, prefixes=3000)
     wait_count(router, full + 3000)
     wait_count(other, full + 3000)
@@ -144,7 +140,7 @@ type = "external"
 peer-asn = {FEED_ASN}
 passive = true
 import = ["accept"]
-neighbors = ["127.0.0.2"]
+neighbors = ["{Host.FEEDS[0]}"]
 
 [bgp.group.others]
 type = "external"
@@ -205,15 +201,14 @@ BIRD_CLIENT = f"""
 router id {Pair.B4};
 log stderr all;
 protocol device {{}}
+# Next hops resolve in tables of their own, so that the main ones hold what came by BGP and nothing else.
 ipv4 table own4; ipv6 table own6;
 protocol direct {{ ipv4 {{ table own4; }}; ipv6 {{ table own6; }}; }}
 protocol bgp feed4 {{
-    local 127.0.0.1 as 65001; neighbor 127.0.0.2 as {FEED_ASN}; multihop; passive;
-    ipv4 {{ import all; export none; igp table own4; }};
+    local as 65001; neighbor {Host.FEEDS[0]} as {FEED_ASN}; passive; ipv4 {{ import all; export none; }};
 }}
 protocol bgp feed6 {{
-    local 127.0.0.1 as 65001; neighbor 127.0.0.3 as {FEED_ASN}; multihop; passive;
-    ipv6 {{ import all; export none; igp table own6; }};
+    local as 65001; neighbor {Host.FEEDS[1]} as {FEED_ASN}; passive; ipv6 {{ import all; export none; }};
 }}
 protocol bgp reflector {{
     local {Pair.B4} as 65001; neighbor {Pair.A4} as 65001;
@@ -273,24 +268,20 @@ def test_route_reflection(pair):
     wait_count(router, 1)
 
 
-BIRD_OLD = """
-router id %s;
+BIRD_OLD = f"""
+router id {Pair.B4};
 log stderr all;
-protocol device {}
-ipv4 table own4; ipv6 table own6;
-protocol direct { ipv4 { table own4; }; ipv6 { table own6; }; }
-protocol bgp ribtide {
-    local %s as 65002; neighbor %s as 65001;
+protocol device {{}}
+protocol bgp ribtide {{
+    local as 65002; neighbor {Pair.A4} as 65001;
     enable as4 off;
     connect retry time 1; error wait time 1,2; connect delay time 1;
-    ipv4 { import all; export all; igp table own4; };
-    ipv6 { import all; export all; igp table own6; next hop self; };
-}
-protocol bgp feed {
-    local 127.0.0.1 as 65002; neighbor 127.0.0.3 as 1853; multihop; passive;
-    ipv4 { import all; export none; igp table own4; };
-    ipv6 { import all; export none; igp table own6; };
-}
+    ipv4 {{ import all; export all; }};
+    ipv6 {{ import all; export all; next hop address {Pair.B6}; missing lladdr ignore; }};
+}}
+protocol bgp feed {{
+    local as 65002; neighbor {Host.FEEDS[1]} as {FEED_ASN}; passive; ipv6 {{ import all; export none; }};
+}}
 """
 
 
@@ -298,7 +289,7 @@ protocol bgp feed {
 def test_neighbor_without_four_octet_as(pair, direction):
     """AS numbers above 65535 survive a neighbour that knows only two octets: AS_TRANS and AS4_PATH (RFC 6793)."""
     router = Ribtide(pair.a, ribtide(LEFT).replace(str(RIGHT.asn), "65002").replace('families = ["ipv4-unicast"] ', ""))
-    other = Bird(pair.b, BIRD_OLD % (Pair.B4, Pair.B4, Pair.A4))
+    other = Bird(pair.b, BIRD_OLD)
     wait_for("the session is established", lambda: router.established(RIGHT.four), 60, alive=[router.process])
     assert router.session(RIGHT.four)["four_octet_as"] is False
     feed6(pair.a if direction == "out" else pair.b, prefixes=3000)
@@ -320,7 +311,7 @@ def test_extended_messages_and_attributes_that_ribtide_does_not_know(pair):
     other = start("bird", pair.b, RIGHT)
     up(router, other, "bird")
     assert router.session(RIGHT.four)["extended_messages"]
-    feeder = Speaker(pair.a, "127.0.0.1", "127.0.0.2", FEED_ASN, extended=True)
+    feeder = Speaker(pair.a, 0, FEED_ASN, extended=True)
     many = [(65100 + i // 60000, i % 60000) for i in range(1500)]
     block = [communities(many), attribute(0xC0, 32, b"".join(n.to_bytes(4, "big") for n in (4200000000, 7, 9))),
              attribute(0xC0, 250, b"unknown")]

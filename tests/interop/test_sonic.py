@@ -2,7 +2,7 @@
 beside a plain Redis client that writes what SONiC's other daemons write and reads what SONiC's tools read."""
 
 import pytest
-from harness import FEED_ASN, Ribtide, binary, wait_for
+from harness import FEED_ASN, Host, Ribtide, binary, feed_options, wait_for
 from harness.peers import FEEDS
 from harness.sonic import PORTS, STATE, Sonic
 from harness.speaker import Speaker, prefixes, raw_update, update
@@ -13,7 +13,7 @@ asn = 65001
 router-id = "10.2.0.1"
 
 [bgp]
-listen = ["127.0.0.1:179"]
+listen = ["{Host.FEED_SIDE}:179"]
 
 [bgp.group.feeds]
 type = "external"
@@ -53,9 +53,8 @@ STATIC = {"203.0.113.0/24": ("drop",), "198.18.0.0/24": ("10.2.0.17", "193.203.0
 
 def feed(host, ipv4=20_000, ipv6=2_000, seed=7):
     """A made-up table over four next hops of each family."""
-    return host.start("feed", binary(), "blast", "--ipv4", ipv4, "--ipv6", ipv6, "--seed", seed, "--next-hops", 4,
-                      "--next-hops4", "193.203.0.16/28", "--next-hops6", "fc00:1::10/124", "--to", "127.0.0.1:179",
-                      "--from", FEEDS[0], "--asn", FEED_ASN, "--wait", 30, "--quiet")
+    return host.feeds.start("feed", binary(), "blast", "--ipv4", ipv4, "--ipv6", ipv6, "--seed", seed, "--next-hops", 4,
+                            "--next-hops4", "193.203.0.16/28", "--next-hops6", "fc00:1::10/124", *feed_options(0))
 
 
 @pytest.fixture
@@ -119,7 +118,7 @@ def test_a_route_all_the_way(sonic):
     own = own_routes(sonic)
     router = Ribtide(sonic.host, ROUTER)
     check(sonic, router, own)
-    feed(sonic.host)
+    first = feed(sonic.host)
     wait_for("the table is here", lambda: router.count() == 22_000, 60, alive=[router.process])
     want = check(sonic, router, own)
     # The tables are not only written: the switch does with packets what they say.
@@ -128,7 +127,7 @@ def test_a_route_all_the_way(sonic):
         answer = sonic.lookup(address)
         assert answer, (prefix, answer)
     # A default route replaces the one that drops, and goes back to dropping; SONiC never removes it.
-    second = Speaker(sonic.host, "127.0.0.1", FEEDS[1], FEED_ASN)
+    second = Speaker(sonic.host, 1, FEED_ASN)
     second.send(update(["0.0.0.0/0", "192.0.2.1/32"], [FEED_ASN, 7], "193.203.0.33"))
     wait_for("both came", lambda: router.count() == 22_002, 30)
     want = check(sonic, router, own)
@@ -146,7 +145,7 @@ def test_a_route_all_the_way(sonic):
     wait_for("the second feed is gone", lambda: router.count() == 22_000, 30)
     check(sonic, router, own)
     assert sonic.redis.db(STATE).hget("ROUTE_TABLE|0.0.0.0/0", "state") == "na"
-    sonic.host.processes[-1].kill()
+    first.kill()
     wait_for("the first is gone", lambda: router.count() == 0, 30)
     check(sonic, router, own)
 

@@ -72,16 +72,29 @@ class Process:
 
 
 class Host:
-    """A network namespace."""
+    """A network namespace. Unless it is one itself, it has a neighbour in which feeds run, on a link of its own."""
 
-    def __init__(self, folder, name):
+    #: The host's address on the link to its feeds, and theirs.
+    FEED_SIDE, FEEDS = "198.19.0.1", ("198.19.0.2", "198.19.0.3")
+
+    def __init__(self, folder, name, feeds=True):
         self.name = f"rt{os.getpid()}-{next(_numbers)}{name}"
         self.folder = folder / name
         self.folder.mkdir(parents=True, exist_ok=True)
         os.chmod(self.folder, 0o777)
         self.processes = []
+        self.feeds = None
         subprocess.run(["ip", "netns", "add", self.name], check=True)
-        self.ip("link", "set", "lo", "up")
+        try:
+            self.ip("link", "set", "lo", "up")
+            if feeds:
+                self.feeds = Host(folder, f"{name}-feeds", feeds=False)
+                self.join(self.feeds, "feed0")
+                self.address("feed0", f"{self.FEED_SIDE}/24")
+                self.feeds.address("feed0", *(f"{a}/24" for a in self.FEEDS))
+        except BaseException:
+            self.close()
+            raise
 
     def args(self, *args):
         return ["ip", "netns", "exec", self.name, *map(str, args)]
@@ -89,6 +102,24 @@ class Host:
     def ip(self, *args):
         """`ip ARGS` inside, its output as text."""
         return self.run("ip", *args)
+
+    def join(self, other, interface):
+        """A link to another host, of this name at both ends."""
+        self.ip("link", "add", interface, "type", "veth", "peer", "name", interface, "netns", other.name)
+
+    def lan(self, interface, *addresses):
+        """A network in which next hops can be, though nobody is there: its cable ends in the same host."""
+        end = f"{interface}-end"[-15:]
+        self.ip("link", "add", interface, "type", "veth", "peer", "name", end)
+        self.ip("link", "set", end, "up")
+        self.address(interface, *addresses)
+
+    def address(self, interface, *addresses):
+        """Addresses for an interface, which is up then."""
+        for address in addresses:
+            # Without duplicate address detection an IPv6 address can be used at once.
+            self.ip("addr", "add", address, "dev", interface, *(["nodad"] if ":" in address else []))
+        self.ip("link", "set", interface, "up")
 
     def run(self, *args, timeout=120):
         """Runs a program inside to its end, which must be a good one, and returns what it prints."""
@@ -119,6 +150,8 @@ class Host:
             return socket.create_connection((to, port), timeout, (source, 0) if source else None)
 
     def close(self):
+        if self.feeds is not None:
+            self.feeds.close()
         for process in reversed(self.processes):
             process.stop()
         # What daemons left behind on their own.
@@ -134,32 +167,17 @@ def _enter(namespace):
 
 
 class Pair:
-    """Two hosts on one link, each with a network of its own behind it in which recorded next hops lie."""
+    """Two hosts on one link, each with a network of its own in which next hops are:
+    the exchange point of the recorded table, and an IPv6 one."""
 
     A4, B4, A6, B6 = "10.255.0.1", "10.255.0.2", "fd00:255::1", "fd00:255::2"
-    #: The exchange point of the recorded table, and where generated IPv6 next hops are.
-    LAN4, LAN6 = "193.203.0.0/24", "fd00:193::/64"
 
     def __init__(self, folder):
         self.a, self.b = Host(folder, "a"), Host(folder, "b")
-        try:
-            self.a.ip("link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", self.b.name)
-            for host, four, six in ((self.a, self.A4, self.A6), (self.b, self.B4, self.B6)):
-                # A network of its own needs no neighbour: the cable's other end is in the same host, and silent.
-                host.ip("link", "add", "lan0", "type", "veth", "peer", "name", "lan0-end")
-                self.address(host, "eth0", f"{four}/24", f"{six}/64")
-                self.address(host, "lan0", "193.203.0.250/24", "fd00:193::ff/64")
-                host.ip("link", "set", "lan0-end", "up")
-        except BaseException:
-            self.close()
-            raise
-
-    @staticmethod
-    def address(host, interface, *addresses):
-        for address in addresses:
-            # Without duplicate address detection an IPv6 address can be used at once.
-            host.ip("addr", "add", address, "dev", interface, *(["nodad"] if ":" in address else []))
-        host.ip("link", "set", interface, "up")
+        self.a.join(self.b, "eth0")
+        for host, four, six in ((self.a, self.A4, self.A6), (self.b, self.B4, self.B6)):
+            host.address("eth0", f"{four}/24", f"{six}/64")
+            host.lan("lan0", "193.203.0.250/24", "fd00:193::ff/64")
 
     def close(self):
         self.a.close()

@@ -1,14 +1,13 @@
 """One speaker of each kind in one shape: an external session over IPv4 for IPv4 and one over IPv6 for IPv6 with a
-neighbour, and passive sessions with feeds on loopback."""
+neighbour, and passive sessions with its feeds."""
 
 from typing import NamedTuple
 
 from .daemons import Bird, Frr, Gobgp
-from .host import Pair, wait_for
+from .host import Host, Pair, wait_for
 from .table import FEED_ASN
 
-#: Feeds connect from these.
-FEEDS = ("127.0.0.2", "127.0.0.3")
+FEEDS = Host.FEEDS
 
 
 class Side(NamedTuple):
@@ -33,20 +32,17 @@ RIGHT = LEFT.other()
 def bird(s):
     feeds = "".join(f"""
 protocol bgp feed{n} {{
-    local 127.0.0.1 as {s.asn};
+    local as {s.asn};
     neighbor {feed} as {FEED_ASN};
-    multihop; passive;
-    ipv4 {{ import all; export none; igp table own4; }};
-    ipv6 {{ import all; export none; igp table own6; }};
+    passive;
+    ipv4 {{ import all; export none; }};
+    ipv6 {{ import all; export none; }};
 }}
 """ for n, feed in enumerate(FEEDS))
     return f"""
 router id {s.four};
 log stderr all;
 protocol device {{}}
-# Next hops resolve in tables of their own, so that the main ones hold what came by BGP and nothing else.
-ipv4 table own4; ipv6 table own6;
-protocol direct {{ ipv4 {{ table own4; }}; ipv6 {{ table own6; }}; }}
 template bgp ours {{
     local as {s.asn};
     connect retry time 1; error wait time 1,2; connect delay time 1;
@@ -54,11 +50,11 @@ template bgp ours {{
 }}
 protocol bgp four from ours {{
     neighbor {s.peer_four} as {s.peer_asn};
-    ipv4 {{ import all; export all; igp table own4; }};
+    ipv4 {{ import all; export all; }};
 }}
 protocol bgp six from ours {{
     neighbor {s.peer_six} as {s.peer_asn};
-    ipv6 {{ import all; export all; igp table own6; }};
+    ipv6 {{ import all; export all; }};
 }}
 {feeds}
 """
@@ -71,8 +67,7 @@ def frr(s):
                        # A feed is no client: it need not get what it sent, nor what others sent.
                        + "".join(f"  neighbor {n} prefix-list none out\n" for n in FEEDS)
                        + " exit-address-family\n" for afi in ("ipv4", "ipv6"))
-    feeds = "".join(f" neighbor {n} remote-as {FEED_ASN}\n neighbor {n} passive\n neighbor {n} ebgp-multihop 2\n"
-                    f" neighbor {n} disable-connected-check\n" for n in FEEDS)
+    feeds = "".join(f" neighbor {n} remote-as {FEED_ASN}\n neighbor {n} passive\n" for n in FEEDS)
     peers = "".join(f" neighbor {n} remote-as {s.peer_asn}\n neighbor {n} timers connect 1\n"
                     for n in (s.peer_four, s.peer_six))
     return f"""hostname bgpd
@@ -98,9 +93,6 @@ def gobgp(s):
     idle-hold-time-after-reset = 1
   [neighbors.transport.config]
     passive-mode = {feed}
-  [neighbors.ebgp-multihop.config]
-    enabled = {feed}
-    multihop-ttl = 2
 """ + "".join(f"""  [[neighbors.afi-safis]]
     [neighbors.afi-safis.config]
       afi-safi-name = "{afi}-unicast"

@@ -5,9 +5,8 @@ import os
 import pathlib
 import subprocess
 
-from .host import wait_for
+from .host import Host, wait_for
 from .table import FEED_ASN, GENERATED4, GENERATED6, MRT, Route, as_path
-from .peers import FEEDS
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -17,21 +16,22 @@ def binary():
     return os.environ.get("RIBTIDE", str(ROOT / "target/release/ribtide"))
 
 
-def feed4(host, to="127.0.0.1:179", *more):
+def feed4(host):
     """Plays the full IPv4 table into a session and stays: a real one, or one made up where that is absent."""
     table = ["replay", MRT] if MRT.exists() else ["blast", "--ipv4", GENERATED4, "--seed", "7", "--next-hops4", "193.203.0.0/25"]
-    return host.start("feed4", binary(), *table, *_feed(0, to), *more)
+    return host.feeds.start("feed4", binary(), *table, *feed_options(0))
 
 
-def feed6(host, to="127.0.0.1:179", *more, prefixes=GENERATED6):
+def feed6(host, prefixes=GENERATED6):
     """Sends a made-up IPv6 table, most of it with communities, and stays."""
     table = ["blast", "--ipv4", "0", "--ipv6", prefixes, "--seed", "7", "--next-hops6", "fd00:193::/120"]
-    return host.start("feed6", binary(), *table, *_feed(1, to), *more)
+    return host.feeds.start("feed6", binary(), *table, *feed_options(1))
 
 
-def _feed(number, to):
-    return ["--to", to, "--from", FEEDS[number], "--asn", str(FEED_ASN), "--router-id", f"198.18.0.{number + 1}",
-            "--wait", "30", "--quiet"]
+def feed_options(number):
+    """What makes a tool a feed of its host."""
+    return ["--to", f"{Host.FEED_SIDE}:179", "--from", Host.FEEDS[number], "--asn", FEED_ASN, "--wait", 30, "--quiet",
+            "--router-id", Host.FEEDS[number]]
 
 
 class Ribtide:

@@ -48,11 +48,7 @@ class Sonic:
         (host.folder / "sai.profile").write_text(f"SAI_VS_INTERFACE_LANE_MAP_FILE={host.folder}/lanemap.ini\n")
         (host.folder / "lanemap.ini").write_text("".join(f"eth{n + 1}:{p.lanes}\n" for n, p in enumerate(PORTS)))
         for port in PORTS:
-            host.ip("link", "add", port.name, "type", "veth", "peer", "name", port.name.replace("Ethernet", "far"))
-            host.ip("link", "set", port.name.replace("Ethernet", "far"), "up")
-            for address in port.addresses:
-                host.ip("addr", "add", address, "dev", port.name, *(["nodad"] if ":" in address else []))
-            host.ip("link", "set", port.name, "up")
+            host.lan(port.name, *port.addresses)
         for name in FLAGS:
             (host.folder / name).symlink_to(binary())
             self.start(name)

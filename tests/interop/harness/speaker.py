@@ -51,14 +51,15 @@ def update(nlri, as_path, next_hop, *more):
 
 
 class Speaker:
-    """A session from `source` inside a host to a router, established."""
+    """A session from one of a host's feeds to its router, established."""
 
-    def __init__(self, host, to, source, asn, port=179, extended=False):
+    def __init__(self, host, number, asn, extended=False):
+        source = host.FEEDS[number]
         capabilities = bytes([1, 4, 0, 1, 0, 1]) + bytes([65, 4]) + asn.to_bytes(4, "big") + (bytes([6, 0]) if extended else b"")
         optional = bytes([2, len(capabilities)]) + capabilities
         two = asn if asn < 65536 else 23456
         body = struct.pack("!BHH", 4, two, 90) + socket.inet_aton(source) + bytes([len(optional)]) + optional
-        self.socket = host.connect(to, port, source)
+        self.socket = host.feeds.connect(host.FEED_SIDE, 179, source)
         self.buffer = b""
         self.send(message(OPEN, body))
         assert self.read()[0] == OPEN
