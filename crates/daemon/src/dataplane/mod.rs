@@ -8,6 +8,8 @@
 //! Feedback never blocks: the RIB manager drains it before each batch it sends, so no more answers can wait than
 //! batches are outstanding, and the feedback ring is larger than that.
 
+pub mod kernel;
+
 use ribtide_rib::{FibBatch, RibIn};
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring;
