@@ -138,11 +138,6 @@ impl<T> Sender<T> {
         self.tx.is_full()
     }
 
-    /// How many batches wait in it now.
-    pub fn depth(&self) -> usize {
-        self.tx.len()
-    }
-
     fn count(&self) {
         let sent = self.stats.sent.fetch_add(1, Relaxed) + 1;
         let depth = sent.saturating_sub(self.stats.received.load(Relaxed));

@@ -17,7 +17,8 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
-use super::{BATCHES, Port};
+use super::Port;
+use crate::config::KernelConfig;
 use interfaces::{Interfaces, News};
 use ribtide_rib::{FibAck, RibIn, Source};
 use ribtide_runtime::ring::{self, Closed, Rings};
@@ -41,17 +42,6 @@ const RTNLGRP_LINK: libc::c_uint = 1;
 const RTNLGRP_IPV4_IFADDR: libc::c_uint = 5;
 const RTNLGRP_IPV6_IFADDR: libc::c_uint = 9;
 
-/// Where routes go in the kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KernelTable {
-    /// Routing table; 254 is main.
-    pub table: u32,
-    /// Protocol number that marks our routes and objects.
-    pub protocol: u8,
-    /// Metric of our routes; not 0.
-    pub metric: u32,
-}
-
 /// What the watcher tells the writer.
 enum LinkNote {
     /// This interface changed; `came_up`: it carries packets since now.
@@ -67,8 +57,8 @@ enum LinkNote {
 ///
 /// # Errors
 /// A sentence that says what is missing (a capability, next-hop objects) and what to do.
-pub fn start(port: Port, table: KernelTable, rings: &Rings) -> Result<[JoinHandle<()>; 2], String> {
-    let kernel = Kernel::open(table)?;
+pub fn start(config: KernelConfig, port: Port, rings: &Rings) -> Result<[JoinHandle<()>; 2], String> {
+    let kernel = Kernel::open(config)?;
     let cannot = |e: io::Error| format!("the kernel dataplane cannot start: {e}");
     let monitor = Socket::monitor(&[RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR], STOP_POLL)
         .map_err(cannot)?;
@@ -84,7 +74,7 @@ pub fn start(port: Port, table: KernelTable, rings: &Rings) -> Result<[JoinHandl
     };
     let id = port.id;
     let watcher = thread::spawn("kernel-links", move || watcher.run(id)).map_err(cannot)?;
-    let writer = Writer { kernel, table, port, noted, replayed: false };
+    let writer = Writer { kernel, config, port, noted, replayed: false };
     let writer = thread::spawn("kernel-fib", move || writer.run()).map_err(cannot)?;
     Ok([watcher, writer])
 }
@@ -156,31 +146,19 @@ impl Watcher {
             match news {
                 News::Changed { event, came_up } => {
                     self.notes.send(LinkNote::Changed { ifindex: event.index, came_up })?;
-                    self.tell_rib(RibIn::Interface(event))?;
+                    self.feedback.send(RibIn::Interface(event))?;
                 }
-                News::Removed(index) => self.tell_rib(RibIn::InterfaceRemoved(index))?,
+                News::Removed(index) => self.feedback.send(RibIn::InterfaceRemoved(index))?,
             }
         }
         Ok(())
-    }
-
-    /// Leaves room for acknowledgements: those must always fit (see [`super`]), and there may be more interfaces
-    /// than the ring holds.
-    fn tell_rib(&self, message: RibIn) -> Result<(), Closed> {
-        while self.feedback.depth() > BATCHES {
-            if self.stop.stopped() {
-                return Err(Closed);
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        self.feedback.send(message)
     }
 }
 
 /// Writes routes.
 struct Writer {
     kernel: Kernel,
-    table: KernelTable,
+    config: KernelConfig,
     port: Port,
     noted: ring::Receiver<LinkNote>,
     /// Whether a replay has begun since the socket was opened. Before that, batches have nothing to build on.
@@ -266,7 +244,7 @@ impl Writer {
                 // Nothing is expected from a dataplane that is down; what was under way is dropped.
                 self.port.batches.recv_timeout(left)?;
             }
-            match Kernel::open(self.table) {
+            match Kernel::open(self.config) {
                 Ok(kernel) => {
                     self.kernel = kernel;
                     return self.port.feedback.send(RibIn::DataplaneUp(self.port.id));

@@ -4,9 +4,9 @@
 //! The wanted table is kept, since the kernel drops routes without a word when an interface goes down: whatever
 //! happened, comparing a dump with the table says what to do.
 
-use super::KernelTable;
 use super::objects::{Objects, Way};
 use super::socket::{Refusal, Socket, overran};
+use crate::config::KernelConfig;
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibGroup, FibRoute, GroupId, Protocol};
 use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE, RTM_F_CLONED};
@@ -47,7 +47,7 @@ struct Change<F: Family> {
 /// next-hop objects with that number, belong to it: nobody else may use the number there.
 pub(crate) struct Kernel {
     socket: Socket,
-    config: KernelTable,
+    config: KernelConfig,
     objects: Objects,
     tables: Families<Tables>,
     /// Whether the RIB is still telling all that it wants, so that what it did not name may not be removed yet.
@@ -59,7 +59,7 @@ impl Kernel {
     ///
     /// # Errors
     /// A sentence that says what is missing and what to do.
-    pub(crate) fn open(config: KernelTable) -> Result<Kernel, String> {
+    pub(crate) fn open(config: KernelConfig) -> Result<Kernel, String> {
         let cannot = |e: io::Error| format!("the kernel's routing socket (netlink) cannot be used: {e}");
         let mut socket = Socket::open().map_err(cannot)?;
         let mut answer = None;

@@ -1,6 +1,6 @@
 //! The real kernel, in a network namespace made for each test. Without root they print that they skip.
 
-use super::super::FEEDBACK;
+use super::super::{BATCHES, FEEDBACK};
 use super::*;
 use ribtide_prefix::{AnyPrefix, Family, Prefix, V4, V6};
 use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 
-const TABLE: KernelTable = KernelTable { table: 1000, protocol: 186, metric: 20 };
+const TABLE: KernelConfig = KernelConfig { table: 1000, protocol: 186, metric: 20 };
 const INSIDE: &str = "RIBTIDE_TEST_NETNS";
 
 /// Runs `body` in a namespace of its own, by running this very test again inside: entering a namespace is a
@@ -490,7 +490,7 @@ fn the_stage_tells_interfaces_and_acknowledges() {
             meter: Meters::default().meter("kernel"),
             stop: stop.clone(),
         };
-        let threads = start(port, TABLE, &rings).unwrap();
+        let threads = start(TABLE, port, &rings).unwrap();
         let mut interfaces = Vec::new();
         loop {
             match said.recv().unwrap() {
