@@ -372,13 +372,15 @@ impl Group {
     fn deliver(&mut self, sink: Sink, out: &mut Vec<EgressOut>) {
         for closed in sink.finish() {
             self.counters.add(&closed.counters);
-            for receiver in closed.to.iter().filter(|r| Some(r.peer) != closed.except) {
+            let mut reached = false;
+            for receiver in closed.write.receivers() {
+                reached = true;
                 if let Some(member) = self.members.get_mut(&receiver.peer) {
                     member.counters.add(&closed.counters);
                 }
             }
-            if closed.to.iter().any(|r| Some(r.peer) != closed.except) {
-                out.push(closed.write);
+            if reached {
+                out.push(EgressOut::Write(closed.write));
             }
         }
     }

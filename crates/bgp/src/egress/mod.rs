@@ -45,17 +45,28 @@ pub struct Receiver {
 /// What a worker wants done.
 #[derive(Clone, Debug)]
 pub enum EgressOut {
-    /// Whole messages, to be written to each receiver after all that came for it before.
-    Write {
-        /// The messages.
-        chunk: Arc<[u8]>,
-        /// Who gets them, in the order of peers.
-        to: Arc<[Receiver]>,
-        /// Who of these does not.
-        except: Option<PeerId>,
-    },
+    /// To be written.
+    Write(Write),
     /// To be put to every shard.
     Dump(DumpRequest),
+}
+
+/// Whole messages, to be written to each receiver after all that came for it before.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// The messages.
+    pub chunk: Arc<[u8]>,
+    /// Who gets them, in the order of peers.
+    pub to: Arc<[Receiver]>,
+    /// Who of these does not.
+    pub except: Option<PeerId>,
+}
+
+impl Write {
+    /// Who gets it.
+    pub fn receivers(&self) -> impl Iterator<Item = Receiver> + '_ {
+        self.to.iter().copied().filter(|receiver| Some(receiver.peer) != self.except)
+    }
 }
 
 /// What was sent, to a member or, each message once, to a group.

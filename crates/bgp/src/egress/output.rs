@@ -1,6 +1,6 @@
 //! Messages on their way out: packed into chunks, counted, addressed.
 
-use super::{Counters, EgressOut, Receiver};
+use super::{Counters, Receiver, Write};
 use crate::peer::PeerId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,9 +24,7 @@ pub(super) struct Stream {
 
 /// A chunk, and what it counts for each of its receivers.
 pub(super) struct Closed {
-    pub(super) write: EgressOut,
-    pub(super) to: Arc<[Receiver]>,
-    pub(super) except: Option<PeerId>,
+    pub(super) write: Write,
     pub(super) counters: Counters,
 }
 
@@ -62,6 +60,5 @@ fn close(to: &Arc<[Receiver]>, except: Option<PeerId>, stream: &mut Stream) -> O
     }
     let chunk = Arc::from(stream.bytes.as_slice());
     stream.bytes.clear();
-    let write = EgressOut::Write { chunk, to: to.clone(), except };
-    Some(Closed { write, to: to.clone(), except, counters })
+    Some(Closed { write: Write { chunk, to: to.clone(), except }, counters })
 }

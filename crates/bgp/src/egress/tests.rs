@@ -150,11 +150,11 @@ impl Table {
 /// Applies what a worker wrote to the tables of those it wrote to.
 fn read_all(out: &[EgressOut], infos: &[PeerInfo], tables: &mut BTreeMap<Receiver, Table>) {
     for item in out {
-        let EgressOut::Write { chunk, to, except } = item else { continue };
-        assert!(to.is_sorted());
-        for receiver in to.iter().filter(|r| Some(r.peer) != *except) {
+        let EgressOut::Write(write) = item else { continue };
+        assert!(write.to.is_sorted());
+        for receiver in write.receivers() {
             let info = infos.iter().find(|i| i.id == receiver.peer).unwrap();
-            tables.entry(*receiver).or_default().read(chunk, info);
+            tables.entry(receiver).or_default().read(&write.chunk, info);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! and when, answers with [`Action`]s, and says through [`Peer::next_deadline`] when it wants to hear of time again.
 //!
 //! Two things differ from the letter of the RFC, both to the operator's advantage. Failed connections are retried
-//! after a delay that doubles from 1 s to 60 s rather than after a fixed 120 s. And only errors, not every end of a
+//! after a pause that doubles from 1 s to the configured one rather than always after that. And only errors, not every end of a
 //! session, put the peer into the refusing Idle of section 8.1.3: one that restarted is welcome at once.
 
 mod open;
@@ -23,8 +23,10 @@ pub type Millis = u64;
 const CONNECT_LIMIT: Millis = 30_000;
 /// How long a peer may take to send its OPEN: the "large value" of RFC 4271 section 8.2.2.
 const OPEN_LIMIT: Millis = 240_000;
-/// The shortest and the longest pause after a failure.
-const BACK_OFF: (Millis, Millis) = (1_000, 60_000);
+/// The pause after a first failure. It doubles with each further one.
+const FIRST_PAUSE: Millis = 1_000;
+/// The longest pause after an error of either side.
+const LONGEST_PAUSE: Millis = 60_000;
 /// A session that lived this long was no failure: the next pause is the shortest again.
 const STABLE: Millis = 60_000;
 
@@ -464,7 +466,7 @@ impl Peer {
         }
         self.mode = mode;
         self.failures = 0;
-        self.connect_at = Some(now + BACK_OFF.0);
+        self.connect_at = Some(now + FIRST_PAUSE);
     }
 
     /// Ends one connection, and decides when to try again if it was the last.
@@ -507,7 +509,8 @@ impl Peer {
         self.last_error = Some(LastError { at: now, text });
         self.failures += 1;
         let doublings = (self.failures - 1).min(16);
-        let pause = self.jittered((BACK_OFF.0 << doublings).min(BACK_OFF.1));
+        let longest = if is_error { LONGEST_PAUSE } else { 1_000 * Millis::from(self.settings.connect_retry) };
+        let pause = self.jittered((FIRST_PAUSE << doublings).min(longest));
         if is_error && self.mode == Mode::Running {
             self.mode = Mode::Paused(now + pause);
         }

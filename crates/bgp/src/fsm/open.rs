@@ -22,6 +22,8 @@ pub struct Settings {
     pub hold_time: u16,
     /// Whether to wait for the peer to connect.
     pub passive: bool,
+    /// The longest pause between attempts to connect, in seconds.
+    pub connect_retry: u16,
 }
 
 /// What both sides agreed on.
@@ -157,6 +159,7 @@ mod tests {
             families: FamilySet { ipv4: true, ipv6: true },
             hold_time: 90,
             passive: false,
+            connect_retry: 5,
         }
     }
 
