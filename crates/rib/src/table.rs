@@ -33,7 +33,7 @@ impl Candidate {
 }
 
 /// A prefix's entry. 20 bytes, because there are a million of them: with the prefix, and the hash table's own
-/// room, a route with one candidate takes 29 to 67 bytes for IPv4 and 47 to 94 for IPv6, depending on how full the
+/// room, a route with one candidate takes 33 to 67 bytes for IPv4 and 47 to 94 for IPv6, depending on how full the
 /// table is (`tests/memory.rs` measures it).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {

@@ -27,7 +27,7 @@ impl Target {
     /// What `hop` asks for a route of `exclude`, where that is given.
     pub(crate) fn new(hop: &ReceivedHop, recursion: bool, exclude: Option<AnyPrefix>) -> Target {
         let ReceivedHop { gateway, interface, onlink, .. } = *hop;
-        let onlink = gateway.is_some_and(|a| onlink || (interface.is_some() && is_link_local(a)));
+        let onlink = gateway.is_some_and(|a| onlink || is_link_local(a));
         let mut target = Target { gateway, interface, onlink, recursion: false, exclude: None };
         if let Some(address) = target.address().filter(|_| recursion) {
             target.recursion = true;

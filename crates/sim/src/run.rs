@@ -229,8 +229,8 @@ impl<'w> Run<'w> {
         let expected_feed: BTreeMap<AnyPrefix, FeedSet> = expected
             .iter()
             .map(|(prefix, path)| {
-                let internal = self.world.peers[path.peer].kind.is_internal();
-                (*prefix, FeedSet { next_hops: vec![path.with.next_hop], internal })
+                let kind = self.world.peers[path.peer].feed_kind();
+                (*prefix, FeedSet { next_hops: vec![path.with.next_hop], kind })
             })
             .collect();
         assert_eq!(feed, expected_feed, "next hops for the RIB manager");
