@@ -5,8 +5,9 @@
 //! back, a kernel that overran) asks for all of it again with [`RibIn::DataplaneUp`]; what comes then ends with a
 //! batch marked `end_of_replay`, and what was not in it is to be removed.
 //!
-//! Feedback never blocks: the RIB manager drains it before each batch it sends, so no more answers can wait than
-//! batches are outstanding, and the feedback ring is larger than that.
+//! Feedback cannot wait for ever: the RIB manager takes it also while it waits for room in a dataplane's ring.
+
+pub mod kernel;
 
 use ribtide_rib::{FibBatch, RibIn};
 use ribtide_runtime::meter::Meter;
@@ -16,8 +17,8 @@ use std::sync::Arc;
 
 /// Batches that may wait at one dataplane.
 pub const BATCHES: usize = 64;
-/// Answers that may wait at the RIB manager, from all dataplanes: see the module's last paragraph.
-pub const FEEDBACK: usize = 8 * (BATCHES + 8);
+/// Answers that may wait at the RIB manager, from all dataplanes.
+pub const FEEDBACK: usize = 256;
 
 /// A dataplane's connection to the RIB manager.
 #[derive(Debug)]

@@ -60,59 +60,96 @@ fn rebuild<F: Family>(update: &Update<'_>, ctx: &UpdateContext) {
     assert!(announced.into_iter().eq(update.announced::<F>()));
 }
 
-/// Attributes that are mostly right, so that tests get beyond the first check.
-fn plausible_attribute() -> impl Strategy<Value = Vec<u8>> {
-    let codes = prop_oneof![Just(1u8), Just(2), Just(3), 4u8..19, Just(25), Just(26), Just(32), any::<u8>()];
-    let path =
-        prop::collection::vec((1u8..5, prop::collection::vec(0u8..3, 0..6)), 0..4).prop_map(|segments| {
-            let mut out = Vec::new();
-            for (kind, asns) in segments {
-                out.extend_from_slice(&[kind, asns.len() as u8]);
-                asns.iter().for_each(|a| out.extend_from_slice(&[0, *a, 0x5b, 0xa0]));
-            }
-            out
-        });
-    let mp = (0u8..3, prop_oneof![Just(4u8), Just(16), Just(32)], prop::collection::vec(0u8..40, 0..12))
-        .prop_map(|(afi, len, nlri)| {
-            [&[0, afi, 1, len], &vec![0x20; usize::from(len)][..], &[0], &nlri].concat()
-        });
-    let value = prop_oneof![
-        Just(vec![0]),
-        prop::collection::vec(any::<u8>(), 4),
-        (0usize..7).prop_map(|n| vec![1; 4 * n]),
-        path,
-        mp,
-        prop::collection::vec(any::<u8>(), 0..30),
-    ];
-    (codes, value, any::<u8>(), 0u8..20).prop_map(|(code, value, noise, right)| {
-        let flags = match super::attribute::expected_flags(code) {
-            Some(flags) if right > 0 => flags,
-            None if right > 0 => 0xc0,
-            _ => noise,
-        };
+/// Prefixes of up to `width` bits, as on the wire; one in a hundred cannot be.
+fn plausible_prefixes(width: u8) -> impl Strategy<Value = Vec<u8>> {
+    let one = (0u8..=width, any::<[u8; 16]>(), 0u8..100).prop_map(move |(len, bits, wrong)| {
+        let octets = usize::from(len).div_ceil(8);
+        let len = if wrong == 0 { width + 1 } else { len };
+        [&[len], &bits[..octets]].concat()
+    });
+    prop::collection::vec(one, 0..5).prop_map(|prefixes| prefixes.concat())
+}
+
+/// The value of MP_REACH_NLRI or MP_UNREACH_NLRI.
+fn plausible_mp(code: u8) -> impl Strategy<Value = Vec<u8>> {
+    let families = prop_oneof![Just((1u8, 32u8)), Just((2, 128)), Just((2, 128)), Just((3, 32))];
+    let next_hops = prop_oneof![Just(4usize), Just(16), Just(16), Just(32)];
+    (families, next_hops).prop_flat_map(move |((afi, width), len)| {
+        plausible_prefixes(width).prop_map(move |nlri| {
+            let next_hop = [&[len as u8], &vec![0x20; len][..], &[0]].concat();
+            let next_hop = if code == code::MP_REACH_NLRI { next_hop } else { Vec::new() };
+            [&[0, afi, 1], &next_hop[..], &nlri].concat()
+        })
+    })
+}
+
+/// An AS_PATH with AS numbers of `width` octets.
+fn plausible_path(width: usize) -> impl Strategy<Value = Vec<u8>> {
+    let asns = prop::collection::vec(prop_oneof![1u32..4, Just(23456), Just(70000)], 1..6);
+    prop::collection::vec((1u8..5, asns), 0..4).prop_map(move |segments| {
         let mut out = Vec::new();
-        build::attribute(&mut out, flags, code, &value);
+        for (kind, asns) in segments {
+            out.extend_from_slice(&[kind, asns.len() as u8]);
+            asns.iter().for_each(|asn| out.extend_from_slice(&asn.to_be_bytes()[4 - width..]));
+        }
         out
     })
 }
 
+/// An attribute that is mostly right, so that tests get beyond the first check.
+fn plausible_attribute(code: u8) -> BoxedStrategy<Vec<u8>> {
+    let numbers = |octets: usize| (1usize..4).prop_map(move |n| vec![1; n * octets]).boxed();
+    let right = match code {
+        code::ORIGIN => (0u8..3).prop_map(|origin| vec![origin]).boxed(),
+        code::AS_PATH => prop_oneof![plausible_path(4), plausible_path(2)].boxed(),
+        code::AS4_PATH => plausible_path(4).boxed(),
+        code::MP_REACH_NLRI | code::MP_UNREACH_NLRI => plausible_mp(code).boxed(),
+        code::ATOMIC_AGGREGATE => Just(Vec::new()).boxed(),
+        code::AGGREGATOR => {
+            prop_oneof![Just(vec![0, 1, 1, 1, 1, 1]), Just(vec![0x5b, 0xa0, 1, 1, 1, 1]), numbers(8)].boxed()
+        }
+        code::AS4_AGGREGATOR => Just(vec![1; 8]).boxed(),
+        code::EXTENDED_COMMUNITIES => numbers(8),
+        code::LARGE_COMMUNITIES => numbers(12),
+        code::COMMUNITIES | code::CLUSTER_LIST => numbers(4),
+        _ => Just(vec![10, 0, 0, 1]).boxed(),
+    };
+    let any_value = prop::collection::vec(any::<u8>(), 0..30);
+    (prop_oneof![30 => right, 1 => any_value], any::<u8>(), 0u8..40)
+        .prop_map(move |(value, noise, right)| {
+            let flags = match super::attribute::expected_flags(code) {
+                Some(flags) if right > 0 => flags,
+                None if right > 0 => 0xc0,
+                _ => noise,
+            };
+            let mut out = Vec::new();
+            build::attribute(&mut out, flags, code, &value);
+            out
+        })
+        .boxed()
+}
+
 fn plausible_body() -> impl Strategy<Value = Vec<u8>> {
-    let prefixes = || prop::collection::vec(0u8..33, 0..20);
-    let route: Vec<u8> = vec![0x40, 1, 1, 0, 0x40, 2, 0, 0x40, 3, 4, 10, 0, 0, 1];
-    let attributes =
-        (any::<bool>(), prop::collection::vec(plausible_attribute(), 0..8)).prop_map(move |(good, more)| {
-            [if good { route.clone() } else { Vec::new() }, more.concat()].concat()
-        });
-    (prefixes(), attributes, prefixes(), 0usize..4).prop_map(|(withdrawn, attributes, nlri, cut)| {
-        let mut out = Vec::new();
-        out.extend_from_slice(&(withdrawn.len() as u16).to_be_bytes());
-        out.extend_from_slice(&withdrawn);
-        let len = attributes.len().saturating_sub(if cut == 3 { 1 } else { 0 });
-        out.extend_from_slice(&(len as u16).to_be_bytes());
-        out.extend_from_slice(&attributes);
-        out.extend_from_slice(&nlri);
-        out
-    })
+    let code = prop_oneof![10 => 3u8..19, 4 => 14u8..16, 1 => Just(25), 1 => Just(26), 1 => Just(32), 1 => any::<u8>()];
+    let mandatory =
+        (plausible_attribute(1), plausible_attribute(2), prop::option::weighted(0.8, plausible_attribute(3)));
+    let more = prop::collection::vec(code.prop_flat_map(plausible_attribute), 0..6);
+    let attributes = (mandatory, more).prop_map(|((origin, path, next_hop), more)| {
+        [origin, path, next_hop.unwrap_or_default(), more.concat()].concat()
+    });
+    (plausible_prefixes(32), attributes, plausible_prefixes(32), 0u8..30).prop_map(
+        |(withdrawn, attributes, nlri, cut)| {
+            let mut out = Vec::new();
+            out.extend_from_slice(&(withdrawn.len() as u16).to_be_bytes());
+            out.extend_from_slice(&withdrawn);
+            // Sometimes the last octet of the attributes falls to the prefixes.
+            let len = attributes.len() - usize::from(cut == 0);
+            out.extend_from_slice(&(len as u16).to_be_bytes());
+            out.extend_from_slice(&attributes);
+            out.extend_from_slice(&nlri);
+            out
+        },
+    )
 }
 
 fn contexts() -> impl Strategy<Value = UpdateContext> {

@@ -195,7 +195,7 @@ fn another_attribute_twice_is_discarded() {
 #[test]
 fn an_unknown_well_known_attribute_resets() {
     let unknown = attr(0x40, 99, &[1]);
-    assert_eq!(resets(&route_with(&[unknown.clone()]), &EXTERNAL, 2), unknown);
+    assert_eq!(resets(&route_with(std::slice::from_ref(&unknown)), &EXTERNAL, 2), unknown);
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn attributes_that_overrun_withdraw_what_can_be_located() {
 fn a_serious_fault_without_routes_resets() {
     // RFC 7606 section 5.2: what it was about may be hidden in what is malformed.
     let malformed = attr(0xc0, 8, &[0; 3]);
-    assert_eq!(resets(&body(&[], &[malformed.clone()], &[]), &EXTERNAL, 5), malformed);
+    assert_eq!(resets(&body(&[], std::slice::from_ref(&malformed), &[]), &EXTERNAL, 5), malformed);
     resets(&body(&[8, 10], &[attr(0x40, 1, &[7])], &[]), &EXTERNAL, 6);
     resets(&body(&[], &[vec![0x40, 2, 9]], &[]), &EXTERNAL, 1);
     resets(&body(&[], &[attr(0x40, 2, &[9, 9])], &[]), &EXTERNAL, 11);
@@ -520,8 +520,8 @@ fn old_peers_aggregators_are_merged() {
         let (path, aggregator) = merged(&old_route(&path, more));
         (path, aggregator.map(|a| a.to_string()).unwrap_or_default())
     };
-    assert_eq!(of(&[plain.clone()]).1, "65001 1.1.1.1");
-    assert_eq!(of(&[trans.clone()]).1, "23456 1.1.1.1");
+    assert_eq!(of(std::slice::from_ref(&plain)).1, "65001 1.1.1.1");
+    assert_eq!(of(std::slice::from_ref(&trans)).1, "23456 1.1.1.1");
     assert_eq!(
         of(&[trans, as4(2, &[70000]), as4_aggregator.clone()]),
         ("65001 70000".into(), "70000 2.2.2.2".into())

@@ -1,0 +1,3 @@
+//! BGP's threads: sessions (FSMs, timers, all writes), readers, shards, egress workers.
+
+pub mod shard;
