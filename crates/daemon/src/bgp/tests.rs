@@ -6,7 +6,9 @@ use ribtide_prefix::{Afi, AnyPrefix, Prefix, V4, V6, for_each_family};
 use ribtide_wire::bgp::attribute::{Origin, SegmentKind};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
 use ribtide_wire::bgp::capability::Capability;
-use ribtide_wire::bgp::message::{MAX_EXTENDED_LEN, MessageType, RefreshKind, RouteRefresh, frame, write_keepalive};
+use ribtide_wire::bgp::message::{
+    MAX_EXTENDED_LEN, MessageType, RefreshKind, RouteRefresh, frame, write_keepalive,
+};
 use ribtide_wire::bgp::open::OpenBuilder;
 use ribtide_wire::bgp::update::{self, UpdateContext};
 use ribtide_wire::bgp::{AsPath, NextHop, Notification};
@@ -124,7 +126,8 @@ impl Peer {
             Capability::ExtendedMessage,
             Capability::FourOctetAs(self.asn),
         ];
-        OpenBuilder { asn: self.asn, hold_time: 90, router_id: local, capabilities: &capabilities }.write(&mut out);
+        OpenBuilder { asn: self.asn, hold_time: 90, router_id: local, capabilities: &capabilities }
+            .write(&mut out);
         write_keepalive(&mut out);
         self.stream.write_all(&out).unwrap();
     }
@@ -229,7 +232,8 @@ fn routes_go_from_peer_to_peer_and_leave_with_their_source() {
     let mut b = Peer::up(&router, "127.0.0.12", 65001);
     let mut external = Peer::up(&router, "127.0.1.5", 65005);
     b.until("all routes and both ends", |p| p.routes.len() == 1001 && p.ends.len() == 2);
-    external.until("IPv4 routes and the end of one family", |p| p.routes.len() == 1000 && p.ends == [Afi::Ipv4]);
+    external
+        .until("IPv4 routes and the end of one family", |p| p.routes.len() == 1000 && p.ends == [Afi::Ipv4]);
     let own = NextHop::V4([127, 0, 0, 1].into());
     assert_eq!(external.next_hops, BTreeSet::from([own]));
 
@@ -355,6 +359,7 @@ fn it_connects_where_it_is_not_passive() {
     assert_eq!(router.neighbor("127.0.0.21").unwrap().flaps, 1);
     // A socket of the dual-stack listener, with the TTL of an external session.
     drop(peer);
+    until("the session is over", || router.neighbor("127.0.0.21").unwrap().up.is_none());
     let mut peer = Peer::dial(&router, "127.0.0.21", 65021);
     peer.open();
     peer.until("the session came back the other way", |p| p.ends == [Afi::Ipv4]);
