@@ -81,7 +81,7 @@ impl Connection {
     /// [`TableError::Refused`] with the first refusal, after every command was tried; [`TableError::Lost`] only when
     /// the server is gone and the process stops.
     pub fn flush(&mut self) -> Result<(), TableError> {
-        self.send(|_| {})
+        self.send(&mut Vec::new())
     }
 
     /// Sends what is queued, then one command, and returns its reply. It may run twice when the server is lost.
@@ -92,11 +92,26 @@ impl Connection {
         self.ask_command(&mut Command::of(args))
     }
 
+    /// Sends what is queued, then `commands`, and returns a reply for each.
+    ///
+    /// # Errors
+    /// As [`Connection::flush`].
+    pub fn ask_all<'a, const N: usize>(
+        &mut self,
+        commands: impl Iterator<Item = [&'a str; N]>,
+    ) -> Result<Vec<Reply>, TableError> {
+        self.flush()?;
+        commands.for_each(|command| self.queue(&command));
+        let mut replies = Vec::with_capacity(self.queued);
+        self.send(&mut replies)?;
+        Ok(replies)
+    }
+
     pub(crate) fn ask_command(&mut self, command: &mut Command) -> Result<Reply, TableError> {
         self.queue_command(command);
-        let mut last = Reply::Nil;
-        self.send(|reply| last = reply)?;
-        Ok(last)
+        let mut replies = Vec::with_capacity(self.queued);
+        self.send(&mut replies)?;
+        Ok(replies.pop().unwrap_or(Reply::Nil))
     }
 
     /// Makes the server know `script` and returns its hash for `EVALSHA`.
@@ -108,13 +123,14 @@ impl Connection {
         Ok(self.ask(&["SCRIPT", "LOAD", script])?.into_text().unwrap_or_default())
     }
 
-    /// Carries out the queue; gives each reply that is not a refusal to `each`.
-    fn send(&mut self, mut each: impl FnMut(Reply)) -> Result<(), TableError> {
+    /// Carries out the queue; `replies` is then the reply to each command, unless one was refused.
+    fn send(&mut self, replies: &mut Vec<Reply>) -> Result<(), TableError> {
         if self.queued == 0 {
             return Ok(());
         }
         let refusal = loop {
-            match self.exchange(&mut each) {
+            replies.clear();
+            match self.exchange(replies) {
                 // Somebody made the server forget its scripts; what ran meanwhile may run again.
                 Ok(Some(message)) if message.starts_with("NOSCRIPT") => match self.load_scripts() {
                     Ok(()) => {}
@@ -133,14 +149,14 @@ impl Connection {
     }
 
     /// One attempt: all commands out, all replies in. The first refusal, if there was one.
-    fn exchange(&mut self, each: &mut impl FnMut(Reply)) -> Result<Option<String>, TableError> {
+    fn exchange(&mut self, replies: &mut Vec<Reply>) -> Result<Option<String>, TableError> {
         let lost = |cause: &io::Error| lost(&self.database, cause);
         self.stream.write_all(&self.out).map_err(|e| lost(&e))?;
         let mut refusal = None;
         for _ in 0..self.queued {
             match receive(&mut self.stream, &mut self.decoder).map_err(|e| lost(&e))? {
                 Reply::Error(message) => refusal = refusal.or(Some(message)),
-                reply => each(reply),
+                reply => replies.push(reply),
             }
         }
         Ok(refusal)
