@@ -506,7 +506,8 @@ mod tests {
     #[test]
     fn what_is_refused_goes_as_if_withdrawn() {
         let own = Ipv4Addr::new(10, 0, 0, 1);
-        let loops: [(&[u32], Refusal, fn(&mut Vec<u8>)); 3] = [
+        type Case = (&'static [u32], Refusal, fn(&mut Vec<u8>));
+        let loops: [Case; 3] = [
             (&[65001, 65000], Refusal::AsLoop, |_| {}),
             (&[65001], Refusal::OriginatorLoop, |out| build::originator_id(out, Ipv4Addr::new(10, 0, 0, 1))),
             (&[65001], Refusal::ClusterLoop, |out| {

@@ -149,8 +149,16 @@ pub enum EgressIn {
     MemberDown(PeerId),
     /// The peer asked for a family again (RFC 2918).
     Refresh(PeerId, Afi),
-    /// A peer came up elsewhere: sources must be known before their paths can be judged.
+    /// A peer came up elsewhere: sources must be known before their paths can be judged. A peer whose
+    /// [`PeerKind`](crate::peer::PeerKind) changes gets another number.
     SourceUp(Arc<PeerInfo>),
+    /// Too many bytes wait to be written to a member, or few enough again.
+    Backlog {
+        /// The member.
+        peer: PeerId,
+        /// Whether it cannot take more.
+        blocked: bool,
+    },
 }
 
 /// What goes from a shard to the RIB manager: only changed next-hop sets, never a changed AS path alone.

@@ -2,4 +2,7 @@
 //!
 //! [`config`] says what to run, [`router`] builds and runs it, [`api`] lets people look inside while it runs.
 
+pub mod bgp;
 pub mod config;
+pub mod dataplane;
+pub mod rib;

@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 
 /// Batches from shards that may wait.
 const INBOX: usize = 256;
+/// Routes that are worked through together when they are at hand: bigger batches cost less each.
+const TOGETHER: usize = 8192;
 
 /// The RIB manager before it runs: dataplanes are plugged in, then it starts.
 #[derive(Debug)]
@@ -52,7 +54,6 @@ pub struct RibHandle {
 }
 
 /// The state of the RIB's thread.
-#[derive(Debug)]
 pub struct RibStage {
     /// The RIB.
     pub rib: Rib,
@@ -121,17 +122,13 @@ impl RibBuilder {
 
 fn run(mut stage: RibStage, inbox: &Receiver<RibIn>, feedback: &Receiver<RibIn>, asked: &Asked<RibStage>, stop: &Stop) {
     let statics = stage.statics.batch();
-    stage.handle(statics, feedback);
-    stage.handle(RibIn::EndOfInitial(Source::Static), feedback);
+    stage.handle(vec![statics, RibIn::EndOfInitial(Source::Static)], feedback);
     while !stop.stopped() {
-        while let Some(message) = stage.taken.pop_front() {
-            stage.handle(message, feedback);
-        }
         // Failures first: what a dataplane says goes ahead of any backlog of routes.
         select_biased! {
             recv(feedback.raw()) -> message => {
                 if let Ok(message) = message {
-                    stage.handle(feedback.took(message), feedback);
+                    stage.handle(vec![feedback.took(message)], feedback);
                 }
             }
             recv(asked.raw()) -> question => {
@@ -141,12 +138,28 @@ fn run(mut stage: RibStage, inbox: &Receiver<RibIn>, feedback: &Receiver<RibIn>,
             }
             recv(inbox.raw()) -> message => {
                 if let Ok(message) = message {
-                    stage.handle(inbox.took(message), feedback);
+                    let mut messages = vec![inbox.took(message)];
+                    let mut routes = route_count(&messages[0]);
+                    while routes < TOGETHER && let Some(message) = inbox.try_recv() {
+                        routes += route_count(&message);
+                        messages.push(message);
+                    }
+                    stage.handle(messages, feedback);
                 }
             }
             default(Duration::from_millis(100)) => {}
         }
+        while let Some(message) = stage.taken.pop_front() {
+            stage.handle(vec![message], feedback);
+        }
         stage.send_next_hops();
+    }
+}
+
+fn route_count(message: &RibIn) -> usize {
+    match message {
+        RibIn::Routes(batch) => batch.changes.v4.len() + batch.changes.v6.len(),
+        _ => 0,
     }
 }
 
@@ -156,23 +169,20 @@ impl RibStage {
         self.planes.iter().map(|p| p.name.clone()).collect()
     }
 
-    fn handle(&mut self, message: RibIn, feedback: &Receiver<RibIn>) {
+    fn handle(&mut self, mut messages: Vec<RibIn>, feedback: &Receiver<RibIn>) {
         let begin = Instant::now();
-        let routes = match &message {
-            RibIn::Routes(batch) => batch.changes.v4.len() + batch.changes.v6.len(),
-            _ => 0,
-        };
-        let waiting = match &message {
-            RibIn::Interface(event) => self.statics.interface(event),
-            _ => None,
-        };
-        let mut out = RibOut::default();
-        self.rib.handle(message, &mut out);
+        let routes = messages.iter().map(route_count).sum();
+        let waiting: Vec<RibIn> = messages
+            .iter()
+            .filter_map(|m| match m {
+                RibIn::Interface(event) => self.statics.interface(event),
+                _ => None,
+            })
+            .collect();
+        messages.extend(waiting);
+        let out = self.rib.handle(messages);
         self.meter.add(routes, begin);
         self.send(out, feedback);
-        if let Some(batch) = waiting {
-            self.handle(batch, feedback);
-        }
     }
 
     fn send(&mut self, out: RibOut, feedback: &Receiver<RibIn>) {
@@ -188,7 +198,7 @@ impl RibStage {
         if let Some(batch) = out.fib {
             let batch = Arc::new(batch);
             for plane in 0..self.planes.len() {
-                if self.rib.is_up(plane as DataplaneId) {
+                if self.rib.dataplanes().any(|d| usize::from(d.id) == plane) {
                     self.deliver(plane, batch.clone(), feedback);
                 }
             }

@@ -1,12 +1,28 @@
 //! The RIB manager as a pure state machine: selection across protocols, next-hop groups, recursive resolution,
 //! and the operations that every dataplane carries out.
 //!
-//! Nothing here has a thread, a socket or a clock. Start with [`message`]: it shows what goes in and comes out.
+//! Nothing here has a thread, a socket or a clock. Start with [`message`]: it shows what goes in and comes out;
+//! then [`Rib`].
 #![forbid(unsafe_code)]
 
+mod dataplane;
+mod group;
+mod interface;
 pub mod message;
+mod query;
+mod resolve;
+mod rib;
+mod store;
+mod table;
+mod target;
 
+pub use dataplane::{InstallStatus, PAGE};
 pub use message::*;
+pub use query::{
+    CandidateInfo, Cursor, DataplaneInfo, Explanation, GroupInfo, HopInfo, RouteInfo, Total, Verdict,
+};
+pub use rib::Rib;
+pub use target::{MAX_LEVEL, Outcome, Why};
 
 /// Settings of the RIB.
 #[derive(Clone, PartialEq, Eq, Debug)]

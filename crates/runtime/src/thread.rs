@@ -62,6 +62,17 @@ pub fn cpu_seconds() -> io::Result<Vec<(String, f64)>> {
     Ok(threads)
 }
 
+/// The most resident memory that this process ever had, in bytes.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn peak_memory() -> io::Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let kib: Option<u64> = line.and_then(|l| l.split_whitespace().next()?.parse().ok());
+    kib.map(|k| k * 1024).ok_or_else(|| io::Error::other("/proc/self/status has no VmHWM"))
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -32,8 +32,9 @@ pub struct Effects {
     pub purged: Vec<(PeerId, u32)>,
 }
 
-/// Index of a path in a batch, by the address of its attribute set and its source. The batch keeps the sets alive,
-/// so an address means one set.
+/// Index of a path in a batch, by the address of its attribute set and its source: cheaper than by content, which
+/// would have to be read. The batch keeps the sets alive, so an address means one set; that an equal one comes
+/// back under another address within a batch is rare and only costs an entry.
 pub(super) type Known = Map<(usize, PeerId), u32>;
 
 /// Something for the egress workers.

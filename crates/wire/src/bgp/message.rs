@@ -110,9 +110,9 @@ pub(super) fn finish(out: &mut [u8], at: usize) {
 
 /// Writes a length into two octets that were left for it.
 pub(super) fn patch_u16(out: &mut [u8], at: usize, len: usize) {
-    debug_assert!(len <= usize::from(u16::MAX));
+    let len = u16::try_from(len).unwrap_or(u16::MAX);
     if let Some(field) = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<2>()) {
-        *field = (len as u16).to_be_bytes();
+        *field = len.to_be_bytes();
     }
 }
 

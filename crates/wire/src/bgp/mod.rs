@@ -24,3 +24,8 @@ pub use update::{Update, UpdateContext};
 
 /// The two-octet AS number that stands for one that needs four (RFC 6793).
 pub const AS_TRANS: u16 = 23456;
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod vectors;

@@ -171,3 +171,141 @@ impl OpenBuilder<'_> {
         finish(out, at);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::capability::{AddPaths, ExtendedNextHops, GracefulRestart};
+    use super::super::message::{MAX_LEN, frame};
+    use super::*;
+
+    /// The body of an OPEN of AS 65001 with hold time 90 and these optional parameters, length field included.
+    fn body(optional: &[u8]) -> Vec<u8> {
+        [&[4, 0xfd, 0xe9, 0, 90, 10, 0, 0, 1], optional].concat()
+    }
+
+    fn subcode(body: &[u8]) -> u8 {
+        let notification = Open::parse(body).unwrap_err();
+        assert_eq!(notification.code, code::OPEN);
+        notification.subcode
+    }
+
+    fn written(builder: OpenBuilder<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        builder.write(&mut out);
+        let frame = frame(&out, MAX_LEN).unwrap().unwrap();
+        assert_eq!((frame.kind, frame.total_len), (MessageType::Open, out.len()));
+        frame.body.to_vec()
+    }
+
+    #[test]
+    fn it_round_trips() {
+        let capabilities = [
+            Capability::Multiprotocol { afi: 1, safi: 1 },
+            Capability::Multiprotocol { afi: 2, safi: 1 },
+            Capability::RouteRefresh,
+            Capability::ExtendedNextHop(ExtendedNextHops::IPV4_OVER_IPV6),
+            Capability::ExtendedMessage,
+            Capability::GracefulRestart(GracefulRestart::end_of_rib_only(120)),
+            Capability::FourOctetAs(70000),
+            Capability::EnhancedRouteRefresh,
+            Capability::Unknown { code: 200, value: &[1, 2, 3] },
+        ];
+        let router_id = [10, 0, 0, 1].into();
+        let body = written(OpenBuilder { asn: 70000, hold_time: 90, router_id, capabilities: &capabilities });
+        let open = Open::parse(&body).unwrap();
+        assert_eq!((open.my_as, open.asn()), (AS_TRANS, 70000));
+        assert_eq!((open.hold_time, open.router_id), (90, router_id));
+        assert_eq!(open.capabilities().collect::<Vec<_>>(), capabilities);
+    }
+
+    #[test]
+    fn long_capabilities_take_the_extended_form() {
+        let value = [7; 200];
+        let many = [Capability::Unknown { code: 200, value: &value }; 3];
+        for (count, extended) in [(0, false), (1, false), (2, true), (3, true)] {
+            let capabilities = &many[..count];
+            let router_id = [10, 0, 0, 1].into();
+            let body = written(OpenBuilder { asn: 65001, hold_time: 0, router_id, capabilities });
+            assert_eq!(body.get(10) == Some(&EXTENDED), extended);
+            let open = Open::parse(&body).unwrap();
+            assert_eq!((open.my_as, open.asn(), open.hold_time), (65001, 65001, 0));
+            assert_eq!(open.capabilities().collect::<Vec<_>>(), capabilities);
+        }
+    }
+
+    #[test]
+    fn what_other_implementations_send() {
+        // One parameter for each capability.
+        let body_of_two = body(&[8, 2, 2, 2, 0, 2, 2, 70, 0]);
+        let found: Vec<_> = Open::parse(&body_of_two).unwrap().capabilities().collect();
+        assert_eq!(found, [Capability::RouteRefresh, Capability::EnhancedRouteRefresh]);
+        // The extended form for what did not need it.
+        let extended = body(&[255, 255, 0, 7, 2, 0, 4, 2, 0, 6, 0]);
+        let found: Vec<_> = Open::parse(&extended).unwrap().capabilities().collect();
+        assert_eq!(found, [Capability::RouteRefresh, Capability::ExtendedMessage]);
+        // Lists.
+        let lists = body(&[
+            22, 2, 20, 69, 4, 0, 1, 1, 3, 5, 6, 0, 1, 0, 1, 0, 2, 64, 6, 0x80, 120, 0, 2, 1, 0x80, 6, 0,
+        ]);
+        // Lengths must add up: the parameter holds 6 + 8 + 8 + 2 octets.
+        assert_eq!(subcode(&lists), open::UNSPECIFIC);
+        let lists = body(&[
+            26, 2, 24, 69, 4, 0, 1, 1, 3, 5, 6, 0, 1, 0, 1, 0, 2, 64, 6, 0x80, 120, 0, 2, 1, 0x80, 6, 0,
+        ]);
+        let open = Open::parse(&lists).unwrap();
+        let found: Vec<_> = open.capabilities().collect();
+        let [
+            Capability::AddPath(paths),
+            Capability::ExtendedNextHop(next_hops),
+            Capability::GracefulRestart(gr),
+            _,
+        ] = found[..]
+        else {
+            panic!("{found:?}")
+        };
+        assert_eq!(AddPaths::iter(paths).collect::<Vec<_>>(), [(1, 1, 3)]);
+        assert!(next_hops.ipv4_over_ipv6());
+        assert_eq!((gr.restarting, gr.notification, gr.restart_time), (true, false, 120));
+        assert_eq!(gr.families().collect::<Vec<_>>(), [(2, 1, true)]);
+    }
+
+    #[test]
+    fn a_capability_that_cannot_be_read_is_one_that_was_not_offered() {
+        let short = body(&[7, 2, 5, 65, 3, 0, 0, 1]);
+        let open = Open::parse(&short).unwrap();
+        assert_eq!(open.asn(), 65001);
+        let unknown = Capability::Unknown { code: 65, value: &[0, 0, 1] };
+        assert_eq!(open.capabilities().collect::<Vec<_>>(), [unknown]);
+    }
+
+    #[test]
+    fn errors_of_rfc_4271_section_6_2() {
+        let version = Open::parse(&[3, 0, 1, 0, 90, 10, 0, 0, 1, 0]).unwrap_err();
+        assert_eq!((version.subcode, version.data), (open::UNSUPPORTED_VERSION, vec![0, 4]));
+        for hold_time in [1, 2] {
+            assert_eq!(subcode(&[4, 0, 1, 0, hold_time, 10, 0, 0, 1, 0]), open::UNACCEPTABLE_HOLD_TIME);
+        }
+        assert!(Open::parse(&[4, 0, 1, 0, 3, 10, 0, 0, 1, 0]).is_ok());
+        assert_eq!(subcode(&[4, 0, 1, 0, 90, 0, 0, 0, 0, 0]), open::BAD_IDENTIFIER);
+        assert_eq!(subcode(&[4, 0, 0, 0, 90, 10, 0, 0, 1, 0]), open::BAD_PEER_AS);
+        assert_eq!(subcode(&body(&[8, 2, 6, 65, 4, 0, 0, 0, 0])), open::BAD_PEER_AS);
+        assert_eq!(subcode(&body(&[2, 1, 0])), open::UNSUPPORTED_PARAMETER);
+    }
+
+    #[test]
+    fn lengths_that_do_not_add_up() {
+        for optional in [
+            &[][..],
+            &[1],
+            &[0, 0],
+            &[1, 2],
+            &[2, 2, 1],
+            &[4, 2, 2, 2, 1],
+            &[3, 2, 1, 2],
+            &[255, 255, 0, 9, 2, 0, 0],
+            &[255, 255, 0],
+        ] {
+            assert_eq!(subcode(&body(optional)), open::UNSPECIFIC, "{optional:?}");
+        }
+    }
+}

@@ -53,7 +53,7 @@ pub struct Update<'a> {
     mp_ranges: [(usize, usize); 2],
     disposition: Disposition,
     discarded: Vec<Discarded>,
-    /// The surviving attributes with four-octet AS numbers, of a peer that has them not.
+    /// The surviving attributes with four-octet AS numbers, when the peer sent two-octet ones.
     widened: Option<Vec<u8>>,
 }
 
