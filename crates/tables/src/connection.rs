@@ -107,6 +107,28 @@ impl Connection {
         Ok(replies)
     }
 
+    /// Hands the keys that match `pattern` to `each`, a page at a time, so that the server serves others in between.
+    /// A key may come twice; one that is made or goes meanwhile may come or not.
+    ///
+    /// # Errors
+    /// As [`Connection::flush`], or what `each` says.
+    pub fn scan(
+        &mut self,
+        pattern: &str,
+        mut each: impl FnMut(&mut Connection, &[String]) -> Result<(), TableError>,
+    ) -> Result<(), TableError> {
+        let mut cursor = "0".to_owned();
+        loop {
+            let mut page = self.ask(&["SCAN", &cursor, "MATCH", pattern, "COUNT", "1000"])?.into_array();
+            let names = page.pop().map(Reply::into_texts).unwrap_or_default();
+            cursor = page.pop().and_then(Reply::into_text).unwrap_or_default();
+            each(self, &names)?;
+            if cursor == "0" || cursor.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
     pub(crate) fn ask_command(&mut self, command: &mut Command) -> Result<Reply, TableError> {
         self.queue_command(command);
         let mut replies = Vec::with_capacity(self.queued);

@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::database::Databases;
-use crate::{Producer, Reply, TableError};
+use crate::{Producer, TableError};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row};
 use std::marker::PhantomData;
@@ -52,13 +52,8 @@ impl<R: Row> PlainTable<R> {
     /// What [`Connection::flush`] says.
     pub fn rows(&mut self, mut each: impl FnMut(R::Key, R)) -> Result<(), TableError> {
         let prefix = self.connection.database().key(R::TABLE, "");
-        let pattern = format!("{prefix}*");
-        let mut cursor = "0".to_owned();
-        loop {
-            let mut page = self.connection.ask(&["SCAN", &cursor, "MATCH", &pattern, "COUNT", "1000"])?.into_array();
-            let names = page.pop().map(Reply::into_texts).unwrap_or_default();
-            cursor = page.pop().and_then(Reply::into_text).unwrap_or_default();
-            let hashes = self.connection.ask_all(names.iter().map(|name| ["HGETALL", name]))?;
+        self.connection.scan(&format!("{prefix}*"), |connection, names| {
+            let hashes = connection.ask_all(names.iter().map(|name| ["HGETALL", name]))?;
             for (name, hash) in names.iter().zip(hashes) {
                 let key = name.strip_prefix(&prefix).and_then(|key| R::parse_key(key).ok());
                 let pairs = hash.into_pairs();
@@ -67,10 +62,8 @@ impl<R: Row> PlainTable<R> {
                     each(key, row);
                 }
             }
-            if cursor == "0" || cursor.is_empty() {
-                return Ok(());
-            }
-        }
+            Ok(())
+        })
     }
 
     fn key(&self, key: &R::Key) -> String {

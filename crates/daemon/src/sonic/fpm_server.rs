@@ -126,7 +126,7 @@ fn writer(stream: &TcpStream, rings: &Rings) -> io::Result<ring::Sender<Vec<u8>>
     stream.set_write_timeout(Some(STALL))?;
     stream.set_nodelay(true)?;
     socket2::SockRef::from(&stream).set_keepalive(true)?;
-    let (replies, waiting) = rings.bounded("fpmsyncd replies", REPLIES);
+    let (replies, waiting) = rings.bounded::<Vec<u8>>("fpmsyncd replies", REPLIES);
     let body = move || {
         while let Ok(bytes) = waiting.recv() {
             if stream.write_all(&bytes).is_err() {
@@ -179,7 +179,7 @@ mod tests {
         client.read_exact(&mut reply).unwrap();
         assert_eq!(&reply, b"reply");
 
-        client.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        client.write_all(b"\x01\x01\x00\x03").unwrap();
         assert!(matches!(next(&events), FpmEvent::Disconnected));
         assert_eq!(client.read(&mut [0; 1]).unwrap_or(0), 0);
         let _again = TcpStream::connect(address).unwrap();

@@ -10,7 +10,7 @@ use super::{Error, log};
 use clap::Args;
 use crossbeam_channel::Select;
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::orch::{Orch, OrchConfig, OrchOut, VidSource};
+use ribtide_swss::orch::{Crm, Orch, OrchConfig, OrchOut, VidSource};
 use ribtide_swss::row::{
     DefaultRouteRow, IntfRow, Mac, NeighResolveRow, NeighRow, NextHopGroupRow, PortRow, ROUTE_RESPONSE_CHANNEL, RouteRow,
     RouteStateRow, SwitchCapabilityRow, VrfRow,
@@ -113,7 +113,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     };
     let databases = Databases::load(args.database_config.as_deref())?;
     let config = OrchConfig { bulk_size: args.bulk, window: 1, responses: args.responses, mac, ..default };
-    let vids = RedisVids { counter: Connection::open(databases.get(Db::Asic), stop)?, last: 0 };
+    let vids = RedisVids::open(&databases, stop)?;
     let recording = |bit: u32, file: &str| match args.record & bit {
         0 => Ok(None),
         _ => Recording::open(args.directory.join(file)).map(Some),
@@ -180,10 +180,17 @@ fn open<R: Row>(databases: &Databases, wake: Wake, stop: &Stop) -> Result<Consum
 }
 
 /// Object numbers from the counter that orchagent and syncd share.
-struct RedisVids {
+pub(super) struct RedisVids {
     counter: Connection,
     /// The highest number that was taken here.
     last: u64,
+}
+
+impl RedisVids {
+    /// Opens the counter.
+    pub(super) fn open(databases: &Databases, stop: &Stop) -> Result<RedisVids, Error> {
+        Ok(RedisVids { counter: Connection::open(databases.get(Db::Asic), stop)?, last: 0 })
+    }
 }
 
 impl VidSource for RedisVids {
@@ -290,6 +297,8 @@ struct RedisOutlet {
     route_states: PlainTable<RouteStateRow>,
     responses: Connection,
     counters: Connection,
+    /// What the counters were last written from.
+    crm: Crm,
 }
 
 impl RedisOutlet {
@@ -301,6 +310,7 @@ impl RedisOutlet {
             route_states: PlainTable::open(databases, stop)?,
             responses: Connection::open(databases.get(Db::ApplState), stop)?,
             counters: Connection::open(databases.get(Db::Counters), stop)?,
+            crm: Crm::default(),
         })
     }
 }
@@ -325,6 +335,17 @@ impl Outlet for RedisOutlet {
         }
         write(&mut self.route_states, &mut rows)?;
         Ok(self.responses.flush()?)
+    }
+
+    fn tick(&mut self, orch: &Orch) -> Result<(), Error> {
+        if *orch.crm() == self.crm {
+            return Ok(());
+        }
+        self.crm = orch.crm().clone();
+        let mut args = vec!["HSET".to_owned(), "CRM:STATS".to_owned()];
+        self.crm.fields(&mut |field, value| args.extend([field.to_owned(), value.to_owned()]));
+        self.counters.queue(&args.iter().map(String::as_str).collect::<Vec<_>>());
+        Ok(self.counters.flush()?)
     }
 }
 

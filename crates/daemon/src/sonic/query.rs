@@ -9,7 +9,7 @@ use ribtide_runtime::thread;
 use ribtide_sai::{Forward, VirtualSwitch};
 use ribtide_swss::sai::PacketAction;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -52,7 +52,7 @@ fn serve<S: 'static>(stream: UnixStream, asker: &Asker<S>, switch: fn(&S) -> &Vi
     let mut questions = BufReader::new(stream);
     loop {
         let mut line = String::new();
-        if std::io::Read::by_ref(&mut questions).take(LINE).read_line(&mut line)? == 0 {
+        if questions.by_ref().take(LINE).read_line(&mut line)? == 0 {
             return Ok(());
         }
         let answer = asker.ask(move |state: &mut S| answer(switch(state), line.trim()));
