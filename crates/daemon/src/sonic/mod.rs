@@ -9,10 +9,12 @@ mod announce;
 mod fpm_server;
 // pub mod inprocess;
 // mod links;
-// pub mod orchagent;
+pub mod orchagent;
 mod query;
+mod orch_stage;
 mod record;
-// pub mod syncd;
+mod syncd_stage;
+pub mod syncd;
 
 use ribtide_tables::TableError;
 use std::fmt;

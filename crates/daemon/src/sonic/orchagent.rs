@@ -303,12 +303,19 @@ struct RedisOutlet {
 
 impl RedisOutlet {
     fn open(databases: &Databases, stop: &Stop) -> Result<RedisOutlet, Error> {
+        // What an earlier run confirmed is confirmed anew, or is gone.
+        let mut responses = Connection::open(databases.get(Db::ApplState), stop)?;
+        let rows = responses.database().key(RouteStateRow::TABLE, "");
+        responses.scan(&format!("{rows}*"), |connection, names| {
+            names.iter().for_each(|name| connection.queue(&["UNLINK", name]));
+            connection.flush()
+        })?;
         Ok(RedisOutlet {
             resolve: ProducerStateTable::open(databases, Pipeline::default(), stop)?,
             default_routes: PlainTable::open(databases, stop)?,
             capability: PlainTable::open(databases, stop)?,
             route_states: PlainTable::open(databases, stop)?,
-            responses: Connection::open(databases.get(Db::ApplState), stop)?,
+            responses,
             counters: Connection::open(databases.get(Db::Counters), stop)?,
             crm: Crm::default(),
         })
