@@ -33,17 +33,30 @@ impl Default for Announcer {
 
 #[derive(Default, Debug)]
 struct Announced {
-    /// Routes drop. No object can say that for them, so each says it itself.
-    blackhole: bool,
+    form: Form,
     /// The members of the group object, if there is one.
     members: Option<Vec<Single>>,
+    /// The single object that routes name directly, if they do.
+    direct: Option<Single>,
+}
+
+/// How routes say where they lead.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Form {
+    /// They drop. No object can say that for them, so each says it itself.
+    #[default]
+    Drop,
+    /// By a single object: an interface without a gateway, of which no group is made.
+    Direct(u32),
+    /// By the group object, which has the group's number.
+    Group,
 }
 
 impl Announcer {
     /// Tells everything that `batch` changes, in an order in which whatever is named exists.
     ///
-    /// True when a group that routes use began or ceased to drop: these routes must be announced anew, and only the
-    /// RIB manager knows them.
+    /// True when a group that routes use is to be named in another form (it began or ceased to drop, say): these routes
+    /// must be announced anew, and only the RIB manager knows them.
     pub(crate) fn announce(&mut self, batch: &FibBatch, tell: &mut dyn FnMut(&Content<'_>)) -> bool {
         let mut again = false;
         for group in &batch.groups {
@@ -51,29 +64,44 @@ impl Announcer {
         }
         for_each_family!(F => self.routes::<F>(&batch.routes, tell));
         for id in &batch.after {
-            if let Some(members) = self.groups.remove(id).and_then(|group| group.members) {
+            let Some(group) = self.groups.remove(id) else { continue };
+            if let Some(members) = group.members {
                 tell(&Content::DelNextHop(id.0));
                 self.release(&members, tell);
             }
+            self.release(group.direct.as_slice(), tell);
         }
         again
     }
 
-    /// Tells a group's content; true when it was known and began or ceased to drop.
+    /// Tells a group's content; true when it was known in another form. What its routes named before stays until
+    /// the group goes, or has that form again.
     fn group(&mut self, id: GroupId, content: &FibGroup, tell: &mut dyn FnMut(&Content<'_>)) -> bool {
-        let known = self.groups.contains_key(&id);
-        let mut group = self.groups.remove(&id).unwrap_or_default();
-        let dropped = group.blackhole;
-        group.blackhole = *content == FibGroup::Blackhole;
-        if let FibGroup::Hops(hops) = content {
-            let members: Vec<Member> = hops.iter().map(|hop| self.member(hop, tell)).collect();
-            let forward = Forward::Group(members.as_slice().into());
-            tell(&Content::NewNextHop(NextHop { id: id.0, protocol: RTPROT_BGP, forward }));
-            if let Some(old) = group.members.replace(hops.iter().map(single).collect()) {
-                self.release(&old, tell);
-            }
-        }
-        let turned = known && dropped != group.blackhole;
+        let known = self.groups.remove(&id);
+        let before = known.as_ref().map(|group| group.form);
+        let mut group = known.unwrap_or_default();
+        group.form = match content {
+            FibGroup::Blackhole => Form::Drop,
+            FibGroup::Hops(hops) => match hops.as_slice() {
+                [hop] if hop.gateway.is_none() => {
+                    let object = self.member(hop, tell).id;
+                    if let Some(old) = group.direct.replace(single(hop)) {
+                        self.release(&[old], tell);
+                    }
+                    Form::Direct(object)
+                }
+                hops => {
+                    let members: Vec<Member> = hops.iter().map(|hop| self.member(hop, tell)).collect();
+                    let forward = Forward::Group(members.as_slice().into());
+                    tell(&Content::NewNextHop(NextHop { id: id.0, protocol: RTPROT_BGP, forward }));
+                    if let Some(old) = group.members.replace(hops.iter().map(single).collect()) {
+                        self.release(&old, tell);
+                    }
+                    Form::Group
+                }
+            },
+        };
+        let turned = before.is_some_and(|before| before != group.form);
         self.groups.insert(id, group);
         turned
     }
@@ -108,16 +136,15 @@ impl Announcer {
     fn routes<F: Family>(&self, routes: &Families<FibRoutes>, tell: &mut dyn FnMut(&Content<'_>)) {
         for route in routes.get::<F>() {
             let (prefix, protocol) = (route.prefix.any(), protocol_number(route.protocol));
-            match route.group.map(|id| (id, self.groups.get(&id))) {
-                None => tell(&Content::DelRoute(Route::new(prefix, 0, protocol, NextHops::None))),
-                Some((_, Some(Announced { blackhole: true, .. }))) => {
-                    let mut route = Route::new(prefix, 0, protocol, NextHops::None);
-                    route.kind = RouteKind::Blackhole;
-                    tell(&Content::NewRoute(route));
+            let new = |next_hops| Route::new(prefix, 0, protocol, next_hops);
+            let form = |id| self.groups.get(&id).map_or(Form::Group, |group| group.form);
+            match route.group.map(|id| (id, form(id))) {
+                None => tell(&Content::DelRoute(new(NextHops::None))),
+                Some((_, Form::Drop)) => {
+                    tell(&Content::NewRoute(Route { kind: RouteKind::Blackhole, ..new(NextHops::None) }));
                 }
-                Some((id, _)) => {
-                    tell(&Content::NewRoute(Route::new(prefix, 0, protocol, NextHops::Id(id.0))));
-                }
+                Some((_, Form::Direct(object))) => tell(&Content::NewRoute(new(NextHops::Id(object)))),
+                Some((id, Form::Group)) => tell(&Content::NewRoute(new(NextHops::Id(id.0)))),
             }
         }
     }
@@ -150,7 +177,8 @@ mod tests {
         announcer.announce(batch, &mut |content| {
             lines.push(match content {
                 Content::NewNextHop(NextHop { id, forward: Forward::Via(_, via), .. }) => {
-                    format!("single {:x} via {} dev {}", id, via.gateway.unwrap(), via.ifindex)
+                    let gateway = via.gateway.map_or("nothing".into(), |g| g.to_string());
+                    format!("single {id:x} via {gateway} dev {}", via.ifindex)
                 }
                 Content::NewNextHop(NextHop { id, forward: Forward::Group(members), .. }) => {
                     let members: Vec<String> = members.map(|m| format!("{:x}*{}", m.id, m.weight)).collect();
@@ -205,6 +233,15 @@ mod tests {
         let batch = FibBatch { after: vec![GroupId(1), GroupId(2)], ..FibBatch::default() };
         assert_eq!(told(&mut announcer, &batch), ["delete 1", "delete 80000001", "delete 80000002"]);
         assert!(announcer.singles.is_empty() && announcer.groups.is_empty());
+
+        // A connected route names its interface's object, of which no group is made.
+        let link = FibHop { gateway: None, ..hop("10.0.0.1", 1) };
+        let mut batch =
+            FibBatch { groups: vec![group(4, FibGroup::Hops(vec![link]))], ..FibBatch::default() };
+        batch.routes.v4 = vec![route("10.0.0.0/24", Some(4))];
+        assert_eq!(told(&mut announcer, &batch)[1], "10.0.0.0/24 Unicast Id(2147483650)");
+        let batch = FibBatch { after: vec![GroupId(4)], ..FibBatch::default() };
+        assert_eq!(told(&mut announcer, &batch), ["delete 80000002"]);
 
         // A group that begins to drop: its routes must be told anew, and the object stays until the group goes.
         let content = |content| FibBatch { groups: vec![group(3, content)], ..FibBatch::default() };
