@@ -408,6 +408,7 @@ mod tests {
                     asn: 1,
                     router_id: id(row.router_id),
                     kind,
+                    multihop: false,
                     families,
                     egress: EgressSettings {
                         kind,

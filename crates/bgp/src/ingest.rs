@@ -414,6 +414,7 @@ mod tests {
             asn: if kind.is_internal() { 65000 } else { 65001 },
             router_id: Ipv4Addr::new(10, 0, 0, 3),
             kind,
+            multihop: false,
             families,
             egress: EgressSettings {
                 kind,

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::attr::AttrSet;
-use crate::peer::{PeerId, PeerInfo};
+use crate::peer::{FeedKind, PeerId, PeerInfo};
 use ribtide_prefix::{Afi, Families, Family, PerFamily, Prefix};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -175,8 +175,8 @@ pub struct Feed {
 pub struct FeedSet {
     /// Gateways, each once.
     pub next_hops: Vec<ribtide_wire::bgp::NextHop>,
-    /// Whether the best path is internal (administrative distance 200) or external (20).
-    pub internal: bool,
+    /// What kind of peer the best path came from.
+    pub kind: FeedKind,
 }
 
 /// Feed changes, per family.

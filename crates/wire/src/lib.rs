@@ -9,4 +9,5 @@
 
 pub mod bgp;
 pub mod fpm;
+pub mod mrt;
 pub mod netlink;

@@ -31,6 +31,7 @@ fn peer(id: u32, kind: PeerKind) -> PeerInfo {
         asn: if external { 64500 + id } else { LOCAL },
         router_id: Ipv4Addr::from(0x0a02_0000 + id),
         kind,
+        multihop: false,
         families: BOTH,
         egress: EgressSettings {
             kind,

@@ -9,6 +9,8 @@ mod attrs;
 mod out;
 mod paths;
 mod query;
+#[cfg(test)]
+mod tests;
 mod work;
 
 pub use out::{Effects, ShardOut, ToEgress};
@@ -16,7 +18,7 @@ pub use query::{Counts, PathView, PeerCounts, RouteView};
 
 use crate::decision::{self, Candidate, Candidates, DecisionOptions, Effect, Reason};
 use crate::message::{NextHopState, RouteBatch, ShardIn};
-use crate::peer::{PeerId, PeerInfo};
+use crate::peer::{FeedKind, PeerId, PeerInfo};
 use attrs::AttrTable;
 use hashbrown::hash_map::Entry;
 use out::BestRef;
@@ -347,7 +349,7 @@ impl Core {
         }
         out.change(prefix, old.map(|path| self.best_ref(path)), new.map(|path| self.best_ref(path)));
         if !self.same_feed(old, new) {
-            out.feed(prefix, new.map(|path| (self.attrs.get(path.attrs).next_hop(), self.is_internal(path))));
+            out.feed(prefix, new.map(|path| (self.attrs.get(path.attrs).next_hop(), self.feed_kind(path))));
         }
         if let Some(old) = old {
             self.counts::<F>(old.peer).best -= 1;
@@ -361,14 +363,14 @@ impl Core {
         BestRef { attrs: self.attrs.get(path.attrs), source: path.peer }
     }
 
-    fn is_internal(&self, path: Path) -> bool {
-        self.peer_of(path).info.kind.is_internal()
+    fn feed_kind(&self, path: Path) -> FeedKind {
+        self.peer_of(path).info.feed_kind()
     }
 
     /// Whether the RIB manager sees no difference between the two.
     fn same_feed(&self, old: Option<Path>, new: Option<Path>) -> bool {
         let (Some(old), Some(new)) = (old, new) else { return old.is_none() && new.is_none() };
-        self.attrs.same_next_hop(old.attrs, new.attrs) && self.is_internal(old) == self.is_internal(new)
+        self.attrs.same_next_hop(old.attrs, new.attrs) && self.feed_kind(old) == self.feed_kind(new)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::attr::AttrSet;
 use crate::message::{BestBatch, BestPath, Change, EgressIn, Feed, FeedSet, NONE};
-use crate::peer::PeerId;
+use crate::peer::{FeedKind, PeerId};
 use ribtide_prefix::{Family, Map, Prefix};
 use ribtide_wire::bgp::NextHop;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ pub struct ShardOut {
     len: usize,
     /// Index of each path in the last batch of changes.
     paths: Known,
-    sets: Map<(NextHop, bool), u32>,
+    sets: Map<(NextHop, FeedKind), u32>,
 }
 
 /// Effects of the messages that a shard handled.
@@ -91,11 +91,11 @@ impl ShardOut {
     }
 
     /// The next hop of the best path of `prefix` is another, or there is none any more.
-    pub(super) fn feed<F: Family>(&mut self, prefix: Prefix<F>, set: Option<(NextHop, bool)>) {
+    pub(super) fn feed<F: Family>(&mut self, prefix: Prefix<F>, set: Option<(NextHop, FeedKind)>) {
         let feed = &mut self.effects.feed;
-        let index = set.map_or(NONE, |(next_hop, internal)| {
-            *self.sets.entry((next_hop, internal)).or_insert_with(|| {
-                feed.sets.push(FeedSet { next_hops: vec![next_hop], internal });
+        let index = set.map_or(NONE, |(next_hop, kind)| {
+            *self.sets.entry((next_hop, kind)).or_insert_with(|| {
+                feed.sets.push(FeedSet { next_hops: vec![next_hop], kind });
                 (feed.sets.len() - 1) as u32
             })
         });

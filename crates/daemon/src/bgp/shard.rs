@@ -201,12 +201,12 @@ fn route_set(set: &FeedSet) -> RouteSet {
             NextHop::V6 { global, .. } => IpAddr::V6(*global),
         })
     });
-    let protocol = if set.internal { Protocol::BgpInternal } else { Protocol::BgpExternal };
+    let protocol = if set.kind.internal { Protocol::BgpInternal } else { Protocol::BgpExternal };
     RouteSet {
         next_hops: NextHops::Via(hops.collect()),
         distance: protocol.default_distance(),
         metric: 0,
-        allow_recursion: set.internal,
+        allow_recursion: set.kind.recursive,
         protocol,
     }
 }
