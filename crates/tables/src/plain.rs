@@ -2,6 +2,7 @@
 
 use crate::connection::Connection;
 use crate::database::Databases;
+use crate::state_table::give;
 use crate::{Producer, TableError};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row};
@@ -55,11 +56,8 @@ impl<R: Row> PlainTable<R> {
         self.connection.scan(&format!("{prefix}*"), |connection, names| {
             let hashes = connection.ask_all(names.iter().map(|name| ["HGETALL", name]))?;
             for (name, hash) in names.iter().zip(hashes) {
-                let key = name.strip_prefix(&prefix).and_then(|key| R::parse_key(key).ok());
-                let pairs = hash.into_pairs();
-                let mut fields = pairs.iter().map(|(field, value)| (field.as_str(), value.as_str()));
-                if let (Some(key), Ok(row)) = (key, R::from_fields(&mut fields)) {
-                    each(key, row);
+                if let Some(key) = name.strip_prefix(&prefix) {
+                    give::<R>(key, &hash.into_pairs(), &mut each);
                 }
             }
             Ok(())

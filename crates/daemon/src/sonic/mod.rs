@@ -4,11 +4,11 @@
 //! process of its own over Redis, compatible with SONiC's own on every side. [`inprocess`] runs the same three on
 //! threads of this process, over tables in memory, behind a dataplane port.
 
-// pub mod fpmsyncd;
+pub mod fpmsyncd;
 mod announce;
 mod fpm_server;
 // pub mod inprocess;
-// mod links;
+mod links;
 pub mod orchagent;
 mod query;
 mod orch_stage;
