@@ -8,7 +8,9 @@
 #![forbid(unsafe_code)]
 
 pub mod json;
+pub mod orch;
 pub mod row;
 pub mod sai;
+pub mod syncd;
 
 pub use row::{Change, Db, Name, Row, RowError};
