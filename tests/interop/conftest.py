@@ -32,21 +32,26 @@ def nothing_left():
 
 
 @pytest.fixture
-def pair(tmp_path):
+def folder(tmp_path):
+    """A folder that FRR, which is not root, can reach and write."""
+    for parent in tmp_path.parents:
+        if parent.owner() == tmp_path.owner() and parent.name.startswith("pytest-"):
+            parent.chmod(0o755)
+    tmp_path.chmod(0o777)
+    return tmp_path
+
+
+@pytest.fixture
+def pair(folder):
     """Two hosts on one link."""
-    os.chmod(tmp_path, 0o777)
-    for folder in tmp_path.parents:
-        if str(folder).startswith("/tmp/pytest"):
-            os.chmod(folder, 0o755)
-    pair = Pair(tmp_path)
+    pair = Pair(folder)
     yield pair
     pair.close()
 
 
 @pytest.fixture
-def host(tmp_path):
+def host(folder):
     """A host alone."""
-    os.chmod(tmp_path, 0o777)
-    host = Host(tmp_path, "h")
+    host = Host(folder, "h")
     yield host
     host.close()

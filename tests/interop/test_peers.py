@@ -311,7 +311,7 @@ def test_extended_messages_and_attributes_that_ribtide_does_not_know(pair):
     other = start("bird", pair.b, RIGHT)
     up(router, other, "bird")
     assert router.session(RIGHT.four)["extended_messages"]
-    feeder = Speaker(pair.a, 0, FEED_ASN, extended=True)
+    feeder = Speaker(pair.a, Host.FEEDS[0], FEED_ASN, extended=True)
     many = [(65100 + i // 60000, i % 60000) for i in range(1500)]
     block = [communities(many), attribute(0xC0, 32, b"".join(n.to_bytes(4, "big") for n in (4200000000, 7, 9))),
              attribute(0xC0, 250, b"unknown")]

@@ -127,7 +127,7 @@ def test_a_route_all_the_way(sonic):
         answer = sonic.lookup(address)
         assert answer, (prefix, answer)
     # A default route replaces the one that drops, and goes back to dropping; SONiC never removes it.
-    second = Speaker(sonic.host, 1, FEED_ASN)
+    second = Speaker(sonic.host, FEEDS[1], FEED_ASN)
     second.send(update(["0.0.0.0/0", "192.0.2.1/32"], [FEED_ASN, 7], "193.203.0.33"))
     wait_for("both came", lambda: router.count() == 22_002, 30)
     want = check(sonic, router, own)

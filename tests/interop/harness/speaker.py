@@ -5,6 +5,8 @@ import socket
 import struct
 import time
 
+from .host import wait_for
+
 MARKER = b"\xff" * 16
 OPEN, UPDATE, NOTIFICATION, KEEPALIVE = 1, 2, 3, 4
 
@@ -53,16 +55,22 @@ def update(nlri, as_path, next_hop, *more):
 class Speaker:
     """A session from one of a host's feeds to its router, established."""
 
-    def __init__(self, host, number, asn, extended=False):
-        source = host.FEEDS[number]
+    def __init__(self, host, source, asn, extended=False):
         capabilities = bytes([1, 4, 0, 1, 0, 1]) + bytes([65, 4]) + asn.to_bytes(4, "big") + (bytes([6, 0]) if extended else b"")
         optional = bytes([2, len(capabilities)]) + capabilities
         two = asn if asn < 65536 else 23456
         body = struct.pack("!BHH", 4, two, 90) + socket.inet_aton(source) + bytes([len(optional)]) + optional
-        self.socket = host.feeds.connect(host.FEED_SIDE, 179, source)
-        self.buffer = b""
-        self.send(message(OPEN, body))
-        assert self.read()[0] == OPEN
+
+        def opened():
+            self.socket, self.buffer = host.feeds.connect(host.FEED_SIDE, 179, source), b""
+            self.send(message(OPEN, body))
+            got = self.read()
+            if got is None or got[0] != OPEN:
+                # After an error a router may refuse its peer for a moment (RFC 4271 section 8.1.1, DampPeerOscillations).
+                self.close()
+            return got is not None and got[0] == OPEN
+
+        wait_for(f"{host.FEED_SIDE} takes a session from {source}", opened, 20, 0.3)
         self.send(message(KEEPALIVE))
         assert self.read()[0] == KEEPALIVE
 
