@@ -5,7 +5,7 @@ import ipaddress
 import json
 
 import pytest
-from harness import FEED_ASN, Frr, feed4, feed6, need, recorded, wait_for
+from harness import FEED_ASN, Frr, blast, full_table, need, recorded, wait_for
 from harness.peers import FEEDS
 from harness.sonic import PORTS, Sonic
 from harness.table import GENERATED4
@@ -71,7 +71,7 @@ def test_zebra_drives_fpmsyncd(host, groups):
         wait_for("no row waits", lambda: sonic.in_flight() == 0, 20, alive=alive)
 
     holds({}, "static and connected routes are in ASIC_DB")
-    feed = feed4(host)
+    feed = full_table(host)
     full = recorded()
     # A network that is connected is not BGP's to route.
     count = (GENERATED4 if full is None else len(full.keys() - CONNECTED.keys()))
@@ -94,7 +94,7 @@ def test_zebra_drives_fpmsyncd(host, groups):
     holds({}, "what is withdrawn is gone from ASIC_DB")
 
     # zebra ends; meanwhile the world changes. It comes back and knows nothing of what it said before.
-    six = feed6(host, prefixes=2000)
+    six = blast(host, ipv6=2000)
     wait_for("another table is here", lambda: sonic.chip_routes() == len(base) + 2000, 60, alive=alive)
     frr.processes["zebra"].kill()
     six.stop()

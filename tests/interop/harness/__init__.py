@@ -2,9 +2,9 @@
 
 from .daemons import Bird, Frr, Gobgp, Redis, need
 from .host import CommandFailed, Host, Pair, Process, wait_for
-from .ribtide import Ribtide, binary, feed4, feed6, feed_options
+from .ribtide import Ribtide, binary, blast, full_table, feed_options
 from .table import FEED_ASN, NOT_SHOWN, Route, agree, family, recorded, sent
 
 __all__ = ["Bird", "Frr", "Gobgp", "Redis", "need", "CommandFailed", "Host", "Pair", "Process", "wait_for", "Ribtide",
-           "binary", "feed4", "feed6", "feed_options",
+           "binary", "full_table", "blast", "feed_options",
            "FEED_ASN", "NOT_SHOWN", "Route", "agree", "family", "recorded", "sent"]

@@ -158,7 +158,7 @@ peer-asn = {s.peer_asn}
 import = ["accept"]
 export = ["accept"]
 connect-retry = 1
-hold-time = 9
+hold-time = 6
 {more}
 neighbor = [
     {{ address = "{s.peer_four}", families = ["ipv4-unicast"] }},

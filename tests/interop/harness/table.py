@@ -61,7 +61,7 @@ def agree(left, right, ignore=()):
     lines = [f"missing {len(missing)} {missing[:5]}, extra {len(extra)} {extra[:5]}, different {len(other)}"]
     for p in other[:5]:
         fields = [f for f in Route._fields if f not in ignore and getattr(left[p], f) != getattr(right[p], f)]
-        lines += [f"  {p} {f}: {getattr(left[p], f)!r} != {getattr(right[p], f)!r}" for f in fields]
+        lines += [f"  {p} {f}: {getattr(left[p], f)!r:.300} != {getattr(right[p], f)!r:.300}" for f in fields]
     raise AssertionError("\n".join(lines))
 
 
