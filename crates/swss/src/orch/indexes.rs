@@ -86,15 +86,12 @@ impl Orch {
         match (before, members.as_ref()) {
             (Meaning::Group(group), _) => {
                 let gone = self.set_group_members(group, members);
+                self.step_group(group, out);
                 for hop in gone {
                     self.forget_neighbor(hop, out);
                 }
-                self.step_group(group, out);
-                if !self.groups.ready(group) {
-                    // Routes that lead to one member meanwhile may lead to one that is no member now.
-                    self.wake(Cause::Group(group));
-                }
-                return;
+                // Routes that lead to one member meanwhile may lead to one that is no member now.
+                return self.wake_through(id, before);
             }
             (_, [(hop, _)]) if !self.config.single_groups => {
                 index.meaning = Meaning::Hop(*hop);
@@ -102,19 +99,32 @@ impl Orch {
                 self.resolve(*hop, out);
             }
             _ => {
-                let group = self.group_id(GroupKey::Index(id), members);
+                let group = self.group_id(GroupKey::Index(id), members.clone());
                 self.indexes.0.get_mut(id).meaning = Meaning::Group(group);
                 self.pin_group(group);
+                // One of a deleted row may still be on its way out, with other members.
+                for hop in self.set_group_members(group, members) {
+                    self.forget_neighbor(hop, out);
+                }
                 self.step_group(group, out);
             }
         }
+        self.wake_through(id, before);
         if let Meaning::Hop(hop) = before {
             self.unname_hop(hop, out);
         }
-        self.wake(Cause::Index(id));
         if before != self.indexes.get(id).meaning {
             self.lead_followers(id);
         }
+    }
+
+    /// Routes that wait for what an index meant look at what it means now.
+    fn wake_through(&mut self, id: u32, before: Meaning) {
+        self.wake(match before {
+            Meaning::Nothing => Cause::Index(id),
+            Meaning::Hop(hop) => Cause::Hop(hop),
+            Meaning::Group(group) => Cause::Group(group),
+        });
     }
 
     /// Forgets a deleted row once no route leads through it.
@@ -124,7 +134,9 @@ impl Orch {
             return;
         }
         index.del = false;
-        match std::mem::replace(&mut index.meaning, Meaning::Nothing) {
+        let before = std::mem::replace(&mut index.meaning, Meaning::Nothing);
+        self.wake_through(id, before);
+        match before {
             Meaning::Nothing => {}
             Meaning::Hop(hop) => self.unname_hop(hop, out),
             Meaning::Group(group) => self.unpin_group(group, out),

@@ -171,12 +171,11 @@ impl Orch {
                 if !self.statuses_fit(&reply, entries, out) {
                     return;
                 }
-                let mut statuses = reply.statuses.into_iter();
+                let mut rest = &reply.statuses[..];
                 for (id, count) in routes {
-                    // The outcome of a route is the first failure among its entries.
-                    let of_route = statuses.by_ref().take(usize::from(count));
-                    let status = of_route.fold(Status::Success, |a, b| if a.is_success() { b } else { a });
-                    self.route_reply(id, status, out);
+                    let (of_route, after) = rest.split_at(usize::from(count));
+                    rest = after;
+                    self.route_reply(id, of_route, out);
                 }
             }
         }

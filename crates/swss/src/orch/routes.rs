@@ -120,11 +120,22 @@ pub(super) struct Task {
     silent: bool,
     /// The chip said otherwise than we thought: create or set.
     verb: Option<Verb>,
+    /// The chip did half of what was asked, so all of it must be asked again.
+    half: bool,
 }
 
 impl Task {
     fn new(change: Pending<RouteRow>, silent: bool) -> Task {
-        Task { change, later: None, spelled: None, state: State::Ready, pin: None, silent, verb: None }
+        Task {
+            change,
+            later: None,
+            spelled: None,
+            state: State::Ready,
+            pin: None,
+            silent,
+            verb: None,
+            half: false,
+        }
     }
 
     fn add(&mut self, row: Option<RouteRow>) {
@@ -351,11 +362,11 @@ impl Orch {
 
     /// A route that leads through an index is to be led anew, because the index means something else.
     pub(super) fn lead_again(&mut self, id: RouteId, index: u32) {
-        match self.routes.tasks.get(&id).map(|task| (task.state, task.later.is_some())) {
-            // What came later says where it leads.
-            Some((State::InFlight(_), true)) => {}
-            Some((State::Waiting(_) | State::Ready, _)) => self.routes.make_ready(id),
-            _ => {
+        match self.routes.tasks.get(&id).map(|task| task.state) {
+            // The reply will show it.
+            Some(State::InFlight(_)) => {}
+            Some(_) => self.routes.make_ready(id),
+            None => {
                 let via = Arc::new(Via::group(self.indexes.name(index)));
                 self.routes.add(id, Some(RouteRow { protocol: None, via }), None, true);
             }
@@ -453,15 +464,15 @@ impl Orch {
         let pin = task.pin.take();
         let verdict = self.judge(id, &mut task, out);
         let current = self.routes.in_chip.get(&id).copied();
-        let there = current.is_some();
+        let there = current.is_some() || task.half;
         // What is to be deleted goes, when what comes after it cannot take its place at once.
         let first_remove = task.change.del && there;
         match verdict {
-            Verdict::Lead(lead) if current == Some(lead) => self.finish(id, task, true, out),
+            Verdict::Lead(lead) if current == Some(lead) && !task.half => self.finish(id, task, true, out),
             Verdict::Lead(lead) => self.emit(id, task, Some(lead), true, bulk),
             Verdict::Meanwhile(lead, cause) => {
                 self.pin(&mut task, cause);
-                if current == Some(lead) {
+                if current == Some(lead) && !task.half {
                     self.wait(id, task, cause);
                 } else {
                     self.emit(id, task, Some(lead), false, bulk);
@@ -586,7 +597,10 @@ impl Orch {
         };
         match stays.or_else(|| self.groups.choose(&usable)) {
             Some(hop) => Verdict::Meanwhile(Lead { target: Target::Hop(hop), index }, cause),
-            None => Verdict::Wait(cause),
+            None => {
+                self.groups.set_stranding(group, true);
+                Verdict::Wait(cause)
+            }
         }
     }
 
@@ -655,7 +669,8 @@ impl Orch {
             (Verb::Set, Target::Drop) => (&mut bulk.sets, [to, drop].into_iter().collect()),
             (Verb::Set, _) => {
                 // What the chip forwards already needs no word about it. The default route always gets it.
-                let forwards = current.is_some_and(|lead| lead.target != Target::Drop) && !id.is_permanent();
+                let forwards = current.is_some_and(|lead| lead.target != Target::Drop);
+                let forwards = forwards && !task.half && !id.is_permanent();
                 let forward = (!forwards).then_some(forward);
                 (&mut bulk.sets, forward.into_iter().chain([to]).collect())
             }
@@ -676,22 +691,35 @@ impl Orch {
         self.routes.tasks.insert(id, task);
     }
 
-    pub(super) fn route_reply(&mut self, id: RouteId, status: Status, out: &mut OrchOut) {
+    /// Takes in what became of the entries of one route.
+    pub(super) fn route_reply(&mut self, id: RouteId, statuses: &[Status], out: &mut OrchOut) {
         let Some(mut task) = self.routes.tasks.remove(&id) else { return };
         let State::InFlight(Asked { verb, lead, finish }) = task.state else { return };
         task.state = State::Ready;
+        let status = statuses.iter().copied().find(|status| !status.is_success()).unwrap_or(Status::Success);
+        let some = statuses.iter().any(|status| status.is_success());
+        task.half = !status.is_success() && (task.half || some);
         let result = outcome(verb, status);
         // A default route that is to drop, and that the chip does not have, drops.
         if result == Outcome::Done || (result == Outcome::Missing && lead.is_none()) {
             self.confirmed(id, lead, out);
             if finish {
-                return self.finish(id, task, true, out);
+                self.finish(id, task, true, out);
+                return self.follow(id, lead);
             }
             task.change.del = false;
             task.take_later(false);
             return self.again(id, task);
         }
-        if let Some(lead) = lead {
+        // Of the entries of a set, the next hop comes first when it drops by a row, else last.
+        let to = if lead.is_some_and(|lead| lead.target == Target::Drop) {
+            statuses.first()
+        } else {
+            statuses.last()
+        };
+        if some && to.is_some_and(|status| status.is_success()) {
+            self.place(id, lead, out);
+        } else if let Some(lead) = lead {
             self.release(id, lead, out);
         }
         match result {
@@ -720,14 +748,40 @@ impl Orch {
         self.again(id, task);
     }
 
+    /// The index that a route names may mean something else since the route was asked for.
+    fn follow(&mut self, id: RouteId, lead: Option<Lead>) {
+        let Some(Lead { target, index: Some(index) }) = lead else { return };
+        let same = match self.indexes.get(index).meaning {
+            Meaning::Nothing => true,
+            Meaning::Hop(hop) => target == Target::Hop(hop),
+            Meaning::Group(group) => target == Target::Group(group),
+        };
+        if !same {
+            self.lead_again(id, index);
+        }
+    }
+
     fn again(&mut self, id: RouteId, mut task: Task) {
         task.state = State::Ready;
         self.routes.tasks.insert(id, task);
         self.routes.ready.push_back(id);
     }
 
-    /// The chip has the route as asked: what it led to before may go.
+    /// The chip has the route as asked.
     fn confirmed(&mut self, id: RouteId, lead: Option<Lead>, out: &mut OrchOut) {
+        self.place(id, lead, out);
+        if id.is_permanent() {
+            let ok = lead.is_some();
+            let known = &mut self.routes.default_ok[usize::from(id.prefix.afi() == Afi::Ipv6)];
+            if *known != ok {
+                *known = ok;
+                out.default_routes.push(Change::set(id.prefix, DefaultRouteRow { ok }));
+            }
+        }
+    }
+
+    /// The route's entry leads elsewhere now: what it led to before may go.
+    fn place(&mut self, id: RouteId, lead: Option<Lead>, out: &mut OrchOut) {
         let old = match lead {
             Some(lead) => {
                 let old = self.routes.in_chip.insert(id, lead);
@@ -758,14 +812,6 @@ impl Orch {
                 self.follow_index(index, id, false);
             }
             self.release(id, old, out);
-        }
-        if id.is_permanent() {
-            let ok = lead.is_some();
-            let known = &mut self.routes.default_ok[usize::from(id.prefix.afi() == Afi::Ipv6)];
-            if *known != ok {
-                *known = ok;
-                out.default_routes.push(Change::set(id.prefix, DefaultRouteRow { ok }));
-            }
         }
     }
 
