@@ -1,1 +1,35 @@
-//! 
+//! Load and proof: real tables from MRT files, internet-shaped tables from a seed, senders that play them into BGP
+//! sessions, and receivers that count what comes back.
+//!
+//! Each tool is a module with its options, a `run` for the command line, and the steps of it for who needs more:
+//! [`replay`], [`blast`], [`sink`]. [`expected`] says what forwarding must look like afterwards.
+
+pub mod blast;
+mod error;
+pub mod expected;
+pub mod mrt_file;
+pub mod options;
+mod pool;
+mod progress;
+pub mod recording;
+pub mod replay;
+mod rng;
+pub mod routes;
+mod sender;
+pub mod session;
+pub mod sink;
+pub mod table;
+
+pub use error::{End, Error};
+pub use expected::Expected;
+pub use pool::AddressPool;
+pub use routes::Routes;
+pub use sender::{Sender, Sent};
+
+/// Prints a report: as it displays, or as JSON on one line.
+fn print<R: std::fmt::Display + serde::Serialize>(report: &R, json: bool) {
+    match serde_json::to_string(report) {
+        Ok(text) if json => println!("{text}"),
+        _ => println!("{report}"),
+    }
+}

@@ -1,1 +1,550 @@
-//! Under construction.
+//! The decision process: which of a prefix's paths is best (RFC 4271 section 9.1.2.2, RFC 4456 section 9).
+//!
+//! MED makes this more than a sort: it is compared only between paths from the same neighboring AS, so whether
+//! one path beats another may depend on a third. The rules before MED fold into one number per attribute set
+//! and the rules after it are a plain order; in between a path falls to any other of its neighboring AS with a
+//! lower MED. [`arrival`] and [`departure`] say when a change can be judged without looking at all paths again.
+
+use crate::attr::AttrSet;
+use crate::peer::PeerInfo;
+use std::cmp::Ordering;
+use std::fmt;
+use std::net::Ipv4Addr;
+
+/// LOCAL_PREF of a path that has none, as all external ones (RFC 4271 section 5.1.5 leaves it to us).
+pub const DEFAULT_LOCAL_PREF: u32 = 100;
+
+/// What an operator may choose about the decision process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DecisionOptions {
+    /// Compares MED between all paths, not only within a neighboring AS.
+    pub always_compare_med: bool,
+    /// As RFC 4271 has it: the outcome does not depend on the order of arrival. Without, paths are compared in
+    /// pairs from the oldest to the newest, as some routers do.
+    pub deterministic_med: bool,
+    /// Of external paths that are equal up to the interior cost, prefers the one that came first (RFC 5004).
+    pub prefer_oldest: bool,
+    /// A missing MED counts as the highest, not as 0.
+    pub med_missing_as_worst: bool,
+}
+
+impl Default for DecisionOptions {
+    fn default() -> Self {
+        DecisionOptions {
+            always_compare_med: false,
+            deterministic_med: true,
+            prefer_oldest: false,
+            med_missing_as_worst: false,
+        }
+    }
+}
+
+/// The rule by which a path lost, in the order in which the rules apply.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Reason {
+    /// The session it came by has ended; the path is about to go.
+    PeerDown,
+    /// The next hop cannot be reached.
+    NextHopUnreachable,
+    /// Another has a higher LOCAL_PREF.
+    LocalPref,
+    /// Another has a shorter AS_PATH.
+    AsPathLength,
+    /// Another has a lower ORIGIN.
+    Origin,
+    /// Another from the same neighboring AS has a lower MULTI_EXIT_DISC.
+    Med,
+    /// Another is external.
+    ExternalOverInternal,
+    /// Another has a nearer next hop.
+    IgpCost,
+    /// Another came first.
+    OldestPath,
+    /// Another has a lower BGP identifier; ORIGINATOR_ID stands for it where present.
+    RouterId,
+    /// Another has a shorter CLUSTER_LIST.
+    ClusterListLength,
+    /// Another came from a peer with a lower address.
+    PeerAddress,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::PeerDown => "session down",
+            Reason::NextHopUnreachable => "next hop unreachable",
+            Reason::LocalPref => "lower local preference",
+            Reason::AsPathLength => "longer AS path",
+            Reason::Origin => "higher origin",
+            Reason::Med => "higher MED",
+            Reason::ExternalOverInternal => "internal, best is external",
+            Reason::IgpCost => "higher IGP cost to next hop",
+            Reason::OldestPath => "newer path",
+            Reason::RouterId => "higher router id",
+            Reason::ClusterListLength => "longer cluster list",
+            Reason::PeerAddress => "higher peer address",
+        })
+    }
+}
+
+/// What the decision process needs of an attribute set, worked out once.
+#[derive(Clone, Copy, Debug)]
+pub struct Rank {
+    /// LOCAL_PREF (inverted), AS_PATH length and ORIGIN from the highest bits down: the lower is preferred.
+    class: u64,
+    med: u32,
+    neighbor_as: u32,
+    originator_id: Option<Ipv4Addr>,
+    cluster_list_len: u16,
+}
+
+impl Rank {
+    /// The rank of `attrs`.
+    pub fn new(attrs: &AttrSet, options: &DecisionOptions) -> Rank {
+        let local_pref = attrs.local_pref().unwrap_or(DEFAULT_LOCAL_PREF);
+        let no_med = if options.med_missing_as_worst { u32::MAX } else { 0 };
+        Rank {
+            class: u64::from(!local_pref) << 32 | u64::from(attrs.as_hops()) << 16 | attrs.origin() as u64,
+            med: attrs.med().unwrap_or(no_med),
+            neighbor_as: attrs.neighbor_as(),
+            originator_id: attrs.originator_id(),
+            cluster_list_len: attrs.cluster_list_len(),
+        }
+    }
+
+    /// Which of the rules before MED tells the two apart.
+    fn class_reason(&self, other: &Rank) -> Reason {
+        match self.class ^ other.class {
+            diff if diff >> 32 != 0 => Reason::LocalPref,
+            diff if diff >> 16 != 0 => Reason::AsPathLength,
+            _ => Reason::Origin,
+        }
+    }
+
+    /// Whether their MEDs may be compared.
+    fn comparable(&self, other: &Rank, options: &DecisionOptions) -> bool {
+        options.always_compare_med || self.neighbor_as == other.neighbor_as
+    }
+
+    /// Whether it beats `other`, of the same class, by MED.
+    fn beats_by_med(&self, other: &Rank, options: &DecisionOptions) -> bool {
+        self.med < other.med && self.comparable(other, options)
+    }
+}
+
+/// A path as the decision process sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// Of its attributes.
+    pub rank: &'a Rank,
+    /// Who sent it.
+    pub peer: &'a PeerInfo,
+    /// Interior cost to its next hop, or why it cannot be used.
+    pub cost: Result<u32, Reason>,
+}
+
+/// The paths of one prefix, from the oldest to the newest.
+pub trait Candidates {
+    /// How many there are.
+    fn count(&self) -> usize;
+    /// The one at `index`, below [`Candidates::count`].
+    fn at(&self, index: usize) -> Candidate<'_>;
+}
+
+impl Candidates for [Candidate<'_>] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+    fn at(&self, index: usize) -> Candidate<'_> {
+        self[index]
+    }
+}
+
+/// Index of the best path, or `None` when no path can be used.
+pub fn best<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions) -> Option<usize> {
+    let mut usable = (0..paths.count()).map(|i| (i, paths.at(i))).filter(|(_, path)| path.cost.is_ok());
+    let mut best = usable.next()?;
+    if !options.deterministic_med {
+        for newer in usable {
+            if pairwise(best.1, newer.1, options).0 == Ordering::Greater {
+                best = newer;
+            }
+        }
+        return Some(best.0);
+    }
+    // All of the winning class, remembered by its first member; the others follow it.
+    let mut alone = true;
+    for path in usable {
+        match path.1.rank.class.cmp(&best.1.rank.class) {
+            Ordering::Less => (best, alone) = (path, true),
+            Ordering::Equal => alone = false,
+            Ordering::Greater => {}
+        }
+    }
+    if alone {
+        return Some(best.0);
+    }
+    let first = best;
+    let class = || {
+        (first.0..paths.count())
+            .map(|i| (i, paths.at(i)))
+            .filter(|(_, path)| path.cost.is_ok() && path.rank.class == first.1.rank.class)
+    };
+    let falls = |path: &Rank| class().any(|(_, other)| other.rank.beats_by_med(path, options));
+    let mut best = None;
+    for path in class() {
+        let nearer = best.is_none_or(|best: (usize, Candidate<'_>)| {
+            after_med(best.1, path.1, options).0 == Ordering::Greater
+        });
+        if nearer && !falls(path.1.rank) {
+            best = Some(path);
+        }
+    }
+    best.map(|(index, _)| index)
+}
+
+/// For each path why it is not best; `None` for the best.
+pub fn explain<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions) -> Vec<Option<Reason>> {
+    let Some(best) = best(paths, options) else {
+        return (0..paths.count()).map(|i| paths.at(i).cost.err()).collect();
+    };
+    if options.deterministic_med {
+        (0..paths.count()).map(|i| (i != best).then(|| lost_to_all(paths, best, i, options))).collect()
+    } else {
+        lost_in_sequence(paths, options)
+    }
+}
+
+/// By which rule `loser` fell where MED is compared among all.
+fn lost_to_all<C: Candidates + ?Sized>(
+    paths: &C,
+    best: usize,
+    loser: usize,
+    options: &DecisionOptions,
+) -> Reason {
+    let (winner, path) = (paths.at(best), paths.at(loser));
+    if let Err(reason) = path.cost {
+        return reason;
+    }
+    if path.rank.class != winner.rank.class {
+        return path.rank.class_reason(winner.rank);
+    }
+    let by_med = (0..paths.count()).map(|i| paths.at(i)).any(|other| {
+        let same = other.cost.is_ok() && other.rank.class == path.rank.class;
+        same && other.rank.beats_by_med(path.rank, options)
+    });
+    match by_med {
+        true => Reason::Med,
+        false if best < loser => after_med(winner, path, options).1,
+        false => after_med(path, winner, options).1,
+    }
+}
+
+/// By which rule each fell where paths are compared in pairs.
+fn lost_in_sequence<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions) -> Vec<Option<Reason>> {
+    let mut reasons: Vec<Option<Reason>> = (0..paths.count()).map(|i| paths.at(i).cost.err()).collect();
+    let mut best: Option<usize> = None;
+    for newer in (0..paths.count()).filter(|i| paths.at(*i).cost.is_ok()) {
+        let Some(older) = best.replace(newer) else { continue };
+        let (order, reason) = pairwise(paths.at(older), paths.at(newer), options);
+        if order == Ordering::Greater {
+            reasons[older] = Some(reason);
+        } else {
+            reasons[newer] = Some(reason);
+            best = Some(older);
+        }
+    }
+    reasons
+}
+
+/// What a change of one path means for the best of its prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// The best path stays.
+    Keep,
+    /// The path that arrived is best.
+    Take,
+    /// Only [`best`] can tell.
+    Rescan,
+}
+
+/// The effect of a new path, now the newest, on what was `best` without it.
+pub fn arrival(best: Candidate<'_>, new: Candidate<'_>, options: &DecisionOptions) -> Effect {
+    if best.cost.is_err() {
+        return Effect::Rescan;
+    }
+    if new.cost.is_err() {
+        return Effect::Keep;
+    }
+    let (order, reason) = pairwise(best, new, options);
+    match order {
+        // Whatever falls to the new path by MED was not best before either: either it had fallen to the best
+        // path, which is no worse than the new one, or it stood behind the best path for another reason.
+        Ordering::Less | Ordering::Equal => Effect::Keep,
+        Ordering::Greater if !options.deterministic_med || options.always_compare_med => Effect::Take,
+        // In a class of its own. Otherwise others may now fall, or the new path itself to a third.
+        Ordering::Greater if reason < Reason::Med => Effect::Take,
+        Ordering::Greater => Effect::Rescan,
+    }
+}
+
+/// The effect on the `best` path of one that went and was not best.
+pub fn departure(best: Candidate<'_>, gone: &Rank, options: &DecisionOptions) -> Effect {
+    // Only by MED can a path have kept another from being best without being best itself.
+    let kept_others_down =
+        !options.deterministic_med || (!options.always_compare_med && best.rank.class == gone.class);
+    if best.cost.is_err() || kept_others_down { Effect::Rescan } else { Effect::Keep }
+}
+
+/// Compares two usable paths by all rules: `Less` when the older is preferred, and the rule that decided.
+fn pairwise(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOptions) -> (Ordering, Reason) {
+    let (a, b) = (older.rank, newer.rank);
+    match a.class.cmp(&b.class) {
+        Ordering::Equal if a.med != b.med && a.comparable(b, options) => (a.med.cmp(&b.med), Reason::Med),
+        Ordering::Equal => after_med(older, newer, options),
+        order => (order, a.class_reason(b)),
+    }
+}
+
+/// Compares two usable paths by the rules after MED, a total order.
+fn after_med(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOptions) -> (Ordering, Reason) {
+    let internal = |path: Candidate<'_>| path.peer.kind.is_internal();
+    let router_id = |path: Candidate<'_>| path.rank.originator_id.unwrap_or(path.peer.router_id);
+    let (a, b) = (older, newer);
+    let order = internal(a).cmp(&internal(b));
+    if order.is_ne() {
+        return (order, Reason::ExternalOverInternal);
+    }
+    let order = a.cost.cmp(&b.cost);
+    if order.is_ne() {
+        return (order, Reason::IgpCost);
+    }
+    if options.prefer_oldest && !internal(a) {
+        return (Ordering::Less, Reason::OldestPath);
+    }
+    let order = router_id(a).cmp(&router_id(b));
+    if order.is_ne() {
+        return (order, Reason::RouterId);
+    }
+    let order = a.rank.cluster_list_len.cmp(&b.rank.cluster_list_len);
+    if order.is_ne() {
+        return (order, Reason::ClusterListLength);
+    }
+    // No two peers have one address; the number makes the order total whatever comes.
+    let order = (a.peer.address, a.peer.id).cmp(&(b.peer.address, b.peer.id));
+    (order, Reason::PeerAddress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerKind};
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    /// A path as a row of numbers, small so that ties are frequent.
+    #[derive(Clone, Debug)]
+    struct Row {
+        class: u64,
+        med: u32,
+        neighbor_as: u32,
+        originator: Option<u8>,
+        clusters: u16,
+        cost: Option<u32>,
+        external: bool,
+        router_id: u8,
+    }
+
+    fn rows() -> impl Strategy<Value = Vec<Row>> {
+        let row = (
+            0..2u64,
+            0..3u32,
+            0..3u32,
+            prop::option::weighted(0.3, 0..3u8),
+            0..2u16,
+            prop::option::weighted(0.9, 0..2u32),
+            any::<bool>(),
+            0..3u8,
+        );
+        let row =
+            row.prop_map(|(class, med, neighbor_as, originator, clusters, cost, external, router_id)| Row {
+                class,
+                med,
+                neighbor_as,
+                originator,
+                clusters,
+                cost,
+                external,
+                router_id,
+            });
+        prop::collection::vec(row, 1..8)
+    }
+
+    fn options() -> impl Strategy<Value = DecisionOptions> {
+        any::<[bool; 3]>().prop_map(|[always_compare_med, deterministic_med, prefer_oldest]| {
+            DecisionOptions {
+                always_compare_med,
+                deterministic_med,
+                prefer_oldest,
+                med_missing_as_worst: false,
+            }
+        })
+    }
+
+    /// The rows as candidates, each from a peer of its own whose address falls with its number.
+    fn with_candidates<R>(rows: &[Row], f: impl FnOnce(&[Candidate<'_>]) -> R) -> R {
+        let id = |n: u8| Ipv4Addr::new(10, 0, 0, n);
+        let export = Arc::new(ribtide_policy::Policy::default_for(false));
+        let peers: Vec<PeerInfo> = rows
+            .iter()
+            .enumerate()
+            .map(|(n, row)| {
+                let kind = if row.external { PeerKind::External } else { PeerKind::Internal };
+                let families = FamilySet { ipv4: true, ipv6: true };
+                PeerInfo {
+                    id: PeerId(n as u32),
+                    session: 0,
+                    address: id(255 - n as u8).into(),
+                    asn: 1,
+                    router_id: id(row.router_id),
+                    kind,
+                    multihop: false,
+                    families,
+                    egress: EgressSettings {
+                        kind,
+                        local_asn: 1,
+                        cluster_id: id(1),
+                        router_id: id(1),
+                        families,
+                        four_octet_as: true,
+                        max_message: 4096,
+                        next_hop: NextHopRule::Keep,
+                        export: export.clone(),
+                    },
+                }
+            })
+            .collect();
+        let ranks: Vec<Rank> = rows
+            .iter()
+            .map(|row| Rank {
+                class: row.class,
+                med: row.med,
+                neighbor_as: row.neighbor_as,
+                originator_id: row.originator.map(id),
+                cluster_list_len: row.clusters,
+            })
+            .collect();
+        let candidates: Vec<Candidate<'_>> = rows
+            .iter()
+            .zip(&ranks)
+            .zip(&peers)
+            .map(|((row, rank), peer)| Candidate {
+                rank,
+                peer,
+                cost: row.cost.ok_or(Reason::NextHopUnreachable),
+            })
+            .collect();
+        f(&candidates)
+    }
+
+    /// RFC 4271 section 9.1.2.2 word for word: each rule in turn removes paths from consideration.
+    fn by_elimination(rows: &[Row], options: &DecisionOptions) -> Option<usize> {
+        let mut left: Vec<usize> = (0..rows.len()).filter(|i| rows[*i].cost.is_some()).collect();
+        fn keep_lowest<K: Ord>(left: &mut Vec<usize>, key: impl Fn(usize) -> K) {
+            if let Some(lowest) = left.iter().map(|i| key(*i)).min() {
+                left.retain(|i| key(*i) == lowest);
+            }
+        }
+        keep_lowest(&mut left, |i| rows[i].class);
+        let considered = left.clone();
+        left.retain(|m| {
+            !considered.iter().any(|n| {
+                (options.always_compare_med || rows[*n].neighbor_as == rows[*m].neighbor_as)
+                    && rows[*n].med < rows[*m].med
+            })
+        });
+        keep_lowest(&mut left, |i| !rows[i].external);
+        keep_lowest(&mut left, |i| rows[i].cost);
+        if options.prefer_oldest && left.first().is_some_and(|i| rows[*i].external) {
+            left.truncate(1);
+        }
+        keep_lowest(&mut left, |i| rows[i].originator.unwrap_or(rows[i].router_id));
+        keep_lowest(&mut left, |i| rows[i].clusters);
+        left.last().copied() // the lowest address
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn best_is_what_elimination_leaves(rows in rows(), options in options()) {
+            let options = DecisionOptions { deterministic_med: true, ..options };
+            let found = with_candidates(&rows, |paths| best(paths, &options));
+            prop_assert_eq!(found, by_elimination(&rows, &options));
+        }
+
+        #[test]
+        fn only_the_best_has_no_reason(rows in rows(), options in options()) {
+            with_candidates(&rows, |paths| {
+                let reasons = explain(paths, &options);
+                let without: Vec<usize> = (0..rows.len()).filter(|i| reasons[*i].is_none()).collect();
+                prop_assert_eq!(without, best(paths, &options).into_iter().collect::<Vec<_>>());
+                for (row, reason) in rows.iter().zip(reasons) {
+                    prop_assert_eq!(row.cost.is_none(), reason == Some(Reason::NextHopUnreachable));
+                }
+                Ok(())
+            })?;
+        }
+
+        // What `arrival` and `departure` promise is what a rescan finds.
+        #[test]
+        fn changes_are_judged_rightly(rows in rows(), options in options(), at in any::<prop::sample::Index>()) {
+            let last = rows.len() - 1;
+            with_candidates(&rows, |paths| {
+                let (before, after) = (best(&paths[..last], &options), best(paths, &options));
+                if let Some(before) = before {
+                    match arrival(paths[before], paths[last], &options) {
+                        Effect::Keep => prop_assert_eq!(after, Some(before)),
+                        Effect::Take => prop_assert_eq!(after, Some(last)),
+                        Effect::Rescan => {}
+                    }
+                }
+                let at = at.index(rows.len());
+                let Some(before) = after.filter(|best| *best != at) else { return Ok(()) };
+                let left: Vec<Candidate<'_>> =
+                    (0..rows.len()).filter(|i| *i != at).map(|i| paths[i]).collect();
+                if departure(paths[before], paths[at].rank, &options) == Effect::Keep {
+                    prop_assert_eq!(best(&left[..], &options), Some(before - usize::from(at < before)));
+                }
+                Ok(())
+            })?;
+        }
+    }
+
+    #[test]
+    fn a_third_path_decides_between_two() {
+        let row = |med, neighbor_as, router_id| Row {
+            class: 0,
+            med,
+            neighbor_as,
+            originator: None,
+            clusters: 0,
+            cost: Some(0),
+            external: true,
+            router_id,
+        };
+        // The first wins by router id over the second; with the third, which beats it by MED, it falls, and the
+        // second wins over the third.
+        let rows = [row(10, 1, 1), row(0, 2, 2), row(5, 1, 3)];
+        let options = DecisionOptions::default();
+        assert_eq!(with_candidates(&rows[..2], |paths| best(paths, &options)), Some(0));
+        assert_eq!(with_candidates(&rows, |paths| best(paths, &options)), Some(1));
+        let reasons = with_candidates(&rows, |paths| explain(paths, &options));
+        assert_eq!(reasons, [Some(Reason::Med), None, Some(Reason::RouterId)]);
+        // In pairs the order of arrival counts.
+        let options = DecisionOptions { deterministic_med: false, ..options };
+        assert_eq!(with_candidates(&rows, |paths| best(paths, &options)), Some(2));
+        let reasons = with_candidates(&rows, |paths| explain(paths, &options));
+        assert_eq!(reasons, [Some(Reason::Med), Some(Reason::RouterId), None]);
+    }
+}

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::attr::AttrSet;
-use crate::peer::{PeerId, PeerInfo};
+use crate::peer::{FeedKind, PeerId, PeerInfo};
 use ribtide_prefix::{Afi, Families, Family, PerFamily, Prefix};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -149,8 +149,16 @@ pub enum EgressIn {
     MemberDown(PeerId),
     /// The peer asked for a family again (RFC 2918).
     Refresh(PeerId, Afi),
-    /// A peer came up elsewhere: sources must be known before their paths can be judged.
+    /// A peer came up elsewhere: sources must be known before their paths can be judged. A peer whose
+    /// [`PeerKind`](crate::peer::PeerKind) changes gets another number.
     SourceUp(Arc<PeerInfo>),
+    /// Too many bytes wait to be written to a member, or few enough again.
+    Backlog {
+        /// The member.
+        peer: PeerId,
+        /// Whether it cannot take more.
+        blocked: bool,
+    },
 }
 
 /// What goes from a shard to the RIB manager: only changed next-hop sets, never a changed AS path alone.
@@ -167,8 +175,8 @@ pub struct Feed {
 pub struct FeedSet {
     /// Gateways, each once.
     pub next_hops: Vec<ribtide_wire::bgp::NextHop>,
-    /// Whether the best path is internal (administrative distance 200) or external (20).
-    pub internal: bool,
+    /// What kind of peer the best path came from.
+    pub kind: FeedKind,
 }
 
 /// Feed changes, per family.

@@ -60,10 +60,29 @@ pub struct PeerInfo {
     pub router_id: Ipv4Addr,
     /// External, internal or client.
     pub kind: PeerKind,
+    /// Whether an external peer is more than one hop away; then its next hops need not be on a connected subnet.
+    pub multihop: bool,
     /// What the session negotiated.
     pub families: FamilySet,
     /// What decides how routes are sent to this peer.
     pub egress: EgressSettings,
+}
+
+impl PeerInfo {
+    /// How the RIB manager takes routes of this peer.
+    pub fn feed_kind(&self) -> FeedKind {
+        let internal = self.kind.is_internal();
+        FeedKind { internal, recursive: internal || self.multihop }
+    }
+}
+
+/// What the RIB manager must know of the peer that a route came from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FeedKind {
+    /// Internal routes have administrative distance 200, external ones 20.
+    pub internal: bool,
+    /// Whether next hops may resolve through routes that are not connected.
+    pub recursive: bool,
 }
 
 /// Everything that decides what is sent to a peer and how it is encoded. Peers with equal settings form an

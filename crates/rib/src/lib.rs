@@ -1,1 +1,43 @@
-//! 
+//! The RIB manager as a pure state machine: selection across protocols, next-hop groups, recursive resolution,
+//! and the operations that every dataplane carries out.
+//!
+//! Nothing here has a thread, a socket or a clock. Start with [`message`]: it shows what goes in and comes out;
+//! then [`Rib`].
+#![forbid(unsafe_code)]
+
+mod dataplane;
+mod group;
+mod interface;
+pub mod message;
+mod query;
+mod resolve;
+mod rib;
+mod store;
+mod table;
+mod target;
+
+pub use dataplane::{InstallStatus, PAGE};
+pub use message::*;
+pub use query::{
+    CandidateInfo, Cursor, DataplaneInfo, Explanation, GroupInfo, HopInfo, RouteInfo, Total, Verdict,
+};
+pub use rib::Rib;
+pub use target::{MAX_LEVEL, Outcome, Why};
+
+/// Settings of the RIB.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RibConfig {
+    /// Whether gateways may resolve through a default route.
+    pub resolve_via_default: bool,
+    /// The most hops a group has in the FIB; more are cut off.
+    pub max_ecmp: u16,
+    /// Sources whose [`RibIn::EndOfInitial`] must have come before a replay ends. A dataplane removes what it
+    /// holds from before only then, so routes survive a restart.
+    pub initial_sources: Vec<Source>,
+}
+
+impl Default for RibConfig {
+    fn default() -> Self {
+        RibConfig { resolve_via_default: true, max_ecmp: 128, initial_sources: Vec::new() }
+    }
+}

@@ -7,6 +7,7 @@
 //! Pure: no thread, socket, file, clock or unsafe.
 #![forbid(unsafe_code)]
 
+pub mod fpmsyncd;
 pub mod json;
 pub mod orch;
 pub mod row;

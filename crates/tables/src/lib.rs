@@ -1,1 +1,67 @@
-//! 
+//! Producer and consumer tables: how rows of SONiC's databases travel between the stages of the route path.
+//!
+//! One pair of traits, two carriers: Redis, where keys, sets, queues and channels are SONiC's own, so that any
+//! stage can stand beside SONiC's others; and memory, where typed rows go through a bounded ring.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod database;
+mod error;
+pub mod memory;
+mod plain;
+pub mod queue;
+mod resp;
+pub mod state_table;
+mod subscribe;
+
+pub use connection::Connection;
+pub use database::{Address, DEFAULT_CONFIG, Database, Databases};
+pub use error::TableError;
+pub use plain::PlainTable;
+pub use resp::Reply;
+pub use state_table::{ConsumerStateTable, Pipeline, ProducerStateTable};
+pub use subscribe::{Heard, Wake, listen, wake_ups};
+
+use ribtide_swss::{Change, Row};
+
+/// The writing side of a table.
+pub trait Producer<R: Row> {
+    /// Takes all changes; they may wait until [`Producer::flush`]. Waits while the table is full.
+    ///
+    /// # Errors
+    /// When the table cannot be written; changes that were taken are lost with it.
+    fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), TableError>;
+
+    /// Brings what waits to where the consumer finds it.
+    ///
+    /// # Errors
+    /// As [`Producer::write`].
+    fn flush(&mut self) -> Result<(), TableError>;
+
+    /// How many changes wait for a flush.
+    fn waiting(&self) -> usize;
+
+    /// How often the carrier was lost and found again, perhaps without its rows: after a change of this number the
+    /// owner writes again what must be there. Memory is never lost.
+    fn generation(&self) -> u64 {
+        0
+    }
+}
+
+/// The reading side of a table.
+pub trait Consumer<R: Row> {
+    /// Appends at most `max` changes to `changes` and returns whether there may be more. Nothing found is normal: a
+    /// wake-up is only a hint. Once there may not be more, the next change brings a wake-up.
+    ///
+    /// # Errors
+    /// When the table cannot be read.
+    fn pop(&mut self, max: usize, changes: &mut Vec<Change<R>>) -> Result<bool, TableError>;
+
+    /// Says when to pop.
+    fn wake(&self) -> &Wake;
+}
+
+/// Tells the operator what happened to a connection: losing a database is not an error of any one caller.
+fn report(sentence: &str) {
+    eprintln!("ribtide: {sentence}");
+}

@@ -1,0 +1,39 @@
+# ribtide: the commands of the house. `make help` lists them.
+#
+# `make run` and `make test` work from a fresh clone on a fresh machine: scripts/setup installs what is missing
+# (system packages through apt when root, crates through cargo).
+
+.PHONY: help run test lint bench interop fmt setup clean
+
+help: ## list the commands
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+run: ## build, load a full table over BGP into the virtual ASIC, show it (MRT=FILE, PREFIXES=N, ONCE=1)
+	@scripts/setup run
+	@scripts/run
+
+test: ## unit, property, end-to-end and interoperability tests
+	@scripts/setup test
+	@scripts/test
+
+lint: ## formatting, clippy without warnings, crate graph and invariants
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo xtask
+
+interop: ## only the tests against other daemons, Redis and the kernel
+	@scripts/setup test
+	@scripts/test interop
+
+bench: ## BGP ingest beside BIRD 2, in the same run (docs/perf/)
+	@scripts/setup test
+	@scripts/bench-ingest
+
+fmt: ## format all code
+	cargo fmt --all
+
+setup: ## install what run and test need
+	@scripts/setup test
+
+clean: ## remove what was built
+	cargo clean

@@ -1,0 +1,177 @@
+//! What the forwarding tables must say: the oracle that the virtual ASIC is checked with. A longest match over what
+//! was sent, and nothing of the router's own code but the prefix.
+
+use crate::routes::Routes;
+use ribtide_prefix::{Families, Family, PerFamily, Prefix, PrefixTable, V4, V6, for_each_family};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// What decides between two senders' paths to one prefix, smaller first. Senders that differ in nothing else have
+/// these in the order of RFC 4271 section 9.1.2.2.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Rank {
+    /// Hops of the AS path.
+    pub hops: u32,
+    /// ORIGIN.
+    pub origin: u8,
+    /// BGP identifier of the sender.
+    pub router_id: Ipv4Addr,
+    /// Address of the sender.
+    pub address: IpAddr,
+}
+
+/// The next hop that every address should be forwarded to.
+#[derive(Default)]
+pub struct Expected {
+    best: Families<Best>,
+}
+
+struct Best;
+impl PerFamily for Best {
+    type Of<F: Family> = PrefixTable<F, (Option<Rank>, IpAddr)>;
+}
+
+impl Expected {
+    /// What follows from the routes of one sender.
+    pub fn of(routes: &Routes) -> Expected {
+        let mut expected = Expected::default();
+        for_each_family!(F => {
+            for (set, prefix) in routes.in_order::<F>() {
+                expected.best.get_mut::<F>().insert(prefix, (None, routes.set(set).next_hop.addr()));
+            }
+        });
+        expected
+    }
+
+    /// Takes one sender's path into account: it counts when it ranks before what is there.
+    pub fn offer<F: Family>(&mut self, prefix: Prefix<F>, rank: Rank, next_hop: IpAddr) {
+        let best = self.best.get_mut::<F>().get_or_insert_with(prefix, || (Some(rank), next_hop));
+        if best.0.is_some_and(|other| rank < other) {
+            *best = (Some(rank), next_hop);
+        }
+    }
+
+    /// The next hop for `addr`; `None` when no prefix holds it.
+    pub fn expected_next_hop(&self, addr: IpAddr) -> Option<IpAddr> {
+        match addr {
+            IpAddr::V4(_) => self.best.v4.longest_match(addr).map(|(_, (_, next_hop))| *next_hop),
+            IpAddr::V6(_) => self.best.v6.longest_match(addr).map(|(_, (_, next_hop))| *next_hop),
+        }
+    }
+
+    /// How many prefixes there are.
+    pub fn total(&self) -> usize {
+        self.best.v4.len() + self.best.v6.len()
+    }
+
+    /// One address for every prefix of family `F`, in no order: one that no more specific prefix holds, if one of the
+    /// first, the last and those halfway is such; else the first.
+    pub fn probes<F: Family>(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let table = self.best.get::<F>();
+        table.iter().map(move |(prefix, _)| {
+            let own = |addr: &IpAddr| table.longest_match(*addr).is_some_and(|(found, _)| found == prefix);
+            candidates(prefix).into_iter().find(own).unwrap_or_else(|| prefix.addr())
+        })
+    }
+
+    /// Compares answers with what they should be.
+    pub fn check(&self, answers: impl IntoIterator<Item = (IpAddr, Option<IpAddr>)>) -> Verdict {
+        let mut verdict = Verdict::default();
+        for (address, answered) in answers {
+            let expected = self.expected_next_hop(address);
+            if answered == expected {
+                verdict.right += 1;
+            } else {
+                verdict.wrong += 1;
+                if verdict.examples.len() < EXAMPLES {
+                    verdict.examples.push(Wrong { address, expected, answered });
+                }
+            }
+        }
+        verdict
+    }
+}
+
+/// The first address of a prefix, its last, and the middle between them.
+fn candidates<F: Family>(prefix: Prefix<F>) -> [IpAddr; 3] {
+    let half = Prefix::<F>::from_addr(prefix.last_addr(), (prefix.len() + 1).min(F::WIDTH));
+    [prefix.addr(), prefix.last_addr(), half.map_or(prefix.addr(), Prefix::addr)]
+}
+
+/// How many wrong answers a verdict shows.
+const EXAMPLES: usize = 10;
+
+/// How many answers were right.
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Verdict {
+    /// Answers that were as expected.
+    pub right: u64,
+    /// Answers that were not.
+    pub wrong: u64,
+    /// The first of those.
+    pub examples: Vec<Wrong>,
+}
+
+/// One wrong answer.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Wrong {
+    /// What was looked up.
+    pub address: IpAddr,
+    /// The next hop that it should have; `None`: it should not be forwarded.
+    pub expected: Option<IpAddr>,
+    /// The next hop that was answered.
+    pub answered: Option<IpAddr>,
+}
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let show = |next_hop: Option<IpAddr>| next_hop.map_or("nothing".to_string(), |a| a.to_string());
+        write!(f, "{}: should go to {}, goes to {}", self.address, show(self.expected), show(self.answered))
+    }
+}
+
+impl std::ops::AddAssign for Verdict {
+    fn add_assign(&mut self, other: Verdict) {
+        self.right += other.right;
+        self.wrong += other.wrong;
+        self.examples.extend(other.examples);
+        self.examples.truncate(EXAMPLES);
+    }
+}
+
+impl Expected {
+    /// Looks every prefix up with `lookup`, at the addresses of [`Expected::probes`].
+    pub fn check_all(&self, mut lookup: impl FnMut(IpAddr) -> Option<IpAddr>) -> Verdict {
+        let mut verdict = self.check(self.probes::<V4>().map(|addr| (addr, lookup(addr))));
+        verdict += self.check(self.probes::<V6>().map(|addr| (addr, lookup(addr))));
+        verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank(hops: u32, id: u8) -> Rank {
+        let id = Ipv4Addr::new(0, 0, 0, id);
+        Rank { hops, origin: 0, router_id: id, address: id.into() }
+    }
+
+    #[test]
+    fn the_longest_match_of_the_best_paths_is_expected() {
+        let mut expected = Expected::default();
+        let (a, b): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        let outer: Prefix<V4> = "10.0.0.0/8".parse().unwrap();
+        expected.offer(outer, rank(3, 2), a);
+        expected.offer(outer, rank(3, 1), b);
+        expected.offer(outer, rank(4, 0), a);
+        expected.offer::<V4>("10.0.0.0/9".parse().unwrap(), rank(1, 0), a);
+        let ask = |addr: &str| expected.expected_next_hop(addr.parse().unwrap());
+        assert_eq!((ask("10.200.0.1"), ask("10.0.0.1"), ask("11.0.0.0")), (Some(b), Some(a), None));
+
+        // The outer prefix is probed where the inner does not hide it.
+        let verdict = expected.check_all(|_| Some(b));
+        assert_eq!((verdict.right, verdict.wrong), (1, 1));
+        assert_eq!(verdict.examples[0].to_string(), "10.0.0.0: should go to 192.0.2.1, goes to 192.0.2.2");
+        assert!(expected.probes::<V4>().any(|p| p.to_string() == "10.255.255.255"));
+    }
+}

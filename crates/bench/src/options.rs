@@ -1,0 +1,215 @@
+//! Options that several tools have.
+
+use crate::Error;
+use crate::session::{self, Opened, Session, Speaker};
+use ribtide_prefix::Afi;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Options as they are when nothing is given. All of them have defaults, which stand in one place: their help.
+pub(crate) fn defaults<A: clap::Args>() -> A {
+    let matches = A::augment_args(clap::Command::new("")).get_matches_from([""]);
+    A::from_arg_matches(&matches).expect("every option has a default or is optional")
+}
+
+/// Who a tool says it is. With several sessions, the BGP identifier of each is one higher than that of the one before.
+#[derive(Clone, PartialEq, Debug, clap::Args)]
+pub struct SpeakerOptions {
+    /// AS number to speak as [default: 65100 of who sends, 65200 of who receives].
+    #[arg(long, value_name = "ASN", value_parser = clap::value_parser!(u32).range(1..))]
+    pub asn: Option<u32>,
+    /// BGP identifier; with several sessions, of the first [default: 198.18.0.1 of who sends, 198.19.0.1 of who
+    /// receives].
+    #[arg(long, value_name = "ID")]
+    pub router_id: Option<Ipv4Addr>,
+    /// Hold time to propose, in seconds: 0, or at least 3.
+    #[arg(long, value_name = "SECONDS", default_value_t = 90, value_parser = hold_time)]
+    pub hold_time: u16,
+}
+
+impl Default for SpeakerOptions {
+    fn default() -> Self {
+        defaults()
+    }
+}
+
+/// What a session is for: decides the speaker's defaults, so that a sender and a receiver differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// It sends.
+    Sender,
+    /// It receives.
+    Receiver,
+}
+
+impl SpeakerOptions {
+    /// Who to say we are in session number `index`. `asn_each`: the AS number also rises by one for each.
+    pub fn speaker(&self, role: Role, index: u32, asn_each: bool) -> Speaker {
+        // Identifiers from the addresses for benchmarks (RFC 2544), private AS numbers.
+        let (asn, router_id) = match role {
+            Role::Sender => (65_100, Ipv4Addr::new(198, 18, 0, 1)),
+            Role::Receiver => (65_200, Ipv4Addr::new(198, 19, 0, 1)),
+        };
+        let router_id = u32::from(self.router_id.unwrap_or(router_id)).wrapping_add(index);
+        let asn = self.asn.unwrap_or(asn).wrapping_add(if asn_each { index } else { 0 });
+        Speaker { asn, router_id: router_id.into(), hold_time: self.hold_time }
+    }
+}
+
+fn hold_time(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        Ok(n @ (0 | 3..=u16::MAX)) => Ok(n),
+        _ => Err("write 0, or a number from 3 to 65535 (RFC 4271 section 4.2)".into()),
+    }
+}
+
+/// Whom a tool connects to.
+#[derive(Clone, PartialEq, Debug, clap::Args)]
+pub struct ConnectOptions {
+    /// The router to connect to.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:179")]
+    pub to: String,
+    /// Own address to connect from; with several sessions, the first of as many consecutive ones.
+    #[arg(long, value_name = "ADDRESS")]
+    pub from: Option<IpAddr>,
+    /// Keep trying for this long when the router is not there yet.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub wait: u64,
+}
+
+impl ConnectOptions {
+    /// The same for session number `index` of `count`.
+    ///
+    /// # Errors
+    /// Several sessions were asked for from one address.
+    pub fn nth(&self, index: u32, count: u32) -> Result<ConnectOptions, Error> {
+        if count > 1 && self.from.is_none() {
+            return Err(Error::Options(format!(
+                "{count} sessions need an address each: give the first with --from, such as --from 127.0.0.2"
+            )));
+        }
+        Ok(ConnectOptions { from: self.from.map(|a| nth(a, index)), ..self.clone() })
+    }
+
+    /// Brings a session up.
+    ///
+    /// # Errors
+    /// The address is none, or the session did not come up.
+    pub fn connect(&self, speaker: &Speaker) -> Result<Opened, Error> {
+        let deadline = Instant::now() + Duration::from_secs(self.wait);
+        session::connect(self.resolve()?, self.from, speaker, deadline)
+    }
+
+    fn resolve(&self) -> Result<SocketAddr, Error> {
+        let failed = |source| Error::Resolve { text: self.to.clone(), source };
+        let found: Vec<SocketAddr> = self.to.to_socket_addrs().map_err(failed)?.collect();
+        let fits = |to: &&SocketAddr| self.from.is_none_or(|from| from.is_ipv4() == to.is_ipv4());
+        found
+            .iter()
+            .find(fits)
+            .copied()
+            .ok_or_else(|| failed(io::Error::other("it has no address of the family of --from")))
+    }
+}
+
+/// The address `n` after `addr`.
+pub(crate) fn nth(addr: IpAddr, n: u32) -> IpAddr {
+    match addr {
+        IpAddr::V4(a) => IpAddr::V4(u32::from(a).wrapping_add(n).into()),
+        IpAddr::V6(a) => IpAddr::V6(u128::from(a).wrapping_add(n.into()).into()),
+    }
+}
+
+/// What a tool does when its work is done, and how it reports.
+#[derive(Clone, PartialEq, Debug, Default, clap::Args)]
+pub struct StayOptions {
+    /// Leave when everything is sent, which withdraws it, instead of keeping the session up until Ctrl-C.
+    #[arg(long, conflicts_with = "hold")]
+    pub once: bool,
+    /// Leave this long after everything is sent.
+    #[arg(long, value_name = "SECONDS")]
+    pub hold: Option<u64>,
+    /// Report as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Show no progress.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+impl StayOptions {
+    /// Keeps the sessions up for as long as the options say, and calls `resend` with the number of a session whose
+    /// peer asks for all routes of a family again.
+    ///
+    /// # Errors
+    /// A session ended, or `resend` failed.
+    pub(crate) fn stay(
+        &self,
+        sessions: &[Session],
+        mut resend: impl FnMut(usize, Afi) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.once {
+            return Ok(());
+        }
+        let interrupted = interrupted()?;
+        let end = self.hold.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        while !interrupted.load(Relaxed) && end.is_none_or(|end| Instant::now() < end) {
+            for (i, session) in sessions.iter().enumerate() {
+                session.check()?;
+                for afi in [Afi::Ipv4, Afi::Ipv6] {
+                    if session.take_refresh(afi) {
+                        resend(i, afi)?;
+                    }
+                }
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+}
+
+/// How often something that may happen at any time is looked for.
+pub(crate) const POLL: Duration = Duration::from_millis(50);
+
+/// A flag that Ctrl-C or SIGTERM sets. The second of them ends the process as if there were no flag.
+pub(crate) fn interrupted() -> Result<Arc<AtomicBool>, Error> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .map_err(Error::System)?;
+    }
+    Ok(flag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{blast, sink};
+
+    #[test]
+    fn options_have_the_defaults_that_their_help_names() {
+        let blast = blast::Options::default();
+        assert_eq!(
+            (blast.connect.to.as_str(), blast.senders, blast.table.ipv4),
+            ("127.0.0.1:179", 1, 1_000_000)
+        );
+        assert_eq!(blast.next_hops.next_hops4.to_string(), "10.0.0.0/16");
+        let sink = sink::Options::default();
+        assert_eq!((sink.receivers, sink.table, sink.until_idle), (1, false, None));
+        assert_ne!(blast.speaker_of(0).router_id, sink.speaker_of(0).router_id);
+        let second = blast::Options { asn_per_sender: true, ..blast }.speaker_of(1);
+        assert_eq!((second.asn, second.router_id), (65_101, Ipv4Addr::new(198, 18, 0, 2)));
+    }
+
+    #[test]
+    fn several_sessions_have_consecutive_addresses() {
+        let connect = ConnectOptions { from: "127.0.0.255".parse().ok(), ..defaults() };
+        assert_eq!(connect.nth(1, 2).unwrap().from, "127.0.1.0".parse().ok());
+        assert!(defaults::<ConnectOptions>().nth(0, 2).is_err());
+        assert!(defaults::<ConnectOptions>().nth(0, 1).is_ok());
+    }
+}

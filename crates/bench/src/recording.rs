@@ -1,0 +1,325 @@
+//! What an MRT file recorded, as UPDATEs: a table's entries and a stream's messages alike, so that one reader of
+//! attributes, the router's strict one, is enough.
+
+use crate::Error;
+use crate::mrt_file::{Cut, MrtFile};
+use ribtide_prefix::{Afi, AnyPrefix, Map, Safi};
+use ribtide_wire::bgp::attribute::{Attributes, code, flags};
+use ribtide_wire::bgp::message::{MAX_EXTENDED_LEN, MessageType, frame};
+use ribtide_wire::bgp::update::{Disposition, UpdateContext, parse};
+use ribtide_wire::bgp::{Update, build, nlri};
+use ribtide_wire::mrt::{AttributeForm, Body, Record, Rib, TableDump, rib_next_hop};
+use std::net::IpAddr;
+use std::path::Path;
+
+/// A peer of the collector.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+pub struct RecordedPeer {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its AS number.
+    pub asn: u32,
+}
+
+/// One thing that a file recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    /// Whose route it was.
+    pub peer: RecordedPeer,
+    /// An entry of a table, not a message of a stream.
+    pub table: bool,
+    /// When it was recorded, in seconds since 1970.
+    pub seconds: u32,
+    /// The path identifier of a table's entry that has one.
+    pub path_id: Option<u32>,
+    /// What it says.
+    pub update: &'a Update<'a>,
+}
+
+/// What a file held.
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Summary {
+    /// Records read.
+    pub records: u64,
+    /// Table entries and UPDATEs among them.
+    pub events: u64,
+    /// Entries and UPDATEs whose attributes a router could not use (RFC 7606).
+    pub unusable: u64,
+    /// UPDATEs with path identifiers in them (RFC 8050), which are left out.
+    pub add_path: u64,
+    /// Records that could not be read.
+    pub bad: u64,
+    /// What was wrong with the first of those.
+    pub first_bad: Option<String>,
+    /// Where the file is cut, if it is.
+    pub cut: Option<Cut>,
+}
+
+/// Reads a file and gives each event for which `wanted` is true of the peer to `each`.
+///
+/// `external` says how attributes are to be read: as from a peer of another AS, whose LOCAL_PREF means nothing, or as
+/// from one of the same.
+///
+/// # Errors
+/// The file cannot be read, or `each` failed. What is wrong inside a record is counted, not fatal.
+pub fn read(
+    path: &Path,
+    external: bool,
+    wanted: impl FnMut(RecordedPeer) -> bool,
+    each: impl FnMut(Event<'_>) -> Result<(), Error>,
+) -> Result<Summary, Error> {
+    let mut file = MrtFile::open(path)?;
+    let mut reader = Reader {
+        external,
+        wanted,
+        each,
+        peers: Vec::new(),
+        scratch: Vec::new(),
+        summary: Summary::default(),
+    };
+    while let Some(record) = file.next_record()? {
+        reader.summary.records += 1;
+        if let Err(Trouble(what)) = reader.record(&record)? {
+            reader.summary.bad += 1;
+            let number = reader.summary.records;
+            reader.summary.first_bad.get_or_insert_with(|| format!("record {number}: {what}"));
+        }
+    }
+    reader.summary.cut = file.cut();
+    Ok(reader.summary)
+}
+
+/// What is wrong inside a record: counted, not fatal.
+struct Trouble(String);
+
+impl<E: std::fmt::Display> From<E> for Trouble {
+    fn from(error: E) -> Trouble {
+        Trouble(error.to_string())
+    }
+}
+
+struct Reader<W, E> {
+    external: bool,
+    wanted: W,
+    each: E,
+    /// By number, of the last peer table.
+    peers: Vec<RecordedPeer>,
+    scratch: Vec<u8>,
+    summary: Summary,
+}
+
+impl<W, E> Reader<W, E>
+where
+    W: FnMut(RecordedPeer) -> bool,
+    E: FnMut(Event<'_>) -> Result<(), Error>,
+{
+    fn record(&mut self, record: &Record<'_>) -> Result<Result<(), Trouble>, Error> {
+        let seconds = record.seconds;
+        let body = match record.body() {
+            Ok(body) => body,
+            Err(e) => return Ok(Err(e.into())),
+        };
+        match body {
+            Body::PeerIndexTable(table) => {
+                self.peers.clear();
+                for peer in table.peers() {
+                    match peer {
+                        Ok(p) => self.peers.push(RecordedPeer { address: p.address, asn: p.asn }),
+                        Err(e) => return Ok(Err(e.into())),
+                    }
+                }
+            }
+            Body::TableDump(e) => {
+                let peer = RecordedPeer { address: e.peer.address, asn: e.peer.asn };
+                self.entry(seconds, peer, e.prefix, None, e.attributes, TableDump::FORM)?;
+            }
+            Body::Rib(rib) => {
+                for entry in rib.entries() {
+                    let e = match entry {
+                        Ok(e) => e,
+                        Err(e) => return Ok(Err(e.into())),
+                    };
+                    let Some(peer) = self.peers.get(usize::from(e.peer)).copied() else {
+                        return Ok(Err(Trouble(format!("the peer table has no peer number {}", e.peer))));
+                    };
+                    self.entry(seconds, peer, rib.prefix, e.path_id, e.attributes, Rib::FORM)?;
+                }
+            }
+            // What the collector said itself is nobody's route.
+            Body::Message(m) if !m.local => {
+                let peer = RecordedPeer { address: m.session.peer, asn: m.session.peer_asn };
+                match frame(m.bytes, MAX_EXTENDED_LEN) {
+                    Ok(Some(f)) if f.kind == MessageType::Update && (self.wanted)(peer) => {
+                        if m.add_path {
+                            self.summary.add_path += 1;
+                        } else {
+                            self.event(seconds, peer, None, m.four_octet_as, f.body, false)?;
+                        }
+                    }
+                    Ok(Some(_)) => {}
+                    Ok(None) => return Ok(Err(Trouble("the BGP message in it is cut".into()))),
+                    Err(n) => return Ok(Err(n.into())),
+                }
+            }
+            Body::Message(_) | Body::StateChange(_) | Body::Other => {}
+        }
+        Ok(Ok(()))
+    }
+
+    fn entry(
+        &mut self,
+        seconds: u32,
+        peer: RecordedPeer,
+        prefix: AnyPrefix,
+        path_id: Option<u32>,
+        attributes: &[u8],
+        form: AttributeForm,
+    ) -> Result<(), Error> {
+        if !(self.wanted)(peer) {
+            return Ok(());
+        }
+        let mut body = std::mem::take(&mut self.scratch);
+        entry_update(&mut body, prefix, peer.address, attributes);
+        let result = self.event(seconds, peer, path_id, form.four_octet_as, &body, true);
+        self.scratch = body;
+        result
+    }
+
+    fn event(
+        &mut self,
+        seconds: u32,
+        peer: RecordedPeer,
+        path_id: Option<u32>,
+        four_octet_as: bool,
+        body: &[u8],
+        table: bool,
+    ) -> Result<(), Error> {
+        self.summary.events += 1;
+        let Ok(update) = parse(body, &UpdateContext { four_octet_as, external: self.external }) else {
+            self.summary.unusable += 1;
+            return Ok(());
+        };
+        let usable = update.disposition() == Disposition::Normal;
+        self.summary.unusable += u64::from(!usable);
+        // A table's entry that cannot be used is not there; a message's routes are withdrawn.
+        if usable || !table {
+            (self.each)(Event { peer, table, seconds, path_id, update: &update })?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the body of the UPDATE that carried `prefix` with the recorded `attributes` from `peer`.
+///
+/// A table's MP_REACH_NLRI has no prefix and often nothing but the next hop (RFC 6396 section 4.3.4), so it is made
+/// anew; for IPv4, NEXT_HOP is enough unless only the other is there. Some writers leave the next hop of IPv6 routes
+/// out altogether: then it is the peer.
+fn entry_update(out: &mut Vec<u8>, prefix: AnyPrefix, peer: IpAddr, attributes: &[u8]) {
+    out.clear();
+    out.extend([0, 0, 0, 0]);
+    let find = |code| Attributes::new(attributes).find(|a| a.code == code);
+    let classic = prefix.afi() == Afi::Ipv4 && find(code::NEXT_HOP).is_some();
+    if !classic {
+        let mut mp = Vec::new();
+        mp.extend((prefix.afi() as u16).to_be_bytes());
+        mp.push(Safi::Unicast as u8);
+        match find(code::MP_REACH_NLRI).and_then(|a| rib_next_hop(a.value)).unwrap_or(peer) {
+            IpAddr::V4(a) => {
+                mp.push(4);
+                mp.extend(a.octets());
+            }
+            IpAddr::V6(a) => {
+                mp.push(16);
+                mp.extend(a.octets());
+            }
+        }
+        mp.push(0);
+        push_prefix(&mut mp, prefix);
+        build::attribute(out, flags::OPTIONAL, code::MP_REACH_NLRI, &mp);
+    }
+    let mut all = Attributes::new(attributes);
+    for a in all.by_ref() {
+        let replaced = matches!(a.code, code::MP_REACH_NLRI | code::MP_UNREACH_NLRI);
+        if !(replaced || a.code == code::NEXT_HOP && !classic) {
+            build::attribute(out, a.flags, a.code, a.value);
+        }
+    }
+    // What is cut stays, for the reader of attributes to judge.
+    out.extend(all.remainder());
+    let len = u16::try_from(out.len() - 4).unwrap_or(u16::MAX);
+    out[2..4].copy_from_slice(&len.to_be_bytes());
+    if classic {
+        push_prefix(out, prefix);
+    }
+}
+
+fn push_prefix(out: &mut Vec<u8>, prefix: AnyPrefix) {
+    match prefix {
+        AnyPrefix::V4(p) => nlri::encode(p, out),
+        AnyPrefix::V6(p) => nlri::encode(p, out),
+    }
+}
+
+/// The peers of a file and how much each said.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// Peers in the order of their numbers: of the peer table, or of appearance in a file that has none.
+    pub peers: Vec<(RecordedPeer, u64)>,
+    /// The file has entries of a table.
+    pub table: bool,
+}
+
+impl Survey {
+    /// The peer that said most, the first of equals; `None` when nobody said anything.
+    pub fn busiest(&self) -> Option<RecordedPeer> {
+        let most = self.peers.iter().map(|(_, count)| *count).max().filter(|count| *count > 0)?;
+        self.peers.iter().find(|(_, count)| *count == most).map(|(peer, _)| *peer)
+    }
+}
+
+/// Counts the table entries of every peer or, in a file without a table, its messages.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn survey(path: &Path) -> Result<Survey, Error> {
+    let mut file = MrtFile::open(path)?;
+    let mut survey = Survey::default();
+    let mut numbers: Map<RecordedPeer, usize> = Map::default();
+    let mut indexed: Vec<usize> = Vec::new();
+    let mut number_of = |survey: &mut Survey, peer: RecordedPeer| {
+        *numbers.entry(peer).or_insert_with(|| {
+            survey.peers.push((peer, 0));
+            survey.peers.len() - 1
+        })
+    };
+    while let Some(record) = file.next_record()? {
+        match record.body() {
+            Ok(Body::PeerIndexTable(table)) => {
+                let peers = table.peers().flatten().map(|p| RecordedPeer { address: p.address, asn: p.asn });
+                indexed = peers.map(|peer| number_of(&mut survey, peer)).collect();
+            }
+            Ok(Body::Rib(rib)) => {
+                survey.table = true;
+                for entry in rib.entries().flatten() {
+                    if let Some(number) = indexed.get(usize::from(entry.peer)) {
+                        survey.peers[*number].1 += 1;
+                    }
+                }
+            }
+            Ok(Body::TableDump(entry)) => {
+                survey.table = true;
+                let peer = RecordedPeer { address: entry.peer.address, asn: entry.peer.asn };
+                let number = number_of(&mut survey, peer);
+                survey.peers[number].1 += 1;
+            }
+            Ok(Body::Message(message)) if !survey.table => {
+                let session = message.session;
+                let number =
+                    number_of(&mut survey, RecordedPeer { address: session.peer, asn: session.peer_asn });
+                survey.peers[number].1 += 1;
+            }
+            _ => {}
+        }
+    }
+    Ok(survey)
+}

@@ -1,0 +1,172 @@
+//! What may be sent to a group, and with which attributes.
+
+use crate::attr::AttrSet;
+use crate::message::BestPath;
+use crate::peer::{EgressSettings, NextHopRule, PeerId, PeerInfo, PeerKind};
+use ribtide_policy::Verdict;
+use ribtide_prefix::Afi;
+use ribtide_wire::bgp::attribute::{Aggregator, Attribute, code};
+use ribtide_wire::bgp::{AsPath, NextHop, build};
+
+/// LOCAL_PREF of routes that have none, which is what other implementations take as well.
+const DEFAULT_LOCAL_PREF: u32 = 100;
+
+/// How far well-known communities let a route go (RFC 1997).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Scope {
+    Everywhere,
+    /// NO_EXPORT or, since there are no confederations here, NO_EXPORT_SUBCONFED.
+    OwnAs,
+    /// NO_ADVERTISE.
+    Nowhere,
+}
+
+/// All that decides whether a path may be sent to a group. Few differ, so routes are counted by it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Facts {
+    pub(super) afi: Afi,
+    pub(super) source: PeerId,
+    scope: Scope,
+    /// The next hop received could be sent on as it is.
+    next_hop_usable: bool,
+}
+
+impl Facts {
+    /// Of `path` when it is for a prefix of family `afi`.
+    pub(super) fn of(path: &BestPath, afi: Afi) -> Facts {
+        let attrs = &path.attrs;
+        let scope = if attrs.no_advertise() {
+            Scope::Nowhere
+        } else if attrs.no_export() || attrs.no_export_subconfed() {
+            Scope::OwnAs
+        } else {
+            Scope::Everywhere
+        };
+        Facts { afi, source: path.source, scope, next_hop_usable: kept(afi, attrs.next_hop()).is_some() }
+    }
+}
+
+/// Whether a path of these facts, learnt from `source`, is sent to the members of a group other than its source.
+pub(super) fn allows(settings: &EgressSettings, source: &PeerInfo, facts: Facts) -> bool {
+    // RFC 4271 section 9.2 and RFC 4456 section 6: from an ordinary internal peer to another, never.
+    let reflectable = (source.kind, settings.kind) != (PeerKind::Internal, PeerKind::Internal);
+    let in_scope = match facts.scope {
+        Scope::Everywhere => true,
+        Scope::OwnAs => settings.kind.is_internal(),
+        Scope::Nowhere => false,
+    };
+    let has_next_hop = match own(settings, source, facts.afi) {
+        Some(own) => own.is_some(),
+        None => facts.next_hop_usable,
+    };
+    settings.families.has(facts.afi)
+        && reflectable
+        && in_scope
+        && has_next_hop
+        && settings.export.verdict() == Verdict::Accept
+}
+
+/// What stands in NEXT_HOP of a route from `source`; `None` when there is nothing that could.
+pub(super) fn next_hop(
+    settings: &EgressSettings,
+    source: &PeerInfo,
+    afi: Afi,
+    received: NextHop,
+) -> Option<NextHop> {
+    own(settings, source, afi).unwrap_or_else(|| kept(afi, received))
+}
+
+/// Our own address, if the group's rule asks for it at all. A reflected route keeps its next hop whatever the
+/// rule says (RFC 4456 section 10): we would draw traffic to us that we need not see.
+fn own(settings: &EgressSettings, source: &PeerInfo, afi: Afi) -> Option<Option<NextHop>> {
+    match settings.next_hop {
+        NextHopRule::Own { v4, v6 } if !is_reflected(settings, source) => Some(match afi {
+            Afi::Ipv4 => v4.map(NextHop::V4),
+            Afi::Ipv6 => v6.map(|global| NextHop::V6 { global, link_local: None }),
+        }),
+        _ => None,
+    }
+}
+
+/// The next hop as received, as far as it means anything beyond the link: a link-local address does not
+/// (RFC 2545 section 3), and IPv4 routes over IPv6 were not negotiated (RFC 8950).
+fn kept(afi: Afi, received: NextHop) -> Option<NextHop> {
+    match (afi, received) {
+        (Afi::Ipv4, NextHop::V4(_)) => Some(received),
+        (Afi::Ipv6, NextHop::V6 { global, .. }) if !global.is_unicast_link_local() => {
+            Some(NextHop::V6 { global, link_local: None })
+        }
+        _ => None,
+    }
+}
+
+fn is_reflected(settings: &EgressSettings, source: &PeerInfo) -> bool {
+    settings.kind.is_internal() && source.kind.is_internal()
+}
+
+/// Appends the attributes that the group's members get with a path from `source`, all but the next hop.
+///
+/// MULTI_EXIT_DISC never leaves the AS: wherever it came from, it was meant for us (RFC 4271 section 5.1.4).
+pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, attrs: &AttrSet, out: &mut Vec<u8>) {
+    let internal = settings.kind.is_internal();
+    let reflected = is_reflected(settings, source);
+    let mut rest = attrs.attributes().peekable();
+    // The set is in ascending order of codes, and so is what is sent: take what is rewritten, copy what lies between.
+    let mut copy_below = |code: u8, out: &mut Vec<u8>, wanted: u8| -> Option<Attribute<'_>> {
+        while let Some(a) = rest.next_if(|a| a.code < code) {
+            build::attribute(out, a.flags, a.code, a.value);
+        }
+        rest.next_if(|a| a.code == wanted)
+    };
+
+    let path = copy_below(code::AS_PATH, out, code::AS_PATH).map(|a| a.value).unwrap_or_default();
+    let prepended;
+    let path = if internal {
+        AsPath::new(path)
+    } else {
+        prepended = build::prepend(AsPath::new(path), settings.local_asn, 1);
+        AsPath::new(&prepended)
+    };
+    if settings.four_octet_as {
+        build::as_path(out, path);
+    } else {
+        build::as_path_two_octet(out, path);
+    }
+
+    if let Some(med) = copy_below(code::MED, out, code::MED)
+        && internal
+    {
+        build::attribute(out, med.flags, med.code, med.value);
+    }
+    copy_below(code::LOCAL_PREF, out, code::LOCAL_PREF);
+    if internal {
+        build::local_pref(out, attrs.local_pref().unwrap_or(DEFAULT_LOCAL_PREF));
+    }
+
+    let aggregator = copy_below(code::AGGREGATOR, out, code::AGGREGATOR);
+    let aggregator = aggregator.and_then(|a| Some((a.flags, Aggregator::from_value(a.value)?)));
+    if let Some((flags, aggregator)) = aggregator {
+        if settings.four_octet_as {
+            build::aggregator(out, flags, aggregator);
+        } else {
+            build::aggregator_two_octet(out, flags, aggregator);
+        }
+    }
+
+    copy_below(code::ORIGINATOR_ID, out, code::ORIGINATOR_ID);
+    let clusters = copy_below(code::CLUSTER_LIST, out, code::CLUSTER_LIST).map(|a| a.value);
+    if reflected {
+        build::originator_id(out, attrs.originator_id().unwrap_or(source.router_id));
+        build::cluster_list(out, settings.cluster_id, clusters.unwrap_or_default());
+    }
+
+    if !settings.four_octet_as {
+        copy_below(code::AS4_PATH, out, code::AS4_PATH);
+        build::as4_path(out, path);
+        copy_below(code::AS4_AGGREGATOR, out, code::AS4_AGGREGATOR);
+        if let Some((_, aggregator)) = aggregator {
+            build::as4_aggregator(out, aggregator);
+        }
+    }
+    copy_below(u8::MAX, out, u8::MAX);
+}

@@ -1,0 +1,96 @@
+//! The paths that pending changes name, each once, however many prefixes wait with it.
+
+use crate::message::{BestPath, NONE};
+use crate::peer::PeerId;
+use hashbrown::HashTable;
+use std::sync::Arc;
+
+/// Names a path; [`NONE`] names none.
+pub(super) type Handle = u32;
+
+/// Paths, equal ones under the same handle, for as long as someone holds it.
+#[derive(Default)]
+pub(super) struct Paths {
+    slots: Vec<Slot>,
+    free: Vec<Handle>,
+    index: HashTable<Handle>,
+}
+
+struct Slot {
+    path: Option<BestPath>,
+    holders: u32,
+}
+
+impl Paths {
+    /// The handle of `path`, held once more.
+    pub(super) fn intern(&mut self, path: &BestPath) -> Handle {
+        let Paths { slots, free, index } = self;
+        let hash = hash(path);
+        let equal = |h: &Handle| {
+            slots[*h as usize].path.as_ref().is_some_and(|p| {
+                p.source == path.source && (Arc::ptr_eq(&p.attrs, &path.attrs) || p.attrs == path.attrs)
+            })
+        };
+        if let Some(handle) = index.find(hash, equal) {
+            slots[*handle as usize].holders += 1;
+            return *handle;
+        }
+        let slot = Slot { path: Some(path.clone()), holders: 1 };
+        let handle = match free.pop() {
+            Some(handle) => {
+                slots[handle as usize] = slot;
+                handle
+            }
+            None => {
+                slots.push(slot);
+                (slots.len() - 1) as Handle
+            }
+        };
+        index.insert_unique(hash, handle, |h| slots[*h as usize].path.as_ref().map_or(0, self::hash));
+        handle
+    }
+
+    /// Holds `handle` once more.
+    pub(super) fn hold(&mut self, handle: Handle) {
+        if handle != NONE {
+            self.slots[handle as usize].holders += 1;
+        }
+    }
+
+    /// Holds `handle` once less.
+    pub(super) fn release(&mut self, handle: Handle) {
+        if handle == NONE {
+            return;
+        }
+        let slot = &mut self.slots[handle as usize];
+        slot.holders -= 1;
+        if slot.holders == 0
+            && let Some(path) = slot.path.take()
+        {
+            if let Ok(entry) = self.index.find_entry(hash(&path), |h| *h == handle) {
+                entry.remove();
+            }
+            self.free.push(handle);
+        }
+    }
+
+    /// The path of a handle that is held.
+    pub(super) fn get(&self, handle: Handle) -> Option<&BestPath> {
+        self.slots.get(handle as usize)?.path.as_ref()
+    }
+
+    /// Who sent it.
+    pub(super) fn source(&self, handle: Handle) -> Option<PeerId> {
+        self.get(handle).map(|path| path.source)
+    }
+
+    /// How many paths are held.
+    pub(super) fn len(&self) -> usize {
+        self.index.len()
+    }
+}
+
+fn hash(path: &BestPath) -> u64 {
+    // The content's hash is even; the source is spread over all bits before it is mixed in.
+    path.attrs.content_hash() ^ u64::from(path.source.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}

@@ -1,0 +1,664 @@
+//! What members receive, read back with the parser that real peers' messages go through.
+
+use super::*;
+use crate::attr::AttrSet;
+use crate::message::{Change, Changes};
+use crate::peer::{FamilySet, NextHopRule, PeerKind};
+use proptest::prelude::*;
+use ribtide_policy::{Policy, Verdict};
+use ribtide_prefix::{AnyPrefix, Families, Prefix};
+use ribtide_wire::bgp::attribute::{Attributes, Origin, code};
+use ribtide_wire::bgp::message::{MessageType, frame};
+use ribtide_wire::bgp::update::{self, UpdateContext};
+use ribtide_wire::bgp::{AsPath, build};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
+
+const LOCAL: u32 = 4_200_000_001;
+const OUR_ID: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const BOTH: FamilySet = FamilySet { ipv4: true, ipv6: true };
+const OWN: NextHopRule = NextHopRule::Own {
+    v4: Some(Ipv4Addr::new(192, 0, 2, 1)),
+    v6: Some(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+};
+
+fn peer(id: u32, kind: PeerKind) -> PeerInfo {
+    let external = kind == PeerKind::External;
+    PeerInfo {
+        id: PeerId(id),
+        session: 1,
+        address: Ipv4Addr::from(0x0a01_0000 + id).into(),
+        asn: if external { 64500 + id } else { LOCAL },
+        router_id: Ipv4Addr::from(0x0a02_0000 + id),
+        kind,
+        multihop: false,
+        families: BOTH,
+        egress: EgressSettings {
+            kind,
+            local_asn: LOCAL,
+            cluster_id: OUR_ID,
+            router_id: OUR_ID,
+            families: BOTH,
+            four_octet_as: true,
+            max_message: 4096,
+            next_hop: if external { OWN } else { NextHopRule::Keep },
+            export: Arc::new(Policy::compile(&["accept"]).unwrap()),
+        },
+    }
+}
+
+/// Attributes of a route as a reader makes them; `n` picks which.
+fn attrs(n: u8) -> Arc<AttrSet> {
+    let mut bytes = Vec::new();
+    build::origin(&mut bytes, Origin::Igp);
+    let path =
+        build::prepend(AsPath::default(), if n.is_multiple_of(2) { 70_000 } else { 65_010 }, 1 + n % 3);
+    build::as_path(&mut bytes, AsPath::new(&path));
+    if n & 4 != 0 {
+        build::med(&mut bytes, u32::from(n));
+    }
+    if n & 8 != 0 {
+        build::local_pref(&mut bytes, 200);
+    }
+    match n % 7 {
+        0 => build::list(&mut bytes, 0xc0, code::COMMUNITIES, &[0xff, 0xff, 0xff, 0x01]),
+        1 => build::list(&mut bytes, 0xc0, code::COMMUNITIES, &[0xff, 0xff, 0xff, 0x02]),
+        2 => build::list(&mut bytes, 0xc0, code::COMMUNITIES, &[0xfd, 0xe8, 0, n]),
+        _ => {}
+    }
+    if n % 5 == 4 {
+        build::originator_id(&mut bytes, Ipv4Addr::new(9, 9, 9, n));
+        build::cluster_list(&mut bytes, Ipv4Addr::new(8, 8, 8, 8), &[]);
+    }
+    // Unknown, optional and transitive, already marked partial by the reader.
+    build::attribute(&mut bytes, 0xe0, 200, &[n]);
+    Arc::new(AttrSet::new(bytes.into(), NextHop::V4(Ipv4Addr::new(198, 51, 100, n))))
+}
+
+fn attrs_for(n: u8, afi: Afi) -> Arc<AttrSet> {
+    let four = attrs(n);
+    match afi {
+        Afi::Ipv4 => four,
+        Afi::Ipv6 => {
+            let global = format!("2001:db8:ffff::{n}").parse().unwrap();
+            let link_local = Some("fe80::1".parse().unwrap());
+            Arc::new(AttrSet::new(four.bytes().into(), NextHop::V6 { global, link_local }))
+        }
+    }
+}
+
+fn p4(text: &str) -> Prefix<V4> {
+    text.parse().unwrap()
+}
+
+fn best_batch(changes: &[(Prefix<V4>, Option<&BestPath>, Option<&BestPath>)]) -> BestBatch {
+    let mut batch = BestBatch::default();
+    let mut number = |path: Option<&BestPath>| {
+        let Some(path) = path else { return NONE };
+        batch.paths.push(path.clone());
+        (batch.paths.len() - 1) as u32
+    };
+    let changes = changes.iter().map(|(p, o, n)| Change { prefix: *p, old: number(*o), new: number(*n) });
+    batch.changes.v4 = changes.collect();
+    batch
+}
+
+/// What a member holds after reading everything that was written to it.
+#[derive(Default, Clone, PartialEq, Eq, Debug)]
+struct Table {
+    routes: BTreeMap<AnyPrefix, (Vec<u8>, NextHop)>,
+    ends: [u32; 2],
+    messages: u64,
+}
+
+impl Table {
+    fn read(&mut self, mut bytes: &[u8], info: &PeerInfo) {
+        let max = usize::from(info.egress.max_message);
+        while !bytes.is_empty() {
+            let frame = frame(bytes, max).unwrap().expect("chunks hold whole messages");
+            assert_eq!(frame.kind, MessageType::Update);
+            let context = UpdateContext {
+                four_octet_as: info.egress.four_octet_as,
+                external: info.kind == PeerKind::External,
+            };
+            let update = update::parse(frame.body, &context).unwrap();
+            assert_eq!(update.disposition(), update::Disposition::Normal);
+            assert!(update.discarded().is_empty());
+            self.messages += 1;
+            if let Some(afi) = update.end_of_rib() {
+                self.ends[usize::from(afi == Afi::Ipv6)] += 1;
+            }
+            let mut attributes = Vec::new();
+            let mut last = 0;
+            for a in update.attributes() {
+                assert!(a.code > last, "attributes ascend");
+                last = a.code;
+                build::attribute(&mut attributes, a.flags, a.code, a.value);
+            }
+            for_each_family!(F => {
+                for prefix in update.withdrawn::<F>() {
+                    self.routes.remove(&prefix.any());
+                }
+                for prefix in update.announced::<F>() {
+                    self.routes.insert(prefix.any(), (attributes.clone(), update.next_hop::<F>().unwrap()));
+                }
+            });
+            bytes = &bytes[frame.total_len..];
+        }
+    }
+}
+
+/// Applies what a worker wrote to the tables of those it wrote to.
+fn read_all(out: &[EgressOut], infos: &[PeerInfo], tables: &mut BTreeMap<Receiver, Table>) {
+    for item in out {
+        let EgressOut::Write(write) = item else { continue };
+        assert!(write.to.is_sorted());
+        for receiver in write.receivers() {
+            let info = infos.iter().find(|i| i.id == receiver.peer).unwrap();
+            tables.entry(receiver).or_default().read(&write.chunk, info);
+        }
+    }
+}
+
+/// A worker with members that have joined an empty table.
+fn joined(infos: &[PeerInfo]) -> Worker {
+    let mut worker = Worker::new(0, 1);
+    for info in infos {
+        worker.handle(EgressIn::MemberUp(Arc::new(info.clone())));
+    }
+    let mut out = Vec::new();
+    worker.flush(1000, &mut out);
+    for item in &out {
+        if let EgressOut::Dump(request) = item {
+            worker.handle(EgressIn::Dump { token: request.token, batch: BestBatch::default(), last: true });
+        }
+    }
+    out.clear();
+    assert!(!worker.flush(1000, &mut out));
+    worker
+}
+
+fn flushed(worker: &mut Worker) -> Vec<EgressOut> {
+    let mut out = Vec::new();
+    while worker.flush(1000, &mut out) {}
+    out
+}
+
+#[test]
+fn members_with_equal_settings_share_every_message_and_one_dump() {
+    let infos: Vec<PeerInfo> = (1..=3).map(|id| peer(id, PeerKind::Client)).collect();
+    let mut worker = Worker::new(3, 2);
+    for info in &infos {
+        worker.handle(EgressIn::MemberUp(Arc::new(info.clone())));
+    }
+    let mut out = Vec::new();
+    worker.flush(1000, &mut out);
+    let requests: Vec<DumpRequest> =
+        out.iter().filter_map(|o| if let EgressOut::Dump(d) = o { Some(*d) } else { None }).collect();
+    assert_eq!(
+        requests.iter().map(|r| (r.worker, r.afi)).collect::<Vec<_>>(),
+        [(3, Afi::Ipv4), (3, Afi::Ipv6)]
+    );
+    out.clear();
+    worker.flush(1000, &mut out);
+    assert!(out.is_empty(), "asked once");
+
+    let path = BestPath { attrs: attrs(3), source: PeerId(9) };
+    worker.handle(EgressIn::SourceUp(Arc::new(peer(9, PeerKind::Client))));
+    let dump = |last, prefix: &str| EgressIn::Dump {
+        token: requests[0].token,
+        batch: best_batch(&[(p4(prefix), None, Some(&path))]),
+        last,
+    };
+    worker.handle(dump(true, "10.0.0.0/8"));
+    assert!(worker.member(PeerId(1)).unwrap().joining);
+    worker.handle(dump(true, "11.0.0.0/8"));
+    let out = flushed(&mut worker);
+    assert_eq!(out.len(), 2, "the routes of both shards in one chunk, then End-of-RIB");
+    let mut tables = BTreeMap::new();
+    read_all(&out, &infos, &mut tables);
+    assert_eq!(tables.len(), 3);
+    for table in tables.values() {
+        assert_eq!((table.routes.len(), table.ends, table.messages), (2, [1, 0], 2));
+    }
+    assert_eq!(worker.groups().len(), 1);
+    assert_eq!(worker.groups()[0].counters.messages, 2);
+    assert_eq!(worker.member(PeerId(2)).unwrap().counters.announced, 2);
+}
+
+#[test]
+fn changes_of_several_shards_share_messages() {
+    let infos = [peer(1, PeerKind::Client), peer(2, PeerKind::Client)];
+    let mut worker = joined(&infos);
+    // Equal attributes, but another allocation: two readers met them.
+    for (i, n) in [3, 4, 3, 4].into_iter().enumerate() {
+        let path = BestPath { attrs: attrs(n), source: PeerId(1) };
+        let batch = best_batch(&[(Prefix::new((i as u32) << 24, 8), None, Some(&path))]);
+        worker.handle(EgressIn::Best(Arc::new(batch)));
+    }
+    assert_eq!((worker.waiting(), worker.waiting_paths()), (4, 2));
+    let out = flushed(&mut worker);
+    let mut tables = BTreeMap::new();
+    read_all(&out, &infos, &mut tables);
+    assert_eq!(tables.len(), 1, "not to the source");
+    let table = tables.values().next().unwrap();
+    assert_eq!((table.routes.len(), table.messages), (4, 2));
+    assert_eq!(worker.waiting_paths(), 0);
+    assert_eq!(worker.member(PeerId(2)).unwrap().advertised_ipv4, 4);
+    assert_eq!(worker.member(PeerId(1)).unwrap().advertised_ipv4, 0);
+}
+
+#[test]
+fn what_is_gone_before_it_was_sent_is_not_sent() {
+    let infos = [peer(1, PeerKind::Client), peer(2, PeerKind::Client)];
+    let mut worker = joined(&infos);
+    let path = BestPath { attrs: attrs(3), source: PeerId(1) };
+    let prefix = p4("10.0.0.0/8");
+    worker.handle(EgressIn::Best(Arc::new(best_batch(&[(prefix, None, Some(&path))]))));
+    worker.handle(EgressIn::Best(Arc::new(best_batch(&[(prefix, Some(&path), None)]))));
+    assert!(flushed(&mut worker).is_empty());
+    assert_eq!((worker.waiting(), worker.waiting_paths()), (0, 0));
+}
+
+#[test]
+fn a_new_source_loses_what_it_had_of_another() {
+    let infos = [peer(1, PeerKind::Client), peer(2, PeerKind::Client)];
+    let mut worker = joined(&infos);
+    let of = |source| BestPath { attrs: attrs(3), source: PeerId(source) };
+    let prefix = p4("10.0.0.0/8");
+    let mut tables = BTreeMap::new();
+    worker.handle(EgressIn::Best(Arc::new(best_batch(&[(prefix, None, Some(&of(1)))]))));
+    read_all(&flushed(&mut worker), &infos, &mut tables);
+    let two = Receiver { peer: PeerId(2), session: 1 };
+    assert_eq!(tables[&two].routes.len(), 1);
+    worker.handle(EgressIn::Best(Arc::new(best_batch(&[(prefix, Some(&of(1)), Some(&of(2)))]))));
+    read_all(&flushed(&mut worker), &infos, &mut tables);
+    assert_eq!(tables[&two].routes.len(), 0);
+    assert_eq!(tables[&Receiver { peer: PeerId(1), session: 1 }].routes.len(), 1);
+    assert_eq!(worker.member(PeerId(2)).unwrap().counters.withdrawn, 1);
+    assert_eq!(worker.member(PeerId(1)).unwrap().counters.withdrawn, 0);
+}
+
+#[test]
+fn a_blocked_member_stops_its_group_and_loses_nothing() {
+    let infos = [peer(1, PeerKind::Client), peer(2, PeerKind::Client), peer(3, PeerKind::External)];
+    let mut worker = joined(&infos);
+    worker.handle(EgressIn::SourceUp(Arc::new(peer(9, PeerKind::External))));
+    worker.handle(EgressIn::Backlog { peer: PeerId(1), blocked: true });
+    let mut before = None;
+    for n in 0..50u8 {
+        let path = BestPath { attrs: attrs(3 + 7 * (n % 30)), source: PeerId(9) };
+        let batch = best_batch(&[(p4("10.0.0.0/8"), before.as_ref(), Some(&path))]);
+        worker.handle(EgressIn::Best(Arc::new(batch)));
+        before = Some(path);
+    }
+    let mut tables = BTreeMap::new();
+    let mut out = Vec::new();
+    worker.flush(1000, &mut out);
+    read_all(&out, &infos, &mut tables);
+    assert_eq!(tables.keys().map(|r| r.peer.0).collect::<Vec<_>>(), [3], "another group is not held up");
+    assert_eq!((worker.waiting(), worker.waiting_paths()), (1, 1), "bounded by prefixes, not by changes");
+    assert_eq!(worker.groups()[0].blocked, [PeerId(1)]);
+    worker.handle(EgressIn::Backlog { peer: PeerId(1), blocked: false });
+    read_all(&flushed(&mut worker), &infos, &mut tables);
+    let one = &tables[&Receiver { peer: PeerId(1), session: 1 }];
+    assert_eq!((one.routes.len(), one.messages), (1, 1));
+}
+
+#[test]
+fn attributes_that_fit_no_message_withdraw_the_route() {
+    let mut infos = [peer(1, PeerKind::Client), peer(2, PeerKind::Client)];
+    infos[1].egress.max_message = 65535;
+    let mut worker = joined(&infos);
+    worker.handle(EgressIn::SourceUp(Arc::new(peer(9, PeerKind::Client))));
+    let short = BestPath { attrs: attrs(3), source: PeerId(9) };
+    let mut bytes = short.attrs.bytes().to_vec();
+    build::attribute(&mut bytes, 0xc0, 201, &[0; 4090]);
+    let long = Arc::new(AttrSet::new(bytes.into(), short.attrs.next_hop()));
+    let long = BestPath { attrs: long, source: PeerId(9) };
+    let prefix = p4("10.0.0.0/8");
+    worker.handle(EgressIn::Best(Arc::new(best_batch(&[(prefix, None, Some(&short))]))));
+    let mut tables = BTreeMap::new();
+    read_all(&flushed(&mut worker), &infos, &mut tables);
+    worker.handle(EgressIn::Best(Arc::new(best_batch(&[(prefix, Some(&short), Some(&long))]))));
+    read_all(&flushed(&mut worker), &infos, &mut tables);
+    let routes: Vec<usize> = tables.values().map(|t| t.routes.len()).collect();
+    assert_eq!(routes, [0, 1]);
+    assert_eq!(worker.member(PeerId(1)).unwrap().counters.too_long, 1);
+}
+
+#[test]
+fn a_group_ends_with_its_last_member_and_sources_are_remembered() {
+    let infos = [peer(1, PeerKind::Client), peer(2, PeerKind::External)];
+    let mut worker = joined(&infos);
+    let path = BestPath { attrs: attrs(3), source: PeerId(1) };
+    worker.handle(EgressIn::MemberDown(PeerId(1)));
+    assert_eq!(worker.groups().len(), 1);
+    assert_eq!(worker.member(PeerId(1)), None);
+    worker.handle(EgressIn::Best(Arc::new(best_batch(&[(p4("10.0.0.0/8"), None, Some(&path))]))));
+    assert_eq!(worker.advertised(PeerId(2), Afi::Ipv4, &path).unwrap().next_hop.to_string(), "192.0.2.1");
+    worker.handle(EgressIn::MemberDown(PeerId(2)));
+    assert_eq!((worker.groups().len(), worker.waiting_paths()), (0, 0));
+}
+
+/// The attributes that a route has at a member, from the rules as the RFCs state them, slowly.
+fn expected(
+    member: &PeerInfo,
+    source: &PeerInfo,
+    attrs: &AttrSet,
+    afi: Afi,
+) -> Option<(BTreeMap<u8, Vec<u8>>, NextHop)> {
+    use PeerKind::{External, Internal};
+    let mut map: BTreeMap<u8, Vec<u8>> =
+        Attributes::new(attrs.bytes()).map(|a| (a.code, a.value.to_vec())).collect();
+    let communities =
+        map.get(&code::COMMUNITIES).map_or(0, |c| u32::from_be_bytes(c[..4].try_into().unwrap()));
+    let policy = member.egress.export.verdict() == Verdict::Accept;
+    if source.id == member.id
+        || !policy
+        || !member.families.has(afi)
+        || (source.kind == Internal && member.kind == Internal)
+        || communities == 0xffff_ff02
+        || (communities == 0xffff_ff01 && member.kind == External)
+    {
+        return None;
+    }
+    let mut next_hop = match attrs.next_hop() {
+        NextHop::V6 { global, .. } => NextHop::V6 { global, link_local: None },
+        v4 => v4,
+    };
+    if member.kind == External {
+        for gone in [code::MED, code::LOCAL_PREF, code::ORIGINATOR_ID, code::CLUSTER_LIST] {
+            map.remove(&gone);
+        }
+        let path = map.get_mut(&code::AS_PATH).unwrap();
+        path[1] += 1;
+        path.splice(2..2, LOCAL.to_be_bytes());
+        let NextHopRule::Own { v4, v6 } = member.egress.next_hop else { unreachable!() };
+        next_hop = match afi {
+            Afi::Ipv4 => NextHop::V4(v4?),
+            Afi::Ipv6 => NextHop::V6 { global: v6?, link_local: None },
+        };
+    } else {
+        map.entry(code::LOCAL_PREF).or_insert(vec![0, 0, 0, 100]);
+        if source.kind == External {
+            map.remove(&code::ORIGINATOR_ID);
+            map.remove(&code::CLUSTER_LIST);
+        } else {
+            map.entry(code::ORIGINATOR_ID).or_insert(source.router_id.octets().to_vec());
+            let clusters = map.entry(code::CLUSTER_LIST).or_default();
+            clusters.splice(0..0, OUR_ID.octets());
+        }
+    }
+    Some((map, next_hop))
+}
+
+/// The peers of the random world: all kinds, several in one group, a two-octet one, one that IPv4 is too much for.
+fn world_peers() -> Vec<PeerInfo> {
+    use PeerKind::{Client, External, Internal};
+    let kinds = [Client, Client, Client, Internal, Internal, External, External, External, External];
+    let mut infos: Vec<PeerInfo> = kinds.iter().zip(0..).map(|(kind, id)| peer(id, *kind)).collect();
+    infos[2].families.ipv6 = false;
+    infos[2].egress.families.ipv6 = false;
+    infos[6].egress.four_octet_as = false;
+    infos[7].egress.export = Arc::new(Policy::compile(&["reject"]).unwrap());
+    infos[8].egress.next_hop = NextHopRule::Own { v4: None, v6: Some("2001:db8::8".parse().unwrap()) };
+    infos
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// The best path of a prefix becomes one of these attributes from this source, or none.
+    Change {
+        prefix: u8,
+        attrs: u8,
+        source: Option<u8>,
+    },
+    Up(u8),
+    Down(u8),
+    Refresh(u8, bool),
+    Backlog(u8, bool),
+    /// The worker takes in the next message of a shard.
+    Deliver(u8),
+    /// The worker takes in all that its session thread and the shards have for it.
+    DeliverAll,
+    Flush(u8),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let peer = 0u8..9;
+    let step = prop_oneof![
+        8 => (0u8..12, 0u8..40, proptest::option::weighted(0.8, peer.clone()))
+            .prop_map(|(prefix, attrs, source)| Step::Change { prefix, attrs, source }),
+        3 => peer.clone().prop_map(Step::Up),
+        1 => peer.clone().prop_map(Step::Down),
+        1 => (peer.clone(), any::<bool>()).prop_map(|(p, six)| Step::Refresh(p, six)),
+        1 => (peer, any::<bool>()).prop_map(|(p, b)| Step::Backlog(p, b)),
+        8 => any::<u8>().prop_map(Step::Deliver),
+        1 => Just(Step::DeliverAll),
+        4 => prop_oneof![Just(1u8), 2u8..20].prop_map(Step::Flush),
+    ];
+    proptest::collection::vec(step, 0..150)
+}
+
+/// Shards with a queue each towards the worker, as the threads will be.
+struct World {
+    infos: Vec<PeerInfo>,
+    worker: Worker,
+    tables: BTreeMap<Receiver, Table>,
+    /// Best paths, by shard.
+    shards: Vec<BTreeMap<AnyPrefix, BestPath>>,
+    queues: Vec<VecDeque<Queued>>,
+    up: Vec<bool>,
+    out: Vec<EgressOut>,
+}
+
+enum Queued {
+    Message(EgressIn),
+    /// The second half of a dump, read from the table when the first has been delivered.
+    RestOfDump(DumpRequest),
+}
+
+fn prefixes() -> Vec<AnyPrefix> {
+    let four = (0..8u32).map(|i| Prefix::<V4>::new(i << 28, 8).any());
+    let six = (0..4u8).map(|i| Prefix::<V6>::new([0x20 + i; 16], 32).any());
+    four.chain(six).collect()
+}
+
+fn batch_of(changes: &[(AnyPrefix, Option<BestPath>, Option<BestPath>)]) -> BestBatch {
+    let mut batch = BestBatch::default();
+    let mut families: Families<Changes> = Families::default();
+    for (prefix, old, new) in changes {
+        let mut number = |path: &Option<BestPath>| match path {
+            None => NONE,
+            Some(path) => {
+                batch.paths.push(path.clone());
+                (batch.paths.len() - 1) as u32
+            }
+        };
+        let (old, new) = (number(old), number(new));
+        match prefix {
+            AnyPrefix::V4(prefix) => families.v4.push(Change { prefix: *prefix, old, new }),
+            AnyPrefix::V6(prefix) => families.v6.push(Change { prefix: *prefix, old, new }),
+        }
+    }
+    batch.changes = families;
+    batch
+}
+
+impl World {
+    fn new(shards: usize) -> World {
+        let infos = world_peers();
+        let mut worker = Worker::new(0, shards as u32);
+        for info in &infos {
+            worker.handle(EgressIn::SourceUp(Arc::new(info.clone())));
+        }
+        World {
+            up: vec![false; infos.len()],
+            infos,
+            worker,
+            tables: BTreeMap::new(),
+            shards: vec![BTreeMap::new(); shards],
+            queues: (0..shards).map(|_| VecDeque::new()).collect(),
+            out: Vec::new(),
+        }
+    }
+
+    fn set(&mut self, prefix: AnyPrefix, path: Option<BestPath>) {
+        let shard = prefixes().iter().position(|p| *p == prefix).unwrap() % self.shards.len();
+        let old = match path.clone() {
+            Some(path) => self.shards[shard].insert(prefix, path),
+            None => self.shards[shard].remove(&prefix),
+        };
+        let batch = batch_of(&[(prefix, old, path)]);
+        self.queues[shard].push_back(Queued::Message(EgressIn::Best(Arc::new(batch))));
+    }
+
+    fn half_dump(&self, shard: usize, request: DumpRequest, first: bool) -> EgressIn {
+        let half: Vec<_> = prefixes()
+            .into_iter()
+            .enumerate()
+            .filter(|(i, prefix)| (i % 4 < 2) == first && prefix.afi() == request.afi)
+            .filter_map(|(_, prefix)| Some((prefix, None, Some(self.shards[shard].get(&prefix)?.clone()))))
+            .collect();
+        EgressIn::Dump { token: request.token, batch: batch_of(&half), last: !first }
+    }
+
+    fn deliver(&mut self, shard: usize) {
+        match self.queues[shard].pop_front() {
+            Some(Queued::Message(message)) => self.worker.handle(message),
+            // Behind the changes made since: it is read now, so it comes now and after them.
+            Some(Queued::RestOfDump(request)) => {
+                let rest = self.half_dump(shard, request, false);
+                self.queues[shard].push_back(Queued::Message(rest));
+            }
+            None => {}
+        }
+    }
+
+    fn flush(&mut self, budget: usize) -> bool {
+        let more = self.worker.flush(budget, &mut self.out);
+        let out = std::mem::take(&mut self.out);
+        read_all(&out, &self.infos, &mut self.tables);
+        for item in out {
+            if let EgressOut::Dump(request) = item {
+                for shard in 0..self.shards.len() {
+                    let first = self.half_dump(shard, request, true);
+                    self.queues[shard].push_back(Queued::Message(first));
+                    self.queues[shard].push_back(Queued::RestOfDump(request));
+                }
+            }
+        }
+        more
+    }
+
+    fn deliver_all(&mut self) {
+        for shard in 0..self.shards.len() {
+            while !self.queues[shard].is_empty() {
+                self.deliver(shard);
+            }
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Change { prefix, attrs, source } => {
+                let prefix = prefixes()[usize::from(prefix)];
+                let path = source.map(|s| BestPath {
+                    attrs: attrs_for(attrs, prefix.afi()),
+                    source: PeerId(u32::from(s)),
+                });
+                self.set(prefix, path);
+            }
+            Step::Up(peer) if !self.up[usize::from(peer)] => {
+                let info = &mut self.infos[usize::from(peer)];
+                info.session += 1;
+                self.up[usize::from(peer)] = true;
+                self.worker.handle(EgressIn::MemberUp(Arc::new(info.clone())));
+            }
+            Step::Down(peer) if self.up[usize::from(peer)] => {
+                self.up[usize::from(peer)] = false;
+                self.worker.handle(EgressIn::MemberDown(PeerId(u32::from(peer))));
+                for prefix in prefixes() {
+                    let gone = |p: &BestPath| p.source.0 == u32::from(peer);
+                    if self.shards.iter().any(|s| s.get(&prefix).is_some_and(gone)) {
+                        self.set(prefix, None);
+                    }
+                }
+            }
+            Step::Refresh(peer, six) => {
+                let afi = if six { Afi::Ipv6 } else { Afi::Ipv4 };
+                self.worker.handle(EgressIn::Refresh(PeerId(u32::from(peer)), afi));
+            }
+            Step::Backlog(peer, blocked) => {
+                self.worker.handle(EgressIn::Backlog { peer: PeerId(u32::from(peer)), blocked });
+            }
+            Step::Deliver(shard) => {
+                let shard = usize::from(shard) % self.shards.len();
+                self.deliver(shard);
+            }
+            Step::DeliverAll => self.deliver_all(),
+            Step::Flush(budget) => {
+                self.flush(usize::from(budget));
+            }
+            Step::Up(_) | Step::Down(_) => {}
+        }
+    }
+
+    /// Everything arrives; then every member must hold what the rules give it.
+    fn settle(&mut self) -> Result<(), TestCaseError> {
+        for peer in 0..self.infos.len() as u32 {
+            self.worker.handle(EgressIn::Backlog { peer: PeerId(peer), blocked: false });
+        }
+        loop {
+            let more = self.flush(3);
+            self.deliver_all();
+            if !more && self.worker.waiting() == 0 && self.queues.iter().all(VecDeque::is_empty) {
+                break;
+            }
+        }
+        while self.flush(3) {}
+        prop_assert_eq!(self.worker.waiting_paths(), 0, "every path is let go");
+        for (at, info) in self.infos.iter().enumerate().filter(|(at, _)| self.up[*at]) {
+            let receiver = Receiver { peer: info.id, session: info.session };
+            let table = self.tables.remove(&receiver).unwrap_or_default();
+            let view = self.worker.member(info.id).unwrap();
+            prop_assert!(!view.joining);
+            prop_assert_eq!(table.messages, view.counters.messages);
+            prop_assert_eq!(
+                table.ends,
+                [u32::from(info.families.ipv4), u32::from(info.families.ipv6)],
+                "peer {}",
+                at
+            );
+            let mut counts = [0, 0];
+            for prefix in prefixes() {
+                let best = self.shards.iter().find_map(|s| s.get(&prefix));
+                let expected = best.and_then(|best| {
+                    expected(info, &self.infos[best.source.0 as usize], &best.attrs, prefix.afi())
+                });
+                let held = table.routes.get(&prefix).map(|(bytes, next_hop)| {
+                    (Attributes::new(bytes).map(|a| (a.code, a.value.to_vec())).collect(), *next_hop)
+                });
+                counts[usize::from(prefix.afi() == Afi::Ipv6)] += u64::from(expected.is_some());
+                prop_assert_eq!(held, expected, "{} at peer {}", prefix, at);
+                let derived = best.and_then(|b| self.worker.advertised(info.id, prefix.afi(), b));
+                prop_assert_eq!(derived.is_some(), table.routes.contains_key(&prefix));
+            }
+            prop_assert_eq!([view.advertised_ipv4, view.advertised_ipv6], counts, "peer {}", at);
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #[test]
+    fn every_member_ends_with_what_the_rules_give_it(steps in steps(), shards in 1usize..4) {
+        let mut world = World::new(shards);
+        for step in steps {
+            world.step(step);
+        }
+        world.settle()?;
+    }
+}

@@ -1,0 +1,244 @@
+//! OPEN: what we offer, whether what the peer offers is acceptable, and what both together make of the session.
+
+use crate::peer::FamilySet;
+use ribtide_prefix::{Afi, Safi};
+use ribtide_wire::bgp::capability::Capability;
+use ribtide_wire::bgp::notification::{Notification, code, open as subcode};
+use ribtide_wire::bgp::open::{Open, OpenBuilder};
+use std::net::Ipv4Addr;
+
+/// What is configured of one session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Our AS.
+    pub local_asn: u32,
+    /// Our BGP identifier.
+    pub router_id: Ipv4Addr,
+    /// The peer's AS; `None` takes any but ours.
+    pub peer_asn: Option<u32>,
+    /// The families that we offer.
+    pub families: FamilySet,
+    /// The hold time that we offer, in seconds: 0 (none) or at least 3.
+    pub hold_time: u16,
+    /// Whether to wait for the peer to connect.
+    pub passive: bool,
+    /// The longest pause between attempts to connect, in seconds.
+    pub connect_retry: u16,
+}
+
+/// What both sides agreed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Negotiated {
+    /// The peer's AS.
+    pub asn: u32,
+    /// The peer's BGP identifier.
+    pub router_id: Ipv4Addr,
+    /// The smaller of the two hold times, in seconds; 0: the session has no hold timer.
+    pub hold_time: u16,
+    /// Families that both carry.
+    pub families: FamilySet,
+    /// Whether AS numbers have four octets on this session (RFC 6793).
+    pub four_octet_as: bool,
+    /// Whether messages may have up to 65,535 octets (RFC 8654).
+    pub extended_message: bool,
+    /// Whether the peer understands ROUTE-REFRESH (RFC 2918).
+    pub route_refresh: bool,
+}
+
+/// An OPEN that cannot be accepted: what the peer is told, and what our operator is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Refusal {
+    pub(super) notification: Notification,
+    pub(super) because: String,
+}
+
+const FAMILIES: [Afi; 2] = [Afi::Ipv4, Afi::Ipv6];
+
+impl Settings {
+    /// The OPEN message that we send.
+    pub(super) fn open_message(&self) -> Vec<u8> {
+        let mut capabilities = Vec::with_capacity(8);
+        for afi in FAMILIES.into_iter().filter(|afi| self.families.has(*afi)) {
+            capabilities.push(Capability::Multiprotocol { afi: afi as u16, safi: Safi::Unicast as u8 });
+        }
+        capabilities.push(Capability::RouteRefresh);
+        capabilities.push(Capability::ExtendedMessage);
+        capabilities.push(Capability::FourOctetAs(self.local_asn));
+        let mut message = Vec::with_capacity(64);
+        OpenBuilder {
+            asn: self.local_asn,
+            hold_time: self.hold_time,
+            router_id: self.router_id,
+            capabilities: &capabilities,
+        }
+        .write(&mut message);
+        message
+    }
+
+    /// What the session will be if the peer's OPEN is accepted.
+    pub(super) fn negotiate(&self, body: &[u8]) -> Result<Negotiated, Refusal> {
+        let open = Open::parse(body)
+            .map_err(|notification| Refusal { because: notification.to_string(), notification })?;
+        let refuse =
+            |subcode, because| Err(Refusal { notification: Notification::new(code::OPEN, subcode), because });
+        let asn = open.asn();
+        match self.peer_asn {
+            Some(wanted) if wanted != asn => {
+                return refuse(
+                    subcode::BAD_PEER_AS,
+                    format!("the peer says it is AS {asn}, but AS {wanted} is configured"),
+                );
+            }
+            None if asn == self.local_asn => {
+                return refuse(
+                    subcode::BAD_PEER_AS,
+                    format!("the peer says it is AS {asn}, our own, but an external peer is configured"),
+                );
+            }
+            _ => {}
+        }
+        // RFC 6286 section 2.2: only inside an AS must identifiers differ.
+        if asn == self.local_asn && open.router_id == self.router_id {
+            return refuse(
+                subcode::BAD_IDENTIFIER,
+                format!("the peer has our router id {}; give one of the two another", open.router_id),
+            );
+        }
+
+        let mut theirs = FamilySet::default();
+        let mut multiprotocol = false;
+        let (mut four_octet_as, mut extended_message, mut route_refresh) = (false, false, false);
+        for capability in open.capabilities() {
+            match capability {
+                Capability::Multiprotocol { afi, safi } => {
+                    multiprotocol = true;
+                    match (Afi::from_u16(afi), safi) {
+                        (Some(Afi::Ipv4), 1) => theirs.ipv4 = true,
+                        (Some(Afi::Ipv6), 1) => theirs.ipv6 = true,
+                        _ => {}
+                    }
+                }
+                Capability::FourOctetAs(_) => four_octet_as = true,
+                Capability::ExtendedMessage => extended_message = true,
+                Capability::RouteRefresh => route_refresh = true,
+                _ => {}
+            }
+        }
+        // RFC 4760 section 8: without the capability a peer speaks plain BGP-4, which is IPv4 unicast.
+        theirs.ipv4 |= !multiprotocol;
+        let families =
+            FamilySet { ipv4: self.families.ipv4 && theirs.ipv4, ipv6: self.families.ipv6 && theirs.ipv6 };
+        if families == FamilySet::default() {
+            return refuse(
+                subcode::UNSUPPORTED_CAPABILITY,
+                "the peer offers none of the configured address families".into(),
+            );
+        }
+        Ok(Negotiated {
+            asn,
+            router_id: open.router_id,
+            hold_time: self.hold_time.min(open.hold_time),
+            families,
+            four_octet_as,
+            extended_message,
+            route_refresh,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_wire::bgp::message::{MAX_LEN, frame};
+
+    fn settings() -> Settings {
+        Settings {
+            local_asn: 65001,
+            router_id: Ipv4Addr::new(10, 0, 0, 1),
+            peer_asn: Some(4_200_000_000),
+            families: FamilySet { ipv4: true, ipv6: true },
+            hold_time: 90,
+            passive: false,
+            connect_retry: 5,
+        }
+    }
+
+    fn theirs() -> Settings {
+        Settings {
+            local_asn: 4_200_000_000,
+            router_id: Ipv4Addr::new(10, 0, 0, 2),
+            hold_time: 30,
+            ..settings()
+        }
+    }
+
+    fn answer(ours: &Settings, message: &[u8]) -> Result<Negotiated, Refusal> {
+        ours.negotiate(frame(message, MAX_LEN).unwrap().unwrap().body)
+    }
+
+    fn custom(asn: u32, hold_time: u16, router_id: [u8; 4], capabilities: &[Capability<'_>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        OpenBuilder { asn, hold_time, router_id: router_id.into(), capabilities }.write(&mut out);
+        out
+    }
+
+    #[test]
+    fn two_of_us_agree_on_everything() {
+        let n = answer(&settings(), &theirs().open_message()).unwrap();
+        let expected = Negotiated {
+            asn: 4_200_000_000,
+            router_id: Ipv4Addr::new(10, 0, 0, 2),
+            hold_time: 30,
+            families: FamilySet { ipv4: true, ipv6: true },
+            four_octet_as: true,
+            extended_message: true,
+            route_refresh: true,
+        };
+        assert_eq!(n, expected);
+    }
+
+    #[test]
+    fn a_peer_without_capabilities_speaks_plain_bgp() {
+        let ours = Settings { peer_asn: Some(65002), ..settings() };
+        let n = answer(&ours, &custom(65002, 0, [1, 1, 1, 1], &[])).unwrap();
+        assert_eq!(n.families, FamilySet { ipv4: true, ipv6: false });
+        assert_eq!(
+            (n.hold_time, n.four_octet_as, n.extended_message, n.route_refresh),
+            (0, false, false, false)
+        );
+    }
+
+    #[test]
+    fn families_are_what_both_have() {
+        let ours = Settings { peer_asn: None, ..settings() };
+        let six = [Capability::Multiprotocol { afi: 2, safi: 1 }];
+        let n = answer(&ours, &custom(65002, 90, [1, 1, 1, 1], &six)).unwrap();
+        assert_eq!(n.families, FamilySet { ipv4: false, ipv6: true });
+        let vpn = [Capability::Multiprotocol { afi: 1, safi: 128 }];
+        let refusal = answer(&ours, &custom(65002, 90, [1, 1, 1, 1], &vpn)).unwrap_err();
+        assert_eq!((refusal.notification.code, refusal.notification.subcode), (2, 7));
+    }
+
+    #[test]
+    fn what_is_not_acceptable_is_refused_with_its_subcode() {
+        let ours = settings();
+        let internal = Settings { peer_asn: Some(65001), ..settings() };
+        let any = Settings { peer_asn: None, ..settings() };
+        let refusals = [
+            (answer(&ours, &custom(65003, 90, [1, 1, 1, 1], &[])), 2, "but AS 4200000000 is configured"),
+            (answer(&any, &custom(65001, 90, [1, 1, 1, 1], &[])), 2, "our own"),
+            (answer(&internal, &custom(65001, 90, [10, 0, 0, 1], &[])), 3, "has our router id 10.0.0.1"),
+            (answer(&any, &custom(65002, 2, [1, 1, 1, 1], &[])), 6, "hold time"),
+            (answer(&any, &custom(65002, 90, [0, 0, 0, 0], &[])), 3, "identifier"),
+        ];
+        for (refusal, subcode, says) in refusals {
+            let refusal = refusal.unwrap_err();
+            assert_eq!((refusal.notification.code, refusal.notification.subcode), (2, subcode));
+            assert!(refusal.because.contains(says), "{}", refusal.because);
+        }
+        assert!(
+            answer(&any, &custom(65002, 90, [10, 0, 0, 1], &[])).is_ok(),
+            "another AS may have our identifier"
+        );
+    }
+}

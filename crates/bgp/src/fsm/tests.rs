@@ -1,0 +1,621 @@
+//! Every transition by hand, then two machines and a hostile world by chance.
+
+use super::*;
+use crate::peer::FamilySet;
+use proptest::prelude::*;
+use ribtide_wire::bgp::message::{HEADER_LEN, MAX_LEN, frame};
+use std::net::Ipv4Addr;
+
+fn settings(id: u8, passive: bool) -> Settings {
+    Settings {
+        local_asn: 65001,
+        router_id: Ipv4Addr::new(10, 0, 0, id),
+        peer_asn: Some(65001),
+        families: FamilySet { ipv4: true, ipv6: true },
+        hold_time: 90,
+        passive,
+        connect_retry: 20,
+    }
+}
+
+/// The machine under test with its clock and what it last answered.
+struct Bench {
+    peer: Peer,
+    now: Millis,
+    out: Vec<Action>,
+}
+
+impl Bench {
+    fn new(passive: bool) -> Bench {
+        let mut bench = Bench { peer: Peer::new(settings(1, passive), 7), now: 1_000, out: Vec::new() };
+        bench.event(Event::Start);
+        bench
+    }
+
+    fn event(&mut self, event: Event<'_>) -> &[Action] {
+        self.out.clear();
+        self.peer.handle(event, self.now, &mut self.out);
+        &self.out
+    }
+
+    fn tick_at(&mut self, at: Millis) -> &[Action] {
+        self.now = at;
+        self.event(Event::Tick)
+    }
+
+    fn state(&self) -> State {
+        self.peer.state()
+    }
+
+    fn open(&mut self, side: Side, id: u8) -> Vec<Action> {
+        let message = settings(id, false).open_message();
+        self.event(Event::Message(side, MessageType::Open, &message[HEADER_LEN..])).to_vec()
+    }
+
+    fn keepalive(&mut self, side: Side) -> Vec<Action> {
+        self.event(Event::Message(side, MessageType::Keepalive, &[])).to_vec()
+    }
+
+    fn established(passive: bool) -> Bench {
+        let mut bench = Bench::new(passive);
+        let side = if passive {
+            bench.event(Event::Accepted);
+            Side::Theirs
+        } else {
+            bench.event(Event::Connected);
+            Side::Ours
+        };
+        bench.open(side, 2);
+        assert!(matches!(bench.keepalive(side)[..], [Action::Up(up, _)] if up == side));
+        bench
+    }
+}
+
+/// The NOTIFICATION that an action sends, if it does.
+fn notified(action: &Action) -> Option<(u8, u8)> {
+    let Action::Send(_, message) = action else { return None };
+    let frame = frame(message, MAX_LEN).unwrap().unwrap();
+    (frame.kind == MessageType::Notification).then(|| (frame.body[0], frame.body[1]))
+}
+
+fn kind(action: &Action) -> Option<MessageType> {
+    let Action::Send(_, message) = action else { return None };
+    Some(frame(message, MAX_LEN).unwrap().unwrap().kind)
+}
+
+#[test]
+fn an_active_peer_connects_and_establishes() {
+    let mut bench = Bench { peer: Peer::new(settings(1, false), 7), now: 0, out: Vec::new() };
+    assert_eq!(bench.state(), State::Idle);
+    assert_eq!(bench.peer.next_deadline(), None);
+    assert_eq!(bench.event(Event::Start), [Action::Connect]);
+    assert_eq!(bench.state(), State::Connect);
+    assert_eq!(kind(&bench.event(Event::Connected)[0]), Some(MessageType::Open));
+    assert_eq!(bench.state(), State::OpenSent);
+    let answer = bench.open(Side::Ours, 2);
+    assert_eq!(kind(&answer[0]), Some(MessageType::Keepalive));
+    assert_eq!((answer.len(), bench.state()), (1, State::OpenConfirm));
+    bench.keepalive(Side::Ours);
+    assert_eq!(bench.state(), State::Established);
+    assert_eq!(bench.peer.negotiated().unwrap().router_id, Ipv4Addr::new(10, 0, 0, 2));
+    assert_eq!(bench.peer.established_since(), Some(0));
+    assert_eq!(bench.peer.send_hold(), Some(480_000));
+}
+
+#[test]
+fn a_passive_peer_waits() {
+    let mut bench = Bench::new(true);
+    assert_eq!((bench.state(), bench.peer.next_deadline()), (State::Active, None));
+    assert_eq!(kind(&bench.event(Event::Accepted)[0]), Some(MessageType::Open));
+    assert_eq!(bench.state(), State::OpenSent);
+    assert_eq!(Bench::established(true).state(), State::Established);
+}
+
+#[test]
+fn an_attempt_that_fails_is_repeated_later_and_later() {
+    let mut bench = Bench::new(false);
+    let mut pauses = Vec::new();
+    for _ in 0..9 {
+        bench.event(Event::ConnectFailed("connection refused".into()));
+        assert_eq!(bench.state(), State::Active);
+        let next = bench.peer.next_deadline().unwrap();
+        pauses.push(next - bench.now);
+        assert_eq!(bench.tick_at(next - 1), []);
+        assert_eq!(bench.tick_at(next), [Action::Connect]);
+    }
+    for (pause, full) in pauses.iter().zip([1, 2, 4, 8, 16, 20, 20, 20, 20]) {
+        assert!((full * 750..=full * 1000).contains(pause), "{pauses:?}");
+    }
+    assert_eq!(bench.peer.last_error().unwrap().text, "could not connect: connection refused");
+}
+
+#[test]
+fn an_attempt_without_answer_is_given_up() {
+    let mut bench = Bench::new(false);
+    let limit = bench.peer.next_deadline().unwrap();
+    assert_eq!(limit, bench.now + CONNECT_LIMIT);
+    assert_eq!(bench.tick_at(limit), [Action::Close(Side::Ours)]);
+    assert_eq!(bench.state(), State::Active);
+}
+
+#[test]
+fn a_peer_that_never_opens_is_given_up() {
+    let mut bench = Bench::new(true);
+    bench.event(Event::Accepted);
+    let out = bench.tick_at(1_000 + OPEN_LIMIT).to_vec();
+    assert_eq!(notified(&out[0]), Some((4, 0)));
+    assert_eq!(out[1], Action::Close(Side::Theirs));
+    assert_eq!(bench.state(), State::Idle, "pausing after an error");
+    assert!(matches!(bench.event(Event::Accepted)[..], [Action::Refuse(_)]));
+    let resume = bench.peer.next_deadline().unwrap();
+    bench.tick_at(resume);
+    assert_eq!(bench.state(), State::Active);
+}
+
+#[test]
+fn a_bad_open_is_answered_and_remembered() {
+    let mut bench = Bench::new(true);
+    bench.event(Event::Accepted);
+    let other = Settings { local_asn: 65002, ..settings(2, false) }.open_message();
+    let out = bench.event(Event::Message(Side::Theirs, MessageType::Open, &other[HEADER_LEN..])).to_vec();
+    assert_eq!(notified(&out[0]), Some((2, 2)));
+    assert_eq!(out[1..], [Action::Close(Side::Theirs)]);
+    let says = "NOTIFICATION sent (OPEN message error: bad peer AS): the peer says it is AS 65002, but AS 65001 is configured";
+    assert_eq!(bench.peer.last_error().unwrap().text, says);
+    assert_eq!(bench.peer.flaps(), 0);
+}
+
+#[test]
+fn keepalives_go_out_before_a_third_of_the_hold_time_is_over() {
+    let mut bench = Bench::established(false);
+    let mut last = bench.now;
+    for _ in 0..20 {
+        let next = bench.peer.next_deadline().unwrap();
+        assert!((22_500..=30_000).contains(&(next - last)), "{}", next - last);
+        assert_eq!(kind(&bench.tick_at(next)[0]), Some(MessageType::Keepalive));
+        last = next;
+        bench.peer.alive(next);
+    }
+}
+
+#[test]
+fn the_hold_timer_is_restarted_by_what_arrives_and_ends_the_session() {
+    let mut bench = Bench::established(false);
+    let start = bench.now;
+    assert_eq!(bench.peer.hold_expires(), Some(start + 90_000));
+    bench.peer.alive(start + 50_000);
+    bench.peer.alive(start + 10_000);
+    assert_eq!(bench.peer.hold_expires(), Some(start + 140_000), "an old sign of life takes nothing back");
+    let mut out = Vec::new();
+    while bench.state() == State::Established {
+        let next = bench.peer.next_deadline().unwrap();
+        out = bench.tick_at(next).to_vec();
+    }
+    assert_eq!(bench.now, start + 140_000);
+    assert_eq!(out[0], Action::Down);
+    assert_eq!(notified(&out[1]), Some((4, 0)));
+    assert_eq!(out[2], Action::Close(Side::Ours));
+    assert_eq!((bench.peer.flaps(), bench.peer.established_since()), (1, None));
+}
+
+#[test]
+fn without_hold_time_there_are_no_timers() {
+    let mut bench = Bench::new(true);
+    bench.event(Event::Accepted);
+    let open = Settings { hold_time: 0, ..settings(2, false) }.open_message();
+    bench.event(Event::Message(Side::Theirs, MessageType::Open, &open[HEADER_LEN..]));
+    bench.keepalive(Side::Theirs);
+    assert_eq!((bench.state(), bench.peer.next_deadline()), (State::Established, None));
+}
+
+#[test]
+fn an_unexpected_message_is_an_error_of_its_state() {
+    let mut bench = Bench::new(true);
+    bench.event(Event::Accepted);
+    let out = bench.event(Event::Message(Side::Theirs, MessageType::Update, &[0; 4])).to_vec();
+    assert_eq!(notified(&out[0]), Some((5, 1)));
+
+    let mut bench = Bench::new(true);
+    bench.event(Event::Accepted);
+    bench.open(Side::Theirs, 2);
+    assert_eq!(notified(&bench.open(Side::Theirs, 2)[0]), Some((5, 2)));
+
+    let mut bench = Bench::established(true);
+    assert_eq!(notified(&bench.open(Side::Theirs, 2)[1]), Some((5, 3)));
+    assert_eq!(bench.state(), State::Idle);
+}
+
+#[test]
+fn a_fault_is_told_to_the_peer() {
+    let mut bench = Bench::established(true);
+    let out = bench.event(Event::Fault(Side::Theirs, Notification::new(1, 1))).to_vec();
+    assert_eq!(out[0], Action::Down);
+    assert_eq!(notified(&out[1]), Some((1, 1)));
+    assert_eq!(out[2..], [Action::Close(Side::Theirs)]);
+}
+
+#[test]
+fn a_notification_from_the_peer_ends_the_session_without_answer() {
+    let mut bench = Bench::established(true);
+    let out = bench.event(Event::Message(Side::Theirs, MessageType::Notification, &[6, 4])).to_vec();
+    assert_eq!(out, [Action::Down, Action::Close(Side::Theirs)]);
+    assert_eq!(bench.peer.last_error().unwrap().text, "NOTIFICATION received (cease: administrative reset)");
+    assert_eq!(bench.state(), State::Active, "a cease is no error: the peer may come back at once");
+    let mut bench = Bench::established(true);
+    bench.event(Event::Message(Side::Theirs, MessageType::Notification, &[3, 1]));
+    assert_eq!(bench.state(), State::Idle);
+}
+
+#[test]
+fn a_peer_that_takes_nothing_is_given_up() {
+    let mut bench = Bench::established(false);
+    let out = bench.event(Event::SendHoldExpired).to_vec();
+    assert_eq!(out[0], Action::Down);
+    assert_eq!(notified(&out[1]), Some((8, 0)));
+}
+
+#[test]
+fn the_operator_stops_resets_and_starts() {
+    let mut bench = Bench::established(false);
+    let out = bench.event(Event::Stop(Notification::cease(cease::ADMIN_SHUTDOWN))).to_vec();
+    assert_eq!(out[0], Action::Down);
+    assert_eq!(notified(&out[1]), Some((6, 2)));
+    assert_eq!((bench.state(), bench.peer.next_deadline()), (State::Idle, None));
+    assert_eq!(bench.event(Event::Reset(Notification::cease(cease::ADMIN_RESET))), []);
+    assert!(matches!(bench.event(Event::Accepted)[..], [Action::Refuse(_)]));
+    assert_eq!(bench.event(Event::Start), [Action::Connect]);
+
+    let mut bench = Bench::established(false);
+    let out = bench.event(Event::Reset(Notification::cease(cease::ADMIN_RESET))).to_vec();
+    assert_eq!(notified(&out[1]), Some((6, 4)));
+    assert_eq!((bench.state(), bench.peer.next_deadline()), (State::Active, Some(bench.now + 1_000)));
+}
+
+#[test]
+fn a_session_lost_is_sought_again_and_a_stable_one_at_once() {
+    let mut bench = Bench::new(false);
+    for _ in 0..5 {
+        bench.event(Event::ConnectFailed("refused".into()));
+        let next = bench.peer.next_deadline().unwrap();
+        bench.tick_at(next);
+    }
+    bench.event(Event::Connected);
+    bench.open(Side::Ours, 2);
+    bench.keepalive(Side::Ours);
+    bench.now += STABLE;
+    bench.event(Event::Closed(Side::Ours, "closed by the peer".into()));
+    assert_eq!(bench.state(), State::Active);
+    assert!(bench.peer.next_deadline().unwrap() <= bench.now + 1_000);
+    assert_eq!(bench.peer.last_error().unwrap().text, "the connection ended: closed by the peer");
+}
+
+/// Both connections in OpenSent.
+fn colliding() -> Bench {
+    let mut bench = Bench::new(false);
+    bench.event(Event::Accepted);
+    bench.event(Event::Connected);
+    bench
+}
+
+#[test]
+fn of_two_connections_the_one_of_the_greater_identifier_stays() {
+    // The peer's 10.0.0.2 is greater than our 10.0.0.1: theirs stays, whichever OPEN comes first.
+    let mut bench = colliding();
+    assert_eq!(bench.open(Side::Theirs, 2).len(), 1);
+    let out = bench.open(Side::Ours, 2);
+    assert_eq!(notified(&out[0]), Some((6, 7)));
+    assert_eq!(out[1..], [Action::Close(Side::Ours)]);
+    assert!(matches!(bench.keepalive(Side::Theirs)[..], [Action::Up(Side::Theirs, _)]));
+
+    let mut bench = colliding();
+    bench.open(Side::Ours, 2);
+    let out = bench.open(Side::Theirs, 2);
+    assert_eq!(notified(&out[0]), Some((6, 7)));
+    assert_eq!(out[1], Action::Close(Side::Ours));
+    assert_eq!(kind(&out[2]), Some(MessageType::Keepalive));
+
+    // 10.0.0.0 is smaller: ours stays.
+    let mut bench = colliding();
+    bench.open(Side::Theirs, 0);
+    let out = bench.open(Side::Ours, 0);
+    assert_eq!(out[1], Action::Close(Side::Theirs));
+    assert!(bench.peer.last_error().is_none(), "the loser of a collision is no error");
+}
+
+#[test]
+fn equal_identifiers_of_two_as_are_told_apart_by_as() {
+    let mut bench = colliding();
+    bench.peer.settings.peer_asn = None;
+    let open = Settings { local_asn: 65002, ..settings(1, false) }.open_message();
+    bench.event(Event::Message(Side::Ours, MessageType::Open, &open[HEADER_LEN..]));
+    let out = bench.event(Event::Message(Side::Theirs, MessageType::Open, &open[HEADER_LEN..])).to_vec();
+    assert_eq!(out[1], Action::Close(Side::Ours));
+}
+
+#[test]
+fn an_established_session_stays() {
+    let mut bench = colliding();
+    bench.open(Side::Ours, 2);
+    let out = bench.keepalive(Side::Ours);
+    assert_eq!(notified(&out[0]), Some((6, 7)));
+    assert_eq!(out[1], Action::Close(Side::Theirs));
+    assert!(matches!(out[2], Action::Up(Side::Ours, _)));
+    let refusal = [Action::Refuse(Notification::cease(cease::COLLISION))];
+    assert_eq!(bench.event(Event::Accepted), refusal);
+}
+
+#[test]
+fn a_second_connection_of_the_peer_is_refused() {
+    let mut bench = Bench::new(true);
+    bench.event(Event::Accepted);
+    assert!(matches!(bench.event(Event::Accepted)[..], [Action::Refuse(_)]));
+    assert_eq!(bench.state(), State::OpenSent);
+}
+
+/// What a driver may tell the machine, before it is known which connections exist.
+#[derive(Clone, Debug)]
+enum Random {
+    Start,
+    Stop,
+    Reset,
+    Accepted,
+    Connected,
+    ConnectFailed,
+    Closed(bool),
+    Open(bool, u8, u16),
+    Bytes(bool, u8, Vec<u8>),
+    Keepalive(bool),
+    Fault(bool),
+    Alive,
+    SendHoldExpired,
+    Wait(u16),
+    NextTimer,
+}
+
+fn random() -> impl Strategy<Value = Random> {
+    prop_oneof![
+        1 => Just(Random::Start),
+        1 => Just(Random::Stop),
+        1 => Just(Random::Reset),
+        4 => Just(Random::Accepted),
+        4 => Just(Random::Connected),
+        1 => Just(Random::ConnectFailed),
+        1 => any::<bool>().prop_map(Random::Closed),
+        6 => (any::<bool>(), 0u8..4, prop_oneof![Just(0u16), 3u16..200]).prop_map(|(s, i, h)| Random::Open(s, i, h)),
+        1 => (any::<bool>(), 1u8..6, proptest::collection::vec(any::<u8>(), 0..40)).prop_map(|(s, k, b)| Random::Bytes(s, k, b)),
+        6 => any::<bool>().prop_map(Random::Keepalive),
+        1 => any::<bool>().prop_map(Random::Fault),
+        2 => Just(Random::Alive),
+        1 => Just(Random::SendHoldExpired),
+        2 => any::<u16>().prop_map(Random::Wait),
+        3 => Just(Random::NextTimer),
+    ]
+}
+
+/// A driver that keeps the sockets the machine believes in, and checks every action against them.
+struct World {
+    bench: Bench,
+    /// For each side: none, being opened, open.
+    sockets: [Option<bool>; 2],
+    up: Option<Side>,
+}
+
+impl World {
+    fn socket(&mut self, side: Side) -> &mut Option<bool> {
+        &mut self.sockets[side as usize]
+    }
+
+    fn event(&mut self, event: Event<'_>) {
+        let accepted = event == Event::Accepted;
+        if let Event::Closed(side, _) = event {
+            // A socket is gone before the machine hears of it; closing it again does no harm.
+            assert!(self.socket(side).is_some());
+        }
+        if accepted && self.sockets[Side::Theirs as usize].is_none() {
+            self.sockets[Side::Theirs as usize] = Some(true);
+        }
+        let actions = self.bench.event(event).to_vec();
+        for action in actions {
+            match action {
+                Action::Connect => {
+                    assert!(self.socket(Side::Ours).is_none());
+                    *self.socket(Side::Ours) = Some(false);
+                }
+                Action::Refuse(_) => {
+                    assert!(accepted);
+                    let known = self.bench.peer.theirs.is_some();
+                    if !known {
+                        *self.socket(Side::Theirs) = None;
+                    }
+                }
+                Action::Send(side, message) => {
+                    assert_eq!(*self.socket(side), Some(true));
+                    assert!(frame(&message, MAX_LEN).unwrap().is_some());
+                }
+                Action::Close(side) => {
+                    assert!(self.up != Some(side), "Down precedes Close");
+                    assert!(self.socket(side).take().is_some());
+                }
+                Action::Up(side, _) => {
+                    assert_eq!(*self.socket(side), Some(true));
+                    assert!(self.up.replace(side).is_none());
+                }
+                Action::Down => assert!(self.up.take().is_some()),
+            }
+        }
+        assert_eq!(self.up.is_some(), self.bench.state() == State::Established);
+        assert_eq!(self.sockets[0].is_some(), self.bench.peer.ours.is_some());
+        assert_eq!(self.sockets[1].is_some(), self.bench.peer.theirs.is_some());
+        if let Some(next) = self.bench.peer.next_deadline() {
+            assert!(next > self.bench.now, "a timer that is due has been run");
+        }
+    }
+
+    fn play(&mut self, step: Random) {
+        let side = |theirs: bool| if theirs { Side::Theirs } else { Side::Ours };
+        let open = |world: &World, s: bool| world.sockets[side(s) as usize] == Some(true);
+        match step {
+            Random::Start => self.event(Event::Start),
+            Random::Stop => self.event(Event::Stop(Notification::cease(2))),
+            Random::Reset => self.event(Event::Reset(Notification::cease(4))),
+            Random::Accepted => self.event(Event::Accepted),
+            Random::Connected if self.sockets[0] == Some(false) => {
+                self.sockets[0] = Some(true);
+                self.event(Event::Connected);
+            }
+            Random::ConnectFailed if self.sockets[0] == Some(false) => {
+                self.event(Event::ConnectFailed("refused".into()));
+            }
+            Random::Closed(s) if open(self, s) => self.event(Event::Closed(side(s), "reset".into())),
+            Random::Open(s, id, hold_time) if open(self, s) => {
+                let message = Settings { hold_time, ..settings(id, false) }.open_message();
+                self.event(Event::Message(side(s), MessageType::Open, &message[HEADER_LEN..]));
+            }
+            Random::Bytes(s, kind, bytes) if open(self, s) => {
+                self.event(Event::Message(side(s), MessageType::from_u8(kind).unwrap(), &bytes));
+            }
+            Random::Keepalive(s) if open(self, s) => {
+                self.event(Event::Message(side(s), MessageType::Keepalive, &[]));
+            }
+            Random::Fault(s) if open(self, s) => self.event(Event::Fault(side(s), Notification::new(1, 1))),
+            Random::Alive => self.bench.peer.alive(self.bench.now),
+            Random::SendHoldExpired => self.event(Event::SendHoldExpired),
+            Random::Wait(ms) => {
+                self.bench.now += Millis::from(ms);
+                self.event(Event::Tick);
+            }
+            Random::NextTimer => self.next_timer(),
+            _ => {}
+        }
+    }
+
+    fn next_timer(&mut self) {
+        if let Some(next) = self.bench.peer.next_deadline() {
+            self.bench.now = next;
+            self.event(Event::Tick);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_a_good_peer_can_establish_afterwards(
+        passive: bool,
+        steps in proptest::collection::vec(random(), 0..80),
+    ) {
+        let mut world = World { bench: Bench::new(passive), sockets: [None, None], up: None };
+        if !passive {
+            world.sockets[0] = Some(false);
+        }
+        for step in steps {
+            world.play(step);
+        }
+        // The network loses what is open, the operator wants the session, and the peer behaves.
+        for theirs in [false, true] {
+            world.play(Random::Closed(theirs));
+        }
+        world.play(Random::ConnectFailed);
+        world.event(Event::Start);
+        for _ in 0..20 {
+            if passive {
+                world.event(Event::Accepted);
+            }
+            world.play(Random::Connected);
+            let theirs = world.sockets[1].is_some();
+            world.play(Random::Open(theirs, 2, 90));
+            world.play(Random::Keepalive(theirs));
+            if world.up.is_some() {
+                return Ok(());
+            }
+            world.next_timer();
+        }
+        prop_assert!(false, "not established: {:?}", world.bench.peer);
+    }
+
+    #[test]
+    fn two_machines_that_both_connect_establish_one_session(
+        ids in (1u8..5, 1u8..5).prop_filter("identifiers differ", |(a, b)| a != b),
+        order in proptest::collection::vec(any::<prop::sample::Index>(), 0..200),
+    ) {
+        pair(ids, order)?;
+    }
+}
+
+/// Two machines joined by two connections whose messages arrive in any order between connections, in order on each.
+fn pair(ids: (u8, u8), order: Vec<prop::sample::Index>) -> Result<(), TestCaseError> {
+    let mut peers = [Peer::new(settings(ids.0, false), 1), Peer::new(settings(ids.1, false), 2)];
+    // Events on their way to each machine, by connection: one queue for each (machine, connection's opener).
+    let mut queues: [[Vec<Action>; 2]; 2] = Default::default();
+    let mut now = 0;
+    let mut order = order.into_iter();
+    let mut open = [false, false];
+    let mut out = Vec::new();
+    for (i, peer) in peers.iter_mut().enumerate() {
+        peer.handle(Event::Start, now, &mut out);
+        prop_assert_eq!(std::mem::take(&mut out), vec![Action::Connect]);
+        // The other side accepts, then we hear that it is open.
+        queues[1 - i][i].push(Action::Connect);
+        queues[i][i].push(Action::Connect);
+        open[i] = true;
+    }
+    for _ in 0..10_000 {
+        let ready: Vec<(usize, usize)> =
+            (0..4).map(|n| (n / 2, n % 2)).filter(|(m, c)| !queues[*m][*c].is_empty()).collect();
+        let (machine, opener, mut reaction) = if ready.is_empty() {
+            if peers.iter().all(|p| p.state() == State::Established) {
+                return Ok(());
+            }
+            now = peers.iter().filter_map(Peer::next_deadline).min().expect("a timer");
+            for (machine, peer) in peers.iter_mut().enumerate() {
+                let mut reaction = Vec::new();
+                peer.handle(Event::Tick, now, &mut reaction);
+                route(machine, reaction, &mut queues, &mut open);
+            }
+            continue;
+        } else {
+            let at = order.next().map_or(0, |i| i.index(ready.len()));
+            (ready[at].0, ready[at].1, Vec::new())
+        };
+        let item = queues[machine][opener].remove(0);
+        let side = if machine == opener { Side::Ours } else { Side::Theirs };
+        let peer = &mut peers[machine];
+        match item {
+            Action::Connect if machine == opener => peer.handle(Event::Connected, now, &mut reaction),
+            Action::Connect => peer.handle(Event::Accepted, now, &mut reaction),
+            Action::Close(_) => peer.handle(Event::Closed(side, "closed".into()), now, &mut reaction),
+            Action::Send(_, bytes) => {
+                let frame = frame(&bytes, MAX_LEN).unwrap().unwrap();
+                peer.handle(Event::Message(side, frame.kind, frame.body), now, &mut reaction);
+            }
+            other => panic!("{other:?}"),
+        }
+        route(machine, reaction, &mut queues, &mut open);
+    }
+    Err(TestCaseError::fail("no session after 10,000 steps"))
+}
+
+fn route(machine: usize, actions: Vec<Action>, queues: &mut [[Vec<Action>; 2]; 2], open: &mut [bool; 2]) {
+    for action in actions {
+        let opener = |side: Side| if side == Side::Ours { machine } else { 1 - machine };
+        match action {
+            Action::Connect => {
+                assert!(!std::mem::replace(&mut open[machine], true));
+                queues[1 - machine][machine].push(Action::Connect);
+                queues[machine][machine].push(Action::Connect);
+            }
+            Action::Send(side, bytes) => queues[1 - machine][opener(side)].push(Action::Send(side, bytes)),
+            Action::Close(side) => {
+                // The network tells the other side; what was on its way to us is lost.
+                queues[machine][opener(side)].clear();
+                open[opener(side)] = false;
+                queues[1 - machine][opener(side)].push(Action::Close(side));
+            }
+            Action::Refuse(_) => {
+                queues[machine][1 - machine].clear();
+                open[1 - machine] = false;
+                queues[1 - machine][1 - machine].push(Action::Close(Side::Ours));
+            }
+            Action::Up(..) | Action::Down => {}
+        }
+    }
+}

@@ -1,0 +1,603 @@
+//! From the shape of the file to a configuration that works: defaults, ranges, and what cannot be combined.
+
+use super::diagnosis::{Problem, Step};
+use super::file;
+use ribtide_bgp::peer::FamilySet;
+use ribtide_policy::Policy;
+use ribtide_prefix::AnyPrefix;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A checked configuration.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// Our AS.
+    pub asn: u32,
+    /// Our BGP identifier.
+    pub router_id: Ipv4Addr,
+    /// BGP, when configured.
+    pub bgp: Option<BgpConfig>,
+    /// Where routes are installed; `None`: nowhere (a route reflector).
+    pub fib: Option<FibConfig>,
+    /// The management interface.
+    pub api: ApiConfig,
+    /// Interfaces that no kernel tells of.
+    pub interfaces: Vec<InterfaceConfig>,
+    /// Static routes.
+    pub statics: Vec<StaticRoute>,
+}
+
+/// A number of threads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Threads {
+    /// As many as the machine has cores.
+    Auto,
+    /// So many, from 1 to 64.
+    Number(u16),
+}
+
+impl Threads {
+    /// How many threads that is on this machine.
+    pub fn resolve(self) -> u16 {
+        match self {
+            Threads::Number(n) => n,
+            Threads::Auto => std::thread::available_parallelism().map_or(1, |n| n.get().min(64) as u16),
+        }
+    }
+}
+
+/// The `[bgp]` table.
+#[derive(Clone, PartialEq, Debug)]
+pub struct BgpConfig {
+    /// Addresses to accept sessions on.
+    pub listen: Vec<SocketAddr>,
+    /// Shard threads.
+    pub shards: Threads,
+    /// Egress worker threads.
+    pub update_threads: Threads,
+    /// Our cluster id (RFC 4456); the router id unless set.
+    pub cluster_id: Ipv4Addr,
+    /// Compare MED between routes of different neighbouring ASes.
+    pub always_compare_med: bool,
+    /// Compare MED per neighbouring AS before anything else of lower rank, whatever the order of arrival.
+    pub deterministic_med: bool,
+    /// A route without MED ranks last, not first.
+    pub med_missing_as_worst: bool,
+    /// Prefer the oldest external path before the router id decides.
+    pub prefer_oldest: bool,
+    /// Configured neighbours, by address.
+    pub neighbors: BTreeMap<IpAddr, NeighborConfig>,
+    /// Ranges from which any peer may come, in the order of the file's groups.
+    pub dynamic: Vec<DynamicRange>,
+}
+
+/// A configured neighbour.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NeighborConfig {
+    /// Its address.
+    pub address: IpAddr,
+    /// What a person calls it.
+    pub description: Option<String>,
+    /// Everything that its group also sets.
+    pub settings: NeighborSettings,
+}
+
+/// A range of addresses from which peers may come unannounced.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DynamicRange {
+    /// The range.
+    pub range: AnyPrefix,
+    /// What such a peer gets.
+    pub settings: NeighborSettings,
+}
+
+/// Which AS a peer may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AnyAsn {
+    /// This one.
+    Exactly(u32),
+    /// Any but ours: a dynamic neighbour of an external group without `peer-asn`.
+    AnyExternal,
+}
+
+/// The settings of a neighbour, its group's and its own.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NeighborSettings {
+    /// The group's name.
+    pub group: String,
+    /// Which AS it must have.
+    pub peer_asn: AnyAsn,
+    /// Whether it is a client of our route reflector.
+    pub route_reflector_client: bool,
+    /// Wait for it to connect.
+    pub passive: bool,
+    /// Families to offer.
+    pub families: FamilySet,
+    /// Import policy.
+    pub import: Arc<Policy>,
+    /// Export policy.
+    pub export: Arc<Policy>,
+    /// Hold time to offer, in seconds: 0 (none) or 3 and more.
+    pub hold_time: u16,
+    /// Seconds between attempts to connect.
+    pub connect_retry: u16,
+    /// Our address of the session; the system's choice unless set.
+    pub local_address: Option<IpAddr>,
+    /// The peer's TCP port.
+    pub port: u16,
+    /// Put our own address in NEXT_HOP also where the rule is to keep it.
+    pub next_hop_self: bool,
+    /// IP TTL of an external session; more than 1 also lets its next hops resolve recursively.
+    pub multihop: Option<u8>,
+    /// TCP-MD5 key (RFC 2385).
+    pub password: Option<String>,
+}
+
+/// The `[fib]` table.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FibConfig {
+    /// Install into the Linux kernel.
+    pub kernel: Option<KernelConfig>,
+    /// FPM servers to send routes to.
+    pub fpm: Vec<SocketAddr>,
+    /// Send next-hop group objects over FPM, not inline next hops.
+    pub fpm_next_hop_groups: bool,
+    /// The in-process SONiC path down to the virtual switch.
+    pub virtual_asic: Option<VirtualAsicConfig>,
+    /// Whether a next hop may resolve through the default route.
+    pub resolve_via_default: bool,
+}
+
+/// The kernel dataplane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KernelConfig {
+    /// Routing table.
+    pub table: u32,
+    /// Protocol number that marks our routes.
+    pub protocol: u8,
+    /// Route metric (priority).
+    pub metric: u32,
+}
+
+/// The virtual ASIC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct VirtualAsicConfig {
+    /// Make the neighbours that next hops need.
+    pub lab: bool,
+}
+
+/// The `[api]` table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ApiConfig {
+    /// The Unix socket.
+    pub socket: PathBuf,
+    /// A TCP listener, when wanted.
+    pub http: Option<SocketAddr>,
+}
+
+/// An `[[interface]]` table.
+#[derive(Clone, PartialEq, Debug)]
+pub struct InterfaceConfig {
+    /// Its name, such as `Ethernet0`.
+    pub name: String,
+    /// Interface addresses with their subnets' lengths.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Known neighbours.
+    pub neighbors: Vec<(IpAddr, [u8; 6])>,
+}
+
+/// A `[[static]]` table.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StaticRoute {
+    /// Its prefix.
+    pub prefix: AnyPrefix,
+    /// Where to; empty: drop.
+    pub hops: Vec<StaticHop>,
+    /// Administrative distance.
+    pub distance: u8,
+}
+
+/// One way of a static route.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StaticHop {
+    /// The gateway; none: the interface itself.
+    pub gateway: Option<IpAddr>,
+    /// The interface, by name.
+    pub interface: Option<String>,
+}
+
+/// Checks; collects every problem before it gives up.
+pub(super) fn check(file: &file::File) -> Result<Config, Vec<Problem>> {
+    let mut c = Checker { problems: Vec::new() };
+    let config = c.config(file);
+    if c.problems.is_empty() { Ok(config) } else { Err(c.problems) }
+}
+
+struct Checker {
+    problems: Vec<Problem>,
+}
+
+macro_rules! key {
+    ($($step:expr),* $(,)?) => { &[$(Step::from($step)),*] };
+}
+
+impl Checker {
+    fn problem(&mut self, key: &[Step], says: impl Into<String>) {
+        self.problems.push(Problem::new(key, says));
+    }
+
+    fn config(&mut self, file: &file::File) -> Config {
+        if file.router.asn == 0 {
+            self.problem(key!["router", "asn"], "AS 0 is reserved (RFC 7607); write your AS number");
+        }
+        if file.router.router_id.is_unspecified() {
+            self.problem(key!["router", "router-id"], "0.0.0.0 is no BGP identifier; write an address that is unique in your AS");
+        }
+        for (name, value) in [("north", &file.sonic.north), ("south", &file.sonic.south)] {
+            if let Some(other) = value.as_deref().filter(|v| *v != "memory") {
+                self.problem(
+                    key!["sonic", name],
+                    format!(
+                        "\"{other}\" cannot be used inside `ribtide run`, whose SONiC path is in memory; write \"memory\", \
+                         or run `ribtide fpmsyncd`, `ribtide orchagent` and `ribtide syncd` over Redis and set fib.fpm"
+                    ),
+                );
+            }
+        }
+        let fib = file.fib.as_ref().map(|f| self.fib(f));
+        let interfaces: Vec<InterfaceConfig> =
+            file.interface.iter().enumerate().map(|(i, f)| self.interface(i, f)).collect();
+        if fib.as_ref().is_some_and(|f| f.kernel.is_some()) && !interfaces.is_empty() {
+            self.problem(
+                key!["interface"],
+                "[[interface]] tables describe interfaces that no kernel has; with fib.kernel on, the kernel's own are \
+                 used: remove the tables or set fib.kernel = false",
+            );
+        }
+        for (i, a) in interfaces.iter().enumerate() {
+            if interfaces[..i].iter().any(|b| a.name == b.name) {
+                self.problem(key!["interface", i, "name"], format!("there is already an interface \"{}\"", a.name));
+            }
+        }
+        let statics = file.statics.iter().enumerate().filter_map(|(i, s)| self.static_route(i, s)).collect();
+        let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router));
+        let api = ApiConfig {
+            socket: file.api.socket.clone().unwrap_or_else(|| "/run/ribtide/ribtide.sock".into()),
+            http: file.api.http,
+        };
+        Config { asn: file.router.asn, router_id: file.router.router_id, bgp, fib, api, interfaces, statics }
+    }
+
+    fn fib(&mut self, file: &file::Fib) -> FibConfig {
+        let kernel = match &file.kernel {
+            file::Kernel::Switch(false) => None,
+            file::Kernel::Switch(true) => Some(file::KernelTable::default()),
+            file::Kernel::Table(t) => {
+                Some(file::KernelTable { table: t.table, protocol: t.protocol, metric: t.metric })
+            }
+        };
+        let kernel = kernel.map(|t| {
+            let table = t.table.unwrap_or(254);
+            if table == 0 || table == 255 {
+                self.problem(
+                    key!["fib", "kernel", "table"],
+                    format!("table {table} belongs to the kernel itself; write 254 (main) or a table of your own"),
+                );
+            }
+            let protocol = t.protocol.unwrap_or(186);
+            if protocol <= 4 {
+                self.problem(
+                    key!["fib", "kernel", "protocol"],
+                    format!(
+                        "protocol {protocol} marks routes of the kernel or of an administrator, which ribtide would remove \
+                         as its own; write 5 to 255 (186 is bgp)"
+                    ),
+                );
+            }
+            KernelConfig { table, protocol, metric: t.metric.unwrap_or(20) }
+        });
+        let virtual_asic = match &file.virtual_asic {
+            file::VirtualAsic::Switch(false) => None,
+            file::VirtualAsic::Switch(true) => Some(VirtualAsicConfig { lab: false }),
+            file::VirtualAsic::Table(t) => Some(VirtualAsicConfig { lab: t.lab }),
+        };
+        FibConfig {
+            kernel,
+            fpm: file.fpm.clone(),
+            fpm_next_hop_groups: file.fpm_next_hop_groups,
+            virtual_asic,
+            resolve_via_default: file.resolve_via_default.unwrap_or(true),
+        }
+    }
+
+    fn interface(&mut self, i: usize, file: &file::Interface) -> InterfaceConfig {
+        if file.name.is_empty() || file.name.len() > 15 || file.name.contains(|c: char| c == '/' || c.is_whitespace()) {
+            self.problem(
+                key!["interface", i, "name"],
+                format!("\"{}\" is no interface name; write 1 to 15 characters without spaces or slashes", file.name),
+            );
+        }
+        let mut addresses = Vec::new();
+        for (j, text) in file.addresses.iter().enumerate() {
+            let parsed = text.split_once('/').and_then(|(a, l)| {
+                let address: IpAddr = a.parse().ok()?;
+                let len: u8 = l.parse().ok()?;
+                AnyPrefix::from_addr(address, len)?;
+                Some((address, len))
+            });
+            match parsed {
+                Some(address) => addresses.push(address),
+                None => self.problem(
+                    key!["interface", i, "addresses", j],
+                    format!("\"{text}\" is no interface address; write an address and its subnet's length, such as 10.0.0.1/24"),
+                ),
+            }
+        }
+        let mut neighbors = Vec::new();
+        for (j, n) in file.neighbors.iter().enumerate() {
+            match parse_mac(&n.mac) {
+                Some(mac) => neighbors.push((n.address, mac)),
+                None => self.problem(
+                    key!["interface", i, "neighbors", j, "mac"],
+                    format!("\"{}\" is no MAC address; write six hexadecimal bytes, such as 02:00:00:00:00:01", n.mac),
+                ),
+            }
+        }
+        InterfaceConfig { name: file.name.clone(), addresses, neighbors }
+    }
+
+    fn static_route(&mut self, i: usize, file: &file::Static) -> Option<StaticRoute> {
+        let prefix = match file.prefix.parse::<AnyPrefix>() {
+            Ok(prefix) => prefix,
+            Err(e) => {
+                self.problem(key!["static", i, "prefix"], e.to_string());
+                return None;
+            }
+        };
+        let ways = usize::from(file.blackhole) + usize::from(!file.next_hop.is_empty() || file.interface.is_some());
+        if ways != 1 {
+            self.problem(
+                key!["static", i],
+                "a static route needs either next-hop (and, if you like, interface), or interface alone, or blackhole = true",
+            );
+        }
+        let distance = file.distance.unwrap_or(1);
+        if distance == 0 || distance == 255 {
+            self.problem(key!["static", i, "distance"], "a distance is 1 to 254: 0 is for connected routes, 255 is never used");
+        }
+        let hops = match (file.blackhole, file.next_hop.is_empty()) {
+            (true, _) => Vec::new(),
+            (false, true) => vec![StaticHop { gateway: None, interface: file.interface.clone() }],
+            (false, false) => {
+                let hop = |g: &IpAddr| StaticHop { gateway: Some(*g), interface: file.interface.clone() };
+                file.next_hop.iter().map(hop).collect()
+            }
+        };
+        Some(StaticRoute { prefix, hops, distance })
+    }
+
+    fn bgp(&mut self, file: &file::Bgp, router: &file::Router) -> BgpConfig {
+        let mut bgp = BgpConfig {
+            listen: file.listen.clone().unwrap_or_else(|| vec![SocketAddr::from(([0u16; 8], 179))]),
+            shards: self.threads("shards", &file.shards),
+            update_threads: self.threads("update-threads", &file.update_threads),
+            cluster_id: file.cluster_id.unwrap_or(router.router_id),
+            always_compare_med: file.always_compare_med,
+            deterministic_med: file.deterministic_med.unwrap_or(true),
+            med_missing_as_worst: file.med_missing_as_worst,
+            prefer_oldest: file.prefer_oldest,
+            neighbors: BTreeMap::new(),
+            dynamic: Vec::new(),
+        };
+        for (name, group) in &file.group {
+            self.group(&mut bgp, name, group, router);
+        }
+        bgp
+    }
+
+    fn threads(&mut self, name: &str, count: &file::Count) -> Threads {
+        match count {
+            file::Count::Auto => Threads::Auto,
+            file::Count::Word(word) if word == "auto" => Threads::Auto,
+            file::Count::Number(n @ 1..=64) => Threads::Number(*n),
+            file::Count::Number(n) => {
+                self.problem(key!["bgp", name], format!("{n} threads cannot be; write \"auto\" or 1 to 64"));
+                Threads::Auto
+            }
+            file::Count::Word(word) => {
+                self.problem(key!["bgp", name], format!("\"{word}\" is no number of threads; write \"auto\" or 1 to 64"));
+                Threads::Auto
+            }
+        }
+    }
+
+    fn group(&mut self, bgp: &mut BgpConfig, name: &str, file: &file::Group, router: &file::Router) {
+        let at = |rest: &[Step]| {
+            let mut key = key!["bgp", "group", name].to_vec();
+            key.extend_from_slice(rest);
+            key
+        };
+        let Some(kind) = file.kind else {
+            self.problem(&at(&[]), format!("group \"{name}\" has no type; write type = \"internal\" or type = \"external\""));
+            return;
+        };
+        if file.route_reflector_client && kind == file::GroupKind::External {
+            self.problem(
+                &at(key!["route-reflector-client"]),
+                "only internal peers can be clients of a route reflector (RFC 4456); write type = \"internal\" or remove this",
+            );
+        }
+        for (j, text) in file.dynamic_neighbors.iter().enumerate() {
+            let place = at(key!["dynamic-neighbors", j]);
+            match text.parse::<AnyPrefix>() {
+                Err(e) => self.problem(&place, e.to_string()),
+                Ok(range) => {
+                    let own = Own { passive: Some(true), ..Own::default() };
+                    let settings = self.settings(name, kind, file, own, router, true, &at(&[]));
+                    bgp.dynamic.push(DynamicRange { range, settings });
+                }
+            }
+        }
+        let plain = file.neighbors.iter().enumerate().map(|(j, a)| (*a, None, at(key!["neighbors", j])));
+        let full = file.neighbor.iter().enumerate().map(|(j, n)| (n.address, Some(n), at(key!["neighbor", j])));
+        for (address, neighbor, place) in plain.chain(full) {
+            let own = neighbor.map_or_else(Own::default, Own::of);
+            let settings = self.settings(name, kind, file, own, router, false, &place);
+            if address.is_unspecified() || address.is_multicast() {
+                self.problem(&place, format!("{address} is no address of a neighbour"));
+            }
+            if settings.local_address.is_some_and(|l| l.is_ipv4() != address.is_ipv4()) {
+                self.problem(&place, format!("local-address must be of the same family as the neighbour {address}"));
+            }
+            let description = neighbor.and_then(|n| n.description.clone());
+            let config = NeighborConfig { address, description, settings };
+            if let Some(first) = bgp.neighbors.insert(address, config) {
+                let says = format!("neighbour {address} is already in group \"{}\"; it can be in one group only", first.settings.group);
+                self.problem(&place, says);
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one call, two places; a struct would only rename the list")]
+    fn settings(
+        &mut self,
+        name: &str,
+        kind: file::GroupKind,
+        group: &file::Group,
+        own: Own<'_>,
+        router: &file::Router,
+        dynamic: bool,
+        place: &[Step],
+    ) -> NeighborSettings {
+        let at = |field: &str| {
+            let mut key = place.to_vec();
+            key.push(Step::from(field));
+            key
+        };
+        let external = kind == file::GroupKind::External;
+        let peer_asn = match (kind, own.peer_asn.or(group.peer_asn)) {
+            (file::GroupKind::Internal, None) => AnyAsn::Exactly(router.asn),
+            (file::GroupKind::Internal, Some(n)) if n != router.asn => {
+                let says = format!("an internal peer has our own AS {}, not {n}; write type = \"external\" or remove peer-asn", router.asn);
+                self.problem(&at("peer-asn"), says);
+                AnyAsn::Exactly(n)
+            }
+            (file::GroupKind::External, Some(n)) if n == router.asn || n == 0 => {
+                let says = format!("an external peer cannot have AS {n}; write the neighbour's AS or type = \"internal\"");
+                self.problem(&at("peer-asn"), says);
+                AnyAsn::Exactly(n)
+            }
+            (_, Some(n)) => AnyAsn::Exactly(n),
+            (file::GroupKind::External, None) if dynamic => AnyAsn::AnyExternal,
+            (file::GroupKind::External, None) => {
+                self.problem(place, "an external neighbour needs its AS: write peer-asn in the group or at the neighbour");
+                AnyAsn::AnyExternal
+            }
+        };
+        let hold_time = own.hold_time.or(group.hold_time).unwrap_or(90);
+        if (1..3).contains(&hold_time) {
+            self.problem(&at("hold-time"), format!("a hold time of {hold_time} s is not allowed (RFC 4271); write 0 for none, or 3 and more"));
+        }
+        let connect_retry = own.connect_retry.or(group.connect_retry).unwrap_or(5);
+        if connect_retry == 0 {
+            self.problem(&at("connect-retry"), "connect-retry is in seconds, 1 and more");
+        }
+        let multihop = own.multihop.or(group.multihop);
+        if multihop == Some(0) || (multihop.is_some() && !external) {
+            self.problem(&at("multihop"), "multihop is the TTL of an external session, 1 to 255; internal sessions need none");
+        }
+        let password = own.password.or(group.password.as_deref()).map(str::to_owned);
+        if password.as_ref().is_some_and(|p| p.is_empty() || p.len() > 80) {
+            self.problem(&at("password"), "a TCP-MD5 password has 1 to 80 bytes");
+        }
+        let families = match own.families.or(group.families.as_deref()) {
+            None => FamilySet { ipv4: true, ipv6: true },
+            Some([]) => {
+                self.problem(&at("families"), "the list is empty; write [\"ipv4-unicast\", \"ipv6-unicast\"] or leave it out");
+                FamilySet::default()
+            }
+            Some(list) => FamilySet {
+                ipv4: list.contains(&file::FamilyName::Ipv4Unicast),
+                ipv6: list.contains(&file::FamilyName::Ipv6Unicast),
+            },
+        };
+        let import = self.policy(own.import.or(group.import.as_deref()), external, &at("import"));
+        let export = self.policy(own.export.or(group.export.as_deref()), external, &at("export"));
+        NeighborSettings {
+            group: name.into(),
+            peer_asn,
+            route_reflector_client: group.route_reflector_client,
+            passive: own.passive.or(group.passive).unwrap_or(false),
+            families,
+            import,
+            export,
+            hold_time,
+            connect_retry,
+            local_address: own.local_address.or(group.local_address),
+            port: own.port.or(group.port).unwrap_or(179),
+            next_hop_self: own.next_hop_self.or(group.next_hop_self).unwrap_or(false),
+            multihop,
+            password,
+        }
+    }
+
+    fn policy(&mut self, names: Option<&[String]>, external: bool, place: &[Step]) -> Arc<Policy> {
+        let policy = match names.map(Policy::compile) {
+            None => Policy::default_for(external),
+            Some(Ok(policy)) => policy,
+            Some(Err(e)) => {
+                self.problem(place, e.to_string());
+                Policy::default_for(external)
+            }
+        };
+        Arc::new(policy)
+    }
+}
+
+/// What a neighbour sets itself.
+#[derive(Default)]
+struct Own<'a> {
+    peer_asn: Option<u32>,
+    passive: Option<bool>,
+    families: Option<&'a [file::FamilyName]>,
+    import: Option<&'a [String]>,
+    export: Option<&'a [String]>,
+    hold_time: Option<u16>,
+    connect_retry: Option<u16>,
+    local_address: Option<IpAddr>,
+    port: Option<u16>,
+    next_hop_self: Option<bool>,
+    multihop: Option<u8>,
+    password: Option<&'a str>,
+}
+
+impl<'a> Own<'a> {
+    fn of(n: &'a file::Neighbor) -> Own<'a> {
+        Own {
+            peer_asn: n.peer_asn,
+            passive: n.passive,
+            families: n.families.as_deref(),
+            import: n.import.as_deref(),
+            export: n.export.as_deref(),
+            hold_time: n.hold_time,
+            connect_retry: n.connect_retry,
+            local_address: n.local_address,
+            port: n.port,
+            next_hop_self: n.next_hop_self,
+            multihop: n.multihop,
+            password: n.password.as_deref(),
+        }
+    }
+}
+
+fn parse_mac(text: &str) -> Option<[u8; 6]> {
+    let mut mac = [0; 6];
+    let mut parts = text.split(':');
+    for byte in &mut mac {
+        let part = parts.next().filter(|p| p.len() == 2)?;
+        *byte = u8::from_str_radix(part, 16).ok()?;
+    }
+    parts.next().is_none().then_some(mac)
+}

@@ -1,0 +1,151 @@
+//! Errors of a configuration file, as a person reads them: place, what is wrong, the line itself, what to write.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
+
+/// One thing wrong with a configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// The key it is about, such as `bgp.group.clients.peer-asn`; an element of a list is `[2]`. Empty: the file.
+    pub key: Vec<Step>,
+    /// What is wrong, and what to write instead.
+    pub says: String,
+    /// Where in the text, in bytes, once located.
+    pub span: Option<Range<usize>>,
+}
+
+/// One step of the way to a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Into a table.
+    Name(String),
+    /// Into a list.
+    Index(usize),
+}
+
+impl From<&str> for Step {
+    fn from(name: &str) -> Step {
+        Step::Name(name.into())
+    }
+}
+
+impl From<usize> for Step {
+    fn from(index: usize) -> Step {
+        Step::Index(index)
+    }
+}
+
+impl Problem {
+    pub(super) fn new(key: &[Step], says: impl Into<String>) -> Problem {
+        Problem { key: key.to_vec(), says: says.into(), span: None }
+    }
+
+    pub(super) fn syntax(error: &toml::de::Error) -> Problem {
+        let mut says = error.message().trim().replace('\n', "; ");
+        if let Some(meant) = suggestion(&says) {
+            says.push_str(&format!("; did you mean `{meant}`?"));
+        }
+        Problem { key: Vec::new(), says, span: error.span() }
+    }
+
+    /// Finds the key in the text. A key that the text lacks gets the place of its table.
+    pub(super) fn locate(mut self, text: &str) -> Problem {
+        let Ok(document) = DeTable::parse(text) else { return self };
+        let mut span = 0..0;
+        let mut value: Option<&DeValue<'_>> = None;
+        for step in &self.key {
+            let next = match (step, value) {
+                (Step::Name(name), None) => document.get_ref().get(name.as_str()),
+                (Step::Name(name), Some(DeValue::Table(table))) => table.get(name.as_str()),
+                (Step::Index(i), Some(DeValue::Array(items))) => items.get(*i),
+                _ => None,
+            };
+            let Some(next) = next else { break };
+            span = next.span();
+            value = Some(next.get_ref());
+        }
+        self.span = Some(span);
+        self
+    }
+}
+
+/// For serde's "unknown field" and "unknown variant" messages: the expected name nearest to the one written.
+fn suggestion(says: &str) -> Option<String> {
+    let mut names = says.split('`').skip(1).step_by(2);
+    let written = names.next()?;
+    if !says.starts_with("unknown ") {
+        return None;
+    }
+    let (distance, nearest) = names.map(|name| (edit_distance(written, name), name)).min()?;
+    (distance <= 2.max(written.len() / 3)).then(|| nearest.to_string())
+}
+
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// A configuration that cannot be used, with all its problems. Displays them as a compiler would.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    path: PathBuf,
+    text: String,
+    /// The problems, in the order of the file.
+    pub problems: Vec<Problem>,
+}
+
+impl ConfigError {
+    pub(super) fn new(path: &Path, text: &str, mut problems: Vec<Problem>) -> ConfigError {
+        problems.sort_by_key(|p| p.span.as_ref().map_or(0, |s| s.start));
+        ConfigError { path: path.into(), text: text.into(), problems }
+    }
+
+    pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> ConfigError {
+        let says = format!("cannot be read: {error}; give an existing file with `-c FILE`");
+        ConfigError { path: path.into(), text: String::new(), problems: vec![Problem { key: Vec::new(), says, span: None }] }
+    }
+
+    /// Line and column, counted from 1, of a byte of the text.
+    fn place(&self, byte: usize) -> (usize, usize) {
+        let before = &self.text[..byte.min(self.text.len())];
+        let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.problems.iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}", self.path.display())?;
+            let Some(span) = &problem.span else {
+                write!(f, ": {}", problem.says)?;
+                continue;
+            };
+            let (line, column) = self.place(span.start);
+            writeln!(f, ":{line}:{column}: {}", problem.says)?;
+            let source = self.text.lines().nth(line - 1).unwrap_or_default();
+            let number = line.to_string();
+            let width = span.len().min(source.chars().count().saturating_sub(column - 1)).max(1);
+            writeln!(f, "  {number} | {source}")?;
+            write!(f, "  {:w$} | {:c$}{}", "", "", "^".repeat(width), w = number.len(), c = column - 1)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}

@@ -1,0 +1,221 @@
+//! The shape of the file, as serde reads it. What is absent stays absent here; defaults are given in `check`.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct File {
+    pub(super) router: Router,
+    #[serde(default)]
+    pub(super) bgp: Option<Bgp>,
+    #[serde(default)]
+    pub(super) fib: Option<Fib>,
+    #[serde(default)]
+    pub(super) sonic: Sonic,
+    #[serde(default)]
+    pub(super) api: Api,
+    #[serde(default)]
+    pub(super) interface: Vec<Interface>,
+    #[serde(default, rename = "static")]
+    pub(super) statics: Vec<Static>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Router {
+    pub(super) asn: u32,
+    pub(super) router_id: Ipv4Addr,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Bgp {
+    pub(super) listen: Option<Vec<SocketAddr>>,
+    #[serde(default)]
+    pub(super) shards: Count,
+    #[serde(default)]
+    pub(super) update_threads: Count,
+    pub(super) cluster_id: Option<Ipv4Addr>,
+    #[serde(default)]
+    pub(super) always_compare_med: bool,
+    pub(super) deterministic_med: Option<bool>,
+    #[serde(default)]
+    pub(super) med_missing_as_worst: bool,
+    #[serde(default)]
+    pub(super) prefer_oldest: bool,
+    #[serde(default)]
+    pub(super) group: BTreeMap<String, Group>,
+}
+
+/// `"auto"` or a number.
+#[derive(Debug, Default, Deserialize)]
+#[serde(untagged, expecting = "\"auto\" or a number of threads")]
+pub(super) enum Count {
+    #[default]
+    Auto,
+    Number(u16),
+    Word(String),
+}
+
+/// What groups and single neighbours can both set; a neighbour's own value wins over its group's.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Group {
+    #[serde(rename = "type")]
+    pub(super) kind: Option<GroupKind>,
+    pub(super) peer_asn: Option<u32>,
+    #[serde(default)]
+    pub(super) route_reflector_client: bool,
+    pub(super) passive: Option<bool>,
+    pub(super) families: Option<Vec<FamilyName>>,
+    pub(super) import: Option<Vec<String>>,
+    pub(super) export: Option<Vec<String>>,
+    pub(super) hold_time: Option<u16>,
+    pub(super) connect_retry: Option<u16>,
+    pub(super) local_address: Option<IpAddr>,
+    pub(super) port: Option<u16>,
+    pub(super) next_hop_self: Option<bool>,
+    pub(super) multihop: Option<u8>,
+    pub(super) password: Option<String>,
+    #[serde(default)]
+    pub(super) neighbors: Vec<IpAddr>,
+    #[serde(default)]
+    pub(super) neighbor: Vec<Neighbor>,
+    #[serde(default)]
+    pub(super) dynamic_neighbors: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Neighbor {
+    pub(super) address: IpAddr,
+    pub(super) description: Option<String>,
+    pub(super) peer_asn: Option<u32>,
+    pub(super) passive: Option<bool>,
+    pub(super) families: Option<Vec<FamilyName>>,
+    pub(super) import: Option<Vec<String>>,
+    pub(super) export: Option<Vec<String>>,
+    pub(super) hold_time: Option<u16>,
+    pub(super) connect_retry: Option<u16>,
+    pub(super) local_address: Option<IpAddr>,
+    pub(super) port: Option<u16>,
+    pub(super) next_hop_self: Option<bool>,
+    pub(super) multihop: Option<u8>,
+    pub(super) password: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum GroupKind {
+    Internal,
+    External,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+pub(super) enum FamilyName {
+    #[serde(rename = "ipv4-unicast")]
+    Ipv4Unicast,
+    #[serde(rename = "ipv6-unicast")]
+    Ipv6Unicast,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Fib {
+    #[serde(default)]
+    pub(super) kernel: Kernel,
+    #[serde(default)]
+    pub(super) fpm: Vec<SocketAddr>,
+    #[serde(default)]
+    pub(super) fpm_next_hop_groups: bool,
+    #[serde(default)]
+    pub(super) virtual_asic: VirtualAsic,
+    pub(super) resolve_via_default: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "true, false, or a table such as { table = 254 }")]
+pub(super) enum Kernel {
+    Switch(bool),
+    Table(KernelTable),
+}
+
+impl Default for Kernel {
+    fn default() -> Self {
+        Kernel::Switch(false)
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct KernelTable {
+    pub(super) table: Option<u32>,
+    pub(super) protocol: Option<u8>,
+    pub(super) metric: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "true, false, or a table such as { lab = true }")]
+pub(super) enum VirtualAsic {
+    Switch(bool),
+    Table(VirtualAsicTable),
+}
+
+impl Default for VirtualAsic {
+    fn default() -> Self {
+        VirtualAsic::Switch(false)
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct VirtualAsicTable {
+    #[serde(default)]
+    pub(super) lab: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Sonic {
+    pub(super) north: Option<String>,
+    pub(super) south: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Api {
+    pub(super) socket: Option<PathBuf>,
+    pub(super) http: Option<SocketAddr>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Interface {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) addresses: Vec<String>,
+    #[serde(default)]
+    pub(super) neighbors: Vec<InterfaceNeighbor>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct InterfaceNeighbor {
+    pub(super) address: IpAddr,
+    pub(super) mac: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Static {
+    pub(super) prefix: String,
+    #[serde(default)]
+    pub(super) next_hop: Vec<IpAddr>,
+    pub(super) interface: Option<String>,
+    #[serde(default)]
+    pub(super) blackhole: bool,
+    pub(super) distance: Option<u8>,
+}

@@ -1,0 +1,38 @@
+//! The configuration file: TOML text → [`Config`], every value checked, every error with its place and its cure.
+//!
+//! Two layers. [`file`] is the shape of the file, read by serde with unknown names refused. [`check`] turns it into
+//! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
+//! key it is about; [`diagnosis`] finds the key's line and column in the text.
+
+mod check;
+mod diagnosis;
+mod file;
+
+pub use check::{
+    AnyAsn, ApiConfig, BgpConfig, Config, DynamicRange, FibConfig, InterfaceConfig, KernelConfig, NeighborConfig,
+    NeighborSettings, StaticHop, StaticRoute, Threads, VirtualAsicConfig,
+};
+pub use diagnosis::{ConfigError, Problem};
+
+use std::path::Path;
+
+/// Reads and checks the file at `path`.
+///
+/// # Errors
+/// Every problem found, each with line, column and what to write instead.
+pub fn load(path: &Path) -> Result<Config, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|e| ConfigError::unreadable(path, &e))?;
+    parse(&text).map_err(|problems| ConfigError::new(path, &text, problems))
+}
+
+/// Checks configuration text.
+///
+/// # Errors
+/// As [`load`], without the file's name.
+pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
+    let file: file::File = toml::from_str(text).map_err(|e| vec![Problem::syntax(&e)])?;
+    check::check(&file).map_err(|problems| problems.into_iter().map(|p| p.locate(text)).collect())
+}
+
+#[cfg(test)]
+mod tests;

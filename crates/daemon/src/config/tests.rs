@@ -1,0 +1,125 @@
+use super::*;
+use std::net::IpAddr;
+
+const BASE: &str = "[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n";
+
+fn error(text: &str) -> String {
+    let text = format!("{BASE}{text}");
+    ConfigError::new(Path::new("ribtide.toml"), &text, parse(&text).unwrap_err()).to_string()
+}
+
+#[test]
+fn the_example_of_the_design_is_accepted() {
+    let config = parse(
+        r#"
+        [router]
+        asn = 65001
+        router-id = "10.0.0.1"
+
+        [bgp]
+        listen = ["127.0.0.1:1179"]
+        shards = "auto"
+        update-threads = 2
+
+        [bgp.group.clients]
+        type = "internal"
+        peer-asn = 65001
+        route-reflector-client = true
+        passive = true
+        families = ["ipv4-unicast", "ipv6-unicast"]
+        import = ["accept"]
+        export = ["accept"]
+        neighbors = ["127.0.0.2", "127.0.0.3"]
+        dynamic-neighbors = ["127.1.0.0/16"]
+
+        [[bgp.group.clients.neighbor]]
+        address = "127.0.0.4"
+        hold-time = 30
+
+        [fib]
+        kernel = false
+        fpm = ["127.0.0.1:2620"]
+        virtual-asic = { lab = true }
+
+        [sonic]
+        north = "memory"
+
+        [api]
+        socket = "/run/ribtide/ribtide.sock"
+        http = "127.0.0.1:8080"
+
+        [[interface]]
+        name = "Ethernet0"
+        addresses = ["10.1.0.1/24", "2001:db8::1/64"]
+        neighbors = [{ address = "10.1.0.2", mac = "02:00:00:00:00:01" }]
+
+        [[static]]
+        prefix = "0.0.0.0/0"
+        next-hop = ["10.1.0.2"]
+        "#,
+    )
+    .unwrap();
+    let bgp = config.bgp.unwrap();
+    assert_eq!(bgp.update_threads, Threads::Number(2));
+    assert_eq!(bgp.neighbors.len(), 3);
+    let own: IpAddr = "127.0.0.4".parse().unwrap();
+    assert_eq!(bgp.neighbors[&own].settings.hold_time, 30);
+    assert!(bgp.neighbors[&own].settings.passive && bgp.neighbors[&own].settings.route_reflector_client);
+    assert_eq!(bgp.dynamic[0].settings.peer_asn, AnyAsn::Exactly(65001));
+    assert!(config.fib.unwrap().virtual_asic.unwrap().lab);
+    assert_eq!(config.interfaces[0].neighbors[0].1, [2, 0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn an_unknown_name_shows_its_line_and_the_nearest_name() {
+    let says = error("[bgp.group.x]\ntype = \"internal\"\nneighbours = [\"10.0.0.2\"]\n");
+    assert!(says.starts_with("ribtide.toml:6:1: unknown field `neighbours`"), "{says}");
+    assert!(says.contains("did you mean `neighbors`?"), "{says}");
+    assert!(says.contains("6 | neighbours = [\"10.0.0.2\"]\n    | ^^^^^^^^^^"), "{says}");
+}
+
+#[test]
+fn a_wrong_value_shows_where_and_what_to_write() {
+    let says = error("[bgp]\nshards = 65\n");
+    assert_eq!(
+        says,
+        "ribtide.toml:5:10: 65 threads cannot be; write \"auto\" or 1 to 64\n  5 | shards = 65\n    |          ^^"
+    );
+    let says = error("[bgp.group.up]\ntype = \"external\"\nneighbors = [\"10.0.0.2\", \"10.0.0.3\"]\n");
+    assert!(says.contains(":6:14: an external neighbour needs its AS"), "{says}");
+    assert!(says.contains(":6:26: an external neighbour needs its AS"), "{says}");
+}
+
+#[test]
+fn every_problem_is_told_at_once() {
+    let says = error(
+        "[bgp]\nlisten = [\"[::]:179\"]\n[bgp.group.a]\ntype = \"internal\"\nhold-time = 2\nneighbors = [\"10.0.0.2\"]\n\
+         [[static]]\nprefix = \"10.0.0.1/8\"\nblackhole = true\n[sonic]\nnorth = \"redis\"\n",
+    );
+    for part in ["a hold time of 2 s", "write 10.0.0.0/8", "\"redis\" cannot be used inside `ribtide run`"] {
+        assert!(says.contains(part), "{part} is missing in: {says}");
+    }
+}
+
+#[test]
+fn what_cannot_be_combined_is_refused() {
+    for (text, says) in [
+        ("[fib]\nkernel = true\n[[interface]]\nname = \"Ethernet0\"\n", "[[interface]] tables describe interfaces that no kernel has"),
+        ("[bgp.group.a]\ntype = \"external\"\npeer-asn = 65001\nneighbors = [\"10.0.0.2\"]\n", "cannot have AS 65001"),
+        ("[bgp.group.a]\ntype = \"external\"\npeer-asn = 1\nroute-reflector-client = true\n", "only internal peers can be clients"),
+        ("[fib]\nkernel = { protocol = 4 }\n", "protocol 4 marks routes"),
+        (
+            "[bgp.group.a]\ntype = \"internal\"\nneighbors = [\"10.0.0.2\"]\n[bgp.group.b]\ntype = \"internal\"\nneighbors = [\"10.0.0.2\"]\n",
+            "already in group \"a\"",
+        ),
+        ("[[static]]\nprefix = \"10.0.0.0/8\"\n", "a static route needs either"),
+    ] {
+        assert!(error(text).contains(says), "{}", error(text));
+    }
+}
+
+#[test]
+fn broken_syntax_shows_its_place() {
+    let says = error("[bgp\n");
+    assert!(says.starts_with("ribtide.toml:4:5: "), "{says}");
+}

@@ -1,0 +1,311 @@
+//! The RIB manager's thread, and what it needs of the configuration: interfaces and static routes.
+//!
+//! ```text
+//! shards, configuration ──ring──► RIB ──ring each──► dataplanes
+//!         ▲                        │ ▲                   │
+//!         └── next-hop states ─────┘ └──── feedback ─────┘
+//! ```
+
+use crate::config::{InterfaceConfig, StaticRoute};
+use crate::dataplane::{BATCHES, FEEDBACK, Port};
+use crossbeam_channel::select_biased;
+use ribtide_bgp::message::{NextHopState as BgpNextHopState, ShardIn};
+use ribtide_prefix::{AnyPrefix, Families};
+use ribtide_rib::{
+    DataplaneId, FibBatch, IfIndex, InterfaceEvent, NONE, NextHopState, NextHops, Protocol, ReceivedHop, Rib, RibConfig,
+    RibIn, RibOut, RouteBatch, RouteSet, Source,
+};
+use ribtide_runtime::ask::{Asked, Asker, pair};
+use ribtide_runtime::meter::{Meter, Meters};
+use ribtide_runtime::ring::{Receiver, Rings, Sender, TrySend};
+use ribtide_runtime::thread::{self, Stop};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Batches from shards that may wait.
+const INBOX: usize = 256;
+/// Routes that are worked through together when they are at hand: bigger batches cost less each.
+const TOGETHER: usize = 8192;
+
+/// The RIB manager before it runs: dataplanes are plugged in, then it starts.
+#[derive(Debug)]
+pub struct RibBuilder {
+    inbox: (Sender<RibIn>, Receiver<RibIn>),
+    feedback: (Sender<RibIn>, Receiver<RibIn>),
+    planes: Vec<Plane>,
+}
+
+#[derive(Debug)]
+struct Plane {
+    name: String,
+    batches: Sender<Arc<FibBatch>>,
+}
+
+/// How to reach the running RIB manager.
+#[derive(Clone)]
+pub struct RibHandle {
+    /// For whoever announces routes.
+    pub inbox: Sender<RibIn>,
+    /// For questions.
+    pub asker: Asker<RibStage>,
+}
+
+/// The state of the RIB's thread.
+pub struct RibStage {
+    /// The RIB.
+    pub rib: Rib,
+    planes: Vec<Plane>,
+    shards: Vec<Sender<ShardIn>>,
+    /// Next-hop states that a shard's full ring did not take yet; the newest of each address.
+    unsent: Vec<BTreeMap<IpAddr, BgpNextHopState>>,
+    /// Feedback taken while a dataplane's ring was full: at most one answer for each batch outstanding.
+    taken: VecDeque<RibIn>,
+    statics: Statics,
+    meter: Meter,
+}
+
+impl RibBuilder {
+    /// Makes the RIB manager's rings.
+    pub fn new(rings: &Rings) -> RibBuilder {
+        RibBuilder {
+            inbox: rings.bounded("shards to RIB", INBOX),
+            feedback: rings.bounded("dataplanes to RIB", FEEDBACK),
+            planes: Vec::new(),
+        }
+    }
+
+    /// The producing end for shards.
+    pub fn inbox(&self) -> Sender<RibIn> {
+        self.inbox.0.clone()
+    }
+
+    /// Plugs in a dataplane; the port is its end.
+    pub fn plug(&mut self, name: &str, rings: &Rings, meters: &Meters, stop: &Stop) -> Port {
+        let (tx, rx) = rings.bounded(format!("RIB to {name}"), BATCHES);
+        let id = self.planes.len() as DataplaneId;
+        self.planes.push(Plane { name: name.into(), batches: tx });
+        Port { id, batches: rx, feedback: self.feedback.0.clone(), meter: meters.meter(name), stop: stop.clone() }
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(
+        self,
+        config: RibConfig,
+        statics: Statics,
+        shards: Vec<Sender<ShardIn>>,
+        meters: &Meters,
+        stop: Stop,
+    ) -> io::Result<RibHandle> {
+        let (asker, asked) = pair("RIB");
+        let unsent = shards.iter().map(|_| BTreeMap::new()).collect();
+        let stage =
+            RibStage {
+                rib: Rib::new(config),
+                planes: self.planes,
+                shards,
+                unsent,
+                taken: VecDeque::new(),
+                statics,
+                meter: meters.meter("rib"),
+            };
+        let (inbox, feedback) = (self.inbox.1, self.feedback.1);
+        thread::spawn("rib", move || run(stage, &inbox, &feedback, &asked, &stop))?;
+        Ok(RibHandle { inbox: self.inbox.0, asker })
+    }
+}
+
+fn run(mut stage: RibStage, inbox: &Receiver<RibIn>, feedback: &Receiver<RibIn>, asked: &Asked<RibStage>, stop: &Stop) {
+    let statics = stage.statics.batch();
+    stage.handle(vec![statics, RibIn::EndOfInitial(Source::Static)], feedback);
+    while !stop.stopped() {
+        // Failures first: what a dataplane says goes ahead of any backlog of routes.
+        select_biased! {
+            recv(feedback.raw()) -> message => {
+                if let Ok(message) = message {
+                    stage.handle(vec![feedback.took(message)], feedback);
+                }
+            }
+            recv(asked.raw()) -> question => {
+                if let Ok(question) = question {
+                    question(&mut stage);
+                }
+            }
+            recv(inbox.raw()) -> message => {
+                if let Ok(message) = message {
+                    let mut messages = vec![inbox.took(message)];
+                    let mut routes = route_count(&messages[0]);
+                    while routes < TOGETHER && let Some(message) = inbox.try_recv() {
+                        routes += route_count(&message);
+                        messages.push(message);
+                    }
+                    stage.handle(messages, feedback);
+                }
+            }
+            default(Duration::from_millis(100)) => {}
+        }
+        while let Some(message) = stage.taken.pop_front() {
+            stage.handle(vec![message], feedback);
+        }
+        stage.send_next_hops();
+    }
+}
+
+fn route_count(message: &RibIn) -> usize {
+    match message {
+        RibIn::Routes(batch) => batch.changes.v4.len() + batch.changes.v6.len(),
+        _ => 0,
+    }
+}
+
+impl RibStage {
+    /// The dataplanes' names, by number.
+    pub fn plane_names(&self) -> Vec<String> {
+        self.planes.iter().map(|p| p.name.clone()).collect()
+    }
+
+    fn handle(&mut self, mut messages: Vec<RibIn>, feedback: &Receiver<RibIn>) {
+        let begin = Instant::now();
+        let routes = messages.iter().map(route_count).sum();
+        let waiting: Vec<RibIn> = messages
+            .iter()
+            .filter_map(|m| match m {
+                RibIn::Interface(event) => self.statics.interface(event),
+                _ => None,
+            })
+            .collect();
+        messages.extend(waiting);
+        let out = self.rib.handle(messages);
+        self.meter.add(routes, begin);
+        self.send(out, feedback);
+    }
+
+    fn send(&mut self, out: RibOut, feedback: &Receiver<RibIn>) {
+        for (address, state) in out.next_hops {
+            let state = match state {
+                NextHopState::Reachable { cost } => BgpNextHopState::Reachable { cost },
+                NextHopState::Unreachable => BgpNextHopState::Unreachable,
+            };
+            for unsent in &mut self.unsent {
+                unsent.insert(address, state);
+            }
+        }
+        if let Some(batch) = out.fib {
+            let batch = Arc::new(batch);
+            for plane in 0..self.planes.len() {
+                if self.rib.dataplanes().any(|d| usize::from(d.id) == plane) {
+                    self.deliver(plane, batch.clone(), feedback);
+                }
+            }
+        }
+        for (plane, batch) in out.replay {
+            self.deliver(usize::from(plane), Arc::new(batch), feedback);
+        }
+    }
+
+    /// Waits while the dataplane's ring is full, and takes feedback meanwhile: a dataplane that could not hand
+    /// over its answer would never make room.
+    fn deliver(&mut self, plane: usize, mut batch: Arc<FibBatch>, feedback: &Receiver<RibIn>) {
+        let Some(plane) = self.planes.get(plane) else { return };
+        loop {
+            batch = match plane.batches.try_send(batch) {
+                // A dataplane whose thread has ended takes nothing; the process is stopping.
+                Ok(()) | Err(TrySend::Closed) => return,
+                Err(TrySend::Full(batch)) => batch,
+            };
+            if let Ok(Some(message)) = feedback.recv_timeout(Duration::from_millis(1)) {
+                self.taken.push_back(message);
+            }
+        }
+    }
+
+    /// Hands next-hop states to the shards as far as their rings have room; the rest waits and coalesces, because
+    /// a shard may itself be waiting for this thread.
+    fn send_next_hops(&mut self) {
+        for (shard, unsent) in self.shards.iter().zip(&mut self.unsent) {
+            if unsent.is_empty() {
+                continue;
+            }
+            let states: Vec<_> = std::mem::take(unsent).into_iter().collect();
+            if let Err(TrySend::Full(ShardIn::NextHops(states))) = shard.try_send(ShardIn::NextHops(states)) {
+                unsent.extend(states);
+            }
+        }
+    }
+}
+
+/// Static routes; those that name an interface wait until it is known.
+#[derive(Clone, Debug, Default)]
+pub struct Statics {
+    routes: Vec<StaticRoute>,
+    indexes: BTreeMap<String, IfIndex>,
+}
+
+impl Statics {
+    /// From the configuration.
+    pub fn new(routes: Vec<StaticRoute>, interfaces: &[InterfaceConfig]) -> Statics {
+        let indexes = interfaces.iter().enumerate().map(|(i, c)| (c.name.clone(), config_index(i))).collect();
+        Statics { routes, indexes }
+    }
+
+    /// Everything that can be announced now.
+    fn batch(&self) -> RibIn {
+        let mut batch = RouteBatch { source: Source::Static, sets: Vec::new(), changes: Families::default() };
+        for route in &self.routes {
+            let hops: Option<Vec<ReceivedHop>> = route
+                .hops
+                .iter()
+                .map(|hop| {
+                    let interface = match &hop.interface {
+                        None => None,
+                        Some(name) => Some(*self.indexes.get(name)?),
+                    };
+                    Some(ReceivedHop { gateway: hop.gateway, interface, weight: 1, onlink: false })
+                })
+                .collect();
+            let set = match hops {
+                None => NONE,
+                Some(hops) => {
+                    let next_hops = if hops.is_empty() { NextHops::Blackhole } else { NextHops::Via(hops) };
+                    let (distance, protocol) = (route.distance, Protocol::Static);
+                    batch.sets.push(RouteSet { next_hops, distance, metric: 0, allow_recursion: true, protocol });
+                    batch.sets.len() as u32 - 1
+                }
+            };
+            match route.prefix {
+                AnyPrefix::V4(p) => batch.changes.v4.push((p, set)),
+                AnyPrefix::V6(p) => batch.changes.v6.push((p, set)),
+            }
+        }
+        RibIn::Routes(batch)
+    }
+
+    /// Learns an interface's number; all static routes again when that changed one of them.
+    fn interface(&mut self, event: &InterfaceEvent) -> Option<RibIn> {
+        if self.indexes.insert(event.name.clone(), event.index) == Some(event.index) {
+            return None;
+        }
+        let names = |r: &StaticRoute| r.hops.iter().any(|h| h.interface.as_ref() == Some(&event.name));
+        self.routes.iter().any(names).then(|| self.batch())
+    }
+}
+
+/// The number of the configuration's `i`th `[[interface]]`.
+pub fn config_index(i: usize) -> IfIndex {
+    i as IfIndex + 1
+}
+
+/// What the configuration's interfaces look like to the RIB: up, for ever.
+pub fn config_interfaces(interfaces: &[InterfaceConfig]) -> impl Iterator<Item = InterfaceEvent> {
+    interfaces.iter().enumerate().map(|(i, c)| InterfaceEvent {
+        index: config_index(i),
+        name: c.name.clone(),
+        up: true,
+        addresses: c.addresses.clone(),
+    })
+}

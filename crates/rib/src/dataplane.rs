@@ -1,0 +1,119 @@
+//! What each dataplane was sent, what it finished, what it failed, and its replay.
+
+use crate::message::{DataplaneId, FibAck, FibBatch};
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix};
+use std::collections::VecDeque;
+
+/// Prefixes per family.
+pub(crate) struct Prefixes;
+impl PerFamily for Prefixes {
+    type Of<F: Family> = Vec<Prefix<F>>;
+}
+
+/// The most routes in a page of a replay.
+pub const PAGE: usize = 8192;
+
+/// How many pages of a replay may be unacknowledged: enough to keep a dataplane busy, few enough that live
+/// changes do not queue behind a million routes.
+const PAGES_IN_FLIGHT: usize = 4;
+
+/// Whether a dataplane has what the RIB wants it to have for one prefix.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum InstallStatus {
+    /// It acknowledged the latest change.
+    Installed,
+    /// It has not yet acknowledged the latest change.
+    Pending,
+    /// It could not; the reason is a sentence.
+    Failed(String),
+}
+
+/// One dataplane.
+#[derive(Default)]
+pub(crate) struct Dataplane {
+    /// Batches sent and not acknowledged: the number, and whether it is a page of routes of the
+    /// replay.
+    outstanding: VecDeque<(u64, bool)>,
+    pub(crate) acked: u64,
+    pub(crate) failed: Map<AnyPrefix, String>,
+    pub(crate) replay: Replay,
+}
+
+/// How far a replay is.
+#[derive(Default)]
+pub(crate) enum Replay {
+    /// Nothing was sent.
+    #[default]
+    New,
+    /// These prefixes are still to be sent.
+    Sending(Families<Prefixes>),
+    /// Every route is sent; the end is held back until the sources have announced everything.
+    Waiting,
+    /// The end is sent too.
+    Done,
+}
+
+impl Dataplane {
+    /// Notes a batch that is sent to it.
+    pub(crate) fn sent(&mut self, batch: &FibBatch, page: bool) {
+        self.outstanding.push_back((batch.seq, page));
+        if !self.failed.is_empty() {
+            let v4 = batch.routes.v4.iter().map(|r| r.prefix.any());
+            for prefix in v4.chain(batch.routes.v6.iter().map(|r| r.prefix.any())) {
+                self.failed.remove(&prefix);
+            }
+        }
+    }
+
+    /// Notes what it finished. `changed` gives the batch that last changed a prefix: a failure of an earlier one
+    /// is of no interest any more.
+    pub(crate) fn acknowledged(&mut self, ack: FibAck, changed: impl Fn(AnyPrefix) -> u32) {
+        while self.outstanding.front().is_some_and(|(seq, _)| *seq <= ack.seq) {
+            self.outstanding.pop_front();
+        }
+        self.acked = self.acked.max(ack.seq);
+        for (prefix, reason) in ack.failed {
+            if !self.is_outstanding(changed(prefix)) {
+                self.failed.insert(prefix, reason);
+            }
+        }
+    }
+
+    /// Whether a batch, given the low half of its number, waits for acknowledgement.
+    fn is_outstanding(&self, seq: u32) -> bool {
+        // Numbers wrap: what counts is how far it is behind the newest, among the few that are outstanding.
+        let (Some((first, _)), Some((last, _))) = (self.outstanding.front(), self.outstanding.back()) else {
+            return false;
+        };
+        u64::from((*last as u32).wrapping_sub(seq)) <= last - first
+    }
+
+    /// The state of a prefix that the batch of low half `changed` changed last.
+    pub(crate) fn status(&self, prefix: AnyPrefix, changed: u32) -> InstallStatus {
+        if let Some(reason) = self.failed.get(&prefix) {
+            return InstallStatus::Failed(reason.clone());
+        }
+        let replayed = matches!(self.replay, Replay::Waiting | Replay::Done) && self.pages_outstanding() == 0;
+        if replayed && !self.is_outstanding(changed) {
+            InstallStatus::Installed
+        } else {
+            InstallStatus::Pending
+        }
+    }
+
+    pub(crate) fn outstanding(&self) -> usize {
+        self.outstanding.len()
+    }
+
+    /// Whether another page of its replay may be sent.
+    pub(crate) fn wants_page(&self) -> bool {
+        self.pages_outstanding() < PAGES_IN_FLIGHT
+    }
+
+    fn pages_outstanding(&self) -> usize {
+        self.outstanding.iter().filter(|(_, page)| *page).count()
+    }
+}
+
+/// Every dataplane that is up, in the order of their numbers.
+pub(crate) type Dataplanes = std::collections::BTreeMap<DataplaneId, Dataplane>;

@@ -1,0 +1,144 @@
+//! Next-hop groups: what protocols gave, held once however many routes have it, and what it resolves to.
+//!
+//! A FIB group belongs to exactly one received group and shares its number. Two received groups that happen to
+//! resolve alike do not share a FIB group: the day they part, every route of one would have to be rewritten,
+//! and a change of next hop must never cost the routes.
+
+use crate::message::{FibGroup, FibHop, NextHops, ReceivedHop};
+use crate::store::Store;
+use crate::target::Outcome;
+use ribtide_prefix::{AnyPrefix, HashBuilder};
+use std::hash::BuildHasher;
+
+/// What identifies a received group: two routes with equal keys resolve alike.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct GroupKey {
+    /// Sorted, without repetitions, weights at least 1.
+    pub(crate) next_hops: NextHops,
+    pub(crate) recursion: bool,
+    /// The prefix of the route, when it has a gateway inside and must not answer for itself.
+    pub(crate) exclude: Option<AnyPrefix>,
+}
+
+impl GroupKey {
+    /// The key of what a protocol gave.
+    pub(crate) fn new(next_hops: &NextHops, recursion: bool) -> GroupKey {
+        let mut next_hops = next_hops.clone();
+        if let NextHops::Via(hops) = &mut next_hops {
+            for hop in hops.iter_mut() {
+                hop.weight = hop.weight.max(1);
+            }
+            let what = |h: &ReceivedHop| (h.gateway, h.interface, h.onlink);
+            // The weight of a repetition is lost, the first one's stays; stable, so "first" is as received.
+            hops.sort_by_key(what);
+            hops.dedup_by_key(|h| what(h));
+        }
+        GroupKey { next_hops, recursion, exclude: None }
+    }
+
+    pub(crate) fn hops(&self) -> &[ReceivedHop] {
+        match &self.next_hops {
+            NextHops::Via(hops) => hops,
+            NextHops::Blackhole => &[],
+        }
+    }
+}
+
+/// A received group and the FIB group made of it.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) key: GroupKey,
+    /// The targets that the hops ask for, in the order of the hops.
+    pub(crate) targets: Vec<u32>,
+    /// Candidates in the tables that have it.
+    pub(crate) routes: u32,
+    /// Routes in the FIB that have it.
+    pub(crate) installed: u32,
+    /// What it resolves to, if it does.
+    pub(crate) content: Option<FibGroup>,
+    /// The highest level of its targets.
+    pub(crate) level: u8,
+    /// Whether dataplanes have it.
+    pub(crate) in_fib: bool,
+    /// Made in this batch: its routes are all marked for selection already.
+    pub(crate) fresh: bool,
+    /// Something it depends on may have changed in this batch.
+    pub(crate) stale: bool,
+    /// Its content changed in this batch.
+    pub(crate) changed: bool,
+    /// It went from resolved to unresolved or back in this batch.
+    pub(crate) turned: bool,
+    /// It is listed for [`crate::resolve::Resolver::finish`].
+    pub(crate) touched: bool,
+}
+
+/// Groups by number and by content.
+#[derive(Default)]
+pub(crate) struct Groups {
+    pub(crate) store: Store<Group>,
+    by_key: hashbrown::HashTable<u32>,
+    hasher: HashBuilder,
+}
+
+impl Groups {
+    pub(crate) fn find(&self, key: &GroupKey) -> Option<u32> {
+        let hash = self.hasher.hash_one(key);
+        self.by_key.find(hash, |id| self.store[*id].key == *key).copied()
+    }
+
+    /// Adds a group that [`Groups::find`] did not find.
+    pub(crate) fn add(&mut self, key: GroupKey, targets: Vec<u32>) -> u32 {
+        let hash = self.hasher.hash_one(&key);
+        let id = self.store.insert(Group {
+            key,
+            targets,
+            routes: 0,
+            installed: 0,
+            content: None,
+            level: 0,
+            in_fib: false,
+            fresh: true,
+            stale: true,
+            changed: false,
+            turned: false,
+            touched: false,
+        });
+        self.by_key.insert_unique(hash, id, |id| self.hasher.hash_one(&self.store[*id].key));
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: u32) -> Group {
+        let hash = self.hasher.hash_one(&self.store[id].key);
+        if let Ok(entry) = self.by_key.find_entry(hash, |other| *other == id) {
+            entry.remove();
+        }
+        self.store.remove(id)
+    }
+}
+
+/// The FIB group of hops whose targets resolved to `outcomes`: every way out once, with the weight of the hop
+/// that led there; `None` when there is none. A way out that two hops lead to has the first one's weight.
+/// Blackholes count only when there is nothing else.
+pub(crate) fn flatten<'a>(
+    outcomes: impl Iterator<Item = (&'a ReceivedHop, &'a Outcome)>,
+    max_ecmp: u16,
+) -> Option<FibGroup> {
+    let mut all: Vec<FibHop> = Vec::new();
+    let mut blackhole = false;
+    for (hop, outcome) in outcomes {
+        match outcome {
+            Outcome::Hops(hops) => all.extend(hops.iter().map(|h| FibHop { weight: hop.weight, ..*h })),
+            Outcome::Blackhole => blackhole = true,
+            Outcome::Unresolved(_) => {}
+        }
+    }
+    let way = |h: &FibHop| (h.gateway, h.interface);
+    all.sort_by_key(way);
+    all.dedup_by_key(|h| way(h));
+    all.truncate(usize::from(max_ecmp));
+    match (all.is_empty(), blackhole) {
+        (false, _) => Some(FibGroup::Hops(all)),
+        (true, true) => Some(FibGroup::Blackhole),
+        (true, false) => None,
+    }
+}

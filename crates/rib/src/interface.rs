@@ -1,0 +1,96 @@
+//! Connected routes: what the addresses of interfaces that are up make reachable.
+
+use crate::message::{IfIndex, InterfaceEvent};
+use ribtide_prefix::{AnyPrefix, Map};
+
+/// Connected prefixes, each with the interfaces that it is on.
+#[derive(Debug, Default)]
+pub(crate) struct Connected {
+    interfaces: Map<AnyPrefix, Vec<IfIndex>>,
+}
+
+impl Connected {
+    /// Takes over a changed interface and returns the prefixes that this changes, each once.
+    pub(crate) fn change(
+        &mut self,
+        index: IfIndex,
+        old: Option<&InterfaceEvent>,
+        new: Option<&InterfaceEvent>,
+    ) -> Vec<AnyPrefix> {
+        let (old, new) = (prefixes(old), prefixes(new));
+        let mut changed: Vec<AnyPrefix> = Vec::new();
+        for prefix in old.iter().filter(|p| !new.contains(p)) {
+            if let Some(list) = self.interfaces.get_mut(prefix) {
+                list.retain(|i| *i != index);
+                if list.is_empty() {
+                    self.interfaces.remove(prefix);
+                }
+            }
+            changed.push(*prefix);
+        }
+        for prefix in new.iter().filter(|p| !old.contains(p)) {
+            self.interfaces.entry(*prefix).or_default().push(index);
+            changed.push(*prefix);
+        }
+        changed
+    }
+
+    /// The interfaces that `prefix` is on.
+    pub(crate) fn on(&self, prefix: AnyPrefix) -> &[IfIndex] {
+        self.interfaces.get(&prefix).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The connected prefixes of an interface, each once: for each address its subnet and itself. An interface that
+/// is down has none. Neither do loopback addresses, which no packet may be sent to, nor link-local ones, which are
+/// on every link and therefore no entry of a table.
+fn prefixes(state: Option<&InterfaceEvent>) -> Vec<AnyPrefix> {
+    let mut all: Vec<AnyPrefix> = Vec::new();
+    for (address, len) in state.into_iter().filter(|s| s.up).flat_map(|s| &s.addresses) {
+        if address.is_loopback() || address.is_unspecified() || crate::target::is_link_local(*address) {
+            continue;
+        }
+        all.extend(AnyPrefix::from_addr(*address, *len));
+        all.push(AnyPrefix::host(*address));
+    }
+    all.sort();
+    all.dedup();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_and_link_local_addresses_make_no_routes() {
+        let addresses = ["10.0.0.1", "127.0.0.1", "::1", "fe80::1", "0.0.0.0"];
+        let state = InterfaceEvent {
+            index: 1,
+            name: "eth0".into(),
+            up: true,
+            addresses: addresses.iter().map(|a| (a.parse().unwrap(), 24)).collect(),
+        };
+        let made: Vec<String> = prefixes(Some(&state)).iter().map(AnyPrefix::to_string).collect();
+        assert_eq!(made, ["10.0.0.0/24", "10.0.0.1/32"]);
+    }
+
+    #[test]
+    fn a_subnet_on_two_interfaces_stays_until_both_are_gone() {
+        let on = |index, up| InterfaceEvent {
+            index,
+            name: format!("eth{index}"),
+            up,
+            addresses: vec![(format!("10.0.0.{index}").parse().unwrap(), 24)],
+        };
+        let subnet: AnyPrefix = "10.0.0.0/24".parse().unwrap();
+        let mut connected = Connected::default();
+        assert_eq!(connected.change(1, None, Some(&on(1, true))).len(), 2);
+        connected.change(2, None, Some(&on(2, true)));
+        assert_eq!(connected.on(subnet), [1, 2]);
+        assert!(connected.change(1, Some(&on(1, true)), Some(&on(1, false))).contains(&subnet));
+        assert_eq!(connected.on(subnet), [2]);
+        connected.change(2, Some(&on(2, true)), None);
+        assert!(connected.on(subnet).is_empty());
+    }
+}

@@ -1,0 +1,331 @@
+//! What goes into the RIB manager and what comes out. Every message is a batch.
+//!
+//! ```text
+//! BGP, static ── RibIn::Routes ──┐                   ┌── Arc<FibBatch> ──► kernel
+//! kernel, configuration ─────────┼──► Rib::handle ───┼── Arc<FibBatch> ──► FPM
+//!        RibIn::Interface        │                   ├── Arc<FibBatch> ──► virtual ASIC
+//! dataplanes ── RibIn::Ack ──────┘                   └── next hops ──────► BGP
+//! ```
+
+use ribtide_prefix::{AnyPrefix, Families, Family, PerFamily, Prefix};
+use std::fmt;
+use std::net::IpAddr;
+
+/// The kernel's number of an interface, or one that the configuration made up for the virtual ASIC. Never 0.
+pub type IfIndex = u32;
+
+/// Number of a dataplane, given by whoever wires the stages.
+pub type DataplaneId = u8;
+
+/// No set: a withdrawal in [`RouteChanges`].
+pub const NONE: u32 = u32::MAX;
+
+/// Who announces routes. A source has at most one candidate for a prefix: its next one replaces the former.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Source {
+    /// Addresses of interfaces; made by the RIB itself out of [`InterfaceEvent`].
+    Connected,
+    /// Routes that the kernel has from others.
+    Kernel,
+    /// Configuration.
+    Static,
+    /// BGP, whether external or internal.
+    Bgp,
+}
+
+/// How a route was learnt. The order breaks ties between equal distances and metrics: the lower wins.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Protocol {
+    /// An address or subnet of an interface that is up.
+    Connected,
+    /// Configured.
+    Static,
+    /// BGP from another AS.
+    BgpExternal,
+    /// BGP from the own AS.
+    BgpInternal,
+    /// In the kernel from someone else.
+    Kernel,
+}
+
+impl Protocol {
+    /// All of them, in their order.
+    pub const ALL: [Protocol; 5] = [
+        Protocol::Connected,
+        Protocol::Static,
+        Protocol::BgpExternal,
+        Protocol::BgpInternal,
+        Protocol::Kernel,
+    ];
+
+    /// The administrative distance that routes of the protocol have when nothing else is configured.
+    pub fn default_distance(self) -> u8 {
+        match self {
+            Protocol::Connected | Protocol::Kernel => 0,
+            Protocol::Static => 1,
+            Protocol::BgpExternal => 20,
+            Protocol::BgpInternal => 200,
+        }
+    }
+
+    /// Who announces such routes.
+    pub fn source(self) -> Source {
+        match self {
+            Protocol::Connected => Source::Connected,
+            Protocol::Static => Source::Static,
+            Protocol::BgpExternal | Protocol::BgpInternal => Source::Bgp,
+            Protocol::Kernel => Source::Kernel,
+        }
+    }
+
+    /// The name used in output and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Connected => "connected",
+            Protocol::Static => "static",
+            Protocol::BgpExternal => "ebgp",
+            Protocol::BgpInternal => "ibgp",
+            Protocol::Kernel => "kernel",
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A next hop as the protocol gave it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ReceivedHop {
+    /// The address to send to; absent when the destination is on the link itself.
+    pub gateway: Option<IpAddr>,
+    /// The interface to leave by; with a gateway, resolution must end on it.
+    pub interface: Option<IfIndex>,
+    /// Share of the traffic relative to the other hops; 0 counts as 1.
+    pub weight: u16,
+    /// The gateway is taken to be on `interface`'s link without asking the table.
+    pub onlink: bool,
+}
+
+impl ReceivedHop {
+    /// A gateway of weight 1 that the table resolves.
+    pub fn gateway(address: IpAddr) -> ReceivedHop {
+        ReceivedHop { gateway: Some(address), interface: None, weight: 1, onlink: false }
+    }
+
+    /// The link of `interface` itself.
+    pub fn interface(interface: IfIndex) -> ReceivedHop {
+        ReceivedHop { gateway: None, interface: Some(interface), weight: 1, onlink: false }
+    }
+}
+
+/// Where a route leads, as the protocol gave it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum NextHops {
+    /// Any of these, by weight. In any order: the RIB sorts them and drops repetitions.
+    Via(Vec<ReceivedHop>),
+    /// Nowhere: packets are discarded.
+    Blackhole,
+}
+
+/// What many routes of a batch have in common: everything but the prefix.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteSet {
+    /// Where to.
+    pub next_hops: NextHops,
+    /// Administrative distance: the lowest wins. 255 is never used.
+    pub distance: u8,
+    /// Among equal distances the lowest wins.
+    pub metric: u32,
+    /// Whether gateways may resolve through routes that are not connected: internal BGP, multihop external BGP,
+    /// static. A gateway that may not recurse must be on a connected subnet.
+    pub allow_recursion: bool,
+    /// How the routes were learnt; its [`Protocol::source`] must be the batch's.
+    pub protocol: Protocol,
+}
+
+/// Routes that one source announces and withdraws.
+#[derive(Clone, Debug)]
+pub struct RouteBatch {
+    /// Who.
+    pub source: Source,
+    /// Distinct sets that the changes name by index.
+    pub sets: Vec<RouteSet>,
+    /// The changes, in order.
+    pub changes: Families<RouteChanges>,
+}
+
+/// Changed routes per family: the prefix and the index of its set, or [`NONE`] to withdraw it.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteChanges;
+impl PerFamily for RouteChanges {
+    type Of<F: Family> = Vec<(Prefix<F>, u32)>;
+}
+
+/// The whole present state of one interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InterfaceEvent {
+    /// Its number.
+    pub index: IfIndex,
+    /// Its name, for output.
+    pub name: String,
+    /// Whether it carries packets: administratively up and with carrier.
+    pub up: bool,
+    /// The router's own addresses on it and the length of the on-link subnet of each.
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// Input of the RIB.
+#[derive(Debug)]
+pub enum RibIn {
+    /// Routes of a source.
+    Routes(RouteBatch),
+    /// A source has announced everything it had at the start; see [`crate::RibConfig::initial_sources`].
+    EndOfInitial(Source),
+    /// An interface appeared or changed.
+    Interface(InterfaceEvent),
+    /// An interface is gone.
+    InterfaceRemoved(IfIndex),
+    /// BGP wants to know about these next hops. Each is answered once and then on every change, until untracked
+    /// as often as it was tracked.
+    Track(Vec<IpAddr>),
+    /// BGP no longer wants to know about these.
+    Untrack(Vec<IpAddr>),
+    /// A dataplane is ready and holds an unknown state: it gets everything, in [`RibOut::replay`].
+    DataplaneUp(DataplaneId),
+    /// A dataplane is gone: nothing is sent to it or expected from it until it is up again.
+    DataplaneDown(DataplaneId),
+    /// A dataplane finished batches.
+    Ack(FibAck),
+}
+
+/// What [`crate::Rib::handle`] gives back.
+#[derive(Debug, Default)]
+pub struct RibOut {
+    /// What changed, for every dataplane that is up; sent before `replay`.
+    pub fib: Option<FibBatch>,
+    /// Pages of the whole state for one dataplane each, in order. Live batches may come between pages.
+    pub replay: Vec<(DataplaneId, FibBatch)>,
+    /// What became of tracked next hops, each at most once.
+    pub next_hops: Vec<(IpAddr, NextHopState)>,
+}
+
+/// Whether a tracked next hop can be reached, and how far it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NextHopState {
+    /// With the interior cost of RFC 4271 section 9.1.2.2 e.
+    Reachable {
+        /// Metric of the resolving route; 0 when it is connected.
+        cost: u32,
+    },
+    /// Nothing leads there.
+    Unreachable,
+}
+
+/// Identity of a next-hop group. Never 0, so that it can serve as the kernel's nexthop id; the number of a
+/// deleted group may be used again by a later batch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct GroupId(pub u32);
+
+/// One way out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FibHop {
+    /// The neighbour to send to, of either family whatever the route's (RFC 8950); absent when the destination
+    /// itself is on the link.
+    pub gateway: Option<IpAddr>,
+    /// The interface to leave by.
+    pub interface: IfIndex,
+    /// Share of the traffic, at least 1.
+    pub weight: u16,
+    /// The gateway lies in no subnet of the interface: the kernel must not check that it does.
+    pub onlink: bool,
+}
+
+/// What a group does with packets.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum FibGroup {
+    /// Sends them out by one of these: at least one, sorted, no two with equal gateway and interface.
+    Hops(Vec<FibHop>),
+    /// Discards them.
+    Blackhole,
+}
+
+/// A group to create or to give new content. Routes that use it stay as they are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupOp {
+    /// Which.
+    pub id: GroupId,
+    /// All of its content.
+    pub content: FibGroup,
+}
+
+/// A route to install, replace or delete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FibRoute<F: Family> {
+    /// Which.
+    pub prefix: Prefix<F>,
+    /// The group it uses from now on, or `None` to delete it.
+    pub group: Option<GroupId>,
+    /// How it was learnt; of a deletion, how the deleted route was learnt. The kernel makes
+    /// [`Protocol::Connected`] routes itself and has [`Protocol::Kernel`] ones already: its dataplane only
+    /// removes what it had installed there under another protocol.
+    pub protocol: Protocol,
+}
+
+/// FIB routes per family.
+#[derive(Clone, Copy, Debug)]
+pub struct FibRoutes;
+impl PerFamily for FibRoutes {
+    type Of<F: Family> = Vec<FibRoute<F>>;
+}
+
+/// Changes of the FIB, to be carried out in the order of the fields: whatever is named exists by then, and
+/// nothing that is used goes.
+///
+/// Never changes once made, so that all dataplanes share one copy.
+#[derive(Clone, Debug, Default)]
+pub struct FibBatch {
+    /// Rises from batch to batch; the acknowledgement names it. A dataplane sees gaps: pages of another's replay.
+    pub seq: u64,
+    /// The first page of a replay. What a dataplane got before it, it may ignore; what it holds from before it
+    /// must keep until the end of the replay, then remove what no batch since this one named.
+    pub start_of_replay: bool,
+    /// Groups to create or change.
+    pub groups: Vec<GroupOp>,
+    /// Routes; a prefix occurs once.
+    pub routes: Families<FibRoutes>,
+    /// Groups to delete, used by no route any more.
+    pub after: Vec<GroupId>,
+    /// The last page of a replay.
+    pub end_of_replay: bool,
+}
+
+impl FibBatch {
+    /// Whether there is nothing to do and nothing to mark.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+            && self.route_count() == 0
+            && self.after.is_empty()
+            && !self.start_of_replay
+            && !self.end_of_replay
+    }
+
+    /// How many routes it has, of all families.
+    pub fn route_count(&self) -> usize {
+        self.routes.v4.len() + self.routes.v6.len()
+    }
+}
+
+/// A dataplane finished every batch up to `seq`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FibAck {
+    /// Which dataplane.
+    pub dataplane: DataplaneId,
+    /// The latest batch that is finished.
+    pub seq: u64,
+    /// Prefixes of the finished batches that could not be installed, and why, as a sentence.
+    pub failed: Vec<(AnyPrefix, String)>,
+}

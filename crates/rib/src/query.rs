@@ -1,0 +1,353 @@
+//! What people and the API ask of the RIB. Nothing here changes anything; nothing here is on the way of a route.
+
+use crate::dataplane::{Dataplane, InstallStatus, Prefixes, Replay};
+use crate::group::Group;
+use crate::message::{
+    DataplaneId, FibGroup, GroupId, IfIndex, InterfaceEvent, NextHops, Protocol, ReceivedHop,
+};
+use crate::rib::{Rib, changed, installed_prefixes};
+use crate::table::{Candidate, Route};
+use crate::target::Outcome;
+use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Prefix, V4, V6, for_each_family};
+use std::fmt;
+use std::net::IpAddr;
+
+/// A route that the FIB has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteInfo {
+    /// Which.
+    pub prefix: AnyPrefix,
+    /// How it was learnt.
+    pub protocol: Protocol,
+    /// Its administrative distance.
+    pub distance: u8,
+    /// Its metric.
+    pub metric: u32,
+    /// Its group.
+    pub group: GroupId,
+    /// What the group does.
+    pub content: FibGroup,
+}
+
+/// Everything known about a prefix.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// Which.
+    pub prefix: AnyPrefix,
+    /// The candidates, best first, and what became of each.
+    pub candidates: Vec<CandidateInfo>,
+    /// The group of the selected candidate, or of the best one when none is selected.
+    pub group: GroupInfo,
+    /// What each dataplane made of it; empty when no candidate is selected.
+    pub dataplanes: Vec<(DataplaneId, InstallStatus)>,
+}
+
+/// One way to reach a prefix.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CandidateInfo {
+    /// How it was learnt.
+    pub protocol: Protocol,
+    /// Its administrative distance.
+    pub distance: u8,
+    /// Its metric.
+    pub metric: u32,
+    /// Its group.
+    pub group: GroupId,
+    /// Whether it was selected.
+    pub verdict: Verdict,
+}
+
+/// What selection made of a candidate. Displays as the end of a sentence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It is the one in the FIB.
+    Selected,
+    /// None of its next hops leads anywhere.
+    Unresolved,
+    /// Its distance is 255, which says not to use it.
+    NeverUsed,
+    /// The selected one has a lower distance: this.
+    Distance(u8),
+    /// The selected one has the same distance and a lower metric: this.
+    Metric(u32),
+    /// The selected one has the same distance and metric, and its protocol comes first: this.
+    Protocol(Protocol),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Selected => f.write_str("selected"),
+            Verdict::Unresolved => f.write_str("not used: none of its next hops leads anywhere"),
+            Verdict::NeverUsed => f.write_str("not used: distance 255 says never"),
+            Verdict::Distance(d) => write!(f, "not used: the selected route has the lower distance {d}"),
+            Verdict::Metric(m) => write!(f, "not used: the selected route has the lower metric {m}"),
+            Verdict::Protocol(p) => write!(f, "not used: equal to the selected route, and {p} comes first"),
+        }
+    }
+}
+
+/// A next-hop group: what protocols gave and what it resolves to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupInfo {
+    /// Its number, of both the received and the FIB group.
+    pub id: GroupId,
+    /// Whether its gateways may resolve through routes that are not connected.
+    pub allow_recursion: bool,
+    /// The route whose group this is alone, because a gateway lies inside it and it must not lead to itself.
+    pub exclude: Option<AnyPrefix>,
+    /// What each received hop resolves to; empty for a blackhole.
+    pub hops: Vec<HopInfo>,
+    /// What it does; `None` when no hop leads anywhere.
+    pub content: Option<FibGroup>,
+    /// How many candidates of all prefixes have it.
+    pub candidates: u32,
+    /// How many routes in the FIB have it.
+    pub installed: u32,
+}
+
+/// A received hop and what it resolves to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HopInfo {
+    /// As received.
+    pub received: ReceivedHop,
+    /// Where it leads.
+    pub outcome: Outcome,
+    /// The route that it resolved through, where there is one.
+    pub via: Option<AnyPrefix>,
+    /// That route's metric.
+    pub cost: u32,
+    /// How many look-ups deep the chain is; above [`crate::MAX_LEVEL`]: without end.
+    pub level: u8,
+}
+
+/// How many routes there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Total {
+    /// Of which family.
+    pub afi: Afi,
+    /// Of which protocol.
+    pub protocol: Protocol,
+    /// Candidates.
+    pub candidates: u64,
+    /// Routes in the FIB.
+    pub installed: u64,
+}
+
+/// How a dataplane stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DataplaneInfo {
+    /// Which.
+    pub id: DataplaneId,
+    /// Batches sent and not acknowledged.
+    pub outstanding: usize,
+    /// The latest batch that it acknowledged; 0 before the first.
+    pub acked: u64,
+    /// How many prefixes it could not install.
+    pub failed: usize,
+    /// Whether it was sent everything, end mark included.
+    pub replayed: bool,
+}
+
+/// Where a paged read of the FIB is: the prefixes that were there when it began.
+pub struct Cursor {
+    left: Families<Prefixes>,
+}
+
+impl Cursor {
+    /// Puts what is left in order, lowest address first. Takes time in proportion to the table, so it is the
+    /// reader who does it, on the reader's thread.
+    pub fn sort(&mut self) {
+        // Pages are taken from the end.
+        for_each_family!(F => self.left.get_mut::<F>().sort_unstable_by(|a, b| b.cmp(a)));
+    }
+
+    /// Whether everything was read.
+    pub fn is_done(&self) -> bool {
+        self.left.v4.is_empty() && self.left.v6.is_empty()
+    }
+}
+
+impl Rib {
+    /// The route that the FIB has for exactly `prefix`.
+    pub fn lookup(&self, prefix: AnyPrefix) -> Option<RouteInfo> {
+        match prefix {
+            AnyPrefix::V4(prefix) => self.info(prefix, self.tables.v4.routes.get(prefix)?),
+            AnyPrefix::V6(prefix) => self.info(prefix, self.tables.v6.routes.get(prefix)?),
+        }
+    }
+
+    /// The route that the FIB uses for `address`.
+    pub fn longest_match(&self, address: IpAddr) -> Option<RouteInfo> {
+        match address {
+            IpAddr::V4(_) => self.tables.v4.routes.matches(address).find_map(|(p, r)| self.info::<V4>(p, r)),
+            IpAddr::V6(_) => self.tables.v6.routes.matches(address).find_map(|(p, r)| self.info::<V6>(p, r)),
+        }
+    }
+
+    fn info<F: Family>(&self, prefix: Prefix<F>, route: &Route) -> Option<RouteInfo> {
+        let Candidate { group, metric, distance, protocol } = route.candidate().filter(|_| route.fib != 0)?;
+        let content = self.resolver.groups.store.get(group)?.content.clone()?;
+        Some(RouteInfo { prefix: prefix.any(), protocol, distance, metric, group: GroupId(group), content })
+    }
+
+    /// Everything known about exactly `prefix`; `None` when no source has a route.
+    pub fn explain(&self, prefix: AnyPrefix) -> Option<Explanation> {
+        match prefix {
+            AnyPrefix::V4(prefix) => self.explain_in(prefix),
+            AnyPrefix::V6(prefix) => self.explain_in(prefix),
+        }
+    }
+
+    fn explain_in<F: Family>(&self, prefix: Prefix<F>) -> Option<Explanation> {
+        let table = self.tables.get::<F>();
+        let route = table.routes.get(prefix)?;
+        let best = route.candidate()?;
+        let selected = Some(best).filter(|_| route.fib != 0);
+        let candidates = table.candidates(prefix, route).map(|c| CandidateInfo {
+            protocol: c.protocol,
+            distance: c.distance,
+            metric: c.metric,
+            group: GroupId(c.group),
+            verdict: self.verdict(c, selected),
+        });
+        Some(Explanation {
+            prefix: prefix.any(),
+            candidates: candidates.collect(),
+            group: self.group(GroupId(best.group))?,
+            dataplanes: self.status(prefix.any()),
+        })
+    }
+
+    fn verdict(&self, candidate: Candidate, selected: Option<Candidate>) -> Verdict {
+        if candidate.distance == u8::MAX {
+            return Verdict::NeverUsed;
+        }
+        match selected {
+            Some(s) if s == candidate => Verdict::Selected,
+            _ if !self.resolver.is_resolved(candidate.group) => Verdict::Unresolved,
+            Some(s) if s.distance != candidate.distance => Verdict::Distance(s.distance),
+            Some(s) if s.metric != candidate.metric => Verdict::Metric(s.metric),
+            Some(s) => Verdict::Protocol(s.protocol),
+            // A candidate that resolves is selected when nothing better is.
+            None => Verdict::Unresolved,
+        }
+    }
+
+    /// What each dataplane that is up made of the route for exactly `prefix`; empty when the FIB has none.
+    pub fn status(&self, prefix: AnyPrefix) -> Vec<(DataplaneId, InstallStatus)> {
+        if self.lookup(prefix).is_none() {
+            return Vec::new();
+        }
+        let changed = changed(&self.tables, prefix);
+        self.dataplanes.iter().map(|(id, d)| (*id, d.status(prefix, changed))).collect()
+    }
+
+    /// Begins a paged read of the FIB. Copies its prefixes: 8 bytes for each IPv4 route and 17 for each IPv6 one.
+    pub fn cursor(&self) -> Cursor {
+        Cursor { left: installed_prefixes(&self.tables) }
+    }
+
+    /// The next `limit` routes of a read, IPv4 before IPv6. Routes that went since it began are left out, and those
+    /// that came are not in it; an empty page does not mean the end, [`Cursor::is_done`] does.
+    pub fn page(&self, cursor: &mut Cursor, limit: usize) -> Vec<RouteInfo> {
+        let mut page = Vec::new();
+        for_each_family!(F => {
+            let left = cursor.left.get_mut::<F>();
+            let room = limit - page.len();
+            let next = left.drain(left.len().saturating_sub(room)..).rev();
+            let routes = &self.tables.get::<F>().routes;
+            page.extend(next.filter_map(|prefix| self.info::<F>(prefix, routes.get(prefix)?)));
+        });
+        page
+    }
+
+    /// How many routes there are, per family and protocol; combinations without any are left out.
+    pub fn totals(&self) -> Vec<Total> {
+        let mut totals = Vec::new();
+        for_each_family!(F => {
+            let counts = &self.tables.get::<F>().counts;
+            for protocol in Protocol::ALL {
+                let (candidates, installed) =
+                    (counts.candidates[protocol as usize], counts.installed[protocol as usize]);
+                if candidates > 0 {
+                    totals.push(Total { afi: F::AFI, protocol, candidates, installed });
+                }
+            }
+        });
+        totals
+    }
+
+    /// One group.
+    pub fn group(&self, id: GroupId) -> Option<GroupInfo> {
+        self.resolver.groups.store.get(id.0).map(|group| self.group_info(id, group))
+    }
+
+    /// Every group, in the order of their numbers.
+    pub fn groups(&self) -> impl Iterator<Item = GroupInfo> {
+        self.resolver.groups.store.iter().map(|(id, group)| self.group_info(GroupId(id), group))
+    }
+
+    /// How many groups there are.
+    pub fn group_count(&self) -> usize {
+        self.resolver.groups.store.len()
+    }
+
+    fn group_info(&self, id: GroupId, group: &Group) -> GroupInfo {
+        let hops = match &group.key.next_hops {
+            NextHops::Via(hops) => hops.as_slice(),
+            NextHops::Blackhole => &[],
+        };
+        let hop = |(received, node): (&ReceivedHop, &u32)| {
+            let answer = &self.resolver.nodes[*node].answer;
+            HopInfo {
+                received: *received,
+                outcome: answer.outcome.clone(),
+                via: answer.via,
+                cost: answer.cost,
+                level: answer.level,
+            }
+        };
+        GroupInfo {
+            id,
+            allow_recursion: group.key.recursion,
+            exclude: group.key.exclude,
+            hops: hops.iter().zip(&group.targets).map(hop).collect(),
+            content: group.content.clone(),
+            candidates: group.routes,
+            installed: group.installed,
+        }
+    }
+
+    /// An interface, if it exists.
+    pub fn interface(&self, index: IfIndex) -> Option<&InterfaceEvent> {
+        self.resolver.interfaces.get(&index)
+    }
+
+    /// How the dataplanes that are up stand.
+    pub fn dataplanes(&self) -> impl Iterator<Item = DataplaneInfo> {
+        self.dataplanes.iter().map(|(id, d)| DataplaneInfo {
+            id: *id,
+            outstanding: d.outstanding(),
+            acked: d.acked,
+            failed: d.failed.len(),
+            replayed: matches!(d.replay, Replay::Done),
+        })
+    }
+
+    /// What a dataplane could not install, and why.
+    pub fn failed(&self, id: DataplaneId) -> impl Iterator<Item = (AnyPrefix, &str)> {
+        let failed = self.dataplanes.get(&id).into_iter().flat_map(|d: &Dataplane| &d.failed);
+        failed.map(|(prefix, reason)| (*prefix, reason.as_str()))
+    }
+
+    /// Number of the latest batch; 0 before the first.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Bytes of memory that the routing tables take, without groups and targets.
+    pub fn table_size(&self) -> usize {
+        self.tables.v4.allocation_size() + self.tables.v6.allocation_size()
+    }
+}

@@ -1,0 +1,550 @@
+//! Recursive resolution, incremental: each target remembers its answer and what that rests on, and an event asks
+//! again only where the answer may differ.
+//!
+//! An answer rests on three things, each with its index. The interface, for targets that ask for nothing else
+//! (`by_interface`). The route that answered and the absence of a more specific one: when a prefix changes, the
+//! targets whose address lies inside are one range of `by_address`, and those answered by something more specific
+//! still are left alone. The groups that were looked into on the way, taken or not (`dependents`). So an event
+//! marks a target or group stale, and with it everything that rests on it (`parents`: the groups of a target);
+//! afterwards each stale target is asked once, what it rests on before itself.
+//!
+//! The answer does not depend on the order in which things happened or are asked. A target's level is one more
+//! than the highest level among the groups it had to look into; a target that would have to be above
+//! [`MAX_LEVEL`] is unresolved, which also is the fate of every circle, and of what cannot be decided without
+//! one. Routes are asked for their candidates, not for which one is selected, so selection follows resolution and
+//! never feeds back.
+
+use crate::RibConfig;
+use crate::group::{Group, GroupKey, Groups, flatten};
+use crate::message::{
+    FibGroup, FibHop, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHopState, NextHops, Protocol,
+};
+use crate::store::{Edges, Store};
+use crate::table::RouteTables;
+use crate::target::{Answer, MAX_LEVEL, Outcome, Target, Why, is_link_local};
+use ribtide_prefix::{AnyPrefix, Family, Map, Prefix, V4, V6};
+use std::net::IpAddr;
+
+/// A target with its present answer.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) target: Target,
+    pub(crate) answer: Answer,
+    /// The groups that were looked into for the answer.
+    consulted: Vec<u32>,
+    /// How many groups have it.
+    groups: u32,
+    /// How often it is tracked.
+    tracked: u32,
+    stale: bool,
+    /// Whether the outcome changed in this batch.
+    changed: bool,
+}
+
+/// A chain of recursion went deeper than [`MAX_LEVEL`].
+struct TooDeep;
+
+/// Targets, groups, and what depends on what.
+pub(crate) struct Resolver {
+    config: RibConfig,
+    pub(crate) interfaces: Map<IfIndex, InterfaceEvent>,
+    pub(crate) nodes: Store<Node>,
+    by_target: Map<Target, u32>,
+    by_address: Edges<IpAddr>,
+    by_interface: Edges<IfIndex>,
+    pub(crate) groups: Groups,
+    /// Target → groups that have it.
+    parents: Edges<u32>,
+    /// Group → targets that looked into it.
+    dependents: Edges<u32>,
+    /// Tracked address → what BGP was told last.
+    tracked: Map<IpAddr, (u32, Option<NextHopState>)>,
+    stale_nodes: Vec<u32>,
+    stale_groups: Vec<u32>,
+    /// Groups whose use or content changed in this batch.
+    touched: Vec<u32>,
+    /// Groups that may have lost their last route.
+    unused: Vec<u32>,
+    /// Tracked addresses that may have something to say.
+    to_say: Vec<IpAddr>,
+}
+
+impl Resolver {
+    pub(crate) fn new(config: RibConfig) -> Resolver {
+        Resolver {
+            config,
+            interfaces: Map::default(),
+            nodes: Store::default(),
+            by_target: Map::default(),
+            by_address: Edges::default(),
+            by_interface: Edges::default(),
+            groups: Groups::default(),
+            parents: Edges::default(),
+            dependents: Edges::default(),
+            tracked: Map::default(),
+            stale_nodes: Vec::new(),
+            stale_groups: Vec::new(),
+            touched: Vec::new(),
+            unused: Vec::new(),
+            to_say: Vec::new(),
+        }
+    }
+
+    // ---- groups and targets come and go
+
+    /// The group of what a protocol gave.
+    pub(crate) fn intern(&mut self, next_hops: &NextHops, recursion: bool) -> u32 {
+        self.intern_key(GroupKey::new(next_hops, recursion))
+    }
+
+    /// The group that a route of `prefix` has when the protocol gave it `group`: another one if a gateway lies
+    /// inside the prefix, because a route does not lead to its own gateway.
+    pub(crate) fn intern_for(&mut self, group: u32, prefix: AnyPrefix) -> u32 {
+        let Group { key, targets, .. } = &self.groups.store[group];
+        let inside = |node: &u32| {
+            let target = &self.nodes[*node].target;
+            target.recursion && target.address().is_some_and(|a| prefix.contains(a))
+        };
+        if !targets.iter().any(inside) {
+            return group;
+        }
+        let key = GroupKey { exclude: Some(prefix), ..key.clone() };
+        self.intern_key(key)
+    }
+
+    fn intern_key(&mut self, key: GroupKey) -> u32 {
+        if let Some(id) = self.groups.find(&key) {
+            return id;
+        }
+        let targets: Vec<u32> = key
+            .hops()
+            .iter()
+            .map(|hop| Target::new(hop, key.recursion, key.exclude))
+            .map(|target| self.node_of(target))
+            .collect();
+        for node in &targets {
+            self.nodes[*node].groups += 1;
+        }
+        let id = self.groups.add(key, targets);
+        for node in &self.groups.store[id].targets {
+            self.parents.insert(*node, id);
+        }
+        self.stale_groups.push(id);
+        self.unused.push(id);
+        id
+    }
+
+    fn node_of(&mut self, target: Target) -> u32 {
+        if let Some(id) = self.by_target.get(&target) {
+            return *id;
+        }
+        let id = self.nodes.insert(Node {
+            target,
+            answer: Answer::unresolved(Why::NoRoute, None, 1),
+            consulted: Vec::new(),
+            groups: 0,
+            tracked: 0,
+            stale: true,
+            changed: false,
+        });
+        self.by_target.insert(target, id);
+        match (target.address(), target.interface) {
+            (Some(address), _) => self.by_address.insert(address, id),
+            (None, Some(interface)) => self.by_interface.insert(interface, id),
+            (None, None) => {}
+        }
+        self.stale_nodes.push(id);
+        id
+    }
+
+    /// A candidate with this group entered a table.
+    pub(crate) fn retain(&mut self, group: u32) {
+        self.groups.store[group].routes += 1;
+    }
+
+    /// A candidate with this group left its table.
+    pub(crate) fn release(&mut self, group: u32) {
+        let routes = &mut self.groups.store[group].routes;
+        *routes -= 1;
+        if *routes == 0 {
+            self.unused.push(group);
+        }
+    }
+
+    /// Starts telling what becomes of `address`.
+    pub(crate) fn track(&mut self, address: IpAddr) {
+        let id = self.node_of(tracking(address));
+        self.nodes[id].tracked += 1;
+        self.tracked.entry(address).or_insert((id, None)).1 = None;
+        self.to_say.push(address);
+    }
+
+    /// Undoes one [`Resolver::track`].
+    pub(crate) fn untrack(&mut self, address: IpAddr) {
+        let Some((id, _)) = self.tracked.get(&address).copied() else { return };
+        self.nodes[id].tracked -= 1;
+        if self.nodes[id].tracked == 0 {
+            self.tracked.remove(&address);
+            self.drop_node_if_unused(id);
+        }
+    }
+
+    fn drop_node_if_unused(&mut self, id: u32) {
+        let node = &self.nodes[id];
+        // A stale one is listed and will be asked; what is of no use by then goes at the end of the batch.
+        if node.groups > 0 || node.tracked > 0 || node.stale {
+            return;
+        }
+        let node = self.nodes.remove(id);
+        self.by_target.remove(&node.target);
+        match (node.target.address(), node.target.interface) {
+            (Some(address), _) => self.by_address.remove(address, id),
+            (None, Some(interface)) => self.by_interface.remove(interface, id),
+            (None, None) => {}
+        }
+        for group in node.consulted {
+            self.dependents.remove(group, id);
+        }
+    }
+
+    // ---- events mark what they may change
+
+    /// Whether any target's address lies inside `prefix`.
+    pub(crate) fn concerns<F: Family>(&self, prefix: Prefix<F>) -> bool {
+        self.by_address.between(prefix.addr(), prefix.last_addr()).next().is_some()
+    }
+
+    /// The candidates of `prefix` changed.
+    pub(crate) fn prefix_changed<F: Family>(&mut self, prefix: Prefix<F>) {
+        let answered_above = |id: &u32| match self.nodes[*id].answer.via {
+            Some(via) => via.len() <= prefix.len(),
+            None => true,
+        };
+        let hit: Vec<u32> =
+            self.by_address.between(prefix.addr(), prefix.last_addr()).filter(answered_above).collect();
+        self.mark(hit);
+    }
+
+    /// An interface came, went, rose or fell.
+    pub(crate) fn interface_changed(&mut self, interface: IfIndex) {
+        let hit = self.by_interface.of(interface).collect();
+        self.mark(hit);
+    }
+
+    /// Marks targets stale, and with them everything that rests on them.
+    fn mark(&mut self, mut targets: Vec<u32>) {
+        while let Some(id) = targets.pop() {
+            let node = &mut self.nodes[id];
+            if std::mem::replace(&mut node.stale, true) {
+                continue;
+            }
+            self.stale_nodes.push(id);
+            for group in self.parents.of(id) {
+                if !std::mem::replace(&mut self.groups.store[group].stale, true) {
+                    self.stale_groups.push(group);
+                    targets.extend(self.dependents.of(group));
+                }
+            }
+        }
+    }
+
+    // ---- resolution
+
+    /// Brings every stale target and group up to date.
+    pub(crate) fn resolve(&mut self, tables: &RouteTables) {
+        for at in 0..self.stale_nodes.len() {
+            let id = self.stale_nodes[at];
+            if self.node(tables, id, 0).is_err() {
+                self.settle(id, Answer::unresolved(Why::TooDeep, None, MAX_LEVEL + 1));
+            }
+        }
+        for at in 0..self.stale_groups.len() {
+            let id = self.stale_groups[at];
+            if self.groups.store[id].stale {
+                self.flatten(id);
+            }
+        }
+    }
+
+    /// Answers a target if that is needed; its level.
+    ///
+    /// `depth` is how many targets wait for this one. An error says that the first of them is above
+    /// [`MAX_LEVEL`]; the others in between have no answer yet.
+    fn node(&mut self, tables: &RouteTables, id: u32, depth: u8) -> Result<u8, TooDeep> {
+        let node = &mut self.nodes[id];
+        if !node.stale {
+            return within(node.answer.level);
+        }
+        within(depth + 1)?;
+        for group in std::mem::take(&mut node.consulted) {
+            self.dependents.remove(group, id);
+        }
+        let target = node.target;
+        let answer = match target.address() {
+            Some(address @ IpAddr::V4(_)) => self.look_up::<V4>(tables, id, target, address, depth)?,
+            Some(address @ IpAddr::V6(_)) => self.look_up::<V6>(tables, id, target, address, depth)?,
+            None => self.on_link(target),
+        };
+        let level = answer.level;
+        self.settle(id, answer);
+        Ok(level)
+    }
+
+    fn settle(&mut self, id: u32, answer: Answer) {
+        let node = &mut self.nodes[id];
+        node.stale = false;
+        node.changed = node.answer.outcome != answer.outcome;
+        node.answer = answer;
+        if node.tracked > 0 {
+            self.to_say.extend(node.target.gateway);
+        }
+    }
+
+    /// Answers a target that only asks for its interface.
+    fn on_link(&self, target: Target) -> Answer {
+        let outcome = match target.interface.map(|index| (index, self.interfaces.get(&index))) {
+            None => Outcome::Unresolved(Why::InterfaceMissing),
+            Some((_, None)) => Outcome::Unresolved(Why::NoInterface),
+            Some((_, Some(state))) if !state.up => Outcome::Unresolved(Why::InterfaceDown),
+            Some((interface, Some(_))) => {
+                let gateway = target.gateway.map(|a| a.to_canonical());
+                let onlink = gateway.is_some_and(|a| !is_link_local(a));
+                Outcome::Hops(vec![FibHop { gateway, interface, weight: 1, onlink }])
+            }
+        };
+        Answer { outcome, via: None, cost: 0, level: 1 }
+    }
+
+    /// Answers a target that asks the table: by the most specific route that holds the address and resolves.
+    fn look_up<F: Family>(
+        &mut self,
+        tables: &RouteTables,
+        id: u32,
+        target: Target,
+        address: IpAddr,
+        depth: u8,
+    ) -> Result<Answer, TooDeep> {
+        let mut level = 1;
+        let mut why = Why::NoRoute;
+        for (prefix, candidates) in tables.get::<F>().matches(address) {
+            if prefix.len() == 0 && !self.config.resolve_via_default {
+                if why == Why::NoRoute {
+                    why = Why::OnlyDefault;
+                }
+                break;
+            }
+            let via = Some(prefix.any());
+            for candidate in candidates {
+                if candidate.protocol == Protocol::Connected {
+                    if prefix.is_host() {
+                        return Ok(Answer::unresolved(Why::OwnAddress, via, level));
+                    }
+                    let hops = self.groups.store[candidate.group].key.hops();
+                    let mut interfaces = hops.iter().filter_map(|h| h.interface);
+                    match interfaces.find(|i| target.interface.is_none_or(|wanted| wanted == *i)) {
+                        Some(interface) => {
+                            let hop = FibHop { gateway: Some(address), interface, weight: 1, onlink: false };
+                            return Ok(Answer { outcome: Outcome::Hops(vec![hop]), via, cost: 0, level });
+                        }
+                        None => why = Why::OtherInterface,
+                    }
+                    break;
+                }
+                if !target.recursion {
+                    why = Why::NotConnected;
+                    continue;
+                }
+                if target.exclude == via {
+                    continue;
+                }
+                self.nodes[id].consulted.push(candidate.group);
+                self.dependents.insert(candidate.group, id);
+                level = level.max(within(1 + self.group(tables, candidate.group, depth + 1)?)?);
+                match &self.groups.store[candidate.group].content {
+                    None => {
+                        why = Why::NoneResolves;
+                        continue;
+                    }
+                    Some(content) => match through(content, address, target.interface) {
+                        Some(outcome) => return Ok(Answer { outcome, via, cost: candidate.metric, level }),
+                        // Another candidate is not what the prefix is used for: on to the covering one.
+                        None => why = Why::OtherInterface,
+                    },
+                }
+                break;
+            }
+        }
+        Ok(Answer::unresolved(why, None, level))
+    }
+
+    /// Brings a group up to date if that is needed; its level.
+    fn group(&mut self, tables: &RouteTables, id: u32, depth: u8) -> Result<u8, TooDeep> {
+        if self.groups.store[id].stale {
+            for at in 0..self.groups.store[id].targets.len() {
+                let node = self.groups.store[id].targets[at];
+                self.node(tables, node, depth)?;
+            }
+            self.flatten(id);
+        }
+        within(self.groups.store[id].level)
+    }
+
+    /// Makes a group's content out of its targets' answers, if one of them changed.
+    fn flatten(&mut self, id: u32) {
+        let group = &mut self.groups.store[id];
+        let nodes = &self.nodes;
+        let answers = group.targets.iter().map(|node| &nodes[*node]);
+        group.stale = false;
+        group.level = answers.clone().map(|n| n.answer.level).max().unwrap_or(0);
+        if !group.fresh && !answers.clone().any(|n| n.changed) {
+            return;
+        }
+        let content = match &group.key.next_hops {
+            NextHops::Blackhole => Some(FibGroup::Blackhole),
+            NextHops::Via(hops) => {
+                flatten(hops.iter().zip(answers.map(|n| &n.answer.outcome)), self.config.max_ecmp)
+            }
+        };
+        if content != group.content {
+            group.changed = true;
+            group.turned = content.is_some() != group.content.is_some();
+            group.content = content;
+            self.touch(id);
+        }
+    }
+
+    // ---- what selection needs
+
+    /// Whether a route with this group leads anywhere.
+    #[inline]
+    pub(crate) fn is_resolved(&self, group: u32) -> bool {
+        self.groups.store[group].content.is_some()
+    }
+
+    /// Whether routes that had this group before the batch must be selected again.
+    pub(crate) fn turned(&self, group: u32) -> bool {
+        self.groups.store.get(group).is_some_and(|g| g.turned && !g.fresh)
+    }
+
+    /// Whether [`Resolver::turned`] is true of any group.
+    pub(crate) fn any_turned(&self) -> bool {
+        self.touched.iter().any(|id| self.turned(*id))
+    }
+
+    /// The FIB got a route with this group.
+    pub(crate) fn installed(&mut self, group: u32) {
+        self.groups.store[group].installed += 1;
+        self.touch(group);
+    }
+
+    /// The FIB lost a route with this group.
+    pub(crate) fn uninstalled(&mut self, group: u32) {
+        self.groups.store[group].installed -= 1;
+        self.touch(group);
+    }
+
+    #[inline]
+    fn touch(&mut self, id: u32) {
+        if !std::mem::replace(&mut self.groups.store[id].touched, true) {
+            self.touched.push(id);
+        }
+    }
+
+    /// Every group that dataplanes have, as operations that create them.
+    pub(crate) fn in_fib(&self) -> Vec<GroupOp> {
+        let groups = self.groups.store.iter().filter(|(_, g)| g.in_fib);
+        groups.filter_map(|(id, g)| Some(GroupOp { id: GroupId(id), content: g.content.clone()? })).collect()
+    }
+
+    // ---- the end of a batch
+
+    /// Ends a batch: groups to create or change, groups to delete, next hops to tell BGP of. Forgets what nobody
+    /// uses any more.
+    pub(crate) fn finish(
+        &mut self,
+        create: &mut Vec<GroupOp>,
+        delete: &mut Vec<GroupId>,
+        tell: &mut Vec<(IpAddr, NextHopState)>,
+    ) {
+        for id in self.touched.drain(..) {
+            let group = &mut self.groups.store[id];
+            let wanted = group.installed > 0;
+            match &group.content {
+                Some(content) if wanted && (group.changed || !group.in_fib) => {
+                    create.push(GroupOp { id: GroupId(id), content: content.clone() });
+                }
+                _ if group.in_fib && !wanted => delete.push(GroupId(id)),
+                _ => {}
+            }
+            group.in_fib = wanted;
+            (group.touched, group.changed, group.turned) = (false, false, false);
+        }
+        for address in self.to_say.drain(..) {
+            let Some((node, said)) = self.tracked.get_mut(&address) else { continue };
+            let answer = &self.nodes[*node].answer;
+            let state = match answer.outcome {
+                Outcome::Hops(_) | Outcome::Blackhole => NextHopState::Reachable { cost: answer.cost },
+                Outcome::Unresolved(_) => NextHopState::Unreachable,
+            };
+            if *said != Some(state) {
+                *said = Some(state);
+                tell.push((address, state));
+            }
+        }
+        for id in self.stale_groups.drain(..) {
+            self.groups.store[id].fresh = false;
+        }
+        let mut nodes = std::mem::take(&mut self.stale_nodes);
+        for id in &nodes {
+            self.nodes[*id].changed = false;
+        }
+        for id in std::mem::take(&mut self.unused) {
+            if self.groups.store.get(id).is_some_and(|g| g.routes == 0) {
+                debug_assert!(
+                    self.dependents.of(id).next().is_none(),
+                    "a target rests on a group without routes"
+                );
+                for node in self.groups.remove(id).targets {
+                    self.parents.remove(node, id);
+                    self.nodes[node].groups -= 1;
+                    nodes.push(node);
+                }
+            }
+        }
+        for id in nodes.drain(..) {
+            if self.nodes.get(id).is_some() {
+                self.drop_node_if_unused(id);
+            }
+        }
+        self.stale_nodes = nodes;
+    }
+}
+
+/// The question that tracking `address` asks.
+fn tracking(address: IpAddr) -> Target {
+    Target::new(&crate::message::ReceivedHop::gateway(address), true, None)
+}
+
+/// A level if it is allowed.
+fn within(level: u8) -> Result<u8, TooDeep> {
+    if level <= MAX_LEVEL { Ok(level) } else { Err(TooDeep) }
+}
+
+/// What a gateway becomes when the route to it has this content: the same ways out, or the gateway itself on the
+/// links that the route leads to. `None` when `interface` is given and nothing leaves by it.
+fn through(content: &FibGroup, gateway: IpAddr, interface: Option<IfIndex>) -> Option<Outcome> {
+    match content {
+        FibGroup::Blackhole => interface.is_none().then_some(Outcome::Blackhole),
+        FibGroup::Hops(hops) => {
+            let hops: Vec<FibHop> = hops
+                .iter()
+                .filter(|h| interface.is_none_or(|wanted| wanted == h.interface))
+                .map(|h| match h.gateway {
+                    Some(_) => FibHop { weight: 1, ..*h },
+                    None => FibHop { gateway: Some(gateway), weight: 1, onlink: true, ..*h },
+                })
+                .collect();
+            (!hops.is_empty()).then_some(Outcome::Hops(hops))
+        }
+    }
+}

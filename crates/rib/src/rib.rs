@@ -1,0 +1,217 @@
+//! The RIB manager itself: a batch of events in, what they change out.
+
+use crate::RibConfig;
+use crate::dataplane::{Dataplane, Dataplanes, PAGE, Prefixes, Replay};
+use crate::interface::Connected;
+use crate::message::{
+    FibAck, FibBatch, IfIndex, InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop, RibIn, RibOut,
+    RouteBatch, Source,
+};
+use crate::resolve::Resolver;
+use crate::table::{Candidate, RouteTables};
+use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, for_each_family};
+
+/// The RIB manager.
+///
+/// [`Rib::handle`] takes events and returns effects; everything else only looks. One batch is worked through in
+/// five steps: events change candidates and mark the targets that may resolve differently; marked targets and
+/// groups are resolved; selection is made again for changed prefixes; groups and routes that differ from what the
+/// FIB has become operations; what nobody uses is forgotten.
+pub struct Rib {
+    pub(crate) tables: RouteTables,
+    pub(crate) resolver: Resolver,
+    connected: Connected,
+    pub(crate) dataplanes: Dataplanes,
+    /// Sources that a replay's end still waits for.
+    awaited: Vec<Source>,
+    /// Number of the latest batch.
+    pub(crate) seq: u64,
+}
+
+impl Rib {
+    /// An empty RIB.
+    pub fn new(config: RibConfig) -> Rib {
+        Rib {
+            tables: RouteTables::default(),
+            connected: Connected::default(),
+            dataplanes: Dataplanes::default(),
+            awaited: config.initial_sources.clone(),
+            seq: 0,
+            resolver: Resolver::new(config),
+        }
+    }
+
+    /// Takes events, in order, and returns what they change. Later events of a batch override earlier ones before
+    /// anything is resolved: bigger batches cost less.
+    ///
+    /// # Panics
+    /// When a change of a [`RouteBatch`] names a set that the batch does not have.
+    pub fn handle(&mut self, events: impl IntoIterator<Item = RibIn>) -> RibOut {
+        for event in events {
+            match event {
+                RibIn::Routes(batch) => self.routes(&batch),
+                RibIn::EndOfInitial(source) => self.awaited.retain(|s| *s != source),
+                RibIn::Interface(state) => self.interface_event(state.index, Some(state)),
+                RibIn::InterfaceRemoved(index) => self.interface_event(index, None),
+                RibIn::Track(addresses) => addresses.into_iter().for_each(|a| self.resolver.track(a)),
+                RibIn::Untrack(addresses) => addresses.into_iter().for_each(|a| self.resolver.untrack(a)),
+                RibIn::DataplaneUp(id) => {
+                    self.dataplanes.insert(id, Dataplane::default());
+                }
+                RibIn::DataplaneDown(id) => {
+                    self.dataplanes.remove(&id);
+                }
+                RibIn::Ack(ack) => self.ack(ack),
+            }
+        }
+        let mut out = RibOut::default();
+        self.resolver.resolve(&self.tables);
+        self.update_fib(&mut out);
+        self.replay(&mut out);
+        out
+    }
+
+    fn routes(&mut self, batch: &RouteBatch) {
+        let candidate = |set: &crate::message::RouteSet| Candidate {
+            group: self.resolver.intern(&set.next_hops, set.allow_recursion),
+            metric: set.metric,
+            distance: set.distance,
+            protocol: set.protocol,
+        };
+        let sets: Vec<Candidate> = batch.sets.iter().map(candidate).collect();
+        for_each_family!(F => for (prefix, set) in batch.changes.get::<F>() {
+            let candidate = (*set != NONE).then(|| sets[*set as usize]);
+            self.put::<F>(*prefix, batch.source, candidate);
+        });
+    }
+
+    /// Gives `source` a candidate for `prefix`, or takes it away.
+    fn put<F: Family>(&mut self, prefix: Prefix<F>, source: Source, mut candidate: Option<Candidate>) {
+        // Most prefixes hold no gateway, and then neither can the route lead to itself nor can any answer change.
+        let concerned = self.resolver.concerns(prefix);
+        if concerned && let Some(candidate) = &mut candidate {
+            candidate.group = self.resolver.intern_for(candidate.group, prefix.any());
+        }
+        let Some(old) = self.tables.get_mut::<F>().put(prefix, source, candidate) else { return };
+        if let Some(new) = candidate {
+            self.resolver.retain(new.group);
+        }
+        if let Some(old) = old {
+            self.resolver.release(old.group);
+        }
+        if concerned {
+            self.resolver.prefix_changed(prefix);
+        }
+    }
+
+    fn interface_event(&mut self, index: IfIndex, new: Option<InterfaceEvent>) {
+        let interfaces = &mut self.resolver.interfaces;
+        let old = match &new {
+            Some(state) => interfaces.insert(index, state.clone()),
+            None => interfaces.remove(&index),
+        };
+        if old.as_ref().map(|s| s.up) != new.as_ref().map(|s| s.up) {
+            self.resolver.interface_changed(index);
+        }
+        for prefix in self.connected.change(index, old.as_ref(), new.as_ref()) {
+            let mut hops: Vec<ReceivedHop> =
+                self.connected.on(prefix).iter().map(|i| ReceivedHop::interface(*i)).collect();
+            let candidate = (!hops.is_empty()).then(|| Candidate {
+                group: self.resolver.intern(&NextHops::Via(std::mem::take(&mut hops)), false),
+                metric: 0,
+                distance: Protocol::Connected.default_distance(),
+                protocol: Protocol::Connected,
+            });
+            match prefix {
+                AnyPrefix::V4(prefix) => self.put(prefix, Source::Connected, candidate),
+                AnyPrefix::V6(prefix) => self.put(prefix, Source::Connected, candidate),
+            }
+        }
+    }
+
+    fn ack(&mut self, ack: FibAck) {
+        let tables = &self.tables;
+        if let Some(dataplane) = self.dataplanes.get_mut(&ack.dataplane) {
+            dataplane.acknowledged(ack, |prefix| changed(tables, prefix));
+        }
+    }
+
+    /// Selects again where needed, and makes the batch that brings the FIB up to date.
+    fn update_fib(&mut self, out: &mut RibOut) {
+        let Rib { tables, resolver, .. } = self;
+        if resolver.any_turned() {
+            for_each_family!(F => tables.get_mut::<F>().mark_users(|group| resolver.turned(group)));
+        }
+        let mut fib = FibBatch { seq: self.seq + 1, ..FibBatch::default() };
+        for_each_family!(F => tables.get_mut::<F>().select(resolver, fib.seq, fib.routes.get_mut::<F>()));
+        resolver.finish(&mut fib.groups, &mut fib.after, &mut out.next_hops);
+        if fib.is_empty() {
+            return;
+        }
+        self.seq = fib.seq;
+        for dataplane in self.dataplanes.values_mut().filter(|d| !matches!(d.replay, Replay::New)) {
+            dataplane.sent(&fib, false);
+        }
+        out.fib = Some(fib);
+    }
+
+    /// Sends the next pages to dataplanes whose replay is under way.
+    fn replay(&mut self, out: &mut RibOut) {
+        let Rib { tables, resolver, dataplanes, seq, awaited, .. } = self;
+        for (id, dataplane) in dataplanes {
+            while dataplane.wants_page() {
+                let mut page = FibBatch { seq: *seq + 1, ..FibBatch::default() };
+                let mut has_routes = true;
+                match &mut dataplane.replay {
+                    Replay::New => {
+                        page.start_of_replay = true;
+                        page.groups = resolver.in_fib();
+                        dataplane.replay = Replay::Sending(installed_prefixes(tables));
+                    }
+                    Replay::Sending(left) => {
+                        for_each_family!(F => {
+                            let room = PAGE - page.route_count();
+                            let left = left.get_mut::<F>();
+                            let next = left.drain(left.len().saturating_sub(room)..);
+                            page.routes.get_mut::<F>().extend(next.filter_map(|p| tables.get::<F>().installed(p)));
+                        });
+                        if left.v4.is_empty() && left.v6.is_empty() {
+                            dataplane.replay = Replay::Waiting;
+                        }
+                    }
+                    Replay::Waiting if awaited.is_empty() => {
+                        has_routes = false;
+                        page.end_of_replay = true;
+                        dataplane.replay = Replay::Done;
+                    }
+                    Replay::Waiting | Replay::Done => break,
+                }
+                if page.is_empty() {
+                    continue;
+                }
+                *seq = page.seq;
+                dataplane.sent(&page, has_routes);
+                out.replay.push((*id, page));
+            }
+        }
+    }
+}
+
+/// Every prefix that the FIB has, in no order.
+pub(crate) fn installed_prefixes(tables: &RouteTables) -> Families<Prefixes> {
+    let mut prefixes: Families<Prefixes> = Families::default();
+    for_each_family!(F => {
+        let routes = tables.get::<F>().routes.iter().filter(|(_, r)| r.fib != 0);
+        *prefixes.get_mut::<F>() = routes.map(|(prefix, _)| prefix).collect();
+    });
+    prefixes
+}
+
+/// The low half of the number of the batch that last changed what the FIB has for `prefix`; 0 when there is none.
+pub(crate) fn changed(tables: &RouteTables, prefix: AnyPrefix) -> u32 {
+    let route = match prefix {
+        AnyPrefix::V4(prefix) => tables.v4.routes.get(prefix),
+        AnyPrefix::V6(prefix) => tables.v6.routes.get(prefix),
+    };
+    route.map_or(0, |r| r.changed)
+}

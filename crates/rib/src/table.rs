@@ -1,0 +1,254 @@
+//! The routing table: candidates per prefix, and which of them is in the FIB.
+
+use crate::message::{FibRoute, GroupId, Protocol, Source};
+use crate::resolve::Resolver;
+use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, PrefixTable};
+use std::net::IpAddr;
+
+/// The routing table of each family.
+pub(crate) struct Tables;
+impl PerFamily for Tables {
+    type Of<F: Family> = Table<F>;
+}
+
+/// One way to reach a prefix: a received group, and what decides between it and others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) group: u32,
+    pub(crate) metric: u32,
+    pub(crate) distance: u8,
+    pub(crate) protocol: Protocol,
+}
+
+impl Candidate {
+    /// What selection compares: the least wins.
+    fn rank(&self) -> (u8, u32, Protocol) {
+        (self.distance, self.metric, self.protocol)
+    }
+
+    /// Whether selection may take it: distance 255 says never (as everywhere else).
+    fn usable(&self) -> bool {
+        self.distance != u8::MAX
+    }
+}
+
+/// A prefix's entry. 20 bytes, because there are a million of them: with the prefix, and the hash table's own
+/// room, a route with one candidate takes 33 to 67 bytes for IPv4 and 47 to 94 for IPv6, depending on how full the
+/// table is (`tests/memory.rs` measures it).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    /// The candidate's fields, spread to leave no padding: the selected one, or the best when none resolves.
+    /// Group 0: there is no candidate any more; the entry goes at the end of the batch.
+    group: u32,
+    metric: u32,
+    /// The group that the FIB has for this prefix, or 0.
+    pub(crate) fib: u32,
+    /// The low half of the number of the batch that last changed the FIB.
+    pub(crate) changed: u32,
+    distance: u8,
+    protocol: Protocol,
+    /// How the route in the FIB was learnt.
+    fib_protocol: Protocol,
+    /// Whether it is in [`Table::dirty`].
+    dirty: bool,
+}
+
+impl Route {
+    fn empty() -> Route {
+        Route {
+            group: 0,
+            metric: 0,
+            fib: 0,
+            changed: 0,
+            distance: 0,
+            protocol: Protocol::Connected,
+            fib_protocol: Protocol::Connected,
+            dirty: false,
+        }
+    }
+
+    /// The selected candidate, or the best when none resolves.
+    pub(crate) fn candidate(&self) -> Option<Candidate> {
+        let Route { group, metric, distance, protocol, .. } = *self;
+        (group != 0).then_some(Candidate { group, metric, distance, protocol })
+    }
+
+    fn set_candidate(&mut self, candidate: Option<Candidate>) {
+        match candidate {
+            Some(c) => {
+                (self.group, self.metric, self.distance, self.protocol) =
+                    (c.group, c.metric, c.distance, c.protocol);
+            }
+            None => self.group = 0,
+        }
+    }
+}
+
+/// How many routes there are of each protocol, in the order of [`Protocol::ALL`].
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Counts {
+    pub(crate) candidates: [u64; Protocol::ALL.len()],
+    pub(crate) installed: [u64; Protocol::ALL.len()],
+}
+
+/// The routing table of one family.
+pub(crate) struct Table<F: Family> {
+    pub(crate) routes: PrefixTable<F, Route>,
+    /// All candidates, best first, of the few prefixes that have more than one.
+    contested: Map<Prefix<F>, Vec<Candidate>>,
+    /// Prefixes whose selection is to be made again in this batch.
+    dirty: Vec<Prefix<F>>,
+    pub(crate) counts: Counts,
+}
+
+impl<F: Family> Default for Table<F> {
+    fn default() -> Self {
+        Table {
+            routes: PrefixTable::default(),
+            contested: Map::default(),
+            dirty: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+}
+
+impl<F: Family> Table<F> {
+    /// Gives `source` this candidate for `prefix`, or takes away what it had. Returns the source's former
+    /// candidate when that is a change, and else `None`.
+    pub(crate) fn put(
+        &mut self,
+        prefix: Prefix<F>,
+        source: Source,
+        candidate: Option<Candidate>,
+    ) -> Option<Option<Candidate>> {
+        let route = match candidate {
+            Some(_) => self.routes.get_or_insert_with(prefix, Route::empty),
+            None => self.routes.get_mut(prefix)?,
+        };
+        let of_source = |c: &Candidate| c.protocol.source() == source;
+        let contested = if self.contested.is_empty() { None } else { self.contested.get_mut(&prefix) };
+        let old = match (contested, route.candidate()) {
+            (Some(list), _) => {
+                let old = list.iter().position(of_source).map(|at| list.remove(at));
+                list.extend(candidate);
+                list.sort_by_key(Candidate::rank);
+                if let [only] = list[..] {
+                    route.set_candidate(Some(only));
+                    self.contested.remove(&prefix);
+                }
+                old
+            }
+            (None, Some(other)) if !of_source(&other) => {
+                if let Some(candidate) = candidate {
+                    let mut list = vec![other, candidate];
+                    list.sort_by_key(Candidate::rank);
+                    self.contested.insert(prefix, list);
+                }
+                None
+            }
+            (None, old) => {
+                route.set_candidate(candidate);
+                old
+            }
+        };
+        if old == candidate {
+            return None;
+        }
+        let count = &mut self.counts.candidates;
+        old.inspect(|c| count[c.protocol as usize] -= 1);
+        candidate.inspect(|c| count[c.protocol as usize] += 1);
+        if !route.dirty {
+            route.dirty = true;
+            self.dirty.push(prefix);
+        }
+        Some(old)
+    }
+
+    /// The candidates for `prefix`, best first. `route` is its entry.
+    pub(crate) fn candidates<'a>(
+        &'a self,
+        prefix: Prefix<F>,
+        route: &Route,
+    ) -> impl Iterator<Item = Candidate> + use<'a, F> {
+        candidates(&self.contested, prefix, route)
+    }
+
+    /// The entries that hold `address`, most specific first, each with the candidates that may be selected.
+    pub(crate) fn matches(
+        &self,
+        address: IpAddr,
+    ) -> impl Iterator<Item = (Prefix<F>, impl Iterator<Item = Candidate>)> {
+        self.routes
+            .matches(address)
+            .map(|(prefix, route)| (prefix, self.candidates(prefix, route).filter(Candidate::usable)))
+    }
+
+    /// Marks for selection every prefix that has a candidate whose group is `wanted`. Looks at the whole table:
+    /// needed only when a group with routes gains its first hop or loses its last, which takes its routes into
+    /// or out of the FIB anyway.
+    pub(crate) fn mark_users(&mut self, wanted: impl Fn(u32) -> bool) {
+        for (prefix, route) in self.routes.iter_mut() {
+            let uses = wanted(route.group)
+                || (!self.contested.is_empty()
+                    && self.contested.get(&prefix).is_some_and(|l| l.iter().any(|c| wanted(c.group))));
+            if uses && !route.dirty {
+                route.dirty = true;
+                self.dirty.push(prefix);
+            }
+        }
+    }
+
+    /// Selects again for every marked prefix; what that changes in the FIB goes to `out`.
+    pub(crate) fn select(&mut self, resolver: &mut Resolver, seq: u64, out: &mut Vec<FibRoute<F>>) {
+        for prefix in self.dirty.drain(..) {
+            let Some(route) = self.routes.get_mut(prefix) else { continue };
+            route.dirty = false;
+            let resolves = |c: &Candidate| c.usable() && resolver.is_resolved(c.group);
+            let selected = candidates(&self.contested, prefix, route).find(resolves);
+            let shown = selected.or_else(|| candidates(&self.contested, prefix, route).next());
+            route.set_candidate(shown);
+            let (fib, protocol) = selected.map_or((0, route.fib_protocol), |c| (c.group, c.protocol));
+            if (fib, protocol) != (route.fib, route.fib_protocol) {
+                if route.fib != 0 {
+                    resolver.uninstalled(route.fib);
+                    self.counts.installed[route.fib_protocol as usize] -= 1;
+                }
+                if fib != 0 {
+                    resolver.installed(fib);
+                    self.counts.installed[protocol as usize] += 1;
+                }
+                (route.fib, route.fib_protocol, route.changed) = (fib, protocol, seq as u32);
+                out.push(FibRoute { prefix, group: (fib != 0).then_some(GroupId(fib)), protocol });
+            }
+            if shown.is_none() {
+                self.routes.remove(prefix);
+            }
+        }
+    }
+
+    /// What the FIB has for `prefix`, as an operation that installs it.
+    pub(crate) fn installed(&self, prefix: Prefix<F>) -> Option<FibRoute<F>> {
+        let route = self.routes.get(prefix).filter(|r| r.fib != 0)?;
+        Some(FibRoute { prefix, group: Some(GroupId(route.fib)), protocol: route.fib_protocol })
+    }
+
+    /// Bytes that the table itself takes.
+    pub(crate) fn allocation_size(&self) -> usize {
+        let lists: usize = self.contested.values().map(|l| l.capacity() * size_of::<Candidate>()).sum();
+        self.routes.allocation_size() + self.contested.allocation_size() + lists
+    }
+}
+
+/// [`Table::candidates`] when the table is borrowed in parts.
+fn candidates<'a, F: Family>(
+    contested: &'a Map<Prefix<F>, Vec<Candidate>>,
+    prefix: Prefix<F>,
+    route: &Route,
+) -> impl Iterator<Item = Candidate> + use<'a, F> {
+    let list = if contested.is_empty() { None } else { contested.get(&prefix) };
+    let only = if list.is_none() { route.candidate() } else { None };
+    only.into_iter().chain(list.into_iter().flatten().copied())
+}
+
+/// The tables of both families.
+pub(crate) type RouteTables = Families<Tables>;

@@ -1,0 +1,123 @@
+//! What one next hop asks of the table, and the answer.
+
+use crate::message::{FibHop, IfIndex, ReceivedHop};
+use ribtide_prefix::AnyPrefix;
+use std::fmt;
+use std::net::IpAddr;
+
+/// The longest chain of recursion: a gateway's route may have gateways whose routes have gateways, 16 times.
+/// Longer chains do not resolve, and neither do chains without an end.
+pub const MAX_LEVEL: u8 = 16;
+
+/// What a next hop asks: everything that its resolution depends on beside the table and the interfaces, so that
+/// equal questions have one answer, whoever asks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Target {
+    pub(crate) gateway: Option<IpAddr>,
+    pub(crate) interface: Option<IfIndex>,
+    /// Whether only the interface matters and the gateway is taken on trust.
+    pub(crate) onlink: bool,
+    /// Whether routes that are not connected may answer.
+    pub(crate) recursion: bool,
+    /// The route that asks when the gateway lies inside it: it cannot be its own answer.
+    pub(crate) exclude: Option<AnyPrefix>,
+}
+
+impl Target {
+    /// What `hop` asks for a route of `exclude`, where that is given.
+    pub(crate) fn new(hop: &ReceivedHop, recursion: bool, exclude: Option<AnyPrefix>) -> Target {
+        let ReceivedHop { gateway, interface, onlink, .. } = *hop;
+        let onlink = gateway.is_some_and(|a| onlink || is_link_local(a));
+        let mut target = Target { gateway, interface, onlink, recursion: false, exclude: None };
+        if let Some(address) = target.address().filter(|_| recursion) {
+            target.recursion = true;
+            target.exclude = exclude.filter(|p| p.contains(address));
+        }
+        target
+    }
+
+    /// The address to look up; `None` when only the interface decides. An IPv4-mapped address is IPv4's.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        if self.onlink { None } else { self.gateway.map(|a| a.to_canonical()) }
+    }
+}
+
+/// Whether `address` means something on its link only.
+pub(crate) fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(a) if a.is_unicast_link_local())
+}
+
+/// The answer to a [`Target`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Answer {
+    pub(crate) outcome: Outcome,
+    /// The route that answered; nothing less specific was looked at.
+    pub(crate) via: Option<AnyPrefix>,
+    /// That route's metric.
+    pub(crate) cost: u32,
+    /// How many look-ups deep the longest chain is that the answer rests on; above [`MAX_LEVEL`]: without end.
+    pub(crate) level: u8,
+}
+
+impl Answer {
+    pub(crate) fn unresolved(why: Why, via: Option<AnyPrefix>, level: u8) -> Answer {
+        Answer { outcome: Outcome::Unresolved(why), via, cost: 0, level }
+    }
+}
+
+/// What resolution found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Ways out, each of weight 1.
+    Hops(Vec<FibHop>),
+    /// The route to the gateway discards packets.
+    Blackhole,
+    /// No way out.
+    Unresolved(Why),
+}
+
+/// Why a next hop leads nowhere. Displays as the end of a sentence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// No route holds the gateway.
+    NoRoute,
+    /// Only the default route holds it, and the configuration says not to use that.
+    OnlyDefault,
+    /// Routes hold it, but none of them resolves itself.
+    NoneResolves,
+    /// Routes hold it, but it may only use a connected one and there is none.
+    NotConnected,
+    /// It is tied to an interface, and no route to it leaves there.
+    OtherInterface,
+    /// It is this router's own address.
+    OwnAddress,
+    /// Its interface is down.
+    InterfaceDown,
+    /// Its interface does not exist.
+    NoInterface,
+    /// Neither gateway nor interface is given, or an interface is needed and missing.
+    InterfaceMissing,
+    /// The chain of routes is longer than [`MAX_LEVEL`] or comes back to where it began.
+    TooDeep,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::NoRoute => f.write_str("no route leads to it"),
+            Why::OnlyDefault => {
+                f.write_str("only the default route leads to it, which next hops may not use")
+            }
+            Why::NoneResolves => f.write_str("the routes that lead to it are unresolved themselves"),
+            Why::NotConnected => f.write_str("it is on no connected subnet and may not use other routes"),
+            Why::OtherInterface => f.write_str("no route leads to it by the interface it is tied to"),
+            Why::OwnAddress => f.write_str("it is an address of this router"),
+            Why::InterfaceDown => f.write_str("its interface is down"),
+            Why::NoInterface => f.write_str("its interface does not exist"),
+            Why::InterfaceMissing => f.write_str("it needs an interface and names none"),
+            Why::TooDeep => {
+                write!(f, "the routes that lead to it form a circle or a chain of more than {MAX_LEVEL}")
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What the tests share: short ways to write events, a dataplane that checks what it is told, and an oracle that
+//! works everything out from scratch.
+#![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
+
+pub mod oracle;
+
+use ribtide_prefix::{AnyPrefix, Families, Family, for_each_family};
+use ribtide_rib::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+pub fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+pub fn pfx(text: &str) -> AnyPrefix {
+    text.parse().unwrap()
+}
+
+pub fn gw(text: &str) -> ReceivedHop {
+    ReceivedHop::gateway(ip(text))
+}
+
+pub fn dev(index: IfIndex) -> ReceivedHop {
+    ReceivedHop::interface(index)
+}
+
+pub fn hop(gateway: &str, interface: IfIndex) -> FibHop {
+    FibHop { gateway: Some(ip(gateway)), interface, weight: 1, onlink: false }
+}
+
+pub fn link(interface: IfIndex) -> FibHop {
+    FibHop { gateway: None, interface, weight: 1, onlink: false }
+}
+
+pub fn set(protocol: Protocol, hops: &[ReceivedHop]) -> RouteSet {
+    RouteSet {
+        next_hops: NextHops::Via(hops.to_vec()),
+        distance: protocol.default_distance(),
+        metric: 0,
+        allow_recursion: protocol != Protocol::BgpExternal,
+        protocol,
+    }
+}
+
+/// One route, announced or withdrawn.
+pub fn route(prefix: AnyPrefix, source: Source, set: Option<RouteSet>) -> RibIn {
+    let index = if set.is_some() { 0 } else { NONE };
+    let mut changes: Families<RouteChanges> = Families::default();
+    match prefix {
+        AnyPrefix::V4(prefix) => changes.v4.push((prefix, index)),
+        AnyPrefix::V6(prefix) => changes.v6.push((prefix, index)),
+    }
+    RibIn::Routes(RouteBatch { source, sets: set.into_iter().collect(), changes })
+}
+
+pub fn announce(prefix: &str, protocol: Protocol, hops: &[ReceivedHop]) -> RibIn {
+    route(pfx(prefix), protocol.source(), Some(set(protocol, hops)))
+}
+
+pub fn withdraw(prefix: &str, source: Source) -> RibIn {
+    route(pfx(prefix), source, None)
+}
+
+pub fn interface(index: IfIndex, up: bool, addresses: &[&str]) -> RibIn {
+    let address = |text: &&str| {
+        let (address, len) = text.split_once('/').unwrap();
+        (ip(address), len.parse().unwrap())
+    };
+    let addresses = addresses.iter().map(address).collect();
+    RibIn::Interface(InterfaceEvent { index, name: format!("eth{index}"), up, addresses })
+}
+
+/// A dataplane that panics when it is told what a real one could not do.
+#[derive(Default)]
+pub struct Model {
+    pub groups: BTreeMap<GroupId, FibGroup>,
+    pub routes: BTreeMap<AnyPrefix, (Protocol, GroupId)>,
+    /// During a replay: what was named since its start.
+    marked: Option<(BTreeSet<GroupId>, BTreeSet<AnyPrefix>)>,
+    /// Whether a start of replay was seen; without one, batches are ignored.
+    started: bool,
+    pub finished: bool,
+    pub seq: u64,
+    /// Operations carried out: groups, routes.
+    pub ops: (usize, usize),
+}
+
+impl Model {
+    /// One that is there from the beginning, when there is nothing to replay.
+    pub fn new() -> Model {
+        Model { started: true, finished: true, ..Model::default() }
+    }
+
+    /// One that holds something from before: wrong groups and routes that nobody wants.
+    pub fn leftover() -> Model {
+        let mut model = Model::default();
+        model.groups.insert(GroupId(1), FibGroup::Blackhole);
+        model.groups.insert(GroupId(7777), FibGroup::Blackhole);
+        for prefix in ["10.0.0.0/8", "99.0.0.0/8", "2001:db8::/32"] {
+            model.routes.insert(pfx(prefix), (Protocol::BgpInternal, GroupId(7777)));
+        }
+        model
+    }
+
+    pub fn apply(&mut self, batch: &FibBatch) {
+        if batch.start_of_replay {
+            (self.started, self.finished) = (true, false);
+            self.marked = Some(Default::default());
+        }
+        if !self.started {
+            return;
+        }
+        assert!(batch.seq > self.seq, "numbers rise");
+        self.seq = batch.seq;
+        self.ops.0 += batch.groups.len() + batch.after.len();
+        self.ops.1 += batch.route_count();
+        for op in &batch.groups {
+            assert_ne!(op.id.0, 0);
+            if let FibGroup::Hops(hops) = &op.content {
+                assert!(!hops.is_empty(), "a group has hops");
+                assert!(
+                    hops.windows(2).all(|w| (w[0].gateway, w[0].interface) < (w[1].gateway, w[1].interface))
+                );
+                assert!(hops.iter().all(|h| h.weight > 0));
+            }
+            let old = self.groups.insert(op.id, op.content.clone());
+            if self.marked.is_none() {
+                assert_ne!(old.as_ref(), Some(&op.content), "an operation changes something");
+            }
+            if let Some((groups, _)) = &mut self.marked {
+                groups.insert(op.id);
+            }
+        }
+        for_each_family!(F => self.routes::<F>(batch));
+        for id in &batch.after {
+            assert!(self.groups.remove(id).is_some() || self.marked.is_some(), "only groups that exist go");
+            if self.marked.is_none() {
+                assert!(self.routes.values().all(|(_, g)| g != id), "group {} goes while in use", id.0);
+            }
+        }
+        if batch.end_of_replay {
+            let (groups, routes) = self.marked.take().expect("a start before the end");
+            self.routes.retain(|prefix, _| routes.contains(prefix));
+            self.groups.retain(|id, _| groups.contains(id));
+            self.finished = true;
+        }
+        if self.marked.is_none() {
+            assert!(
+                self.routes.values().all(|(_, g)| self.groups.contains_key(g)),
+                "no route without its group"
+            );
+        }
+    }
+
+    fn routes<F: Family>(&mut self, batch: &FibBatch) {
+        for op in batch.routes.get::<F>() {
+            let prefix = op.prefix.any();
+            if let Some((_, routes)) = &mut self.marked {
+                routes.insert(prefix);
+            }
+            match op.group {
+                Some(id) => {
+                    assert!(self.groups.contains_key(&id), "{prefix} uses group {} that is not there", id.0);
+                    if let Some((groups, _)) = &self.marked {
+                        assert!(groups.contains(&id), "{prefix} uses group {} of before the replay", id.0);
+                    }
+                    let old = self.routes.insert(prefix, (op.protocol, id));
+                    if self.marked.is_none() {
+                        assert_ne!(old, Some((op.protocol, id)), "an operation changes something");
+                    }
+                }
+                None => {
+                    let old = self.routes.remove(&prefix);
+                    if self.marked.is_none() {
+                        assert_eq!(old.expect("only routes that exist go").0, op.protocol);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What it does with packets.
+    pub fn fib(&self) -> BTreeMap<AnyPrefix, (Protocol, FibGroup)> {
+        self.routes.iter().map(|(prefix, (p, g))| (*prefix, (*p, self.groups[g].clone()))).collect()
+    }
+}
+
+/// A RIB with one dataplane attached from the beginning.
+pub struct Bench {
+    pub rib: Rib,
+    pub model: Model,
+}
+
+impl Bench {
+    pub fn new(config: RibConfig) -> Bench {
+        Bench { rib: Rib::new(config), model: Model::new() }
+    }
+
+    pub fn with(events: Vec<RibIn>) -> Bench {
+        let mut bench = Bench::new(RibConfig::default());
+        bench.handle(events);
+        bench
+    }
+
+    pub fn handle(&mut self, events: Vec<RibIn>) -> RibOut {
+        let out = self.rib.handle(events);
+        if let Some(batch) = &out.fib {
+            self.model.apply(batch);
+        }
+        out
+    }
+
+    /// What the dataplane has for a prefix.
+    pub fn fib(&self, prefix: &str) -> Option<FibGroup> {
+        let (_, group) = self.model.routes.get(&pfx(prefix))?;
+        Some(self.model.groups[group].clone())
+    }
+
+    #[track_caller]
+    pub fn expect(&self, prefix: &str, hops: &[FibHop]) {
+        assert_eq!(self.fib(prefix), Some(FibGroup::Hops(hops.to_vec())), "{prefix}");
+    }
+
+    /// Checks that a prefix has one candidate, that it is not installed, and why its first hop leads nowhere.
+    #[track_caller]
+    pub fn expect_why(&self, prefix: &str, why: Why) {
+        assert_eq!(self.fib(prefix), None, "{prefix}");
+        let told = self.rib.explain(pfx(prefix)).expect("a candidate");
+        assert_eq!(told.group.hops[0].outcome, Outcome::Unresolved(why), "{prefix}");
+        assert_eq!(told.candidates[0].verdict, Verdict::Unresolved);
+    }
+}

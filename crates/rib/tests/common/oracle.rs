@@ -1,0 +1,194 @@
+//! The expected FIB, worked out from scratch without any of the RIB's machinery: linear searches and recursion.
+
+use super::*;
+
+/// What sources and interfaces said last.
+#[derive(Default, Clone)]
+pub struct Oracle {
+    pub config: RibConfig,
+    pub routes: BTreeMap<(AnyPrefix, Source), RouteSet>,
+    pub interfaces: BTreeMap<IfIndex, InterfaceEvent>,
+}
+
+/// The chain is too long.
+#[derive(Clone, Debug)]
+pub struct Deep;
+
+/// A question: gateway, interface, whether recursion is allowed, the route that asks, levels left.
+type Question = (IpAddr, Option<IfIndex>, bool, Option<AnyPrefix>, u8);
+type Found = Result<Option<(Vec<FibHop>, bool, u32)>, Deep>;
+type Memo = BTreeMap<Question, Found>;
+
+impl Oracle {
+    fn connected(&self) -> BTreeMap<AnyPrefix, BTreeSet<IfIndex>> {
+        let mut all: BTreeMap<AnyPrefix, BTreeSet<IfIndex>> = BTreeMap::new();
+        for state in self.interfaces.values().filter(|s| s.up) {
+            for (address, len) in &state.addresses {
+                all.entry(AnyPrefix::from_addr(*address, *len).unwrap()).or_default().insert(state.index);
+                all.entry(AnyPrefix::host(*address)).or_default().insert(state.index);
+            }
+        }
+        all
+    }
+
+    /// Candidates of every prefix, best first.
+    fn candidates(&self) -> BTreeMap<AnyPrefix, Vec<RouteSet>> {
+        let mut all: BTreeMap<AnyPrefix, Vec<RouteSet>> = BTreeMap::new();
+        for ((prefix, _), set) in &self.routes {
+            all.entry(*prefix).or_default().push(set.clone());
+        }
+        for (prefix, interfaces) in self.connected() {
+            let hops: Vec<ReceivedHop> = interfaces.into_iter().map(dev).collect();
+            let connected = RouteSet { allow_recursion: false, ..set(Protocol::Connected, &hops) };
+            all.entry(prefix).or_default().push(connected);
+        }
+        for list in all.values_mut() {
+            list.retain(|c| c.distance != 255);
+            list.sort_by_key(|c| (c.distance, c.metric, c.protocol));
+        }
+        all
+    }
+
+    fn up(&self, interface: Option<IfIndex>) -> Option<IfIndex> {
+        interface.filter(|i| self.interfaces.get(i).is_some_and(|s| s.up))
+    }
+
+    /// The FIB that should be.
+    pub fn fib(&self) -> BTreeMap<AnyPrefix, (Protocol, FibGroup)> {
+        let table = self.candidates();
+        let mut memo = Memo::new();
+        let mut fib = BTreeMap::new();
+        for (prefix, candidates) in &table {
+            for candidate in candidates {
+                if let Ok(Some(group)) = self.group(&table, *prefix, candidate, 17, true, &mut memo) {
+                    fib.insert(*prefix, (candidate.protocol, group));
+                    break;
+                }
+            }
+        }
+        fib
+    }
+
+    /// What a tracked next hop should be told.
+    pub fn tracked(&self, address: IpAddr) -> NextHopState {
+        match self.gateway(&self.candidates(), (address, None, true, None, 16), &mut Memo::new()) {
+            Ok(Some((_, _, cost))) => NextHopState::Reachable { cost },
+            _ => NextHopState::Unreachable,
+        }
+    }
+
+    /// What a candidate leads to. `lenient`: a hop without end is a hop that leads nowhere; else it is an error.
+    fn group(
+        &self,
+        table: &BTreeMap<AnyPrefix, Vec<RouteSet>>,
+        owner: AnyPrefix,
+        set: &RouteSet,
+        budget: u8,
+        lenient: bool,
+        memo: &mut Memo,
+    ) -> Result<Option<FibGroup>, Deep> {
+        let NextHops::Via(hops) = &set.next_hops else { return Ok(Some(FibGroup::Blackhole)) };
+        let mut hops = hops.clone();
+        hops.sort_by_key(|h| (h.gateway, h.interface, h.onlink));
+        hops.dedup_by_key(|h| (h.gateway, h.interface, h.onlink));
+        let mut all: Vec<FibHop> = Vec::new();
+        let mut blackhole = false;
+        for hop in hops {
+            let found = match hop.gateway {
+                None => self.up(hop.interface).map(|i| (vec![link(i)], false, 0)),
+                Some(address) if hop.onlink => self.up(hop.interface).map(|interface| {
+                    (vec![FibHop { gateway: Some(address), interface, weight: 1, onlink: true }], false, 0)
+                }),
+                Some(address) => {
+                    let exclude = Some(owner).filter(|p| set.allow_recursion && p.contains(address));
+                    let question = (address, hop.interface, set.allow_recursion, exclude, budget - 1);
+                    match self.gateway(table, question, memo) {
+                        Err(Deep) if lenient => None,
+                        other => other?,
+                    }
+                }
+            };
+            if let Some((hops, hole, _)) = found {
+                blackhole |= hole;
+                all.extend(hops.into_iter().map(|h| FibHop { weight: hop.weight.max(1), ..h }));
+            }
+        }
+        all.sort_by_key(|h| (h.gateway, h.interface));
+        all.dedup_by_key(|h| (h.gateway, h.interface));
+        all.truncate(usize::from(self.config.max_ecmp));
+        Ok(if all.is_empty() { blackhole.then_some(FibGroup::Blackhole) } else { Some(FibGroup::Hops(all)) })
+    }
+
+    fn gateway(
+        &self,
+        table: &BTreeMap<AnyPrefix, Vec<RouteSet>>,
+        question: Question,
+        memo: &mut Memo,
+    ) -> Found {
+        if let Some(found) = memo.get(&question) {
+            return found.clone();
+        }
+        let found = self.ask(table, question, memo);
+        memo.insert(question, found.clone());
+        found
+    }
+
+    fn ask(&self, table: &BTreeMap<AnyPrefix, Vec<RouteSet>>, question: Question, memo: &mut Memo) -> Found {
+        let (address, pinned, recursion, exclude, budget) = question;
+        if budget == 0 {
+            return Err(Deep);
+        }
+        let mut covering: Vec<_> = table.iter().filter(|(p, _)| p.contains(address)).collect();
+        covering.sort_by_key(|(p, _)| std::cmp::Reverse(p.len()));
+        for (prefix, candidates) in covering {
+            if prefix.len() == 0 && !self.config.resolve_via_default {
+                break;
+            }
+            for candidate in candidates {
+                let NextHops::Via(hops) = &candidate.next_hops else {
+                    if recursion && exclude != Some(*prefix) {
+                        if pinned.is_none() {
+                            return Ok(Some((Vec::new(), true, candidate.metric)));
+                        }
+                        break;
+                    }
+                    continue;
+                };
+                if candidate.protocol == Protocol::Connected {
+                    if *prefix == AnyPrefix::host(address) {
+                        return Ok(None);
+                    }
+                    let interfaces = hops.iter().filter_map(|h| h.interface);
+                    match interfaces.filter(|i| pinned.is_none_or(|p| p == *i)).min() {
+                        Some(interface) => {
+                            let hop = FibHop { gateway: Some(address), interface, weight: 1, onlink: false };
+                            return Ok(Some((vec![hop], false, 0)));
+                        }
+                        None => break,
+                    }
+                }
+                if !recursion || exclude == Some(*prefix) {
+                    continue;
+                }
+                match self.group(table, *prefix, candidate, budget, false, memo)? {
+                    None => continue,
+                    Some(FibGroup::Blackhole) if pinned.is_none() => {
+                        return Ok(Some((Vec::new(), true, candidate.metric)));
+                    }
+                    Some(FibGroup::Hops(hops))
+                        if hops.iter().any(|h| pinned.is_none_or(|p| p == h.interface)) =>
+                    {
+                        let hops = hops.into_iter().filter(|h| pinned.is_none_or(|p| p == h.interface));
+                        let hops = hops.map(|h| match h.gateway {
+                            Some(_) => h,
+                            None => FibHop { gateway: Some(address), onlink: true, ..h },
+                        });
+                        return Ok(Some((hops.collect(), false, candidate.metric)));
+                    }
+                    Some(_) => break,
+                }
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,169 @@
+//! Replay, acknowledgements, and the state of a route in each dataplane.
+
+mod common;
+
+use common::*;
+use ribtide_prefix::{Families, Prefix};
+use ribtide_rib::*;
+
+const BGP: Protocol = Protocol::BgpInternal;
+
+fn ack(dataplane: DataplaneId, seq: u64) -> RibIn {
+    RibIn::Ack(FibAck { dataplane, seq, failed: Vec::new() })
+}
+
+fn fail(dataplane: DataplaneId, seq: u64, prefix: &str, reason: &str) -> RibIn {
+    RibIn::Ack(FibAck { dataplane, seq, failed: vec![(pfx(prefix), reason.into())] })
+}
+
+/// A RIB with dataplane 0 up and everything acknowledged.
+fn settled(events: Vec<RibIn>) -> Rib {
+    let mut rib = Rib::new(RibConfig::default());
+    rib.handle([interface(1, true, &["10.0.0.1/24"])]);
+    rib.handle(events);
+    let out = rib.handle([RibIn::DataplaneUp(0)]);
+    rib.handle([ack(0, out.replay.last().unwrap().1.seq)]);
+    rib
+}
+
+fn status(rib: &Rib, prefix: &str) -> InstallStatus {
+    rib.status(pfx(prefix))[0].1.clone()
+}
+
+#[test]
+fn a_route_is_pending_until_its_batch_is_acknowledged() {
+    let mut rib = settled(vec![announce("20.0.0.0/8", BGP, &[gw("10.0.0.2")])]);
+    assert_eq!(status(&rib, "20.0.0.0/8"), InstallStatus::Installed);
+    let first = rib.handle([announce("21.0.0.0/8", BGP, &[gw("10.0.0.2")])]).fib.unwrap();
+    let second = rib.handle([announce("22.0.0.0/8", BGP, &[gw("10.0.0.2")])]).fib.unwrap();
+    assert_eq!(rib.dataplanes().next().unwrap().outstanding, 2);
+    assert_eq!(status(&rib, "20.0.0.0/8"), InstallStatus::Installed);
+    assert_eq!(status(&rib, "21.0.0.0/8"), InstallStatus::Pending);
+    rib.handle([ack(0, first.seq)]);
+    assert_eq!(status(&rib, "21.0.0.0/8"), InstallStatus::Installed);
+    assert_eq!(status(&rib, "22.0.0.0/8"), InstallStatus::Pending);
+    rib.handle([ack(0, second.seq)]);
+    assert_eq!(status(&rib, "22.0.0.0/8"), InstallStatus::Installed);
+    assert_eq!(rib.dataplanes().next().unwrap().outstanding, 0);
+}
+
+#[test]
+fn a_failure_is_kept_with_its_reason_until_the_route_changes() {
+    let mut rib = settled(vec![]);
+    let seq = rib.handle([announce("20.0.0.0/8", BGP, &[gw("10.0.0.2")])]).fib.unwrap().seq;
+    rib.handle([fail(0, seq, "20.0.0.0/8", "the table is full")]);
+    assert_eq!(status(&rib, "20.0.0.0/8"), InstallStatus::Failed("the table is full".into()));
+    assert_eq!(rib.failed(0).collect::<Vec<_>>(), [(pfx("20.0.0.0/8"), "the table is full")]);
+    assert_eq!(rib.explain(pfx("20.0.0.0/8")).unwrap().dataplanes, rib.status(pfx("20.0.0.0/8")));
+    let next = rib.handle([announce("20.0.0.0/8", BGP, &[gw("10.0.0.3")])]).fib.unwrap().seq;
+    assert_eq!(status(&rib, "20.0.0.0/8"), InstallStatus::Pending);
+    rib.handle([ack(0, next)]);
+    assert_eq!(status(&rib, "20.0.0.0/8"), InstallStatus::Installed);
+}
+
+#[test]
+fn the_failure_of_a_superseded_change_is_ignored() {
+    let mut rib = settled(vec![]);
+    let old = rib.handle([announce("20.0.0.0/8", BGP, &[gw("10.0.0.2")])]).fib.unwrap().seq;
+    let new = rib.handle([announce("20.0.0.0/8", BGP, &[gw("10.0.0.3")])]).fib.unwrap().seq;
+    rib.handle([fail(0, old, "20.0.0.0/8", "the gateway is invalid")]);
+    assert_eq!(status(&rib, "20.0.0.0/8"), InstallStatus::Pending);
+    rib.handle([ack(0, new)]);
+    assert_eq!(status(&rib, "20.0.0.0/8"), InstallStatus::Installed);
+}
+
+#[test]
+fn each_dataplane_has_its_own_state() {
+    let mut rib = settled(vec![]);
+    let page = rib.handle([RibIn::DataplaneUp(3)]).replay.last().unwrap().1.seq;
+    rib.handle([ack(3, page)]);
+    let seq = rib.handle([announce("20.0.0.0/8", BGP, &[gw("10.0.0.2")])]).fib.unwrap().seq;
+    rib.handle([ack(3, seq)]);
+    let want = vec![(0, InstallStatus::Pending), (3, InstallStatus::Installed)];
+    assert_eq!(rib.status(pfx("20.0.0.0/8")), want);
+    rib.handle([RibIn::DataplaneDown(0)]);
+    assert_eq!(rib.status(pfx("20.0.0.0/8")), want[1..]);
+}
+
+/// 50,000 routes over two groups.
+fn many() -> Vec<RibIn> {
+    let mut changes: Families<RouteChanges> = Families::default();
+    for n in 0..50_000u32 {
+        changes.v4.push((Prefix::new(0x6440_0000 + (n << 4), 28), n % 2));
+    }
+    let sets = vec![set(BGP, &[gw("10.0.0.2")]), set(BGP, &[gw("10.0.0.3")])];
+    vec![
+        interface(1, true, &["10.0.0.1/24"]),
+        RibIn::Routes(RouteBatch { source: Source::Bgp, sets, changes }),
+    ]
+}
+
+#[test]
+fn a_replay_is_paged_follows_acknowledgements_and_lets_live_changes_through() {
+    let mut live = Bench::with(many());
+    let mut late = Model::leftover();
+    let deliver = |out: RibOut, late: &mut Model| {
+        out.fib.iter().for_each(|batch| late.apply(batch));
+        for (_, page) in &out.replay {
+            assert!(page.route_count() <= PAGE);
+            late.apply(page);
+        }
+        out.replay.len()
+    };
+    let out = live.handle(vec![RibIn::DataplaneUp(1)]);
+    assert!(out.replay[0].1.start_of_replay);
+    let sent = deliver(out, &mut late);
+    assert!(sent > 1 && !late.finished);
+    // Without acknowledgement no further page comes, but changes do: of routes sent and not yet sent, of both groups.
+    let out = live.handle(vec![
+        withdraw("100.64.0.0/28", Source::Bgp),
+        withdraw("100.70.0.0/28", Source::Bgp),
+        announce("100.65.0.0/28", BGP, &[gw("10.0.0.9")]),
+        announce("99.0.0.0/8", BGP, &[gw("10.0.0.9")]),
+    ]);
+    assert!(out.replay.is_empty());
+    deliver(out, &mut late);
+    let mut rounds = 0;
+    while !late.finished {
+        let out = live.handle(vec![ack(1, late.seq)]);
+        assert!(deliver(out, &mut late) > 0, "an acknowledgement brings the next page");
+        rounds += 1;
+        assert!(rounds < 50);
+    }
+    assert_eq!(late.fib(), live.model.fib());
+    assert_eq!(late.groups, live.model.groups);
+}
+
+#[test]
+fn a_replay_ends_only_when_the_sources_have_announced_everything() {
+    let config = RibConfig { initial_sources: vec![Source::Static, Source::Bgp], ..RibConfig::default() };
+    let mut rib = Rib::new(config);
+    let mut model = Model::leftover();
+    let mut deliver = |rib: &mut Rib, events: Vec<RibIn>| {
+        let out = rib.handle(events);
+        out.fib.iter().for_each(|batch| model.apply(batch));
+        out.replay.iter().for_each(|(_, page)| model.apply(page));
+        (model.finished, model.routes.contains_key(&pfx("99.0.0.0/8")), model.seq)
+    };
+    let (finished, kept, seq) =
+        deliver(&mut rib, vec![RibIn::DataplaneUp(0), RibIn::EndOfInitial(Source::Static)]);
+    assert!(!finished && kept, "what was there before stays");
+    deliver(&mut rib, vec![ack(0, seq)]);
+    let (_, kept, seq) = deliver(&mut rib, vec![interface(1, true, &["10.0.0.1/24"])]);
+    assert!(kept);
+    deliver(&mut rib, vec![ack(0, seq)]);
+    assert_eq!(status(&rib, "10.0.0.0/24"), InstallStatus::Installed, "no need to wait for the end");
+    assert!(!rib.dataplanes().next().unwrap().replayed);
+    let (finished, kept, _) = deliver(&mut rib, vec![RibIn::EndOfInitial(Source::Bgp)]);
+    assert!(finished && !kept, "and goes now");
+    assert!(rib.dataplanes().next().unwrap().replayed);
+}
+
+#[test]
+fn an_empty_rib_replays_a_start_and_an_end() {
+    let mut rib = Rib::new(RibConfig::default());
+    let out = rib.handle([RibIn::DataplaneUp(0)]);
+    let marks: Vec<(bool, bool)> =
+        out.replay.iter().map(|(_, p)| (p.start_of_replay, p.end_of_replay)).collect();
+    assert_eq!(marks, [(true, false), (false, true)]);
+}

@@ -1,0 +1,228 @@
+//! After any sequence of events the incremental state equals what an oracle works out from scratch, what the
+//! dataplane was told adds up to it, and a replay gives the same again.
+
+mod common;
+
+use common::oracle::Oracle;
+use common::*;
+use proptest::prelude::*;
+use ribtide_prefix::AnyPrefix;
+use ribtide_rib::*;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Prefixes that nest in each other and hold the gateways below.
+const PREFIXES: [&str; 18] = [
+    "0.0.0.0/0",
+    "10.0.0.0/8",
+    "10.1.0.0/16",
+    "10.1.1.0/24",
+    "10.1.1.1/32",
+    "10.1.1.2/32",
+    "10.2.0.0/16",
+    "10.2.0.1/32",
+    "20.0.0.0/8",
+    "20.1.0.0/16",
+    "20.1.1.1/32",
+    "20.2.0.0/16",
+    "30.0.0.0/8",
+    "::/0",
+    "2001:db8::/32",
+    "2001:db8:1::/48",
+    "2001:db8:1::1/128",
+    "2001:db8:2::/48",
+];
+
+const GATEWAYS: [&str; 11] = [
+    "10.1.1.1",
+    "10.1.1.2",
+    "10.1.2.1",
+    "10.2.0.1",
+    "20.1.1.1",
+    "20.2.0.1",
+    "30.0.0.1",
+    "99.0.0.1",
+    "2001:db8:1::1",
+    "2001:db8:2::1",
+    "2001:db8::9",
+];
+
+const ADDRESSES: [(&str, u8); 7] = [
+    ("10.1.1.9", 24),
+    ("10.1.1.2", 24),
+    ("10.2.0.9", 16),
+    ("20.2.0.9", 24),
+    ("20.1.1.1", 32),
+    ("2001:db8:1::2", 48),
+    ("2001:db8::9", 64),
+];
+
+#[derive(Clone, Debug)]
+enum Event {
+    Announce(AnyPrefix, RouteSet),
+    Withdraw(AnyPrefix, Source),
+    Interface(InterfaceEvent),
+    Gone(IfIndex),
+    /// The second dataplane comes up.
+    Up,
+    /// It acknowledges everything that it got.
+    Ack,
+}
+
+fn prefix() -> impl Strategy<Value = AnyPrefix> {
+    prop::sample::select(&PREFIXES[..]).prop_map(pfx)
+}
+
+fn received() -> impl Strategy<Value = ReceivedHop> {
+    let gateway = prop::option::weighted(0.9, prop::sample::select(&GATEWAYS[..]).prop_map(ip));
+    let interface = prop::option::weighted(0.2, 1..5u32);
+    (gateway, interface, 0..4u16, prop::bool::weighted(0.1)).prop_map(
+        |(gateway, interface, weight, onlink)| ReceivedHop {
+            gateway,
+            interface,
+            weight,
+            onlink: onlink && gateway.is_some(),
+        },
+    )
+}
+
+fn route_set() -> impl Strategy<Value = RouteSet> {
+    let next_hops = prop_oneof![
+        1 => Just(NextHops::Blackhole),
+        12 => prop::collection::vec(received(), 0..4).prop_map(NextHops::Via),
+    ];
+    let protocol = prop::sample::select(&Protocol::ALL[1..]);
+    let distance = prop::option::weighted(0.2, prop::sample::select(&[0u8, 1, 20, 255][..]));
+    (next_hops, protocol, distance, 0..3u32, prop::bool::weighted(0.8)).prop_map(
+        |(next_hops, protocol, distance, metric, allow_recursion)| RouteSet {
+            next_hops,
+            distance: distance.unwrap_or(protocol.default_distance()),
+            metric,
+            allow_recursion,
+            protocol,
+        },
+    )
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let addresses = prop::collection::vec(prop::sample::select(&ADDRESSES[..]), 0..4);
+    let interface = (1..4u32, prop::bool::weighted(0.8), addresses).prop_map(|(index, up, addresses)| {
+        let addresses = addresses.iter().map(|(a, len)| (ip(a), *len)).collect();
+        Event::Interface(InterfaceEvent { index, name: format!("eth{index}"), up, addresses })
+    });
+    let source = prop::sample::select(&[Source::Bgp, Source::Static, Source::Kernel][..]);
+    prop_oneof![
+        10 => (prefix(), route_set()).prop_map(|(p, s)| Event::Announce(p, s)),
+        4 => (prefix(), source).prop_map(|(p, s)| Event::Withdraw(p, s)),
+        4 => interface,
+        1 => (1..4u32).prop_map(Event::Gone),
+        1 => Just(Event::Up),
+        2 => Just(Event::Ack),
+    ]
+}
+
+fn oracle_takes(oracle: &mut Oracle, event: &Event) {
+    match event.clone() {
+        Event::Announce(prefix, set) => {
+            oracle.routes.insert((prefix, set.protocol.source()), set);
+        }
+        Event::Withdraw(prefix, source) => {
+            oracle.routes.remove(&(prefix, source));
+        }
+        Event::Interface(state) => {
+            oracle.interfaces.insert(state.index, state);
+        }
+        Event::Gone(index) => {
+            oracle.interfaces.remove(&index);
+        }
+        Event::Up | Event::Ack => {}
+    }
+}
+
+fn rib_takes(event: Event, seq: u64) -> RibIn {
+    match event {
+        Event::Announce(prefix, set) => route(prefix, set.protocol.source(), Some(set)),
+        Event::Withdraw(prefix, source) => route(prefix, source, None),
+        Event::Interface(state) => RibIn::Interface(state),
+        Event::Gone(index) => RibIn::InterfaceRemoved(index),
+        Event::Up => RibIn::DataplaneUp(1),
+        Event::Ack => RibIn::Ack(FibAck { dataplane: 1, seq, failed: Vec::new() }),
+    }
+}
+
+/// Hands out a batch as the daemon does: live changes to both dataplanes, then pages to the second.
+fn deliver(out: &RibOut, first: &mut Model, second: &mut Model) {
+    if let Some(batch) = &out.fib {
+        first.apply(batch);
+        second.apply(batch);
+    }
+    for (id, page) in &out.replay {
+        assert_eq!(*id, 1);
+        second.apply(page);
+    }
+}
+
+fn check(config: RibConfig, batches: Vec<Vec<Event>>) {
+    let mut rib = Rib::new(config.clone());
+    let mut oracle = Oracle { config, ..Oracle::default() };
+    let (mut first, mut second) = (Model::new(), Model::leftover());
+    let mut told: BTreeMap<IpAddr, NextHopState> = BTreeMap::new();
+    let tracked: Vec<IpAddr> = GATEWAYS.iter().map(|a| ip(a)).collect();
+    for (address, state) in rib.handle([RibIn::Track(tracked.clone())]).next_hops {
+        told.insert(address, state);
+    }
+    for batch in batches {
+        batch.iter().for_each(|event| oracle_takes(&mut oracle, event));
+        let out = rib.handle(batch.into_iter().map(|event| rib_takes(event, second.seq)));
+        deliver(&out, &mut first, &mut second);
+        let expected = oracle.fib();
+        assert_eq!(first.fib(), expected, "the incremental state equals the one from scratch");
+        for (address, state) in out.next_hops {
+            assert_ne!(told.insert(address, state), Some(state), "{address} is told only changes");
+        }
+        for address in &tracked {
+            assert_eq!(told[address], oracle.tracked(*address), "{address}");
+        }
+        let mut cursor = rib.cursor();
+        let mut read = BTreeMap::new();
+        while !cursor.is_done() {
+            read.extend(rib.page(&mut cursor, 3).into_iter().map(|r| (r.prefix, (r.protocol, r.content))));
+        }
+        assert_eq!(read, expected, "a paged read shows the same");
+        let totals: u64 = rib.totals().iter().map(|t| t.installed).sum();
+        assert_eq!(totals, expected.len() as u64);
+    }
+    let out = rib.handle([RibIn::DataplaneUp(1)]);
+    deliver(&out, &mut first, &mut second);
+    for _ in 0..3 {
+        let ack = FibAck { dataplane: 1, seq: second.seq, failed: Vec::new() };
+        let out = rib.handle([RibIn::Ack(ack)]);
+        deliver(&out, &mut first, &mut second);
+    }
+    assert!(second.finished);
+    assert_eq!(second.fib(), first.fib(), "a replay gives the same");
+    assert_eq!(second.groups, first.groups, "and leaves no group behind");
+
+    // Everything goes: nothing may be left.
+    let routes: Vec<RibIn> =
+        oracle.routes.keys().map(|(prefix, source)| route(*prefix, *source, None)).collect();
+    let interfaces = oracle.interfaces.keys().map(|index| RibIn::InterfaceRemoved(*index));
+    let out = rib.handle(routes.into_iter().chain(interfaces).chain([RibIn::Untrack(tracked)]));
+    deliver(&out, &mut first, &mut second);
+    assert!(first.routes.is_empty() && first.groups.is_empty());
+    assert_eq!(rib.group_count(), 0);
+    assert!(rib.totals().is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn incremental_equals_from_scratch(
+        batches in prop::collection::vec(prop::collection::vec(event(), 1..6), 1..24),
+        resolve_via_default in any::<bool>(),
+        max_ecmp in prop::sample::select(&[2u16, 128][..]),
+    ) {
+        check(RibConfig { resolve_via_default, max_ecmp, ..RibConfig::default() }, batches);
+    }
+}

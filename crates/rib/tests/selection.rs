@@ -1,0 +1,206 @@
+//! Selection between candidates, what it costs the dataplane, and what the RIB tells about it.
+
+mod common;
+
+use common::*;
+use ribtide_prefix::{Afi, Families};
+use ribtide_rib::*;
+
+const EXT: Protocol = Protocol::BgpExternal;
+const INT: Protocol = Protocol::BgpInternal;
+const STATIC: Protocol = Protocol::Static;
+
+fn bench(events: Vec<RibIn>) -> Bench {
+    let mut bench =
+        Bench::with(vec![interface(1, true, &["10.0.0.1/24"]), interface(2, true, &["10.0.1.1/24"])]);
+    bench.handle(events);
+    bench
+}
+
+#[test]
+fn distance_then_metric_then_protocol() {
+    let with = |protocol, distance, metric, gateway: &str| {
+        let set = RouteSet { distance, metric, ..set(protocol, &[gw(gateway)]) };
+        route(pfx("20.0.0.0/8"), protocol.source(), Some(set))
+    };
+    let mut b = bench(vec![with(INT, 200, 5, "10.0.0.2")]);
+    b.expect("20.0.0.0/8", &[hop("10.0.0.2", 1)]);
+    b.handle(vec![with(STATIC, 200, 6, "10.0.0.3")]);
+    b.expect("20.0.0.0/8", &[hop("10.0.0.2", 1)]);
+    b.handle(vec![with(STATIC, 200, 5, "10.0.0.3")]);
+    b.expect("20.0.0.0/8", &[hop("10.0.0.3", 1)]);
+    b.handle(vec![with(Protocol::Kernel, 199, 9, "10.0.0.4")]);
+    b.expect("20.0.0.0/8", &[hop("10.0.0.4", 1)]);
+    let told = b.rib.explain(pfx("20.0.0.0/8")).unwrap();
+    let verdicts: Vec<(Protocol, Verdict)> =
+        told.candidates.iter().map(|c| (c.protocol, c.verdict)).collect();
+    let distance = Verdict::Distance(199);
+    assert_eq!(verdicts, [(Protocol::Kernel, Verdict::Selected), (STATIC, distance), (INT, distance)]);
+    b.handle(vec![with(Protocol::Kernel, 255, 0, "10.0.0.4")]);
+    let told = b.rib.explain(pfx("20.0.0.0/8")).unwrap();
+    let verdicts: Vec<Verdict> = told.candidates.iter().map(|c| c.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Selected, Verdict::Protocol(STATIC), Verdict::NeverUsed]);
+    assert_eq!(verdicts[1].to_string(), "not used: equal to the selected route, and static comes first");
+}
+
+#[test]
+fn the_next_candidate_stands_in_while_the_best_does_not_resolve() {
+    let mut b = bench(vec![
+        announce("20.0.0.0/8", STATIC, &[gw("10.0.1.2")]),
+        announce("20.0.0.0/8", EXT, &[gw("10.0.0.2")]),
+    ]);
+    b.expect("20.0.0.0/8", &[hop("10.0.1.2", 2)]);
+    b.handle(vec![interface(2, false, &["10.0.1.1/24"])]);
+    b.expect("20.0.0.0/8", &[hop("10.0.0.2", 1)]);
+    let told = b.rib.explain(pfx("20.0.0.0/8")).unwrap();
+    assert_eq!(told.candidates[0].verdict, Verdict::Unresolved);
+    assert_eq!(told.candidates[1].verdict, Verdict::Selected);
+    b.handle(vec![interface(2, true, &["10.0.1.1/24"])]);
+    b.expect("20.0.0.0/8", &[hop("10.0.1.2", 2)]);
+}
+
+#[test]
+fn a_source_replaces_its_own_candidate_whatever_the_protocol() {
+    let mut b = bench(vec![announce("20.0.0.0/8", EXT, &[gw("10.0.0.2")])]);
+    b.handle(vec![announce("20.0.0.0/8", INT, &[gw("10.0.0.3")])]);
+    b.expect("20.0.0.0/8", &[hop("10.0.0.3", 1)]);
+    assert_eq!(b.rib.explain(pfx("20.0.0.0/8")).unwrap().candidates.len(), 1);
+    b.handle(vec![withdraw("20.0.0.0/8", Source::Static)]);
+    b.expect("20.0.0.0/8", &[hop("10.0.0.3", 1)]);
+    b.handle(vec![withdraw("20.0.0.0/8", Source::Bgp)]);
+    assert_eq!(b.fib("20.0.0.0/8"), None);
+    assert!(b.rib.explain(pfx("20.0.0.0/8")).is_none());
+}
+
+#[test]
+fn what_changes_and_changes_back_within_a_batch_costs_nothing() {
+    let mut b = bench(vec![announce("20.0.0.0/8", EXT, &[gw("10.0.0.2")])]);
+    let out = b.handle(vec![
+        withdraw("20.0.0.0/8", Source::Bgp),
+        announce("30.0.0.0/8", EXT, &[gw("10.0.0.9")]),
+        announce("20.0.0.0/8", EXT, &[gw("10.0.0.2")]),
+        withdraw("30.0.0.0/8", Source::Bgp),
+        interface(1, false, &[]),
+        interface(1, true, &["10.0.0.1/24"]),
+    ]);
+    assert!(out.fib.is_none(), "{:?}", out.fib);
+}
+
+/// A thousand routes over one group of three gateways.
+fn thousand() -> Bench {
+    let mut changes: Families<RouteChanges> = Families::default();
+    for n in 0..1000u32 {
+        changes.v4.push((ribtide_prefix::Prefix::new(0x6440_0000 + n, 32), 0));
+    }
+    let sets = vec![set(INT, &[gw("10.0.0.2"), gw("10.0.0.3"), gw("10.0.1.2")])];
+    bench(vec![RibIn::Routes(RouteBatch { source: Source::Bgp, sets, changes })])
+}
+
+#[test]
+fn a_lost_next_hop_is_one_operation_whatever_the_number_of_routes() {
+    let mut b = thousand();
+    assert_eq!(b.rib.totals().iter().find(|t| t.protocol == INT).unwrap().installed, 1000);
+    let out = b.handle(vec![interface(2, false, &["10.0.1.1/24"])]);
+    let fib = out.fib.unwrap();
+    assert_eq!(fib.groups.len(), 1);
+    assert_eq!(fib.groups[0].content, FibGroup::Hops(vec![hop("10.0.0.2", 1), hop("10.0.0.3", 1)]));
+    assert_eq!(fib.route_count(), 2, "only the two connected routes of the interface go");
+    assert_eq!(fib.after.len(), 1, "and their group");
+    b.expect("100.64.0.7/32", &[hop("10.0.0.2", 1), hop("10.0.0.3", 1)]);
+}
+
+#[test]
+fn the_last_next_hop_takes_the_routes_with_it_and_brings_them_back() {
+    let mut b = thousand();
+    let down = vec![interface(1, false, &["10.0.0.1/24"]), interface(2, false, &["10.0.1.1/24"])];
+    let fib = b.handle(down).fib.unwrap();
+    assert_eq!((fib.route_count(), fib.groups.len()), (1004, 0));
+    assert!(b.model.routes.is_empty() && b.model.groups.is_empty());
+    let fib = b.handle(vec![interface(1, true, &["10.0.0.1/24"])]).fib.unwrap();
+    assert_eq!((fib.route_count(), fib.groups.len()), (1002, 2));
+    b.expect("100.64.0.7/32", &[hop("10.0.0.2", 1), hop("10.0.0.3", 1)]);
+}
+
+#[test]
+fn equal_sets_in_any_order_are_one_group() {
+    let b = bench(vec![
+        announce("20.0.0.0/8", INT, &[gw("10.0.0.2"), gw("10.0.0.3")]),
+        announce("21.0.0.0/8", STATIC, &[gw("10.0.0.3"), gw("10.0.0.2")]),
+    ]);
+    let group = |prefix| b.rib.lookup(pfx(prefix)).unwrap().group;
+    assert_eq!(group("20.0.0.0/8"), group("21.0.0.0/8"));
+    let info = b.rib.group(group("20.0.0.0/8")).unwrap();
+    assert_eq!((info.candidates, info.installed, info.hops.len()), (2, 2, 2));
+}
+
+#[test]
+fn longest_match_skips_what_is_not_installed() {
+    let b = bench(vec![
+        announce("20.0.0.0/8", EXT, &[gw("10.0.0.2")]),
+        announce("20.1.0.0/16", EXT, &[gw("203.0.113.1")]),
+    ]);
+    assert_eq!(b.rib.longest_match(ip("20.1.1.1")).unwrap().prefix, pfx("20.0.0.0/8"));
+    assert!(b.rib.longest_match(ip("99.0.0.1")).is_none());
+    assert!(b.rib.lookup(pfx("20.1.0.0/16")).is_none());
+    assert!(b.rib.status(pfx("20.1.0.0/16")).is_empty());
+}
+
+#[test]
+fn totals_count_candidates_and_routes() {
+    let b = bench(vec![
+        announce("20.0.0.0/8", STATIC, &[gw("10.0.0.2")]),
+        announce("20.0.0.0/8", INT, &[gw("10.0.0.2")]),
+        announce("21.0.0.0/8", INT, &[gw("203.0.113.1")]),
+        announce("2001:db8::/32", INT, &[gw("10.0.0.2")]),
+    ]);
+    let all: Vec<_> = b.rib.totals().iter().map(|t| (t.afi, t.protocol, t.candidates, t.installed)).collect();
+    let want = [
+        (Afi::Ipv4, Protocol::Connected, 4, 4),
+        (Afi::Ipv4, STATIC, 1, 1),
+        (Afi::Ipv4, INT, 2, 0),
+        (Afi::Ipv6, INT, 1, 1),
+    ];
+    assert_eq!(all, want);
+}
+
+#[test]
+fn a_sorted_read_gives_every_route_once_in_order() {
+    let b = thousand();
+    let mut cursor = b.rib.cursor();
+    cursor.sort();
+    let mut read = Vec::new();
+    while !cursor.is_done() {
+        let page = b.rib.page(&mut cursor, 64);
+        assert!(page.len() <= 64);
+        read.extend(page.into_iter().map(|r| r.prefix));
+    }
+    assert_eq!(read.len(), 1004);
+    assert!(read.is_sorted());
+}
+
+#[test]
+fn tracked_next_hops_are_told_once_and_then_on_change() {
+    let mut b = bench(vec![]);
+    let track = |text: &str| RibIn::Track(vec![ip(text)]);
+    let reachable = |cost| NextHopState::Reachable { cost };
+    let out = b.handle(vec![track("10.0.0.2"), track("192.0.2.1")]);
+    assert_eq!(out.next_hops, [(ip("10.0.0.2"), reachable(0)), (ip("192.0.2.1"), NextHopState::Unreachable)]);
+    let metric = |metric| RouteSet { metric, ..set(STATIC, &[gw("10.0.0.3")]) };
+    let out = b.handle(vec![route(pfx("192.0.2.0/24"), Source::Static, Some(metric(30)))]);
+    assert_eq!(out.next_hops, [(ip("192.0.2.1"), reachable(30))]);
+    // The same state by another way is no news.
+    let out = b.handle(vec![route(pfx("192.0.2.1/32"), Source::Static, Some(metric(30)))]);
+    assert_eq!(out.next_hops, []);
+    let out = b.handle(vec![route(pfx("192.0.2.1/32"), Source::Static, Some(metric(20)))]);
+    assert_eq!(out.next_hops, [(ip("192.0.2.1"), reachable(20))]);
+    // Who else tracks it is told too; only the last to let go ends it.
+    assert_eq!(b.handle(vec![track("192.0.2.1")]).next_hops, [(ip("192.0.2.1"), reachable(20))]);
+    b.handle(vec![RibIn::Untrack(vec![ip("192.0.2.1")])]);
+    let out = b.handle(vec![interface(1, false, &[])]);
+    let unreachable = |text| (ip(text), NextHopState::Unreachable);
+    let mut told = out.next_hops;
+    told.sort_by_key(|(address, _)| *address);
+    assert_eq!(told, [unreachable("10.0.0.2"), unreachable("192.0.2.1")]);
+    b.handle(vec![RibIn::Untrack(vec![ip("192.0.2.1"), ip("10.0.0.2")])]);
+    assert_eq!(b.handle(vec![interface(1, true, &["10.0.0.1/24"])]).next_hops, []);
+}

@@ -1,0 +1,117 @@
+//! Questions to a stage: a closure that runs on the stage's own thread, between two batches, with its state at hand.
+//!
+//! Answers should be pages: a question that walks a whole table stops routing for as long as it walks.
+
+use crossbeam_channel as channel;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long an asker waits before it says that the stage is busy.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Questions that may wait at one stage; a further one waits at its asker.
+const WAITING: usize = 64;
+
+type Question<S> = Box<dyn FnOnce(&mut S) + Send>;
+
+/// The asking side. Clones ask the same stage.
+pub struct Asker<S> {
+    stage: &'static str,
+    tx: channel::Sender<Question<S>>,
+    wake: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl<S> Clone for Asker<S> {
+    fn clone(&self) -> Self {
+        Asker { stage: self.stage, tx: self.tx.clone(), wake: self.wake.clone() }
+    }
+}
+
+/// The stage's side.
+pub struct Asked<S> {
+    rx: channel::Receiver<Question<S>>,
+}
+
+/// Makes both sides for the stage called `stage`.
+pub fn pair<S>(stage: &'static str) -> (Asker<S>, Asked<S>) {
+    let (tx, rx) = channel::bounded(WAITING);
+    (Asker { stage, tx, wake: None }, Asked { rx })
+}
+
+/// Why there is no answer. Displays as a sentence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoAnswer {
+    stage: &'static str,
+    stopped: bool,
+}
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.stopped {
+            write!(f, "the {} stage has stopped; its log says why", self.stage)
+        } else {
+            write!(f, "the {} stage did not answer within {} s; it is busy, try again", self.stage, PATIENCE.as_secs())
+        }
+    }
+}
+
+impl std::error::Error for NoAnswer {}
+
+impl<S> Asker<S> {
+    /// The same asker, which also calls `wake` after each question: for stages that sleep in a poll.
+    pub fn with_wake(mut self, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        self.wake = Some(Arc::new(wake));
+        self
+    }
+
+    /// Runs `question` on the stage's thread and waits for its answer.
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when the stage has stopped or is too busy.
+    pub fn ask<R: Send + 'static>(&self, question: impl FnOnce(&mut S) -> R + Send + 'static) -> Result<R, NoAnswer> {
+        let (answer, answered) = channel::bounded(1);
+        let question: Question<S> = Box::new(move |state| {
+            // The asker may have lost patience; then nobody wants the answer.
+            let _ = answer.send(question(state));
+        });
+        let gone = |stopped| NoAnswer { stage: self.stage, stopped };
+        self.tx.send_timeout(question, PATIENCE).map_err(|e| gone(e.is_disconnected()))?;
+        if let Some(wake) = &self.wake {
+            wake();
+        }
+        answered.recv_timeout(PATIENCE).map_err(|e| gone(e.is_disconnected()))
+    }
+}
+
+impl<S> Asked<S> {
+    /// Answers every question that waits.
+    pub fn serve(&self, state: &mut S) {
+        while let Ok(question) = self.rx.try_recv() {
+            question(state);
+        }
+    }
+
+    /// For `crossbeam_channel::select!`: call what is received with the state.
+    pub fn raw(&self) -> &channel::Receiver<Box<dyn FnOnce(&mut S) + Send>> {
+        &self.rx
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stage_answers_with_its_own_state() {
+        let (asker, asked) = pair::<Vec<u32>>("shard");
+        let stage = std::thread::spawn(move || {
+            let mut state = vec![1, 2, 3];
+            let question = asked.raw().recv().unwrap();
+            question(&mut state);
+        });
+        assert_eq!(asker.ask(|v| v.iter().sum::<u32>()), Ok(6));
+        stage.join().unwrap();
+        let says = asker.ask(|v| v.len()).unwrap_err().to_string();
+        assert_eq!(says, "the shard stage has stopped; its log says why");
+    }
+}

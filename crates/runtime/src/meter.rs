@@ -1,0 +1,138 @@
+//! What each stage has done: routes, and the time it was busy with them.
+//!
+//! A meter is added to once per batch, so it costs nothing per route. Busy time is wall time inside the stage's
+//! work; waiting for a ring, a socket or a database is not busy.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// All meters of a process, in the order of the pipeline.
+#[derive(Clone, Debug)]
+pub struct Meters {
+    start: Instant,
+    meters: Arc<Mutex<Vec<Arc<Inner>>>>,
+}
+
+impl Default for Meters {
+    fn default() -> Self {
+        Meters { start: Instant::now(), meters: Arc::default() }
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    start: Instant,
+    routes: AtomicU64,
+    batches: AtomicU64,
+    busy_ns: AtomicU64,
+    /// Microseconds since `start`, plus one; zero: nothing yet.
+    first_us: AtomicU64,
+    last_us: AtomicU64,
+}
+
+/// One stage's meter. Clones count together.
+#[derive(Clone, Debug)]
+pub struct Meter(Arc<Inner>);
+
+/// One meter's state.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reading {
+    /// The stage.
+    pub name: String,
+    /// Route changes handled since the start.
+    pub routes: u64,
+    /// In how many batches.
+    pub batches: u64,
+    /// Time spent on them.
+    pub busy: Duration,
+    /// From the beginning of the first batch to the end of the last, since the start of the process.
+    pub span: Option<(Duration, Duration)>,
+}
+
+impl Meters {
+    /// A meter for the stage `name`; threads of one stage share it by name.
+    pub fn meter(&self, name: &str) -> Meter {
+        let mut meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = meters.iter().find(|m| m.name == name) {
+            return Meter(known.clone());
+        }
+        let inner = Arc::new(Inner {
+            name: name.into(),
+            start: self.start,
+            routes: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+            busy_ns: AtomicU64::new(0),
+            first_us: AtomicU64::new(0),
+            last_us: AtomicU64::new(0),
+        });
+        meters.push(inner.clone());
+        Meter(inner)
+    }
+
+    /// The state of every meter, in the order they were made.
+    pub fn read(&self) -> Vec<Reading> {
+        let meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
+        meters.iter().map(|m| m.read()).collect()
+    }
+}
+
+impl Inner {
+    fn read(&self) -> Reading {
+        let first = self.first_us.load(Relaxed).checked_sub(1);
+        Reading {
+            name: self.name.clone(),
+            routes: self.routes.load(Relaxed),
+            batches: self.batches.load(Relaxed),
+            busy: Duration::from_nanos(self.busy_ns.load(Relaxed)),
+            span: first.map(|f| (Duration::from_micros(f), Duration::from_micros(self.last_us.load(Relaxed)))),
+        }
+    }
+}
+
+impl Meter {
+    /// Runs `work` as one batch; `work` returns how many route changes it handled.
+    pub fn run(&self, work: impl FnOnce() -> usize) {
+        let begin = Instant::now();
+        let routes = work();
+        self.add(routes, begin);
+    }
+
+    /// Counts one batch of `routes` route changes that began at `begin` and ends now. Batches without routes
+    /// leave no trace: timers and polls are not work.
+    pub fn add(&self, routes: usize, begin: Instant) {
+        if routes == 0 {
+            return;
+        }
+        let end = Instant::now();
+        let m = &self.0;
+        let since = |t: Instant| t.saturating_duration_since(m.start).as_micros() as u64;
+        m.routes.fetch_add(routes as u64, Relaxed);
+        m.batches.fetch_add(1, Relaxed);
+        m.busy_ns.fetch_add((end - begin).as_nanos() as u64, Relaxed);
+        let _ = m.first_us.compare_exchange(0, since(begin) + 1, Relaxed, Relaxed);
+        m.last_us.fetch_max(since(end), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_one_stage_count_together() {
+        let meters = Meters::default();
+        assert_eq!(meters.meter("shard").0.read().span, None);
+        std::thread::scope(|s| {
+            for _ in 0..2 {
+                s.spawn(|| meters.meter("shard").run(|| 500));
+            }
+        });
+        meters.meter("shard").run(|| 0);
+        let reading = &meters.read()[0];
+        assert_eq!((reading.routes, reading.batches), (1000, 2));
+        let (first, last) = reading.span.unwrap();
+        assert!(first <= last);
+    }
+}

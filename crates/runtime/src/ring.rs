@@ -1,0 +1,228 @@
+//! Bounded, named, measured queues between stages.
+//!
+//! A full ring stops its producer; nothing is dropped. Every ring is in a [`Rings`] registry under its name, with
+//! its bound and depth, so that a stalled pipeline shows where it waits. Items are batches: at two batches a
+//! microsecond the queue is never the limit (docs/adr/0003-dependencies.md).
+
+use crossbeam_channel as channel;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// All rings of a process.
+#[derive(Clone, Default, Debug)]
+pub struct Rings(Arc<Mutex<Vec<Arc<Stats>>>>);
+
+/// One ring as seen by a person or a metrics scraper.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reading {
+    /// What the ring carries, from where to where.
+    pub name: String,
+    /// Its bound, in batches.
+    pub capacity: usize,
+    /// Batches in it now.
+    pub depth: u64,
+    /// The most batches it ever held.
+    pub peak: u64,
+    /// Batches that went in since the start.
+    pub sent: u64,
+    /// How often a producer found it full and had to wait.
+    pub full: u64,
+}
+
+#[derive(Debug)]
+struct Stats {
+    name: String,
+    capacity: usize,
+    sent: AtomicU64,
+    received: AtomicU64,
+    peak: AtomicU64,
+    full: AtomicU64,
+}
+
+impl Rings {
+    /// Makes a ring of at most `capacity` batches (at least one).
+    pub fn bounded<T>(&self, name: impl Into<String>, capacity: usize) -> (Sender<T>, Receiver<T>) {
+        let capacity = capacity.max(1);
+        let stats = Arc::new(Stats {
+            name: name.into(),
+            capacity,
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            full: AtomicU64::new(0),
+        });
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(stats.clone());
+        let (tx, rx) = channel::bounded(capacity);
+        (Sender { tx, stats: stats.clone() }, Receiver { rx, stats })
+    }
+
+    /// The state of every ring, in the order they were made.
+    pub fn read(&self) -> Vec<Reading> {
+        let rings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rings
+            .iter()
+            .map(|s| Reading {
+                name: s.name.clone(),
+                capacity: s.capacity,
+                depth: s.sent.load(Relaxed).saturating_sub(s.received.load(Relaxed)),
+                peak: s.peak.load(Relaxed),
+                sent: s.sent.load(Relaxed),
+                full: s.full.load(Relaxed),
+            })
+            .collect()
+    }
+}
+
+/// The other end of a ring is gone: its stage has stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Closed;
+
+impl std::fmt::Display for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the stage at the other end has stopped")
+    }
+}
+
+impl std::error::Error for Closed {}
+
+/// The producing end. Clones feed the same ring.
+#[derive(Debug)]
+pub struct Sender<T> {
+    tx: channel::Sender<T>,
+    stats: Arc<Stats>,
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Sender { tx: self.tx.clone(), stats: self.stats.clone() }
+    }
+}
+
+impl<T> Sender<T> {
+    /// Puts `batch` in, waiting while the ring is full.
+    ///
+    /// # Errors
+    /// [`Closed`] when the consumer has stopped.
+    pub fn send(&self, batch: T) -> Result<(), Closed> {
+        let batch = match self.try_send(batch) {
+            Ok(()) => return Ok(()),
+            Err(TrySend::Closed) => return Err(Closed),
+            Err(TrySend::Full(batch)) => batch,
+        };
+        self.tx.send(batch).map_err(|_| Closed)?;
+        self.count();
+        Ok(())
+    }
+
+    /// Puts `batch` in, or gives it back when the ring is full.
+    ///
+    /// # Errors
+    /// [`TrySend::Full`] with the batch, or [`TrySend::Closed`].
+    pub fn try_send(&self, batch: T) -> Result<(), TrySend<T>> {
+        match self.tx.try_send(batch) {
+            Ok(()) => {
+                self.count();
+                Ok(())
+            }
+            Err(channel::TrySendError::Full(batch)) => {
+                self.stats.full.fetch_add(1, Relaxed);
+                Err(TrySend::Full(batch))
+            }
+            Err(channel::TrySendError::Disconnected(_)) => Err(TrySend::Closed),
+        }
+    }
+
+    /// Whether the ring has no room now.
+    pub fn is_full(&self) -> bool {
+        self.tx.is_full()
+    }
+
+    fn count(&self) {
+        let sent = self.stats.sent.fetch_add(1, Relaxed) + 1;
+        let depth = sent.saturating_sub(self.stats.received.load(Relaxed));
+        self.stats.peak.fetch_max(depth.min(self.stats.capacity as u64), Relaxed);
+    }
+}
+
+/// Why a batch did not go in.
+#[derive(Debug)]
+pub enum TrySend<T> {
+    /// No room; here is the batch.
+    Full(T),
+    /// The consumer has stopped.
+    Closed,
+}
+
+/// The consuming end.
+#[derive(Debug)]
+pub struct Receiver<T> {
+    rx: channel::Receiver<T>,
+    stats: Arc<Stats>,
+}
+
+impl<T> Receiver<T> {
+    /// The next batch, waiting for one.
+    ///
+    /// # Errors
+    /// [`Closed`] when it is empty and every producer has stopped.
+    pub fn recv(&self) -> Result<T, Closed> {
+        let batch = self.rx.recv().map_err(|_| Closed)?;
+        Ok(self.took(batch))
+    }
+
+    /// The next batch, waiting at most `timeout`; `None` when none came.
+    ///
+    /// # Errors
+    /// [`Closed`] when it is empty and every producer has stopped.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<T>, Closed> {
+        match self.rx.recv_timeout(timeout) {
+            Ok(batch) => Ok(Some(self.took(batch))),
+            Err(channel::RecvTimeoutError::Timeout) => Ok(None),
+            Err(channel::RecvTimeoutError::Disconnected) => Err(Closed),
+        }
+    }
+
+    /// The next batch if there is one now.
+    pub fn try_recv(&self) -> Option<T> {
+        let batch = self.rx.try_recv().ok()?;
+        Some(self.took(batch))
+    }
+
+    /// Whether it is empty now.
+    pub fn is_empty(&self) -> bool {
+        self.rx.is_empty()
+    }
+
+    /// For `crossbeam_channel::select!`; call [`Receiver::took`] on what was received.
+    pub fn raw(&self) -> &channel::Receiver<T> {
+        &self.rx
+    }
+
+    /// Counts a batch received through [`Receiver::raw`] and returns it.
+    pub fn took(&self, batch: T) -> T {
+        self.stats.received.fetch_add(1, Relaxed);
+        batch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_ring_stops_its_producer_and_says_so() {
+        let rings = Rings::default();
+        let (tx, rx) = rings.bounded("reader to shard 0", 2);
+        tx.send(1).unwrap();
+        tx.send(2).unwrap();
+        assert!(matches!(tx.try_send(3), Err(TrySend::Full(3))));
+        let waiting = std::thread::spawn(move || tx.send(3));
+        assert_eq!([rx.recv().unwrap(), rx.recv().unwrap(), rx.recv().unwrap()], [1, 2, 3]);
+        waiting.join().unwrap().unwrap();
+        assert_eq!(rx.recv(), Err(Closed));
+        let reading = &rings.read()[0];
+        assert_eq!((reading.name.as_str(), reading.capacity, reading.depth, reading.sent), ("reader to shard 0", 2, 0, 3));
+        assert!(reading.full >= 1 && reading.peak == 2);
+    }
+}

@@ -1,0 +1,149 @@
+//! Numbered objects: attributes, and who refers to whom.
+//!
+//! Every kind is kept the same way, as the attributes that it was given. What a kind needs, and what its
+//! references must lead to, is one table here.
+
+use ribtide_prefix::Map;
+use ribtide_swss::sai::{Attr, Attrs, ObjectType, Oid, Status};
+
+/// The chip's own numbers have this bit, which no number of orchagent's has: a mix-up finds no object.
+const OURS: u64 = 1 << 63;
+
+/// One object.
+pub(crate) struct Object {
+    pub(crate) kind: ObjectType,
+    pub(crate) attrs: Attrs,
+    /// How many objects, routes' targets and neighbours refer to it.
+    users: u32,
+}
+
+/// All numbered objects.
+#[derive(Default)]
+pub(crate) struct Objects {
+    map: Map<Oid, Object>,
+    last: u64,
+}
+
+impl Objects {
+    pub(crate) fn get(&self, oid: Oid) -> Option<&Object> {
+        self.map.get(&oid)
+    }
+
+    /// Whether `oid` is an object of one of these kinds.
+    pub(crate) fn is(&self, oid: Oid, kinds: &[ObjectType]) -> bool {
+        self.map.get(&oid).is_some_and(|object| kinds.contains(&object.kind))
+    }
+
+    /// What `pick` finds first among the attributes of `oid`.
+    pub(crate) fn find<T>(&self, oid: Oid, pick: impl FnMut(&Attr) -> Option<T>) -> Option<T> {
+        self.map.get(&oid)?.attrs.iter().find_map(pick)
+    }
+
+    pub(crate) fn count(&self, kind: ObjectType) -> usize {
+        self.map.values().filter(|object| object.kind == kind).count()
+    }
+
+    /// Makes an object of attributes that were checked.
+    pub(crate) fn insert(&mut self, kind: ObjectType, attrs: Attrs) -> Oid {
+        self.last += 1;
+        let oid = Oid(OURS | Oid::vid(kind, self.last).0);
+        for mut attr in attrs.clone() {
+            self.count_references(&mut attr, 1);
+        }
+        self.map.insert(oid, Object { kind, attrs, users: 0 });
+        oid
+    }
+
+    /// Replaces one attribute.
+    pub(crate) fn set(&mut self, oid: Oid, kind: ObjectType, attr: Attr) -> Status {
+        if !self.is(oid, &[kind]) {
+            return Status::ItemNotFound;
+        }
+        if let Err(status) = self.check(&attr) {
+            return status;
+        }
+        self.count_references(&mut attr.clone(), 1);
+        let Some(object) = self.map.get_mut(&oid) else { return Status::ItemNotFound };
+        let old = match object.attrs.iter_mut().find(|a| a.same_kind(&attr)) {
+            Some(place) => Some(std::mem::replace(place, attr)),
+            None => {
+                object.attrs.push(attr);
+                None
+            }
+        };
+        if let Some(mut old) = old {
+            self.count_references(&mut old, -1);
+        }
+        Status::Success
+    }
+
+    /// Removes an object that nobody refers to and returns its attributes.
+    pub(crate) fn remove(&mut self, oid: Oid, kind: ObjectType) -> Result<Attrs, Status> {
+        match self.map.get(&oid) {
+            Some(object) if object.kind != kind => return Err(Status::ItemNotFound),
+            None => return Err(Status::ItemNotFound),
+            Some(object) if object.users > 0 => return Err(Status::ObjectInUse),
+            Some(_) => {}
+        }
+        let attrs = self.map.remove(&oid).map(|object| object.attrs).unwrap_or_default();
+        for mut attr in attrs.clone() {
+            self.count_references(&mut attr, -1);
+        }
+        Ok(attrs)
+    }
+
+    /// Counts users of an object up or down; of the null object there is nothing to count.
+    pub(crate) fn refer(&mut self, oid: Oid, by: i32) {
+        if let Some(object) = self.map.get_mut(&oid) {
+            object.users = object.users.saturating_add_signed(by);
+        }
+    }
+
+    fn count_references(&mut self, attr: &mut Attr, by: i32) {
+        for oid in attr.oids_mut() {
+            self.refer(*oid, by);
+        }
+    }
+
+    /// Whether a new object may have these attributes.
+    pub(crate) fn check_new(&self, kind: ObjectType, attrs: &[Attr]) -> Result<(), Status> {
+        for (i, attr) in attrs.iter().enumerate() {
+            if attrs[..i].iter().any(|earlier| earlier.same_kind(attr)) {
+                return Err(Status::InvalidParameter);
+            }
+            self.check(attr)?;
+        }
+        let has = |pick: fn(&Attr) -> bool| attrs.iter().any(pick);
+        let complete = match kind {
+            ObjectType::Switch => has(|a| matches!(a, Attr::SwitchInit(true))),
+            ObjectType::Port => has(|a| matches!(a, Attr::PortLanes(_))),
+            ObjectType::RouterInterface => {
+                has(|a| matches!(a, Attr::RifVirtualRouter(_))) && has(|a| matches!(a, Attr::RifKind(_)))
+            }
+            ObjectType::NextHop => {
+                has(|a| matches!(a, Attr::NextHopKind(_)))
+                    && has(|a| matches!(a, Attr::NextHopIp(_)))
+                    && has(|a| matches!(a, Attr::NextHopRif(_)))
+            }
+            ObjectType::NextHopGroup => has(|a| matches!(a, Attr::GroupKind(_))),
+            ObjectType::NextHopGroupMember => {
+                has(|a| matches!(a, Attr::MemberGroup(_))) && has(|a| matches!(a, Attr::MemberNextHop(_)))
+            }
+            _ => true,
+        };
+        if complete { Ok(()) } else { Err(Status::MandatoryAttributeMissing) }
+    }
+
+    /// Whether what an attribute refers to exists and is of the right kind.
+    fn check(&self, attr: &Attr) -> Result<(), Status> {
+        let (oid, kinds): (Oid, &[ObjectType]) = match attr {
+            Attr::RifVirtualRouter(oid) => (*oid, &[ObjectType::VirtualRouter]),
+            Attr::RifPort(oid) => (*oid, &[ObjectType::Port]),
+            Attr::NextHopRif(oid) => (*oid, &[ObjectType::RouterInterface]),
+            Attr::MemberGroup(oid) => (*oid, &[ObjectType::NextHopGroup]),
+            Attr::MemberNextHop(oid) => (*oid, &[ObjectType::NextHop]),
+            _ => return Ok(()),
+        };
+        if self.is(oid, kinds) { Ok(()) } else { Err(Status::InvalidObjectId) }
+    }
+}

@@ -1,0 +1,62 @@
+//! A virtual router's forwarding tables.
+
+use crate::dir24::{Dir24, Target};
+use ribtide_prefix::{Afi, AnyPrefix, Prefix, PrefixTable, V4, V6};
+use std::net::IpAddr;
+
+/// One table for each family: direct look-up for IPv4, one hash probe for each length in use for IPv6.
+#[derive(Default)]
+pub(crate) struct Router {
+    v4: Dir24,
+    v6: PrefixTable<V6, Target>,
+}
+
+impl Router {
+    pub(crate) fn len(&self, afi: Afi) -> usize {
+        match afi {
+            Afi::Ipv4 => self.v4.len(),
+            Afi::Ipv6 => self.v6.len(),
+        }
+    }
+
+    pub(crate) fn get(&self, prefix: AnyPrefix) -> Option<Target> {
+        match prefix {
+            AnyPrefix::V4(p) => self.v4.get(p),
+            AnyPrefix::V6(p) => self.v6.get(p).copied(),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, prefix: AnyPrefix, target: Target) -> Option<Target> {
+        match prefix {
+            AnyPrefix::V4(p) => self.v4.insert(p, target),
+            AnyPrefix::V6(p) => self.v6.insert(p, target),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, prefix: AnyPrefix) -> Option<Target> {
+        match prefix {
+            AnyPrefix::V4(p) => self.v4.remove(p),
+            AnyPrefix::V6(p) => self.v6.remove(p),
+        }
+    }
+
+    /// The longest route that holds `addr`, from the tables that packets would use.
+    pub(crate) fn lookup(&self, addr: IpAddr) -> Option<(AnyPrefix, Target)> {
+        match addr {
+            IpAddr::V4(a) => {
+                let (len, target) = self.v4.lookup(a.into())?;
+                Some((Prefix::<V4>::new(a.into(), len).any(), target))
+            }
+            IpAddr::V6(_) => self.v6.longest_match(addr).map(|(prefix, target)| (prefix.any(), *target)),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (AnyPrefix, Target)> {
+        let v4 = self.v4.iter().map(|(prefix, target)| (prefix.any(), target));
+        v4.chain(self.v6.iter().map(|(prefix, target)| (prefix.any(), *target)))
+    }
+
+    pub(crate) fn allocation_size(&self) -> usize {
+        self.v4.allocation_size() + self.v6.allocation_size()
+    }
+}

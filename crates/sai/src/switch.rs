@@ -1,0 +1,525 @@
+//! The virtual switch: objects, routes and neighbours, with the checks and limits of a chip.
+
+use crate::dir24::Target;
+use crate::objects::Objects;
+use crate::router::Router;
+use crate::target::{Action, Targets};
+use ribtide_prefix::{Afi, Map};
+use ribtide_swss::Name;
+use ribtide_swss::row::Mac;
+use ribtide_swss::sai::{
+    Attr, Attrs, ErrorMode, Item, NeighborEntry, ObjectId, ObjectType, Oid, OperStatus, PacketAction,
+    RouteEntry, Sai, Status, Verb,
+};
+use std::net::IpAddr;
+
+/// A port that the chip has from the start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortSetup {
+    /// What look-ups call it.
+    pub name: Name,
+    /// The lanes by which orchagent recognises it.
+    pub lanes: Vec<u32>,
+    /// Megabits per second.
+    pub speed: u32,
+}
+
+impl PortSetup {
+    /// SONiC's usual virtual switch: 32 ports of four lanes, `Ethernet0`, `Ethernet4` and so on, 40 Gbit/s each.
+    pub fn usual() -> Vec<PortSetup> {
+        let port = |n: u32| PortSetup {
+            name: format!("Ethernet{}", 4 * n).into(),
+            lanes: (1..=4).map(|lane| 4 * n + lane).collect(),
+            speed: 40_000,
+        };
+        (0..32).map(port).collect()
+    }
+}
+
+/// How much fits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "each is the size of the table that its name says")]
+pub struct Limits {
+    pub ipv4_routes: u32,
+    pub ipv6_routes: u32,
+    pub ipv4_next_hops: u32,
+    pub ipv6_next_hops: u32,
+    pub ipv4_neighbors: u32,
+    pub ipv6_neighbors: u32,
+    pub groups: u32,
+    pub group_members: u32,
+}
+
+impl Default for Limits {
+    /// Room for a full internet table several times over.
+    fn default() -> Self {
+        Limits {
+            ipv4_routes: 4 << 20,
+            ipv6_routes: 2 << 20,
+            ipv4_next_hops: 64 << 10,
+            ipv6_next_hops: 64 << 10,
+            ipv4_neighbors: 64 << 10,
+            ipv6_neighbors: 64 << 10,
+            groups: 16 << 10,
+            group_members: 256 << 10,
+        }
+    }
+}
+
+impl Limits {
+    fn of<T>(afi: Afi, v4: T, v6: T) -> T {
+        match afi {
+            Afi::Ipv4 => v4,
+            Afi::Ipv6 => v6,
+        }
+    }
+
+    fn routes(&self, afi: Afi) -> u32 {
+        Limits::of(afi, self.ipv4_routes, self.ipv6_routes)
+    }
+
+    fn next_hops(&self, afi: Afi) -> u32 {
+        Limits::of(afi, self.ipv4_next_hops, self.ipv6_next_hops)
+    }
+
+    fn neighbors(&self, afi: Afi) -> u32 {
+        Limits::of(afi, self.ipv4_neighbors, self.ipv6_neighbors)
+    }
+}
+
+/// How full the switch is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[expect(missing_docs, reason = "each is the number of entries of the table that its name says")]
+pub struct Counts {
+    pub ipv4_routes: usize,
+    pub ipv6_routes: usize,
+    pub router_interfaces: usize,
+    pub neighbors: usize,
+    pub next_hops: usize,
+    pub groups: usize,
+    pub group_members: usize,
+    /// Bytes of the forwarding tables and of what routes lead to.
+    pub bytes: usize,
+}
+
+/// A switch in software. One thread owns it; who wants to look asks that thread.
+pub struct VirtualSwitch {
+    setup: Vec<PortSetup>,
+    limits: Limits,
+    pub(crate) objects: Objects,
+    pub(crate) routers: Map<Oid, Router>,
+    pub(crate) targets: Targets,
+    pub(crate) neighbors: Map<(Oid, IpAddr), Attrs>,
+    /// A group's members, in the order in which they came.
+    pub(crate) members: Map<Oid, Vec<Oid>>,
+    pub(crate) port_names: Map<Oid, Name>,
+    /// Entries by family, counted along: next hops, neighbours.
+    next_hops: [u32; 2],
+    neighbor_counts: [u32; 2],
+    routes: [u32; 2],
+    groups: u32,
+    group_members: u32,
+    pub(crate) started: Option<Started>,
+}
+
+/// What a started switch has of its own.
+#[derive(Clone)]
+pub(crate) struct Started {
+    switch: Oid,
+    pub(crate) default_router: Oid,
+    pub(crate) cpu_port: Oid,
+    ports: Vec<Oid>,
+}
+
+fn family(addr: IpAddr) -> Afi {
+    if addr.is_ipv4() { Afi::Ipv4 } else { Afi::Ipv6 }
+}
+
+fn index(afi: Afi) -> usize {
+    Limits::of(afi, 0, 1)
+}
+
+impl VirtualSwitch {
+    /// A switch that waits to be started by the creation of its switch object.
+    pub fn new(setup: Vec<PortSetup>, limits: Limits) -> VirtualSwitch {
+        VirtualSwitch {
+            setup,
+            limits,
+            objects: Objects::default(),
+            routers: Map::default(),
+            targets: Targets::default(),
+            neighbors: Map::default(),
+            members: Map::default(),
+            port_names: Map::default(),
+            next_hops: [0; 2],
+            neighbor_counts: [0; 2],
+            routes: [0; 2],
+            groups: 0,
+            group_members: 0,
+            started: None,
+        }
+    }
+
+    /// How full it is.
+    pub fn counts(&self) -> Counts {
+        let routers = self.routers.values();
+        Counts {
+            ipv4_routes: routers.clone().map(|r| r.len(Afi::Ipv4)).sum(),
+            ipv6_routes: routers.clone().map(|r| r.len(Afi::Ipv6)).sum(),
+            router_interfaces: self.objects.count(ObjectType::RouterInterface),
+            neighbors: self.neighbors.len(),
+            next_hops: self.objects.count(ObjectType::NextHop),
+            groups: self.objects.count(ObjectType::NextHopGroup),
+            group_members: self.objects.count(ObjectType::NextHopGroupMember),
+            bytes: routers.map(Router::allocation_size).sum::<usize>() + self.targets.allocation_size(),
+        }
+    }
+
+    fn start(&mut self, attrs: Attrs) -> Oid {
+        let switch = self.objects.insert(ObjectType::Switch, attrs);
+        let default_router = self.objects.insert(ObjectType::VirtualRouter, Attrs::new());
+        self.routers.insert(default_router, Router::default());
+        let cpu_port = self.objects.insert(ObjectType::Port, Attrs::new());
+        self.port_names.insert(cpu_port, "CPU".into());
+        let mut ports = Vec::with_capacity(self.setup.len());
+        for port in &self.setup {
+            let lanes = Attr::PortLanes(port.lanes.clone().into());
+            let attrs = [lanes, Attr::PortSpeed(port.speed), Attr::PortAdminState(false)];
+            let oid = self.objects.insert(ObjectType::Port, attrs.into_iter().collect());
+            self.port_names.insert(oid, port.name.clone());
+            ports.push(oid);
+        }
+        self.started = Some(Started { switch, default_router, cpu_port, ports });
+        switch
+    }
+
+    fn create(&mut self, kind: ObjectType, attrs: &Attrs) -> Result<Oid, Status> {
+        if (kind == ObjectType::Switch) == self.started.is_some() {
+            return Err(if kind == ObjectType::Switch {
+                Status::ItemAlreadyExists
+            } else {
+                Status::Uninitialized
+            });
+        }
+        self.objects.check_new(kind, attrs)?;
+        let full = |count: u32, limit: u32| if count >= limit { Err(Status::TableFull) } else { Ok(()) };
+        match kind {
+            ObjectType::Switch => return Ok(self.start(attrs.clone())),
+            ObjectType::NextHop => {
+                let afi = next_hop_family(attrs);
+                full(self.next_hops[index(afi)], self.limits.next_hops(afi))?;
+                self.next_hops[index(afi)] += 1;
+            }
+            ObjectType::NextHopGroup => {
+                full(self.groups, self.limits.groups)?;
+                self.groups += 1;
+            }
+            ObjectType::NextHopGroupMember => {
+                full(self.group_members, self.limits.group_members)?;
+                self.group_members += 1;
+            }
+            _ => {}
+        }
+        let oid = self.objects.insert(kind, attrs.clone());
+        match kind {
+            ObjectType::VirtualRouter => drop(self.routers.insert(oid, Router::default())),
+            ObjectType::NextHopGroupMember => {
+                if let Some(group) = member_group(attrs) {
+                    self.members.entry(group).or_default().push(oid);
+                }
+            }
+            ObjectType::Port => {
+                self.port_names.insert(oid, format!("port {:#x}", oid.index()).into());
+            }
+            _ => {}
+        }
+        Ok(oid)
+    }
+
+    fn remove(&mut self, kind: ObjectType, oid: Oid) -> Result<(), Status> {
+        if let Some(own) = &self.started
+            && [own.switch, own.default_router, own.cpu_port].contains(&oid)
+        {
+            return Err(Status::ObjectInUse);
+        }
+        let attrs = self.objects.remove(oid, kind)?;
+        match kind {
+            ObjectType::VirtualRouter => drop(self.routers.remove(&oid)),
+            ObjectType::NextHop => self.next_hops[index(next_hop_family(&attrs))] -= 1,
+            ObjectType::NextHopGroup => {
+                self.groups -= 1;
+                self.members.remove(&oid);
+            }
+            ObjectType::NextHopGroupMember => {
+                self.group_members -= 1;
+                let group = member_group(&attrs).and_then(|group| self.members.get_mut(&group));
+                if let Some(members) = group {
+                    members.retain(|member| *member != oid);
+                }
+            }
+            ObjectType::Port => {
+                self.port_names.remove(&oid);
+                if let Some(own) = &mut self.started {
+                    own.ports.retain(|port| *port != oid);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn route(&mut self, verb: Verb, entry: &RouteEntry, attrs: &[Attr]) -> Result<(), Status> {
+        let afi = entry.dest.afi();
+        let router = self.routers.get(&entry.vr).ok_or(Status::InvalidObjectId)?;
+        let old = router.get(entry.dest);
+        match (verb, old) {
+            (Verb::Create, Some(_)) => return Err(Status::ItemAlreadyExists),
+            (Verb::Create, None) if self.routes[index(afi)] >= self.limits.routes(afi) => {
+                return Err(Status::TableFull);
+            }
+            (Verb::Set | Verb::Remove, None) => return Err(Status::ItemNotFound),
+            _ => {}
+        }
+        if verb == Verb::Remove {
+            self.routers.get_mut(&entry.vr).and_then(|router| router.remove(entry.dest));
+            self.routes[index(afi)] -= 1;
+            self.objects.refer(entry.vr, -1);
+            self.release(old);
+            return Ok(());
+        }
+        let mut action = match old {
+            Some(target) => self.targets.action(target),
+            None => Action { packet: PacketAction::Forward, to: Oid::NULL },
+        };
+        for attr in attrs {
+            match attr {
+                Attr::RoutePacketAction(packet) => action.packet = *packet,
+                Attr::RouteNextHop(oid) => {
+                    let kinds = [
+                        ObjectType::NextHop,
+                        ObjectType::NextHopGroup,
+                        ObjectType::RouterInterface,
+                        ObjectType::Port,
+                    ];
+                    if !oid.is_null() && !self.objects.is(*oid, &kinds) {
+                        return Err(Status::InvalidObjectId);
+                    }
+                    action.to = *oid;
+                }
+                _ => return Err(Status::NotSupported),
+            }
+        }
+        let (target, first) = self.targets.acquire(action).ok_or(Status::InsufficientResources)?;
+        if first {
+            self.objects.refer(action.to, 1);
+        }
+        self.routers.get_mut(&entry.vr).and_then(|router| router.insert(entry.dest, target));
+        match old {
+            Some(_) => self.release(old),
+            None => {
+                self.routes[index(afi)] += 1;
+                self.objects.refer(entry.vr, 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, target: Option<Target>) {
+        let Some(target) = target else { return };
+        let to = self.targets.action(target).to;
+        if self.targets.release(target) {
+            self.objects.refer(to, -1);
+        }
+    }
+
+    fn neighbor(&mut self, verb: Verb, entry: &NeighborEntry, attrs: &Attrs) -> Result<(), Status> {
+        if !self.objects.is(entry.rif, &[ObjectType::RouterInterface]) {
+            return Err(Status::InvalidObjectId);
+        }
+        let (key, afi) = ((entry.rif, entry.ip), family(entry.ip));
+        let count = &mut self.neighbor_counts[index(afi)];
+        match (verb, self.neighbors.get_mut(&key)) {
+            (Verb::Create, Some(_)) => return Err(Status::ItemAlreadyExists),
+            (Verb::Create, None) => {
+                if !attrs.iter().any(|a| matches!(a, Attr::NeighborMac(_))) {
+                    return Err(Status::MandatoryAttributeMissing);
+                }
+                if *count >= self.limits.neighbors(afi) {
+                    return Err(Status::TableFull);
+                }
+                *count += 1;
+                self.neighbors.insert(key, attrs.clone());
+                self.objects.refer(entry.rif, 1);
+            }
+            (_, None) => return Err(Status::ItemNotFound),
+            (Verb::Set, Some(old)) => {
+                for attr in attrs {
+                    match old.iter_mut().find(|a| a.same_kind(attr)) {
+                        Some(place) => *place = attr.clone(),
+                        None => old.push(attr.clone()),
+                    }
+                }
+            }
+            (Verb::Remove, Some(_)) => {
+                *count -= 1;
+                self.neighbors.remove(&key);
+                self.objects.refer(entry.rif, -1);
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, kind: ObjectType, oid: Oid, attrs: &[Attr]) -> Status {
+        if attrs.iter().any(is_create_only) {
+            return Status::InvalidParameter;
+        }
+        let outcomes = attrs.iter().map(|attr| self.objects.set(oid, kind, attr.clone()));
+        outcomes.into_iter().find(|status| !status.is_success()).unwrap_or(Status::Success)
+    }
+
+    fn apply(&mut self, verb: Verb, kind: ObjectType, item: &mut Item) -> Status {
+        let done = match (&mut item.id, kind) {
+            (ObjectId::Route(entry), ObjectType::RouteEntry) => self.route(verb, entry, &item.attrs),
+            (ObjectId::Neighbor(entry), ObjectType::NeighborEntry) => self.neighbor(verb, entry, &item.attrs),
+            (ObjectId::Oid(oid), _) if !kind.is_entry() => match verb {
+                Verb::Create => self.create(kind, &item.attrs).map(|new| *oid = new),
+                Verb::Remove => self.remove(kind, *oid),
+                Verb::Set => return self.set(kind, *oid, &item.attrs),
+            },
+            _ => Err(Status::InvalidObjectType),
+        };
+        done.err().unwrap_or(Status::Success)
+    }
+
+    fn switch_value(&self, own: &Started, attr: &mut Attr) -> Result<(), Status> {
+        let left = |limit: u32, count: u32| limit.saturating_sub(count);
+        let limits = &self.limits;
+        match attr {
+            Attr::SwitchDefaultVirtualRouter(value) => *value = own.default_router,
+            Attr::SwitchCpuPort(value) => *value = own.cpu_port,
+            Attr::SwitchPortNumber(value) => *value = own.ports.len() as u32,
+            Attr::SwitchPortList(value) => {
+                if value.len() < own.ports.len() {
+                    return Err(Status::BufferOverflow);
+                }
+                *value = own.ports.clone().into();
+            }
+            Attr::SwitchEcmpGroups(value) => *value = limits.groups,
+            Attr::SwitchAvailableIpv4Route(value) => *value = left(limits.ipv4_routes, self.routes[0]),
+            Attr::SwitchAvailableIpv6Route(value) => *value = left(limits.ipv6_routes, self.routes[1]),
+            Attr::SwitchAvailableIpv4Nexthop(value) => {
+                *value = left(limits.ipv4_next_hops, self.next_hops[0])
+            }
+            Attr::SwitchAvailableIpv6Nexthop(value) => {
+                *value = left(limits.ipv6_next_hops, self.next_hops[1])
+            }
+            Attr::SwitchAvailableIpv4Neighbor(value) => {
+                *value = left(limits.ipv4_neighbors, self.neighbor_counts[0]);
+            }
+            Attr::SwitchAvailableIpv6Neighbor(value) => {
+                *value = left(limits.ipv6_neighbors, self.neighbor_counts[1]);
+            }
+            Attr::SwitchAvailableGroup(value) => *value = left(limits.groups, self.groups),
+            Attr::SwitchAvailableGroupMember(value) => {
+                *value = left(limits.group_members, self.group_members)
+            }
+            other => return self.stored_value(own.switch, other),
+        }
+        Ok(())
+    }
+
+    fn stored_value(&self, oid: Oid, attr: &mut Attr) -> Result<(), Status> {
+        if let Attr::PortOperStatus(value) = attr {
+            let wanted = self.objects.find(oid, |a| match a {
+                Attr::PortAdminState(up) => Some(*up),
+                _ => None,
+            });
+            *value = if wanted == Some(true) { OperStatus::Up } else { OperStatus::Down };
+            return Ok(());
+        }
+        let stored = self.objects.find(oid, |a| a.same_kind(attr).then(|| a.clone()));
+        *attr = stored.ok_or(Status::NotImplemented)?;
+        Ok(())
+    }
+}
+
+/// What SAI allows to be given at creation only.
+fn is_create_only(attr: &Attr) -> bool {
+    matches!(
+        attr,
+        Attr::SwitchInit(_)
+            | Attr::RifVirtualRouter(_)
+            | Attr::RifKind(_)
+            | Attr::RifPort(_)
+            | Attr::NextHopKind(_)
+            | Attr::NextHopIp(_)
+            | Attr::NextHopRif(_)
+            | Attr::GroupKind(_)
+            | Attr::MemberGroup(_)
+    )
+}
+
+fn next_hop_family(attrs: &[Attr]) -> Afi {
+    let ip = attrs.iter().find_map(|a| if let Attr::NextHopIp(ip) = a { Some(*ip) } else { None });
+    ip.map_or(Afi::Ipv4, family)
+}
+
+fn member_group(attrs: &[Attr]) -> Option<Oid> {
+    attrs.iter().find_map(|a| if let Attr::MemberGroup(group) = a { Some(*group) } else { None })
+}
+
+pub(crate) fn neighbor_mac(attrs: &[Attr]) -> Option<Mac> {
+    attrs.iter().find_map(|a| if let Attr::NeighborMac(mac) = a { Some(*mac) } else { None })
+}
+
+impl Sai for VirtualSwitch {
+    fn bulk(
+        &mut self,
+        verb: Verb,
+        object: ObjectType,
+        items: &mut [Item],
+        mode: ErrorMode,
+        statuses: &mut Vec<Status>,
+    ) {
+        let mut stopped = false;
+        for item in items {
+            let status = if stopped { Status::NotExecuted } else { self.apply(verb, object, item) };
+            stopped |= mode == ErrorMode::StopOnError && !status.is_success();
+            statuses.push(status);
+        }
+    }
+
+    fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status> {
+        let own = self.started.clone().ok_or(Status::Uninitialized)?;
+        match id {
+            ObjectId::Oid(oid) if self.objects.is(*oid, &[object]) => {
+                for attr in attrs {
+                    match object {
+                        ObjectType::Switch => self.switch_value(&own, attr)?,
+                        _ => self.stored_value(*oid, attr)?,
+                    }
+                }
+            }
+            ObjectId::Route(entry) if object == ObjectType::RouteEntry => {
+                let target = self.routers.get(&entry.vr).and_then(|router| router.get(entry.dest));
+                let action = self.targets.action(target.ok_or(Status::ItemNotFound)?);
+                for attr in attrs {
+                    match attr {
+                        Attr::RoutePacketAction(value) => *value = action.packet,
+                        Attr::RouteNextHop(value) => *value = action.to,
+                        _ => return Err(Status::NotSupported),
+                    }
+                }
+            }
+            ObjectId::Neighbor(entry) if object == ObjectType::NeighborEntry => {
+                let stored = self.neighbors.get(&(entry.rif, entry.ip)).ok_or(Status::ItemNotFound)?;
+                for attr in attrs {
+                    let value = stored.iter().find(|a| a.same_kind(attr));
+                    *attr = value.cloned().ok_or(Status::NotImplemented)?;
+                }
+            }
+            _ => return Err(Status::ItemNotFound),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+//! The virtual switch through its public face: what it accepts, what it refuses, where it forwards.
+
+use proptest::prelude::*;
+use ribtide_prefix::AnyPrefix;
+use ribtide_sai::{Limits, PortSetup, VirtualSwitch};
+use ribtide_swss::sai::{
+    Attr, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, PacketAction,
+    RifType, RouteEntry, Sai, Status, Verb,
+};
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+struct Bench {
+    chip: VirtualSwitch,
+    switch: Oid,
+    vr: Oid,
+    rif: Oid,
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+impl Bench {
+    fn new(limits: Limits) -> Bench {
+        let mut chip = VirtualSwitch::new(PortSetup::usual(), limits);
+        let mut start = Item::new(Oid::NULL, [Attr::SwitchInit(true)]);
+        assert_eq!(chip.one(Verb::Create, ObjectType::Switch, &mut start), Status::Success);
+        let switch = start.id.oid().unwrap();
+        let mut own = [
+            Attr::SwitchDefaultVirtualRouter(Oid::NULL),
+            Attr::SwitchPortList(vec![Oid::NULL; 64].into()),
+            Attr::SwitchPortNumber(0),
+        ];
+        chip.get(ObjectType::Switch, &switch.into(), &mut own).unwrap();
+        let [Attr::SwitchDefaultVirtualRouter(vr), Attr::SwitchPortList(ports), Attr::SwitchPortNumber(32)] =
+            &own
+        else {
+            panic!("{own:?}")
+        };
+        let (vr, port) = (*vr, ports[1]);
+        let mut bench = Bench { chip, switch, vr, rif: Oid::NULL };
+        bench.rif = bench.make(
+            ObjectType::RouterInterface,
+            vec![Attr::RifVirtualRouter(vr), Attr::RifKind(RifType::Port), Attr::RifPort(port)],
+        );
+        bench
+    }
+
+    fn make(&mut self, kind: ObjectType, attrs: Vec<Attr>) -> Oid {
+        let mut item = Item::new(Oid::NULL, attrs);
+        assert_eq!(self.chip.one(Verb::Create, kind, &mut item), Status::Success);
+        item.id.oid().unwrap()
+    }
+
+    /// A next hop with its neighbour.
+    fn hop(&mut self, gateway: &str) -> Oid {
+        let entry = NeighborEntry { switch: self.switch, rif: self.rif, ip: ip(gateway) };
+        let mut neighbor = Item::new(entry, [Attr::NeighborMac("02:00:00:00:00:01".parse().unwrap())]);
+        assert_eq!(self.chip.one(Verb::Create, ObjectType::NeighborEntry, &mut neighbor), Status::Success);
+        let kind = Attr::NextHopKind(NextHopType::Ip);
+        self.make(ObjectType::NextHop, vec![kind, Attr::NextHopIp(ip(gateway)), Attr::NextHopRif(self.rif)])
+    }
+
+    fn entry(&self, dest: &str) -> RouteEntry {
+        RouteEntry { switch: self.switch, vr: self.vr, dest: dest.parse().unwrap() }
+    }
+
+    fn route(&mut self, verb: Verb, dest: &str, attrs: Vec<Attr>) -> Status {
+        let entry = self.entry(dest);
+        self.chip.one(verb, ObjectType::RouteEntry, &mut Item::new(entry, attrs))
+    }
+
+    fn gateways(&self, addr: &str) -> Vec<String> {
+        let forward = self.chip.lookup(self.vr, ip(addr));
+        let hops = forward.into_iter().flat_map(|f| f.hops);
+        hops.map(|h| format!("{} {} {}", h.gateway.unwrap(), h.port, h.weight)).collect()
+    }
+
+    fn remove(&mut self, kind: ObjectType, id: impl Into<ObjectId>) -> Status {
+        self.chip.one(Verb::Remove, kind, &mut Item::bare(id))
+    }
+}
+
+#[test]
+fn packets_follow_routes_groups_and_neighbours() {
+    let mut bench = Bench::new(Limits::default());
+    let (a, b) = (bench.hop("10.0.0.1"), bench.hop("10.0.0.2"));
+    let kind = Attr::GroupKind(GroupType::DynamicUnorderedEcmp);
+    let group = bench.make(ObjectType::NextHopGroup, vec![kind]);
+    let member =
+        |hop, weight| vec![Attr::MemberGroup(group), Attr::MemberNextHop(hop), Attr::MemberWeight(weight)];
+    bench.make(ObjectType::NextHopGroupMember, member(a, 3));
+    let second = bench.make(ObjectType::NextHopGroupMember, member(b, 1));
+
+    assert_eq!(bench.route(Verb::Create, "10.1.0.0/16", vec![Attr::RouteNextHop(group)]), Status::Success);
+    assert_eq!(bench.route(Verb::Create, "10.1.2.0/24", vec![Attr::RouteNextHop(b)]), Status::Success);
+    assert_eq!(bench.route(Verb::Create, "2001:db8::/32", vec![Attr::RouteNextHop(a)]), Status::Success);
+    let drop = vec![Attr::RoutePacketAction(PacketAction::Drop)];
+    assert_eq!(bench.route(Verb::Create, "0.0.0.0/0", drop), Status::Success);
+
+    assert_eq!(bench.gateways("10.1.1.1"), ["10.0.0.1 Ethernet4 3", "10.0.0.2 Ethernet4 1"]);
+    assert_eq!(bench.gateways("10.1.2.3"), ["10.0.0.2 Ethernet4 1"]);
+    assert_eq!(bench.gateways("2001:db8::1"), ["10.0.0.1 Ethernet4 1"]);
+    assert_eq!(bench.chip.lookup(bench.vr, ip("192.0.2.1")).unwrap().action, PacketAction::Drop);
+    assert_eq!(bench.chip.lookup(bench.vr, ip("2001:db9::1")), None);
+
+    // A member that goes takes effect without any route being touched.
+    assert_eq!(bench.remove(ObjectType::NextHopGroupMember, second), Status::Success);
+    assert_eq!(bench.gateways("10.1.1.1"), ["10.0.0.1 Ethernet4 3"]);
+
+    let expected = [("10.1.1.1", "10.0.0.1"), ("10.1.2.3", "10.0.0.2"), ("192.0.2.1", "10.0.0.1")];
+    let checked = bench.chip.check(bench.vr, expected.map(|(addr, gateway)| (ip(addr), ip(gateway))));
+    assert_eq!((checked.asked, checked.right, checked.wrong.len()), (3, 2, 1));
+
+    // Without its neighbour a next hop drops.
+    let neighbor = NeighborEntry { switch: bench.switch, rif: bench.rif, ip: ip("10.0.0.1") };
+    assert_eq!(bench.remove(ObjectType::NeighborEntry, neighbor), Status::Success);
+    assert!(!bench.chip.lookup(bench.vr, ip("10.1.1.1")).unwrap().reaches(ip("10.0.0.1")));
+    let counts = bench.chip.counts();
+    assert_eq!((counts.ipv4_routes, counts.ipv6_routes, counts.next_hops, counts.neighbors), (3, 1, 2, 1));
+}
+
+#[test]
+fn what_is_referred_to_stays_and_what_is_missing_is_refused() {
+    let mut bench = Bench::new(Limits::default());
+    let hop = bench.hop("10.0.0.1");
+    assert_eq!(bench.route(Verb::Set, "10.0.0.0/8", vec![Attr::RouteNextHop(hop)]), Status::ItemNotFound);
+    assert_eq!(bench.route(Verb::Remove, "10.0.0.0/8", vec![]), Status::ItemNotFound);
+    assert_eq!(
+        bench.route(Verb::Create, "10.0.0.0/8", vec![Attr::RouteNextHop(Oid(77))]),
+        Status::InvalidObjectId
+    );
+    assert_eq!(bench.route(Verb::Create, "10.0.0.0/8", vec![Attr::RouteNextHop(hop)]), Status::Success);
+    assert_eq!(bench.route(Verb::Create, "10.0.0.0/8", vec![]), Status::ItemAlreadyExists);
+    assert_eq!(bench.remove(ObjectType::NextHop, hop), Status::ObjectInUse);
+    assert_eq!(bench.remove(ObjectType::RouterInterface, bench.rif), Status::ObjectInUse);
+    let vr = bench.vr;
+    assert_eq!(bench.remove(ObjectType::VirtualRouter, vr), Status::ObjectInUse);
+    // The route lets go of the next hop when it leads elsewhere.
+    assert_eq!(bench.route(Verb::Set, "10.0.0.0/8", vec![Attr::RouteNextHop(Oid::NULL)]), Status::Success);
+    assert_eq!(bench.remove(ObjectType::NextHop, hop), Status::Success);
+    assert_eq!(bench.remove(ObjectType::NextHop, hop), Status::ItemNotFound);
+    let mut second = Item::new(Oid::NULL, [Attr::SwitchInit(true)]);
+    assert_eq!(bench.chip.one(Verb::Create, ObjectType::Switch, &mut second), Status::ItemAlreadyExists);
+    let mut bare = Item::bare(Oid::NULL);
+    assert_eq!(
+        bench.chip.one(Verb::Create, ObjectType::NextHop, &mut bare),
+        Status::MandatoryAttributeMissing
+    );
+}
+
+#[test]
+fn a_full_table_says_so_and_recovers() {
+    let mut bench = Bench::new(Limits { ipv4_routes: 2, groups: 1, ..Limits::default() });
+    let mut items: Vec<Item> = ["10.0.0.0/8", "11.0.0.0/8", "12.0.0.0/8", "2001:db8::/32"]
+        .map(|dest| Item::new(bench.entry(dest), [Attr::RoutePacketAction(PacketAction::Drop)]))
+        .into();
+    let mut statuses = Vec::new();
+    let (create, kind) = (Verb::Create, ObjectType::RouteEntry);
+    bench.chip.bulk(create, kind, &mut items.clone(), ErrorMode::IgnoreError, &mut statuses);
+    assert_eq!(statuses, [Status::Success, Status::Success, Status::TableFull, Status::Success]);
+    let mut left = [Attr::SwitchAvailableIpv4Route(9), Attr::SwitchAvailableGroup(9)];
+    bench.chip.get(ObjectType::Switch, &bench.switch.into(), &mut left).unwrap();
+    assert_eq!(left, [Attr::SwitchAvailableIpv4Route(0), Attr::SwitchAvailableGroup(1)]);
+    assert_eq!(bench.route(Verb::Remove, "10.0.0.0/8", vec![]), Status::Success);
+    statuses.clear();
+    bench.chip.bulk(create, kind, &mut items[2..], ErrorMode::StopOnError, &mut statuses);
+    assert_eq!(statuses, [Status::Success, Status::ItemAlreadyExists]);
+    statuses.clear();
+    bench.chip.bulk(create, kind, &mut items, ErrorMode::StopOnError, &mut statuses);
+    assert_eq!(statuses, [Status::TableFull, Status::NotExecuted, Status::NotExecuted, Status::NotExecuted]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    /// Any history of creates, sets and removes, both families: the switch and a list of routes agree.
+    #[test]
+    fn any_history_forwards_like_a_list_of_routes(
+        steps in prop::collection::vec((0u8..3, any::<bool>(), 0u8..=255, 0u8..=32, 0usize..3), 1..120)
+    ) {
+        let mut bench = Bench::new(Limits::default());
+        let hops = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|gateway| (bench.hop(gateway), ip(gateway)));
+        let mut list: HashMap<AnyPrefix, IpAddr> = HashMap::new();
+        let address = |six: bool, byte: u8| if six {
+            IpAddr::from([0x2001_u16, u16::from(byte), 0, 0, 0, 0, 0, 1])
+        } else {
+            IpAddr::from([byte, byte, byte, byte])
+        };
+        for (verb, six, byte, len, hop) in &steps {
+            let prefix = AnyPrefix::from_addr(address(*six, *byte), *len).unwrap();
+            let to = vec![Attr::RouteNextHop(hops[*hop].0)];
+            let there = list.contains_key(&prefix);
+            let (verb, attrs) = [(Verb::Create, to.clone()), (Verb::Set, to), (Verb::Remove, vec![])][usize::from(*verb)].clone();
+            let status = bench.route(verb, &prefix.to_string(), attrs);
+            prop_assert_eq!(status.is_success(), there == (verb != Verb::Create));
+            match verb {
+                Verb::Remove => drop(list.remove(&prefix)),
+                _ if status.is_success() => drop(list.insert(prefix, hops[*hop].1)),
+                _ => {}
+            }
+        }
+        for (_, six, byte, ..) in &steps {
+            let addr = address(*six, *byte);
+            let expected = list.iter().filter(|(p, _)| p.contains(addr)).max_by_key(|(p, _)| p.len());
+            let found = bench.chip.lookup(bench.vr, addr);
+            prop_assert_eq!(found.as_ref().map(|f| f.prefix), expected.map(|(p, _)| *p));
+            prop_assert_eq!(found.and_then(|f| f.hops[0].gateway), expected.map(|(_, gateway)| *gateway));
+        }
+        prop_assert_eq!(bench.chip.routes(bench.vr).count(), list.len());
+    }
+}

@@ -1,0 +1,269 @@
+//! BGP as simple as it can be written. It shares no code with what it judges, but the types that settings and
+//! results are stated in: attributes are fields and not bytes, and every answer is computed anew.
+
+use crate::world::{Announcement, CLUSTER_ID, Event, LOCAL_ASN, ROUTER_ID};
+use ribtide_bgp::decision::{DecisionOptions, Reason};
+use ribtide_bgp::message::NextHopState;
+use ribtide_bgp::peer::{NextHopRule, PeerInfo, PeerKind};
+use ribtide_policy::Verdict;
+use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_wire::bgp::NextHop;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// A path that a peer's session has brought.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Learned {
+    /// The peer's index in the world.
+    pub peer: usize,
+    /// With which attributes.
+    pub with: Announcement,
+}
+
+/// The naive router.
+pub struct Oracle {
+    options: DecisionOptions,
+    peers: Vec<PeerInfo>,
+    up: Vec<bool>,
+    /// Paths from the oldest to the newest.
+    paths: BTreeMap<AnyPrefix, Vec<Learned>>,
+    next_hops: BTreeMap<IpAddr, NextHopState>,
+}
+
+impl Oracle {
+    /// A router without sessions.
+    pub fn new(options: DecisionOptions, peers: Vec<PeerInfo>) -> Oracle {
+        let up = vec![false; peers.len()];
+        Oracle { options, peers, up, paths: BTreeMap::new(), next_hops: BTreeMap::new() }
+    }
+
+    /// Something happens.
+    pub fn apply(&mut self, event: &Event) {
+        match event {
+            Event::Up(peer) => self.up[*peer] = true,
+            Event::Down(peer) => {
+                self.up[*peer] = false;
+                self.paths.values_mut().for_each(|paths| paths.retain(|path| path.peer != *peer));
+            }
+            Event::Announce(peer, with, prefixes) => {
+                for prefix in self.carried(*peer, prefixes) {
+                    let learned = Learned { peer: *peer, with: self.kept(*peer, with) };
+                    let paths = self.paths.entry(prefix).or_default();
+                    if paths.contains(&learned) {
+                        continue;
+                    }
+                    paths.retain(|path| path.peer != *peer);
+                    if !is_loop(&learned.with) {
+                        paths.push(learned);
+                    }
+                }
+            }
+            Event::Withdraw(peer, prefixes) => {
+                for prefix in self.carried(*peer, prefixes) {
+                    self.paths.entry(prefix).or_default().retain(|path| path.peer != *peer);
+                }
+            }
+            Event::NextHop(addr, state) => {
+                self.next_hops.insert(*addr, *state);
+            }
+            Event::Refresh(..) | Event::Dump(_) => {}
+        }
+        self.paths.retain(|_, paths| !paths.is_empty());
+    }
+
+    /// Whether a session of the peer is up.
+    pub fn is_up(&self, peer: usize) -> bool {
+        self.up[peer]
+    }
+
+    /// All paths, from the oldest to the newest.
+    pub fn paths(&self) -> &BTreeMap<AnyPrefix, Vec<Learned>> {
+        &self.paths
+    }
+
+    /// The best path of every prefix that has one.
+    pub fn loc_rib(&self) -> BTreeMap<AnyPrefix, Learned> {
+        let best = |(prefix, paths): (&AnyPrefix, &Vec<Learned>)| {
+            self.best(paths).map(|best| (*prefix, paths[best].clone()))
+        };
+        self.paths.iter().filter_map(best).collect()
+    }
+
+    /// The next hops that paths use.
+    pub fn next_hops(&self) -> BTreeSet<IpAddr> {
+        self.paths.values().flatten().map(|path| path.with.next_hop.addr()).collect()
+    }
+
+    /// What is to be advertised to a peer that is up, as it is to arrive there.
+    pub fn adj_rib_out(&self, to: usize) -> BTreeMap<AnyPrefix, Announcement> {
+        let mut out = self.loc_rib();
+        out.retain(|prefix, path| self.carries(to, *prefix) && self.may_send(path, to));
+        out.into_iter().filter_map(|(prefix, path)| Some((prefix, self.as_sent(path, to, prefix)?))).collect()
+    }
+
+    fn carries(&self, peer: usize, prefix: AnyPrefix) -> bool {
+        self.peers[peer].families.has(prefix.afi())
+    }
+
+    fn carried(&self, peer: usize, prefixes: &[AnyPrefix]) -> Vec<AnyPrefix> {
+        prefixes.iter().copied().filter(|prefix| self.carries(peer, *prefix)).collect()
+    }
+
+    /// What of the attributes counts: some are not an external peer's to send.
+    fn kept(&self, peer: usize, with: &Announcement) -> Announcement {
+        let mut with = with.clone();
+        if self.peers[peer].kind == PeerKind::External {
+            with.local_pref = None;
+            with.originator = None;
+            with.clusters.clear();
+        }
+        with
+    }
+
+    fn cost(&self, path: &Learned) -> Option<u32> {
+        match self.next_hops.get(&path.with.next_hop.addr()) {
+            None => Some(0),
+            Some(NextHopState::Reachable { cost }) => Some(*cost),
+            Some(NextHopState::Unreachable) => None,
+        }
+    }
+
+    fn best(&self, paths: &[Learned]) -> Option<usize> {
+        self.reasons(paths).iter().position(Option::is_none)
+    }
+
+    /// For each path of a prefix the rule by which it lost; `None` for the best.
+    pub fn reasons(&self, paths: &[Learned]) -> Vec<Option<Reason>> {
+        let unreachable = |path| self.cost(path).is_none().then_some(Reason::NextHopUnreachable);
+        let mut lost: Vec<Option<Reason>> = paths.iter().map(unreachable).collect();
+        if self.options.deterministic_med {
+            self.eliminate(paths, &mut lost);
+            return lost;
+        }
+        // Two at a time: who is left of the former, and the next.
+        let mut left: Option<usize> = None;
+        for next in 0..paths.len() {
+            if lost[next].is_some() {
+                continue;
+            }
+            if let Some(left) = left {
+                let pair = [paths[left].clone(), paths[next].clone()];
+                let mut outcome = [None, None];
+                self.eliminate(&pair, &mut outcome);
+                [lost[left], lost[next]] = outcome;
+            }
+            if lost[next].is_none() {
+                left = Some(next);
+            }
+        }
+        lost
+    }
+
+    /// RFC 4271 section 9.1.2.2 and RFC 4456 section 9: one rule after the other removes paths, until one is left.
+    fn eliminate(&self, paths: &[Learned], lost: &mut [Option<Reason>]) {
+        let peer = |path: &Learned| &self.peers[path.peer];
+        let external = |path: &Learned| peer(path).kind == PeerKind::External;
+        lowest(paths, lost, Reason::LocalPref, |path| std::cmp::Reverse(path.with.local_pref.unwrap_or(100)));
+        lowest(paths, lost, Reason::AsPathLength, |path| hops(&path.with));
+        lowest(paths, lost, Reason::Origin, |path| path.with.origin);
+        let considered: Vec<&Learned> =
+            paths.iter().zip(&*lost).filter(|(_, lost)| lost.is_none()).map(|(path, _)| path).collect();
+        for (path, lost) in paths.iter().zip(&mut *lost).filter(|(_, lost)| lost.is_none()) {
+            let beaten = |other: &&Learned| {
+                let comparable = neighbor(&other.with) == neighbor(&path.with);
+                (self.options.always_compare_med || comparable) && self.med(other) < self.med(path)
+            };
+            if considered.iter().any(beaten) {
+                *lost = Some(Reason::Med);
+            }
+        }
+        lowest(paths, lost, Reason::ExternalOverInternal, |path| !external(path));
+        lowest(paths, lost, Reason::IgpCost, |path| self.cost(path));
+        let mut older = false;
+        for (path, lost) in paths.iter().zip(&mut *lost).filter(|(_, lost)| lost.is_none()) {
+            if self.options.prefer_oldest && external(path) && std::mem::replace(&mut older, true) {
+                *lost = Some(Reason::OldestPath);
+            }
+        }
+        lowest(paths, lost, Reason::RouterId, |path| path.with.originator.unwrap_or(peer(path).router_id));
+        lowest(paths, lost, Reason::ClusterListLength, |path| path.with.clusters.len());
+        lowest(paths, lost, Reason::PeerAddress, |path| peer(path).address);
+    }
+
+    fn med(&self, path: &Learned) -> u32 {
+        path.with.med.unwrap_or(if self.options.med_missing_as_worst { u32::MAX } else { 0 })
+    }
+
+    /// RFC 4271 section 9.2, RFC 4456 section 6, RFC 1997.
+    fn may_send(&self, path: &Learned, to: usize) -> bool {
+        let (from, to_kind) = (self.peers[path.peer].kind, self.peers[to].kind);
+        let reflected = from == PeerKind::Client || to_kind == PeerKind::Client;
+        let internal_to_internal = from.is_internal() && to_kind.is_internal();
+        let no_export =
+            path.with.communities.contains(&0xffff_ff01) || path.with.communities.contains(&0xffff_ff03);
+        path.peer != to
+            && (!internal_to_internal || reflected)
+            && !path.with.communities.contains(&0xffff_ff02)
+            && !(no_export && to_kind == PeerKind::External)
+            && self.peers[to].egress.export.verdict() == Verdict::Accept
+    }
+
+    /// What becomes of the attributes on the way to a peer; `None` when there is no next hop to send.
+    fn as_sent(&self, path: Learned, to: usize, prefix: AnyPrefix) -> Option<Announcement> {
+        let (from, to) = (&self.peers[path.peer], &self.peers[to]);
+        let mut with = path.with;
+        if to.kind == PeerKind::External {
+            match with.path.first_mut() {
+                Some((true, asns)) => asns.insert(0, LOCAL_ASN),
+                _ => with.path.insert(0, (true, vec![LOCAL_ASN])),
+            }
+            with.local_pref = None;
+            with.originator = None;
+            with.clusters.clear();
+            with.med = None;
+        } else {
+            with.local_pref.get_or_insert(100);
+            if from.kind.is_internal() {
+                with.originator.get_or_insert(from.router_id);
+                with.clusters.insert(0, CLUSTER_ID);
+            }
+        }
+        with.next_hop = match (to.egress.next_hop, prefix.afi(), with.next_hop) {
+            (NextHopRule::Own { v4, .. }, Afi::Ipv4, _) => NextHop::V4(v4?),
+            (NextHopRule::Own { v6, .. }, Afi::Ipv6, _) => NextHop::V6 { global: v6?, link_local: None },
+            // A link-local address means nothing to anybody else.
+            (NextHopRule::Keep, _, NextHop::V6 { global, .. }) => NextHop::V6 { global, link_local: None },
+            (NextHopRule::Keep, _, next_hop) => next_hop,
+        };
+        Some(with)
+    }
+}
+
+/// Removes those still considered that do not have the lowest `key`.
+fn lowest<K: Ord>(paths: &[Learned], lost: &mut [Option<Reason>], why: Reason, key: impl Fn(&Learned) -> K) {
+    let left = || paths.iter().enumerate();
+    let Some(lowest) = left().filter(|(i, _)| lost[*i].is_none()).map(|(_, path)| key(path)).min() else {
+        return;
+    };
+    let removed: Vec<usize> =
+        left().filter(|(i, path)| lost[*i].is_none() && key(path) != lowest).map(|(i, _)| i).collect();
+    removed.into_iter().for_each(|i| lost[i] = Some(why));
+}
+
+fn hops(with: &Announcement) -> usize {
+    with.path.iter().map(|(sequence, asns)| if *sequence { asns.len() } else { 1 }).sum()
+}
+
+fn neighbor(with: &Announcement) -> Option<u32> {
+    match with.path.first()? {
+        (true, asns) => asns.first().copied(),
+        (false, _) => None,
+    }
+}
+
+fn is_loop(with: &Announcement) -> bool {
+    let own: Ipv4Addr = ROUTER_ID;
+    with.path.iter().any(|(_, asns)| asns.contains(&LOCAL_ASN))
+        || with.originator == Some(own)
+        || with.clusters.contains(&CLUSTER_ID)
+}

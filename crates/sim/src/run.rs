@@ -1,0 +1,328 @@
+//! The real stages on a history: readers, shards, egress workers and the queues between them. A seed decides who
+//! moves next.
+//!
+//! Every peer has a queue of its own to every shard, as if each had its own reader, so the shards see the peers'
+//! messages in different orders. Where the order of arrival counts (some options make it), all share one queue.
+
+use crate::egress::Egress;
+use crate::oracle::{Learned, Oracle};
+use crate::rng::Rng;
+use crate::stage::{FOLLOWER, Follower, Stage, Table, same_table};
+use crate::world::{Event, World, updates};
+use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
+use ribtide_bgp::message::{DumpRequest, FeedSet, ShardIn};
+use ribtide_bgp::peer::{PeerId, PeerInfo};
+use ribtide_bgp::shard::RouteView;
+use ribtide_policy::Policy;
+use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, V4, V6, for_each_family, logical_shard};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The stages at work.
+pub struct Run<'w> {
+    world: &'w World,
+    ordered: bool,
+    rng: Rng,
+    oracle: Oracle,
+    map: ShardMap,
+    shards: Vec<Stage>,
+    egress: Egress,
+    /// Session number of each peer, and its reader while it is up.
+    readers: Vec<Reader>,
+    events: std::slice::Iter<'w, Event>,
+    dumps: u64,
+}
+
+struct Reader {
+    ingest: Ingest,
+    session: u32,
+    peer: Option<IngestPeer>,
+    out: ShardBatches,
+}
+
+impl<'w> Run<'w> {
+    /// A run of `world` over `shards` shards and `workers` egress workers. `ordered`: in the order of the history.
+    pub fn new(world: &'w World, shards: u16, workers: u16, ordered: bool, rng: Rng) -> Run<'w> {
+        let map: ShardMap = std::array::from_fn(|logical| logical as u16 % shards);
+        // One for each peer, one for next hops, and one for each worker's requests.
+        let queues = world.peers.len() + 1 + usize::from(workers);
+        let stage = || Stage::new(world.options, queues);
+        let reader =
+            || Reader { ingest: Ingest::default(), session: 0, peer: None, out: ShardBatches::new(map) };
+        Run {
+            world,
+            ordered,
+            rng,
+            oracle: Oracle::new(world.options, world.peers.clone()),
+            map,
+            shards: (0..shards).map(|_| stage()).collect(),
+            egress: Egress::new(u32::from(workers), u32::from(shards), world.peers.len()),
+            readers: world.peers.iter().map(|_| reader()).collect(),
+            events: world.events.iter(),
+            dumps: 0,
+        }
+    }
+
+    /// Runs to the end. Now and then nothing new happens until all have done their work: then the results are
+    /// compared with the oracle's.
+    pub fn finish(mut self) {
+        while let Some(event) = self.events.next() {
+            self.happen(event);
+            while self.rng.one_in(2) {
+                self.advance();
+            }
+            if self.rng.one_in(20) {
+                self.settle();
+            }
+        }
+        self.settle();
+        self.end_all();
+    }
+
+    /// Somebody moves: a reader, a worker, or about half of the shards.
+    fn advance(&mut self) {
+        match self.rng.below(4) {
+            0 => {
+                let peer = self.rng.below(self.readers.len());
+                self.flush(peer);
+            }
+            1 => {
+                let Run { egress, shards, rng, .. } = self;
+                let (ordered, first) = (self.ordered, self.world.peers.len() + 1);
+                egress.advance(rng, |request| {
+                    let queue = if ordered { 0 } else { first + request.worker as usize };
+                    shards.iter_mut().for_each(|stage| stage.queues[queue].push_back(ShardIn::Dump(request)));
+                });
+            }
+            _ => {
+                for stage in &mut self.shards {
+                    if stage.is_busy() && self.rng.one_in(2) {
+                        stage.advance(&mut self.rng, &mut self.egress);
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.shards.iter().any(Stage::is_busy)
+            || self.readers.iter().any(|reader| !reader.out.is_empty())
+            || self.egress.is_busy()
+    }
+
+    fn settle(&mut self) {
+        while self.is_busy() {
+            (0..20).for_each(|_| self.advance());
+            self.egress.unblock();
+        }
+        self.compare();
+        self.egress.compare(&self.oracle);
+    }
+
+    fn happen(&mut self, event: &Event) {
+        self.oracle.apply(event);
+        match event {
+            Event::Up(peer) => {
+                let reader = &mut self.readers[*peer];
+                reader.session += 1;
+                let info = Arc::new(PeerInfo { session: reader.session, ..self.world.peers[*peer].clone() });
+                let import = Arc::new(Policy::compile(&["accept"]).expect("accept is built in"));
+                let settings = IngestSettings { import, allow_own_as: 0, enforce_first_as: false };
+                reader.peer = Some(IngestPeer::new(info.clone(), settings));
+                self.egress.up(&info);
+                self.send(*peer, |_| ShardIn::PeerUp(info.clone()));
+            }
+            Event::Down(peer) => {
+                // What was read is handed on before the end is told, or never, or too late.
+                match self.rng.below(3) {
+                    0 => self.flush(*peer),
+                    1 => self.readers[*peer].out.drain().for_each(drop),
+                    _ => {}
+                }
+                let (id, session) = (PeerId(*peer as u32), self.readers[*peer].session);
+                self.readers[*peer].peer = None;
+                self.egress.down(id);
+                self.send(*peer, |stage| {
+                    stage.ending.insert((id, session));
+                    ShardIn::PeerDown { peer: id, session }
+                });
+            }
+            Event::Announce(peer, with, prefixes) => self.read(*peer, updates(Some(with), prefixes)),
+            Event::Withdraw(peer, prefixes) => self.read(*peer, updates(None, prefixes)),
+            Event::NextHop(addr, state) => {
+                let queue = self.world.peers.len();
+                self.send(queue, |_| ShardIn::NextHops(vec![(*addr, *state)]));
+            }
+            Event::Refresh(peer, afi) => self.egress.refresh(PeerId(*peer as u32), *afi),
+            Event::Dump(afi) => {
+                self.dumps += 1;
+                let token = self.dumps;
+                let queue = self.rng.below(self.world.peers.len() + 1);
+                self.send(queue, |stage| {
+                    let follower = Follower { afi: *afi, table: Table::new(), complete: false };
+                    stage.followers.insert(token, follower);
+                    ShardIn::Dump(DumpRequest { worker: FOLLOWER, token, afi: *afi })
+                });
+            }
+        }
+    }
+
+    fn read(&mut self, peer: usize, updates: Vec<Vec<u8>>) {
+        let Reader { ingest, peer: session, out, .. } = &mut self.readers[peer];
+        let session = session.as_mut().expect("only a peer that is up sends");
+        for body in updates {
+            let marker = ingest.update(session, &body, out).expect("the world's UPDATEs are well formed");
+            assert_eq!(marker, None);
+        }
+        if self.ordered {
+            self.flush(peer);
+        }
+    }
+
+    /// Hands what a reader has collected to the shards.
+    fn flush(&mut self, peer: usize) {
+        let queue = if self.ordered { 0 } else { peer };
+        for (shard, batch) in self.readers[peer].out.drain() {
+            self.shards[usize::from(shard)].queues[queue].push_back(ShardIn::Routes(batch));
+        }
+    }
+
+    fn send(&mut self, queue: usize, mut message: impl FnMut(&mut Stage) -> ShardIn) {
+        let queue = if self.ordered { 0 } else { queue };
+        for stage in &mut self.shards {
+            let message = message(stage);
+            stage.queues[queue].push_back(message);
+        }
+    }
+
+    fn shard_of(&self, prefix: AnyPrefix) -> &Stage {
+        let logical = match prefix {
+            AnyPrefix::V4(prefix) => logical_shard(prefix),
+            AnyPrefix::V6(prefix) => logical_shard(prefix),
+        };
+        &self.shards[usize::from(self.map[usize::from(logical)])]
+    }
+
+    fn compare(&self) {
+        let expected: BTreeMap<AnyPrefix, Learned> = self.oracle.loc_rib();
+        let mut mirror = Table::new();
+        let mut feed = BTreeMap::new();
+        for stage in &self.shards {
+            mirror.extend(stage.mirror.clone());
+            feed.extend(stage.feed.clone());
+            assert!(stage.ending.is_empty(), "sessions not confirmed as gone: {:?}", stage.ending);
+        }
+        same_table(&mirror, &expected);
+        for token in 1..=self.dumps {
+            let mut table = Table::new();
+            let mut afi = Afi::Ipv4;
+            for stage in &self.shards {
+                let follower = &stage.followers[&token];
+                assert!(follower.complete, "a dump did not end");
+                afi = follower.afi;
+                table.extend(follower.table.clone());
+            }
+            let of_family = expected.iter().filter(|(prefix, _)| prefix.afi() == afi);
+            same_table(&table, &of_family.map(|(prefix, path)| (*prefix, path.clone())).collect());
+        }
+        let expected_feed: BTreeMap<AnyPrefix, FeedSet> = expected
+            .iter()
+            .map(|(prefix, path)| {
+                let kind = self.world.peers[path.peer].feed_kind();
+                (*prefix, FeedSet { next_hops: vec![path.with.next_hop], kind })
+            })
+            .collect();
+        assert_eq!(feed, expected_feed, "next hops for the RIB manager");
+        let next_hops: BTreeSet<IpAddr> =
+            self.shards.iter().flat_map(|stage| stage.next_hops.iter().copied()).collect();
+        assert_eq!(next_hops, self.oracle.next_hops(), "next hops in use");
+        self.compare_views(&expected);
+    }
+
+    /// What a person sees.
+    fn compare_views(&self, best: &BTreeMap<AnyPrefix, Learned>) {
+        let mut seen = 0;
+        for (logical, thread) in (0..LOGICAL_SHARDS).zip(self.map) {
+            for_each_family!(F => {
+                let mut after = None;
+                loop {
+                    let page = self.shards[usize::from(thread)].shard.page::<F>(logical, after, 2);
+                    let Some(last) = page.last() else { break };
+                    after = Some(last.prefix);
+                    seen += page.len();
+                    page.iter().for_each(|view| self.compare_view(view));
+                }
+            });
+        }
+        assert_eq!(seen, self.oracle.paths().len(), "prefixes seen page by page");
+        for prefix in self.oracle.paths().keys() {
+            let shard = &self.shard_of(*prefix).shard;
+            let found = match prefix {
+                AnyPrefix::V4(prefix) => shard.longest_match::<V4>(prefix.addr()).is_some(),
+                AnyPrefix::V6(prefix) => shard.longest_match::<V6>(prefix.addr()).is_some(),
+            };
+            assert!(found, "nothing holds {prefix}");
+        }
+        for index in 0..self.world.peers.len() {
+            let id = PeerId(index as u32);
+            for_each_family!(F => {
+                let counts = self.shards.iter().map(|stage| stage.shard.peer_counts::<F>(id));
+                let (paths, bests) = counts.fold((0, 0), |sum, c| (sum.0 + c.paths, sum.1 + c.best));
+                let of_family = |prefix: &AnyPrefix| prefix.afi() == F::AFI;
+                let expected = self.oracle.paths().iter().filter(|(prefix, _)| of_family(prefix));
+                let expected = expected.flat_map(|(_, paths)| paths).filter(|path| path.peer == index).count();
+                assert_eq!(paths as usize, expected, "paths of a peer");
+                let expected = best.iter().filter(|(prefix, path)| of_family(prefix) && path.peer == index).count();
+                assert_eq!(bests as usize, expected, "best paths of a peer");
+            });
+        }
+    }
+
+    fn compare_view<F: Family>(&self, view: &RouteView<F>) {
+        let prefix = view.prefix.any();
+        let looked_up = self.shard_of(prefix).shard.lookup(view.prefix).expect("what a page shows is there");
+        assert_eq!(looked_up.paths.len(), view.paths.len());
+        let paths = &self.oracle.paths()[&prefix];
+        let reasons = self.oracle.reasons(paths);
+        assert_eq!(view.paths.len(), paths.len(), "paths of {prefix}");
+        for (path, reason) in paths.iter().zip(reasons) {
+            let seen = view.paths.iter().find(|seen| seen.peer.id.0 as usize == path.peer);
+            let seen = seen.expect("every path is seen");
+            assert_eq!(seen.attrs.bytes(), path.with.bytes(), "attributes of a path of {prefix}");
+            assert_eq!(seen.attrs.next_hop(), path.with.next_hop, "next hop of a path of {prefix}");
+            assert_eq!(seen.lost, reason, "why a path of {prefix} lost");
+            assert_eq!(seen.best, reason.is_none());
+        }
+        assert!(view.paths.iter().skip(1).all(|path| !path.best), "the best path is first");
+    }
+
+    /// All sessions end: nothing may be left anywhere.
+    fn end_all(mut self) {
+        for peer in 0..self.readers.len() {
+            if self.oracle.is_up(peer) {
+                self.happen(&Event::Down(peer));
+            }
+        }
+        self.settle();
+        self.egress.assert_idle();
+        for stage in &mut self.shards {
+            assert!(stage.mirror.is_empty() && stage.feed.is_empty() && stage.next_hops.is_empty());
+            let counts = stage.shard.counts();
+            let left = [
+                counts.ipv4_prefixes,
+                counts.ipv6_prefixes,
+                counts.ipv4_paths,
+                counts.ipv6_paths,
+                counts.attribute_sets,
+                counts.next_hops,
+            ];
+            assert_eq!(left, [0; 6], "left in a shard after all sessions ended");
+            stage.followers.clear();
+        }
+        for reader in &mut self.readers {
+            reader.ingest.sweep();
+            assert!(reader.ingest.is_empty(), "attributes left in a reader after all sessions ended");
+        }
+    }
+}

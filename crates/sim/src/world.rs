@@ -1,0 +1,309 @@
+//! A small world that has every kind of trouble often: few peers, few prefixes, attributes that tie, loops, and
+//! sessions and next hops that come and go.
+
+use crate::rng::Rng;
+use ribtide_bgp::decision::DecisionOptions;
+use ribtide_bgp::message::NextHopState;
+use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
+use ribtide_policy::Policy;
+use ribtide_prefix::{Afi, AnyPrefix, Bits, Family, Prefix, V4, V6};
+use ribtide_wire::bgp::attribute::{AsPath, Community, Origin, SegmentKind, code};
+use ribtide_wire::bgp::build::{self, UpdatePacker};
+use ribtide_wire::bgp::{NextHop, message};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+/// Our AS.
+pub const LOCAL_ASN: u32 = 65000;
+/// Our BGP identifier.
+pub const ROUTER_ID: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// Our cluster.
+pub const CLUSTER_ID: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+/// The longest message of every session.
+pub const MAX_MESSAGE: u16 = 4096;
+
+/// The attributes of an announcement.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Announcement {
+    /// ORIGIN.
+    pub origin: Origin,
+    /// AS_PATH: sequences (`true`) and sets.
+    pub path: Vec<(bool, Vec<u32>)>,
+    /// MULTI_EXIT_DISC.
+    pub med: Option<u32>,
+    /// LOCAL_PREF.
+    pub local_pref: Option<u32>,
+    /// COMMUNITIES.
+    pub communities: Vec<u32>,
+    /// ORIGINATOR_ID.
+    pub originator: Option<Ipv4Addr>,
+    /// CLUSTER_LIST.
+    pub clusters: Vec<Ipv4Addr>,
+    /// The next hop.
+    pub next_hop: NextHop,
+}
+
+impl Announcement {
+    /// The attributes in canonical wire form, without the next hop.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        build::origin(&mut out, self.origin);
+        let mut path = Vec::new();
+        for (sequence, asns) in &self.path {
+            let kind = if *sequence { SegmentKind::Sequence } else { SegmentKind::Set };
+            path.extend_from_slice(&[kind as u8, asns.len() as u8]);
+            asns.iter().for_each(|asn| path.extend_from_slice(&asn.to_be_bytes()));
+        }
+        build::as_path(&mut out, AsPath::new(&path));
+        if let Some(med) = self.med {
+            build::med(&mut out, med);
+        }
+        if let Some(preference) = self.local_pref {
+            build::local_pref(&mut out, preference);
+        }
+        let communities: Vec<u8> = self.communities.iter().flat_map(|c| c.to_be_bytes()).collect();
+        build::list(&mut out, 0, code::COMMUNITIES, &communities);
+        if let Some(originator) = self.originator {
+            build::originator_id(&mut out, originator);
+        }
+        if let Some((first, rest)) = self.clusters.split_first() {
+            let rest: Vec<u8> = rest.iter().flat_map(|cluster| cluster.octets()).collect();
+            build::cluster_list(&mut out, *first, &rest);
+        }
+        out
+    }
+}
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A session of the peer is established.
+    Up(usize),
+    /// It ends.
+    Down(usize),
+    /// The peer announces prefixes of one family.
+    Announce(usize, Announcement, Vec<AnyPrefix>),
+    /// The peer withdraws prefixes of one family.
+    Withdraw(usize, Vec<AnyPrefix>),
+    /// A next hop changes.
+    NextHop(IpAddr, NextHopState),
+    /// The peer asks for a family again (RFC 2918).
+    Refresh(usize, Afi),
+    /// Somebody wants to see the best paths of a family.
+    Dump(Afi),
+}
+
+/// A world and its history.
+pub struct World {
+    /// Settings of the router.
+    pub options: DecisionOptions,
+    /// The peers, as in their first session.
+    pub peers: Vec<PeerInfo>,
+    /// What happens, in order.
+    pub events: Vec<Event>,
+}
+
+impl World {
+    /// A world with a history of `length` events.
+    pub fn new(rng: &mut Rng, options: DecisionOptions, length: usize) -> World {
+        let count = 2 + rng.below(7);
+        let peers: Vec<PeerInfo> = (0..count).map(|n| peer(rng, n)).collect();
+        let mut prefixes: Vec<AnyPrefix> = (0..8).map(|n| AnyPrefix::V4(scattered::<V4>(rng, n))).collect();
+        prefixes.extend((0..4).map(|n| AnyPrefix::V6(scattered::<V6>(rng, n))));
+        // In half of the worlds all paths are equal up to MED.
+        let alike = rng.one_in(2);
+        let announcements: Vec<Announcement> = (0..10).map(|_| announcement(rng, alike)).collect();
+        let mut up = vec![false; count];
+        let mut events = Vec::new();
+        while events.len() < length {
+            let who = rng.below(count);
+            let event = match rng.below(20) {
+                0 if up[who] => Event::Down(who),
+                _ if !up[who] => Event::Up(who),
+                1 => Event::NextHop(next_hop(rng, Afi::Ipv4).addr(), state(rng)),
+                2 => Event::NextHop(next_hop(rng, Afi::Ipv6).addr(), state(rng)),
+                3 => Event::Dump(afi(rng)),
+                4 => Event::Refresh(who, afi(rng)),
+                5..=8 => Event::Withdraw(who, some(rng, &prefixes)),
+                _ => {
+                    let prefixes = some(rng, &prefixes);
+                    let mut with = rng.pick(&announcements).clone();
+                    with.next_hop = next_hop(rng, prefixes[0].afi());
+                    if peers[who].kind.is_internal() {
+                        with.local_pref.get_or_insert(100);
+                    }
+                    Event::Announce(who, with, prefixes)
+                }
+            };
+            match event {
+                Event::Up(who) => up[who] = true,
+                Event::Down(who) => up[who] = false,
+                _ => {}
+            }
+            events.push(event);
+        }
+        World { options, peers, events }
+    }
+}
+
+/// Options by chance; in the first of two worlds the order of arrival means nothing.
+pub fn options(rng: &mut Rng, ordered: bool) -> DecisionOptions {
+    DecisionOptions {
+        always_compare_med: rng.one_in(3),
+        deterministic_med: !ordered || rng.one_in(2),
+        prefer_oldest: ordered && rng.one_in(2),
+        med_missing_as_worst: rng.one_in(3),
+    }
+}
+
+fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
+    let kind = *rng.pick(&[PeerKind::External, PeerKind::External, PeerKind::Internal, PeerKind::Client]);
+    let families = FamilySet { ipv4: true, ipv6: !rng.one_in(4) };
+    let octet = n as u8 + 1;
+    let address = match rng.one_in(3) {
+        true => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(octet))),
+        false => IpAddr::V4(Ipv4Addr::new(192, 0, 2, octet)),
+    };
+    let own = NextHopRule::Own {
+        v4: Some(Ipv4Addr::new(192, 0, 2, 200)),
+        v6: Some(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 200)),
+    };
+    let next_hop = if kind == PeerKind::External { own } else { NextHopRule::Keep };
+    let export = match rng.one_in(8) {
+        true => Policy::compile(&["reject"]),
+        false => Policy::compile(&["accept"]),
+    };
+    PeerInfo {
+        id: PeerId(n as u32),
+        session: 0,
+        address,
+        asn: if kind.is_internal() { LOCAL_ASN } else { 64500 + rng.below(3) as u32 },
+        // Few, so that later rules decide too.
+        router_id: Ipv4Addr::new(10, 1, 0, rng.below(4) as u8),
+        kind,
+        multihop: kind == PeerKind::External && rng.one_in(3),
+        families,
+        egress: EgressSettings {
+            kind,
+            local_asn: LOCAL_ASN,
+            cluster_id: CLUSTER_ID,
+            router_id: ROUTER_ID,
+            families,
+            four_octet_as: true,
+            max_message: MAX_MESSAGE,
+            next_hop,
+            export: Arc::new(export.expect("both policies are built in")),
+        },
+    }
+}
+
+/// A prefix in a block of its own, so that prefixes belong to many shards; some cover others.
+fn scattered<F: Family>(rng: &mut Rng, n: u32) -> Prefix<F> {
+    let bits = u128::from(n / 2 * 37 + 0x2a) << 120
+        | u128::from(n % 2 * 0x51) << 100
+        | u128::from(rng.number()) << 20;
+    Prefix::new(F::Bits::from_left(bits), *rng.pick(&[8, 16, 20, 24, F::WIDTH]))
+}
+
+fn announcement(rng: &mut Rng, alike: bool) -> Announcement {
+    let first = 64500 + rng.below(3) as u32;
+    let mut path = vec![(true, vec![first])];
+    match rng.below(10) {
+        _ if alike => {}
+        0 => path.clear(),
+        1 => path = vec![(false, vec![first, 64600])],
+        2 => path[0].1.push(LOCAL_ASN),
+        3 => path.push((false, vec![64600, 64601, 64602])),
+        4..=6 => path[0].1.push(64600),
+        _ => {}
+    }
+    Announcement {
+        origin: match rng.below(5) {
+            0 if !alike => Origin::Egp,
+            1 if !alike => Origin::Incomplete,
+            _ => Origin::Igp,
+        },
+        path,
+        med: rng.maybe(2, |rng| rng.below(3) as u32),
+        local_pref: rng.maybe(4, |rng| 99 + rng.below(3) as u32).filter(|_| !alike),
+        communities: match rng.below(6) {
+            0 => vec![Community::NO_EXPORT.0],
+            1 => vec![Community::NO_ADVERTISE.0],
+            2 => vec![0xfde8_0001],
+            _ => vec![],
+        },
+        originator: rng
+            .maybe(4, |rng| Ipv4Addr::new(10, 1, 0, rng.below(3) as u8))
+            .or_else(|| rng.maybe(20, |_| ROUTER_ID)),
+        clusters: (0..rng.below(3))
+            .map(|_| if rng.one_in(20) { CLUSTER_ID } else { Ipv4Addr::new(10, 2, 0, rng.below(3) as u8) })
+            .collect(),
+        next_hop: next_hop(rng, Afi::Ipv4),
+    }
+}
+
+fn next_hop(rng: &mut Rng, afi: Afi) -> NextHop {
+    let octet = rng.below(4) as u8 + 100;
+    match afi {
+        Afi::Ipv4 => NextHop::V4(Ipv4Addr::new(192, 0, 2, octet)),
+        Afi::Ipv6 => {
+            let global = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(octet));
+            NextHop::V6 { global, link_local: rng.maybe(2, |_| Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)) }
+        }
+    }
+}
+
+fn afi(rng: &mut Rng) -> Afi {
+    if rng.one_in(2) { Afi::Ipv4 } else { Afi::Ipv6 }
+}
+
+fn state(rng: &mut Rng) -> NextHopState {
+    match rng.below(4) {
+        0 => NextHopState::Unreachable,
+        n => NextHopState::Reachable { cost: n as u32 - 1 },
+    }
+}
+
+/// Some prefixes of one family, each once.
+fn some(rng: &mut Rng, prefixes: &[AnyPrefix]) -> Vec<AnyPrefix> {
+    let afi = rng.pick(prefixes).afi();
+    let of_family: Vec<AnyPrefix> = prefixes.iter().copied().filter(|prefix| prefix.afi() == afi).collect();
+    let mut some: Vec<AnyPrefix> = (0..=rng.below(4)).map(|_| *rng.pick(&of_family)).collect();
+    some.sort_unstable();
+    some.dedup();
+    some
+}
+
+/// The UPDATEs that say it, without message headers. Prefixes are of one family.
+pub fn updates(with: Option<&Announcement>, prefixes: &[AnyPrefix]) -> Vec<Vec<u8>> {
+    fn of<F: Family>(with: Option<&Announcement>, prefixes: &[AnyPrefix]) -> Vec<u8> {
+        let prefixes =
+            prefixes.iter().filter_map(|prefix| Prefix::<F>::from_addr(prefix.addr(), prefix.len()));
+        let mut out = Vec::new();
+        match with {
+            Some(with) => {
+                let bytes = with.bytes();
+                let packer = UpdatePacker::new(&bytes, with.next_hop, usize::from(MAX_MESSAGE));
+                packer.announce(prefixes, &mut out).expect("attributes of this world are short");
+            }
+            None => {
+                build::withdraw(prefixes, usize::from(MAX_MESSAGE), &mut out);
+            }
+        }
+        out
+    }
+    let mut stream = of::<V4>(with, prefixes);
+    stream.extend(of::<V6>(with, prefixes));
+    bodies(&stream)
+}
+
+/// Cuts a stream of messages and drops their headers.
+pub fn bodies(mut stream: &[u8]) -> Vec<Vec<u8>> {
+    let mut bodies = Vec::new();
+    while let Ok(Some(frame)) = message::frame(stream, usize::from(MAX_MESSAGE)) {
+        bodies.push(frame.body.to_vec());
+        stream = &stream[frame.total_len..];
+    }
+    assert!(stream.is_empty(), "the builder writes whole messages");
+    bodies
+}

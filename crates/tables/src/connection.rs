@@ -1,0 +1,284 @@
+//! A connection to one database: commands are queued into one buffer and travel together.
+//!
+//! A server that goes away stops the stage that needs it, and nothing else: what was queued is kept, the connection
+//! is made again with growing pauses, and the queue is sent again. Every command that is queued here may therefore
+//! be carried out twice; the tables only queue commands for which that is harmless. A server that came back may
+//! have lost its data: [`Connection::generation`] tells the owner, who writes again what must be there.
+
+use crate::TableError;
+use crate::database::{Address, Database};
+use crate::resp::{Command, Decoder, Reply};
+use ribtide_runtime::thread::Stop;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// How long a server may take for an answer: SONiC's pop scripts may hold it for five seconds and more.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Pauses between attempts to connect again start and end here.
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
+
+/// A connection to one database.
+#[derive(Debug)]
+pub struct Connection {
+    database: Database,
+    stop: Stop,
+    stream: Stream,
+    decoder: Decoder,
+    /// Commands that were queued and not yet all answered.
+    out: Vec<u8>,
+    queued: usize,
+    /// Scripts that the server must know, under their hashes, before `out` is sent.
+    scripts: Vec<&'static str>,
+    generation: u64,
+}
+
+impl Connection {
+    /// Connects and selects the database. `stop` ends waiting for a server that went away later.
+    ///
+    /// # Errors
+    /// [`TableError::Unreachable`], or [`TableError::Refused`] when the server has no such database number.
+    pub fn open(database: &Database, stop: &Stop) -> Result<Connection, TableError> {
+        let stream = Stream::connect(database)?;
+        let mut connection = Connection {
+            database: database.clone(),
+            stop: stop.clone(),
+            stream,
+            decoder: Decoder::default(),
+            out: Vec::new(),
+            queued: 0,
+            scripts: Vec::new(),
+            generation: 0,
+        };
+        connection.greet()?;
+        Ok(connection)
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// How often the server was lost and found again.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Queues a command; its reply is read, and dropped, at the next flush.
+    pub fn queue(&mut self, args: &[&str]) {
+        self.queue_command(&mut Command::of(args));
+    }
+
+    pub(crate) fn queue_command(&mut self, command: &mut Command) {
+        command.finish(&mut self.out);
+        self.queued += 1;
+    }
+
+    /// Sends what is queued and waits until all of it is done, through the loss of the server if need be.
+    ///
+    /// # Errors
+    /// [`TableError::Refused`] with the first refusal, after every command was tried; [`TableError::Lost`] only when
+    /// the server is gone and the process stops.
+    pub fn flush(&mut self) -> Result<(), TableError> {
+        self.send(|_| {})
+    }
+
+    /// Sends what is queued, then one command, and returns its reply. It may run twice when the server is lost.
+    ///
+    /// # Errors
+    /// As [`Connection::flush`].
+    pub fn ask(&mut self, args: &[&str]) -> Result<Reply, TableError> {
+        self.ask_command(&mut Command::of(args))
+    }
+
+    pub(crate) fn ask_command(&mut self, command: &mut Command) -> Result<Reply, TableError> {
+        self.queue_command(command);
+        let mut last = Reply::Nil;
+        self.send(|reply| last = reply)?;
+        Ok(last)
+    }
+
+    /// Makes the server know `script` and returns its hash for `EVALSHA`.
+    ///
+    /// # Errors
+    /// As [`Connection::flush`].
+    pub(crate) fn load(&mut self, script: &'static str) -> Result<String, TableError> {
+        self.scripts.push(script);
+        Ok(self.ask(&["SCRIPT", "LOAD", script])?.into_text().unwrap_or_default())
+    }
+
+    /// Carries out the queue; gives each reply that is not a refusal to `each`.
+    fn send(&mut self, mut each: impl FnMut(Reply)) -> Result<(), TableError> {
+        if self.queued == 0 {
+            return Ok(());
+        }
+        let refusal = loop {
+            match self.exchange(&mut each) {
+                // Somebody made the server forget its scripts; what ran meanwhile may run again.
+                Ok(Some(message)) if message.starts_with("NOSCRIPT") => match self.load_scripts() {
+                    Ok(()) => {}
+                    Err(e) => self.recover(e)?,
+                },
+                Ok(refusal) => break refusal,
+                Err(e) => self.recover(e)?,
+            }
+        };
+        self.out.clear();
+        self.queued = 0;
+        match refusal {
+            None => Ok(()),
+            Some(message) => Err(self.refused(message)),
+        }
+    }
+
+    /// One attempt: all commands out, all replies in. The first refusal, if there was one.
+    fn exchange(&mut self, each: &mut impl FnMut(Reply)) -> Result<Option<String>, TableError> {
+        let lost = |cause: &io::Error| lost(&self.database, cause);
+        self.stream.write_all(&self.out).map_err(|e| lost(&e))?;
+        let mut refusal = None;
+        for _ in 0..self.queued {
+            match receive(&mut self.stream, &mut self.decoder).map_err(|e| lost(&e))? {
+                Reply::Error(message) => refusal = refusal.or(Some(message)),
+                reply => each(reply),
+            }
+        }
+        Ok(refusal)
+    }
+
+    /// Connects again, trying until it works or the process stops.
+    fn recover(&mut self, error: TableError) -> Result<(), TableError> {
+        crate::report(&format!("{error}; waiting for it to come back"));
+        let mut pause = BACK_OFF.0;
+        loop {
+            if self.stop.stopped() {
+                return Err(error);
+            }
+            std::thread::sleep(pause);
+            pause = BACK_OFF.1.min(pause * 2);
+            let Ok(stream) = Stream::connect(&self.database) else { continue };
+            (self.stream, self.decoder) = (stream, Decoder::default());
+            if self.greet().and_then(|()| self.load_scripts()).is_ok() {
+                break;
+            }
+        }
+        self.generation += 1;
+        crate::report(&format!("Redis for {} is back", self.database.db.name()));
+        Ok(())
+    }
+
+    fn load_scripts(&mut self) -> Result<(), TableError> {
+        for script in self.scripts.clone() {
+            self.control(&["SCRIPT", "LOAD", script])?;
+        }
+        Ok(())
+    }
+
+    fn greet(&mut self) -> Result<(), TableError> {
+        let id = self.database.id.to_string();
+        self.control(&["SELECT", &id])
+    }
+
+    /// One command outside the queue, on a connection that has nothing in flight.
+    fn control(&mut self, args: &[&str]) -> Result<(), TableError> {
+        let mut bytes = Vec::new();
+        Command::of(args).finish(&mut bytes);
+        let sent = self.stream.write_all(&bytes).and_then(|()| receive(&mut self.stream, &mut self.decoder));
+        match sent.map_err(|e| lost(&self.database, &e))? {
+            Reply::Error(message) => Err(self.refused(message)),
+            _ => Ok(()),
+        }
+    }
+
+    fn refused(&self, message: String) -> TableError {
+        TableError::Refused { database: self.database.db.name().into(), message }
+    }
+}
+
+pub(crate) fn lost(database: &Database, cause: &io::Error) -> TableError {
+    TableError::Lost {
+        database: database.db.name().into(),
+        address: database.address.to_string(),
+        cause: cause.to_string(),
+    }
+}
+
+/// Reads until one reply is whole.
+pub(crate) fn receive(stream: &mut Stream, decoder: &mut Decoder) -> io::Result<Reply> {
+    let mut buf = [0; 64 << 10];
+    loop {
+        match decoder.next() {
+            Ok(Some(reply)) => return Ok(reply),
+            Ok(None) => {}
+            Err(_) => return Err(io::Error::other("what answers there is not Redis")),
+        }
+        match stream.read(&mut buf) {
+            Ok(0) => return Err(io::Error::other("the server closed it")),
+            Ok(n) => decoder.feed(&buf[..n]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"));
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// A socket to a server.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    pub(crate) fn connect(database: &Database) -> Result<Stream, TableError> {
+        let connect = || {
+            let stream = match &database.address {
+                Address::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
+                Address::Tcp(host, port) => {
+                    let stream = TcpStream::connect((host.as_str(), *port))?;
+                    stream.set_nodelay(true)?;
+                    Stream::Tcp(stream)
+                }
+            };
+            stream.set_patience(PATIENCE)?;
+            Ok(stream)
+        };
+        connect().map_err(|e: io::Error| TableError::Unreachable {
+            database: database.db.name().into(),
+            address: database.address.to_string(),
+            cause: e.to_string(),
+        })
+    }
+
+    /// How long a read may wait.
+    pub(crate) fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        match self {
+            Stream::Unix(s) => s.set_read_timeout(Some(patience)),
+            Stream::Tcp(s) => s.set_read_timeout(Some(patience)),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(s) => s.read(buf),
+            Stream::Tcp(s) => s.read(buf),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(s) => s.write(buf),
+            Stream::Tcp(s) => s.write(buf),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! Where SONiC's databases are: `database_config.json`, or the places SONiC uses when there is none.
+
+use crate::TableError;
+use ribtide_swss::Db;
+use serde_json::Value;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Where SONiC's database container writes the configuration.
+pub const DEFAULT_CONFIG: &str = "/var/run/redis/sonic-db/database_config.json";
+/// SONiC's first Redis server.
+const DEFAULT_SOCKET: &str = "/var/run/redis/redis.sock";
+const DEFAULT_PORT: u16 = 6379;
+
+/// How to reach a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// Host and port.
+    Tcp(String, u16),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "{}", path.display()),
+            Address::Tcp(host, port) => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+/// One database: its server, its number there, and what stands between table and key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Database {
+    /// Which of SONiC's.
+    pub db: Db,
+    /// The number for `SELECT`; also the suffix of its channels, since channels belong to a server.
+    pub id: u32,
+    /// Between table and key: `:` or `|`.
+    pub separator: String,
+    /// The server.
+    pub address: Address,
+}
+
+impl Database {
+    /// The Redis key of `key` in `table`.
+    pub fn key(&self, table: &str, key: &str) -> String {
+        format!("{table}{}{key}", self.separator)
+    }
+}
+
+/// All databases.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Databases(Vec<Database>);
+
+const ALL: [Db; 6] = [Db::Appl, Db::Asic, Db::Counters, Db::Config, Db::State, Db::ApplState];
+
+impl Databases {
+    /// Reads `file`; without one, SONiC's default file; without that too, one server at SONiC's default socket, or at
+    /// port 6379 of this host where that socket does not exist.
+    ///
+    /// # Errors
+    /// [`TableError::Config`] when a file is named or present but cannot be used.
+    pub fn load(file: Option<&Path>) -> Result<Databases, TableError> {
+        let path = file.unwrap_or(Path::new(DEFAULT_CONFIG));
+        let bad = |cause: String| TableError::Config { file: path.into(), cause };
+        match std::fs::read_to_string(path) {
+            Ok(text) => Databases::parse(&text).map_err(bad),
+            Err(e) if file.is_none() && e.kind() == std::io::ErrorKind::NotFound => {
+                let socket = Path::new(DEFAULT_SOCKET);
+                Ok(Databases::one_server(match socket.exists() {
+                    true => Address::Unix(socket.into()),
+                    false => Address::Tcp("127.0.0.1".into(), DEFAULT_PORT),
+                }))
+            }
+            Err(e) => Err(bad(e.to_string())),
+        }
+    }
+
+    /// Every database on one server, under SONiC's default numbers.
+    pub fn one_server(address: Address) -> Databases {
+        Databases(
+            ALL.into_iter()
+                .map(|db| Database {
+                    db,
+                    id: db.id().into(),
+                    separator: db.separator().into(),
+                    address: address.clone(),
+                })
+                .collect(),
+        )
+    }
+
+    /// One of them.
+    ///
+    /// # Panics
+    /// Never: both constructors fill in every one of [`Db`]'s.
+    pub fn get(&self, db: Db) -> &Database {
+        self.0.iter().find(|d| d.db == db).expect("every database has a place")
+    }
+
+    /// From the text of a `database_config.json`: `INSTANCES` name servers, `DATABASES` point at them.
+    fn parse(text: &str) -> Result<Databases, String> {
+        let root: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        let mut databases = Vec::new();
+        for db in ALL {
+            let of = |field: &str| {
+                root.get("DATABASES")
+                    .and_then(|d| d.get(db.name()))
+                    .and_then(|d| d.get(field))
+                    .ok_or_else(|| format!("DATABASES has no {} with a field \"{field}\"", db.name()))
+            };
+            let instance = of("instance")?.as_str().unwrap_or_default();
+            let server = root
+                .get("INSTANCES")
+                .and_then(|i| i.get(instance))
+                .ok_or_else(|| format!("INSTANCES has no \"{instance}\", where {} should be", db.name()))?;
+            let text =
+                |field: &str| server.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+            let address = match text("unix_socket_path") {
+                Some(path) => Address::Unix(path.into()),
+                None => {
+                    let port = server.get("port").and_then(Value::as_u64).and_then(|p| u16::try_from(p).ok());
+                    let port = port.ok_or_else(|| {
+                        format!("the instance \"{instance}\" has neither a unix_socket_path nor a valid port")
+                    })?;
+                    Address::Tcp(text("hostname").unwrap_or("127.0.0.1").into(), port)
+                }
+            };
+            let id = of("id")?.as_u64().and_then(|id| u32::try_from(id).ok());
+            let id = id.ok_or_else(|| format!("the id of {} is not a number", db.name()))?;
+            let separator = of("separator").ok().and_then(Value::as_str);
+            let separator = separator.map_or_else(|| db.separator().into(), str::to_owned);
+            databases.push(Database { db, id, separator, address });
+        }
+        Ok(Databases(databases))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_places_each_database_on_its_server() {
+        let text = r#"{"INSTANCES": {
+            "redis": {"hostname": "127.0.0.1", "port": 6379, "unix_socket_path": "/run/a.sock", "persistence_for_warm_boot": "yes"},
+            "redis1": {"hostname": "10.0.0.9", "port": 6378, "unix_socket_path": ""}},
+          "DATABASES": {
+            "APPL_DB": {"id": 0, "separator": ":", "instance": "redis1"},
+            "ASIC_DB": {"id": 1, "separator": ":", "instance": "redis"},
+            "COUNTERS_DB": {"id": 2, "separator": ":", "instance": "redis"},
+            "CONFIG_DB": {"id": 4, "separator": "|", "instance": "redis"},
+            "STATE_DB": {"id": 6, "separator": "|", "instance": "redis"},
+            "APPL_STATE_DB": {"id": 14, "separator": ":", "instance": "redis"},
+            "EVENT_DB": {"id": 19, "separator": "|", "instance": "redis"}},
+          "VERSION": "1.0"}"#;
+        let databases = Databases::parse(text).unwrap();
+        assert_eq!(databases.get(Db::Appl).address, Address::Tcp("10.0.0.9".into(), 6378));
+        assert_eq!(databases.get(Db::State).address, Address::Unix("/run/a.sock".into()));
+        assert_eq!(databases.get(Db::State).key("ROUTE_TABLE", "::/0"), "ROUTE_TABLE|::/0");
+        assert_eq!(databases.get(Db::ApplState).id, 14);
+        let missing = Databases::parse(&text.replace("redis1\":", "redis9\":")).unwrap_err();
+        assert_eq!(missing, "INSTANCES has no \"redis1\", where APPL_DB should be");
+    }
+
+    #[test]
+    fn a_named_file_must_exist() {
+        let says = Databases::load(Some(Path::new("/nonexistent.json"))).unwrap_err().to_string();
+        assert!(says.starts_with("the database configuration /nonexistent.json cannot be used: "), "{says}");
+    }
+}

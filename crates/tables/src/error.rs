@@ -1,0 +1,82 @@
+//! What can go wrong with a table, as sentences that say where and what to do.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why a table could not be read or written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TableError {
+    /// The file that says where the databases are cannot be used.
+    Config {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// A database's server does not take connections.
+    Unreachable {
+        /// The database, for example `APPL_DB`.
+        database: String,
+        /// Where it should be.
+        address: String,
+        /// The system's words.
+        cause: String,
+    },
+    /// The connection broke or went silent.
+    Lost {
+        /// The database.
+        database: String,
+        /// Where it is.
+        address: String,
+        /// The system's words.
+        cause: String,
+    },
+    /// The server refused a command.
+    Refused {
+        /// The database.
+        database: String,
+        /// The server's words.
+        message: String,
+    },
+    /// A row or message of a table does not have the form that its contract says.
+    Malformed {
+        /// The table or queue.
+        table: String,
+        /// What was found.
+        found: String,
+    },
+    /// The stage at the other end of a memory table has stopped.
+    Stopped {
+        /// The table.
+        table: String,
+    },
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TableError::Config { file, cause } => {
+                write!(f, "the database configuration {} cannot be used: {cause}", file.display())
+            }
+            TableError::Unreachable { database, address, cause } => write!(
+                f,
+                "Redis for {database} does not answer at {address} ({cause}); start redis-server, or name the right \
+                 place in the database configuration"
+            ),
+            TableError::Lost { database, address, cause } => {
+                write!(f, "the connection to Redis for {database} at {address} broke ({cause})")
+            }
+            TableError::Refused { database, message } => {
+                write!(f, "Redis refused a command on {database}: {message}")
+            }
+            TableError::Malformed { table, found } => {
+                write!(f, "{table} holds something that its contract does not know: {found}")
+            }
+            TableError::Stopped { table } => {
+                write!(f, "the stage at the other end of {table} has stopped; its log says why")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TableError {}

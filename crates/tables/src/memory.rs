@@ -1,0 +1,134 @@
+//! Tables in memory: typed rows in batches through a bounded ring, no text anywhere.
+//!
+//! The ring is the bound: a producer that is ahead waits. While it waits its changes unite a key at a time, as they
+//! would in Redis, so a slow consumer sees the last state and not each one on the way to it.
+
+use crate::subscribe::Wake;
+use crate::{Consumer, Producer, TableError};
+use crossbeam_channel as channel;
+use ribtide_prefix::Map;
+use ribtide_runtime::ring::{self, Rings, TrySend};
+use ribtide_swss::{Change, Row};
+use std::collections::VecDeque;
+
+/// Changes that may wait at the producer before it waits itself.
+const WAITING: usize = 10_000;
+/// Changes in one batch.
+const BATCH: usize = 1_000;
+
+/// Both ends of a table in memory, which holds at most `capacity` batches.
+pub fn table<R: Row>(rings: &Rings, capacity: usize) -> (MemoryProducer<R>, MemoryConsumer<R>) {
+    let (tx, rx) = rings.bounded(R::TABLE, capacity);
+    let (waker, wake) = channel::bounded(1);
+    let producer = MemoryProducer { tx, waker, waiting: Vec::new(), at: Map::default() };
+    (producer, MemoryConsumer { rx, wake, rest: VecDeque::new() })
+}
+
+/// The producing end.
+#[derive(Debug)]
+pub struct MemoryProducer<R: Row> {
+    tx: ring::Sender<Vec<Change<R>>>,
+    waker: channel::Sender<()>,
+    waiting: Vec<Change<R>>,
+    /// Where each key's change stands in `waiting`.
+    at: Map<R::Key, usize>,
+}
+
+impl<R: Row> MemoryProducer<R> {
+    fn stopped() -> TableError {
+        TableError::Stopped { table: R::TABLE.into() }
+    }
+
+    fn woken(&self) {
+        // Full means that a wake-up waits already.
+        let _ = self.waker.try_send(());
+    }
+
+    /// Takes one change, united with the one of its key that still waits.
+    fn unite(&mut self, change: Change<R>) {
+        let Some(&at) = self.at.get(&change.key) else {
+            self.at.insert(change.key.clone(), self.waiting.len());
+            self.waiting.push(change);
+            return;
+        };
+        let waiting = &mut self.waiting[at];
+        let cleared = waiting.row.is_none() || waiting.reshaped || change.reshaped;
+        waiting.row = match (waiting.row.take(), change.row) {
+            (_, None) => None,
+            // A row after a deletion keeps nothing of what was before: that is what `reshaped` says.
+            (Some(mut older), Some(newer)) if !change.reshaped => {
+                older.merge(newer);
+                Some(older)
+            }
+            (_, Some(newer)) => Some(newer),
+        };
+        waiting.reshaped = cleared && waiting.row.is_some();
+    }
+}
+
+impl<R: Row> Producer<R> for MemoryProducer<R> {
+    fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), TableError> {
+        for change in changes.drain(..) {
+            self.unite(change);
+        }
+        if self.waiting.len() >= WAITING {
+            return self.flush();
+        }
+        if self.waiting.len() >= BATCH {
+            match self.tx.try_send(std::mem::take(&mut self.waiting)) {
+                Ok(()) => {
+                    self.at.clear();
+                    self.woken();
+                }
+                Err(TrySend::Full(batch)) => self.waiting = batch,
+                Err(TrySend::Closed) => return Err(Self::stopped()),
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), TableError> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        self.at.clear();
+        self.tx.send(std::mem::take(&mut self.waiting)).map_err(|_| Self::stopped())?;
+        self.woken();
+        Ok(())
+    }
+
+    fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+/// The consuming end.
+#[derive(Debug)]
+pub struct MemoryConsumer<R: Row> {
+    rx: ring::Receiver<Vec<Change<R>>>,
+    wake: Wake,
+    /// What a pop did not have room for.
+    rest: VecDeque<Change<R>>,
+}
+
+impl<R: Row> Consumer<R> for MemoryConsumer<R> {
+    fn pop(&mut self, max: usize, changes: &mut Vec<Change<R>>) -> Result<bool, TableError> {
+        let mut room = max.max(1);
+        loop {
+            let take = room.min(self.rest.len());
+            changes.extend(self.rest.drain(..take));
+            room -= take;
+            if room == 0 {
+                return Ok(true);
+            }
+            match self.rx.try_recv() {
+                Some(batch) => self.rest.extend(batch),
+                None => return Ok(false),
+            }
+        }
+    }
+
+    fn wake(&self) -> &Wake {
+        &self.wake
+    }
+}

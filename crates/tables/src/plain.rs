@@ -1,0 +1,119 @@
+//! SONiC's plain tables: rows that are written where they stay, for whoever wants to look.
+
+use crate::connection::Connection;
+use crate::database::Databases;
+use crate::{Producer, TableError};
+use ribtide_runtime::thread::Stop;
+use ribtide_swss::{Change, Row};
+use std::marker::PhantomData;
+
+/// Commands that may wait for a flush.
+const CAPACITY: usize = 10_000;
+
+/// A plain table.
+#[derive(Debug)]
+pub struct PlainTable<R: Row> {
+    connection: Connection,
+    waiting: usize,
+    row: PhantomData<fn(R)>,
+}
+
+impl<R: Row> PlainTable<R> {
+    /// Opens the table in its database.
+    ///
+    /// # Errors
+    /// [`TableError::Unreachable`] when the server is not there.
+    pub fn open(databases: &Databases, stop: &Stop) -> Result<Self, TableError> {
+        Ok(PlainTable {
+            connection: Connection::open(databases.get(R::DB), stop)?,
+            waiting: 0,
+            row: PhantomData,
+        })
+    }
+
+    /// The row at `key`, if there is one.
+    ///
+    /// # Errors
+    /// [`TableError::Malformed`] for a row that its table does not know, or what [`Connection::flush`] says.
+    pub fn get(&mut self, key: &R::Key) -> Result<Option<R>, TableError> {
+        let key = self.key(key);
+        let pairs = self.connection.ask(&["HGETALL", &key])?.into_pairs();
+        if pairs.is_empty() {
+            return Ok(None);
+        }
+        let mut fields = pairs.iter().map(|(field, value)| (field.as_str(), value.as_str()));
+        R::from_fields(&mut fields).map(Some).map_err(|e| malformed::<R>(e.to_string()))
+    }
+
+    /// The keys of all rows, found a page at a time so that the server serves others in between. Keys that the
+    /// table does not know are left out.
+    ///
+    /// # Errors
+    /// What [`Connection::flush`] says.
+    pub fn keys(&mut self) -> Result<Vec<R::Key>, TableError> {
+        let prefix = self.connection.database().key(R::TABLE, "");
+        let pattern = format!("{prefix}*");
+        let mut keys = Vec::new();
+        let mut cursor = "0".to_owned();
+        loop {
+            let mut page =
+                self.connection.ask(&["SCAN", &cursor, "MATCH", &pattern, "COUNT", "1000"])?.into_array();
+            let names = page.pop().map(crate::Reply::into_texts).unwrap_or_default();
+            keys.extend(names.iter().filter_map(|name| R::parse_key(name.strip_prefix(&prefix)?).ok()));
+            cursor = page.pop().and_then(crate::Reply::into_text).unwrap_or_default();
+            if cursor == "0" || cursor.is_empty() {
+                // A scan may show a key twice.
+                keys.sort_unstable();
+                keys.dedup();
+                return Ok(keys);
+            }
+        }
+    }
+
+    fn key(&self, key: &R::Key) -> String {
+        let mut text = String::new();
+        R::key_text(key, &mut text);
+        self.connection.database().key(R::TABLE, &text)
+    }
+}
+
+fn malformed<R: Row>(found: String) -> TableError {
+    TableError::Malformed { table: R::TABLE.into(), found }
+}
+
+impl<R: Row> Producer<R> for PlainTable<R> {
+    fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), TableError> {
+        for change in changes.drain(..) {
+            let key = self.key(&change.key);
+            if change.row.is_none() || change.reshaped {
+                self.connection.queue(&["DEL", &key]);
+            }
+            if let Some(row) = &change.row {
+                let mut command = crate::resp::Command::of(&["HSET", &key]);
+                row.fields(&mut |field, value| {
+                    command.arg(field);
+                    command.arg(value);
+                });
+                self.connection.queue_command(&mut command);
+            }
+            self.waiting += 1;
+            if self.waiting >= CAPACITY {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), TableError> {
+        self.waiting = 0;
+        self.connection.flush()
+    }
+
+    fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    fn generation(&self) -> u64 {
+        self.connection.generation()
+    }
+}

@@ -1,0 +1,137 @@
+//! Hearing what is published: one thread a database, which turns messages into wake-ups or hands them on.
+//!
+//! A publication is lost when nobody listens, so every new subscription, the first and each after a lost server,
+//! counts as having heard something on every channel: whoever waits looks at its table once more.
+
+use crate::TableError;
+use crate::connection::{Stream, lost, receive};
+use crate::database::Database;
+use crate::resp::{Command, Decoder, Reply};
+use crossbeam_channel as channel;
+use ribtide_runtime::thread::{self, Stop};
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// How often the listening thread looks whether it should stop.
+const GLANCE: Duration = Duration::from_millis(500);
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
+
+/// What a subscriber is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Heard<'a> {
+    /// From here on messages arrive; earlier ones did not. `again` is false only the first time.
+    Subscribed {
+        /// Whether an earlier subscription broke.
+        again: bool,
+    },
+    /// A message.
+    Message {
+        /// The channel.
+        channel: &'a str,
+        /// What was published.
+        payload: &'a str,
+    },
+}
+
+/// Subscribes to `channels` of a server, for which `database` stands, and calls `tell` on a thread of its own.
+/// A `tell` that waits stops the reading; a server drops subscribers that stay behind for too long.
+///
+/// # Errors
+/// [`TableError::Unreachable`] when there is no server now; later losses are waited out until `stop`.
+pub fn listen(
+    database: &Database,
+    channels: Vec<String>,
+    stop: &Stop,
+    mut tell: impl FnMut(Heard<'_>) + Send + 'static,
+) -> Result<(), TableError> {
+    let (database, stop) = (database.clone(), stop.clone());
+    let mut ears = subscribe(&database, &channels)?;
+    let name = format!("{}-listen", database.db.name().to_lowercase().replace('_', "-"));
+    let address = database.address.to_string();
+    let body = move || {
+        tell(Heard::Subscribed { again: false });
+        while !stop.stopped() {
+            match hear(&mut ears, &mut tell) {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::TimedOut => {}
+                Err(e) => {
+                    crate::report(&format!("{}; listening again when it is back", lost(&database, &e)));
+                    let mut pause = BACK_OFF.0;
+                    loop {
+                        if stop.stopped() {
+                            return;
+                        }
+                        std::thread::sleep(pause);
+                        pause = BACK_OFF.1.min(pause * 2);
+                        if let Ok(again) = subscribe(&database, &channels) {
+                            ears = again;
+                            break;
+                        }
+                    }
+                    tell(Heard::Subscribed { again: true });
+                }
+            }
+        }
+    };
+    thread::spawn(name, body).map(drop).map_err(|e| TableError::Unreachable {
+        database: "a listener".into(),
+        address,
+        cause: e.to_string(),
+    })
+}
+
+/// Wakes whoever consumes a table; many wake-ups while it is busy are one.
+pub type Wake = channel::Receiver<()>;
+
+/// Subscribes to several channels, each of which has its own wake-up.
+///
+/// # Errors
+/// As [`listen`].
+pub fn wake_ups(database: &Database, channels: Vec<String>, stop: &Stop) -> Result<Vec<Wake>, TableError> {
+    let (senders, wakes): (Vec<_>, Vec<_>) = channels.iter().map(|_| channel::bounded(1)).unzip();
+    let names = channels.clone();
+    listen(database, channels, stop, move |heard| {
+        for (name, sender) in names.iter().zip(&senders) {
+            if !matches!(heard, Heard::Message { channel, .. } if channel != name) {
+                // Full means that a wake-up waits already.
+                let _ = sender.try_send(());
+            }
+        }
+    })?;
+    Ok(wakes)
+}
+
+type Ears = (Stream, Decoder);
+
+fn subscribe(database: &Database, channels: &[String]) -> Result<Ears, TableError> {
+    let mut stream = Stream::connect(database)?;
+    let mut decoder = Decoder::default();
+    let mut command = Command::of(&["SUBSCRIBE"]);
+    channels.iter().for_each(|channel| command.arg(channel));
+    let mut bytes = Vec::new();
+    command.finish(&mut bytes);
+    let mut confirm = || {
+        stream.write_all(&bytes)?;
+        for _ in channels {
+            // A message can come between two confirmations; the wake-up that follows covers it.
+            while let Reply::Array(items) = receive(&mut stream, &mut decoder)? {
+                if items.first() == Some(&Reply::Text("subscribe".into())) {
+                    break;
+                }
+            }
+        }
+        stream.set_patience(GLANCE)
+    };
+    confirm().map_err(|e: io::Error| lost(database, &e))?;
+    Ok((stream, decoder))
+}
+
+fn hear((stream, decoder): &mut Ears, tell: &mut impl FnMut(Heard<'_>)) -> io::Result<()> {
+    let mut parts = receive(stream, decoder)?.into_texts().into_iter();
+    if let (Some("message"), Some(channel), Some(payload)) =
+        (parts.next().as_deref(), parts.next(), parts.next())
+    {
+        tell(Heard::Message { channel: &channel, payload: &payload });
+    }
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! The request queues of ASIC_DB against a real Redis, and the memory tables.
+
+mod common;
+
+use common::Server;
+use ribtide_runtime::ring::Rings;
+use ribtide_swss::row::{RouteKey, RouteRow};
+use ribtide_swss::{Change, Db, Row};
+use ribtide_tables::queue::{self, Message, QueueReader, QueueWriter};
+use ribtide_tables::{Consumer, Producer, memory, wake_ups};
+use std::time::Duration;
+
+fn message(key: &str, value: &str, op: &str) -> Message {
+    Message { key: key.into(), value: value.into(), op: op.into() }
+}
+
+#[test]
+fn requests_leave_in_the_order_in_which_they_came() {
+    let Some(server) = Server::start() else { return };
+    let database = server.databases.get(Db::Asic);
+    let mut writer = QueueWriter::open(database, "ASIC_STATE", &server.stop).unwrap();
+    let bulk = message(
+        "SAI_OBJECT_TYPE_ROUTE_ENTRY:1",
+        r#"["{\"dest\":\"10.1.0.0/16\",\"switch_id\":\"oid:0x21000000000000\",\"vr\":\"oid:0x3000000000022\"}","SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID=oid:0x40000000005ef"]"#,
+        "Sbulkcreate",
+    );
+    let remove = message("SAI_OBJECT_TYPE_NEXT_HOP:oid:0x40000000005ef", "{}", "Dremove");
+    writer.push(&bulk);
+    writer.push(&remove);
+    writer.flush().unwrap();
+    // Pushed at the head as key, value, operation: the list reads backwards.
+    let list = server.client(Db::Asic).ask("LRANGE ASIC_STATE_KEY_VALUE_OP_QUEUE 0 -1").into_texts();
+    let pushed = [&bulk.key, &bulk.value, &bulk.op, &remove.key, &remove.value, &remove.op];
+    assert!(list.iter().eq(pushed.into_iter().rev()), "{list:?}");
+
+    let channel = queue::channel(database, "ASIC_STATE");
+    assert_eq!(channel, "ASIC_STATE_CHANNEL@1");
+    let wake = wake_ups(database, vec![channel], &server.stop).unwrap().remove(0);
+    let mut reader = QueueReader::open(database, "ASIC_STATE", wake, &server.stop).unwrap();
+    reader.wake().recv_timeout(Duration::from_secs(10)).unwrap();
+    assert_eq!(reader.pop(1).unwrap(), [bulk]);
+    writer.push(&message("third", "[]", "Sset"));
+    writer.flush().unwrap();
+    reader.wake().recv_timeout(Duration::from_secs(10)).unwrap();
+    assert_eq!(reader.pop(128).unwrap(), [remove, message("third", "[]", "Sset")]);
+    assert_eq!(reader.pop(128).unwrap(), []);
+    assert_eq!(server.client(Db::Asic).keys(), [""; 0]);
+}
+
+fn route(n: u32, nexthop: &str) -> Change<RouteRow> {
+    let fields = [("nexthop", nexthop), ("ifname", "Ethernet0")];
+    Change::set(key(n), RouteRow::from_fields(&mut fields.into_iter()).unwrap())
+}
+
+fn key(n: u32) -> RouteKey {
+    RouteRow::parse_key(&format!("10.{}.{}.0/24", n / 256, n % 256)).unwrap()
+}
+
+#[test]
+fn a_memory_table_stops_its_producer_and_unites_what_waits() {
+    let (mut producer, mut consumer) = memory::table::<RouteRow>(&Rings::default(), 2);
+    let writer = std::thread::spawn(move || {
+        for round in ["10.0.0.1", "10.0.0.2", "10.0.0.3"] {
+            for n in 0..3000 {
+                producer.write(&mut vec![route(n, round)]).unwrap();
+            }
+        }
+        producer.write(&mut vec![Change::del(key(7))]).unwrap();
+        producer.flush().unwrap();
+        producer
+    });
+    let (mut last, mut taken) = (std::collections::BTreeMap::new(), 0);
+    let mut changes = Vec::new();
+    while last.get(&key(7)) != Some(&None) {
+        consumer.wake().recv_timeout(Duration::from_secs(20)).unwrap();
+        while consumer.pop(100, &mut changes).unwrap() {}
+        taken += changes.len();
+        last.extend(changes.drain(..).map(|change| (change.key, change.row)));
+    }
+    drop(writer.join().unwrap());
+    assert_eq!(last.len(), 3000);
+    assert!(
+        last.iter().all(|(k, row)| *k == key(7) || *row == route(0, "10.0.0.3").row),
+        "the last state wins"
+    );
+    assert!(taken <= 9001);
+}
+
+#[test]
+fn a_memory_table_unites_a_key_as_redis_does() {
+    let (mut producer, mut consumer) = memory::table::<RouteRow>(&Rings::default(), 2);
+    let group = RouteRow::from_fields(&mut [("nexthop_group", "7")].into_iter()).unwrap();
+    let replace = Change { reshaped: true, ..Change::set(key(1), group.clone()) };
+    producer
+        .write(&mut vec![route(1, "10.0.0.1"), replace.clone(), Change::del(key(2)), route(2, "10.0.0.2")])
+        .unwrap();
+    producer
+        .write(&mut vec![route(3, "10.0.0.1"), Change::set(key(3), group), route(4, "10.0.0.1")])
+        .unwrap();
+    producer.write(&mut vec![Change::del(key(4))]).unwrap();
+    assert_eq!(producer.waiting(), 4);
+    producer.flush().unwrap();
+    let mut changes = Vec::new();
+    assert!(!consumer.pop(100, &mut changes).unwrap());
+    let texts: Vec<String> = changes.iter().map(|change| format!("{change:?}")).collect();
+    assert_eq!(
+        texts,
+        [
+            "ROUTE_TABLE:10.0.1.0/24 REPLACE nexthop_group=7",
+            "ROUTE_TABLE:10.0.2.0/24 REPLACE nexthop=10.0.0.2 ifname=Ethernet0",
+            "ROUTE_TABLE:10.0.3.0/24 SET nexthop=10.0.0.1 ifname=Ethernet0 nexthop_group=7",
+            "ROUTE_TABLE:10.0.4.0/24 DEL",
+        ]
+    );
+    drop(consumer);
+    producer.write(&mut vec![route(1, "10.0.0.1")]).unwrap();
+    let says = producer.flush().unwrap_err().to_string();
+    assert_eq!(says, "the stage at the other end of ROUTE_TABLE has stopped; its log says why");
+}

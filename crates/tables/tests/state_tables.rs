@@ -1,0 +1,269 @@
+//! State tables against a real Redis, read back with plain commands: SONiC's contract, key by key.
+
+mod common;
+
+use common::Server;
+use ribtide_runtime::thread::Stop;
+use ribtide_swss::row::{Field, RouteKey, RouteRow, RouteStateRow, Via};
+use ribtide_swss::{Change, Db, Row};
+use ribtide_tables::{
+    Consumer, ConsumerStateTable, Pipeline, PlainTable, Producer, ProducerStateTable, Reply, TableError,
+    state_table, wake_ups,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Routes = ProducerStateTable<RouteRow>;
+
+fn key(text: &str) -> RouteKey {
+    RouteRow::parse_key(text).unwrap()
+}
+
+fn row(fields: &[(&str, &str)]) -> RouteRow {
+    RouteRow::from_fields(&mut fields.iter().copied()).unwrap()
+}
+
+fn hops(nexthop: &str, ifname: &str) -> RouteRow {
+    row(&[("protocol", "bgp"), ("nexthop", nexthop), ("ifname", ifname)])
+}
+
+fn set(text: &str, row: RouteRow) -> Change<RouteRow> {
+    Change::set(key(text), row)
+}
+
+fn replace(text: &str, row: RouteRow) -> Change<RouteRow> {
+    Change { reshaped: true, ..set(text, row) }
+}
+
+fn del(text: &str) -> Change<RouteRow> {
+    Change::del(key(text))
+}
+
+fn write(table: &mut Routes, changes: Vec<Change<RouteRow>>) {
+    let mut changes = changes;
+    table.write(&mut changes).unwrap();
+    table.flush().unwrap();
+}
+
+fn producer(server: &Server, batch: usize) -> Routes {
+    Routes::open(&server.databases, Pipeline { batch, ..Pipeline::default() }, &server.stop).unwrap()
+}
+
+fn consumer(server: &Server) -> ConsumerStateTable<RouteRow> {
+    let database = server.databases.get(Db::Appl);
+    let channels = vec![state_table::channel::<RouteRow>(database)];
+    let wake = wake_ups(database, channels, &server.stop).unwrap().remove(0);
+    ConsumerStateTable::open(&server.databases, wake, &server.stop).unwrap()
+}
+
+/// Pops until nothing is left; rows as text, by key.
+fn drain(consumer: &mut ConsumerStateTable<RouteRow>) -> BTreeMap<String, String> {
+    let mut changes = Vec::new();
+    while consumer.pop(128, &mut changes).unwrap() {}
+    changes
+        .iter()
+        .map(|change| {
+            let text = format!("{change:?}");
+            let (key, rest) = text.split_once(' ').unwrap();
+            (key.strip_prefix("ROUTE_TABLE:").unwrap().to_owned(), rest.to_owned())
+        })
+        .collect()
+}
+
+fn map<const N: usize>(rows: [(&str, &str); N]) -> BTreeMap<String, String> {
+    rows.into_iter().map(|(key, row)| (key.to_owned(), row.to_owned())).collect()
+}
+
+#[test]
+fn a_set_stands_beside_its_place_until_it_is_popped() {
+    let Some(server) = Server::start() else { return };
+    let (mut table, mut client) = (producer(&server, 1), server.client(Db::Appl));
+    let mut ears = server.client(Db::Appl);
+    assert!(matches!(ears.ask("SUBSCRIBE ROUTE_TABLE_CHANNEL@0"), Reply::Array(_)));
+
+    write(&mut table, vec![set("10.1.0.0/16", hops("10.0.0.1", "Ethernet0")), del("10.2.0.0/16")]);
+    assert_eq!(client.keys(), ["ROUTE_TABLE_DEL_SET", "ROUTE_TABLE_KEY_SET", "_ROUTE_TABLE:10.1.0.0/16"]);
+    assert_eq!(client.hash("_ROUTE_TABLE:10.1.0.0/16"), "ifname=Ethernet0 nexthop=10.0.0.1 protocol=bgp");
+    assert_eq!(client.ask("SISMEMBER ROUTE_TABLE_KEY_SET 10.2.0.0/16"), Reply::Integer(1));
+    assert_eq!(client.ask("SMEMBERS ROUTE_TABLE_DEL_SET").into_texts(), ["10.2.0.0/16"]);
+    // A key that is noted already is not announced again.
+    write(&mut table, vec![set("10.1.0.0/16", hops("10.0.0.1", "Ethernet4"))]);
+
+    let mut consumer = consumer(&server);
+    assert_eq!(
+        drain(&mut consumer),
+        map([("10.1.0.0/16", "SET protocol=bgp nexthop=10.0.0.1 ifname=Ethernet4"), ("10.2.0.0/16", "DEL")])
+    );
+    assert_eq!(client.keys(), ["ROUTE_TABLE:10.1.0.0/16"]);
+    // Two publications of "G" were heard: one for each key that was new.
+    assert_eq!(ears.ask("PING").into_texts(), ["message", "ROUTE_TABLE_CHANNEL@0", "G"]);
+    assert_eq!(ears.ask("PING").into_texts(), ["message", "ROUTE_TABLE_CHANNEL@0", "G"]);
+    assert_eq!(ears.ask("PING").into_texts(), ["pong", ""]);
+}
+
+/// Two updates of one row before a pop: every pair of kinds.
+#[test]
+fn unconsumed_changes_unite() {
+    let Some(server) = Server::start() else { return };
+    let by_hops = || hops("10.0.0.1", "Ethernet0");
+    let by_group = || row(&[("protocol", "bgp"), ("nexthop_group", "7")]);
+    let set_hops = "SET protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0";
+    let set_group = "SET protocol=bgp nexthop_group=7";
+    let union = "SET protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 nexthop_group=7";
+    // All fields of the hash afterwards; a replace names the empty ones too.
+    let complete = Field::COMPLETE_ROUTE.len() + 1;
+    for batch in [1, 1000] {
+        let (mut table, mut client) = (producer(&server, batch), server.client(Db::Appl));
+        let mut consumer = consumer(&server);
+        let cases: [(&str, Vec<Change<RouteRow>>, &str, usize); 7] = [
+            ("10.0.1.0/24", vec![set("10.0.1.0/24", by_hops()), set("10.0.1.0/24", by_group())], union, 4),
+            (
+                "10.0.2.0/24",
+                vec![set("10.0.2.0/24", by_hops()), replace("10.0.2.0/24", by_group())],
+                set_group,
+                complete,
+            ),
+            ("10.0.3.0/24", vec![set("10.0.3.0/24", by_hops()), del("10.0.3.0/24")], "DEL", 0),
+            ("10.0.4.0/24", vec![del("10.0.4.0/24"), set("10.0.4.0/24", by_hops())], set_hops, 3),
+            ("10.0.5.0/24", vec![replace("10.0.5.0/24", by_group()), del("10.0.5.0/24")], "DEL", 0),
+            (
+                "10.0.6.0/24",
+                vec![del("10.0.6.0/24"), replace("10.0.6.0/24", by_group())],
+                set_group,
+                complete,
+            ),
+            ("10.0.7.0/24", vec![set("10.0.7.0/24", by_hops()), set("10.0.7.0/24", by_hops())], set_hops, 3),
+        ];
+        for (key, changes, expected, fields) in cases {
+            // The row was consumed before, with another field than the new one has.
+            write(&mut table, vec![set(key, row(&[("blackhole", "true")]))]);
+            drain(&mut consumer);
+            write(&mut table, changes);
+            assert_eq!(drain(&mut consumer), map([(key, expected)]), "{key}, {batch} a call");
+            let left = client.ask(&format!("HLEN ROUTE_TABLE:{key}")).as_integer();
+            // SET alone merges into the consumed row too, as in SONiC: its old field stays.
+            let stays = i64::from(expected == union || key == "10.0.7.0/24");
+            assert_eq!(left, Some(fields as i64 + stays), "{key}, {batch} a call");
+        }
+        assert!(!client.keys().iter().any(|key| key.starts_with('_') || key.ends_with("_SET")));
+        client.ask("FLUSHDB");
+    }
+}
+
+#[test]
+fn a_backlog_is_found_at_start_and_later_changes_wake() {
+    let Some(server) = Server::start() else { return };
+    let (mut one, mut other) = (producer(&server, 1), producer(&server, 100));
+    let prefix = |n: usize| format!("10.{}.{}.0/24", n / 256, n % 256);
+    let many = |from: usize, to: usize, hop: &str| -> Vec<Change<RouteRow>> {
+        (from..to).map(|n| set(&prefix(n), hops(hop, "Ethernet0"))).collect()
+    };
+    write(&mut one, many(0, 700, "10.0.0.1"));
+    write(&mut other, many(300, 1000, "10.0.0.2"));
+
+    let mut consumer = consumer(&server);
+    consumer.wake().recv_timeout(Duration::from_secs(10)).unwrap();
+    let rows = drain(&mut consumer);
+    assert_eq!(rows.len(), 1000);
+    assert!(rows[&prefix(299)].contains("10.0.0.1") && rows[&prefix(300)].contains("10.0.0.2"));
+    // An empty pop is normal.
+    assert_eq!(drain(&mut consumer), map([]));
+    while consumer.wake().try_recv().is_ok() {}
+
+    write(&mut other, vec![del(&prefix(0))]);
+    consumer.wake().recv_timeout(Duration::from_secs(10)).unwrap();
+    assert_eq!(drain(&mut consumer), map([("10.0.0.0/24", "DEL")]));
+    assert_eq!(server.client(Db::Appl).keys().len(), 999);
+}
+
+#[test]
+fn what_other_producers_write_is_taken_and_nonsense_is_passed_over() {
+    let Some(server) = Server::start() else { return };
+    let mut client = server.client(Db::Appl);
+    for command in [
+        "HSET _ROUTE_TABLE:10.0.0.9/32 nexthop 10.0.0.1 ifname Ethernet0 unknown x",
+        "HSET _ROUTE_TABLE:banana nexthop 10.0.0.1",
+        "SADD ROUTE_TABLE_KEY_SET 10.0.0.9/32 banana 10.0.0.8/32",
+    ] {
+        client.ask(command);
+    }
+    let expected = map([("10.0.0.9/32", "SET nexthop=10.0.0.1 ifname=Ethernet0"), ("10.0.0.8/32", "DEL")]);
+    assert_eq!(drain(&mut consumer(&server)), expected);
+}
+
+#[test]
+fn scripts_and_servers_may_go_and_come() {
+    let Some(mut server) = Server::start() else { return };
+    let mut table = producer(&server, 10);
+    let mut consumer = consumer(&server);
+    server.client(Db::Appl).ask("SCRIPT FLUSH");
+    write(&mut table, vec![set("10.0.0.0/24", hops("10.0.0.1", "Ethernet0"))]);
+    server.client(Db::Appl).ask("SCRIPT FLUSH");
+    assert_eq!(drain(&mut consumer).len(), 1);
+    assert_eq!(table.generation(), 0);
+
+    // What waits when the server goes is written when it is back.
+    table.write(&mut vec![set("10.0.1.0/24", hops("10.0.0.1", "Ethernet0"))]).unwrap();
+    while consumer.wake().try_recv().is_ok() {}
+    server.restart();
+    table.flush().unwrap();
+    assert_eq!(table.generation(), 1);
+    consumer.wake().recv_timeout(Duration::from_secs(20)).unwrap();
+    let mut rows = drain(&mut consumer);
+    while rows.is_empty() {
+        consumer.wake().recv_timeout(Duration::from_secs(20)).unwrap();
+        rows = drain(&mut consumer);
+    }
+    assert_eq!(rows.keys().collect::<Vec<_>>(), ["10.0.1.0/24"]);
+}
+
+#[test]
+fn an_absent_server_is_one_sentence() {
+    let databases = ribtide_tables::Databases::one_server(ribtide_tables::Address::Unix(
+        "/nonexistent/redis.sock".into(),
+    ));
+    let error = Routes::open(&databases, Pipeline::default(), &Stop::default()).unwrap_err();
+    assert!(matches!(error, TableError::Unreachable { .. }));
+    assert_eq!(
+        error.to_string(),
+        "Redis for APPL_DB does not answer at /nonexistent/redis.sock (No such file or directory (os error 2)); start \
+         redis-server, or name the right place in the database configuration"
+    );
+}
+
+#[test]
+fn plain_tables_hold_rows_where_they_stay() {
+    let Some(server) = Server::start() else { return };
+    let mut table = PlainTable::<RouteStateRow>::open(&server.databases, &server.stop).unwrap();
+    let state = |protocol: &str| RouteStateRow { protocol: Some(protocol.into()) };
+    let mut changes = vec![
+        Change::set(key("10.0.0.0/24"), state("bgp")),
+        Change::set(key("Vrfred:2001:db8::/32"), state("static")),
+        Change::set(key("10.0.1.0/24"), state("bgp")),
+        Change::del(key("10.0.1.0/24")),
+    ];
+    table.write(&mut changes).unwrap();
+    table.flush().unwrap();
+    let mut client = server.client(Db::ApplState);
+    assert_eq!(client.keys(), ["ROUTE_TABLE:10.0.0.0/24", "ROUTE_TABLE:Vrfred:2001:db8::/32"]);
+    assert_eq!(client.hash("ROUTE_TABLE:10.0.0.0/24"), "protocol=bgp");
+    assert_eq!(table.get(&key("Vrfred:2001:db8::/32")).unwrap(), Some(state("static")));
+    assert_eq!(table.get(&key("10.9.9.0/24")).unwrap(), None);
+    assert_eq!(table.keys().unwrap(), [key("10.0.0.0/24"), key("Vrfred:2001:db8::/32")]);
+}
+
+#[test]
+fn rows_are_written_as_appendix_a_of_the_contract_shows() {
+    let Some(server) = Server::start() else { return };
+    let mut table = producer(&server, 1000);
+    let via = Via::hops([("10.0.0.1".parse().unwrap(), "Ethernet0", 1)].into_iter(), true);
+    let row = RouteRow { protocol: Some("bgp".into()), via: Arc::new(via) };
+    write(&mut table, vec![set("10.1.0.0/16", row)]);
+    drain(&mut consumer(&server));
+    let mut client = server.client(Db::Appl);
+    assert_eq!(
+        client.hash("ROUTE_TABLE:10.1.0.0/16"),
+        "ifname=Ethernet0 nexthop=10.0.0.1 protocol=bgp weight=1"
+    );
+}

@@ -1,0 +1,210 @@
+//! Prefixes into UPDATEs, as many in each as fit.
+//!
+//! IPv4 prefixes with an IPv4 next hop, and IPv4 withdrawals, go in the fields of RFC 4271 that every peer has.
+//! All others go in MP_REACH_NLRI and MP_UNREACH_NLRI, which are the first attribute (RFC 7606 section 5.1).
+
+use super::super::attribute::{Attribute, code, flags};
+use super::super::message::{HEADER_LEN, MessageType, finish, patch_u16, start};
+use super::super::next_hop::NextHop;
+use super::super::nlri;
+use ribtide_prefix::{Afi, Family, Prefix, Safi};
+use std::fmt;
+
+/// Where the length of the withdrawn routes is, from the start of the message.
+const WITHDRAWN_LEN: usize = HEADER_LEN;
+/// Where the length of the attributes is when no routes are withdrawn.
+const ATTRIBUTES_LEN: usize = HEADER_LEN + 2;
+/// Where the attributes start when no routes are withdrawn.
+const ATTRIBUTES: usize = HEADER_LEN + 4;
+/// Octets of an attribute's header with extended length.
+const MP_HEADER: usize = 4;
+
+/// Puts one set of attributes before any number of prefixes.
+#[derive(Clone, Copy, Debug)]
+pub struct UpdatePacker<'a> {
+    /// Attributes with codes up to NEXT_HOP's, and those after it.
+    attributes: (&'a [u8], &'a [u8]),
+    next_hop: NextHop,
+    max_len: usize,
+}
+
+impl<'a> UpdatePacker<'a> {
+    /// Messages of at most `max_len` octets with `attributes`, a block of whole attributes in ascending order of
+    /// codes, without NEXT_HOP, MP_REACH_NLRI and MP_UNREACH_NLRI.
+    pub fn new(attributes: &'a [u8], next_hop: NextHop, max_len: usize) -> Self {
+        let mut after = attributes;
+        while let Some((attribute, rest)) = Attribute::split_first(after)
+            && attribute.code < code::NEXT_HOP
+        {
+            after = rest;
+        }
+        let before = attributes.get(..attributes.len() - after.len()).unwrap_or(attributes);
+        UpdatePacker { attributes: (before, after), next_hop, max_len }
+    }
+
+    /// Appends messages that announce `prefixes`, in order, and returns how many messages that are. Each says its
+    /// own length, so they can be told apart again.
+    ///
+    /// IPv6 prefixes with an IPv4 next hop get it as an IPv4-mapped address (RFC 4798 section 2).
+    ///
+    /// # Errors
+    /// When the attributes leave no room for a prefix; nothing is written then.
+    pub fn announce<F: Family>(
+        &self,
+        prefixes: impl IntoIterator<Item = Prefix<F>>,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, AttributesTooLong> {
+        let (before, after) = self.attributes;
+        let len = before.len() + after.len();
+        let fits = |overhead: usize| {
+            let needed = ATTRIBUTES + overhead + len + nlri::max_len::<F>();
+            // The length fields have two octets each.
+            (needed <= self.max_len.min(usize::from(u16::MAX)))
+                .then_some(())
+                .ok_or(AttributesTooLong { len, max_len: self.max_len })
+        };
+        let next_hop = match (F::AFI, self.next_hop) {
+            (Afi::Ipv4, NextHop::V4(addr)) => {
+                const NEXT_HOP: usize = 3 + 4;
+                fits(NEXT_HOP)?;
+                let open = |out: &mut Vec<u8>| {
+                    out.extend_from_slice(&[0, 0]);
+                    out.extend_from_slice(&((len + NEXT_HOP) as u16).to_be_bytes());
+                    out.extend_from_slice(before);
+                    super::next_hop(out, addr);
+                    out.extend_from_slice(after);
+                };
+                return Ok(pack(prefixes, self.max_len, 0, out, open, |_, _| {}));
+            }
+            (Afi::Ipv6, NextHop::V4(addr)) => NextHop::V6 { global: addr.to_ipv6_mapped(), link_local: None },
+            (_, next_hop) => next_hop,
+        };
+        // AFI, SAFI, length and both addresses of a next hop, one reserved octet.
+        fits(MP_HEADER + 3 + 1 + 32 + 1)?;
+        let open = |out: &mut Vec<u8>| {
+            open_mp::<F>(out, code::MP_REACH_NLRI);
+            next_hop.write_mp(out);
+            out.push(0);
+        };
+        let close = |out: &mut Vec<u8>, at: usize| {
+            close_mp(out, at);
+            out.extend_from_slice(before);
+            out.extend_from_slice(after);
+            let attributes = out.len() - at - ATTRIBUTES;
+            patch_u16(out, at + ATTRIBUTES_LEN, attributes);
+        };
+        Ok(pack(prefixes, self.max_len, len, out, open, close))
+    }
+}
+
+/// Appends messages of at most `max_len` octets (at least 64) that withdraw `prefixes`, in order, and returns how
+/// many messages that are.
+pub fn withdraw<F: Family>(
+    prefixes: impl IntoIterator<Item = Prefix<F>>,
+    max_len: usize,
+    out: &mut Vec<u8>,
+) -> usize {
+    match F::AFI {
+        Afi::Ipv4 => {
+            let close = |out: &mut Vec<u8>, at: usize| {
+                let withdrawn = out.len() - at - WITHDRAWN_LEN - 2;
+                patch_u16(out, at + WITHDRAWN_LEN, withdrawn);
+                out.extend_from_slice(&[0, 0]);
+            };
+            pack(prefixes, max_len, 2, out, |out| out.extend_from_slice(&[0, 0]), close)
+        }
+        Afi::Ipv6 => {
+            let close = |out: &mut Vec<u8>, at: usize| {
+                close_mp(out, at);
+                let attributes = out.len() - at - ATTRIBUTES;
+                patch_u16(out, at + ATTRIBUTES_LEN, attributes);
+            };
+            pack(prefixes, max_len, 0, out, |out| open_mp::<F>(out, code::MP_UNREACH_NLRI), close)
+        }
+    }
+}
+
+/// Appends the End-of-RIB marker of a family (RFC 4724 section 2).
+pub fn end_of_rib(afi: Afi, out: &mut Vec<u8>) {
+    let at = start(out, MessageType::Update);
+    match afi {
+        Afi::Ipv4 => out.extend_from_slice(&[0, 0, 0, 0]),
+        Afi::Ipv6 => {
+            out.extend_from_slice(&[0, 0, 0, 6, flags::OPTIONAL, code::MP_UNREACH_NLRI, 3]);
+            out.extend_from_slice(&(afi as u16).to_be_bytes());
+            out.push(Safi::Unicast as u8);
+        }
+    }
+    finish(out, at);
+}
+
+/// Both lengths before the attributes and the start of an MP attribute, lengths left to be written.
+fn open_mp<F: Family>(out: &mut Vec<u8>, code: u8) {
+    let [afi_high, afi_low] = (F::AFI as u16).to_be_bytes();
+    let mp_flags = flags::OPTIONAL | flags::EXTENDED_LENGTH;
+    out.extend_from_slice(&[0, 0, 0, 0, mp_flags, code, 0, 0, afi_high, afi_low, Safi::Unicast as u8]);
+}
+
+/// Writes the length of the MP attribute of the message at `at`, which ends at the end of `out`.
+fn close_mp(out: &mut [u8], at: usize) {
+    let len = out.len() - at - ATTRIBUTES - MP_HEADER;
+    patch_u16(out, at + ATTRIBUTES + 2, len);
+}
+
+/// Writes messages: each is begun by `open`, takes prefixes while `tail` octets stay free, and is ended by `close`,
+/// which writes that tail. Returns how many.
+#[inline]
+fn pack<F: Family>(
+    prefixes: impl IntoIterator<Item = Prefix<F>>,
+    max_len: usize,
+    tail: usize,
+    out: &mut Vec<u8>,
+    open: impl Fn(&mut Vec<u8>),
+    close: impl Fn(&mut Vec<u8>, usize),
+) -> usize {
+    let end = |out: &mut Vec<u8>, at: usize| {
+        close(out, at);
+        finish(out, at);
+    };
+    let room = max_len.min(usize::from(u16::MAX)).saturating_sub(tail + nlri::max_len::<F>());
+    let mut messages = 0;
+    let mut current = None;
+    for prefix in prefixes {
+        // Room is kept for the longest prefix: a few octets given away for a test that needs no length.
+        if let Some(at) = current.take_if(|at| out.len() - *at > room) {
+            end(out, at);
+        }
+        if current.is_none() {
+            current = Some(start(out, MessageType::Update));
+            open(out);
+            messages += 1;
+        }
+        nlri::encode(prefix, out);
+    }
+    if let Some(at) = current {
+        end(out, at);
+    }
+    messages
+}
+
+/// The attributes leave no room for even one prefix: the route cannot be advertised on this session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AttributesTooLong {
+    /// Octets of attributes.
+    pub len: usize,
+    /// The longest message that the session allows.
+    pub max_len: usize,
+}
+
+impl fmt::Display for AttributesTooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} octets of attributes leave no room for a prefix in a message of {}; the peer would have to offer \
+             extended messages, or an export policy to shorten them",
+            self.len, self.max_len
+        )
+    }
+}
+
+impl std::error::Error for AttributesTooLong {}

@@ -1,0 +1,139 @@
+//! Where the routes of an UPDATE lead.
+
+use ribtide_prefix::Afi;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A next hop. Either form may carry IPv4 routes (RFC 8950); IPv6 routes have the IPv6 form.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum NextHop {
+    /// An IPv4 address.
+    V4(Ipv4Addr),
+    /// One or two IPv6 addresses (RFC 2545).
+    V6 {
+        /// The global address. When the peer gave a link-local address alone, that one.
+        global: Ipv6Addr,
+        /// The link-local address of the same router, valid on the link that the session runs over. It is the
+        /// one to forward to when there is one.
+        link_local: Option<Ipv6Addr>,
+    },
+}
+
+impl NextHop {
+    /// The address to resolve: the IPv4 address, or the global IPv6 address.
+    pub fn addr(self) -> IpAddr {
+        match self {
+            NextHop::V4(a) => IpAddr::V4(a),
+            NextHop::V6 { global, .. } => IpAddr::V6(global),
+        }
+    }
+
+    /// The next hop of an MP_REACH_NLRI of family `afi`; `None` when its length is wrong for that.
+    pub(super) fn from_mp(afi: Afi, octets: &[u8]) -> Option<NextHop> {
+        if let (Afi::Ipv4, Ok(four)) = (afi, <[u8; 4]>::try_from(octets)) {
+            return Some(NextHop::V4(four.into()));
+        }
+        let (first, second) = octets.split_first_chunk::<16>()?;
+        let first = Ipv6Addr::from(*first);
+        let second = match second {
+            [] => None,
+            second => Some(Ipv6Addr::from(<[u8; 16]>::try_from(second).ok()?)),
+        };
+        Some(NextHop::from_v6(first, second))
+    }
+
+    /// Peers differ in how they say that there is a link-local address only: alone, after `::`, or twice.
+    /// All of these become one form; a second address that is not link-local means nothing.
+    pub fn from_v6(first: Ipv6Addr, second: Option<Ipv6Addr>) -> NextHop {
+        let link_local = second.or(Some(first)).filter(Ipv6Addr::is_unicast_link_local);
+        match link_local {
+            Some(local) if first.is_unspecified() => NextHop::V6 { global: local, link_local },
+            _ => NextHop::V6 { global: first, link_local },
+        }
+    }
+
+    /// Whether a packet can be sent there at all: not unspecified, multicast or broadcast.
+    pub fn is_host(self) -> bool {
+        match self {
+            NextHop::V4(a) => !(a.is_unspecified() || a.is_multicast() || a.is_broadcast()),
+            NextHop::V6 { global, .. } => !(global.is_unspecified() || global.is_multicast()),
+        }
+    }
+
+    /// Appends it as in MP_REACH_NLRI: length, then address or addresses.
+    pub(super) fn write_mp(self, out: &mut Vec<u8>) {
+        match self {
+            NextHop::V4(a) => {
+                out.push(4);
+                out.extend_from_slice(&a.octets());
+            }
+            NextHop::V6 { global, link_local: Some(local) } if local != global => {
+                out.push(32);
+                out.extend_from_slice(&global.octets());
+                out.extend_from_slice(&local.octets());
+            }
+            NextHop::V6 { global, .. } => {
+                out.push(16);
+                out.extend_from_slice(&global.octets());
+            }
+        }
+    }
+}
+
+impl fmt::Display for NextHop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NextHop::V4(a) => a.fmt(f),
+            NextHop::V6 { global, link_local: Some(local) } if local != global => {
+                write!(f, "{global} ({local})")
+            }
+            NextHop::V6 { global, .. } => global.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn octets(addrs: &[&str]) -> Vec<u8> {
+        addrs.iter().flat_map(|a| a.parse::<Ipv6Addr>().unwrap().octets()).collect()
+    }
+
+    #[test]
+    fn lengths_decide() {
+        assert_eq!(NextHop::from_mp(Afi::Ipv4, &[10, 0, 0, 1]), Some(NextHop::V4([10, 0, 0, 1].into())));
+        assert_eq!(NextHop::from_mp(Afi::Ipv6, &[10, 0, 0, 1]), None);
+        for wrong in [0, 3, 5, 15, 17, 31, 33] {
+            assert_eq!(NextHop::from_mp(Afi::Ipv4, &vec![1; wrong]), None);
+        }
+        let both = NextHop::from_mp(Afi::Ipv4, &octets(&["2001:db8::1", "fe80::1"])).unwrap();
+        assert_eq!(both.to_string(), "2001:db8::1 (fe80::1)");
+    }
+
+    #[test]
+    fn a_lone_link_local_address_has_one_form() {
+        let local: Ipv6Addr = "fe80::1".parse().unwrap();
+        let expected = NextHop::V6 { global: local, link_local: Some(local) };
+        for form in [&["fe80::1"][..], &["::", "fe80::1"], &["fe80::1", "fe80::1"]] {
+            let next_hop = NextHop::from_mp(Afi::Ipv6, &octets(form)).unwrap();
+            assert_eq!(next_hop, expected);
+            let mut out = Vec::new();
+            next_hop.write_mp(&mut out);
+            assert_eq!(out.len(), 17);
+        }
+        let global = NextHop::from_mp(Afi::Ipv6, &octets(&["2001:db8::1", "::"])).unwrap();
+        assert_eq!(global, NextHop::V6 { global: "2001:db8::1".parse().unwrap(), link_local: None });
+    }
+
+    #[test]
+    fn hosts() {
+        for (text, is) in [("10.0.0.1", true), ("127.0.0.1", true), ("0.0.0.0", false), ("224.0.0.5", false)]
+        {
+            assert_eq!(NextHop::V4(text.parse().unwrap()).is_host(), is);
+        }
+        for (text, is) in [("2001:db8::1", true), ("::", false), ("ff02::1", false)] {
+            assert_eq!(NextHop::from_v6(text.parse().unwrap(), None).is_host(), is);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Prefixes as BGP and MRT write them: a length in bits, then as many octets as it needs (RFC 4271 section 4.3).
+
+use ribtide_prefix::{Bits, Family, Prefix};
+use std::marker::PhantomData;
+
+/// Octets that a prefix of `bits` bits takes after its length.
+#[inline]
+fn octets(bits: u8) -> usize {
+    usize::from(bits).div_ceil(8)
+}
+
+/// The longest encoding of a prefix of family `F`, in octets.
+pub const fn max_len<F: Family>() -> usize {
+    1 + F::WIDTH as usize / 8
+}
+
+/// Appends `prefix`.
+#[inline]
+pub fn encode<F: Family>(prefix: Prefix<F>, out: &mut Vec<u8>) {
+    out.push(prefix.len());
+    let bits = prefix.bits().left().to_be_bytes();
+    out.extend_from_slice(bits.get(..octets(prefix.len())).unwrap_or(&bits));
+}
+
+/// The prefix at the start of `buf` and what follows it; `None` when it is too long for the family or cut
+/// short. Bits beyond the length have no meaning and are cleared.
+#[inline]
+pub fn decode<F: Family>(buf: &[u8]) -> Option<(Prefix<F>, &[u8])> {
+    let (&len, rest) = buf.split_first()?;
+    if len > F::WIDTH {
+        return None;
+    }
+    let (own, after) = rest.split_at_checked(octets(len))?;
+    // Bits read beyond the prefix are cleared with its host bits, so whole words are read where they exist:
+    // that avoids a copy of variable length.
+    let bits = if F::WIDTH <= 32 {
+        match rest.first_chunk::<4>() {
+            Some(word) => u128::from(u32::from_be_bytes(*word)) << 96,
+            None => left_aligned(own),
+        }
+    } else {
+        match rest.first_chunk::<16>() {
+            Some(word) => u128::from_be_bytes(*word),
+            None => left_aligned(own),
+        }
+    };
+    Some((Prefix::new(F::Bits::from_left(bits), len), after))
+}
+
+/// At most 16 octets as the leading bits of a number.
+#[inline]
+fn left_aligned(octets: &[u8]) -> u128 {
+    octets.iter().zip((0..16).rev()).fold(0, |bits, (octet, place)| bits | u128::from(*octet) << (8 * place))
+}
+
+/// Whether `field` holds prefixes of family `F` and nothing else (RFC 7606 section 5.3).
+#[inline]
+pub fn is_valid<F: Family>(mut field: &[u8]) -> bool {
+    while let Some((&len, rest)) = field.split_first() {
+        match rest.get(octets(len)..) {
+            Some(after) if len <= F::WIDTH => field = after,
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// The prefixes of up to four fields, one after the other. Fields that did not pass [`is_valid`] end at their
+/// first fault.
+#[derive(Clone, Debug)]
+pub struct Prefixes<'a, F> {
+    current: &'a [u8],
+    more: [&'a [u8]; 3],
+    family: PhantomData<F>,
+}
+
+impl<'a, F: Family> Prefixes<'a, F> {
+    /// The prefixes of one field.
+    pub fn new(field: &'a [u8]) -> Self {
+        Prefixes::chain([field, &[], &[], &[]])
+    }
+
+    pub(super) fn chain([current, more @ ..]: [&'a [u8]; 4]) -> Self {
+        Prefixes { current, more, family: PhantomData }
+    }
+}
+
+impl<F: Family> Iterator for Prefixes<'_, F> {
+    type Item = Prefix<F>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Prefix<F>> {
+        loop {
+            if let Some((prefix, rest)) = decode(self.current) {
+                self.current = rest;
+                return Some(prefix);
+            }
+            let [next, after, last] = self.more;
+            if next.is_empty() && after.is_empty() && last.is_empty() {
+                self.current = &[];
+                return None;
+            }
+            self.current = next;
+            self.more = [after, last, &[]];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use ribtide_prefix::{V4, V6};
+
+    #[test]
+    fn host_bits_on_the_wire_are_cleared() {
+        let (prefix, rest) = decode::<V4>(&[20, 10, 1, 255, 8, 11]).unwrap();
+        assert_eq!(prefix.to_string(), "10.1.240.0/20");
+        assert_eq!(rest, [8, 11]);
+        assert_eq!(decode::<V4>(&[20, 10, 1, 255]).unwrap().0, prefix);
+    }
+
+    #[test]
+    fn what_is_not_a_prefix() {
+        assert!(decode::<V4>(&[33, 1, 2, 3, 4, 5]).is_none());
+        assert!(decode::<V4>(&[24, 1, 2]).is_none());
+        assert!(decode::<V6>(&[129; 20]).is_none());
+        assert!(decode::<V6>(&[]).is_none());
+        assert!(is_valid::<V4>(&[]) && is_valid::<V4>(&[0, 32, 1, 2, 3, 4, 1, 128]));
+        assert!(!is_valid::<V4>(&[0, 33, 1, 2, 3, 4, 5]));
+        assert!(!is_valid::<V4>(&[8, 1, 24, 1, 2]));
+        assert!(is_valid::<V6>(&[33, 1, 2, 3, 4, 5]));
+    }
+
+    #[test]
+    fn fields_follow_each_other() {
+        let chained: Vec<_> =
+            Prefixes::<V4>::chain([&[], &[8, 10], &[], &[0, 8, 11]]).map(|p| p.to_string()).collect();
+        assert_eq!(chained, ["10.0.0.0/8", "0.0.0.0/0", "11.0.0.0/8"]);
+        assert_eq!(Prefixes::<V4>::chain([&[8, 10], &[], &[], &[]]).count(), 1);
+    }
+
+    fn round_trip<F: Family>(prefixes: &[Prefix<F>]) {
+        let mut field = Vec::new();
+        for prefix in prefixes {
+            encode(*prefix, &mut field);
+        }
+        assert!(is_valid::<F>(&field));
+        assert_eq!(Prefixes::<F>::new(&field).collect::<Vec<_>>(), prefixes);
+    }
+
+    proptest! {
+        #[test]
+        fn prefixes_round_trip(raw in prop::collection::vec((any::<u128>(), 0u8..=128), 0..20)) {
+            round_trip::<V6>(&raw.iter().map(|(b, l)| Prefix::new(b.to_be_bytes(), *l)).collect::<Vec<_>>());
+            round_trip::<V4>(&raw.iter().map(|(b, l)| Prefix::new(*b as u32, *l % 33)).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn any_field_is_valid_exactly_when_all_of_it_decodes(
+            field in prop::collection::vec(prop_oneof![0u8..40, any::<u8>()], 0..60),
+        ) {
+            fn decodes<F: Family>(mut field: &[u8]) -> bool {
+                while let Some((_, rest)) = decode::<F>(field) {
+                    field = rest;
+                }
+                field.is_empty()
+            }
+            prop_assert_eq!(is_valid::<V4>(&field), decodes::<V4>(&field));
+            prop_assert_eq!(is_valid::<V6>(&field), decodes::<V6>(&field));
+        }
+    }
+}

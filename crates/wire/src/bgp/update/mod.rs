@@ -1,0 +1,441 @@
+//! UPDATE: routes that are gone, routes that are there, and their attributes.
+//!
+//! [`parse`] checks everything once, in one pass that allocates nothing for a message without faults. Every fault
+//! has the outcome that RFC 7606 gives it: the session is reset (the `Err` of `parse`), the routes of the message
+//! are treated as withdrawn ([`Disposition`]), or an attribute is discarded ([`Update::discarded`]).
+
+mod as4;
+mod check;
+mod fault;
+
+pub use fault::{Discarded, Fault, FaultKind};
+
+use super::attribute::{Attribute, Attributes, code, expected_flags, flags};
+use super::next_hop::NextHop;
+use super::nlri::{self, Prefixes};
+use super::notification::{self, Notification};
+use check::Verdict;
+use ribtide_prefix::{Afi, Family, Safi, V4, V6};
+use std::net::Ipv4Addr;
+
+/// What the session says about how to read an UPDATE. Attribute bytes mean the same only under an equal context,
+/// so whoever remembers the meaning of bytes keys it by both.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct UpdateContext {
+    /// Both sides have four-octet AS numbers (RFC 6793).
+    pub four_octet_as: bool,
+    /// The peer is of another AS.
+    pub external: bool,
+}
+
+/// What becomes of the routes that an UPDATE announces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Disposition {
+    /// They are as announced.
+    Normal,
+    /// They are gone: an attribute is malformed so that none of them can be trusted (RFC 7606 section 2).
+    TreatAsWithdraw {
+        /// The first such fault.
+        reason: Fault,
+    },
+}
+
+/// An UPDATE, checked.
+#[derive(Clone, Debug)]
+pub struct Update<'a> {
+    withdrawn: &'a [u8],
+    attributes: &'a [u8],
+    nlri: &'a [u8],
+    next_hop: Option<Ipv4Addr>,
+    reach: Option<MpReach<'a>>,
+    unreach: Option<MpUnreach<'a>>,
+    /// Where in `attributes` MP_REACH_NLRI and MP_UNREACH_NLRI are, in the order received; at the end: not there.
+    mp_ranges: [(usize, usize); 2],
+    disposition: Disposition,
+    discarded: Vec<Discarded>,
+    /// The surviving attributes with four-octet AS numbers, when the peer sent two-octet ones.
+    widened: Option<Vec<u8>>,
+}
+
+/// An MP_REACH_NLRI of a family that ribtide has.
+#[derive(Clone, Copy, Debug)]
+struct MpReach<'a> {
+    afi: Afi,
+    next_hop: NextHop,
+    nlri: &'a [u8],
+}
+
+/// An MP_UNREACH_NLRI of a family that ribtide has.
+#[derive(Clone, Copy, Debug)]
+struct MpUnreach<'a> {
+    afi: Afi,
+    nlri: &'a [u8],
+}
+
+/// Reads and checks the body of an UPDATE.
+///
+/// # Errors
+/// The NOTIFICATION to close with, only where RFC 7606 demands it: prefixes that cannot be located or read,
+/// MP_REACH_NLRI or MP_UNREACH_NLRI twice, an unknown well-known attribute, or a serious fault in a message that
+/// announces nothing one could withdraw instead (section 5.2).
+pub fn parse<'a>(body: &'a [u8], ctx: &UpdateContext) -> Result<Update<'a>, Notification> {
+    let malformed_list =
+        || Notification::new(notification::code::UPDATE, notification::update::MALFORMED_ATTRIBUTE_LIST);
+    let (withdrawn, rest) = split_field(body).ok_or_else(malformed_list)?;
+    let (attributes, nlri) = split_field(rest).ok_or_else(malformed_list)?;
+    if !nlri::is_valid::<V4>(withdrawn) || !nlri::is_valid::<V4>(nlri) {
+        return Err(Notification::new(notification::code::UPDATE, notification::update::INVALID_NETWORK));
+    }
+    let mut update = Update {
+        withdrawn,
+        attributes,
+        nlri,
+        next_hop: None,
+        reach: None,
+        unreach: None,
+        mp_ranges: [(attributes.len(), attributes.len()); 2],
+        disposition: Disposition::Normal,
+        discarded: Vec::new(),
+        widened: None,
+    };
+    if !attributes.is_empty() || !nlri.is_empty() {
+        update.read_attributes(ctx)?;
+    }
+    Ok(update)
+}
+
+/// A field with two octets of length before it, and what follows.
+#[inline]
+fn split_field(buf: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = buf.split_first_chunk::<2>()?;
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
+}
+
+/// The attribute codes that were there.
+#[derive(Default)]
+struct Seen([u64; 4]);
+
+impl Seen {
+    #[inline]
+    fn contains(&self, code: u8) -> bool {
+        self.0.get(usize::from(code >> 6)).is_some_and(|word| word >> (code & 63) & 1 != 0)
+    }
+
+    /// Adds `code`; false when it was there.
+    #[inline]
+    fn insert(&mut self, code: u8) -> bool {
+        let new = !self.contains(code);
+        if let Some(word) = self.0.get_mut(usize::from(code >> 6)) {
+            *word |= 1 << (code & 63);
+        }
+        new
+    }
+}
+
+impl<'a> Update<'a> {
+    /// Walks the attributes once and decides what becomes of each and of the message.
+    fn read_attributes(&mut self, ctx: &UpdateContext) -> Result<(), Notification> {
+        let block = self.attributes;
+        let mut seen = Seen::default();
+        // Some AFI and SAFI that we have no business with: its routes cannot be read, only ignored.
+        let mut other_family = false;
+        let mut as4 = as4::Parts::default();
+        let mut worst: Option<(Fault, &[u8])> = None;
+        let mut rest = block;
+        while !rest.is_empty() {
+            let from_here = rest;
+            let Some((attribute, after)) = Attribute::split_first(rest) else {
+                // RFC 7606 section 4. The attributes before it stay as found, those after it cannot be.
+                let code = rest.get(1).copied().unwrap_or(0);
+                worst.get_or_insert((Fault { code, kind: FaultKind::Overrun }, rest));
+                break;
+            };
+            rest = after;
+            let Attribute { code, value, .. } = attribute;
+            let (start, end) = (block.len() - from_here.len(), block.len() - after.len());
+            let whole = from_here.get(..end - start).unwrap_or(from_here);
+            if !seen.insert(code) {
+                if matches!(code, code::MP_REACH_NLRI | code::MP_UNREACH_NLRI) {
+                    return Err(Fault { code, kind: FaultKind::Duplicate }.notification(whole));
+                }
+                self.discard(Fault { code, kind: FaultKind::Duplicate }, start);
+                continue;
+            }
+            match check::check(&attribute, ctx) {
+                Verdict::Keep => match code {
+                    code::NEXT_HOP => self.next_hop = value.first_chunk::<4>().map(|a| Ipv4Addr::from(*a)),
+                    code::AGGREGATOR => as4.aggregator = Some(value),
+                    code::AS4_PATH => as4.as4_path = Some(value),
+                    code::AS4_AGGREGATOR => as4.as4_aggregator = Some(value),
+                    _ => {}
+                },
+                Verdict::Discard(kind) => self.discard(Fault { code, kind }, start),
+                Verdict::Withdraw(kind) => {
+                    worst.get_or_insert((Fault { code, kind }, whole));
+                }
+                Verdict::Reset(kind) => return Err(Fault { code, kind }.notification(whole)),
+                Verdict::Reach => {
+                    self.mark_mp(start, end);
+                    self.reach =
+                        MpReach::parse(value).map_err(|kind| Fault { code, kind }.notification(whole))?;
+                    other_family = self.reach.is_none();
+                }
+                Verdict::Unreach => {
+                    self.mark_mp(start, end);
+                    self.unreach =
+                        MpUnreach::parse(value).map_err(|kind| Fault { code, kind }.notification(whole))?;
+                }
+            }
+        }
+        let announces =
+            !self.nlri.is_empty() || other_family || self.reach.is_some_and(|reach| !reach.nlri.is_empty());
+        if announces && worst.is_none() {
+            worst = self.whole_message_fault(&seen).map(|fault| (fault, &[][..]));
+        }
+        match worst {
+            // RFC 7606 section 5.2: the prefixes it was about may be hidden in what is malformed.
+            Some((fault, data)) if !announces => Err(fault.notification(data)),
+            Some((reason, _)) => {
+                self.disposition = Disposition::TreatAsWithdraw { reason };
+                Ok(())
+            }
+            None => {
+                if !ctx.four_octet_as {
+                    self.widened = Some(as4::widen(Survivors::new(block, &self.discarded), &as4));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn discard(&mut self, fault: Fault, start: usize) {
+        self.discarded.push(Discarded { fault, start });
+    }
+
+    fn mark_mp(&mut self, start: usize, end: usize) {
+        let [first, second] = &mut self.mp_ranges;
+        if first.0 == self.attributes.len() {
+            *first = (start, end);
+        } else {
+            *second = (start, end);
+        }
+    }
+
+    /// What is wrong with a message that announces routes although each of its attributes is well formed.
+    fn whole_message_fault(&self, seen: &Seen) -> Option<Fault> {
+        let missing = |code| Some(Fault { code, kind: FaultKind::Missing });
+        if !seen.contains(code::ORIGIN) {
+            return missing(code::ORIGIN);
+        }
+        if !seen.contains(code::AS_PATH) {
+            return missing(code::AS_PATH);
+        }
+        if !self.nlri.is_empty() {
+            // Beside MP_REACH_NLRI alone, NEXT_HOP means nothing (RFC 4760 section 3).
+            let Some(addr) = self.next_hop else { return missing(code::NEXT_HOP) };
+            if !NextHop::V4(addr).is_host() {
+                return Some(Fault { code: code::NEXT_HOP, kind: FaultKind::Value });
+            }
+        }
+        let reach = self.reach.filter(|reach| !reach.nlri.is_empty())?;
+        let kind = if !reach.next_hop.is_host() {
+            FaultKind::Value
+        } else if reach.afi == Afi::Ipv4
+            && !self.nlri.is_empty()
+            && self.next_hop.is_some_and(|addr| NextHop::V4(addr) != reach.next_hop)
+        {
+            FaultKind::Conflict
+        } else {
+            return None;
+        };
+        Some(Fault { code: code::MP_REACH_NLRI, kind })
+    }
+
+    /// Whether the routes are as announced.
+    #[inline]
+    pub fn disposition(&self) -> Disposition {
+        self.disposition
+    }
+
+    /// The attributes that were discarded because of a fault, in the order received.
+    pub fn discarded(&self) -> &[Discarded] {
+        &self.discarded
+    }
+
+    /// The prefixes of family `F` that are announced; none under [`Disposition::TreatAsWithdraw`].
+    #[inline]
+    pub fn announced<F: Family>(&self) -> Prefixes<'a, F> {
+        match self.disposition {
+            Disposition::Normal => {
+                let [classic, mp] = self.announced_fields::<F>();
+                Prefixes::chain([classic, mp, &[], &[]])
+            }
+            Disposition::TreatAsWithdraw { .. } => Prefixes::new(&[]),
+        }
+    }
+
+    /// The prefixes of family `F` that are gone; under [`Disposition::TreatAsWithdraw`] also those that the message
+    /// announced. To be applied before [`Update::announced`]: a prefix in both is announced (RFC 4271 section 4.3).
+    #[inline]
+    pub fn withdrawn<F: Family>(&self) -> Prefixes<'a, F> {
+        let classic = if F::AFI == Afi::Ipv4 { self.withdrawn } else { &[] };
+        let mp = match self.unreach {
+            Some(unreach) if unreach.afi == F::AFI => unreach.nlri,
+            _ => &[],
+        };
+        match self.disposition {
+            Disposition::Normal => Prefixes::chain([classic, mp, &[], &[]]),
+            Disposition::TreatAsWithdraw { .. } => {
+                let [announced_classic, announced_mp] = self.announced_fields::<F>();
+                Prefixes::chain([classic, mp, announced_classic, announced_mp])
+            }
+        }
+    }
+
+    #[inline]
+    fn announced_fields<F: Family>(&self) -> [&'a [u8]; 2] {
+        let classic = if F::AFI == Afi::Ipv4 { self.nlri } else { &[] };
+        let mp = match self.reach {
+            Some(reach) if reach.afi == F::AFI => reach.nlri,
+            _ => &[],
+        };
+        [classic, mp]
+    }
+
+    /// The next hop of the announced prefixes of family `F`; there is one whenever there are such prefixes.
+    #[inline]
+    pub fn next_hop<F: Family>(&self) -> Option<NextHop> {
+        match self.reach {
+            Some(reach) if reach.afi == F::AFI && !reach.nlri.is_empty() => Some(reach.next_hop),
+            _ if F::AFI == Afi::Ipv4 && !self.nlri.is_empty() => self.next_hop.map(NextHop::V4),
+            _ => None,
+        }
+    }
+
+    /// The attributes to keep with the announced routes, in the order received: what was not discarded, without
+    /// NEXT_HOP, MP_REACH_NLRI and MP_UNREACH_NLRI, without what is optional, not transitive and not recognized;
+    /// AS numbers have four octets, and an unrecognized attribute to pass on is marked partial
+    /// (RFC 4271 section 5). None under [`Disposition::TreatAsWithdraw`].
+    pub fn attributes(&self) -> Survivors<'_> {
+        match (&self.widened, self.disposition) {
+            (_, Disposition::TreatAsWithdraw { .. }) => Survivors::new(&[], &[]),
+            (Some(widened), _) => Survivors::new(widened, &[]),
+            (None, _) => Survivors::new(self.attributes, &self.discarded),
+        }
+    }
+
+    /// The attribute block as received.
+    pub fn raw_attributes(&self) -> &'a [u8] {
+        self.attributes
+    }
+
+    /// The attribute block as received without MP_REACH_NLRI and MP_UNREACH_NLRI, in up to three pieces, the
+    /// unused ones empty. Under one [`UpdateContext`], equal bytes here mean equal [`Update::attributes`]: with
+    /// [`Update::next_hop`], the key under which to remember what was made of them.
+    #[inline]
+    pub fn attribute_key(&self) -> [&'a [u8]; 3] {
+        let [first, second] = self.mp_ranges;
+        let piece = |from, to| self.attributes.get(from..to).unwrap_or(&[]);
+        [piece(0, first.0), piece(first.1, second.0), piece(second.1, self.attributes.len())]
+    }
+
+    /// The family whose initial routes have all been sent, when the message says that (RFC 4724 section 2).
+    pub fn end_of_rib(&self) -> Option<Afi> {
+        if !self.withdrawn.is_empty() || !self.nlri.is_empty() {
+            return None;
+        }
+        match self.unreach {
+            None => self.attributes.is_empty().then_some(Afi::Ipv4),
+            Some(unreach) => {
+                let alone = self.attribute_key().iter().all(|piece| piece.is_empty()) && self.reach.is_none();
+                (alone && unreach.nlri.is_empty()).then_some(unreach.afi)
+            }
+        }
+    }
+}
+
+/// Splits AFI and SAFI off an MP attribute. The family is `None` when ribtide does not have it.
+fn split_family(value: &[u8]) -> Option<(Option<Afi>, &[u8])> {
+    let ([a, b, safi], rest) = value.split_first_chunk::<3>()?;
+    let afi = Afi::from_u16(u16::from_be_bytes([*a, *b])).filter(|_| *safi == Safi::Unicast as u8);
+    Some((afi, rest))
+}
+
+/// Checks the prefixes of an MP attribute.
+fn valid_nlri(afi: Afi, field: &[u8]) -> Result<&[u8], FaultKind> {
+    let valid = match afi {
+        Afi::Ipv4 => nlri::is_valid::<V4>(field),
+        Afi::Ipv6 => nlri::is_valid::<V6>(field),
+    };
+    valid.then_some(field).ok_or(FaultKind::Value)
+}
+
+impl<'a> MpReach<'a> {
+    /// `None` for a family that ribtide does not have (RFC 4760 section 3, RFC 7606 sections 5.3 and 7.11).
+    #[inline]
+    fn parse(value: &'a [u8]) -> Result<Option<Self>, FaultKind> {
+        let (afi, rest) = split_family(value).ok_or(FaultKind::Length)?;
+        let (len, rest) = rest.split_first().ok_or(FaultKind::Length)?;
+        let (next_hop, rest) = rest.split_at_checked(usize::from(*len)).ok_or(FaultKind::Length)?;
+        let (_reserved, field) = rest.split_first().ok_or(FaultKind::Length)?;
+        let Some(afi) = afi else { return Ok(None) };
+        let next_hop = NextHop::from_mp(afi, next_hop).ok_or(FaultKind::Length)?;
+        Ok(Some(MpReach { afi, next_hop, nlri: valid_nlri(afi, field)? }))
+    }
+}
+
+impl<'a> MpUnreach<'a> {
+    /// `None` for a family that ribtide does not have (RFC 4760 section 4, RFC 7606 section 5.3).
+    fn parse(value: &'a [u8]) -> Result<Option<Self>, FaultKind> {
+        let (afi, field) = split_family(value).ok_or(FaultKind::Length)?;
+        let Some(afi) = afi else { return Ok(None) };
+        Ok(Some(MpUnreach { afi, nlri: valid_nlri(afi, field)? }))
+    }
+}
+
+/// The attributes that an UPDATE keeps. See [`Update::attributes`].
+#[derive(Clone, Debug)]
+pub struct Survivors<'u> {
+    attributes: Attributes<'u>,
+    block_len: usize,
+    /// Not yet passed, in order.
+    discarded: &'u [Discarded],
+}
+
+impl<'u> Survivors<'u> {
+    fn new(block: &'u [u8], discarded: &'u [Discarded]) -> Self {
+        Survivors { attributes: Attributes::new(block), block_len: block.len(), discarded }
+    }
+}
+
+impl<'u> Iterator for Survivors<'u> {
+    type Item = Attribute<'u>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Attribute<'u>> {
+        loop {
+            let start = self.block_len - self.attributes.remainder().len();
+            let attribute = self.attributes.next()?;
+            if let Some((first, later)) = self.discarded.split_first()
+                && first.start == start
+            {
+                self.discarded = later;
+                continue;
+            }
+            if matches!(attribute.code, code::NEXT_HOP | code::MP_REACH_NLRI | code::MP_UNREACH_NLRI) {
+                continue;
+            }
+            let kept = attribute.flags & (flags::OPTIONAL | flags::TRANSITIVE | flags::PARTIAL);
+            match expected_flags(attribute.code) {
+                Some(_) => return Some(Attribute { flags: kept, ..attribute }),
+                None if kept & flags::TRANSITIVE != 0 => {
+                    return Some(Attribute { flags: kept | flags::PARTIAL, ..attribute });
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

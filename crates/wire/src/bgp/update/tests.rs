@@ -1,0 +1,535 @@
+//! One test per rule of RFC 7606 and its relatives; what any bytes may do is in `../tests.rs`.
+
+use super::*;
+use crate::bgp::attribute::{Aggregator, AsPath};
+use crate::bgp::build;
+
+const EXTERNAL: UpdateContext = UpdateContext { four_octet_as: true, external: true };
+const INTERNAL: UpdateContext = UpdateContext { four_octet_as: true, external: false };
+const OLD: UpdateContext = UpdateContext { four_octet_as: false, external: true };
+
+/// An attribute as bytes.
+fn attr(flags: u8, code: u8, value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    build::attribute(&mut out, flags, code, value);
+    out
+}
+
+fn origin() -> Vec<u8> {
+    attr(0x40, 1, &[0])
+}
+
+fn as_path() -> Vec<u8> {
+    attr(0x40, 2, &[2, 2, 0, 0, 0xfd, 0xe9, 0, 1, 0, 0])
+}
+
+fn next_hop() -> Vec<u8> {
+    attr(0x40, 3, &[10, 0, 0, 1])
+}
+
+fn reach_v6() -> Vec<u8> {
+    let mut value = vec![0, 2, 1, 16];
+    value.extend_from_slice(&"2001:db8::1".parse::<std::net::Ipv6Addr>().unwrap().octets());
+    value.extend_from_slice(&[0, 32, 0x20, 1, 0xd, 0xb8]);
+    attr(0x80, 14, &value)
+}
+
+/// The body of an UPDATE.
+fn body(withdrawn: &[u8], attributes: &[Vec<u8>], nlri: &[u8]) -> Vec<u8> {
+    let attributes = attributes.concat();
+    let mut out = Vec::new();
+    out.extend_from_slice(&(withdrawn.len() as u16).to_be_bytes());
+    out.extend_from_slice(withdrawn);
+    out.extend_from_slice(&(attributes.len() as u16).to_be_bytes());
+    out.extend_from_slice(&attributes);
+    out.extend_from_slice(nlri);
+    out
+}
+
+/// A route to 10.0.0.0/8 with the mandatory attributes and `more`.
+fn route_with(more: &[Vec<u8>]) -> Vec<u8> {
+    body(&[], &[&[origin(), as_path(), next_hop()], more].concat(), &[8, 10])
+}
+
+fn texts<F: Family>(prefixes: Prefixes<'_, F>) -> Vec<String> {
+    prefixes.map(|p| p.to_string()).collect()
+}
+
+fn codes(update: &Update<'_>) -> Vec<u8> {
+    update.attributes().map(|a| a.code).collect()
+}
+
+/// Asserts that the routes are withdrawn because of this fault.
+#[track_caller]
+fn withdraws(body: &[u8], ctx: &UpdateContext, code: u8, kind: FaultKind) {
+    let update = parse(body, ctx).unwrap();
+    assert_eq!(update.disposition(), Disposition::TreatAsWithdraw { reason: Fault { code, kind } });
+    assert_eq!(update.announced::<V4>().count() + update.announced::<V6>().count(), 0);
+    assert!(update.withdrawn::<V4>().count() + update.withdrawn::<V6>().count() > 0);
+    assert_eq!(update.attributes().count(), 0);
+}
+
+/// Asserts that the routes stay and one attribute goes.
+#[track_caller]
+fn discards(body: &[u8], ctx: &UpdateContext, code: u8, kind: FaultKind) {
+    let update = parse(body, ctx).unwrap();
+    assert_eq!(update.disposition(), Disposition::Normal);
+    let faults: Vec<_> = update.discarded().iter().map(|d| d.fault).collect();
+    assert_eq!(faults, [Fault { code, kind }]);
+    assert_eq!(update.announced::<V4>().count(), 1);
+}
+
+/// Asserts that the routes stay and so do all attributes.
+#[track_caller]
+fn keeps(body: &[u8], ctx: &UpdateContext) {
+    let update = parse(body, ctx).unwrap();
+    assert_eq!((update.disposition(), update.discarded()), (Disposition::Normal, &[][..]));
+}
+
+/// Asserts that the session is reset with this subcode.
+#[track_caller]
+fn resets(body: &[u8], ctx: &UpdateContext, subcode: u8) -> Vec<u8> {
+    let notification = parse(body, ctx).unwrap_err();
+    assert_eq!((notification.code, notification.subcode), (3, subcode), "{notification}");
+    notification.data
+}
+
+#[test]
+fn a_plain_announcement() {
+    let body = body(
+        &[16, 192, 168],
+        &[origin(), as_path(), next_hop(), attr(0x80, 4, &[0, 0, 0, 7])],
+        &[8, 10, 20, 172, 16, 255],
+    );
+    let update = parse(&body, &EXTERNAL).unwrap();
+    assert_eq!(update.disposition(), Disposition::Normal);
+    assert_eq!(texts(update.announced::<V4>()), ["10.0.0.0/8", "172.16.240.0/20"]);
+    assert_eq!(texts(update.withdrawn::<V4>()), ["192.168.0.0/16"]);
+    assert_eq!(update.announced::<V6>().count() + update.withdrawn::<V6>().count(), 0);
+    assert_eq!(update.next_hop::<V4>(), Some(NextHop::V4([10, 0, 0, 1].into())));
+    assert_eq!(update.next_hop::<V6>(), None);
+    assert_eq!(codes(&update), [1, 2, 4]);
+    assert_eq!(update.raw_attributes().len(), 4 + 13 + 7 + 7);
+    assert_eq!(update.end_of_rib(), None);
+}
+
+#[test]
+fn a_plain_announcement_of_ipv6() {
+    let unreach = attr(0x80, 15, &[0, 2, 1, 16, 0x20, 2]);
+    let body = body(&[], &[reach_v6(), origin(), unreach.clone(), as_path(), attr(0x40, 5, &[0; 4])], &[]);
+    let update = parse(&body, &INTERNAL).unwrap();
+    assert_eq!(update.disposition(), Disposition::Normal);
+    assert_eq!(texts(update.announced::<V6>()), ["2001:db8::/32"]);
+    assert_eq!(texts(update.withdrawn::<V6>()), ["2002::/16"]);
+    assert_eq!(update.announced::<V4>().count() + update.withdrawn::<V4>().count(), 0);
+    assert_eq!(update.next_hop::<V6>().unwrap().to_string(), "2001:db8::1");
+    assert_eq!(codes(&update), [1, 2, 5]);
+    let [first, second, third] = update.attribute_key();
+    assert_eq!(
+        (first, second, third),
+        (&[][..], &origin()[..], &[as_path(), attr(0x40, 5, &[0; 4])].concat()[..])
+    );
+}
+
+#[test]
+fn lengths_that_do_not_add_up_reset() {
+    for body in [&[][..], &[0], &[0, 1], &[0, 0], &[0, 0, 0], &[0, 0, 0, 1], &[0, 2, 8, 10, 0]] {
+        resets(body, &EXTERNAL, 1);
+    }
+}
+
+#[test]
+fn prefixes_that_cannot_be_read_reset() {
+    let attributes = [origin(), as_path(), next_hop()];
+    resets(&body(&[], &attributes, &[33, 1, 2, 3, 4, 5]), &EXTERNAL, 10);
+    resets(&body(&[], &attributes, &[24, 1, 2]), &EXTERNAL, 10);
+    resets(&body(&[24, 1, 2], &attributes, &[8, 10]), &EXTERNAL, 10);
+    resets(&body(&[], &[attr(0x80, 15, &[0, 2, 1, 129])], &[]), &EXTERNAL, 9);
+    resets(&body(&[], &[attr(0x80, 15, &[0, 1, 1, 33, 1, 2, 3, 4, 5])], &[]), &EXTERNAL, 9);
+}
+
+#[test]
+fn mp_reach_that_cannot_be_located_resets() {
+    let wrong: [&[u8]; 6] = [
+        &[0, 2, 1, 16],
+        &[0, 2],
+        &[0, 1, 1, 0],
+        &[0, 2, 1, 4, 10, 0, 0, 1, 0],
+        &[0, 1, 1, 5, 10, 0, 0, 1, 0, 0],
+        &[0, 1, 133, 9, 0],
+    ];
+    for value in wrong {
+        let mp = attr(0x80, 14, value);
+        assert_eq!(resets(&body(&[], &[mp.clone(), origin(), as_path()], &[]), &EXTERNAL, 9), mp);
+    }
+    resets(&body(&[], &[attr(0x80, 15, &[0, 2])], &[]), &EXTERNAL, 9);
+}
+
+#[test]
+fn flags_of_mp_attributes_reset() {
+    let mut reach = reach_v6();
+    reach[0] = 0xc0;
+    resets(&body(&[], &[reach, origin(), as_path()], &[]), &EXTERNAL, 4);
+    resets(&body(&[], &[attr(0x40, 15, &[0, 2, 1])], &[]), &EXTERNAL, 4);
+}
+
+#[test]
+fn mp_attributes_twice_reset() {
+    resets(&body(&[], &[reach_v6(), origin(), as_path(), reach_v6()], &[]), &EXTERNAL, 1);
+    let unreach = attr(0x80, 15, &[0, 2, 1]);
+    resets(&body(&[], &[unreach.clone(), unreach], &[]), &EXTERNAL, 1);
+}
+
+#[test]
+fn another_attribute_twice_is_discarded() {
+    let update_body = route_with(&[attr(0x80, 4, &[0, 0, 0, 1]), attr(0x80, 4, &[0, 0, 0, 2])]);
+    discards(&update_body, &EXTERNAL, 4, FaultKind::Duplicate);
+    let update = parse(&update_body, &EXTERNAL).unwrap();
+    let meds: Vec<_> = update.attributes().filter(|a| a.code == 4).map(|a| a.value).collect();
+    assert_eq!(meds, [[0, 0, 0, 1]], "the first stays");
+    // Also when the second is malformed, and when the type is not known.
+    discards(&route_with(&[attr(0x40, 1, &[9])]), &EXTERNAL, 1, FaultKind::Duplicate);
+    discards(&route_with(&[attr(0xc0, 99, &[1]), attr(0xc0, 99, &[2])]), &EXTERNAL, 99, FaultKind::Duplicate);
+}
+
+#[test]
+fn an_unknown_well_known_attribute_resets() {
+    let unknown = attr(0x40, 99, &[1]);
+    assert_eq!(resets(&route_with(std::slice::from_ref(&unknown)), &EXTERNAL, 2), unknown);
+}
+
+#[test]
+fn unknown_optional_attributes_pass_if_transitive_and_are_marked_partial() {
+    let body =
+        route_with(&[attr(0xc0, 99, &[1]), attr(0x80, code::AIGP, &[1; 11]), attr(0xff, 98, &[2; 300])]);
+    let update = parse(&body, &EXTERNAL).unwrap();
+    assert_eq!((update.disposition(), update.discarded()), (Disposition::Normal, &[][..]));
+    let unknown: Vec<_> = update.attributes().skip(2).map(|a| (a.flags, a.code, a.value.len())).collect();
+    assert_eq!(unknown, [(0xe0, 99, 1), (0xe0, 98, 300)]);
+}
+
+#[test]
+fn wrong_flags_withdraw() {
+    for (flags, code, value) in [
+        (0xc0, 1, &[0][..]),
+        (0x80, 2, &[]),
+        (0x00, 3, &[10, 0, 0, 1]),
+        (0xc0, 4, &[0; 4]),
+        (0xc0, 5, &[0; 4]),
+        (0x80, 8, &[0; 4]),
+        (0xc0, 9, &[0; 4]),
+        (0xc0, 10, &[0; 4]),
+        (0x80, 16, &[0; 8]),
+        (0x40, 32, &[0; 12]),
+    ] {
+        let mut attributes = vec![attr(flags, code, value)];
+        attributes.extend([origin(), as_path(), next_hop()].into_iter().filter(|a| a[1] != code));
+        withdraws(&body(&[], &attributes, &[8, 10]), &INTERNAL, code, FaultKind::Flags);
+    }
+    // Partial and the unused bits decide nothing (RFC 7606 section 3 (c), RFC 4271 section 4.3).
+    keeps(&body(&[], &[attr(0x6f, 1, &[0]), as_path(), next_hop()], &[8, 10]), &INTERNAL);
+}
+
+#[test]
+fn wrong_flags_of_what_nobody_needs_discard() {
+    discards(&route_with(&[attr(0xc0, 6, &[])]), &EXTERNAL, 6, FaultKind::Flags);
+    discards(&route_with(&[attr(0x80, 7, &[0, 0, 0, 1, 1, 1, 1, 1])]), &EXTERNAL, 7, FaultKind::Flags);
+}
+
+#[test]
+fn origin_rules() {
+    for (value, kind) in
+        [(&[3][..], FaultKind::Value), (&[], FaultKind::Length), (&[0, 0], FaultKind::Length)]
+    {
+        let body = body(&[], &[attr(0x40, 1, value), as_path(), next_hop()], &[8, 10]);
+        withdraws(&body, &EXTERNAL, 1, kind);
+    }
+}
+
+#[test]
+fn as_path_rules() {
+    let with = |value: &[u8]| body(&[], &[origin(), attr(0x40, 2, value), next_hop()], &[8, 10]);
+    for wrong in [
+        &[5, 1, 0, 0, 0, 1][..],
+        &[2, 2, 0, 0, 0, 1],
+        &[2, 1, 0, 0, 0, 1, 2],
+        &[2, 0],
+        &[2, 1, 0, 0, 0, 0],
+        &[3, 1, 0, 0, 0, 1],
+    ] {
+        withdraws(&with(wrong), &EXTERNAL, 2, FaultKind::Value);
+    }
+    keeps(&with(&[]), &INTERNAL);
+    keeps(&with(&[3, 1, 0, 0, 0, 1]), &INTERNAL);
+    // The same bytes are a path for one kind of session and none for the other.
+    withdraws(&with(&[2, 1, 0, 1]), &EXTERNAL, 2, FaultKind::Value);
+    keeps(&with(&[2, 1, 0, 1]), &OLD);
+}
+
+#[test]
+fn next_hop_rules() {
+    let with = |value: &[u8]| body(&[], &[origin(), as_path(), attr(0x40, 3, value)], &[8, 10]);
+    for wrong in [&[][..], &[10, 0, 0], &[0; 16]] {
+        withdraws(&with(wrong), &EXTERNAL, 3, FaultKind::Length);
+    }
+    for wrong in [[0, 0, 0, 0], [224, 0, 0, 5], [255, 255, 255, 255]] {
+        withdraws(&with(&wrong), &EXTERNAL, 3, FaultKind::Value);
+    }
+    // Beside MP_REACH_NLRI alone its value means nothing.
+    keeps(&body(&[], &[reach_v6(), origin(), as_path(), attr(0x40, 3, &[0; 4])], &[]), &EXTERNAL);
+    let mut unspecified = reach_v6();
+    unspecified[7..23].fill(0);
+    withdraws(&body(&[], &[unspecified, origin(), as_path()], &[]), &EXTERNAL, 14, FaultKind::Value);
+}
+
+#[test]
+fn numbers_and_lists_of_wrong_length_withdraw() {
+    for (flags, code, wrong) in [
+        (0x80, 4, &[0, 3, 5, 8][..]),
+        (0x40, 5, &[0, 3, 5]),
+        (0xc0, 8, &[0, 3, 6]),
+        (0x80, 9, &[0, 3, 5, 8]),
+        (0x80, 10, &[0, 3, 6]),
+        (0xc0, 16, &[0, 4, 12]),
+        (0xc0, 25, &[0, 8, 30]),
+        (0xc0, 32, &[0, 4, 8, 16]),
+        (0xc0, 128, &[0, 3, 5]),
+    ] {
+        for len in wrong {
+            let body = route_with(&[attr(flags, code, &vec![0; *len])]);
+            withdraws(&body, &INTERNAL, code, FaultKind::Length);
+        }
+    }
+    let inner = [&[0, 0, 0xfd, 0xe9][..], &origin()].concat();
+    for (flags, code, right) in [
+        (0x80, 4, vec![0; 4]),
+        (0x40, 5, vec![0; 4]),
+        (0xc0, 8, vec![0; 8]),
+        (0x80, 9, vec![0; 4]),
+        (0x80, 10, vec![0; 8]),
+        (0xc0, 16, vec![0; 16]),
+        (0xc0, 25, vec![0; 20]),
+        (0xc0, 32, vec![0; 24]),
+        (0xc0, 128, inner),
+    ] {
+        keeps(&route_with(&[attr(flags, code, &right)]), &INTERNAL);
+    }
+}
+
+#[test]
+fn internal_attributes_from_external_peers_are_discarded_however_malformed() {
+    for (flags, code) in [(0x40, 5), (0x80, 9), (0x80, 10)] {
+        for len in [4, 3] {
+            let body = route_with(&[attr(flags, code, &vec![0; len])]);
+            discards(&body, &EXTERNAL, code, FaultKind::External);
+            assert_eq!(codes(&parse(&body, &EXTERNAL).unwrap()), [1, 2]);
+        }
+    }
+}
+
+#[test]
+fn aggregator_rules() {
+    let right = [0, 0, 0xfd, 0xe9, 1, 1, 1, 1];
+    keeps(&route_with(&[attr(0xc0, 7, &right)]), &EXTERNAL);
+    discards(&route_with(&[attr(0xc0, 7, &right[..6])]), &EXTERNAL, 7, FaultKind::Length);
+    discards(&route_with(&[attr(0xc0, 7, &[0, 0, 0, 0, 1, 1, 1, 1])]), &EXTERNAL, 7, FaultKind::Value);
+    discards(&route_with(&[attr(0x40, 6, &[0])]), &EXTERNAL, 6, FaultKind::Length);
+    keeps(&route_with(&[attr(0x40, 6, &[])]), &EXTERNAL);
+    discards(&old_route(&[], &[attr(0xc0, 7, &right)]), &OLD, 7, FaultKind::Length);
+}
+
+#[test]
+fn missing_mandatory_attributes_withdraw() {
+    for missing in [1, 2, 3] {
+        let attributes: Vec<_> =
+            [origin(), as_path(), next_hop()].into_iter().filter(|a| a[1] != missing).collect();
+        withdraws(&body(&[], &attributes, &[8, 10]), &EXTERNAL, missing, FaultKind::Missing);
+    }
+    withdraws(&body(&[], &[], &[8, 10]), &EXTERNAL, 1, FaultKind::Missing);
+    withdraws(&body(&[], &[reach_v6(), origin()], &[]), &EXTERNAL, 2, FaultKind::Missing);
+    keeps(&body(&[], &[reach_v6(), origin(), as_path()], &[]), &EXTERNAL);
+}
+
+#[test]
+fn attributes_that_overrun_withdraw_what_can_be_located() {
+    for tail in [&[0xc0u8, 8, 5, 0][..], &[0xd0, 8, 0], &[0xc0], &[0xd0, 8, 1, 0, 0]] {
+        let body = route_with(&[tail.to_vec()]);
+        let update = parse(&body, &EXTERNAL).unwrap();
+        let Disposition::TreatAsWithdraw { reason } = update.disposition() else { panic!("{update:?}") };
+        assert_eq!(reason.kind, FaultKind::Overrun);
+        assert_eq!(texts(update.withdrawn::<V4>()), ["10.0.0.0/8"]);
+    }
+    let body = body(&[], &[reach_v6(), origin(), vec![0x40, 2, 9]], &[]);
+    assert_eq!(texts(parse(&body, &EXTERNAL).unwrap().withdrawn::<V6>()), ["2001:db8::/32"]);
+}
+
+#[test]
+fn a_serious_fault_without_routes_resets() {
+    // RFC 7606 section 5.2: what it was about may be hidden in what is malformed.
+    let malformed = attr(0xc0, 8, &[0; 3]);
+    assert_eq!(resets(&body(&[], std::slice::from_ref(&malformed), &[]), &EXTERNAL, 5), malformed);
+    resets(&body(&[8, 10], &[attr(0x40, 1, &[7])], &[]), &EXTERNAL, 6);
+    resets(&body(&[], &[vec![0x40, 2, 9]], &[]), &EXTERNAL, 1);
+    resets(&body(&[], &[attr(0x40, 2, &[9, 9])], &[]), &EXTERNAL, 11);
+    resets(&body(&[], &[attr(0x40, 3, &[9, 9])], &[]), &EXTERNAL, 5);
+    // A fault that only discards does not.
+    keeps(&body(&[8, 10], &[origin()], &[]), &EXTERNAL);
+    assert!(parse(&body(&[8, 10], &[attr(0x40, 6, &[1])], &[]), &EXTERNAL).is_ok());
+}
+
+#[test]
+fn the_strongest_outcome_wins() {
+    let med = attr(0x80, 4, &[0]);
+    withdraws(&route_with(&[attr(0x40, 6, &[1]), med.clone()]), &EXTERNAL, 4, FaultKind::Length);
+    resets(&route_with(&[med, attr(0x80, 15, &[0, 2])]), &EXTERNAL, 9);
+}
+
+#[test]
+fn treat_as_withdraw_takes_all_families() {
+    let body = body(
+        &[8, 11],
+        &[reach_v6(), attr(0x80, 15, &[0, 2, 1, 16, 0x20, 2]), attr(0x40, 1, &[9]), as_path(), next_hop()],
+        &[8, 10],
+    );
+    let update = parse(&body, &EXTERNAL).unwrap();
+    assert_eq!(texts(update.withdrawn::<V4>()), ["11.0.0.0/8", "10.0.0.0/8"]);
+    assert_eq!(texts(update.withdrawn::<V6>()), ["2002::/16", "2001:db8::/32"]);
+    assert_eq!(update.announced::<V4>().count() + update.announced::<V6>().count(), 0);
+}
+
+#[test]
+fn ipv4_in_mp_reach() {
+    let mp = |next_hop: [u8; 4]| attr(0x80, 14, &[&[0, 1, 1, 4], &next_hop[..], &[0, 8, 20]].concat());
+    let alone = body(&[], &[mp([10, 0, 0, 9]), origin(), as_path()], &[]);
+    let update = parse(&alone, &EXTERNAL).unwrap();
+    assert_eq!(texts(update.announced::<V4>()), ["20.0.0.0/8"]);
+    assert_eq!(update.next_hop::<V4>(), Some(NextHop::V4([10, 0, 0, 9].into())));
+    // In both fields at once: fine as long as there is one next hop to give.
+    let both = body(&[], &[mp([10, 0, 0, 1]), origin(), as_path(), next_hop()], &[8, 10]);
+    assert_eq!(texts(parse(&both, &EXTERNAL).unwrap().announced::<V4>()), ["10.0.0.0/8", "20.0.0.0/8"]);
+    let conflict = body(&[], &[mp([10, 0, 0, 9]), origin(), as_path(), next_hop()], &[8, 10]);
+    withdraws(&conflict, &EXTERNAL, 14, FaultKind::Conflict);
+}
+
+#[test]
+fn other_families_are_passed_over() {
+    let flow = attr(0x80, 14, &[0, 1, 133, 0, 0, 1, 2, 3]);
+    let update_body = body(&[8, 10], &[flow, origin(), as_path()], &[]);
+    let update = parse(&update_body, &EXTERNAL).unwrap();
+    assert_eq!(update.announced::<V4>().count(), 0);
+    assert_eq!(update.withdrawn::<V4>().count(), 1);
+    assert_eq!(update.next_hop::<V4>(), None);
+    let end = body(&[], &[attr(0x80, 15, &[0, 1, 128])], &[]);
+    assert_eq!(parse(&end, &EXTERNAL).unwrap().end_of_rib(), None);
+}
+
+#[test]
+fn end_of_rib_is_only_what_says_nothing_else() {
+    let end = |body: &[u8]| parse(body, &EXTERNAL).unwrap().end_of_rib();
+    assert_eq!(end(&[0, 0, 0, 0]), Some(Afi::Ipv4));
+    assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 2, 1])], &[])), Some(Afi::Ipv6));
+    assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 1, 1])], &[])), Some(Afi::Ipv4));
+    assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 2, 1, 0])], &[])), None);
+    assert_eq!(end(&body(&[8, 10], &[attr(0x80, 15, &[0, 2, 1])], &[])), None);
+    assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 2, 1]), origin()], &[])), None);
+    assert_eq!(end(&body(&[], &[origin()], &[])), None);
+    assert_eq!(end(&body(&[8, 10], &[], &[])), None);
+}
+
+#[test]
+fn faults_are_sentences() {
+    for (code, kind, says) in [
+        (1, FaultKind::Missing, "ORIGIN is missing"),
+        (8, FaultKind::Length, "COMMUNITIES has a wrong length"),
+        (5, FaultKind::External, "LOCAL_PREF came from an external peer"),
+        (99, FaultKind::Duplicate, "attribute 99 appears more than once"),
+    ] {
+        assert_eq!(Fault { code, kind }.to_string(), says);
+    }
+}
+
+/// A route of a two-octet peer: AS_PATH with this value, and `more`.
+fn old_route(path: &[u8], more: &[Vec<u8>]) -> Vec<u8> {
+    body(&[], &[&[origin(), attr(0x40, 2, path), next_hop()], more].concat(), &[8, 10])
+}
+
+/// The AS_PATH as text and the AGGREGATOR that an old peer's route comes to have.
+fn merged(body: &[u8]) -> (String, Option<Aggregator>) {
+    let update = parse(body, &OLD).unwrap();
+    assert_eq!(update.disposition(), Disposition::Normal);
+    let mut path = String::new();
+    let mut aggregator = None;
+    for attribute in update.attributes() {
+        match attribute.code {
+            code::AS_PATH => path = AsPath::new(attribute.value).to_string(),
+            code::AGGREGATOR => aggregator = Some(Aggregator::from_value(attribute.value).unwrap()),
+            code::AS4_PATH | code::AS4_AGGREGATOR => panic!("left in"),
+            _ => {}
+        }
+    }
+    (path, aggregator)
+}
+
+/// AS4_PATH as an attribute.
+fn as4(kind: u8, asns: &[u32]) -> Vec<u8> {
+    let mut value = vec![kind, asns.len() as u8];
+    asns.iter().for_each(|a| value.extend_from_slice(&a.to_be_bytes()));
+    attr(0xc0, 17, &value)
+}
+
+#[test]
+fn old_peers_paths_are_merged() {
+    // 65001 23456 3, of which the last two ASes wrote AS4_PATH 70000 3.
+    let path = [2, 3, 0xfd, 0xe9, 0x5b, 0xa0, 0, 3];
+    assert_eq!(merged(&old_route(&path, &[])).0, "65001 23456 3");
+    assert_eq!(merged(&old_route(&path, &[as4(2, &[70000, 3])])).0, "65001 70000 3");
+    assert_eq!(merged(&old_route(&path, &[as4(2, &[65001, 70000, 3])])).0, "65001 70000 3");
+    // Longer than AS_PATH: not to be believed.
+    assert_eq!(merged(&old_route(&path, &[as4(2, &[1, 2, 70000, 3])])).0, "65001 23456 3");
+    // A set counts one.
+    let set = [2, 1, 0xfd, 0xe9, 1, 2, 0x5b, 0xa0, 0, 3];
+    assert_eq!(merged(&old_route(&set, &[as4(1, &[70000, 3])])).0, "65001 {70000,3}");
+    // The leading confederation segments of an internal peer stay.
+    let internal = UpdateContext { external: false, ..OLD };
+    let confed = old_route(&[3, 1, 0xfc, 0, 2, 1, 0x5b, 0xa0], &[as4(2, &[70000])]);
+    let update = parse(&confed, &internal).unwrap();
+    let path = update.attributes().find(|a| a.code == 2).unwrap();
+    assert_eq!(AsPath::new(path.value).to_string(), "(64512) 70000");
+}
+
+#[test]
+fn old_peers_malformed_paths_are_discarded() {
+    let path = [2, 1, 0x5b, 0xa0];
+    for wrong in [&[][..], &[2, 2, 0, 1, 0x11, 0x70], &[2, 0], &[9, 1, 0, 0, 0, 1], &[2, 1, 0, 0, 0, 0]] {
+        let body = old_route(&path, &[attr(0xc0, 17, wrong)]);
+        discards(&body, &OLD, 17, FaultKind::Value);
+        assert_eq!(merged(&body).0, "23456");
+    }
+    discards(&old_route(&path, &[attr(0xc0, 18, &[0; 6])]), &OLD, 18, FaultKind::Length);
+    discards(&route_with(&[as4(2, &[70000])]), &EXTERNAL, 17, FaultKind::FourOctet);
+    discards(&route_with(&[attr(0xc0, 18, &[1; 8])]), &EXTERNAL, 18, FaultKind::FourOctet);
+}
+
+#[test]
+fn old_peers_aggregators_are_merged() {
+    let path = [2, 2, 0xfd, 0xe9, 0x5b, 0xa0];
+    let as4_aggregator = attr(0xc0, 18, &[0, 1, 0x11, 0x70, 2, 2, 2, 2]);
+    let trans = attr(0xc0, 7, &[0x5b, 0xa0, 1, 1, 1, 1]);
+    let plain = attr(0xc0, 7, &[0xfd, 0xe9, 1, 1, 1, 1]);
+    let of = |more: &[Vec<u8>]| {
+        let (path, aggregator) = merged(&old_route(&path, more));
+        (path, aggregator.map(|a| a.to_string()).unwrap_or_default())
+    };
+    assert_eq!(of(std::slice::from_ref(&plain)).1, "65001 1.1.1.1");
+    assert_eq!(of(std::slice::from_ref(&trans)).1, "23456 1.1.1.1");
+    assert_eq!(
+        of(&[trans, as4(2, &[70000]), as4_aggregator.clone()]),
+        ("65001 70000".into(), "70000 2.2.2.2".into())
+    );
+    // Aggregated on the way by a router that knows nothing of AS4 attributes: both are stale.
+    assert_eq!(
+        of(&[plain, as4(2, &[70000]), as4_aggregator.clone()]),
+        ("65001 23456".into(), "65001 1.1.1.1".into())
+    );
+    assert_eq!(of(&[as4_aggregator]).1, "", "not without an AGGREGATOR");
+}

@@ -1,0 +1,183 @@
+//! Messages that another implementation wrote, with what it meant by them: ExaBGP's encoding tests. They are not
+//! part of this repository, so without them the test says that it skips.
+
+use super::message::{MAX_LEN, MessageType, frame};
+use super::update::{Disposition, Update, UpdateContext, parse};
+use super::{Notification, build};
+use ribtide_prefix::{AnyPrefix, Prefix, for_each_family};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// One `raw` line and the JSON after it, if there is one.
+struct Vector {
+    text: String,
+    message: Vec<u8>,
+    json: Option<Value>,
+}
+
+fn vectors() -> Option<Vec<Vector>> {
+    let data = std::env::var_os("RIBTIDE_DATA")
+        .map(PathBuf::from)
+        .unwrap_or_else(|| [env!("CARGO_MANIFEST_DIR"), "..", "..", "..", "shared", "data"].iter().collect());
+    let mut files: Vec<_> = std::fs::read_dir(data.join("wire/exabgp-encoding"))
+        .ok()?
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "ci"))
+        .collect();
+    files.sort();
+    let mut vectors: Vec<Vector> = Vec::new();
+    for file in files {
+        for line in std::fs::read_to_string(&file).unwrap().lines() {
+            let mut parts = line.splitn(3, ':');
+            let (Some(number), Some(kind), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
+                continue;
+            };
+            if number.starts_with('#') {
+                continue;
+            }
+            match kind {
+                "raw" => {
+                    let digits: Vec<u8> = rest.bytes().filter(u8::is_ascii_hexdigit).collect();
+                    let message = digits
+                        .chunks(2)
+                        .map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap())
+                        .collect();
+                    let name = file.file_name().unwrap().to_string_lossy();
+                    vectors.push(Vector { text: format!("{name}: {line}"), message, json: None });
+                }
+                "json" => vectors.last_mut().unwrap().json = serde_json::from_str(rest).ok(),
+                _ => {}
+            }
+        }
+    }
+    Some(vectors)
+}
+
+/// Prefixes by next hop, as text.
+type Routes = BTreeMap<String, Vec<String>>;
+
+/// What the JSON says of unicast routes: announced and withdrawn; `None` when it speaks of something we do not
+/// read the same way: other families, or several paths for a prefix.
+fn meant(json: &Value) -> Option<(Routes, Vec<String>)> {
+    let update = &json["neighbor"]["message"]["update"];
+    let unicast = |section: &str| {
+        let families = update[section].as_object().cloned().unwrap_or_default();
+        families.keys().all(|k| k == "ipv4 unicast" || k == "ipv6 unicast").then_some(families)
+    };
+    let text = |item: &Value| {
+        item.get("path-information")
+            .is_none()
+            .then(|| item["nlri"].as_str().unwrap().parse::<AnyPrefix>().unwrap().to_string())
+    };
+    let list = |items: &Value| items.as_array().unwrap().iter().map(text).collect::<Option<Vec<_>>>();
+    let mut announced = Routes::new();
+    for next_hops in unicast("announce")?.values() {
+        for (next_hop, items) in next_hops.as_object().unwrap() {
+            announced.entry(next_hop.clone()).or_default().extend(list(items)?);
+        }
+    }
+    let mut withdrawn = Vec::new();
+    for items in unicast("withdraw")?.values() {
+        withdrawn.extend(list(items)?);
+    }
+    (!announced.is_empty() || !withdrawn.is_empty()).then_some((announced, withdrawn))
+}
+
+/// The same of what we read.
+fn read(update: &Update<'_>) -> (Routes, Vec<String>) {
+    let (mut announced, mut withdrawn) = (Routes::new(), Vec::new());
+    for_each_family!(F => {
+        withdrawn.extend(update.withdrawn::<F>().map(|p| p.to_string()));
+        for prefix in update.announced::<F>() {
+            let next_hop = update.next_hop::<F>().unwrap().addr().to_string();
+            announced.entry(next_hop).or_default().push(prefix.to_string());
+        }
+    });
+    (announced, withdrawn)
+}
+
+/// Writes the announced routes and reads them back.
+fn round_trips(update: &Update<'_>, ctx: &UpdateContext) {
+    let mut attributes = Vec::new();
+    for attribute in update.attributes() {
+        build::attribute(&mut attributes, attribute.flags, attribute.code, attribute.value);
+    }
+    for_each_family!(F => {
+        let prefixes: Vec<Prefix<F>> = update.announced::<F>().collect();
+        if let Some(next_hop) = update.next_hop::<F>() {
+            let mut out = Vec::new();
+            let packer = build::UpdatePacker::new(&attributes, next_hop, MAX_LEN);
+            assert_eq!(packer.announce(prefixes.iter().copied(), &mut out), Ok(1));
+            let body = frame(&out, MAX_LEN).unwrap().unwrap().body;
+            let four_octet = UpdateContext { four_octet_as: true, ..*ctx };
+            let again = parse(body, &four_octet).unwrap();
+            assert_eq!(again.announced::<F>().collect::<Vec<_>>(), prefixes);
+            assert_eq!(again.next_hop::<F>(), Some(next_hop));
+            assert!(again.attributes().eq(update.attributes()));
+        }
+    });
+}
+
+#[test]
+fn exabgp_updates_are_read_as_they_were_meant() {
+    let Some(vectors) = vectors() else {
+        println!(
+            "skipped: no ExaBGP vectors; set RIBTIDE_DATA to the directory that has wire/exabgp-encoding"
+        );
+        return;
+    };
+    let mut compared = 0;
+    for Vector { text, message, json } in &vectors {
+        let frame = match frame(message, MAX_LEN) {
+            Ok(Some(frame)) if frame.kind == MessageType::Update => frame,
+            Ok(Some(_)) => continue,
+            other => panic!("{text}: {other:?}"),
+        };
+        let ctx = UpdateContext { four_octet_as: !text.contains("no-asn4"), external: false };
+        let parsed = parse(frame.body, &ctx);
+        let Some((announced, withdrawn)) = json.as_ref().and_then(meant) else { continue };
+        compared += 1;
+        match &parsed {
+            // Well-known and yet unknown: RFC 4271 section 6.3.
+            Err(Notification { subcode: 2, data, .. }) => {
+                assert_eq!(&data[..2], [data[0] & 0x7f, 0x99], "{text}")
+            }
+            // IPv6 routes with an IPv4 next hop have no capability that allows them.
+            Err(Notification { subcode: 9, .. }) => {
+                assert!(announced.keys().all(|n| n.parse::<std::net::Ipv4Addr>().is_ok()), "{text}");
+                assert!(announced.values().flatten().all(|p| p.contains(':')), "{text}");
+            }
+            Err(notification) => panic!("{text}: {notification}"),
+            Ok(update) if announced.contains_key("255.255.255.255") => {
+                assert!(matches!(update.disposition(), Disposition::TreatAsWithdraw { .. }), "{text}");
+            }
+            Ok(update) => {
+                assert_eq!(update.disposition(), Disposition::Normal, "{text}");
+                assert_eq!(update.discarded(), [], "{text}");
+                assert_eq!(read(update), (announced, withdrawn), "{text}");
+                round_trips(update, &ctx);
+            }
+        }
+    }
+    println!("{} messages, {compared} compared", vectors.len());
+    assert!(compared >= 50, "only {compared} of {} messages could be compared", vectors.len());
+}
+
+#[test]
+fn exabgp_end_of_rib_markers() {
+    let Some(vectors) = vectors() else {
+        println!("skipped: no ExaBGP vectors");
+        return;
+    };
+    let ctx = UpdateContext { four_octet_as: true, external: false };
+    let ends = |afi| {
+        let is_end = |v: &&Vector| {
+            let body = frame(&v.message, MAX_LEN).unwrap().unwrap().body;
+            parse(body, &ctx).is_ok_and(|u| u.end_of_rib() == Some(afi))
+        };
+        vectors.iter().filter(is_end).count()
+    };
+    assert!(ends(ribtide_prefix::Afi::Ipv4) >= 5);
+    assert!(ends(ribtide_prefix::Afi::Ipv6) >= 5);
+}

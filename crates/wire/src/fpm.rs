@@ -1,0 +1,149 @@
+//! The forwarding plane manager's protocol (FPM): netlink messages in frames over TCP, between the program that
+//! has the routes (client) and the one that programs the switch (server; SONiC's `fpmsyncd`, port 2620).
+//!
+//! A frame is a header of four bytes (version, type, length in network order including the header) and one or more
+//! netlink messages.
+
+use crate::netlink::numbers::*;
+use crate::netlink::{
+    Content, Malformed, Message, Messages, NextHop, NextHops, Route, TooLong, messages, write_next_hop_delete,
+};
+use ribtide_prefix::AnyPrefix;
+
+/// The TCP port that servers listen on.
+pub const PORT: u16 = 2620;
+/// Length of a frame's header in bytes.
+pub const HEADER: usize = 4;
+/// The longest frame that SONiC's own `fpmsyncd` takes; it never recovers from a longer one. Writers keep to it,
+/// [`frame`] reads up to the 65,535 bytes that the length field can say.
+pub const MAX_SENT: usize = 16_384;
+
+const VERSION: u8 = 1;
+const TYPE_NETLINK: u8 = 1;
+
+/// What one message in a frame says. Of the variants, FPM uses routes, next-hop objects and `Other`.
+pub type FpmMessage<'a> = Content<'a>;
+
+/// A complete frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame<'a> {
+    /// Bytes of the frame, header included: where the next one starts.
+    pub len: usize,
+    /// The netlink messages; empty when the frame is of another type (protobuf), which is to be skipped.
+    pub body: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// The messages, not looked into: for those that need header fields.
+    pub fn raw(&self) -> Messages<'a> {
+        messages(self.body)
+    }
+
+    /// The messages, read. An error after which more items follow concerns one message; after one that ends the
+    /// iteration the rest of the frame is unreadable.
+    pub fn messages(&self) -> impl Iterator<Item = Result<FpmMessage<'a>, Malformed>> + use<'a> {
+        self.raw().map(|m: Result<Message<'a>, _>| m.and_then(|m| Content::decode(&m)))
+    }
+}
+
+/// Why a stream is not FPM. There is no way to find the next frame: close the connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FpmError {
+    /// The type is 0, which no frame has.
+    Type,
+    /// The length is below the header's or not a multiple of four.
+    Length(u16),
+}
+
+impl std::fmt::Display for FpmError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FpmError::Type => f.write_str("the peer sent a frame of type 0; it does not speak FPM"),
+            FpmError::Length(n) => {
+                write!(
+                    f,
+                    "the peer sent a frame of length {n}, which is no multiple of 4 from 4 up; it does not speak FPM"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for FpmError {}
+
+/// The frame at the start of `buf`; `None` when it is not complete yet.
+pub fn frame(buf: &[u8]) -> Result<Option<Frame<'_>>, FpmError> {
+    let Some(&[_version, kind, l0, l1]) = buf.first_chunk() else { return Ok(None) };
+    let len = u16::from_be_bytes([l0, l1]);
+    if kind == 0 {
+        return Err(FpmError::Type);
+    }
+    if usize::from(len) < HEADER || !len.is_multiple_of(4) {
+        return Err(FpmError::Length(len));
+    }
+    let len = usize::from(len);
+    Ok(buf.get(HEADER..len).map(|body| Frame { len, body: if kind == TYPE_NETLINK { body } else { &[] } }))
+}
+
+/// Appends a frame to `out` that holds what `fill` appends. Takes everything back when `fill` fails or the frame
+/// would exceed [`MAX_SENT`].
+pub fn write_frame(
+    out: &mut Vec<u8>,
+    fill: impl FnOnce(&mut Vec<u8>) -> Result<(), TooLong>,
+) -> Result<(), TooLong> {
+    let start = out.len();
+    out.extend_from_slice(&[VERSION, TYPE_NETLINK, 0, 0]);
+    let filled = fill(out);
+    let len = out.len() - start;
+    match u16::try_from(len) {
+        Ok(n) if filled.is_ok() && len <= MAX_SENT => {
+            crate::netlink::patch(out, start + 2, n.to_be_bytes());
+            Ok(())
+        }
+        _ => {
+            out.truncate(start);
+            Err(TooLong)
+        }
+    }
+}
+
+/// [`write_frame`] for one message of fixed size, which cannot be too long.
+fn write_short(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), TooLong>) {
+    let written = write_frame(out, fill);
+    debug_assert!(written.is_ok());
+}
+
+/// Appends a frame that adds `route` or replaces what its prefix had.
+pub fn write_route(out: &mut Vec<u8>, route: &Route<'_>) -> Result<(), TooLong> {
+    write_frame(out, |out| route.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, 0))
+}
+
+/// Appends a frame that deletes the route of `prefix`.
+pub fn write_delete(out: &mut Vec<u8>, prefix: AnyPrefix, table: u32, protocol: u8) {
+    let route = Route::new(prefix, table, protocol, NextHops::None);
+    write_short(out, |out| route.write_delete(out, 0, 0));
+}
+
+/// Appends a frame that makes or replaces a next-hop object. Members go before the group that names them.
+pub fn write_next_hop(out: &mut Vec<u8>, next_hop: &NextHop<'_>) -> Result<(), TooLong> {
+    write_frame(out, |out| next_hop.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, 0))
+}
+
+/// Appends a frame that deletes the next-hop object `id`.
+pub fn write_delete_next_hop(out: &mut Vec<u8>, id: u32) {
+    write_short(out, |out| {
+        write_next_hop_delete(out, id, 0, 0);
+        Ok(())
+    });
+}
+
+/// Appends the server's reply: the switch has the route of `prefix` (`installed`), or refused it.
+/// zebra takes a reply only with `NLM_F_REQUEST`, and matches it by table and protocol.
+pub fn write_offload_reply(out: &mut Vec<u8>, prefix: AnyPrefix, table: u32, protocol: u8, installed: bool) {
+    let mut route = Route::new(prefix, table, protocol, NextHops::None);
+    route.flags = if installed { RTM_F_OFFLOAD } else { RTM_F_OFFLOAD_FAILED };
+    write_short(out, |out| route.write_new(out, NLM_F_CREATE, 0));
+}
+
+#[cfg(test)]
+mod tests;

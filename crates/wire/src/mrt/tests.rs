@@ -1,0 +1,125 @@
+//! What is built is read back, and what is cut or hostile is an error and never a panic.
+
+use super::*;
+use proptest::prelude::*;
+use std::net::{IpAddr, Ipv4Addr};
+
+fn peers() -> Vec<Peer> {
+    ["192.0.2.1", "2001:db8::1"]
+        .iter()
+        .enumerate()
+        .map(|(i, a)| Peer {
+            router_id: Ipv4Addr::from(i as u32),
+            address: a.parse().unwrap(),
+            asn: 65_001 + 100_000 * i as u32,
+        })
+        .collect()
+}
+
+fn first(buf: &[u8]) -> (Body<'_>, usize) {
+    let (record, taken) = read_record(buf).unwrap().unwrap();
+    (record.body().unwrap(), taken)
+}
+
+#[test]
+fn a_table_reads_back() {
+    let mut file = Vec::new();
+    peer_index_table(&mut file, 7, Ipv4Addr::LOCALHOST, &peers());
+    rib(&mut file, 8, 3, "10.32.0.0/11".parse().unwrap(), &[(0, 5, b"abc"), (1, 6, b"")]);
+    rib(&mut file, 9, 4, "2001:db8::/33".parse().unwrap(), &[]);
+
+    let (Body::PeerIndexTable(table), taken) = first(&file) else { panic!("not a peer table") };
+    assert_eq!(table.peers().collect::<Result<Vec<_>, _>>().unwrap(), peers());
+    let rest = &file[taken..];
+    let (Body::Rib(four), taken) = first(rest) else { panic!("not a RIB record") };
+    assert_eq!((four.sequence, four.prefix.to_string().as_str()), (3, "10.32.0.0/11"));
+    let entries: Vec<_> = four.entries().map(|e| e.unwrap()).collect();
+    let entry = |peer, originated, attributes| Entry { peer, originated, path_id: None, attributes };
+    assert_eq!(entries, [entry(0, 5, &b"abc"[..]), entry(1, 6, &[])]);
+    let (Body::Rib(six), last) = first(&rest[taken..]) else { panic!("not a RIB record") };
+    assert_eq!((six.prefix.to_string().as_str(), six.entries().count()), ("2001:db8::/33", 0));
+    assert_eq!(rest.len(), taken + last);
+}
+
+#[test]
+fn a_message_reads_back_with_and_without_microseconds() {
+    let session = Bgp4mp {
+        peer_asn: 4_200_000_000,
+        local_asn: 65_000,
+        interface: 2,
+        peer: "2001:db8::1".parse().unwrap(),
+        local: "2001:db8::2".parse().unwrap(),
+    };
+    let mut file = Vec::new();
+    message(&mut file, 7, &session, b"message");
+    let expected = Message { session, four_octet_as: true, add_path: false, local: false, bytes: b"message" };
+    assert_eq!(first(&file).0, Body::Message(expected));
+
+    // The same as an ET record: type 17, four more bytes, counted in the length.
+    file[5] = 17;
+    file[11] += 4;
+    file.splice(12..12, 500_000u32.to_be_bytes());
+    let (record, taken) = read_record(&file).unwrap().unwrap();
+    assert_eq!((record.seconds, record.microseconds, taken), (7, 500_000, file.len()));
+    assert_eq!(record.body().unwrap(), Body::Message(expected));
+}
+
+#[test]
+fn a_record_is_whole_or_not_there_yet() {
+    let mut file = Vec::new();
+    rib(&mut file, 8, 3, "10.32.0.0/11".parse().unwrap(), &[(0, 5, b"abc")]);
+    for cut in 0..file.len() {
+        assert_eq!(read_record(&file[..cut]), Ok(None));
+    }
+    assert!(read_record(&file).unwrap().is_some());
+    file[8] = 0xff;
+    assert!(matches!(read_record(&file), Err(Error::TooLong { .. })));
+}
+
+#[test]
+fn fields_that_do_not_fit_are_named() {
+    let mut file = Vec::new();
+    rib(&mut file, 8, 3, "10.32.0.0/11".parse().unwrap(), &[(0, 5, b"abc")]);
+    file[16] = 33;
+    let (record, _) = read_record(&file).unwrap().unwrap();
+    assert_eq!(record.body(), Err(Error::PrefixLength { len: 33, max: 32 }));
+    file[16] = 11;
+    let end = file.len() - 4;
+    file[end] += 1;
+    let (Body::Rib(rib), _) = first(&file) else { panic!("not a RIB record") };
+    assert_eq!(rib.entries().collect::<Vec<_>>(), [Err(Error::Short { field: "attributes" })]);
+}
+
+#[test]
+fn the_next_hop_of_an_entry_is_read_in_both_forms() {
+    let six: IpAddr = "2001:db8::1".parse().unwrap();
+    let octets = "2001:db8::1".parse::<std::net::Ipv6Addr>().unwrap().octets();
+    let short: Vec<u8> = std::iter::once(16).chain(octets).collect();
+    let full: Vec<u8> = [0, 2, 1, 32].into_iter().chain(octets).chain([0xfe; 16]).chain([0]).collect();
+    assert_eq!(rib_next_hop(&short), Some(six));
+    assert_eq!(rib_next_hop(&full), Some(six));
+    assert_eq!(rib_next_hop(&[4, 192, 0, 2, 1]), Some("192.0.2.1".parse().unwrap()));
+    assert_eq!(rib_next_hop(&short[..9]), None);
+    assert_eq!(rib_next_hop(&[]), None);
+    assert_eq!(rib_next_hop(&[0, 1]), None);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(kind in 10u16..19, subtype in 0u16..14, body in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let mut file = vec![0; 4];
+        file.extend(kind.to_be_bytes());
+        file.extend(subtype.to_be_bytes());
+        file.extend((body.len() as u32).to_be_bytes());
+        file.extend(&body);
+        rib_next_hop(&body);
+        if let Ok(Some((record, taken))) = read_record(&file) {
+            prop_assert_eq!(taken, file.len());
+            match record.body() {
+                Ok(Body::PeerIndexTable(t)) => prop_assert!(t.peers().count() <= usize::from(t.count)),
+                Ok(Body::Rib(r)) => prop_assert!(r.entries().count() <= usize::from(r.count)),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What a message says, by its type.
+
+use super::numbers::*;
+use super::{Ack, Address, Link, Malformed, Message, NextHop, Route};
+
+/// A message that was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content<'a> {
+    /// The verdict on a request (`NLMSG_ERROR`; errno 0 is an acknowledgement).
+    Ack(Ack<'a>),
+    /// The end of a dump.
+    Done(Ack<'a>),
+    /// A route was added or replaced, or shall be.
+    NewRoute(Route<'a>),
+    /// A route was deleted, or shall be.
+    DelRoute(Route<'a>),
+    /// A next-hop object was made or replaced, or shall be.
+    NewNextHop(NextHop<'a>),
+    /// The next-hop object of this id was deleted, or shall be.
+    DelNextHop(u32),
+    /// An interface appeared or changed.
+    NewLink(Link<'a>),
+    /// An interface is gone.
+    DelLink(Link<'a>),
+    /// An address was added or changed.
+    NewAddress(Address),
+    /// An address is gone.
+    DelAddress(Address),
+    /// A message that ribtide does not read: of another type, or of another family of a type above.
+    Other(u16),
+}
+
+impl<'a> Content<'a> {
+    /// Reads a message. An error concerns this message only; the next one in the buffer is still good.
+    pub fn decode(message: &Message<'a>) -> Result<Self, Malformed> {
+        let other = Content::Other(message.kind);
+        Ok(match message.kind {
+            NLMSG_ERROR => Content::Ack(Ack::decode_error(message)?),
+            NLMSG_DONE => Content::Done(Ack::decode_done(message)?),
+            RTM_NEWROUTE => Route::decode(message)?.map_or(other, Content::NewRoute),
+            RTM_DELROUTE => Route::decode(message)?.map_or(other, Content::DelRoute),
+            RTM_NEWNEXTHOP => Content::NewNextHop(NextHop::decode(message)?),
+            RTM_DELNEXTHOP => Content::DelNextHop(NextHop::decode(message)?.id),
+            RTM_NEWLINK => Link::decode(message)?.map_or(other, Content::NewLink),
+            RTM_DELLINK => Link::decode(message)?.map_or(other, Content::DelLink),
+            RTM_NEWADDR => Address::decode(message)?.map_or(other, Content::NewAddress),
+            RTM_DELADDR => Address::decode(message)?.map_or(other, Content::DelAddress),
+            _ => other,
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! The message header, the walk over several messages in one buffer, and the kernel's acknowledgements.
+
+use super::numbers::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLMSGERR_ATTR_MSG};
+use super::{Attrs, Malformed};
+
+/// Length of the header that every message begins with.
+pub(super) const HEADER: usize = 16;
+
+/// One message, not looked into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Message<'a> {
+    /// The type: `RTM_NEWROUTE` and so on (see [`numbers`](super::numbers)).
+    pub kind: u16,
+    /// `NLM_F_*`.
+    pub flags: u16,
+    /// The sequence number that a request chose; answers repeat it.
+    pub seq: u32,
+    /// The port of the socket whose request this answers; 0 in what the kernel says unasked.
+    pub port: u32,
+    /// What follows the header.
+    pub body: &'a [u8],
+}
+
+/// The messages in `buf`, as one read from the kernel or one FPM frame holds them.
+pub fn messages(buf: &[u8]) -> Messages<'_> {
+    Messages(buf)
+}
+
+/// Iterator over the messages of a buffer. Ends after the first malformed one, since the next cannot be found.
+#[derive(Clone, Copy, Debug)]
+pub struct Messages<'a>(&'a [u8]);
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Result<Message<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let all = std::mem::take(&mut self.0);
+        if all.is_empty() {
+            return None;
+        }
+        let Some(&[l0, l1, l2, l3, k0, k1, f0, f1, s0, s1, s2, s3, p0, p1, p2, p3]) = all.first_chunk()
+        else {
+            return Some(Err(Malformed("fewer bytes than a message header")));
+        };
+        let len = u32::from_ne_bytes([l0, l1, l2, l3]) as usize;
+        let Some(body) = all.get(HEADER..len) else {
+            return Some(Err(Malformed("a message's length does not fit the buffer")));
+        };
+        self.0 = all.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some(Ok(Message {
+            kind: u16::from_ne_bytes([k0, k1]),
+            flags: u16::from_ne_bytes([f0, f1]),
+            seq: u32::from_ne_bytes([s0, s1, s2, s3]),
+            port: u32::from_ne_bytes([p0, p1, p2, p3]),
+            body,
+        }))
+    }
+}
+
+/// The kernel's verdict on a request, or the end of a dump. Which request: [`Message::seq`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ack<'a> {
+    /// 0 when the request was done, otherwise the positive error number.
+    pub errno: i32,
+    /// The kernel's own sentence, when it gave one (extended acknowledgements).
+    pub text: Option<&'a str>,
+}
+
+impl<'a> Ack<'a> {
+    /// Reads `NLMSG_ERROR`.
+    pub(super) fn decode_error(message: &Message<'a>) -> Result<Self, Malformed> {
+        let short = Malformed("an acknowledgement is cut short");
+        let (errno, request) = message.body.split_first_chunk().ok_or(short)?;
+        let tlvs = if message.flags & NLM_F_ACK_TLVS == 0 {
+            &[]
+        } else {
+            let request_len = request.first_chunk().map(|b| u32::from_ne_bytes(*b)).ok_or(short)?;
+            let skip = if message.flags & NLM_F_CAPPED == 0 {
+                (request_len as usize).checked_next_multiple_of(4).ok_or(short)?
+            } else {
+                HEADER
+            };
+            request.get(skip..).ok_or(short)?
+        };
+        Ok(Ack { errno: i32::from_ne_bytes(*errno).wrapping_neg(), text: text(tlvs)? })
+    }
+
+    /// Reads `NLMSG_DONE`; kernels that have nothing to say leave the body out.
+    pub(super) fn decode_done(message: &Message<'a>) -> Result<Self, Malformed> {
+        let Some((errno, tlvs)) = message.body.split_first_chunk() else {
+            return Ok(Ack { errno: 0, text: None });
+        };
+        let tlvs = if message.flags & NLM_F_ACK_TLVS == 0 { &[] } else { tlvs };
+        Ok(Ack { errno: i32::from_ne_bytes(*errno).wrapping_neg(), text: text(tlvs)? })
+    }
+}
+
+fn text(tlvs: &[u8]) -> Result<Option<&str>, Malformed> {
+    for attr in Attrs::new(tlvs) {
+        let attr = attr?;
+        if attr.kind == NLMSGERR_ATTR_MSG {
+            return Ok(Some(attr.text()));
+        }
+    }
+    Ok(None)
+}

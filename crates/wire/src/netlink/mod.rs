@@ -1,0 +1,44 @@
+//! Netlink, route family: the messages that Linux's routing speaks, and that FPM carries over TCP.
+//!
+//! [`messages`] walks the messages of one buffer, [`Content::decode`] reads one, and each typed form
+//! ([`Route`], [`NextHop`]) writes itself back. A typed form borrows what is of variable length, so decoding
+//! allocates nothing; everything is checked in `decode`, so that the iterators inside cannot fail.
+//!
+//! Integers are in the machine's byte order and addresses in the network's, as the kernel has it.
+
+mod attr;
+mod build;
+mod content;
+mod hop;
+mod link;
+mod message;
+mod nexthop;
+pub mod numbers;
+mod request;
+mod route;
+
+#[cfg(test)]
+mod tests;
+
+pub use attr::{Attr, Attrs};
+pub use build::TooLong;
+pub(crate) use build::patch;
+pub use content::Content;
+pub use hop::{Hop, Hops, Via};
+pub use link::{Address, Link};
+pub use message::{Ack, Message, Messages, messages};
+pub use nexthop::{Forward, Member, Members, NextHop, write_next_hop_delete};
+pub use request::{dump_addresses, dump_links, dump_next_hops, dump_routes};
+pub use route::{NextHops, Route, RouteKind};
+
+/// Why bytes are not the netlink message that they say they are. Displays as a sentence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Malformed(pub(crate) &'static str);
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "malformed netlink message: {}", self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}

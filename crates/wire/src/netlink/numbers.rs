@@ -1,0 +1,97 @@
+//! The numbers of the route family of netlink that ribtide uses, under the kernel's own names
+//! (`linux/netlink.h`, `linux/rtnetlink.h`, `linux/nexthop.h`, `linux/if_link.h`, `linux/if_addr.h`).
+#![expect(missing_docs, reason = "the kernel's names; its headers document them")]
+
+pub const AF_UNSPEC: u8 = 0;
+pub const AF_INET: u8 = 2;
+pub const AF_INET6: u8 = 10;
+
+pub const NLMSG_NOOP: u16 = 1;
+pub const NLMSG_ERROR: u16 = 2;
+pub const NLMSG_DONE: u16 = 3;
+pub const RTM_NEWLINK: u16 = 16;
+pub const RTM_DELLINK: u16 = 17;
+pub const RTM_GETLINK: u16 = 18;
+pub const RTM_NEWADDR: u16 = 20;
+pub const RTM_DELADDR: u16 = 21;
+pub const RTM_GETADDR: u16 = 22;
+pub const RTM_NEWROUTE: u16 = 24;
+pub const RTM_DELROUTE: u16 = 25;
+pub const RTM_GETROUTE: u16 = 26;
+pub const RTM_NEWNEXTHOP: u16 = 104;
+pub const RTM_DELNEXTHOP: u16 = 105;
+pub const RTM_GETNEXTHOP: u16 = 106;
+
+pub const NLM_F_REQUEST: u16 = 0x1;
+pub const NLM_F_MULTI: u16 = 0x2;
+pub const NLM_F_ACK: u16 = 0x4;
+pub const NLM_F_DUMP_INTR: u16 = 0x10;
+pub const NLM_F_REPLACE: u16 = 0x100;
+pub const NLM_F_DUMP: u16 = 0x300;
+pub const NLM_F_CREATE: u16 = 0x400;
+/// On an acknowledgement: the request's payload was left out of it.
+pub const NLM_F_CAPPED: u16 = 0x100;
+/// On an acknowledgement: attributes follow the request.
+pub const NLM_F_ACK_TLVS: u16 = 0x200;
+pub const NLMSGERR_ATTR_MSG: u16 = 1;
+
+pub const RTA_DST: u16 = 1;
+pub const RTA_OIF: u16 = 4;
+pub const RTA_GATEWAY: u16 = 5;
+pub const RTA_PRIORITY: u16 = 6;
+pub const RTA_PREFSRC: u16 = 7;
+pub const RTA_MULTIPATH: u16 = 9;
+pub const RTA_TABLE: u16 = 15;
+pub const RTA_VIA: u16 = 18;
+pub const RTA_ENCAP_TYPE: u16 = 21;
+pub const RTA_NH_ID: u16 = 30;
+
+pub const RTN_UNICAST: u8 = 1;
+pub const RTN_LOCAL: u8 = 2;
+pub const RTN_BROADCAST: u8 = 3;
+pub const RTN_MULTICAST: u8 = 5;
+pub const RTN_BLACKHOLE: u8 = 6;
+pub const RTN_UNREACHABLE: u8 = 7;
+pub const RTN_PROHIBIT: u8 = 8;
+
+pub const RTPROT_KERNEL: u8 = 2;
+pub const RTPROT_STATIC: u8 = 4;
+pub const RTPROT_BGP: u8 = 186;
+
+pub const RT_SCOPE_UNIVERSE: u8 = 0;
+pub const RT_SCOPE_LINK: u8 = 253;
+
+/// `rtm_table` of a route whose table number needs `RTA_TABLE`.
+pub const RT_TABLE_COMPAT: u8 = 252;
+pub const RT_TABLE_DEFAULT: u8 = 253;
+pub const RT_TABLE_MAIN: u8 = 254;
+pub const RT_TABLE_LOCAL: u8 = 255;
+
+pub const RTM_F_CLONED: u32 = 0x200;
+pub const RTM_F_OFFLOAD: u32 = 0x4000;
+pub const RTM_F_TRAP: u32 = 0x8000;
+pub const RTM_F_OFFLOAD_FAILED: u32 = 0x2000_0000;
+pub const RTNH_F_ONLINK: u8 = 4;
+
+pub const NHA_ID: u16 = 1;
+pub const NHA_GROUP: u16 = 2;
+pub const NHA_BLACKHOLE: u16 = 4;
+pub const NHA_OIF: u16 = 5;
+pub const NHA_GATEWAY: u16 = 6;
+
+pub const IFLA_IFNAME: u16 = 3;
+pub const IFLA_MTU: u16 = 4;
+pub const IFLA_MASTER: u16 = 10;
+pub const IFLA_LINKINFO: u16 = 18;
+pub const IFLA_INFO_KIND: u16 = 1;
+pub const IFF_UP: u32 = 1;
+pub const IFF_LOOPBACK: u32 = 8;
+pub const IFF_LOWER_UP: u32 = 0x10000;
+
+pub const IFA_ADDRESS: u16 = 1;
+pub const IFA_LOCAL: u16 = 2;
+pub const IFA_FLAGS: u16 = 8;
+/// The address is not usable yet: duplicate address detection runs.
+pub const IFA_F_TENTATIVE: u32 = 0x40;
+/// The address is not usable: another host has it.
+pub const IFA_F_DADFAILED: u32 = 0x08;

@@ -1,0 +1,34 @@
+//! Requests for everything of a kind. The answer is a series of messages that ends with `NLMSG_DONE`.
+//!
+//! The filters work on a socket with strict checking (`NETLINK_GET_STRICT_CHK`); without it the kernel sends all,
+//! so readers compare table and protocol in any case.
+
+use super::build::Builder;
+use super::numbers::*;
+use super::route::family;
+use ribtide_prefix::Afi;
+
+const DUMP: u16 = NLM_F_REQUEST | NLM_F_DUMP;
+
+/// Appends a request for all interfaces.
+pub fn dump_links(out: &mut Vec<u8>, seq: u32) {
+    Builder::new(out, RTM_GETLINK, DUMP, seq, &[0; 16]).finish_short();
+}
+
+/// Appends a request for all addresses of both families.
+pub fn dump_addresses(out: &mut Vec<u8>, seq: u32) {
+    Builder::new(out, RTM_GETADDR, DUMP, seq, &[0; 8]).finish_short();
+}
+
+/// Appends a request for the routes of one family that `protocol` put into `table`.
+pub fn dump_routes(out: &mut Vec<u8>, seq: u32, afi: Afi, table: u32, protocol: u8) {
+    let fixed = [family(afi), 0, 0, 0, RT_TABLE_COMPAT, protocol, 0, 0, 0, 0, 0, 0];
+    let mut b = Builder::new(out, RTM_GETROUTE, DUMP, seq, &fixed);
+    b.attr_u32(RTA_TABLE, table);
+    b.finish_short();
+}
+
+/// Appends a request for all next-hop objects; the kernel has no filter by protocol.
+pub fn dump_next_hops(out: &mut Vec<u8>, seq: u32) {
+    Builder::new(out, RTM_GETNEXTHOP, DUMP, seq, &[0; 8]).finish_short();
+}

@@ -1,0 +1,261 @@
+//! Routes: `RTM_NEWROUTE` and `RTM_DELROUTE` of IPv4 and IPv6.
+
+use super::build::{Builder, TooLong};
+use super::numbers::*;
+use super::{Attrs, Hops, Malformed, Message, Via};
+use ribtide_prefix::{Afi, AnyPrefix};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A route as a message carries it. To write one, fill the fields; those a message does not carry have their
+/// `rtmsg` default ([`Route::new`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route<'a> {
+    /// The destination.
+    pub prefix: AnyPrefix,
+    /// The kernel's table, or in SONiC's FPM the interface index of the VRF (0: the default one).
+    pub table: u32,
+    /// Who installed it: `RTPROT_*`.
+    pub protocol: u8,
+    /// `RT_SCOPE_*`.
+    pub scope: u8,
+    /// What happens to packets.
+    pub kind: RouteKind,
+    /// `RTM_F_*`, and for a route with one inline next hop `RTNH_F_*` in the low byte.
+    pub flags: u32,
+    /// The metric. In a kernel table, routes of one prefix differ in it.
+    pub metric: Option<u32>,
+    /// The source address that locally made packets prefer.
+    pub prefsrc: Option<IpAddr>,
+    /// `RTA_ENCAP_TYPE` of the route or of the first next hop that has one; 0 without. Read only: ribtide writes none.
+    pub encap: u16,
+    /// Where packets go.
+    pub next_hops: NextHops<'a>,
+}
+
+/// A route's next hops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NextHops<'a> {
+    /// None: a blackhole, or a deletion.
+    None,
+    /// The next-hop object of this id. What a kernel repeats inline beside it is not shown.
+    Id(u32),
+    /// Written into the route.
+    Inline(Hops<'a>),
+}
+
+/// What a route does with packets (`RTN_*`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RouteKind {
+    /// Forwards them.
+    Unicast,
+    /// Takes them: an own address.
+    Local,
+    /// A broadcast address.
+    Broadcast,
+    /// A multicast group.
+    Multicast,
+    /// Drops them silently.
+    Blackhole,
+    /// Drops them and says unreachable.
+    Unreachable,
+    /// Drops them and says prohibited.
+    Prohibit,
+    /// Another, by its number.
+    Other(u8),
+}
+
+impl RouteKind {
+    fn from_u8(n: u8) -> RouteKind {
+        match n {
+            RTN_UNICAST => RouteKind::Unicast,
+            RTN_LOCAL => RouteKind::Local,
+            RTN_BROADCAST => RouteKind::Broadcast,
+            RTN_MULTICAST => RouteKind::Multicast,
+            RTN_BLACKHOLE => RouteKind::Blackhole,
+            RTN_UNREACHABLE => RouteKind::Unreachable,
+            RTN_PROHIBIT => RouteKind::Prohibit,
+            other => RouteKind::Other(other),
+        }
+    }
+
+    fn to_u8(self) -> u8 {
+        match self {
+            RouteKind::Unicast => RTN_UNICAST,
+            RouteKind::Local => RTN_LOCAL,
+            RouteKind::Broadcast => RTN_BROADCAST,
+            RouteKind::Multicast => RTN_MULTICAST,
+            RouteKind::Blackhole => RTN_BLACKHOLE,
+            RouteKind::Unreachable => RTN_UNREACHABLE,
+            RouteKind::Prohibit => RTN_PROHIBIT,
+            RouteKind::Other(n) => n,
+        }
+    }
+}
+
+impl<'a> Route<'a> {
+    /// A unicast route of `table` and `protocol`; scope universe, no flags, no metric.
+    pub fn new(prefix: AnyPrefix, table: u32, protocol: u8, next_hops: NextHops<'a>) -> Self {
+        Route {
+            prefix,
+            table,
+            protocol,
+            scope: RT_SCOPE_UNIVERSE,
+            kind: RouteKind::Unicast,
+            flags: 0,
+            metric: None,
+            prefsrc: None,
+            encap: 0,
+            next_hops,
+        }
+    }
+
+    /// Whether the message says that the forwarding hardware has the route.
+    pub fn offloaded(&self) -> bool {
+        self.flags & RTM_F_OFFLOAD != 0
+    }
+
+    /// Whether the message says that the forwarding hardware refused the route.
+    pub fn offload_failed(&self) -> bool {
+        self.flags & RTM_F_OFFLOAD_FAILED != 0
+    }
+
+    /// Reads the body of `RTM_NEWROUTE` or `RTM_DELROUTE`; `None` for a family that ribtide does not carry (MPLS, ...).
+    pub(super) fn decode(message: &Message<'a>) -> Result<Option<Self>, Malformed> {
+        let Some((&[family, dst_len, _, _, table, protocol, scope, kind, f0, f1, f2, f3], attrs)) =
+            message.body.split_first_chunk()
+        else {
+            return Err(Malformed("a route message is shorter than its fixed part"));
+        };
+        let mut dst = match family {
+            AF_INET => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            AF_INET6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            _ => return Ok(None),
+        };
+        let flags = u32::from_ne_bytes([f0, f1, f2, f3]);
+        let mut has_dst = false;
+        let mut via = Via { gateway: None, ifindex: 0, onlink: flags & u32::from(RTNH_F_ONLINK) != 0 };
+        let mut id = None;
+        let mut list = None;
+        // The prefix is filled in below, when the whole message was read.
+        let mut route = Route::new(AnyPrefix::host(dst), u32::from(table), protocol, NextHops::None);
+        route.scope = scope;
+        route.kind = RouteKind::from_u8(kind);
+        route.flags = flags;
+        for attr in Attrs::new(attrs) {
+            let attr = attr?;
+            match attr.kind {
+                RTA_DST => {
+                    let given = attr.addr()?;
+                    if given.is_ipv4() != dst.is_ipv4() {
+                        return Err(Malformed("a route's destination is not of the route's family"));
+                    }
+                    (dst, has_dst) = (given, true);
+                }
+                RTA_TABLE => route.table = attr.u32()?,
+                RTA_PRIORITY => route.metric = Some(attr.u32()?),
+                RTA_PREFSRC => route.prefsrc = Some(attr.addr()?),
+                RTA_OIF => via.ifindex = attr.u32()?,
+                RTA_GATEWAY => via.gateway = Some(attr.addr()?),
+                RTA_VIA => via.gateway = Some(attr.via()?),
+                RTA_MULTIPATH => {
+                    let (hops, encap) = Hops::check(attr.value)?;
+                    list = Some(hops);
+                    if route.encap == 0 {
+                        route.encap = encap;
+                    }
+                }
+                RTA_ENCAP_TYPE => route.encap = attr.u16()?,
+                RTA_NH_ID => id = Some(attr.u32()?),
+                _ => {}
+            }
+        }
+        if dst_len > 0 && !has_dst {
+            return Err(Malformed("a route has a length but no destination"));
+        }
+        route.prefix =
+            AnyPrefix::from_addr(dst, dst_len).ok_or(Malformed("a route's length exceeds its family's"))?;
+        route.next_hops = match (id, list) {
+            (Some(id), _) if id != 0 => NextHops::Id(id),
+            (_, Some(hops)) => NextHops::Inline(hops),
+            _ if via.gateway.is_some() || via.ifindex != 0 => NextHops::Inline(Hops::one(via)),
+            _ => NextHops::None,
+        };
+        Ok(Some(route))
+    }
+
+    /// Appends `RTM_NEWROUTE` to `out`. `flags` are `NLM_F_*`; `NLM_F_REQUEST` is added.
+    pub fn write_new(&self, out: &mut Vec<u8>, flags: u16, seq: u32) -> Result<(), TooLong> {
+        self.write(out, RTM_NEWROUTE, flags, seq)
+    }
+
+    /// Appends `RTM_DELROUTE` to `out`.
+    pub fn write_delete(&self, out: &mut Vec<u8>, flags: u16, seq: u32) -> Result<(), TooLong> {
+        self.write(out, RTM_DELROUTE, flags, seq)
+    }
+
+    fn write(&self, out: &mut Vec<u8>, kind: u16, flags: u16, seq: u32) -> Result<(), TooLong> {
+        let afi = self.prefix.afi();
+        let mut flag_bits = self.flags;
+        if let NextHops::Inline(hops) = self.next_hops {
+            let mut ahead = hops;
+            if let (Some(hop), None) = (ahead.next(), ahead.next())
+                && hop.via.onlink
+            {
+                flag_bits |= u32::from(RTNH_F_ONLINK);
+            }
+        }
+        let [f0, f1, f2, f3] = flag_bits.to_ne_bytes();
+        let (table, long_table) = match u8::try_from(self.table) {
+            Ok(table) => (table, false),
+            Err(_) => (RT_TABLE_COMPAT, true),
+        };
+        let fixed = [
+            family(afi),
+            self.prefix.len(),
+            0,
+            0,
+            table,
+            self.protocol,
+            self.scope,
+            self.kind.to_u8(),
+            f0,
+            f1,
+            f2,
+            f3,
+        ];
+        let mut b = Builder::new(out, kind, flags | NLM_F_REQUEST, seq, &fixed);
+        // Always, also for the default route: consumers that use libnl print none for a route without it.
+        b.attr_addr(RTA_DST, self.prefix.addr());
+        if let Some(metric) = self.metric {
+            b.attr_u32(RTA_PRIORITY, metric);
+        }
+        if long_table {
+            b.attr_u32(RTA_TABLE, self.table);
+        }
+        if let Some(source) = self.prefsrc {
+            b.attr_addr(RTA_PREFSRC, source);
+        }
+        match self.next_hops {
+            NextHops::None => {}
+            NextHops::Id(id) => b.attr_u32(RTA_NH_ID, id),
+            NextHops::Inline(hops) => hops.write(&mut b, afi, RTA_MULTIPATH),
+        }
+        b.finish()
+    }
+}
+
+/// The `AF_*` number of a family.
+pub(super) fn family(afi: Afi) -> u8 {
+    match afi {
+        Afi::Ipv4 => AF_INET,
+        Afi::Ipv6 => AF_INET6,
+    }
+}
+
+/// The family of an address.
+pub(super) fn afi_of(addr: IpAddr) -> Afi {
+    match addr {
+        IpAddr::V4(_) => Afi::Ipv4,
+        IpAddr::V6(_) => Afi::Ipv6,
+    }
+}

@@ -1,0 +1,209 @@
+//! What is written reads back equal; no bytes make a reader panic; a real acknowledgement is understood.
+
+use super::numbers::*;
+use super::*;
+use proptest::prelude::*;
+use ribtide_prefix::{Afi, AnyPrefix};
+use std::net::IpAddr;
+
+fn one(buf: &[u8]) -> Message<'_> {
+    let mut all = messages(buf);
+    let first = all.next().unwrap().unwrap();
+    assert!(all.next().is_none());
+    first
+}
+
+fn any_addr() -> impl Strategy<Value = IpAddr> {
+    prop_oneof![any::<[u8; 4]>().prop_map(IpAddr::from), any::<[u8; 16]>().prop_map(IpAddr::from)]
+}
+
+fn any_prefix() -> impl Strategy<Value = AnyPrefix> {
+    (any_addr(), 0..=128u8).prop_map(|(addr, len)| {
+        AnyPrefix::from_addr(addr, if addr.is_ipv4() { len % 33 } else { len }).unwrap()
+    })
+}
+
+fn any_via() -> impl Strategy<Value = Via> {
+    (proptest::option::of(any_addr()), 1..u32::MAX, any::<bool>())
+        .prop_map(|(gateway, ifindex, onlink)| Via { gateway, ifindex, onlink })
+}
+
+fn any_hops() -> impl Strategy<Value = Vec<Hop>> {
+    proptest::collection::vec((any_via(), 1..=256u16).prop_map(|(via, weight)| Hop { via, weight }), 1..20)
+        .prop_map(|mut hops| {
+            if let [only] = &mut hops[..] {
+                only.weight = 1;
+            }
+            hops
+        })
+}
+
+proptest! {
+    #[test]
+    fn a_route_reads_back(
+        prefix in any_prefix(),
+        table: u32,
+        protocol: u8,
+        metric: Option<u32>,
+        hops in any_hops(),
+        id in proptest::option::of(1..u32::MAX),
+    ) {
+        let next_hops = id.map_or(NextHops::Inline(Hops::from(&hops[..])), NextHops::Id);
+        let route = Route { metric, ..Route::new(prefix, table, protocol, next_hops) };
+        let mut out = Vec::new();
+        route.write_new(&mut out, NLM_F_CREATE, 7).unwrap();
+        let message = one(&out);
+        prop_assert_eq!((message.kind, message.flags, message.seq), (RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REQUEST, 7));
+        let Content::NewRoute(read) = Content::decode(&message).unwrap() else { panic!("not a route") };
+        // An onlink gateway of a single-hop route is a flag of the route.
+        prop_assert_eq!(Route { flags: 0, ..read }, route);
+
+        out.clear();
+        route.write_delete(&mut out, 0, 8).unwrap();
+        prop_assert!(matches!(Content::decode(&one(&out)).unwrap(), Content::DelRoute(r) if r.prefix == prefix));
+    }
+
+    #[test]
+    fn a_next_hop_object_reads_back(id in 1..u32::MAX, protocol: u8, via in any_via(),
+        members in proptest::collection::vec((any::<u32>(), 1..u16::MAX), 1..40), what in 0..3u8) {
+        let members: Vec<Member> = members.into_iter().map(|(id, weight)| Member { id, weight }).collect();
+        let forward = match what {
+            0 => Forward::Blackhole(Afi::Ipv6),
+            1 => Forward::via(via),
+            _ => Forward::Group(Members::from(&members[..])),
+        };
+        let object = NextHop { id, protocol, forward };
+        let mut out = Vec::new();
+        object.write_new(&mut out, 0, 1).unwrap();
+        prop_assert_eq!(Content::decode(&one(&out)).unwrap(), Content::NewNextHop(object));
+        out.clear();
+        write_next_hop_delete(&mut out, id, 0, 1);
+        prop_assert_eq!(Content::decode(&one(&out)).unwrap(), Content::DelNextHop(id));
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        for message in messages(&bytes).flatten() {
+            let _ = Content::decode(&message);
+        }
+    }
+
+    /// Random bodies under each type, so that the readers are reached and not only the header's checks.
+    #[test]
+    fn no_body_panics(kind in prop_oneof![2..4u16, 16..27u16, 104..107u16], flags: u16, family in prop_oneof![Just(2u8), Just(10), Just(0)],
+        mut body in proptest::collection::vec(any::<u8>(), 0..120), attrs in proptest::collection::vec((0..34u16, 0..40usize), 0..6)) {
+        if let Some(first) = body.first_mut() {
+            *first = family;
+        }
+        for (kind, len) in attrs {
+            body.extend_from_slice(&(len as u16 + 4).to_ne_bytes());
+            body.extend_from_slice(&kind.to_ne_bytes());
+            body.extend((0..len.next_multiple_of(4)).map(|i| i as u8));
+        }
+        let _ = Content::decode(&Message { kind, flags, seq: 0, port: 0, body: &body }).map(|content| format!("{content:?}"));
+    }
+
+    #[test]
+    fn a_cut_message_is_an_error_or_shows_no_other_route(hops in any_hops(), cut in 0..4096usize) {
+        let route = Route::new("10.0.0.0/8".parse().unwrap(), 254, 186, NextHops::Inline(Hops::from(&hops[..])));
+        let mut out = Vec::new();
+        route.write_new(&mut out, 0, 0).unwrap();
+        let cut = cut % out.len();
+        prop_assert!(messages(&out[..cut]).all(|m| m.is_err()));
+        // The same cut with a header that hides it: an error, or the attributes before the cut.
+        if cut >= 16 {
+            let body = &one(&out).body[..cut - 16];
+            match Content::decode(&Message { body, ..one(&out) }) {
+                Err(_) => {}
+                Ok(Content::NewRoute(read)) => prop_assert_eq!(read.prefix, route.prefix),
+                Ok(other) => prop_assert!(false, "read as {:?}", other),
+            }
+        }
+    }
+}
+
+#[test]
+fn several_messages_in_a_buffer() {
+    let mut out = Vec::new();
+    dump_links(&mut out, 1);
+    dump_addresses(&mut out, 2);
+    dump_routes(&mut out, 3, Afi::Ipv6, 1000, RTPROT_BGP);
+    dump_next_hops(&mut out, 4);
+    let all: Vec<_> = messages(&out).map(|m| m.unwrap()).map(|m| (m.kind, m.seq, m.body.len())).collect();
+    assert_eq!(
+        all,
+        [(RTM_GETLINK, 1, 16), (RTM_GETADDR, 2, 8), (RTM_GETROUTE, 3, 12 + 8), (RTM_GETNEXTHOP, 4, 8)]
+    );
+}
+
+#[test]
+fn acknowledgements_with_and_without_the_request_and_a_sentence() {
+    let header = [16u8 + 12, 0, 0, 0, 24, 0, 5, 5, 9, 0, 0, 0, 0, 0, 0, 0];
+    let mut attr = Vec::new();
+    attr.extend_from_slice(&(4u16 + 8).to_ne_bytes());
+    attr.extend_from_slice(&1u16.to_ne_bytes());
+    attr.extend_from_slice(b"too bad\0");
+    let errno = (-22i32).to_ne_bytes();
+    let capped = [&errno[..], &header, &attr].concat();
+    let whole = [&errno[..], &header, &[0; 12], &attr].concat();
+    for (flags, body) in [(NLM_F_CAPPED | NLM_F_ACK_TLVS, &capped), (NLM_F_ACK_TLVS, &whole)] {
+        let message = Message { kind: NLMSG_ERROR, flags, seq: 9, port: 0, body };
+        assert_eq!(Content::decode(&message), Ok(Content::Ack(Ack { errno: 22, text: Some("too bad") })));
+    }
+    let plain = Message { kind: NLMSG_ERROR, flags: 0, seq: 9, port: 0, body: &whole };
+    assert_eq!(Content::decode(&plain), Ok(Content::Ack(Ack { errno: 22, text: None })));
+    let done = Message { kind: NLMSG_DONE, flags: NLM_F_MULTI, seq: 9, port: 0, body: &[0; 4] };
+    assert_eq!(Content::decode(&done), Ok(Content::Done(Ack { errno: 0, text: None })));
+}
+
+#[test]
+fn links_and_addresses() {
+    let mut out = Vec::new();
+    let fixed = [0, 0, 1, 0, 3, 0, 0, 0, 0x41, 0, 1, 0, 0, 0, 0, 0];
+    let mut b = super::build::Builder::new(&mut out, RTM_NEWLINK, 0, 0, &fixed);
+    b.attr(IFLA_IFNAME, b"Ethernet4\0");
+    b.attr_u32(IFLA_MTU, 9100);
+    let info = b.open(IFLA_LINKINFO | 0x8000);
+    b.attr(IFLA_INFO_KIND, b"veth\0");
+    b.close(info);
+    b.finish().unwrap();
+    let Ok(Content::NewLink(link)) = Content::decode(&one(&out)) else { panic!("not a link") };
+    assert_eq!((link.index, link.name, link.mtu, link.kind), (3, "Ethernet4", 9100, Some("veth")));
+    assert!(link.operative());
+
+    out.clear();
+    let mut b = super::build::Builder::new(&mut out, RTM_NEWADDR, 0, 0, &[AF_INET, 24, 0x80, 0, 3, 0, 0, 0]);
+    b.attr_addr(IFA_ADDRESS, "10.1.2.3".parse().unwrap());
+    b.attr_addr(IFA_LOCAL, "10.1.2.3".parse().unwrap());
+    b.finish().unwrap();
+    let Ok(Content::NewAddress(address)) = Content::decode(&one(&out)) else { panic!("not an address") };
+    assert_eq!((address.ifindex, address.network), (3, "10.1.2.0/24".parse().unwrap()));
+    assert!(address.usable());
+}
+
+#[test]
+fn a_kernels_copy_of_the_next_hops_beside_an_id_is_not_shown() {
+    let mut out = Vec::new();
+    let mut b = super::build::Builder::new(
+        &mut out,
+        RTM_NEWROUTE,
+        0,
+        0,
+        &[AF_INET, 0, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0],
+    );
+    b.attr_addr(RTA_GATEWAY, "10.0.0.1".parse().unwrap());
+    b.attr_u32(RTA_NH_ID, 5);
+    b.finish().unwrap();
+    let Ok(Content::NewRoute(route)) = Content::decode(&one(&out)) else { panic!("not a route") };
+    assert_eq!((route.prefix, route.next_hops), ("0.0.0.0/0".parse().unwrap(), NextHops::Id(5)));
+}
+
+#[test]
+fn what_is_too_long_for_its_length_field_is_taken_back() {
+    let via = Via { gateway: Some("10.0.0.1".parse().unwrap()), ifindex: 1, onlink: false };
+    let hops = vec![Hop { via, weight: 1 }; 5000];
+    let mut out = vec![1, 2, 3];
+    let route = Route::new("10.0.0.0/8".parse().unwrap(), 0, 186, NextHops::Inline(Hops::from(&hops[..])));
+    assert_eq!(route.write_new(&mut out, 0, 0), Err(TooLong));
+    assert_eq!(out, [1, 2, 3]);
+}
