@@ -4,10 +4,9 @@
 //! translates every request, and hands out the reply before the rows: who waits for the reply is not kept waiting
 //! by the database.
 
-use crate::orch::VidSource;
 use crate::sai::{
     Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, SWITCH, Sai, SaiCall, SaiReply, SaiRequest,
-    Status, Verb, View,
+    Status, Verb, VidSource, View,
 };
 use ribtide_prefix::Map;
 

@@ -1,8 +1,8 @@
 //! Requests under way: numbering them, gathering single operations into bulks, and finding the asker of a reply.
 
-use super::{Orch, OrchEvent, OrchOut, VidSource};
+use super::{Orch, OrchEvent, OrchOut};
 use crate::row::Name;
-use crate::sai::{ErrorMode, Item, ObjectType, Oid, SaiCall, SaiReply, SaiRequest, Status, Verb};
+use crate::sai::{ErrorMode, Item, ObjectType, Oid, SaiCall, SaiReply, SaiRequest, Status, Verb, VidSource};
 use ribtide_prefix::Map;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -138,10 +138,11 @@ impl Orch {
             let bulk_size = self.config.bulk_size.max(1);
             let next = self.requests.calls.pop_front();
             let Some((call, context)) = next.or_else(|| self.requests.next_of_buckets(bulk_size)) else {
-                if !self.boot_next(out) && !(self.ready() && self.gather_routes(bulk_size, out)) {
-                    return;
+                let more = self.boot_next(out) || (self.ready() && self.gather_routes(bulk_size, out));
+                if more {
+                    continue;
                 }
-                continue;
+                return;
             };
             let id = self.requests.next_id;
             self.requests.next_id += 1;

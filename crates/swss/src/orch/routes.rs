@@ -4,10 +4,10 @@
 //! makes it an entry in a bulk, or parks it under what it waits for. While a bulk with it is under way, later
 //! changes gather behind it, so the chip never sees two changes of one route out of order.
 
-use super::groups::GroupKey;
 use super::indexes::Meaning;
+use super::judge::{Bound, Verdict};
 use super::pending::Pending;
-use super::plan::{self, Plan};
+use super::plan;
 use super::requests::{Asker, Context, Outcome, outcome};
 use super::vrfs;
 use super::{Orch, OrchOut};
@@ -18,9 +18,6 @@ use crate::sai::{
 use ribtide_prefix::{Afi, AnyPrefix, Map, Set};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// How many parsed rows are kept. Real tables have some thousand next-hop sets.
-const PLANS: usize = 65_536;
 
 /// Which route: the VRF's number, and the destination.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -68,21 +65,6 @@ pub(super) enum Cause {
     Index(u32),
     /// Room in the chip's table of a family.
     Room(Afi),
-}
-
-/// What a row comes to, given what there is.
-enum Verdict {
-    Lead(Lead),
-    /// Lead there until what it waits for happens.
-    Meanwhile(Lead, Cause),
-    Wait(Cause),
-    Refuse(String),
-    /// Not for the chip; what the chip has goes.
-    Local,
-    /// Not for the chip; what the chip has stays.
-    Covered,
-    Remove,
-    Nothing,
 }
 
 /// Where a task is.
@@ -179,36 +161,35 @@ pub(super) struct Routes {
     tasks: Map<RouteId, Task>,
     ready: VecDeque<RouteId>,
     waiting: Map<Cause, Set<RouteId>>,
+    /// How many routes are in `waiting`.
+    parked: usize,
     own: Map<RouteId, Own>,
     /// Rows parsed and looked up; emptied when a number in it may have been given away.
-    plans: Map<Arc<Via>, Bound>,
+    pub(super) plans: Map<Arc<Via>, Bound>,
     /// Objects that the chip had no room for.
     starved: VecDeque<Asker>,
     last_retry_ms: u64,
     /// While a resync is on: what to do at its end.
-    held: Option<Map<RouteId, (Pending<RouteRow>, Option<Name>)>>,
+    held: Option<Map<RouteId, Held>>,
     default_ok: [bool; 2],
 }
 
-/// A plan with its names looked up.
-#[derive(Clone)]
-enum Bound {
-    Refused(Arc<str>),
-    Local,
-    Blackhole,
-    Direct(u32),
-    Hop(u32),
-    Group(u32),
-    Index(u32),
-}
+/// A change that a resync holds back, and the key as last spelled.
+type Held = (Pending<RouteRow>, Option<Name>);
 
 impl Routes {
     pub(super) fn ready_len(&self) -> usize {
         self.ready.len()
     }
 
-    pub(super) fn tasks_len(&self) -> usize {
-        self.tasks.len()
+    /// How many changed routes wait for their turn or for the chip.
+    pub(super) fn moving_len(&self) -> usize {
+        self.tasks.len() - self.parked
+    }
+
+    /// How many changed routes wait for what is not there.
+    pub(super) fn parked_len(&self) -> usize {
+        self.parked
     }
 
     pub(super) fn in_chip_len(&self) -> usize {
@@ -231,13 +212,22 @@ impl Routes {
         self.held.as_ref().is_some_and(|held| held.contains_key(id))
     }
 
+    /// Whether the destination is the router's own. What the change says of it is kept for when it is not any more.
+    pub(super) fn is_own(&mut self, id: RouteId, change: &Pending<RouteRow>) -> bool {
+        let Some(own) = self.own.get_mut(&id) else { return false };
+        if change.del || change.set.is_some() {
+            own.masked = change.set.clone();
+        }
+        true
+    }
+
     fn park(&mut self, id: RouteId, cause: Cause) {
-        self.waiting.entry(cause).or_default().insert(id);
+        self.parked += usize::from(self.waiting.entry(cause).or_default().insert(id));
     }
 
     fn unpark(&mut self, id: RouteId, cause: Cause) {
         if let Some(set) = self.waiting.get_mut(&cause) {
-            set.remove(&id);
+            self.parked -= usize::from(set.remove(&id));
             if set.is_empty() {
                 self.waiting.remove(&cause);
             }
@@ -377,6 +367,7 @@ impl Orch {
     pub(super) fn wake(&mut self, cause: Cause) {
         let Some(ids) = self.routes.waiting.remove(&cause) else { return };
         // In order, so that equal input has equal results whatever the hash.
+        self.routes.parked -= ids.len();
         let mut ids: Vec<RouteId> = ids.into_iter().collect();
         ids.sort_unstable();
         for id in ids {
@@ -462,7 +453,7 @@ impl Orch {
     fn look_at(&mut self, id: RouteId, bulk: &mut Bulk, out: &mut OrchOut) {
         let Some(mut task) = self.routes.tasks.remove(&id) else { return };
         let pin = task.pin.take();
-        let verdict = self.judge(id, &mut task, out);
+        let verdict = self.judge(id, &task.change, out);
         let current = self.routes.in_chip.get(&id).copied();
         let there = current.is_some() || task.half;
         // What is to be deleted goes, when what comes after it cannot take its place at once.
@@ -515,119 +506,6 @@ impl Orch {
         task.state = State::Waiting(cause);
         self.routes.park(id, cause);
         self.routes.tasks.insert(id, task);
-    }
-
-    /// What a task comes to, given what there is.
-    fn judge(&mut self, id: RouteId, task: &mut Task, out: &mut OrchOut) -> Verdict {
-        if let Some(own) = self.routes.own.get_mut(&id) {
-            if task.change.del || task.change.set.is_some() {
-                own.masked = task.change.set.clone();
-            }
-            return match self.vrfs.usable(id.vrf) {
-                Some(_) => Verdict::Lead(Lead { target: Target::Cpu, index: None }),
-                None => Verdict::Wait(Cause::Vrf(id.vrf)),
-            };
-        }
-        let Some(row) = &task.change.set else {
-            return if task.change.del { Verdict::Remove } else { Verdict::Nothing };
-        };
-        if self.vrfs.usable(id.vrf).is_none() {
-            return Verdict::Wait(Cause::Vrf(id.vrf));
-        }
-        let lead = |target, index| Verdict::Lead(Lead { target, index });
-        match self.bind(&row.via) {
-            Bound::Refused(why) => Verdict::Refuse(why.to_string()),
-            Bound::Local => Verdict::Local,
-            Bound::Blackhole => lead(Target::Drop, None),
-            Bound::Direct(interface) => self.judge_direct(id, interface),
-            Bound::Hop(hop) => self.judge_hop(hop, None, out),
-            Bound::Group(group) => self.judge_group(id, group, None, out),
-            Bound::Index(index) => match self.indexes.get(index).meaning {
-                Meaning::Nothing => Verdict::Wait(Cause::Index(index)),
-                Meaning::Hop(hop) => self.judge_hop(hop, Some(index), out),
-                Meaning::Group(group) => self.judge_group(id, group, Some(index), out),
-            },
-        }
-    }
-
-    fn judge_direct(&self, id: RouteId, interface: u32) -> Verdict {
-        if !plan::is_global(id.prefix) {
-            return Verdict::Refuse("its addresses are only good on a link".into());
-        }
-        let there = self.interfaces.get(interface);
-        let host = AnyPrefix::host(id.prefix.addr()) == id.prefix;
-        if host && there.subnets().any(|subnet| subnet.contains(id.prefix.addr())) {
-            return Verdict::Covered;
-        }
-        match there.usable() {
-            Some(_) => Verdict::Lead(Lead { target: Target::Interface(interface), index: None }),
-            None => Verdict::Wait(Cause::Interface(interface)),
-        }
-    }
-
-    fn judge_hop(&mut self, hop: u32, index: Option<u32>, out: &mut OrchOut) -> Verdict {
-        if self.hop_usable(hop).is_some() {
-            return Verdict::Lead(Lead { target: Target::Hop(hop), index });
-        }
-        self.resolve(hop, out);
-        Verdict::Wait(Cause::Hop(hop))
-    }
-
-    fn judge_group(&mut self, id: RouteId, group: u32, index: Option<u32>, out: &mut OrchOut) -> Verdict {
-        if self.groups.ready(group) {
-            return Verdict::Lead(Lead { target: Target::Group(group), index });
-        }
-        if self.groups.failed(group) {
-            return Verdict::Refuse("the chip refused its next-hop group".into());
-        }
-        // The pin that the wait will hold; without it a new group has no reason to be.
-        self.pin_group(group);
-        self.step_group(group, out);
-        self.hand_over_group(group);
-        let cause = Cause::Group(group);
-        if self.groups.on_its_way(group) {
-            return Verdict::Wait(cause);
-        }
-        let members = self.groups.wanted(group);
-        let usable: Vec<u32> =
-            members.iter().map(|(hop, _)| *hop).filter(|hop| self.hop_usable(*hop).is_some()).collect();
-        let stays = match self.routes.in_chip.get(&id) {
-            Some(Lead { target: Target::Hop(hop), .. }) => usable.contains(hop).then_some(*hop),
-            _ => None,
-        };
-        match stays.or_else(|| self.groups.choose(&usable)) {
-            Some(hop) => Verdict::Meanwhile(Lead { target: Target::Hop(hop), index }, cause),
-            None => {
-                self.groups.set_stranding(group, true);
-                Verdict::Wait(cause)
-            }
-        }
-    }
-
-    /// The plan of a row's fields with all names looked up.
-    fn bind(&mut self, via: &Arc<Via>) -> Bound {
-        if let Some(bound) = self.routes.plans.get(via) {
-            return bound.clone();
-        }
-        let bound = match plan::of_route(via) {
-            Plan::Refused(why) => Bound::Refused(why.into()),
-            Plan::Local => Bound::Local,
-            Plan::Blackhole => Bound::Blackhole,
-            Plan::Direct(name) => Bound::Direct(self.interfaces.id_of(&name)),
-            Plan::Index(name) => Bound::Index(self.indexes.id_of(&name)),
-            Plan::Hops(hops) => {
-                let members = self.members_of(&hops);
-                match *members {
-                    [(hop, _)] => Bound::Hop(hop),
-                    _ => Bound::Group(self.group_id(GroupKey::Members(members.clone()), members)),
-                }
-            }
-        };
-        if self.routes.plans.len() >= PLANS {
-            self.routes.plans.clear();
-        }
-        self.routes.plans.insert(via.clone(), bound.clone());
-        bound
     }
 
     /// The object that an entry names.
@@ -870,7 +748,8 @@ impl Orch {
         match cause {
             Cause::Hop(hop) => self.neighbors.get_mut(hop).named += 1,
             Cause::Group(group) => self.pin_group(group),
-            _ => {}
+            Cause::Index(index) => self.pin_index(index),
+            Cause::Vrf(_) | Cause::Interface(_) | Cause::Room(_) => {}
         }
         task.pin = Some(cause);
     }
@@ -879,7 +758,8 @@ impl Orch {
         match cause {
             Cause::Hop(hop) => self.unname_hop(hop, out),
             Cause::Group(group) => self.unpin_group(group, out),
-            _ => {}
+            Cause::Index(index) => self.unpin_index(index),
+            Cause::Vrf(_) | Cause::Interface(_) | Cause::Room(_) => {}
         }
     }
 
