@@ -6,3 +6,4 @@ pub mod bgp;
 pub mod config;
 pub mod dataplane;
 pub mod rib;
+pub mod sonic;

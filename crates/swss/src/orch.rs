@@ -30,7 +30,8 @@ use crate::row::{
     Change, DefaultRouteRow, IntfRow, Mac, NeighResolveRow, NeighRow, NextHopGroupRow, PortRow,
     RouteResponse, RouteRow, SwitchCapabilityRow, VrfRow,
 };
-use crate::sai::{SaiReply, SaiRequest, VidSource};
+use crate::sai::{SaiReply, SaiRequest};
+pub use crate::sai::{VidCounter, VidSource};
 use boot::Boot;
 pub use crm::{Crm, Usage};
 pub use explain::{LeadState, RouteState, Waiting};
