@@ -5,7 +5,7 @@
 //! threads of this process, over tables in memory, behind a dataplane port.
 
 pub mod fpmsyncd;
-mod announce;
+pub(crate) mod announce;
 mod fpm_server;
 // pub mod inprocess;
 mod links;
