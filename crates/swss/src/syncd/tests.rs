@@ -390,6 +390,41 @@ fn a_full_chip_is_emptied_before_it_is_filled() {
 }
 
 #[test]
+fn what_had_no_room_is_made_when_there_is_some() {
+    let mut world = World::new();
+    world.syncd.chip_mut().limit = Some((ObjectType::NextHop, 1));
+    let rif = world.rif(0);
+    world.hop(rif, "10.0.0.1");
+    world.start();
+    let rif = world.rif(0);
+    let hop = world.hop(rif, "10.0.0.2");
+    assert_eq!(world.route("20.0.0.0/8", hop), Status::Success);
+    assert_eq!(world.view(View::Apply), Status::Success);
+    let entry = world.entry("20.0.0.0/8");
+    assert_eq!(world.row(ObjectType::RouteEntry, entry), format!("SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID={hop}"));
+}
+
+#[test]
+fn what_is_said_no_more_goes_back_to_its_default() {
+    let mut world = World::new();
+    let rif = world.rif(0);
+    let entry = world.entry("20.0.0.0/8");
+    let drop = Item::new(entry, [Attr::RoutePacketAction(PacketAction::Drop)]);
+    assert_eq!(world.one(Verb::Create, ObjectType::RouteEntry, drop), Status::Success);
+    world.start();
+    let again = world.rif(0);
+    assert_ne!(rif, again);
+    assert_eq!(world.route("20.0.0.0/8", again), Status::Success);
+    assert_eq!(world.view(View::Apply), Status::Success);
+    assert_eq!(
+        world.row(ObjectType::RouteEntry, entry),
+        format!(
+            "SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID={again} SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION=SAI_PACKET_ACTION_FORWARD"
+        )
+    );
+}
+
+#[test]
 fn a_view_that_fails_says_so_and_the_database_tells_the_truth() {
     let mut world = World::new();
     describe_some(&mut world, false);
