@@ -133,7 +133,7 @@ impl World {
                 }
                 let mut id = *id;
                 // Now and then one says less than before: the chip must go back to the default.
-                let says = |attr: &&Attr| !has_default(attr) || (n as u8 ^ keep) % 5 != 0;
+                let says = |attr: &&Attr| !has_default(attr) || !(n as u8 ^ keep).is_multiple_of(5);
                 let mut attrs: Attrs = row.values().filter(says).cloned().collect();
                 let new = |oid: &mut Oid| -> Option<()> {
                     if !oid.is_null() {
