@@ -1,0 +1,217 @@
+//! The router: every stage started and joined up, in the order in which they need each other.
+
+use crate::api::model::{AsicAnswer, Pipeline};
+use crate::api::{Api, ListenError, answers};
+use crate::bgp::{Bgp, BgpError};
+use crate::config::Config;
+use crate::dataplane::fpm::{self, FpmHandle};
+use crate::dataplane::kernel;
+use crate::rib::{RibBuilder, RibHandle, Statics, config_interfaces};
+use crate::sonic::inprocess::{self, Asic};
+use ribtide_rib::{RibConfig, RibIn, Source};
+use ribtide_runtime::clock::Clock;
+use ribtide_runtime::meter::Meters;
+use ribtide_runtime::ring::Rings;
+use ribtide_runtime::thread::Stop;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a stop may take before the process just ends.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What the API looks at: handles of every stage.
+pub struct Inside {
+    /// The configuration in force.
+    pub config: Config,
+    /// Time since the start.
+    pub clock: Clock,
+    /// Every queue.
+    pub rings: Rings,
+    /// Every stage's meter.
+    pub meters: Meters,
+    /// BGP, when configured.
+    pub bgp: Option<Bgp>,
+    /// The RIB manager, when routes are installed.
+    pub rib: Option<RibHandle>,
+    /// The virtual ASIC, when there is one.
+    pub asic: Option<Asic>,
+    /// FPM clients.
+    pub fpm: Vec<FpmHandle>,
+    /// Reads of the FIB under way.
+    pub(crate) reads: answers::Reads,
+}
+
+/// A running router.
+pub struct Router {
+    inside: Arc<Inside>,
+    stop: Stop,
+    socket: PathBuf,
+}
+
+/// Why a router cannot start. Displays as a sentence.
+#[derive(Debug)]
+pub enum StartError {
+    /// The API cannot listen.
+    Api(ListenError),
+    /// BGP cannot listen.
+    Bgp(BgpError),
+    /// The kernel dataplane cannot work.
+    Kernel(String),
+    /// The virtual ASIC cannot work.
+    Asic(String),
+    /// The system gives no thread.
+    Thread(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Api(e) => e.fmt(f),
+            StartError::Bgp(e) => e.fmt(f),
+            StartError::Kernel(e) => f.write_str(e),
+            StartError::Asic(e) => f.write_str(e),
+            StartError::Thread(e) => write!(f, "the system gives no thread: {e}; raise the limit of processes (ulimit -u)"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<io::Error> for StartError {
+    fn from(e: io::Error) -> Self {
+        StartError::Thread(e)
+    }
+}
+
+impl Router {
+    /// Starts everything that `config` names. Returns once listeners are bound and the kernel has been asked; what
+    /// cannot work is refused here and not found out later.
+    ///
+    /// # Errors
+    /// The first thing that does not work, as a sentence.
+    pub fn start(config: Config) -> Result<Router, StartError> {
+        let (clock, rings, meters, stop) = (Clock::default(), Rings::default(), Meters::default(), Stop::default());
+        let api = Api::bind(&config.api).map_err(StartError::Api)?;
+        // Meters appear in the order of the route's way.
+        for stage in ["reader", "shard", "rib"] {
+            meters.meter(stage);
+        }
+        let mut rib = config.fib.as_ref().map(|_| RibBuilder::new(&rings));
+        let bgp = match &config.bgp {
+            None => None,
+            Some(bgp) => {
+                let feed = rib.as_ref().map(RibBuilder::inbox);
+                Some(Bgp::start(&config, bgp, feed, &clock, &rings, &meters, &stop).map_err(StartError::Bgp)?)
+            }
+        };
+        let (mut handle, mut asic, mut clients) = (None, None, Vec::new());
+        if let (Some(fib), Some(rib)) = (&config.fib, &mut rib) {
+            if let Some(kernel) = fib.kernel {
+                let port = rib.plug("kernel", &rings, &meters, &stop);
+                kernel::start(kernel, port).map_err(StartError::Kernel)?;
+            }
+            for (i, server) in fib.fpm.iter().enumerate() {
+                let name = if fib.fpm.len() == 1 { "fpm".to_string() } else { format!("fpm-{i}") };
+                let port = rib.plug(&name, &rings, &meters, &stop);
+                clients.push(fpm::start(name, *server, fib.fpm_next_hop_groups, port)?);
+            }
+            if let Some(virtual_asic) = fib.virtual_asic {
+                let port = rib.plug("virtual-asic", &rings, &meters, &stop);
+                let started = inprocess::start(virtual_asic, &config.interfaces, port, &rings, &meters, &stop);
+                asic = Some(started.map_err(StartError::Asic)?);
+            }
+        }
+        if let (Some(fib), Some(rib)) = (&config.fib, rib) {
+            let rib_config = RibConfig {
+                resolve_via_default: fib.resolve_via_default,
+                // BGP says when each session's End-of-RIB has come, or that there is none to wait for.
+                initial_sources: vec![Source::Static, Source::Bgp],
+                ..RibConfig::default()
+            };
+            let inbox = rib.inbox();
+            let statics = Statics::new(config.statics.clone(), &config.interfaces);
+            let shards = bgp.as_ref().map(Bgp::shard_feedback).unwrap_or_default();
+            handle = Some(rib.start(rib_config, statics, shards, &meters, stop.clone())?);
+            for interface in config_interfaces(&config.interfaces) {
+                // The RIB's thread lives as long as the process.
+                let _ = inbox.send(RibIn::Interface(interface));
+            }
+            if bgp.is_none() {
+                let _ = inbox.send(RibIn::EndOfInitial(Source::Bgp));
+            }
+        }
+        let reads = answers::Reads::default();
+        let inside = Inside { config, clock, rings, meters, bgp, rib: handle, asic, fpm: clients, reads };
+        let inside = Arc::new(inside);
+        let socket = api.path().to_path_buf();
+        api.serve(inside.clone())?;
+        Ok(Router { inside, stop, socket })
+    }
+
+    /// The API's Unix socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// What each stage has done.
+    ///
+    /// # Errors
+    /// A sentence when the system does not tell.
+    pub fn pipeline(&self) -> Result<Pipeline, String> {
+        answers::pipeline(&self.inside).map_err(|e| e.sentence())
+    }
+
+    /// What the virtual ASIC does with packets to `addresses`.
+    ///
+    /// # Errors
+    /// A sentence when there is no virtual ASIC or it does not answer.
+    pub fn asic_lookup(&self, addresses: Vec<IpAddr>) -> Result<Vec<AsicAnswer>, String> {
+        answers::asic_lookup(&self.inside, addresses).map(|a| a.answers).map_err(|e| e.sentence())
+    }
+
+    /// How many routes of the RIB the virtual ASIC holds.
+    ///
+    /// # Errors
+    /// A sentence when there is no virtual ASIC or it does not answer.
+    pub fn asic_routes(&self) -> Result<u64, String> {
+        let asic = self.inside.asic.as_ref().ok_or("this router has no virtual ASIC")?;
+        asic.route_count().map_err(|e| e.to_string())
+    }
+
+    /// Whether every queue is empty and every dataplane has confirmed all it was given.
+    ///
+    /// # Errors
+    /// A sentence when the RIB manager does not answer.
+    pub fn settled(&self) -> Result<bool, String> {
+        let Some(rib) = &self.inside.rib else { return Ok(true) };
+        let confirmed = rib.asker.ask(|s| s.rib.dataplanes().all(|d| d.outstanding == 0)).map_err(|e| e.to_string())?;
+        Ok(confirmed && self.inside.rings.read().iter().all(|r| r.depth == 0))
+    }
+
+    /// Runs until SIGINT or SIGTERM, then says goodbye to peers.
+    ///
+    /// # Errors
+    /// A sentence when signals cannot be caught.
+    pub fn run_until_signal(self) -> Result<(), String> {
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("cannot catch signals: {e}"))?;
+        signals.forever().next();
+        self.shut_down();
+        Ok(())
+    }
+
+    /// Ends every session with a NOTIFICATION and stops the stages. Routes stay installed: the next start adopts them.
+    pub fn shut_down(self) {
+        if let Some(bgp) = &self.inside.bgp {
+            bgp.shut_down(FAREWELL);
+        }
+        self.stop.stop();
+        // A socket file that is gone says that nobody listens.
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
