@@ -66,7 +66,7 @@ impl Oracle {
             Event::NextHop(addr, state) => {
                 self.next_hops.insert(*addr, *state);
             }
-            Event::Dump(_) => {}
+            Event::Refresh(..) | Event::Dump(_) => {}
         }
         self.paths.retain(|_, paths| !paths.is_empty());
     }

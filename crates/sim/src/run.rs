@@ -1,24 +1,23 @@
-//! The real stages on a history: readers, queues, shards and those who follow them. A seed decides who moves next.
+//! The real stages on a history: readers, shards, egress workers and the queues between them. A seed decides who
+//! moves next.
 //!
 //! Every peer has a queue of its own to every shard, as if each had its own reader, so the shards see the peers'
 //! messages in different orders. Where the order of arrival counts (some options make it), all share one queue.
 
+use crate::egress::Egress;
 use crate::oracle::{Learned, Oracle};
 use crate::rng::Rng;
+use crate::stage::{FOLLOWER, Follower, Stage, Table, same_table};
 use crate::world::{Event, World, updates};
-use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
-use ribtide_bgp::message::{BestBatch, BestPath, DumpRequest, EgressIn, Feed, FeedSet, NONE, ShardIn};
+use ribtide_bgp::message::{DumpRequest, FeedSet, ShardIn};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
-use ribtide_bgp::shard::{Effects, RouteView, Shard, ShardOut, ToEgress};
+use ribtide_bgp::shard::RouteView;
 use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, V4, V6, for_each_family, logical_shard};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// A table as somebody sees it who follows the changes: attributes in wire form with their next hop, and the source.
-type Table = BTreeMap<AnyPrefix, (Arc<AttrSet>, PeerId)>;
 
 /// The stages at work.
 pub struct Run<'w> {
@@ -28,6 +27,7 @@ pub struct Run<'w> {
     oracle: Oracle,
     map: ShardMap,
     shards: Vec<Stage>,
+    egress: Egress,
     /// Session number of each peer, and its reader while it is up.
     readers: Vec<Reader>,
     events: std::slice::Iter<'w, Event>,
@@ -41,41 +41,13 @@ struct Reader {
     out: ShardBatches,
 }
 
-/// A shard with its queues and its followers.
-struct Stage {
-    shard: Shard,
-    out: ShardOut,
-    queues: Vec<VecDeque<ShardIn>>,
-    /// The best paths, by changes alone.
-    mirror: Table,
-    /// Tables of those who asked for a dump: by dump and changes from then on.
-    followers: BTreeMap<u64, Follower>,
-    feed: BTreeMap<AnyPrefix, FeedSet>,
-    next_hops: BTreeSet<IpAddr>,
-    /// Sessions that ended and are not yet confirmed.
-    ending: BTreeSet<(PeerId, u32)>,
-}
-
-struct Follower {
-    afi: Afi,
-    table: Table,
-    complete: bool,
-}
-
 impl<'w> Run<'w> {
-    /// A run of `world` over `shards` shards. `ordered`: in the order of the history.
-    pub fn new(world: &'w World, shards: u16, ordered: bool, rng: Rng) -> Run<'w> {
+    /// A run of `world` over `shards` shards and `workers` egress workers. `ordered`: in the order of the history.
+    pub fn new(world: &'w World, shards: u16, workers: u16, ordered: bool, rng: Rng) -> Run<'w> {
         let map: ShardMap = std::array::from_fn(|logical| logical as u16 % shards);
-        let stage = || Stage {
-            shard: Shard::new(world.options),
-            out: ShardOut::default(),
-            queues: (0..=world.peers.len()).map(|_| VecDeque::new()).collect(),
-            mirror: Table::new(),
-            followers: BTreeMap::new(),
-            feed: BTreeMap::new(),
-            next_hops: BTreeSet::new(),
-            ending: BTreeSet::new(),
-        };
+        // One for each peer, one for next hops, and one for each worker's requests.
+        let queues = world.peers.len() + 1 + usize::from(workers);
+        let stage = || Stage::new(world.options, queues);
         let reader =
             || Reader { ingest: Ingest::default(), session: 0, peer: None, out: ShardBatches::new(map) };
         Run {
@@ -85,6 +57,7 @@ impl<'w> Run<'w> {
             oracle: Oracle::new(world.options, world.peers.clone()),
             map,
             shards: (0..shards).map(|_| stage()).collect(),
+            egress: Egress::new(u32::from(workers), u32::from(shards), world.peers.len()),
             readers: world.peers.iter().map(|_| reader()).collect(),
             events: world.events.iter(),
             dumps: 0,
@@ -107,24 +80,44 @@ impl<'w> Run<'w> {
         self.end_all();
     }
 
-    /// Somebody moves.
+    /// Somebody moves: a reader, a worker, or about half of the shards.
     fn advance(&mut self) {
-        let shard = self.rng.below(self.shards.len());
-        self.shards[shard].advance(&mut self.rng);
-        if self.rng.one_in(3) {
-            let peer = self.rng.below(self.readers.len());
-            self.flush(peer);
+        match self.rng.below(4) {
+            0 => {
+                let peer = self.rng.below(self.readers.len());
+                self.flush(peer);
+            }
+            1 => {
+                let Run { egress, shards, rng, .. } = self;
+                let (ordered, first) = (self.ordered, self.world.peers.len() + 1);
+                egress.advance(rng, |request| {
+                    let queue = if ordered { 0 } else { first + request.worker as usize };
+                    shards.iter_mut().for_each(|stage| stage.queues[queue].push_back(ShardIn::Dump(request)));
+                });
+            }
+            _ => {
+                for stage in &mut self.shards {
+                    if stage.is_busy() && self.rng.one_in(2) {
+                        stage.advance(&mut self.rng, &mut self.egress);
+                    }
+                }
+            }
         }
     }
 
-    fn settle(&mut self) {
-        while self.shards.iter().any(Stage::is_busy)
+    fn is_busy(&self) -> bool {
+        self.shards.iter().any(Stage::is_busy)
             || self.readers.iter().any(|reader| !reader.out.is_empty())
-        {
-            self.advance();
+            || self.egress.is_busy()
+    }
+
+    fn settle(&mut self) {
+        while self.is_busy() {
+            (0..20).for_each(|_| self.advance());
+            self.egress.unblock();
         }
-        self.shards.iter_mut().for_each(Stage::deliver);
         self.compare();
+        self.egress.compare(&self.oracle);
     }
 
     fn happen(&mut self, event: &Event) {
@@ -137,6 +130,7 @@ impl<'w> Run<'w> {
                 let import = Arc::new(Policy::compile(&["accept"]).expect("accept is built in"));
                 let settings = IngestSettings { import, allow_own_as: 0, enforce_first_as: false };
                 reader.peer = Some(IngestPeer::new(info.clone(), settings));
+                self.egress.up(&info);
                 self.send(*peer, |_| ShardIn::PeerUp(info.clone()));
             }
             Event::Down(peer) => {
@@ -148,6 +142,7 @@ impl<'w> Run<'w> {
                 }
                 let (id, session) = (PeerId(*peer as u32), self.readers[*peer].session);
                 self.readers[*peer].peer = None;
+                self.egress.down(id);
                 self.send(*peer, |stage| {
                     stage.ending.insert((id, session));
                     ShardIn::PeerDown { peer: id, session }
@@ -159,6 +154,7 @@ impl<'w> Run<'w> {
                 let queue = self.world.peers.len();
                 self.send(queue, |_| ShardIn::NextHops(vec![(*addr, *state)]));
             }
+            Event::Refresh(peer, afi) => self.egress.refresh(PeerId(*peer as u32), *afi),
             Event::Dump(afi) => {
                 self.dumps += 1;
                 let token = self.dumps;
@@ -166,7 +162,7 @@ impl<'w> Run<'w> {
                 self.send(queue, |stage| {
                     let follower = Follower { afi: *afi, table: Table::new(), complete: false };
                     stage.followers.insert(token, follower);
-                    ShardIn::Dump(DumpRequest { worker: 7, token, afi: *afi })
+                    ShardIn::Dump(DumpRequest { worker: FOLLOWER, token, afi: *afi })
                 });
             }
         }
@@ -247,19 +243,17 @@ impl<'w> Run<'w> {
     /// What a person sees.
     fn compare_views(&self, best: &BTreeMap<AnyPrefix, Learned>) {
         let mut seen = 0;
-        for stage in &self.shards {
-            for logical in 0..LOGICAL_SHARDS {
-                for_each_family!(F => {
-                    let mut after = None;
-                    loop {
-                        let page = stage.shard.page::<F>(logical, after, 2);
-                        let Some(last) = page.last() else { break };
-                        after = Some(last.prefix);
-                        seen += page.len();
-                        page.iter().for_each(|view| self.compare_view(view));
-                    }
-                });
-            }
+        for (logical, thread) in (0..LOGICAL_SHARDS).zip(self.map) {
+            for_each_family!(F => {
+                let mut after = None;
+                loop {
+                    let page = self.shards[usize::from(thread)].shard.page::<F>(logical, after, 2);
+                    let Some(last) = page.last() else { break };
+                    after = Some(last.prefix);
+                    seen += page.len();
+                    page.iter().for_each(|view| self.compare_view(view));
+                }
+            });
         }
         assert_eq!(seen, self.oracle.paths().len(), "prefixes seen page by page");
         for prefix in self.oracle.paths().keys() {
@@ -310,16 +304,10 @@ impl<'w> Run<'w> {
                 self.happen(&Event::Down(peer));
             }
         }
-        for reader in &mut self.readers {
-            reader.out.drain().for_each(drop);
-        }
+        self.settle();
+        self.egress.assert_idle();
         for stage in &mut self.shards {
-            while stage.is_busy() {
-                stage.advance(&mut self.rng);
-            }
-            stage.deliver();
             assert!(stage.mirror.is_empty() && stage.feed.is_empty() && stage.next_hops.is_empty());
-            assert!(stage.ending.is_empty());
             let counts = stage.shard.counts();
             let left = [
                 counts.ipv4_prefixes,
@@ -337,123 +325,4 @@ impl<'w> Run<'w> {
             assert!(reader.ingest.is_empty(), "attributes left in a reader after all sessions ended");
         }
     }
-}
-
-/// The followers' table is the oracle's.
-fn same_table(table: &Table, expected: &BTreeMap<AnyPrefix, Learned>) {
-    let rows = table.iter().map(|(prefix, (attrs, source))| {
-        (*prefix, source.0 as usize, attrs.bytes().to_vec(), attrs.next_hop())
-    });
-    let expected =
-        expected.iter().map(|(prefix, path)| (*prefix, path.peer, path.with.bytes(), path.with.next_hop));
-    assert_eq!(rows.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "best paths");
-}
-
-impl Stage {
-    fn is_busy(&self) -> bool {
-        self.shard.work_left() || self.queues.iter().any(|queue| !queue.is_empty())
-    }
-
-    /// One message or one step, by chance.
-    fn advance(&mut self, rng: &mut Rng) {
-        let waiting: Vec<usize> = (0..self.queues.len()).filter(|n| !self.queues[*n].is_empty()).collect();
-        if !waiting.is_empty() && (!self.shard.work_left() || rng.one_in(2)) {
-            let queue = *rng.pick(&waiting);
-            if let Some(message) = self.queues[queue].pop_front() {
-                self.shard.handle(message, &mut self.out);
-            }
-        } else {
-            self.shard.step(&mut self.out);
-        }
-        if rng.one_in(3) {
-            self.deliver();
-        }
-    }
-
-    /// The followers take what the shard has said.
-    fn deliver(&mut self) {
-        let said = !self.out.is_empty();
-        let Effects { egress, feed, next_hops, purged } = self.out.take();
-        assert_eq!(
-            said,
-            !(egress.is_empty()
-                && feed.sets.is_empty()
-                && feed.changes.v4.is_empty()
-                && feed.changes.v6.is_empty()
-                && next_hops.is_empty()
-                && purged.is_empty())
-        );
-        for effect in egress {
-            match effect {
-                ToEgress::All(batch) => for_each_family!(F => self.changes::<F>(&batch)),
-                ToEgress::One(worker, part) => {
-                    assert_eq!(worker, 7);
-                    self.dumped(part);
-                }
-            }
-        }
-        for_each_family!(F => self.fed::<F>(&feed));
-        for (addr, used) in next_hops {
-            let changed = if used { self.next_hops.insert(addr) } else { self.next_hops.remove(&addr) };
-            assert!(changed, "told twice whether {addr} is in use");
-        }
-        for session in purged {
-            assert!(self.ending.remove(&session), "confirmed without need: {session:?}");
-        }
-    }
-
-    fn changes<F: Family>(&mut self, batch: &BestBatch) {
-        for (i, path) in batch.paths.iter().enumerate() {
-            let again = batch.paths[..i]
-                .iter()
-                .any(|p| p.source == path.source && Arc::ptr_eq(&p.attrs, &path.attrs));
-            assert!(!again, "a path is twice in a batch");
-        }
-        let at = |index: u32| {
-            let row = |path: &BestPath| (path.attrs.clone(), path.source);
-            (index != NONE).then(|| row(&batch.paths[index as usize]))
-        };
-        for change in batch.changes.get::<F>() {
-            let prefix = change.prefix.any();
-            let (old, new) = (at(change.old), at(change.new));
-            assert_ne!(old, new, "a change of {prefix} that is none");
-            assert_eq!(self.mirror.get(&prefix), old.as_ref(), "the former best path of {prefix}");
-            put(&mut self.mirror, prefix, new.clone());
-            for follower in self.followers.values_mut().filter(|follower| follower.afi == F::AFI) {
-                put(&mut follower.table, prefix, new.clone());
-            }
-        }
-    }
-
-    fn dumped(&mut self, part: EgressIn) {
-        let EgressIn::Dump { token, batch, last } = part else { panic!("not a dump: {part:?}") };
-        let follower = self.followers.get_mut(&token).expect("a dump was asked for");
-        assert!(!follower.complete, "a dump goes on after its end");
-        follower.complete = last;
-        for_each_family!(F => for change in batch.changes.get::<F>() {
-            assert_eq!((change.old, F::AFI), (NONE, follower.afi));
-            let path = &batch.paths[change.new as usize];
-            let row = (path.attrs.clone(), path.source);
-            assert_eq!(self.mirror.get(&change.prefix.any()), Some(&row), "a dump is no news");
-            put(&mut follower.table, change.prefix.any(), Some(row));
-        });
-    }
-
-    fn fed<F: Family>(&mut self, feed: &Feed) {
-        for (prefix, index) in feed.changes.get::<F>() {
-            let set = (*index != NONE).then(|| feed.sets[*index as usize].clone());
-            assert_ne!(self.feed.get(&prefix.any()), set.as_ref(), "a change of next hops that is none");
-            match set {
-                Some(set) => self.feed.insert(prefix.any(), set),
-                None => self.feed.remove(&prefix.any()),
-            };
-        }
-    }
-}
-
-fn put(table: &mut Table, prefix: AnyPrefix, row: Option<(Arc<AttrSet>, PeerId)>) {
-    match row {
-        Some(row) => table.insert(prefix, row),
-        None => table.remove(&prefix),
-    };
 }

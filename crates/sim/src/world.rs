@@ -87,6 +87,8 @@ pub enum Event {
     Withdraw(usize, Vec<AnyPrefix>),
     /// A next hop changes.
     NextHop(IpAddr, NextHopState),
+    /// The peer asks for a family again (RFC 2918).
+    Refresh(usize, Afi),
     /// Somebody wants to see the best paths of a family.
     Dump(Afi),
 }
@@ -120,8 +122,9 @@ impl World {
                 _ if !up[who] => Event::Up(who),
                 1 => Event::NextHop(next_hop(rng, Afi::Ipv4).addr(), state(rng)),
                 2 => Event::NextHop(next_hop(rng, Afi::Ipv6).addr(), state(rng)),
-                3 => Event::Dump(if rng.one_in(2) { Afi::Ipv4 } else { Afi::Ipv6 }),
-                4..=8 => Event::Withdraw(who, some(rng, &prefixes)),
+                3 => Event::Dump(afi(rng)),
+                4 => Event::Refresh(who, afi(rng)),
+                5..=8 => Event::Withdraw(who, some(rng, &prefixes)),
                 _ => {
                     let prefixes = some(rng, &prefixes);
                     let mut with = rng.pick(&announcements).clone();
@@ -248,6 +251,10 @@ fn next_hop(rng: &mut Rng, afi: Afi) -> NextHop {
             NextHop::V6 { global, link_local: rng.maybe(2, |_| Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)) }
         }
     }
+}
+
+fn afi(rng: &mut Rng) -> Afi {
+    if rng.one_in(2) { Afi::Ipv4 } else { Afi::Ipv6 }
 }
 
 fn state(rng: &mut Rng) -> NextHopState {

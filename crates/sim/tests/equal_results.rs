@@ -18,7 +18,7 @@ fn number(name: &str) -> Option<u64> {
 fn worlds(ordered: bool) {
     let seeds = match number("RIBTIDE_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("RIBTIDE_SEEDS").unwrap_or(1500),
+        None => 0..number("RIBTIDE_SEEDS").unwrap_or(1000),
     };
     for seed in seeds {
         let result = std::panic::catch_unwind(|| {
@@ -27,7 +27,8 @@ fn worlds(ordered: bool) {
             let length = 10 + rng.below(200);
             let world = World::new(&mut rng, options, length);
             let shards = SHARDS[seed as usize % SHARDS.len()];
-            Run::new(&world, shards, ordered, rng).finish();
+            let workers = 1 + rng.below(3) as u16;
+            Run::new(&world, shards, workers, ordered, rng).finish();
         });
         if let Err(panic) = result {
             eprintln!("repeat with RIBTIDE_SEED={seed}");

@@ -7,6 +7,8 @@
 //!
 //! Feedback cannot wait for ever: the RIB manager takes it also while it waits for room in a dataplane's ring.
 
+pub mod kernel;
+
 use ribtide_rib::{FibBatch, RibIn};
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring;

@@ -1,0 +1,257 @@
+//! The Linux kernel as a dataplane, through netlink and next-hop objects.
+//!
+//! Two threads. `kernel-links` watches interfaces and addresses and tells the RIB manager. `kernel-fib` writes
+//! routes: one writer, since the kernel's routing lock makes a second one useless (measured: equal rate at twice
+//! the CPU).
+//!
+//! What is ours: routes of the configured table with the configured protocol number, and next-hop objects with that
+//! number. 186 (bgp) is the default; where another BGP daemon writes to the same kernel, give ribtide a number of
+//! its own, such as 114, and name it in `/etc/iproute2/rt_protos`. A route differs from others' of the same prefix
+//! by its metric; the kernel lets one route per prefix and metric be.
+
+mod interfaces;
+mod objects;
+mod routes;
+mod socket;
+
+#[cfg(test)]
+mod tests;
+
+use super::Port;
+use crate::config::KernelConfig;
+use interfaces::{Interfaces, News};
+use ribtide_rib::{FibAck, RibIn, Source};
+use ribtide_runtime::ring::{self, Closed, Rings};
+use ribtide_runtime::thread::{self, Stop};
+use ribtide_wire::netlink::{dump_addresses, dump_links};
+use routes::{Failed, Kernel};
+use socket::{Socket, overran};
+use std::io;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often a waiting thread looks whether it shall stop.
+const STOP_POLL: Duration = Duration::from_millis(200);
+/// Pause before the kernel's socket is opened again after it failed.
+const REOPEN: Duration = Duration::from_secs(1);
+/// Changes of interfaces that may wait for the writer.
+const LINK_NOTES: usize = 256;
+
+// linux/rtnetlink.h
+const RTNLGRP_LINK: libc::c_uint = 1;
+const RTNLGRP_IPV4_IFADDR: libc::c_uint = 5;
+const RTNLGRP_IPV6_IFADDR: libc::c_uint = 9;
+
+/// What the watcher tells the writer.
+enum LinkNote {
+    /// This interface changed; `came_up`: it carries packets since now.
+    Changed { ifindex: u32, came_up: bool },
+    /// Notifications were lost: anything may have changed.
+    Lost,
+}
+
+/// Starts the kernel dataplane in the network namespace of the calling thread.
+///
+/// It tells the RIB manager every interface, then [`RibIn::EndOfInitial`] of connected routes, then
+/// [`RibIn::DataplaneUp`].
+///
+/// # Errors
+/// A sentence that says what is missing (a capability, next-hop objects) and what to do.
+pub fn start(config: KernelConfig, port: Port, rings: &Rings) -> Result<[JoinHandle<()>; 2], String> {
+    let kernel = Kernel::open(config)?;
+    let cannot = |e: io::Error| format!("the kernel dataplane cannot start: {e}");
+    let monitor = Socket::monitor(&[RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR], STOP_POLL)
+        .map_err(cannot)?;
+    let requests = Socket::open().map_err(cannot)?;
+    let (notes, noted) = rings.bounded("kernel links to kernel FIB", LINK_NOTES);
+    let watcher = Watcher {
+        monitor,
+        requests,
+        interfaces: Interfaces::default(),
+        notes,
+        feedback: port.feedback.clone(),
+        stop: port.stop.clone(),
+    };
+    let id = port.id;
+    let watcher = thread::spawn("kernel-links", move || watcher.run(id)).map_err(cannot)?;
+    let writer = Writer { kernel, config, port, noted, replayed: false };
+    let writer = thread::spawn("kernel-fib", move || writer.run()).map_err(cannot)?;
+    Ok([watcher, writer])
+}
+
+/// Watches interfaces.
+struct Watcher {
+    monitor: Socket,
+    requests: Socket,
+    interfaces: Interfaces,
+    notes: ring::Sender<LinkNote>,
+    feedback: ring::Sender<RibIn>,
+    stop: Stop,
+}
+
+impl Watcher {
+    fn run(mut self, id: u8) {
+        // The monitor listens already, so nothing that happens during the dump is missed.
+        let initial = self.dump().and_then(|()| {
+            self.feedback.send(RibIn::EndOfInitial(Source::Connected))?;
+            self.feedback.send(RibIn::DataplaneUp(id))
+        });
+        if initial.is_err() {
+            return;
+        }
+        while !self.stop.stopped() {
+            let interfaces = &mut self.interfaces;
+            let told = match self.monitor.notified(|content| interfaces.take(&content)) {
+                Ok(()) => self.tell(),
+                Err(e) => {
+                    if !overran(&e) {
+                        eprintln!(
+                            "ribtide: watching the kernel's interfaces failed ({e}); reading all of them again"
+                        );
+                        std::thread::sleep(REOPEN);
+                    }
+                    self.notes.send(LinkNote::Lost).and_then(|()| self.dump())
+                }
+            };
+            if told.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Reads all interfaces and addresses and tells what differs. Tries until it succeeds.
+    fn dump(&mut self) -> Result<(), Closed> {
+        loop {
+            self.interfaces.restart();
+            // A dump that had to begin again repeats itself, which does no harm here.
+            let interfaces = &mut self.interfaces;
+            let read =
+                self.requests.dump(dump_links, |(): &mut (), content| interfaces.take(&content)).and_then(
+                    |()| self.requests.dump(dump_addresses, |(): &mut (), content| interfaces.take(&content)),
+                );
+            match read {
+                Ok(()) => return self.tell(),
+                Err(_) if self.stop.stopped() => return Err(Closed),
+                Err(e) => {
+                    eprintln!("ribtide: the kernel's interfaces cannot be read ({e}); trying again");
+                    std::thread::sleep(REOPEN);
+                }
+            }
+        }
+    }
+
+    /// Tells the writer first: when what the RIB makes of the news reaches it, it knows already.
+    fn tell(&mut self) -> Result<(), Closed> {
+        for news in self.interfaces.news() {
+            match news {
+                News::Changed { event, came_up } => {
+                    self.notes.send(LinkNote::Changed { ifindex: event.index, came_up })?;
+                    self.feedback.send(RibIn::Interface(event))?;
+                }
+                News::Removed(index) => self.feedback.send(RibIn::InterfaceRemoved(index))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes routes.
+struct Writer {
+    kernel: Kernel,
+    config: KernelConfig,
+    port: Port,
+    noted: ring::Receiver<LinkNote>,
+    /// Whether a replay has begun since the socket was opened. Before that, batches have nothing to build on.
+    replayed: bool,
+}
+
+impl Writer {
+    fn run(mut self) {
+        while !self.port.stop.stopped() {
+            match self.step() {
+                Ok(Ok(())) => {}
+                Ok(Err(Closed)) => return,
+                Err(e) => {
+                    if self.reopen(&e).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does what is there to do, or waits a while for it.
+    fn step(&mut self) -> io::Result<Result<(), Closed>> {
+        while let Some(note) = self.noted.try_recv() {
+            self.link_changed(&note)?;
+        }
+        crossbeam_channel::select! {
+            recv(self.noted.raw()) -> note => match note {
+                Ok(note) => {
+                    let note = self.noted.took(note);
+                    self.link_changed(&note)?;
+                }
+                // The watcher ends only with the process.
+                Err(_) => return Ok(Err(Closed)),
+            },
+            recv(self.port.batches.raw()) -> batch => match batch {
+                Ok(batch) => {
+                    let batch = self.port.batches.took(batch);
+                    let begin = Instant::now();
+                    self.replayed |= batch.start_of_replay;
+                    let failed = if self.replayed { self.kernel.apply(&batch)? } else { Failed::new() };
+                    self.port.meter.add(batch.route_count(), begin);
+                    return Ok(self.acknowledge(batch.seq, failed));
+                }
+                Err(_) => return Ok(Err(Closed)),
+            },
+            default(STOP_POLL) => {}
+        }
+        Ok(Ok(()))
+    }
+
+    fn acknowledge(&self, seq: u64, failed: Failed) -> Result<(), Closed> {
+        let failed = failed
+            .into_iter()
+            .map(|(prefix, why)| (prefix, format!("the kernel refused it: {why}")))
+            .collect();
+        self.port.feedback.send(RibIn::Ack(FibAck { dataplane: self.port.id, seq, failed }))
+    }
+
+    fn link_changed(&mut self, note: &LinkNote) -> io::Result<()> {
+        if !self.replayed {
+            return Ok(());
+        }
+        // What is refused here was reported when its batch was; the RIB reacts to the same event.
+        match note {
+            LinkNote::Changed { ifindex, came_up } => {
+                self.kernel.interface_changed(*ifindex, *came_up).map(drop)
+            }
+            LinkNote::Lost => self.kernel.repair().map(drop),
+        }
+    }
+
+    /// Starts again after the socket failed; the RIB tells all again.
+    fn reopen(&mut self, e: &io::Error) -> Result<(), Closed> {
+        eprintln!(
+            "ribtide: writing to the kernel's routing table failed ({e}); comparing all of it and trying again"
+        );
+        self.port.feedback.send(RibIn::DataplaneDown(self.port.id))?;
+        self.replayed = false;
+        loop {
+            let again = Instant::now() + REOPEN;
+            while let Some(left) = again.checked_duration_since(Instant::now()) {
+                // Nothing is expected from a dataplane that is down; what was under way is dropped.
+                self.port.batches.recv_timeout(left)?;
+            }
+            match Kernel::open(self.config) {
+                Ok(kernel) => {
+                    self.kernel = kernel;
+                    return self.port.feedback.send(RibIn::DataplaneUp(self.port.id));
+                }
+                Err(_) if self.port.stop.stopped() => return Err(Closed),
+                Err(why) => eprintln!("ribtide: {why}"),
+            }
+        }
+    }
+}

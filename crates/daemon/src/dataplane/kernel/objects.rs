@@ -1,0 +1,468 @@
+//! Next-hop objects in the kernel: single objects, one for each way out, and groups that name them.
+//!
+//! Every group of the RIB is a group object in the kernel, also a group of one, because the kernel cannot turn a
+//! single object into a group: so a group keeps its id whatever its members become, and a change of members is one
+//! message whatever the number of routes.
+//!
+//! The kernel removes objects without a word when their interface goes down, and with the last member the group and
+//! every route that used it. So what the kernel has is a belief here (`live`), checked against a dump when a
+//! request fails in a way that it should not and when an interface comes back.
+
+use super::socket::{Refusal, Socket};
+use ribtide_prefix::{Afi, Map, Set};
+use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE};
+use ribtide_wire::netlink::{
+    Content, Forward, Member, Members, NextHop, TooLong, Via, dump_next_hops, write_next_hop_delete,
+};
+use std::io;
+
+/// The first id that ribtide gives. Others count from 1, so ids stay apart.
+const FIRST_ID: u32 = 0x2000_0000;
+
+/// One way out, the content of a single object.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Way {
+    /// Drops packets.
+    Blackhole,
+    /// Sends them to a gateway or onto an interface.
+    Via(Via),
+}
+
+impl Way {
+    fn forward(self) -> Forward<'static> {
+        match self {
+            // IPv4 routes can use objects of family IPv6 and not the other way round.
+            Way::Blackhole => Forward::Blackhole(Afi::Ipv6),
+            Way::Via(via) => Forward::via(via),
+        }
+    }
+
+    /// The way that a single object of the kernel is; `None` for groups and objects of another kind.
+    fn of(forward: &Forward<'_>) -> Option<Way> {
+        let way = match forward {
+            Forward::Blackhole(_) => Way::Blackhole,
+            Forward::Via(_, via) => Way::Via(*via),
+            Forward::Group(_) | Forward::Other => return None,
+        };
+        (way.forward() == *forward).then_some(way)
+    }
+}
+
+/// A single object.
+struct Single {
+    id: u32,
+    /// How many groups want it.
+    users: u32,
+    /// Whether the kernel is believed to have it.
+    live: bool,
+    refusal: Option<Refusal>,
+}
+
+/// A group object.
+struct Group {
+    id: u32,
+    /// What the RIB asked for; no way twice.
+    want: Vec<(Way, u16)>,
+    /// The members that the kernel is believed to have, by id; empty when it does not have the group.
+    live: Vec<Member>,
+    /// No route can have been written by it yet.
+    fresh: bool,
+    refusal: Option<Refusal>,
+}
+
+/// Objects of our protocol in the kernel that nothing asked for yet.
+#[derive(Default)]
+struct Found {
+    singles: Map<Way, u32>,
+    groups: Map<Vec<Member>, u32>,
+    /// Those that cannot be adopted: of a kind or content that ribtide does not make.
+    strays: Vec<u32>,
+    /// Ids of everyone.
+    taken: Set<u32>,
+}
+
+/// The books on all objects.
+pub(super) struct Objects {
+    protocol: u8,
+    singles: Map<Way, Single>,
+    groups: Map<u32, Group>,
+    /// Groups (by the RIB's id) whose members may differ from what is wanted.
+    dirty: Vec<u32>,
+    /// Kernel ids of groups to delete when no route names them any more.
+    doomed: Vec<u32>,
+    /// Singles that may have lost their last user.
+    idle: Vec<Way>,
+    found: Found,
+    next_id: u32,
+    free: Vec<u32>,
+}
+
+impl Objects {
+    pub(super) fn new(protocol: u8) -> Self {
+        Objects {
+            protocol,
+            singles: Map::default(),
+            groups: Map::default(),
+            dirty: Vec::new(),
+            doomed: Vec::new(),
+            idle: Vec::new(),
+            found: Found::default(),
+            next_id: FIRST_ID,
+            free: Vec::new(),
+        }
+    }
+
+    /// The kernel's id of the RIB's group, when the kernel has it.
+    pub(super) fn live_id(&self, group: u32) -> Option<u32> {
+        self.groups.get(&group).filter(|g| !g.live.is_empty()).map(|g| g.id)
+    }
+
+    /// Why the kernel does not have the RIB's group.
+    pub(super) fn refusal(&self, group: u32) -> Refusal {
+        let Some(g) = self.groups.get(&group) else {
+            return Refusal {
+                errno: libc::ENOENT,
+                text: format!("next-hop group {group} was never announced"),
+            };
+        };
+        let of_members = || g.want.iter().find_map(|(way, _)| self.singles.get(way)?.refusal.clone());
+        g.refusal.clone().or_else(of_members).unwrap_or(Refusal {
+            errno: libc::ENETUNREACH,
+            text: "the next-hop group has no next hop".into(),
+        })
+    }
+
+    /// Asks for the RIB's group `group` to have these members. Equal ways are one, with their weights added.
+    pub(super) fn set_group(&mut self, group: u32, members: impl Iterator<Item = (Way, u16)>) {
+        let mut want: Vec<(Way, u16)> = Vec::with_capacity(members.size_hint().0);
+        for (way, weight) in members {
+            match want.iter_mut().find(|(w, _)| *w == way) {
+                Some((_, sum)) => *sum = sum.saturating_add(weight),
+                None => want.push((way, weight)),
+            }
+        }
+        // A blackhole drops everything or nothing: the kernel takes it only alone, and one usable way beats it.
+        if want.len() > 1 {
+            want.retain(|(way, _)| *way != Way::Blackhole);
+        }
+        // Kernels before 6.12 know weights up to 256.
+        scale_weights(&mut want);
+        for (way, _) in &want {
+            self.use_single(*way);
+        }
+        let group_id = match self.groups.get_mut(&group) {
+            Some(old) => {
+                let before = std::mem::replace(&mut old.want, want);
+                self.release(before);
+                self.dirty.push(group);
+                return;
+            }
+            None => self.adopt_group(&want),
+        };
+        let (id, live) = match group_id {
+            Some((id, live)) => (id, live),
+            None => (self.new_id(), Vec::new()),
+        };
+        self.groups.insert(group, Group { id, want, live, fresh: true, refusal: None });
+        self.dirty.push(group);
+    }
+
+    /// Takes the group back. It leaves the kernel with the next [`delete_unused`](Self::delete_unused).
+    pub(super) fn delete_group(&mut self, group: u32) {
+        if let Some(g) = self.groups.remove(&group) {
+            self.release(g.want);
+            self.doomed.push(g.id);
+        }
+    }
+
+    fn use_single(&mut self, way: Way) {
+        if let Some(single) = self.singles.get_mut(&way) {
+            single.users += 1;
+            return;
+        }
+        let (id, live) = match self.found.singles.remove(&way) {
+            Some(id) => (id, true),
+            None => (self.new_id(), false),
+        };
+        self.singles.insert(way, Single { id, users: 1, live, refusal: None });
+    }
+
+    fn release(&mut self, want: Vec<(Way, u16)>) {
+        for (way, _) in want {
+            if let Some(single) = self.singles.get_mut(&way) {
+                single.users -= 1;
+                if single.users == 0 {
+                    self.idle.push(way);
+                }
+            }
+        }
+    }
+
+    /// A group that the kernel has already, with just these members.
+    fn adopt_group(&mut self, want: &[(Way, u16)]) -> Option<(u32, Vec<Member>)> {
+        let members = self.members(want);
+        let id = self.found.groups.remove(&members)?;
+        Some((id, members))
+    }
+
+    /// The members that the kernel can have now, by id.
+    fn members(&self, want: &[(Way, u16)]) -> Vec<Member> {
+        let mut members: Vec<Member> = want
+            .iter()
+            .filter_map(|(way, weight)| {
+                let single = self.singles.get(way).filter(|s| s.live)?;
+                Some(Member { id: single.id, weight: *weight })
+            })
+            .collect();
+        members.sort_unstable_by_key(|m| m.id);
+        members
+    }
+
+    fn new_id(&mut self) -> u32 {
+        if let Some(id) = self.free.pop() {
+            return id;
+        }
+        while self.found.taken.contains(&self.next_id) {
+            self.next_id += 1;
+        }
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    /// Learns what the kernel has. Groups that differ from what is wanted become dirty; objects that nothing wants
+    /// wait to be adopted or swept.
+    pub(super) fn check(&mut self, socket: &mut Socket) -> io::Result<()> {
+        let protocol = self.protocol;
+        #[derive(Default)]
+        struct Dump {
+            singles: Map<u32, Option<Way>>,
+            groups: Map<u32, Vec<Member>>,
+            taken: Set<u32>,
+        }
+        let mut dump: Dump = socket.dump(dump_next_hops, |dump: &mut Dump, content| {
+            let Content::NewNextHop(object) = content else { return };
+            dump.taken.insert(object.id);
+            if object.protocol != protocol {
+                return;
+            }
+            if let Forward::Group(members) = object.forward {
+                let mut members: Vec<Member> = members.collect();
+                members.sort_unstable_by_key(|m| m.id);
+                dump.groups.insert(object.id, members);
+            } else {
+                dump.singles.insert(object.id, Way::of(&object.forward));
+            }
+        })?;
+        for (way, single) in &mut self.singles {
+            single.live = dump.singles.get(&single.id) == Some(&Some(*way));
+            if single.live {
+                dump.singles.remove(&single.id);
+            }
+        }
+        for group in self.groups.values_mut() {
+            group.live = dump.groups.remove(&group.id).unwrap_or_default();
+        }
+        // What is to be deleted still is: no one may adopt it meanwhile.
+        for id in &self.doomed {
+            dump.groups.remove(id);
+        }
+        self.found = Found { taken: dump.taken, ..Found::default() };
+        for (id, way) in dump.singles {
+            match way {
+                Some(way) if !self.singles.contains_key(&way) && !self.found.singles.contains_key(&way) => {
+                    self.found.singles.insert(way, id);
+                }
+                _ => self.found.strays.push(id),
+            }
+        }
+        for (id, members) in dump.groups {
+            if let Some(other) = self.found.groups.insert(members, id) {
+                self.found.strays.push(other);
+            }
+        }
+        self.dirty.extend(self.groups.keys());
+        Ok(())
+    }
+
+    /// Makes the kernel's groups what is wanted, as far as the kernel takes it. Returns the groups (by the RIB's
+    /// id) that the kernel had lost or refused before and has now: their routes are to be written again.
+    pub(super) fn converge(&mut self, socket: &mut Socket) -> io::Result<Vec<u32>> {
+        let mut back = Vec::new();
+        let mut checked = false;
+        loop {
+            let mut dirty = std::mem::take(&mut self.dirty);
+            dirty.sort_unstable();
+            dirty.dedup();
+            self.write_singles(socket, &dirty)?;
+            let surprises = self.write_groups(socket, &dirty, &mut back)?;
+            if !surprises || checked {
+                for group in dirty {
+                    if let Some(group) = self.groups.get_mut(&group) {
+                        group.fresh = false;
+                    }
+                }
+                return Ok(back);
+            }
+            // The kernel had removed something by itself. Look, and do what is left to do.
+            self.check(socket)?;
+            checked = true;
+        }
+    }
+
+    /// Makes the single objects that these groups want and that the kernel does not have.
+    fn write_singles(&mut self, socket: &mut Socket, dirty: &[u32]) -> io::Result<()> {
+        let mut missing: Vec<(u32, Way)> = Vec::new();
+        for group in dirty.iter().filter_map(|g| self.groups.get(g)) {
+            for (way, _) in &group.want {
+                if let Some(single) = self.singles.get_mut(way).filter(|s| !s.live) {
+                    // Believed until refused, which also keeps a second group from asking again.
+                    single.live = true;
+                    single.refusal = None;
+                    missing.push((single.id, *way));
+                }
+            }
+        }
+        let protocol = self.protocol;
+        let singles = &mut self.singles;
+        socket.request(
+            &missing,
+            |(id, way), out, seq| {
+                let object = NextHop { id: *id, protocol, forward: way.forward() };
+                infallible(object.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, seq));
+            },
+            |index, refusal| {
+                if let Some(single) = missing.get(index).and_then(|(_, way)| singles.get_mut(way)) {
+                    single.live = false;
+                    single.refusal = Some(refusal);
+                }
+            },
+        )
+    }
+
+    /// Writes the groups whose members differ. Says whether the kernel refused one that it should have taken.
+    fn write_groups(&mut self, socket: &mut Socket, dirty: &[u32], back: &mut Vec<u32>) -> io::Result<bool> {
+        struct Change {
+            group: u32,
+            id: u32,
+            members: Vec<Member>,
+            flags: u16,
+        }
+        let mut changes: Vec<Change> = Vec::new();
+        for &key in dirty {
+            let Some(group) = self.groups.get(&key) else { continue };
+            let members = self.members(&group.want);
+            if members.is_empty() && !group.live.is_empty() {
+                // Its ways are gone: forwarding by the old ones would be wrong. The kernel drops its routes with it.
+                self.delete_objects(socket, &[group.id])?;
+                if let Some(group) = self.groups.get_mut(&key) {
+                    group.live.clear();
+                }
+            } else if members != group.live {
+                // A group that exists is replaced only: were it made anew unnoticed, its routes would stay lost.
+                let flags = if group.live.is_empty() { NLM_F_CREATE | NLM_F_REPLACE } else { NLM_F_REPLACE };
+                changes.push(Change { group: key, id: group.id, members, flags });
+            }
+        }
+        let mut refused: Map<usize, Refusal> = Map::default();
+        let protocol = self.protocol;
+        socket.request(
+            &changes,
+            |change, out, seq| {
+                let forward = Forward::Group(Members::from(&change.members[..]));
+                let object = NextHop { id: change.id, protocol, forward };
+                if object.write_new(out, change.flags, seq).is_err() {
+                    // Over 8,190 members. Without members the kernel refuses it, which is the answer it deserves.
+                    let forward = Forward::Group(Members::from(&[][..]));
+                    infallible(NextHop { forward, ..object }.write_new(out, change.flags, seq));
+                }
+            },
+            |index, refusal| {
+                refused.insert(index, refusal);
+            },
+        )?;
+        let surprises = !refused.is_empty();
+        for (index, change) in changes.into_iter().enumerate() {
+            let Some(group) = self.groups.get_mut(&change.group) else { continue };
+            match refused.remove(&index) {
+                None => {
+                    if group.live.is_empty() && !group.fresh {
+                        back.push(change.group);
+                    }
+                    group.live = change.members;
+                    group.refusal = None;
+                }
+                Some(refusal) => {
+                    group.live.clear();
+                    group.refusal = Some(refusal);
+                }
+            }
+        }
+        Ok(surprises)
+    }
+
+    /// Deletes the objects that nothing wants any more. Routes that name them must be gone or changed before.
+    pub(super) fn delete_unused(&mut self, socket: &mut Socket) -> io::Result<()> {
+        let mut ids = std::mem::take(&mut self.doomed);
+        for way in std::mem::take(&mut self.idle) {
+            if let Some(single) = self.singles.get(&way).filter(|s| s.users == 0) {
+                ids.push(single.id);
+                self.singles.remove(&way);
+            }
+        }
+        self.delete_objects(socket, &ids)?;
+        self.free.extend(ids);
+        Ok(())
+    }
+
+    /// Deletes what the kernel had of our protocol from before and nothing asked for.
+    pub(super) fn sweep(&mut self, socket: &mut Socket) -> io::Result<usize> {
+        let found = std::mem::take(&mut self.found);
+        // Groups first: a group that loses its last member goes with it, and is then not found.
+        let mut ids: Vec<u32> = found.groups.into_values().collect();
+        ids.extend(found.strays);
+        ids.extend(found.singles.into_values());
+        self.found.taken = found.taken;
+        self.delete_objects(socket, &ids)?;
+        Ok(ids.len())
+    }
+
+    /// Has groups tried again that lack a member which goes out of `ifindex`.
+    pub(super) fn mark_incomplete_through(&mut self, ifindex: u32) {
+        let singles = &self.singles;
+        let lacks = |(way, _): &(Way, u16)| {
+            matches!(way, Way::Via(via) if via.ifindex == ifindex)
+                && singles.get(way).is_some_and(|s| !s.live)
+        };
+        self.dirty.extend(self.groups.iter().filter(|(_, g)| g.want.iter().any(lacks)).map(|(key, _)| *key));
+    }
+
+    /// Whether any wanted way goes out of `ifindex`.
+    pub(super) fn uses(&self, ifindex: u32) -> bool {
+        self.singles.keys().any(|way| matches!(way, Way::Via(via) if via.ifindex == ifindex))
+    }
+
+    fn delete_objects(&self, socket: &mut Socket, ids: &[u32]) -> io::Result<()> {
+        // A refusal says that it is gone already.
+        socket.request(ids, |id, out, seq| write_next_hop_delete(out, *id, 0, seq), |_, _| {})
+    }
+}
+
+/// Brings weights above 256 into what every kernel takes, keeping their ratios as well as 256 steps can. A way that
+/// is alone has weight 1.
+fn scale_weights(want: &mut [(Way, u16)]) {
+    if let [(_, weight)] = want {
+        *weight = 1;
+    }
+    let most = want.iter().map(|(_, weight)| *weight).max().unwrap_or(0);
+    for (_, weight) in want {
+        if most > 256 {
+            *weight = ((u32::from(*weight) * 256 / u32::from(most)) as u16).max(1);
+        }
+        *weight = (*weight).max(1);
+    }
+}
+
+/// A single object or an empty group cannot be too long.
+fn infallible(written: Result<(), TooLong>) {
+    debug_assert!(written.is_ok());
+}

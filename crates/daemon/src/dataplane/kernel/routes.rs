@@ -1,0 +1,348 @@
+//! The kernel's routes made equal to what the RIB asks for: batches, what was there at the start, and repair of
+//! what the kernel loses by itself.
+//!
+//! The wanted table is kept, since the kernel drops routes without a word when an interface goes down: whatever
+//! happened, comparing a dump with the table says what to do.
+
+use super::objects::{Objects, Way};
+use super::socket::{Refusal, Socket, overran};
+use crate::config::KernelConfig;
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
+use ribtide_rib::{FibBatch, FibGroup, FibRoute, GroupId, Protocol};
+use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE, RTM_F_CLONED};
+use ribtide_wire::netlink::{Content, NextHops, Route, Via, dump_routes, write_next_hop_delete};
+use std::io;
+
+/// How often a repair is begun again because the socket overran during it.
+const REPAIR_TRIES: usize = 3;
+
+/// Prefixes that could not be installed, each with a sentence.
+pub(crate) type Failed = Vec<(AnyPrefix, String)>;
+
+/// One family's routes.
+#[derive(Default)]
+struct Table<F: Family> {
+    /// The RIB's group of each prefix that shall be in the kernel.
+    want: Map<Prefix<F>, GroupId>,
+    /// Routes with our mark, found in the kernel and not asked for yet, by prefix and metric: the kernel's id of
+    /// their group, 0 for routes that are not by a group.
+    found: Map<(Prefix<F>, u32), u32>,
+}
+
+struct Tables;
+impl PerFamily for Tables {
+    type Of<F: Family> = Table<F>;
+}
+
+/// One change of the kernel's table.
+#[derive(Clone, Copy)]
+struct Change<F: Family> {
+    prefix: Prefix<F>,
+    metric: u32,
+    /// The group to route by, or `None` to delete.
+    group: Option<GroupId>,
+}
+
+/// Routes and next-hop objects of one kernel table. Routes with the configured protocol number in that table, and
+/// next-hop objects with that number, belong to it: nobody else may use the number there.
+pub(crate) struct Kernel {
+    socket: Socket,
+    config: KernelConfig,
+    objects: Objects,
+    tables: Families<Tables>,
+    /// Whether the RIB is still telling all that it wants, so that what it did not name may not be removed yet.
+    replaying: bool,
+}
+
+impl Kernel {
+    /// Opens the kernel of the calling thread's network namespace, and finds out whether it lets us in.
+    ///
+    /// # Errors
+    /// A sentence that says what is missing and what to do.
+    pub(crate) fn open(config: KernelConfig) -> Result<Kernel, String> {
+        let cannot = |e: io::Error| format!("the kernel's routing socket (netlink) cannot be used: {e}");
+        let mut socket = Socket::open().map_err(cannot)?;
+        let mut answer = None;
+        // Object 0 cannot exist, so this changes nothing; who may not change routes is told so first.
+        socket
+            .request(
+                &[()],
+                |(), out, seq| write_next_hop_delete(out, 0, 0, seq),
+                |_, refusal| answer = Some(refusal),
+            )
+            .map_err(cannot)?;
+        match answer.map(|r| r.errno) {
+            Some(libc::EPERM | libc::EACCES) => Err("installing routes into the kernel needs the capability \
+                CAP_NET_ADMIN; run as root, give the binary the capability (setcap cap_net_admin+ep), or set fib.kernel = false"
+                .into()),
+            Some(libc::EOPNOTSUPP) => {
+                Err("this kernel has no next-hop objects, which need Linux 5.3 or later; set fib.kernel = false".into())
+            }
+            _ => Ok(Kernel {
+                socket,
+                config,
+                objects: Objects::new(config.protocol),
+                tables: Families::default(),
+                replaying: true,
+            }),
+        }
+    }
+
+    /// Carries out one batch. Returns what could not be installed.
+    ///
+    /// # Errors
+    /// The socket does not work any more.
+    pub(crate) fn apply(&mut self, batch: &FibBatch) -> io::Result<Failed> {
+        let mut failed = Vec::new();
+        if batch.start_of_replay {
+            self.restart()?;
+        }
+        for op in &batch.groups {
+            match &op.content {
+                FibGroup::Blackhole => self.objects.set_group(op.id.0, [(Way::Blackhole, 1)].into_iter()),
+                FibGroup::Hops(hops) => {
+                    let ways = hops.iter().map(|hop| {
+                        let via = Via { gateway: hop.gateway, ifindex: hop.interface, onlink: hop.onlink };
+                        (Way::Via(via), hop.weight)
+                    });
+                    self.objects.set_group(op.id.0, ways);
+                }
+            }
+        }
+        match self.write_batch(batch, &mut failed) {
+            Err(e) if overran(&e) => {
+                // Answers were lost. Comparing tells what is left to do, once the table says what is wanted.
+                for_each_family!(F => for route in batch.routes.get::<F>() {
+                    self.note(route);
+                });
+                failed = self.repair()?;
+            }
+            other => other?,
+        }
+        for group in &batch.after {
+            self.objects.delete_group(group.0);
+        }
+        self.objects.delete_unused(&mut self.socket)?;
+        if batch.end_of_replay {
+            self.replaying = false;
+            for_each_family!(F => self.sweep::<F>()?);
+            self.objects.sweep(&mut self.socket)?;
+        }
+        Ok(failed)
+    }
+
+    fn write_batch(&mut self, batch: &FibBatch, failed: &mut Failed) -> io::Result<()> {
+        self.converge(failed)?;
+        for_each_family!(F => self.apply_routes::<F>(batch.routes.get::<F>(), failed)?);
+        Ok(())
+    }
+
+    /// An interface changed: the kernel may have removed objects and routes that used it, and may take again what
+    /// it refused before. `came_up`: it carries packets since now.
+    ///
+    /// # Errors
+    /// The socket does not work any more.
+    pub(crate) fn interface_changed(&mut self, ifindex: u32, came_up: bool) -> io::Result<Failed> {
+        let mut failed = Vec::new();
+        if !self.objects.uses(ifindex) {
+            return Ok(failed);
+        }
+        if came_up {
+            self.objects.check(&mut self.socket)?;
+        } else {
+            self.objects.mark_incomplete_through(ifindex);
+        }
+        match self.converge(&mut failed) {
+            Err(e) if overran(&e) => self.repair(),
+            other => other.map(|()| failed),
+        }
+    }
+
+    /// Compares the kernel with the wanted table and mends every difference. Returns what could not be installed.
+    ///
+    /// # Errors
+    /// The socket does not work any more.
+    pub(crate) fn repair(&mut self) -> io::Result<Failed> {
+        for _ in 1..REPAIR_TRIES {
+            match self.try_repair() {
+                Err(e) if overran(&e) => {}
+                other => return other,
+            }
+        }
+        self.try_repair()
+    }
+
+    fn try_repair(&mut self) -> io::Result<Failed> {
+        let mut failed = Vec::new();
+        let metric = self.config.metric;
+        self.objects.check(&mut self.socket)?;
+        // Which groups came back does not matter: each route is compared.
+        self.objects.converge(&mut self.socket)?;
+        for_each_family!(F => {
+            let mut there = self.dump::<F>()?;
+            let mut changes: Vec<Change<F>> = Vec::new();
+            for (prefix, group) in &self.tables.get::<F>().want {
+                let id = there.remove(&(*prefix, metric));
+                if id.is_none() || id != self.objects.live_id(group.0) {
+                    changes.push(Change { prefix: *prefix, metric, group: Some(*group) });
+                }
+            }
+            self.tables.get_mut::<F>().found = there;
+            self.write(&changes, &mut failed)?;
+            if !self.replaying {
+                self.sweep::<F>()?;
+            }
+        });
+        if !self.replaying {
+            self.objects.sweep(&mut self.socket)?;
+        }
+        Ok(failed)
+    }
+
+    /// Begins anew with what the kernel has. Nothing is removed: what is right will be adopted.
+    fn restart(&mut self) -> io::Result<()> {
+        self.objects = Objects::new(self.config.protocol);
+        self.objects.check(&mut self.socket)?;
+        self.tables = Families::default();
+        self.replaying = true;
+        for_each_family!(F => self.tables.get_mut::<F>().found = self.dump::<F>()?);
+        Ok(())
+    }
+
+    /// Our routes in the kernel.
+    fn dump<F: Family>(&mut self) -> io::Result<Map<(Prefix<F>, u32), u32>> {
+        let (table, protocol) = (self.config.table, self.config.protocol);
+        let routes = self.socket.dump(
+            |out, seq| dump_routes(out, seq, F::AFI, table, protocol),
+            |all: &mut Map<(Prefix<F>, u32), u32>, content| {
+                let Content::NewRoute(route) = content else { return };
+                if route.table != table || route.protocol != protocol || route.flags & RTM_F_CLONED != 0 {
+                    return;
+                }
+                let Some(prefix) = Prefix::<F>::from_addr(route.prefix.addr(), route.prefix.len()) else {
+                    return;
+                };
+                let id = if let NextHops::Id(id) = route.next_hops { id } else { 0 };
+                all.insert((prefix, route.metric.unwrap_or(0)), id);
+            },
+        );
+        match routes {
+            // A table without routes does not exist.
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(Map::default()),
+            other => other,
+        }
+    }
+
+    /// Removes the routes that nothing asked for.
+    fn sweep<F: Family>(&mut self) -> io::Result<()> {
+        let found = std::mem::take(&mut self.tables.get_mut::<F>().found);
+        let stale: Vec<Change<F>> =
+            found.into_keys().map(|(prefix, metric)| Change { prefix, metric, group: None }).collect();
+        self.try_write(&stale).map(drop)
+    }
+
+    /// Makes the groups right, and writes again the routes of those that the kernel had lost.
+    fn converge(&mut self, failed: &mut Failed) -> io::Result<()> {
+        let back: Set<u32> = self.objects.converge(&mut self.socket)?.into_iter().collect();
+        if back.is_empty() {
+            return Ok(());
+        }
+        let metric = self.config.metric;
+        for_each_family!(F => {
+            let lost: Vec<Change<F>> = self.tables.get::<F>().want.iter()
+                .filter(|(_, group)| back.contains(&group.0))
+                .map(|(prefix, group)| Change { prefix: *prefix, metric, group: Some(*group) })
+                .collect();
+            let refused = self.try_write(&lost)?;
+            failed.extend(refused.into_iter().map(|(i, refusal)| (lost[i].prefix.any(), refusal.text)));
+        });
+        Ok(())
+    }
+
+    /// Notes in the wanted table what a batch says about a prefix. Returns the group that its kernel route shall
+    /// use, or `None` when there shall be none, and whether there was one before.
+    fn note<F: Family>(&mut self, route: &FibRoute<F>) -> (Option<GroupId>, bool) {
+        let want = &mut self.tables.get_mut::<F>().want;
+        // The kernel has routes of these protocols from elsewhere.
+        let group = route.group.filter(|_| !matches!(route.protocol, Protocol::Connected | Protocol::Kernel));
+        let before = match group {
+            Some(group) => want.insert(route.prefix, group),
+            None => want.remove(&route.prefix),
+        };
+        (group, before.is_some())
+    }
+
+    fn apply_routes<F: Family>(&mut self, routes: &[FibRoute<F>], failed: &mut Failed) -> io::Result<()> {
+        let metric = self.config.metric;
+        let mut changes: Vec<Change<F>> = Vec::with_capacity(routes.len());
+        for route in routes {
+            let (group, existed) = self.note(route);
+            let found = &mut self.tables.get_mut::<F>().found;
+            let found = if found.is_empty() { None } else { found.remove(&(route.prefix, metric)) };
+            let right = match group {
+                Some(group) => found.is_some() && found == self.objects.live_id(group.0),
+                None => found.is_none() && !existed,
+            };
+            if !right {
+                changes.push(Change { prefix: route.prefix, metric, group });
+            }
+        }
+        self.write(&changes, failed)
+    }
+
+    /// Writes changes into the kernel. Where the kernel turns out to have lost a group, mends that and tries again.
+    fn write<F: Family>(&mut self, changes: &[Change<F>], failed: &mut Failed) -> io::Result<()> {
+        let refused = self.try_write(changes)?;
+        let lost = refused.iter().any(|(index, refusal)| {
+            matches!(refusal.errno, libc::EINVAL | libc::ENOENT)
+                && changes[*index].group.is_some_and(|g| self.objects.live_id(g.0).is_some())
+        });
+        let mut left: Vec<Change<F>> = refused.iter().map(|(index, _)| changes[*index]).collect();
+        let mut reasons: Vec<String> = refused.into_iter().map(|(_, refusal)| refusal.text).collect();
+        if lost {
+            self.objects.check(&mut self.socket)?;
+            self.converge(failed)?;
+            let refused = self.try_write(&left)?;
+            reasons = refused.iter().map(|(_, refusal)| refusal.text.clone()).collect();
+            left = refused.into_iter().map(|(index, _)| left[index]).collect();
+        }
+        failed.extend(left.into_iter().zip(reasons).map(|(change, reason)| (change.prefix.any(), reason)));
+        Ok(())
+    }
+
+    /// Writes changes, and returns which were refused and why. A route whose group the kernel does not have is
+    /// deleted, so that packets do not go where the RIB no longer sends them, and counts as refused.
+    fn try_write<F: Family>(&mut self, changes: &[Change<F>]) -> io::Result<Vec<(usize, Refusal)>> {
+        let (table, protocol) = (self.config.table, self.config.protocol);
+        let objects = &self.objects;
+        let id = |change: &Change<F>| change.group.and_then(|group| objects.live_id(group.0));
+        let mut refused = Vec::new();
+        self.socket.request(
+            changes,
+            |change, out, seq| {
+                let id = id(change);
+                let mut route =
+                    Route::new(change.prefix.any(), table, protocol, id.map_or(NextHops::None, NextHops::Id));
+                route.metric = Some(change.metric);
+                let written = if id.is_some() {
+                    route.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, seq)
+                } else {
+                    route.write_delete(out, 0, seq)
+                };
+                debug_assert!(written.is_ok(), "a route by next-hop object has a fixed size");
+            },
+            |index, refusal| {
+                // A deletion that finds nothing has nothing left to do.
+                if id(&changes[index]).is_some() || !matches!(refusal.errno, libc::ESRCH | libc::ENOENT) {
+                    refused.push((index, refusal));
+                }
+            },
+        )?;
+        for (index, change) in changes.iter().enumerate() {
+            if let (Some(group), None) = (change.group, id(change)) {
+                refused.push((index, objects.refusal(group.0)));
+            }
+        }
+        Ok(refused)
+    }
+}

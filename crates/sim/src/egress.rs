@@ -1,0 +1,210 @@
+//! The egress workers, and the peers at the other end of the sessions: each keeps what it was told.
+
+use crate::oracle::Oracle;
+use crate::rng::Rng;
+use crate::world::{MAX_MESSAGE, bodies};
+use ribtide_bgp::egress::{EgressOut, Worker, Write};
+use ribtide_bgp::message::{BestBatch, DumpRequest, EgressIn};
+use ribtide_bgp::peer::{PeerId, PeerInfo};
+use ribtide_prefix::{Afi, AnyPrefix, Family, for_each_family};
+use ribtide_wire::bgp::update::{self, Disposition, Update, UpdateContext};
+use ribtide_wire::bgp::{NextHop, build};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// All workers and neighbors.
+pub(crate) struct Egress {
+    workers: Vec<Stage>,
+    neighbors: Vec<Neighbor>,
+}
+
+struct Stage {
+    worker: Worker,
+    /// One queue: what peers and shards put in comes out in that order.
+    inbox: VecDeque<EgressIn>,
+    /// Whether something may wait to be flushed.
+    dirty: bool,
+    blocked: BTreeSet<PeerId>,
+}
+
+/// A peer as a receiver of routes.
+#[derive(Default)]
+struct Neighbor {
+    /// The session that is up.
+    session: Option<Arc<PeerInfo>>,
+    /// Attributes in wire form and next hop.
+    table: BTreeMap<AnyPrefix, (Vec<u8>, NextHop)>,
+    /// Families whose end of initial routes was told.
+    ended: Vec<Afi>,
+}
+
+impl Egress {
+    pub(crate) fn new(workers: u32, shards: u32, peers: usize) -> Egress {
+        let stage = |id| Stage {
+            worker: Worker::new(id, shards),
+            inbox: VecDeque::new(),
+            dirty: false,
+            blocked: BTreeSet::new(),
+        };
+        Egress {
+            workers: (0..workers).map(stage).collect(),
+            neighbors: (0..peers).map(|_| Neighbor::default()).collect(),
+        }
+    }
+
+    /// A session is established. To be told before its peer's routes can be on their way.
+    pub(crate) fn up(&mut self, info: &Arc<PeerInfo>) {
+        let owner = self.owner(info.id);
+        for (id, stage) in self.workers.iter_mut().enumerate() {
+            let member = id == owner;
+            stage.inbox.push_back(match member {
+                true => EgressIn::MemberUp(info.clone()),
+                false => EgressIn::SourceUp(info.clone()),
+            });
+        }
+        self.neighbors[info.id.0 as usize] = Neighbor { session: Some(info.clone()), ..Neighbor::default() };
+    }
+
+    /// It ends.
+    pub(crate) fn down(&mut self, peer: PeerId) {
+        let owner = self.owner(peer);
+        self.workers[owner].inbox.push_back(EgressIn::MemberDown(peer));
+        self.workers[owner].blocked.remove(&peer);
+        self.neighbors[peer.0 as usize].session = None;
+    }
+
+    /// The peer asks for a family again.
+    pub(crate) fn refresh(&mut self, peer: PeerId, afi: Afi) {
+        let owner = self.owner(peer);
+        self.workers[owner].inbox.push_back(EgressIn::Refresh(peer, afi));
+    }
+
+    pub(crate) fn changes(&mut self, batch: Arc<BestBatch>) {
+        self.workers.iter_mut().for_each(|stage| stage.inbox.push_back(EgressIn::Best(batch.clone())));
+    }
+
+    pub(crate) fn dumped(&mut self, worker: u32, part: EgressIn) {
+        self.workers[worker as usize].inbox.push_back(part);
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.workers.iter().any(|stage| stage.dirty || !stage.inbox.is_empty())
+    }
+
+    /// A worker moves: takes a message, or flushes a little. `dump` puts a request to all shards.
+    pub(crate) fn advance(&mut self, rng: &mut Rng, dump: impl FnMut(DumpRequest)) {
+        let id = rng.below(self.workers.len());
+        if rng.one_in(30) {
+            self.block(rng);
+        }
+        let stage = &mut self.workers[id];
+        if let Some(message) = (!rng.one_in(3)).then(|| stage.inbox.pop_front()).flatten() {
+            stage.worker.handle(message);
+            stage.dirty = true;
+        } else {
+            self.flush(id, 1 + rng.below(8), dump);
+        }
+    }
+
+    /// Some member cannot take more, or can again.
+    fn block(&mut self, rng: &mut Rng) {
+        let peer = PeerId(rng.below(self.neighbors.len()) as u32);
+        if self.neighbors[peer.0 as usize].session.is_none() {
+            return;
+        }
+        let owner = self.owner(peer);
+        let stage = &mut self.workers[owner];
+        let blocked = !stage.blocked.remove(&peer) && stage.blocked.insert(peer);
+        stage.inbox.push_back(EgressIn::Backlog { peer, blocked });
+    }
+
+    /// All members can take more.
+    pub(crate) fn unblock(&mut self) {
+        for stage in &mut self.workers {
+            for peer in std::mem::take(&mut stage.blocked) {
+                stage.inbox.push_back(EgressIn::Backlog { peer, blocked: false });
+            }
+        }
+    }
+
+    fn flush(&mut self, id: usize, budget: usize, mut dump: impl FnMut(DumpRequest)) {
+        let mut out = Vec::new();
+        let stage = &mut self.workers[id];
+        let more = stage.worker.flush(budget, &mut out);
+        stage.dirty = more || !stage.blocked.is_empty();
+        for effect in out {
+            match effect {
+                EgressOut::Dump(request) => dump(request),
+                EgressOut::Write(write) => self.write(&write),
+            }
+        }
+    }
+
+    fn write(&mut self, write: &Write) {
+        for receiver in write.receivers() {
+            let neighbor = &mut self.neighbors[receiver.peer.0 as usize];
+            if neighbor.session.as_ref().is_some_and(|info| info.session == receiver.session) {
+                bodies(&write.chunk).iter().for_each(|body| neighbor.read(body));
+            }
+        }
+    }
+
+    /// Nothing is left of sessions that ended.
+    pub(crate) fn assert_idle(&self) {
+        for Stage { worker, .. } in &self.workers {
+            assert_eq!((worker.groups().len(), worker.waiting(), worker.waiting_paths()), (0, 0, 0));
+        }
+    }
+
+    fn owner(&self, peer: PeerId) -> usize {
+        peer.0 as usize % self.workers.len()
+    }
+
+    /// What every peer was told is what it should have been.
+    pub(crate) fn compare(&self, oracle: &Oracle) {
+        for (peer, neighbor) in self.neighbors.iter().enumerate() {
+            let Some(info) = &neighbor.session else { continue };
+            let expected = oracle.adj_rib_out(peer);
+            let rows: BTreeMap<_, _> =
+                expected.iter().map(|(prefix, with)| (*prefix, (with.bytes(), with.next_hop))).collect();
+            assert_eq!(neighbor.table, rows, "what peer {peer} was told");
+            let mut ended = neighbor.ended.clone();
+            ended.sort_unstable();
+            let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| info.families.has(*afi));
+            assert_eq!(ended, families.collect::<Vec<_>>(), "ends of initial routes told to peer {peer}");
+            let view =
+                self.workers[self.owner(info.id)].worker.member(info.id).expect("a session is a member");
+            let count = |afi| expected.keys().filter(|prefix| prefix.afi() == afi).count() as u64;
+            let advertised = (view.advertised_ipv4, view.advertised_ipv6);
+            assert_eq!(advertised, (count(Afi::Ipv4), count(Afi::Ipv6)), "counts of peer {peer}");
+        }
+    }
+}
+
+impl Neighbor {
+    fn read(&mut self, body: &[u8]) {
+        let Some(info) = &self.session else { return };
+        assert!(body.len() + 19 <= usize::from(MAX_MESSAGE));
+        let external = !info.kind.is_internal();
+        let context = UpdateContext { four_octet_as: true, external };
+        let update = update::parse(body, &context).expect("a worker writes what can be read");
+        assert_eq!(update.disposition(), Disposition::Normal);
+        assert!(update.discarded().is_empty(), "{:?}", update.discarded());
+        self.ended.extend(update.end_of_rib());
+        for_each_family!(F => self.routes::<F>(&update));
+    }
+
+    fn routes<F: Family>(&mut self, update: &Update<'_>) {
+        for prefix in update.withdrawn::<F>() {
+            self.table.remove(&prefix.any());
+        }
+        let mut bytes = Vec::new();
+        for attribute in update.attributes() {
+            build::attribute(&mut bytes, attribute.flags, attribute.code, attribute.value);
+        }
+        for prefix in update.announced::<F>() {
+            let next_hop = update.next_hop::<F>().expect("announced prefixes have a next hop");
+            self.table.insert(prefix.any(), (bytes.clone(), next_hop));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A shard with its queues, and those who follow what it says: each checks every message against all before.
+
+use crate::egress::Egress;
+use crate::oracle::Learned;
+use crate::rng::Rng;
+use ribtide_bgp::attr::AttrSet;
+use ribtide_bgp::decision::DecisionOptions;
+use ribtide_bgp::message::{BestBatch, BestPath, EgressIn, Feed, FeedSet, NONE, ShardIn};
+use ribtide_bgp::peer::PeerId;
+use ribtide_bgp::shard::{Effects, Shard, ShardOut, ToEgress};
+use ribtide_prefix::{Afi, AnyPrefix, Family, for_each_family};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A table as somebody sees it who follows the changes: attributes in wire form with their next hop, and the source.
+pub(crate) type Table = BTreeMap<AnyPrefix, (Arc<AttrSet>, PeerId)>;
+
+/// Asks for dumps in place of a worker.
+pub(crate) const FOLLOWER: u32 = u32::MAX;
+
+/// A shard with its queues and its followers.
+pub(crate) struct Stage {
+    pub(crate) shard: Shard,
+    out: ShardOut,
+    pub(crate) queues: Vec<VecDeque<ShardIn>>,
+    /// The best paths, by changes alone.
+    pub(crate) mirror: Table,
+    /// Tables of those who asked for a dump: by dump and changes from then on.
+    pub(crate) followers: BTreeMap<u64, Follower>,
+    pub(crate) feed: BTreeMap<AnyPrefix, FeedSet>,
+    pub(crate) next_hops: BTreeSet<IpAddr>,
+    /// Sessions that ended and are not yet confirmed.
+    pub(crate) ending: BTreeSet<(PeerId, u32)>,
+}
+
+/// Someone who asked for a dump.
+pub(crate) struct Follower {
+    pub(crate) afi: Afi,
+    pub(crate) table: Table,
+    pub(crate) complete: bool,
+}
+
+impl Stage {
+    pub(crate) fn new(options: DecisionOptions, queues: usize) -> Stage {
+        Stage {
+            shard: Shard::new(options),
+            out: ShardOut::default(),
+            queues: (0..queues).map(|_| VecDeque::new()).collect(),
+            mirror: Table::new(),
+            followers: BTreeMap::new(),
+            feed: BTreeMap::new(),
+            next_hops: BTreeSet::new(),
+            ending: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.shard.work_left() || !self.out.is_empty() || self.queues.iter().any(|queue| !queue.is_empty())
+    }
+
+    /// One message or one step, by chance.
+    pub(crate) fn advance(&mut self, rng: &mut Rng, egress: &mut Egress) {
+        let waiting: Vec<usize> = (0..self.queues.len()).filter(|n| !self.queues[*n].is_empty()).collect();
+        if !waiting.is_empty() && (!self.shard.work_left() || rng.one_in(2)) {
+            let queue = *rng.pick(&waiting);
+            if let Some(message) = self.queues[queue].pop_front() {
+                self.shard.handle(message, &mut self.out);
+            }
+        } else {
+            self.shard.step(&mut self.out);
+        }
+        if rng.one_in(3) {
+            self.deliver(egress);
+        }
+    }
+
+    /// The followers take what the shard has said.
+    fn deliver(&mut self, egress: &mut Egress) {
+        let Effects { egress: said, feed, next_hops, purged } = self.out.take();
+        for effect in said {
+            match effect {
+                ToEgress::All(batch) => {
+                    for_each_family!(F => self.changes::<F>(&batch));
+                    egress.changes(Arc::new(batch));
+                }
+                ToEgress::One(FOLLOWER, part) => self.dumped(part),
+                ToEgress::One(worker, part) => egress.dumped(worker, part),
+            }
+        }
+        for_each_family!(F => self.fed::<F>(&feed));
+        for (addr, used) in next_hops {
+            let changed = if used { self.next_hops.insert(addr) } else { self.next_hops.remove(&addr) };
+            assert!(changed, "told twice whether {addr} is in use");
+        }
+        for session in purged {
+            assert!(self.ending.remove(&session), "confirmed without need: {session:?}");
+        }
+    }
+
+    fn changes<F: Family>(&mut self, batch: &BestBatch) {
+        for (i, path) in batch.paths.iter().enumerate() {
+            let again = batch.paths[..i]
+                .iter()
+                .any(|p| p.source == path.source && Arc::ptr_eq(&p.attrs, &path.attrs));
+            assert!(!again, "a path is twice in a batch");
+        }
+        let at = |index: u32| {
+            let row = |path: &BestPath| (path.attrs.clone(), path.source);
+            (index != NONE).then(|| row(&batch.paths[index as usize]))
+        };
+        for change in batch.changes.get::<F>() {
+            let prefix = change.prefix.any();
+            let (old, new) = (at(change.old), at(change.new));
+            assert_ne!(old, new, "a change of {prefix} that is none");
+            assert_eq!(self.mirror.get(&prefix), old.as_ref(), "the former best path of {prefix}");
+            put(&mut self.mirror, prefix, new.clone());
+            for follower in self.followers.values_mut().filter(|follower| follower.afi == F::AFI) {
+                put(&mut follower.table, prefix, new.clone());
+            }
+        }
+    }
+
+    fn dumped(&mut self, part: EgressIn) {
+        let EgressIn::Dump { token, batch, last } = part else { panic!("not a dump: {part:?}") };
+        let follower = self.followers.get_mut(&token).expect("a dump was asked for");
+        assert!(!follower.complete, "a dump goes on after its end");
+        follower.complete = last;
+        for_each_family!(F => for change in batch.changes.get::<F>() {
+            assert_eq!((change.old, F::AFI), (NONE, follower.afi));
+            let path = &batch.paths[change.new as usize];
+            let row = (path.attrs.clone(), path.source);
+            assert_eq!(self.mirror.get(&change.prefix.any()), Some(&row), "a dump is no news");
+            put(&mut follower.table, change.prefix.any(), Some(row));
+        });
+    }
+
+    fn fed<F: Family>(&mut self, feed: &Feed) {
+        for (prefix, index) in feed.changes.get::<F>() {
+            let set = (*index != NONE).then(|| feed.sets[*index as usize].clone());
+            assert_ne!(self.feed.get(&prefix.any()), set.as_ref(), "a change of next hops that is none");
+            match set {
+                Some(set) => self.feed.insert(prefix.any(), set),
+                None => self.feed.remove(&prefix.any()),
+            };
+        }
+    }
+}
+
+fn put(table: &mut Table, prefix: AnyPrefix, row: Option<(Arc<AttrSet>, PeerId)>) {
+    match row {
+        Some(row) => table.insert(prefix, row),
+        None => table.remove(&prefix),
+    };
+}
+
+/// The followers' table is the oracle's.
+pub(crate) fn same_table(table: &Table, expected: &BTreeMap<AnyPrefix, Learned>) {
+    let rows = table.iter().map(|(prefix, (attrs, source))| {
+        (*prefix, source.0 as usize, attrs.bytes().to_vec(), attrs.next_hop())
+    });
+    let expected =
+        expected.iter().map(|(prefix, path)| (*prefix, path.peer, path.with.bytes(), path.with.next_hop));
+    assert_eq!(rows.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "best paths");
+}
