@@ -1,7 +1,7 @@
 //! Sends a made-up table to a router, from one sender or many at once.
 
 use crate::expected::{Expected, Rank};
-use crate::options::{ConnectOptions, Role, SpeakerOptions, StayOptions};
+use crate::options::{ConnectOptions, Role, SpeakerOptions, StayOptions, defaults};
 use crate::progress::Progress;
 use crate::sender::{Sender, Sent};
 use crate::session::{Session, Speaker};
@@ -16,11 +16,11 @@ use std::time::Instant;
 /// What to send, to whom and from how many.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct Options {
+    /// Whom to connect to.
     #[command(flatten)]
-    #[expect(missing_docs, reason = "a comment here would become help text")]
     pub connect: ConnectOptions,
+    /// Who to say we are.
     #[command(flatten)]
-    #[expect(missing_docs, reason = "a comment here would become help text")]
     pub speaker: SpeakerOptions,
     /// How many sessions send the table. All announce the same prefixes, each in an order and over paths of its own.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -28,14 +28,14 @@ pub struct Options {
     /// Give each sender an AS of its own: --asn is the first of consecutive ones.
     #[arg(long)]
     pub asn_per_sender: bool,
+    /// The table.
     #[command(flatten)]
-    #[expect(missing_docs, reason = "a comment here would become help text")]
     pub table: TableOptions,
     /// Names the order of announcements; sender N uses this number plus N.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub order_seed: u64,
+    /// Its next hops.
     #[command(flatten)]
-    #[expect(missing_docs, reason = "a comment here would become help text")]
     pub next_hops: NextHopOptions,
     /// When all is sent, withdraw this share of the prefixes and announce it again.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=100))]
@@ -43,8 +43,8 @@ pub struct Options {
     /// How many times to do that; another share each time.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub churn_rounds: u32,
+    /// What to do when all is sent.
     #[command(flatten)]
-    #[expect(missing_docs, reason = "a comment here would become help text")]
     pub stay: StayOptions,
 }
 
@@ -64,15 +64,18 @@ pub struct NextHopOptions {
 
 impl Default for NextHopOptions {
     fn default() -> Self {
-        let host = |text: &str| prefix_of::<V4>(text).or_else(|_| prefix_of::<V6>(text));
-        let any =
-            |text| host(text).unwrap_or_else(|_| AnyPrefix::V4(ribtide_prefix::Prefix::default_route()));
-        NextHopOptions { next_hops: 16, next_hops4: any("10.0.0.0/16"), next_hops6: any("2001:db8::/64") }
+        defaults()
     }
 }
 
 fn prefix_of<F: Family>(text: &str) -> Result<AnyPrefix, String> {
     text.parse::<ribtide_prefix::Prefix<F>>().map(|p| p.any()).map_err(|e| e.to_string())
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        defaults()
+    }
 }
 
 /// What was sent.
@@ -125,7 +128,10 @@ impl fmt::Display for Report {
                 sent.updates, sent.bytes
             )
         };
-        write!(f, "{} senders: ", self.senders.len())?;
+        match self.senders.len() {
+            1 => write!(f, "1 sender: ")?,
+            n => write!(f, "{n} senders: ")?,
+        }
         line(f, &self.sent, self.seconds)?;
         if self.churn.updates > 0 {
             write!(f, "\nchurn: ")?;

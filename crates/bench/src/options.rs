@@ -9,6 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// Options as they are when nothing is given. All of them have defaults, which stand in one place: their help.
+pub(crate) fn defaults<A: clap::Args>() -> A {
+    let matches = A::augment_args(clap::Command::new("")).get_matches_from([""]);
+    A::from_arg_matches(&matches).expect("every option has a default or is optional")
+}
+
 /// Who a tool says it is. With several sessions, the BGP identifier of each is one higher than that of the one before.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct SpeakerOptions {
@@ -20,15 +26,13 @@ pub struct SpeakerOptions {
     #[arg(long, value_name = "ID")]
     pub router_id: Option<Ipv4Addr>,
     /// Hold time to propose, in seconds: 0, or at least 3.
-    #[arg(long, value_name = "SECONDS", default_value_t = HOLD_TIME, value_parser = hold_time)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 90, value_parser = hold_time)]
     pub hold_time: u16,
 }
 
-const HOLD_TIME: u16 = 90;
-
 impl Default for SpeakerOptions {
     fn default() -> Self {
-        SpeakerOptions { asn: None, router_id: None, hold_time: HOLD_TIME }
+        defaults()
     }
 }
 
@@ -179,4 +183,33 @@ pub(crate) fn interrupted() -> Result<Arc<AtomicBool>, Error> {
             .map_err(Error::System)?;
     }
     Ok(flag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{blast, sink};
+
+    #[test]
+    fn options_have_the_defaults_that_their_help_names() {
+        let blast = blast::Options::default();
+        assert_eq!(
+            (blast.connect.to.as_str(), blast.senders, blast.table.ipv4),
+            ("127.0.0.1:179", 1, 1_000_000)
+        );
+        assert_eq!(blast.next_hops.next_hops4.to_string(), "10.0.0.0/16");
+        let sink = sink::Options::default();
+        assert_eq!((sink.receivers, sink.table, sink.until_idle), (1, false, None));
+        assert_ne!(blast.speaker_of(0).router_id, sink.speaker_of(0).router_id);
+        let second = blast::Options { asn_per_sender: true, ..blast }.speaker_of(1);
+        assert_eq!((second.asn, second.router_id), (65_101, Ipv4Addr::new(198, 18, 0, 2)));
+    }
+
+    #[test]
+    fn several_sessions_have_consecutive_addresses() {
+        let connect = ConnectOptions { from: "127.0.0.255".parse().ok(), ..defaults() };
+        assert_eq!(connect.nth(1, 2).unwrap().from, "127.0.1.0".parse().ok());
+        assert!(defaults::<ConnectOptions>().nth(0, 2).is_err());
+        assert!(defaults::<ConnectOptions>().nth(0, 1).is_ok());
+    }
 }

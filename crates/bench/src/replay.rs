@@ -24,11 +24,11 @@ pub struct Options {
     /// MRT file, plain or compressed with gzip or bzip2: TABLE_DUMP, TABLE_DUMP_V2 or BGP4MP.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+    /// Whom to connect to.
     #[command(flatten)]
-    #[expect(missing_docs, reason = "a comment here would become help text")]
     pub connect: ConnectOptions,
+    /// Who to say we are.
     #[command(flatten)]
-    #[expect(missing_docs, reason = "a comment here would become help text")]
     pub speaker: SpeakerOptions,
     /// Whose routes: "auto" (of a table, the peer with the most prefixes; of a stream, all), "all" (of a table, the
     /// first path of every prefix), or one peer by its number or address.
@@ -43,8 +43,8 @@ pub struct Options {
     /// PREFIX, given once for IPv4, once for IPv6, or both. Link-local next hops are never sent.
     #[arg(long, value_name = "RULE", default_value = "keep")]
     pub next_hop: Vec<NextHopRule>,
+    /// What to do when all is sent.
     #[command(flatten)]
-    #[expect(missing_docs, reason = "a comment here would become help text")]
     pub stay: StayOptions,
 }
 

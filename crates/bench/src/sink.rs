@@ -1,7 +1,7 @@
 //! Receivers that take all a router sends, count it and, when asked, keep it to be compared.
 
 use crate::Error;
-use crate::options::{ConnectOptions, POLL, Role, SpeakerOptions, interrupted, nth};
+use crate::options::{ConnectOptions, POLL, Role, SpeakerOptions, defaults, interrupted, nth};
 use crate::progress::Progress;
 use crate::routes::Routes;
 use crate::session::{self, Opened, Peer, Session, Speaker};
@@ -23,11 +23,11 @@ pub struct Options {
     /// many consecutive addresses, or all of them at 0.0.0.0 or [::]. --wait limits the time.
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["to", "from"])]
     pub listen: Option<SocketAddr>,
+    /// Whom to connect to.
     #[command(flatten)]
-    #[expect(missing_docs, reason = "a comment here would become help text")]
     pub connect: ConnectOptions,
+    /// Who to say we are.
     #[command(flatten)]
-    #[expect(missing_docs, reason = "a comment here would become help text")]
     pub speaker: SpeakerOptions,
     /// How many sessions receive.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -42,14 +42,25 @@ pub struct Options {
     #[arg(long, value_name = "N")]
     pub until_prefixes: Option<u64>,
     /// End when something came and then nothing for this long.
-    #[arg(long, value_name = "SECONDS")]
-    pub until_idle: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub until_idle: Option<Duration>,
     /// Report as JSON.
     #[arg(long)]
     pub json: bool,
     /// Show no progress.
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        defaults()
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map_err(|_| "write a number of seconds, such as 2 or 0.5")?;
+    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
 }
 
 /// What all receivers got.
@@ -254,15 +265,15 @@ impl Sink {
         let Options { until_prefixes, until_idle, receivers, quiet, .. } = &self.options;
         let total = until_prefixes.unwrap_or(0) * u64::from(*receivers);
         let progress = Progress::new("received", total, *quiet);
-        let idle = until_idle.map(Duration::from_secs_f64);
         loop {
-            let mut done = until_prefixes.is_some() || idle.is_some();
+            let mut done = until_prefixes.is_some() || until_idle.is_some();
             let mut announced = 0;
             for receiver in &self.receivers {
                 let got = lock(&receiver.got);
                 announced += got.announced;
                 let enough = until_prefixes.is_none_or(|n| got.announced >= n);
-                let quiet = idle.is_none_or(|idle| got.last_message.is_some_and(|at| at.elapsed() >= idle));
+                let quiet =
+                    until_idle.is_none_or(|idle| got.last_message.is_some_and(|at| at.elapsed() >= idle));
                 done &= enough && quiet;
             }
             progress.add(announced - progress.done());

@@ -181,7 +181,7 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         // Few, so that later rules decide too.
         router_id: Ipv4Addr::new(10, 1, 0, rng.below(4) as u8),
         kind,
-        multihop: false,
+        multihop: kind == PeerKind::External && rng.one_in(3),
         families,
         egress: EgressSettings {
             kind,

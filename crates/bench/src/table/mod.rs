@@ -36,7 +36,7 @@ pub struct TableOptions {
 
 impl Default for TableOptions {
     fn default() -> Self {
-        TableOptions { seed: 1, ipv4: 1_000_000, ipv6: 0, ipv4_per_set: 4.0, ipv6_per_set: 1.7 }
+        crate::options::defaults()
     }
 }
 

@@ -11,33 +11,49 @@ pub(super) fn generate<F: Family>(rng: &mut Rng, count: usize) -> Vec<Prefix<F>>
     let shape = Shape::of::<F>();
     let mut placed: Vec<Prefix<F>> = Vec::with_capacity(count);
     let mut taken: Set<Prefix<F>> = Set::with_capacity_and_hasher(count, Default::default());
+    let mut lengths = Vec::new();
     for (len, quota) in shape.quotas(count) {
         let shorter = placed.len();
         let mut last = None;
         for _ in 0..quota {
-            let prefix = loop {
-                let adjacent = last.take().filter(|_| rng.chance(shape.adjacent)).and_then(next_of::<F>);
-                let prefix = match adjacent {
-                    Some(prefix) => prefix,
-                    None if shorter > 0 && rng.chance(shape.nested) => {
+            let free = |prefix: &Prefix<F>| shape.admits(*prefix) && !taken.contains(prefix);
+            let covered =
+                |prefix: Prefix<F>| lengths.iter().any(|len| taken.contains(&prefix.truncate(*len)));
+            let adjacent = last.filter(|_| rng.chance(shape.adjacent)).and_then(next_of::<F>).filter(free);
+            let prefix = adjacent.unwrap_or_else(|| {
+                let mut nested = shorter > 0 && rng.chance(shape.nested);
+                let mut attempts = 0;
+                loop {
+                    attempts += 1;
+                    // What there is to be inside of may be full, and a full table leaves little that nothing covers:
+                    // so neither is insisted on.
+                    if attempts > ATTEMPTS {
+                        nested = shorter > 0 && rng.chance(shape.nested);
+                    }
+                    let (bits, block) = if nested {
                         let parent = placed[rng.below(shorter as u64) as usize];
-                        inside(rng, parent.bits().left(), parent.len(), len)
+                        (parent.bits().left(), parent.len())
+                    } else {
+                        pick_block(rng, shape)
+                    };
+                    let prefix = inside(rng, bits, block, len);
+                    let fits = nested || attempts > ATTEMPTS || !covered(prefix);
+                    if fits && free(&prefix) {
+                        break prefix;
                     }
-                    None => {
-                        let (bits, block) = pick_block(rng, shape);
-                        inside(rng, bits, block, len)
-                    }
-                };
-                if shape.admits(prefix) && taken.insert(prefix) {
-                    break prefix;
                 }
-            };
-            last = Some(prefix);
+            });
+            taken.insert(prefix);
             placed.push(prefix);
+            last = Some(prefix);
         }
+        lengths.push(len);
     }
     placed
 }
+
+/// How often a place inside another prefix, or one that no other covers, is looked for before any will do.
+const ATTEMPTS: u32 = 16;
 
 /// The prefix of the same length directly after; none after the last.
 fn next_of<F: Family>(prefix: Prefix<F>) -> Option<Prefix<F>> {

@@ -509,7 +509,8 @@ impl Peer {
         self.last_error = Some(LastError { at: now, text });
         self.failures += 1;
         let doublings = (self.failures - 1).min(16);
-        let longest = if is_error { LONGEST_PAUSE } else { 1_000 * Millis::from(self.settings.connect_retry) };
+        let longest =
+            if is_error { LONGEST_PAUSE } else { 1_000 * Millis::from(self.settings.connect_retry) };
         let pause = self.jittered((FIRST_PAUSE << doublings).min(longest));
         if is_error && self.mode == Mode::Running {
             self.mode = Mode::Paused(now + pause);

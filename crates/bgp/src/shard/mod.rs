@@ -9,6 +9,8 @@ mod attrs;
 mod out;
 mod paths;
 mod query;
+#[cfg(test)]
+mod tests;
 mod work;
 
 pub use out::{Effects, ShardOut, ToEgress};

@@ -16,8 +16,8 @@ use ribtide_wire::netlink::{
 };
 use std::io;
 
-/// The first id that ribtide gives. Others count from 1, so ids stay apart.
-const FIRST_ID: u32 = 0x2000_0000;
+/// The ids that ribtide gives. Others count from 1, so ids stay apart.
+const IDS: std::ops::Range<u32> = 0x2000_0000..0x4000_0000;
 
 /// One way out, the content of a single object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -93,7 +93,9 @@ pub(super) struct Objects {
     /// Singles that may have lost their last user.
     idle: Vec<Way>,
     found: Found,
+    /// Above all ids ever given or adopted.
     next_id: u32,
+    /// Ids given before and not in use.
     free: Vec<u32>,
 }
 
@@ -107,7 +109,7 @@ impl Objects {
             doomed: Vec::new(),
             idle: Vec::new(),
             found: Found::default(),
-            next_id: FIRST_ID,
+            next_id: IDS.start,
             free: Vec::new(),
         }
     }
@@ -181,7 +183,7 @@ impl Objects {
             return;
         }
         let (id, live) = match self.found.singles.remove(&way) {
-            Some(id) => (id, true),
+            Some(id) => (self.adopt(id), true),
             None => (self.new_id(), false),
         };
         self.singles.insert(way, Single { id, users: 1, live, refusal: None });
@@ -202,7 +204,7 @@ impl Objects {
     fn adopt_group(&mut self, want: &[(Way, u16)]) -> Option<(u32, Vec<Member>)> {
         let members = self.members(want);
         let id = self.found.groups.remove(&members)?;
-        Some((id, members))
+        Some((self.adopt(id), members))
     }
 
     /// The members that the kernel can have now, by id.
@@ -216,6 +218,13 @@ impl Objects {
             .collect();
         members.sort_unstable_by_key(|m| m.id);
         members
+    }
+
+    /// An id that was given before this process began is never given to something else while it is in use, even
+    /// when the kernel has lost its object.
+    fn adopt(&mut self, id: u32) -> u32 {
+        self.next_id = self.next_id.max(id + 1);
+        id
     }
 
     fn new_id(&mut self) -> u32 {
@@ -269,14 +278,20 @@ impl Objects {
         self.found = Found { taken: dump.taken, ..Found::default() };
         for (id, way) in dump.singles {
             match way {
-                Some(way) if !self.singles.contains_key(&way) && !self.found.singles.contains_key(&way) => {
+                Some(way)
+                    if IDS.contains(&id)
+                        && !self.singles.contains_key(&way)
+                        && !self.found.singles.contains_key(&way) =>
+                {
                     self.found.singles.insert(way, id);
                 }
                 _ => self.found.strays.push(id),
             }
         }
         for (id, members) in dump.groups {
-            if let Some(other) = self.found.groups.insert(members, id) {
+            if !IDS.contains(&id) {
+                self.found.strays.push(id);
+            } else if let Some(other) = self.found.groups.insert(members, id) {
                 self.found.strays.push(other);
             }
         }

@@ -1,0 +1,202 @@
+//! What a shard says, message by message. That its results are right whatever the order is the simulator's to show.
+
+use super::*;
+use crate::attr::AttrSet;
+use crate::ingest::ShardBatches;
+use crate::message::{Change, DumpRequest, EgressIn, Feed, NONE};
+use crate::peer::{EgressSettings, FamilySet, NextHopRule, PeerKind};
+use ribtide_prefix::{Afi, V4};
+use ribtide_wire::bgp::NextHop;
+use std::net::Ipv4Addr;
+
+struct Bench {
+    shard: Shard,
+    out: ShardOut,
+}
+
+fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
+    let families = FamilySet { ipv4: true, ipv6: true };
+    Arc::new(PeerInfo {
+        id: PeerId(n),
+        session,
+        address: Ipv4Addr::from(n).into(),
+        asn: 65000 + n,
+        router_id: Ipv4Addr::from(n),
+        kind: PeerKind::External,
+        multihop: false,
+        families,
+        egress: EgressSettings {
+            kind: PeerKind::External,
+            local_asn: 65000,
+            cluster_id: Ipv4Addr::LOCALHOST,
+            router_id: Ipv4Addr::LOCALHOST,
+            families,
+            four_octet_as: true,
+            max_message: 4096,
+            next_hop: NextHopRule::Keep,
+            export: Arc::new(ribtide_policy::Policy::default_for(true)),
+        },
+    })
+}
+
+/// Attributes with this ORIGIN (the lower is preferred) and this last octet of the next hop.
+fn set(origin: u8, hop: u8) -> Arc<AttrSet> {
+    let bytes = Box::new([0x40, 1, 1, origin]);
+    Arc::new(AttrSet::new(bytes, NextHop::V4(Ipv4Addr::new(192, 0, 2, hop))))
+}
+
+fn prefix(n: u32) -> Prefix<V4> {
+    Prefix::new(n << 14, 24)
+}
+
+impl Bench {
+    /// A shard with two sessions, of peers 1 and 2.
+    fn new() -> Bench {
+        let mut bench = Bench { shard: Shard::new(DecisionOptions::default()), out: ShardOut::default() };
+        for n in [1, 2] {
+            bench.handle(ShardIn::PeerUp(peer(n, 1)));
+        }
+        bench
+    }
+
+    fn handle(&mut self, message: ShardIn) {
+        self.shard.handle(message, &mut self.out);
+    }
+
+    /// Announces prefixes or withdraws them.
+    fn routes(
+        &mut self,
+        from: &PeerInfo,
+        attrs: Option<&Arc<AttrSet>>,
+        prefixes: impl IntoIterator<Item = u32>,
+    ) {
+        let mut batches = ShardBatches::new([0; 64]);
+        prefixes.into_iter().for_each(|n| batches.push(from, attrs, prefix(n)));
+        let batches: Vec<_> = batches.drain().collect();
+        batches.into_iter().for_each(|(_, batch)| self.handle(ShardIn::Routes(batch)));
+    }
+
+    fn finish(&mut self) -> Effects {
+        while self.shard.work_left() {
+            self.shard.step(&mut self.out);
+        }
+        self.out.take()
+    }
+}
+
+/// Changes as sources: former and new.
+fn sources(effects: &Effects) -> Vec<(Option<u32>, Option<u32>)> {
+    let mut sources = Vec::new();
+    for effect in &effects.egress {
+        let ToEgress::All(batch) = effect else { continue };
+        let source = |index: u32| (index != NONE).then(|| batch.paths[index as usize].source.0);
+        let row = |change: &Change<V4>| (source(change.old), source(change.new));
+        sources.extend(batch.changes.v4.iter().map(row));
+    }
+    sources
+}
+
+fn fed(feed: &Feed) -> usize {
+    feed.changes.v4.len()
+}
+
+#[test]
+fn only_changes_are_told_and_only_other_next_hops_are_fed() {
+    let (mut bench, one, two) = (Bench::new(), peer(1, 1), peer(2, 1));
+    bench.routes(&two, Some(&set(1, 7)), [0]);
+    let effects = bench.out.take();
+    assert_eq!((sources(&effects), fed(&effects.feed)), (vec![(None, Some(2))], 1));
+    assert_eq!(effects.next_hops, [("192.0.2.7".parse().unwrap(), true)]);
+
+    bench.routes(&two, Some(&set(1, 7)), [0]);
+    bench.routes(&one, Some(&set(2, 8)), [0]);
+    let effects = bench.out.take();
+    assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 0), "the same again, and a worse one");
+
+    bench.routes(&one, Some(&set(0, 7)), [0]);
+    let effects = bench.out.take();
+    assert_eq!(
+        (sources(&effects), fed(&effects.feed)),
+        (vec![(Some(2), Some(1))], 0),
+        "better, same next hop"
+    );
+    assert_eq!(effects.next_hops, [("192.0.2.8".parse().unwrap(), false)]);
+
+    bench.routes(&one, None, [0]);
+    bench.routes(&two, None, [0]);
+    let effects = bench.out.take();
+    assert_eq!((sources(&effects), fed(&effects.feed)), (vec![(Some(1), Some(2)), (Some(2), None)], 1));
+    assert_eq!(
+        bench.shard.counts(),
+        super::Counts { memory: bench.shard.counts().memory, ..Default::default() }
+    );
+}
+
+#[test]
+fn a_session_that_ended_leaves_step_by_step_and_at_once_when_the_next_begins() {
+    let (mut bench, one) = (Bench::new(), peer(1, 1));
+    bench.routes(&one, Some(&set(0, 7)), 0..1000);
+    bench.out.take();
+    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 0 });
+    assert!(!bench.shard.work_left(), "an earlier session");
+    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1 });
+    bench.shard.step(&mut bench.out);
+    let first = bench.out.take();
+    assert!((1..1000).contains(&sources(&first).len()), "a part of it: {}", sources(&first).len());
+    assert!(first.purged.is_empty());
+
+    bench.routes(&one, Some(&set(0, 7)), [5000]);
+    assert!(bench.out.is_empty(), "too late");
+    assert_eq!(bench.shard.counts().late, 1);
+
+    bench.handle(ShardIn::PeerUp(peer(1, 2)));
+    let rest = bench.out.take();
+    assert_eq!(sources(&first).len() + sources(&rest).len(), 1000);
+    assert_eq!((rest.purged, bench.shard.work_left()), (vec![(PeerId(1), 1)], false));
+    assert_eq!(bench.shard.counts().ipv4_prefixes, 0);
+}
+
+#[test]
+fn a_dump_shows_all_in_parts_and_changes_between_them_keep_their_place() {
+    let (mut bench, one) = (Bench::new(), peer(1, 1));
+    bench.routes(&one, Some(&set(0, 7)), 0..1000);
+    bench.out.take();
+    bench.handle(ShardIn::Dump(DumpRequest { worker: 3, token: 9, afi: Afi::Ipv4 }));
+    bench.shard.step(&mut bench.out);
+    bench.routes(&one, None, 0..1000);
+    let effects = bench.finish();
+    let mut dumped = 0;
+    let mut kinds = Vec::new();
+    for effect in &effects.egress {
+        match effect {
+            ToEgress::All(batch) => kinds.push(("changes", batch.changes.v4.len())),
+            ToEgress::One(3, EgressIn::Dump { token: 9, batch, last }) => {
+                dumped += batch.changes.v4.len();
+                kinds.push((if *last { "last" } else { "part" }, 0));
+            }
+            other => panic!("unexpected: {other:?}"),
+        }
+    }
+    assert!((1..1000).contains(&dumped), "the rest was gone when its turn came: {dumped}");
+    assert_eq!(kinds, [("part", 0), ("changes", 1000), ("last", 0)]);
+}
+
+#[test]
+fn next_hops_decide_who_can_be_best() {
+    let (mut bench, one, two) = (Bench::new(), peer(1, 1), peer(2, 1));
+    bench.routes(&one, Some(&set(0, 7)), [0]);
+    bench.routes(&two, Some(&set(0, 8)), [0]);
+    bench.out.take();
+    let tell = |bench: &mut Bench, hop: &str, state| {
+        bench.handle(ShardIn::NextHops(vec![(hop.parse().unwrap(), state)]));
+        sources(&bench.finish())
+    };
+    let far = NextHopState::Reachable { cost: 5 };
+    assert_eq!(tell(&mut bench, "192.0.2.7", far), [(Some(1), Some(2))]);
+    let view = bench.shard.lookup(prefix(0)).unwrap();
+    let lost: Vec<_> = view.paths.iter().map(|path| (path.peer.id.0, path.best, path.lost)).collect();
+    assert_eq!(lost, [(2, true, None), (1, false, Some(Reason::IgpCost))]);
+    assert_eq!(tell(&mut bench, "192.0.2.8", NextHopState::Unreachable), [(Some(2), Some(1))]);
+    assert_eq!(tell(&mut bench, "192.0.2.7", NextHopState::Unreachable), [(Some(1), None)]);
+    assert_eq!(bench.shard.peer_counts::<V4>(PeerId(1)), PeerCounts { paths: 1, best: 0 });
+}
