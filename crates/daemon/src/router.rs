@@ -2,13 +2,16 @@
 
 use crate::api::model::{AsicAnswer, Pipeline};
 use crate::api::{Api, ListenError, answers};
-use crate::bgp::{Bgp, BgpError};
+use crate::bgp::{Bgp, BgpBuilder};
 use crate::config::Config;
 use crate::dataplane::fpm::{self, FpmHandle};
 use crate::dataplane::kernel;
 use crate::rib::{RibBuilder, RibHandle, Statics, config_interfaces};
 use crate::sonic::inprocess::{self, Asic};
+use ribtide_bgp::shard::Shard;
+use ribtide_prefix::LogicalShard;
 use ribtide_rib::{RibConfig, RibIn, Source};
+use ribtide_runtime::ask::Asker;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::Rings;
@@ -47,6 +50,19 @@ pub struct Inside {
     pub(crate) reads: answers::Reads,
 }
 
+impl Inside {
+    /// The shards; none without BGP.
+    pub(crate) fn shards(&self) -> &[Asker<Shard>] {
+        self.bgp.as_ref().map_or(&[], |bgp| &bgp.shards)
+    }
+
+    /// The shard that has a logical shard.
+    pub(crate) fn shard_of(&self, logical: LogicalShard) -> Option<&Asker<Shard>> {
+        let bgp = self.bgp.as_ref()?;
+        bgp.shards.get(usize::from(*bgp.map.get(usize::from(logical))?))
+    }
+}
+
 /// A running router.
 pub struct Router {
     inside: Arc<Inside>,
@@ -60,7 +76,7 @@ pub enum StartError {
     /// The API cannot listen.
     Api(ListenError),
     /// BGP cannot listen.
-    Bgp(BgpError),
+    Bgp(String),
     /// The kernel dataplane cannot work.
     Kernel(String),
     /// The virtual ASIC cannot work.
@@ -73,9 +89,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Api(e) => e.fmt(f),
-            StartError::Bgp(e) => e.fmt(f),
-            StartError::Kernel(e) => f.write_str(e),
-            StartError::Asic(e) => f.write_str(e),
+            StartError::Bgp(e) | StartError::Kernel(e) | StartError::Asic(e) => f.write_str(e),
             StartError::Thread(e) => write!(f, "the system gives no thread: {e}; raise the limit of processes (ulimit -u)"),
         }
     }
@@ -98,23 +112,18 @@ impl Router {
     pub fn start(config: Config) -> Result<Router, StartError> {
         let (clock, rings, meters, stop) = (Clock::default(), Rings::default(), Meters::default(), Stop::default());
         let api = Api::bind(&config.api).map_err(StartError::Api)?;
-        // Meters appear in the order of the route's way.
-        for stage in ["reader", "shard", "rib"] {
-            meters.meter(stage);
-        }
-        let mut rib = config.fib.as_ref().map(|_| RibBuilder::new(&rings));
         let bgp = match &config.bgp {
+            Some(bgp) => Some(BgpBuilder::new(bgp, &rings).map_err(|e| StartError::Bgp(e.to_string()))?),
             None => None,
-            Some(bgp) => {
-                let feed = rib.as_ref().map(RibBuilder::inbox);
-                Some(Bgp::start(&config, bgp, feed, &clock, &rings, &meters, &stop).map_err(StartError::Bgp)?)
-            }
         };
+        // Meters appear in the order of the route's way, whichever thread starts first.
+        ["reader", "shard", "egress", "rib"].map(|stage| meters.meter(stage));
+        let mut rib = config.fib.as_ref().map(|_| RibBuilder::new(&rings));
         let (mut handle, mut asic, mut clients) = (None, None, Vec::new());
         if let (Some(fib), Some(rib)) = (&config.fib, &mut rib) {
             if let Some(kernel) = fib.kernel {
                 let port = rib.plug("kernel", &rings, &meters, &stop);
-                kernel::start(kernel, port).map_err(StartError::Kernel)?;
+                kernel::start(kernel, port, &rings).map_err(StartError::Kernel)?;
             }
             for (i, server) in fib.fpm.iter().enumerate() {
                 let name = if fib.fpm.len() == 1 { "fpm".to_string() } else { format!("fpm-{i}") };
@@ -127,25 +136,29 @@ impl Router {
                 asic = Some(started.map_err(StartError::Asic)?);
             }
         }
+        let inbox = rib.as_ref().map(RibBuilder::inbox);
         if let (Some(fib), Some(rib)) = (&config.fib, rib) {
             let rib_config = RibConfig {
                 resolve_via_default: fib.resolve_via_default,
-                // BGP says when each session's End-of-RIB has come, or that there is none to wait for.
                 initial_sources: vec![Source::Static, Source::Bgp],
                 ..RibConfig::default()
             };
-            let inbox = rib.inbox();
             let statics = Statics::new(config.statics.clone(), &config.interfaces);
-            let shards = bgp.as_ref().map(Bgp::shard_feedback).unwrap_or_default();
-            handle = Some(rib.start(rib_config, statics, shards, &meters, stop.clone())?);
+            let shards = bgp.as_ref().map(BgpBuilder::requests).unwrap_or_default();
+            let running = rib.start(rib_config, statics, shards, &meters, stop.clone())?;
+            // The RIB's thread lives as long as the process.
             for interface in config_interfaces(&config.interfaces) {
-                // The RIB's thread lives as long as the process.
-                let _ = inbox.send(RibIn::Interface(interface));
+                let _ = running.inbox.send(RibIn::Interface(interface));
             }
             if bgp.is_none() {
-                let _ = inbox.send(RibIn::EndOfInitial(Source::Bgp));
+                let _ = running.inbox.send(RibIn::EndOfInitial(Source::Bgp));
             }
+            handle = Some(running);
         }
+        let bgp = match (bgp, &config.bgp) {
+            (Some(builder), Some(bgp)) => Some(builder.start(&config, bgp, inbox.as_ref(), clock, &meters, &stop)?),
+            _ => None,
+        };
         let reads = answers::Reads::default();
         let inside = Inside { config, clock, rings, meters, bgp, rib: handle, asic, fpm: clients, reads };
         let inside = Arc::new(inside);

@@ -60,7 +60,7 @@ pub struct Neighbor {
     /// How long it has been in this state.
     pub state_seconds: u64,
     /// How often an established session was lost.
-    pub flaps: u32,
+    pub flaps: u64,
     /// Why the last session ended or could not start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
