@@ -43,7 +43,9 @@ const EFFECTS: &[(&str, &str)] = &[
     ("println!", "output"),
     ("eprintln!", "output"),
     ("async fn", "async"),
-    (".await", "async"),
+    (".await;", "async"),
+    (".await?", "async"),
+    (".await.", "async"),
     ("unsafe {", "unsafe code"),
     ("Mutex", "a lock"),
     ("RwLock", "a lock"),
@@ -129,8 +131,23 @@ fn crate_graph(root: &Path, faults: &mut Vec<String>) {
 
 /// The invariant "pure crates have no effects".
 fn pure(folder: &Path, faults: &mut Vec<String>) {
-    for file in rust_files(&folder.join("src")) {
-        if file.file_name().is_some_and(|n| n == "tests.rs") || file.components().any(|c| c.as_os_str() == "tests") {
+    let files = rust_files(&folder.join("src"));
+    // Modules that exist only in tests: `#[cfg(test)]` and then `mod name;`.
+    let mut test_modules = Vec::new();
+    for file in &files {
+        let text = read(file);
+        for declaration in text.split("#[cfg(test)]\nmod ").skip(1) {
+            let name = declaration.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+            let own = file.with_extension("");
+            let beside = match file.file_stem().and_then(|s| s.to_str()) {
+                Some("lib" | "mod") => file.with_file_name(name),
+                _ => own.join(name),
+            };
+            test_modules.push(beside);
+        }
+    }
+    for file in files {
+        if test_modules.iter().any(|m| file.with_extension("") == *m || file.starts_with(m)) {
             continue;
         }
         let text = read(&file);

@@ -23,7 +23,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a stop may take before the process just ends.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -117,7 +117,9 @@ impl Router {
             None => None,
         };
         // Meters appear in the order of the route's way, whichever thread starts first.
-        ["reader", "shard", "egress", "rib"].map(|stage| meters.meter(stage));
+        for stage in ["reader", "shard", "egress", "rib"] {
+            meters.meter(stage);
+        }
         let mut rib = config.fib.as_ref().map(|_| RibBuilder::new(&rings));
         let (mut handle, mut asic, mut clients) = (None, None, Vec::new());
         if let (Some(fib), Some(rib)) = (&config.fib, &mut rib) {
@@ -220,10 +222,11 @@ impl Router {
 
     /// Ends every session with a NOTIFICATION and stops the stages. Routes stay installed: the next start adopts them.
     pub fn shut_down(self) {
-        if let Some(bgp) = &self.inside.bgp {
-            bgp.shut_down(FAREWELL);
-        }
         self.stop.stop();
+        let begin = Instant::now();
+        while self.inside.bgp.as_ref().is_some_and(|bgp| !bgp.session_thread.is_finished()) && begin.elapsed() < FAREWELL {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         // A socket file that is gone says that nobody listens.
         let _ = std::fs::remove_file(&self.socket);
     }

@@ -12,23 +12,23 @@ use tokio::net::UnixStream;
 
 /// A connection's worth of knowledge: where the router listens.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub(crate) struct Client {
     socket: PathBuf,
 }
 
 impl Client {
     /// A client of the router at `socket`.
-    pub fn new(socket: impl Into<PathBuf>) -> Client {
+    pub(crate) fn new(socket: impl Into<PathBuf>) -> Client {
         Client { socket: socket.into() }
     }
 
     /// `GET path`.
-    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
         self.call(Method::GET, path, Bytes::new())
     }
 
     /// `POST path` with `body` as JSON.
-    pub fn post<B: Serialize, T: DeserializeOwned>(&self, path: &str, body: &B) -> Result<T, String> {
+    pub(crate) fn post<B: Serialize, T: DeserializeOwned>(&self, path: &str, body: &B) -> Result<T, String> {
         let body = serde_json::to_vec(body).map_err(|e| e.to_string())?;
         self.call(Method::POST, path, body.into())
     }

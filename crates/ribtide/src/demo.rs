@@ -30,7 +30,7 @@ const PROBES: usize = 4096;
 
 /// What to load.
 #[derive(Clone, Debug, Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Prefixes of the generated table; one in six is IPv6
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
     prefixes: u32,
@@ -87,7 +87,7 @@ enum Feed {
 }
 
 /// Runs the demonstration.
-pub fn run(options: &Options) -> Result<(), String> {
+pub(crate) fn run(options: &Options) -> Result<(), String> {
     let socket = options.socket.clone().unwrap_or_else(default_socket);
     let port = free_port()?;
     let text = configuration(port, &socket);

@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::text::{Table, bytes, duration, number};
 use clap::{Args, Subcommand};
 use ribtide_daemon::api::model::{
-    BgpSummary, Explain, FibPage, FibRoute, Neighbor, PerFamilyCount, Pipeline, Route, RoutePage, Session, StageState,
+    AsicAnswers, AsicQuestion, BgpSummary, Explain, FibPage, FibRoute, Neighbor, PerFamilyCount, Pipeline, Route, RoutePage, Session, StageState,
 };
 use serde::Serialize;
 use std::io::{BufWriter, Write};
@@ -16,18 +16,18 @@ const PAGE: usize = 1000;
 
 /// Where the router is and how to print.
 #[derive(Clone, Debug, Args)]
-pub struct Output {
+pub(crate) struct Output {
     /// The router's Unix socket (api.socket in its configuration)
     #[arg(long, global = true, default_value = "/run/ribtide/ribtide.sock", value_name = "PATH")]
-    pub socket: PathBuf,
+    pub(crate) socket: PathBuf,
     /// Print JSON: one document, or one per line where the output is a list of routes
     #[arg(long, global = true)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// What to show.
 #[derive(Clone, Debug, Subcommand)]
-pub enum Show {
+pub(crate) enum Show {
     /// BGP sessions
     #[command(subcommand)]
     Bgp(ShowBgp),
@@ -41,13 +41,19 @@ pub enum Show {
         /// Only this prefix, or the longest match of this address
         prefix: Option<String>,
     },
+    /// What the virtual ASIC does with a packet to each of these addresses
+    Asic {
+        /// The addresses
+        #[arg(required = true)]
+        addresses: Vec<IpAddr>,
+    },
     /// What each stage did, the queues between them, and the CPU time of each thread
     Pipeline,
 }
 
 /// What to show of BGP.
 #[derive(Clone, Debug, Subcommand)]
-pub enum ShowBgp {
+pub(crate) enum ShowBgp {
     /// One line for each neighbour
     Summary,
     /// Everything about one neighbour, or all
@@ -58,7 +64,7 @@ pub enum ShowBgp {
 }
 
 /// Runs `ribtide show`.
-pub fn show(what: &Show, output: &Output) -> Result<(), String> {
+pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
     let client = Client::new(&output.socket);
     let mut out = BufWriter::new(std::io::stdout().lock());
     let written = match what {
@@ -86,13 +92,17 @@ pub fn show(what: &Show, output: &Output) -> Result<(), String> {
                 Ok(page.next)
             })?
         }
+        Show::Asic { addresses } => {
+            let answer: AsicAnswers = client.post("/v1/asic/lookup", &AsicQuestion { addresses: addresses.clone() })?;
+            print(&mut out, output, &answer, |a| asic_table(addresses, a))
+        }
         Show::Pipeline => print(&mut out, output, &client.get("/v1/pipeline")?, pipeline),
     };
     finish(written.and_then(|()| out.flush()))
 }
 
 /// Runs `ribtide explain`.
-pub fn explain(prefix: &str, output: &Output) -> Result<(), String> {
+pub(crate) fn explain(prefix: &str, output: &Output) -> Result<(), String> {
     let answer: Explain = Client::new(&output.socket).get(&format!("/v1/explain?prefix={}", escape(prefix)))?;
     let mut out = std::io::stdout().lock();
     finish(print(&mut out, output, &answer, explain_text))
@@ -294,6 +304,20 @@ fn fib_table(routes: &[FibRoute], header: bool) -> String {
         ));
     }
     out
+}
+
+fn asic_table(addresses: &[IpAddr], answer: &AsicAnswers) -> String {
+    let mut table = Table::new(&["Address", "Action", "Prefix", "Next hops"]);
+    for (address, a) in addresses.iter().zip(&answer.answers) {
+        let next_hops: Vec<String> = a.next_hops.iter().map(IpAddr::to_string).collect();
+        table.row([
+            address.to_string(),
+            a.action.clone(),
+            a.prefix.clone().unwrap_or_else(|| "-".into()),
+            if next_hops.is_empty() { "-".into() } else { next_hops.join(", ") },
+        ]);
+    }
+    table.render()
 }
 
 fn pipeline(p: &Pipeline) -> String {

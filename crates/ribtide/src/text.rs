@@ -4,26 +4,26 @@ use std::fmt::Write as _;
 
 /// A table with a header; numbers to the right, words to the left.
 #[derive(Debug, Default)]
-pub struct Table {
+pub(crate) struct Table {
     rows: Vec<Vec<String>>,
     right: Vec<bool>,
 }
 
 impl Table {
     /// Columns by name; a name that starts with `>` is aligned to the right.
-    pub fn new(header: &[&str]) -> Table {
+    pub(crate) fn new(header: &[&str]) -> Table {
         let right = header.iter().map(|h| h.starts_with('>')).collect();
         let names = header.iter().map(|h| h.trim_start_matches('>').to_string()).collect();
         Table { rows: vec![names], right }
     }
 
     /// Adds a row.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
     /// The text, each line ended.
-    pub fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let width = |c: usize| self.rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.right.len()).map(width).collect();
         let mut out = String::new();
@@ -42,7 +42,7 @@ impl Table {
 }
 
 /// `1234567` as `1,234,567`.
-pub fn number(n: u64) -> String {
+pub(crate) fn number(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
@@ -55,7 +55,7 @@ pub fn number(n: u64) -> String {
 }
 
 /// Seconds as people say them: `7s`, `3m12s`, `2h05m`, `4d03h`.
-pub fn duration(seconds: u64) -> String {
+pub(crate) fn duration(seconds: u64) -> String {
     let (d, h, m, s) = (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     match (d, h, m) {
         (0, 0, 0) => format!("{s}s"),
@@ -66,7 +66,7 @@ pub fn duration(seconds: u64) -> String {
 }
 
 /// Bytes in binary units.
-pub fn bytes(n: u64) -> String {
+pub(crate) fn bytes(n: u64) -> String {
     let mut value = n as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if value < 1024.0 || unit == "GiB" {

@@ -4,7 +4,7 @@
 use super::{Inside, Refusal};
 use crate::api::model::{BgpSummary, Neighbor, PerFamilyCount, ReceiveCounters, Session};
 use crate::bgp::Bgp;
-use crate::bgp::session::view::{NeighborView, UpView};
+use crate::bgp::session::{NeighborView, UpView};
 use ribtide_bgp::ingest::{IngestCounters, Refusal as Refused};
 use ribtide_bgp::peer::{PeerId, PeerKind};
 use ribtide_prefix::{Afi, V4, V6};
