@@ -29,6 +29,11 @@ impl Objects {
         self.map.get(&oid)
     }
 
+    /// Gives out no number that `earlier` gave out.
+    pub(crate) fn number_after(&mut self, earlier: &Objects) {
+        self.last = earlier.last;
+    }
+
     /// Whether `oid` is an object of one of these kinds.
     pub(crate) fn is(&self, oid: Oid, kinds: &[ObjectType]) -> bool {
         self.map.get(&oid).is_some_and(|object| kinds.contains(&object.kind))

@@ -193,6 +193,13 @@ impl VirtualSwitch {
         switch
     }
 
+    /// The removal of the switch: all that it holds goes with it.
+    fn shut_down(&mut self) {
+        let mut empty = VirtualSwitch::new(std::mem::take(&mut self.setup), self.limits);
+        empty.objects.number_after(&self.objects);
+        *self = empty;
+    }
+
     fn create(&mut self, kind: ObjectType, attrs: &Attrs) -> Result<Oid, Status> {
         if (kind == ObjectType::Switch) == self.started.is_some() {
             return Err(if kind == ObjectType::Switch {
@@ -237,10 +244,14 @@ impl VirtualSwitch {
     }
 
     fn remove(&mut self, kind: ObjectType, oid: Oid) -> Result<(), Status> {
-        if let Some(own) = &self.started
-            && [own.switch, own.default_router, own.cpu_port].contains(&oid)
-        {
-            return Err(Status::ObjectInUse);
+        if let Some(own) = &self.started {
+            if kind == ObjectType::Switch && oid == own.switch {
+                self.shut_down();
+                return Ok(());
+            }
+            if [own.default_router, own.cpu_port].contains(&oid) {
+                return Err(Status::ObjectInUse);
+            }
         }
         let attrs = self.objects.remove(oid, kind)?;
         match kind {

@@ -143,6 +143,13 @@ fn what_is_referred_to_stays_and_what_is_missing_is_refused() {
     assert_eq!(bench.remove(ObjectType::NextHop, hop), Status::ItemNotFound);
     let mut second = Item::new(Oid::NULL, [Attr::SwitchInit(true)]);
     assert_eq!(bench.chip.one(Verb::Create, ObjectType::Switch, &mut second), Status::ItemAlreadyExists);
+    // With the switch goes all that it holds; a new one starts empty and with other numbers.
+    let (switch, vr) = (bench.switch, bench.vr);
+    assert_eq!(bench.remove(ObjectType::Switch, switch), Status::Success);
+    assert_eq!(bench.chip.counts().ipv4_routes, 0);
+    assert_eq!(bench.route(Verb::Create, "10.0.0.0/8", vec![]), Status::InvalidObjectId);
+    assert_eq!(bench.chip.one(Verb::Create, ObjectType::Switch, &mut second), Status::Success);
+    assert!(bench.chip.default_router().is_some_and(|new| new != vr));
     let mut bare = Item::bare(Oid::NULL);
     assert_eq!(
         bench.chip.one(Verb::Create, ObjectType::NextHop, &mut bare),

@@ -7,8 +7,11 @@
 //! Pure: no thread, socket, file, clock or unsafe.
 #![forbid(unsafe_code)]
 
+pub mod fpmsyncd;
 pub mod json;
+pub mod orch;
 pub mod row;
 pub mod sai;
+pub mod syncd;
 
 pub use row::{Change, Db, Name, Row, RowError};

@@ -7,7 +7,9 @@ mod attr;
 mod object;
 mod request;
 pub mod text;
+mod vid;
 
 pub use attr::{Attr, Attrs, GroupType, NextHopType, OperStatus, PacketAction, RifType};
 pub use object::{NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, SWITCH};
 pub use request::{ErrorMode, Item, Sai, SaiCall, SaiReply, SaiRequest, Status, Verb, View};
+pub use vid::{VidCounter, VidSource};

@@ -81,7 +81,7 @@ impl Connection {
     /// [`TableError::Refused`] with the first refusal, after every command was tried; [`TableError::Lost`] only when
     /// the server is gone and the process stops.
     pub fn flush(&mut self) -> Result<(), TableError> {
-        self.send(|_| {})
+        self.send(&mut Vec::new())
     }
 
     /// Sends what is queued, then one command, and returns its reply. It may run twice when the server is lost.
@@ -92,11 +92,48 @@ impl Connection {
         self.ask_command(&mut Command::of(args))
     }
 
+    /// Sends what is queued, then `commands`, and returns a reply for each.
+    ///
+    /// # Errors
+    /// As [`Connection::flush`].
+    pub fn ask_all<'a, const N: usize>(
+        &mut self,
+        commands: impl Iterator<Item = [&'a str; N]>,
+    ) -> Result<Vec<Reply>, TableError> {
+        self.flush()?;
+        commands.for_each(|command| self.queue(&command));
+        let mut replies = Vec::with_capacity(self.queued);
+        self.send(&mut replies)?;
+        Ok(replies)
+    }
+
+    /// Hands the keys that match `pattern` to `each`, a page at a time, so that the server serves others in between.
+    /// A key may come twice; one that is made or goes meanwhile may come or not.
+    ///
+    /// # Errors
+    /// As [`Connection::flush`], or what `each` says.
+    pub fn scan(
+        &mut self,
+        pattern: &str,
+        mut each: impl FnMut(&mut Connection, &[String]) -> Result<(), TableError>,
+    ) -> Result<(), TableError> {
+        let mut cursor = "0".to_owned();
+        loop {
+            let mut page = self.ask(&["SCAN", &cursor, "MATCH", pattern, "COUNT", "1000"])?.into_array();
+            let names = page.pop().map(Reply::into_texts).unwrap_or_default();
+            cursor = page.pop().and_then(Reply::into_text).unwrap_or_default();
+            each(self, &names)?;
+            if cursor == "0" || cursor.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
     pub(crate) fn ask_command(&mut self, command: &mut Command) -> Result<Reply, TableError> {
         self.queue_command(command);
-        let mut last = Reply::Nil;
-        self.send(|reply| last = reply)?;
-        Ok(last)
+        let mut replies = Vec::with_capacity(self.queued);
+        self.send(&mut replies)?;
+        Ok(replies.pop().unwrap_or(Reply::Nil))
     }
 
     /// Makes the server know `script` and returns its hash for `EVALSHA`.
@@ -108,13 +145,14 @@ impl Connection {
         Ok(self.ask(&["SCRIPT", "LOAD", script])?.into_text().unwrap_or_default())
     }
 
-    /// Carries out the queue; gives each reply that is not a refusal to `each`.
-    fn send(&mut self, mut each: impl FnMut(Reply)) -> Result<(), TableError> {
+    /// Carries out the queue; `replies` is then the reply to each command, unless one was refused.
+    fn send(&mut self, replies: &mut Vec<Reply>) -> Result<(), TableError> {
         if self.queued == 0 {
             return Ok(());
         }
         let refusal = loop {
-            match self.exchange(&mut each) {
+            replies.clear();
+            match self.exchange(replies) {
                 // Somebody made the server forget its scripts; what ran meanwhile may run again.
                 Ok(Some(message)) if message.starts_with("NOSCRIPT") => match self.load_scripts() {
                     Ok(()) => {}
@@ -133,14 +171,14 @@ impl Connection {
     }
 
     /// One attempt: all commands out, all replies in. The first refusal, if there was one.
-    fn exchange(&mut self, each: &mut impl FnMut(Reply)) -> Result<Option<String>, TableError> {
+    fn exchange(&mut self, replies: &mut Vec<Reply>) -> Result<Option<String>, TableError> {
         let lost = |cause: &io::Error| lost(&self.database, cause);
         self.stream.write_all(&self.out).map_err(|e| lost(&e))?;
         let mut refusal = None;
         for _ in 0..self.queued {
             match receive(&mut self.stream, &mut self.decoder).map_err(|e| lost(&e))? {
                 Reply::Error(message) => refusal = refusal.or(Some(message)),
-                reply => each(reply),
+                reply => replies.push(reply),
             }
         }
         Ok(refusal)

@@ -2,6 +2,7 @@
 
 use crate::connection::Connection;
 use crate::database::Databases;
+use crate::state_table::give;
 use crate::{Producer, TableError};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row};
@@ -45,29 +46,22 @@ impl<R: Row> PlainTable<R> {
         R::from_fields(&mut fields).map(Some).map_err(|e| malformed::<R>(e.to_string()))
     }
 
-    /// The keys of all rows, found a page at a time so that the server serves others in between. Keys that the
-    /// table does not know are left out.
+    /// Every row, found a page at a time so that the server serves others in between; a row may come twice. Keys and
+    /// rows that the table does not know are left out.
     ///
     /// # Errors
     /// What [`Connection::flush`] says.
-    pub fn keys(&mut self) -> Result<Vec<R::Key>, TableError> {
+    pub fn rows(&mut self, mut each: impl FnMut(R::Key, R)) -> Result<(), TableError> {
         let prefix = self.connection.database().key(R::TABLE, "");
-        let pattern = format!("{prefix}*");
-        let mut keys = Vec::new();
-        let mut cursor = "0".to_owned();
-        loop {
-            let mut page =
-                self.connection.ask(&["SCAN", &cursor, "MATCH", &pattern, "COUNT", "1000"])?.into_array();
-            let names = page.pop().map(crate::Reply::into_texts).unwrap_or_default();
-            keys.extend(names.iter().filter_map(|name| R::parse_key(name.strip_prefix(&prefix)?).ok()));
-            cursor = page.pop().and_then(crate::Reply::into_text).unwrap_or_default();
-            if cursor == "0" || cursor.is_empty() {
-                // A scan may show a key twice.
-                keys.sort_unstable();
-                keys.dedup();
-                return Ok(keys);
+        self.connection.scan(&format!("{prefix}*"), |connection, names| {
+            let hashes = connection.ask_all(names.iter().map(|name| ["HGETALL", name]))?;
+            for (name, hash) in names.iter().zip(hashes) {
+                if let Some(key) = name.strip_prefix(&prefix) {
+                    give::<R>(key, &hash.into_pairs(), &mut each);
+                }
             }
-        }
+            Ok(())
+        })
     }
 
     fn key(&self, key: &R::Key) -> String {

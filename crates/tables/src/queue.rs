@@ -114,6 +114,11 @@ impl QueueReader {
         Ok(messages)
     }
 
+    /// How often the server was lost and found again.
+    pub fn generation(&self) -> u64 {
+        self.connection.generation()
+    }
+
     /// Says when to look.
     pub fn wake(&self) -> &Wake {
         &self.wake

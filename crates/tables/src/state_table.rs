@@ -16,6 +16,7 @@ use crate::subscribe::Wake;
 use crate::{Consumer, Producer, TableError};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row};
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 
 /// Notes and writes many rows.
@@ -136,6 +137,43 @@ impl<R: Row> ProducerStateTable<R> {
         })
     }
 
+    /// Every row as a consumer will have it once it has taken what waits: what an earlier producer wrote. Keys and rows
+    /// that the table does not know are left out; a row may come twice.
+    ///
+    /// # Errors
+    /// What [`Connection::flush`] says.
+    pub fn rows(&mut self, mut each: impl FnMut(R::Key, R)) -> Result<(), TableError> {
+        let [_, changed, clear, new] = self.keys.clone();
+        let last = self.connection.database().key(R::TABLE, "");
+        // What waits is read first: a consumer that takes it meanwhile only moves it to where it counts the same.
+        let waiting = self.connection.ask(&["SMEMBERS", &changed])?.into_texts();
+        for page in waiting.chunks(1000) {
+            let connection = &mut self.connection;
+            let mut hashes = |prefix: &str| {
+                let names: Vec<String> = page.iter().map(|key| format!("{prefix}{key}")).collect();
+                connection.ask_all(names.iter().map(|name| ["HGETALL", name]))
+            };
+            let (new_rows, last_rows) = (hashes(&new)?, hashes(&last)?);
+            let cleared = self.connection.ask_all(page.iter().map(|key| ["SISMEMBER", &clear, key]))?;
+            for (((key, new), last), cleared) in page.iter().zip(new_rows).zip(last_rows).zip(cleared) {
+                // Later fields replace earlier ones of the same name when the row is read.
+                let mut pairs = if cleared == Reply::Integer(1) { Vec::new() } else { last.into_pairs() };
+                pairs.extend(new.into_pairs());
+                give::<R>(key, &pairs, &mut each);
+            }
+        }
+        let waiting: BTreeSet<String> = waiting.into_iter().collect();
+        self.connection.scan(&format!("{last}*"), |connection, names| {
+            let hashes = connection.ask_all(names.iter().map(|name| ["HGETALL", name]))?;
+            for (name, hash) in names.iter().zip(hashes) {
+                if let Some(key) = name.strip_prefix(&last).filter(|key| !waiting.contains(*key)) {
+                    give::<R>(key, &hash.into_pairs(), &mut each);
+                }
+            }
+            Ok(())
+        })
+    }
+
     fn push(&mut self, change: &Change<R>) {
         if self.in_call == 0 {
             let [channel, changed, clear, prefix] = &self.keys;
@@ -202,6 +240,16 @@ impl<R: Row> Producer<R> for ProducerStateTable<R> {
 
     fn generation(&self) -> u64 {
         self.connection.generation()
+    }
+}
+
+/// Hands over a row that its table knows.
+pub(crate) fn give<R: Row>(key: &str, pairs: &[(String, String)], each: &mut impl FnMut(R::Key, R)) {
+    let mut fields = pairs.iter().map(|(field, value)| (field.as_str(), value.as_str()));
+    if !pairs.is_empty()
+        && let (Ok(key), Ok(row)) = (R::parse_key(key), R::from_fields(&mut fields))
+    {
+        each(key, row);
     }
 }
 

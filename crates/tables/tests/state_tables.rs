@@ -250,7 +250,11 @@ fn plain_tables_hold_rows_where_they_stay() {
     assert_eq!(client.hash("ROUTE_TABLE:10.0.0.0/24"), "protocol=bgp");
     assert_eq!(table.get(&key("Vrfred:2001:db8::/32")).unwrap(), Some(state("static")));
     assert_eq!(table.get(&key("10.9.9.0/24")).unwrap(), None);
-    assert_eq!(table.keys().unwrap(), [key("10.0.0.0/24"), key("Vrfred:2001:db8::/32")]);
+    client.ask("HSET ROUTE_TABLE:banana protocol bgp");
+    let mut rows = BTreeMap::new();
+    table.rows(|key, row| drop(rows.insert(key, row))).unwrap();
+    let expected = [(key("10.0.0.0/24"), state("bgp")), (key("Vrfred:2001:db8::/32"), state("static"))];
+    assert_eq!(rows, expected.into());
 }
 
 #[test]

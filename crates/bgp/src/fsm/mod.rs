@@ -69,8 +69,6 @@ pub enum Event<'a> {
     Message(Side, MessageType, &'a [u8]),
     /// A message arrived that cannot be accepted; the peer is told with this.
     Fault(Side, Notification),
-    /// A message arrived on the established session at this time; a reader elsewhere takes care of it.
-    Alive(Millis),
     /// The peer has taken nothing from us for longer than [`Peer::send_hold`] (RFC 9687).
     SendHoldExpired,
     /// Time has passed.
@@ -278,6 +276,15 @@ impl Peer {
         timers.chain([paused, self.connect_at]).flatten().min()
     }
 
+    /// Something arrived on the established session at this time: whoever reads it there takes care of the rest.
+    pub fn alive(&mut self, at: Millis) {
+        for connection in self.ours.iter_mut().chain(&mut self.theirs) {
+            if let Phase::Established(n) = connection.phase {
+                connection.expires = connection.expires.max(hold(&n, at));
+            }
+        }
+    }
+
     /// Takes in what happened and appends what to do.
     pub fn handle(&mut self, event: Event<'_>, now: Millis, out: &mut Vec<Action>) {
         match event {
@@ -311,13 +318,6 @@ impl Peer {
             Event::Fault(side, notification) => {
                 let because = notification.to_string();
                 self.end(side, End::Error(notification, because), now, out);
-            }
-            Event::Alive(at) => {
-                for connection in self.ours.iter_mut().chain(&mut self.theirs) {
-                    if let Phase::Established(n) = connection.phase {
-                        connection.expires = connection.expires.max(hold(&n, at));
-                    }
-                }
             }
             Event::SendHoldExpired => {
                 if let Some(side) = self.established_side() {

@@ -174,7 +174,7 @@ fn keepalives_go_out_before_a_third_of_the_hold_time_is_over() {
         assert!((22_500..=30_000).contains(&(next - last)), "{}", next - last);
         assert_eq!(kind(&bench.tick_at(next)[0]), Some(MessageType::Keepalive));
         last = next;
-        bench.event(Event::Alive(next));
+        bench.peer.alive(next);
     }
 }
 
@@ -183,8 +183,8 @@ fn the_hold_timer_is_restarted_by_what_arrives_and_ends_the_session() {
     let mut bench = Bench::established(false);
     let start = bench.now;
     assert_eq!(bench.peer.hold_expires(), Some(start + 90_000));
-    bench.event(Event::Alive(start + 50_000));
-    bench.event(Event::Alive(start + 10_000));
+    bench.peer.alive(start + 50_000);
+    bench.peer.alive(start + 10_000);
     assert_eq!(bench.peer.hold_expires(), Some(start + 140_000), "an old sign of life takes nothing back");
     let mut out = Vec::new();
     while bench.state() == State::Established {
@@ -478,7 +478,7 @@ impl World {
                 self.event(Event::Message(side(s), MessageType::Keepalive, &[]));
             }
             Random::Fault(s) if open(self, s) => self.event(Event::Fault(side(s), Notification::new(1, 1))),
-            Random::Alive => self.event(Event::Alive(self.bench.now)),
+            Random::Alive => self.bench.peer.alive(self.bench.now),
             Random::SendHoldExpired => self.event(Event::SendHoldExpired),
             Random::Wait(ms) => {
                 self.bench.now += Millis::from(ms);

@@ -215,7 +215,8 @@ pub trait Sai {
     /// Does `verb` to each of `items`, in order, and appends one status for each to `statuses`.
     ///
     /// A create of a numbered object writes the number that the chip gave into the item's id. The switch is created
-    /// like any object, with [`Attr::SwitchInit`]. A bulk of one is a single call.
+    /// like any object, with [`Attr::SwitchInit`]; its removal leaves a chip that holds nothing. A bulk of one is a
+    /// single call. On the items of a create, ids of numbered objects are null.
     fn bulk(
         &mut self,
         verb: Verb,

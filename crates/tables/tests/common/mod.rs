@@ -30,6 +30,12 @@ impl Server {
         Some(server)
     }
 
+    /// The server's socket.
+    #[allow(dead_code)]
+    pub(crate) fn socket(&self) -> std::path::PathBuf {
+        self.dir.path().join("redis.sock")
+    }
+
     fn wait(&self) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while Connection::open(self.databases.get(Db::Appl), &self.stop).is_err() {

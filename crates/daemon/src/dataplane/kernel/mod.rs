@@ -12,7 +12,7 @@
 mod interfaces;
 mod objects;
 mod routes;
-mod socket;
+pub(crate) mod socket;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,152 @@
+//! A session begins or ends: readers, workers and, through the readers, the shards are told.
+
+use super::peer::Up;
+use super::{Sessions, socket};
+use crate::bgp::reader::{Attach, Command};
+use mio::Interest;
+use mio::unix::SourceFd;
+use ribtide_bgp::fsm::{Event, Negotiated, Side};
+use ribtide_bgp::ingest::IngestSettings;
+use ribtide_bgp::message::EgressIn;
+use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerInfo};
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+impl Sessions {
+    /// The session of a peer is established on the connection of `side`.
+    pub(super) fn up(&mut self, id: PeerId, side: Side, negotiated: &Negotiated) {
+        if let Err(why) = self.hand_over(id, side, negotiated) {
+            self.event(id, Event::Closed(side, why));
+        }
+    }
+
+    fn hand_over(&mut self, id: PeerId, side: Side, negotiated: &Negotiated) -> Result<(), String> {
+        let interfaces = std::mem::take(&mut self.interfaces);
+        let described = self.describe(id, side, negotiated, &interfaces);
+        self.interfaces = interfaces;
+        let (info, local) = described?;
+        let (worker, reader) = (self.worker_for(&info.egress), self.least_loaded_reader());
+
+        let Some(peer) = self.peers.get_mut(&id) else { return Ok(()) };
+        let settings = IngestSettings {
+            import: peer.settings.import.clone(),
+            allow_own_as: 0,
+            // RFC 4271 section 6.3 leaves it to us, and a route server's paths begin with its clients' ASes.
+            enforce_first_as: false,
+        };
+        let Some(connection) = peer.slot(side).as_mut() else { return Ok(()) };
+        let fd = connection.stream.as_raw_fd();
+        // From here on the reader reads; only room to write is of interest here.
+        let stream = self
+            .poll
+            .registry()
+            .reregister(&mut SourceFd(&fd), super::token_of(id, side), Interest::WRITABLE)
+            .and_then(|()| connection.stream.try_clone())
+            .map_err(|error| format!("the connection cannot be given to a reader: {error}"))?;
+        let unread = std::mem::take(&mut connection.input);
+        let heard = Arc::new(AtomicU64::new(self.clock.now()));
+        let attach = Attach { stream, unread, info: info.clone(), settings, heard: heard.clone() };
+        let up = Up {
+            info: info.clone(),
+            side,
+            worker,
+            reader,
+            local,
+            heard,
+            blocked: false,
+            initial_done: [false; 2],
+        };
+        peer.up = Some(up);
+        peer.had_session = true;
+
+        // Workers know a source before its reader can bring the first route.
+        for at in 0..self.outbox.workers() {
+            let info = info.clone();
+            let message = if at == worker { EgressIn::MemberUp(info) } else { EgressIn::SourceUp(info) };
+            self.outbox.tell_worker(at, message);
+        }
+        self.groups.entry(info.egress.clone()).or_insert((worker, 0)).1 += 1;
+        self.load[reader] += 1;
+        self.outbox.tell_reader(reader, Command::Attach(Box::new(attach)));
+        Ok(())
+    }
+
+    /// The session of a peer is over.
+    pub(super) fn down(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.stalled = None;
+        if let Some(connection) = peer.connection() {
+            connection.output.cut();
+        }
+        let Some(up) = peer.up.take() else { return };
+        self.outbox.tell_worker(up.worker, EgressIn::MemberDown(id));
+        self.outbox.tell_reader(up.reader, Command::Detach(id, up.info.session));
+        self.load[up.reader] -= 1;
+        if let Some((_, members)) = self.groups.get_mut(&up.info.egress) {
+            *members -= 1;
+            if *members == 0 {
+                self.groups.remove(&up.info.egress);
+            }
+        }
+    }
+
+    /// What shards and workers have to know of the session, and our address of it.
+    fn describe(
+        &mut self,
+        id: PeerId,
+        side: Side,
+        negotiated: &Negotiated,
+        interfaces: &[crate::config::InterfaceConfig],
+    ) -> Result<(Arc<PeerInfo>, IpAddr), String> {
+        let session = self.ids.next_session(id);
+        let gone = || "the connection ended: it is gone".to_owned();
+        let peer = self.peers.get_mut(&id).ok_or_else(gone)?;
+        let stream = &peer.slot(side).as_ref().ok_or_else(gone)?.stream;
+        let local = stream.local_addr().map_err(|e| e.to_string())?.ip().to_canonical();
+        let next_hop = if peer.kind.is_internal() && !peer.settings.next_hop_self {
+            NextHopRule::Keep
+        } else {
+            let (v4, v6) = socket::own_addresses(local, interfaces);
+            NextHopRule::Own { v4, v6 }
+        };
+        let info = PeerInfo {
+            id,
+            session,
+            address: peer.address,
+            asn: negotiated.asn,
+            router_id: negotiated.router_id,
+            kind: peer.kind,
+            multihop: peer.settings.multihop.is_some_and(|ttl| ttl > 1),
+            families: negotiated.families,
+            egress: EgressSettings {
+                kind: peer.kind,
+                local_asn: self.asn,
+                cluster_id: self.cluster_id,
+                router_id: self.router_id,
+                families: negotiated.families,
+                four_octet_as: negotiated.four_octet_as,
+                max_message: if negotiated.extended_message { u16::MAX } else { 4096 },
+                next_hop,
+                export: peer.settings.export.clone(),
+            },
+        };
+        Ok((Arc::new(info), local))
+    }
+
+    /// The worker of the group of these settings; a new group goes to the worker with the fewest members.
+    fn worker_for(&self, settings: &EgressSettings) -> usize {
+        if let Some((worker, _)) = self.groups.get(settings) {
+            return *worker;
+        }
+        let members = |worker: &usize| {
+            self.groups.values().filter(|(w, _)| w == worker).map(|(_, members)| members).sum::<usize>()
+        };
+        (0..self.outbox.workers()).min_by_key(members).unwrap_or(0)
+    }
+
+    fn least_loaded_reader(&self) -> usize {
+        (0..self.load.len()).min_by_key(|reader| self.load[*reader]).unwrap_or(0)
+    }
+}

@@ -1,0 +1,616 @@
+//! The session thread: state machines, timers, listening and connecting, and everything that is written.
+//!
+//! ```text
+//! sockets ──────────► session thread ──► workers (control), readers (commands): it never waits
+//! workers ──writes──►       ▲
+//! readers ──reports─────────┘
+//! ```
+//!
+//! It waits for nobody: whoever feeds it may wait for it, so that no circle of waiting can close. It reads a
+//! connection until the session is established; then a reader thread has the read side.
+
+mod connection;
+mod ids;
+mod link;
+mod outbox;
+mod peer;
+mod socket;
+mod view;
+
+#[cfg(test)]
+pub(super) use socket::set_md5;
+pub use view::{NeighborView, UpView};
+
+use super::Wake;
+use super::reader::{Command, Report, What};
+use crate::config::{BgpConfig, DynamicRange, InterfaceConfig, NeighborSettings};
+use connection::Connection;
+use ids::Ids;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use outbox::Outbox;
+use peer::Peer;
+use ribtide_bgp::egress::Write;
+use ribtide_bgp::fsm::{Action, Event, Millis, Side};
+use ribtide_bgp::message::EgressIn;
+use ribtide_bgp::peer::{EgressSettings, PeerId};
+use ribtide_prefix::Map;
+use ribtide_runtime::ask::{Asked, Asker, pair};
+use ribtide_runtime::clock::Clock;
+use ribtide_runtime::ring::{Receiver, Rings, Sender};
+use ribtide_runtime::thread::{self, Stop};
+use ribtide_wire::bgp::Notification;
+use ribtide_wire::bgp::message::{MAX_LEN, frame};
+use ribtide_wire::bgp::notification::cease;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Flushes of workers that may wait to be queued.
+const WRITES: usize = 64;
+/// Reports of readers and shards that may wait.
+const REPORTS: usize = 1024;
+/// Bytes that may wait for one peer before its group is told to wait, and how few must be left before it goes on.
+const HIGH_WATER: usize = 8 * 1024 * 1024;
+const LOW_WATER: usize = 1024 * 1024;
+/// How long a closed connection is kept, so that unread input does not destroy the NOTIFICATION that we sent last.
+const LINGER: Millis = 1_000;
+/// Closed connections kept at most.
+const LINGERING: usize = 1024;
+/// Flushes of workers taken between two looks at sockets and timers.
+const WRITES_AT_ONCE: usize = 16;
+
+const WAKE: Token = Token(usize::MAX);
+/// Tokens from here on are listeners'; below are connections', two for each peer.
+const LISTENERS: usize = 1 << 48;
+
+/// A session of which a shard holds nothing any more.
+type Purged = (PeerId, u32);
+
+/// The session thread's connections, before it runs.
+pub(super) struct SessionsBuilder {
+    poll: Poll,
+    waker: Arc<Waker>,
+    listeners: Vec<TcpListener>,
+    writes: (Sender<Vec<Write>>, Receiver<Vec<Write>>),
+    reports: (Sender<Report>, Receiver<Report>),
+    purged: (Sender<Purged>, Receiver<Purged>),
+}
+
+/// Whom the session thread talks to.
+pub(super) struct Outlets {
+    /// The workers' control rings, by number.
+    pub(super) workers: Vec<Sender<EgressIn>>,
+    /// The readers' command rings, and how to wake them.
+    pub(super) readers: Vec<(Sender<Command>, Wake)>,
+    /// How many shards say when they hold nothing more of a session.
+    pub(super) shards: usize,
+}
+
+/// What the session thread needs of the configuration.
+pub(super) struct Setup<'a> {
+    pub(super) asn: u32,
+    pub(super) router_id: Ipv4Addr,
+    pub(super) bgp: &'a BgpConfig,
+    pub(super) interfaces: &'a [InterfaceConfig],
+}
+
+impl SessionsBuilder {
+    /// Listens, and makes the rings.
+    pub(super) fn new(bgp: &BgpConfig, rings: &Rings) -> io::Result<SessionsBuilder> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+        let mut listeners = Vec::new();
+        for address in &bgp.listen {
+            let listener = socket::listen(*address, &bgp.listen).map_err(|error| {
+                let says =
+                    format!("BGP cannot listen on {address}: {error}; see bgp.listen in the configuration");
+                io::Error::new(error.kind(), says)
+            })?;
+            allow_passwords(&listener, bgp)?;
+            let token = Token(LISTENERS + listeners.len());
+            poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
+            listeners.push(listener);
+        }
+        Ok(SessionsBuilder {
+            poll,
+            waker,
+            listeners,
+            writes: rings.bounded("workers to sessions", WRITES),
+            reports: rings.bounded("readers to sessions", REPORTS),
+            purged: rings.bounded("shards to sessions", REPORTS),
+        })
+    }
+
+    pub(super) fn writes(&self) -> Sender<Vec<Write>> {
+        self.writes.0.clone()
+    }
+
+    pub(super) fn reports(&self) -> Sender<Report> {
+        self.reports.0.clone()
+    }
+
+    pub(super) fn purged(&self) -> Sender<Purged> {
+        self.purged.0.clone()
+    }
+
+    /// The addresses it listens on; a port of 0 in the configuration has become the one that the system chose.
+    pub(super) fn listening(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|l| l.local_addr().ok()).collect()
+    }
+
+    pub(super) fn wake(&self) -> Wake {
+        let waker = self.waker.clone();
+        // A waker fails only when the process is out of kernel memory; the thread also wakes by itself.
+        Arc::new(move || drop(waker.wake()))
+    }
+
+    pub(super) fn start(
+        self,
+        setup: &Setup<'_>,
+        outlets: Outlets,
+        clock: Clock,
+        stop: Stop,
+    ) -> io::Result<(Asker<Sessions>, JoinHandle<()>)> {
+        let (asker, asked) = pair("session");
+        let wake = self.wake();
+        let mut sessions = Sessions {
+            poll: self.poll,
+            listeners: self.listeners,
+            clock,
+            asn: setup.asn,
+            router_id: setup.router_id,
+            cluster_id: setup.bgp.cluster_id,
+            interfaces: setup.interfaces.to_vec(),
+            ranges: setup.bgp.dynamic.clone(),
+            peers: BTreeMap::new(),
+            by_address: BTreeMap::new(),
+            ids: Ids::default(),
+            timers: BTreeSet::new(),
+            groups: Map::default(),
+            load: vec![0; outlets.readers.len()],
+            outbox: Outbox::new(outlets.workers, outlets.readers),
+            shards: outlets.shards,
+            lingering: VecDeque::new(),
+            rejected: 0,
+        };
+        for (address, neighbor) in &setup.bgp.neighbors {
+            let id = sessions.add(*address, neighbor.settings.clone(), false);
+            if let Some(peer) = sessions.peers.get_mut(&id) {
+                peer.description = neighbor.description.clone();
+            }
+        }
+        let (writes, reports, purged) = (self.writes.1, self.reports.1, self.purged.1);
+        let thread =
+            thread::spawn("sessions", move || sessions.run(&writes, &reports, &purged, &asked, &stop))?;
+        Ok((asker.with_wake(move || wake()), thread))
+    }
+}
+
+/// Lets signed connections in (RFC 2385).
+fn allow_passwords(listener: &TcpListener, bgp: &BgpConfig) -> io::Result<()> {
+    let v6 = listener.local_addr()?.is_ipv6();
+    let allow = |address: IpAddr, len: Option<u8>, password: &Option<String>| {
+        let Some(password) = password else { return Ok(()) };
+        // The length of an IPv4 prefix counts from its own first bit, mapped or not.
+        let address = match address {
+            IpAddr::V4(a) if v6 => a.to_ipv6_mapped().into(),
+            other => other,
+        };
+        if address.is_ipv6() != v6 {
+            return Ok(());
+        }
+        socket::set_md5(listener, address, len, password).map_err(|e| {
+            io::Error::new(e.kind(), format!("the kernel refuses the password of {address}: {e}"))
+        })
+    };
+    for (address, neighbor) in &bgp.neighbors {
+        allow(*address, None, &neighbor.settings.password)?;
+    }
+    for dynamic in &bgp.dynamic {
+        allow(dynamic.range.addr(), Some(dynamic.range.len()), &dynamic.settings.password)?;
+    }
+    Ok(())
+}
+
+/// The state of the session thread. Ask it through its [`Asker`].
+pub struct Sessions {
+    poll: Poll,
+    listeners: Vec<TcpListener>,
+    clock: Clock,
+    asn: u32,
+    router_id: Ipv4Addr,
+    cluster_id: Ipv4Addr,
+    interfaces: Vec<InterfaceConfig>,
+    ranges: Vec<DynamicRange>,
+    peers: BTreeMap<PeerId, Peer>,
+    by_address: BTreeMap<IpAddr, PeerId>,
+    ids: Ids,
+    /// Each peer at most once, at its `deadline`.
+    timers: BTreeSet<(Millis, PeerId)>,
+    /// Which worker has the group of these settings, and how many members it has.
+    groups: Map<EgressSettings, (usize, usize)>,
+    /// Sessions of each reader.
+    load: Vec<usize>,
+    outbox: Outbox,
+    shards: usize,
+    lingering: VecDeque<(Millis, TcpStream)>,
+    /// Connections of nobody we know.
+    rejected: u64,
+}
+
+impl Sessions {
+    fn run(
+        mut self,
+        writes: &Receiver<Vec<Write>>,
+        reports: &Receiver<Report>,
+        purged: &Receiver<Purged>,
+        asked: &Asked<Sessions>,
+        stop: &Stop,
+    ) {
+        let ids: Vec<PeerId> = self.peers.keys().copied().collect();
+        for id in ids {
+            self.event(id, Event::Start);
+        }
+        let mut events = Events::with_capacity(1024);
+        while !stop.stopped() {
+            self.outbox.retry();
+            let patience = match (writes.is_empty() && reports.is_empty(), self.outbox.is_empty()) {
+                (false, _) => Duration::ZERO,
+                (true, false) => Duration::from_millis(1),
+                (true, true) => self.patience(),
+            };
+            if let Err(error) = self.poll.poll(&mut events, Some(patience))
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                panic!("the session thread cannot wait for its sockets: {error}");
+            }
+            for event in &events {
+                match event.token() {
+                    WAKE => {}
+                    Token(at) if at >= LISTENERS => self.accept(at - LISTENERS),
+                    token => {
+                        let (id, side) = peer_of(token);
+                        self.ready(id, side, event.is_readable(), event.is_writable());
+                    }
+                }
+            }
+            while let Some(report) = reports.try_recv() {
+                self.report(report);
+            }
+            while let Some((id, session)) = purged.try_recv() {
+                self.ids.purged(id, session);
+            }
+            self.take_writes(writes);
+            asked.serve(&mut self);
+            self.run_timers();
+        }
+        self.close_all();
+    }
+
+    /// How long nothing needs to be done unless something happens.
+    fn patience(&self) -> Duration {
+        let next = self.timers.first().map(|(at, _)| self.clock.until(*at));
+        // Rounded up: waking a moment early would only mean waking again.
+        next.map_or(Duration::from_millis(100), |d| {
+            (d + Duration::from_millis(1)).min(Duration::from_millis(100))
+        })
+    }
+
+    fn add(&mut self, address: IpAddr, settings: NeighborSettings, dynamic: bool) -> PeerId {
+        let kind = peer::kind(&settings, self.asn);
+        let id = self.ids.take(kind);
+        let mut peer = Peer::new(id, address, settings, self.asn, self.router_id, self.clock.now());
+        peer.dynamic = dynamic;
+        self.peers.insert(id, peer);
+        self.by_address.insert(address, id);
+        id
+    }
+
+    /// Tells a peer's machine of an event and does what it answers.
+    fn event(&mut self, id: PeerId, event: Event<'_>) {
+        let now = self.clock.now();
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let actions = peer.handle(event, now);
+        self.act(id, actions);
+    }
+
+    fn act(&mut self, id: PeerId, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Connect => self.connect(id),
+                Action::Send(side, message) => self.send(id, side, message),
+                Action::Close(side) => self.close(id, side),
+                Action::Up(side, negotiated) => self.up(id, side, &negotiated),
+                Action::Down => self.down(id),
+                // Answered where the connection was accepted.
+                Action::Refuse(_) => {}
+            }
+        }
+        self.settle(id);
+    }
+
+    /// Enters the peer's next timer, and forgets a dynamic peer that is gone.
+    fn settle(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let (before, after) = (peer.deadline, peer.next_deadline());
+        if before != after {
+            peer.deadline = after;
+            before.map(|at| self.timers.remove(&(at, id)));
+            after.map(|at| self.timers.insert((at, id)));
+        }
+        if peer.dynamic && !peer.has_connections() {
+            let (address, kind, had_session) = (peer.address, peer.kind, peer.had_session);
+            after.map(|at| self.timers.remove(&(at, id)));
+            self.peers.remove(&id);
+            self.by_address.remove(&address);
+            self.ids.retire(id, kind, had_session, self.shards);
+        }
+    }
+
+    fn run_timers(&mut self) {
+        let now = self.clock.now();
+        while let Some((at, id)) = self.timers.first().copied()
+            && at <= now
+        {
+            self.timers.pop_first();
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
+            peer.deadline = None;
+            let limit = peer.fsm.send_hold();
+            let stalled = peer.stalled.zip(limit).is_some_and(|(since, limit)| since + limit <= now);
+            self.event(id, if stalled { Event::SendHoldExpired } else { Event::Tick });
+        }
+        while self.lingering.front().is_some_and(|(until, _)| *until <= now)
+            || self.lingering.len() > LINGERING
+        {
+            self.lingering.pop_front();
+        }
+    }
+
+    fn accept(&mut self, listener: usize) {
+        loop {
+            let Some(accepted) = self.listeners.get(listener).map(TcpListener::accept) else { return };
+            match accepted {
+                Ok((stream, from)) => self.accepted(stream, from.ip().to_canonical()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // A connection that ended while it waited, or no descriptors left: the others go on.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn accepted(&mut self, stream: TcpStream, from: IpAddr) {
+        let known = self.by_address.get(&from).copied();
+        let in_range = |d: &&DynamicRange| d.range.contains(from);
+        let id = match (known, self.ranges.iter().find(in_range)) {
+            (Some(id), _) => id,
+            (None, Some(range)) => {
+                let settings = NeighborSettings { passive: true, ..range.settings.clone() };
+                let id = self.add(from, settings, true);
+                let now = self.clock.now();
+                if let Some(peer) = self.peers.get_mut(&id) {
+                    peer.handle(Event::Start, now);
+                }
+                id
+            }
+            (None, None) => {
+                self.rejected += 1;
+                return self.refuse(stream, &Notification::cease(cease::CONNECTION_REJECTED));
+            }
+        };
+        let now = self.clock.now();
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if socket::set_options(&stream, &peer.settings, !peer.kind.is_internal()).is_err() {
+            return self.settle(id);
+        }
+        let actions = peer.handle(Event::Accepted, now);
+        let refusal =
+            actions.iter().find_map(|a| if let Action::Refuse(n) = a { Some(n.clone()) } else { None });
+        match refusal {
+            Some(notification) => {
+                self.refuse(stream, &notification);
+                self.act(id, actions);
+            }
+            None => {
+                *peer.slot(Side::Theirs) = Some(Connection::new(stream, false));
+                self.act(id, actions);
+                self.watch(id, Side::Theirs, Interest::READABLE | Interest::WRITABLE);
+            }
+        }
+    }
+
+    /// Says why, as far as the kernel takes it at once, and closes.
+    fn refuse(&mut self, mut stream: TcpStream, notification: &Notification) {
+        let mut message = Vec::new();
+        notification.write(&mut message);
+        if stream.set_nonblocking(true).is_ok() && stream.write(&message).is_ok() {
+            self.linger(stream);
+        }
+    }
+
+    fn linger(&mut self, stream: TcpStream) {
+        // The other side may already be gone; then there is nothing to wait for either.
+        if stream.shutdown(Shutdown::Write).is_ok() {
+            self.lingering.push_back((self.clock.now() + LINGER, stream));
+        }
+    }
+
+    fn connect(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        match socket::connect(peer.address, &peer.settings, !peer.kind.is_internal()) {
+            Ok(stream) => {
+                *peer.slot(Side::Ours) = Some(Connection::new(stream, true));
+                self.watch(id, Side::Ours, Interest::READABLE | Interest::WRITABLE);
+            }
+            Err(error) => self.event(id, Event::ConnectFailed(error.to_string())),
+        }
+    }
+
+    fn watch(&mut self, id: PeerId, side: Side, interest: Interest) {
+        let Some(connection) = self.peers.get_mut(&id).and_then(|p| p.slot(side).as_ref()) else { return };
+        let fd = connection.stream.as_raw_fd();
+        if let Err(error) = self.poll.registry().register(&mut SourceFd(&fd), token_of(id, side), interest) {
+            let why = format!("the connection cannot be watched: {error}");
+            self.event(id, Event::Closed(side, why));
+        }
+    }
+
+    /// A socket has something for us, or room for more.
+    fn ready(&mut self, id: PeerId, side: Side, readable: bool, writable: bool) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let established = peer.up.as_ref().is_some_and(|up| up.side == side);
+        let Some(connection) = peer.slot(side).as_mut() else { return };
+        if connection.opening {
+            let outcome = match connection.stream.take_error() {
+                Ok(None) if connection.stream.peer_addr().is_ok() => Event::Connected,
+                // Woken before the outcome is known.
+                Ok(None) => return,
+                Ok(Some(error)) | Err(error) => Event::ConnectFailed(error.to_string()),
+            };
+            connection.opening = false;
+            self.event(id, outcome);
+        } else if writable {
+            self.write(id, side);
+        }
+        if readable && !established {
+            self.read(id, side);
+        }
+    }
+
+    /// Reads messages until the session is established, or there are no more.
+    fn read(&mut self, id: PeerId, side: Side) {
+        loop {
+            let Some(peer) = self.peers.get_mut(&id) else { return };
+            if peer.up.as_ref().is_some_and(|up| up.side == side) {
+                return;
+            }
+            let Some(connection) = peer.slot(side).as_mut() else { return };
+            match frame(&connection.input, MAX_LEN) {
+                Ok(Some(frame)) => {
+                    let (kind, body, len) = (frame.kind, frame.body.to_vec(), frame.total_len);
+                    connection.input.drain(..len);
+                    self.event(id, Event::Message(side, kind, &body));
+                }
+                Err(notification) => return self.event(id, Event::Fault(side, notification)),
+                Ok(None) => match connection.read() {
+                    Ok(true) => return,
+                    Ok(false) => {}
+                    Err(why) => return self.event(id, Event::Closed(side, why)),
+                },
+            }
+        }
+    }
+
+    fn send(&mut self, id: PeerId, side: Side, message: Vec<u8>) {
+        let Some(connection) = self.peers.get_mut(&id).and_then(|p| p.slot(side).as_mut()) else { return };
+        connection.output.push(message.into());
+        self.write(id, side);
+    }
+
+    /// Writes what waits, as far as the kernel takes it, and tells the group when too much is left or little enough.
+    fn write(&mut self, id: PeerId, side: Side) {
+        let now = self.clock.now();
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Some(connection) = peer.slot(side).as_mut() else { return };
+        if connection.opening {
+            return;
+        }
+        let written = match connection.write() {
+            Ok(written) => written,
+            // What is known of the failure is known to the reading side too, and better: it has what came before it.
+            Err(_) => {
+                connection.output = connection::Output::default();
+                0
+            }
+        };
+        let left = connection.output.len();
+        let Some(up) = peer.up.as_mut().filter(|up| up.side == side) else { return };
+        if left == 0 {
+            peer.stalled = None;
+        } else if written > 0 || peer.stalled.is_none() {
+            peer.stalled = Some(now);
+        }
+        let blocked = if up.blocked { left > LOW_WATER } else { left > HIGH_WATER };
+        if blocked != up.blocked {
+            up.blocked = blocked;
+            let worker = up.worker;
+            self.outbox.tell_worker(worker, EgressIn::Backlog { peer: id, blocked });
+        }
+        if left > 0 && peer.deadline.is_none() {
+            self.settle(id);
+        }
+    }
+
+    /// Queues what workers packed, then writes to each peer once.
+    fn take_writes(&mut self, writes: &Receiver<Vec<Write>>) {
+        let mut touched = BTreeSet::new();
+        for _ in 0..WRITES_AT_ONCE {
+            let Some(batch) = writes.try_recv() else { break };
+            for write in &batch {
+                for receiver in write.receivers() {
+                    let Some(peer) = self.peers.get_mut(&receiver.peer) else { continue };
+                    let Some(up) = &peer.up else { continue };
+                    if up.info.session != receiver.session {
+                        continue;
+                    }
+                    touched.insert((receiver.peer, up.side == Side::Ours));
+                    if let Some(connection) = peer.connection() {
+                        connection.output.push(write.chunk.clone());
+                    }
+                }
+            }
+        }
+        for (id, ours) in touched {
+            self.write(id, if ours { Side::Ours } else { Side::Theirs });
+        }
+    }
+
+    fn close(&mut self, id: PeerId, side: Side) {
+        let Some(connection) = self.peers.get_mut(&id).and_then(|p| p.slot(side).take()) else { return };
+        // Closing the descriptor would do, were there not the reader's.
+        let _ = self.poll.registry().deregister(&mut SourceFd(&connection.stream.as_raw_fd()));
+        if !connection.opening {
+            self.linger(connection.stream);
+        }
+    }
+
+    fn report(&mut self, report: Report) {
+        let Report { peer: id, session, what } = report;
+        let Some(up) = self.peers.get_mut(&id).and_then(|p| p.up.as_mut()) else { return };
+        if up.info.session != session {
+            return;
+        }
+        let (side, worker) = (up.side, up.worker);
+        match what {
+            What::Message(kind, body) => self.event(id, Event::Message(side, kind, &body)),
+            What::Fault(notification) => self.event(id, Event::Fault(side, notification)),
+            What::Closed(why) => self.event(id, Event::Closed(side, why)),
+            What::Refresh(afi) => self.outbox.tell_worker(worker, EgressIn::Refresh(id, afi)),
+            What::EndOfRib(afi) => up.initial_done[usize::from(afi == ribtide_prefix::Afi::Ipv6)] = true,
+        }
+    }
+
+    /// The process stops: every peer is told.
+    fn close_all(&mut self) {
+        let ids: Vec<PeerId> = self.peers.keys().copied().collect();
+        for id in ids {
+            self.event(id, Event::Stop(Notification::cease(cease::ADMIN_SHUTDOWN)));
+        }
+        if !self.lingering.is_empty() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+fn token_of(id: PeerId, side: Side) -> Token {
+    Token(2 * id.0 as usize + usize::from(side == Side::Theirs))
+}
+
+fn peer_of(token: Token) -> (PeerId, Side) {
+    let side = if token.0.is_multiple_of(2) { Side::Ours } else { Side::Theirs };
+    (PeerId((token.0 / 2) as u32), side)
+}

@@ -1,0 +1,101 @@
+//! What the session thread says to workers and readers, in one order, without ever waiting.
+//!
+//! One order for all of them, because a worker must know a source before the source's reader can bring a route: what
+//! is said to a worker is in its ring before what comes after it is in a reader's. What does not fit waits here; it is
+//! a few messages for each session that comes or goes.
+
+use crate::bgp::Wake;
+use crate::bgp::reader::Command;
+use ribtide_bgp::message::EgressIn;
+use ribtide_runtime::ring::{Sender, TrySend};
+use std::collections::VecDeque;
+
+enum Letter {
+    Worker(usize, EgressIn),
+    Reader(usize, Command),
+}
+
+/// The rings of workers and readers, and what waits for them.
+pub(super) struct Outbox {
+    workers: Vec<Sender<EgressIn>>,
+    readers: Vec<(Sender<Command>, Wake)>,
+    waiting: VecDeque<Letter>,
+}
+
+impl Outbox {
+    pub(super) fn new(workers: Vec<Sender<EgressIn>>, readers: Vec<(Sender<Command>, Wake)>) -> Outbox {
+        Outbox { workers, readers, waiting: VecDeque::new() }
+    }
+
+    pub(super) fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    pub(super) fn tell_worker(&mut self, worker: usize, message: EgressIn) {
+        self.waiting.push_back(Letter::Worker(worker, message));
+        self.retry();
+    }
+
+    pub(super) fn tell_reader(&mut self, reader: usize, command: Command) {
+        self.waiting.push_back(Letter::Reader(reader, command));
+        self.retry();
+    }
+
+    /// Whether nothing waits here.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Sends what waits, until a ring is full.
+    pub(super) fn retry(&mut self) {
+        while let Some(letter) = self.waiting.pop_front() {
+            let full = match letter {
+                Letter::Worker(at, message) => match self.workers[at].try_send(message) {
+                    Err(TrySend::Full(message)) => Some(Letter::Worker(at, message)),
+                    // A ring is closed only when the process is stopping.
+                    Ok(()) | Err(TrySend::Closed) => None,
+                },
+                Letter::Reader(at, command) => {
+                    let (ring, wake) = &self.readers[at];
+                    match ring.try_send(command) {
+                        Err(TrySend::Full(command)) => Some(Letter::Reader(at, command)),
+                        Ok(()) | Err(TrySend::Closed) => {
+                            wake();
+                            None
+                        }
+                    }
+                }
+            };
+            if let Some(letter) = full {
+                self.waiting.push_front(letter);
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_bgp::peer::PeerId;
+    use ribtide_runtime::ring::Rings;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_reader_hears_nothing_before_every_worker_heard_what_came_before() {
+        let rings = Rings::default();
+        let (worker, worker_gets) = rings.bounded("worker", 1);
+        let (reader, reader_gets) = rings.bounded("reader", 8);
+        let mut outbox = Outbox::new(vec![worker], vec![(reader, Arc::new(|| ()))]);
+        for peer in 0..2 {
+            outbox.tell_worker(0, EgressIn::MemberDown(PeerId(peer)));
+            outbox.tell_reader(0, Command::Detach(PeerId(peer), 1));
+        }
+        assert!(matches!(reader_gets.try_recv(), Some(Command::Detach(PeerId(0), 1))));
+        assert!(reader_gets.try_recv().is_none() && !outbox.is_empty());
+        assert!(matches!(worker_gets.try_recv(), Some(EgressIn::MemberDown(PeerId(0)))));
+        outbox.retry();
+        assert!(matches!(reader_gets.try_recv(), Some(Command::Detach(PeerId(1), 1))));
+        assert!(outbox.is_empty());
+    }
+}

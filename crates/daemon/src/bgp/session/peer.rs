@@ -1,0 +1,154 @@
+//! One neighbour as the session thread has it: its state machine, its connections, its established session.
+
+use super::connection::Connection;
+use crate::config::{AnyAsn, NeighborSettings};
+use ribtide_bgp::fsm::{self, Event, Millis, Side, State};
+use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A neighbour.
+pub(super) struct Peer {
+    pub(super) id: PeerId,
+    pub(super) address: IpAddr,
+    pub(super) description: Option<String>,
+    pub(super) settings: NeighborSettings,
+    pub(super) kind: PeerKind,
+    /// It came from a range, and goes when its connection does.
+    pub(super) dynamic: bool,
+    pub(super) fsm: fsm::Peer,
+    ours: Option<Connection>,
+    theirs: Option<Connection>,
+    pub(super) up: Option<Up>,
+    /// Whether it ever had a session.
+    pub(super) had_session: bool,
+    /// The state last seen and since when.
+    pub(super) state: (State, Millis),
+    /// When it is entered in the session thread's timers.
+    pub(super) deadline: Option<Millis>,
+    /// Since when the kernel has taken nothing although something waits.
+    pub(super) stalled: Option<Millis>,
+}
+
+/// An established session.
+pub(super) struct Up {
+    pub(super) info: Arc<PeerInfo>,
+    pub(super) side: Side,
+    pub(super) worker: usize,
+    pub(super) reader: usize,
+    pub(super) local: IpAddr,
+    /// When its reader last heard of it.
+    pub(super) heard: Arc<AtomicU64>,
+    /// Whether its group was told to wait.
+    pub(super) blocked: bool,
+    /// Whether End-of-RIB came, for IPv4 and IPv6.
+    pub(super) initial_done: [bool; 2],
+}
+
+/// How a peer relates to us.
+pub(super) fn kind(settings: &NeighborSettings, local_asn: u32) -> PeerKind {
+    match settings.peer_asn {
+        AnyAsn::Exactly(asn) if asn == local_asn => {
+            if settings.route_reflector_client {
+                PeerKind::Client
+            } else {
+                PeerKind::Internal
+            }
+        }
+        _ => PeerKind::External,
+    }
+}
+
+impl Peer {
+    pub(super) fn new(
+        id: PeerId,
+        address: IpAddr,
+        settings: NeighborSettings,
+        local_asn: u32,
+        router_id: Ipv4Addr,
+        now: Millis,
+    ) -> Peer {
+        let machine = fsm::Settings {
+            local_asn,
+            router_id,
+            peer_asn: match settings.peer_asn {
+                AnyAsn::Exactly(asn) => Some(asn),
+                AnyAsn::AnyExternal => None,
+            },
+            families: settings.families,
+            hold_time: settings.hold_time,
+            passive: settings.passive,
+            connect_retry: settings.connect_retry,
+        };
+        // Any number that differs between peers and routers will do.
+        let seed = u64::from(u32::from(router_id)) << 32 | u64::from(id.0);
+        Peer {
+            id,
+            address,
+            description: None,
+            kind: kind(&settings, local_asn),
+            settings,
+            dynamic: false,
+            fsm: fsm::Peer::new(machine, seed),
+            ours: None,
+            theirs: None,
+            up: None,
+            had_session: false,
+            state: (State::Idle, now),
+            deadline: None,
+            stalled: None,
+        }
+    }
+
+    pub(super) fn slot(&mut self, side: Side) -> &mut Option<Connection> {
+        match side {
+            Side::Ours => &mut self.ours,
+            Side::Theirs => &mut self.theirs,
+        }
+    }
+
+    /// The connection of the established session.
+    pub(super) fn connection(&mut self) -> Option<&mut Connection> {
+        let side = self.up.as_ref()?.side;
+        self.slot(side).as_mut()
+    }
+
+    pub(super) fn has_connections(&self) -> bool {
+        self.ours.is_some() || self.theirs.is_some()
+    }
+
+    /// Bytes that wait to be written on the established session.
+    pub(super) fn queued(&self) -> usize {
+        let of = |side| match side {
+            Side::Ours => &self.ours,
+            Side::Theirs => &self.theirs,
+        };
+        self.up.as_ref().and_then(|up| of(up.side).as_ref()).map_or(0, |c| c.output.len())
+    }
+
+    /// Hands an event to the machine, after the signs of life that its reader has seen meanwhile: neither a busy reader
+    /// nor one that waits for the shards makes the peer silent.
+    pub(super) fn handle(&mut self, event: Event<'_>, now: Millis) -> Vec<fsm::Action> {
+        let mut actions = Vec::new();
+        if let Some(up) = &self.up {
+            self.fsm.alive(up.heard.load(Relaxed));
+            if self.fsm.hold_expires().is_some_and(|at| at <= now)
+                && self.connection().is_some_and(|c| c.has_unread())
+            {
+                self.fsm.alive(now);
+            }
+        }
+        self.fsm.handle(event, now, &mut actions);
+        if self.fsm.state() != self.state.0 {
+            self.state = (self.fsm.state(), now);
+        }
+        actions
+    }
+
+    /// When something is to be done next.
+    pub(super) fn next_deadline(&self) -> Option<Millis> {
+        let send_hold = self.stalled.and_then(|since| Some(since + self.fsm.send_hold()?));
+        [self.fsm.next_deadline(), send_hold].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,168 @@
+//! Sockets: listening, connecting, options, and which addresses an interface has.
+
+use crate::config::{InterfaceConfig, NeighborSettings};
+use ribtide_wire::netlink::{Content, dump_addresses, messages};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// Listens on `address`. An IPv6 wildcard takes IPv4 as well unless an IPv4 wildcard is among `all`.
+pub(super) fn listen(address: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        let v4_wildcard = |a: &SocketAddr| a.ip() == Ipv4Addr::UNSPECIFIED && a.port() == address.port();
+        socket.set_only_v6(!address.ip().is_unspecified() || all.iter().any(v4_wildcard))?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// Starts to connect. The socket becomes writable when the outcome is known.
+pub(super) fn connect(peer: IpAddr, settings: &NeighborSettings, external: bool) -> io::Result<TcpStream> {
+    let to = SocketAddr::new(peer, settings.port);
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    if let Some(local) = settings.local_address {
+        socket.bind(&SocketAddr::new(local, 0).into())?;
+    }
+    if let Some(password) = &settings.password {
+        set_md5(&socket, to.ip(), None, password)?;
+    }
+    let stream: TcpStream = socket.into();
+    set_options(&stream, settings, external)?;
+    match socket2::SockRef::from(&stream).connect(&to.into()) {
+        Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
+        _ => Ok(stream),
+    }
+}
+
+/// The options of a session's connection.
+pub(super) fn set_options(stream: &TcpStream, settings: &NeighborSettings, external: bool) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    if external {
+        // An external peer is a neighbour on the link unless multihop says how far it may be.
+        let ttl = u32::from(settings.multihop.unwrap_or(1));
+        let socket = socket2::SockRef::from(stream);
+        if socket.domain()? == Domain::IPV6 {
+            socket.set_unicast_hops_v6(ttl)?;
+            // A dual-stack socket carries IPv4 with a TTL of its own.
+            if stream.local_addr()?.ip().to_canonical().is_ipv4() {
+                socket.set_ttl_v4(ttl)?;
+            }
+        } else {
+            socket.set_ttl_v4(ttl)?;
+        }
+    }
+    Ok(())
+}
+
+/// The kernel's `struct tcp_md5sig`.
+#[repr(C)]
+struct TcpMd5Sig {
+    address: libc::sockaddr_storage,
+    flags: u8,
+    prefix_len: u8,
+    key_len: u16,
+    ifindex: i32,
+    key: [u8; 80],
+}
+
+const TCP_MD5SIG: libc::c_int = 14;
+const TCP_MD5SIG_EXT: libc::c_int = 32;
+const TCP_MD5SIG_FLAG_PREFIX: u8 = 1;
+
+/// Signs what goes to and checks what comes from `peer`, or from all of its prefix of `prefix_len` (RFC 2385).
+#[expect(unsafe_code, reason = "neither std nor socket2 has this option")]
+pub(in crate::bgp) fn set_md5(
+    socket: &impl AsRawFd,
+    peer: IpAddr,
+    prefix_len: Option<u8>,
+    password: &str,
+) -> io::Result<()> {
+    let address = socket2::SockAddr::from(SocketAddr::new(peer, 0));
+    let mut key = [0; 80];
+    let bytes = password.as_bytes().get(..80).unwrap_or(password.as_bytes());
+    key[..bytes.len()].copy_from_slice(bytes);
+    let mut option = TcpMd5Sig {
+        // SAFETY: all-zero is a valid sockaddr_storage.
+        address: unsafe { std::mem::zeroed() },
+        flags: if prefix_len.is_some() { TCP_MD5SIG_FLAG_PREFIX } else { 0 },
+        prefix_len: prefix_len.unwrap_or(0),
+        key_len: bytes.len() as u16,
+        ifindex: 0,
+        key,
+    };
+    let name = if prefix_len.is_some() { TCP_MD5SIG_EXT } else { TCP_MD5SIG };
+    // SAFETY: the address is at most as long as a sockaddr_storage, and the option is the struct that the kernel reads.
+    let result = unsafe {
+        std::ptr::copy_nonoverlapping(
+            address.as_ptr().cast::<u8>(),
+            (&raw mut option.address).cast::<u8>(),
+            address.len() as usize,
+        );
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            name,
+            (&raw const option).cast(),
+            size_of::<TcpMd5Sig>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Our addresses on the interface that has `local`: it, and one of the other family if there is one.
+pub(super) fn own_addresses(
+    local: IpAddr,
+    configured: &[InterfaceConfig],
+) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
+    let of_config = configured
+        .iter()
+        .map(|i| i.addresses.iter().map(|(a, _)| *a).collect::<Vec<_>>())
+        .find(|addresses| addresses.contains(&local));
+    // Without an answer the other family has no next hop of ours, and its routes are not sent.
+    let addresses = of_config.or_else(|| kernel_addresses(local).ok()).unwrap_or_default();
+    let mut own = (None, None);
+    for address in std::iter::once(local).chain(addresses) {
+        match address {
+            IpAddr::V4(a) => own.0 = own.0.or(Some(a)),
+            IpAddr::V6(a) if a.is_unicast_link_local() => {}
+            IpAddr::V6(a) => own.1 = own.1.or(Some(a)),
+        }
+    }
+    own
+}
+
+/// All addresses of the kernel's interface that has `local`.
+fn kernel_addresses(local: IpAddr) -> io::Result<Vec<IpAddr>> {
+    let socket =
+        Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(Protocol::from(libc::NETLINK_ROUTE)))?;
+    socket.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let mut question = Vec::new();
+    dump_addresses(&mut question, 1);
+    socket.send(&question)?;
+    let mut all = Vec::new();
+    let mut buffer = vec![0; 64 * 1024];
+    'answer: loop {
+        let read = (&socket).read(&mut buffer)?;
+        for message in messages(&buffer[..read]) {
+            let content = message.and_then(|m| Content::decode(&m));
+            match content {
+                Ok(Content::NewAddress(address)) if address.usable() => all.push(address),
+                Ok(Content::Done(_) | Content::Ack(_)) => break 'answer,
+                _ => {}
+            }
+        }
+    }
+    let interface = all.iter().find(|a| a.local == local).map(|a| a.ifindex);
+    Ok(all.iter().filter(|a| Some(a.ifindex) == interface).map(|a| a.local).collect())
+}

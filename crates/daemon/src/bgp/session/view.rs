@@ -1,0 +1,169 @@
+//! What people ask of the sessions, and what they tell them to do.
+
+use super::Sessions;
+use super::peer::Peer;
+use ribtide_bgp::fsm::{Event, Negotiated, Side, State};
+use ribtide_bgp::message::EgressIn;
+use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind};
+use ribtide_prefix::{Afi, Safi};
+use ribtide_runtime::clock::Millis;
+use ribtide_wire::bgp::Notification;
+use ribtide_wire::bgp::message::{RefreshKind, RouteRefresh};
+use ribtide_wire::bgp::notification::cease;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A neighbour.
+#[derive(Clone, Debug)]
+pub struct NeighborView {
+    /// Its number in this process.
+    pub id: PeerId,
+    /// Its address.
+    pub address: IpAddr,
+    /// What a person calls it.
+    pub description: Option<String>,
+    /// Its group in the configuration.
+    pub group: String,
+    /// Whether it came from a range.
+    pub dynamic: bool,
+    /// Whether an operator has shut it down.
+    pub stopped: bool,
+    /// The AS that it must have, or has.
+    pub asn: Option<u32>,
+    /// External, internal or client.
+    pub kind: PeerKind,
+    /// State of RFC 4271 section 8.2.2.
+    pub state: State,
+    /// For how many milliseconds it has been in this state.
+    pub state_age: Millis,
+    /// How often an established session ended.
+    pub flaps: u64,
+    /// Why the last connection ended, as a sentence.
+    pub last_error: Option<String>,
+    /// The established session.
+    pub up: Option<UpView>,
+}
+
+/// An established session.
+#[derive(Clone, Debug)]
+pub struct UpView {
+    /// As shards and workers know it.
+    pub info: Arc<PeerInfo>,
+    /// What was agreed on.
+    pub negotiated: Negotiated,
+    /// Our address.
+    pub local: IpAddr,
+    /// The worker that has its group.
+    pub worker: usize,
+    /// The reader that reads it.
+    pub reader: usize,
+    /// Bytes that wait to be written.
+    pub queued: usize,
+    /// Whether its group waits because of it.
+    pub blocked: bool,
+    /// Whether the peer has sent all its initial routes, IPv4 and IPv6.
+    pub initial_done: [bool; 2],
+}
+
+impl Sessions {
+    /// Every neighbour, by address.
+    pub fn neighbors(&self) -> Vec<NeighborView> {
+        self.by_address.values().filter_map(|id| self.peers.get(id)).map(|p| self.view(p)).collect()
+    }
+
+    /// One neighbour.
+    pub fn neighbor(&self, address: IpAddr) -> Option<NeighborView> {
+        self.by_address.get(&address).and_then(|id| self.peers.get(id)).map(|p| self.view(p))
+    }
+
+    /// Connections refused because no neighbour and no range has their address.
+    pub fn rejected(&self) -> u64 {
+        self.rejected
+    }
+
+    fn view(&self, peer: &Peer) -> NeighborView {
+        let up = peer.up.as_ref().zip(peer.fsm.negotiated()).map(|(up, negotiated)| UpView {
+            info: up.info.clone(),
+            negotiated: *negotiated,
+            local: up.local,
+            worker: up.worker,
+            reader: up.reader,
+            queued: peer.queued(),
+            blocked: up.blocked,
+            initial_done: up.initial_done,
+        });
+        NeighborView {
+            id: peer.id,
+            address: peer.address,
+            description: peer.description.clone(),
+            group: peer.settings.group.clone(),
+            dynamic: peer.dynamic,
+            stopped: peer.fsm.stopped(),
+            asn: up.as_ref().map(|up| up.info.asn).or(peer.fsm.settings().peer_asn),
+            kind: peer.kind,
+            state: peer.state.0,
+            state_age: self.clock.now().saturating_sub(peer.state.1),
+            flaps: peer.fsm.flaps(),
+            last_error: peer.fsm.last_error().map(|e| e.text.clone()),
+            up,
+        }
+    }
+
+    /// Ends a neighbour's session and begins it anew; all neighbours' when `address` is `None`. Returns how many
+    /// neighbours that concerned.
+    pub fn reset(&mut self, address: Option<IpAddr>) -> usize {
+        self.each(address, |sessions, id| {
+            sessions.event(id, Event::Reset(Notification::cease(cease::ADMIN_RESET)));
+        })
+    }
+
+    /// Asks established neighbours for their routes again and sends them ours again, without ending the session.
+    /// Returns how many neighbours that concerned.
+    pub fn refresh(&mut self, address: Option<IpAddr>) -> usize {
+        self.each(address, |sessions, id| {
+            let Some(peer) = sessions.peers.get_mut(&id) else { return };
+            let Some(up) = &peer.up else { return };
+            let (side, worker, families) = (up.side, up.worker, up.info.families);
+            let understands = peer.fsm.negotiated().is_some_and(|n| n.route_refresh);
+            for afi in [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi)) {
+                sessions.outbox.tell_worker(worker, EgressIn::Refresh(id, afi));
+                if understands {
+                    sessions.ask_again(id, side, afi);
+                }
+            }
+        })
+    }
+
+    fn ask_again(&mut self, id: PeerId, side: Side, afi: Afi) {
+        let mut message = Vec::new();
+        RouteRefresh { afi: afi as u16, safi: Safi::Unicast as u8, kind: RefreshKind::Request }
+            .write(&mut message);
+        self.send(id, side, message);
+    }
+
+    /// Shuts a neighbour down until [`Sessions::enable`]; false when there is no such neighbour.
+    pub fn disable(&mut self, address: IpAddr) -> bool {
+        let stop = |sessions: &mut Sessions, id| {
+            sessions.event(id, Event::Stop(Notification::cease(cease::ADMIN_SHUTDOWN)));
+        };
+        self.each(Some(address), stop) > 0
+    }
+
+    /// Lets a neighbour that was shut down come up again; false when there is no such neighbour.
+    pub fn enable(&mut self, address: IpAddr) -> bool {
+        self.each(Some(address), |sessions, id| sessions.event(id, Event::Start)) > 0
+    }
+
+    fn each(&mut self, address: Option<IpAddr>, mut what: impl FnMut(&mut Sessions, PeerId)) -> usize {
+        let ids: Vec<PeerId> = self
+            .by_address
+            .iter()
+            .filter(|(a, _)| address.is_none_or(|only| only == **a))
+            .map(|(_, id)| *id)
+            .collect();
+        for id in &ids {
+            what(self, *id);
+        }
+        ids.len()
+    }
+}

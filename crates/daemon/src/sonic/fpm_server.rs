@@ -1,0 +1,196 @@
+//! The FPM server: one client at a time over TCP, whole frames to the daemon, replies back.
+//!
+//! Two threads a session. One reads, so that a daemon that waits for its database holds the client back through
+//! TCP and nothing else; one writes replies, so that a client that does not read them stops the daemon only when
+//! a whole ring of replies waits, and loses its session when it stays so.
+
+use super::{Error, log};
+use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::thread::{self, Stop};
+use ribtide_wire::fpm;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// Batches of frames that may wait at the daemon.
+const BATCHES: usize = 64;
+/// Buffers of replies that may wait at the client.
+const REPLIES: usize = 256;
+/// What one read takes at most; zebra sends in pieces of 64 KiB.
+const READ: usize = 256 << 10;
+/// How long a client may leave replies unread before it loses its session.
+const STALL: Duration = Duration::from_secs(60);
+
+/// What happens on the server.
+#[derive(Debug)]
+pub(super) enum FpmEvent {
+    /// A client connected: everything it knows follows. Replies go into this ring.
+    Connected(SocketAddr, ring::Sender<Vec<u8>>),
+    /// Complete frames, one after the other.
+    Frames(Vec<u8>),
+    /// The client is gone.
+    Disconnected,
+}
+
+/// Listens on `address` and serves one client after the other, until `stop`.
+///
+/// # Errors
+/// When the address cannot be listened on.
+pub(super) fn start(
+    daemon: &'static str,
+    address: SocketAddr,
+    rings: &Rings,
+    stop: &Stop,
+) -> Result<(SocketAddr, ring::Receiver<FpmEvent>), Error> {
+    let listening = |e: io::Error| {
+        Error::new(format!("cannot listen for FPM on {address}: {e}; stop what listens there, or choose another --listen"))
+    };
+    let listener = TcpListener::bind(address).map_err(listening)?;
+    let address = listener.local_addr().map_err(listening)?;
+    let (events, received) = rings.bounded("FPM frames to fpmsyncd", BATCHES);
+    let (rings, stop) = (rings.clone(), stop.clone());
+    let body = move || {
+        while !stop.stopped() {
+            match listener.accept() {
+                Ok((stream, peer)) => {
+                    if serve(daemon, stream, peer, &events, &rings).is_err() {
+                        return;
+                    }
+                }
+                Err(e) => {
+                    log(daemon, &format!("a connection could not be accepted: {e}"));
+                    // Out of descriptors, most likely: trying at once would only spin.
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            }
+        }
+    };
+    thread::spawn("fpm-read", body).map_err(|e| Error::new(format!("no thread for FPM: {e}")))?;
+    Ok((address, received))
+}
+
+/// One session, to its end. An error when the daemon has stopped.
+fn serve(
+    daemon: &'static str,
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    events: &ring::Sender<FpmEvent>,
+    rings: &Rings,
+) -> Result<(), ring::Closed> {
+    let replies = match writer(&stream, rings) {
+        Ok(replies) => replies,
+        Err(e) => {
+            log(daemon, &format!("the session of {peer} cannot be set up: {e}"));
+            return Ok(());
+        }
+    };
+    events.send(FpmEvent::Connected(peer, replies))?;
+    let why = loop_frames(&mut stream, events)?;
+    log(daemon, &format!("the FPM session of {peer} ended: {why}"));
+    let _ = stream.shutdown(std::net::Shutdown::Both);
+    events.send(FpmEvent::Disconnected)
+}
+
+fn loop_frames(stream: &mut TcpStream, events: &ring::Sender<FpmEvent>) -> Result<String, ring::Closed> {
+    let mut read = vec![0; READ];
+    let mut held = 0;
+    loop {
+        match stream.read(&mut read[held..]) {
+            Ok(0) => return Ok("the client closed it".into()),
+            Ok(n) => held += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => return Ok(e.to_string()),
+        }
+        let mut whole = 0;
+        let broken = loop {
+            match fpm::frame(&read[whole..held]) {
+                Ok(Some(frame)) => whole += frame.len,
+                Ok(None) => break None,
+                Err(e) => break Some(e),
+            }
+        };
+        if whole > 0 {
+            events.send(FpmEvent::Frames(read[..whole].to_vec()))?;
+            read.copy_within(whole..held, 0);
+            held -= whole;
+        }
+        if let Some(e) = broken {
+            return Ok(e.to_string());
+        }
+    }
+}
+
+/// The thread that writes replies; it ends with its ring, or when the client does not read.
+fn writer(stream: &TcpStream, rings: &Rings) -> io::Result<ring::Sender<Vec<u8>>> {
+    let mut stream = stream.try_clone()?;
+    stream.set_write_timeout(Some(STALL))?;
+    stream.set_nodelay(true)?;
+    socket2::SockRef::from(&stream).set_keepalive(true)?;
+    let (replies, waiting) = rings.bounded::<Vec<u8>>("fpmsyncd replies", REPLIES);
+    let body = move || {
+        while let Ok(bytes) = waiting.recv() {
+            if stream.write_all(&bytes).is_err() {
+                // The reader notices too.
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+                return;
+            }
+        }
+    };
+    thread::spawn("fpm-write", body)?;
+    Ok(replies)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next(events: &ring::Receiver<FpmEvent>) -> FpmEvent {
+        events.recv_timeout(Duration::from_secs(10)).unwrap().expect("an event")
+    }
+
+    #[test]
+    fn frames_arrive_whole_replies_leave_and_nonsense_ends_the_session_only() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let (address, events) = start("test", any, &Rings::default(), &Stop::default()).unwrap();
+        let mut client = TcpStream::connect(address).unwrap();
+        let FpmEvent::Connected(_, replies) = next(&events) else { panic!() };
+        let mut bytes = Vec::new();
+        for i in 0..3 {
+            fpm::write_delete(&mut bytes, "10.0.0.0/24".parse().unwrap(), i, 186);
+        }
+        let half = bytes.len() - 10;
+        client.write_all(&bytes[..half]).unwrap();
+        let mut got = Vec::new();
+        let take = |got: &mut Vec<u8>, to: usize| {
+            while got.len() < to {
+                let FpmEvent::Frames(frames) = next(&events) else { panic!() };
+                got.extend(frames);
+            }
+        };
+        let each = bytes.len() / 3;
+        take(&mut got, 2 * each);
+        assert_eq!(got.len(), 2 * each);
+        client.write_all(&bytes[half..]).unwrap();
+        take(&mut got, bytes.len());
+        assert_eq!(got, bytes);
+
+        replies.send(b"reply".to_vec()).unwrap();
+        let mut reply = [0; 5];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"reply");
+
+        client.write_all(b"\x01\x01\x00\x03").unwrap();
+        assert!(matches!(next(&events), FpmEvent::Disconnected));
+        assert_eq!(client.read(&mut [0; 1]).unwrap_or(0), 0);
+        let _again = TcpStream::connect(address).unwrap();
+        assert!(matches!(next(&events), FpmEvent::Connected(..)));
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_one_sentence() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let says = start("test", address, &Rings::default(), &Stop::default()).unwrap_err().to_string();
+        assert!(says.starts_with(&format!("cannot listen for FPM on {address}: Address already in use")), "{says}");
+    }
+}

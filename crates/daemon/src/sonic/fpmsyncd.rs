@@ -1,0 +1,272 @@
+//! `fpmsyncd` as a process: an FPM server on one side, APPL_DB's tables on the other.
+//!
+//! Between two flushes all changes of a route unite. A flush comes at once while little happens, and during a burst
+//! when half a second has passed or the pipeline is full. When Redis came back, perhaps without its data, every row
+//! is written again.
+
+use super::fpm_server::{self, FpmEvent};
+use super::links::{self, LinkEvent};
+use super::{Error, log};
+use clap::Args;
+use crossbeam_channel::Select;
+use ribtide_runtime::clock::Clock;
+use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::thread::Stop;
+use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, Protocols};
+use ribtide_swss::row::{NextHopGroupRow, ROUTE_RESPONSE_CHANNEL, RouteResponse, RouteRow, RouteStateRow};
+use ribtide_swss::{Change, Db, Row};
+use ribtide_tables::{Connection, Databases, Heard, Pipeline, PlainTable, Producer, ProducerStateTable, listen};
+use ribtide_wire::fpm;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const DAEMON: &str = "fpmsyncd";
+/// Changes below which a flush is not put off.
+const SMALL: usize = 500;
+/// How long a flush may be put off.
+const PUT_OFF: Duration = Duration::from_millis(500);
+/// The longest sleep: the machine learns the time then.
+const NAP: Duration = Duration::from_millis(500);
+/// Confirmations of routes that may wait.
+const CONFIRMATIONS: usize = 10_000;
+/// Where names of route protocols are, the first that exists.
+const PROTOCOLS: [&str; 2] = ["/etc/iproute2/rt_protos", "/usr/share/iproute2/rt_protos"];
+
+/// Command line of `fpmsyncd`. SONiC's own takes no options.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Where to listen for FPM
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from(([127, 0, 0, 1], fpm::PORT)))]
+    pub listen: SocketAddr,
+    /// Delete what a client that connected again did not announce, once it was silent for so long
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub quiet: u64,
+    /// SONiC's database_config.json
+    #[arg(long, value_name = "FILE")]
+    pub database_config: Option<PathBuf>,
+}
+
+/// Runs for ever.
+///
+/// # Errors
+/// One sentence for the operator: a database that is not there, an address that is taken.
+pub fn run(options: Options) -> Result<(), Error> {
+    run_until(&options, &Stop::default())
+}
+
+/// [`run`], until `stop`.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
+    let rings = Rings::default();
+    let databases = Databases::load(options.database_config.as_deref())?;
+    let suppress = suppresses(&databases, stop)?;
+    let quiet_ms = options.quiet.saturating_mul(1000);
+    let config = FpmConfig { suppress, quiet_ms, protocols: protocols(), ..FpmConfig::default() };
+    let mut stage = Stage {
+        machine: Fpmsyncd::new(config),
+        out: FpmOut::default(),
+        routes: ProducerStateTable::open(&databases, Pipeline::default(), stop)?,
+        groups: ProducerStateTable::open(&databases, Pipeline::default(), stop)?,
+        generation: 0,
+        flushed: Instant::now(),
+        replies: None,
+        states: suppress.then(|| PlainTable::open(&databases, stop)).transpose()?,
+    };
+    let (links, link_events) = links::watch(DAEMON, &rings, stop)?;
+    links.into_iter().for_each(|event| stage.link(event));
+    stage.learn()?;
+    let (confirmations, confirmed) = rings.bounded("confirmations to fpmsyncd", CONFIRMATIONS);
+    if suppress {
+        hear(&databases, confirmations, stop)?;
+    }
+    let (address, frames) = fpm_server::start(DAEMON, options.listen, &rings, stop)?;
+    log(DAEMON, &format!("listening on {address}; FIB suppression is {}", if suppress { "on" } else { "off" }));
+    stage.run(&frames, &link_events, &confirmed, stop)
+}
+
+/// Whether routes count as offloaded only when the chip has them: asked once, as in SONiC.
+fn suppresses(databases: &Databases, stop: &Stop) -> Result<bool, Error> {
+    let mut config = Connection::open(databases.get(Db::Config), stop)?;
+    let value = config.ask(&["HGET", "DEVICE_METADATA|localhost", "suppress-fib-pending"])?;
+    Ok(value.into_text().as_deref() == Some("enabled"))
+}
+
+fn protocols() -> Protocols {
+    let text = PROTOCOLS.iter().find_map(|path| std::fs::read_to_string(path).ok());
+    text.map_or_else(Protocols::default, |text| Protocols::parse(&text))
+}
+
+/// What orchagent says about routes.
+#[derive(Debug)]
+enum Confirmation {
+    Response(RouteResponse),
+    /// Some were missed: all rows of APPL_STATE_DB count as said anew.
+    Missed,
+}
+
+fn hear(databases: &Databases, confirmations: ring::Sender<Confirmation>, stop: &Stop) -> Result<(), Error> {
+    let tell = move |heard: Heard<'_>| {
+        let confirmation = match heard {
+            Heard::Subscribed { .. } => Confirmation::Missed,
+            Heard::Message { payload, .. } => match RouteResponse::parse(payload) {
+                Ok(response) => Confirmation::Response(response),
+                Err(e) => return log(DAEMON, &format!("a response is passed over: {e}")),
+            },
+        };
+        // The daemon that nobody hears any more is stopping.
+        let _ = confirmations.send(confirmation);
+    };
+    Ok(listen(databases.get(Db::ApplState), vec![ROUTE_RESPONSE_CHANNEL.into()], stop, tell)?)
+}
+
+struct Stage {
+    machine: Fpmsyncd,
+    out: FpmOut,
+    routes: ProducerStateTable<RouteRow>,
+    groups: ProducerStateTable<NextHopGroupRow>,
+    generation: u64,
+    flushed: Instant,
+    /// To the client that is connected.
+    replies: Option<ring::Sender<Vec<u8>>>,
+    /// What orchagent confirmed; only with FIB suppression.
+    states: Option<PlainTable<RouteStateRow>>,
+}
+
+impl Stage {
+    fn run(
+        &mut self,
+        frames: &ring::Receiver<FpmEvent>,
+        links: &ring::Receiver<LinkEvent>,
+        confirmed: &ring::Receiver<Confirmation>,
+        stop: &Stop,
+    ) -> Result<(), Error> {
+        let clock = Clock::default();
+        while !stop.stopped() {
+            let mut busy = false;
+            while let Some(event) = links.try_recv() {
+                busy = true;
+                self.link(event);
+            }
+            if let Some(event) = frames.try_recv() {
+                busy = true;
+                self.fpm(event);
+            }
+            while let Some(confirmation) = confirmed.try_recv() {
+                busy = true;
+                self.confirm(confirmation)?;
+                if self.out.offloads.len() >= SMALL {
+                    break;
+                }
+            }
+            self.machine.tick(clock.now(), &mut self.out);
+            self.carry_out()?;
+            if !busy {
+                let mut select = Select::new();
+                select.recv(links.raw());
+                select.recv(frames.raw());
+                select.recv(confirmed.raw());
+                // Timed out or ready: the loop looks at everything either way.
+                let _ = select.ready_timeout(self.patience());
+            }
+        }
+        self.flush()
+    }
+
+    fn link(&mut self, event: LinkEvent) {
+        match event {
+            LinkEvent::Named(index, name) => self.machine.link(index, &name),
+            LinkEvent::Gone(index) => self.machine.link_gone(index),
+        }
+    }
+
+    /// What APPL_DB has from before: it stays when it is announced again.
+    fn learn(&mut self) -> Result<(), Error> {
+        let machine = &mut self.machine;
+        self.groups.rows(|key, row| machine.known_group(&key, row))?;
+        self.routes.rows(|key, row| machine.known_route(key, &row))?;
+        Ok(())
+    }
+
+    fn fpm(&mut self, event: FpmEvent) {
+        match event {
+            FpmEvent::Connected(peer, replies) => {
+                log(DAEMON, &format!("FPM session with {peer}"));
+                self.replies = Some(replies);
+                self.machine.session_up();
+            }
+            FpmEvent::Frames(bytes) => {
+                let mut at = 0;
+                // The server cut the stream into whole frames.
+                while let Some(Ok(Some(frame))) = bytes.get(at..).map(fpm::frame) {
+                    self.machine.frame(&frame, &mut self.out);
+                    at += frame.len;
+                }
+            }
+            FpmEvent::Disconnected => {
+                self.replies = None;
+                self.machine.session_down();
+            }
+        }
+    }
+
+    fn confirm(&mut self, confirmation: Confirmation) -> Result<(), Error> {
+        let (machine, out) = (&mut self.machine, &mut self.out);
+        match (confirmation, &mut self.states) {
+            (Confirmation::Response(response), _) => machine.confirm(&response, out),
+            (Confirmation::Missed, Some(states)) => {
+                states.rows(|key, row| machine.confirm(&RouteResponse::success(key, row.protocol), out))?;
+            }
+            (Confirmation::Missed, None) => {}
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self) -> Result<(), Error> {
+        self.out.events.drain(..).for_each(|event| log(DAEMON, &event.to_string()));
+        if !self.out.offloads.is_empty() {
+            let mut bytes = Vec::new();
+            self.out.offloads.drain(..).for_each(|offload| offload.write(&mut bytes));
+            if self.replies.as_ref().is_some_and(|replies| replies.send(bytes).is_err()) {
+                // The client did not read for too long, or is gone; the server says so too.
+                self.replies = None;
+            }
+        }
+        let waiting = self.machine.pending();
+        let due = waiting < SMALL || waiting >= Pipeline::default().capacity || self.flushed.elapsed() >= PUT_OFF;
+        if waiting > 0 && due { self.flush() } else { Ok(()) }
+    }
+
+    /// How long to sleep when nothing happens.
+    fn patience(&self) -> Duration {
+        if self.machine.pending() > 0 { PUT_OFF.saturating_sub(self.flushed.elapsed()) } else { NAP }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.machine.take(&mut self.out);
+        loop {
+            write(&mut self.groups, &mut self.out.groups)?;
+            write(&mut self.routes, &mut self.out.routes)?;
+            write(&mut self.groups, &mut self.out.old_groups)?;
+            self.flushed = Instant::now();
+            let generation = self.routes.generation() + self.groups.generation();
+            if generation == self.generation {
+                return Ok(());
+            }
+            self.generation = generation;
+            log(DAEMON, "writing every row again, since Redis may have lost some");
+            self.machine.write_again(&mut self.out);
+        }
+    }
+}
+
+/// Writes and flushes; an empty flush would only cost a round trip.
+fn write<R: Row>(table: &mut ProducerStateTable<R>, changes: &mut Vec<Change<R>>) -> Result<(), Error> {
+    if !changes.is_empty() {
+        table.write(changes)?;
+        table.flush()?;
+    }
+    Ok(())
+}

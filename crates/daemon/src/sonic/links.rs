@@ -1,0 +1,90 @@
+//! The names of the kernel's interfaces: FPM says numbers, APPL_DB says names.
+
+use super::{Error, log};
+use crate::dataplane::kernel::socket::{Socket, overran};
+use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::thread::{self, Stop};
+use ribtide_wire::netlink::{Content, dump_links};
+use std::io;
+use std::time::Duration;
+
+/// `RTNLGRP_LINK` of linux/rtnetlink.h.
+const RTNLGRP_LINK: libc::c_uint = 1;
+/// How often the thread looks whether it shall stop.
+const GLANCE: Duration = Duration::from_millis(500);
+/// Events that may wait.
+const EVENTS: usize = 1024;
+
+/// What happened to an interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum LinkEvent {
+    /// It exists, under this name.
+    Named(u32, String),
+    /// It is gone.
+    Gone(u32),
+}
+
+/// The interfaces that exist now, and a ring of what happens to them from here on.
+///
+/// # Errors
+/// When the kernel cannot be asked.
+pub(super) fn watch(
+    daemon: &'static str,
+    rings: &Rings,
+    stop: &Stop,
+) -> Result<(Vec<LinkEvent>, ring::Receiver<LinkEvent>), Error> {
+    let failed = |e: io::Error| Error::new(format!("cannot learn the names of interfaces from the kernel: {e}"));
+    // Listening first: nothing that happens between the two is missed.
+    let mut socket = Socket::monitor(&[RTNLGRP_LINK], GLANCE).map_err(failed)?;
+    let now = list().map_err(failed)?;
+    let (tx, rx) = rings.bounded("interfaces to fpmsyncd", EVENTS);
+    let stop = stop.clone();
+    let body = move || {
+        while !stop.stopped() {
+            let mut events = Vec::new();
+            match socket.notified(|content| events.extend(event(&content))) {
+                Ok(()) => {}
+                // Something was missed: what exists is told anew. What went meanwhile stays known, as harmless as a
+                // route that names it.
+                Err(e) if overran(&e) => match list() {
+                    Ok(all) => events = all,
+                    Err(e) => log(daemon, &format!("names of interfaces may be old: {e}")),
+                },
+                Err(e) => {
+                    log(daemon, &format!("names of interfaces are no longer followed: {e}"));
+                    return;
+                }
+            }
+            for event in events {
+                if tx.send(event).is_err() {
+                    return;
+                }
+            }
+        }
+    };
+    thread::spawn("links", body).map_err(failed)?;
+    Ok((now, rx))
+}
+
+fn list() -> io::Result<Vec<LinkEvent>> {
+    Socket::open()?.dump(dump_links, |all: &mut Vec<LinkEvent>, content| all.extend(event(&content)))
+}
+
+fn event(content: &Content<'_>) -> Option<LinkEvent> {
+    match content {
+        Content::NewLink(link) => Some(LinkEvent::Named(link.index, link.name.to_owned())),
+        Content::DelLink(link) => Some(LinkEvent::Gone(link.index)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_has_number_one() {
+        let (now, _) = watch("test", &Rings::default(), &Stop::default()).unwrap();
+        assert!(now.contains(&LinkEvent::Named(1, "lo".into())), "{now:?}");
+    }
+}

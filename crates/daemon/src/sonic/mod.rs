@@ -1,0 +1,49 @@
+//! The SONiC route path: the state machines of `ribtide-swss` wired to sockets, databases and the virtual switch.
+//!
+//! Two wirings of one implementation. [`fpmsyncd`], [`orchagent`] and [`syncd`] are SONiC's three daemons, each a
+//! process of its own over Redis, compatible with SONiC's own on every side. [`inprocess`] runs the same three on
+//! threads of this process, over tables in memory, behind a dataplane port.
+
+pub mod fpmsyncd;
+mod announce;
+mod fpm_server;
+// pub mod inprocess;
+mod links;
+pub mod orchagent;
+mod query;
+mod orch_stage;
+mod record;
+mod syncd_stage;
+pub mod syncd;
+
+use ribtide_tables::TableError;
+use std::fmt;
+
+/// Why a daemon ended or did not start: one sentence, for the operator.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Error(String);
+
+impl Error {
+    fn new(sentence: impl Into<String>) -> Error {
+        Error(sentence.into())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<TableError> for Error {
+    fn from(e: TableError) -> Error {
+        Error(e.to_string())
+    }
+}
+
+/// A line on standard error, where SONiC's supervisor collects what its daemons say.
+fn log(daemon: &str, sentence: &str) {
+    eprintln!("{daemon}: {sentence}");
+}

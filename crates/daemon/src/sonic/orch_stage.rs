@@ -1,0 +1,216 @@
+//! orchagent's loop, whatever carries its rows: take rows by priority, run the machine, carry out what it wants.
+//!
+//! Rows are taken while requests are under way, up to a backlog; beyond that they stay where they are, where they
+//! unite per key.
+
+use super::record::Recording;
+use super::{Error, log};
+use crossbeam_channel::{Select, TryRecvError};
+use ribtide_runtime::ask::Asked;
+use ribtide_runtime::clock::{Clock, Millis};
+use ribtide_runtime::meter::Meter;
+use ribtide_runtime::thread::Stop;
+use ribtide_swss::orch::{Orch, OrchEvent, OrchOut};
+use ribtide_swss::sai::{SaiReply, SaiRequest};
+use ribtide_swss::{Change, Row};
+use ribtide_tables::Consumer;
+use std::time::Instant;
+
+const DAEMON: &str = "orchagent";
+/// Rows that may wait in the machine while it waits for syncd.
+const BACKLOG: usize = 50_000;
+/// How often the machine learns the time.
+const TICK: Millis = 1000;
+
+/// Where rows come from: one table.
+pub(super) trait Feed: Send {
+    /// Lets `select` see when there is something.
+    fn watch<'a>(&'a self, select: &mut Select<'a>);
+
+    /// Takes at most `max` rows, if there are any, and says how many.
+    fn pop(&mut self, orch: &mut Orch, max: usize, record: Option<&mut Recording>) -> Result<usize, Error>;
+}
+
+/// The way to syncd and back.
+pub(super) trait SyncdLink: Send {
+    /// Sends requests, in order.
+    fn send(&mut self, requests: &mut Vec<SaiRequest>) -> Result<(), Error>;
+
+    /// Appends the replies that came.
+    fn replies(&mut self, replies: &mut Vec<SaiReply>) -> Result<(), Error>;
+
+    /// Whether a reply is outstanding.
+    fn waiting(&self) -> bool;
+
+    /// Lets `select` see when replies come.
+    fn watch<'a>(&'a self, select: &mut Select<'a>);
+}
+
+/// What becomes of the machine's other output.
+pub(super) trait Outlet: Send {
+    /// Carries out, and empties, everything but requests and events.
+    fn carry_out(&mut self, out: &mut OrchOut) -> Result<(), Error>;
+
+    /// Once a second: counters that are only looked at.
+    fn tick(&mut self, _orch: &Orch) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// A [`Feed`] of one table.
+pub(super) struct TableFeed<R: Row, C: Consumer<R>> {
+    consumer: C,
+    ready: bool,
+    changes: Vec<Change<R>>,
+    take: fn(&mut Orch, Change<R>),
+}
+
+impl<R: Row, C: Consumer<R> + Send + 'static> TableFeed<R, C> {
+    /// Feeds rows of `consumer` to the machine with `take`.
+    pub(super) fn new(consumer: C, take: fn(&mut Orch, Change<R>)) -> Box<dyn Feed> {
+        Box::new(TableFeed { consumer, ready: false, changes: Vec::new(), take })
+    }
+}
+
+impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
+    fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        select.recv(self.consumer.wake());
+    }
+
+    fn pop(&mut self, orch: &mut Orch, max: usize, mut record: Option<&mut Recording>) -> Result<usize, Error> {
+        match self.consumer.wake().try_recv() {
+            Ok(()) => self.ready = true,
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => {
+                return Err(Error::new(format!("nobody feeds {} any more; the log says why", R::TABLE)));
+            }
+        }
+        if !self.ready {
+            return Ok(0);
+        }
+        self.ready = self.consumer.pop(max, &mut self.changes)?;
+        // Rows that were passed over count too: there may be more behind them.
+        let count = self.changes.len().max(usize::from(self.ready));
+        for change in self.changes.drain(..) {
+            if let Some(record) = &mut record {
+                record.change(&change);
+            }
+            (self.take)(orch, change);
+        }
+        Ok(count)
+    }
+}
+
+/// orchagent, wired.
+pub(super) struct OrchStage {
+    /// The machine.
+    pub(super) orch: Orch,
+    /// Tables, highest priority first.
+    pub(super) feeds: Vec<Box<dyn Feed>>,
+    /// syncd.
+    pub(super) syncd: Box<dyn SyncdLink>,
+    /// Everything else.
+    pub(super) outlet: Box<dyn Outlet>,
+    /// Rows that one look at a table takes at most (`-b`).
+    pub(super) batch: usize,
+    /// `swss.rec`.
+    pub(super) rows: Option<Recording>,
+    /// `sairedis.rec`.
+    pub(super) requests: Option<Recording>,
+    /// Rows handled and time spent.
+    pub(super) meter: Option<Meter>,
+}
+
+impl OrchStage {
+    /// Runs until `stop`, answering questions in between.
+    ///
+    /// # Errors
+    /// What the operator must know: a database that refuses, a syncd that does not answer.
+    pub(super) fn run(mut self, asked: Option<&Asked<OrchStage>>, stop: &Stop) -> Result<(), Error> {
+        let (clock, mut next_tick) = (Clock::default(), 0);
+        let (mut out, mut replies) = (OrchOut::default(), Vec::new());
+        while !stop.stopped() {
+            let begin = Instant::now();
+            if let Some(asked) = asked {
+                asked.serve(&mut self);
+            }
+            self.syncd.replies(&mut replies)?;
+            let heard = replies.len();
+            for reply in replies.drain(..) {
+                if let Some(record) = &mut self.requests {
+                    record.reply(&reply);
+                }
+                self.orch.reply(reply, &mut out);
+            }
+            if clock.now() >= next_tick {
+                next_tick = clock.now() + TICK;
+                self.orch.tick(clock.now(), &mut out);
+                self.outlet.tick(&self.orch)?;
+                self.flush_recordings()?;
+            }
+            let taken = self.take()?;
+            self.orch.run(&mut out);
+            self.carry_out(&mut out)?;
+            if taken + heard > 0 {
+                if let Some(meter) = &self.meter {
+                    meter.add(taken, begin);
+                }
+                continue;
+            }
+            self.flush_recordings()?;
+            self.wait(asked, &clock, next_tick);
+        }
+        Ok(())
+    }
+
+    /// One batch of the first table that has something.
+    fn take(&mut self) -> Result<usize, Error> {
+        if self.syncd.waiting() && self.orch.backlog() >= BACKLOG {
+            return Ok(0);
+        }
+        for feed in &mut self.feeds {
+            let taken = feed.pop(&mut self.orch, self.batch, self.rows.as_mut())?;
+            if taken > 0 {
+                return Ok(taken);
+            }
+        }
+        Ok(0)
+    }
+
+    fn carry_out(&mut self, out: &mut OrchOut) -> Result<(), Error> {
+        for event in out.events.drain(..) {
+            match event {
+                OrchEvent::Fatal(sentence) => return Err(Error::new(sentence)),
+                event => log(DAEMON, &event.to_string()),
+            }
+        }
+        if let Some(record) = &mut self.requests {
+            out.requests.iter().for_each(|request| record.request(request));
+        }
+        if !out.requests.is_empty() {
+            self.syncd.send(&mut out.requests)?;
+        }
+        self.outlet.carry_out(out)
+    }
+
+    fn flush_recordings(&mut self) -> Result<(), Error> {
+        for record in [&mut self.rows, &mut self.requests].into_iter().flatten() {
+            record.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Sleeps until there is something to do or `next_tick`.
+    fn wait(&self, asked: Option<&Asked<OrchStage>>, clock: &Clock, next_tick: Millis) {
+        let mut select = Select::new();
+        self.syncd.watch(&mut select);
+        if !(self.syncd.waiting() && self.orch.backlog() >= BACKLOG) {
+            self.feeds.iter().for_each(|feed| feed.watch(&mut select));
+        }
+        if let Some(asked) = asked {
+            select.recv(asked.raw());
+        }
+        // Timed out or ready: the loop looks at everything either way.
+        let _ = select.ready_timeout(clock.until(next_tick));
+    }
+}

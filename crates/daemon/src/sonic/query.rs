@@ -1,0 +1,108 @@
+//! A look into a standalone syncd's virtual switch: a Unix socket that answers one line with one line of JSON.
+//!
+//! `lookup ADDRESS`, `route PREFIX`, `counts`. What a real chip shows through its vendor's shell.
+
+use super::{Error, log};
+use ribtide_prefix::AnyPrefix;
+use ribtide_runtime::ask::Asker;
+use ribtide_runtime::thread;
+use ribtide_sai::{Forward, VirtualSwitch};
+use ribtide_swss::sai::PacketAction;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::IpAddr;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+/// The longest question.
+const LINE: u64 = 256;
+
+/// Answers on `path`; `switch` finds the virtual switch in the stage's state.
+///
+/// # Errors
+/// When the socket cannot be made.
+pub(super) fn start<S: 'static>(
+    daemon: &'static str,
+    path: &Path,
+    asker: Asker<S>,
+    switch: fn(&S) -> &VirtualSwitch,
+) -> Result<(), Error> {
+    let failed = |e: std::io::Error| Error::new(format!("cannot answer questions on {}: {e}", path.display()));
+    // A socket that an earlier run left behind would refuse the name.
+    if UnixStream::connect(path).is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    let body = move || {
+        for stream in listener.incoming() {
+            let asker = asker.clone();
+            let answered = stream.and_then(|stream| {
+                thread::spawn("query", move || drop(serve(stream, &asker, switch)))
+            });
+            if let Err(e) = answered {
+                log(daemon, &format!("a question was not heard: {e}"));
+            }
+        }
+    };
+    thread::spawn("query-listen", body).map(drop).map_err(failed)
+}
+
+fn serve<S: 'static>(stream: UnixStream, asker: &Asker<S>, switch: fn(&S) -> &VirtualSwitch) -> std::io::Result<()> {
+    let mut answers = stream.try_clone()?;
+    let mut questions = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        if questions.by_ref().take(LINE).read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let answer = asker.ask(move |state: &mut S| answer(switch(state), line.trim()));
+        let answer = answer.unwrap_or_else(|e| json!({ "error": e.to_string() }));
+        writeln!(answers, "{answer}")?;
+    }
+}
+
+fn answer(switch: &VirtualSwitch, question: &str) -> Value {
+    let bad = || json!({ "error": "ask lookup ADDRESS, route PREFIX or counts" });
+    let Some(vr) = switch.default_router() else { return json!({ "error": "the switch is not started" }) };
+    match question.split_once(' ').unwrap_or((question, "")) {
+        ("lookup", text) => match text.parse::<IpAddr>() {
+            Ok(addr) => switch.lookup(vr, addr).map_or(Value::Null, |forward| describe(&forward)),
+            Err(_) => bad(),
+        },
+        ("route", text) => match text.parse::<AnyPrefix>() {
+            Ok(prefix) => switch.route_at(vr, prefix).map_or(Value::Null, |forward| describe(&forward)),
+            Err(_) => bad(),
+        },
+        ("counts", "") => {
+            let counts = switch.counts();
+            json!({
+                "ipv4_routes": counts.ipv4_routes,
+                "ipv6_routes": counts.ipv6_routes,
+                "router_interfaces": counts.router_interfaces,
+                "neighbors": counts.neighbors,
+                "next_hops": counts.next_hops,
+                "groups": counts.groups,
+                "group_members": counts.group_members,
+                "bytes": counts.bytes,
+            })
+        }
+        _ => bad(),
+    }
+}
+
+fn describe(forward: &Forward) -> Value {
+    let hops = forward.hops.iter().map(|hop| {
+        json!({
+            "gateway": hop.gateway.map(|ip| ip.to_string()),
+            "port": &*hop.port,
+            "mac": hop.mac.map(|mac| mac.to_string()),
+            "weight": hop.weight,
+        })
+    });
+    let action = match forward.action {
+        PacketAction::Forward => "forward",
+        PacketAction::Drop => "drop",
+        PacketAction::Trap => "trap",
+    };
+    json!({ "prefix": forward.prefix.to_string(), "action": action, "hops": hops.collect::<Vec<_>>() })
+}

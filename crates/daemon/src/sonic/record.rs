@@ -1,0 +1,241 @@
+//! SONiC's recordings: each row that orchagent took (`swss.rec`) and each exchange with syncd (`sairedis.rec`), a
+//! line each, for people and tools that read SONiC's.
+//!
+//! Times are UTC. A hang-up signal makes the files be opened anew, which is how log rotation works there.
+
+use super::Error;
+use ribtide_swss::sai::text::{row_fields, write_id};
+use ribtide_swss::sai::{Item, SaiCall, SaiReply, SaiRequest, Verb, View};
+use ribtide_swss::{Change, Row};
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// One recording.
+pub(super) struct Recording {
+    path: PathBuf,
+    file: BufWriter<File>,
+    reopen: Arc<AtomicBool>,
+    line: String,
+}
+
+impl Recording {
+    /// Opens the file to append.
+    pub(super) fn open(path: PathBuf) -> Result<Recording, Error> {
+        let file = append(&path)?;
+        let reopen = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, reopen.clone())
+            .map_err(|e| Error::new(format!("cannot prepare for log rotation: {e}")))?;
+        Ok(Recording { path, file, reopen, line: String::new() })
+    }
+
+    /// A row that was taken: `TABLE:key|SET|field:value` or `|DEL`.
+    pub(super) fn change<R: Row>(&mut self, change: &Change<R>) {
+        self.begin();
+        let line = &mut self.line;
+        line.push_str(R::TABLE);
+        line.push(R::DB.separator());
+        R::key_text(&change.key, line);
+        match &change.row {
+            None => line.push_str("|DEL"),
+            Some(row) => {
+                line.push_str("|SET");
+                row.fields(&mut |field, value| {
+                    for text in ["|", field, ":", value] {
+                        line.push_str(text);
+                    }
+                });
+            }
+        }
+        self.end();
+    }
+
+    /// A request to syncd.
+    pub(super) fn request(&mut self, request: &SaiRequest) {
+        self.begin();
+        let line = &mut self.line;
+        match &request.call {
+            SaiCall::One { verb, object, item } => {
+                line.push_str(letter(*verb, false));
+                line.push('|');
+                line.push_str(object.name());
+                line.push(':');
+                describe(item, line);
+            }
+            SaiCall::Bulk { verb, object, items, .. } => {
+                line.push_str(letter(*verb, true));
+                line.push('|');
+                line.push_str(object.name());
+                for item in items {
+                    line.push_str("||");
+                    describe(item, line);
+                }
+            }
+            SaiCall::Get { object, id, attrs } => {
+                line.push_str("g|");
+                line.push_str(object.name());
+                line.push(':');
+                describe(&Item { id: *id, attrs: attrs.iter().cloned().collect() }, line);
+            }
+            SaiCall::View(view) => line.push_str(match view {
+                View::Init => "a|INIT_VIEW",
+                View::Apply => "a|APPLY_VIEW",
+            }),
+        }
+        self.end();
+    }
+
+    /// A reply that says more than "done": values, or a failure.
+    pub(super) fn reply(&mut self, reply: &SaiReply) {
+        if reply.status.is_success() && reply.values.is_empty() {
+            return;
+        }
+        self.begin();
+        let line = &mut self.line;
+        line.push_str(if reply.values.is_empty() { "E|" } else { "G|" });
+        line.push_str(reply.status.name());
+        for attr in &reply.values {
+            line.push_str(&format!("|{attr}"));
+        }
+        self.end();
+    }
+
+    /// Hands everything to the system.
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
+        let flushed = self.file.flush();
+        flushed.map_err(|e| Error::new(format!("cannot write to {}: {e}", self.path.display())))?;
+        if self.reopen.swap(false, Relaxed) {
+            self.file = append(&self.path)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) {
+        self.line.clear();
+        timestamp(SystemTime::now(), &mut self.line);
+        self.line.push('|');
+    }
+
+    fn end(&mut self) {
+        self.line.push('\n');
+        // A full disk shows at the next flush, which returns the error.
+        let _ = self.file.write_all(self.line.as_bytes());
+    }
+}
+
+fn append(path: &PathBuf) -> Result<BufWriter<File>, Error> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let file = file.map_err(|e| {
+        Error::new(format!("cannot record to {}: {e}; name a directory with -d, or record nothing with -r 0", path.display()))
+    })?;
+    Ok(BufWriter::with_capacity(256 << 10, file))
+}
+
+fn letter(verb: Verb, bulk: bool) -> &'static str {
+    match (verb, bulk) {
+        (Verb::Create, false) => "c",
+        (Verb::Set, false) => "s",
+        (Verb::Remove, false) => "r",
+        (Verb::Create, true) => "C",
+        (Verb::Set, true) => "S",
+        (Verb::Remove, true) => "R",
+    }
+}
+
+/// An object and its attributes, `|` between.
+fn describe(item: &Item, line: &mut String) {
+    write_id(&item.id, line);
+    if !item.attrs.is_empty() {
+        row_fields(&item.attrs, &mut |field, value| {
+            for text in ["|", field, "=", value] {
+                line.push_str(text);
+            }
+        });
+    }
+}
+
+/// `YYYY-MM-DD.HH:MM:SS.uuuuuu`.
+fn timestamp(at: SystemTime, out: &mut String) {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (seconds, micros) = (since.as_secs(), since.subsec_micros());
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Days to a date of the Gregorian calendar: years of 400-year eras that begin in March, so that leap days are
+    // last. Day 0 of the eras is 719,468 days before 1970.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    out.push_str(&format!("{year:04}-{month:02}-{day:02}.{hour:02}:{minute:02}:{:02}.{micros:06}", second % 60));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_swss::row::RouteRow;
+    use ribtide_swss::sai::{Attr, ErrorMode, ObjectType, Oid, RouteEntry, SWITCH, Status};
+    use std::time::Duration;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01.00:00:00.000007"),
+            (951_782_399, "2000-02-28.23:59:59.000007"),
+            (951_782_400, "2000-02-29.00:00:00.000007"),
+            (1_709_251_199, "2024-02-29.23:59:59.000007"),
+            (1_764_547_200, "2025-12-01.00:00:00.000007"),
+            (4_107_542_400, "2100-03-01.00:00:00.000007"),
+        ] {
+            let mut out = String::new();
+            timestamp(UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_micros(7), &mut out);
+            assert_eq!(out, text);
+        }
+    }
+
+    #[test]
+    fn lines_are_sonics() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("swss.rec");
+        let mut recording = Recording::open(path.clone()).unwrap();
+        let key = RouteRow::parse_key("10.1.0.0/16").unwrap();
+        let fields = [("protocol", "bgp"), ("nexthop", "10.0.0.1"), ("ifname", "Ethernet0")];
+        let row = RouteRow::from_fields(&mut fields.into_iter()).unwrap();
+        recording.change(&Change::set(key.clone(), row));
+        recording.change(&Change::<RouteRow>::del(key));
+        let entry = |dest: &str| RouteEntry { switch: SWITCH, vr: Oid(0x3000000000022), dest: dest.parse().unwrap() };
+        let items = ["10.1.0.0/16", "10.2.0.0/16"].map(|d| Item::new(entry(d), [Attr::RouteNextHop(Oid(5))]));
+        let bulk = SaiCall::Bulk {
+            verb: Verb::Create,
+            object: ObjectType::RouteEntry,
+            items: items.into(),
+            mode: ErrorMode::IgnoreError,
+        };
+        recording.request(&SaiRequest { id: 1, call: bulk });
+        let one = SaiCall::One { verb: Verb::Remove, object: ObjectType::NextHop, item: Item::bare(Oid(5)) };
+        recording.request(&SaiRequest { id: 2, call: one });
+        recording.reply(&SaiReply::one(2, Status::ObjectInUse));
+        recording.flush().unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines: Vec<&str> = text.lines().map(|line| line.split_once('|').unwrap().1).collect();
+        assert_eq!(
+            lines,
+            [
+                "ROUTE_TABLE:10.1.0.0/16|SET|protocol:bgp|nexthop:10.0.0.1|ifname:Ethernet0",
+                "ROUTE_TABLE:10.1.0.0/16|DEL",
+                "C|SAI_OBJECT_TYPE_ROUTE_ENTRY||{\"dest\":\"10.1.0.0/16\",\"switch_id\":\"oid:0x21000000000000\",\
+                 \"vr\":\"oid:0x3000000000022\"}|SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID=oid:0x5||{\"dest\":\"10.2.0.0/16\",\
+                 \"switch_id\":\"oid:0x21000000000000\",\"vr\":\"oid:0x3000000000022\"}|\
+                 SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID=oid:0x5",
+                "r|SAI_OBJECT_TYPE_NEXT_HOP:oid:0x5",
+                "E|SAI_STATUS_OBJECT_IN_USE",
+            ]
+        );
+    }
+}

@@ -1,0 +1,193 @@
+//! All three daemons, fed over FPM as zebra feeds them. The names of interfaces come from the kernel, so these tests
+//! run in a network namespace of their own; without root they print that they skip.
+
+use crate::bench::{Bench, eventually};
+use ribtide_prefix::AnyPrefix;
+use ribtide_swss::Db;
+use ribtide_wire::fpm;
+use ribtide_wire::netlink::{Content, Forward, Hop, Member, NextHop, NextHops, Route, Via};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+
+const INSIDE: &str = "RIBTIDE_TEST_NETNS";
+/// zebra without SONiC's patches says the kernel's main table.
+const MAIN: u32 = 254;
+const BGP: u8 = 186;
+
+/// Runs `body` in a network namespace with the interfaces Ethernet0 and Ethernet4, by running this test again inside.
+fn in_namespace(test: &str, body: impl FnOnce()) {
+    let ip = |words: &str| Command::new("ip").args(words.split(' ')).status().is_ok_and(|status| status.success());
+    if std::env::var_os(INSIDE).is_some() {
+        assert!(ip("link set lo up"));
+        assert!(ip("link add Ethernet0 type veth peer name Ethernet4"));
+        return body();
+    }
+    struct Namespace(String);
+    impl Drop for Namespace {
+        fn drop(&mut self) {
+            let _ = Command::new("ip").args(["netns", "del", &self.0]).output();
+        }
+    }
+    let namespace = Namespace(format!("ribtide-{}-{test}", std::process::id()));
+    if !ip(&format!("netns add {}", namespace.0)) {
+        println!("skipped: network namespaces need root and the command ip");
+        return;
+    }
+    let out = Command::new("ip")
+        .args(["netns", "exec", &namespace.0])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("fpm::{test}"), "--nocapture", "--test-threads=1"])
+        .env(INSIDE, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{text}\n{}", String::from_utf8_lossy(&out.stderr));
+    assert!(text.contains("1 passed"), "the test did not run inside: {text}");
+}
+
+fn index(interface: &str) -> u32 {
+    std::fs::read_to_string(format!("/sys/class/net/{interface}/ifindex")).map_or_else(
+        // Inside `ip netns exec` /sys shows the namespace; elsewhere ask ip itself.
+        |_| panic!("{interface} has no index"),
+        |text| text.trim().parse().unwrap(),
+    )
+}
+
+fn via(gateway: &str, interface: &str) -> Via {
+    Via { gateway: Some(gateway.parse().unwrap()), ifindex: index(interface), onlink: false }
+}
+
+/// The routing daemon's end.
+struct Zebra(TcpStream);
+
+impl Zebra {
+    fn connect(address: SocketAddr) -> Zebra {
+        Zebra(eventually("fpmsyncd to listen", || TcpStream::connect(address).ok()))
+    }
+
+    fn route(&mut self, prefix: &str, hops: &[Via]) {
+        let hops: Vec<Hop> = hops.iter().map(|via| Hop { via: *via, weight: 1 }).collect();
+        self.announce(prefix, NextHops::Inline(hops.as_slice().into()));
+    }
+
+    fn announce(&mut self, prefix: &str, next_hops: NextHops<'_>) {
+        let mut bytes = Vec::new();
+        fpm::write_route(&mut bytes, &Route::new(prefix.parse().unwrap(), MAIN, BGP, next_hops)).unwrap();
+        self.0.write_all(&bytes).unwrap();
+    }
+
+    fn object(&mut self, id: u32, forward: Forward<'_>) {
+        let mut bytes = Vec::new();
+        fpm::write_next_hop(&mut bytes, &NextHop { id, protocol: BGP, forward }).unwrap();
+        self.0.write_all(&bytes).unwrap();
+    }
+
+    fn withdraw(&mut self, prefix: &str) {
+        let mut bytes = Vec::new();
+        fpm::write_delete(&mut bytes, prefix.parse().unwrap(), MAIN, BGP);
+        self.0.write_all(&bytes).unwrap();
+    }
+
+    /// Reads replies until each of these prefixes was said to be offloaded.
+    fn offloaded(&mut self, prefixes: &[&str]) {
+        let mut missing: Vec<AnyPrefix> = prefixes.iter().map(|p| p.parse().unwrap()).collect();
+        let (mut held, mut read) = (Vec::new(), [0; 4096]);
+        self.0.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+        while !missing.is_empty() {
+            let n = self.0.read(&mut read).expect("an offload reply");
+            assert!(n > 0, "fpmsyncd closed the session; not offloaded: {missing:?}");
+            held.extend_from_slice(&read[..n]);
+            while let Some(frame) = fpm::frame(&held).unwrap() {
+                for message in frame.messages() {
+                    let Ok(Content::NewRoute(route)) = message else { panic!("{message:?}") };
+                    assert!(route.offloaded() && route.table == MAIN && route.protocol == BGP);
+                    missing.retain(|prefix| *prefix != route.prefix);
+                }
+                let len = frame.len;
+                held.drain(..len);
+            }
+        }
+    }
+}
+
+#[test]
+fn routes_go_from_zebra_to_the_chip() {
+    in_namespace("routes_go_from_zebra_to_the_chip", || {
+        let Some(mut bench) = Bench::new() else { return };
+        bench.syncd();
+        bench.orchagent("");
+        bench.ports();
+        let (address, fpmsyncd) = bench.fpmsyncd();
+        let mut zebra = Zebra::connect(address);
+        let (a, b) = (via("10.0.0.1", "Ethernet0"), via("10.0.4.1", "Ethernet4"));
+        zebra.route("10.1.0.0/16", &[a]);
+        zebra.route("10.2.0.0/16", &[a, b]);
+        zebra.object(1, Forward::via(a));
+        zebra.object(2, Forward::via(b));
+        zebra.object(3, Forward::Group([Member { id: 1, weight: 1 }, Member { id: 2, weight: 2 }].as_slice().into()));
+        zebra.announce("10.3.0.0/16", NextHops::Id(3));
+        zebra.offloaded(&["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"]);
+        bench.forwards("10.1.2.3", &["10.0.0.1"]);
+        bench.forwards("10.2.2.3", &["10.0.0.1", "10.0.4.1"]);
+        bench.forwards("10.3.2.3", &["10.0.0.1", "10.0.4.1"]);
+        let mut appl = bench.appl();
+        assert_eq!(appl.hash("ROUTE_TABLE:10.1.0.0/16"), "ifname=Ethernet0 nexthop=10.0.0.1 protocol=bgp weight=1");
+        assert_eq!(appl.hash("ROUTE_TABLE:10.3.0.0/16"), "nexthop_group=3 protocol=bgp");
+
+        // From next hops to a group and back, in one go: the last word counts.
+        zebra.announce("10.1.0.0/16", NextHops::Id(3));
+        bench.forwards("10.1.2.3", &["10.0.0.1", "10.0.4.1"]);
+        zebra.route("10.1.0.0/16", &[b]);
+        bench.forwards("10.1.2.3", &["10.0.4.1"]);
+        eventually("the row to have no group", || {
+            let row = appl.hash("ROUTE_TABLE:10.1.0.0/16");
+            (row.contains("nexthop=10.0.4.1") && (!row.contains("nexthop_group") || row.contains("nexthop_group= "))).then_some(())
+        });
+        zebra.withdraw("10.2.0.0/16");
+        eventually("10.2.0.0/16 to go", || (bench.query("lookup 10.2.2.3")["prefix"] == "0.0.0.0/0").then_some(()));
+        assert_eq!(appl.hash("ROUTE_TABLE:10.2.0.0/16"), "");
+
+        // The session breaks and a route goes meanwhile: what is announced again stays, the rest goes.
+        drop(zebra);
+        let mut zebra = Zebra::connect(address);
+        zebra.route("10.1.0.0/16", &[b]);
+        zebra.offloaded(&["10.1.0.0/16"]);
+        eventually("10.3.0.0/16 to go", || (bench.query("lookup 10.3.2.3")["prefix"] == "0.0.0.0/0").then_some(()));
+        bench.forwards("10.1.2.3", &["10.0.4.1"]);
+        eventually("the group to go", || (!appl.keys().iter().any(|key| key.contains("NEXTHOP_GROUP"))).then_some(()));
+
+        // fpmsyncd itself starts again, and a route goes meanwhile.
+        zebra.route("10.4.0.0/16", &[a]);
+        bench.forwards("10.4.2.3", &["10.0.0.1"]);
+        bench.stop(fpmsyncd);
+        drop(zebra);
+        let (address, _) = bench.fpmsyncd();
+        let mut zebra = Zebra::connect(address);
+        zebra.route("10.4.0.0/16", &[a]);
+        eventually("10.1.0.0/16 to go", || (bench.query("lookup 10.1.2.3")["prefix"] == "0.0.0.0/0").then_some(()));
+        bench.forwards("10.4.2.3", &["10.0.0.1"]);
+        let rows: Vec<String> = appl.keys().into_iter().filter(|key| key.contains("ROUTE_TABLE")).collect();
+        assert_eq!(rows, ["ROUTE_TABLE:10.4.0.0/16"]);
+    });
+}
+
+#[test]
+fn with_suppression_only_what_the_chip_has_is_offloaded() {
+    in_namespace("with_suppression_only_what_the_chip_has_is_offloaded", || {
+        let Some(mut bench) = Bench::new() else { return };
+        bench.server.client(Db::Config).ask("HSET DEVICE_METADATA|localhost suppress-fib-pending enabled");
+        let (address, _) = bench.fpmsyncd();
+        let mut zebra = Zebra::connect(address);
+        zebra.route("10.1.0.0/16", &[via("10.0.0.1", "Ethernet0")]);
+        // Nobody has programmed it: no reply, however long one waits.
+        zebra.0.set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
+        assert!(zebra.0.read(&mut [0; 1]).is_err());
+        bench.syncd();
+        bench.orchagent("-F");
+        bench.ports();
+        zebra.offloaded(&["10.1.0.0/16"]);
+        bench.forwards("10.1.2.3", &["10.0.0.1"]);
+        assert_eq!(bench.server.client(Db::ApplState).hash("ROUTE_TABLE:10.1.0.0/16"), "protocol=bgp");
+    });
+}

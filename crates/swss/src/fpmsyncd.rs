@@ -1,0 +1,221 @@
+//! fpmsyncd: from what a routing daemon says over FPM to the rows of APPL_DB.
+//!
+//! One machine. Messages go in; between two [`Fpmsyncd::take`]s all changes of a route unite, and what comes out is
+//! the difference between what APPL_DB has and what it should have: groups, then routes, then groups that nobody
+//! names any more. A route whose next-hop object is unknown keeps the row that it has until the object comes. After
+//! a reconnect, routes that nobody announces again are deleted once the replay is over.
+//!
+//! What SONiC's own does differently and loses routes by is not imitated; each place says so.
+
+mod event;
+mod objects;
+mod protocols;
+mod routes;
+mod session;
+mod source;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::row::{Change, Name, NextHopGroupRow, RouteRow};
+pub use event::{Cause, FpmCounters, FpmEvent};
+use objects::Objects;
+pub use protocols::Protocols;
+use ribtide_prefix::{AnyPrefix, Map, Set};
+use ribtide_wire::fpm::{self, Frame};
+use ribtide_wire::netlink::Content;
+pub use routes::RouteView;
+use session::Session;
+use source::{Sources, Written};
+use table::RouteTable;
+
+/// A route: number of its VRF, and destination.
+type RouteRef = (u32, AnyPrefix);
+
+/// fpmsyncd's settings.
+#[derive(Clone, Debug)]
+pub struct FpmConfig {
+    /// A route counts as offloaded when the chip confirmed it, rather than at once (`suppress-fib-pending`).
+    pub suppress: bool,
+    /// The replay after a connection is over when for so long it announced nothing that was missing. 0 for never.
+    pub quiet_ms: u64,
+    /// The replay is over after so long in any case.
+    pub replay_limit_ms: u64,
+    /// Names of route protocols.
+    pub protocols: Protocols,
+}
+
+impl Default for FpmConfig {
+    fn default() -> Self {
+        FpmConfig {
+            suppress: false,
+            quiet_ms: 10_000,
+            replay_limit_ms: 120_000,
+            protocols: Protocols::default(),
+        }
+    }
+}
+
+/// What to tell the routing daemon about a route: it is in the chip.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offload {
+    /// The destination.
+    pub prefix: AnyPrefix,
+    /// The table, as the daemon itself numbered it.
+    pub table: u32,
+    /// The protocol.
+    pub protocol: u8,
+}
+
+impl Offload {
+    /// Appends the FPM frame.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        fpm::write_offload_reply(out, self.prefix, self.table, self.protocol, true);
+    }
+}
+
+/// What comes out: append-only, emptied by who carries it out. Write `groups`, then `routes`, then `old_groups`.
+#[derive(Default, Debug)]
+pub struct FpmOut {
+    /// Groups that routes may name from now on. Filled by [`Fpmsyncd::take`].
+    pub groups: Vec<Change<NextHopGroupRow>>,
+    /// Routes. Filled by [`Fpmsyncd::take`].
+    pub routes: Vec<Change<RouteRow>>,
+    /// Groups that are gone. Filled by [`Fpmsyncd::take`].
+    pub old_groups: Vec<Change<NextHopGroupRow>>,
+    /// To the routing daemon.
+    pub offloads: Vec<Offload>,
+    /// To the log.
+    pub events: Vec<FpmEvent>,
+}
+
+/// One VRF's routes.
+struct Vrf {
+    name: Option<Name>,
+    /// The number that the routing daemon used for it last.
+    table: u32,
+    routes: RouteTable,
+}
+
+/// An interface.
+struct Link {
+    name: Name,
+    /// It exists. One that does not is remembered, so that routes of its table can still be withdrawn.
+    present: bool,
+}
+
+/// A route whose change is not taken yet.
+struct Changed {
+    at: RouteRef,
+    /// What APPL_DB has of it.
+    written: Option<Written>,
+}
+
+/// fpmsyncd.
+pub struct Fpmsyncd {
+    config: FpmConfig,
+    links: Map<u32, Link>,
+    vrfs: Vec<Vrf>,
+    vrf_ids: Map<Name, u32>,
+    sources: Sources,
+    objects: Objects,
+    changed: Vec<Changed>,
+    session: Session,
+    counters: FpmCounters,
+    /// Reasons that were given in this session: each is given once.
+    said: Set<Cause>,
+    now_ms: u64,
+}
+
+impl Fpmsyncd {
+    /// A machine that knows nothing.
+    pub fn new(config: FpmConfig) -> Self {
+        let default = Vrf { name: None, table: 0, routes: RouteTable::default() };
+        Fpmsyncd {
+            config,
+            links: Map::default(),
+            vrfs: vec![default],
+            vrf_ids: Map::default(),
+            sources: Sources::default(),
+            objects: Objects::default(),
+            changed: Vec::new(),
+            session: Session::default(),
+            counters: FpmCounters::default(),
+            said: Set::default(),
+            now_ms: 0,
+        }
+    }
+
+    /// Takes in that the interface of this index exists under this name. Rows that name it follow.
+    pub fn link(&mut self, ifindex: u32, name: &str) {
+        let same = self.links.get(&ifindex).is_some_and(|link| link.present && &*link.name == name);
+        if !same && !name.is_empty() {
+            self.links.insert(ifindex, Link { name: name.into(), present: true });
+            self.link_changed(ifindex);
+        }
+    }
+
+    /// Takes in that the interface of this index is gone. Rows that name it stay until they are announced anew.
+    pub fn link_gone(&mut self, ifindex: u32) {
+        if let Some(link) = self.links.get_mut(&ifindex) {
+            link.present = false;
+        }
+    }
+
+    /// Takes in a frame with all its messages.
+    pub fn frame(&mut self, frame: &Frame<'_>, out: &mut FpmOut) {
+        for message in frame.messages() {
+            match message {
+                Ok(content) => self.message(&content, out),
+                Err(e) => {
+                    self.counters.malformed += 1;
+                    out.events.push(FpmEvent::Malformed(e.to_string()));
+                }
+            }
+        }
+    }
+
+    /// Takes in one message.
+    pub fn message(&mut self, content: &Content<'_>, out: &mut FpmOut) {
+        match content {
+            Content::NewRoute(route) => self.new_route(route, out),
+            Content::DelRoute(route) => self.del_route(route, out),
+            Content::NewNextHop(object) => self.new_object(object, out),
+            Content::DelNextHop(id) => self.del_object(*id),
+            _ => self.counters.ignored += 1,
+        }
+    }
+
+    /// Takes in the time, in milliseconds from any start.
+    pub fn tick(&mut self, now_ms: u64, out: &mut FpmOut) {
+        self.now_ms = now_ms;
+        if self.replay_over() {
+            self.end_of_replay(out);
+        }
+    }
+
+    /// How many rows [`Fpmsyncd::take`] would look at.
+    pub fn pending(&self) -> usize {
+        self.changed.len() + self.objects.changed_len()
+    }
+
+    /// What was counted since the start.
+    pub fn counters(&self) -> FpmCounters {
+        self.counters
+    }
+
+    /// How many routes there are, those included that wait for a next-hop object.
+    pub fn len(&self) -> usize {
+        self.vrfs.iter().map(|vrf| vrf.routes.len()).sum()
+    }
+
+    /// Whether there is no route.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many routes wait for a next-hop object.
+    pub fn waiting(&self) -> usize {
+        self.sources.waiting_len()
+    }
+}

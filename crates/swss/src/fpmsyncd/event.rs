@@ -1,0 +1,103 @@
+//! What happened that a person may want to know.
+
+use ribtide_prefix::AnyPrefix;
+use std::fmt;
+
+/// What happened. Displays as a sentence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FpmEvent {
+    /// A route is not carried, or not yet: the first one, and why. Others for the same reason are only counted.
+    Route(AnyPrefix, Cause),
+    /// A next-hop object is not usable, or not yet: its id, and why.
+    Object(u32, Cause),
+    /// A message could not be read; what follows it still was.
+    Malformed(String),
+    /// Routes and groups that were known from before, and that nobody announced again, were deleted.
+    Swept {
+        /// How many routes.
+        routes: usize,
+        /// How many next-hop groups.
+        groups: usize,
+    },
+}
+
+/// Why a route or a next-hop object is not carried.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Cause {
+    /// The table number is not the index of a VRF's interface.
+    UnknownVrf(u32),
+    /// The table belongs to a VNET.
+    Vnet(u32),
+    /// The next hops have an encapsulation of this type.
+    Encapsulated(u16),
+    /// The route is of a type that is not forwarded.
+    Kind(&'static str),
+    /// The route says no next hop.
+    NoNextHops,
+    /// The next-hop object of this id was not announced.
+    Waits(u32),
+    /// The object is neither a way nor a group.
+    Unknown,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::UnknownVrf(table) => {
+                write!(
+                    f,
+                    "table {table} is not the interface index of a VRF; see whether its Vrf device exists"
+                )
+            }
+            Cause::Vnet(table) => write!(f, "table {table} is a VNET's, and VNETs are not carried"),
+            Cause::Encapsulated(kind) => {
+                write!(f, "its next hops have encapsulation {kind}, and encapsulations are not carried")
+            }
+            Cause::Kind(kind) => write!(f, "routes of type {kind} are not forwarded by the chip"),
+            Cause::NoNextHops => f.write_str("it has no next hop"),
+            Cause::Waits(id) => write!(f, "it waits for next-hop object {id}, which was not announced yet"),
+            Cause::Unknown => f.write_str("it is neither a next hop nor a group"),
+        }
+    }
+}
+
+impl fmt::Display for FpmEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FpmEvent::Route(prefix, why) => write!(f, "{prefix} is not in APPL_DB: {why}"),
+            FpmEvent::Object(id, why) => write!(f, "next-hop object {id} is not in APPL_DB: {why}"),
+            FpmEvent::Malformed(what) => f.write_str(what),
+            FpmEvent::Swept { routes, groups } => {
+                write!(
+                    f,
+                    "deleted {routes} routes and {groups} next-hop groups that were not announced again"
+                )
+            }
+        }
+    }
+}
+
+/// What was counted since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FpmCounters {
+    /// Routes that were announced.
+    pub announced: u64,
+    /// Routes that were withdrawn.
+    pub withdrawn: u64,
+    /// Next-hop objects that were announced or deleted.
+    pub objects: u64,
+    /// Messages that could not be read.
+    pub malformed: u64,
+    /// Messages of a type that is not carried.
+    pub ignored: u64,
+    /// Routes that were announced and are not carried.
+    pub refused: u64,
+    /// Rows that were set or deleted.
+    pub written: u64,
+    /// Announcements and withdrawals that changed no row.
+    pub unchanged: u64,
+    /// Confirmations that were passed on.
+    pub confirmed: u64,
+    /// Answers that say that a route is not in the chip.
+    pub failed: u64,
+}

@@ -1,0 +1,289 @@
+//! Next-hop objects: single ways are written into the routes that name them, groups are rows of their own.
+//!
+//! SONiC's own ignores an object that changes, keeps objects over sessions, cuts a group off at an unknown member,
+//! and leaves rows of groups that no route named. Here a change is a change, ids live for a session, a group waits
+//! for its members, and rows go with their group.
+
+use super::event::Cause;
+use super::routes::no_gateway;
+use super::source::{SourceId, State, What};
+use super::{FpmEvent, FpmOut, Fpmsyncd};
+use crate::row::{Change, NextHopGroupRow, Row, Via};
+use ribtide_prefix::{Map, Set};
+use ribtide_wire::netlink::{Forward, Member, NextHop};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What an object is.
+#[derive(Clone, PartialEq, Debug)]
+enum Object {
+    Way {
+        gateway: IpAddr,
+        ifindex: u32,
+    },
+    Blackhole,
+    /// Members in order, and whether the group has its row.
+    Group(Vec<Member>, bool),
+}
+
+/// A group's row.
+#[derive(Default, Debug)]
+struct GroupRow {
+    /// As it should be.
+    wanted: Option<Arc<Via>>,
+    /// As APPL_DB has it.
+    written: Option<Arc<Via>>,
+    epoch: u16,
+    changed: bool,
+}
+
+/// All objects.
+#[derive(Default)]
+pub(super) struct Objects {
+    /// Those of the session.
+    map: Map<u32, Object>,
+    /// The groups that name an object.
+    member_of: Map<u32, Set<u32>>,
+    /// Rows by id, those from before the session included.
+    rows: Map<u32, GroupRow>,
+    changed: Vec<u32>,
+}
+
+impl Objects {
+    pub(super) fn changed_len(&self) -> usize {
+        self.changed.len()
+    }
+
+    /// Ids mean something else from now on.
+    pub(super) fn new_session(&mut self) {
+        self.map.clear();
+        self.member_of.clear();
+    }
+
+    /// Takes in a row that APPL_DB has.
+    pub(super) fn known(&mut self, id: u32, via: Arc<Via>) {
+        self.rows.entry(id).or_insert(GroupRow {
+            wanted: Some(via.clone()),
+            written: Some(via),
+            epoch: 0,
+            changed: false,
+        });
+    }
+
+    fn want(&mut self, id: u32, wanted: Option<Arc<Via>>, epoch: u16) {
+        let row = self.rows.entry(id).or_default();
+        row.wanted = wanted;
+        row.epoch = epoch;
+        if !std::mem::replace(&mut row.changed, true) {
+            self.changed.push(id);
+        }
+    }
+
+    /// Deletes the rows of groups that this session did not announce, and says how many.
+    pub(super) fn sweep(&mut self, epoch: u16) -> usize {
+        let stale = self.rows.iter().filter(|(_, row)| row.epoch != epoch && row.wanted.is_some());
+        let stale: Vec<u32> = stale.map(|(id, _)| *id).collect();
+        stale.iter().for_each(|id| self.want(*id, None, epoch));
+        stale.len()
+    }
+
+    /// The epochs start over.
+    pub(super) fn forget_epochs(&mut self) {
+        self.rows.values_mut().for_each(|row| row.epoch = 0);
+    }
+}
+
+impl Fpmsyncd {
+    pub(super) fn new_object(&mut self, object: &NextHop<'_>, out: &mut FpmOut) {
+        self.counters.objects += 1;
+        let id = object.id;
+        let new = match object.forward {
+            Forward::Via(afi, via) => Object::Way {
+                gateway: via.gateway.unwrap_or(no_gateway(afi == ribtide_prefix::Afi::Ipv4)),
+                ifindex: via.ifindex,
+            },
+            Forward::Blackhole(_) => Object::Blackhole,
+            Forward::Group(members) => Object::Group(members.collect(), false),
+            Forward::Other => {
+                self.counters.refused += 1;
+                self.del_object(id);
+                return out.events.push(FpmEvent::Object(id, Cause::Unknown));
+            }
+        };
+        let same = match (self.objects.map.get(&id), &new) {
+            (Some(Object::Group(old, _)), Object::Group(new, _)) => old == new,
+            (old, new) => old == Some(new),
+        };
+        if same {
+            return;
+        }
+        self.forget_members(id);
+        let mut members = Vec::new();
+        if let Object::Group(new, _) = &new {
+            members = new.iter().map(|member| member.id).collect();
+        } else if self
+            .objects
+            .rows
+            .get(&id)
+            .is_some_and(|row| row.wanted.is_some() && row.epoch == self.session.epoch)
+        {
+            // It was a group.
+            self.objects.want(id, None, self.session.epoch);
+        }
+        self.objects.map.insert(id, new);
+        for member in &members {
+            self.objects.member_of.entry(*member).or_default().insert(id);
+        }
+        if let Some(missing) = members.iter().find(|member| !self.is_way(**member)) {
+            out.events.push(FpmEvent::Object(id, Cause::Waits(*missing)));
+        }
+        self.object_changed(id);
+    }
+
+    pub(super) fn del_object(&mut self, id: u32) {
+        self.counters.objects += 1;
+        self.forget_members(id);
+        if let Some(Object::Group(..)) = self.objects.map.remove(&id) {
+            self.objects.want(id, None, self.session.epoch);
+        }
+        self.sources.detach(id);
+    }
+
+    fn forget_members(&mut self, id: u32) {
+        let Some(Object::Group(members, _)) = self.objects.map.get(&id) else { return };
+        for member in members {
+            if let Some(groups) = self.objects.member_of.get_mut(&member.id) {
+                groups.remove(&id);
+                if groups.is_empty() {
+                    self.objects.member_of.remove(&member.id);
+                }
+            }
+        }
+    }
+
+    fn is_way(&self, id: u32) -> bool {
+        matches!(self.objects.map.get(&id), Some(Object::Way { .. }))
+    }
+
+    /// Brings rows in line with an object and with the groups that name it.
+    fn object_changed(&mut self, id: u32) {
+        let mut groups: Vec<u32> = self.objects.member_of.get(&id).into_iter().flatten().copied().collect();
+        groups.sort_unstable();
+        groups.push(id);
+        for id in &groups {
+            self.write_group(*id);
+        }
+        let states = groups
+            .into_iter()
+            .filter_map(|id| Some((self.sources.find_object(id)?, self.state_of_object(id))));
+        let states = states.filter(|(_, state)| *state != State::Waiting).collect();
+        self.replace(states);
+    }
+
+    /// Writes a group's row, if all its members are known. Until then it keeps the row that it has.
+    fn write_group(&mut self, id: u32) {
+        let Some(Object::Group(members, _)) = self.objects.map.get(&id) else { return };
+        let hops: Option<Vec<_>> = members
+            .iter()
+            .map(|member| match self.objects.map.get(&member.id) {
+                Some(Object::Way { gateway, ifindex }) => {
+                    Some((*gateway, self.ifname(*ifindex), u32::from(member.weight)))
+                }
+                _ => None,
+            })
+            .collect();
+        let Some(hops) = hops.filter(|hops| !hops.is_empty()) else { return };
+        let via = Arc::new(Via::hops(hops.into_iter(), true));
+        self.objects.want(id, Some(via), self.session.epoch);
+        if let Some(Object::Group(_, written)) = self.objects.map.get_mut(&id) {
+            *written = true;
+        }
+    }
+
+    /// What a route has that names an object.
+    fn state_of_object(&self, id: u32) -> State {
+        match self.objects.map.get(&id) {
+            None | Some(Object::Group(_, false)) => State::Waiting,
+            Some(Object::Group(_, true)) => State::Row(Arc::new(Via::group(&id.to_string()))),
+            Some(Object::Blackhole) => State::Row(Arc::new(Via::blackhole())),
+            Some(Object::Way { ifindex, .. }) if self.is_management(*ifindex) => State::Nothing,
+            Some(Object::Way { gateway, ifindex }) => {
+                let hop = (*gateway, self.ifname(*ifindex), 1);
+                State::Row(Arc::new(Via::hops(std::iter::once(hop), false)))
+            }
+        }
+    }
+
+    /// The source of routes that name an object.
+    pub(super) fn object_source(&mut self, id: u32) -> SourceId {
+        if let Some(source) = self.sources.find_object(id) {
+            return source;
+        }
+        let state = self.state_of_object(id);
+        self.sources.insert(What::Object(id), state)
+    }
+
+    /// An interface has another name: rows that name it follow.
+    pub(super) fn link_changed(&mut self, ifindex: u32) {
+        let hops = self.sources.hops_by(ifindex);
+        let states = hops.into_iter().map(|(source, hops)| (source, self.state_of_hops(&hops))).collect();
+        self.replace(states);
+        let ways = self.objects.map.iter().filter(|(_, object)| match object {
+            Object::Way { ifindex: by, .. } => *by == ifindex,
+            _ => false,
+        });
+        let mut ways: Vec<u32> = ways.map(|(id, _)| *id).collect();
+        ways.sort_unstable();
+        ways.into_iter().for_each(|id| self.object_changed(id));
+    }
+
+    /// Hands over the groups that changed: what routes may name goes before them, what is gone after them.
+    pub(super) fn take_groups(&mut self, out: &mut FpmOut) {
+        for id in std::mem::take(&mut self.objects.changed) {
+            let Some(row) = self.objects.rows.get_mut(&id) else { continue };
+            row.changed = false;
+            let key = id.to_string().into();
+            let old = std::mem::replace(&mut row.written, row.wanted.clone());
+            match (old, &row.wanted) {
+                (old, Some(new)) if old.as_ref() != Some(new) => {
+                    let reshaped = old.is_some_and(|old| !old.same_shape(new));
+                    let row = Some(NextHopGroupRow { via: new.clone() });
+                    out.groups.push(Change { key, row, reshaped });
+                }
+                (Some(_), None) => out.old_groups.push(Change::del(key)),
+                _ => {
+                    self.counters.unchanged += 1;
+                    continue;
+                }
+            }
+            self.counters.written += 1;
+            if row.wanted.is_none() {
+                self.objects.rows.remove(&id);
+            }
+        }
+    }
+
+    /// Hands over every group's row.
+    pub(super) fn groups_again(&mut self, out: &mut FpmOut) {
+        let mut rows: Vec<_> =
+            self.objects.rows.iter().filter_map(|(id, row)| Some((*id, row.written.clone()?))).collect();
+        rows.sort_unstable_by_key(|(id, _)| *id);
+        for (id, via) in rows {
+            self.counters.written += 1;
+            out.groups.push(Change {
+                key: id.to_string().into(),
+                row: Some(NextHopGroupRow { via }),
+                reshaped: true,
+            });
+        }
+    }
+
+    /// Takes in a row of `NEXTHOP_GROUP_TABLE` that APPL_DB has from before; see [`Fpmsyncd::known_route`]. Indexes
+    /// that are not numbers are another program's.
+    pub fn known_group(&mut self, key: &<NextHopGroupRow as Row>::Key, row: NextHopGroupRow) {
+        if let Ok(id) = key.parse() {
+            self.objects.known(id, row.via);
+            self.session.stale(self.now_ms);
+        }
+    }
+}

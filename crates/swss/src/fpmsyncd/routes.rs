@@ -1,0 +1,375 @@
+//! Routes: which row each has, and the changes that nobody took yet.
+
+use super::source::{RawHop, SourceId, State, What, Written};
+use super::table::{Entry, Stage};
+use super::{Cause, Changed, FpmEvent, FpmOut, Fpmsyncd, Offload, RouteRef, Vrf};
+use crate::row::{Change, Name, RouteKey, RouteResponse, RouteRow, Via};
+use ribtide_prefix::{AnyPrefix, Set};
+use ribtide_wire::netlink::numbers::{RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN};
+use ribtide_wire::netlink::{Hops, NextHops, Route, RouteKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+/// Interfaces of the switch's own management.
+const MANAGEMENT: [&str; 3] = ["eth0", "docker0", "eth1-midplane"];
+/// What stands for an interface that is not known.
+const UNKNOWN: &str = "unknown";
+
+/// A route as fpmsyncd has it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RouteView {
+    /// Its row; `None` when APPL_DB has, or gets, none.
+    pub row: Option<RouteRow>,
+    /// The next-hop object that it waits for; until then it keeps `row`.
+    pub waits_for: Option<u32>,
+    /// The row's change is not taken yet.
+    pub pending: bool,
+    /// The chip confirmed it. Only with FIB suppression.
+    pub confirmed: bool,
+    /// It was announced in the session that is on, or was on last; else it is left over from before.
+    pub announced: bool,
+}
+
+/// What a missing gateway is written as.
+pub(super) fn no_gateway(ipv4: bool) -> IpAddr {
+    if ipv4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
+impl Fpmsyncd {
+    pub(super) fn new_route(&mut self, route: &Route<'_>, out: &mut FpmOut) {
+        self.counters.announced += 1;
+        let vrf = match self.vrf_of(route.table, true) {
+            Ok(vrf) => vrf,
+            Err(why) => return self.refuse(route.prefix, why, out),
+        };
+        self.vrfs[vrf as usize].table = route.table;
+        let at = (vrf, route.prefix);
+        if !self.config.suppress {
+            // At once, also for what will be ignored: the daemon waits for it.
+            self.offload(at, route.protocol, out);
+        }
+        let source = match self.source_of(route) {
+            Ok(source) => source,
+            Err(why) => {
+                // It replaces what the prefix had.
+                self.withdraw(at);
+                return self.refuse(route.prefix, Some(why), out);
+            }
+        };
+        if let Some(id) = self.sources.awaited(source)
+            && self.said.insert(Cause::Waits(id))
+        {
+            out.events.push(FpmEvent::Route(route.prefix, Cause::Waits(id)));
+        }
+        self.announce(at, source, route.protocol, out);
+    }
+
+    pub(super) fn del_route(&mut self, route: &Route<'_>, out: &mut FpmOut) {
+        self.counters.withdrawn += 1;
+        match self.vrf_of(route.table, false) {
+            Ok(vrf) => self.withdraw((vrf, route.prefix)),
+            Err(why) => self.refuse(route.prefix, why, out),
+        }
+    }
+
+    /// Counts a route that is not carried and says why, once for each reason; no reason says nothing.
+    fn refuse(&mut self, prefix: AnyPrefix, why: Option<Cause>, out: &mut FpmOut) {
+        let Some(why) = why else { return self.counters.ignored += 1 };
+        self.counters.refused += 1;
+        if self.said.insert(why.clone()) {
+            out.events.push(FpmEvent::Route(prefix, why));
+        }
+    }
+
+    /// The VRF of a table. Unlike in SONiC a kernel's number for the main table is the default VRF's too, and for a
+    /// withdrawal the name counts that the interface had.
+    fn vrf_of(&mut self, table: u32, present: bool) -> Result<u32, Option<Cause>> {
+        if table == 0 {
+            return Ok(0);
+        }
+        let link = self.links.get(&table).filter(|link| link.present || !present);
+        let name = link
+            .map(|link| link.name.clone())
+            .filter(|name| ["Vrf", "Vnet", "mgmt"].iter().any(|prefix| name.starts_with(prefix)));
+        match name {
+            Some(name) if name.starts_with("Vrf") => Ok(self.vrf_named(&name)),
+            Some(name) if name.starts_with("Vnet") => Err(Some(Cause::Vnet(table))),
+            Some(_) => Err(None),
+            None if [RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL].map(u32::from).contains(&table) => {
+                Ok(0)
+            }
+            None => Err(Some(Cause::UnknownVrf(table))),
+        }
+    }
+
+    /// The number of a VRF, which is made when it is new.
+    pub(super) fn vrf_named(&mut self, name: &Name) -> u32 {
+        if let Some(id) = self.vrf_ids.get(name) {
+            return *id;
+        }
+        let id = self.vrfs.len() as u32;
+        self.vrfs.push(Vrf { name: Some(name.clone()), table: 0, routes: Default::default() });
+        self.vrf_ids.insert(name.clone(), id);
+        id
+    }
+
+    fn find_vrf(&self, name: Option<&Name>) -> Option<u32> {
+        name.map_or(Some(0), |name| self.vrf_ids.get(name).copied())
+    }
+
+    /// Where a route leads, or why it is not carried. A source that was made has no user yet.
+    fn source_of(&mut self, route: &Route<'_>) -> Result<SourceId, Cause> {
+        let unsupported = |kind| Err(Cause::Kind(kind));
+        match route.kind {
+            RouteKind::Blackhole => return Ok(self.sources.fixed(&Arc::new(Via::blackhole()))),
+            RouteKind::Unicast if route.encap != 0 => return Err(Cause::Encapsulated(route.encap)),
+            RouteKind::Unicast => {}
+            RouteKind::Local => return unsupported("local"),
+            RouteKind::Broadcast => return unsupported("broadcast"),
+            RouteKind::Multicast => return unsupported("multicast"),
+            RouteKind::Unreachable => return unsupported("unreachable"),
+            RouteKind::Prohibit => return unsupported("prohibit"),
+            RouteKind::Other(_) => return unsupported("other"),
+        }
+        match route.next_hops {
+            NextHops::Id(id) => Ok(self.object_source(id)),
+            NextHops::Inline(hops) => Ok(self.hops_source(hops, route.prefix.addr().is_ipv4())),
+            NextHops::None => Err(Cause::NoNextHops),
+        }
+    }
+
+    fn hops_source(&mut self, hops: Hops<'_>, ipv4: bool) -> SourceId {
+        let raw = |hop: ribtide_wire::netlink::Hop| RawHop {
+            gateway: hop.via.gateway.unwrap_or(no_gateway(ipv4)),
+            ifindex: hop.via.ifindex,
+            weight: hop.weight.max(1),
+        };
+        let hops: smallvec::SmallVec<[RawHop; 8]> = hops.map(raw).collect();
+        if let Some(id) = self.sources.find_hops(&hops) {
+            return id;
+        }
+        let state = self.state_of_hops(&hops);
+        self.sources.insert(What::Hops(hops.into_boxed_slice()), state)
+    }
+
+    /// The row of next hops that a route carries itself: weights are always named.
+    pub(super) fn state_of_hops(&self, hops: &[RawHop]) -> State {
+        if let [hop] = hops
+            && self.is_management(hop.ifindex)
+        {
+            return State::Nothing;
+        }
+        let named = hops.iter().map(|hop| (hop.gateway, self.ifname(hop.ifindex), u32::from(hop.weight)));
+        State::Row(Arc::new(Via::hops(named, true)))
+    }
+
+    pub(super) fn ifname(&self, ifindex: u32) -> &str {
+        self.links.get(&ifindex).map_or(UNKNOWN, |link| &link.name)
+    }
+
+    pub(super) fn is_management(&self, ifindex: u32) -> bool {
+        MANAGEMENT.contains(&self.ifname(ifindex))
+    }
+
+    fn entry(&self, at: RouteRef) -> Option<&Entry> {
+        self.vrfs.get(at.0 as usize)?.routes.get(at.1)
+    }
+
+    /// The row that a route has as things stand.
+    fn row_of(&self, at: RouteRef, entry: &Entry) -> Option<Written> {
+        let source = entry.source?;
+        match self.sources.state(source) {
+            State::Row(via) => Some(Written { via: via.clone(), protocol: entry.protocol }),
+            State::Nothing => None,
+            State::Waiting => self.sources.had(source, &at),
+        }
+    }
+
+    fn row_at(&self, at: RouteRef) -> Option<Written> {
+        self.entry(at).and_then(|entry| self.row_of(at, entry))
+    }
+
+    /// Remembers what APPL_DB has of a route, because it changes now. Its row must still be the old one.
+    pub(super) fn touch(&mut self, at: RouteRef) {
+        let written = match self.entry(at) {
+            Some(entry) if entry.stage == Stage::Changed => return,
+            Some(entry) => self.row_of(at, entry),
+            None => None,
+        };
+        self.vrfs[at.0 as usize].routes.entry(at.1).stage = Stage::Changed;
+        self.changed.push(Changed { at, written });
+    }
+
+    fn announce(&mut self, at: RouteRef, source: SourceId, protocol: u8, out: &mut FpmOut) {
+        let epoch = self.session.epoch;
+        let old = self.entry(at).copied();
+        if old.is_none_or(|entry| entry.source.is_none() || entry.epoch != epoch) {
+            self.session.progress_ms = self.now_ms;
+        }
+        let had = old.and_then(|entry| self.row_of(at, &entry));
+        let now = match self.sources.state(source) {
+            State::Row(via) => Some(Written { via: via.clone(), protocol }),
+            State::Nothing => None,
+            State::Waiting => had.clone(),
+        };
+        // With FIB suppression a row that was not confirmed is written again: the answer to it may be lost.
+        let confirmed = old.is_some_and(|entry| entry.stage == Stage::Confirmed);
+        if had != now || (self.config.suppress && now.is_some() && !confirmed) {
+            self.touch(at);
+        } else {
+            self.counters.unchanged += 1;
+            if confirmed {
+                self.offload(at, protocol, out);
+            }
+        }
+        self.sources.join(source, at, had);
+        let entry = self.vrfs[at.0 as usize].routes.entry(at.1);
+        let old = entry.source.replace(source);
+        entry.protocol = protocol;
+        entry.epoch = epoch;
+        if let Some(old) = old {
+            self.leave(old, source, at);
+        }
+    }
+
+    /// Counts a route off its old source. When that is the new one too, the route joined it twice.
+    fn leave(&mut self, old: SourceId, new: SourceId, at: RouteRef) {
+        if old == new {
+            self.sources.unjoin(old);
+        } else {
+            self.sources.leave(old, at);
+        }
+    }
+
+    pub(super) fn withdraw(&mut self, at: RouteRef) {
+        let Some(Entry { source: Some(source), .. }) = self.entry(at).copied() else {
+            self.counters.unchanged += 1;
+            return;
+        };
+        self.touch(at);
+        self.sources.leave(source, at);
+        self.vrfs[at.0 as usize].routes.entry(at.1).source = None;
+    }
+
+    fn offload(&mut self, at: RouteRef, protocol: u8, out: &mut FpmOut) {
+        self.counters.confirmed += 1;
+        out.offloads.push(Offload { prefix: at.1, table: self.vrfs[at.0 as usize].table, protocol });
+    }
+
+    /// Takes in orchagent's answer about a route. Only with FIB suppression does anybody wait for it.
+    pub fn confirm(&mut self, response: &RouteResponse, out: &mut FpmOut) {
+        let Some(protocol) = response.protocol.as_deref().filter(|protocol| !protocol.is_empty()) else {
+            return;
+        };
+        if !response.is_success() {
+            self.counters.failed += 1;
+            return;
+        }
+        let RouteKey::Route { vrf, prefix, .. } = &response.key else { return };
+        let Some(vrf) = self.find_vrf(vrf.as_ref()).filter(|_| self.config.suppress) else { return };
+        let at = (vrf, *prefix);
+        let Some(entry) = self.entry(at) else { return };
+        // An answer to an older row says nothing about one that is not written yet.
+        let waits = entry.source.is_none_or(|source| *self.sources.state(source) == State::Waiting);
+        if waits || entry.stage == Stage::Changed {
+            return;
+        }
+        let protocol = self.config.protocols.number(protocol).unwrap_or(entry.protocol);
+        self.vrfs[vrf as usize].routes.entry(*prefix).stage = Stage::Confirmed;
+        if self.session.up {
+            self.offload(at, protocol, out);
+        }
+    }
+
+    /// Gives sources other rows, and their routes with them.
+    pub(super) fn replace(&mut self, mut states: Vec<(SourceId, State)>) {
+        states.retain(|(id, state)| self.sources.state(*id) != state);
+        let mut scanned: Set<SourceId> = Set::default();
+        for (id, _) in &states {
+            if *self.sources.state(*id) == State::Waiting {
+                self.sources.waiting(*id).into_iter().for_each(|at| self.touch(at));
+            } else if self.sources.users(*id) > 0 {
+                scanned.insert(*id);
+            }
+        }
+        if !scanned.is_empty() {
+            let mut found: Vec<RouteRef> = Vec::new();
+            for (vrf, of) in (0..).zip(&self.vrfs) {
+                of.routes.for_each(|prefix, entry| {
+                    if entry.source.is_some_and(|source| scanned.contains(&source)) {
+                        found.push((vrf, prefix));
+                    }
+                });
+            }
+            found.into_iter().for_each(|at| self.touch(at));
+        }
+        for (id, state) in states {
+            self.sources.set_state(id, state);
+        }
+    }
+
+    /// Hands over what changed since the last time. A row that is again as it was is left out.
+    pub fn take(&mut self, out: &mut FpmOut) {
+        self.take_groups(out);
+        for Changed { at: (vrf, prefix), written } in std::mem::take(&mut self.changed) {
+            let row = self.row_at((vrf, prefix));
+            let routes = &mut self.vrfs[vrf as usize].routes;
+            let entry = routes.entry(prefix);
+            entry.stage = Stage::Written;
+            if entry.source.is_none() {
+                routes.remove(prefix);
+            }
+            let key = RouteKey::new(self.vrfs[vrf as usize].name.clone(), prefix);
+            let change = match (written, row) {
+                (None, None) => None,
+                (Some(_), None) => Some(Change::del(key)),
+                (Some(old), Some(new)) if old == new && !self.config.suppress => None,
+                (old, Some(new)) => {
+                    let reshaped = old.is_some_and(|old| !old.via.same_shape(&new.via));
+                    Some(Change { key, row: Some(self.route_row(new)), reshaped })
+                }
+            };
+            match change {
+                Some(change) => {
+                    self.counters.written += 1;
+                    out.routes.push(change);
+                }
+                None => self.counters.unchanged += 1,
+            }
+        }
+    }
+
+    fn route_row(&self, row: Written) -> RouteRow {
+        RouteRow { protocol: Some(self.config.protocols.name(row.protocol).clone()), via: row.via }
+    }
+
+    /// [`Fpmsyncd::take`], and every row again: APPL_DB may have lost some.
+    pub fn write_again(&mut self, out: &mut FpmOut) {
+        self.take(out);
+        let mut rows = Vec::new();
+        for (vrf, of) in (0..).zip(&self.vrfs) {
+            of.routes.for_each(|prefix, entry| {
+                rows.extend(self.row_of((vrf, prefix), entry).map(|row| (vrf, prefix, row)))
+            });
+        }
+        for (vrf, prefix, row) in rows {
+            let key = RouteKey::new(self.vrfs[vrf as usize].name.clone(), prefix);
+            self.counters.written += 1;
+            out.routes.push(Change { key, row: Some(self.route_row(row)), reshaped: true });
+        }
+        self.groups_again(out);
+    }
+
+    /// What is known of a route, to explain it.
+    pub fn lookup(&self, vrf: Option<&Name>, prefix: AnyPrefix) -> Option<RouteView> {
+        let at = (self.find_vrf(vrf)?, prefix);
+        let entry = self.entry(at)?;
+        Some(RouteView {
+            row: self.row_of(at, entry).map(|row| self.route_row(row)),
+            waits_for: entry.source.and_then(|source| self.sources.awaited(source)),
+            pending: entry.stage == Stage::Changed,
+            confirmed: entry.stage == Stage::Confirmed,
+            announced: entry.source.is_some() && entry.epoch != 0 && entry.epoch == self.session.epoch,
+        })
+    }
+}

@@ -1,0 +1,109 @@
+//! Sessions: what was announced in which, and what goes when a replay is over.
+//!
+//! FPM has no end-of-replay mark, and nothing is withdrawn that vanished while nobody was connected. So each route
+//! bears the number of the session that announced it last, and those of older ones go when the replay falls silent.
+
+use super::{FpmEvent, FpmOut, Fpmsyncd};
+use crate::row::{Change, RouteKey, RouteRow};
+
+/// The session that is on, or was on last.
+#[derive(Default, Debug)]
+pub(super) struct Session {
+    /// It is on.
+    pub(super) up: bool,
+    /// Its number.
+    pub(super) epoch: u16,
+    /// Something is left of before it.
+    stale: bool,
+    started_ms: u64,
+    /// When it last announced something that was missing.
+    pub(super) progress_ms: u64,
+    /// Keys from before whose spelling is not ours: they go with the rest.
+    odd: Vec<RouteKey>,
+}
+
+impl Session {
+    /// Something from before became known.
+    pub(super) fn stale(&mut self, now_ms: u64) {
+        self.stale = true;
+        self.progress_ms = now_ms;
+    }
+}
+
+impl Fpmsyncd {
+    /// Takes in a row of `ROUTE_TABLE` that APPL_DB has from before: it stays if it is announced, and goes when the
+    /// replay is over. A route that is known already is left as it is.
+    pub fn known_route(&mut self, key: RouteKey, row: &RouteRow) {
+        self.session.stale(self.now_ms);
+        match key {
+            RouteKey::Resync => {}
+            RouteKey::Route { spelled: Some(_), .. } => self.session.odd.push(key),
+            RouteKey::Route { vrf, prefix, spelled: None } => {
+                let vrf = vrf.map_or(0, |vrf| self.vrf_named(&vrf));
+                if self.vrfs[vrf as usize].routes.get(prefix).is_some() {
+                    return;
+                }
+                let source = self.sources.fixed(&row.via);
+                self.sources.join(source, (vrf, prefix), None);
+                let protocol = row.protocol.as_deref().and_then(|name| self.config.protocols.number(name));
+                let entry = self.vrfs[vrf as usize].routes.entry(prefix);
+                entry.source = Some(source);
+                entry.protocol = protocol.unwrap_or(0);
+            }
+        }
+    }
+
+    /// Takes in that a routing daemon connected: it announces everything that it knows.
+    pub fn session_up(&mut self) {
+        if self.session.epoch == u16::MAX {
+            self.session.epoch = 0;
+            self.vrfs.iter_mut().for_each(|vrf| vrf.routes.for_each_mut(|entry| entry.epoch = 0));
+            self.objects.forget_epochs();
+        }
+        self.session.epoch += 1;
+        self.session.up = true;
+        self.session.started_ms = self.now_ms;
+        self.session.stale(self.now_ms);
+        self.sources.detach_all();
+        self.objects.new_session();
+        self.said.clear();
+    }
+
+    /// Takes in that the session ended. Routes stay.
+    pub fn session_down(&mut self) {
+        self.session.up = false;
+    }
+
+    /// Whether the replay has been silent for long enough.
+    pub(super) fn replay_over(&self) -> bool {
+        let Session { up, stale, started_ms, progress_ms, .. } = self.session;
+        let since = |then: u64| self.now_ms.saturating_sub(then);
+        let (quiet, limit) = (self.config.quiet_ms, self.config.replay_limit_ms);
+        up && stale && quiet > 0 && (since(progress_ms) >= quiet || since(started_ms) >= limit)
+    }
+
+    /// Takes in that the session announced everything: what it did not announce goes.
+    pub fn end_of_replay(&mut self, out: &mut FpmOut) {
+        if !std::mem::take(&mut self.session.stale) {
+            return;
+        }
+        let epoch = self.session.epoch;
+        let mut stale = Vec::new();
+        for (vrf, of) in (0..).zip(&self.vrfs) {
+            of.routes.for_each(|prefix, entry| {
+                if entry.source.is_some() && entry.epoch != epoch {
+                    stale.push((vrf, prefix));
+                }
+            });
+        }
+        let odd = std::mem::take(&mut self.session.odd);
+        let routes = stale.len() + odd.len();
+        stale.into_iter().for_each(|at| self.withdraw(at));
+        self.counters.written += odd.len() as u64;
+        out.routes.extend(odd.into_iter().map(Change::del));
+        let groups = self.objects.sweep(epoch);
+        if routes + groups > 0 {
+            out.events.push(FpmEvent::Swept { routes, groups });
+        }
+    }
+}

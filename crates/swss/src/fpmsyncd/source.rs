@@ -1,0 +1,218 @@
+//! Where routes lead, each different place once: next hops as announced, next-hop objects, rows known from before.
+//!
+//! A route holds the number of its source and nothing else, so a million routes over few next-hop sets share few
+//! rows, and a next-hop object that changes is one change here.
+
+use super::RouteRef;
+use crate::row::Via;
+use ribtide_prefix::Map;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+/// Number of a source.
+pub(super) type SourceId = NonZeroU32;
+
+/// What APPL_DB has of a route.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Written {
+    pub(super) via: Arc<Via>,
+    pub(super) protocol: u8,
+}
+
+/// One next hop as announced, a missing gateway filled in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct RawHop {
+    pub(super) gateway: IpAddr,
+    pub(super) ifindex: u32,
+    pub(super) weight: u16,
+}
+
+/// What a source is.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum What {
+    /// The same row for ever.
+    Fixed(Arc<Via>),
+    /// Next hops that routes carry themselves.
+    Hops(Box<[RawHop]>),
+    /// A next-hop object.
+    Object(u32),
+}
+
+/// The row that a source gives its routes.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum State {
+    /// Not known yet: routes keep what they had.
+    Waiting,
+    /// None: the switch's management does not go through the chip.
+    Nothing,
+    Row(Arc<Via>),
+}
+
+#[derive(Debug)]
+struct Source {
+    what: What,
+    state: State,
+    users: u32,
+    /// All users while the state is [`State::Waiting`], and what APPL_DB has of each.
+    waiting: Map<RouteRef, Option<Written>>,
+}
+
+/// All sources in use.
+#[derive(Default, Debug)]
+pub(super) struct Sources {
+    slots: Vec<Option<Source>>,
+    free: Vec<SourceId>,
+    fixed: Map<Arc<Via>, SourceId>,
+    hops: Map<Box<[RawHop]>, SourceId>,
+    objects: Map<u32, SourceId>,
+}
+
+fn index(id: SourceId) -> usize {
+    id.get() as usize - 1
+}
+
+impl Sources {
+    fn slot(&self, id: SourceId) -> &Source {
+        match &self.slots[index(id)] {
+            Some(source) => source,
+            None => unreachable!("source {id} is in use"),
+        }
+    }
+
+    fn slot_mut(&mut self, id: SourceId) -> &mut Source {
+        match &mut self.slots[index(id)] {
+            Some(source) => source,
+            None => unreachable!("source {id} is in use"),
+        }
+    }
+
+    pub(super) fn state(&self, id: SourceId) -> &State {
+        &self.slot(id).state
+    }
+
+    pub(super) fn users(&self, id: SourceId) -> u32 {
+        self.slot(id).users
+    }
+
+    /// The object that routes of this source wait for.
+    pub(super) fn awaited(&self, id: SourceId) -> Option<u32> {
+        match self.slot(id) {
+            Source { what: What::Object(object), state: State::Waiting, .. } => Some(*object),
+            _ => None,
+        }
+    }
+
+    /// The source of next hops, without making one.
+    pub(super) fn find_hops(&self, hops: &[RawHop]) -> Option<SourceId> {
+        self.hops.get(hops).copied()
+    }
+
+    pub(super) fn find_object(&self, object: u32) -> Option<SourceId> {
+        self.objects.get(&object).copied()
+    }
+
+    /// The source of a fixed row.
+    pub(super) fn fixed(&mut self, via: &Arc<Via>) -> SourceId {
+        match self.fixed.get(via) {
+            Some(id) => *id,
+            None => self.insert(What::Fixed(via.clone()), State::Row(via.clone())),
+        }
+    }
+
+    pub(super) fn insert(&mut self, what: What, state: State) -> SourceId {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            let number = u32::try_from(self.slots.len()).ok().and_then(SourceId::new);
+            number.unwrap_or_else(|| unreachable!("each source has a route, and there are fewer routes"))
+        });
+        match &what {
+            What::Fixed(via) => self.fixed.insert(via.clone(), id),
+            What::Hops(hops) => self.hops.insert(hops.clone(), id),
+            What::Object(object) => self.objects.insert(*object, id),
+        };
+        self.slots[index(id)] = Some(Source { what, state, users: 0, waiting: Map::default() });
+        id
+    }
+
+    /// Counts a route on a source. `had` is what APPL_DB has of it, to remember while the source waits.
+    pub(super) fn join(&mut self, id: SourceId, at: RouteRef, had: Option<Written>) {
+        let source = self.slot_mut(id);
+        source.users += 1;
+        if source.state == State::Waiting {
+            source.waiting.insert(at, had);
+        }
+    }
+
+    /// Takes back a [`Sources::join`] of a route that had joined the same source before.
+    pub(super) fn unjoin(&mut self, id: SourceId) {
+        self.slot_mut(id).users -= 1;
+    }
+
+    /// Counts a route off a source, which goes with its last one.
+    pub(super) fn leave(&mut self, id: SourceId, at: RouteRef) {
+        let source = self.slot_mut(id);
+        source.users -= 1;
+        source.waiting.remove(&at);
+        self.drop_unused(id);
+    }
+
+    /// Forgets a source that was made and that no route joined.
+    pub(super) fn drop_unused(&mut self, id: SourceId) {
+        if self.slot(id).users > 0 {
+            return;
+        }
+        let Some(source) = self.slots[index(id)].take() else { return };
+        match source.what {
+            What::Fixed(via) => self.fixed.remove(&via),
+            What::Hops(hops) => self.hops.remove(&hops),
+            // The id may be another source's by now.
+            What::Object(object) if self.objects.get(&object) == Some(&id) => self.objects.remove(&object),
+            What::Object(_) => None,
+        };
+        self.free.push(id);
+    }
+
+    /// What APPL_DB has of a route whose source waits.
+    pub(super) fn had(&self, id: SourceId, at: &RouteRef) -> Option<Written> {
+        self.slot(id).waiting.get(at).cloned().flatten()
+    }
+
+    /// The routes that wait for a source.
+    pub(super) fn waiting(&self, id: SourceId) -> Vec<RouteRef> {
+        self.slot(id).waiting.keys().copied().collect()
+    }
+
+    /// Gives a source another state. The routes of one that waited wait no more.
+    pub(super) fn set_state(&mut self, id: SourceId, state: State) {
+        let source = self.slot_mut(id);
+        source.state = state;
+        source.waiting = Map::default();
+    }
+
+    /// Parts a deleted object from its source: routes keep the row that they have, and the next route that names the
+    /// id waits for it to be announced again.
+    pub(super) fn detach(&mut self, object: u32) {
+        if let Some(id) = self.find_object(object)
+            && self.slot(id).state != State::Waiting
+        {
+            self.objects.remove(&object);
+        }
+    }
+
+    /// [`Sources::detach`] of every object, waited for or not: ids mean something else from now on.
+    pub(super) fn detach_all(&mut self) {
+        self.objects.clear();
+    }
+
+    /// The sources of next hops that leave by an interface.
+    pub(super) fn hops_by(&self, ifindex: u32) -> Vec<(SourceId, Box<[RawHop]>)> {
+        let by = self.hops.iter().filter(|(hops, _)| hops.iter().any(|hop| hop.ifindex == ifindex));
+        by.map(|(hops, id)| (*id, hops.clone())).collect()
+    }
+
+    /// How many routes wait for an object.
+    pub(super) fn waiting_len(&self) -> usize {
+        self.slots.iter().flatten().map(|source| source.waiting.len()).sum()
+    }
+}

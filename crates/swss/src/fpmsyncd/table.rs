@@ -1,0 +1,82 @@
+//! The routes of one VRF, small: eight bytes beside the prefix.
+
+use super::source::SourceId;
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family};
+
+/// One route.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    /// Where it leads; `None` when it is withdrawn and the withdrawal not taken yet.
+    pub(super) source: Option<SourceId>,
+    /// In which session it was announced last.
+    pub(super) epoch: u16,
+    pub(super) protocol: u8,
+    pub(super) stage: Stage,
+}
+
+/// How far a route's last change is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// Not taken yet.
+    Changed,
+    /// Taken.
+    Written,
+    /// The chip confirmed it.
+    Confirmed,
+}
+
+impl Entry {
+    pub(super) const GONE: Entry = Entry { source: None, epoch: 0, protocol: 0, stage: Stage::Written };
+}
+
+const _: () = assert!(size_of::<Entry>() == 8);
+
+struct Entries;
+
+impl PerFamily for Entries {
+    type Of<F: Family> = Map<Prefix<F>, Entry>;
+}
+
+/// Routes of one VRF by prefix.
+#[derive(Default)]
+pub(super) struct RouteTable(Families<Entries>);
+
+impl RouteTable {
+    pub(super) fn get(&self, prefix: AnyPrefix) -> Option<&Entry> {
+        match prefix {
+            AnyPrefix::V4(p) => self.0.v4.get(&p),
+            AnyPrefix::V6(p) => self.0.v6.get(&p),
+        }
+    }
+
+    /// The entry of a prefix, withdrawn when it is new.
+    pub(super) fn entry(&mut self, prefix: AnyPrefix) -> &mut Entry {
+        match prefix {
+            AnyPrefix::V4(p) => self.0.v4.entry(p).or_insert(Entry::GONE),
+            AnyPrefix::V6(p) => self.0.v6.entry(p).or_insert(Entry::GONE),
+        }
+    }
+
+    pub(super) fn remove(&mut self, prefix: AnyPrefix) {
+        match prefix {
+            AnyPrefix::V4(p) => self.0.v4.remove(&p),
+            AnyPrefix::V6(p) => self.0.v6.remove(&p),
+        };
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.v4.len() + self.0.v6.len()
+    }
+
+    pub(super) fn for_each(&self, mut each: impl FnMut(AnyPrefix, &Entry)) {
+        for_each_family!(F => for (prefix, entry) in self.0.get::<F>() {
+            each(prefix.any(), entry);
+        });
+    }
+
+    pub(super) fn for_each_mut(&mut self, mut each: impl FnMut(&mut Entry)) {
+        for_each_family!(F => for entry in self.0.get_mut::<F>().values_mut() {
+            each(entry);
+        });
+    }
+}

@@ -1,0 +1,474 @@
+//! The contract's cases: which rows come of which messages, in which order, and what a session's end changes.
+
+use super::*;
+use crate::row::{RouteResponse, Row, Via};
+use ribtide_wire::netlink::Via as Out;
+use ribtide_wire::netlink::{Forward, Hop, Hops, Member, Members, NextHop, NextHops, Route, RouteKind};
+use std::sync::Arc;
+
+struct Bench {
+    machine: Fpmsyncd,
+    out: FpmOut,
+}
+
+fn prefix(text: &str) -> AnyPrefix {
+    text.parse().unwrap()
+}
+
+fn out(gateway: &str, ifindex: u32) -> Out {
+    Out { gateway: (!gateway.is_empty()).then(|| gateway.parse().unwrap()), ifindex, onlink: false }
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench::with(FpmConfig::default())
+    }
+
+    fn with(config: FpmConfig) -> Bench {
+        let mut machine = Fpmsyncd::new(config);
+        for (index, name) in
+            [(1, "eth0"), (7, "Ethernet0"), (8, "Ethernet4"), (40, "Vrfred"), (41, "mgmt"), (42, "Vnet1")]
+        {
+            machine.link(index, name);
+        }
+        machine.session_up();
+        Bench { machine, out: FpmOut::default() }
+    }
+
+    /// Sends a message through bytes, as a connection would.
+    fn send(&mut self, content: Content<'_>) {
+        let mut bytes = Vec::new();
+        match content {
+            Content::NewRoute(route) => fpm::write_route(&mut bytes, &route).unwrap(),
+            Content::DelRoute(route) => {
+                fpm::write_delete(&mut bytes, route.prefix, route.table, route.protocol)
+            }
+            Content::NewNextHop(object) => fpm::write_next_hop(&mut bytes, &object).unwrap(),
+            Content::DelNextHop(id) => fpm::write_delete_next_hop(&mut bytes, id),
+            other => panic!("{other:?}"),
+        }
+        let frame = fpm::frame(&bytes).unwrap().unwrap();
+        self.machine.frame(&frame, &mut self.out);
+    }
+
+    fn route_in(&mut self, table: u32, to: &str, hops: &[(&str, u32, u16)]) {
+        let hops: Vec<Hop> =
+            hops.iter().map(|(gw, by, weight)| Hop { via: out(gw, *by), weight: *weight }).collect();
+        let next_hops = NextHops::Inline(Hops::from(&hops[..]));
+        self.send(Content::NewRoute(Route::new(prefix(to), table, 186, next_hops)));
+    }
+
+    fn route(&mut self, to: &str, gateway: &str, ifindex: u32) {
+        self.route_in(0, to, &[(gateway, ifindex, 1)]);
+    }
+
+    fn by_id(&mut self, to: &str, id: u32) {
+        self.send(Content::NewRoute(Route::new(prefix(to), 0, 186, NextHops::Id(id))));
+    }
+
+    fn kind(&mut self, to: &str, kind: RouteKind) {
+        self.send(Content::NewRoute(Route { kind, ..Route::new(prefix(to), 0, 186, NextHops::None) }));
+    }
+
+    fn del(&mut self, to: &str) {
+        self.send(Content::DelRoute(Route::new(prefix(to), 0, 186, NextHops::None)));
+    }
+
+    fn way(&mut self, id: u32, gateway: &str, ifindex: u32) {
+        let forward = Forward::via(out(gateway, ifindex));
+        self.send(Content::NewNextHop(NextHop { id, protocol: 186, forward }));
+    }
+
+    fn group(&mut self, id: u32, members: &[(u32, u16)]) {
+        let members: Vec<Member> =
+            members.iter().map(|(id, weight)| Member { id: *id, weight: *weight }).collect();
+        let forward = Forward::Group(Members::from(&members[..]));
+        self.send(Content::NewNextHop(NextHop { id, protocol: 186, forward }));
+    }
+
+    /// What is to be written, in order.
+    fn take(&mut self) -> Vec<String> {
+        self.machine.take(&mut self.out);
+        self.drain()
+    }
+
+    fn drain(&mut self) -> Vec<String> {
+        let groups = self.out.groups.drain(..).map(|change| format!("{change:?}"));
+        let mut lines: Vec<String> = groups.collect();
+        lines.extend(self.out.routes.drain(..).map(|change| format!("{change:?}")));
+        lines.extend(self.out.old_groups.drain(..).map(|change| format!("{change:?}")));
+        lines
+    }
+
+    fn sentences(&mut self) -> Vec<String> {
+        self.out.events.drain(..).map(|event| event.to_string()).collect()
+    }
+
+    fn reconnect(&mut self) {
+        self.machine.session_down();
+        self.machine.session_up();
+    }
+
+    fn row(&self, to: &str) -> String {
+        let mut text = String::new();
+        let view = self.machine.lookup(None, prefix(to)).expect("a route");
+        if let Some(row) = view.row {
+            row.fields(&mut |field, value| text.push_str(&format!("{field}={value} ")));
+        }
+        text
+    }
+}
+
+#[test]
+fn the_contracts_example() {
+    let mut bench = Bench::new();
+    bench.route("10.1.0.0/16", "10.0.0.1", 7);
+    assert_eq!(bench.out.offloads, [Offload { prefix: prefix("10.1.0.0/16"), table: 0, protocol: 186 }]);
+    let mut reply = Vec::new();
+    bench.out.offloads[0].write(&mut reply);
+    let frame = fpm::frame(&reply).unwrap().unwrap();
+    let Some(Ok(Content::NewRoute(route))) = frame.messages().next() else { panic!("not a route") };
+    assert!(route.offloaded() && route.table == 0 && route.protocol == 186);
+    assert_eq!(
+        bench.take(),
+        ["ROUTE_TABLE:10.1.0.0/16 SET protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 weight=1"]
+    );
+    bench.del("10.1.0.0/16");
+    assert_eq!(bench.take(), ["ROUTE_TABLE:10.1.0.0/16 DEL"]);
+    assert!(bench.machine.is_empty());
+}
+
+#[test]
+fn keys_are_spelled_as_libnl_spells_them() {
+    let mut bench = Bench::new();
+    for to in ["10.0.0.1/32", "fc00:1::/64", "fc00:1::1/128", "0.0.0.0/0", "::/0"] {
+        bench.kind(to, RouteKind::Blackhole);
+    }
+    let rows = ["10.0.0.1", "fc00:1::/64", "fc00:1::1", "0.0.0.0/0", "::/0"];
+    let rows = rows.map(|key| format!("ROUTE_TABLE:{key} SET protocol=bgp blackhole=true"));
+    assert_eq!(bench.take(), rows);
+}
+
+#[test]
+fn tables_are_vrfs() {
+    let mut bench = Bench::new();
+    for table in [254, 253, 255, 40, 41, 42, 99] {
+        bench.route_in(table, &format!("10.{table}.0.0/16"), &[("10.0.0.1", 7, 1)]);
+    }
+    let row = "SET protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 weight=1";
+    let rows = ["10.254.0.0/16", "10.253.0.0/16", "10.255.0.0/16", "Vrfred:10.40.0.0/16"];
+    assert_eq!(bench.take(), rows.map(|key| format!("ROUTE_TABLE:{key} {row}")));
+    assert_eq!(
+        bench.sentences(),
+        [
+            "10.42.0.0/16 is not in APPL_DB: table 42 is a VNET's, and VNETs are not carried",
+            "10.99.0.0/16 is not in APPL_DB: table 99 is not the interface index of a VRF; see whether its Vrf \
+             device exists",
+        ]
+    );
+    // The answer bears the number that the daemon uses, whatever it is.
+    assert_eq!(bench.out.offloads.iter().map(|o| o.table).collect::<Vec<_>>(), [254, 253, 255, 40]);
+    assert_eq!(bench.machine.counters().refused, 2);
+    assert_eq!(bench.machine.counters().ignored, 1);
+    // A reason is given once.
+    bench.route_in(99, "10.98.0.0/16", &[("10.0.0.1", 7, 1)]);
+    assert!(bench.sentences().is_empty());
+    // A VRF's routes can be withdrawn after its device went; an index that is a VRF's is one even when it is 254.
+    bench.machine.link_gone(40);
+    bench.machine.link(254, "Vrfblue");
+    bench.send(Content::DelRoute(Route::new(prefix("10.40.0.0/16"), 40, 186, NextHops::None)));
+    bench.route_in(254, "10.9.0.0/16", &[("10.0.0.1", 7, 1)]);
+    assert_eq!(
+        bench.take(),
+        ["ROUTE_TABLE:Vrfred:10.40.0.0/16 DEL".into(), format!("ROUTE_TABLE:Vrfblue:10.9.0.0/16 {row}")]
+    );
+}
+
+#[test]
+fn inline_next_hops_have_fillers_and_weights() {
+    let mut bench = Bench::new();
+    bench.route_in(0, "10.1.0.0/16", &[("10.0.0.1", 7, 2), ("10.0.0.3", 8, 1)]);
+    bench.route("10.2.0.0/16", "", 7);
+    bench.route("fc00::/64", "", 8);
+    bench.route("10.3.0.0/16", "10.0.0.1", 77);
+    bench.route("10.4.0.0/16", "fe80::1", 7);
+    assert_eq!(
+        bench.take(),
+        [
+            "ROUTE_TABLE:10.1.0.0/16 SET protocol=bgp nexthop=10.0.0.1,10.0.0.3 ifname=Ethernet0,Ethernet4 weight=2,1",
+            "ROUTE_TABLE:10.2.0.0/16 SET protocol=bgp nexthop=0.0.0.0 ifname=Ethernet0 weight=1",
+            "ROUTE_TABLE:fc00::/64 SET protocol=bgp nexthop=:: ifname=Ethernet4 weight=1",
+            "ROUTE_TABLE:10.3.0.0/16 SET protocol=bgp nexthop=10.0.0.1 ifname=unknown weight=1",
+            "ROUTE_TABLE:10.4.0.0/16 SET protocol=bgp nexthop=fe80::1 ifname=Ethernet0 weight=1",
+        ]
+    );
+    // The interface becomes known.
+    bench.machine.link(77, "Ethernet8");
+    assert_eq!(
+        bench.take(),
+        ["ROUTE_TABLE:10.3.0.0/16 SET protocol=bgp nexthop=10.0.0.1 ifname=Ethernet8 weight=1"]
+    );
+}
+
+#[test]
+fn management_is_not_for_the_chip() {
+    let mut bench = Bench::new();
+    bench.route("10.1.0.0/16", "10.0.0.1", 7);
+    assert_eq!(bench.take().len(), 1);
+    bench.route("10.1.0.0/16", "192.168.0.1", 1);
+    assert_eq!(bench.take(), ["ROUTE_TABLE:10.1.0.0/16 DEL"]);
+    bench.way(5, "192.168.0.1", 1);
+    bench.by_id("10.2.0.0/16", 5);
+    assert!(bench.take().is_empty());
+    // One hop of several stays.
+    bench.route_in(0, "10.1.0.0/16", &[("10.0.0.1", 7, 1), ("192.168.0.1", 1, 1)]);
+    assert_eq!(
+        bench.take(),
+        [
+            "ROUTE_TABLE:10.1.0.0/16 SET protocol=bgp nexthop=10.0.0.1,192.168.0.1 ifname=Ethernet0,eth0 weight=1,1"
+        ]
+    );
+}
+
+#[test]
+fn other_types_are_answered_and_not_carried() {
+    let mut bench = Bench::new();
+    bench.route("10.1.0.0/16", "10.0.0.1", 7);
+    bench.take();
+    for (n, kind) in [RouteKind::Local, RouteKind::Broadcast, RouteKind::Multicast].into_iter().enumerate() {
+        bench.kind(&format!("10.{}.0.0/16", n + 2), kind);
+    }
+    assert_eq!(bench.out.offloads.len(), 4);
+    assert!(bench.take().is_empty());
+    assert_eq!(
+        bench.sentences()[0],
+        "10.2.0.0/16 is not in APPL_DB: routes of type local are not forwarded by the chip"
+    );
+    // One that replaces a route takes its row away.
+    bench.kind("10.1.0.0/16", RouteKind::Unreachable);
+    assert_eq!(bench.take(), ["ROUTE_TABLE:10.1.0.0/16 DEL"]);
+}
+
+#[test]
+fn objects_are_inlined_or_rows_of_their_own() {
+    let mut bench = Bench::new();
+    bench.way(3, "10.0.0.1", 7);
+    bench.way(4, "10.0.0.3", 8);
+    bench.by_id("10.1.0.0/16", 3);
+    bench.by_id("10.2.0.0/16", 9);
+    bench.group(9, &[(3, 1), (4, 3)]);
+    assert_eq!(
+        bench.take(),
+        [
+            "NEXTHOP_GROUP_TABLE:9 SET nexthop=10.0.0.1,10.0.0.3 ifname=Ethernet0,Ethernet4 weight=1,3",
+            "ROUTE_TABLE:10.1.0.0/16 SET protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0",
+            "ROUTE_TABLE:10.2.0.0/16 SET protocol=bgp nexthop_group=9",
+        ]
+    );
+    // A way changes: the routes and groups with it follow, the route of the group does not.
+    bench.way(3, "10.0.0.9", 7);
+    assert_eq!(
+        bench.take(),
+        [
+            "NEXTHOP_GROUP_TABLE:9 SET nexthop=10.0.0.9,10.0.0.3 ifname=Ethernet0,Ethernet4 weight=1,3",
+            "ROUTE_TABLE:10.1.0.0/16 SET protocol=bgp nexthop=10.0.0.9 ifname=Ethernet0",
+        ]
+    );
+    // The same again changes nothing.
+    bench.way(3, "10.0.0.9", 7);
+    bench.group(9, &[(3, 1), (4, 3)]);
+    bench.by_id("10.1.0.0/16", 3);
+    assert!(bench.take().is_empty());
+    // From group to next hops: other fields, and the group goes after the route.
+    bench.send(Content::DelNextHop(9));
+    bench.route("10.2.0.0/16", "10.0.0.1", 7);
+    assert_eq!(
+        bench.take(),
+        [
+            "ROUTE_TABLE:10.2.0.0/16 REPLACE protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 weight=1",
+            "NEXTHOP_GROUP_TABLE:9 DEL",
+        ]
+    );
+}
+
+#[test]
+fn routes_wait_for_objects_and_groups_for_members() {
+    let mut bench = Bench::new();
+    bench.route("10.1.0.0/16", "10.0.0.1", 7);
+    bench.take();
+    bench.by_id("10.1.0.0/16", 9);
+    bench.by_id("10.2.0.0/16", 9);
+    bench.group(9, &[(3, 1)]);
+    assert!(bench.take().is_empty());
+    assert_eq!(
+        bench.sentences(),
+        [
+            "10.1.0.0/16 is not in APPL_DB: it waits for next-hop object 9, which was not announced yet",
+            "next-hop object 9 is not in APPL_DB: it waits for next-hop object 3, which was not announced yet",
+        ]
+    );
+    assert_eq!(bench.machine.waiting(), 2);
+    assert_eq!(bench.machine.lookup(None, prefix("10.2.0.0/16")).unwrap().waits_for, Some(9));
+    assert_eq!(bench.row("10.1.0.0/16"), "protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 weight=1 ");
+    bench.del("10.2.0.0/16");
+    bench.way(3, "10.0.0.3", 8);
+    assert_eq!(
+        bench.take(),
+        [
+            "NEXTHOP_GROUP_TABLE:9 SET nexthop=10.0.0.3 ifname=Ethernet4 weight=1",
+            "ROUTE_TABLE:10.1.0.0/16 REPLACE protocol=bgp nexthop_group=9",
+        ]
+    );
+    assert_eq!(bench.machine.waiting(), 0);
+}
+
+#[test]
+fn changes_between_two_takes_unite() {
+    let mut bench = Bench::new();
+    bench.route("10.1.0.0/16", "10.0.0.1", 7);
+    bench.route("10.1.0.0/16", "10.0.0.3", 8);
+    bench.route("10.2.0.0/16", "10.0.0.1", 7);
+    bench.del("10.2.0.0/16");
+    assert_eq!(bench.machine.pending(), 2);
+    assert_eq!(
+        bench.take(),
+        ["ROUTE_TABLE:10.1.0.0/16 SET protocol=bgp nexthop=10.0.0.3 ifname=Ethernet4 weight=1"]
+    );
+    bench.route("10.1.0.0/16", "10.0.0.1", 7);
+    bench.del("10.1.0.0/16");
+    bench.route("10.1.0.0/16", "10.0.0.3", 8);
+    assert!(bench.take().is_empty());
+    // DELROUTE and NEWROUTE of one frame are a replacement.
+    bench.del("10.1.0.0/16");
+    bench.kind("10.1.0.0/16", RouteKind::Blackhole);
+    assert_eq!(bench.take(), ["ROUTE_TABLE:10.1.0.0/16 REPLACE protocol=bgp blackhole=true"]);
+}
+
+#[test]
+fn a_new_session_numbers_objects_anew_and_sweeps_what_it_does_not_announce() {
+    let mut bench = Bench::new();
+    bench.way(3, "10.0.0.1", 7);
+    bench.group(9, &[(3, 1)]);
+    bench.group(8, &[(3, 2)]);
+    bench.by_id("10.1.0.0/16", 3);
+    bench.by_id("10.2.0.0/16", 9);
+    bench.by_id("10.3.0.0/16", 8);
+    bench.take();
+    bench.machine.tick(5_000, &mut bench.out);
+    bench.reconnect();
+    // The same id, another gateway: the route of before is untouched until it is announced.
+    bench.way(3, "10.0.0.3", 8);
+    bench.group(9, &[(3, 1)]);
+    bench.by_id("10.2.0.0/16", 9);
+    assert_eq!(bench.take(), ["NEXTHOP_GROUP_TABLE:9 SET nexthop=10.0.0.3 ifname=Ethernet4 weight=1"]);
+    assert!(!bench.machine.lookup(None, prefix("10.1.0.0/16")).unwrap().announced);
+    bench.machine.tick(14_999, &mut bench.out);
+    assert!(bench.take().is_empty());
+    bench.machine.tick(15_000, &mut bench.out);
+    let mut rows = bench.take();
+    rows.sort();
+    assert_eq!(
+        rows,
+        ["NEXTHOP_GROUP_TABLE:8 DEL", "ROUTE_TABLE:10.1.0.0/16 DEL", "ROUTE_TABLE:10.3.0.0/16 DEL"]
+    );
+    assert_eq!(bench.sentences(), ["deleted 2 routes and 1 next-hop groups that were not announced again"]);
+    bench.machine.tick(90_000, &mut bench.out);
+    assert!(bench.take().is_empty() && bench.sentences().is_empty());
+}
+
+#[test]
+fn rows_of_before_the_start_stay_if_announced() {
+    let mut bench = Bench::new();
+    let row = |gateway: &str| RouteRow {
+        protocol: Some("bgp".into()),
+        via: Arc::new(Via::hops([(gateway.parse().unwrap(), "Ethernet0", 1)].into_iter(), true)),
+    };
+    let keys = ["10.1.0.0/16", "10.2.0.0/16", "Vrfred:10.1.0.0/16", "10.3.0.9/16", "10.0.0.1"];
+    for key in keys {
+        bench.machine.known_route(RouteRow::parse_key(key).unwrap(), &row("10.0.0.1"));
+    }
+    let group = NextHopGroupRow { via: row("10.0.0.1").via };
+    bench.machine.known_group(&"7".into(), group.clone());
+    bench.machine.known_group(&"by-hand".into(), group);
+    bench.reconnect();
+    bench.route("10.1.0.0/16", "10.0.0.1", 7);
+    bench.route("10.0.0.1/32", "10.0.0.1", 7);
+    bench.machine.end_of_replay(&mut bench.out);
+    let mut rows = bench.take();
+    rows.sort();
+    let gone =
+        ["10.2.0.0/16", "10.3.0.9/16", "Vrfred:10.1.0.0/16"].map(|key| format!("ROUTE_TABLE:{key} DEL"));
+    assert_eq!(rows, [&["NEXTHOP_GROUP_TABLE:7 DEL".to_string()], &gone[..]].concat());
+}
+
+#[test]
+fn a_lost_database_gets_every_row_again() {
+    let mut bench = Bench::new();
+    bench.way(3, "10.0.0.1", 7);
+    bench.group(9, &[(3, 1)]);
+    bench.by_id("10.1.0.0/16", 9);
+    bench.take();
+    bench.machine.write_again(&mut bench.out);
+    assert_eq!(
+        bench.drain(),
+        [
+            "NEXTHOP_GROUP_TABLE:9 REPLACE nexthop=10.0.0.1 ifname=Ethernet0 weight=1",
+            "ROUTE_TABLE:10.1.0.0/16 REPLACE protocol=bgp nexthop_group=9",
+        ]
+    );
+}
+
+#[test]
+fn with_suppression_the_chip_must_confirm() {
+    let mut bench = Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() });
+    let response = |key: &str, protocol: Option<&str>| {
+        RouteResponse::success(RouteRow::parse_key(key).unwrap(), protocol.map(Name::from))
+    };
+    bench.route_in(254, "10.1.0.0/16", &[("10.0.0.1", 7, 1)]);
+    bench.route_in(40, "10.1.0.0/16", &[("10.0.0.1", 7, 1)]);
+    assert!(bench.out.offloads.is_empty());
+    // Not written yet, so it cannot be an answer to this row.
+    bench.machine.confirm(&response("10.1.0.0/16", Some("bgp")), &mut bench.out);
+    assert!(bench.out.offloads.is_empty());
+    bench.take();
+    let failed = RouteResponse { status: "SWSS_RC_FULL".into(), ..response("10.1.0.0/16", Some("bgp")) };
+    bench.machine.confirm(&failed, &mut bench.out);
+    bench.machine.confirm(&response("10.1.0.0/16", None), &mut bench.out);
+    bench.machine.confirm(&response("10.9.0.0/16", Some("bgp")), &mut bench.out);
+    assert!(bench.out.offloads.is_empty());
+    bench.machine.confirm(&response("Vrfred:10.1.0.0/16", Some("bgp")), &mut bench.out);
+    bench.machine.confirm(&response("10.1.0.0/16", Some("bgp")), &mut bench.out);
+    let to = prefix("10.1.0.0/16");
+    let answer = |table| Offload { prefix: to, table, protocol: 186 };
+    assert_eq!(bench.out.offloads, [answer(40), answer(254)]);
+    bench.out.offloads.clear();
+    // Confirmed: the same again is answered at once. Not confirmed: it is written again.
+    bench.route_in(254, "10.1.0.0/16", &[("10.0.0.1", 7, 1)]);
+    assert_eq!(bench.out.offloads, [answer(254)]);
+    assert!(bench.take().is_empty());
+    bench.route("10.2.0.0/16", "10.0.0.1", 7);
+    assert_eq!(bench.take().len(), 1);
+    bench.route("10.2.0.0/16", "10.0.0.1", 7);
+    assert_eq!(bench.take().len(), 1);
+}
+
+#[test]
+fn nonsense_is_counted_and_what_follows_is_read() {
+    let mut bench = Bench::new();
+    let mut body = Vec::new();
+    Route::new(prefix("10.1.0.0/16"), 0, 186, NextHops::Id(3)).write_new(&mut body, 0, 0).unwrap();
+    body[17] = 200;
+    Route { kind: RouteKind::Blackhole, ..Route::new(prefix("10.2.0.0/16"), 0, 186, NextHops::None) }
+        .write_new(&mut body, 0, 0)
+        .unwrap();
+    let mut bytes = Vec::new();
+    fpm::write_frame(&mut bytes, |out| {
+        out.extend(&body);
+        Ok(())
+    })
+    .unwrap();
+    bench.machine.frame(&fpm::frame(&bytes).unwrap().unwrap(), &mut bench.out);
+    assert_eq!(bench.machine.counters().malformed, 1);
+    assert_eq!(bench.sentences(), ["malformed netlink message: a route's length exceeds its family's"]);
+    assert_eq!(bench.take(), ["ROUTE_TABLE:10.2.0.0/16 SET protocol=bgp blackhole=true"]);
+}

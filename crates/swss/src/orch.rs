@@ -1,0 +1,291 @@
+//! orchagent's route path: from the rows of APPL_DB to requests to syncd.
+//!
+//! One machine: changes of rows and replies go in, requests and rows to write come out. Every object of the chip
+//! (virtual router, router interface, neighbour, next hop, group, route) has what is *wanted* of it and what the
+//! chip *has*, and at most one request in flight; a `step` compares the two and asks for the next thing. Nothing is
+//! asked for before what it depends on is confirmed, so replies may come in any order and a failure concerns one
+//! object. What cannot proceed is parked under what it waits for, and looked at again when that happens: nothing is
+//! ever searched for work.
+
+mod arena;
+mod boot;
+mod crm;
+mod explain;
+mod groups;
+mod indexes;
+mod interfaces;
+mod neighbors;
+mod pending;
+mod plan;
+mod ports;
+mod requests;
+mod routes;
+mod vrfs;
+
+#[cfg(test)]
+mod tests;
+
+use crate::row::{
+    Change, DefaultRouteRow, IntfRow, Mac, NeighResolveRow, NeighRow, NextHopGroupRow, PortRow,
+    RouteResponse, RouteRow, SwitchCapabilityRow, VrfRow,
+};
+use crate::sai::{SaiReply, SaiRequest};
+use boot::Boot;
+pub use crm::{Crm, Usage};
+pub use explain::{LeadState, RouteState, Waiting};
+use groups::Groups;
+use indexes::Indexes;
+use interfaces::Interfaces;
+use neighbors::Neighbors;
+use pending::ToSync;
+use ports::Ports;
+use requests::Requests;
+use routes::Routes;
+use std::ops::Range;
+use vrfs::Vrfs;
+
+/// Where object numbers come from. In SONiC orchagent and syncd draw from one counter in ASIC_DB, so numbers are
+/// taken in blocks.
+pub trait VidSource: Send {
+    /// Takes `count` numbers that nobody else gets.
+    ///
+    /// # Errors
+    /// A sentence when the counter cannot be reached.
+    fn take(&mut self, count: u64) -> Result<Range<u64>, String>;
+}
+
+/// A counter in memory, for orchagent and syncd in one process, or for one of them alone. Clones count together.
+#[derive(Clone, Default)]
+pub struct VidCounter(std::sync::Arc<std::sync::atomic::AtomicU64>);
+
+impl VidSource for VidCounter {
+    fn take(&mut self, count: u64) -> Result<Range<u64>, String> {
+        // From 1 on: an index of 0 is the switch.
+        let start = self.0.fetch_add(count, std::sync::atomic::Ordering::Relaxed) + 1;
+        Ok(start..start + count)
+    }
+}
+
+/// orchagent's settings.
+#[derive(Clone, Debug)]
+pub struct OrchConfig {
+    /// The most objects in one bulk (`-k`). At least 1.
+    pub bulk_size: usize,
+    /// How many requests may be without a reply: 1 is SONiC's synchronous mode. At least 1.
+    pub window: usize,
+    /// Whether to answer what became of routes (`-F`).
+    pub responses: bool,
+    /// The router's MAC address (`-m`).
+    pub mac: Mac,
+    /// A cap on next-hop groups below what the chip says it holds.
+    pub group_limit: Option<u32>,
+    /// Makes a group even for a NEXTHOP_GROUP_TABLE row with one member, so that a change of that member is one
+    /// change of the group and none of the routes. SONiC makes none.
+    pub single_groups: bool,
+    /// How long a request that the chip had no room for rests before it is tried without anything having been freed.
+    pub retry_ms: u64,
+    /// How often the chip is asked what still fits; 0 for never.
+    pub crm_interval_ms: u64,
+    /// Seed of the choice of a temporary next hop.
+    pub seed: u64,
+}
+
+impl Default for OrchConfig {
+    fn default() -> Self {
+        OrchConfig {
+            bulk_size: 1000,
+            window: 1,
+            responses: false,
+            mac: Mac([0x02, 0, 0, 0, 0, 1]),
+            group_limit: None,
+            single_groups: false,
+            retry_ms: 1000,
+            crm_interval_ms: 300_000,
+            seed: 0,
+        }
+    }
+}
+
+/// What happened that a person may want to know. Displays as a sentence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OrchEvent {
+    /// A row that cannot be programmed, and was forgotten: what it is, and why.
+    Refused(String, String),
+    /// The chip refused: what, and with which status. What was asked is given up.
+    Failed(String, crate::sai::Status),
+    /// The start did not succeed, or a reply made no sense: nothing more will be done.
+    Fatal(String),
+}
+
+impl std::fmt::Display for OrchEvent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            OrchEvent::Refused(what, why) => write!(f, "{what} is not programmed: {why}"),
+            OrchEvent::Failed(what, status) => write!(f, "the chip refused {what}: {}", status.name()),
+            OrchEvent::Fatal(what) => f.write_str(what),
+        }
+    }
+}
+
+/// What comes out: append-only, emptied by who carries it out.
+#[derive(Default, Debug)]
+pub struct OrchOut {
+    /// To syncd, in order.
+    pub requests: Vec<SaiRequest>,
+    /// To APPL_DB: neighbours to resolve.
+    pub resolve: Vec<Change<NeighResolveRow>>,
+    /// To STATE_DB: whether there are default routes.
+    pub default_routes: Vec<Change<DefaultRouteRow>>,
+    /// To STATE_DB: what the chip holds.
+    pub capability: Vec<Change<SwitchCapabilityRow>>,
+    /// To APPL_STATE_DB, as messages and as rows; only with [`OrchConfig::responses`].
+    pub responses: Vec<RouteResponse>,
+    /// To the log.
+    pub events: Vec<OrchEvent>,
+}
+
+impl OrchOut {
+    fn refused(&mut self, what: impl std::fmt::Display, why: impl Into<String>) {
+        self.events.push(OrchEvent::Refused(what.to_string(), why.into()));
+    }
+
+    fn failed(&mut self, what: impl std::fmt::Display, status: crate::sai::Status) {
+        self.events.push(OrchEvent::Failed(what.to_string(), status));
+    }
+}
+
+/// Rows that came and were not looked at, because the ports are not ready.
+#[derive(Default)]
+struct Inputs {
+    interfaces: ToSync<IntfRow>,
+    neighbors: ToSync<NeighRow>,
+    vrfs: ToSync<VrfRow>,
+    indexes: ToSync<NextHopGroupRow>,
+}
+
+/// orchagent's route path.
+///
+/// Hand in changes with the method of their table, replies with [`Orch::reply`], then call [`Orch::run`]: it goes
+/// on until it must wait.
+pub struct Orch {
+    config: OrchConfig,
+    inputs: Inputs,
+    boot: Boot,
+    ports: Ports,
+    vrfs: Vrfs,
+    interfaces: Interfaces,
+    neighbors: Neighbors,
+    groups: Groups,
+    indexes: Indexes,
+    routes: Routes,
+    requests: Requests,
+    crm: Crm,
+    now_ms: u64,
+}
+
+impl Orch {
+    /// A machine at its start; the first [`Orch::run`] asks for the switch.
+    pub fn new(config: OrchConfig, vids: Box<dyn VidSource>) -> Self {
+        Orch {
+            inputs: Inputs::default(),
+            boot: Boot::default(),
+            ports: Ports::default(),
+            vrfs: Vrfs::default(),
+            interfaces: Interfaces::default(),
+            neighbors: Neighbors::default(),
+            groups: Groups::new(config.seed),
+            indexes: Indexes::default(),
+            routes: Routes::default(),
+            requests: Requests::new(vids),
+            crm: Crm::default(),
+            now_ms: 0,
+            config,
+        }
+    }
+
+    /// Takes in a change of PORT_TABLE.
+    pub fn port(&mut self, change: Change<PortRow>) {
+        self.ports.changes.add(change);
+    }
+
+    /// Takes in a change of INTF_TABLE.
+    pub fn interface(&mut self, change: Change<IntfRow>) {
+        self.inputs.interfaces.add(change);
+    }
+
+    /// Takes in a change of NEIGH_TABLE.
+    pub fn neighbor(&mut self, change: Change<NeighRow>) {
+        self.inputs.neighbors.add(change);
+    }
+
+    /// Takes in a change of VRF_TABLE.
+    pub fn vrf(&mut self, change: Change<VrfRow>) {
+        self.inputs.vrfs.add(change);
+    }
+
+    /// Takes in a change of NEXTHOP_GROUP_TABLE.
+    pub fn nexthop_group(&mut self, change: Change<NextHopGroupRow>) {
+        self.inputs.indexes.add(change);
+    }
+
+    /// Takes in a change of ROUTE_TABLE.
+    pub fn route(&mut self, change: Change<RouteRow>) {
+        self.add_route(change);
+    }
+
+    /// Takes in that a port's link went up or down. Until told, links are up.
+    pub fn link(&mut self, port: &str, up: bool, out: &mut OrchOut) {
+        let id = self.interfaces.id_of(&port.into());
+        self.set_link(id, up, out);
+    }
+
+    /// Takes in the reply to a request; replies may come in any order.
+    pub fn reply(&mut self, reply: SaiReply, out: &mut OrchOut) {
+        self.take_reply(reply, out);
+    }
+
+    /// Takes in the time, in milliseconds from any start: what the chip had no room for is tried again.
+    pub fn tick(&mut self, now_ms: u64, out: &mut OrchOut) {
+        self.now_ms = now_ms;
+        self.retry_starved(now_ms, out);
+        self.ask_crm(now_ms);
+    }
+
+    /// Goes on with all that came in, until it must wait for replies or for changes.
+    pub fn run(&mut self, out: &mut OrchOut) {
+        if self.boot.done() {
+            self.sync_ports(out);
+            if self.ports.ready() {
+                self.sync_vrfs(out);
+                self.sync_interfaces(out);
+                self.sync_neighbors(out);
+                self.sync_indexes(out);
+            }
+        }
+        self.send(out);
+    }
+
+    /// Whether nothing is in flight and nothing can proceed: what is left waits for changes.
+    pub fn idle(&self) -> bool {
+        self.requests.idle() && self.boot.done() && (!self.ready() || self.routes.ready_len() == 0)
+    }
+
+    /// Whether the ports are there, so that other tables are looked at.
+    pub fn ready(&self) -> bool {
+        self.boot.done() && self.ports.ready()
+    }
+
+    /// How many changes and routes wait: for a reply, for something that is not there, or for their turn.
+    pub fn backlog(&self) -> usize {
+        self.inputs.interfaces.len()
+            + self.inputs.neighbors.len()
+            + self.inputs.vrfs.len()
+            + self.inputs.indexes.len()
+            + self.routes.tasks_len()
+    }
+
+    /// What the chip holds, by kind.
+    pub fn crm(&self) -> &Crm {
+        &self.crm
+    }
+}

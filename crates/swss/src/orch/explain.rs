@@ -1,0 +1,154 @@
+//! Where a route is: what the chip has of it, and what it waits for.
+
+use super::Orch;
+use super::routes::{Cause, RouteId, State, Target};
+use crate::row::Name;
+use crate::sai::Oid;
+use ribtide_prefix::{Afi, AnyPrefix};
+use std::net::IpAddr;
+
+/// What orchagent knows of a route.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteState {
+    /// Where the chip leads it; `None` when the chip does not have it.
+    pub in_chip: Option<LeadState>,
+    /// Why its last change is not done; `None` when it is.
+    pub waiting: Option<Waiting>,
+}
+
+/// Where the chip leads a route.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeadState {
+    /// The object that the entry names; null for one that drops.
+    pub oid: Oid,
+    /// The next hops behind it: address, interface, weight (0: none given). Empty for one that drops, or that goes
+    /// to the CPU. An unspecified address is the interface alone.
+    pub hops: Vec<(IpAddr, Name, u32)>,
+    /// The index of NEXTHOP_GROUP_TABLE that the route names.
+    pub index: Option<Name>,
+}
+
+/// Why a change is not done. Displays as a sentence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Waiting {
+    /// Ports are not there yet, so nothing is looked at.
+    Ports,
+    /// Its turn.
+    Turn,
+    /// The chip's confirmation.
+    Chip,
+    /// A VRF that has no row.
+    Vrf(Name),
+    /// An interface that has no router interface.
+    Interface(Name),
+    /// A next hop that is not resolved, or whose link is down.
+    Hop(IpAddr, Name),
+    /// Its next-hop group: these members are not resolved.
+    GroupMembers(Vec<(IpAddr, Name)>),
+    /// Its next-hop group: the chip's are all used.
+    GroupPlace,
+    /// Its next-hop group is being made.
+    Group,
+    /// An index that NEXTHOP_GROUP_TABLE does not have.
+    Index(Name),
+    /// The chip's table of this family is full.
+    Room(Afi),
+    /// A resync that is not over.
+    Resync,
+}
+
+impl std::fmt::Display for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Waiting::Ports => {
+                f.write_str("the ports are not ready (PORT_TABLE: PortConfigDone, PortInitDone)")
+            }
+            Waiting::Turn => f.write_str("it waits for its turn"),
+            Waiting::Chip => f.write_str("the chip has not confirmed it yet"),
+            Waiting::Vrf(name) => write!(f, "VRF {name} is not in VRF_TABLE"),
+            Waiting::Interface(name) => {
+                write!(f, "interface {name} has no router interface; it needs a port and a row in INTF_TABLE")
+            }
+            Waiting::Hop(ip, name) => {
+                write!(f, "next hop {ip} on {name} is not resolved, or its link is down")
+            }
+            Waiting::GroupMembers(members) => {
+                f.write_str("members of its next-hop group are not resolved:")?;
+                members.iter().try_for_each(|(ip, name)| write!(f, " {ip} on {name}"))
+            }
+            Waiting::GroupPlace => f.write_str("the chip's next-hop groups are all used"),
+            Waiting::Group => f.write_str("its next-hop group is being made"),
+            Waiting::Index(name) => write!(f, "NEXTHOP_GROUP_TABLE has no row {name}"),
+            Waiting::Room(afi) => write!(f, "the chip's table of {} routes is full", afi.unicast_name()),
+            Waiting::Resync => f.write_str("a resync is not over"),
+        }
+    }
+}
+
+impl Orch {
+    /// What is known of a route; `None` when it is neither in the chip nor wanted. `vrf`: `None` is the default one.
+    pub fn explain(&self, vrf: Option<&str>, prefix: AnyPrefix) -> Option<RouteState> {
+        let id = RouteId { vrf: self.vrfs.find(&vrf.map(Name::from))?, prefix };
+        let lead = self.routes.lead(&id);
+        let in_chip = lead.map(|lead| LeadState {
+            oid: self.target_oid(lead.target),
+            hops: self.target_hops(lead.target),
+            index: lead.index.map(|index| self.indexes.name(index).clone()),
+        });
+        let waiting = match self.routes.task(&id).map(|task| task.state) {
+            _ if self.routes.is_held(&id) => Some(Waiting::Resync),
+            None => None,
+            Some(State::Ready) if !self.ready() => Some(Waiting::Ports),
+            Some(State::Ready) => Some(Waiting::Turn),
+            Some(State::InFlight(_)) => Some(Waiting::Chip),
+            Some(State::Waiting(cause)) => Some(self.explain_cause(cause)),
+        };
+        (in_chip.is_some() || waiting.is_some()).then_some(RouteState { in_chip, waiting })
+    }
+
+    /// How many routes the chip has, without the default routes that drop.
+    pub fn routes_in_chip(&self) -> usize {
+        self.routes.in_chip_len()
+    }
+
+    fn hop_name(&self, hop: u32) -> (IpAddr, Name) {
+        let (interface, ip) = *self.neighbors.key(hop);
+        (ip, self.interfaces.name(interface).clone())
+    }
+
+    fn explain_cause(&self, cause: Cause) -> Waiting {
+        match cause {
+            Cause::Vrf(vrf) => Waiting::Vrf(self.vrfs.name(vrf).clone().unwrap_or_default()),
+            Cause::Interface(interface) => Waiting::Interface(self.interfaces.name(interface).clone()),
+            Cause::Hop(hop) => {
+                let (ip, name) = self.hop_name(hop);
+                Waiting::Hop(ip, name)
+            }
+            Cause::Group(group) if self.groups.waits_for_place(group) => Waiting::GroupPlace,
+            Cause::Group(group) => {
+                let wanted = self.groups.wanted(group);
+                let missing = wanted.iter().filter(|(hop, _)| self.hop_resolved(*hop).is_none());
+                let missing: Vec<_> = missing.map(|(hop, _)| self.hop_name(*hop)).collect();
+                if missing.is_empty() { Waiting::Group } else { Waiting::GroupMembers(missing) }
+            }
+            Cause::Index(index) => Waiting::Index(self.indexes.name(index).clone()),
+            Cause::Room(afi) => Waiting::Room(afi),
+        }
+    }
+
+    fn target_hops(&self, target: Target) -> Vec<(IpAddr, Name, u32)> {
+        let hop = |(hop, weight): (u32, u32)| {
+            let (ip, name) = self.hop_name(hop);
+            (ip, name, weight)
+        };
+        match target {
+            Target::Drop | Target::Cpu => Vec::new(),
+            Target::Interface(interface) => {
+                let none = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+                vec![(none, self.interfaces.name(interface).clone(), 0)]
+            }
+            Target::Hop(id) => vec![hop((id, 0))],
+            Target::Group(group) => self.group_members(group).map(hop).collect(),
+        }
+    }
+}

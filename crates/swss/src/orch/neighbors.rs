@@ -1,0 +1,273 @@
+//! Neighbours and the next hops made of them.
+//!
+//! A neighbour in the chip is two objects: the entry that gives its MAC address, and the next hop that routes and
+//! groups lead to.
+
+use super::arena::Arena;
+use super::requests::{Asker, Outcome, outcome};
+use super::routes::Cause;
+use super::{Orch, OrchOut};
+use crate::row::{Change, Mac, NeighKey, NeighResolveRow};
+use crate::sai::{Attr, Item, NeighborEntry, NextHopType, ObjectType, Oid, SWITCH, Status, Verb};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// A neighbour that a row, a route or a group names.
+#[derive(Default)]
+pub(super) struct Neighbor {
+    /// The MAC address that NEIGH_TABLE says; `None` while it is not resolved.
+    wanted: Option<Mac>,
+    /// The MAC address in the chip.
+    have: Option<Mac>,
+    /// The MAC address that was asked for.
+    asked: Option<Mac>,
+    /// The next hop in the chip.
+    oid: Option<Oid>,
+    busy: bool,
+    /// The next hop is on its way out of the chip.
+    leaving: bool,
+    /// NEIGH_RESOLVE_TABLE has it.
+    resolving: bool,
+    /// Routes and group members in the chip, or on their way there, that lead to it.
+    pub(super) refs: u32,
+    /// Groups that want it.
+    pub(super) groups: BTreeSet<u32>,
+    /// NEXTHOP_GROUP_TABLE rows and waiting routes that name it alone.
+    pub(super) named: u32,
+}
+
+/// All neighbours, by interface and address.
+pub(super) type Neighbors = Arena<(u32, IpAddr), Neighbor>;
+
+impl Orch {
+    /// The neighbour of this address on this interface; made known when it is new.
+    pub(super) fn neighbor_id(&mut self, interface: u32, ip: IpAddr) -> u32 {
+        let id = self.neighbors.id_of(&(interface, ip), Neighbor::default);
+        self.interfaces.get_mut(interface).neighbors.insert(id);
+        id
+    }
+
+    /// The next hop, if routes may be led to it: resolved, and its link is up.
+    pub(super) fn hop_usable(&self, id: u32) -> Option<Oid> {
+        let up = self.interfaces.get(self.neighbors.key(id).0).up;
+        self.hop_resolved(id).filter(|_| up)
+    }
+
+    /// The next hop, if it is resolved.
+    pub(super) fn hop_resolved(&self, id: u32) -> Option<Oid> {
+        let neighbor = self.neighbors.get(id);
+        neighbor.oid.filter(|_| neighbor.wanted.is_some() && !neighbor.leaving)
+    }
+
+    /// The next hop's number in the chip.
+    pub(super) fn hop_oid(&self, id: u32) -> Oid {
+        self.neighbors.get(id).oid.unwrap_or_default()
+    }
+
+    pub(super) fn sync_neighbors(&mut self, out: &mut OrchOut) {
+        for (key, pending) in self.inputs.neighbors.take() {
+            let interface = self.interfaces.id_of(&key.ifname);
+            let id = self.neighbor_id(interface, key.ip);
+            // A row without a MAC address, or with none but zeros, is of a neighbour that does not answer.
+            let mac = pending.set.and_then(|row| row.mac).filter(|mac| *mac != Mac::default());
+            let neighbor = self.neighbors.get_mut(id);
+            let before = neighbor.wanted;
+            neighbor.wanted = mac;
+            if mac.is_some() && neighbor.resolving {
+                neighbor.resolving = false;
+                out.resolve.push(Change::del(key));
+            }
+            if before.is_some() != mac.is_some() {
+                self.hop_changed(id, out);
+            }
+            self.step_neighbor(id, out);
+        }
+    }
+
+    /// Asks somebody to resolve a neighbour, once.
+    pub(super) fn resolve(&mut self, id: u32, out: &mut OrchOut) {
+        let (interface, ip) = *self.neighbors.key(id);
+        let neighbor = self.neighbors.get_mut(id);
+        if neighbor.wanted.is_some() || neighbor.resolving || ip.is_unspecified() {
+            return;
+        }
+        neighbor.resolving = true;
+        let key = NeighKey { ifname: self.interfaces.name(interface).clone(), ip };
+        out.resolve.push(Change::set(key, NeighResolveRow));
+    }
+
+    pub(super) fn step_neighbor(&mut self, id: u32, out: &mut OrchOut) {
+        let (interface, ip) = *self.neighbors.key(id);
+        let rif = self.interfaces.get(interface).usable();
+        let rif_in_chip = self.interfaces.get(interface).oid().unwrap_or_default();
+        let neighbor = self.neighbors.get_mut(id);
+        if neighbor.busy {
+            return;
+        }
+        let entry = |rif| NeighborEntry { switch: SWITCH, rif, ip };
+        let (verb, object, item) = match (neighbor.wanted, neighbor.have, neighbor.oid) {
+            (Some(mac), None, _) => {
+                let Some(rif) = rif else { return };
+                let no_host = matches!(ip, IpAddr::V4(ip) if ip.is_link_local());
+                let no_host = no_host.then_some(Attr::NeighborNoHostRoute(true));
+                let attrs = std::iter::once(Attr::NeighborMac(mac)).chain(no_host);
+                (Verb::Create, ObjectType::NeighborEntry, Item::new(entry(rif), attrs))
+            }
+            (Some(mac), Some(have), _) if mac != have => (
+                Verb::Set,
+                ObjectType::NeighborEntry,
+                Item::new(entry(rif_in_chip), [Attr::NeighborMac(mac)]),
+            ),
+            (Some(_), Some(_), None) => {
+                let attrs =
+                    [Attr::NextHopKind(NextHopType::Ip), Attr::NextHopIp(ip), Attr::NextHopRif(rif_in_chip)];
+                (
+                    Verb::Create,
+                    ObjectType::NextHop,
+                    Item::new(self.requests.vid(ObjectType::NextHop, out), attrs),
+                )
+            }
+            // It goes when nobody leads to it any more.
+            (None, _, Some(oid)) if neighbor.refs == 0 => {
+                (Verb::Remove, ObjectType::NextHop, Item::bare(oid))
+            }
+            (None, Some(_), None) => {
+                (Verb::Remove, ObjectType::NeighborEntry, Item::bare(entry(rif_in_chip)))
+            }
+            (None, None, None) => return self.forget_neighbor(id, out),
+            _ => return,
+        };
+        let neighbor = self.neighbors.get_mut(id);
+        neighbor.busy = true;
+        neighbor.asked = neighbor.wanted;
+        neighbor.leaving = (verb, object) == (Verb::Remove, ObjectType::NextHop);
+        if (verb, object) == (Verb::Create, ObjectType::NeighborEntry) {
+            self.hold_interface(interface);
+        }
+        self.requests.ask(verb, object, Asker::Neighbor(id), item);
+    }
+
+    /// Forgets a neighbour that is nowhere and that nobody names.
+    pub(super) fn forget_neighbor(&mut self, id: u32, out: &mut OrchOut) {
+        let neighbor = self.neighbors.get(id);
+        let used = neighbor.busy
+            || neighbor.wanted.is_some()
+            || neighbor.have.is_some()
+            || neighbor.refs > 0
+            || neighbor.named > 0
+            || !neighbor.groups.is_empty();
+        if used {
+            return;
+        }
+        let resolving = neighbor.resolving;
+        let (interface, ip) = *self.neighbors.key(id);
+        if resolving {
+            let key = NeighKey { ifname: self.interfaces.name(interface).clone(), ip };
+            out.resolve.push(Change::del(key));
+        }
+        self.interfaces.get_mut(interface).neighbors.remove(&id);
+        self.neighbors.remove(id);
+        self.routes.forget_plans();
+    }
+
+    pub(super) fn neighbor_reply(
+        &mut self,
+        id: u32,
+        verb: Verb,
+        object: ObjectType,
+        item: Item,
+        status: Status,
+        out: &mut OrchOut,
+    ) {
+        let (interface, ip) = *self.neighbors.key(id);
+        let neighbor = self.neighbors.get_mut(id);
+        neighbor.busy = false;
+        let stayed = std::mem::take(&mut neighbor.leaving) && !status.is_success();
+        let result = outcome(verb, status);
+        let mut released = false;
+        let mut usable = false;
+        match (verb, object, result) {
+            (Verb::Create, ObjectType::NeighborEntry, Outcome::Done | Outcome::Exists)
+            | (Verb::Set, _, Outcome::Done) => {
+                neighbor.have = neighbor.asked;
+                let v6 = ip.is_ipv6();
+                if verb == Verb::Create {
+                    self.crm.neighbors(v6, 1);
+                }
+            }
+            (Verb::Create, _, Outcome::Done) => {
+                neighbor.oid = item.id.oid();
+                self.crm.nexthops(ip.is_ipv6(), 1);
+                usable = true;
+            }
+            (Verb::Remove, ObjectType::NextHop, Outcome::Done) => {
+                neighbor.oid = None;
+                self.crm.nexthops(ip.is_ipv6(), -1);
+            }
+            (Verb::Remove, _, Outcome::Done) => {
+                neighbor.have = None;
+                self.crm.neighbors(ip.is_ipv6(), -1);
+                released = true;
+            }
+            (_, _, Outcome::Starved | Outcome::Again) => {
+                if (verb, object) == (Verb::Create, ObjectType::NeighborEntry) {
+                    self.release_interface(interface, out);
+                }
+                self.starve(Asker::Neighbor(id));
+                if stayed {
+                    self.hop_changed(id, out);
+                }
+                return;
+            }
+            _ => {
+                let name = self.interfaces.name(interface).clone();
+                out.failed(format_args!("neighbour {ip} on {name}"), status);
+                if (verb, object) == (Verb::Create, ObjectType::NeighborEntry) {
+                    self.neighbors.get_mut(id).wanted = None;
+                    self.release_interface(interface, out);
+                }
+                return;
+            }
+        }
+        if released {
+            self.release_interface(interface, out);
+            self.room_freed(out);
+        }
+        self.step_neighbor(id, out);
+        if usable {
+            self.hop_changed(id, out);
+        }
+    }
+
+    /// A next hop became usable or ceased to be: those that want it look again.
+    pub(super) fn hop_changed(&mut self, id: u32, out: &mut OrchOut) {
+        let usable = self.hop_usable(id).is_some();
+        let groups: Vec<u32> = self.neighbors.get(id).groups.iter().copied().collect();
+        for group in groups {
+            self.step_group(group, out);
+            if !self.groups.contains(group) {
+                continue;
+            }
+            // Routes that wait for the group may lead to a single hop meanwhile: to the first that there is, and
+            // to another when theirs is gone.
+            if !self.groups.ready(group) && (!usable || self.usable_members(group) == 1) {
+                self.wake(Cause::Group(group));
+            }
+        }
+        if usable {
+            self.wake(Cause::Hop(id));
+        }
+    }
+
+    pub(super) fn hold_hop(&mut self, id: u32) {
+        self.neighbors.get_mut(id).refs += 1;
+    }
+
+    pub(super) fn release_hop(&mut self, id: u32, out: &mut OrchOut) {
+        let neighbor = self.neighbors.get_mut(id);
+        neighbor.refs -= 1;
+        if neighbor.refs == 0 {
+            self.step_neighbor(id, out);
+        }
+    }
+}

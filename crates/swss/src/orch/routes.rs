@@ -1,0 +1,857 @@
+//! Routes: from what a row wants to an entry of the chip.
+//!
+//! A route that changed is a *task* until the chip confirmed it. A task is looked at when it may proceed, which
+//! makes it an entry in a bulk, or parks it under what it waits for. While a bulk with it is under way, later
+//! changes gather behind it, so the chip never sees two changes of one route out of order.
+
+use super::groups::GroupKey;
+use super::indexes::Meaning;
+use super::pending::Pending;
+use super::plan::{self, Plan};
+use super::requests::{Asker, Context, Outcome, outcome};
+use super::vrfs;
+use super::{Orch, OrchOut};
+use crate::row::{Change, DefaultRouteRow, Name, RouteKey, RouteResponse, RouteRow, Row, Via};
+use crate::sai::{
+    Attr, Attrs, ErrorMode, Item, ObjectType, Oid, PacketAction, RouteEntry, SWITCH, SaiCall, Status, Verb,
+};
+use ribtide_prefix::{Afi, AnyPrefix, Map, Set};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How many parsed rows are kept. Real tables have some thousand next-hop sets.
+const PLANS: usize = 65_536;
+
+/// Which route: the VRF's number, and the destination.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct RouteId {
+    pub(super) vrf: u32,
+    pub(super) prefix: AnyPrefix,
+}
+
+impl RouteId {
+    /// The default VRF's default routes are in the chip from the start and never leave it.
+    fn is_permanent(&self) -> bool {
+        self.vrf == vrfs::DEFAULT && plan::is_default(self.prefix)
+    }
+}
+
+/// Where a route in the chip leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Target {
+    Drop,
+    Cpu,
+    Interface(u32),
+    Hop(u32),
+    Group(u32),
+}
+
+/// Where a route leads, and the index that it names, if it does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lead {
+    pub(super) target: Target,
+    pub(super) index: Option<u32>,
+}
+
+/// What a route waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Cause {
+    /// A VRF.
+    Vrf(u32),
+    /// A router interface.
+    Interface(u32),
+    /// A neighbour to be resolved, with its link up.
+    Hop(u32),
+    /// A group to be in the chip.
+    Group(u32),
+    /// An index to have a row.
+    Index(u32),
+    /// Room in the chip's table of a family.
+    Room(Afi),
+}
+
+/// What a row comes to, given what there is.
+enum Verdict {
+    Lead(Lead),
+    /// Lead there until what it waits for happens.
+    Meanwhile(Lead, Cause),
+    Wait(Cause),
+    Refuse(String),
+    /// Not for the chip; what the chip has goes.
+    Local,
+    /// Not for the chip; what the chip has stays.
+    Covered,
+    Remove,
+    Nothing,
+}
+
+/// Where a task is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// In the ready queue.
+    Ready,
+    /// Parked.
+    Waiting(Cause),
+    /// In a bulk.
+    InFlight(Asked),
+}
+
+/// What was asked of the chip.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Asked {
+    verb: Verb,
+    /// Where the route will lead; `None`: it will be gone.
+    lead: Option<Lead>,
+    /// The change is done with it. Else the task is looked at again.
+    finish: bool,
+}
+
+/// A route's change that is not done.
+pub(super) struct Task {
+    change: Pending<RouteRow>,
+    /// Changes that came while a bulk is under way.
+    later: Option<Pending<RouteRow>>,
+    /// The key as last spelled, where it is not our spelling.
+    spelled: Option<Name>,
+    pub(super) state: State,
+    /// What it keeps from being forgotten while it waits.
+    pin: Option<Cause>,
+    /// Nobody asked: no response.
+    silent: bool,
+    /// The chip said otherwise than we thought: create or set.
+    verb: Option<Verb>,
+}
+
+impl Task {
+    fn new(change: Pending<RouteRow>, silent: bool) -> Task {
+        Task { change, later: None, spelled: None, state: State::Ready, pin: None, silent, verb: None }
+    }
+
+    fn add(&mut self, row: Option<RouteRow>) {
+        match (self.state, &mut self.later) {
+            (State::InFlight(_), Some(later)) => later.add(row),
+            (State::InFlight(_), none) => *none = Some(Pending::new(row)),
+            _ => self.change.add(row),
+        }
+    }
+
+    /// Makes what came later part of the change, or the change itself when that is `done`.
+    fn take_later(&mut self, done: bool) {
+        let Some(later) = self.later.take() else { return };
+        if done {
+            self.change = later;
+            return;
+        }
+        if later.del {
+            self.change.add(None);
+        }
+        if let Some(row) = later.set {
+            self.change.add(Some(row));
+        }
+    }
+}
+
+/// A destination that is the router's own: it goes to the CPU, whatever rows say.
+#[derive(Default)]
+struct Own {
+    /// On how many interfaces.
+    count: u32,
+    /// What a row says.
+    masked: Option<RouteRow>,
+}
+
+/// All routes.
+#[derive(Default)]
+pub(super) struct Routes {
+    /// What the chip has.
+    in_chip: Map<RouteId, Lead>,
+    tasks: Map<RouteId, Task>,
+    ready: VecDeque<RouteId>,
+    waiting: Map<Cause, Set<RouteId>>,
+    own: Map<RouteId, Own>,
+    /// Rows parsed and looked up; emptied when a number in it may have been given away.
+    plans: Map<Arc<Via>, Bound>,
+    /// Objects that the chip had no room for.
+    starved: VecDeque<Asker>,
+    last_retry_ms: u64,
+    /// While a resync is on: what to do at its end.
+    held: Option<Map<RouteId, (Pending<RouteRow>, Option<Name>)>>,
+    default_ok: [bool; 2],
+}
+
+/// A plan with its names looked up.
+#[derive(Clone)]
+enum Bound {
+    Refused(Arc<str>),
+    Local,
+    Blackhole,
+    Direct(u32),
+    Hop(u32),
+    Group(u32),
+    Index(u32),
+}
+
+impl Routes {
+    pub(super) fn ready_len(&self) -> usize {
+        self.ready.len()
+    }
+
+    pub(super) fn tasks_len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    pub(super) fn in_chip_len(&self) -> usize {
+        self.in_chip.len()
+    }
+
+    pub(super) fn forget_plans(&mut self) {
+        self.plans.clear();
+    }
+
+    pub(super) fn task(&self, id: &RouteId) -> Option<&Task> {
+        self.tasks.get(id)
+    }
+
+    pub(super) fn lead(&self, id: &RouteId) -> Option<Lead> {
+        self.in_chip.get(id).copied()
+    }
+
+    pub(super) fn is_held(&self, id: &RouteId) -> bool {
+        self.held.as_ref().is_some_and(|held| held.contains_key(id))
+    }
+
+    fn park(&mut self, id: RouteId, cause: Cause) {
+        self.waiting.entry(cause).or_default().insert(id);
+    }
+
+    fn unpark(&mut self, id: RouteId, cause: Cause) {
+        if let Some(set) = self.waiting.get_mut(&cause) {
+            set.remove(&id);
+            if set.is_empty() {
+                self.waiting.remove(&cause);
+            }
+        }
+    }
+
+    /// Puts a task that may proceed in the queue.
+    fn make_ready(&mut self, id: RouteId) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut task.state, State::Ready);
+        if let State::Waiting(cause) = before {
+            self.unpark(id, cause);
+        }
+        if before != State::Ready {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Takes in a change of a route.
+    fn add(&mut self, id: RouteId, row: Option<RouteRow>, spelled: Option<Name>, silent: bool) {
+        match self.tasks.get_mut(&id) {
+            Some(task) => {
+                task.add(row);
+                task.silent &= silent;
+                if !silent {
+                    task.spelled = spelled;
+                }
+                if !matches!(task.state, State::InFlight(_)) {
+                    self.make_ready(id);
+                }
+            }
+            None => {
+                let mut task = Task::new(Pending::new(row), silent);
+                task.spelled = spelled;
+                self.tasks.insert(id, task);
+                self.ready.push_back(id);
+            }
+        }
+    }
+}
+
+impl Orch {
+    pub(super) fn add_route(&mut self, change: Change<RouteRow>) {
+        let RouteKey::Route { vrf, prefix, spelled } = change.key else {
+            return self.resync(change.row.is_some());
+        };
+        let id = RouteId { vrf: self.vrfs.id_of(&vrf), prefix };
+        match &mut self.routes.held {
+            Some(held) => match held.get_mut(&id) {
+                Some((pending, spelling)) => {
+                    pending.add(change.row);
+                    *spelling = spelled;
+                }
+                None => drop(held.insert(id, (Pending::new(change.row), spelled))),
+            },
+            None => self.routes.add(id, change.row, spelled, false),
+        }
+    }
+
+    /// Begins a resync: every route is deleted unless it is said again. Ends it: what was said is done.
+    fn resync(&mut self, begin: bool) {
+        if begin {
+            let known = self.routes.in_chip.keys().chain(self.routes.tasks.keys());
+            let known = known.filter(|id| !self.routes.own.contains_key(*id));
+            let held = known.map(|id| (*id, (Pending::new(None), None)));
+            self.routes.held = Some(held.collect());
+        } else if let Some(held) = self.routes.held.take() {
+            for (id, (pending, spelled)) in held {
+                if pending.del {
+                    self.routes.add(id, None, spelled.clone(), false);
+                }
+                if let Some(row) = pending.set {
+                    self.routes.add(id, Some(row), spelled, false);
+                }
+            }
+        }
+    }
+
+    /// An address of the router: its route leads to the CPU.
+    pub(super) fn add_own(&mut self, vrf: u32, prefix: AnyPrefix) {
+        let id = RouteId { vrf, prefix };
+        let own = self.routes.own.entry(id).or_default();
+        own.count += 1;
+        if own.count == 1 {
+            self.look_at_own(id);
+        }
+    }
+
+    pub(super) fn remove_own(&mut self, vrf: u32, prefix: AnyPrefix) {
+        let id = RouteId { vrf, prefix };
+        let Some(own) = self.routes.own.get_mut(&id) else { return };
+        own.count -= 1;
+        if own.count > 0 {
+            return;
+        }
+        let masked = self.routes.own.remove(&id).and_then(|own| own.masked);
+        self.routes.add(id, None, None, true);
+        if masked.is_some() {
+            self.routes.add(id, masked, None, true);
+        }
+    }
+
+    /// A route to the CPU that the start put into the chip.
+    pub(super) fn own_from_start(&mut self, prefix: AnyPrefix) {
+        let id = RouteId { vrf: vrfs::DEFAULT, prefix };
+        self.routes.own.insert(id, Own { count: 1, masked: None });
+        self.routes.in_chip.insert(id, Lead { target: Target::Cpu, index: None });
+        self.hold_vrf(vrfs::DEFAULT);
+        self.crm.routes(prefix.afi(), 1);
+    }
+
+    fn look_at_own(&mut self, id: RouteId) {
+        match self.routes.tasks.get(&id).map(|task| task.state) {
+            Some(State::InFlight(_)) => {}
+            Some(_) => self.routes.make_ready(id),
+            None => {
+                self.routes.tasks.insert(id, Task::new(Pending { del: false, set: None }, true));
+                self.routes.ready.push_back(id);
+            }
+        }
+    }
+
+    /// A route that leads through an index is to be led anew, because the index means something else.
+    pub(super) fn lead_again(&mut self, id: RouteId, index: u32) {
+        match self.routes.tasks.get(&id).map(|task| (task.state, task.later.is_some())) {
+            // What came later says where it leads.
+            Some((State::InFlight(_), true)) => {}
+            Some((State::Waiting(_) | State::Ready, _)) => self.routes.make_ready(id),
+            _ => {
+                let via = Arc::new(Via::group(self.indexes.name(index)));
+                self.routes.add(id, Some(RouteRow { protocol: None, via }), None, true);
+            }
+        }
+    }
+
+    /// Looks again at all routes that wait for `cause`.
+    pub(super) fn wake(&mut self, cause: Cause) {
+        let Some(ids) = self.routes.waiting.remove(&cause) else { return };
+        // In order, so that equal input has equal results whatever the hash.
+        let mut ids: Vec<RouteId> = ids.into_iter().collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.routes.make_ready(id);
+        }
+    }
+
+    /// Looks again at up to `count` routes that wait for `cause`.
+    fn wake_some(&mut self, cause: Cause, count: usize) {
+        let some: Vec<RouteId> =
+            self.routes.waiting.get(&cause).into_iter().flatten().take(count).copied().collect();
+        for id in some {
+            self.routes.make_ready(id);
+        }
+    }
+
+    /// Remembers that the chip had no room for an object.
+    pub(super) fn starve(&mut self, asker: Asker) {
+        if let Asker::Group(id) = asker {
+            self.set_starving(id, true);
+        }
+        self.routes.starved.push_back(asker);
+    }
+
+    /// Something left the chip: the object that has waited longest for room is tried again.
+    pub(super) fn room_freed(&mut self, out: &mut OrchOut) {
+        if let Some(asker) = self.routes.starved.pop_front() {
+            self.step_again(asker, out);
+        }
+    }
+
+    pub(super) fn retry_starved(&mut self, now_ms: u64, out: &mut OrchOut) {
+        if now_ms.saturating_sub(self.routes.last_retry_ms) < self.config.retry_ms {
+            return;
+        }
+        self.routes.last_retry_ms = now_ms;
+        for asker in std::mem::take(&mut self.routes.starved) {
+            self.step_again(asker, out);
+        }
+        for afi in [Afi::Ipv4, Afi::Ipv6] {
+            self.wake_some(Cause::Room(afi), self.config.bulk_size);
+        }
+    }
+
+    fn step_again(&mut self, asker: Asker, out: &mut OrchOut) {
+        match asker {
+            Asker::Vrf(id) => self.step_vrf(id, out),
+            Asker::Interface(id) => self.step_interface(id, out),
+            Asker::Neighbor(id) if self.neighbors.contains(id) => self.step_neighbor(id, out),
+            Asker::Group(id) if self.groups.contains(id) => {
+                self.set_starving(id, false);
+                self.step_group(id, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes up to a bulk of routes from the queue and makes calls of them; false when the queue was empty.
+    pub(super) fn gather_routes(&mut self, bulk_size: usize, out: &mut OrchOut) -> bool {
+        let count = self.routes.ready.len().min(bulk_size);
+        let mut ids: Vec<RouteId> = self.routes.ready.drain(..count).collect();
+        // Chips and readers of ASIC_DB like neighbours together.
+        ids.sort_unstable();
+        let mut bulk = Bulk::default();
+        for id in ids {
+            self.look_at(id, &mut bulk, out);
+        }
+        for (verb, items, routes) in [
+            (Verb::Remove, bulk.removes.0, bulk.removes.1),
+            (Verb::Create, bulk.creates.0, bulk.creates.1),
+            (Verb::Set, bulk.sets.0, bulk.sets.1),
+        ] {
+            if !items.is_empty() {
+                let object = ObjectType::RouteEntry;
+                let call = SaiCall::Bulk { verb, object, items, mode: ErrorMode::IgnoreError };
+                self.requests.call(call, Context::Routes(routes));
+            }
+        }
+        count > 0
+    }
+
+    /// Looks at a task: brings it into the bulk, parks it, or finishes it.
+    fn look_at(&mut self, id: RouteId, bulk: &mut Bulk, out: &mut OrchOut) {
+        let Some(mut task) = self.routes.tasks.remove(&id) else { return };
+        let pin = task.pin.take();
+        let verdict = self.judge(id, &mut task, out);
+        let current = self.routes.in_chip.get(&id).copied();
+        let there = current.is_some();
+        // What is to be deleted goes, when what comes after it cannot take its place at once.
+        let first_remove = task.change.del && there;
+        match verdict {
+            Verdict::Lead(lead) if current == Some(lead) => self.finish(id, task, true, out),
+            Verdict::Lead(lead) => self.emit(id, task, Some(lead), true, bulk),
+            Verdict::Meanwhile(lead, cause) => {
+                self.pin(&mut task, cause);
+                if current == Some(lead) {
+                    self.wait(id, task, cause);
+                } else {
+                    self.emit(id, task, Some(lead), false, bulk);
+                }
+            }
+            Verdict::Wait(cause) => {
+                self.pin(&mut task, cause);
+                if first_remove {
+                    self.emit(id, task, None, false, bulk);
+                } else {
+                    task.change.del = false;
+                    self.wait(id, task, cause);
+                }
+            }
+            Verdict::Refuse(why) => {
+                out.refused(format_args!("route {}", self.route_name(&id)), why);
+                task.change.set = None;
+                if first_remove {
+                    self.emit(id, task, None, true, bulk);
+                } else {
+                    task.silent = true;
+                    self.finish(id, task, false, out);
+                }
+            }
+            Verdict::Local if there => self.emit(id, task, None, true, bulk),
+            Verdict::Covered if first_remove => self.emit(id, task, None, true, bulk),
+            Verdict::Local | Verdict::Covered => self.finish(id, task, true, out),
+            Verdict::Remove if there => self.emit(id, task, None, true, bulk),
+            Verdict::Remove | Verdict::Nothing => {
+                task.silent = true;
+                self.finish(id, task, false, out);
+            }
+        }
+        if let Some(cause) = pin {
+            self.unpin(cause, out);
+        }
+    }
+
+    fn wait(&mut self, id: RouteId, mut task: Task, cause: Cause) {
+        task.state = State::Waiting(cause);
+        self.routes.park(id, cause);
+        self.routes.tasks.insert(id, task);
+    }
+
+    /// What a task comes to, given what there is.
+    fn judge(&mut self, id: RouteId, task: &mut Task, out: &mut OrchOut) -> Verdict {
+        if let Some(own) = self.routes.own.get_mut(&id) {
+            if task.change.del || task.change.set.is_some() {
+                own.masked = task.change.set.clone();
+            }
+            return match self.vrfs.usable(id.vrf) {
+                Some(_) => Verdict::Lead(Lead { target: Target::Cpu, index: None }),
+                None => Verdict::Wait(Cause::Vrf(id.vrf)),
+            };
+        }
+        let Some(row) = &task.change.set else {
+            return if task.change.del { Verdict::Remove } else { Verdict::Nothing };
+        };
+        if self.vrfs.usable(id.vrf).is_none() {
+            return Verdict::Wait(Cause::Vrf(id.vrf));
+        }
+        let lead = |target, index| Verdict::Lead(Lead { target, index });
+        match self.bind(&row.via) {
+            Bound::Refused(why) => Verdict::Refuse(why.to_string()),
+            Bound::Local => Verdict::Local,
+            Bound::Blackhole => lead(Target::Drop, None),
+            Bound::Direct(interface) => self.judge_direct(id, interface),
+            Bound::Hop(hop) => self.judge_hop(hop, None, out),
+            Bound::Group(group) => self.judge_group(id, group, None, out),
+            Bound::Index(index) => match self.indexes.get(index).meaning {
+                Meaning::Nothing => Verdict::Wait(Cause::Index(index)),
+                Meaning::Hop(hop) => self.judge_hop(hop, Some(index), out),
+                Meaning::Group(group) => self.judge_group(id, group, Some(index), out),
+            },
+        }
+    }
+
+    fn judge_direct(&self, id: RouteId, interface: u32) -> Verdict {
+        if !plan::is_global(id.prefix) {
+            return Verdict::Refuse("its addresses are only good on a link".into());
+        }
+        let there = self.interfaces.get(interface);
+        let host = AnyPrefix::host(id.prefix.addr()) == id.prefix;
+        if host && there.subnets().any(|subnet| subnet.contains(id.prefix.addr())) {
+            return Verdict::Covered;
+        }
+        match there.usable() {
+            Some(_) => Verdict::Lead(Lead { target: Target::Interface(interface), index: None }),
+            None => Verdict::Wait(Cause::Interface(interface)),
+        }
+    }
+
+    fn judge_hop(&mut self, hop: u32, index: Option<u32>, out: &mut OrchOut) -> Verdict {
+        if self.hop_usable(hop).is_some() {
+            return Verdict::Lead(Lead { target: Target::Hop(hop), index });
+        }
+        self.resolve(hop, out);
+        Verdict::Wait(Cause::Hop(hop))
+    }
+
+    fn judge_group(&mut self, id: RouteId, group: u32, index: Option<u32>, out: &mut OrchOut) -> Verdict {
+        if self.groups.ready(group) {
+            return Verdict::Lead(Lead { target: Target::Group(group), index });
+        }
+        if self.groups.failed(group) {
+            return Verdict::Refuse("the chip refused its next-hop group".into());
+        }
+        // The pin that the wait will hold; without it a new group has no reason to be.
+        self.pin_group(group);
+        self.step_group(group, out);
+        self.hand_over_group(group);
+        let cause = Cause::Group(group);
+        if self.groups.on_its_way(group) {
+            return Verdict::Wait(cause);
+        }
+        let members = self.groups.wanted(group);
+        let usable: Vec<u32> =
+            members.iter().map(|(hop, _)| *hop).filter(|hop| self.hop_usable(*hop).is_some()).collect();
+        let stays = match self.routes.in_chip.get(&id) {
+            Some(Lead { target: Target::Hop(hop), .. }) => usable.contains(hop).then_some(*hop),
+            _ => None,
+        };
+        match stays.or_else(|| self.groups.choose(&usable)) {
+            Some(hop) => Verdict::Meanwhile(Lead { target: Target::Hop(hop), index }, cause),
+            None => Verdict::Wait(cause),
+        }
+    }
+
+    /// The plan of a row's fields with all names looked up.
+    fn bind(&mut self, via: &Arc<Via>) -> Bound {
+        if let Some(bound) = self.routes.plans.get(via) {
+            return bound.clone();
+        }
+        let bound = match plan::of_route(via) {
+            Plan::Refused(why) => Bound::Refused(why.into()),
+            Plan::Local => Bound::Local,
+            Plan::Blackhole => Bound::Blackhole,
+            Plan::Direct(name) => Bound::Direct(self.interfaces.id_of(&name)),
+            Plan::Index(name) => Bound::Index(self.indexes.id_of(&name)),
+            Plan::Hops(hops) => {
+                let members = self.members_of(&hops);
+                match *members {
+                    [(hop, _)] => Bound::Hop(hop),
+                    _ => Bound::Group(self.group_id(GroupKey::Members(members.clone()), members)),
+                }
+            }
+        };
+        if self.routes.plans.len() >= PLANS {
+            self.routes.plans.clear();
+        }
+        self.routes.plans.insert(via.clone(), bound.clone());
+        bound
+    }
+
+    /// The object that an entry names.
+    pub(super) fn target_oid(&self, target: Target) -> Oid {
+        match target {
+            Target::Drop => Oid::NULL,
+            Target::Cpu => self.boot.cpu_port,
+            Target::Interface(interface) => self.interfaces.get(interface).oid().unwrap_or_default(),
+            Target::Hop(hop) => self.hop_oid(hop),
+            Target::Group(group) => self.groups.oid(group),
+        }
+    }
+
+    /// Brings a change of a route into the bulk.
+    fn emit(&mut self, id: RouteId, mut task: Task, lead: Option<Lead>, finish: bool, bulk: &mut Bulk) {
+        let current = self.routes.in_chip.get(&id).copied();
+        let exists = current.is_some() || id.is_permanent();
+        let verb = match lead {
+            Some(_) => task.verb.take().unwrap_or(if exists { Verb::Set } else { Verb::Create }),
+            None if id.is_permanent() => Verb::Set,
+            None => Verb::Remove,
+        };
+        if let Some(lead) = lead {
+            self.hold(id, lead);
+        }
+        let vr = self.vrfs.get(id.vrf).oid.unwrap_or_default();
+        let entry = RouteEntry { switch: SWITCH, vr, dest: id.prefix };
+        let target = lead.map_or(Target::Drop, |lead| lead.target);
+        let oid = self.target_oid(target);
+        let forward = Attr::RoutePacketAction(PacketAction::Forward);
+        let drop = Attr::RoutePacketAction(PacketAction::Drop);
+        let to = Attr::RouteNextHop(oid);
+        let (list, attrs): (_, Attrs) = match (verb, target) {
+            (Verb::Remove, _) => (&mut bulk.removes, Attrs::new()),
+            (Verb::Create, Target::Drop) => (&mut bulk.creates, [drop].into_iter().collect()),
+            (Verb::Create, Target::Cpu) => (&mut bulk.creates, [forward, to].into_iter().collect()),
+            (Verb::Create, _) => (&mut bulk.creates, [to].into_iter().collect()),
+            (Verb::Set, Target::Drop) if lead.is_none() => (&mut bulk.sets, [drop, to].into_iter().collect()),
+            (Verb::Set, Target::Drop) => (&mut bulk.sets, [to, drop].into_iter().collect()),
+            (Verb::Set, _) => {
+                // What the chip forwards already needs no word about it. The default route always gets it.
+                let forwards = current.is_some_and(|lead| lead.target != Target::Drop) && !id.is_permanent();
+                let forward = (!forwards).then_some(forward);
+                (&mut bulk.sets, forward.into_iter().chain([to]).collect())
+            }
+        };
+        let count = match verb {
+            Verb::Set => {
+                let count = attrs.len();
+                list.0.extend(attrs.into_iter().map(|attr| Item::new(entry, [attr])));
+                count as u8
+            }
+            _ => {
+                list.0.push(Item { id: entry.into(), attrs });
+                1
+            }
+        };
+        list.1.push((id, count));
+        task.state = State::InFlight(Asked { verb, lead, finish });
+        self.routes.tasks.insert(id, task);
+    }
+
+    pub(super) fn route_reply(&mut self, id: RouteId, status: Status, out: &mut OrchOut) {
+        let Some(mut task) = self.routes.tasks.remove(&id) else { return };
+        let State::InFlight(Asked { verb, lead, finish }) = task.state else { return };
+        task.state = State::Ready;
+        let result = outcome(verb, status);
+        // A default route that is to drop, and that the chip does not have, drops.
+        if result == Outcome::Done || (result == Outcome::Missing && lead.is_none()) {
+            self.confirmed(id, lead, out);
+            if finish {
+                return self.finish(id, task, true, out);
+            }
+            task.change.del = false;
+            task.take_later(false);
+            return self.again(id, task);
+        }
+        if let Some(lead) = lead {
+            self.release(id, lead, out);
+        }
+        match result {
+            Outcome::Exists => task.verb = Some(Verb::Set),
+            Outcome::Missing => {
+                // The chip lost it: forget that it was there, and create it.
+                if let Some(old) = self.routes.in_chip.remove(&id) {
+                    self.release(id, old, out);
+                    self.crm.routes(id.prefix.afi(), -1);
+                }
+                task.verb = Some(Verb::Create);
+            }
+            Outcome::Starved => {
+                if task.later.is_none() {
+                    return self.wait(id, task, Cause::Room(id.prefix.afi()));
+                }
+            }
+            Outcome::Again => {}
+            Outcome::Done | Outcome::Failed => {
+                out.failed(format_args!("route {}", self.route_name(&id)), status);
+                task.silent = true;
+                return self.finish(id, task, false, out);
+            }
+        }
+        task.take_later(false);
+        self.again(id, task);
+    }
+
+    fn again(&mut self, id: RouteId, mut task: Task) {
+        task.state = State::Ready;
+        self.routes.tasks.insert(id, task);
+        self.routes.ready.push_back(id);
+    }
+
+    /// The chip has the route as asked: what it led to before may go.
+    fn confirmed(&mut self, id: RouteId, lead: Option<Lead>, out: &mut OrchOut) {
+        let old = match lead {
+            Some(lead) => {
+                let old = self.routes.in_chip.insert(id, lead);
+                if let Some(index) = lead.index {
+                    let of_index = match self.indexes.get(index).meaning {
+                        Meaning::Group(group) => lead.target == Target::Group(group),
+                        _ => false,
+                    };
+                    self.follow_index(index, id, !of_index);
+                }
+                if old.is_none() && !id.is_permanent() {
+                    self.crm.routes(id.prefix.afi(), 1);
+                }
+                old
+            }
+            None => {
+                let old = self.routes.in_chip.remove(&id);
+                if !id.is_permanent() {
+                    self.crm.routes(id.prefix.afi(), -1);
+                    self.wake_some(Cause::Room(id.prefix.afi()), 1);
+                }
+                old
+            }
+        };
+        if let Some(old) = old {
+            if let Some(index) = old.index.filter(|index| lead.is_none_or(|lead| lead.index != Some(*index)))
+            {
+                self.follow_index(index, id, false);
+            }
+            self.release(id, old, out);
+        }
+        if id.is_permanent() {
+            let ok = lead.is_some();
+            let known = &mut self.routes.default_ok[usize::from(id.prefix.afi() == Afi::Ipv6)];
+            if *known != ok {
+                *known = ok;
+                out.default_routes.push(Change::set(id.prefix, DefaultRouteRow { ok }));
+            }
+        }
+    }
+
+    /// Ends a task: answers it, and goes on with what came later.
+    fn finish(&mut self, id: RouteId, mut task: Task, answer: bool, out: &mut OrchOut) {
+        let pin = task.pin.take();
+        if answer && self.config.responses && !task.silent {
+            let key = RouteKey::Route {
+                vrf: self.vrfs.name(id.vrf).clone(),
+                prefix: id.prefix,
+                spelled: task.spelled.clone(),
+            };
+            let protocol = task.change.set.as_ref().map(|row| row.protocol.clone().unwrap_or_default());
+            out.responses.push(RouteResponse::success(key, protocol));
+        }
+        if task.later.is_some() {
+            task.take_later(true);
+            task.silent = false;
+            task.verb = None;
+            self.again(id, task);
+        }
+        if let Some(cause) = pin {
+            self.unpin(cause, out);
+        }
+    }
+
+    /// Counts a route, in the chip or on its way there, with all that it leads through.
+    fn hold(&mut self, id: RouteId, lead: Lead) {
+        self.hold_vrf(id.vrf);
+        match lead.target {
+            Target::Drop | Target::Cpu => {}
+            Target::Interface(interface) => self.hold_interface(interface),
+            Target::Hop(hop) => self.hold_hop(hop),
+            Target::Group(group) => self.hold_group(group),
+        }
+        if let Some(index) = lead.index {
+            self.hold_index(index);
+        }
+    }
+
+    fn release(&mut self, id: RouteId, lead: Lead, out: &mut OrchOut) {
+        match lead.target {
+            Target::Drop | Target::Cpu => {}
+            Target::Interface(interface) => self.release_interface(interface, out),
+            Target::Hop(hop) => self.release_hop(hop, out),
+            Target::Group(group) => self.release_group(group, out),
+        }
+        if let Some(index) = lead.index {
+            self.release_index(index, out);
+        }
+        self.release_vrf(id.vrf, out);
+    }
+
+    /// Keeps what a task waits for from being forgotten.
+    fn pin(&mut self, task: &mut Task, cause: Cause) {
+        match cause {
+            Cause::Hop(hop) => self.neighbors.get_mut(hop).named += 1,
+            Cause::Group(group) => self.pin_group(group),
+            _ => {}
+        }
+        task.pin = Some(cause);
+    }
+
+    fn unpin(&mut self, cause: Cause, out: &mut OrchOut) {
+        match cause {
+            Cause::Hop(hop) => self.unname_hop(hop, out),
+            Cause::Group(group) => self.unpin_group(group, out),
+            _ => {}
+        }
+    }
+
+    /// The route's key as text.
+    pub(super) fn route_name(&self, id: &RouteId) -> String {
+        let mut name = String::new();
+        RouteRow::key_text(&RouteKey::new(self.vrfs.name(id.vrf).clone(), id.prefix), &mut name);
+        name
+    }
+}
+
+/// Entries of one verb, and the routes that they are of.
+type Entries = (Vec<Item>, Vec<(RouteId, u8)>);
+
+/// A bulk in the making. Removes go first, then creates, then sets.
+#[derive(Default)]
+struct Bulk {
+    removes: Entries,
+    creates: Entries,
+    sets: Entries,
+}

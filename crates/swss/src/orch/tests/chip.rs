@@ -1,0 +1,269 @@
+//! A chip that is nothing but its objects, and that notes every request it should not have got.
+
+use crate::sai::{
+    Attr, ErrorMode, Item, NeighborEntry, ObjectId, ObjectType, Oid, PacketAction, RouteEntry, Sai, Status,
+    Verb,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// What the chip made of a route: where its packets go.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Forwarding {
+    Drop,
+    Cpu,
+    /// The port's first lane.
+    Interface(u32),
+    /// Gateway, the port's first lane, weight.
+    Hops(BTreeSet<(IpAddr, u32, u32)>),
+}
+
+#[derive(Default)]
+pub(super) struct Chip {
+    pub(super) objects: BTreeMap<Oid, (ObjectType, Vec<Attr>)>,
+    pub(super) routes: BTreeMap<RouteEntry, Vec<Attr>>,
+    pub(super) neighbors: BTreeMap<NeighborEntry, Vec<Attr>>,
+    next: u64,
+    /// How many groups it says it holds, and how many routes it really holds.
+    pub(super) group_limit: u32,
+    pub(super) route_limit: usize,
+    /// Statuses to answer before looking at anything, by type of object: one for each entry.
+    pub(super) fail: Vec<(ObjectType, Verb, Status)>,
+    /// Requests that no right orchagent sends.
+    pub(super) violations: Vec<String>,
+    /// How many entries were asked for.
+    pub(super) asked: usize,
+}
+
+pub(super) const PORTS: u32 = 4;
+const SWITCH: Oid = Oid(0xffff_0001);
+const VR: Oid = Oid(0xffff_0002);
+const CPU: Oid = Oid(0xffff_0003);
+
+impl Chip {
+    pub(super) fn new() -> Chip {
+        Chip { group_limit: 16, route_limit: 10_000, ..Chip::default() }
+    }
+
+    fn power_on(&mut self) {
+        self.objects.insert(SWITCH, (ObjectType::Switch, vec![]));
+        self.objects.insert(VR, (ObjectType::VirtualRouter, vec![]));
+        self.objects.insert(CPU, (ObjectType::Port, vec![]));
+        for port in 0..PORTS {
+            let lanes = Attr::PortLanes(Box::new([port * 4 + 1, port * 4]));
+            self.objects.insert(Oid(0xffff_0100 + u64::from(port)), (ObjectType::Port, vec![lanes]));
+        }
+    }
+
+    /// Whether anything refers to the object.
+    fn used(&self, oid: Oid) -> bool {
+        let names = |attrs: &[Attr]| attrs.iter().any(|attr| attr.clone().oids_mut().contains(&oid));
+        self.objects.values().any(|(_, attrs)| names(attrs))
+            || self.routes.iter().any(|(entry, attrs)| entry.vr == oid || names(attrs))
+            || self.neighbors.iter().any(|(entry, attrs)| entry.rif == oid || names(attrs))
+    }
+
+    fn known(&self, oid: Oid) -> bool {
+        oid.is_null() || self.objects.contains_key(&oid)
+    }
+
+    fn one(&mut self, verb: Verb, object: ObjectType, item: &mut Item) -> Status {
+        self.asked += 1;
+        if let Some(at) = self.fail.iter().position(|(o, v, _)| (*o, *v) == (object, verb)) {
+            return self.fail.remove(at).2;
+        }
+        if object == ObjectType::Switch {
+            self.objects.clear();
+            self.routes.clear();
+            self.neighbors.clear();
+            if verb == Verb::Create {
+                self.power_on();
+                item.id = SWITCH.into();
+            }
+            return Status::Success;
+        }
+        let dangling =
+            item.attrs.iter_mut().flat_map(|a| a.oids_mut().to_vec()).find(|oid| !self.known(*oid));
+        if let Some(oid) = dangling {
+            self.violations.push(format!("{verb:?} {object:?} names {oid}, which is not there"));
+            return Status::InvalidParameter;
+        }
+        match (verb, item.id) {
+            (Verb::Create, ObjectId::Oid(_)) => {
+                self.next += 1;
+                let rid = Oid(self.next);
+                self.objects.insert(rid, (object, item.attrs.to_vec()));
+                item.id = rid.into();
+                Status::Success
+            }
+            (Verb::Create, ObjectId::Route(entry)) => {
+                if self.routes.contains_key(&entry) {
+                    return Status::ItemAlreadyExists;
+                }
+                if self.routes.len() >= self.route_limit {
+                    return Status::TableFull;
+                }
+                self.routes.insert(entry, item.attrs.to_vec());
+                Status::Success
+            }
+            (Verb::Create, ObjectId::Neighbor(entry)) => {
+                match self.neighbors.insert(entry, item.attrs.to_vec()) {
+                    Some(_) => Status::ItemAlreadyExists,
+                    None => Status::Success,
+                }
+            }
+            (Verb::Set, id) => {
+                let attrs = match id {
+                    ObjectId::Oid(oid) => self.objects.get_mut(&oid).map(|(_, attrs)| attrs),
+                    ObjectId::Route(entry) => self.routes.get_mut(&entry),
+                    ObjectId::Neighbor(entry) => self.neighbors.get_mut(&entry),
+                };
+                let Some(attrs) = attrs else { return Status::ItemNotFound };
+                for attr in &item.attrs {
+                    attrs.retain(|a| !a.same_kind(attr));
+                    attrs.push(attr.clone());
+                }
+                Status::Success
+            }
+            (Verb::Remove, ObjectId::Oid(oid)) => {
+                if self.used(oid) {
+                    self.violations.push(format!("removal of {object:?} {oid}, which is in use"));
+                    return Status::ObjectInUse;
+                }
+                match self.objects.remove(&oid) {
+                    Some(_) => Status::Success,
+                    None => Status::ItemNotFound,
+                }
+            }
+            (Verb::Remove, ObjectId::Route(entry)) => match self.routes.remove(&entry) {
+                Some(_) => Status::Success,
+                None => Status::ItemNotFound,
+            },
+            (Verb::Remove, ObjectId::Neighbor(entry)) => {
+                let led = self.objects.values().any(|(_, attrs)| {
+                    attrs.contains(&Attr::NextHopIp(entry.ip)) && attrs.contains(&Attr::NextHopRif(entry.rif))
+                });
+                if led {
+                    self.violations
+                        .push(format!("removal of neighbour {}, which a next hop needs", entry.ip));
+                }
+                match self.neighbors.remove(&entry) {
+                    Some(_) => Status::Success,
+                    None => Status::ItemNotFound,
+                }
+            }
+        }
+    }
+
+    fn attrs(&self, oid: Oid) -> (ObjectType, &[Attr]) {
+        let (object, attrs) = &self.objects[&oid];
+        (*object, attrs)
+    }
+
+    fn lane(&self, rif: Oid) -> u32 {
+        let port = self.attrs(rif).1.iter().find_map(|attr| match attr {
+            Attr::RifPort(port) => Some(*port),
+            _ => None,
+        });
+        match &self.attrs(port.unwrap()).1[0] {
+            Attr::PortLanes(lanes) => lanes.iter().copied().min().unwrap(),
+            other => panic!("{other}"),
+        }
+    }
+
+    fn hop(&self, oid: Oid, weight: u32) -> (IpAddr, u32, u32) {
+        let (mut ip, mut rif) = (None, Oid::NULL);
+        for attr in self.attrs(oid).1 {
+            match attr {
+                Attr::NextHopIp(a) => ip = Some(*a),
+                Attr::NextHopRif(r) => rif = *r,
+                _ => {}
+            }
+        }
+        (ip.unwrap(), self.lane(rif), weight)
+    }
+
+    /// Where packets of a route go, followed through all objects.
+    pub(super) fn forwarding(&self, entry: &RouteEntry) -> Option<Forwarding> {
+        let attrs = self.routes.get(entry)?;
+        let mut oid = Oid::NULL;
+        for attr in attrs {
+            match attr {
+                Attr::RoutePacketAction(PacketAction::Drop) => return Some(Forwarding::Drop),
+                Attr::RouteNextHop(to) => oid = *to,
+                _ => {}
+            }
+        }
+        if oid == CPU {
+            return Some(Forwarding::Cpu);
+        }
+        Some(match self.attrs(oid).0 {
+            ObjectType::RouterInterface => Forwarding::Interface(self.lane(oid)),
+            ObjectType::NextHop => Forwarding::Hops([self.hop(oid, 0)].into()),
+            _ => {
+                let members =
+                    self.objects.values().filter(|(_, attrs)| attrs.contains(&Attr::MemberGroup(oid)));
+                let hops = members.map(|(_, attrs)| {
+                    let (mut hop, mut weight) = (Oid::NULL, 0);
+                    for attr in attrs {
+                        match attr {
+                            Attr::MemberNextHop(oid) => hop = *oid,
+                            Attr::MemberWeight(w) => weight = *w,
+                            _ => {}
+                        }
+                    }
+                    self.hop(hop, weight)
+                });
+                Forwarding::Hops(hops.collect())
+            }
+        })
+    }
+
+    pub(super) fn count(&self, object: ObjectType) -> usize {
+        self.objects.values().filter(|(o, _)| *o == object).count()
+    }
+}
+
+impl Sai for Chip {
+    fn bulk(
+        &mut self,
+        verb: Verb,
+        object: ObjectType,
+        items: &mut [Item],
+        mode: ErrorMode,
+        statuses: &mut Vec<Status>,
+    ) {
+        let mut stopped = false;
+        for item in items {
+            let status = if stopped { Status::NotExecuted } else { self.one(verb, object, item) };
+            stopped |= mode == ErrorMode::StopOnError && !status.is_success();
+            statuses.push(status);
+        }
+    }
+
+    fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status> {
+        for attr in attrs {
+            let ports = (0..PORTS).map(|port| Oid(0xffff_0100 + u64::from(port)));
+            *attr = match (object, &attr) {
+                (ObjectType::Switch, Attr::SwitchDefaultVirtualRouter(_)) => {
+                    Attr::SwitchDefaultVirtualRouter(VR)
+                }
+                (ObjectType::Switch, Attr::SwitchCpuPort(_)) => Attr::SwitchCpuPort(CPU),
+                (ObjectType::Switch, Attr::SwitchPortNumber(_)) => Attr::SwitchPortNumber(PORTS),
+                (ObjectType::Switch, Attr::SwitchEcmpGroups(_)) => Attr::SwitchEcmpGroups(self.group_limit),
+                (ObjectType::Switch, Attr::SwitchPortList(room)) if room.len() >= PORTS as usize => {
+                    Attr::SwitchPortList(ports.collect())
+                }
+                (ObjectType::Switch, Attr::SwitchPortList(_)) => return Err(Status::BufferOverflow),
+                (ObjectType::Switch, Attr::SwitchAvailableIpv4Route(_)) => {
+                    Attr::SwitchAvailableIpv4Route((self.route_limit - self.routes.len()) as u32)
+                }
+                (ObjectType::Port, Attr::PortLanes(_)) => {
+                    self.objects[&id.oid().unwrap()].1.first().cloned().ok_or(Status::NotSupported)?
+                }
+                _ => return Err(Status::NotSupported),
+            };
+        }
+        Ok(())
+    }
+}

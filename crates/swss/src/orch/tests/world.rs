@@ -1,0 +1,310 @@
+//! orchagent, syncd, the chip, and what the databases hold, with a queue between them that tests can disturb.
+
+use super::chip::{Chip, Forwarding};
+use crate::orch::{Orch, OrchConfig, OrchEvent, OrchOut, VidCounter};
+use crate::row::{
+    Change, IntfRow, NeighRow, NextHopGroupRow, PortKey, PortRow, RouteKey, RouteRow, Row, VrfRow,
+};
+use crate::sai::{Attr, Item, ObjectType, Oid, RouteEntry, SaiCall, SaiReply, SaiRequest, text};
+use crate::syncd::{AsicChange, Syncd, SyncdOut};
+use std::collections::BTreeMap;
+
+pub(super) struct World {
+    pub(super) orch: Orch,
+    pub(super) syncd: Syncd<Chip>,
+    pub(super) out: OrchOut,
+    pub(super) asic_db: BTreeMap<String, BTreeMap<String, String>>,
+    pub(super) hidden: Vec<Attr>,
+    pub(super) rid_of: BTreeMap<Oid, Oid>,
+    /// Requests without a reply.
+    pub(super) queue: Vec<SaiRequest>,
+    /// All requests so far.
+    pub(super) sent: Vec<SaiRequest>,
+    pub(super) vids: VidCounter,
+    pub(super) now_ms: u64,
+}
+
+fn fields<R: Row>(text: &str) -> R {
+    R::from_fields(&mut text.split(' ').filter_map(|pair| pair.split_once('='))).unwrap()
+}
+
+fn change<R: Row>(key: &str, text: &str) -> Change<R> {
+    let key = R::parse_key(key).unwrap();
+    if text == "DEL" { Change::del(key) } else { Change::set(key, fields(text)) }
+}
+
+impl World {
+    /// A world that has started, with ports Ethernet0 to Ethernet3, each routed: Ethernet*n* has 10.0.*n*.1/24.
+    pub(super) fn new(config: OrchConfig) -> World {
+        let mut world = World::bare(config, Chip::new());
+        world.ports();
+        for n in 0..4 {
+            world.set(&format!("INTF_TABLE:Ethernet{n}"), "NULL=NULL");
+            world.set(&format!("INTF_TABLE:Ethernet{n}:10.0.{n}.1/24"), "scope=global family=IPv4");
+        }
+        world.settle();
+        world.sent.clear();
+        world
+    }
+
+    pub(super) fn with_responses() -> World {
+        World::new(OrchConfig { responses: true, ..OrchConfig::default() })
+    }
+
+    pub(super) fn bare(config: OrchConfig, chip: Chip) -> World {
+        let vids = VidCounter::default();
+        World {
+            orch: Orch::new(config, Box::new(vids.clone())),
+            syncd: Syncd::new(chip, Box::new(vids.clone())),
+            out: OrchOut::default(),
+            asic_db: BTreeMap::new(),
+            hidden: Vec::new(),
+            rid_of: BTreeMap::new(),
+            queue: Vec::new(),
+            sent: Vec::new(),
+            vids,
+            now_ms: 0,
+        }
+    }
+
+    pub(super) fn ports(&mut self) {
+        for n in 0..4 {
+            let lanes = format!("lanes={},{} speed=100000 admin_status=up", n * 4, n * 4 + 1);
+            self.set(&format!("PORT_TABLE:Ethernet{n}"), &lanes);
+        }
+        self.set("PORT_TABLE:PortConfigDone", "count=4");
+        self.orch
+            .port(Change::set(PortKey::InitDone, PortRow { lanes: Some("0".into()), ..PortRow::default() }));
+    }
+
+    /// Hands in a change: `TABLE:KEY`, and fields or `DEL`.
+    pub(super) fn set(&mut self, key: &str, text: &str) {
+        let (table, key) = key.split_once(':').unwrap();
+        match table {
+            PortRow::TABLE => self.orch.port(change(key, text)),
+            IntfRow::TABLE => self.orch.interface(change(key, text)),
+            NeighRow::TABLE => self.orch.neighbor(change(key, text)),
+            VrfRow::TABLE => self.orch.vrf(change(key, text)),
+            NextHopGroupRow::TABLE => self.orch.nexthop_group(change(key, text)),
+            RouteRow::TABLE => self.orch.route(change(key, text)),
+            _ => panic!("{table}"),
+        }
+    }
+
+    pub(super) fn neighbor(&mut self, ip: &str) {
+        let n = ip.split('.').nth(2).unwrap();
+        self.set(&format!("NEIGH_TABLE:Ethernet{n}:{ip}"), "neigh=02:00:00:00:00:01 family=IPv4");
+    }
+
+    /// Lets orchagent go on, and takes what it asks for.
+    pub(super) fn run(&mut self) {
+        self.orch.run(&mut self.out);
+        for request in self.out.requests.drain(..) {
+            self.sent.push(request.clone());
+            self.queue.push(request);
+        }
+    }
+
+    /// Carries out one request, and hands the reply back.
+    pub(super) fn answer(&mut self, at: usize) {
+        let request = self.queue.remove(at);
+        // As over Redis: through text, where it can be.
+        let message = text::write_request(&request);
+        let mut read = text::read_request(request.id, &message.key, &message.value, message.op).unwrap();
+        if let (SaiCall::Bulk { mode, .. }, SaiCall::Bulk { mode: sent, .. }) =
+            (&mut read.call, &request.call)
+        {
+            *mode = *sent;
+        }
+        assert_eq!(read, request);
+        let mut out = SyncdOut::default();
+        self.syncd.handle(read, &mut out);
+        self.write_rows(out.rows);
+        for reply in out.replies {
+            let view = matches!(request.call, SaiCall::View(_));
+            let message = text::write_reply(&reply, view);
+            let again = text::read_reply(reply.id, &message.key, &message.value, message.op).unwrap();
+            assert_eq!(again, reply);
+            self.reply(again);
+        }
+    }
+
+    pub(super) fn reply(&mut self, reply: SaiReply) {
+        self.orch.reply(reply, &mut self.out);
+    }
+
+    pub(super) fn write_rows(&mut self, rows: Vec<AsicChange>) {
+        for row in rows {
+            let mut key = String::new();
+            match row {
+                AsicChange::Wipe => {
+                    self.asic_db.clear();
+                    self.rid_of.clear();
+                    self.hidden.clear();
+                }
+                AsicChange::Set(object, id, attrs) => {
+                    text::write_row_key(object, &id, &mut key);
+                    let row = self.asic_db.entry(key).or_default();
+                    text::row_fields(&attrs, &mut |field, value| {
+                        drop(row.insert(field.into(), value.into()))
+                    });
+                }
+                AsicChange::Remove(object, id) => {
+                    text::write_row_key(object, &id, &mut key);
+                    assert!(self.asic_db.remove(&key).is_some(), "{key}");
+                }
+                AsicChange::Map(vid, rid) => assert_eq!(self.rid_of.insert(vid, rid), None),
+                AsicChange::Unmap(vid, rid) => assert_eq!(self.rid_of.remove(&vid), Some(rid)),
+                AsicChange::Hidden(attr) => self.hidden.push(attr),
+            }
+        }
+    }
+
+    /// Goes on until nothing moves; requests in order.
+    pub(super) fn settle(&mut self) {
+        loop {
+            self.run();
+            if self.queue.is_empty() {
+                break;
+            }
+            self.answer(0);
+        }
+        assert!(self.orch.idle());
+        assert_eq!(self.syncd.chip().violations, [""; 0]);
+    }
+
+    pub(super) fn tick(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.orch.tick(self.now_ms, &mut self.out);
+        self.settle();
+    }
+
+    /// Where the chip sends packets of a route: `-` nowhere, `drop`, `cpu`, an interface, or next hops.
+    pub(super) fn way(&self, key: &str) -> String {
+        let Ok(RouteKey::Route { vrf, prefix, .. }) = RouteRow::parse_key(key) else { panic!("{key}") };
+        let switch = self.syncd.rid(crate::sai::SWITCH).unwrap();
+        let vr = match vrf {
+            None => self.syncd.rid(self.orch.vrfs.default_oid()),
+            Some(_) => self
+                .orch
+                .vrfs
+                .find(&vrf)
+                .and_then(|id| self.orch.vrfs.get(id).oid)
+                .and_then(|v| self.syncd.rid(v)),
+        };
+        let Some(vr) = vr else { return "-".into() };
+        match self.syncd.chip().forwarding(&RouteEntry { switch, vr, dest: prefix }) {
+            None => "-".into(),
+            Some(Forwarding::Drop) => "drop".into(),
+            Some(Forwarding::Cpu) => "cpu".into(),
+            Some(Forwarding::Interface(lane)) => format!("Ethernet{}", lane / 4),
+            Some(Forwarding::Hops(hops)) => {
+                let hops = hops.into_iter().map(|(ip, lane, weight)| {
+                    assert_eq!(ip.to_string().split('.').nth(2).unwrap(), (lane / 4).to_string());
+                    if weight == 0 { ip.to_string() } else { format!("{ip}*{weight}") }
+                });
+                hops.collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+
+    /// Why a route waits.
+    pub(super) fn why(&self, key: &str) -> String {
+        let Ok(RouteKey::Route { vrf, prefix, .. }) = RouteRow::parse_key(key) else { panic!("{key}") };
+        let state = self.orch.explain(vrf.as_deref(), prefix);
+        state.and_then(|state| state.waiting).map_or_else(String::new, |waiting| waiting.to_string())
+    }
+
+    /// The calls on one type of object since last asked, in short.
+    pub(super) fn calls(&mut self, of: ObjectType) -> Vec<String> {
+        let show = |item: &Item| {
+            let id = match &item.id {
+                crate::sai::ObjectId::Route(entry) => entry.dest.to_string(),
+                crate::sai::ObjectId::Neighbor(entry) => entry.ip.to_string(),
+                crate::sai::ObjectId::Oid(_) => "oid".into(),
+            };
+            let attrs: Vec<String> = item
+                .attrs
+                .iter()
+                .map(|attr| match attr {
+                    Attr::RouteNextHop(oid) if oid.is_null() => "null".into(),
+                    Attr::RouteNextHop(_) => "to".into(),
+                    other => other.to_string().rsplit(['=', '_']).next().unwrap_or_default().to_lowercase(),
+                })
+                .collect();
+            format!("{id} {}", attrs.join("+")).trim_end().to_string()
+        };
+        let calls = self.sent.drain(..).filter_map(|request| match request.call {
+            SaiCall::One { verb, object, item } if object == of => Some(format!("{verb:?} {}", show(&item))),
+            SaiCall::Bulk { verb, object, items, .. } if object == of => {
+                Some(format!("{verb:?} {}", items.iter().map(show).collect::<Vec<_>>().join(", ")))
+            }
+            _ => None,
+        });
+        calls.collect()
+    }
+
+    /// What was refused or failed since last asked.
+    pub(super) fn events(&mut self) -> Vec<String> {
+        self.out.events.drain(..).map(|event: OrchEvent| event.to_string()).collect()
+    }
+
+    /// The messages of responses since last asked.
+    pub(super) fn responses(&mut self) -> Vec<String> {
+        self.out.responses.drain(..).map(|response| response.message()).collect()
+    }
+
+    /// Nothing is left but what the start made, and the router's addresses.
+    pub(super) fn assert_empty(&self) {
+        let chip = self.syncd.chip();
+        assert_eq!(chip.count(ObjectType::NextHop), 0);
+        assert_eq!(chip.count(ObjectType::NextHopGroup), 0);
+        assert_eq!(chip.count(ObjectType::NextHopGroupMember), 0);
+        assert!(chip.neighbors.is_empty());
+        assert_eq!(self.orch.neighbors.len(), 0, "neighbours are remembered that nobody names");
+        assert_eq!(self.orch.backlog(), 0);
+        assert_eq!(self.orch.groups.places(), (0, 0, 0));
+        let routes = chip.routes.keys().map(|entry| entry.dest.to_string());
+        let other: Vec<String> =
+            routes.filter(|dest| self.way(dest) != "cpu" && self.way(dest) != "drop").collect();
+        assert_eq!(other, [""; 0]);
+        let crm = self.orch.crm();
+        assert_eq!(crm.route[0].used + crm.route[1].used, chip.routes.len() as u32);
+        let rest =
+            [crm.nexthop[0], crm.nexthop[1], crm.neighbor[0], crm.nexthop_group, crm.nexthop_group_member];
+        assert!(rest.iter().all(|usage| usage.used == 0), "{crm:?}");
+    }
+
+    /// ASIC_DB says what the chip holds.
+    pub(super) fn assert_db_agrees(&self) {
+        let chip = self.syncd.chip();
+        let of = |object: ObjectType| {
+            self.asic_db.keys().filter(|key| key.starts_with(&format!("{}:", object.name()))).count()
+        };
+        assert_eq!(of(ObjectType::RouteEntry), chip.routes.len());
+        assert_eq!(of(ObjectType::NeighborEntry), chip.neighbors.len());
+        for object in [
+            ObjectType::NextHop,
+            ObjectType::NextHopGroup,
+            ObjectType::NextHopGroupMember,
+            ObjectType::RouterInterface,
+        ] {
+            assert_eq!(of(object), chip.count(object));
+        }
+        for (key, row) in self.asic_db.iter().filter(|(key, _)| key.contains("ROUTE_ENTRY")) {
+            let (_, id) = text::read_row_key(key).unwrap();
+            let crate::sai::ObjectId::Route(entry) = id else { panic!("{key}") };
+            let rid = |vid: Oid| self.rid_of[&vid];
+            let in_chip =
+                &chip.routes[&RouteEntry { switch: rid(entry.switch), vr: rid(entry.vr), dest: entry.dest }];
+            assert_eq!(row.len(), in_chip.len(), "{key}: {row:?} {in_chip:?}");
+            for (field, value) in row {
+                let mut attr = Attr::read(field, value).unwrap();
+                for oid in attr.oids_mut().iter_mut().filter(|oid| !oid.is_null()) {
+                    *oid = rid(*oid);
+                }
+                assert!(in_chip.contains(&attr), "{key}: {attr} {in_chip:?}");
+            }
+        }
+    }
+}

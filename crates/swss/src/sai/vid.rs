@@ -1,0 +1,27 @@
+//! Where object numbers come from.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where object numbers come from. In SONiC orchagent and syncd draw from one counter in ASIC_DB, so numbers are
+/// taken in blocks.
+pub trait VidSource: Send {
+    /// Takes `count` numbers that nobody else gets.
+    ///
+    /// # Errors
+    /// A sentence when the counter cannot be reached.
+    fn take(&mut self, count: u64) -> Result<Range<u64>, String>;
+}
+
+/// A counter in memory, for orchagent and syncd in one process, or for one of them alone. Clones count together.
+#[derive(Clone, Default, Debug)]
+pub struct VidCounter(Arc<AtomicU64>);
+
+impl VidSource for VidCounter {
+    fn take(&mut self, count: u64) -> Result<Range<u64>, String> {
+        // From 1 on: an index of 0 is the switch.
+        let start = self.0.fetch_add(count, Ordering::Relaxed) + 1;
+        Ok(start..start + count)
+    }
+}
