@@ -2,7 +2,7 @@
 
 use crate::api::model::{AsicAnswer, Pipeline};
 use crate::api::{Api, ListenError, answers};
-use crate::bgp::{Bgp, BgpBuilder};
+use crate::bgp::{Bgp, BgpBuilder, initial};
 use crate::config::Config;
 use crate::dataplane::fpm::{self, FpmHandle};
 use crate::dataplane::kernel;
@@ -161,6 +161,9 @@ impl Router {
             (Some(builder), Some(bgp)) => Some(builder.start(&config, bgp, inbox.as_ref(), clock, &meters, &stop)?),
             _ => None,
         };
+        if let (Some(running), Some(inbox), Some(bgp)) = (&bgp, inbox, &config.bgp) {
+            initial::watch(bgp.neighbors.len(), running.sessions.clone(), rings.clone(), inbox, stop.clone())?;
+        }
         let reads = answers::Reads::default();
         let inside = Inside { config, clock, rings, meters, bgp, rib: handle, asic, fpm: clients, reads };
         let inside = Arc::new(inside);

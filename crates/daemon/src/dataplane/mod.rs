@@ -7,13 +7,16 @@
 //!
 //! Feedback cannot wait for ever: the RIB manager takes it also while it waits for room in a dataplane's ring.
 
+pub mod fpm;
 pub mod kernel;
+mod weight;
 
 use ribtide_rib::{FibBatch, RibIn};
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring;
 use ribtide_runtime::thread::Stop;
 use std::sync::Arc;
+use weight::fit_weight;
 
 /// Batches that may wait at one dataplane.
 pub const BATCHES: usize = 64;

@@ -7,7 +7,7 @@
 pub mod fpmsyncd;
 mod announce;
 mod fpm_server;
-// pub mod inprocess;
+pub mod inprocess;
 mod links;
 pub mod orchagent;
 mod query;

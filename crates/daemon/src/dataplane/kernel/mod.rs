@@ -222,13 +222,15 @@ impl Writer {
         if !self.replayed {
             return Ok(());
         }
-        // What is refused here was reported when its batch was; the RIB reacts to the same event.
-        match note {
-            LinkNote::Changed { ifindex, came_up } => {
-                self.kernel.interface_changed(*ifindex, *came_up).map(drop)
-            }
-            LinkNote::Lost => self.kernel.repair().map(drop),
+        let failed = match note {
+            LinkNote::Changed { ifindex, came_up } => self.kernel.interface_changed(*ifindex, *came_up)?,
+            LinkNote::Lost => self.kernel.repair()?,
+        };
+        // Number 0: finishes no batch, only says what failed. When the RIB is gone, the next batch will show it.
+        if !failed.is_empty() {
+            let _ = self.acknowledge(0, failed);
         }
+        Ok(())
     }
 
     /// Starts again after the socket failed; the RIB tells all again.

@@ -88,6 +88,12 @@ impl Kernel {
         }
     }
 
+    /// Leaves the socket room for only a few answers.
+    #[cfg(test)]
+    pub(crate) fn make_overrun_likely(&self) {
+        self.socket.shrink();
+    }
+
     /// Carries out one batch. Returns what could not be installed.
     ///
     /// # Errors

@@ -192,6 +192,11 @@ impl Socket {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn shrink(&self) {
+        self.inner.set_recv_buffer_size(1).unwrap();
+    }
+
     /// Waits for notifications and hands each to `each`; returns with none when the timeout passed.
     ///
     /// # Errors

@@ -369,6 +369,27 @@ fn routes_that_the_kernel_drops_with_a_link_come_back() {
     });
 }
 
+#[test]
+fn lost_answers_are_made_up_for() {
+    in_namespace("lost_answers_are_made_up_for", || {
+        let mut kernel = open();
+        let prefix = |i: u32| format!("192.{}.{}.0/24", i / 256, i % 256);
+        let batch = Batch::start().group(1, &[hop("10.0.0.2", "v0", 1)]);
+        (0..250).fold(batch, |b, i| b.route(&prefix(i), Some(1))).end().apply(&mut kernel);
+        // Each deletion of what is gone is answered with an error; so many do not fit.
+        ip("link set v0 down");
+        ip("link set v0 up");
+        kernel.make_overrun_likely();
+        let batch = (0..200).fold(Batch::default(), |b, i| b.route(&prefix(i), None));
+        batch.route("203.0.113.0/24", Some(1)).apply(&mut kernel);
+        assert_eq!(table().len(), 51);
+        assert!(table_has("203.0.113.0/24"));
+        // The socket works as before.
+        Batch::default().route("203.0.113.0/24", None).apply(&mut kernel);
+        assert_eq!(table().len(), 50);
+    });
+}
+
 /// Random batches, link flaps and restarts; after each the kernel's table is the model's.
 #[test]
 fn whatever_happens_the_kernel_has_what_was_asked() {
