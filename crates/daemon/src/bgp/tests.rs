@@ -76,6 +76,8 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
 struct Peer {
     stream: TcpStream,
     asn: u32,
+    hold_time: u16,
+    keepalives: u32,
     input: Vec<u8>,
     routes: BTreeSet<AnyPrefix>,
     ends: Vec<Afi>,
@@ -99,6 +101,8 @@ impl Peer {
         Peer {
             stream,
             asn,
+            hold_time: 90,
+            keepalives: 0,
             input: Vec::new(),
             routes: BTreeSet::new(),
             ends: Vec::new(),
@@ -126,8 +130,13 @@ impl Peer {
             Capability::ExtendedMessage,
             Capability::FourOctetAs(self.asn),
         ];
-        OpenBuilder { asn: self.asn, hold_time: 90, router_id: local, capabilities: &capabilities }
-            .write(&mut out);
+        OpenBuilder {
+            asn: self.asn,
+            hold_time: self.hold_time,
+            router_id: local,
+            capabilities: &capabilities,
+        }
+        .write(&mut out);
         write_keepalive(&mut out);
         self.stream.write_all(&out).unwrap();
     }
@@ -168,6 +177,7 @@ impl Peer {
         while let Some(frame) = frame(&self.input[at..], MAX_EXTENDED_LEN).unwrap() {
             at += frame.total_len;
             match frame.kind {
+                MessageType::Keepalive => self.keepalives += 1,
                 MessageType::Notification => self.notification = Some(Notification::parse(frame.body)),
                 MessageType::Update => {
                     let context = UpdateContext { four_octet_as: true, external: self.asn != 65001 };
@@ -284,6 +294,28 @@ fn who_is_not_known_or_not_right_is_told_why() {
     assert_eq!(broken.notified(), (1, 1));
     until("down", || router.neighbor("127.0.0.12").unwrap().up.is_none());
     assert!(router.neighbor("127.0.0.12").unwrap().last_error.unwrap().contains("not synchronized"));
+}
+
+#[test]
+fn a_silent_peer_is_given_up_and_a_living_one_kept() {
+    let router = Router::start(CLIENTS);
+    let [mut living, silent] = ["127.0.0.11", "127.0.0.12"].map(|from| {
+        let mut peer = Peer::dial(&router, from, 65001);
+        peer.hold_time = 3;
+        peer.open();
+        until("established", || router.neighbor(from).is_some_and(|n| n.up.is_some()));
+        peer
+    });
+    let mut keepalive = Vec::new();
+    write_keepalive(&mut keepalive);
+    until("the silent peer is given up", || {
+        living.stream.write_all(&keepalive).unwrap();
+        living.read();
+        router.neighbor("127.0.0.12").unwrap().up.is_none()
+    });
+    assert_eq!(silent.notified(), (4, 0));
+    assert!(living.keepalives > 1 && !living.closed);
+    assert_eq!(router.neighbor("127.0.0.11").unwrap().flaps, 0);
 }
 
 #[test]

@@ -15,7 +15,9 @@ use ribtide_runtime::thread::Stop;
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, Protocols};
 use ribtide_swss::row::{NextHopGroupRow, ROUTE_RESPONSE_CHANNEL, RouteResponse, RouteRow, RouteStateRow};
 use ribtide_swss::{Change, Db, Row};
-use ribtide_tables::{Connection, Databases, Heard, Pipeline, PlainTable, Producer, ProducerStateTable, listen};
+use ribtide_tables::{
+    Connection, Databases, Heard, Pipeline, PlainTable, Producer, ProducerStateTable, listen,
+};
 use ribtide_wire::fpm;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -83,7 +85,10 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         hear(&databases, confirmations, stop)?;
     }
     let (address, frames) = fpm_server::start(DAEMON, options.listen, &rings, stop)?;
-    log(DAEMON, &format!("listening on {address}; FIB suppression is {}", if suppress { "on" } else { "off" }));
+    log(
+        DAEMON,
+        &format!("listening on {address}; FIB suppression is {}", if suppress { "on" } else { "off" }),
+    );
     stage.run(&frames, &link_events, &confirmed, stop)
 }
 
@@ -235,7 +240,8 @@ impl Stage {
             }
         }
         let waiting = self.machine.pending();
-        let due = waiting < SMALL || waiting >= Pipeline::default().capacity || self.flushed.elapsed() >= PUT_OFF;
+        let due =
+            waiting < SMALL || waiting >= Pipeline::default().capacity || self.flushed.elapsed() >= PUT_OFF;
         if waiting > 0 && due { self.flush() } else { Ok(()) }
     }
 

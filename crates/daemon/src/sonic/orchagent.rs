@@ -12,15 +12,15 @@ use crossbeam_channel::Select;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::orch::{Crm, Orch, OrchConfig, OrchOut, VidSource};
 use ribtide_swss::row::{
-    DefaultRouteRow, IntfRow, Mac, NeighResolveRow, NeighRow, NextHopGroupRow, PortRow, ROUTE_RESPONSE_CHANNEL, RouteRow,
-    RouteStateRow, SwitchCapabilityRow, VrfRow,
+    DefaultRouteRow, IntfRow, Mac, NeighResolveRow, NeighRow, NextHopGroupRow, PortRow,
+    ROUTE_RESPONSE_CHANNEL, RouteRow, RouteStateRow, SwitchCapabilityRow, VrfRow,
 };
 use ribtide_swss::sai::{SaiReply, SaiRequest, text};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::queue::{self, Message, QueueReader, QueueWriter};
 use ribtide_tables::{
-    Connection, ConsumerStateTable, Databases, Pipeline, PlainTable, Producer, ProducerStateTable, TableError, Wake,
-    state_table, wake_ups,
+    Connection, ConsumerStateTable, Databases, Pipeline, PlainTable, Producer, ProducerStateTable,
+    TableError, Wake, state_table, wake_ups,
 };
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -107,9 +107,9 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let default = OrchConfig::default();
     let mac = match &args.mac {
         None => default.mac,
-        Some(text) => {
-            text.parse::<Mac>().map_err(|_| Error::new(format!("-m {text} is not a MAC address such as 02:00:00:00:00:01")))?
-        }
+        Some(text) => text
+            .parse::<Mac>()
+            .map_err(|_| Error::new(format!("-m {text} is not a MAC address such as 02:00:00:00:00:01")))?,
     };
     let databases = Databases::load(args.database_config.as_deref())?;
     let config = OrchConfig { bulk_size: args.bulk, window: 1, responses: args.responses, mac, ..default };
@@ -147,12 +147,12 @@ fn feeds(databases: &Databases, stop: &Stop) -> Result<Vec<Box<dyn super::orch_s
     let mut wakes = wake_ups(appl, channels, stop)?.into_iter();
     let mut wake = || wakes.next().expect("a wake-up for each channel");
     Ok(vec![
-        TableFeed::new(open::<PortRow>(databases, wake(), stop)?, Orch::port),
-        TableFeed::new(open::<VrfRow>(databases, wake(), stop)?, Orch::vrf),
-        TableFeed::new(open::<IntfRow>(databases, wake(), stop)?, Orch::interface),
-        TableFeed::new(open::<NeighRow>(databases, wake(), stop)?, Orch::neighbor),
-        TableFeed::new(open::<NextHopGroupRow>(databases, wake(), stop)?, Orch::nexthop_group),
-        TableFeed::new(open::<RouteRow>(databases, wake(), stop)?, Orch::route),
+        TableFeed::boxed(open::<PortRow>(databases, wake(), stop)?, Orch::port),
+        TableFeed::boxed(open::<VrfRow>(databases, wake(), stop)?, Orch::vrf),
+        TableFeed::boxed(open::<IntfRow>(databases, wake(), stop)?, Orch::interface),
+        TableFeed::boxed(open::<NeighRow>(databases, wake(), stop)?, Orch::neighbor),
+        TableFeed::boxed(open::<NextHopGroupRow>(databases, wake(), stop)?, Orch::nexthop_group),
+        TableFeed::boxed(open::<RouteRow>(databases, wake(), stop)?, Orch::route),
     ])
 }
 
@@ -323,12 +323,12 @@ impl RedisOutlet {
 }
 
 impl Outlet for RedisOutlet {
-    fn carry_out(&mut self, out: &mut OrchOut) -> Result<(), Error> {
+    fn carry_out(&mut self, _: &mut Orch, out: &mut OrchOut) -> Result<bool, Error> {
         write(&mut self.resolve, &mut out.resolve)?;
         write(&mut self.default_routes, &mut out.default_routes)?;
         write(&mut self.capability, &mut out.capability)?;
         if out.responses.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         // The row first: who hears the message may look for it.
         let mut rows = Vec::with_capacity(out.responses.len());
@@ -341,7 +341,8 @@ impl Outlet for RedisOutlet {
             }
         }
         write(&mut self.route_states, &mut rows)?;
-        Ok(self.responses.flush()?)
+        self.responses.flush()?;
+        Ok(false)
     }
 
     fn tick(&mut self, orch: &Orch) -> Result<(), Error> {

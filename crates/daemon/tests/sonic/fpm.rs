@@ -17,7 +17,8 @@ const BGP: u8 = 186;
 
 /// Runs `body` in a network namespace with the interfaces Ethernet0 and Ethernet4, by running this test again inside.
 fn in_namespace(test: &str, body: impl FnOnce()) {
-    let ip = |words: &str| Command::new("ip").args(words.split(' ')).status().is_ok_and(|status| status.success());
+    let ip =
+        |words: &str| Command::new("ip").args(words.split(' ')).status().is_ok_and(|status| status.success());
     if std::env::var_os(INSIDE).is_some() {
         assert!(ip("link set lo up"));
         assert!(ip("link add Ethernet0 type veth peer name Ethernet4"));
@@ -125,14 +126,20 @@ fn routes_go_from_zebra_to_the_chip() {
         zebra.route("10.2.0.0/16", &[a, b]);
         zebra.object(1, Forward::via(a));
         zebra.object(2, Forward::via(b));
-        zebra.object(3, Forward::Group([Member { id: 1, weight: 1 }, Member { id: 2, weight: 2 }].as_slice().into()));
+        zebra.object(
+            3,
+            Forward::Group([Member { id: 1, weight: 1 }, Member { id: 2, weight: 2 }].as_slice().into()),
+        );
         zebra.announce("10.3.0.0/16", NextHops::Id(3));
         zebra.offloaded(&["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"]);
         bench.forwards("10.1.2.3", &["10.0.0.1"]);
         bench.forwards("10.2.2.3", &["10.0.0.1", "10.0.4.1"]);
         bench.forwards("10.3.2.3", &["10.0.0.1", "10.0.4.1"]);
         let mut appl = bench.appl();
-        assert_eq!(appl.hash("ROUTE_TABLE:10.1.0.0/16"), "ifname=Ethernet0 nexthop=10.0.0.1 protocol=bgp weight=1");
+        assert_eq!(
+            appl.hash("ROUTE_TABLE:10.1.0.0/16"),
+            "ifname=Ethernet0 nexthop=10.0.0.1 protocol=bgp weight=1"
+        );
         assert_eq!(appl.hash("ROUTE_TABLE:10.3.0.0/16"), "nexthop_group=3 protocol=bgp");
 
         // From next hops to a group and back, in one go: the last word counts.
@@ -142,10 +149,14 @@ fn routes_go_from_zebra_to_the_chip() {
         bench.forwards("10.1.2.3", &["10.0.4.1"]);
         eventually("the row to have no group", || {
             let row = appl.hash("ROUTE_TABLE:10.1.0.0/16");
-            (row.contains("nexthop=10.0.4.1") && (!row.contains("nexthop_group") || row.contains("nexthop_group= "))).then_some(())
+            (row.contains("nexthop=10.0.4.1")
+                && (!row.contains("nexthop_group") || row.contains("nexthop_group= ")))
+            .then_some(())
         });
         zebra.withdraw("10.2.0.0/16");
-        eventually("10.2.0.0/16 to go", || (bench.query("lookup 10.2.2.3")["prefix"] == "0.0.0.0/0").then_some(()));
+        eventually("10.2.0.0/16 to go", || {
+            (bench.query("lookup 10.2.2.3")["prefix"] == "0.0.0.0/0").then_some(())
+        });
         assert_eq!(appl.hash("ROUTE_TABLE:10.2.0.0/16"), "");
 
         // The session breaks and a route goes meanwhile: what is announced again stays, the rest goes.
@@ -153,9 +164,13 @@ fn routes_go_from_zebra_to_the_chip() {
         let mut zebra = Zebra::connect(address);
         zebra.route("10.1.0.0/16", &[b]);
         zebra.offloaded(&["10.1.0.0/16"]);
-        eventually("10.3.0.0/16 to go", || (bench.query("lookup 10.3.2.3")["prefix"] == "0.0.0.0/0").then_some(()));
+        eventually("10.3.0.0/16 to go", || {
+            (bench.query("lookup 10.3.2.3")["prefix"] == "0.0.0.0/0").then_some(())
+        });
         bench.forwards("10.1.2.3", &["10.0.4.1"]);
-        eventually("the group to go", || (!appl.keys().iter().any(|key| key.contains("NEXTHOP_GROUP"))).then_some(()));
+        eventually("the group to go", || {
+            (!appl.keys().iter().any(|key| key.contains("NEXTHOP_GROUP"))).then_some(())
+        });
 
         // fpmsyncd itself starts again, and a route goes meanwhile.
         zebra.route("10.4.0.0/16", &[a]);
@@ -165,7 +180,9 @@ fn routes_go_from_zebra_to_the_chip() {
         let (address, _) = bench.fpmsyncd();
         let mut zebra = Zebra::connect(address);
         zebra.route("10.4.0.0/16", &[a]);
-        eventually("10.1.0.0/16 to go", || (bench.query("lookup 10.1.2.3")["prefix"] == "0.0.0.0/0").then_some(()));
+        eventually("10.1.0.0/16 to go", || {
+            (bench.query("lookup 10.1.2.3")["prefix"] == "0.0.0.0/0").then_some(())
+        });
         bench.forwards("10.4.2.3", &["10.0.0.1"]);
         let rows: Vec<String> = appl.keys().into_iter().filter(|key| key.contains("ROUTE_TABLE")).collect();
         assert_eq!(rows, ["ROUTE_TABLE:10.4.0.0/16"]);

@@ -7,3 +7,4 @@ mod common;
 mod bench;
 mod daemons;
 mod fpm;
+mod inprocess;
