@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::dataplane::fpm::{self, FpmHandle};
 use crate::dataplane::kernel;
 use crate::rib::{RibBuilder, RibHandle, Statics, config_interfaces};
-use crate::sonic::inprocess::{self, Asic};
+use crate::sonic::inprocess::{self, InProcess};
 use ribtide_bgp::shard::Shard;
 use ribtide_prefix::LogicalShard;
 use ribtide_rib::{RibConfig, RibIn, Source};
@@ -43,7 +43,7 @@ pub struct Inside {
     /// The RIB manager, when routes are installed.
     pub rib: Option<RibHandle>,
     /// The virtual ASIC, when there is one.
-    pub asic: Option<Asic>,
+    pub asic: Option<InProcess>,
     /// FPM clients.
     pub fpm: Vec<FpmHandle>,
     /// Reads of the FIB under way.
@@ -134,8 +134,8 @@ impl Router {
             }
             if let Some(virtual_asic) = fib.virtual_asic {
                 let port = rib.plug("virtual-asic", &rings, &meters, &stop);
-                let started = inprocess::start(virtual_asic, &config.interfaces, port, &rings, &meters, &stop);
-                asic = Some(started.map_err(StartError::Asic)?);
+                let started = inprocess::start(port, &config.interfaces, virtual_asic, &rings, &meters);
+                asic = Some(started.map_err(|e| StartError::Asic(e.to_string()))?);
             }
         }
         let inbox = rib.as_ref().map(RibBuilder::inbox);
@@ -190,16 +190,16 @@ impl Router {
     /// # Errors
     /// A sentence when there is no virtual ASIC or it does not answer.
     pub fn asic_lookup(&self, addresses: Vec<IpAddr>) -> Result<Vec<AsicAnswer>, String> {
-        answers::asic_lookup(&self.inside, addresses).map(|a| a.answers).map_err(|e| e.sentence())
+        answers::asic_lookup(&self.inside, &addresses).map(|a| a.answers).map_err(|e| e.sentence())
     }
 
-    /// How many routes of the RIB the virtual ASIC holds.
+    /// How many routes the virtual ASIC holds: the RIB's, and a handful of its own.
     ///
     /// # Errors
     /// A sentence when there is no virtual ASIC or it does not answer.
     pub fn asic_routes(&self) -> Result<u64, String> {
         let asic = self.inside.asic.as_ref().ok_or("this router has no virtual ASIC")?;
-        asic.route_count().map_err(|e| e.to_string())
+        asic.counts().map(|c| (c.ipv4_routes + c.ipv6_routes) as u64).map_err(|e| e.to_string())
     }
 
     /// Whether every queue is empty and every dataplane has confirmed all it was given.

@@ -199,7 +199,7 @@ fn routes(inside: Arc<Inside>) -> Router {
                     if q.addresses.len() > MAX_LOOKUP {
                         return Err(Refusal::Bad(format!("at most {MAX_LOOKUP} addresses at a time, not {}", q.addresses.len())));
                     }
-                    answers::asic_lookup(i, q.addresses)
+                    answers::asic_lookup(i, &q.addresses)
                 })
             }),
         )

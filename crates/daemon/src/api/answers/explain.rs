@@ -1,6 +1,6 @@
 //! `/v1/explain`: a prefix's way through every stage, from what peers announced to what the chip does.
 
-use super::{Inside, Refusal, Target, fib, routes, target};
+use super::{Inside, Refusal, Target, asic, fib, routes, target};
 use crate::api::model::{Explain, ExplainStage, Route, StageState};
 use crate::rib::RibHandle;
 use ribtide_prefix::AnyPrefix;
@@ -20,14 +20,14 @@ pub(crate) fn explain(inside: &Inside, text: &str) -> Result<Explain, Refusal> {
     if let (Some(rib), Some(prefix)) = (&inside.rib, prefix) {
         stages.extend(rib_stages(rib, prefix)?);
     }
-    if let (Some(asic), Some(prefix)) = (&inside.asic, prefix) {
-        stages.extend(asic.explain(prefix)?);
+    if let (Some(path), Some(prefix)) = (&inside.asic, prefix) {
+        stages.extend(asic::stages(path, prefix)?);
     }
     let conclusion = conclude(inside, text, &stages);
     Ok(Explain { asked: text.into(), prefix: prefix.map(|p| p.to_string()), stages, conclusion })
 }
 
-fn stage(name: impl Into<String>, state: StageState, says: Vec<String>) -> ExplainStage {
+pub(super) fn stage(name: impl Into<String>, state: StageState, says: Vec<String>) -> ExplainStage {
     ExplainStage { stage: name.into(), state, says }
 }
 

@@ -1,12 +1,11 @@
-//! `/v1/fib` and `/v1/asic/lookup`: what the RIB manager selected, and what the virtual ASIC does.
+//! `/v1/fib`: what the RIB manager selected.
 
 use super::{Inside, Refusal, Target, target};
-use crate::api::model::{AsicAnswers, DataplaneState, FibPage, FibRoute};
+use crate::api::model::{DataplaneState, FibPage, FibRoute};
 use crate::rib::{RibHandle, RibStage};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{Cursor, FibGroup, FibHop, InstallStatus, RouteInfo};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 /// Reads that may be under way at once; a further one ends the oldest.
@@ -132,14 +131,6 @@ pub(crate) fn fib(inside: &Inside, prefix: Option<&str>, cursor: Option<&str>, l
 
 fn no_fib() -> Refusal {
     Refusal::Missing("this router installs no routes; a [fib] table in its configuration makes it".into())
-}
-
-/// What the virtual ASIC does with packets to these addresses.
-pub(crate) fn asic_lookup(inside: &Inside, addresses: Vec<IpAddr>) -> Result<AsicAnswers, Refusal> {
-    let asic = inside.asic.as_ref().ok_or_else(|| {
-        Refusal::Missing("this router has no virtual ASIC; fib.virtual-asic = true in its configuration makes one".into())
-    })?;
-    Ok(AsicAnswers { answers: asic.lookup(addresses)? })
 }
 
 /// The exact prefix that a target means to the RIB.

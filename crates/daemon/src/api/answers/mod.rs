@@ -1,5 +1,6 @@
 //! Where the API's answers come from: questions to the stages, put together.
 
+mod asic;
 mod bgp;
 mod explain;
 mod fib;
@@ -7,7 +8,8 @@ mod routes;
 
 pub(super) use bgp::{bgp_neighbor, bgp_summary};
 pub(super) use explain::explain;
-pub(crate) use fib::{Reads, asic_lookup};
+pub(crate) use asic::asic_lookup;
+pub(crate) use fib::Reads;
 pub(super) use fib::fib;
 pub(super) use routes::routes;
 
