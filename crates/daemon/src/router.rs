@@ -90,7 +90,9 @@ impl fmt::Display for StartError {
         match self {
             StartError::Api(e) => e.fmt(f),
             StartError::Bgp(e) | StartError::Kernel(e) | StartError::Asic(e) => f.write_str(e),
-            StartError::Thread(e) => write!(f, "the system gives no thread: {e}; raise the limit of processes (ulimit -u)"),
+            StartError::Thread(e) => {
+                write!(f, "the system gives no thread: {e}; raise the limit of processes (ulimit -u)")
+            }
         }
     }
 }
@@ -110,7 +112,8 @@ impl Router {
     /// # Errors
     /// The first thing that does not work, as a sentence.
     pub fn start(config: Config) -> Result<Router, StartError> {
-        let (clock, rings, meters, stop) = (Clock::default(), Rings::default(), Meters::default(), Stop::default());
+        let (clock, rings, meters, stop) =
+            (Clock::default(), Rings::default(), Meters::default(), Stop::default());
         let api = Api::bind(&config.api).map_err(StartError::Api)?;
         let bgp = match &config.bgp {
             Some(bgp) => Some(BgpBuilder::new(bgp, &rings).map_err(|e| StartError::Bgp(e.to_string()))?),
@@ -158,11 +161,19 @@ impl Router {
             handle = Some(running);
         }
         let bgp = match (bgp, &config.bgp) {
-            (Some(builder), Some(bgp)) => Some(builder.start(&config, bgp, inbox.as_ref(), clock, &meters, &stop)?),
+            (Some(builder), Some(bgp)) => {
+                Some(builder.start(&config, bgp, inbox.as_ref(), clock, &meters, &stop)?)
+            }
             _ => None,
         };
         if let (Some(running), Some(inbox), Some(bgp)) = (&bgp, inbox, &config.bgp) {
-            initial::watch(bgp.neighbors.len(), running.sessions.clone(), rings.clone(), inbox, stop.clone())?;
+            initial::watch(
+                bgp.neighbors.len(),
+                running.sessions.clone(),
+                rings.clone(),
+                inbox,
+                stop.clone(),
+            )?;
         }
         let reads = answers::Reads::default();
         let inside = Inside { config, clock, rings, meters, bgp, rib: handle, asic, fpm: clients, reads };
@@ -208,7 +219,8 @@ impl Router {
     /// A sentence when the RIB manager does not answer.
     pub fn settled(&self) -> Result<bool, String> {
         let Some(rib) = &self.inside.rib else { return Ok(true) };
-        let confirmed = rib.asker.ask(|s| s.rib.dataplanes().all(|d| d.outstanding == 0)).map_err(|e| e.to_string())?;
+        let confirmed =
+            rib.asker.ask(|s| s.rib.dataplanes().all(|d| d.outstanding == 0)).map_err(|e| e.to_string())?;
         Ok(confirmed && self.inside.rings.read().iter().all(|r| r.depth == 0))
     }
 
@@ -217,7 +229,8 @@ impl Router {
     /// # Errors
     /// A sentence when signals cannot be caught.
     pub fn run_until_signal(self) -> Result<(), String> {
-        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("cannot catch signals: {e}"))?;
+        let mut signals =
+            Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("cannot catch signals: {e}"))?;
         signals.forever().next();
         self.shut_down();
         Ok(())
@@ -227,7 +240,9 @@ impl Router {
     pub fn shut_down(self) {
         self.stop.stop();
         let begin = Instant::now();
-        while self.inside.bgp.as_ref().is_some_and(|bgp| !bgp.session_thread.is_finished()) && begin.elapsed() < FAREWELL {
+        while self.inside.bgp.as_ref().is_some_and(|bgp| !bgp.session_thread.is_finished())
+            && begin.elapsed() < FAREWELL
+        {
             std::thread::sleep(Duration::from_millis(5));
         }
         // A socket file that is gone says that nobody listens.

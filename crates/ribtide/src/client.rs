@@ -34,16 +34,24 @@ impl Client {
     }
 
     fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T, String> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
         let (status, bytes) = runtime.block_on(self.exchange(method, path, body))?;
         if !status.is_success() {
             let said: Result<ApiError, _> = serde_json::from_slice(&bytes);
             return Err(said.map_or_else(|_| format!("the router answered {status}"), |e| e.error));
         }
-        serde_json::from_slice(&bytes).map_err(|e| format!("the router's answer to {path} cannot be read ({e}); is it another version?"))
+        serde_json::from_slice(&bytes).map_err(|e| {
+            format!("the router's answer to {path} cannot be read ({e}); is it another version?")
+        })
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<(hyper::StatusCode, Bytes), String> {
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(hyper::StatusCode, Bytes), String> {
         let at = self.socket.display();
         let stream = UnixStream::connect(&self.socket).await.map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
@@ -52,7 +60,8 @@ impl Client {
             _ => format!("cannot connect to the router at {at}: {e}"),
         })?;
         let lost = |e: hyper::Error| format!("the router at {at} closed the connection: {e}");
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
         tokio::spawn(connection);
         let request = Request::builder()
             .method(method)

@@ -4,10 +4,10 @@
 use crate::text::{Table, bytes, number};
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use ribtide_bench::Expected;
 use ribtide_bench::blast::{self, Blast};
 use ribtide_bench::expected::Verdict;
 use ribtide_bench::replay::{self, Replay};
-use ribtide_bench::Expected;
 use ribtide_daemon::api::model::{AsicAnswer, Pipeline, Stage};
 use ribtide_daemon::config;
 use ribtide_daemon::router::Router;
@@ -93,7 +93,9 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let text = configuration(port, &socket);
     let config = config::parse(&text).map_err(|p| format!("the built-in configuration is wrong: {p:?}"))?;
     let router = Router::start(config).map_err(|e| e.to_string())?;
-    println!("Router AS 65001 is up: BGP on 127.0.0.1:{port}, virtual ASIC behind fpmsyncd, orchagent and syncd, all in this process.");
+    println!(
+        "Router AS 65001 is up: BGP on 127.0.0.1:{port}, virtual ASIC behind fpmsyncd, orchagent and syncd, all in this process."
+    );
 
     let begin = Instant::now();
     let (feed, expected, sent_seconds) = load(options, port, &router)?;
@@ -112,9 +114,15 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     }
     println!("\nThe router stays up; Ctrl-C ends it. Look around from another terminal:");
     let example = expected.probes::<V4>().next().map_or("192.0.2.1".into(), |a| a.to_string());
-    let at = if socket == default_root_socket() { String::new() } else { format!(" --socket {}", socket.display()) };
+    let at = if socket == default_root_socket() {
+        String::new()
+    } else {
+        format!(" --socket {}", socket.display())
+    };
     let program = std::env::current_exe().map_or("ribtide".into(), |p| p.display().to_string());
-    for command in ["show bgp summary", "show pipeline", &format!("show fib {example}"), &format!("explain {example}")] {
+    for command in
+        ["show bgp summary", "show pipeline", &format!("show fib {example}"), &format!("explain {example}")]
+    {
         println!("  {program} {command}{at}");
     }
     stay(feed)
@@ -127,8 +135,11 @@ fn default_root_socket() -> PathBuf {
 fn default_socket() -> PathBuf {
     let root = default_root_socket();
     let writable = root.parent().is_some_and(|folder| {
-        std::fs::create_dir_all(folder).is_ok() && std::fs::metadata(folder).is_ok_and(|m| !m.permissions().readonly())
-            && std::fs::File::create(folder.join(".probe")).and_then(|_| std::fs::remove_file(folder.join(".probe"))).is_ok()
+        std::fs::create_dir_all(folder).is_ok()
+            && std::fs::metadata(folder).is_ok_and(|m| !m.permissions().readonly())
+            && std::fs::File::create(folder.join(".probe"))
+                .and_then(|_| std::fs::remove_file(folder.join(".probe")))
+                .is_ok()
     });
     if writable { root } else { std::env::temp_dir().join(format!("ribtide-{}.sock", std::process::id())) }
 }
@@ -136,7 +147,9 @@ fn default_socket() -> PathBuf {
 /// 1179 if it is free, else whatever the system gives.
 fn free_port() -> Result<u16, String> {
     let bound = TcpListener::bind("127.0.0.1:1179").or_else(|_| TcpListener::bind("127.0.0.1:0"));
-    let address = bound.and_then(|l| l.local_addr()).map_err(|e| format!("no TCP port can be opened on 127.0.0.1: {e}"))?;
+    let address = bound
+        .and_then(|l| l.local_addr())
+        .map_err(|e| format!("no TCP port can be opened on 127.0.0.1: {e}"))?;
     Ok(address.port())
 }
 
@@ -152,7 +165,11 @@ fn load(options: &Options, port: u16, router: &Router) -> Result<(Feed, Expected
     sender.map_err(|e| format!("cannot start the sender: {e}"))?;
     let what = match &options.mrt {
         Some(file) => format!("Playing {} over BGP", file.display()),
-        None => format!("Sending a generated table of {} prefixes (seed {}) over BGP", number(options.prefixes.into()), options.seed),
+        None => format!(
+            "Sending a generated table of {} prefixes (seed {}) over BGP",
+            number(options.prefixes.into()),
+            options.seed
+        ),
     };
     println!("{what}:");
     let expected_total = options.mrt.is_none().then_some(u64::from(options.prefixes));
@@ -172,7 +189,13 @@ fn load(options: &Options, port: u16, router: &Router) -> Result<(Feed, Expected
 }
 
 fn send(options: &Options, port: u16) -> Result<(Feed, Expected, f64), String> {
-    let mut args = vec!["feed".to_string(), "--to".into(), format!("127.0.0.1:{port}"), "--from".into(), "127.0.0.2".into()];
+    let mut args = vec![
+        "feed".to_string(),
+        "--to".into(),
+        format!("127.0.0.1:{port}"),
+        "--from".into(),
+        "127.0.0.2".into(),
+    ];
     args.extend(["--wait".into(), "10".into(), "--quiet".into()]);
     match &options.mrt {
         Some(file) => {
@@ -184,9 +207,19 @@ fn send(options: &Options, port: u16) -> Result<(Feed, Expected, f64), String> {
         }
         None => {
             let ipv6 = options.prefixes / 6;
-            args.extend(["--ipv4".into(), (options.prefixes - ipv6).to_string(), "--ipv6".into(), ipv6.to_string()]);
+            args.extend([
+                "--ipv4".into(),
+                (options.prefixes - ipv6).to_string(),
+                "--ipv6".into(),
+                ipv6.to_string(),
+            ]);
             args.extend(["--seed".into(), options.seed.to_string(), "--next-hops".into(), "64".into()]);
-            args.extend(["--next-hops4".into(), NEXT_HOPS_4.into(), "--next-hops6".into(), NEXT_HOPS_6.into()]);
+            args.extend([
+                "--next-hops4".into(),
+                NEXT_HOPS_4.into(),
+                "--next-hops6".into(),
+                NEXT_HOPS_6.into(),
+            ]);
             let blast = Blast::connect(&parse::<blast::Options>(&args)?).map_err(|e| e.to_string())?;
             let report = blast.send().map_err(|e| e.to_string())?;
             let expected = blast.expected();
@@ -223,7 +256,8 @@ fn wait_for_chip(router: &Router, total: u64) -> Result<(), String> {
         }
         if last.0.elapsed() > STUCK {
             progress.finish();
-            let reached: Vec<String> = pipeline.stages.iter().map(|s| format!("{} {}", s.name, number(s.routes))).collect();
+            let reached: Vec<String> =
+                pipeline.stages.iter().map(|s| format!("{} {}", s.name, number(s.routes))).collect();
             return Err(format!("nothing has moved for {} s: {}", STUCK.as_secs(), reached.join(", ")));
         }
         std::thread::sleep(TICK);
@@ -254,10 +288,17 @@ fn single_next_hop(answer: &AsicAnswer) -> Option<IpAddr> {
 fn report(verdict: &Verdict) -> Result<(), String> {
     let asked = verdict.right + verdict.wrong;
     if verdict.wrong == 0 && asked > 0 {
-        println!("Check: an address of every prefix looked up in the virtual ASIC: all {} have the right next hop.", number(asked));
+        println!(
+            "Check: an address of every prefix looked up in the virtual ASIC: all {} have the right next hop.",
+            number(asked)
+        );
         return Ok(());
     }
-    let mut says = format!("{} of {} prefixes have the wrong next hop in the virtual ASIC", number(verdict.wrong), number(asked));
+    let mut says = format!(
+        "{} of {} prefixes have the wrong next hop in the virtual ASIC",
+        number(verdict.wrong),
+        number(asked)
+    );
     for wrong in &verdict.examples {
         says.push_str(&format!("\n  {wrong}"));
     }
@@ -273,10 +314,19 @@ fn stay(feed: Feed) -> Result<(), String> {
 }
 
 fn stage_table(pipeline: &Pipeline, total: u64, sent_seconds: f64, seconds: f64) -> String {
-    let cpu: BTreeMap<&str, f64> = pipeline.threads.iter().map(|t| (t.name.as_str(), t.cpu_seconds)).collect();
+    let cpu: BTreeMap<&str, f64> =
+        pipeline.threads.iter().map(|t| (t.name.as_str(), t.cpu_seconds)).collect();
     let rate = |n: u64, s: f64| if s > 0.0 { number((n as f64 / s) as u64) } else { "-".into() };
-    let mut table = Table::new(&["Stage", ">Routes", ">Seconds", ">Routes/s", ">At work s", ">Routes/s at work"]);
-    table.row(["sender".into(), number(total), format!("{sent_seconds:.2}"), rate(total, sent_seconds), "-".into(), "-".into()]);
+    let mut table =
+        Table::new(&["Stage", ">Routes", ">Seconds", ">Routes/s", ">At work s", ">Routes/s at work"]);
+    table.row([
+        "sender".into(),
+        number(total),
+        format!("{sent_seconds:.2}"),
+        rate(total, sent_seconds),
+        "-".into(),
+        "-".into(),
+    ]);
     for s in &pipeline.stages {
         let span = span(s);
         table.row([
@@ -288,7 +338,14 @@ fn stage_table(pipeline: &Pipeline, total: u64, sent_seconds: f64, seconds: f64)
             rate(s.routes, s.busy_seconds),
         ]);
     }
-    table.row(["all".into(), number(total), format!("{seconds:.2}"), rate(total, seconds), "-".into(), "-".into()]);
+    table.row([
+        "all".into(),
+        number(total),
+        format!("{seconds:.2}"),
+        rate(total, seconds),
+        "-".into(),
+        "-".into(),
+    ]);
     let all: f64 = cpu.values().sum();
     let mut top: Vec<_> = cpu.into_iter().filter(|(_, s)| *s >= 0.05).collect();
     top.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -318,12 +375,14 @@ impl Progress {
         match &mut self.bars {
             Some((multi, bars)) => {
                 for s in &pipeline.stages {
-                    let bar = bars.entry(s.name.clone()).or_insert_with(|| multi.add(new_bar(&s.name, self.total)));
+                    let bar =
+                        bars.entry(s.name.clone()).or_insert_with(|| multi.add(new_bar(&s.name, self.total)));
                     bar.set_position(s.routes);
                 }
             }
             None if self.last_line.elapsed() >= LINE => {
-                let stages: Vec<String> = pipeline.stages.iter().map(|s| format!("{} {}", s.name, number(s.routes))).collect();
+                let stages: Vec<String> =
+                    pipeline.stages.iter().map(|s| format!("{} {}", s.name, number(s.routes))).collect();
                 eprintln!("{:6.1} s  {}", self.begin.elapsed().as_secs_f64(), stages.join("  "));
                 self.last_line = Instant::now();
             }
@@ -344,7 +403,11 @@ fn new_bar(name: &str, total: Option<u64>) -> ProgressBar {
         Some(total) => ProgressBar::new(total),
         None => ProgressBar::no_length(),
     };
-    let template = if total.is_some() { "  {prefix:<12} {bar:40} {human_pos:>10} routes" } else { "  {prefix:<12} {human_pos:>10} routes" };
+    let template = if total.is_some() {
+        "  {prefix:<12} {bar:40} {human_pos:>10} routes"
+    } else {
+        "  {prefix:<12} {human_pos:>10} routes"
+    };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.with_style(style).with_prefix(name.to_string())
 }

@@ -80,7 +80,8 @@ fn main() -> ExitCode {
 /// The command line, with SONiC's daemon names standing for subcommands.
 fn command() -> Result<Command, String> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
-    let called = args.first().and_then(|a| Path::new(a).file_name()?.to_str().map(str::to_owned)).unwrap_or_default();
+    let called =
+        args.first().and_then(|a| Path::new(a).file_name()?.to_str().map(str::to_owned)).unwrap_or_default();
     if ["fpmsyncd", "orchagent", "syncd"].contains(&called.as_str()) {
         args.insert(1, called.into());
     }
@@ -110,13 +111,21 @@ fn sentence<E: std::fmt::Display>(result: Result<(), E>) -> Result<(), String> {
 fn router(path: &Path) -> Result<(), String> {
     let config = config::load(path).map_err(|e| e.to_string())?;
     let router = Router::start(config).map_err(|e| e.to_string())?;
-    eprintln!("ribtide: running; `ribtide show bgp summary --socket {}` looks inside", router.socket().display());
+    eprintln!(
+        "ribtide: running; `ribtide show bgp summary --socket {}` looks inside",
+        router.socket().display()
+    );
     router.run_until_signal().map_err(|e| e.to_string())
 }
 
 fn check(path: &Path) -> Result<(), String> {
     let config = config::load(path).map_err(|e| e.to_string())?;
     let neighbors = config.bgp.as_ref().map_or(0, |b| b.neighbors.len());
-    println!("{}: valid; AS {}, {neighbors} neighbours, {} static routes", path.display(), config.asn, config.statics.len());
+    println!(
+        "{}: valid; AS {}, {neighbors} neighbours, {} static routes",
+        path.display(),
+        config.asn,
+        config.statics.len()
+    );
     Ok(())
 }

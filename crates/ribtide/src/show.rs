@@ -4,7 +4,8 @@ use crate::client::Client;
 use crate::text::{Table, bytes, duration, number};
 use clap::{Args, Subcommand};
 use ribtide_daemon::api::model::{
-    AsicAnswers, AsicQuestion, BgpSummary, Explain, FibPage, FibRoute, Neighbor, PerFamilyCount, Pipeline, Route, RoutePage, Session, StageState,
+    AsicAnswers, AsicQuestion, BgpSummary, Explain, FibPage, FibRoute, Neighbor, PerFamilyCount, Pipeline,
+    Route, RoutePage, Session, StageState,
 };
 use serde::Serialize;
 use std::io::{BufWriter, Write};
@@ -93,7 +94,8 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             })?
         }
         Show::Asic { addresses } => {
-            let answer: AsicAnswers = client.post("/v1/asic/lookup", &AsicQuestion { addresses: addresses.clone() })?;
+            let answer: AsicAnswers =
+                client.post("/v1/asic/lookup", &AsicQuestion { addresses: addresses.clone() })?;
             print(&mut out, output, &answer, |a| asic_table(addresses, a))
         }
         Show::Pipeline => print(&mut out, output, &client.get("/v1/pipeline")?, pipeline),
@@ -103,7 +105,8 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
 
 /// Runs `ribtide explain`.
 pub(crate) fn explain(prefix: &str, output: &Output) -> Result<(), String> {
-    let answer: Explain = Client::new(&output.socket).get(&format!("/v1/explain?prefix={}", escape(prefix)))?;
+    let answer: Explain =
+        Client::new(&output.socket).get(&format!("/v1/explain?prefix={}", escape(prefix)))?;
     let mut out = std::io::stdout().lock();
     finish(print(&mut out, output, &answer, explain_text))
 }
@@ -116,7 +119,12 @@ fn finish(written: std::io::Result<()>) -> Result<(), String> {
     }
 }
 
-fn print<T: Serialize>(out: &mut impl Write, output: &Output, answer: &T, text: impl Fn(&T) -> String) -> std::io::Result<()> {
+fn print<T: Serialize>(
+    out: &mut impl Write,
+    output: &Output,
+    answer: &T,
+    text: impl Fn(&T) -> String,
+) -> std::io::Result<()> {
     if output.json {
         serde_json::to_writer_pretty(&mut *out, answer)?;
         writeln!(out)
@@ -125,7 +133,12 @@ fn print<T: Serialize>(out: &mut impl Write, output: &Output, answer: &T, text: 
     }
 }
 
-fn lines<T: Serialize>(out: &mut impl Write, output: &Output, items: &[T], text: impl FnOnce(&[T]) -> String) -> std::io::Result<()> {
+fn lines<T: Serialize>(
+    out: &mut impl Write,
+    output: &Output,
+    items: &[T],
+    text: impl FnOnce(&[T]) -> String,
+) -> std::io::Result<()> {
     if !output.json {
         return out.write_all(text(items).as_bytes());
     }
@@ -181,9 +194,21 @@ fn summary(s: &BgpSummary) -> String {
         number(s.prefixes.ipv6),
         number(s.paths.total()),
     );
-    let mut table = Table::new(&["Neighbor", ">AS", "Kind", "State", ">Since", ">Flaps", ">Received", ">Advertised", "Group"]);
+    let mut table = Table::new(&[
+        "Neighbor",
+        ">AS",
+        "Kind",
+        "State",
+        ">Since",
+        ">Flaps",
+        ">Received",
+        ">Advertised",
+        "Group",
+    ]);
     for n in &s.neighbors {
-        let count = |f: fn(&Session) -> PerFamilyCount| n.session.as_ref().map_or("-".into(), |s| number(f(s).total()));
+        let count = |f: fn(&Session) -> PerFamilyCount| {
+            n.session.as_ref().map_or("-".into(), |s| number(f(s).total()))
+        };
         table.row([
             n.address.to_string(),
             n.asn.map_or("any".into(), |a| a.to_string()),
@@ -256,7 +281,10 @@ fn neighbor(n: &Neighbor) -> String {
 fn route_table(routes: &[Route], header: bool) -> String {
     let mut out = String::new();
     if header {
-        out.push_str(&format!("  {:<20} {:<20} {:<16} {:>5} {:>6}  {}\n", "Prefix", "Next hop", "From", "Pref", "MED", "AS path"));
+        out.push_str(&format!(
+            "  {:<20} {:<20} {:<16} {:>5} {:>6}  {}\n",
+            "Prefix", "Next hop", "From", "Pref", "MED", "AS path"
+        ));
     }
     for route in routes {
         for (i, p) in route.paths.iter().enumerate() {
@@ -285,13 +313,23 @@ fn route_table(routes: &[Route], header: bool) -> String {
 fn fib_table(routes: &[FibRoute], header: bool) -> String {
     let mut out = String::new();
     if header {
-        out.push_str(&format!("{:<20} {:<13} {:>4} {:>6}  {:<40} {}\n", "Prefix", "Protocol", "Dist", "Group", "Next hops", "Dataplanes"));
+        out.push_str(&format!(
+            "{:<20} {:<13} {:>4} {:>6}  {:<40} {}\n",
+            "Prefix", "Protocol", "Dist", "Group", "Next hops", "Dataplanes"
+        ));
     }
     for r in routes {
         let planes: Vec<String> = r
             .dataplanes
             .iter()
-            .map(|d| format!("{} {}{}", d.name, d.state, d.reason.as_ref().map_or(String::new(), |w| format!(" ({w})"))))
+            .map(|d| {
+                format!(
+                    "{} {}{}",
+                    d.name,
+                    d.state,
+                    d.reason.as_ref().map_or(String::new(), |w| format!(" ({w})"))
+                )
+            })
             .collect();
         out.push_str(&format!(
             "{:<20} {:<13} {:>4} {:>6}  {:<40} {}\n",
@@ -321,9 +359,11 @@ fn asic_table(addresses: &[IpAddr], answer: &AsicAnswers) -> String {
 }
 
 fn pipeline(p: &Pipeline) -> String {
-    let mut stages = Table::new(&["Stage", ">Routes", ">Batches", ">Busy s", ">Routes/s busy", ">First s", ">Last s"]);
+    let mut stages =
+        Table::new(&["Stage", ">Routes", ">Batches", ">Busy s", ">Routes/s busy", ">First s", ">Last s"]);
     for s in &p.stages {
-        let rate = if s.busy_seconds > 0.0 { number((s.routes as f64 / s.busy_seconds) as u64) } else { "-".into() };
+        let rate =
+            if s.busy_seconds > 0.0 { number((s.routes as f64 / s.busy_seconds) as u64) } else { "-".into() };
         let time = |t: Option<f64>| t.map_or("-".into(), |t| format!("{t:.2}"));
         stages.row([
             s.name.clone(),
@@ -337,13 +377,26 @@ fn pipeline(p: &Pipeline) -> String {
     }
     let mut rings = Table::new(&["Queue", ">Bound", ">Depth", ">Peak", ">Batches", ">Full"]);
     for r in &p.rings {
-        rings.row([r.name.clone(), number(r.capacity as u64), number(r.depth), number(r.peak), number(r.sent), number(r.full)]);
+        rings.row([
+            r.name.clone(),
+            number(r.capacity as u64),
+            number(r.depth),
+            number(r.peak),
+            number(r.sent),
+            number(r.full),
+        ]);
     }
     let mut threads = Table::new(&["Thread", ">CPU s"]);
     for t in &p.threads {
         threads.row([t.name.clone(), format!("{:.2}", t.cpu_seconds)]);
     }
-    format!("{}\n{}\n{}\nPeak memory {}\n", stages.render(), rings.render(), threads.render(), bytes(p.peak_memory_bytes))
+    format!(
+        "{}\n{}\n{}\nPeak memory {}\n",
+        stages.render(),
+        rings.render(),
+        threads.render(),
+        bytes(p.peak_memory_bytes)
+    )
 }
 
 fn explain_text(e: &Explain) -> String {

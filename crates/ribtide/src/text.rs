@@ -24,7 +24,9 @@ impl Table {
 
     /// The text, each line ended.
     pub(crate) fn render(&self) -> String {
-        let width = |c: usize| self.rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0);
+        let width = |c: usize| {
+            self.rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0)
+        };
         let widths: Vec<usize> = (0..self.right.len()).map(width).collect();
         let mut out = String::new();
         for row in &self.rows {
@@ -92,7 +94,10 @@ mod tests {
     #[test]
     fn numbers_as_people_write_them() {
         assert_eq!([number(0), number(999), number(1000)], ["0", "999", "1,000"]);
-        assert_eq!([duration(7), duration(192), duration(7500), duration(356_400)], ["7s", "3m12s", "2h05m", "4d03h"]);
+        assert_eq!(
+            [duration(7), duration(192), duration(7500), duration(356_400)],
+            ["7s", "3m12s", "2h05m", "4d03h"]
+        );
         assert_eq!([bytes(17), bytes(1536), bytes(3 << 30)], ["17 B", "1.5 KiB", "3.0 GiB"]);
     }
 }

@@ -46,9 +46,20 @@ pub enum ListenError {
 impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ListenError::InUse(p) => write!(f, "another router already listens on {}; stop it, or set api.socket to another path", p.display()),
-            ListenError::Unix(p, e) => write!(f, "cannot make the API socket {}: {e}; set api.socket to a path that can be written", p.display()),
-            ListenError::Tcp(a, e) => write!(f, "cannot listen on {a} for the API: {e}; set api.http to a free address or remove it"),
+            ListenError::InUse(p) => write!(
+                f,
+                "another router already listens on {}; stop it, or set api.socket to another path",
+                p.display()
+            ),
+            ListenError::Unix(p, e) => write!(
+                f,
+                "cannot make the API socket {}: {e}; set api.socket to a path that can be written",
+                p.display()
+            ),
+            ListenError::Tcp(a, e) => write!(
+                f,
+                "cannot listen on {a} for the API: {e}; set api.http to a free address or remove it"
+            ),
         }
     }
 }
@@ -102,10 +113,12 @@ impl Api {
             let runtime = runtime.expect("an event loop for the API");
             runtime.block_on(async {
                 let router = routes(inside);
-                let unix = tokio::net::UnixListener::from_std(self.unix).expect("a listener inside its event loop");
+                let unix =
+                    tokio::net::UnixListener::from_std(self.unix).expect("a listener inside its event loop");
                 let served = axum::serve(unix, router.clone());
                 if let Some(tcp) = self.tcp {
-                    let tcp = tokio::net::TcpListener::from_std(tcp).expect("a listener inside its event loop");
+                    let tcp =
+                        tokio::net::TcpListener::from_std(tcp).expect("a listener inside its event loop");
                     tokio::spawn(async move { axum::serve(tcp, router).await });
                 }
                 // axum's serve ends only with the process.
@@ -173,7 +186,8 @@ fn routes(inside: Arc<Inside>) -> Router {
             "/v1/bgp/neighbors/{address}",
             get(|s, Path(address): Path<String>| {
                 blocking(s, move |i| {
-                    let address: IpAddr = address.parse().map_err(|_| Refusal::Bad(format!("\"{address}\" is no address")))?;
+                    let address: IpAddr =
+                        address.parse().map_err(|_| Refusal::Bad(format!("\"{address}\" is no address")))?;
                     answers::bgp_neighbor(i, address)
                 })
             }),
@@ -181,29 +195,41 @@ fn routes(inside: Arc<Inside>) -> Router {
         .route(
             "/v1/routes",
             get(|s, Query(q): Query<PageQuery>| {
-                blocking(s, move |i| answers::routes(i, q.prefix.as_deref(), q.cursor.as_deref(), limit(q.limit)?))
+                blocking(s, move |i| {
+                    answers::routes(i, q.prefix.as_deref(), q.cursor.as_deref(), limit(q.limit)?)
+                })
             }),
         )
         .route(
             "/v1/fib",
             get(|s, Query(q): Query<PageQuery>| {
-                blocking(s, move |i| answers::fib(i, q.prefix.as_deref(), q.cursor.as_deref(), limit(q.limit)?))
+                blocking(s, move |i| {
+                    answers::fib(i, q.prefix.as_deref(), q.cursor.as_deref(), limit(q.limit)?)
+                })
             }),
         )
-        .route("/v1/explain", get(|s, Query(q): Query<PrefixQuery>| blocking(s, move |i| answers::explain(i, &q.prefix))))
+        .route(
+            "/v1/explain",
+            get(|s, Query(q): Query<PrefixQuery>| blocking(s, move |i| answers::explain(i, &q.prefix))),
+        )
         .route("/v1/pipeline", get(|s| blocking(s, answers::pipeline)))
         .route(
             "/v1/asic/lookup",
             post(|s, Json(q): Json<AsicQuestion>| {
                 blocking(s, move |i| {
                     if q.addresses.len() > MAX_LOOKUP {
-                        return Err(Refusal::Bad(format!("at most {MAX_LOOKUP} addresses at a time, not {}", q.addresses.len())));
+                        return Err(Refusal::Bad(format!(
+                            "at most {MAX_LOOKUP} addresses at a time, not {}",
+                            q.addresses.len()
+                        )));
                     }
                     answers::asic_lookup(i, &q.addresses)
                 })
             }),
         )
-        .fallback(|| async { Refusal::Missing("there is no such endpoint; `ribtide show --help` lists what there is".into()) })
+        .fallback(|| async {
+            Refusal::Missing("there is no such endpoint; `ribtide show --help` lists what there is".into())
+        })
         .with_state(inside)
 }
 

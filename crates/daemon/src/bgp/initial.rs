@@ -22,7 +22,13 @@ const LOOK: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// When the system gives no thread.
-pub fn watch(configured: usize, sessions: Asker<Sessions>, rings: Rings, rib: Sender<RibIn>, stop: Stop) -> io::Result<()> {
+pub fn watch(
+    configured: usize,
+    sessions: Asker<Sessions>,
+    rings: Rings,
+    rib: Sender<RibIn>,
+    stop: Stop,
+) -> io::Result<()> {
     let patience = if configured == 0 { PATIENCE_FOR_NOBODY } else { PATIENCE };
     thread::spawn("bgp-initial", move || {
         let begin = Instant::now();
@@ -45,5 +51,7 @@ fn is_done(neighbor: &NeighborView) -> bool {
     }
     let Some(up) = &neighbor.up else { return false };
     let families = up.negotiated.families;
-    [(Afi::Ipv4, up.initial_done[0]), (Afi::Ipv6, up.initial_done[1])].into_iter().all(|(afi, done)| done || !families.has(afi))
+    [(Afi::Ipv4, up.initial_done[0]), (Afi::Ipv6, up.initial_done[1])]
+        .into_iter()
+        .all(|(afi, done)| done || !families.has(afi))
 }

@@ -14,7 +14,9 @@ use std::net::IpAddr;
 /// What the virtual ASIC does with packets to these addresses.
 pub(crate) fn asic_lookup(inside: &Inside, addresses: &[IpAddr]) -> Result<AsicAnswers, Refusal> {
     let asic = inside.asic.as_ref().ok_or_else(|| {
-        Refusal::Missing("this router has no virtual ASIC; fib.virtual-asic = true in its configuration makes one".into())
+        Refusal::Missing(
+            "this router has no virtual ASIC; fib.virtual-asic = true in its configuration makes one".into(),
+        )
     })?;
     Ok(AsicAnswers { answers: asic.lookup(addresses)?.iter().map(answer).collect() })
 }
@@ -24,7 +26,8 @@ fn answer(forward: &Option<Forward>) -> AsicAnswer {
         return AsicAnswer { prefix: None, action: "drop".into(), next_hops: Vec::new() };
     };
     // A gateway without a MAC address is one that packets do not reach.
-    let next_hops: Vec<IpAddr> = forward.hops.iter().filter(|h| h.mac.is_some()).filter_map(|h| h.gateway).collect();
+    let next_hops: Vec<IpAddr> =
+        forward.hops.iter().filter(|h| h.mac.is_some()).filter_map(|h| h.gateway).collect();
     let action = match forward.action {
         PacketAction::Forward if !next_hops.is_empty() => "forward",
         PacketAction::Forward if forward.hops.iter().any(|h| h.gateway.is_none()) => "to-link-or-cpu",
@@ -40,8 +43,12 @@ pub(super) fn stages(asic: &InProcess, prefix: AnyPrefix) -> Result<Vec<ExplainS
     let fpmsyncd = match &e.fpmsyncd {
         None => stage("fpmsyncd", StageState::Absent, vec!["nobody announced it".into()]),
         Some(view) => match (&view.row, view.waits_for) {
-            (_, Some(id)) => stage("fpmsyncd", StageState::Waiting, vec![format!("waits for next-hop object {id}")]),
-            (None, None) => stage("fpmsyncd", StageState::Absent, vec!["it has no row in ROUTE_TABLE".into()]),
+            (_, Some(id)) => {
+                stage("fpmsyncd", StageState::Waiting, vec![format!("waits for next-hop object {id}")])
+            }
+            (None, None) => {
+                stage("fpmsyncd", StageState::Absent, vec!["it has no row in ROUTE_TABLE".into()])
+            }
             (Some(row), None) => {
                 let mut fields = Vec::new();
                 row.fields(&mut |field, value| fields.push(format!("{field}={value}")));

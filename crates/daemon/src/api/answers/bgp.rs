@@ -11,7 +11,8 @@ use ribtide_prefix::{Afi, V4, V6};
 use std::net::IpAddr;
 
 fn bgp(inside: &Inside) -> Result<&Bgp, Refusal> {
-    let none = || Refusal::Missing("this router runs no BGP; a [bgp] table in its configuration makes it".into());
+    let none =
+        || Refusal::Missing("this router runs no BGP; a [bgp] table in its configuration makes it".into());
     inside.bgp.as_ref().ok_or_else(none)
 }
 
@@ -43,7 +44,9 @@ pub(crate) fn bgp_summary(inside: &Inside) -> Result<BgpSummary, Refusal> {
 pub(crate) fn bgp_neighbor(inside: &Inside, address: IpAddr) -> Result<Neighbor, Refusal> {
     let bgp = bgp(inside)?;
     let view = bgp.sessions.ask(move |s| s.neighbor(address))?;
-    let view = view.ok_or_else(|| Refusal::Missing(format!("there is no neighbour {address}; `ribtide show bgp summary` lists all")))?;
+    let view = view.ok_or_else(|| {
+        Refusal::Missing(format!("there is no neighbour {address}; `ribtide show bgp summary` lists all"))
+    })?;
     neighbor(bgp, view)
 }
 
@@ -94,7 +97,10 @@ fn session(bgp: &Bgp, id: PeerId, up: &UpView) -> Result<Session, Refusal> {
         extended_messages: up.negotiated.extended_message,
         route_refresh: up.negotiated.route_refresh,
         received,
-        advertised: sent.map_or_else(PerFamilyCount::default, |m| PerFamilyCount { ipv4: m.advertised_ipv4, ipv6: m.advertised_ipv6 }),
+        advertised: sent.map_or_else(PerFamilyCount::default, |m| PerFamilyCount {
+            ipv4: m.advertised_ipv4,
+            ipv6: m.advertised_ipv6,
+        }),
         counters: receive_counters(&counters),
         updates_sent: sent.map_or(0, |m| m.counters.updates),
         queued_bytes: up.queued as u64,

@@ -38,7 +38,8 @@ fn bgp_stage(inside: &Inside, route: Option<&Route>) -> ExplainStage {
     let Some(route) = route else {
         return stage("bgp", StageState::Absent, vec!["no neighbour announces it".into()]);
     };
-    let mut says = vec![format!("{} path{}", route.paths.len(), if route.paths.len() == 1 { "" } else { "s" })];
+    let mut says =
+        vec![format!("{} path{}", route.paths.len(), if route.paths.len() == 1 { "" } else { "s" })];
     for p in &route.paths {
         let path = if p.as_path.is_empty() { "empty AS path" } else { p.as_path.as_str() };
         let standing = match (p.best, &p.lost) {
@@ -65,8 +66,12 @@ fn rib_stages(rib: &RibHandle, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, R
     for (id, status) in e.dataplanes {
         let name = names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}"));
         stages.push(match status {
-            InstallStatus::Installed => stage(name, StageState::Passed, vec!["installed, and confirmed".into()]),
-            InstallStatus::Pending => stage(name, StageState::Waiting, vec!["sent, not yet confirmed".into()]),
+            InstallStatus::Installed => {
+                stage(name, StageState::Passed, vec!["installed, and confirmed".into()])
+            }
+            InstallStatus::Pending => {
+                stage(name, StageState::Waiting, vec!["sent, not yet confirmed".into()])
+            }
             InstallStatus::Failed(why) => stage(name, StageState::Stopped, vec![format!("refused: {why}")]),
         });
     }
@@ -108,14 +113,24 @@ fn conclude(inside: &Inside, asked: &str, stages: &[ExplainStage]) -> String {
         return format!("nothing is known of {asked}");
     }
     if let Some(stuck) = stages.iter().find(|s| s.state == StageState::Stopped) {
-        return format!("the route ends at {}: {}", stuck.stage, stuck.says.last().cloned().unwrap_or_default());
+        return format!(
+            "the route ends at {}: {}",
+            stuck.stage,
+            stuck.says.last().cloned().unwrap_or_default()
+        );
     }
     if let Some(waiting) = stages.iter().find(|s| s.state == StageState::Waiting) {
-        return format!("the route waits at {}: {}", waiting.stage, waiting.says.last().cloned().unwrap_or_default());
+        return format!(
+            "the route waits at {}: {}",
+            waiting.stage,
+            waiting.says.last().cloned().unwrap_or_default()
+        );
     }
     match (inside.rib.is_some(), stages.last()) {
         (false, _) => "the route is in BGP; this router installs no routes".into(),
-        (true, Some(last)) if last.state == StageState::Passed => format!("the route is all the way through, to {}", last.stage),
+        (true, Some(last)) if last.state == StageState::Passed => {
+            format!("the route is all the way through, to {}", last.stage)
+        }
         (true, _) => "the route is selected, and no dataplane takes routes".into(),
     }
 }

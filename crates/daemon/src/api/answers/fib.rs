@@ -57,7 +57,8 @@ pub(super) fn content(stage: &RibStage, group: &FibGroup) -> Vec<String> {
 }
 
 fn hop_text(stage: &RibStage, hop: &FibHop, weighted: bool) -> String {
-    let interface = stage.rib.interface(hop.interface).map_or_else(|| format!("if{}", hop.interface), |i| i.name.clone());
+    let interface =
+        stage.rib.interface(hop.interface).map_or_else(|| format!("if{}", hop.interface), |i| i.name.clone());
     let mut text = match hop.gateway {
         Some(gateway) => format!("via {gateway} dev {interface}"),
         None => format!("dev {interface}"),
@@ -103,7 +104,12 @@ pub(super) fn lookup(rib: &RibHandle, what: Target) -> Result<Option<FibRoute>, 
 }
 
 /// A page, one prefix, or the longest match of an address.
-pub(crate) fn fib(inside: &Inside, prefix: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<FibPage, Refusal> {
+pub(crate) fn fib(
+    inside: &Inside,
+    prefix: Option<&str>,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<FibPage, Refusal> {
     let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
     if let Some(text) = prefix {
         let found = lookup(rib, target(text)?)?;

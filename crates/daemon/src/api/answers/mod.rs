@@ -6,9 +6,9 @@ mod explain;
 mod fib;
 mod routes;
 
+pub(crate) use asic::asic_lookup;
 pub(super) use bgp::{bgp_neighbor, bgp_summary};
 pub(super) use explain::explain;
-pub(crate) use asic::asic_lookup;
 pub(crate) use fib::Reads;
 pub(super) use fib::fib;
 pub(super) use routes::routes;
@@ -33,7 +33,9 @@ fn target(text: &str) -> Result<Target, Refusal> {
     if let Ok(address) = text.parse() {
         return Ok(Target::Address(address));
     }
-    text.parse().map(Target::Prefix).map_err(|e: ribtide_prefix::ParsePrefixError| Refusal::Bad(e.to_string()))
+    text.parse()
+        .map(Target::Prefix)
+        .map_err(|e: ribtide_prefix::ParsePrefixError| Refusal::Bad(e.to_string()))
 }
 
 /// `/v1/pipeline`.

@@ -4,12 +4,17 @@ use super::{Inside, Refusal, target};
 use crate::api::model::{Path, Route, RoutePage};
 use ribtide_bgp::shard::{PathView, RouteView, Shard};
 use ribtide_prefix::{AnyPrefix, Family, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};
-use ribtide_wire::bgp::attribute::{Communities, ExtendedCommunities, LargeCommunities, Origin, code};
 use ribtide_wire::bgp::AsPath;
+use ribtide_wire::bgp::attribute::{Communities, ExtendedCommunities, LargeCommunities, Origin, code};
 use std::net::IpAddr;
 
 /// A page, one prefix, or the longest match of an address.
-pub(crate) fn routes(inside: &Inside, prefix: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<RoutePage, Refusal> {
+pub(crate) fn routes(
+    inside: &Inside,
+    prefix: Option<&str>,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<RoutePage, Refusal> {
     let Some(text) = prefix else { return page(inside, cursor, limit) };
     let found = lookup(inside, target(text)?)?;
     let route = found.ok_or_else(|| Refusal::Missing(format!("BGP has no route for {text}")))?;
@@ -89,7 +94,9 @@ fn page(inside: &Inside, cursor: Option<&str>, limit: usize) -> Result<RoutePage
     let mut at = match cursor {
         None => Some(Cursor { ipv6: false, shard: 0, after: None }),
         Some(text) => Some(Cursor::parse(text).ok_or_else(|| {
-            Refusal::Bad(format!("\"{text}\" is no cursor; give back the `next` of the page before, or none to start"))
+            Refusal::Bad(format!(
+                "\"{text}\" is no cursor; give back the `next` of the page before, or none to start"
+            ))
         })?),
     };
     let mut routes = Vec::new();
@@ -144,8 +151,14 @@ fn path(view: &PathView) -> Path {
         local_pref: attrs.local_pref(),
         med: attrs.med(),
         communities: Communities::new(value(code::COMMUNITIES)).iter().map(|c| c.to_string()).collect(),
-        large_communities: LargeCommunities::new(value(code::LARGE_COMMUNITIES)).iter().map(|c| c.to_string()).collect(),
-        extended_communities: ExtendedCommunities::new(value(code::EXTENDED_COMMUNITIES)).iter().map(|c| c.to_string()).collect(),
+        large_communities: LargeCommunities::new(value(code::LARGE_COMMUNITIES))
+            .iter()
+            .map(|c| c.to_string())
+            .collect(),
+        extended_communities: ExtendedCommunities::new(value(code::EXTENDED_COMMUNITIES))
+            .iter()
+            .map(|c| c.to_string())
+            .collect(),
     }
 }
 
