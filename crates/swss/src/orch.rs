@@ -14,6 +14,7 @@ mod explain;
 mod groups;
 mod indexes;
 mod interfaces;
+mod judge;
 mod neighbors;
 mod pending;
 mod plan;
@@ -253,13 +254,18 @@ impl Orch {
         self.boot.done() && self.ports.ready()
     }
 
-    /// How many changes and routes wait: for a reply, for something that is not there, or for their turn.
+    /// How many changes wait for their turn or for a reply.
     pub fn backlog(&self) -> usize {
         self.inputs.interfaces.len()
             + self.inputs.neighbors.len()
             + self.inputs.vrfs.len()
             + self.inputs.indexes.len()
-            + self.routes.tasks_len()
+            + self.routes.moving_len()
+    }
+
+    /// How many routes wait for what is not there: a neighbour, an interface, a group, room in the chip.
+    pub fn parked(&self) -> usize {
+        self.routes.parked_len()
     }
 
     /// What the chip holds, by kind.

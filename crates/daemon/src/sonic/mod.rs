@@ -5,7 +5,7 @@
 //! threads of this process, over tables in memory, behind a dataplane port.
 
 mod acks;
-mod announce;
+pub(crate) mod announce;
 mod fpm_server;
 pub mod fpmsyncd;
 pub mod inprocess;

@@ -4,10 +4,11 @@
 //! carries the protocol's own number as zebra sends it, since `fpmsyncd` shows it by name.
 
 use super::super::fit_weight;
+use crate::sonic::announce::protocol_number;
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, Protocol};
 use ribtide_wire::fpm;
-use ribtide_wire::netlink::numbers::{RTPROT_BGP, RTPROT_KERNEL, RTPROT_STATIC};
+use ribtide_wire::netlink::numbers::RTPROT_BGP;
 use ribtide_wire::netlink::{
     Forward, Hop, Hops, Member, Members, NextHop, NextHops, Route, RouteKind, TooLong, Via,
 };
@@ -58,8 +59,8 @@ pub(super) struct Encoder {
     singles: Map<Via, Single>,
     /// Objects told before the replay that is running.
     objects_before: Set<u32>,
-    /// Groups of this batch that are objects no more, to delete when no route names them.
-    retired: Vec<u32>,
+    /// Objects that nothing names any more once this batch is told.
+    retired: Set<u32>,
     out: Vec<u8>,
     done: Done,
     // Kept for their allocation.
@@ -76,7 +77,7 @@ impl Encoder {
             before: Families::default(),
             singles: Map::default(),
             objects_before: Set::default(),
-            retired: Vec::new(),
+            retired: Set::default(),
             out: Vec::new(),
             done: Done::default(),
             hops: Vec::new(),
@@ -97,14 +98,10 @@ impl Encoder {
         }
         let mut changed = Set::default();
         for op in &batch.groups {
-            let before = self.groups.get(&op.id);
-            let rewrite = match (before, &op.content) {
-                (None, _) => false,
-                (Some(FibGroup::Blackhole), FibGroup::Blackhole) => false,
-                // Routes name the object; but a blackhole is written into the route.
-                (Some(FibGroup::Hops(_)), FibGroup::Hops(_)) if self.next_hop_groups => false,
-                (Some(before), now) => before != now,
-            };
+            let by_object = |content| self.next_hop_groups && has_object(content);
+            let rewrite = self.groups.get(&op.id).is_some_and(|before| {
+                *before != op.content && !(by_object(before) && by_object(&op.content))
+            });
             if rewrite {
                 changed.insert(op.id);
             }
@@ -114,15 +111,15 @@ impl Encoder {
         if !changed.is_empty() {
             for_each_family!(F => self.send_again::<F>(&changed, failed, flush));
         }
-        for id in self.retired.drain(..) {
-            fpm::write_delete_next_hop(&mut self.out, id);
-        }
         for_each_family!(F => for route in batch.routes.get::<F>() {
             self.route(route, failed);
             self.flush_when_full(flush);
         });
         for group in &batch.after {
             self.delete_group(*group);
+        }
+        for id in self.retired.drain() {
+            fpm::write_delete_next_hop(&mut self.out, id);
         }
         if batch.end_of_replay {
             for_each_family!(F => self.delete_unnamed::<F>(flush));
@@ -140,10 +137,10 @@ impl Encoder {
             let told = std::mem::take(self.routes.get_mut::<F>());
             self.before.get_mut::<F>().extend(told);
         });
-        let hops = self.groups.drain().filter(|(_, content)| matches!(content, FibGroup::Hops(_)));
-        let groups: Vec<u32> = hops.map(|(id, _)| id.0).collect();
+        let groups = std::mem::take(&mut self.groups);
         if self.next_hop_groups {
-            self.objects_before.extend(groups);
+            let objects = groups.iter().filter(|(_, content)| has_object(content)).map(|(id, _)| id.0);
+            self.objects_before.extend(objects);
             self.objects_before.extend(self.singles.drain().map(|(_, single)| single.id));
         }
     }
@@ -161,20 +158,21 @@ impl Encoder {
                 let id = self.use_single(via(hop));
                 members.push(Member { id, weight: fit_weight(hop.weight, largest) });
             }
+        }
+        if has_object(content) {
             self.objects_before.remove(&group.0);
+            self.retired.remove(&group.0);
             let forward = Forward::Group(Members::from(&members[..]));
             let object = NextHop { id: group.0, protocol: RTPROT_BGP, forward };
-            // At most a hop per ECMP limit, which is 16 bits: a group that is too long has over 2,000 members, and
-            // its routes are then refused by the server, which does not know it.
+            // Over 2,000 members, more than any configured limit: the server refuses its routes, not knowing it.
             if fpm::write_next_hop(&mut self.out, &object).is_err() {
                 eprintln!("ribtide: next-hop group {} has too many members for an FPM frame", group.0);
             }
         }
         self.members = members;
-        // The members it had are released after it was told of its new ones.
         if let Some(before) = self.groups.insert(group, content.clone()) {
-            if content == &FibGroup::Blackhole && before != FibGroup::Blackhole {
-                self.retired.push(group.0);
+            if has_object(&before) && !has_object(content) {
+                self.retired.insert(group.0);
             }
             self.release(&before);
         }
@@ -182,10 +180,14 @@ impl Encoder {
 
     fn delete_group(&mut self, group: GroupId) {
         let Some(content) = self.groups.remove(&group) else { return };
-        if self.next_hop_groups && content != FibGroup::Blackhole {
-            fpm::write_delete_next_hop(&mut self.out, group.0);
-            self.release(&content);
+        if !self.next_hop_groups {
+            return;
         }
+        if has_object(&content) {
+            // Before its members, which are retired.
+            fpm::write_delete_next_hop(&mut self.out, group.0);
+        }
+        self.release(&content);
     }
 
     /// The id of the single object for this way, which the server is told now unless it was.
@@ -201,6 +203,7 @@ impl Encoder {
             id = SINGLE | id.wrapping_add(1);
         }
         self.objects_before.remove(&id);
+        self.retired.remove(&id);
         let written = fpm::write_next_hop(
             &mut self.out,
             &NextHop { id, protocol: RTPROT_BGP, forward: Forward::via(via) },
@@ -217,7 +220,7 @@ impl Encoder {
             let Some(single) = self.singles.get_mut(&via) else { continue };
             single.users -= 1;
             if single.users == 0 {
-                fpm::write_delete_next_hop(&mut self.out, single.id);
+                self.retired.insert(single.id);
                 self.singles.remove(&via);
             }
         }
@@ -243,7 +246,7 @@ impl Encoder {
     }
 
     fn write<F: Family>(&mut self, prefix: Prefix<F>, sent: Sent, failed: &mut Failed) {
-        let number = number(sent.protocol);
+        let number = protocol_number(sent.protocol);
         let content = self.groups.get(&sent.group);
         let mut route = Route::new(prefix.any(), DEFAULT_VRF, number, NextHops::None);
         let written = match content {
@@ -252,8 +255,10 @@ impl Encoder {
                 route.kind = RouteKind::Blackhole;
                 fpm::write_route(&mut self.out, &route).map_err(|e| e.to_string())
             }
-            Some(FibGroup::Hops(_)) if self.next_hop_groups => {
-                route.next_hops = NextHops::Id(sent.group.0);
+            Some(content @ FibGroup::Hops(hops)) if self.next_hop_groups => {
+                let direct =
+                    hops.first().filter(|_| !has_object(content)).and_then(|hop| self.singles.get(&via(hop)));
+                route.next_hops = NextHops::Id(direct.map_or(sent.group.0, |single| single.id));
                 fpm::write_route(&mut self.out, &route).map_err(|e| e.to_string())
             }
             Some(FibGroup::Hops(hops)) => {
@@ -273,7 +278,7 @@ impl Encoder {
     }
 
     fn write_delete<F: Family>(&mut self, prefix: Prefix<F>, told: Sent) {
-        fpm::write_delete(&mut self.out, prefix.any(), DEFAULT_VRF, number(told.protocol));
+        fpm::write_delete(&mut self.out, prefix.any(), DEFAULT_VRF, protocol_number(told.protocol));
         self.done.deletes += 1;
     }
 
@@ -315,11 +320,12 @@ fn largest_weight(hops: &[FibHop]) -> u16 {
     hops.iter().map(|hop| hop.weight).max().unwrap_or(1)
 }
 
-fn number(protocol: Protocol) -> u8 {
-    match protocol {
-        Protocol::Connected | Protocol::Kernel => RTPROT_KERNEL,
-        Protocol::Static => RTPROT_STATIC,
-        Protocol::BgpExternal | Protocol::BgpInternal => RTPROT_BGP,
+/// Whether a group is an object of its own. A blackhole is written into its routes, and an interface without a
+/// gateway is named by its single object: SONiC makes no group of it.
+fn has_object(content: &FibGroup) -> bool {
+    match content {
+        FibGroup::Blackhole => false,
+        FibGroup::Hops(hops) => !matches!(&hops[..], [FibHop { gateway: None, .. }]),
     }
 }
 

@@ -37,7 +37,8 @@ impl Server {
             FpmMessage::NewNextHop(object) => {
                 let text = match object.forward {
                     Forward::Via(_, via) => {
-                        let text = format!("{}@{}", via.gateway.unwrap(), via.ifindex);
+                        let gateway = via.gateway.map_or(String::new(), |g| g.to_string());
+                        let text = format!("{gateway}@{}", via.ifindex);
                         let first = self.singles.entry(object.id).or_insert_with(|| text.clone());
                         assert_eq!(*first, text, "an id changed its meaning");
                         text
@@ -54,7 +55,7 @@ impl Server {
             }
             FpmMessage::DelNextHop(id) => {
                 assert!(self.objects.remove(id).is_some(), "deleted object {id} twice");
-                let used = format!("group {id}");
+                let used = format!("by {id}");
                 assert!(
                     !self.routes.values().any(|r| r.ends_with(&used)),
                     "deleted object {id}, which is used"
@@ -67,7 +68,7 @@ impl Server {
     fn show(&self, route: &Route<'_>) -> String {
         let hops = match (route.kind, route.next_hops) {
             (RouteKind::Blackhole, NextHops::None) => "blackhole".into(),
-            (_, NextHops::Id(id)) => format!("group {id}"),
+            (_, NextHops::Id(id)) => format!("by {id}"),
             (_, NextHops::Inline(hops)) => text(hops),
             other => panic!("{other:?}"),
         };
@@ -170,7 +171,7 @@ fn inline_next_hops_follow_their_group() {
 fn next_hop_objects_are_told_before_and_deleted_after_their_use() {
     let (mut encoder, mut server) = (Encoder::new(true), Server::default());
     feed(&mut encoder, &mut server, &first_batches());
-    assert_eq!(server.routes["192.0.2.0/24"], "186 group 1");
+    assert_eq!(server.routes["192.0.2.0/24"], "186 by 1");
     assert_eq!(server.routes["203.0.113.0/24"], "186 blackhole");
     assert_eq!(server.objects[&1], "10.0.0.2@4*1 10.0.1.2@5*3");
     assert_eq!(server.objects.len(), 5);
@@ -185,6 +186,20 @@ fn next_hop_objects_are_told_before_and_deleted_after_their_use() {
     b.after.push(GroupId(1));
     feed(&mut encoder, &mut server, &b);
     assert!(server.objects.is_empty());
+
+    // An interface without a gateway is named by its single object, whatever it was before and becomes after.
+    let link = FibHop { gateway: None, ..hop("::", 6, 1) };
+    for (hops, by_group) in
+        [(&[link][..], false), (&[hop("10.0.0.2", 4, 1)], true), (&[link], false), (&[], false)]
+    {
+        feed(&mut encoder, &mut server, &group(batch(), 2, hops));
+        let route = &server.routes["198.51.100.0/24"];
+        assert_eq!(route == "186 by 2", by_group, "{route}");
+        assert_eq!(server.objects.contains_key(&2), by_group);
+        let named = route.strip_prefix("186 by ").and_then(|id| server.objects.get(&id.parse().unwrap()));
+        assert_eq!(named.is_some(), !hops.is_empty(), "{route} is by no object");
+        assert_eq!(server.objects.len(), hops.len() + usize::from(by_group));
+    }
 }
 
 #[test]
@@ -207,7 +222,7 @@ fn a_replay_deletes_what_is_gone_since() {
         );
         assert_eq!(server.routes.len(), 4);
         feed(&mut encoder, &mut server, &FibBatch { end_of_replay: true, ..batch() });
-        let shown = if objects { "186 group 1" } else { "186 10.0.0.2@4*1" };
+        let shown = if objects { "186 by 1" } else { "186 10.0.0.2@4*1" };
         assert_eq!(server.routes, routes(&[("198.51.100.0/24", shown)]));
         assert_eq!(server.objects.len(), if objects { 2 } else { 0 });
     }
