@@ -12,8 +12,8 @@ use crossbeam_channel::select_biased;
 use ribtide_bgp::message::{NextHopState as BgpNextHopState, ShardIn};
 use ribtide_prefix::{AnyPrefix, Families};
 use ribtide_rib::{
-    DataplaneId, FibBatch, IfIndex, InterfaceEvent, NONE, NextHopState, NextHops, Protocol, ReceivedHop, Rib, RibConfig,
-    RibIn, RibOut, RouteBatch, RouteSet, Source,
+    DataplaneId, FibBatch, IfIndex, InterfaceEvent, NONE, NextHopState, NextHops, Protocol, ReceivedHop, Rib,
+    RibConfig, RibIn, RibOut, RouteBatch, RouteSet, Source,
 };
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::meter::{Meter, Meters};
@@ -87,7 +87,13 @@ impl RibBuilder {
         let (tx, rx) = rings.bounded(format!("RIB to {name}"), BATCHES);
         let id = self.planes.len() as DataplaneId;
         self.planes.push(Plane { name: name.into(), batches: tx });
-        Port { id, batches: rx, feedback: self.feedback.0.clone(), meter: meters.meter(name), stop: stop.clone() }
+        Port {
+            id,
+            batches: rx,
+            feedback: self.feedback.0.clone(),
+            meter: meters.meter(name),
+            stop: stop.clone(),
+        }
     }
 
     /// Starts the thread.
@@ -104,23 +110,28 @@ impl RibBuilder {
     ) -> io::Result<RibHandle> {
         let (asker, asked) = pair("RIB");
         let unsent = shards.iter().map(|_| BTreeMap::new()).collect();
-        let stage =
-            RibStage {
-                rib: Rib::new(config),
-                planes: self.planes,
-                shards,
-                unsent,
-                taken: VecDeque::new(),
-                statics,
-                meter: meters.meter("rib"),
-            };
+        let stage = RibStage {
+            rib: Rib::new(config),
+            planes: self.planes,
+            shards,
+            unsent,
+            taken: VecDeque::new(),
+            statics,
+            meter: meters.meter("rib"),
+        };
         let (inbox, feedback) = (self.inbox.1, self.feedback.1);
         thread::spawn("rib", move || run(stage, &inbox, &feedback, &asked, &stop))?;
         Ok(RibHandle { inbox: self.inbox.0, asker })
     }
 }
 
-fn run(mut stage: RibStage, inbox: &Receiver<RibIn>, feedback: &Receiver<RibIn>, asked: &Asked<RibStage>, stop: &Stop) {
+fn run(
+    mut stage: RibStage,
+    inbox: &Receiver<RibIn>,
+    feedback: &Receiver<RibIn>,
+    asked: &Asked<RibStage>,
+    stop: &Stop,
+) {
     let statics = stage.statics.batch();
     stage.handle(vec![statics, RibIn::EndOfInitial(Source::Static)], feedback);
     while !stop.stopped() {
@@ -273,7 +284,13 @@ impl Statics {
                 Some(hops) => {
                     let next_hops = if hops.is_empty() { NextHops::Blackhole } else { NextHops::Via(hops) };
                     let (distance, protocol) = (route.distance, Protocol::Static);
-                    batch.sets.push(RouteSet { next_hops, distance, metric: 0, allow_recursion: true, protocol });
+                    batch.sets.push(RouteSet {
+                        next_hops,
+                        distance,
+                        metric: 0,
+                        allow_recursion: true,
+                        protocol,
+                    });
                     batch.sets.len() as u32 - 1
                 }
             };

@@ -78,7 +78,10 @@ impl fmt::Display for PolicyError {
             PolicyError::Unknown(name) => {
                 write!(f, "there is no policy \"{name}\"; the built-in ones are \"accept\" and \"reject\"")
             }
-            PolicyError::Empty => write!(f, "the list of policies is empty; write [\"accept\"] or [\"reject\"], or leave it out"),
+            PolicyError::Empty => write!(
+                f,
+                "the list of policies is empty; write [\"accept\"] or [\"reject\"], or leave it out"
+            ),
         }
     }
 }

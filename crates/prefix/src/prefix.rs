@@ -89,7 +89,9 @@ impl<F: Family> Prefix<F> {
     pub fn any(self) -> AnyPrefix {
         match F::AFI {
             Afi::Ipv4 => AnyPrefix::V4(Prefix { bits: u32::from_left(self.bits.left()), len: self.len }),
-            Afi::Ipv6 => AnyPrefix::V6(Prefix { bits: <[u8; 16]>::from_left(self.bits.left()), len: self.len }),
+            Afi::Ipv6 => {
+                AnyPrefix::V6(Prefix { bits: <[u8; 16]>::from_left(self.bits.left()), len: self.len })
+            }
         }
     }
 }
@@ -204,7 +206,10 @@ impl fmt::Display for ParsePrefixError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ParsePrefixError::Address(t) => {
-                write!(f, "\"{t}\" is not a prefix; write an address and a length, such as 10.0.0.0/8 or 2001:db8::/32")
+                write!(
+                    f,
+                    "\"{t}\" is not a prefix; write an address and a length, such as 10.0.0.0/8 or 2001:db8::/32"
+                )
             }
             ParsePrefixError::Length(t, width) => {
                 write!(f, "\"{t}\" has no valid length; it must be a number from 0 to {width}")

@@ -111,7 +111,8 @@ mod tests {
         for text in ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.1.1/32"] {
             assert!(table.insert(text.parse().unwrap(), text).is_none());
         }
-        let ask = |t: &PrefixTable<V4, &'static str>, a: &str| *t.longest_match(a.parse().unwrap()).unwrap().1;
+        let ask =
+            |t: &PrefixTable<V4, &'static str>, a: &str| *t.longest_match(a.parse().unwrap()).unwrap().1;
         assert_eq!(ask(&table, "10.1.1.1"), "10.1.1.1/32");
         assert_eq!(ask(&table, "10.1.1.2"), "10.1.0.0/16");
         assert_eq!(ask(&table, "192.0.2.1"), "0.0.0.0/0");

@@ -1,1 +1,139 @@
-fn main() {}
+//! The `ribtide` command. Called as `fpmsyncd`, `orchagent` or `syncd`, it is that daemon.
+#![forbid(unsafe_code)]
+
+mod client;
+mod demo;
+mod show;
+mod text;
+
+use clap::{Args, Parser, Subcommand};
+use ribtide_daemon::config;
+use ribtide_daemon::router::Router;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// ribtide carries a route from a BGP session to the forwarding chip, and can say where it is on the way.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the router
+    Run(ConfigFile),
+    /// Validate a configuration; every error with its line, column and cure
+    Check(ConfigFile),
+    /// Look inside the running router
+    Show {
+        #[command(subcommand)]
+        what: show::Show,
+        #[command(flatten)]
+        output: show::Output,
+    },
+    /// Where a prefix is on its way to the chip, stage by stage
+    Explain {
+        /// A prefix, or an address whose longest match is meant
+        prefix: String,
+        #[command(flatten)]
+        output: show::Output,
+    },
+    /// End sessions, or exchange their routes again
+    Clear {
+        #[command(subcommand)]
+        what: show::Clear,
+        #[command(flatten)]
+        output: show::Output,
+    },
+    /// Play an MRT file into a BGP session
+    Replay(ribtide_bench::replay::Options),
+    /// Send an internet-shaped table, made from a seed, into BGP sessions
+    Blast(ribtide_bench::blast::Options),
+    /// Receive and count
+    Sink(ribtide_bench::sink::Options),
+    /// A full table through the whole path in this one process, with a check of every prefix (what `make run` runs)
+    Demo(demo::Options),
+    /// SONiC's fpmsyncd: FPM server in, APPL_DB out
+    Fpmsyncd(ribtide_daemon::sonic::fpmsyncd::Options),
+    /// SONiC's orchagent (route path): APPL_DB in, ASIC_DB out
+    Orchagent(ribtide_daemon::sonic::orchagent::Options),
+    /// SONiC's syncd with the virtual switch: ASIC_DB in, forwarding tables out
+    Syncd(ribtide_daemon::sonic::syncd::Options),
+}
+
+#[derive(Debug, Args)]
+struct ConfigFile {
+    /// The configuration
+    #[arg(short = 'c', long = "config", value_name = "FILE", default_value = "/etc/ribtide/ribtide.toml")]
+    config: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match command().and_then(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("ribtide: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The command line, with SONiC's daemon names standing for subcommands.
+fn command() -> Result<Command, String> {
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    let called =
+        args.first().and_then(|a| Path::new(a).file_name()?.to_str().map(str::to_owned)).unwrap_or_default();
+    if ["fpmsyncd", "orchagent", "syncd"].contains(&called.as_str()) {
+        args.insert(1, called.into());
+    }
+    Ok(Cli::parse_from(args).command)
+}
+
+fn run(command: Command) -> Result<(), String> {
+    match command {
+        Command::Run(file) => router(&file.config),
+        Command::Check(file) => check(&file.config),
+        Command::Show { what, output } => show::show(&what, &output),
+        Command::Explain { prefix, output } => show::explain(&prefix, &output),
+        Command::Clear { what, output } => show::clear(&what, &output),
+        Command::Replay(options) => sentence(ribtide_bench::replay::run(&options).map(drop)),
+        Command::Blast(options) => sentence(ribtide_bench::blast::run(&options).map(drop)),
+        Command::Sink(options) => sentence(ribtide_bench::sink::run(&options).map(drop)),
+        Command::Demo(options) => demo::run(&options),
+        Command::Fpmsyncd(options) => sentence(ribtide_daemon::sonic::fpmsyncd::run(options)),
+        Command::Orchagent(options) => sentence(ribtide_daemon::sonic::orchagent::run(options)),
+        Command::Syncd(options) => sentence(ribtide_daemon::sonic::syncd::run(options)),
+    }
+}
+
+fn sentence<E: std::fmt::Display>(result: Result<(), E>) -> Result<(), String> {
+    result.map_err(|e| e.to_string())
+}
+
+fn router(path: &Path) -> Result<(), String> {
+    let config = config::load(path).map_err(|e| e.to_string())?;
+    let router = Router::start(config).map_err(|e| e.to_string())?;
+    eprintln!(
+        "ribtide: running; `ribtide show bgp summary --socket {}` looks inside",
+        router.socket().display()
+    );
+    router.run_until_signal().map_err(|e| e.to_string())
+}
+
+fn check(path: &Path) -> Result<(), String> {
+    let config = config::load(path).map_err(|e| e.to_string())?;
+    let neighbors = config.bgp.as_ref().map_or(0, |b| b.neighbors.len());
+    println!(
+        "{}: valid; AS {}, {neighbors} neighbours, {} static routes",
+        path.display(),
+        config.asn,
+        config.statics.len()
+    );
+    Ok(())
+}

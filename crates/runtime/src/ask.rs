@@ -50,7 +50,12 @@ impl fmt::Display for NoAnswer {
         if self.stopped {
             write!(f, "the {} stage has stopped; its log says why", self.stage)
         } else {
-            write!(f, "the {} stage did not answer within {} s; it is busy, try again", self.stage, PATIENCE.as_secs())
+            write!(
+                f,
+                "the {} stage did not answer within {} s; it is busy, try again",
+                self.stage,
+                PATIENCE.as_secs()
+            )
         }
     }
 }
@@ -68,7 +73,10 @@ impl<S> Asker<S> {
     ///
     /// # Errors
     /// [`NoAnswer`] when the stage has stopped or is too busy.
-    pub fn ask<R: Send + 'static>(&self, question: impl FnOnce(&mut S) -> R + Send + 'static) -> Result<R, NoAnswer> {
+    pub fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut S) -> R + Send + 'static,
+    ) -> Result<R, NoAnswer> {
         let (answer, answered) = channel::bounded(1);
         let question: Question<S> = Box::new(move |state| {
             // The asker may have lost patience; then nobody wants the answer.

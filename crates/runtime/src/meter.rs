@@ -86,7 +86,8 @@ impl Inner {
             routes: self.routes.load(Relaxed),
             batches: self.batches.load(Relaxed),
             busy: Duration::from_nanos(self.busy_ns.load(Relaxed)),
-            span: first.map(|f| (Duration::from_micros(f), Duration::from_micros(self.last_us.load(Relaxed)))),
+            span: first
+                .map(|f| (Duration::from_micros(f), Duration::from_micros(self.last_us.load(Relaxed)))),
         }
     }
 }

@@ -222,7 +222,10 @@ mod tests {
         waiting.join().unwrap().unwrap();
         assert_eq!(rx.recv(), Err(Closed));
         let reading = &rings.read()[0];
-        assert_eq!((reading.name.as_str(), reading.capacity, reading.depth, reading.sent), ("reader to shard 0", 2, 0, 3));
+        assert_eq!(
+            (reading.name.as_str(), reading.capacity, reading.depth, reading.sent),
+            ("reader to shard 0", 2, 0, 3)
+        );
         assert!(reading.full >= 1 && reading.peak == 2);
     }
 }

@@ -14,6 +14,7 @@ mod explain;
 mod groups;
 mod indexes;
 mod interfaces;
+mod judge;
 mod neighbors;
 mod pending;
 mod plan;
@@ -30,6 +31,7 @@ use crate::row::{
     RouteResponse, RouteRow, SwitchCapabilityRow, VrfRow,
 };
 use crate::sai::{SaiReply, SaiRequest};
+pub use crate::sai::{VidCounter, VidSource};
 use boot::Boot;
 pub use crm::{Crm, Usage};
 pub use explain::{LeadState, RouteState, Waiting};
@@ -41,30 +43,7 @@ use pending::ToSync;
 use ports::Ports;
 use requests::Requests;
 use routes::Routes;
-use std::ops::Range;
 use vrfs::Vrfs;
-
-/// Where object numbers come from. In SONiC orchagent and syncd draw from one counter in ASIC_DB, so numbers are
-/// taken in blocks.
-pub trait VidSource: Send {
-    /// Takes `count` numbers that nobody else gets.
-    ///
-    /// # Errors
-    /// A sentence when the counter cannot be reached.
-    fn take(&mut self, count: u64) -> Result<Range<u64>, String>;
-}
-
-/// A counter in memory, for orchagent and syncd in one process, or for one of them alone. Clones count together.
-#[derive(Clone, Default)]
-pub struct VidCounter(std::sync::Arc<std::sync::atomic::AtomicU64>);
-
-impl VidSource for VidCounter {
-    fn take(&mut self, count: u64) -> Result<Range<u64>, String> {
-        // From 1 on: an index of 0 is the switch.
-        let start = self.0.fetch_add(count, std::sync::atomic::Ordering::Relaxed) + 1;
-        Ok(start..start + count)
-    }
-}
 
 /// orchagent's settings.
 #[derive(Clone, Debug)]
@@ -275,13 +254,18 @@ impl Orch {
         self.boot.done() && self.ports.ready()
     }
 
-    /// How many changes and routes wait: for a reply, for something that is not there, or for their turn.
+    /// How many changes wait for their turn or for a reply.
     pub fn backlog(&self) -> usize {
         self.inputs.interfaces.len()
             + self.inputs.neighbors.len()
             + self.inputs.vrfs.len()
             + self.inputs.indexes.len()
-            + self.routes.tasks_len()
+            + self.routes.moving_len()
+    }
+
+    /// How many routes wait for what is not there: a neighbour, an interface, a group, room in the chip.
+    pub fn parked(&self) -> usize {
+        self.routes.parked_len()
     }
 
     /// What the chip holds, by kind.

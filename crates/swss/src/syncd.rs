@@ -2,14 +2,19 @@
 //!
 //! Orchagent names objects by its own numbers (VIDs), the chip by others (RIDs). syncd keeps the map in memory,
 //! translates every request, and hands out the reply before the rows: who waits for the reply is not kept waiting
-//! by the database.
+//! by the database. What the chip holds is kept here too, which is what a start of orchagent is compared with.
 
-use crate::orch::VidSource;
+mod store;
+#[cfg(test)]
+mod tests;
+mod view;
+
 use crate::sai::{
     Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, SWITCH, Sai, SaiCall, SaiReply, SaiRequest,
-    Status, Verb, View,
+    Status, Verb, VidSource, View,
 };
-use ribtide_prefix::Map;
+use ribtide_prefix::{Map, Set};
+use store::Store;
 
 /// A change of ASIC_DB. All in VIDs, except where said.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,12 +64,26 @@ pub struct Syncd<S: Sai> {
     vids: Box<dyn VidSource>,
     rid_of: Map<Oid, Oid>,
     vid_of: Map<Oid, Oid>,
+    /// What the chip holds, as ASIC_DB has it.
+    store: Store,
+    /// Objects that the chip has of its own. They are part of every view.
+    own: Map<Oid, ObjectType>,
+    /// What orchagent describes, while it starts on a chip that holds something.
+    view: Option<Store>,
 }
 
 impl<S: Sai> Syncd<S> {
     /// syncd on a chip that holds nothing. `vids` is the counter that orchagent draws from too.
     pub fn new(chip: S, vids: Box<dyn VidSource>) -> Self {
-        Syncd { chip, vids, rid_of: Map::default(), vid_of: Map::default() }
+        Syncd {
+            chip,
+            vids,
+            rid_of: Map::default(),
+            vid_of: Map::default(),
+            store: Store::default(),
+            own: Map::default(),
+            view: None,
+        }
     }
 
     /// The chip.
@@ -82,6 +101,41 @@ impl<S: Sai> Syncd<S> {
         self.rid_of.get(&vid).copied()
     }
 
+    /// orchagent's number of an object.
+    pub fn vid(&self, rid: Oid) -> Option<Oid> {
+        self.vid_of.get(&rid).copied()
+    }
+
+    /// The attributes that an object was given, in VIDs; `None` when the chip has no such object.
+    pub fn attrs(&self, object: ObjectType, id: &ObjectId) -> Option<&[Attr]> {
+        self.store.get(object, id).map(|attrs| attrs.as_slice())
+    }
+
+    /// Hands over every object that the chip holds, in VIDs and in no order: what `ASIC_STATE` shall hold.
+    pub fn for_each(&self, each: &mut dyn FnMut(ObjectType, ObjectId, &[Attr])) {
+        self.store.for_each(&mut |object, id, attrs| each(object, id, attrs));
+    }
+
+    /// How many objects the chip holds.
+    pub fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Bytes that the table of routes takes: at most 30 per IPv4 route and 58 per IPv6 route, when it just grew.
+    pub fn table_size(&self) -> usize {
+        self.store.table_size()
+    }
+
+    /// Whether the chip holds nothing, not even a switch.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether orchagent starts: what it asks for is gathered, and carried out when it is complete.
+    pub fn in_view(&self) -> bool {
+        self.view.is_some()
+    }
+
     /// Carries out a request.
     pub fn handle(&mut self, request: SaiRequest, out: &mut SyncdOut) {
         let id = request.id;
@@ -90,14 +144,20 @@ impl<S: Sai> Syncd<S> {
                 self.begin(out);
                 SaiReply::one(id, Status::Success)
             }
-            // What a view describes was made while it was described.
-            SaiCall::View(View::Apply) => SaiReply::one(id, Status::Success),
+            SaiCall::View(View::Apply) => SaiReply::one(
+                id,
+                match self.view.take() {
+                    Some(view) => self.apply(view, out),
+                    // What it describes was made while it was described.
+                    None => Status::Success,
+                },
+            ),
             SaiCall::One { verb, object, item } => {
-                let statuses = self.bulk(verb, object, vec![item], ErrorMode::StopOnError, out);
+                let statuses = self.objects(verb, object, vec![item], ErrorMode::StopOnError, out);
                 SaiReply::one(id, statuses.first().copied().unwrap_or(Status::Failure))
             }
             SaiCall::Bulk { verb, object, items, mode } => {
-                SaiReply::bulk(id, self.bulk(verb, object, items, mode, out))
+                SaiReply::bulk(id, self.objects(verb, object, items, mode, out))
             }
             SaiCall::Get { object, id: of, attrs } => match self.get(object, of, attrs, out) {
                 Ok(values) => SaiReply { values, ..SaiReply::one(id, Status::Success) },
@@ -107,17 +167,47 @@ impl<S: Sai> Syncd<S> {
         out.replies.push(reply);
     }
 
-    /// Orchagent starts, and describes all that shall be: what the chip holds from before goes.
+    /// Orchagent starts, and describes all that shall be. A chip that holds nothing takes it as it comes.
     fn begin(&mut self, out: &mut SyncdOut) {
-        if let Some(switch) = self.rid(SWITCH) {
-            let status = self.chip.one(Verb::Remove, ObjectType::Switch, &mut Item::bare(switch));
-            if !status.is_success() {
-                out.events.push(format!("the chip did not give up what it held: {}", status.name()));
-            }
+        if self.rid(SWITCH).is_none() {
+            self.rid_of.clear();
+            self.vid_of.clear();
+            self.store = Store::default();
+            self.own.clear();
+            self.view = None;
+            out.rows.push(AsicChange::Wipe);
+            return;
         }
-        self.rid_of.clear();
-        self.vid_of.clear();
-        out.rows.push(AsicChange::Wipe);
+        let mut view = Store::default();
+        for (vid, object) in &self.own {
+            let attrs = self.store.get(*object, &(*vid).into()).cloned().unwrap_or_default();
+            view.insert(*object, (*vid).into(), attrs);
+        }
+        self.view = Some(view);
+    }
+
+    fn objects(
+        &mut self,
+        verb: Verb,
+        object: ObjectType,
+        items: Vec<Item>,
+        mode: ErrorMode,
+        out: &mut SyncdOut,
+    ) -> Vec<Status> {
+        let Some(view) = &mut self.view else {
+            let statuses = self.bulk(verb, object, items, mode, out);
+            if object == ObjectType::Switch && verb == Verb::Create {
+                self.discover_all(out);
+            }
+            return statuses;
+        };
+        let mut stopped = false;
+        let one = |item: Item| {
+            let status = if stopped { Status::NotExecuted } else { describe(view, verb, object, item) };
+            stopped |= mode == ErrorMode::StopOnError && !status.is_success();
+            status
+        };
+        items.into_iter().map(one).collect()
     }
 
     /// Makes again what ASIC_DB says the chip holds, after syncd alone was started again. `hidden` are the fields
@@ -148,20 +238,26 @@ impl<S: Sai> Syncd<S> {
                 }
                 let count = items.len();
                 let before = out.rows.len();
+                let ids: Vec<ObjectId> = items.iter().map(|item| item.id).collect();
                 let statuses = self.bulk(verb, object, items, ErrorMode::IgnoreError, out);
                 // The rows are there already; only numbers changed.
                 let new = out.rows.split_off(before);
                 out.rows.extend(new.into_iter().filter(|row| matches!(row, AsicChange::Map(..))));
-                let failed = statuses.iter().filter(|status| !status.is_success()).count();
-                if failed > 0 {
-                    let name = object.name();
+                let failed = ids.into_iter().zip(statuses).filter(|(_, status)| !status.is_success());
+                let failed: Vec<ObjectId> = failed.map(|(id, _)| id).collect();
+                if !failed.is_empty() {
+                    let (name, failed) = (object.name(), failed.len());
                     out.events.push(format!(
                         "{failed} of {count} {name} could not be made again; restart orchagent"
                     ));
                 }
+                if verb == Verb::Create {
+                    out.rows.extend(failed.into_iter().map(|id| AsicChange::Remove(object, id)));
+                }
             }
             if object == ObjectType::Switch {
                 self.find_hidden(hidden, out);
+                self.discover_all(out);
             }
         }
     }
@@ -178,6 +274,10 @@ impl<S: Sai> Syncd<S> {
             }
             for (vid, rid) in vids.oids_mut().iter().zip(rids[0].oids_mut()) {
                 self.map(*vid, *rid, out);
+                if let Some(object) = attr.discovers() {
+                    self.own.insert(*vid, object);
+                    self.store.set(object, (*vid).into(), Attrs::new());
+                }
             }
         }
     }
@@ -233,12 +333,29 @@ impl<S: Sai> Syncd<S> {
         let mut statuses = Vec::with_capacity(items.len());
         let mut for_chip = Vec::with_capacity(items.len());
         let mut stopped = false;
+        let mut unknown = 0;
+        // A number that stands twice in one create would be two objects.
+        let mut twice: Set<Oid> = Set::default();
         for item in &items {
-            let translated =
-                if stopped { Err(Status::NotExecuted) } else { self.translate(verb, object, item) };
+            let again = verb == Verb::Create
+                && items.len() > 1
+                && item.id.oid().is_some_and(|vid| !twice.insert(vid));
+            let translated = match stopped {
+                true => Err(Status::NotExecuted),
+                false if again => Err(Status::ItemAlreadyExists),
+                false => self.translate(verb, object, item),
+            };
+            unknown += usize::from(translated == Err(Status::InvalidObjectId));
             stopped |= translated.is_err() && mode == ErrorMode::StopOnError;
             statuses.push(translated.as_ref().err().copied());
             for_chip.extend(translated);
+        }
+        if unknown > 0 {
+            out.events.push(format!(
+                "{unknown} of {} {} name objects that were never made; orchagent is told which",
+                items.len(),
+                object.name()
+            ));
         }
         let mut answers = Vec::with_capacity(for_chip.len());
         if !for_chip.is_empty() {
@@ -273,12 +390,18 @@ impl<S: Sai> Syncd<S> {
                 if let (Some(vid), Some(rid)) = (vid, in_chip.oid()) {
                     self.map(vid, rid, out);
                 }
+                self.store.insert(object, item.id, item.attrs.clone());
                 out.rows.push(AsicChange::Set(object, item.id, item.attrs));
             }
-            Verb::Set => out.rows.push(AsicChange::Set(object, item.id, item.attrs)),
+            Verb::Set => {
+                self.store.set(object, item.id, item.attrs.clone());
+                out.rows.push(AsicChange::Set(object, item.id, item.attrs));
+            }
             Verb::Remove => {
+                self.store.remove(&item.id);
                 out.rows.push(AsicChange::Remove(object, item.id));
                 if let Some(vid) = vid {
+                    self.own.remove(&vid);
                     self.unmap(vid, out);
                 }
             }
@@ -297,28 +420,91 @@ impl<S: Sai> Syncd<S> {
         }
         self.chip.get(object, &id, &mut attrs)?;
         for attr in &mut attrs {
-            let discovers = attr.discovers();
-            let mut new = false;
-            for oid in attr.oids_mut() {
-                *oid = match (self.vid_of.get(oid), discovers) {
-                    (Some(vid), _) => *vid,
-                    (None, Some(object)) if !oid.is_null() => {
-                        new = true;
-                        let index = self.vids.take(1).map_err(|why| {
-                            out.events.push(format!("no object numbers: {why}"));
-                            Status::Failure
-                        })?;
-                        let vid = Oid::vid(object, index.start);
-                        self.map(vid, *oid, out);
-                        vid
-                    }
-                    _ => Oid::NULL,
-                };
+            if let Some(object) = attr.discovers() {
+                self.discover(object, attr.clone(), out)?;
             }
-            if new {
-                out.rows.push(AsicChange::Hidden(attr.clone()));
+            for oid in attr.oids_mut() {
+                *oid = self.vid(*oid).unwrap_or(Oid::NULL);
             }
         }
         Ok(attrs)
     }
+
+    /// Learns what a switch has of its own.
+    fn discover_all(&mut self, out: &mut SyncdOut) {
+        let Some(switch) = self.rid(SWITCH).map(ObjectId::Oid) else { return };
+        let mut count = [Attr::SwitchPortNumber(0)];
+        let ports = match self.chip.get(ObjectType::Switch, &switch, &mut count) {
+            Ok(()) => {
+                count.iter().map(|attr| if let Attr::SwitchPortNumber(n) = attr { *n } else { 0 }).sum()
+            }
+            Err(_) => 0,
+        };
+        for asked in [
+            Attr::SwitchDefaultVirtualRouter(Oid::NULL),
+            Attr::SwitchCpuPort(Oid::NULL),
+            Attr::SwitchPortList(vec![Oid::NULL; ports as usize].into()),
+        ] {
+            let mut attrs = [asked];
+            let got = self.chip.get(ObjectType::Switch, &switch, &mut attrs);
+            let [attr] = attrs;
+            // What a chip does not say now is found when orchagent asks for it.
+            if let (Ok(()), Some(object)) = (got, attr.discovers()) {
+                let _ = self.discover(object, attr, out);
+            }
+        }
+    }
+
+    /// Gives VIDs to objects that the chip has of its own and that were not seen before. `attr` is in RIDs.
+    fn discover(&mut self, object: ObjectType, mut attr: Attr, out: &mut SyncdOut) -> Result<(), Status> {
+        let new: Vec<Oid> = attr
+            .oids_mut()
+            .iter()
+            .copied()
+            .filter(|rid| !rid.is_null() && self.vid(*rid).is_none())
+            .collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let numbers = self.vids.take(new.len() as u64).map_err(|why| {
+            out.events.push(format!("no object numbers: {why}"));
+            Status::Failure
+        })?;
+        for (rid, index) in new.into_iter().zip(numbers) {
+            let vid = Oid::vid(object, index);
+            self.map(vid, rid, out);
+            self.own.insert(vid, object);
+            self.store.set(object, vid.into(), Attrs::new());
+            out.rows.push(AsicChange::Set(object, vid.into(), Attrs::new()));
+            if let Some(view) = &mut self.view {
+                view.set(object, vid.into(), Attrs::new());
+            }
+        }
+        for oid in attr.oids_mut() {
+            *oid = self.vid(*oid).unwrap_or(Oid::NULL);
+        }
+        out.rows.push(AsicChange::Hidden(attr));
+        Ok(())
+    }
+}
+
+/// Notes in a view what would be done on the chip.
+fn describe(view: &mut Store, verb: Verb, object: ObjectType, mut item: Item) -> Status {
+    let known = |oid: &Oid| oid.is_null() || *oid == SWITCH || view.object_type(*oid).is_some();
+    if object.is_entry() != item.id.oid().is_none() {
+        return Status::InvalidObjectType;
+    }
+    if !item.attrs.iter_mut().flat_map(|attr| attr.oids_mut()).all(|oid| known(oid))
+        || (object.is_entry() && !item.id.oids_mut().all(|oid| known(oid)))
+    {
+        return Status::InvalidObjectId;
+    }
+    match (verb, view.get(object, &item.id).is_some()) {
+        (Verb::Create, true) => return Status::ItemAlreadyExists,
+        (Verb::Set | Verb::Remove, false) => return Status::ItemNotFound,
+        (Verb::Create, false) => view.insert(object, item.id, item.attrs),
+        (Verb::Set, true) => view.set(object, item.id, item.attrs),
+        (Verb::Remove, true) => view.remove(&item.id),
+    }
+    Status::Success
 }

@@ -10,6 +10,8 @@ use ribtide_prefix::Map;
 use ribtide_runtime::ring::{self, Rings, TrySend};
 use ribtide_swss::{Change, Row};
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Changes that may wait at the producer before it waits itself.
 const WAITING: usize = 10_000;
@@ -21,7 +23,7 @@ pub fn table<R: Row>(rings: &Rings, capacity: usize) -> (MemoryProducer<R>, Memo
     let (tx, rx) = rings.bounded(R::TABLE, capacity);
     let (waker, wake) = channel::bounded(1);
     let producer = MemoryProducer { tx, waker, waiting: Vec::new(), at: Map::default() };
-    (producer, MemoryConsumer { rx, wake, rest: VecDeque::new() })
+    (producer, MemoryConsumer { rx, wake, rest: VecDeque::new(), taken: Arc::default() })
 }
 
 /// The producing end.
@@ -109,6 +111,14 @@ pub struct MemoryConsumer<R: Row> {
     wake: Wake,
     /// What a pop did not have room for.
     rest: VecDeque<Change<R>>,
+    taken: Arc<AtomicU64>,
+}
+
+impl<R: Row> MemoryConsumer<R> {
+    /// Counts the changes that were popped, for who wants to know how far the consumer is.
+    pub fn taken(&self) -> Arc<AtomicU64> {
+        self.taken.clone()
+    }
 }
 
 impl<R: Row> Consumer<R> for MemoryConsumer<R> {
@@ -117,6 +127,7 @@ impl<R: Row> Consumer<R> for MemoryConsumer<R> {
         loop {
             let take = room.min(self.rest.len());
             changes.extend(self.rest.drain(..take));
+            self.taken.fetch_add(take as u64, Relaxed);
             room -= take;
             if room == 0 {
                 return Ok(true);

@@ -13,6 +13,7 @@
 //! messages wait at their sender's side without stopping it.
 
 pub mod egress;
+pub mod initial;
 mod mailbox;
 pub mod reader;
 pub mod session;

@@ -72,7 +72,13 @@ impl ShardBuilder {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start(self, options: DecisionOptions, outlets: Outlets, meters: &Meters, stop: Stop) -> io::Result<Asker<Shard>> {
+    pub fn start(
+        self,
+        options: DecisionOptions,
+        outlets: Outlets,
+        meters: &Meters,
+        stop: Stop,
+    ) -> io::Result<Asker<Shard>> {
         let (asker, asked) = pair("shard");
         let stage = Stage {
             shard: Shard::new(options),

@@ -233,7 +233,10 @@ impl Checker {
             self.problem(key!["router", "asn"], "AS 0 is reserved (RFC 7607); write your AS number");
         }
         if file.router.router_id.is_unspecified() {
-            self.problem(key!["router", "router-id"], "0.0.0.0 is no BGP identifier; write an address that is unique in your AS");
+            self.problem(
+                key!["router", "router-id"],
+                "0.0.0.0 is no BGP identifier; write an address that is unique in your AS",
+            );
         }
         for (name, value) in [("north", &file.sonic.north), ("south", &file.sonic.south)] {
             if let Some(other) = value.as_deref().filter(|v| *v != "memory") {
@@ -258,7 +261,10 @@ impl Checker {
         }
         for (i, a) in interfaces.iter().enumerate() {
             if interfaces[..i].iter().any(|b| a.name == b.name) {
-                self.problem(key!["interface", i, "name"], format!("there is already an interface \"{}\"", a.name));
+                self.problem(
+                    key!["interface", i, "name"],
+                    format!("there is already an interface \"{}\"", a.name),
+                );
             }
         }
         let statics = file.statics.iter().enumerate().filter_map(|(i, s)| self.static_route(i, s)).collect();
@@ -313,10 +319,16 @@ impl Checker {
     }
 
     fn interface(&mut self, i: usize, file: &file::Interface) -> InterfaceConfig {
-        if file.name.is_empty() || file.name.len() > 15 || file.name.contains(|c: char| c == '/' || c.is_whitespace()) {
+        if file.name.is_empty()
+            || file.name.len() > 15
+            || file.name.contains(|c: char| c == '/' || c.is_whitespace())
+        {
             self.problem(
                 key!["interface", i, "name"],
-                format!("\"{}\" is no interface name; write 1 to 15 characters without spaces or slashes", file.name),
+                format!(
+                    "\"{}\" is no interface name; write 1 to 15 characters without spaces or slashes",
+                    file.name
+                ),
             );
         }
         let mut addresses = Vec::new();
@@ -341,7 +353,10 @@ impl Checker {
                 Some(mac) => neighbors.push((n.address, mac)),
                 None => self.problem(
                     key!["interface", i, "neighbors", j, "mac"],
-                    format!("\"{}\" is no MAC address; write six hexadecimal bytes, such as 02:00:00:00:00:01", n.mac),
+                    format!(
+                        "\"{}\" is no MAC address; write six hexadecimal bytes, such as 02:00:00:00:00:01",
+                        n.mac
+                    ),
                 ),
             }
         }
@@ -356,7 +371,8 @@ impl Checker {
                 return None;
             }
         };
-        let ways = usize::from(file.blackhole) + usize::from(!file.next_hop.is_empty() || file.interface.is_some());
+        let ways =
+            usize::from(file.blackhole) + usize::from(!file.next_hop.is_empty() || file.interface.is_some());
         if ways != 1 {
             self.problem(
                 key!["static", i],
@@ -365,7 +381,10 @@ impl Checker {
         }
         let distance = file.distance.unwrap_or(1);
         if distance == 0 || distance == 255 {
-            self.problem(key!["static", i, "distance"], "a distance is 1 to 254: 0 is for connected routes, 255 is never used");
+            self.problem(
+                key!["static", i, "distance"],
+                "a distance is 1 to 254: 0 is for connected routes, 255 is never used",
+            );
         }
         let hops = match (file.blackhole, file.next_hop.is_empty()) {
             (true, _) => Vec::new(),
@@ -407,7 +426,10 @@ impl Checker {
                 Threads::Auto
             }
             file::Count::Word(word) => {
-                self.problem(key!["bgp", name], format!("\"{word}\" is no number of threads; write \"auto\" or 1 to 64"));
+                self.problem(
+                    key!["bgp", name],
+                    format!("\"{word}\" is no number of threads; write \"auto\" or 1 to 64"),
+                );
                 Threads::Auto
             }
         }
@@ -420,7 +442,10 @@ impl Checker {
             key
         };
         let Some(kind) = file.kind else {
-            self.problem(&at(&[]), format!("group \"{name}\" has no type; write type = \"internal\" or type = \"external\""));
+            self.problem(
+                &at(&[]),
+                format!("group \"{name}\" has no type; write type = \"internal\" or type = \"external\""),
+            );
             return;
         };
         if file.route_reflector_client && kind == file::GroupKind::External {
@@ -441,7 +466,8 @@ impl Checker {
             }
         }
         let plain = file.neighbors.iter().enumerate().map(|(j, a)| (*a, None, at(key!["neighbors", j])));
-        let full = file.neighbor.iter().enumerate().map(|(j, n)| (n.address, Some(n), at(key!["neighbor", j])));
+        let full =
+            file.neighbor.iter().enumerate().map(|(j, n)| (n.address, Some(n), at(key!["neighbor", j])));
         for (address, neighbor, place) in plain.chain(full) {
             let own = neighbor.map_or_else(Own::default, Own::of);
             let settings = self.settings(name, kind, file, own, router, false, &place);
@@ -449,18 +475,27 @@ impl Checker {
                 self.problem(&place, format!("{address} is no address of a neighbour"));
             }
             if settings.local_address.is_some_and(|l| l.is_ipv4() != address.is_ipv4()) {
-                self.problem(&place, format!("local-address must be of the same family as the neighbour {address}"));
+                self.problem(
+                    &place,
+                    format!("local-address must be of the same family as the neighbour {address}"),
+                );
             }
             let description = neighbor.and_then(|n| n.description.clone());
             let config = NeighborConfig { address, description, settings };
             if let Some(first) = bgp.neighbors.insert(address, config) {
-                let says = format!("neighbour {address} is already in group \"{}\"; it can be in one group only", first.settings.group);
+                let says = format!(
+                    "neighbour {address} is already in group \"{}\"; it can be in one group only",
+                    first.settings.group
+                );
                 self.problem(&place, says);
             }
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one call, two places; a struct would only rename the list")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one call, two places; a struct would only rename the list"
+    )]
     fn settings(
         &mut self,
         name: &str,
@@ -480,25 +515,38 @@ impl Checker {
         let peer_asn = match (kind, own.peer_asn.or(group.peer_asn)) {
             (file::GroupKind::Internal, None) => AnyAsn::Exactly(router.asn),
             (file::GroupKind::Internal, Some(n)) if n != router.asn => {
-                let says = format!("an internal peer has our own AS {}, not {n}; write type = \"external\" or remove peer-asn", router.asn);
+                let says = format!(
+                    "an internal peer has our own AS {}, not {n}; write type = \"external\" or remove peer-asn",
+                    router.asn
+                );
                 self.problem(&at("peer-asn"), says);
                 AnyAsn::Exactly(n)
             }
             (file::GroupKind::External, Some(n)) if n == router.asn || n == 0 => {
-                let says = format!("an external peer cannot have AS {n}; write the neighbour's AS or type = \"internal\"");
+                let says = format!(
+                    "an external peer cannot have AS {n}; write the neighbour's AS or type = \"internal\""
+                );
                 self.problem(&at("peer-asn"), says);
                 AnyAsn::Exactly(n)
             }
             (_, Some(n)) => AnyAsn::Exactly(n),
             (file::GroupKind::External, None) if dynamic => AnyAsn::AnyExternal,
             (file::GroupKind::External, None) => {
-                self.problem(place, "an external neighbour needs its AS: write peer-asn in the group or at the neighbour");
+                self.problem(
+                    place,
+                    "an external neighbour needs its AS: write peer-asn in the group or at the neighbour",
+                );
                 AnyAsn::AnyExternal
             }
         };
         let hold_time = own.hold_time.or(group.hold_time).unwrap_or(90);
         if (1..3).contains(&hold_time) {
-            self.problem(&at("hold-time"), format!("a hold time of {hold_time} s is not allowed (RFC 4271); write 0 for none, or 3 and more"));
+            self.problem(
+                &at("hold-time"),
+                format!(
+                    "a hold time of {hold_time} s is not allowed (RFC 4271); write 0 for none, or 3 and more"
+                ),
+            );
         }
         let connect_retry = own.connect_retry.or(group.connect_retry).unwrap_or(5);
         if connect_retry == 0 {
@@ -506,7 +554,10 @@ impl Checker {
         }
         let multihop = own.multihop.or(group.multihop);
         if multihop == Some(0) || (multihop.is_some() && !external) {
-            self.problem(&at("multihop"), "multihop is the TTL of an external session, 1 to 255; internal sessions need none");
+            self.problem(
+                &at("multihop"),
+                "multihop is the TTL of an external session, 1 to 255; internal sessions need none",
+            );
         }
         let password = own.password.or(group.password.as_deref()).map(str::to_owned);
         if password.as_ref().is_some_and(|p| p.is_empty() || p.len() > 80) {
@@ -515,7 +566,10 @@ impl Checker {
         let families = match own.families.or(group.families.as_deref()) {
             None => FamilySet { ipv4: true, ipv6: true },
             Some([]) => {
-                self.problem(&at("families"), "the list is empty; write [\"ipv4-unicast\", \"ipv6-unicast\"] or leave it out");
+                self.problem(
+                    &at("families"),
+                    "the list is empty; write [\"ipv4-unicast\", \"ipv6-unicast\"] or leave it out",
+                );
                 FamilySet::default()
             }
             Some(list) => FamilySet {

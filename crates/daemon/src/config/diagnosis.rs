@@ -114,7 +114,11 @@ impl ConfigError {
 
     pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> ConfigError {
         let says = format!("cannot be read: {error}; give an existing file with `-c FILE`");
-        ConfigError { path: path.into(), text: String::new(), problems: vec![Problem { key: Vec::new(), says, span: None }] }
+        ConfigError {
+            path: path.into(),
+            text: String::new(),
+            problems: vec![Problem { key: Vec::new(), says, span: None }],
+        }
     }
 
     /// Line and column, counted from 1, of a byte of the text.

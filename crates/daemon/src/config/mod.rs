@@ -9,8 +9,8 @@ mod diagnosis;
 mod file;
 
 pub use check::{
-    AnyAsn, ApiConfig, BgpConfig, Config, DynamicRange, FibConfig, InterfaceConfig, KernelConfig, NeighborConfig,
-    NeighborSettings, StaticHop, StaticRoute, Threads, VirtualAsicConfig,
+    AnyAsn, ApiConfig, BgpConfig, Config, DynamicRange, FibConfig, InterfaceConfig, KernelConfig,
+    NeighborConfig, NeighborSettings, StaticHop, StaticRoute, Threads, VirtualAsicConfig,
 };
 pub use diagnosis::{ConfigError, Problem};
 

@@ -104,9 +104,18 @@ fn every_problem_is_told_at_once() {
 #[test]
 fn what_cannot_be_combined_is_refused() {
     for (text, says) in [
-        ("[fib]\nkernel = true\n[[interface]]\nname = \"Ethernet0\"\n", "[[interface]] tables describe interfaces that no kernel has"),
-        ("[bgp.group.a]\ntype = \"external\"\npeer-asn = 65001\nneighbors = [\"10.0.0.2\"]\n", "cannot have AS 65001"),
-        ("[bgp.group.a]\ntype = \"external\"\npeer-asn = 1\nroute-reflector-client = true\n", "only internal peers can be clients"),
+        (
+            "[fib]\nkernel = true\n[[interface]]\nname = \"Ethernet0\"\n",
+            "[[interface]] tables describe interfaces that no kernel has",
+        ),
+        (
+            "[bgp.group.a]\ntype = \"external\"\npeer-asn = 65001\nneighbors = [\"10.0.0.2\"]\n",
+            "cannot have AS 65001",
+        ),
+        (
+            "[bgp.group.a]\ntype = \"external\"\npeer-asn = 1\nroute-reflector-client = true\n",
+            "only internal peers can be clients",
+        ),
         ("[fib]\nkernel = { protocol = 4 }\n", "protocol 4 marks routes"),
         (
             "[bgp.group.a]\ntype = \"internal\"\nneighbors = [\"10.0.0.2\"]\n[bgp.group.b]\ntype = \"internal\"\nneighbors = [\"10.0.0.2\"]\n",

@@ -209,7 +209,8 @@ mod tests {
             ],
             ..FibBatch::default()
         };
-        batch.routes.v4 = vec![route("10.1.0.0/16", Some(1)), route("10.2.0.0/16", Some(2)), route("10.3.0.0/16", None)];
+        batch.routes.v4 =
+            vec![route("10.1.0.0/16", Some(1)), route("10.2.0.0/16", Some(2)), route("10.3.0.0/16", None)];
         assert_eq!(
             told(&mut announcer, &batch),
             [

@@ -43,7 +43,9 @@ pub(super) fn start(
     stop: &Stop,
 ) -> Result<(SocketAddr, ring::Receiver<FpmEvent>), Error> {
     let listening = |e: io::Error| {
-        Error::new(format!("cannot listen for FPM on {address}: {e}; stop what listens there, or choose another --listen"))
+        Error::new(format!(
+            "cannot listen for FPM on {address}: {e}; stop what listens there, or choose another --listen"
+        ))
     };
     let listener = TcpListener::bind(address).map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?;
@@ -191,6 +193,9 @@ mod tests {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
         let says = start("test", address, &Rings::default(), &Stop::default()).unwrap_err().to_string();
-        assert!(says.starts_with(&format!("cannot listen for FPM on {address}: Address already in use")), "{says}");
+        assert!(
+            says.starts_with(&format!("cannot listen for FPM on {address}: Address already in use")),
+            "{says}"
+        );
     }
 }

@@ -15,7 +15,9 @@ use ribtide_runtime::thread::Stop;
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, Protocols};
 use ribtide_swss::row::{NextHopGroupRow, ROUTE_RESPONSE_CHANNEL, RouteResponse, RouteRow, RouteStateRow};
 use ribtide_swss::{Change, Db, Row};
-use ribtide_tables::{Connection, Databases, Heard, Pipeline, PlainTable, Producer, ProducerStateTable, listen};
+use ribtide_tables::{
+    Connection, Databases, Heard, Pipeline, PlainTable, Producer, ProducerStateTable, listen,
+};
 use ribtide_wire::fpm;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,6 +28,8 @@ const DAEMON: &str = "fpmsyncd";
 const SMALL: usize = 500;
 /// How long a flush may be put off.
 const PUT_OFF: Duration = Duration::from_millis(500);
+/// How often a Redis that nothing is written to is looked at.
+const PROBE: Duration = Duration::from_secs(1);
 /// The longest sleep: the machine learns the time then.
 const NAP: Duration = Duration::from_millis(500);
 /// Confirmations of routes that may wait.
@@ -72,6 +76,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         groups: ProducerStateTable::open(&databases, Pipeline::default(), stop)?,
         generation: 0,
         flushed: Instant::now(),
+        probed: Instant::now(),
         replies: None,
         states: suppress.then(|| PlainTable::open(&databases, stop)).transpose()?,
     };
@@ -83,7 +88,10 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         hear(&databases, confirmations, stop)?;
     }
     let (address, frames) = fpm_server::start(DAEMON, options.listen, &rings, stop)?;
-    log(DAEMON, &format!("listening on {address}; FIB suppression is {}", if suppress { "on" } else { "off" }));
+    log(
+        DAEMON,
+        &format!("listening on {address}; FIB suppression is {}", if suppress { "on" } else { "off" }),
+    );
     stage.run(&frames, &link_events, &confirmed, stop)
 }
 
@@ -129,6 +137,7 @@ struct Stage {
     groups: ProducerStateTable<NextHopGroupRow>,
     generation: u64,
     flushed: Instant,
+    probed: Instant,
     /// To the client that is connected.
     replies: Option<ring::Sender<Vec<u8>>>,
     /// What orchagent confirmed; only with FIB suppression.
@@ -164,6 +173,7 @@ impl Stage {
             self.machine.tick(clock.now(), &mut self.out);
             self.carry_out()?;
             if !busy {
+                self.probe()?;
                 let mut select = Select::new();
                 select.recv(links.raw());
                 select.recv(frames.raw());
@@ -235,7 +245,8 @@ impl Stage {
             }
         }
         let waiting = self.machine.pending();
-        let due = waiting < SMALL || waiting >= Pipeline::default().capacity || self.flushed.elapsed() >= PUT_OFF;
+        let due =
+            waiting < SMALL || waiting >= Pipeline::default().capacity || self.flushed.elapsed() >= PUT_OFF;
         if waiting > 0 && due { self.flush() } else { Ok(()) }
     }
 
@@ -246,6 +257,21 @@ impl Stage {
 
     fn flush(&mut self) -> Result<(), Error> {
         self.machine.take(&mut self.out);
+        self.write()
+    }
+
+    /// Looks now and then whether Redis is still the same: it may go and come back between two changes.
+    fn probe(&mut self) -> Result<(), Error> {
+        if self.probed.elapsed() < PROBE {
+            return Ok(());
+        }
+        self.probed = Instant::now();
+        self.routes.probe()?;
+        self.write()
+    }
+
+    /// Writes what was taken; and everything when Redis was lost since the last time.
+    fn write(&mut self) -> Result<(), Error> {
         loop {
             write(&mut self.groups, &mut self.out.groups)?;
             write(&mut self.routes, &mut self.out.routes)?;

@@ -33,7 +33,8 @@ pub(super) fn watch(
     rings: &Rings,
     stop: &Stop,
 ) -> Result<(Vec<LinkEvent>, ring::Receiver<LinkEvent>), Error> {
-    let failed = |e: io::Error| Error::new(format!("cannot learn the names of interfaces from the kernel: {e}"));
+    let failed =
+        |e: io::Error| Error::new(format!("cannot learn the names of interfaces from the kernel: {e}"));
     // Listening first: nothing that happens between the two is missed.
     let mut socket = Socket::monitor(&[RTNLGRP_LINK], GLANCE).map_err(failed)?;
     let now = list().map_err(failed)?;

@@ -4,17 +4,18 @@
 //! process of its own over Redis, compatible with SONiC's own on every side. [`inprocess`] runs the same three on
 //! threads of this process, over tables in memory, behind a dataplane port.
 
-pub mod fpmsyncd;
-mod announce;
+mod acks;
+pub(crate) mod announce;
 mod fpm_server;
-// pub mod inprocess;
+pub mod fpmsyncd;
+pub mod inprocess;
 mod links;
+mod orch_stage;
 pub mod orchagent;
 mod query;
-mod orch_stage;
 mod record;
-mod syncd_stage;
 pub mod syncd;
+mod syncd_stage;
 
 use ribtide_tables::TableError;
 use std::fmt;

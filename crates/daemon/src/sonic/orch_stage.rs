@@ -48,8 +48,16 @@ pub(super) trait SyncdLink: Send {
 
 /// What becomes of the machine's other output.
 pub(super) trait Outlet: Send {
-    /// Carries out, and empties, everything but requests and events.
-    fn carry_out(&mut self, out: &mut OrchOut) -> Result<(), Error>;
+    /// Carries out, and empties, everything but requests and events. True when it gave the machine something to do.
+    fn carry_out(&mut self, orch: &mut Orch, out: &mut OrchOut) -> Result<bool, Error>;
+
+    /// After each round. `quiet`: nothing came in, and every table was found empty.
+    fn after_round(&mut self, _orch: &Orch, _quiet: bool) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Lets `select` see what else a round should follow on.
+    fn watch<'a>(&'a self, _select: &mut Select<'a>) {}
 
     /// Once a second: counters that are only looked at.
     fn tick(&mut self, _orch: &Orch) -> Result<(), Error> {
@@ -67,7 +75,7 @@ pub(super) struct TableFeed<R: Row, C: Consumer<R>> {
 
 impl<R: Row, C: Consumer<R> + Send + 'static> TableFeed<R, C> {
     /// Feeds rows of `consumer` to the machine with `take`.
-    pub(super) fn new(consumer: C, take: fn(&mut Orch, Change<R>)) -> Box<dyn Feed> {
+    pub(super) fn boxed(consumer: C, take: fn(&mut Orch, Change<R>)) -> Box<dyn Feed> {
         Box::new(TableFeed { consumer, ready: false, changes: Vec::new(), take })
     }
 }
@@ -77,7 +85,12 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
         select.recv(self.consumer.wake());
     }
 
-    fn pop(&mut self, orch: &mut Orch, max: usize, mut record: Option<&mut Recording>) -> Result<usize, Error> {
+    fn pop(
+        &mut self,
+        orch: &mut Orch,
+        max: usize,
+        mut record: Option<&mut Recording>,
+    ) -> Result<usize, Error> {
         match self.consumer.wake().try_recv() {
             Ok(()) => self.ready = true,
             Err(TryRecvError::Empty) => {}
@@ -150,8 +163,10 @@ impl OrchStage {
             }
             let taken = self.take()?;
             self.orch.run(&mut out);
-            self.carry_out(&mut out)?;
-            if taken + heard > 0 {
+            let again = self.carry_out(&mut out)?;
+            let quiet = taken + heard == 0 && !again;
+            self.outlet.after_round(&self.orch, quiet)?;
+            if !quiet {
                 if let Some(meter) = &self.meter {
                     meter.add(taken, begin);
                 }
@@ -177,7 +192,7 @@ impl OrchStage {
         Ok(0)
     }
 
-    fn carry_out(&mut self, out: &mut OrchOut) -> Result<(), Error> {
+    fn carry_out(&mut self, out: &mut OrchOut) -> Result<bool, Error> {
         for event in out.events.drain(..) {
             match event {
                 OrchEvent::Fatal(sentence) => return Err(Error::new(sentence)),
@@ -190,7 +205,7 @@ impl OrchStage {
         if !out.requests.is_empty() {
             self.syncd.send(&mut out.requests)?;
         }
-        self.outlet.carry_out(out)
+        self.outlet.carry_out(&mut self.orch, out)
     }
 
     fn flush_recordings(&mut self) -> Result<(), Error> {
@@ -204,6 +219,7 @@ impl OrchStage {
     fn wait(&self, asked: Option<&Asked<OrchStage>>, clock: &Clock, next_tick: Millis) {
         let mut select = Select::new();
         self.syncd.watch(&mut select);
+        self.outlet.watch(&mut select);
         if !(self.syncd.waiting() && self.orch.backlog() >= BACKLOG) {
             self.feeds.iter().for_each(|feed| feed.watch(&mut select));
         }

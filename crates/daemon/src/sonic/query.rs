@@ -27,7 +27,8 @@ pub(super) fn start<S: 'static>(
     asker: Asker<S>,
     switch: fn(&S) -> &VirtualSwitch,
 ) -> Result<(), Error> {
-    let failed = |e: std::io::Error| Error::new(format!("cannot answer questions on {}: {e}", path.display()));
+    let failed =
+        |e: std::io::Error| Error::new(format!("cannot answer questions on {}: {e}", path.display()));
     // A socket that an earlier run left behind would refuse the name.
     if UnixStream::connect(path).is_err() {
         let _ = std::fs::remove_file(path);
@@ -36,9 +37,8 @@ pub(super) fn start<S: 'static>(
     let body = move || {
         for stream in listener.incoming() {
             let asker = asker.clone();
-            let answered = stream.and_then(|stream| {
-                thread::spawn("query", move || drop(serve(stream, &asker, switch)))
-            });
+            let answered =
+                stream.and_then(|stream| thread::spawn("query", move || drop(serve(stream, &asker, switch))));
             if let Err(e) = answered {
                 log(daemon, &format!("a question was not heard: {e}"));
             }
@@ -47,7 +47,11 @@ pub(super) fn start<S: 'static>(
     thread::spawn("query-listen", body).map(drop).map_err(failed)
 }
 
-fn serve<S: 'static>(stream: UnixStream, asker: &Asker<S>, switch: fn(&S) -> &VirtualSwitch) -> std::io::Result<()> {
+fn serve<S: 'static>(
+    stream: UnixStream,
+    asker: &Asker<S>,
+    switch: fn(&S) -> &VirtualSwitch,
+) -> std::io::Result<()> {
     let mut answers = stream.try_clone()?;
     let mut questions = BufReader::new(stream);
     loop {

@@ -129,7 +129,10 @@ impl Recording {
 fn append(path: &PathBuf) -> Result<BufWriter<File>, Error> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     let file = file.map_err(|e| {
-        Error::new(format!("cannot record to {}: {e}; name a directory with -d, or record nothing with -r 0", path.display()))
+        Error::new(format!(
+            "cannot record to {}: {e}; name a directory with -d, or record nothing with -r 0",
+            path.display()
+        ))
     })?;
     Ok(BufWriter::with_capacity(256 << 10, file))
 }
@@ -173,7 +176,10 @@ fn timestamp(at: SystemTime, out: &mut String) {
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     let (hour, minute) = (second / 3600, second / 60 % 60);
-    out.push_str(&format!("{year:04}-{month:02}-{day:02}.{hour:02}:{minute:02}:{:02}.{micros:06}", second % 60));
+    out.push_str(&format!(
+        "{year:04}-{month:02}-{day:02}.{hour:02}:{minute:02}:{:02}.{micros:06}",
+        second % 60
+    ));
 }
 
 #[cfg(test)]
@@ -209,7 +215,8 @@ mod tests {
         let row = RouteRow::from_fields(&mut fields.into_iter()).unwrap();
         recording.change(&Change::set(key.clone(), row));
         recording.change(&Change::<RouteRow>::del(key));
-        let entry = |dest: &str| RouteEntry { switch: SWITCH, vr: Oid(0x3000000000022), dest: dest.parse().unwrap() };
+        let entry =
+            |dest: &str| RouteEntry { switch: SWITCH, vr: Oid(0x3000000000022), dest: dest.parse().unwrap() };
         let items = ["10.1.0.0/16", "10.2.0.0/16"].map(|d| Item::new(entry(d), [Attr::RouteNextHop(Oid(5))]));
         let bulk = SaiCall::Bulk {
             verb: Verb::Create,

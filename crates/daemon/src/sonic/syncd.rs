@@ -94,7 +94,8 @@ fn ports_of(profile: &Path) -> Result<Vec<PortSetup>, Error> {
     };
     let text = read(profile)?;
     let key = "SAI_VS_INTERFACE_LANE_MAP_FILE";
-    let map = text.lines().filter_map(|line| line.trim().split_once('=')).find(|(name, _)| name.trim() == key);
+    let map =
+        text.lines().filter_map(|line| line.trim().split_once('=')).find(|(name, _)| name.trim() == key);
     let Some((_, map)) = map else { return Ok(PortSetup::usual()) };
     let map = Path::new(map.trim());
     let lines = read(map)?;
@@ -102,7 +103,8 @@ fn ports_of(profile: &Path) -> Result<Vec<PortSetup>, Error> {
     lines
         .map(|line| {
             let port = line.split_once(':').and_then(|(name, lanes)| {
-                let lanes = lanes.split(',').map(|lane| lane.trim().parse().ok()).collect::<Option<Vec<u32>>>()?;
+                let lanes =
+                    lanes.split(',').map(|lane| lane.trim().parse().ok()).collect::<Option<Vec<u32>>>()?;
                 Some(PortSetup { name: name.trim().into(), lanes, speed: 40_000 })
             });
             port.ok_or_else(|| {
@@ -149,9 +151,12 @@ impl RedisLink {
         self.rows.scan(&format!("{prefix}*"), |connection, names| {
             let hashes = connection.ask_all(names.iter().map(|name| ["HGETALL", name]))?;
             for (name, hash) in names.iter().zip(hashes) {
-                let Some(Ok((object, id))) = name.strip_prefix(&prefix).map(text::read_row_key) else { continue };
+                let Some(Ok((object, id))) = name.strip_prefix(&prefix).map(text::read_row_key) else {
+                    continue;
+                };
                 let pairs = hash.into_pairs();
-                let attrs = pairs.iter().filter_map(|(name, value)| text::read_field(name, value).ok().flatten());
+                let attrs =
+                    pairs.iter().filter_map(|(name, value)| text::read_field(name, value).ok().flatten());
                 rows.push((object, id, attrs.collect()));
             }
             Ok(())
@@ -206,7 +211,9 @@ impl RedisLink {
         match change {
             AsicChange::Set(object, id, attrs) => {
                 let mut args = vec!["HSET".to_owned(), place(object, &id)];
-                text::row_fields(&attrs, &mut |field, value| args.extend([field.to_owned(), value.to_owned()]));
+                text::row_fields(&attrs, &mut |field, value| {
+                    args.extend([field.to_owned(), value.to_owned()])
+                });
                 rows.queue(&args.iter().map(String::as_str).collect::<Vec<_>>());
             }
             AsicChange::Remove(object, id) => rows.queue(&["DEL", &place(object, &id)]),

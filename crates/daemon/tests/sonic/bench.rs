@@ -2,7 +2,7 @@
 
 use crate::common::{Client, Server};
 use clap::Parser;
-use ribtide_daemon::sonic::{fpmsyncd, orchagent, syncd};
+use ribtide_daemon::sonic::{Error, fpmsyncd, orchagent, syncd};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
 use serde_json::Value;
@@ -39,7 +39,7 @@ pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) ->
 pub(crate) struct Bench {
     pub(crate) server: Server,
     dir: tempfile::TempDir,
-    running: Vec<(Stop, JoinHandle<()>)>,
+    running: Vec<(Stop, JoinHandle<Result<(), Error>>)>,
     syncds: usize,
 }
 
@@ -48,8 +48,17 @@ impl Bench {
         let server = Server::start()?;
         let bench = Bench { server, dir: tempfile::tempdir().unwrap(), running: Vec::new(), syncds: 0 };
         let socket = bench.server.socket();
-        let databases = [("APPL_DB", 0, ":"), ("ASIC_DB", 1, ":"), ("COUNTERS_DB", 2, ":"), ("CONFIG_DB", 4, "|"), ("STATE_DB", 6, "|"), ("APPL_STATE_DB", 14, ":")]
-            .map(|(name, id, separator)| format!(r#""{name}": {{"id": {id}, "separator": "{separator}", "instance": "redis"}}"#));
+        let databases = [
+            ("APPL_DB", 0, ":"),
+            ("ASIC_DB", 1, ":"),
+            ("COUNTERS_DB", 2, ":"),
+            ("CONFIG_DB", 4, "|"),
+            ("STATE_DB", 6, "|"),
+            ("APPL_STATE_DB", 14, ":"),
+        ]
+        .map(|(name, id, separator)| {
+            format!(r#""{name}": {{"id": {id}, "separator": "{separator}", "instance": "redis"}}"#)
+        });
         let text = format!(
             r#"{{"INSTANCES": {{"redis": {{"hostname": "127.0.0.1", "port": 6379, "unix_socket_path": "{}"}}}},
                 "DATABASES": {{ {} }}, "VERSION": "1.0"}}"#,
@@ -76,9 +85,10 @@ impl Bench {
     /// Starts syncd; the returned number stops it.
     pub(crate) fn syncd(&mut self) -> usize {
         self.syncds += 1;
-        let words = format!("syncd -u -s -l --query-socket {} {}", self.query_socket().display(), self.config());
+        let words =
+            format!("syncd -u -s -l --query-socket {} {}", self.query_socket().display(), self.config());
         let options: syncd::Options = parse(&words);
-        self.spawn(move |stop| syncd::run_until(&options, stop).unwrap())
+        self.spawn(move |stop| syncd::run_until(&options, stop))
     }
 
     pub(crate) fn orchagent(&mut self, more: &str) -> usize {
@@ -88,17 +98,18 @@ impl Bench {
             self.config()
         );
         let options: orchagent::Options = parse(&words);
-        self.spawn(move |stop| orchagent::run_until(&options, stop).unwrap())
+        self.spawn(move |stop| orchagent::run_until(&options, stop))
     }
 
     /// Starts fpmsyncd on a port of its choice, and says which, and the number that stops it.
     pub(crate) fn fpmsyncd(&mut self) -> (SocketAddr, usize) {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let options: fpmsyncd::Options = parse(&format!("fpmsyncd --listen {free} --quiet 1 {}", self.config()));
-        (free, self.spawn(move |stop| fpmsyncd::run_until(&options, stop).unwrap()))
+        let options: fpmsyncd::Options =
+            parse(&format!("fpmsyncd --listen {free} --quiet 1 {}", self.config()));
+        (free, self.spawn(move |stop| fpmsyncd::run_until(&options, stop)))
     }
 
-    fn spawn(&mut self, body: impl FnOnce(&Stop) + Send + 'static) -> usize {
+    fn spawn(&mut self, body: impl FnOnce(&Stop) -> Result<(), Error> + Send + 'static) -> usize {
         let stop = Stop::default();
         let theirs = stop.clone();
         self.running.push((stop, std::thread::spawn(move || body(&theirs))));
@@ -107,9 +118,14 @@ impl Bench {
 
     /// Stops one daemon and waits for its end.
     pub(crate) fn stop(&mut self, which: usize) {
-        let (stop, thread) = std::mem::replace(&mut self.running[which], (Stop::default(), std::thread::spawn(|| ())));
-        stop.stop();
-        thread.join().unwrap();
+        self.running[which].0.stop();
+        self.end(which).unwrap();
+    }
+
+    /// Waits until a daemon ends by itself.
+    pub(crate) fn end(&mut self, which: usize) -> Result<(), Error> {
+        let ended = (Stop::default(), std::thread::spawn(|| Ok(())));
+        std::mem::replace(&mut self.running[which], ended).1.join().unwrap()
     }
 
     pub(crate) fn appl(&self) -> Client {
@@ -135,14 +151,22 @@ impl Bench {
     /// Two ports with a subnet and a neighbour each.
     pub(crate) fn ports(&self) {
         for (n, lanes) in [(0, "1,2,3,4"), (4, "5,6,7,8")] {
-            self.set("PORT_TABLE", &format!("Ethernet{n}"), &format!("lanes {lanes} speed 40000 admin_status up mtu 9100"));
+            self.set(
+                "PORT_TABLE",
+                &format!("Ethernet{n}"),
+                &format!("lanes {lanes} speed 40000 admin_status up mtu 9100"),
+            );
         }
         self.set("PORT_TABLE", "PortConfigDone", "count 2");
         self.set("PORT_TABLE", "PortInitDone", "lanes 0");
         for n in [0, 4] {
             self.set("INTF_TABLE", &format!("Ethernet{n}"), "NULL NULL");
             self.set("INTF_TABLE", &format!("Ethernet{n}:10.0.{n}.0/31"), "scope global family IPv4");
-            self.set("NEIGH_TABLE", &format!("Ethernet{n}:10.0.{n}.1"), "neigh 02:00:00:00:00:01 family IPv4");
+            self.set(
+                "NEIGH_TABLE",
+                &format!("Ethernet{n}:10.0.{n}.1"),
+                "neigh 02:00:00:00:00:01 family IPv4",
+            );
         }
     }
 
@@ -175,7 +199,8 @@ impl Bench {
         let mut client = self.server.client(Db::Asic);
         eventually(&format!("the row of {dest}"), || {
             let key = client.keys().into_iter().find(|key| {
-                key.starts_with("ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:") && key.contains(&format!("\"dest\":\"{dest}\""))
+                key.starts_with("ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:")
+                    && key.contains(&format!("\"dest\":\"{dest}\""))
             })?;
             Some((client.hash(&key), key))
         })
@@ -189,4 +214,3 @@ impl Drop for Bench {
         }
     }
 }
-

@@ -12,7 +12,11 @@ fn routes_reach_the_chip_and_leave_it() {
     bench.orchagent("");
     bench.ports();
     bench.set("ROUTE_TABLE", "10.1.0.0/16", "protocol bgp nexthop 10.0.0.1 ifname Ethernet0 weight 1");
-    bench.set("ROUTE_TABLE", "10.2.0.0/16", "protocol bgp nexthop 10.0.0.1,10.0.4.1 ifname Ethernet0,Ethernet4 weight 1,1");
+    bench.set(
+        "ROUTE_TABLE",
+        "10.2.0.0/16",
+        "protocol bgp nexthop 10.0.0.1,10.0.4.1 ifname Ethernet0,Ethernet4 weight 1,1",
+    );
     bench.set("ROUTE_TABLE", "10.3.0.0/16", "protocol static blackhole true");
     bench.forwards("10.1.2.3", &["10.0.0.1"]);
     bench.forwards("10.2.2.3", &["10.0.0.1", "10.0.4.1"]);
@@ -26,8 +30,14 @@ fn routes_reach_the_chip_and_leave_it() {
     let hop = row.strip_prefix("SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID=").unwrap();
     let mut asic = bench.server.client(Db::Asic);
     let hop_row = asic.hash(&format!("ASIC_STATE:SAI_OBJECT_TYPE_NEXT_HOP:{hop}"));
-    assert!(hop_row.contains("SAI_NEXT_HOP_ATTR_IP=10.0.0.1 ") && hop_row.contains("SAI_NEXT_HOP_ATTR_TYPE=SAI_NEXT_HOP_TYPE_IP"), "{hop_row}");
-    assert!(asic.ask(&format!("HGET VIDTORID {hop}")).into_text().is_some_and(|rid| rid.starts_with("oid:0x")));
+    assert!(
+        hop_row.contains("SAI_NEXT_HOP_ATTR_IP=10.0.0.1 ")
+            && hop_row.contains("SAI_NEXT_HOP_ATTR_TYPE=SAI_NEXT_HOP_TYPE_IP"),
+        "{hop_row}"
+    );
+    assert!(
+        asic.ask(&format!("HGET VIDTORID {hop}")).into_text().is_some_and(|rid| rid.starts_with("oid:0x"))
+    );
     let (row, _) = bench.asic_route("10.3.0.0/16");
     assert_eq!(row, "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION=SAI_PACKET_ACTION_DROP");
     let (row, _) = bench.asic_route("0.0.0.0/0");
@@ -38,21 +48,33 @@ fn routes_reach_the_chip_and_leave_it() {
         asic.hash(&format!("ASIC_STATE:SAI_OBJECT_TYPE_NEXT_HOP_GROUP:{group}")),
         "SAI_NEXT_HOP_GROUP_ATTR_TYPE=SAI_NEXT_HOP_GROUP_TYPE_DYNAMIC_UNORDERED_ECMP"
     );
-    let members = asic.keys().into_iter().filter(|key| key.contains("GROUP_MEMBER:")).map(|key| asic.hash(&key)).filter(|row| row.contains(&group));
+    let members = asic
+        .keys()
+        .into_iter()
+        .filter(|key| key.contains("GROUP_MEMBER:"))
+        .map(|key| asic.hash(&key))
+        .filter(|row| row.contains(&group));
     assert_eq!(members.count(), 2);
 
     // APPL_DB holds what was consumed; the recording names it.
-    assert_eq!(bench.appl().hash("ROUTE_TABLE:10.1.0.0/16"), "ifname=Ethernet0 nexthop=10.0.0.1 protocol=bgp weight=1");
+    assert_eq!(
+        bench.appl().hash("ROUTE_TABLE:10.1.0.0/16"),
+        "ifname=Ethernet0 nexthop=10.0.0.1 protocol=bgp weight=1"
+    );
     let line = "|ROUTE_TABLE:10.1.0.0/16|SET|protocol:bgp|nexthop:10.0.0.1|ifname:Ethernet0|weight:1";
-    eventually("the recording", || std::fs::read_to_string(bench.path("swss.rec")).unwrap().contains(line).then_some(()));
+    eventually("the recording", || {
+        std::fs::read_to_string(bench.path("swss.rec")).unwrap().contains(line).then_some(())
+    });
 
     for key in ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"] {
         bench.del("ROUTE_TABLE", key);
     }
     eventually("the routes to go", || {
         let rows = asic.keys();
-        (!rows.iter().any(|key| key.contains("\"10.1.0.0/16\"") || key.contains("GROUP") || key.contains("\"10.3.")))
-            .then_some(())
+        (!rows
+            .iter()
+            .any(|key| key.contains("\"10.1.0.0/16\"") || key.contains("GROUP") || key.contains("\"10.3.")))
+        .then_some(())
     });
     assert_eq!(bench.query("lookup 10.1.2.3")["prefix"], "0.0.0.0/0");
     assert_eq!(bench.query("counts")["groups"], 0);
@@ -85,7 +107,9 @@ fn either_daemon_may_start_again_and_nothing_stale_stays() {
     let orchagent = bench.orchagent("-F");
     bench.forwards("10.2.2.3", &["10.0.0.1"]);
     bench.forwards("10.3.2.3", &["10.0.0.1"]);
-    eventually("the withdrawn route to go", || (bench.query("lookup 10.1.2.3")["prefix"] == "0.0.0.0/0").then_some(()));
+    eventually("the withdrawn route to go", || {
+        (bench.query("lookup 10.1.2.3")["prefix"] == "0.0.0.0/0").then_some(())
+    });
     eventually("its state to go", || (states.hash("ROUTE_TABLE:10.1.0.0/16").is_empty()).then_some(()));
 
     // Both.
@@ -95,12 +119,16 @@ fn either_daemon_may_start_again_and_nothing_stale_stays() {
     bench.syncd();
     bench.orchagent("-F");
     bench.forwards("10.2.2.3", &["10.0.0.1"]);
-    eventually("the withdrawn route to go", || (bench.query("lookup 10.3.2.3")["prefix"] == "0.0.0.0/0").then_some(()));
+    eventually("the withdrawn route to go", || {
+        (bench.query("lookup 10.3.2.3")["prefix"] == "0.0.0.0/0").then_some(())
+    });
     let mut asic = bench.server.client(Db::Asic);
     eventually("ASIC_DB to agree", || {
         let routes = asic.keys().into_iter().filter(|key| key.contains("ROUTE_ENTRY"));
         let hops = asic.keys().into_iter().filter(|key| key.contains(":SAI_OBJECT_TYPE_NEXT_HOP:"));
-        (routes.count() as u64 == bench.query("counts")["ipv4_routes"].as_u64()? + bench.query("counts")["ipv6_routes"].as_u64()?
+        (routes.count() as u64
+            == bench.query("counts")["ipv4_routes"].as_u64()?
+                + bench.query("counts")["ipv6_routes"].as_u64()?
             && hops.count() as u64 == bench.query("counts")["next_hops"].as_u64()?)
         .then_some(())
     });
@@ -117,8 +145,12 @@ fn what_does_not_work_is_one_sentence() {
     assert!(says("").starts_with("orchagent without -s or -z is SONiC's redis_async mode"));
     assert!(says("-z zmq_sync").starts_with("orchagent -z zmq_sync: ribtide runs redis_sync only"));
     assert_eq!(says("-s -m banana"), "-m banana is not a MAC address such as 02:00:00:00:00:01");
+    assert!(says("-s -q tcp://127.0.0.1").ends_with("takes rows from Redis only; leave -q out"));
     assert_eq!(says("-s -b 0"), "-b 0 would never take anything; give a number from 1 up");
-    assert!(says("-s -d /nonexistent").starts_with("cannot record to /nonexistent/swss.rec: No such file or directory"));
+    assert!(
+        says("-s -d /nonexistent")
+            .starts_with("cannot record to /nonexistent/swss.rec: No such file or directory")
+    );
     let away: syncd::Options = parse("syncd -s --database-config /nonexistent.json");
     let says = syncd::run_until(&away, &stop).unwrap_err().to_string();
     assert!(says.starts_with("the database configuration /nonexistent.json cannot be used: "), "{says}");

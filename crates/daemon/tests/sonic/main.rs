@@ -7,3 +7,5 @@ mod common;
 mod bench;
 mod daemons;
 mod fpm;
+mod inprocess;
+mod zebra;

@@ -106,6 +106,13 @@ impl Orch {
         (in_chip.is_some() || waiting.is_some()).then_some(RouteState { in_chip, waiting })
     }
 
+    /// Whether nothing is left to do about a route: the chip has what was wanted last, or it was given up.
+    pub fn is_settled(&self, vrf: Option<&str>, prefix: AnyPrefix) -> bool {
+        let Some(vrf) = self.vrfs.find(&vrf.map(Name::from)) else { return true };
+        let id = RouteId { vrf, prefix };
+        self.routes.task(&id).is_none() && !self.routes.is_held(&id)
+    }
+
     /// How many routes the chip has, without the default routes that drop.
     pub fn routes_in_chip(&self) -> usize {
         self.routes.in_chip_len()

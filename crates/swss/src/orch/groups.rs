@@ -50,6 +50,8 @@ pub(super) struct Group {
     failed: bool,
     /// The chip had no room for it or for a member.
     starving: bool,
+    /// Routes wait for it that found no single member to lead to meanwhile.
+    stranding: bool,
     /// Routes in the chip, or on their way there, that lead to it.
     refs: u32,
     /// Routes that wait for it; for an index, the row.
@@ -88,6 +90,11 @@ impl Groups {
 
     pub(super) fn ready(&self, id: u32) -> bool {
         self.arena.get(id).ready
+    }
+
+    /// Notes whether routes wait for the group that lead nowhere meanwhile; says whether any did so far.
+    pub(super) fn set_stranding(&mut self, id: u32, stranding: bool) -> bool {
+        std::mem::replace(&mut self.arena.get_mut(id).stranding, stranding)
     }
 
     pub(super) fn failed(&self, id: u32) -> bool {
@@ -165,13 +172,16 @@ impl Orch {
         gone
     }
 
-    /// How many of the members that a group shall have are usable now.
-    pub(super) fn usable_members(&self, id: u32) -> usize {
-        self.groups.arena.get(id).wanted.iter().filter(|(hop, _)| self.hop_usable(*hop).is_some()).count()
+    /// Whether any of the members that a group shall have is usable now.
+    fn any_usable(&self, id: u32) -> bool {
+        self.groups.arena.get(id).wanted.iter().any(|(hop, _)| self.hop_usable(*hop).is_some())
     }
 
     /// Asks for the next thing that brings a group closer to what is wanted of it.
     pub(super) fn step_group(&mut self, id: u32, out: &mut OrchOut) {
+        if !self.groups.contains(id) {
+            return;
+        }
         let group = self.groups.arena.get(id);
         if group.open > 0 {
             return;
@@ -245,7 +255,7 @@ impl Orch {
             self.resolve(*hop, out);
         }
         // An index is content with those that are there.
-        if by_members && !unresolved.is_empty() || self.usable_members(id) == 0 {
+        if by_members && !unresolved.is_empty() || !self.any_usable(id) {
             return;
         }
         let limit = self.groups.limit.unwrap_or(0);

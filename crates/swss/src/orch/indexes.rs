@@ -30,11 +30,13 @@ pub(super) struct Index {
     del: bool,
     /// Routes in the chip, or on their way there, that name it.
     refs: u32,
+    /// Routes that wait for it to mean something.
+    pins: u32,
     /// Of these, those that do not lead to its group: they must be led anew when its meaning changes.
     followers: Set<RouteId>,
 }
 
-/// All indexes. Numbers are never given away again while the process lives: zebra uses few ids over and over.
+/// All indexes.
 #[derive(Default)]
 pub(super) struct Indexes(Arena<Name, Index>);
 
@@ -44,12 +46,18 @@ impl Indexes {
             meaning: Meaning::Nothing,
             del: false,
             refs: 0,
+            pins: 0,
             followers: Set::default(),
         })
     }
 
     pub(super) fn get(&self, id: u32) -> &Index {
         self.0.get(id)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(super) fn name(&self, id: u32) -> &Name {
@@ -72,12 +80,12 @@ impl Orch {
     }
 
     fn set_index(&mut self, id: u32, row: &NextHopGroupRow, out: &mut OrchOut) {
-        let refuse = |orch: &Orch, why: String, out: &mut OrchOut| {
-            out.refused(format_args!("next-hop group {}", orch.indexes.name(id)), why);
-        };
         let hops = match plan::of_group(&row.via) {
             Ok(hops) => hops,
-            Err(why) => return refuse(self, why, out),
+            Err(why) => {
+                out.refused(format_args!("next-hop group {}", self.indexes.name(id)), why);
+                return self.forget_index(id);
+            }
         };
         let members = self.members_of(&hops);
         let index = self.indexes.0.get_mut(id);
@@ -86,15 +94,12 @@ impl Orch {
         match (before, members.as_ref()) {
             (Meaning::Group(group), _) => {
                 let gone = self.set_group_members(group, members);
+                self.step_group(group, out);
                 for hop in gone {
                     self.forget_neighbor(hop, out);
                 }
-                self.step_group(group, out);
-                if !self.groups.ready(group) {
-                    // Routes that lead to one member meanwhile may lead to one that is no member now.
-                    self.wake(Cause::Group(group));
-                }
-                return;
+                // Routes that lead to one member meanwhile may lead to one that is no member now.
+                return self.wake_through(id, before);
             }
             (_, [(hop, _)]) if !self.config.single_groups => {
                 index.meaning = Meaning::Hop(*hop);
@@ -102,19 +107,32 @@ impl Orch {
                 self.resolve(*hop, out);
             }
             _ => {
-                let group = self.group_id(GroupKey::Index(id), members);
+                let group = self.group_id(GroupKey::Index(id), members.clone());
                 self.indexes.0.get_mut(id).meaning = Meaning::Group(group);
                 self.pin_group(group);
+                // One of a deleted row may still be on its way out, with other members.
+                for hop in self.set_group_members(group, members) {
+                    self.forget_neighbor(hop, out);
+                }
                 self.step_group(group, out);
             }
         }
+        self.wake_through(id, before);
         if let Meaning::Hop(hop) = before {
             self.unname_hop(hop, out);
         }
-        self.wake(Cause::Index(id));
         if before != self.indexes.get(id).meaning {
             self.lead_followers(id);
         }
+    }
+
+    /// Routes that wait for what an index meant look at what it means now.
+    fn wake_through(&mut self, id: u32, before: Meaning) {
+        self.wake(match before {
+            Meaning::Nothing => Cause::Index(id),
+            Meaning::Hop(hop) => Cause::Hop(hop),
+            Meaning::Group(group) => Cause::Group(group),
+        });
     }
 
     /// Forgets a deleted row once no route leads through it.
@@ -124,11 +142,32 @@ impl Orch {
             return;
         }
         index.del = false;
-        match std::mem::replace(&mut index.meaning, Meaning::Nothing) {
+        let before = std::mem::replace(&mut index.meaning, Meaning::Nothing);
+        self.wake_through(id, before);
+        match before {
             Meaning::Nothing => {}
             Meaning::Hop(hop) => self.unname_hop(hop, out),
             Meaning::Group(group) => self.unpin_group(group, out),
         }
+        self.forget_index(id);
+    }
+
+    /// Forgets an index that means nothing and that nobody names.
+    fn forget_index(&mut self, id: u32) {
+        let index = self.indexes.get(id);
+        if index.meaning == Meaning::Nothing && index.refs == 0 && index.pins == 0 {
+            self.indexes.0.remove(id);
+            self.routes.forget_plans();
+        }
+    }
+
+    pub(super) fn pin_index(&mut self, id: u32) {
+        self.indexes.0.get_mut(id).pins += 1;
+    }
+
+    pub(super) fn unpin_index(&mut self, id: u32) {
+        self.indexes.0.get_mut(id).pins -= 1;
+        self.forget_index(id);
     }
 
     pub(super) fn unname_hop(&mut self, hop: u32, out: &mut OrchOut) {
@@ -151,6 +190,10 @@ impl Orch {
     }
 
     fn lead_followers(&mut self, id: u32) {
+        // The group of an index that is forgotten may still be on its way out.
+        if !self.indexes.0.contains(id) {
+            return;
+        }
         let followers: Vec<RouteId> = self.indexes.get(id).followers.iter().copied().collect();
         for route in followers {
             self.lead_again(route, id);

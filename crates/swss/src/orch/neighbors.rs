@@ -97,6 +97,9 @@ impl Orch {
     }
 
     pub(super) fn step_neighbor(&mut self, id: u32, out: &mut OrchOut) {
+        if !self.neighbors.contains(id) {
+            return;
+        }
         let (interface, ip) = *self.neighbors.key(id);
         let rif = self.interfaces.get(interface).usable();
         let rif_in_chip = self.interfaces.get(interface).oid().unwrap_or_default();
@@ -241,6 +244,9 @@ impl Orch {
 
     /// A next hop became usable or ceased to be: those that want it look again.
     pub(super) fn hop_changed(&mut self, id: u32, out: &mut OrchOut) {
+        if !self.neighbors.contains(id) {
+            return;
+        }
         let usable = self.hop_usable(id).is_some();
         let groups: Vec<u32> = self.neighbors.get(id).groups.iter().copied().collect();
         for group in groups {
@@ -250,7 +256,7 @@ impl Orch {
             }
             // Routes that wait for the group may lead to a single hop meanwhile: to the first that there is, and
             // to another when theirs is gone.
-            if !self.groups.ready(group) && (!usable || self.usable_members(group) == 1) {
+            if !self.groups.ready(group) && (!usable || self.groups.set_stranding(group, false)) {
                 self.wake(Cause::Group(group));
             }
         }

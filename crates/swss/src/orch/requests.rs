@@ -1,8 +1,8 @@
 //! Requests under way: numbering them, gathering single operations into bulks, and finding the asker of a reply.
 
-use super::{Orch, OrchEvent, OrchOut, VidSource};
+use super::{Orch, OrchEvent, OrchOut};
 use crate::row::Name;
-use crate::sai::{ErrorMode, Item, ObjectType, Oid, SaiCall, SaiReply, SaiRequest, Status, Verb};
+use crate::sai::{ErrorMode, Item, ObjectType, Oid, SaiCall, SaiReply, SaiRequest, Status, Verb, VidSource};
 use ribtide_prefix::Map;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -138,10 +138,11 @@ impl Orch {
             let bulk_size = self.config.bulk_size.max(1);
             let next = self.requests.calls.pop_front();
             let Some((call, context)) = next.or_else(|| self.requests.next_of_buckets(bulk_size)) else {
-                if !self.boot_next(out) && !(self.ready() && self.gather_routes(bulk_size, out)) {
-                    return;
+                let more = self.boot_next(out) || (self.ready() && self.gather_routes(bulk_size, out));
+                if more {
+                    continue;
                 }
-                continue;
+                return;
             };
             let id = self.requests.next_id;
             self.requests.next_id += 1;
@@ -171,12 +172,11 @@ impl Orch {
                 if !self.statuses_fit(&reply, entries, out) {
                     return;
                 }
-                let mut statuses = reply.statuses.into_iter();
+                let mut rest = &reply.statuses[..];
                 for (id, count) in routes {
-                    // The outcome of a route is the first failure among its entries.
-                    let of_route = statuses.by_ref().take(usize::from(count));
-                    let status = of_route.fold(Status::Success, |a, b| if a.is_success() { b } else { a });
-                    self.route_reply(id, status, out);
+                    let (of_route, after) = rest.split_at(usize::from(count));
+                    rest = after;
+                    self.route_reply(id, of_route, out);
                 }
             }
         }

@@ -4,10 +4,10 @@
 //! makes it an entry in a bulk, or parks it under what it waits for. While a bulk with it is under way, later
 //! changes gather behind it, so the chip never sees two changes of one route out of order.
 
-use super::groups::GroupKey;
 use super::indexes::Meaning;
+use super::judge::{Bound, Verdict};
 use super::pending::Pending;
-use super::plan::{self, Plan};
+use super::plan;
 use super::requests::{Asker, Context, Outcome, outcome};
 use super::vrfs;
 use super::{Orch, OrchOut};
@@ -18,9 +18,6 @@ use crate::sai::{
 use ribtide_prefix::{Afi, AnyPrefix, Map, Set};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// How many parsed rows are kept. Real tables have some thousand next-hop sets.
-const PLANS: usize = 65_536;
 
 /// Which route: the VRF's number, and the destination.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -70,21 +67,6 @@ pub(super) enum Cause {
     Room(Afi),
 }
 
-/// What a row comes to, given what there is.
-enum Verdict {
-    Lead(Lead),
-    /// Lead there until what it waits for happens.
-    Meanwhile(Lead, Cause),
-    Wait(Cause),
-    Refuse(String),
-    /// Not for the chip; what the chip has goes.
-    Local,
-    /// Not for the chip; what the chip has stays.
-    Covered,
-    Remove,
-    Nothing,
-}
-
 /// Where a task is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
@@ -120,11 +102,22 @@ pub(super) struct Task {
     silent: bool,
     /// The chip said otherwise than we thought: create or set.
     verb: Option<Verb>,
+    /// The chip did half of what was asked, so all of it must be asked again.
+    half: bool,
 }
 
 impl Task {
     fn new(change: Pending<RouteRow>, silent: bool) -> Task {
-        Task { change, later: None, spelled: None, state: State::Ready, pin: None, silent, verb: None }
+        Task {
+            change,
+            later: None,
+            spelled: None,
+            state: State::Ready,
+            pin: None,
+            silent,
+            verb: None,
+            half: false,
+        }
     }
 
     fn add(&mut self, row: Option<RouteRow>) {
@@ -168,36 +161,35 @@ pub(super) struct Routes {
     tasks: Map<RouteId, Task>,
     ready: VecDeque<RouteId>,
     waiting: Map<Cause, Set<RouteId>>,
+    /// How many routes are in `waiting`.
+    parked: usize,
     own: Map<RouteId, Own>,
     /// Rows parsed and looked up; emptied when a number in it may have been given away.
-    plans: Map<Arc<Via>, Bound>,
+    pub(super) plans: Map<Arc<Via>, Bound>,
     /// Objects that the chip had no room for.
     starved: VecDeque<Asker>,
     last_retry_ms: u64,
     /// While a resync is on: what to do at its end.
-    held: Option<Map<RouteId, (Pending<RouteRow>, Option<Name>)>>,
+    held: Option<Map<RouteId, Held>>,
     default_ok: [bool; 2],
 }
 
-/// A plan with its names looked up.
-#[derive(Clone)]
-enum Bound {
-    Refused(Arc<str>),
-    Local,
-    Blackhole,
-    Direct(u32),
-    Hop(u32),
-    Group(u32),
-    Index(u32),
-}
+/// A change that a resync holds back, and the key as last spelled.
+type Held = (Pending<RouteRow>, Option<Name>);
 
 impl Routes {
     pub(super) fn ready_len(&self) -> usize {
         self.ready.len()
     }
 
-    pub(super) fn tasks_len(&self) -> usize {
-        self.tasks.len()
+    /// How many changed routes wait for their turn or for the chip.
+    pub(super) fn moving_len(&self) -> usize {
+        self.tasks.len() - self.parked
+    }
+
+    /// How many changed routes wait for what is not there.
+    pub(super) fn parked_len(&self) -> usize {
+        self.parked
     }
 
     pub(super) fn in_chip_len(&self) -> usize {
@@ -220,13 +212,22 @@ impl Routes {
         self.held.as_ref().is_some_and(|held| held.contains_key(id))
     }
 
+    /// Whether the destination is the router's own. What the change says of it is kept for when it is not any more.
+    pub(super) fn is_own(&mut self, id: RouteId, change: &Pending<RouteRow>) -> bool {
+        let Some(own) = self.own.get_mut(&id) else { return false };
+        if change.del || change.set.is_some() {
+            own.masked = change.set.clone();
+        }
+        true
+    }
+
     fn park(&mut self, id: RouteId, cause: Cause) {
-        self.waiting.entry(cause).or_default().insert(id);
+        self.parked += usize::from(self.waiting.entry(cause).or_default().insert(id));
     }
 
     fn unpark(&mut self, id: RouteId, cause: Cause) {
         if let Some(set) = self.waiting.get_mut(&cause) {
-            set.remove(&id);
+            self.parked -= usize::from(set.remove(&id));
             if set.is_empty() {
                 self.waiting.remove(&cause);
             }
@@ -351,11 +352,11 @@ impl Orch {
 
     /// A route that leads through an index is to be led anew, because the index means something else.
     pub(super) fn lead_again(&mut self, id: RouteId, index: u32) {
-        match self.routes.tasks.get(&id).map(|task| (task.state, task.later.is_some())) {
-            // What came later says where it leads.
-            Some((State::InFlight(_), true)) => {}
-            Some((State::Waiting(_) | State::Ready, _)) => self.routes.make_ready(id),
-            _ => {
+        match self.routes.tasks.get(&id).map(|task| task.state) {
+            // The reply will show it.
+            Some(State::InFlight(_)) => {}
+            Some(_) => self.routes.make_ready(id),
+            None => {
                 let via = Arc::new(Via::group(self.indexes.name(index)));
                 self.routes.add(id, Some(RouteRow { protocol: None, via }), None, true);
             }
@@ -366,6 +367,7 @@ impl Orch {
     pub(super) fn wake(&mut self, cause: Cause) {
         let Some(ids) = self.routes.waiting.remove(&cause) else { return };
         // In order, so that equal input has equal results whatever the hash.
+        self.routes.parked -= ids.len();
         let mut ids: Vec<RouteId> = ids.into_iter().collect();
         ids.sort_unstable();
         for id in ids {
@@ -451,17 +453,17 @@ impl Orch {
     fn look_at(&mut self, id: RouteId, bulk: &mut Bulk, out: &mut OrchOut) {
         let Some(mut task) = self.routes.tasks.remove(&id) else { return };
         let pin = task.pin.take();
-        let verdict = self.judge(id, &mut task, out);
+        let verdict = self.judge(id, &task.change, out);
         let current = self.routes.in_chip.get(&id).copied();
-        let there = current.is_some();
+        let there = current.is_some() || task.half;
         // What is to be deleted goes, when what comes after it cannot take its place at once.
         let first_remove = task.change.del && there;
         match verdict {
-            Verdict::Lead(lead) if current == Some(lead) => self.finish(id, task, true, out),
+            Verdict::Lead(lead) if current == Some(lead) && !task.half => self.finish(id, task, true, out),
             Verdict::Lead(lead) => self.emit(id, task, Some(lead), true, bulk),
             Verdict::Meanwhile(lead, cause) => {
                 self.pin(&mut task, cause);
-                if current == Some(lead) {
+                if current == Some(lead) && !task.half {
                     self.wait(id, task, cause);
                 } else {
                     self.emit(id, task, Some(lead), false, bulk);
@@ -506,116 +508,6 @@ impl Orch {
         self.routes.tasks.insert(id, task);
     }
 
-    /// What a task comes to, given what there is.
-    fn judge(&mut self, id: RouteId, task: &mut Task, out: &mut OrchOut) -> Verdict {
-        if let Some(own) = self.routes.own.get_mut(&id) {
-            if task.change.del || task.change.set.is_some() {
-                own.masked = task.change.set.clone();
-            }
-            return match self.vrfs.usable(id.vrf) {
-                Some(_) => Verdict::Lead(Lead { target: Target::Cpu, index: None }),
-                None => Verdict::Wait(Cause::Vrf(id.vrf)),
-            };
-        }
-        let Some(row) = &task.change.set else {
-            return if task.change.del { Verdict::Remove } else { Verdict::Nothing };
-        };
-        if self.vrfs.usable(id.vrf).is_none() {
-            return Verdict::Wait(Cause::Vrf(id.vrf));
-        }
-        let lead = |target, index| Verdict::Lead(Lead { target, index });
-        match self.bind(&row.via) {
-            Bound::Refused(why) => Verdict::Refuse(why.to_string()),
-            Bound::Local => Verdict::Local,
-            Bound::Blackhole => lead(Target::Drop, None),
-            Bound::Direct(interface) => self.judge_direct(id, interface),
-            Bound::Hop(hop) => self.judge_hop(hop, None, out),
-            Bound::Group(group) => self.judge_group(id, group, None, out),
-            Bound::Index(index) => match self.indexes.get(index).meaning {
-                Meaning::Nothing => Verdict::Wait(Cause::Index(index)),
-                Meaning::Hop(hop) => self.judge_hop(hop, Some(index), out),
-                Meaning::Group(group) => self.judge_group(id, group, Some(index), out),
-            },
-        }
-    }
-
-    fn judge_direct(&self, id: RouteId, interface: u32) -> Verdict {
-        if !plan::is_global(id.prefix) {
-            return Verdict::Refuse("its addresses are only good on a link".into());
-        }
-        let there = self.interfaces.get(interface);
-        let host = AnyPrefix::host(id.prefix.addr()) == id.prefix;
-        if host && there.subnets().any(|subnet| subnet.contains(id.prefix.addr())) {
-            return Verdict::Covered;
-        }
-        match there.usable() {
-            Some(_) => Verdict::Lead(Lead { target: Target::Interface(interface), index: None }),
-            None => Verdict::Wait(Cause::Interface(interface)),
-        }
-    }
-
-    fn judge_hop(&mut self, hop: u32, index: Option<u32>, out: &mut OrchOut) -> Verdict {
-        if self.hop_usable(hop).is_some() {
-            return Verdict::Lead(Lead { target: Target::Hop(hop), index });
-        }
-        self.resolve(hop, out);
-        Verdict::Wait(Cause::Hop(hop))
-    }
-
-    fn judge_group(&mut self, id: RouteId, group: u32, index: Option<u32>, out: &mut OrchOut) -> Verdict {
-        if self.groups.ready(group) {
-            return Verdict::Lead(Lead { target: Target::Group(group), index });
-        }
-        if self.groups.failed(group) {
-            return Verdict::Refuse("the chip refused its next-hop group".into());
-        }
-        // The pin that the wait will hold; without it a new group has no reason to be.
-        self.pin_group(group);
-        self.step_group(group, out);
-        self.hand_over_group(group);
-        let cause = Cause::Group(group);
-        if self.groups.on_its_way(group) {
-            return Verdict::Wait(cause);
-        }
-        let members = self.groups.wanted(group);
-        let usable: Vec<u32> =
-            members.iter().map(|(hop, _)| *hop).filter(|hop| self.hop_usable(*hop).is_some()).collect();
-        let stays = match self.routes.in_chip.get(&id) {
-            Some(Lead { target: Target::Hop(hop), .. }) => usable.contains(hop).then_some(*hop),
-            _ => None,
-        };
-        match stays.or_else(|| self.groups.choose(&usable)) {
-            Some(hop) => Verdict::Meanwhile(Lead { target: Target::Hop(hop), index }, cause),
-            None => Verdict::Wait(cause),
-        }
-    }
-
-    /// The plan of a row's fields with all names looked up.
-    fn bind(&mut self, via: &Arc<Via>) -> Bound {
-        if let Some(bound) = self.routes.plans.get(via) {
-            return bound.clone();
-        }
-        let bound = match plan::of_route(via) {
-            Plan::Refused(why) => Bound::Refused(why.into()),
-            Plan::Local => Bound::Local,
-            Plan::Blackhole => Bound::Blackhole,
-            Plan::Direct(name) => Bound::Direct(self.interfaces.id_of(&name)),
-            Plan::Index(name) => Bound::Index(self.indexes.id_of(&name)),
-            Plan::Hops(hops) => {
-                let members = self.members_of(&hops);
-                match *members {
-                    [(hop, _)] => Bound::Hop(hop),
-                    _ => Bound::Group(self.group_id(GroupKey::Members(members.clone()), members)),
-                }
-            }
-        };
-        if self.routes.plans.len() >= PLANS {
-            self.routes.plans.clear();
-        }
-        self.routes.plans.insert(via.clone(), bound.clone());
-        bound
-    }
-
     /// The object that an entry names.
     pub(super) fn target_oid(&self, target: Target) -> Oid {
         match target {
@@ -655,7 +547,8 @@ impl Orch {
             (Verb::Set, Target::Drop) => (&mut bulk.sets, [to, drop].into_iter().collect()),
             (Verb::Set, _) => {
                 // What the chip forwards already needs no word about it. The default route always gets it.
-                let forwards = current.is_some_and(|lead| lead.target != Target::Drop) && !id.is_permanent();
+                let forwards = current.is_some_and(|lead| lead.target != Target::Drop);
+                let forwards = forwards && !task.half && !id.is_permanent();
                 let forward = (!forwards).then_some(forward);
                 (&mut bulk.sets, forward.into_iter().chain([to]).collect())
             }
@@ -676,22 +569,35 @@ impl Orch {
         self.routes.tasks.insert(id, task);
     }
 
-    pub(super) fn route_reply(&mut self, id: RouteId, status: Status, out: &mut OrchOut) {
+    /// Takes in what became of the entries of one route.
+    pub(super) fn route_reply(&mut self, id: RouteId, statuses: &[Status], out: &mut OrchOut) {
         let Some(mut task) = self.routes.tasks.remove(&id) else { return };
         let State::InFlight(Asked { verb, lead, finish }) = task.state else { return };
         task.state = State::Ready;
+        let status = statuses.iter().copied().find(|status| !status.is_success()).unwrap_or(Status::Success);
+        let some = statuses.iter().any(|status| status.is_success());
+        task.half = !status.is_success() && (task.half || some);
         let result = outcome(verb, status);
         // A default route that is to drop, and that the chip does not have, drops.
         if result == Outcome::Done || (result == Outcome::Missing && lead.is_none()) {
             self.confirmed(id, lead, out);
             if finish {
-                return self.finish(id, task, true, out);
+                self.finish(id, task, true, out);
+                return self.follow(id, lead);
             }
             task.change.del = false;
             task.take_later(false);
             return self.again(id, task);
         }
-        if let Some(lead) = lead {
+        // Of the entries of a set, the next hop comes first when it drops by a row, else last.
+        let to = if lead.is_some_and(|lead| lead.target == Target::Drop) {
+            statuses.first()
+        } else {
+            statuses.last()
+        };
+        if some && to.is_some_and(|status| status.is_success()) {
+            self.place(id, lead, out);
+        } else if let Some(lead) = lead {
             self.release(id, lead, out);
         }
         match result {
@@ -720,14 +626,40 @@ impl Orch {
         self.again(id, task);
     }
 
+    /// The index that a route names may mean something else since the route was asked for.
+    fn follow(&mut self, id: RouteId, lead: Option<Lead>) {
+        let Some(Lead { target, index: Some(index) }) = lead else { return };
+        let same = match self.indexes.get(index).meaning {
+            Meaning::Nothing => true,
+            Meaning::Hop(hop) => target == Target::Hop(hop),
+            Meaning::Group(group) => target == Target::Group(group),
+        };
+        if !same {
+            self.lead_again(id, index);
+        }
+    }
+
     fn again(&mut self, id: RouteId, mut task: Task) {
         task.state = State::Ready;
         self.routes.tasks.insert(id, task);
         self.routes.ready.push_back(id);
     }
 
-    /// The chip has the route as asked: what it led to before may go.
+    /// The chip has the route as asked.
     fn confirmed(&mut self, id: RouteId, lead: Option<Lead>, out: &mut OrchOut) {
+        self.place(id, lead, out);
+        if id.is_permanent() {
+            let ok = lead.is_some();
+            let known = &mut self.routes.default_ok[usize::from(id.prefix.afi() == Afi::Ipv6)];
+            if *known != ok {
+                *known = ok;
+                out.default_routes.push(Change::set(id.prefix, DefaultRouteRow { ok }));
+            }
+        }
+    }
+
+    /// The route's entry leads elsewhere now: what it led to before may go.
+    fn place(&mut self, id: RouteId, lead: Option<Lead>, out: &mut OrchOut) {
         let old = match lead {
             Some(lead) => {
                 let old = self.routes.in_chip.insert(id, lead);
@@ -758,14 +690,6 @@ impl Orch {
                 self.follow_index(index, id, false);
             }
             self.release(id, old, out);
-        }
-        if id.is_permanent() {
-            let ok = lead.is_some();
-            let known = &mut self.routes.default_ok[usize::from(id.prefix.afi() == Afi::Ipv6)];
-            if *known != ok {
-                *known = ok;
-                out.default_routes.push(Change::set(id.prefix, DefaultRouteRow { ok }));
-            }
         }
     }
 
@@ -824,7 +748,8 @@ impl Orch {
         match cause {
             Cause::Hop(hop) => self.neighbors.get_mut(hop).named += 1,
             Cause::Group(group) => self.pin_group(group),
-            _ => {}
+            Cause::Index(index) => self.pin_index(index),
+            Cause::Vrf(_) | Cause::Interface(_) | Cause::Room(_) => {}
         }
         task.pin = Some(cause);
     }
@@ -833,7 +758,8 @@ impl Orch {
         match cause {
             Cause::Hop(hop) => self.unname_hop(hop, out),
             Cause::Group(group) => self.unpin_group(group, out),
-            _ => {}
+            Cause::Index(index) => self.unpin_index(index),
+            Cause::Vrf(_) | Cause::Interface(_) | Cause::Room(_) => {}
         }
     }
 

@@ -275,6 +275,23 @@ impl Attr {
         }
     }
 
+    /// Whether SAI lets it be given at creation only.
+    pub fn create_only(&self) -> bool {
+        matches!(
+            self,
+            Attr::SwitchInit(_)
+                | Attr::PortLanes(_)
+                | Attr::RifVirtualRouter(_)
+                | Attr::RifKind(_)
+                | Attr::RifPort(_)
+                | Attr::NextHopKind(_)
+                | Attr::NextHopIp(_)
+                | Attr::NextHopRif(_)
+                | Attr::GroupKind(_)
+                | Attr::MemberGroup(_)
+        )
+    }
+
     /// Whether both are the same attribute, whatever the values.
     pub fn same_kind(&self, other: &Attr) -> bool {
         match (self, other) {

@@ -8,6 +8,7 @@
 //! every route that used it. So what the kernel has is a belief here (`live`), checked against a dump when a
 //! request fails in a way that it should not and when an interface comes back.
 
+use super::super::fit_weight;
 use super::socket::{Refusal, Socket};
 use ribtide_prefix::{Afi, Map, Set};
 use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE};
@@ -147,7 +148,6 @@ impl Objects {
         if want.len() > 1 {
             want.retain(|(way, _)| *way != Way::Blackhole);
         }
-        // Kernels before 6.12 know weights up to 256.
         scale_weights(&mut want);
         for (way, _) in &want {
             self.use_single(*way);
@@ -462,18 +462,12 @@ impl Objects {
     }
 }
 
-/// Brings weights above 256 into what every kernel takes, keeping their ratios as well as 256 steps can. A way that
-/// is alone has weight 1.
+/// Brings weights into what every kernel takes (before 6.12, up to 256). A way that is alone has weight 1.
 fn scale_weights(want: &mut [(Way, u16)]) {
-    if let [(_, weight)] = want {
-        *weight = 1;
-    }
-    let most = want.iter().map(|(_, weight)| *weight).max().unwrap_or(0);
+    let alone = want.len() == 1;
+    let largest = want.iter().map(|(_, weight)| *weight).max().unwrap_or(1);
     for (_, weight) in want {
-        if most > 256 {
-            *weight = ((u32::from(*weight) * 256 / u32::from(most)) as u16).max(1);
-        }
-        *weight = (*weight).max(1);
+        *weight = if alone { 1 } else { fit_weight(*weight, largest) };
     }
 }
 

@@ -8,6 +8,7 @@ use ribtide_wire::netlink::numbers::{NLM_F_ACK, NLM_F_DUMP_INTR, NLMSG_NOOP};
 use ribtide_wire::netlink::{Content, messages};
 use socket2::{Domain, Protocol, Type};
 use std::io::{self, Read};
+use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -19,6 +20,9 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const RECEIVE_BUFFER: libc::c_int = 8 * 1024 * 1024;
 /// One read: the kernel fills up to 32 KiB of a dump at a time when the reader offers that much.
 const READ_BYTES: usize = 256 * 1024;
+/// How long an answer may take. The kernel answers before the request's system call returns, so what is not there
+/// soon was lost.
+const ANSWER: Duration = Duration::from_secs(1);
 /// How often a dump is begun anew when the kernel says that its contents changed under it.
 const DUMP_TRIES: usize = 10;
 
@@ -56,6 +60,7 @@ impl Socket {
         for option in [libc::NETLINK_CAP_ACK, libc::NETLINK_EXT_ACK, libc::NETLINK_GET_STRICT_CHK] {
             set_option(&inner, libc::SOL_NETLINK, option, 1)?;
         }
+        inner.set_read_timeout(Some(ANSWER))?;
         Ok(Socket { inner, seq: 0, read: vec![0; READ_BYTES], write: Vec::new(), last: 0 })
     }
 
@@ -121,7 +126,7 @@ impl Socket {
         self.inner.send(&self.write)?;
         let last = self.seq.wrapping_sub(first_seq);
         loop {
-            let n = self.inner.read(&mut self.read)?;
+            let n = self.answer()?;
             for message in messages(&self.read[..n]) {
                 let message = message.map_err(io::Error::other)?;
                 let index = message.seq.wrapping_sub(first_seq);
@@ -142,6 +147,20 @@ impl Socket {
                     return Ok(());
                 }
             }
+        }
+    }
+
+    /// Reads the next answers. When some were lost, takes away all that are left, since the kernel says only once
+    /// that a buffer overran until it has been emptied.
+    fn answer(&mut self) -> io::Result<usize> {
+        match self.inner.read(&mut self.read) {
+            Err(e) if overran(&e) || e.kind() == io::ErrorKind::WouldBlock => {
+                let mut rest = [MaybeUninit::uninit(); 4096];
+                while self.inner.recv_with_flags(&mut rest, libc::MSG_DONTWAIT).is_ok() {}
+                Err(io::Error::from_raw_os_error(libc::ENOBUFS))
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => self.answer(),
+            other => other,
         }
     }
 
@@ -174,7 +193,7 @@ impl Socket {
     fn read_dump(&mut self, mut each: impl FnMut(Content<'_>)) -> io::Result<bool> {
         let mut whole = true;
         loop {
-            let n = self.inner.read(&mut self.read)?;
+            let n = self.answer()?;
             for message in messages(&self.read[..n]) {
                 let message = message.map_err(io::Error::other)?;
                 if message.seq != self.seq {
@@ -190,6 +209,11 @@ impl Socket {
                 }
             }
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shrink(&self) {
+        self.inner.set_recv_buffer_size(1).unwrap();
     }
 
     /// Waits for notifications and hands each to `each`; returns with none when the timeout passed.

@@ -69,15 +69,17 @@ fn ip(hop: u8) -> String {
 }
 
 fn fields(hops: &[(u8, Option<u8>)]) -> String {
-    let list = |f: &dyn Fn(&(u8, Option<u8>)) -> String| hops.iter().map(f).collect::<Vec<_>>().join(",");
+    fn list(hops: &[(u8, Option<u8>)], f: impl Fn(&(u8, Option<u8>)) -> String) -> String {
+        hops.iter().map(f).collect::<Vec<_>>().join(",")
+    }
     let weight = match hops[0].1 {
-        Some(_) => list(&|(_, w)| w.unwrap_or(1).to_string()),
+        Some(_) => list(hops, |(_, w)| w.unwrap_or(1).to_string()),
         None => String::new(),
     };
     format!(
         "nexthop={} ifname={} weight={weight} nexthop_group= blackhole=false",
-        list(&|(hop, _)| ip(*hop)),
-        list(&|(hop, _)| format!("Ethernet{}", hop % 3))
+        list(hops, |(hop, _)| ip(*hop)),
+        list(hops, |(hop, _)| format!("Ethernet{}", hop % 3))
     )
 }
 
@@ -197,7 +199,7 @@ impl Player {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(400), ..ProptestConfig::default() })]
 
     #[test]
     fn the_chip_does_what_the_rows_say(

@@ -349,6 +349,43 @@ fn vrfs() {
 }
 
 #[test]
+fn ipv6_and_mixed_families() {
+    let mut world = World::new(OrchConfig::default());
+    // One link-local address is a neighbour on each of two interfaces.
+    for n in 0..2 {
+        world.set(&format!("NEIGH_TABLE:Ethernet{n}:fe80::9"), "neigh=02:00:00:00:00:09 family=IPv6");
+    }
+    world.set("ROUTE_TABLE:2001:db8::/32", "nexthop=fe80::9,fe80::9 ifname=Ethernet0,Ethernet1");
+    world.set("ROUTE_TABLE:2001:db8:1::1", "nexthop=fe80::9 ifname=Ethernet1");
+    world.set("ROUTE_TABLE:10.1.0.0/16", "nexthop=fe80::9 ifname=Ethernet1");
+    world.set("ROUTE_TABLE:fc00:1::/64", "nexthop=:: ifname=Ethernet2");
+    world.set("INTF_TABLE:Ethernet2:fc00:1::1/64", "scope=global family=IPv6");
+    world.settle();
+    let hops = |world: &World, prefix: &str| {
+        let state = world.orch.explain(None, prefix.parse().unwrap()).unwrap();
+        assert_eq!(state.waiting, None);
+        let hops = state.in_chip.unwrap().hops;
+        hops.iter().map(|(ip, ifname, _)| format!("{ip}@{ifname}")).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(hops(&world, "2001:db8::/32"), "fe80::9@Ethernet0 fe80::9@Ethernet1");
+    assert_eq!(hops(&world, "2001:db8:1::1"), "fe80::9@Ethernet1");
+    assert_eq!(hops(&world, "10.1.0.0/16"), "fe80::9@Ethernet1");
+    assert_eq!(world.way("fc00:1::/64"), "Ethernet2");
+    assert_eq!(world.way("fc00:1::1"), "cpu");
+    assert_eq!(world.syncd.chip().count(ObjectType::NextHop), 2);
+    assert_eq!((world.orch.crm().nexthop[1].used, world.orch.crm().neighbor[1].used), (2, 2));
+    world.assert_db_agrees();
+    for key in ["2001:db8::/32", "2001:db8:1::1", "10.1.0.0/16", "fc00:1::/64"] {
+        world.set(&format!("ROUTE_TABLE:{key}"), "DEL");
+    }
+    for n in 0..2 {
+        world.set(&format!("NEIGH_TABLE:Ethernet{n}:fe80::9"), "DEL");
+    }
+    world.settle();
+    world.assert_empty();
+}
+
+#[test]
 fn an_address_of_the_router_hides_a_route_and_gives_it_back() {
     let mut world = World::new(OrchConfig::default());
     world.neighbor("10.0.0.2");

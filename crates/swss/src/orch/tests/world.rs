@@ -1,11 +1,11 @@
 //! orchagent, syncd, the chip, and what the databases hold, with a queue between them that tests can disturb.
 
 use super::chip::{Chip, Forwarding};
-use crate::orch::{Orch, OrchConfig, OrchEvent, OrchOut, VidCounter};
+use crate::orch::{Orch, OrchConfig, OrchEvent, OrchOut};
 use crate::row::{
     Change, IntfRow, NeighRow, NextHopGroupRow, PortKey, PortRow, RouteKey, RouteRow, Row, VrfRow,
 };
-use crate::sai::{Attr, Item, ObjectType, Oid, RouteEntry, SaiCall, SaiReply, SaiRequest, text};
+use crate::sai::{Attr, Item, ObjectType, Oid, RouteEntry, SaiCall, SaiReply, SaiRequest, VidCounter, text};
 use crate::syncd::{AsicChange, Syncd, SyncdOut};
 use std::collections::BTreeMap;
 
@@ -262,8 +262,9 @@ impl World {
         assert_eq!(chip.count(ObjectType::NextHopGroupMember), 0);
         assert!(chip.neighbors.is_empty());
         assert_eq!(self.orch.neighbors.len(), 0, "neighbours are remembered that nobody names");
-        assert_eq!(self.orch.backlog(), 0);
+        assert_eq!((self.orch.backlog(), self.orch.parked()), (0, 0));
         assert_eq!(self.orch.groups.places(), (0, 0, 0));
+        assert_eq!(self.orch.indexes.len(), 0, "indexes are remembered that nobody names");
         let routes = chip.routes.keys().map(|entry| entry.dest.to_string());
         let other: Vec<String> =
             routes.filter(|dest| self.way(dest) != "cpu" && self.way(dest) != "drop").collect();

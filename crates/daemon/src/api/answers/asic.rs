@@ -1,0 +1,98 @@
+//! `/v1/asic/lookup`, and the SONiC path's part of `/v1/explain`.
+
+use super::explain::stage;
+use super::{Inside, Refusal};
+use crate::api::model::{AsicAnswer, AsicAnswers, ExplainStage, StageState};
+use crate::sonic::inprocess::InProcess;
+use ribtide_prefix::AnyPrefix;
+use ribtide_sai::Forward;
+use ribtide_swss::Row;
+use ribtide_swss::orch::{RouteState, Waiting};
+use ribtide_swss::sai::PacketAction;
+use std::net::IpAddr;
+
+/// What the virtual ASIC does with packets to these addresses.
+pub(crate) fn asic_lookup(inside: &Inside, addresses: &[IpAddr]) -> Result<AsicAnswers, Refusal> {
+    let asic = inside.asic.as_ref().ok_or_else(|| {
+        Refusal::Missing(
+            "this router has no virtual ASIC; fib.virtual-asic = true in its configuration makes one".into(),
+        )
+    })?;
+    Ok(AsicAnswers { answers: asic.lookup(addresses)?.iter().map(answer).collect() })
+}
+
+fn answer(forward: &Option<Forward>) -> AsicAnswer {
+    let Some(forward) = forward else {
+        return AsicAnswer { prefix: None, action: "drop".into(), next_hops: Vec::new() };
+    };
+    // A gateway without a MAC address is one that packets do not reach.
+    let next_hops: Vec<IpAddr> =
+        forward.hops.iter().filter(|h| h.mac.is_some()).filter_map(|h| h.gateway).collect();
+    let action = match forward.action {
+        PacketAction::Forward if !next_hops.is_empty() => "forward",
+        PacketAction::Forward if forward.hops.iter().any(|h| h.gateway.is_none()) => "to-link-or-cpu",
+        PacketAction::Forward | PacketAction::Drop => "drop",
+        _ => "to-cpu",
+    };
+    AsicAnswer { prefix: Some(forward.prefix.to_string()), action: action.into(), next_hops }
+}
+
+/// fpmsyncd's, orchagent's and the chip's word on a prefix.
+pub(super) fn stages(asic: &InProcess, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, Refusal> {
+    let e = asic.explain(prefix)?;
+    let fpmsyncd = match &e.fpmsyncd {
+        None => stage("fpmsyncd", StageState::Absent, vec!["nobody announced it".into()]),
+        Some(view) => match (&view.row, view.waits_for) {
+            (_, Some(id)) => {
+                stage("fpmsyncd", StageState::Waiting, vec![format!("waits for next-hop object {id}")])
+            }
+            (None, None) => {
+                stage("fpmsyncd", StageState::Absent, vec!["it has no row in ROUTE_TABLE".into()])
+            }
+            (Some(row), None) => {
+                let mut fields = Vec::new();
+                row.fields(&mut |field, value| fields.push(format!("{field}={value}")));
+                stage("fpmsyncd", StageState::Passed, vec![format!("ROUTE_TABLE: {}", fields.join(" "))])
+            }
+        },
+    };
+    Ok(vec![fpmsyncd, orchagent(e.orchagent.as_ref()), chip(e.chip.as_ref())])
+}
+
+fn orchagent(state: Option<&RouteState>) -> ExplainStage {
+    let Some(state) = state else {
+        return stage("orchagent", StageState::Absent, vec!["neither programmed nor wanted".into()]);
+    };
+    let mut says = Vec::new();
+    if let Some(lead) = &state.in_chip {
+        let hops: Vec<String> = lead.hops.iter().map(|(ip, name, _)| format!("{ip} on {name}")).collect();
+        let index = lead.index.as_ref().map_or(String::new(), |i| format!(", NEXTHOP_GROUP_TABLE:{i}"));
+        says.push(format!("programmed: {}{index}, object {:#x}", hops.join(", "), lead.oid.0));
+    }
+    let how = match &state.waiting {
+        None => StageState::Passed,
+        Some(why @ (Waiting::Turn | Waiting::Chip | Waiting::Group)) => {
+            says.push(why.to_string());
+            StageState::Waiting
+        }
+        Some(why) => {
+            says.push(why.to_string());
+            StageState::Stopped
+        }
+    };
+    stage("orchagent", how, says)
+}
+
+fn chip(forward: Option<&Forward>) -> ExplainStage {
+    let Some(forward) = forward else {
+        return stage("virtual switch", StageState::Absent, vec!["no such entry".into()]);
+    };
+    let hop = |h: &ribtide_sai::ForwardHop| match (h.gateway, &h.mac) {
+        (Some(gateway), Some(mac)) => format!("{gateway} ({mac}) on {}", h.port),
+        (Some(gateway), None) => format!("{gateway}, whose MAC address is not known, on {}", h.port),
+        (None, _) => format!("{} itself", h.port),
+    };
+    let hops: Vec<String> = forward.hops.iter().map(hop).collect();
+    let says = if hops.is_empty() { "drops".to_string() } else { format!("sends to {}", hops.join(", ")) };
+    stage("virtual switch", StageState::Passed, vec![says])
+}

@@ -1,0 +1,136 @@
+//! `/v1/explain`: a prefix's way through every stage, from what peers announced to what the chip does.
+
+use super::{Inside, Refusal, Target, asic, fib, routes, target};
+use crate::api::model::{Explain, ExplainStage, Route, StageState};
+use crate::rib::RibHandle;
+use ribtide_prefix::AnyPrefix;
+use ribtide_rib::{Explanation, InstallStatus, Outcome, ReceivedHop, Verdict};
+
+/// Every stage's word on a prefix, or on the longest match of an address.
+pub(crate) fn explain(inside: &Inside, text: &str) -> Result<Explain, Refusal> {
+    let asked = target(text)?;
+    let prefix = match (asked, &inside.rib) {
+        (Target::Prefix(p), _) => Some(p),
+        (Target::Address(_), Some(rib)) => fib::prefix_of(rib, asked)?,
+        (Target::Address(_), None) => None,
+    };
+    let bgp = routes::lookup(inside, prefix.map_or(asked, Target::Prefix))?;
+    let prefix = prefix.or_else(|| bgp.as_ref().and_then(|r| r.prefix.parse().ok()));
+    let mut stages = vec![bgp_stage(inside, bgp.as_ref())];
+    if let (Some(rib), Some(prefix)) = (&inside.rib, prefix) {
+        stages.extend(rib_stages(rib, prefix)?);
+    }
+    if let (Some(path), Some(prefix)) = (&inside.asic, prefix) {
+        stages.extend(asic::stages(path, prefix)?);
+    }
+    let conclusion = conclude(inside, text, &stages);
+    Ok(Explain { asked: text.into(), prefix: prefix.map(|p| p.to_string()), stages, conclusion })
+}
+
+pub(super) fn stage(name: impl Into<String>, state: StageState, says: Vec<String>) -> ExplainStage {
+    ExplainStage { stage: name.into(), state, says }
+}
+
+fn bgp_stage(inside: &Inside, route: Option<&Route>) -> ExplainStage {
+    if inside.bgp.is_none() {
+        return stage("bgp", StageState::Off, vec!["not configured".into()]);
+    }
+    let Some(route) = route else {
+        return stage("bgp", StageState::Absent, vec!["no neighbour announces it".into()]);
+    };
+    let mut says =
+        vec![format!("{} path{}", route.paths.len(), if route.paths.len() == 1 { "" } else { "s" })];
+    for p in &route.paths {
+        let path = if p.as_path.is_empty() { "empty AS path" } else { p.as_path.as_str() };
+        let standing = match (p.best, &p.lost) {
+            (true, _) => "best".into(),
+            (false, Some(lost)) => format!("not used: {lost}"),
+            (false, None) => "about to be used".into(),
+        };
+        says.push(format!("from {}, next hop {}, {path}: {standing}", p.neighbor, p.next_hop));
+    }
+    let best = route.paths.iter().any(|p| p.best);
+    stage("bgp", if best { StageState::Passed } else { StageState::Stopped }, says)
+}
+
+fn rib_stages(rib: &RibHandle, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, Refusal> {
+    let found = rib.asker.ask(move |s| {
+        let explanation = s.rib.explain(prefix)?;
+        let content = explanation.group.content.as_ref().map(|c| fib::content(s, c));
+        Some((explanation, content, s.plane_names()))
+    })?;
+    let Some((e, content, names)) = found else {
+        return Ok(vec![stage("rib", StageState::Absent, vec!["no protocol has a route".into()])]);
+    };
+    let mut stages = vec![rib_stage(&e, content.as_deref())];
+    for (id, status) in e.dataplanes {
+        let name = names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}"));
+        stages.push(match status {
+            InstallStatus::Installed => {
+                stage(name, StageState::Passed, vec!["installed, and confirmed".into()])
+            }
+            InstallStatus::Pending => {
+                stage(name, StageState::Waiting, vec!["sent, not yet confirmed".into()])
+            }
+            InstallStatus::Failed(why) => stage(name, StageState::Stopped, vec![format!("refused: {why}")]),
+        });
+    }
+    Ok(stages)
+}
+
+fn rib_stage(e: &Explanation, content: Option<&[String]>) -> ExplainStage {
+    let mut says = Vec::new();
+    for c in &e.candidates {
+        let verdict = match c.verdict {
+            Verdict::Selected => "selected".to_string(),
+            other => format!("not selected: {other}"),
+        };
+        says.push(format!("{} route, distance {}, metric {}: {verdict}", c.protocol, c.distance, c.metric));
+    }
+    for hop in &e.group.hops {
+        let received = match hop.received {
+            ReceivedHop { gateway: Some(g), .. } => format!("next hop {g}"),
+            ReceivedHop { interface: Some(i), .. } => format!("interface {i}"),
+            _ => "next hop".into(),
+        };
+        let via = hop.via.map_or(String::new(), |v| format!(" through {v}"));
+        says.push(match &hop.outcome {
+            Outcome::Hops(_) => format!("{received} resolves{via}"),
+            Outcome::Blackhole => format!("{received} leads{via} to a blackhole"),
+            Outcome::Unresolved(why) => format!("{received} does not resolve: {why}"),
+        });
+    }
+    if let Some(content) = content {
+        says.push(format!("group {}: {}", e.group.id.0, content.join(", ")));
+    }
+    let selected = e.candidates.iter().any(|c| c.verdict == Verdict::Selected);
+    stage("rib", if selected { StageState::Passed } else { StageState::Stopped }, says)
+}
+
+/// Where the route is, in a sentence.
+fn conclude(inside: &Inside, asked: &str, stages: &[ExplainStage]) -> String {
+    if stages.iter().all(|s| matches!(s.state, StageState::Absent | StageState::Off)) {
+        return format!("nothing is known of {asked}");
+    }
+    if let Some(stuck) = stages.iter().find(|s| s.state == StageState::Stopped) {
+        return format!(
+            "the route ends at {}: {}",
+            stuck.stage,
+            stuck.says.last().cloned().unwrap_or_default()
+        );
+    }
+    if let Some(waiting) = stages.iter().find(|s| s.state == StageState::Waiting) {
+        return format!(
+            "the route waits at {}: {}",
+            waiting.stage,
+            waiting.says.last().cloned().unwrap_or_default()
+        );
+    }
+    match (inside.rib.is_some(), stages.last()) {
+        (false, _) => "the route is in BGP; this router installs no routes".into(),
+        (true, Some(last)) if last.state == StageState::Passed => {
+            format!("the route is all the way through, to {}", last.stage)
+        }
+        (true, _) => "the route is selected, and no dataplane takes routes".into(),
+    }
+}

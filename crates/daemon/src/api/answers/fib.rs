@@ -1,0 +1,148 @@
+//! `/v1/fib`: what the RIB manager selected.
+
+use super::{Inside, Refusal, Target, target};
+use crate::api::model::{DataplaneState, FibPage, FibRoute};
+use crate::rib::{RibHandle, RibStage};
+use ribtide_prefix::AnyPrefix;
+use ribtide_rib::{Cursor, FibGroup, FibHop, InstallStatus, RouteInfo};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Reads that may be under way at once; a further one ends the oldest.
+const READS: usize = 16;
+
+/// Reads of the FIB that are under way: each is a list of prefixes, sorted on the API's thread.
+#[derive(Default)]
+pub(crate) struct Reads(Mutex<(u64, BTreeMap<u64, Cursor>)>);
+
+impl Reads {
+    fn put(&self, cursor: Cursor) -> u64 {
+        let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        reads.0 += 1;
+        let id = reads.0;
+        reads.1.insert(id, cursor);
+        while reads.1.len() > READS {
+            reads.1.pop_first();
+        }
+        id
+    }
+
+    fn take(&self, id: &str) -> Option<Cursor> {
+        let id = id.parse().ok()?;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&id)
+    }
+}
+
+/// What one route costs to describe stays on the RIB's thread only as far as it must.
+struct Described {
+    info: RouteInfo,
+    hops: Vec<String>,
+    states: Vec<(String, InstallStatus)>,
+}
+
+fn describe(stage: &RibStage, info: RouteInfo) -> Described {
+    let names = stage.plane_names();
+    let states = stage.rib.status(info.prefix).into_iter().map(|(id, status)| {
+        (names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}")), status)
+    });
+    Described { states: states.collect(), hops: content(stage, &info.content), info }
+}
+
+/// What a group does, a line for each hop.
+pub(super) fn content(stage: &RibStage, group: &FibGroup) -> Vec<String> {
+    match group {
+        FibGroup::Blackhole => vec!["blackhole".into()],
+        FibGroup::Hops(hops) => hops.iter().map(|hop| hop_text(stage, hop, hops.len() > 1)).collect(),
+    }
+}
+
+fn hop_text(stage: &RibStage, hop: &FibHop, weighted: bool) -> String {
+    let interface =
+        stage.rib.interface(hop.interface).map_or_else(|| format!("if{}", hop.interface), |i| i.name.clone());
+    let mut text = match hop.gateway {
+        Some(gateway) => format!("via {gateway} dev {interface}"),
+        None => format!("dev {interface}"),
+    };
+    if weighted {
+        text.push_str(&format!(" weight {}", hop.weight));
+    }
+    text
+}
+
+fn model(d: Described) -> FibRoute {
+    FibRoute {
+        prefix: d.info.prefix.to_string(),
+        protocol: d.info.protocol.name().into(),
+        distance: d.info.distance,
+        group: Some(d.info.group.0),
+        hops: d.hops,
+        dataplanes: d
+            .states
+            .into_iter()
+            .map(|(name, status)| {
+                let (state, reason) = match status {
+                    InstallStatus::Installed => ("installed", None),
+                    InstallStatus::Pending => ("pending", None),
+                    InstallStatus::Failed(reason) => ("failed", Some(reason)),
+                };
+                DataplaneState { name, state: state.into(), reason }
+            })
+            .collect(),
+    }
+}
+
+/// The RIB manager's route for a target.
+pub(super) fn lookup(rib: &RibHandle, what: Target) -> Result<Option<FibRoute>, Refusal> {
+    let found = rib.asker.ask(move |stage| {
+        let info = match what {
+            Target::Prefix(p) => stage.rib.lookup(p),
+            Target::Address(a) => stage.rib.longest_match(a),
+        };
+        info.map(|info| describe(stage, info))
+    })?;
+    Ok(found.map(model))
+}
+
+/// A page, one prefix, or the longest match of an address.
+pub(crate) fn fib(
+    inside: &Inside,
+    prefix: Option<&str>,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<FibPage, Refusal> {
+    let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
+    if let Some(text) = prefix {
+        let found = lookup(rib, target(text)?)?;
+        let route = found.ok_or_else(|| Refusal::Missing(format!("no route for {text} is selected")))?;
+        return Ok(FibPage { routes: vec![route], next: None });
+    }
+    let mut read = match cursor {
+        Some(id) => inside.reads.take(id).ok_or_else(|| {
+            Refusal::Bad(format!("\"{id}\" is no read under way; start again without a cursor"))
+        })?,
+        None => {
+            let mut read = rib.asker.ask(|stage| stage.rib.cursor())?;
+            read.sort();
+            read
+        }
+    };
+    let (read, routes) = rib.asker.ask(move |stage| {
+        let page = stage.rib.page(&mut read, limit);
+        let routes: Vec<_> = page.into_iter().map(|info| describe(stage, info)).collect();
+        (read, routes)
+    })?;
+    let next = (!read.is_done()).then(|| inside.reads.put(read).to_string());
+    Ok(FibPage { routes: routes.into_iter().map(model).collect(), next })
+}
+
+fn no_fib() -> Refusal {
+    Refusal::Missing("this router installs no routes; a [fib] table in its configuration makes it".into())
+}
+
+/// The exact prefix that a target means to the RIB.
+pub(super) fn prefix_of(rib: &RibHandle, what: Target) -> Result<Option<AnyPrefix>, Refusal> {
+    match what {
+        Target::Prefix(p) => Ok(Some(p)),
+        Target::Address(a) => Ok(rib.asker.ask(move |stage| stage.rib.longest_match(a).map(|i| i.prefix))?),
+    }
+}

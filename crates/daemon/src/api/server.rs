@@ -1,0 +1,256 @@
+//! Listeners and routes of the API.
+
+use super::answers;
+use super::model::{ApiError, AsicQuestion, Clear};
+use crate::config::ApiConfig;
+use crate::router::Inside;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use ribtide_runtime::thread;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The most routes a page may hold.
+const MAX_PAGE: usize = 10_000;
+/// The most addresses one lookup may hold.
+const MAX_LOOKUP: usize = 65_536;
+
+/// The API's listeners, bound and not yet served.
+#[derive(Debug)]
+pub struct Api {
+    unix: UnixListener,
+    tcp: Option<TcpListener>,
+    path: PathBuf,
+}
+
+/// Why the API cannot listen. Displays as a sentence.
+#[derive(Debug)]
+pub enum ListenError {
+    /// Another router answers there.
+    InUse(PathBuf),
+    /// The Unix socket cannot be made.
+    Unix(PathBuf, io::Error),
+    /// The TCP listener cannot be made.
+    Tcp(SocketAddr, io::Error),
+}
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenError::InUse(p) => write!(
+                f,
+                "another router already listens on {}; stop it, or set api.socket to another path",
+                p.display()
+            ),
+            ListenError::Unix(p, e) => write!(
+                f,
+                "cannot make the API socket {}: {e}; set api.socket to a path that can be written",
+                p.display()
+            ),
+            ListenError::Tcp(a, e) => write!(
+                f,
+                "cannot listen on {a} for the API: {e}; set api.http to a free address or remove it"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ListenError {}
+
+impl Api {
+    /// Binds. A socket file that nobody listens on any more is replaced.
+    ///
+    /// # Errors
+    /// When another router listens there, or the system refuses.
+    pub fn bind(config: &ApiConfig) -> Result<Api, ListenError> {
+        let path = &config.socket;
+        let refused = |e| ListenError::Unix(path.clone(), e);
+        if UnixStream::connect(path).is_ok() {
+            return Err(ListenError::InUse(path.clone()));
+        }
+        match std::fs::remove_file(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(refused(e)),
+            _ => {}
+        }
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(refused)?;
+        }
+        let unix = UnixListener::bind(path).map_err(refused)?;
+        // Whoever may use it changes routing: the owner and the group only.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660)).map_err(refused)?;
+        unix.set_nonblocking(true).map_err(refused)?;
+        let tcp = match config.http {
+            None => None,
+            Some(address) => {
+                let listener = TcpListener::bind(address).and_then(|l| l.set_nonblocking(true).map(|()| l));
+                Some(listener.map_err(|e| ListenError::Tcp(address, e))?)
+            }
+        };
+        Ok(Api { unix, tcp, path: path.clone() })
+    }
+
+    /// The Unix socket's path.
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
+    /// Serves on a thread of its own until the process ends.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn serve(self, inside: Arc<Inside>) -> io::Result<()> {
+        thread::spawn("api", move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.expect("an event loop for the API");
+            runtime.block_on(async {
+                let router = routes(inside);
+                let unix =
+                    tokio::net::UnixListener::from_std(self.unix).expect("a listener inside its event loop");
+                let served = axum::serve(unix, router.clone());
+                if let Some(tcp) = self.tcp {
+                    let tcp =
+                        tokio::net::TcpListener::from_std(tcp).expect("a listener inside its event loop");
+                    tokio::spawn(async move { axum::serve(tcp, router).await });
+                }
+                // axum's serve ends only with the process.
+                let _ = served.await;
+            });
+        })?;
+        Ok(())
+    }
+}
+
+/// A page's bounds.
+#[derive(Debug, Deserialize)]
+struct PageQuery {
+    prefix: Option<String>,
+    cursor: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PrefixQuery {
+    prefix: String,
+}
+
+/// What goes wrong with a request.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The request makes no sense; the sentence says what to ask.
+    Bad(String),
+    /// There is nothing of this name.
+    Missing(String),
+    /// A stage did not answer.
+    Busy(String),
+}
+
+impl Refusal {
+    /// What went wrong.
+    pub(crate) fn sentence(self) -> String {
+        match self {
+            Refusal::Bad(e) | Refusal::Missing(e) | Refusal::Busy(e) => e,
+        }
+    }
+}
+
+impl From<ribtide_runtime::ask::NoAnswer> for Refusal {
+    fn from(e: ribtide_runtime::ask::NoAnswer) -> Refusal {
+        Refusal::Busy(e.to_string())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = match self {
+            Refusal::Bad(_) => StatusCode::BAD_REQUEST,
+            Refusal::Missing(_) => StatusCode::NOT_FOUND,
+            Refusal::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        (status, Json(ApiError { error: self.sentence() })).into_response()
+    }
+}
+
+fn routes(inside: Arc<Inside>) -> Router {
+    Router::new()
+        .route("/v1/bgp/summary", get(|s| blocking(s, answers::bgp_summary)))
+        .route(
+            "/v1/bgp/neighbors/{address}",
+            get(|s, Path(address): Path<String>| {
+                blocking(s, move |i| {
+                    let address: IpAddr =
+                        address.parse().map_err(|_| Refusal::Bad(format!("\"{address}\" is no address")))?;
+                    answers::bgp_neighbor(i, address)
+                })
+            }),
+        )
+        .route(
+            "/v1/bgp/clear",
+            post(|s, Json(c): Json<Clear>| blocking(s, move |i| answers::bgp_clear(i, c))),
+        )
+        .route(
+            "/v1/routes",
+            get(|s, Query(q): Query<PageQuery>| {
+                blocking(s, move |i| {
+                    answers::routes(i, q.prefix.as_deref(), q.cursor.as_deref(), limit(q.limit)?)
+                })
+            }),
+        )
+        .route(
+            "/v1/fib",
+            get(|s, Query(q): Query<PageQuery>| {
+                blocking(s, move |i| {
+                    answers::fib(i, q.prefix.as_deref(), q.cursor.as_deref(), limit(q.limit)?)
+                })
+            }),
+        )
+        .route(
+            "/v1/explain",
+            get(|s, Query(q): Query<PrefixQuery>| blocking(s, move |i| answers::explain(i, &q.prefix))),
+        )
+        .route("/v1/pipeline", get(|s| blocking(s, answers::pipeline)))
+        .route(
+            "/v1/asic/lookup",
+            post(|s, Json(q): Json<AsicQuestion>| {
+                blocking(s, move |i| {
+                    if q.addresses.len() > MAX_LOOKUP {
+                        return Err(Refusal::Bad(format!(
+                            "at most {MAX_LOOKUP} addresses at a time, not {}",
+                            q.addresses.len()
+                        )));
+                    }
+                    answers::asic_lookup(i, &q.addresses)
+                })
+            }),
+        )
+        .fallback(|| async {
+            Refusal::Missing("there is no such endpoint; `ribtide show --help` lists what there is".into())
+        })
+        .with_state(inside)
+}
+
+fn limit(asked: Option<usize>) -> Result<usize, Refusal> {
+    match asked.unwrap_or(1000) {
+        n @ 1..=MAX_PAGE => Ok(n),
+        n => Err(Refusal::Bad(format!("limit is {n}; a page holds 1 to {MAX_PAGE} routes"))),
+    }
+}
+
+/// Questions to stages block, so they leave the event loop's thread.
+async fn blocking<T: Serialize + Send + 'static>(
+    State(inside): State<Arc<Inside>>,
+    answer: impl FnOnce(&Inside) -> Result<T, Refusal> + Send + 'static,
+) -> Result<Json<T>, Refusal> {
+    match tokio::task::spawn_blocking(move || answer(&inside)).await {
+        Ok(answer) => answer.map(Json),
+        Err(e) => Err(Refusal::Busy(format!("the question failed: {e}"))),
+    }
+}

@@ -1,0 +1,351 @@
+//! A client of an FPM server, such as SONiC's `fpmsyncd`: the RIB's routes as netlink messages over TCP.
+//!
+//! Two threads. The writer takes batches and writes them; a server that does not read stops it, and with it the
+//! ring and the RIB, so nothing piles up and nothing is lost. The reader always reads, so the server can always
+//! write its offload replies. When the connection goes, the RIB is told, and after the next connect it sends all
+//! of its routes again; what the server was told before and is gone meanwhile is then deleted from it.
+//!
+//! A batch counts as done when its bytes are with the operating system. A reply that the hardware refused a route
+//! comes later and is reported as that route's failure, until another one says that it took it. Servers are not required to reply, so nothing waits for it.
+
+mod encode;
+
+use super::Port;
+use super::verdicts::Verdicts;
+use encode::Encoder;
+use ribtide_rib::RibIn;
+use ribtide_runtime::ring::{self, Closed};
+use ribtide_runtime::thread::{self, Stop};
+use ribtide_wire::fpm::{FpmMessage, frame};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Pause between two attempts to connect, as other FPM clients have it.
+pub const RETRY: Duration = Duration::from_secs(3);
+/// How long one attempt to connect may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often a waiting thread looks whether it shall stop.
+const STOP_POLL: Duration = Duration::from_millis(200);
+/// The longest frame: what the length field can say.
+const LONGEST_FRAME: usize = 65_535;
+
+/// What a client has done since the start. Clones look at the same client.
+#[derive(Clone, Debug)]
+pub struct FpmHandle {
+    /// The dataplane's name.
+    pub name: String,
+    /// The server.
+    pub server: SocketAddr,
+    counters: Arc<Counters>,
+}
+
+#[derive(Default, Debug)]
+struct Counters {
+    connected: AtomicBool,
+    connects: AtomicU64,
+    failed_connects: AtomicU64,
+    closes: AtomicU64,
+    routes: AtomicU64,
+    deletes: AtomicU64,
+    bytes_sent: AtomicU64,
+    bytes_read: AtomicU64,
+    stalled_us: AtomicU64,
+    offloaded: AtomicU64,
+    offload_failed: AtomicU64,
+}
+
+/// A moment's counts of a client.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FpmReading {
+    /// Whether there is a connection now.
+    pub connected: bool,
+    /// Connections made.
+    pub connects: u64,
+    /// Attempts to connect that failed.
+    pub failed_connects: u64,
+    /// Connections that ended.
+    pub closes: u64,
+    /// Routes sent, replacements included.
+    pub routes: u64,
+    /// Deletions sent.
+    pub deletes: u64,
+    /// Bytes written.
+    pub bytes_sent: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Microseconds spent waiting for the server to read.
+    pub stalled_us: u64,
+    /// Replies that said a route is in hardware.
+    pub offloaded: u64,
+    /// Replies that said the hardware refused a route.
+    pub offload_failed: u64,
+}
+
+impl FpmHandle {
+    /// The counts now.
+    pub fn read(&self) -> FpmReading {
+        let c = &self.counters;
+        FpmReading {
+            connected: c.connected.load(Relaxed),
+            connects: c.connects.load(Relaxed),
+            failed_connects: c.failed_connects.load(Relaxed),
+            closes: c.closes.load(Relaxed),
+            routes: c.routes.load(Relaxed),
+            deletes: c.deletes.load(Relaxed),
+            bytes_sent: c.bytes_sent.load(Relaxed),
+            bytes_read: c.bytes_read.load(Relaxed),
+            stalled_us: c.stalled_us.load(Relaxed),
+            offloaded: c.offloaded.load(Relaxed),
+            offload_failed: c.offload_failed.load(Relaxed),
+        }
+    }
+}
+
+/// Starts a client of `server`, under the dataplane's `name`. `next_hop_groups`: send next-hop objects and routes
+/// that name them; otherwise next hops are written into each route, as SONiC's default is. The server need not be
+/// there yet: it is tried every [`RETRY`].
+///
+/// # Errors
+/// When the system gives no thread.
+pub fn start(name: String, server: SocketAddr, next_hop_groups: bool, port: Port) -> io::Result<FpmHandle> {
+    start_with_retry(name, server, next_hop_groups, port, RETRY)
+}
+
+fn start_with_retry(
+    name: String,
+    server: SocketAddr,
+    next_hop_groups: bool,
+    port: Port,
+    retry: Duration,
+) -> io::Result<FpmHandle> {
+    let handle = FpmHandle { name: name.clone(), server, counters: Arc::default() };
+    let mut client = Client {
+        server,
+        port,
+        retry,
+        counters: handle.counters.clone(),
+        encoder: Encoder::new(next_hop_groups),
+    };
+    // The other end of a ring is gone when the process ends: then so does the thread.
+    thread::spawn(name, move || while client.session().is_ok() {})?;
+    Ok(handle)
+}
+
+struct Client {
+    server: SocketAddr,
+    port: Port,
+    retry: Duration,
+    counters: Arc<Counters>,
+    encoder: Encoder,
+}
+
+impl Client {
+    /// Connects, when the time has come, and serves the connection to its end.
+    fn session(&mut self) -> Result<(), Closed> {
+        if self.port.stop.stopped() {
+            return Err(Closed);
+        }
+        let stream = match self.connect() {
+            Ok(stream) => stream,
+            Err(_) => {
+                self.counters.failed_connects.fetch_add(1, Relaxed);
+                return self.pause();
+            }
+        };
+        let gone = Arc::new(AtomicBool::new(false));
+        if self.start_reader(&stream, &gone).is_err() {
+            return self.pause();
+        }
+        self.counters.connects.fetch_add(1, Relaxed);
+        self.counters.connected.store(true, Relaxed);
+        self.port.feedback.send(RibIn::DataplaneUp(self.port.id))?;
+        let mut connection =
+            Connection { stream, gone, stop: self.port.stop.clone(), counters: self.counters.clone() };
+        let served = self.serve(&mut connection);
+        connection.close();
+        self.counters.connected.store(false, Relaxed);
+        self.counters.closes.fetch_add(1, Relaxed);
+        served?;
+        self.port.feedback.send(RibIn::DataplaneDown(self.port.id))?;
+        self.pause()
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect_timeout(&self.server, CONNECT_TIMEOUT)?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(STOP_POLL))?;
+        stream.set_read_timeout(Some(STOP_POLL))?;
+        socket2::SockRef::from(&stream).set_keepalive(true)?;
+        Ok(stream)
+    }
+
+    fn start_reader(&self, stream: &TcpStream, gone: &Arc<AtomicBool>) -> io::Result<()> {
+        let reader = Reader {
+            stream: stream.try_clone()?,
+            gone: gone.clone(),
+            stop: self.port.stop.clone(),
+            counters: self.counters.clone(),
+            dataplane: self.port.id,
+            feedback: self.port.feedback.clone(),
+            verdicts: Verdicts::default(),
+        };
+        thread::spawn("fpm-reader", move || reader.run()).map(drop)
+    }
+
+    /// Writes batches until the connection is gone.
+    fn serve(&mut self, connection: &mut Connection) -> Result<(), Closed> {
+        let mut replayed = false;
+        let mut verdicts = Verdicts::default();
+        while !connection.gone() {
+            let Some(batch) = self.port.batches.recv_timeout(STOP_POLL)? else { continue };
+            let begin = Instant::now();
+            replayed |= batch.start_of_replay;
+            // What comes before the replay builds on what this server was never told.
+            if replayed {
+                let done = self.encoder.handle(&batch, &mut verdicts, &mut |out| connection.write(out));
+                self.counters.routes.fetch_add(done.routes, Relaxed);
+                self.counters.deletes.fetch_add(done.deletes, Relaxed);
+            }
+            if connection.gone() {
+                return Ok(());
+            }
+            self.port.meter.add(batch.route_count(), begin);
+            self.port.feedback.send(RibIn::Ack(verdicts.ack(self.port.id, batch.seq)))?;
+        }
+        Ok(())
+    }
+
+    /// Waits before the next attempt. What was under way to this dataplane is dropped: it is down.
+    fn pause(&self) -> Result<(), Closed> {
+        let until = Instant::now() + self.retry;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            if self.port.stop.stopped() {
+                return Err(Closed);
+            }
+            self.port.batches.recv_timeout(left.min(STOP_POLL))?;
+        }
+        Ok(())
+    }
+}
+
+/// The writing side of a connection.
+struct Connection {
+    stream: TcpStream,
+    /// Set by whichever side finds out first.
+    gone: Arc<AtomicBool>,
+    stop: Stop,
+    counters: Arc<Counters>,
+}
+
+impl Connection {
+    fn gone(&self) -> bool {
+        self.gone.load(Relaxed) || self.stop.stopped()
+    }
+
+    /// Writes all of `out` and empties it, waiting as long as the server does not read.
+    fn write(&mut self, out: &mut Vec<u8>) {
+        let mut rest = &out[..];
+        while !rest.is_empty() && !self.gone() {
+            let begin = Instant::now();
+            match self.stream.write(rest) {
+                Ok(n) => {
+                    self.counters.bytes_sent.fetch_add(n as u64, Relaxed);
+                    rest = &rest[n..];
+                }
+                // The server does not read. Its connection is closed by its end or ours, never by impatience:
+                // a new one would cost it everything again.
+                Err(e) if waits(&e) => {}
+                Err(_) => self.gone.store(true, Relaxed),
+            }
+            let waited = begin.elapsed();
+            if waited > Duration::from_millis(1) {
+                self.counters.stalled_us.fetch_add(waited.as_micros() as u64, Relaxed);
+            }
+        }
+        out.clear();
+    }
+
+    fn close(&self) {
+        self.gone.store(true, Relaxed);
+        // Already closed by the other side is as good.
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+/// The reading side of a connection: offload replies.
+struct Reader {
+    stream: TcpStream,
+    gone: Arc<AtomicBool>,
+    stop: Stop,
+    counters: Arc<Counters>,
+    dataplane: u8,
+    feedback: ring::Sender<RibIn>,
+    verdicts: Verdicts,
+}
+
+impl Reader {
+    fn run(mut self) {
+        let mut buf = vec![0; 4 * LONGEST_FRAME];
+        let mut filled = 0;
+        while !self.gone.load(Relaxed) && !self.stop.stopped() {
+            match self.stream.read(&mut buf[filled..]) {
+                Ok(0) => break,
+                Ok(n) => {
+                    self.counters.bytes_read.fetch_add(n as u64, Relaxed);
+                    filled += n;
+                }
+                Err(e) if waits(&e) => continue,
+                Err(_) => break,
+            }
+            let mut used = 0;
+            loop {
+                match frame(&buf[used..filled]) {
+                    Ok(Some(frame)) => {
+                        frame.messages().flatten().for_each(|message| self.take(&message));
+                        used += frame.len;
+                    }
+                    Ok(None) => break,
+                    Err(e) => {
+                        eprintln!("ribtide: {e}; closing the connection to the FPM server");
+                        self.gone.store(true, Relaxed);
+                        break;
+                    }
+                }
+            }
+            buf.copy_within(used..filled, 0);
+            filled -= used;
+            if let Some(ack) = self.verdicts.news(self.dataplane)
+                && self.feedback.send(RibIn::Ack(ack)).is_err()
+            {
+                break;
+            }
+        }
+        self.gone.store(true, Relaxed);
+    }
+
+    fn take(&mut self, message: &FpmMessage<'_>) {
+        match message {
+            FpmMessage::NewRoute(route) if route.offload_failed() => {
+                self.counters.offload_failed.fetch_add(1, Relaxed);
+                let why = "the FPM server reports that the hardware refused it";
+                self.verdicts.refused(route.prefix, why.into());
+            }
+            FpmMessage::NewRoute(route) if route.offloaded() => {
+                self.counters.offloaded.fetch_add(1, Relaxed);
+                self.verdicts.installed(route.prefix);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether the call only ran out of its time.
+fn waits(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! The router: every stage started and joined up, in the order in which they need each other.
+
+use crate::api::model::{AsicAnswer, Pipeline};
+use crate::api::{Api, ListenError, answers};
+use crate::bgp::{Bgp, BgpBuilder, initial};
+use crate::config::Config;
+use crate::dataplane::fpm::{self, FpmHandle};
+use crate::dataplane::kernel;
+use crate::rib::{RibBuilder, RibHandle, Statics, config_interfaces};
+use crate::sonic::inprocess::{self, InProcess};
+use ribtide_bgp::shard::Shard;
+use ribtide_prefix::LogicalShard;
+use ribtide_rib::{RibConfig, RibIn, Source};
+use ribtide_runtime::ask::Asker;
+use ribtide_runtime::clock::Clock;
+use ribtide_runtime::meter::Meters;
+use ribtide_runtime::ring::Rings;
+use ribtide_runtime::thread::Stop;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a stop may take before the process just ends.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What the API looks at: handles of every stage.
+pub struct Inside {
+    /// The configuration in force.
+    pub config: Config,
+    /// Time since the start.
+    pub clock: Clock,
+    /// Every queue.
+    pub rings: Rings,
+    /// Every stage's meter.
+    pub meters: Meters,
+    /// BGP, when configured.
+    pub bgp: Option<Bgp>,
+    /// The RIB manager, when routes are installed.
+    pub rib: Option<RibHandle>,
+    /// The virtual ASIC, when there is one.
+    pub asic: Option<InProcess>,
+    /// FPM clients.
+    pub fpm: Vec<FpmHandle>,
+    /// Reads of the FIB under way.
+    pub(crate) reads: answers::Reads,
+}
+
+impl Inside {
+    /// The shards; none without BGP.
+    pub(crate) fn shards(&self) -> &[Asker<Shard>] {
+        self.bgp.as_ref().map_or(&[], |bgp| &bgp.shards)
+    }
+
+    /// The shard that has a logical shard.
+    pub(crate) fn shard_of(&self, logical: LogicalShard) -> Option<&Asker<Shard>> {
+        let bgp = self.bgp.as_ref()?;
+        bgp.shards.get(usize::from(*bgp.map.get(usize::from(logical))?))
+    }
+}
+
+/// A running router.
+pub struct Router {
+    inside: Arc<Inside>,
+    stop: Stop,
+    socket: PathBuf,
+}
+
+/// Why a router cannot start. Displays as a sentence.
+#[derive(Debug)]
+pub enum StartError {
+    /// The API cannot listen.
+    Api(ListenError),
+    /// BGP cannot listen.
+    Bgp(String),
+    /// The kernel dataplane cannot work.
+    Kernel(String),
+    /// The virtual ASIC cannot work.
+    Asic(String),
+    /// The system gives no thread.
+    Thread(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Api(e) => e.fmt(f),
+            StartError::Bgp(e) | StartError::Kernel(e) | StartError::Asic(e) => f.write_str(e),
+            StartError::Thread(e) => {
+                write!(f, "the system gives no thread: {e}; raise the limit of processes (ulimit -u)")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<io::Error> for StartError {
+    fn from(e: io::Error) -> Self {
+        StartError::Thread(e)
+    }
+}
+
+impl Router {
+    /// Starts everything that `config` names. Returns once listeners are bound and the kernel has been asked; what
+    /// cannot work is refused here and not found out later.
+    ///
+    /// # Errors
+    /// The first thing that does not work, as a sentence.
+    pub fn start(config: Config) -> Result<Router, StartError> {
+        let (clock, rings, meters, stop) =
+            (Clock::default(), Rings::default(), Meters::default(), Stop::default());
+        let api = Api::bind(&config.api).map_err(StartError::Api)?;
+        let bgp = match &config.bgp {
+            Some(bgp) => Some(BgpBuilder::new(bgp, &rings).map_err(|e| StartError::Bgp(e.to_string()))?),
+            None => None,
+        };
+        // Meters appear in the order of the route's way, whichever thread starts first.
+        for stage in ["reader", "shard", "egress", "rib"] {
+            meters.meter(stage);
+        }
+        let mut rib = config.fib.as_ref().map(|_| RibBuilder::new(&rings));
+        let (mut handle, mut asic, mut clients) = (None, None, Vec::new());
+        if let (Some(fib), Some(rib)) = (&config.fib, &mut rib) {
+            if let Some(kernel) = fib.kernel {
+                let port = rib.plug("kernel", &rings, &meters, &stop);
+                kernel::start(kernel, port, &rings).map_err(StartError::Kernel)?;
+            }
+            for (i, server) in fib.fpm.iter().enumerate() {
+                let name = if fib.fpm.len() == 1 { "fpm".to_string() } else { format!("fpm-{i}") };
+                let port = rib.plug(&name, &rings, &meters, &stop);
+                clients.push(fpm::start(name, *server, fib.fpm_next_hop_groups, port)?);
+            }
+            if let Some(virtual_asic) = fib.virtual_asic {
+                let port = rib.plug("virtual-asic", &rings, &meters, &stop);
+                let started = inprocess::start(port, &config.interfaces, virtual_asic, &rings, &meters);
+                asic = Some(started.map_err(|e| StartError::Asic(e.to_string()))?);
+            }
+        }
+        let inbox = rib.as_ref().map(RibBuilder::inbox);
+        if let (Some(fib), Some(rib)) = (&config.fib, rib) {
+            let rib_config = RibConfig {
+                resolve_via_default: fib.resolve_via_default,
+                initial_sources: vec![Source::Static, Source::Bgp],
+                ..RibConfig::default()
+            };
+            let statics = Statics::new(config.statics.clone(), &config.interfaces);
+            let shards = bgp.as_ref().map(BgpBuilder::requests).unwrap_or_default();
+            let running = rib.start(rib_config, statics, shards, &meters, stop.clone())?;
+            // The RIB's thread lives as long as the process.
+            for interface in config_interfaces(&config.interfaces) {
+                let _ = running.inbox.send(RibIn::Interface(interface));
+            }
+            if bgp.is_none() {
+                let _ = running.inbox.send(RibIn::EndOfInitial(Source::Bgp));
+            }
+            handle = Some(running);
+        }
+        let bgp = match (bgp, &config.bgp) {
+            (Some(builder), Some(bgp)) => {
+                Some(builder.start(&config, bgp, inbox.as_ref(), clock, &meters, &stop)?)
+            }
+            _ => None,
+        };
+        if let (Some(running), Some(inbox), Some(bgp)) = (&bgp, inbox, &config.bgp) {
+            initial::watch(
+                bgp.neighbors.len(),
+                running.sessions.clone(),
+                rings.clone(),
+                inbox,
+                stop.clone(),
+            )?;
+        }
+        let reads = answers::Reads::default();
+        let inside = Inside { config, clock, rings, meters, bgp, rib: handle, asic, fpm: clients, reads };
+        let inside = Arc::new(inside);
+        let socket = api.path().to_path_buf();
+        api.serve(inside.clone())?;
+        Ok(Router { inside, stop, socket })
+    }
+
+    /// The API's Unix socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// What each stage has done.
+    ///
+    /// # Errors
+    /// A sentence when the system does not tell.
+    pub fn pipeline(&self) -> Result<Pipeline, String> {
+        answers::pipeline(&self.inside).map_err(|e| e.sentence())
+    }
+
+    /// What the virtual ASIC does with packets to `addresses`.
+    ///
+    /// # Errors
+    /// A sentence when there is no virtual ASIC or it does not answer.
+    pub fn asic_lookup(&self, addresses: Vec<IpAddr>) -> Result<Vec<AsicAnswer>, String> {
+        answers::asic_lookup(&self.inside, &addresses).map(|a| a.answers).map_err(|e| e.sentence())
+    }
+
+    /// How many routes the virtual ASIC holds: the RIB's, and a handful of its own.
+    ///
+    /// # Errors
+    /// A sentence when there is no virtual ASIC or it does not answer.
+    pub fn asic_routes(&self) -> Result<u64, String> {
+        let asic = self.inside.asic.as_ref().ok_or("this router has no virtual ASIC")?;
+        asic.counts().map(|c| (c.ipv4_routes + c.ipv6_routes) as u64).map_err(|e| e.to_string())
+    }
+
+    /// Whether every queue is empty and every dataplane has confirmed all it was given.
+    ///
+    /// # Errors
+    /// A sentence when the RIB manager does not answer.
+    pub fn settled(&self) -> Result<bool, String> {
+        let Some(rib) = &self.inside.rib else { return Ok(true) };
+        let confirmed =
+            rib.asker.ask(|s| s.rib.dataplanes().all(|d| d.outstanding == 0)).map_err(|e| e.to_string())?;
+        Ok(confirmed && self.inside.rings.read().iter().all(|r| r.depth == 0))
+    }
+
+    /// Runs until SIGINT or SIGTERM, then says goodbye to peers.
+    ///
+    /// # Errors
+    /// A sentence when signals cannot be caught.
+    pub fn run_until_signal(self) -> Result<(), String> {
+        let mut signals =
+            Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("cannot catch signals: {e}"))?;
+        signals.forever().next();
+        self.shut_down();
+        Ok(())
+    }
+
+    /// Ends every session with a NOTIFICATION and stops the stages. Routes stay installed: the next start adopts them.
+    pub fn shut_down(self) {
+        self.stop.stop();
+        let begin = Instant::now();
+        while self.inside.bgp.as_ref().is_some_and(|bgp| !bgp.session_thread.is_finished())
+            && begin.elapsed() < FAREWELL
+        {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // A socket file that is gone says that nobody listens.
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}

@@ -1,0 +1,487 @@
+//! The SONiC path in this process, as a dataplane: the same three machines as the daemons', each on a thread of its
+//! own, over tables and rings in memory.
+//!
+//! ```text
+//! RIB ─batches─► sonic-fpmsyncd ─rows─► sonic-orchagent ─bulks─► sonic-syncd (virtual switch)
+//!  ▲                    └──────marks──────►   │  ▲                    │
+//!  └───────────── acknowledgements ───────────┘  └─────replies────────┘
+//! ```
+//!
+//! Ports, addresses and neighbours come from the configuration. In lab mode every gateway that a route needs is given
+//! a neighbour with a made-up MAC address.
+
+use super::acks::{Acks, Mark};
+use super::announce::Announcer;
+use super::orch_stage::{OrchStage, Outlet, SyncdLink, TableFeed};
+use super::syncd_stage::{OrchLink, SyncdStage};
+use super::{Error, log};
+use crate::config::{InterfaceConfig, VirtualAsicConfig};
+use crate::dataplane::Port;
+use crate::rib::config_index;
+use crossbeam_channel::Select;
+use ribtide_prefix::AnyPrefix;
+use ribtide_rib::{FibBatch, RibIn};
+use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
+use ribtide_runtime::meter::{Meter, Meters};
+use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::thread;
+use ribtide_sai::{Counts, Forward, Limits, PortSetup, VirtualSwitch};
+use ribtide_swss::Change;
+use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, RouteView};
+use ribtide_swss::orch::{Orch, OrchConfig, OrchOut, RouteState, VidCounter};
+use ribtide_swss::row::{
+    IntfKey, IntfRow, Mac, NeighKey, NeighRow, NextHopGroupRow, PortKey, PortRow, RouteKey, RouteResponse,
+    RouteRow,
+};
+use ribtide_swss::sai::{SaiReply, SaiRequest};
+use ribtide_swss::syncd::{Syncd, SyncdOut};
+use ribtide_tables::memory::{self, MemoryProducer};
+use ribtide_tables::{Producer, TableError};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// Batches of rows that may wait at orchagent.
+const ROWS: usize = 64;
+/// Marks that may wait at orchagent.
+const MARKS: usize = 256;
+/// Bulks that may be under way to the chip at once.
+const WINDOW: usize = 8;
+/// Addresses that one question to the chip's thread holds; more are asked in turns, so that routing goes on.
+const PAGE: usize = 4096;
+/// The longest sleep: how late a stop is noticed.
+const NAP: Duration = Duration::from_millis(200);
+
+/// The running path, for who wants to look inside.
+#[derive(Clone)]
+pub struct InProcess {
+    fpmsyncd: Asker<Fpm>,
+    orchagent: Asker<OrchStage>,
+    syncd: Asker<SyncdStage>,
+}
+
+/// What each stage knows of a route.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Explained {
+    /// fpmsyncd: its row. `None`: nobody announced it.
+    pub fpmsyncd: Option<RouteView>,
+    /// orchagent: what the chip has and what the route waits for. `None`: neither there nor wanted.
+    pub orchagent: Option<RouteState>,
+    /// The chip's own entry for exactly this prefix.
+    pub chip: Option<Forward>,
+}
+
+/// Starts the path behind `port`; the switch has a port for each of `interfaces`.
+///
+/// # Errors
+/// When the system gives no thread.
+pub fn start(
+    port: Port,
+    interfaces: &[InterfaceConfig],
+    config: VirtualAsicConfig,
+    rings: &Rings,
+    meters: &Meters,
+) -> Result<InProcess, Error> {
+    let (routes, routes_taken) = memory::table::<RouteRow>(rings, ROWS);
+    let (groups, groups_taken) = memory::table::<NextHopGroupRow>(rings, ROWS);
+    let (marks, marked) = rings.bounded("FIB batches to acknowledge", MARKS);
+    let (requests, requested) = rings.bounded("orchagent to syncd", 2 * WINDOW);
+    let (replies, replied) = rings.bounded("syncd to orchagent", 2 * WINDOW);
+    let vids = VidCounter::default();
+    let stop = port.stop.clone();
+
+    let mut machine = Fpmsyncd::new(FpmConfig::default());
+    for (i, interface) in interfaces.iter().enumerate() {
+        machine.link(config_index(i), &interface.name);
+    }
+    machine.session_up();
+    let fpm = Fpm {
+        machine,
+        announcer: Announcer::default(),
+        out: FpmOut::default(),
+        routes,
+        groups,
+        marks,
+        written: 0,
+        id: port.id,
+        feedback: port.feedback.clone(),
+        meter: meters.meter("fpmsyncd"),
+    };
+
+    let mac = OrchConfig::default().mac;
+    let orch_config =
+        OrchConfig { window: WINDOW, responses: true, single_groups: true, mac, ..OrchConfig::default() };
+    let mut orch = Orch::new(orch_config, Box::new(vids.clone()));
+    describe(&mut orch, interfaces);
+    let acks = Acks::new(port.id, port.feedback.clone(), routes_taken.taken());
+    let orchagent = OrchStage {
+        orch,
+        // Groups before the routes that name them.
+        feeds: vec![
+            TableFeed::boxed(groups_taken, Orch::nexthop_group),
+            TableFeed::boxed(routes_taken, Orch::route),
+        ],
+        syncd: Box::new(ToSyncd { requests, replies: replied, waiting: 0 }),
+        outlet: Box::new(Answers { acks, marks: marked, lab: config.lab, responses: Vec::new() }),
+        batch: 4096,
+        rows: None,
+        requests: None,
+        meter: Some(meters.meter("orchagent")),
+    };
+
+    let ports = interfaces.iter().enumerate().map(|(i, interface)| PortSetup {
+        name: interface.name.as_str().into(),
+        lanes: lanes(i),
+        speed: SPEED,
+    });
+    let chip = VirtualSwitch::new(ports.collect(), Limits::default());
+    let syncd = SyncdStage {
+        syncd: Syncd::new(chip, Box::new(vids)),
+        link: Box::new(ToOrchagent { requests: requested, replies }),
+        meter: Some(meters.meter("syncd")),
+    };
+
+    let (ask_fpmsyncd, asked_fpmsyncd) = pair("fpmsyncd");
+    let (ask_orchagent, asked_orchagent) = pair("orchagent");
+    let (ask_syncd, asked_syncd) = pair("syncd");
+    let all = stop.clone();
+    let stage = |name: &'static str, body: Box<dyn FnOnce() -> Result<(), Error> + Send>| {
+        let all = all.clone();
+        let run = move || {
+            // Without one of its stages the path would only stand still: the process stops, and is started again.
+            if let Err(e) = body()
+                && !all.stopped()
+            {
+                log(name, &e.to_string());
+                all.stop();
+            }
+        };
+        thread::spawn(format!("sonic-{name}"), run)
+            .map_err(|e| Error::new(format!("no thread for {name}: {e}")))
+    };
+    let (stop_orchagent, stop_syncd) = (stop.clone(), stop);
+    stage("syncd", Box::new(move || syncd.run(Some(&asked_syncd), &stop_syncd)))?;
+    stage("orchagent", Box::new(move || orchagent.run(Some(&asked_orchagent), &stop_orchagent)))?;
+    stage("fpmsyncd", Box::new(move || fpm.run(&port, &asked_fpmsyncd)))?;
+    Ok(InProcess { fpmsyncd: ask_fpmsyncd, orchagent: ask_orchagent, syncd: ask_syncd })
+}
+
+impl InProcess {
+    /// Where the chip sends packets to each of `addresses`.
+    ///
+    /// # Errors
+    /// When the stage has stopped or is too busy.
+    pub fn lookup(&self, addresses: &[IpAddr]) -> Result<Vec<Option<Forward>>, NoAnswer> {
+        let mut found = Vec::with_capacity(addresses.len());
+        for page in addresses.chunks(PAGE) {
+            let page = page.to_vec();
+            found.extend(self.syncd.ask(move |stage| {
+                let chip = stage.syncd.chip();
+                let vr = chip.default_router();
+                let look = |addr: IpAddr| vr.and_then(|vr| chip.lookup(vr, addr));
+                page.into_iter().map(look).collect::<Vec<_>>()
+            })?);
+        }
+        Ok(found)
+    }
+
+    /// How full the chip is.
+    ///
+    /// # Errors
+    /// When the stage has stopped or is too busy.
+    pub fn counts(&self) -> Result<Counts, NoAnswer> {
+        self.syncd.ask(|stage| stage.syncd.chip().counts())
+    }
+
+    /// What each stage knows of a route.
+    ///
+    /// # Errors
+    /// When a stage has stopped or is too busy.
+    pub fn explain(&self, prefix: AnyPrefix) -> Result<Explained, NoAnswer> {
+        Ok(Explained {
+            fpmsyncd: self.fpmsyncd.ask(move |fpm| fpm.machine.lookup(None, prefix))?,
+            orchagent: self.orchagent.ask(move |stage| stage.orch.explain(None, prefix))?,
+            chip: self.syncd.ask(move |stage| {
+                let chip = stage.syncd.chip();
+                chip.default_router().and_then(|vr| chip.route_at(vr, prefix))
+            })?,
+        })
+    }
+}
+
+/// Megabits per second of each port.
+const SPEED: u32 = 100_000;
+
+/// The lanes of the `i`th port: four each, as SONiC's virtual switch has them.
+fn lanes(i: usize) -> Vec<u32> {
+    let first = 4 * i as u32;
+    (first + 1..=first + 4).collect()
+}
+
+/// Tells orchagent about ports, addresses and neighbours, as SONiC's other daemons would.
+fn describe(orch: &mut Orch, interfaces: &[InterfaceConfig]) {
+    for (i, interface) in interfaces.iter().enumerate() {
+        let name: ribtide_swss::Name = interface.name.as_str().into();
+        let lanes = lanes(i).iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let row = PortRow {
+            lanes: Some(lanes.into()),
+            speed: Some(SPEED),
+            admin_up: Some(true),
+            oper_up: Some(true),
+            ..PortRow::default()
+        };
+        orch.port(Change::set(PortKey::Port(name.clone()), row));
+        orch.interface(Change::set(IntfKey::Interface(name.clone()), IntfRow::default()));
+        for (address, len) in &interface.addresses {
+            let row =
+                IntfRow { scope: Some("global".into()), ipv6: Some(address.is_ipv6()), ..IntfRow::default() };
+            orch.interface(Change::set(IntfKey::Address(name.clone(), *address, *len), row));
+        }
+        for (ip, mac) in &interface.neighbors {
+            orch.neighbor(neighbor(NeighKey { ifname: name.clone(), ip: *ip }, Mac(*mac)));
+        }
+    }
+    orch.port(Change::set(
+        PortKey::ConfigDone,
+        PortRow { count: Some(interfaces.len() as u32), ..PortRow::default() },
+    ));
+    orch.port(Change::set(PortKey::InitDone, PortRow::default()));
+}
+
+fn neighbor(key: NeighKey, mac: Mac) -> Change<NeighRow> {
+    let ipv6 = key.ip.is_ipv6();
+    Change::set(key, NeighRow { mac: Some(mac), ipv6 })
+}
+
+/// A made-up MAC address: locally administered, and the end of the IP address.
+fn lab_mac(ip: IpAddr) -> Mac {
+    let [.., a, b, c, d] = match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    };
+    Mac([2, 0, a, b, c, d])
+}
+
+/// fpmsyncd's thread: batches in, rows and marks out.
+struct Fpm {
+    machine: Fpmsyncd,
+    announcer: Announcer,
+    out: FpmOut,
+    routes: MemoryProducer<RouteRow>,
+    groups: MemoryProducer<NextHopGroupRow>,
+    marks: ring::Sender<Mark>,
+    /// Route rows written ever.
+    written: u64,
+    id: ribtide_rib::DataplaneId,
+    feedback: ring::Sender<RibIn>,
+    meter: Meter,
+}
+
+impl Fpm {
+    fn run(mut self, port: &Port, asked: &Asked<Fpm>) -> Result<(), Error> {
+        let gone = |_| Error::new("the RIB manager has stopped; its log says why");
+        port.feedback.send(RibIn::DataplaneUp(port.id)).map_err(gone)?;
+        while !port.stop.stopped() {
+            asked.serve(&mut self);
+            match port.batches.try_recv() {
+                Some(batch) => self.batch(&batch)?,
+                None => {
+                    let mut select = Select::new();
+                    select.recv(port.batches.raw());
+                    select.recv(asked.raw());
+                    // Timed out or ready: the loop looks at everything either way.
+                    let _ = select.ready_timeout(NAP);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, batch: &FibBatch) -> Result<(), Error> {
+        let begin = Instant::now();
+        let (machine, out) = (&mut self.machine, &mut self.out);
+        let again = self.announcer.announce(batch, &mut |content| machine.message(content, out));
+        machine.take(out);
+        out.offloads.clear();
+        out.events.drain(..).for_each(|event| log("fpmsyncd", &event.to_string()));
+        self.written += out.routes.len() as u64;
+        let routes = out.routes.iter().filter_map(|change| match change.key {
+            RouteKey::Route { prefix, .. } => Some((prefix, change.row.is_some())),
+            RouteKey::Resync => None,
+        });
+        let mark = Mark { seq: batch.seq, written: self.written, routes: routes.collect() };
+        self.meter.add(batch.route_count(), begin);
+        let stopped = |_| TableError::Stopped { table: "acknowledgements".into() };
+        self.marks.send(mark).map_err(stopped)?;
+        self.groups.write(&mut self.out.groups)?;
+        self.groups.flush()?;
+        self.routes.write(&mut self.out.routes)?;
+        self.routes.flush()?;
+        self.groups.write(&mut self.out.old_groups)?;
+        self.groups.flush()?;
+        if again {
+            // Routes must be told anew in another form, and only the RIB manager knows which.
+            let up = self.feedback.send(RibIn::DataplaneUp(self.id));
+            up.map_err(|_| Error::new("the RIB manager has stopped; its log says why"))?;
+        }
+        Ok(())
+    }
+}
+
+/// orchagent's way to syncd.
+struct ToSyncd {
+    requests: ring::Sender<Vec<SaiRequest>>,
+    replies: ring::Receiver<Vec<SaiReply>>,
+    waiting: usize,
+}
+
+impl SyncdLink for ToSyncd {
+    fn send(&mut self, requests: &mut Vec<SaiRequest>) -> Result<(), Error> {
+        self.waiting += requests.len();
+        let gone = |_| Error::new("syncd has stopped; its log says why");
+        self.requests.send(std::mem::take(requests)).map_err(gone)
+    }
+
+    fn replies(&mut self, replies: &mut Vec<SaiReply>) -> Result<(), Error> {
+        while let Some(batch) = self.replies.try_recv() {
+            self.waiting -= batch.len();
+            replies.extend(batch);
+        }
+        Ok(())
+    }
+
+    fn waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        select.recv(self.replies.raw());
+    }
+}
+
+/// syncd's way to orchagent. Nothing keeps rows: there is no ASIC_DB here.
+struct ToOrchagent {
+    requests: ring::Receiver<Vec<SaiRequest>>,
+    replies: ring::Sender<Vec<SaiReply>>,
+}
+
+impl OrchLink for ToOrchagent {
+    fn requests(&mut self, requests: &mut Vec<SaiRequest>) -> Result<(), Error> {
+        if let Some(batch) = self.requests.try_recv() {
+            requests.extend(batch);
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, out: &mut SyncdOut) -> Result<(), Error> {
+        out.rows.clear();
+        let gone = |_| Error::new("orchagent has stopped; its log says why");
+        self.replies.send(std::mem::take(&mut out.replies)).map_err(gone)
+    }
+
+    fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        select.recv(self.requests.raw());
+    }
+}
+
+/// What becomes of orchagent's other output: acknowledgements, and the lab's neighbours.
+struct Answers {
+    acks: Acks,
+    marks: ring::Receiver<Mark>,
+    lab: bool,
+    responses: Vec<RouteResponse>,
+}
+
+impl Outlet for Answers {
+    fn carry_out(&mut self, orch: &mut Orch, out: &mut OrchOut) -> Result<bool, Error> {
+        out.default_routes.clear();
+        out.capability.clear();
+        self.responses.append(&mut out.responses);
+        let mut made = false;
+        for asked in out.resolve.drain(..) {
+            if self.lab && asked.row.is_some() {
+                let mac = lab_mac(asked.key.ip);
+                orch.neighbor(neighbor(asked.key, mac));
+                made = true;
+            }
+        }
+        Ok(made)
+    }
+
+    fn after_round(&mut self, orch: &Orch, quiet: bool) -> Result<(), Error> {
+        // Marks first: what they announce may be confirmed in this very round.
+        while let Some(mark) = self.marks.try_recv() {
+            self.acks.mark(mark);
+        }
+        for response in self.responses.drain(..) {
+            self.acks.confirmed(&response, orch);
+        }
+        if quiet && orch.ready() && orch.idle() {
+            self.acks.quiet(orch);
+        }
+        match self.acks.acknowledge() {
+            true => Ok(()),
+            false => Err(Error::new("the RIB manager has stopped; its log says why")),
+        }
+    }
+
+    fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        select.recv(self.marks.raw());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_rib::{FibAck, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
+    use ribtide_runtime::thread::Stop;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_route_whose_neighbour_appears_later_no_longer_fails() {
+        let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
+        let (batches, theirs) = rings.bounded("RIB to virtual ASIC", 64);
+        let (feedback, answers) = rings.bounded("dataplanes to RIB", 256);
+        let port = Port {
+            id: 3,
+            batches: theirs,
+            feedback,
+            meter: meters.meter("virtual ASIC"),
+            stop: stop.clone(),
+        };
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let interface = InterfaceConfig {
+            name: "Ethernet0".into(),
+            addresses: vec![(ip("10.0.0.254"), 24)],
+            neighbors: Vec::new(),
+        };
+        let path = start(port, &[interface], VirtualAsicConfig { lab: false }, &rings, &meters).unwrap();
+        let answer = || loop {
+            match answers.recv_timeout(Duration::from_secs(30)).unwrap().expect("an answer") {
+                RibIn::DataplaneUp(3) => {}
+                RibIn::Ack(ack) => break ack,
+                other => panic!("{other:?}"),
+            }
+        };
+        let hop = FibHop { gateway: Some(ip("10.0.0.1")), interface: 1, weight: 1, onlink: false };
+        let mut batch = FibBatch {
+            seq: 5,
+            groups: vec![GroupOp { id: GroupId(1), content: FibGroup::Hops(vec![hop]) }],
+            ..FibBatch::default()
+        };
+        let prefix = "10.1.0.0/16".parse().unwrap();
+        batch.routes.v4 = vec![FibRoute { prefix, group: Some(GroupId(1)), protocol: Protocol::BgpExternal }];
+        batches.send(Arc::new(batch)).unwrap();
+        let refused = answer();
+        assert_eq!((refused.seq, refused.failed[0].0), (5, prefix.any()));
+
+        let key = NeighKey { ifname: "Ethernet0".into(), ip: ip("10.0.0.1") };
+        let row = neighbor(key, Mac([2, 0, 0, 0, 0, 9]));
+        path.orchagent.ask(move |stage| stage.orch.neighbor(row)).unwrap();
+        let mended = FibAck { dataplane: 3, seq: 0, failed: vec![], installed: vec![prefix.any()] };
+        assert_eq!(answer(), mended);
+        assert!(
+            path.lookup(&[ip("10.1.2.3")]).unwrap()[0].as_ref().is_some_and(|f| f.reaches(ip("10.0.0.1")))
+        );
+        stop.stop();
+    }
+}

@@ -1,0 +1,252 @@
+//! The path in one process: batches of the RIB manager in, forwarding and acknowledgements out.
+
+use crate::bench::eventually;
+use ribtide_daemon::config::{InterfaceConfig, VirtualAsicConfig};
+use ribtide_daemon::dataplane::Port;
+use ribtide_daemon::sonic::inprocess::{self, InProcess};
+use ribtide_prefix::{AnyPrefix, Families};
+use ribtide_rib::{
+    FibAck, FibBatch, FibGroup, FibHop, FibRoute, FibRoutes, GroupId, GroupOp, Protocol, RibIn,
+};
+use ribtide_runtime::meter::Meters;
+use ribtide_runtime::ring::{Receiver, Rings, Sender};
+use ribtide_runtime::thread::Stop;
+use ribtide_sai::Forward;
+use ribtide_swss::sai::PacketAction;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+struct Rib {
+    batches: Sender<Arc<FibBatch>>,
+    feedback: Receiver<RibIn>,
+    path: InProcess,
+    rings: Rings,
+    stop: Stop,
+    seq: u64,
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn hop(gateway: &str, interface: u32) -> FibHop {
+    FibHop { gateway: (!gateway.is_empty()).then(|| ip(gateway)), interface, weight: 1, onlink: false }
+}
+
+fn hops<const N: usize>(id: u32, ways: [(&str, u32); N]) -> GroupOp {
+    GroupOp {
+        id: GroupId(id),
+        content: FibGroup::Hops(ways.map(|(gateway, interface)| hop(gateway, interface)).into()),
+    }
+}
+
+fn routes(list: &[(&str, Option<u32>)]) -> Families<FibRoutes> {
+    let mut routes = Families::<FibRoutes>::default();
+    for (text, group) in list {
+        let (group, protocol) = (group.map(GroupId), Protocol::BgpExternal);
+        match text.parse().unwrap() {
+            AnyPrefix::V4(prefix) => routes.v4.push(FibRoute { prefix, group, protocol }),
+            AnyPrefix::V6(prefix) => routes.v6.push(FibRoute { prefix, group, protocol }),
+        }
+    }
+    routes
+}
+
+impl Rib {
+    fn new(lab: bool) -> Rib {
+        let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
+        let (batches, theirs) = rings.bounded("RIB to virtual ASIC", 64);
+        let (feedback, answers) = rings.bounded("dataplanes to RIB", 256);
+        let port = Port {
+            id: 3,
+            batches: theirs,
+            feedback,
+            meter: meters.meter("virtual ASIC"),
+            stop: stop.clone(),
+        };
+        let interface = |name: &str, address: &str, neighbor: Option<&str>| InterfaceConfig {
+            name: name.into(),
+            addresses: vec![(ip(address), 24)],
+            neighbors: neighbor.map(|n| (ip(n), [2, 0, 0, 0, 0, 9])).into_iter().collect(),
+        };
+        let interfaces = [
+            interface("Ethernet0", "10.0.0.254", Some("10.0.0.1")),
+            interface("Ethernet4", "10.0.4.254", None),
+        ];
+        let path = inprocess::start(port, &interfaces, VirtualAsicConfig { lab }, &rings, &meters).unwrap();
+        let rib = Rib { batches, feedback: answers, path, rings, stop, seq: 0 };
+        assert!(matches!(rib.answer(), RibIn::DataplaneUp(3)));
+        rib
+    }
+
+    fn answer(&self) -> RibIn {
+        self.feedback.recv_timeout(Duration::from_secs(30)).unwrap().expect("an answer")
+    }
+
+    fn send(&mut self, batch: FibBatch) -> u64 {
+        self.seq += 10;
+        self.batches.send(Arc::new(FibBatch { seq: self.seq, ..batch })).unwrap();
+        self.seq
+    }
+
+    /// Waits until batch `seq` is acknowledged; what failed on the way.
+    fn acked(&self, seq: u64) -> Vec<(String, String)> {
+        let mut failures = Vec::new();
+        loop {
+            let RibIn::Ack(FibAck { dataplane: 3, seq: acked, failed, .. }) = self.answer() else { panic!() };
+            failures.extend(failed.into_iter().map(|(prefix, why)| (prefix.to_string(), why)));
+            if acked >= seq {
+                assert_eq!(acked, seq);
+                failures.sort();
+                return failures;
+            }
+        }
+    }
+
+    fn carried_out(&mut self, batch: FibBatch) {
+        let seq = self.send(batch);
+        assert_eq!(self.acked(seq), []);
+    }
+
+    fn lookup(&self, addr: &str) -> Option<Forward> {
+        self.path.lookup(&[ip(addr)]).unwrap().remove(0)
+    }
+
+    /// The gateways that packets to `addr` really leave through.
+    fn gateways(&self, addr: &str) -> Vec<String> {
+        let hops = self.lookup(addr).map(|forward| forward.hops).unwrap_or_default();
+        let out = hops.iter().filter(|hop| hop.mac.is_some());
+        let mut out: Vec<String> = out.map(|hop| format!("{} {}", hop.gateway.unwrap(), hop.port)).collect();
+        out.sort();
+        out
+    }
+}
+
+impl Drop for Rib {
+    fn drop(&mut self) {
+        self.stop.stop();
+    }
+}
+
+#[test]
+fn an_acknowledged_batch_is_in_the_chip() {
+    let mut rib = Rib::new(true);
+    rib.carried_out(FibBatch {
+        groups: vec![
+            hops(1, [("10.0.0.1", 1)]),
+            hops(2, [("10.0.0.1", 1), ("10.0.4.1", 2)]),
+            GroupOp { id: GroupId(3), content: FibGroup::Blackhole },
+            hops(4, [("", 1)]),
+        ],
+        routes: routes(&[
+            ("10.1.0.0/16", Some(1)),
+            ("2001:db8::/32", Some(2)),
+            ("10.3.0.0/16", Some(3)),
+            ("10.0.0.0/24", Some(4)),
+        ]),
+        ..FibBatch::default()
+    });
+    assert_eq!(rib.gateways("10.1.2.3"), ["10.0.0.1 Ethernet0"]);
+    assert_eq!(rib.gateways("2001:db8::1"), ["10.0.0.1 Ethernet0", "10.0.4.1 Ethernet4"]);
+    assert_eq!(rib.lookup("10.3.2.3").unwrap().action, PacketAction::Drop);
+    let connected = rib.lookup("10.0.0.77").unwrap();
+    assert_eq!((connected.prefix.to_string(), &*connected.hops[0].port), ("10.0.0.0/24".into(), "Ethernet0"));
+    // The switch's own address goes to the CPU.
+    assert_eq!(&*rib.lookup("10.0.0.254").unwrap().hops[0].port, "CPU");
+
+    // The group turns: all of its routes follow, none of them is named.
+    let before = rib.path.counts().unwrap();
+    rib.carried_out(FibBatch { groups: vec![hops(1, [("10.0.4.9", 2)])], ..FibBatch::default() });
+    eventually("the group to turn", || (rib.gateways("10.1.2.3") == ["10.0.4.9 Ethernet4"]).then_some(()));
+
+    // A route moves, one goes, and one group with it.
+    rib.carried_out(FibBatch {
+        routes: routes(&[("10.1.0.0/16", Some(2)), ("2001:db8::/32", None), ("10.3.0.0/16", None)]),
+        after: vec![GroupId(1), GroupId(3)],
+        ..FibBatch::default()
+    });
+    assert_eq!(rib.gateways("10.1.2.3"), ["10.0.0.1 Ethernet0", "10.0.4.1 Ethernet4"]);
+    assert_eq!(rib.lookup("10.3.2.3").unwrap().prefix.to_string(), "0.0.0.0/0");
+    eventually("the group to go", || (rib.path.counts().unwrap().groups < before.groups).then_some(()));
+
+    let explained = rib.path.explain("10.1.0.0/16".parse().unwrap()).unwrap();
+    assert_eq!(explained.orchagent.unwrap().waiting, None);
+    assert_eq!(explained.chip.unwrap().hops.len(), 2);
+    assert!(explained.fpmsyncd.unwrap().row.is_some());
+    assert!(rib.rings.read().iter().any(|ring| ring.name == "ROUTE_TABLE"));
+}
+
+#[test]
+fn what_the_chip_cannot_do_is_said_with_the_reason() {
+    let mut rib = Rib::new(false);
+    let seq = rib.send(FibBatch {
+        groups: vec![hops(1, [("10.0.0.1", 1)]), hops(2, [("10.0.4.1", 2)])],
+        routes: routes(&[("10.1.0.0/16", Some(1)), ("10.2.0.0/16", Some(2))]),
+        ..FibBatch::default()
+    });
+    let failed = rib.acked(seq);
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!(failed[0].0, "10.2.0.0/16");
+    assert!(failed[0].1.contains("10.0.4.1 on Ethernet4"), "{}", failed[0].1);
+    assert_eq!(rib.gateways("10.1.2.3"), ["10.0.0.1 Ethernet0"]);
+    // Later batches are not held up by it; one that takes the route back is fine.
+    rib.carried_out(FibBatch { routes: routes(&[("10.2.0.0/16", None)]), ..FibBatch::default() });
+}
+
+#[test]
+fn a_group_that_begins_to_drop_asks_for_its_routes() {
+    let mut rib = Rib::new(true);
+    rib.carried_out(FibBatch {
+        groups: vec![hops(1, [("10.0.0.1", 1)])],
+        routes: routes(&[("10.1.0.0/16", Some(1))]),
+        ..FibBatch::default()
+    });
+    rib.send(FibBatch {
+        groups: vec![GroupOp { id: GroupId(1), content: FibGroup::Blackhole }],
+        ..FibBatch::default()
+    });
+    let answers = [rib.answer(), rib.answer()];
+    assert!(answers.iter().any(|answer| matches!(answer, RibIn::DataplaneUp(3))), "{answers:?}");
+    rib.carried_out(FibBatch { routes: routes(&[("10.1.0.0/16", Some(1))]), ..FibBatch::default() });
+    assert_eq!(rib.lookup("10.1.2.3").unwrap().action, PacketAction::Drop);
+}
+
+#[test]
+fn a_table_of_many_batches_arrives_whole() {
+    let mut rib = Rib::new(true);
+    rib.carried_out(FibBatch {
+        groups: (0..50).map(|n| hops(n + 1, [(format!("10.0.0.{}", n + 1).as_str(), 1)])).collect(),
+        ..FibBatch::default()
+    });
+    let prefix = |n: u32| format!("20.{}.{}.0/24", n / 256, n % 256);
+    let table = |round: u32| -> Vec<FibBatch> {
+        (0..20)
+            .map(|page| {
+                let names: Vec<String> = (page * 2000..(page + 1) * 2000).map(prefix).collect();
+                let list: Vec<(&str, Option<u32>)> = names
+                    .iter()
+                    .zip(page * 2000..)
+                    .map(|(name, n)| (name.as_str(), Some((n + round) % 50 + 1)))
+                    .collect();
+                FibBatch { routes: routes(&list), ..FibBatch::default() }
+            })
+            .collect()
+    };
+    // Three tables in a row, the later ones over the earlier: the last word counts.
+    let mut last = 0;
+    for round in 0..3 {
+        for batch in table(round) {
+            last = rib.send(batch);
+        }
+    }
+    assert_eq!(rib.acked(last), []);
+    let addresses: Vec<IpAddr> = (0..40_000).map(|n| ip(&format!("20.{}.{}.1", n / 256, n % 256))).collect();
+    let found = rib.path.lookup(&addresses).unwrap();
+    for (n, forward) in (0..40_000u32).zip(found) {
+        let gateway = ip(&format!("10.0.0.{}", (n + 2) % 50 + 1));
+        assert!(forward.is_some_and(|f| f.reaches(gateway)), "route {n}");
+    }
+    // 40,000 routes, one for each of two own addresses, and the default route.
+    assert_eq!(rib.path.counts().unwrap().ipv4_routes, 40_003);
+}

@@ -1,0 +1,78 @@
+//! Asks the running router over its Unix socket.
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use ribtide_daemon::api::model::ApiError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::PathBuf;
+use tokio::net::UnixStream;
+
+/// A connection's worth of knowledge: where the router listens.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    /// A client of the router at `socket`.
+    pub(crate) fn new(socket: impl Into<PathBuf>) -> Client {
+        Client { socket: socket.into() }
+    }
+
+    /// `GET path`.
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+        self.call(Method::GET, path, Bytes::new())
+    }
+
+    /// `POST path` with `body` as JSON.
+    pub(crate) fn post<B: Serialize, T: DeserializeOwned>(&self, path: &str, body: &B) -> Result<T, String> {
+        let body = serde_json::to_vec(body).map_err(|e| e.to_string())?;
+        self.call(Method::POST, path, body.into())
+    }
+
+    fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T, String> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+        let (status, bytes) = runtime.block_on(self.exchange(method, path, body))?;
+        if !status.is_success() {
+            let said: Result<ApiError, _> = serde_json::from_slice(&bytes);
+            return Err(said.map_or_else(|_| format!("the router answered {status}"), |e| e.error));
+        }
+        serde_json::from_slice(&bytes).map_err(|e| {
+            format!("the router's answer to {path} cannot be read ({e}); is it another version?")
+        })
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(hyper::StatusCode, Bytes), String> {
+        let at = self.socket.display();
+        let stream = UnixStream::connect(&self.socket).await.map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
+                format!("no router answers at {at}; start one with `ribtide run -c FILE`, or give its socket with --socket")
+            }
+            _ => format!("cannot connect to the router at {at}: {e}"),
+        })?;
+        let lost = |e: hyper::Error| format!("the router at {at} closed the connection: {e}");
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
+        tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "ribtide")
+            .header("content-type", "application/json")
+            .body(Full::new(body))
+            .map_err(|e| e.to_string())?;
+        let response = sender.send_request(request).await.map_err(lost)?;
+        let status = response.status();
+        let bytes = response.into_body().collect().await.map_err(lost)?.to_bytes();
+        Ok((status, bytes))
+    }
+}

@@ -1,0 +1,413 @@
+//! `ribtide demo`: the whole path on one screen. A router in this process, a full table over a real BGP session into
+//! the virtual ASIC, and then every prefix looked up there and compared with what was sent.
+
+use crate::text::{Table, bytes, number};
+use clap::Args;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use ribtide_bench::Expected;
+use ribtide_bench::blast::{self, Blast};
+use ribtide_bench::expected::Verdict;
+use ribtide_bench::replay::{self, Replay};
+use ribtide_daemon::api::model::{AsicAnswer, Pipeline, Stage};
+use ribtide_daemon::config;
+use ribtide_daemon::router::Router;
+use ribtide_prefix::{V4, V6};
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::net::{IpAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// How often progress is looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// Without a terminal, a line this often.
+const LINE: Duration = Duration::from_secs(2);
+/// No stage has moved for this long: the pipeline is stuck.
+const STUCK: Duration = Duration::from_secs(60);
+/// Addresses looked up at a time.
+const PROBES: usize = 4096;
+
+/// What to load.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Prefixes of the generated table; one in six is IPv6
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
+    prefixes: u32,
+    /// Names the generated table
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Play the largest table or all updates of this MRT file instead
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prefixes", "seed"])]
+    mrt: Option<PathBuf>,
+    /// Leave when the check is done, non-zero if anything was wrong
+    #[arg(long)]
+    once: bool,
+    /// The router's API socket [default: /run/ribtide/ribtide.sock as root, else in the temporary folder]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+const NEXT_HOPS_4: &str = "10.0.0.0/16";
+const NEXT_HOPS_6: &str = "2001:db8::/64";
+
+fn configuration(port: u16, socket: &std::path::Path) -> String {
+    format!(
+        r#"[router]
+asn = 65001
+router-id = "10.0.255.254"
+
+[bgp]
+listen = ["127.0.0.1:{port}"]
+
+[bgp.group.feed]
+type = "external"
+import = ["accept"]
+export = ["reject"]
+dynamic-neighbors = ["127.0.0.0/8"]
+
+[fib]
+virtual-asic = {{ lab = true }}
+
+[[interface]]
+name = "Ethernet0"
+addresses = ["10.0.255.254/16", "2001:db8::ffff:ffff:ffff:ffff/64"]
+
+[api]
+socket = "{}"
+"#,
+        socket.display()
+    )
+}
+
+/// Where the table comes from.
+enum Feed {
+    Made(Box<Blast>),
+    Recorded(Box<Replay>),
+}
+
+/// Runs the demonstration.
+pub(crate) fn run(options: &Options) -> Result<(), String> {
+    let socket = options.socket.clone().unwrap_or_else(default_socket);
+    let port = free_port()?;
+    let text = configuration(port, &socket);
+    let config = config::parse(&text).map_err(|p| format!("the built-in configuration is wrong: {p:?}"))?;
+    let router = Router::start(config).map_err(|e| e.to_string())?;
+    println!(
+        "Router AS 65001 is up: BGP on 127.0.0.1:{port}, virtual ASIC behind fpmsyncd, orchagent and syncd, all in this process."
+    );
+
+    let begin = Instant::now();
+    let (feed, expected, sent_seconds) = load(options, port, &router)?;
+    let total = expected.total() as u64;
+    wait_for_chip(&router, total)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let pipeline = router.pipeline()?;
+    println!();
+    print!("{}", stage_table(&pipeline, total, sent_seconds, seconds));
+    println!("Peak memory {} for everything, the sender included.", bytes(pipeline.peak_memory_bytes));
+
+    let verdict = check(&router, &expected)?;
+    report(&verdict)?;
+    if options.once {
+        return Ok(());
+    }
+    println!("\nThe router stays up; Ctrl-C ends it. Look around from another terminal:");
+    let example = expected.probes::<V4>().next().map_or("192.0.2.1".into(), |a| a.to_string());
+    let at = if socket == default_root_socket() {
+        String::new()
+    } else {
+        format!(" --socket {}", socket.display())
+    };
+    let program = std::env::current_exe().map_or("ribtide".into(), |p| p.display().to_string());
+    for command in
+        ["show bgp summary", "show pipeline", &format!("show fib {example}"), &format!("explain {example}")]
+    {
+        println!("  {program} {command}{at}");
+    }
+    stay(feed)
+}
+
+fn default_root_socket() -> PathBuf {
+    "/run/ribtide/ribtide.sock".into()
+}
+
+fn default_socket() -> PathBuf {
+    let root = default_root_socket();
+    let writable = root.parent().is_some_and(|folder| {
+        std::fs::create_dir_all(folder).is_ok()
+            && std::fs::metadata(folder).is_ok_and(|m| !m.permissions().readonly())
+            && std::fs::File::create(folder.join(".probe"))
+                .and_then(|_| std::fs::remove_file(folder.join(".probe")))
+                .is_ok()
+    });
+    if writable { root } else { std::env::temp_dir().join(format!("ribtide-{}.sock", std::process::id())) }
+}
+
+/// 1179 if it is free, else whatever the system gives.
+fn free_port() -> Result<u16, String> {
+    let bound = TcpListener::bind("127.0.0.1:1179").or_else(|_| TcpListener::bind("127.0.0.1:0"));
+    let address = bound
+        .and_then(|l| l.local_addr())
+        .map_err(|e| format!("no TCP port can be opened on 127.0.0.1: {e}"))?;
+    Ok(address.port())
+}
+
+fn load(options: &Options, port: u16, router: &Router) -> Result<(Feed, Expected, f64), String> {
+    let (done, result) = mpsc::channel();
+    let sender = {
+        let options = options.clone();
+        std::thread::Builder::new().name("sender".into()).spawn(move || {
+            // The receiver waits for exactly this.
+            let _ = done.send(send(&options, port));
+        })
+    };
+    sender.map_err(|e| format!("cannot start the sender: {e}"))?;
+    let what = match &options.mrt {
+        Some(file) => format!("Playing {} over BGP", file.display()),
+        None => format!(
+            "Sending a generated table of {} prefixes (seed {}) over BGP",
+            number(options.prefixes.into()),
+            options.seed
+        ),
+    };
+    println!("{what}:");
+    let expected_total = options.mrt.is_none().then_some(u64::from(options.prefixes));
+    let mut progress = Progress::new(expected_total);
+    loop {
+        match result.recv_timeout(TICK) {
+            Ok(sent) => {
+                let sent = sent?;
+                progress.show(&router.pipeline()?);
+                progress.finish();
+                return Ok(sent);
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => progress.show(&router.pipeline()?),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Err("the sender ended without a word".into()),
+        }
+    }
+}
+
+fn send(options: &Options, port: u16) -> Result<(Feed, Expected, f64), String> {
+    let mut args = vec![
+        "feed".to_string(),
+        "--to".into(),
+        format!("127.0.0.1:{port}"),
+        "--from".into(),
+        "127.0.0.2".into(),
+    ];
+    args.extend(["--wait".into(), "10".into(), "--quiet".into()]);
+    match &options.mrt {
+        Some(file) => {
+            args.extend(["--next-hop".into(), format!("map:{NEXT_HOPS_4}"), file.display().to_string()]);
+            let mut replay = Replay::connect(&parse::<replay::Options>(&args)?).map_err(|e| e.to_string())?;
+            let report = replay.play().map_err(|e| e.to_string())?;
+            let expected = replay.expected();
+            Ok((Feed::Recorded(Box::new(replay)), expected, report.seconds))
+        }
+        None => {
+            let ipv6 = options.prefixes / 6;
+            args.extend([
+                "--ipv4".into(),
+                (options.prefixes - ipv6).to_string(),
+                "--ipv6".into(),
+                ipv6.to_string(),
+            ]);
+            args.extend(["--seed".into(), options.seed.to_string(), "--next-hops".into(), "64".into()]);
+            args.extend([
+                "--next-hops4".into(),
+                NEXT_HOPS_4.into(),
+                "--next-hops6".into(),
+                NEXT_HOPS_6.into(),
+            ]);
+            let blast = Blast::connect(&parse::<blast::Options>(&args)?).map_err(|e| e.to_string())?;
+            let report = blast.send().map_err(|e| e.to_string())?;
+            let expected = blast.expected();
+            Ok((Feed::Made(Box::new(blast)), expected, report.seconds))
+        }
+    }
+}
+
+/// The load tools' own options, with their defaults.
+fn parse<O: Args>(args: &[String]) -> Result<O, String> {
+    #[derive(clap::Parser)]
+    struct Wrapper<O: Args> {
+        #[command(flatten)]
+        options: O,
+    }
+    let parsed = <Wrapper<O> as clap::Parser>::try_parse_from(args);
+    parsed.map(|w| w.options).map_err(|e| format!("the demonstration's own options are wrong: {e}"))
+}
+
+/// Waits until the chip holds `total` routes of the table and nothing moves any more.
+fn wait_for_chip(router: &Router, total: u64) -> Result<(), String> {
+    let mut progress = Progress::new(Some(total));
+    let mut last = (Instant::now(), 0);
+    loop {
+        let pipeline = router.pipeline()?;
+        progress.show(&pipeline);
+        let moved: u64 = pipeline.stages.iter().map(|s| s.routes).sum();
+        if moved != last.1 {
+            last = (Instant::now(), moved);
+        }
+        if router.asic_routes()? >= total && router.settled()? {
+            progress.finish();
+            return Ok(());
+        }
+        if last.0.elapsed() > STUCK {
+            progress.finish();
+            let reached: Vec<String> =
+                pipeline.stages.iter().map(|s| format!("{} {}", s.name, number(s.routes))).collect();
+            return Err(format!("nothing has moved for {} s: {}", STUCK.as_secs(), reached.join(", ")));
+        }
+        std::thread::sleep(TICK);
+    }
+}
+
+/// Looks up an address of every prefix in the chip.
+fn check(router: &Router, expected: &Expected) -> Result<Verdict, String> {
+    let mut verdict = Verdict::default();
+    let mut probes: Vec<IpAddr> = expected.probes::<V4>().chain(expected.probes::<V6>()).collect();
+    // In the order of addresses the chip's tables are read as a sweep, and examples are the same in each run.
+    probes.sort_unstable();
+    for chunk in probes.chunks(PROBES) {
+        let answers = router.asic_lookup(chunk.to_vec())?;
+        verdict += expected.check(chunk.iter().copied().zip(answers.iter().map(single_next_hop)));
+    }
+    Ok(verdict)
+}
+
+/// The one next hop of an answer; a drop, or a choice of several, is none.
+fn single_next_hop(answer: &AsicAnswer) -> Option<IpAddr> {
+    match (answer.action.as_str(), answer.next_hops.as_slice()) {
+        ("forward", [only]) => Some(*only),
+        _ => None,
+    }
+}
+
+fn report(verdict: &Verdict) -> Result<(), String> {
+    let asked = verdict.right + verdict.wrong;
+    if verdict.wrong == 0 && asked > 0 {
+        println!(
+            "Check: an address of every prefix looked up in the virtual ASIC: all {} have the right next hop.",
+            number(asked)
+        );
+        return Ok(());
+    }
+    let mut says = format!(
+        "{} of {} prefixes have the wrong next hop in the virtual ASIC",
+        number(verdict.wrong),
+        number(asked)
+    );
+    for wrong in &verdict.examples {
+        says.push_str(&format!("\n  {wrong}"));
+    }
+    Err(says)
+}
+
+fn stay(feed: Feed) -> Result<(), String> {
+    match feed {
+        Feed::Made(blast) => blast.stay(),
+        Feed::Recorded(replay) => replay.stay(),
+    }
+    .map_err(|e| e.to_string())
+}
+
+fn stage_table(pipeline: &Pipeline, total: u64, sent_seconds: f64, seconds: f64) -> String {
+    let cpu: BTreeMap<&str, f64> =
+        pipeline.threads.iter().map(|t| (t.name.as_str(), t.cpu_seconds)).collect();
+    let rate = |n: u64, s: f64| if s > 0.0 { number((n as f64 / s) as u64) } else { "-".into() };
+    let mut table =
+        Table::new(&["Stage", ">Routes", ">Seconds", ">Routes/s", ">At work s", ">Routes/s at work"]);
+    table.row([
+        "sender".into(),
+        number(total),
+        format!("{sent_seconds:.2}"),
+        rate(total, sent_seconds),
+        "-".into(),
+        "-".into(),
+    ]);
+    for s in &pipeline.stages {
+        let span = span(s);
+        table.row([
+            s.name.clone(),
+            number(s.routes),
+            format!("{span:.2}"),
+            rate(s.routes, span),
+            format!("{:.2}", s.busy_seconds),
+            rate(s.routes, s.busy_seconds),
+        ]);
+    }
+    table.row([
+        "all".into(),
+        number(total),
+        format!("{seconds:.2}"),
+        rate(total, seconds),
+        "-".into(),
+        "-".into(),
+    ]);
+    let all: f64 = cpu.values().sum();
+    let mut top: Vec<_> = cpu.into_iter().filter(|(_, s)| *s >= 0.05).collect();
+    top.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let threads: Vec<String> = top.iter().map(|(name, s)| format!("{name} {s:.2}")).collect();
+    format!("{}CPU seconds by thread: {} ({all:.2} in all)\n", table.render(), threads.join(", "))
+}
+
+fn span(s: &Stage) -> f64 {
+    s.last_seconds.unwrap_or(0.0) - s.first_seconds.unwrap_or(0.0)
+}
+
+/// Live progress: a bar for each stage on a terminal, a line now and then elsewhere.
+struct Progress {
+    total: Option<u64>,
+    bars: Option<(MultiProgress, BTreeMap<String, ProgressBar>)>,
+    begin: Instant,
+    last_line: Instant,
+}
+
+impl Progress {
+    fn new(total: Option<u64>) -> Progress {
+        let bars = std::io::stderr().is_terminal().then(|| (MultiProgress::new(), BTreeMap::new()));
+        Progress { total, bars, begin: Instant::now(), last_line: Instant::now() }
+    }
+
+    fn show(&mut self, pipeline: &Pipeline) {
+        match &mut self.bars {
+            Some((multi, bars)) => {
+                for s in &pipeline.stages {
+                    let bar =
+                        bars.entry(s.name.clone()).or_insert_with(|| multi.add(new_bar(&s.name, self.total)));
+                    bar.set_position(s.routes);
+                }
+            }
+            None if self.last_line.elapsed() >= LINE => {
+                let stages: Vec<String> =
+                    pipeline.stages.iter().map(|s| format!("{} {}", s.name, number(s.routes))).collect();
+                eprintln!("{:6.1} s  {}", self.begin.elapsed().as_secs_f64(), stages.join("  "));
+                self.last_line = Instant::now();
+            }
+            None => {}
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Some((multi, _)) = &self.bars {
+            // Nothing to be done about a terminal that went away.
+            let _ = multi.clear();
+        }
+    }
+}
+
+fn new_bar(name: &str, total: Option<u64>) -> ProgressBar {
+    let bar = match total {
+        Some(total) => ProgressBar::new(total),
+        None => ProgressBar::no_length(),
+    };
+    let template = if total.is_some() {
+        "  {prefix:<12} {bar:40} {human_pos:>10} routes"
+    } else {
+        "  {prefix:<12} {human_pos:>10} routes"
+    };
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    bar.with_style(style).with_prefix(name.to_string())
+}

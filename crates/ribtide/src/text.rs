@@ -1,0 +1,103 @@
+//! What people read: aligned tables, numbers with separators, durations in words.
+
+use std::fmt::Write as _;
+
+/// A table with a header; numbers to the right, words to the left.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+    right: Vec<bool>,
+}
+
+impl Table {
+    /// Columns by name; a name that starts with `>` is aligned to the right.
+    pub(crate) fn new(header: &[&str]) -> Table {
+        let right = header.iter().map(|h| h.starts_with('>')).collect();
+        let names = header.iter().map(|h| h.trim_start_matches('>').to_string()).collect();
+        Table { rows: vec![names], right }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// The text, each line ended.
+    pub(crate) fn render(&self) -> String {
+        let width = |c: usize| {
+            self.rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.right.len()).map(width).collect();
+        let mut out = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (c, cell) in row.iter().enumerate() {
+                let gap = if c == 0 { "" } else { "  " };
+                let (w, right) = (widths[c], self.right[c]);
+                let _ = if right { write!(line, "{gap}{cell:>w$}") } else { write!(line, "{gap}{cell:<w$}") };
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+}
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn number(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Seconds as people say them: `7s`, `3m12s`, `2h05m`, `4d03h`.
+pub(crate) fn duration(seconds: u64) -> String {
+    let (d, h, m, s) = (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    match (d, h, m) {
+        (0, 0, 0) => format!("{s}s"),
+        (0, 0, _) => format!("{m}m{s:02}s"),
+        (0, _, _) => format!("{h}h{m:02}m"),
+        _ => format!("{d}d{h:02}h"),
+    }
+}
+
+/// Bytes in binary units.
+pub(crate) fn bytes(n: u64) -> String {
+    let mut value = n as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 || unit == "GiB" {
+            return if unit == "B" { format!("{n} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    unreachable!("the last unit takes everything")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_align() {
+        let mut table = Table::new(&["Neighbor", ">Received"]);
+        table.row(["127.0.0.2".into(), number(1_000_000)]);
+        table.row(["::1".into(), number(7)]);
+        assert_eq!(table.render(), "Neighbor    Received\n127.0.0.2  1,000,000\n::1                7\n");
+    }
+
+    #[test]
+    fn numbers_as_people_write_them() {
+        assert_eq!([number(0), number(999), number(1000)], ["0", "999", "1,000"]);
+        assert_eq!(
+            [duration(7), duration(192), duration(7500), duration(356_400)],
+            ["7s", "3m12s", "2h05m", "4d03h"]
+        );
+        assert_eq!([bytes(17), bytes(1536), bytes(3 << 30)], ["17 B", "1.5 KiB", "3.0 GiB"]);
+    }
+}

@@ -1,0 +1,153 @@
+//! Judging a route: what its row comes to, given what there is now.
+
+use super::groups::GroupKey;
+use super::indexes::Meaning;
+use super::pending::Pending;
+use super::plan::{self, Plan};
+use super::routes::{Cause, Lead, RouteId, Target};
+use super::{Orch, OrchOut};
+use crate::row::{RouteRow, Via};
+use ribtide_prefix::AnyPrefix;
+use std::sync::Arc;
+
+/// How many parsed rows are kept. Real tables have some thousand next-hop sets.
+const PLANS: usize = 65_536;
+
+/// What a row comes to, given what there is.
+pub(super) enum Verdict {
+    Lead(Lead),
+    /// Lead there until what it waits for happens.
+    Meanwhile(Lead, Cause),
+    Wait(Cause),
+    Refuse(String),
+    /// Not for the chip; what the chip has goes.
+    Local,
+    /// Not for the chip; what the chip has stays.
+    Covered,
+    Remove,
+    Nothing,
+}
+
+/// A plan with its names looked up.
+#[derive(Clone)]
+pub(super) enum Bound {
+    Refused(Arc<str>),
+    Local,
+    Blackhole,
+    Direct(u32),
+    Hop(u32),
+    Group(u32),
+    Index(u32),
+}
+
+impl Orch {
+    /// What a task comes to, given what there is.
+    pub(super) fn judge(&mut self, id: RouteId, change: &Pending<RouteRow>, out: &mut OrchOut) -> Verdict {
+        if self.routes.is_own(id, change) {
+            return match self.vrfs.usable(id.vrf) {
+                Some(_) => Verdict::Lead(Lead { target: Target::Cpu, index: None }),
+                None => Verdict::Wait(Cause::Vrf(id.vrf)),
+            };
+        }
+        let Some(row) = &change.set else {
+            return if change.del { Verdict::Remove } else { Verdict::Nothing };
+        };
+        if self.vrfs.usable(id.vrf).is_none() {
+            return Verdict::Wait(Cause::Vrf(id.vrf));
+        }
+        let lead = |target, index| Verdict::Lead(Lead { target, index });
+        match self.bind(&row.via) {
+            Bound::Refused(why) => Verdict::Refuse(why.to_string()),
+            Bound::Local => Verdict::Local,
+            Bound::Blackhole => lead(Target::Drop, None),
+            Bound::Direct(interface) => self.judge_direct(id, interface),
+            Bound::Hop(hop) => self.judge_hop(hop, None, out),
+            Bound::Group(group) => self.judge_group(id, group, None, out),
+            Bound::Index(index) => match self.indexes.get(index).meaning {
+                Meaning::Nothing => Verdict::Wait(Cause::Index(index)),
+                Meaning::Hop(hop) => self.judge_hop(hop, Some(index), out),
+                Meaning::Group(group) => self.judge_group(id, group, Some(index), out),
+            },
+        }
+    }
+
+    fn judge_direct(&self, id: RouteId, interface: u32) -> Verdict {
+        if !plan::is_global(id.prefix) {
+            return Verdict::Refuse("its addresses are only good on a link".into());
+        }
+        let there = self.interfaces.get(interface);
+        let host = AnyPrefix::host(id.prefix.addr()) == id.prefix;
+        if host && there.subnets().any(|subnet| subnet.contains(id.prefix.addr())) {
+            return Verdict::Covered;
+        }
+        match there.usable() {
+            Some(_) => Verdict::Lead(Lead { target: Target::Interface(interface), index: None }),
+            None => Verdict::Wait(Cause::Interface(interface)),
+        }
+    }
+
+    fn judge_hop(&mut self, hop: u32, index: Option<u32>, out: &mut OrchOut) -> Verdict {
+        if self.hop_usable(hop).is_some() {
+            return Verdict::Lead(Lead { target: Target::Hop(hop), index });
+        }
+        self.resolve(hop, out);
+        Verdict::Wait(Cause::Hop(hop))
+    }
+
+    fn judge_group(&mut self, id: RouteId, group: u32, index: Option<u32>, out: &mut OrchOut) -> Verdict {
+        if self.groups.ready(group) {
+            return Verdict::Lead(Lead { target: Target::Group(group), index });
+        }
+        if self.groups.failed(group) {
+            return Verdict::Refuse("the chip refused its next-hop group".into());
+        }
+        // The pin that the wait will hold; without it a new group has no reason to be.
+        self.pin_group(group);
+        self.step_group(group, out);
+        self.hand_over_group(group);
+        let cause = Cause::Group(group);
+        if self.groups.on_its_way(group) {
+            return Verdict::Wait(cause);
+        }
+        let members = self.groups.wanted(group);
+        let usable: Vec<u32> =
+            members.iter().map(|(hop, _)| *hop).filter(|hop| self.hop_usable(*hop).is_some()).collect();
+        let stays = match self.routes.lead(&id) {
+            Some(Lead { target: Target::Hop(hop), .. }) => usable.contains(&hop).then_some(hop),
+            _ => None,
+        };
+        match stays.or_else(|| self.groups.choose(&usable)) {
+            Some(hop) => Verdict::Meanwhile(Lead { target: Target::Hop(hop), index }, cause),
+            None => {
+                self.groups.set_stranding(group, true);
+                Verdict::Wait(cause)
+            }
+        }
+    }
+
+    /// The plan of a row's fields with all names looked up.
+    fn bind(&mut self, via: &Arc<Via>) -> Bound {
+        if let Some(bound) = self.routes.plans.get(via) {
+            return bound.clone();
+        }
+        let bound = match plan::of_route(via) {
+            Plan::Refused(why) => Bound::Refused(why.into()),
+            Plan::Local => Bound::Local,
+            Plan::Blackhole => Bound::Blackhole,
+            Plan::Direct(name) => Bound::Direct(self.interfaces.id_of(&name)),
+            Plan::Index(name) => Bound::Index(self.indexes.id_of(&name)),
+            Plan::Hops(hops) => {
+                let members = self.members_of(&hops);
+                match *members {
+                    [(hop, _)] => Bound::Hop(hop),
+                    _ => Bound::Group(self.group_id(GroupKey::Members(members.clone()), members)),
+                }
+            }
+        };
+        if self.routes.plans.len() >= PLANS {
+            self.routes.plans.clear();
+        }
+        self.routes.plans.insert(via.clone(), bound.clone());
+        bound
+    }
+}

@@ -1,0 +1,186 @@
+//! Objects with their attributes, small for routes: a million of them share few sets of attributes.
+
+use crate::sai::{Attr, Attrs, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry};
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family};
+
+/// A different set of attributes, once.
+#[derive(Default)]
+struct Shared {
+    slots: Vec<(Attrs, u32)>,
+    free: Vec<u32>,
+    of: Map<Attrs, u32>,
+}
+
+impl Shared {
+    fn acquire(&mut self, attrs: Attrs) -> u32 {
+        if let Some(&id) = self.of.get(&attrs) {
+            self.slots[id as usize].1 += 1;
+            return id;
+        }
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((Attrs::new(), 0));
+            self.slots.len() as u32 - 1
+        });
+        self.slots[id as usize] = (attrs.clone(), 1);
+        self.of.insert(attrs, id);
+        id
+    }
+
+    fn release(&mut self, id: u32) {
+        let (attrs, users) = &mut self.slots[id as usize];
+        *users -= 1;
+        if *users == 0 {
+            self.of.remove(attrs);
+            *attrs = Attrs::new();
+            self.free.push(id);
+        }
+    }
+}
+
+struct Routes;
+
+impl PerFamily for Routes {
+    type Of<F: Family> = Map<Prefix<F>, u32>;
+}
+
+/// Objects by identity.
+#[derive(Default)]
+pub(super) struct Store {
+    objects: Map<Oid, (ObjectType, Attrs)>,
+    neighbors: Map<NeighborEntry, Attrs>,
+    /// By switch and virtual router.
+    routes: Map<(Oid, Oid), Families<Routes>>,
+    shared: Shared,
+}
+
+/// Puts `new` in place of the attribute of its kind, or behind the others.
+fn put(attrs: &mut Attrs, new: Attr) {
+    match attrs.iter_mut().find(|attr| attr.same_kind(&new)) {
+        Some(place) => *place = new,
+        None => attrs.push(new),
+    }
+}
+
+impl Store {
+    fn route(&self, entry: &RouteEntry) -> Option<u32> {
+        let routes = self.routes.get(&(entry.switch, entry.vr))?;
+        match entry.dest {
+            AnyPrefix::V4(p) => routes.v4.get(&p).copied(),
+            AnyPrefix::V6(p) => routes.v6.get(&p).copied(),
+        }
+    }
+
+    /// The attributes of an object; `None` when there is no such object.
+    pub(super) fn get(&self, object: ObjectType, id: &ObjectId) -> Option<&Attrs> {
+        match id {
+            ObjectId::Oid(oid) => {
+                self.objects.get(oid).filter(|(of, _)| *of == object).map(|(_, attrs)| attrs)
+            }
+            ObjectId::Neighbor(entry) => self.neighbors.get(entry),
+            ObjectId::Route(entry) => self.route(entry).map(|shared| &self.shared.slots[shared as usize].0),
+        }
+    }
+
+    /// The type of a numbered object.
+    pub(super) fn object_type(&self, oid: Oid) -> Option<ObjectType> {
+        self.objects.get(&oid).map(|(object, _)| *object)
+    }
+
+    /// Puts an object, in place of what it was.
+    pub(super) fn insert(&mut self, object: ObjectType, id: ObjectId, attrs: Attrs) {
+        match id {
+            ObjectId::Oid(oid) => drop(self.objects.insert(oid, (object, attrs))),
+            ObjectId::Neighbor(entry) => drop(self.neighbors.insert(entry, attrs)),
+            ObjectId::Route(entry) => {
+                let shared = self.shared.acquire(attrs);
+                let routes = self.routes.entry((entry.switch, entry.vr)).or_default();
+                let old = match entry.dest {
+                    AnyPrefix::V4(p) => routes.v4.insert(p, shared),
+                    AnyPrefix::V6(p) => routes.v6.insert(p, shared),
+                };
+                if let Some(old) = old {
+                    self.shared.release(old);
+                }
+            }
+        }
+    }
+
+    /// Changes attributes of an object, which is made when there is none.
+    pub(super) fn set(&mut self, object: ObjectType, id: ObjectId, new: Attrs) {
+        match id {
+            ObjectId::Route(_) => {
+                let mut attrs = self.get(object, &id).cloned().unwrap_or_default();
+                new.into_iter().for_each(|attr| put(&mut attrs, attr));
+                self.insert(object, id, attrs);
+            }
+            ObjectId::Oid(oid) => {
+                let attrs = &mut self.objects.entry(oid).or_insert((object, Attrs::new())).1;
+                new.into_iter().for_each(|attr| put(attrs, attr));
+            }
+            ObjectId::Neighbor(entry) => {
+                let attrs = self.neighbors.entry(entry).or_default();
+                new.into_iter().for_each(|attr| put(attrs, attr));
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: &ObjectId) {
+        match id {
+            ObjectId::Oid(oid) => drop(self.objects.remove(oid)),
+            ObjectId::Neighbor(entry) => drop(self.neighbors.remove(entry)),
+            ObjectId::Route(entry) => {
+                let key = (entry.switch, entry.vr);
+                let Some(routes) = self.routes.get_mut(&key) else { return };
+                let old = match entry.dest {
+                    AnyPrefix::V4(p) => routes.v4.remove(&p),
+                    AnyPrefix::V6(p) => routes.v6.remove(&p),
+                };
+                if let Some(old) = old {
+                    self.shared.release(old);
+                }
+                if routes.v4.is_empty() && routes.v6.is_empty() {
+                    self.routes.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// Hands over every object, in no order.
+    pub(super) fn for_each(&self, each: &mut dyn FnMut(ObjectType, ObjectId, &Attrs)) {
+        for (oid, (object, attrs)) in &self.objects {
+            each(*object, ObjectId::Oid(*oid), attrs);
+        }
+        for (entry, attrs) in &self.neighbors {
+            each(ObjectType::NeighborEntry, ObjectId::Neighbor(*entry), attrs);
+        }
+        for ((switch, vr), routes) in &self.routes {
+            for_each_family!(F => for (prefix, shared) in routes.get::<F>() {
+                let entry = RouteEntry { switch: *switch, vr: *vr, dest: prefix.any() };
+                each(ObjectType::RouteEntry, ObjectId::Route(entry), &self.shared.slots[*shared as usize].0);
+            });
+        }
+    }
+
+    /// Every object of a type, in the order of their identities.
+    pub(super) fn sorted(&self, of: ObjectType) -> Vec<(ObjectId, Attrs)> {
+        let mut found = Vec::new();
+        self.for_each(&mut |object, id, attrs| {
+            if object == of {
+                found.push((id, attrs.clone()));
+            }
+        });
+        found.sort_unstable_by_key(|(id, _)| *id);
+        found
+    }
+
+    /// Bytes that the tables of routes take.
+    pub(super) fn table_size(&self) -> usize {
+        self.routes.values().map(|routes| routes.v4.allocation_size() + routes.v6.allocation_size()).sum()
+    }
+
+    /// How many objects there are.
+    pub(super) fn len(&self) -> usize {
+        let routes = self.routes.values().map(|routes| routes.v4.len() + routes.v6.len());
+        self.objects.len() + self.neighbors.len() + routes.sum::<usize>()
+    }
+}

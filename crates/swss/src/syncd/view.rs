@@ -1,0 +1,422 @@
+//! orchagent starts while the chip forwards: what it describes is gathered, compared with what the chip holds, and
+//! only the difference is carried out.
+//!
+//! Objects have no names, so they are matched by what they are made of, from the ports up: router interfaces by
+//! port, next hops by address and interface, groups by their members. All comparing is done in the chip's numbers,
+//! and what the chip holds is followed operation by operation, so that ASIC_DB tells the truth when one fails too.
+
+use super::{AsicChange, ORDER, Store, Syncd, SyncdOut};
+use crate::sai::{
+    Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, PacketAction, SWITCH, Sai, Status, Verb,
+};
+use ribtide_prefix::{Map, Set};
+
+/// How often what failed is tried again, after others made room.
+const ROUNDS: usize = 3;
+
+/// What an object of the view is made of, in the chip's numbers: its type, what it was created with and cannot
+/// change, and for a group its members.
+type Content = (ObjectType, Vec<Attr>, Vec<Vec<Attr>>);
+
+/// An operation, in the chip's numbers but for objects that are not made yet.
+struct Step {
+    verb: Verb,
+    object: ObjectType,
+    id: ObjectId,
+    attrs: Attrs,
+}
+
+/// The value of an attribute that was not given, where SAI says it.
+fn default_of(attr: &Attr) -> Option<Attr> {
+    Some(match attr {
+        Attr::RoutePacketAction(_) => Attr::RoutePacketAction(PacketAction::Forward),
+        Attr::RouteNextHop(_) => Attr::RouteNextHop(Oid::NULL),
+        Attr::NeighborNoHostRoute(_) => Attr::NeighborNoHostRoute(false),
+        Attr::VirtualRouterV4(_) => Attr::VirtualRouterV4(true),
+        Attr::VirtualRouterV6(_) => Attr::VirtualRouterV6(true),
+        Attr::RifV4(_) => Attr::RifV4(true),
+        Attr::RifV6(_) => Attr::RifV6(true),
+        Attr::RifMtu(_) => Attr::RifMtu(1514),
+        Attr::MemberWeight(_) => Attr::MemberWeight(1),
+        _ => return None,
+    })
+}
+
+fn sorted(mut attrs: Vec<Attr>) -> Vec<Attr> {
+    attrs.sort_unstable_by(|a, b| a.name().cmp(b.name()));
+    attrs
+}
+
+/// The attributes with every number translated; `None` when one has no translation.
+fn translated(attrs: &[Attr], of: &dyn Fn(Oid) -> Option<Oid>) -> Option<Attrs> {
+    let mut attrs: Attrs = attrs.iter().cloned().collect();
+    for oid in attrs.iter_mut().flat_map(|attr| attr.oids_mut()) {
+        if !oid.is_null() {
+            *oid = of(*oid)?;
+        }
+    }
+    Some(attrs)
+}
+
+fn translated_id(mut id: ObjectId, of: &dyn Fn(Oid) -> Option<Oid>) -> Option<ObjectId> {
+    for oid in id.oids_mut() {
+        *oid = of(*oid)?;
+    }
+    Some(id)
+}
+
+/// A view under comparison.
+struct Comparison {
+    /// What the chip holds now, in its own numbers.
+    actual: Store,
+    /// The chip's numbers of the new view's objects, as far as they are made.
+    rid_of: Map<Oid, Oid>,
+    /// The chip's objects that the new view has.
+    kept: Set<Oid>,
+}
+
+/// The ports that a virtual router's interfaces are on: all that tells one router from another.
+fn ports_of(store: &Store, of: &dyn Fn(Oid) -> Option<Oid>) -> Map<Oid, Vec<Oid>> {
+    let mut ports: Map<Oid, Vec<Oid>> = Map::default();
+    for (_, attrs) in store.sorted(ObjectType::RouterInterface) {
+        let (mut vr, mut port) = (None, None);
+        for attr in &attrs {
+            match attr {
+                Attr::RifVirtualRouter(oid) => vr = Some(*oid),
+                Attr::RifPort(oid) => port = of(*oid),
+                _ => {}
+            }
+        }
+        if let (Some(vr), Some(port)) = (vr, port) {
+            ports.entry(vr).or_default().push(port);
+        }
+    }
+    ports
+}
+
+/// The members of each group, in numbers of `of`, each sorted: the same for the same group.
+fn members_of(store: &Store, of: &dyn Fn(Oid) -> Option<Oid>) -> Map<Oid, Vec<(Oid, Vec<Attr>)>> {
+    let mut members: Map<Oid, Vec<(Oid, Vec<Attr>)>> = Map::default();
+    for (id, attrs) in store.sorted(ObjectType::NextHopGroupMember) {
+        let group =
+            attrs.iter().find_map(|attr| if let Attr::MemberGroup(oid) = attr { Some(*oid) } else { None });
+        let rest: Vec<Attr> =
+            attrs.iter().filter(|attr| !matches!(attr, Attr::MemberGroup(_))).cloned().collect();
+        // A member whose next hop is new has none of the chip's numbers: no group of the chip has it.
+        let rest =
+            translated(&rest, of).map_or(vec![Attr::MemberNextHop(Oid::NULL)], |attrs| attrs.into_vec());
+        if let (Some(group), Some(member)) = (group, id.oid()) {
+            members.entry(group).or_default().push((member, sorted(rest)));
+        }
+    }
+    for list in members.values_mut() {
+        list.sort_by_cached_key(|(_, attrs)| attrs.iter().map(Attr::to_string).collect::<Vec<_>>());
+    }
+    members
+}
+
+/// What an object is made of, in numbers of `of`.
+fn content(
+    object: ObjectType,
+    attrs: &[Attr],
+    members: Option<&Vec<(Oid, Vec<Attr>)>>,
+    of: &dyn Fn(Oid) -> Option<Oid>,
+) -> Option<Content> {
+    // Nothing is known of a host interface's attributes, so all count.
+    let counts = |attr: &&Attr| attr.create_only() || object == ObjectType::Hostif;
+    let fixed: Vec<Attr> = attrs.iter().filter(counts).cloned().collect();
+    let fixed = translated(&fixed, of)?.into_vec();
+    let members = members.into_iter().flatten().map(|(_, attrs)| attrs.clone()).collect();
+    Some((object, sorted(fixed), members))
+}
+
+impl Comparison {
+    /// Matches the objects of the new view with those that the chip has.
+    fn match_all(&mut self, new: &Store, own: &Map<Oid, ObjectType>) {
+        for vid in own.keys() {
+            self.kept.extend(self.rid_of.get(vid));
+        }
+        self.match_routers(new);
+        for object in [ObjectType::Port, ObjectType::Hostif, ObjectType::RouterInterface, ObjectType::NextHop]
+        {
+            self.match_content(new, object);
+        }
+        self.match_content(new, ObjectType::NextHopGroup);
+        self.match_changed_groups(new);
+        self.match_members(new);
+    }
+
+    fn keep(&mut self, vid: Oid, rid: Oid) {
+        self.rid_of.insert(vid, rid);
+        self.kept.insert(rid);
+    }
+
+    fn match_routers(&mut self, new: &Store) {
+        let theirs = ports_of(new, &|vid| self.rid_of.get(&vid).copied());
+        let ours = ports_of(&self.actual, &|rid| Some(rid));
+        let mut free: Vec<Oid> =
+            self.actual.sorted(ObjectType::VirtualRouter).iter().filter_map(|(id, _)| id.oid()).collect();
+        free.retain(|rid| !self.kept.contains(rid));
+        // First those that share a port, then any.
+        for share in [true, false] {
+            for (id, _) in new.sorted(ObjectType::VirtualRouter) {
+                let Some(vid) = id.oid().filter(|vid| !self.rid_of.contains_key(vid)) else { continue };
+                let fits = |rid: &Oid| match (theirs.get(&vid), ours.get(rid)) {
+                    (Some(theirs), Some(ours)) => theirs.iter().any(|port| ours.contains(port)),
+                    _ => false,
+                };
+                if let Some(at) = free.iter().position(|rid| !share || fits(rid)) {
+                    self.keep(vid, free.swap_remove(at));
+                }
+            }
+        }
+    }
+
+    fn match_content(&mut self, new: &Store, object: ObjectType) {
+        let is_group = object == ObjectType::NextHopGroup;
+        let (mut ours, mut theirs) = (Map::default(), Map::default());
+        if is_group {
+            ours = members_of(&self.actual, &|rid| Some(rid));
+            theirs = members_of(new, &|vid| self.rid_of.get(&vid).copied());
+        }
+        let mut by_content: Map<Content, Vec<Oid>> = Map::default();
+        for (id, attrs) in self.actual.sorted(object).into_iter().rev() {
+            let Some(rid) = id.oid().filter(|rid| !self.kept.contains(rid)) else { continue };
+            if let Some(content) = content(object, &attrs, ours.get(&rid), &|rid| Some(rid)) {
+                by_content.entry(content).or_default().push(rid);
+            }
+        }
+        for (id, attrs) in new.sorted(object) {
+            let Some(vid) = id.oid().filter(|vid| !self.rid_of.contains_key(vid)) else { continue };
+            let content = content(object, &attrs, theirs.get(&vid), &|vid| self.rid_of.get(&vid).copied());
+            if let Some(rid) = content.and_then(|content| by_content.get_mut(&content)).and_then(Vec::pop) {
+                self.keep(vid, rid);
+            }
+        }
+    }
+
+    /// Matches a group whose members changed with the one that it shares most with: its routes stay as they are, and
+    /// a chip full of groups has room for it.
+    fn match_changed_groups(&mut self, new: &Store) {
+        let ours = members_of(&self.actual, &|rid| Some(rid));
+        let theirs = members_of(new, &|vid| self.rid_of.get(&vid).copied());
+        let mut free: Vec<(Oid, Option<Content>)> = Vec::new();
+        for (id, attrs) in self.actual.sorted(ObjectType::NextHopGroup) {
+            let Some(rid) = id.oid().filter(|rid| !self.kept.contains(rid)) else { continue };
+            free.push((rid, content(ObjectType::NextHopGroup, &attrs, None, &|rid| Some(rid))));
+        }
+        for (id, attrs) in new.sorted(ObjectType::NextHopGroup) {
+            let Some(vid) = id.oid().filter(|vid| !self.rid_of.contains_key(vid)) else { continue };
+            let kind = content(ObjectType::NextHopGroup, &attrs, None, &|vid| Some(vid));
+            let shared = |rid: &Oid| match (theirs.get(&vid), ours.get(rid)) {
+                (Some(theirs), Some(ours)) => {
+                    theirs.iter().filter(|(_, a)| ours.iter().any(|(_, b)| a == b)).count()
+                }
+                _ => 0,
+            };
+            let fitting = free.iter().enumerate().filter(|(_, (_, of))| *of == kind);
+            let best = fitting.map(|(at, (rid, _))| (shared(rid), at)).max();
+            if let Some((_, at)) = best.filter(|(shared, _)| *shared > 0) {
+                let (rid, _) = free.swap_remove(at);
+                self.keep(vid, rid);
+            }
+        }
+    }
+
+    /// Matches the members that matched groups have in common.
+    fn match_members(&mut self, new: &Store) {
+        let mut ours = members_of(&self.actual, &|rid| Some(rid));
+        let theirs = members_of(new, &|vid| self.rid_of.get(&vid).copied());
+        for (group, members) in theirs {
+            let Some(ours) = self.rid_of.get(&group).and_then(|rid| ours.get_mut(rid)) else { continue };
+            for (vid, attrs) in members {
+                if let Some(at) = ours.iter().position(|(_, of)| *of == attrs) {
+                    let (rid, _) = ours.swap_remove(at);
+                    self.keep(vid, rid);
+                }
+            }
+        }
+    }
+
+    /// What is to be done: objects to make, attributes to set, objects to remove.
+    fn steps(&self, new: &Store) -> Vec<Step> {
+        let rid_of = |vid: Oid| self.rid_of.get(&vid).copied();
+        let (mut creates, mut sets, mut removes) = (Vec::new(), Vec::new(), Vec::new());
+        // Entries of the chip that the new view has.
+        let mut entries: Set<ObjectId> = Set::default();
+        for object in ORDER {
+            for (id, attrs) in new.sorted(object) {
+                let there =
+                    translated_id(id, &rid_of).and_then(|rid| Some((rid, self.actual.get(object, &rid)?)));
+                let Some((rid, actual)) = there else {
+                    creates.push(Step { verb: Verb::Create, object, id, attrs });
+                    continue;
+                };
+                if object.is_entry() {
+                    entries.insert(rid);
+                }
+                let missing = actual.iter().filter(|a| !attrs.iter().any(|b| b.same_kind(a)));
+                let defaults = missing.filter_map(default_of);
+                for attr in attrs.iter().cloned().chain(defaults).filter(|attr| !attr.create_only()) {
+                    let same = translated(std::slice::from_ref(&attr), &rid_of)
+                        .is_some_and(|wanted| actual.contains(&wanted[0]));
+                    // What was never given has its default.
+                    let given = actual.iter().any(|a| a.same_kind(&attr));
+                    if !same && (given || default_of(&attr).as_ref() != Some(&attr)) {
+                        sets.push(Step { verb: Verb::Set, object, id: rid, attrs: Attrs::from_iter([attr]) });
+                    }
+                }
+            }
+        }
+        for object in ORDER.into_iter().rev() {
+            for (id, _) in self.actual.sorted(object) {
+                if !id.oid().map_or(entries.contains(&id), |rid| self.kept.contains(&rid)) {
+                    removes.push(Step { verb: Verb::Remove, object, id, attrs: Attrs::new() });
+                }
+            }
+        }
+        creates.into_iter().chain(sets).chain(removes).collect()
+    }
+}
+
+impl<S: Sai> Syncd<S> {
+    /// Makes the chip hold what `new` describes.
+    pub(super) fn apply(&mut self, new: Store, out: &mut SyncdOut) -> Status {
+        let mut actual = Store::default();
+        self.store.for_each(&mut |object, id, attrs| {
+            let rid_of = |vid: Oid| self.rid(vid);
+            if let (Some(id), Some(attrs)) = (translated_id(id, &rid_of), translated(attrs, &rid_of)) {
+                actual.insert(object, id, attrs);
+            }
+        });
+        let known = self.own.keys().chain([&SWITCH]).filter_map(|vid| Some((*vid, self.rid(*vid)?)));
+        let mut view = Comparison { actual, rid_of: known.collect(), kept: Set::default() };
+        view.kept.extend(self.rid(SWITCH));
+        view.match_all(&new, &self.own);
+        let mut steps = view.steps(&new);
+        for _ in 0..ROUNDS {
+            let before = steps.len();
+            steps = self.carry_out(&mut view, steps, out);
+            if steps.is_empty() || steps.len() == before {
+                break;
+            }
+        }
+        for step in steps.iter().take(10) {
+            out.events.push(format!(
+                "the view is not applied: {:?} of a {} failed; start orchagent again",
+                step.verb,
+                step.object.name()
+            ));
+        }
+        self.adopt(view, out);
+        if steps.is_empty() { Status::Success } else { Status::Failure }
+    }
+
+    /// Carries steps out, in bulks of one kind, and returns those that failed.
+    fn carry_out(&mut self, view: &mut Comparison, steps: Vec<Step>, out: &mut SyncdOut) -> Vec<Step> {
+        let mut failed = Vec::new();
+        let mut steps = steps.into_iter().peekable();
+        while let Some(first) = steps.next() {
+            let (verb, object) = (first.verb, first.object);
+            let mut bulk = vec![first];
+            while let Some(step) = steps.next_if(|step| (step.verb, step.object) == (verb, object)) {
+                bulk.push(step);
+            }
+            let (mut asked, mut items) = (Vec::new(), Vec::new());
+            for step in bulk {
+                let rid_of = |vid: Oid| view.rid_of.get(&vid).copied();
+                let id = match (verb, step.id) {
+                    (Verb::Create, ObjectId::Oid(_)) => Some(ObjectId::Oid(Oid::NULL)),
+                    (Verb::Create, id) => translated_id(id, &rid_of),
+                    // It was the chip's when the step was made.
+                    (_, id) => Some(id),
+                };
+                match id.zip(translated(&step.attrs, &rid_of)) {
+                    Some((id, attrs)) => {
+                        asked.push(step);
+                        items.push(Item { id, attrs });
+                    }
+                    None => failed.push(step),
+                }
+            }
+            let mut statuses = Vec::with_capacity(items.len());
+            if !items.is_empty() {
+                self.chip.bulk(verb, object, &mut items, ErrorMode::IgnoreError, &mut statuses);
+            }
+            statuses.resize(items.len(), Status::Failure);
+            for ((step, item), status) in asked.into_iter().zip(items).zip(statuses) {
+                if !status.is_success() {
+                    out.events.push(format!("{verb:?} of a {}: {}", object.name(), status.name()));
+                    failed.push(step);
+                    continue;
+                }
+                match verb {
+                    Verb::Create => {
+                        if let (Some(vid), Some(rid)) = (step.id.oid(), item.id.oid()) {
+                            view.keep(vid, rid);
+                        }
+                        view.actual.insert(object, item.id, item.attrs);
+                    }
+                    Verb::Set => view.actual.set(object, item.id, item.attrs),
+                    Verb::Remove => view.actual.remove(&item.id),
+                }
+            }
+        }
+        failed
+    }
+
+    /// Takes the new view's numbers, and says how ASIC_DB differs.
+    fn adopt(&mut self, view: Comparison, out: &mut SyncdOut) {
+        let old_rids = std::mem::take(&mut self.rid_of);
+        let old_vids = std::mem::take(&mut self.vid_of);
+        let old = std::mem::take(&mut self.store);
+        for (vid, rid) in view.rid_of {
+            self.rid_of.insert(vid, rid);
+            self.vid_of.insert(rid, vid);
+        }
+        // What could not be removed keeps its old number.
+        view.actual.for_each(&mut |_, id, _| {
+            if let Some(rid) = id.oid()
+                && !self.vid_of.contains_key(&rid)
+                && let Some(vid) = old_vids.get(&rid)
+            {
+                self.rid_of.insert(*vid, rid);
+                self.vid_of.insert(rid, *vid);
+            }
+        });
+        let vid_of = |rid: Oid| self.vid_of.get(&rid).copied();
+        let mut store = Store::default();
+        view.actual.for_each(&mut |object, id, attrs| {
+            if let (Some(id), Some(attrs)) = (translated_id(id, &vid_of), translated(attrs, &vid_of)) {
+                store.insert(object, id, attrs);
+            }
+        });
+        self.own.retain(|vid, _| self.rid_of.contains_key(vid));
+        old.for_each(&mut |object, id, attrs| {
+            if store.get(object, &id).is_none_or(|new| !same(new, attrs)) {
+                out.rows.push(AsicChange::Remove(object, id));
+            }
+        });
+        for (vid, rid) in &old_rids {
+            if self.rid_of.get(vid) != Some(rid) {
+                out.rows.push(AsicChange::Unmap(*vid, *rid));
+            }
+        }
+        for (vid, rid) in &self.rid_of {
+            if old_rids.get(vid) != Some(rid) {
+                out.rows.push(AsicChange::Map(*vid, *rid));
+            }
+        }
+        store.for_each(&mut |object, id, attrs| {
+            if old.get(object, &id).is_none_or(|old| !same(old, attrs)) {
+                out.rows.push(AsicChange::Set(object, id, attrs.clone()));
+            }
+        });
+        self.store = store;
+    }
+}
+
+/// Whether both have the same attributes, in whatever order.
+fn same(a: &[Attr], b: &[Attr]) -> bool {
+    a.len() == b.len() && a.iter().all(|attr| b.contains(attr))
+}
