@@ -82,8 +82,8 @@ impl RibBuilder {
         self.inbox.0.clone()
     }
 
-    /// Plugs in a dataplane; the port is its end.
-    pub fn plug(&mut self, name: &str, rings: &Rings, meters: &Meters, stop: &Stop) -> Port {
+    /// Plugs in a dataplane, which counts in `meter`; the port is its end.
+    pub fn plug(&mut self, name: &str, rings: &Rings, meter: Meter, stop: &Stop) -> Port {
         let (tx, rx) = rings.bounded(format!("RIB to {name}"), BATCHES);
         let id = self.planes.len() as DataplaneId;
         self.planes.push(Plane { name: name.into(), batches: tx });
@@ -91,7 +91,7 @@ impl RibBuilder {
             id,
             batches: rx,
             feedback: self.feedback.0.clone(),
-            meter: meters.meter(name),
+            meter,
             stop: stop.clone(),
         }
     }

@@ -127,16 +127,17 @@ impl Router {
         let (mut handle, mut asic, mut clients) = (None, None, Vec::new());
         if let (Some(fib), Some(rib)) = (&config.fib, &mut rib) {
             if let Some(kernel) = fib.kernel {
-                let port = rib.plug("kernel", &rings, &meters, &stop);
+                let port = rib.plug("kernel", &rings, meters.meter("kernel"), &stop);
                 kernel::start(kernel, port, &rings).map_err(StartError::Kernel)?;
             }
             for (i, server) in fib.fpm.iter().enumerate() {
                 let name = if fib.fpm.len() == 1 { "fpm".to_string() } else { format!("fpm-{i}") };
-                let port = rib.plug(&name, &rings, &meters, &stop);
+                let port = rib.plug(&name, &rings, meters.meter(&name), &stop);
                 clients.push(fpm::start(name, *server, fib.fpm_next_hop_groups, port)?);
             }
             if let Some(virtual_asic) = fib.virtual_asic {
-                let port = rib.plug("virtual-asic", &rings, &meters, &stop);
+                // What comes first behind it.
+                let port = rib.plug("virtual-asic", &rings, meters.meter("fpmsyncd"), &stop);
                 let started = inprocess::start(port, &config.interfaces, virtual_asic, &rings, &meters);
                 asic = Some(started.map_err(|e| StartError::Asic(e.to_string()))?);
             }
@@ -237,7 +238,7 @@ impl Router {
     }
 
     /// Ends every session with a NOTIFICATION and stops the stages. Routes stay installed: the next start adopts them.
-    pub fn shut_down(self) {
+    pub fn shut_down(&self) {
         self.stop.stop();
         let begin = Instant::now();
         while self.inside.bgp.as_ref().is_some_and(|bgp| !bgp.session_thread.is_finished())

@@ -385,8 +385,8 @@ impl Sessions {
 
     fn accepted(&mut self, stream: TcpStream, from: IpAddr) {
         let known = self.by_address.get(&from).copied();
-        let in_range = |d: &&DynamicRange| d.range.contains(from);
-        let id = match (known, self.ranges.iter().find(in_range)) {
+        let ranges = self.ranges.iter().filter(|d| d.range.contains(from));
+        let id = match (known, ranges.max_by_key(|d| d.range.len())) {
             (Some(id), _) => id,
             (None, Some(range)) => {
                 let settings = NeighborSettings { passive: true, ..range.settings.clone() };
