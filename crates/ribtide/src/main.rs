@@ -44,6 +44,13 @@ enum Command {
         #[command(flatten)]
         output: show::Output,
     },
+    /// End sessions, or exchange their routes again
+    Clear {
+        #[command(subcommand)]
+        what: show::Clear,
+        #[command(flatten)]
+        output: show::Output,
+    },
     /// Play an MRT file into a BGP session
     Replay(ribtide_bench::replay::Options),
     /// Send an internet-shaped table, made from a seed, into BGP sessions
@@ -94,6 +101,7 @@ fn run(command: Command) -> Result<(), String> {
         Command::Check(file) => check(&file.config),
         Command::Show { what, output } => show::show(&what, &output),
         Command::Explain { prefix, output } => show::explain(&prefix, &output),
+        Command::Clear { what, output } => show::clear(&what, &output),
         Command::Replay(options) => sentence(ribtide_bench::replay::run(&options).map(drop)),
         Command::Blast(options) => sentence(ribtide_bench::blast::run(&options).map(drop)),
         Command::Sink(options) => sentence(ribtide_bench::sink::run(&options).map(drop)),

@@ -4,8 +4,8 @@ use crate::client::Client;
 use crate::text::{Table, bytes, duration, number};
 use clap::{Args, Subcommand};
 use ribtide_daemon::api::model::{
-    AsicAnswers, AsicQuestion, BgpSummary, Explain, FibPage, FibRoute, Neighbor, PerFamilyCount, Pipeline,
-    Route, RoutePage, Session, StageState,
+    self, AsicAnswers, AsicQuestion, BgpSummary, Explain, FibPage, FibRoute, Neighbor, PerFamilyCount,
+    Pipeline, Route, RoutePage, Session, StageState,
 };
 use serde::Serialize;
 use std::io::{BufWriter, Write};
@@ -62,6 +62,45 @@ pub(crate) enum ShowBgp {
         /// Its address
         address: Option<IpAddr>,
     },
+}
+
+/// What to clear.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Clear {
+    /// BGP sessions
+    #[command(subcommand)]
+    Bgp(ClearBgp),
+}
+
+/// What to clear of BGP.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum ClearBgp {
+    /// One neighbour, or all
+    Neighbor {
+        /// Its address, or `all`
+        #[arg(value_name = "ADDRESS|all")]
+        which: String,
+        /// `soft`: keep the session, ask for the routes again and send ours again
+        #[arg(value_parser = ["soft"])]
+        soft: Option<String>,
+    },
+}
+
+/// Runs `ribtide clear`.
+pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
+    let Clear::Bgp(ClearBgp::Neighbor { which, soft }) = what;
+    let address = match which.as_str() {
+        "all" => None,
+        text => Some(
+            text.parse()
+                .map_err(|_| format!("\"{text}\" is no address; write a neighbour's address, or all"))?,
+        ),
+    };
+    let request = model::Clear { address, soft: soft.is_some() };
+    let answer: model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
+    let did = if request.soft { "exchange their routes again" } else { "begin anew" };
+    let mut out = std::io::stdout().lock();
+    finish(print(&mut out, output, &answer, |a| format!("{} neighbours {did}\n", a.neighbors)))
 }
 
 /// Runs `ribtide show`.

@@ -381,7 +381,7 @@ impl VirtualSwitch {
     }
 
     fn set(&mut self, kind: ObjectType, oid: Oid, attrs: &[Attr]) -> Status {
-        if attrs.iter().any(is_create_only) {
+        if attrs.iter().any(Attr::create_only) {
             return Status::InvalidParameter;
         }
         let outcomes = attrs.iter().map(|attr| self.objects.set(oid, kind, attr.clone()));
@@ -452,22 +452,6 @@ impl VirtualSwitch {
         *attr = stored.ok_or(Status::NotImplemented)?;
         Ok(())
     }
-}
-
-/// What SAI allows to be given at creation only.
-fn is_create_only(attr: &Attr) -> bool {
-    matches!(
-        attr,
-        Attr::SwitchInit(_)
-            | Attr::RifVirtualRouter(_)
-            | Attr::RifKind(_)
-            | Attr::RifPort(_)
-            | Attr::NextHopKind(_)
-            | Attr::NextHopIp(_)
-            | Attr::NextHopRif(_)
-            | Attr::GroupKind(_)
-            | Attr::MemberGroup(_)
-    )
 }
 
 fn next_hop_family(attrs: &[Attr]) -> Afi {

@@ -137,6 +137,14 @@ impl<R: Row> ProducerStateTable<R> {
         })
     }
 
+    /// Notices a server that went away, and waits until it is back: a producer without changes would not.
+    ///
+    /// # Errors
+    /// What [`Connection::flush`] says.
+    pub fn probe(&mut self) -> Result<(), TableError> {
+        self.connection.ask(&["PING"]).map(drop)
+    }
+
     /// Every row as a consumer will have it once it has taken what waits: what an earlier producer wrote. Keys and rows
     /// that the table does not know are left out; a row may come twice.
     ///

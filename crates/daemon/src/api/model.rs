@@ -341,6 +341,24 @@ pub struct AsicAnswer {
     pub next_hops: Vec<IpAddr>,
 }
 
+/// `POST /v1/bgp/clear`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Clear {
+    /// Which neighbour; absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+    /// Exchange all routes again and keep the session, instead of ending it.
+    #[serde(default)]
+    pub soft: bool,
+}
+
+/// How many neighbours a [`Clear`] concerned.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Cleared {
+    /// Neighbours.
+    pub neighbors: usize,
+}
+
 /// An error, as every endpoint gives it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ApiError {

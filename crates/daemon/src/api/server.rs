@@ -1,7 +1,7 @@
 //! Listeners and routes of the API.
 
 use super::answers;
-use super::model::{ApiError, AsicQuestion};
+use super::model::{ApiError, AsicQuestion, Clear};
 use crate::config::ApiConfig;
 use crate::router::Inside;
 use axum::extract::{Path, Query, State};
@@ -191,6 +191,10 @@ fn routes(inside: Arc<Inside>) -> Router {
                     answers::bgp_neighbor(i, address)
                 })
             }),
+        )
+        .route(
+            "/v1/bgp/clear",
+            post(|s, Json(c): Json<Clear>| blocking(s, move |i| answers::bgp_clear(i, c))),
         )
         .route(
             "/v1/routes",

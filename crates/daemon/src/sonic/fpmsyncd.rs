@@ -28,6 +28,8 @@ const DAEMON: &str = "fpmsyncd";
 const SMALL: usize = 500;
 /// How long a flush may be put off.
 const PUT_OFF: Duration = Duration::from_millis(500);
+/// How often a Redis that nothing is written to is looked at.
+const PROBE: Duration = Duration::from_secs(1);
 /// The longest sleep: the machine learns the time then.
 const NAP: Duration = Duration::from_millis(500);
 /// Confirmations of routes that may wait.
@@ -74,6 +76,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         groups: ProducerStateTable::open(&databases, Pipeline::default(), stop)?,
         generation: 0,
         flushed: Instant::now(),
+        probed: Instant::now(),
         replies: None,
         states: suppress.then(|| PlainTable::open(&databases, stop)).transpose()?,
     };
@@ -134,6 +137,7 @@ struct Stage {
     groups: ProducerStateTable<NextHopGroupRow>,
     generation: u64,
     flushed: Instant,
+    probed: Instant,
     /// To the client that is connected.
     replies: Option<ring::Sender<Vec<u8>>>,
     /// What orchagent confirmed; only with FIB suppression.
@@ -169,6 +173,7 @@ impl Stage {
             self.machine.tick(clock.now(), &mut self.out);
             self.carry_out()?;
             if !busy {
+                self.probe()?;
                 let mut select = Select::new();
                 select.recv(links.raw());
                 select.recv(frames.raw());
@@ -252,6 +257,21 @@ impl Stage {
 
     fn flush(&mut self) -> Result<(), Error> {
         self.machine.take(&mut self.out);
+        self.write()
+    }
+
+    /// Looks now and then whether Redis is still the same: it may go and come back between two changes.
+    fn probe(&mut self) -> Result<(), Error> {
+        if self.probed.elapsed() < PROBE {
+            return Ok(());
+        }
+        self.probed = Instant::now();
+        self.routes.probe()?;
+        self.write()
+    }
+
+    /// Writes what was taken; and everything when Redis was lost since the last time.
+    fn write(&mut self) -> Result<(), Error> {
         loop {
             write(&mut self.groups, &mut self.out.groups)?;
             write(&mut self.routes, &mut self.out.routes)?;

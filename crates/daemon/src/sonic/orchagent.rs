@@ -17,6 +17,7 @@ use ribtide_swss::row::{
 };
 use ribtide_swss::sai::{SaiReply, SaiRequest, text};
 use ribtide_swss::{Change, Db, Row};
+use ribtide_tables::Reply;
 use ribtide_tables::queue::{self, Message, QueueReader, QueueWriter};
 use ribtide_tables::{
     Connection, ConsumerStateTable, Databases, Pipeline, PlainTable, Producer, ProducerStateTable,
@@ -28,6 +29,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const DAEMON: &str = "orchagent";
+/// The counter of object numbers.
+const VIDCOUNTER: &str = "VIDCOUNTER";
 /// How long syncd may take for one request, as in SONiC.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -67,6 +70,15 @@ pub struct Options {
     /// SONiC's database_config.json
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
+    /// SONiC's, refused: rows over ZeroMQ
+    #[arg(short = 'q', value_name = "ENDPOINT", hide = true)]
+    pub zmq: Option<String>,
+    /// SONiC's, refused: a ring thread
+    #[arg(short = 'R', hide = true)]
+    pub ring: bool,
+    /// SONiC's, refused: recording and publishing on a thread of their own
+    #[arg(short = 'A', hide = true)]
+    pub asynchronous: bool,
 }
 
 /// Checks that both sides of ASIC_DB are to run the one mode that there is.
@@ -99,6 +111,16 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     check_mode(DAEMON, args.synchronous, args.mode.as_deref())?;
+    let refused = [
+        (args.zmq.is_some(), "-q", "takes rows from Redis only"),
+        (args.ring, "-R", "takes rows while requests are under way without a ring thread"),
+        (args.asynchronous, "-A", "records and publishes on its main thread"),
+    ];
+    if let Some((_, flag, why)) = refused.iter().find(|(given, ..)| *given) {
+        return Err(Error::new(format!(
+            "{flag} has no effect here: ribtide's orchagent {why}; leave {flag} out"
+        )));
+    }
     for (flag, value) in [("-b", args.batch), ("-k", args.bulk)] {
         if value == 0 {
             return Err(Error::new(format!("{flag} 0 would never take anything; give a number from 1 up")));
@@ -197,7 +219,7 @@ impl VidSource for RedisVids {
     fn take(&mut self, count: u64) -> Result<Range<u64>, String> {
         loop {
             let step = count.to_string();
-            let end = self.counter.ask(&["INCRBY", "VIDCOUNTER", &step]).map_err(|e| e.to_string())?;
+            let end = self.counter.ask(&["INCRBY", VIDCOUNTER, &step]).map_err(|e| e.to_string())?;
             let end = end.as_integer().and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
             let first = end.saturating_sub(count) + 1;
             // A server that lost its data counts from the start again: go on until the numbers are new.
@@ -230,13 +252,22 @@ impl RedisLink {
         Ok(RedisLink { requests, replies, waiting: VecDeque::new(), generation })
     }
 
-    /// Fails when Redis was lost while a request was under way.
+    /// Fails when Redis was lost while a request was under way, or came back without its data.
     fn check_lost(&mut self) -> Result<(), Error> {
         let generation = self.requests.connection().generation() + self.replies.generation();
-        if std::mem::replace(&mut self.generation, generation) != generation && !self.waiting.is_empty() {
+        if std::mem::replace(&mut self.generation, generation) == generation {
+            return Ok(());
+        }
+        if !self.waiting.is_empty() {
             return Err(Error::new(
-                "Redis for ASIC_DB went away while syncd had a request, and nobody knows whether it was carried out; start syncd \
-                 and orchagent again",
+                "Redis for ASIC_DB went away while syncd had a request, and nobody knows whether it was carried out; \
+                 start syncd and orchagent again",
+            ));
+        }
+        if self.requests.connection().ask(&["EXISTS", VIDCOUNTER])? == Reply::Integer(0) {
+            return Err(Error::new(
+                "Redis for ASIC_DB came back without its data; start syncd and orchagent again, so that both describe \
+                 the switch anew",
             ));
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use crate::common::{Client, Server};
 use clap::Parser;
-use ribtide_daemon::sonic::{fpmsyncd, orchagent, syncd};
+use ribtide_daemon::sonic::{Error, fpmsyncd, orchagent, syncd};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
 use serde_json::Value;
@@ -39,7 +39,7 @@ pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) ->
 pub(crate) struct Bench {
     pub(crate) server: Server,
     dir: tempfile::TempDir,
-    running: Vec<(Stop, JoinHandle<()>)>,
+    running: Vec<(Stop, JoinHandle<Result<(), Error>>)>,
     syncds: usize,
 }
 
@@ -88,7 +88,7 @@ impl Bench {
         let words =
             format!("syncd -u -s -l --query-socket {} {}", self.query_socket().display(), self.config());
         let options: syncd::Options = parse(&words);
-        self.spawn(move |stop| syncd::run_until(&options, stop).unwrap())
+        self.spawn(move |stop| syncd::run_until(&options, stop))
     }
 
     pub(crate) fn orchagent(&mut self, more: &str) -> usize {
@@ -98,7 +98,7 @@ impl Bench {
             self.config()
         );
         let options: orchagent::Options = parse(&words);
-        self.spawn(move |stop| orchagent::run_until(&options, stop).unwrap())
+        self.spawn(move |stop| orchagent::run_until(&options, stop))
     }
 
     /// Starts fpmsyncd on a port of its choice, and says which, and the number that stops it.
@@ -106,10 +106,10 @@ impl Bench {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let options: fpmsyncd::Options =
             parse(&format!("fpmsyncd --listen {free} --quiet 1 {}", self.config()));
-        (free, self.spawn(move |stop| fpmsyncd::run_until(&options, stop).unwrap()))
+        (free, self.spawn(move |stop| fpmsyncd::run_until(&options, stop)))
     }
 
-    fn spawn(&mut self, body: impl FnOnce(&Stop) + Send + 'static) -> usize {
+    fn spawn(&mut self, body: impl FnOnce(&Stop) -> Result<(), Error> + Send + 'static) -> usize {
         let stop = Stop::default();
         let theirs = stop.clone();
         self.running.push((stop, std::thread::spawn(move || body(&theirs))));
@@ -118,10 +118,14 @@ impl Bench {
 
     /// Stops one daemon and waits for its end.
     pub(crate) fn stop(&mut self, which: usize) {
-        let (stop, thread) =
-            std::mem::replace(&mut self.running[which], (Stop::default(), std::thread::spawn(|| ())));
-        stop.stop();
-        thread.join().unwrap();
+        self.running[which].0.stop();
+        self.end(which).unwrap();
+    }
+
+    /// Waits until a daemon ends by itself.
+    pub(crate) fn end(&mut self, which: usize) -> Result<(), Error> {
+        let ended = (Stop::default(), std::thread::spawn(|| Ok(())));
+        std::mem::replace(&mut self.running[which], ended).1.join().unwrap()
     }
 
     pub(crate) fn appl(&self) -> Client {

@@ -5,7 +5,7 @@ use crate::bench::{Bench, eventually};
 use ribtide_prefix::AnyPrefix;
 use ribtide_swss::Db;
 use ribtide_wire::fpm;
-use ribtide_wire::netlink::{Content, Forward, Hop, Member, NextHop, NextHops, Route, Via};
+use ribtide_wire::netlink::{Content, Forward, Hop, Member, NextHop, NextHops, Route, RouteKind, Via};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
@@ -15,13 +15,20 @@ const INSIDE: &str = "RIBTIDE_TEST_NETNS";
 const MAIN: u32 = 254;
 const BGP: u8 = 186;
 
-/// Runs `body` in a network namespace with the interfaces Ethernet0 and Ethernet4, by running this test again inside.
-fn in_namespace(test: &str, body: impl FnOnce()) {
-    let ip =
-        |words: &str| Command::new("ip").args(words.split(' ')).status().is_ok_and(|status| status.success());
+/// Runs `ip`, which may refuse.
+pub(crate) fn ip(words: &str) -> bool {
+    Command::new("ip").args(words.split(' ')).status().is_ok_and(|status| status.success())
+}
+
+/// Runs `body` in a network namespace with the interfaces Ethernet0 and Ethernet4, by running this test (its path is
+/// `test`) again inside.
+pub(crate) fn in_namespace(test: &str, body: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         assert!(ip("link set lo up"));
-        assert!(ip("link add Ethernet0 type veth peer name Ethernet4"));
+        for n in [0, 4] {
+            assert!(ip(&format!("link add Ethernet{n} type veth peer name peer{n}")));
+            assert!(ip(&format!("link set peer{n} up")));
+        }
         return body();
     }
     struct Namespace(String);
@@ -30,7 +37,7 @@ fn in_namespace(test: &str, body: impl FnOnce()) {
             let _ = Command::new("ip").args(["netns", "del", &self.0]).output();
         }
     }
-    let namespace = Namespace(format!("ribtide-{}-{test}", std::process::id()));
+    let namespace = Namespace(format!("ribtide-{}-{}", std::process::id(), test.replace("::", "-")));
     if !ip(&format!("netns add {}", namespace.0)) {
         println!("skipped: network namespaces need root and the command ip");
         return;
@@ -38,7 +45,7 @@ fn in_namespace(test: &str, body: impl FnOnce()) {
     let out = Command::new("ip")
         .args(["netns", "exec", &namespace.0])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("fpm::{test}"), "--nocapture", "--test-threads=1"])
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(INSIDE, "1")
         .output()
         .unwrap();
@@ -114,7 +121,7 @@ impl Zebra {
 
 #[test]
 fn routes_go_from_zebra_to_the_chip() {
-    in_namespace("routes_go_from_zebra_to_the_chip", || {
+    in_namespace("fpm::routes_go_from_zebra_to_the_chip", || {
         let Some(mut bench) = Bench::new() else { return };
         bench.syncd();
         bench.orchagent("");
@@ -191,7 +198,7 @@ fn routes_go_from_zebra_to_the_chip() {
 
 #[test]
 fn with_suppression_only_what_the_chip_has_is_offloaded() {
-    in_namespace("with_suppression_only_what_the_chip_has_is_offloaded", || {
+    in_namespace("fpm::with_suppression_only_what_the_chip_has_is_offloaded", || {
         let Some(mut bench) = Bench::new() else { return };
         bench.server.client(Db::Config).ask("HSET DEVICE_METADATA|localhost suppress-fib-pending enabled");
         let (address, _) = bench.fpmsyncd();
@@ -206,5 +213,42 @@ fn with_suppression_only_what_the_chip_has_is_offloaded() {
         zebra.offloaded(&["10.1.0.0/16"]);
         bench.forwards("10.1.2.3", &["10.0.0.1"]);
         assert_eq!(bench.server.client(Db::ApplState).hash("ROUTE_TABLE:10.1.0.0/16"), "protocol=bgp");
+    });
+}
+
+/// Redis goes and comes back empty. Nobody can know what was under way, so orchagent and syncd end with a sentence, for
+/// their supervisor to start them again; fpmsyncd writes all that it knows.
+#[test]
+fn a_redis_that_lost_its_data_is_filled_again() {
+    let Some(mut bench) = Bench::new() else { return };
+    let (syncd, orchagent) = (bench.syncd(), bench.orchagent(""));
+    bench.ports();
+    let (address, _) = bench.fpmsyncd();
+    let mut zebra = Zebra::connect(address);
+    let blackhole = |prefix: &str| {
+        let route = Route::new(prefix.parse().unwrap(), MAIN, BGP, NextHops::None);
+        let mut bytes = Vec::new();
+        fpm::write_route(&mut bytes, &Route { kind: RouteKind::Blackhole, ..route }).unwrap();
+        bytes
+    };
+    let dropped = |bench: &Bench, addr: &str, prefix: &str| {
+        eventually(prefix, || (bench.query(&format!("lookup {addr}"))["prefix"] == prefix).then_some(()));
+    };
+    zebra.0.write_all(&blackhole("10.9.0.0/16")).unwrap();
+    dropped(&bench, "10.9.0.1", "10.9.0.0/16");
+
+    bench.server.restart();
+    for which in [syncd, orchagent] {
+        let says = bench.end(which).unwrap_err().to_string();
+        assert!(says.starts_with("Redis for ASIC_DB "), "{says}");
+    }
+    bench.syncd();
+    bench.orchagent("");
+    bench.ports();
+    dropped(&bench, "10.9.0.1", "10.9.0.0/16");
+    zebra.0.write_all(&blackhole("10.8.0.0/16")).unwrap();
+    dropped(&bench, "10.8.0.1", "10.8.0.0/16");
+    eventually("the rows", || {
+        (bench.appl().hash("ROUTE_TABLE:10.9.0.0/16").contains("blackhole=true")).then_some(())
     });
 }

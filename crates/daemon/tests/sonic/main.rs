@@ -8,3 +8,4 @@ mod bench;
 mod daemons;
 mod fpm;
 mod inprocess;
+mod zebra;

@@ -8,7 +8,7 @@ use super::event::Cause;
 use super::routes::no_gateway;
 use super::source::{SourceId, State, What};
 use super::{FpmEvent, FpmOut, Fpmsyncd};
-use crate::row::{Change, NextHopGroupRow, Row, Via};
+use crate::row::{Change, Field, NextHopGroupRow, Row, Via};
 use ribtide_prefix::{Map, Set};
 use ribtide_wire::netlink::{Forward, Member, NextHop};
 use std::net::IpAddr;
@@ -79,12 +79,10 @@ impl Objects {
         }
     }
 
-    /// Deletes the rows of groups that this session did not announce, and says how many.
-    pub(super) fn sweep(&mut self, epoch: u16) -> usize {
+    /// The groups that a session did not announce and that have a row.
+    pub(super) fn stale(&self, epoch: u16) -> Vec<u32> {
         let stale = self.rows.iter().filter(|(_, row)| row.epoch != epoch && row.wanted.is_some());
-        let stale: Vec<u32> = stale.map(|(id, _)| *id).collect();
-        stale.iter().for_each(|id| self.want(*id, None, epoch));
-        stale.len()
+        stale.map(|(id, _)| *id).collect()
     }
 
     /// The epochs start over.
@@ -128,7 +126,7 @@ impl Fpmsyncd {
             .is_some_and(|row| row.wanted.is_some() && row.epoch == self.session.epoch)
         {
             // It was a group.
-            self.objects.want(id, None, self.session.epoch);
+            self.delete_group(id);
         }
         self.objects.map.insert(id, new);
         for member in &members {
@@ -144,9 +142,19 @@ impl Fpmsyncd {
         self.counters.objects += 1;
         self.forget_members(id);
         if let Some(Object::Group(..)) = self.objects.map.remove(&id) {
-            self.objects.want(id, None, self.session.epoch);
+            self.delete_group(id);
         }
         self.sources.detach(id);
+    }
+
+    /// Deletes a group's row, and rows that name it and are only kept until something else comes.
+    pub(super) fn delete_group(&mut self, id: u32) {
+        self.objects.want(id, None, self.session.epoch);
+        let index = id.to_string();
+        for (source, at) in self.sources.waiting_with(|via| via.get(Field::NexthopGroup) == index) {
+            self.touch(at);
+            self.sources.keep_nothing(source, at);
+        }
     }
 
     fn forget_members(&mut self, id: u32) {

@@ -101,7 +101,9 @@ impl Fpmsyncd {
         stale.into_iter().for_each(|at| self.withdraw(at));
         self.counters.written += odd.len() as u64;
         out.routes.extend(odd.into_iter().map(Change::del));
-        let groups = self.objects.sweep(epoch);
+        let groups = self.objects.stale(epoch);
+        groups.iter().for_each(|id| self.delete_group(*id));
+        let groups = groups.len();
         if routes + groups > 0 {
             out.events.push(FpmEvent::Swept { routes, groups });
         }

@@ -178,6 +178,25 @@ impl Sources {
         self.slot(id).waiting.get(at).cloned().flatten()
     }
 
+    /// The routes that wait, and that until then keep a row which satisfies `keeps`.
+    pub(super) fn waiting_with(&self, keeps: impl Fn(&Via) -> bool) -> Vec<(SourceId, RouteRef)> {
+        let mut found = Vec::new();
+        for (number, source) in (1..).zip(&self.slots) {
+            let (Some(id), Some(source)) = (SourceId::new(number), source) else { continue };
+            let kept =
+                source.waiting.iter().filter(|(_, had)| had.as_ref().is_some_and(|row| keeps(&row.via)));
+            found.extend(kept.map(|(at, _)| (id, *at)));
+        }
+        found
+    }
+
+    /// A route that waits keeps its row no more.
+    pub(super) fn keep_nothing(&mut self, id: SourceId, at: RouteRef) {
+        if let Some(had) = self.slot_mut(id).waiting.get_mut(&at) {
+            *had = None;
+        }
+    }
+
     /// The routes that wait for a source.
     pub(super) fn waiting(&self, id: SourceId) -> Vec<RouteRef> {
         self.slot(id).waiting.keys().copied().collect()
@@ -209,6 +228,12 @@ impl Sources {
     pub(super) fn hops_by(&self, ifindex: u32) -> Vec<(SourceId, Box<[RawHop]>)> {
         let by = self.hops.iter().filter(|(hops, _)| hops.iter().any(|hop| hop.ifindex == ifindex));
         by.map(|(hops, id)| (*id, hops.clone())).collect()
+    }
+
+    /// How many sources there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.slots.iter().flatten().count()
     }
 
     /// How many routes wait for an object.

@@ -68,6 +68,10 @@ impl RouteTable {
         self.0.v4.len() + self.0.v6.len()
     }
 
+    pub(super) fn allocation_size(&self) -> usize {
+        self.0.v4.allocation_size() + self.0.v6.allocation_size()
+    }
+
     pub(super) fn for_each(&self, mut each: impl FnMut(AnyPrefix, &Entry)) {
         for_each_family!(F => for (prefix, entry) in self.0.get::<F>() {
             each(prefix.any(), entry);

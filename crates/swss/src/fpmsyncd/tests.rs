@@ -1,5 +1,7 @@
 //! The contract's cases: which rows come of which messages, in which order, and what a session's end changes.
 
+mod random;
+
 use super::*;
 use crate::row::{RouteResponse, Row, Via};
 use ribtide_wire::netlink::Via as Out;

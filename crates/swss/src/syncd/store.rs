@@ -173,6 +173,11 @@ impl Store {
         found
     }
 
+    /// Bytes that the tables of routes take.
+    pub(super) fn table_size(&self) -> usize {
+        self.routes.values().map(|routes| routes.v4.allocation_size() + routes.v6.allocation_size()).sum()
+    }
+
     /// How many objects there are.
     pub(super) fn len(&self) -> usize {
         let routes = self.routes.values().map(|routes| routes.v4.len() + routes.v6.len());

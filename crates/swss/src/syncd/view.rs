@@ -142,6 +142,7 @@ impl Comparison {
             self.match_content(new, object);
         }
         self.match_content(new, ObjectType::NextHopGroup);
+        self.match_changed_groups(new);
         self.match_members(new);
     }
 
@@ -194,14 +195,45 @@ impl Comparison {
         }
     }
 
-    /// The members of matched groups are the same, one by one.
-    fn match_members(&mut self, new: &Store) {
+    /// Matches a group whose members changed with the one that it shares most with: its routes stay as they are, and
+    /// a chip full of groups has room for it.
+    fn match_changed_groups(&mut self, new: &Store) {
         let ours = members_of(&self.actual, &|rid| Some(rid));
         let theirs = members_of(new, &|vid| self.rid_of.get(&vid).copied());
+        let mut free: Vec<(Oid, Option<Content>)> = Vec::new();
+        for (id, attrs) in self.actual.sorted(ObjectType::NextHopGroup) {
+            let Some(rid) = id.oid().filter(|rid| !self.kept.contains(rid)) else { continue };
+            free.push((rid, content(ObjectType::NextHopGroup, &attrs, None, &|rid| Some(rid))));
+        }
+        for (id, attrs) in new.sorted(ObjectType::NextHopGroup) {
+            let Some(vid) = id.oid().filter(|vid| !self.rid_of.contains_key(vid)) else { continue };
+            let kind = content(ObjectType::NextHopGroup, &attrs, None, &|vid| Some(vid));
+            let shared = |rid: &Oid| match (theirs.get(&vid), ours.get(rid)) {
+                (Some(theirs), Some(ours)) => {
+                    theirs.iter().filter(|(_, a)| ours.iter().any(|(_, b)| a == b)).count()
+                }
+                _ => 0,
+            };
+            let fitting = free.iter().enumerate().filter(|(_, (_, of))| *of == kind);
+            let best = fitting.map(|(at, (rid, _))| (shared(rid), at)).max();
+            if let Some((_, at)) = best.filter(|(shared, _)| *shared > 0) {
+                let (rid, _) = free.swap_remove(at);
+                self.keep(vid, rid);
+            }
+        }
+    }
+
+    /// Matches the members that matched groups have in common.
+    fn match_members(&mut self, new: &Store) {
+        let mut ours = members_of(&self.actual, &|rid| Some(rid));
+        let theirs = members_of(new, &|vid| self.rid_of.get(&vid).copied());
         for (group, members) in theirs {
-            let Some(ours) = self.rid_of.get(&group).and_then(|rid| ours.get(rid)) else { continue };
-            for ((vid, _), (rid, _)) in members.iter().zip(ours) {
-                self.keep(*vid, *rid);
+            let Some(ours) = self.rid_of.get(&group).and_then(|rid| ours.get_mut(rid)) else { continue };
+            for (vid, attrs) in members {
+                if let Some(at) = ours.iter().position(|(_, of)| *of == attrs) {
+                    let (rid, _) = ours.swap_remove(at);
+                    self.keep(vid, rid);
+                }
             }
         }
     }

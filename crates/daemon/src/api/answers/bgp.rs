@@ -2,7 +2,7 @@
 //! workers what went out.
 
 use super::{Inside, Refusal};
-use crate::api::model::{BgpSummary, Neighbor, PerFamilyCount, ReceiveCounters, Session};
+use crate::api::model::{BgpSummary, Clear, Cleared, Neighbor, PerFamilyCount, ReceiveCounters, Session};
 use crate::bgp::Bgp;
 use crate::bgp::session::{NeighborView, UpView};
 use ribtide_bgp::ingest::{IngestCounters, Refusal as Refused};
@@ -44,10 +44,23 @@ pub(crate) fn bgp_summary(inside: &Inside) -> Result<BgpSummary, Refusal> {
 pub(crate) fn bgp_neighbor(inside: &Inside, address: IpAddr) -> Result<Neighbor, Refusal> {
     let bgp = bgp(inside)?;
     let view = bgp.sessions.ask(move |s| s.neighbor(address))?;
-    let view = view.ok_or_else(|| {
-        Refusal::Missing(format!("there is no neighbour {address}; `ribtide show bgp summary` lists all"))
-    })?;
+    let view = view.ok_or_else(|| no_neighbor(address))?;
     neighbor(bgp, view)
+}
+
+/// Ends sessions, or exchanges their routes again.
+pub(crate) fn bgp_clear(inside: &Inside, clear: Clear) -> Result<Cleared, Refusal> {
+    let Clear { address, soft } = clear;
+    let neighbors =
+        bgp(inside)?.sessions.ask(move |s| if soft { s.refresh(address) } else { s.reset(address) })?;
+    match address {
+        Some(address) if neighbors == 0 => Err(no_neighbor(address)),
+        _ => Ok(Cleared { neighbors }),
+    }
+}
+
+fn no_neighbor(address: IpAddr) -> Refusal {
+    Refusal::Missing(format!("there is no neighbour {address}; `ribtide show bgp summary` lists all"))
 }
 
 fn neighbor(bgp: &Bgp, view: NeighborView) -> Result<Neighbor, Refusal> {

@@ -7,7 +7,7 @@ mod fib;
 mod routes;
 
 pub(crate) use asic::asic_lookup;
-pub(super) use bgp::{bgp_neighbor, bgp_summary};
+pub(super) use bgp::{bgp_clear, bgp_neighbor, bgp_summary};
 pub(super) use explain::explain;
 pub(crate) use fib::Reads;
 pub(super) use fib::fib;
