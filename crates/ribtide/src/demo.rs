@@ -409,7 +409,6 @@ impl Progress {
             None => {}
         }
     }
-
 }
 
 impl Drop for Progress {

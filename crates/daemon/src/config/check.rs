@@ -295,7 +295,10 @@ impl Checker {
             if statics.iter().any(|r| r.prefix == route.prefix) {
                 self.problem(
                     key!["static", i, "prefix"],
-                    format!("there is already a static route for {}; list all its gateways in next-hop", route.prefix),
+                    format!(
+                        "there is already a static route for {}; list all its gateways in next-hop",
+                        route.prefix
+                    ),
                 );
             }
             if let Some(name) = &s.interface
@@ -619,7 +622,10 @@ impl Checker {
         }
         let connect_retry = own.connect_retry.or(group.connect_retry).unwrap_or(5);
         if connect_retry == 0 {
-            self.problem(&at("connect-retry", own.connect_retry.is_some()), "connect-retry is in seconds, 1 and more");
+            self.problem(
+                &at("connect-retry", own.connect_retry.is_some()),
+                "connect-retry is in seconds, 1 and more",
+            );
         }
         let multihop = own.multihop.or(group.multihop);
         if multihop == Some(0) || (multihop.is_some() && !external) {
@@ -646,8 +652,16 @@ impl Checker {
                 ipv6: list.contains(&file::FamilyName::Ipv6Unicast),
             },
         };
-        let import = self.policy(own.import.or(group.import.as_deref()), external, &at("import", own.import.is_some()));
-        let export = self.policy(own.export.or(group.export.as_deref()), external, &at("export", own.export.is_some()));
+        let import = self.policy(
+            own.import.or(group.import.as_deref()),
+            external,
+            &at("import", own.import.is_some()),
+        );
+        let export = self.policy(
+            own.export.or(group.export.as_deref()),
+            external,
+            &at("export", own.export.is_some()),
+        );
         NeighborSettings {
             group: name.into(),
             peer_asn,

@@ -75,7 +75,8 @@ impl Problem {
 fn plain(message: &str) -> String {
     match message {
         "invalid socket address syntax" => {
-            return "this is no address with a port; write one such as \"0.0.0.0:179\" or \"[::]:179\"".into();
+            return "this is no address with a port; write one such as \"0.0.0.0:179\" or \"[::]:179\""
+                .into();
         }
         "invalid IP address syntax" => {
             return "this is no IP address; write one such as \"192.0.2.1\" or \"2001:db8::1\"".into();
@@ -154,7 +155,9 @@ impl ConfigError {
     pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> ConfigError {
         let says = match error.kind() {
             std::io::ErrorKind::InvalidData => "is not text in UTF-8, as TOML is".to_string(),
-            std::io::ErrorKind::PermissionDenied => format!("cannot be read: {error}; run as its owner or as root"),
+            std::io::ErrorKind::PermissionDenied => {
+                format!("cannot be read: {error}; run as its owner or as root")
+            }
             _ => format!("cannot be read: {error}; give an existing file with `-c FILE`"),
         };
         ConfigError {

@@ -137,7 +137,10 @@ pub(super) struct Fib {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "this is not understood; write true, false, or a table of table, protocol and metric, such as { table = 254 }")]
+#[serde(
+    untagged,
+    expecting = "this is not understood; write true, false, or a table of table, protocol and metric, such as { table = 254 }"
+)]
 pub(super) enum Kernel {
     Switch(bool),
     Table(KernelTable),
