@@ -1,17 +1,30 @@
-"""What a person gets for wrong input: a sentence that says what, where and what to do, and a non-zero exit."""
+"""What a person gets for wrong input: a sentence that says what, where and what to do, and a non-zero exit. What a
+neighbour gets for wrong octets: its outcome of RFC 7606, from a router that stays up."""
 
+import contextlib
+import random
 import struct
 import subprocess
 
 import pytest
-from harness import Ribtide, binary, wait_for
+from harness import FEED_ASN, Ribtide, binary, feed_options, wait_for
+from harness.peers import FEEDS, LEFT, ribtide, wait_count
+from harness.speaker import MARKER, UPDATE, Speaker, attribute, block, message, prefixes, raw_update, update
 
 BASE = '[router]\nasn = 65001\nrouter-id = "10.0.0.1"\n'
 
 
 def run(host, *args, timeout=60):
-    done = subprocess.run(host.args(binary(), *args), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+    """Exit status and what it says."""
+    done = subprocess.run(host.args(*args), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
     return done.returncode, (done.stdout + done.stderr).strip()
+
+
+def one_sentence(outcome, *parts):
+    """A failure, in one line that has all of `parts`."""
+    status, says = outcome
+    assert status not in (0, 101, 134, -6, -11) and len(says.splitlines()) == 1 and all(p in says for p in parts), (status, says)
+    assert "panicked" not in says and "Error {" not in says and "Os {" not in says, says
 
 
 def config(host, text):
@@ -25,148 +38,170 @@ def config(host, text):
     ('[bgp.group.x]\ntype = "external"\nneighbors = ["10.0.0.2"]\n', ":6:14:", "write peer-asn"),
     ('[bgp]\nshards = 0\n', ":5:10:", 'write "auto" or 1 to 64'),
     ('[[static]]\nprefix = "10.0.0.1/8"\nblackhole = true\n', ":5:10:", "write 10.0.0.0/8"),
+    ('[fib]\nkernel = { table = 255 }\n', ":5:20:", "write 254"),
     ('[bgp\n', ":4:5:", ""),
 ])
 def test_configuration_errors_name_line_column_and_cure(host, text, place, cure):
     path = config(host, text)
     for command in ("check", "run"):
-        status, says = run(host, command, "-c", path)
+        status, says = run(host, binary(), command, "-c", path)
         assert status != 0 and f"{path}{place}" in says and cure in says, says
 
 
+def test_a_good_configuration_passes_the_check(host):
+    status, says = run(host, binary(), "check", "-c", config(host, '[bgp]\nlisten = ["127.0.0.1:1179"]\n'))
+    assert status == 0 and "valid" in says, says
+
+
 def test_missing_configuration(host):
-    status, says = run(host, "run", "-c", "/nonexistent.toml")
-    assert status != 0 and "/nonexistent.toml" in says and len(says.splitlines()) == 1, says
+    one_sentence(run(host, binary(), "run", "-c", "/nonexistent.toml"), "/nonexistent.toml")
 
 
-def test_taken_port_is_one_sentence(host):
+def test_taken_port(host):
     path = config(host, '[bgp]\nlisten = ["127.0.0.1:1179"]\n')
-    holder = host.start("holder", "python3", "-c",
-                        "import socket,time; s=socket.socket(); s.bind(('127.0.0.1',1179)); s.listen(); time.sleep(60)")
-    wait_for("the port is taken", lambda: "1179" in host.run("ss", "-ltn"), 10)
-    status, says = run(host, "run", "-c", path)
-    assert status != 0 and "127.0.0.1:1179" in says and len(says.splitlines()) == 1, says
-    holder.stop()
+    with host.inside():
+        import socket
+        holder = socket.create_server(("127.0.0.1", 1179))
+    with holder:
+        one_sentence(run(host, binary(), "run", "-c", path), "127.0.0.1:1179")
 
 
-def test_refused_port_is_one_sentence(host):
-    status, says = run(host, "blast", "--to", "127.0.0.1:1179", "--ipv4", "10", "--once")
-    assert status != 0 and "127.0.0.1:1179" in says and len(says.splitlines()) == 1, says
+@pytest.mark.parametrize("tool", [["blast", "--ipv4", "10", "--once"], ["sink", "--until-prefixes", "1"]])
+def test_refused_port(host, tool):
+    one_sentence(run(host, binary(), *tool, "--to", "127.0.0.1:1179"), "127.0.0.1:1179")
 
 
-@pytest.mark.parametrize("daemon", ["fpmsyncd", "orchagent", "syncd"])
-def test_absent_redis_is_one_sentence(host, daemon):
-    status, says = run(host, daemon)
-    assert status != 0 and "redis" in says.lower() and len(says.splitlines()) == 1, says
+def test_missing_file_to_replay(host):
+    one_sentence(run(host, binary(), "replay", "/nonexistent.mrt"), "/nonexistent.mrt")
 
 
-def test_no_router_is_one_sentence(host):
-    status, says = run(host, "show", "bgp", "summary", "--socket", "/nonexistent.sock")
-    assert status != 0 and "no router answers at /nonexistent.sock" in says and len(says.splitlines()) == 1, says
+@pytest.mark.parametrize("daemon, flags", [("fpmsyncd", []), ("orchagent", ["-s"]), ("syncd", ["-s"])])
+def test_absent_redis(host, daemon, flags):
+    databases = host.folder / "database_config.json"
+    databases.write_text(f"""{{
+        "INSTANCES": {{"redis": {{"hostname": "127.0.0.1", "port": 6379, "unix_socket_path": "{host.folder}/redis.sock"}}}},
+        "DATABASES": {{{", ".join(f'"{n}": {{"id": {i}, "separator": "{s}", "instance": "redis"}}' for n, i, s in [
+            ("APPL_DB", 0, ":"), ("ASIC_DB", 1, ":"), ("COUNTERS_DB", 2, ":"), ("CONFIG_DB", 4, "|"), ("STATE_DB", 6, "|"),
+            ("APPL_STATE_DB", 14, ":")])}}},
+        "VERSION": "1.0"}}""")
+    one_sentence(run(host, binary(), daemon, *flags, "--database-config", databases), "Redis")
 
 
-def test_missing_capability_is_one_sentence(host):
-    """Without the right to change routes, the kernel dataplane cannot work, and says so at the start."""
+def test_no_router(host):
+    one_sentence(run(host, binary(), "show", "bgp", "summary", "--socket", "/nonexistent.sock"),
+                 "no router answers at /nonexistent.sock")
+
+
+def test_missing_capability(host):
+    """Without the right to change routes the kernel dataplane cannot work, and says so at the start."""
     path = config(host, '[fib]\nkernel = true\n')
-    status, says = without_admin(host, path)
-    assert status != 0 and "CAP_NET_ADMIN" in says and len(says.splitlines()) == 1, says
+    one_sentence(run(host, "setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-all", binary(), "run", "-c", path),
+                 "CAP_NET_ADMIN")
 
 
-def without_admin(host, path):
-    args = host.args("setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-all", binary(), "run", "-c", str(path))
-    done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
-    return done.returncode, (done.stdout + done.stderr).strip()
+def test_a_port_below_1024_without_the_capability_for_it(host):
+    path = config(host, '[bgp]\nlisten = ["127.0.0.1:179"]\n')
+    (host.folder / "bad.sock").unlink(missing_ok=True)
+    host.run("sysctl", "-qw", "net.ipv4.ip_unprivileged_port_start=1024")
+    one_sentence(run(host, "setpriv", "--bounding-set", "-net_bind_service", "--inh-caps", "-all", binary(), "run", "-c", path),
+                 "127.0.0.1:179")
 
 
-ROUTER = BASE + """
-[bgp]
-listen = ["127.0.0.1:1179"]
-[bgp.group.any]
-type = "external"
-import = ["accept"]
-dynamic-neighbors = ["127.0.0.0/8"]
-"""
+# What follows is sent by a neighbour. Type, flags and length of each attribute are RFC 4271's unless they are the fault.
 
-MARKER = b"\xff" * 16
-OPEN = MARKER + struct.pack("!HBBHHIB", 29, 1, 4, 64999, 90, 0x0A000002, 0)
-KEEPALIVE = MARKER + struct.pack("!HB", 19, 4)
+HOP = "193.203.0.1"
+GOOD = block([FEED_ASN], HOP)
+ORIGIN, PATH, NEXT_HOP = attribute(0x40, 1, b"\0"), attribute(0x40, 2, b"\x02\x01" + FEED_ASN.to_bytes(4, "big")), \
+    attribute(0x40, 3, bytes([193, 203, 0, 1]))
+NLRI = prefixes(["192.0.2.0/24"])
 
-
-def update(body):
-    return MARKER + struct.pack("!HB", 19 + len(body), 2) + body
-
-
-def attributes(*attrs):
-    block = b"".join(attrs)
-    return struct.pack("!H", 0) + struct.pack("!H", len(block)) + block
-
-
-GOOD = attributes(b"\x40\x01\x01\x00", b"\x40\x02\x04\x02\x01\xfd\xe7", b"\x40\x03\x04\x0a\x00\x00\x02") + b"\x18\xc0\x00\x02"
-
+#: The UPDATE, and the session's end as (code, subcode), or None where the route counts as withdrawn (RFC 7606) and the
+#: session stays.
 MALFORMED = {
-    "bad origin": (attributes(b"\x40\x01\x01\x09", b"\x40\x02\x04\x02\x01\xfd\xe7", b"\x40\x03\x04\x0a\x00\x00\x02") + b"\x18\xc0\x00\x02", True),
-    "missing next hop": (attributes(b"\x40\x01\x01\x00", b"\x40\x02\x04\x02\x01\xfd\xe7") + b"\x18\xc0\x00\x02", True),
-    "attribute overruns the block": (attributes(b"\x40\x01\x01\x00", b"\x40\x02\xff\x02\x01\xfd\xe7") + b"\x18\xc0\x00\x02", True),
-    "prefix length 33": (GOOD[:-4] + b"\x21\xc0\x00\x02\x00\x00", False),
-    "attribute block longer than the message": (struct.pack("!HH", 0, 500), False),
-    "withdrawn longer than the message": (struct.pack("!H", 500), False),
+    "undefined origin": (raw_update(b"", attribute(0x40, 1, b"\x09") + PATH + NEXT_HOP, NLRI), None),
+    "origin of two octets": (raw_update(b"", attribute(0x40, 1, b"\0\0") + PATH + NEXT_HOP, NLRI), None),
+    "origin with the optional flag": (raw_update(b"", attribute(0xC0, 1, b"\0") + PATH + NEXT_HOP, NLRI), None),
+    "no next hop": (raw_update(b"", ORIGIN + PATH, NLRI), None),
+    "next hop of three octets": (raw_update(b"", ORIGIN + PATH + attribute(0x40, 3, b"\x0a\0\0"), NLRI), None),
+    "path segment beyond its attribute": (raw_update(b"", ORIGIN + attribute(0x40, 2, b"\x02\x05\0\0\0\1") + NEXT_HOP, NLRI), None),
+    "attribute beyond the block": (raw_update(b"", ORIGIN + PATH + NEXT_HOP + b"\xc0\x08\xff\0", NLRI), None),
+    "communities of five octets": (raw_update(b"", GOOD + attribute(0xC0, 8, b"\0\1\0\2\3"), NLRI), None),
+    "prefix of 33 bits": (raw_update(b"", GOOD, b"\x21\xc0\0\2\0\0"), (3, 10)),
+    "prefix beyond the message": (raw_update(b"", GOOD, b"\x20\xc0\0"), (3, 10)),
+    "attribute block beyond the message": (message(UPDATE, struct.pack("!HH", 0, 500)), (3, 1)),
+    "withdrawn routes beyond the message": (message(UPDATE, struct.pack("!HH", 500, 0)), (3, 1)),
+    "unknown well-known attribute": (raw_update(b"", GOOD + attribute(0x40, 99, b"x"), NLRI), (3, 2)),
+    "NEXT_HOP twice is kept once": (raw_update(b"", GOOD + NEXT_HOP, NLRI), "kept"),
+    "message of an unknown type": (message(77), (1, 3)),
+    "message too short": (MARKER + struct.pack("!HB", 18, 4), (1, 2)),
+    "message too long": (MARKER + struct.pack("!HB", 65000, 2), (1, 2)),
+    "broken marker": (b"\0" * 16 + struct.pack("!HB", 19, 4), (1, 1)),
 }
 
 
-def run_peer(host, script):
-    """Runs a few lines of Python inside the host's namespace."""
-    return host.run("python3", "-c", script, timeout=30)
+@pytest.fixture
+def router(host):
+    # Any neighbour of the feeds' link may come: one that made an error is not welcome again at once.
+    return Ribtide(host, ribtide(LEFT).replace(f'neighbors = ["{FEEDS[0]}", "{FEEDS[1]}"]', 'dynamic-neighbors = ["198.19.0.0/24"]'))
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_malformed_updates_never_crash(host, name):
-    """Each gets its RFC 7606 outcome: the route is withdrawn and the session stays, or the session ends."""
-    body, stays = MALFORMED[name]
-    router = Ribtide(host, ROUTER)
-    good, bad = update(GOOD), update(body)
-    answer = run_peer(host, f"""
-import socket, time
-s = socket.create_connection(("127.0.0.1", 1179), source_address=("127.0.0.9", 0))
-s.sendall({OPEN!r} + {KEEPALIVE!r})
-s.settimeout(5)
-got = b""
-while got.count(bytes([255]) * 16) < 2: got += s.recv(4096)
-s.sendall({good!r})
-time.sleep(0.5)
-s.sendall({bad!r})
-time.sleep(0.5)
-s.sendall({KEEPALIVE!r})
-time.sleep(0.5)
-s.setblocking(False)
-rest = b""
-try:
-    while True:
-        piece = s.recv(4096)
-        if not piece: print("closed"); break
-        rest += piece
-except BlockingIOError:
-    print("open")
-except ConnectionResetError:
-    print("closed")
-print("notification" if b"\\x03" in rest[18:19] else "none")
-""").split()
-    assert answer[0] == ("open" if stays else "closed"), answer
-    router.wait_prefixes(0, timeout=20)
+def test_malformed_messages(router, name):
+    octets, outcome = MALFORMED[name]
+    with established(router) as speaker:
+        speaker.send(update(["192.0.2.0/24"], [FEED_ASN], HOP))
+        wait_count(router, 1, 20)
+        speaker.send(octets)
+        if outcome in (None, "kept"):
+            assert speaker.ended() is None
+            wait_count(router, 1 if outcome else 0, 20)
+            # The session works as before.
+            speaker.send(update(["198.51.100.0/24", "192.0.2.0/24"], [FEED_ASN], HOP))
+            wait_count(router, 2, 20)
+        else:
+            assert speaker.ended(5) == outcome
+    wait_count(router, 0, 20)
     assert router.process.poll() is None, router.process.log()
 
 
-def test_garbage_never_crashes(host):
-    router = Ribtide(host, ROUTER)
-    run_peer(host, """
-import random, socket
-random.seed(7)
-for i in range(300):
-    s = socket.create_connection(("127.0.0.1", 1179), source_address=("127.0.0.9", 0))
+@contextlib.contextmanager
+def established(router, source=FEEDS[0]):
+    """A session, which is gone afterwards."""
+    speaker = Speaker(router.host, source, FEED_ASN)
     try:
-        s.sendall(bytes(random.randrange(256) for _ in range(random.randrange(200))))
-        if i % 3 == 0: s.sendall(bytes([255]) * 16 + bytes(random.randrange(256) for _ in range(60)))
-    except OSError: pass
-    s.close()
-""")
+        yield speaker
+    finally:
+        speaker.close()
+        wait_for("the neighbour is gone", lambda: not any(n.get("session") for n in router.show("bgp", "summary")["neighbors"]),
+                 20, alive=[router.process])
+
+
+def test_file_to_replay_that_is_no_mrt(router):
+    path = router.host.folder / "table.mrt"
+    path.write_bytes(random.Random(7).randbytes(4000))
+    one_sentence(run(router.host.feeds, binary(), "replay", path, *feed_options(0)), str(path))
+
+
+def test_garbage(router):
+    """Octets without sense, before and after OPEN, and connections that end in the middle."""
+    rng = random.Random(7)
+    for i in range(200):
+        connection = router.host.feeds.connect(router.host.FEED_SIDE, 179, FEEDS[0])
+        try:
+            connection.sendall(rng.randbytes(rng.randrange(200)))
+            if i % 3 == 0:
+                connection.sendall(MARKER + rng.randbytes(60))
+        except OSError:
+            pass  # The router may have hung up by now.
+        connection.close()
+    sources = [f"198.19.0.{16 + i}" for i in range(30)]
+    router.host.feeds.address("feed0", *(f"{source}/24" for source in sources))
+    for i, source in enumerate(sources):
+        body = bytearray(block([FEED_ASN, 65001 + i, 7], HOP, attribute(0xC0, 8, rng.randbytes(8))))
+        for _ in range(1 + i % 4):
+            body[rng.randrange(len(body))] = rng.randrange(256)
+        with established(router, source) as speaker:
+            speaker.send(raw_update(b"", bytes(body), NLRI))
+            speaker.send(message(UPDATE, rng.randbytes(rng.randrange(80))))
     assert router.process.poll() is None, router.process.log()
-    assert router.show("bgp", "summary")["prefixes"] == {"ipv4": 0, "ipv6": 0}
+    wait_count(router, 0, 20)

@@ -1,227 +1,328 @@
-"""BIRD, FRR and GoBGP each peer with ribtide, both ways, over IPv4 and IPv6, and all sides agree on every prefix and
-its attributes: the table goes feed → ribtide → other, and feed → other → ribtide."""
+"""BIRD, FRR and GoBGP each peer with ribtide over IPv4 and IPv6, a full table goes either way, and all sides agree on
+every prefix and its attributes: feed → ribtide → other, and feed → other → ribtide."""
 
 import pytest
-from harness import Bird, Frr, Gobgp, Pair, Ribtide, binary, load_table, source, wait_for
-from harness.table import Route
+from harness import (FEED_ASN, NOT_SHOWN, Bird, Frr, Host, Pair, Ribtide, Route, agree, binary, family, blast, full_table, recorded,
+                     sent, wait_for)
+from harness.peers import LEFT, RIGHT, ribtide, start, wait_count
+from harness.speaker import Speaker, attribute, communities, update
+from harness.table import GENERATED4, GENERATED6
 
-US, OTHER, FEED = 65001, 65002, 65010
-#: The peer of the MRT file whose table is the largest: the one that `replay` picks.
-FULL_FEED = "193.0.0.56"
+KINDS = ["bird", "frr", "gobgp"]
 
-RIBTIDE = f"""
+
+def up(router, other, kind):
+    """Both sessions, as both sides see them."""
+    names = {"bird": ["four", "six"]}.get(kind, [LEFT.four, LEFT.six])
+    for mine, theirs in zip([RIGHT.four, RIGHT.six], names):
+        wait_for(f"{mine} is established", lambda: router.established(mine) and other.established(theirs), 60,
+                 alive=[router.process])
+
+
+def size():
+    """How many prefixes both feeds send."""
+    four = recorded()
+    return (GENERATED4 if four is None else len(four)) + GENERATED6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ribtide_to_other(pair, kind):
+    router = Ribtide(pair.a, ribtide(LEFT))
+    other = start(kind, pair.b, RIGHT)
+    up(router, other, kind)
+    feeds = [full_table(pair.a), blast(pair.a)]
+    wait_count(router, size())
+    mine = router.table()
+    if recorded() is not None:
+        agree(recorded(), family(mine, six=False), NOT_SHOWN)
+    wait_count(other, size())
+    theirs = other.table()
+    agree(sent(mine, LEFT), theirs, NOT_SHOWN)
+    if recorded() is not None:
+        agree(sent(recorded(), LEFT), family(theirs, six=False))
+    session = router.session(RIGHT.four)
+    assert session["four_octet_as"] and session["route_refresh"], session
+    assert session["advertised"] == {"ipv4": len(family(mine, six=False)), "ipv6": 0}, session
+    # One feed goes, and what it sent with it, and only that.
+    feeds[0].stop()
+    wait_count(router, GENERATED6)
+    wait_count(other, GENERATED6)
+    agree(family(theirs, six=True), other.table())
+    # ribtide goes without a word: nothing of it stays with its neighbour.
+    router.process.kill()
+    wait_count(other, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_to_ribtide(pair, kind):
+    router = Ribtide(pair.a, ribtide(LEFT))
+    other = start(kind, pair.b, RIGHT)
+    up(router, other, kind)
+    full_table(pair.b)
+    six = blast(pair.b)
+    wait_count(other, size())
+    theirs = other.table()
+    if recorded() is not None:
+        agree(recorded(), family(theirs, six=False))
+    wait_count(router, size())
+    agree(sent(theirs, RIGHT), router.table(), NOT_SHOWN)
+    six.stop()
+    wait_count(router, size() - GENERATED6)
+    # The line is cut: nobody says goodbye, and the hold timer has to find out. It comes back, and so does the table.
+    pair.a.ip("link", "set", "eth0", "down")
+    wait_count(router, 0)
+    assert "hold" in router.neighbor(RIGHT.four)["last_error"].lower()
+    pair.a.ip("link", "set", "eth0", "up")
+    # The kernel takes an interface's IPv6 addresses away with its link.
+    pair.a.address("eth0", f"{Pair.A6}/64")
+    wait_count(router, size() - GENERATED6)
+    agree(sent(family(theirs, six=False), RIGHT), router.table(), NOT_SHOWN)
+    assert router.neighbor(RIGHT.four)["flaps"] == 1
+
+
+def test_restart(pair):
+    """After a crash and a new start both neighbours have what they had, and nothing else."""
+    other = start("bird", pair.b, RIGHT)
+    router = Ribtide(pair.a, ribtide(LEFT))
+    up(router, other, "bird")
+    six = blast(pair.a, ipv6=3000)
+    full_table(pair.b)
+    full = size() - GENERATED6
+    wait_count(router, full + 3000)
+    wait_count(other, full + 3000)
+    mine, theirs = router.table(), other.table()
+    router.process.kill()
+    wait_count(other, full)
+    router.start()
+    six.stop()
+    blast(pair.a, ipv6=3000)
+    wait_count(router, full + 3000)
+    wait_count(other, full + 3000)
+    agree(mine, router.table())
+    agree(theirs, other.table())
+
+
+def test_route_refresh(pair):
+    """BIRD and FRR ask for all routes again when their import policy changes, and get them on the same session."""
+    router = Ribtide(pair.a, REFRESHED)
+    pair.b.ip("addr", "add", "10.255.0.3/24", "dev", "eth0")
+    other = Bird(pair.b, BIRD_REFRESH % "none")
+    frr = Frr(pair.b, bgpd=FRR_REFRESH, bgpd_args=["-p", "0"])
+    feed = full_table(pair.a)
+    wait_for("both are here", lambda: router.established(RIGHT.four) and router.established("10.255.0.3"), 60, alive=[feed])
+    full = size() - GENERATED6
+    wait_count(router, full)
+
+    def told(address):
+        return lambda: router.session(address)["advertised"]["ipv4"] == full
+    for address in (RIGHT.four, "10.255.0.3"):
+        wait_for(f"{address} was told everything", told(address), 60)
+    assert (other.count(), frr.count()) == (0, 0)
+    (pair.b.folder / "bird.conf").write_text(BIRD_REFRESH % "all")
+    other.ask("configure")
+    frr.configure("router bgp 65004", "address-family ipv4 unicast", f"no neighbor {LEFT.four} prefix-list none in")
+    frr.ask(f"clear bgp ipv4 unicast {LEFT.four} soft in", "bgpd")
+    wait_count(other, full)
+    wait_count(frr, full)
+    mine = router.table()
+    agree(sent(mine, LEFT), other.table(), NOT_SHOWN)
+    agree(sent(mine, LEFT), frr.table(), NOT_SHOWN)
+    assert [router.neighbor(a)["flaps"] for a in (RIGHT.four, "10.255.0.3")] == [0, 0]
+
+
+REFRESHED = f"""
 [router]
-asn = {US}
-router-id = "10.255.0.1"
-
-[bgp]
-listen = ["[::]:179"]
+asn = {LEFT.asn}
+router-id = "{LEFT.four}"
 
 [bgp.group.feed]
 type = "external"
-peer-asn = {FEED}
+peer-asn = {FEED_ASN}
 passive = true
 import = ["accept"]
-export = ["reject"]
-neighbors = ["127.0.0.2"]
+neighbors = ["{Host.FEEDS[0]}"]
 
-[bgp.group.other]
+[bgp.group.others]
 type = "external"
-peer-asn = {OTHER}
+export = ["accept"]
+connect-retry = 1
+neighbor = [
+    {{ address = "{RIGHT.four}", peer-asn = {RIGHT.asn} }},
+    {{ address = "10.255.0.3", peer-asn = 65004 }},
+]
+"""
+
+BIRD_REFRESH = f"""
+router id {RIGHT.four};
+log stderr all;
+protocol device {{}}
+protocol bgp four {{
+    local {RIGHT.four} as {RIGHT.asn};
+    neighbor {LEFT.four} as {LEFT.asn};
+    connect retry time 1; error wait time 1,2; connect delay time 1;
+    ipv4 {{ import %s; export none; }};
+}}
+"""
+
+FRR_REFRESH = f"""hostname bgpd
+ip prefix-list none deny any
+router bgp 65004
+ bgp router-id 10.255.0.3
+ no bgp ebgp-requires-policy
+ neighbor {LEFT.four} remote-as {LEFT.asn}
+ neighbor {LEFT.four} update-source 10.255.0.3
+ neighbor {LEFT.four} timers connect 1
+ address-family ipv4 unicast
+  neighbor {LEFT.four} prefix-list none in
+ exit-address-family
+"""
+
+
+REFLECTOR = f"""
+[router]
+asn = 65001
+router-id = "{Pair.A4}"
+
+[bgp]
+listen = ["{Pair.A4}:179"]
+cluster-id = "192.0.2.77"
+
+[bgp.group.clients]
+type = "internal"
+peer-asn = 65001
+route-reflector-client = true
 import = ["accept"]
 export = ["accept"]
 connect-retry = 1
-neighbors = ["{Pair.B4}", "{Pair.B6}"]
+neighbors = ["{Pair.B4}", "10.255.0.3"]
 """
 
-BIRD = f"""
+BIRD_CLIENT = f"""
 router id {Pair.B4};
 log stderr all;
 protocol device {{}}
-template bgp us {{
-    local as {OTHER};
-    ipv4 {{ import all; export all; }};
-    ipv6 {{ import all; export all; }};
-    connect retry time 1; error wait time 1,2; connect delay time 1;
+# Next hops resolve in tables of their own, so that the main ones hold what came by BGP and nothing else.
+ipv4 table own4; ipv6 table own6;
+protocol direct {{ ipv4 {{ table own4; }}; ipv6 {{ table own6; }}; }}
+protocol bgp feed4 {{
+    local as 65001; neighbor {Host.FEEDS[0]} as {FEED_ASN}; passive; ipv4 {{ import all; export none; }};
 }}
-protocol bgp ribtide4 from us {{ neighbor {Pair.A4} as {US}; }}
-protocol bgp ribtide6 from us {{ neighbor {Pair.A6} as {US}; }}
-protocol bgp feed {{
-    local 127.0.0.1 as {OTHER};
-    neighbor 127.0.0.2 as {FEED};
-    multihop; passive;
-    ipv4 {{ import all; export none; }};
-    ipv6 {{ import all; export none; }};
+protocol bgp feed6 {{
+    local as 65001; neighbor {Host.FEEDS[1]} as {FEED_ASN}; passive; ipv6 {{ import all; export none; }};
+}}
+protocol bgp reflector {{
+    local {Pair.B4} as 65001; neighbor {Pair.A4} as 65001;
+    connect retry time 1; error wait time 1,2; connect delay time 1;
+    ipv4 {{ import all; export all; igp table own4; }};
+    ipv6 {{ import all; export all; igp table own6; }};
 }}
 """
 
-FRR_ZEBRA = "hostname zebra\n"
-FRR_BGPD = f"""hostname bgpd
-router bgp {OTHER}
- bgp router-id {Pair.B4}
- no bgp ebgp-requires-policy
- no bgp default ipv4-unicast
+FRR_CLIENT = f"""hostname bgpd
+bgp community-list standard x permit 65001:1
+route-map attributes permit 10
+ set metric 77
+ set community 65001:1 no-export
+ set local-preference 250
+router bgp 65001
+ bgp router-id 10.255.0.3
  no bgp network import-check
- neighbor {Pair.A4} remote-as {US}
+ neighbor {Pair.A4} remote-as 65001
+ neighbor {Pair.A4} update-source 10.255.0.3
  neighbor {Pair.A4} timers connect 1
- neighbor {Pair.A6} remote-as {US}
- neighbor {Pair.A6} timers connect 1
- neighbor 127.0.0.2 remote-as {FEED}
- neighbor 127.0.0.2 passive
- neighbor 127.0.0.2 ebgp-multihop 2
- neighbor 127.0.0.2 disable-connected-check
  address-family ipv4 unicast
-  neighbor {Pair.A4} activate
-  neighbor {Pair.A6} activate
-  neighbor 127.0.0.2 activate
+  network 198.51.100.0/24 route-map attributes
  exit-address-family
  address-family ipv6 unicast
   neighbor {Pair.A4} activate
-  neighbor {Pair.A6} activate
-  neighbor 127.0.0.2 activate
  exit-address-family
 """
 
-GOBGP = f"""
-[global.config]
-  as = {OTHER}
-  router-id = "{Pair.B4}"
-""" + "".join(f"""
-[[neighbors]]
-  [neighbors.config]
-    neighbor-address = "{address}"
-    peer-as = {asn}
-  [neighbors.timers.config]
-    connect-retry = 1
-    idle-hold-time-after-reset = 1
-  [neighbors.transport.config]
-    passive-mode = {passive}
-  [neighbors.ebgp-multihop.config]
-    enabled = {multihop}
-    multihop-ttl = 2
-  [[neighbors.afi-safis]]
-    [neighbors.afi-safis.config]
-      afi-safi-name = "ipv4-unicast"
-  [[neighbors.afi-safis]]
-    [neighbors.afi-safis.config]
-      afi-safi-name = "ipv6-unicast"
-""" for address, asn, passive, multihop in [
-    (Pair.A4, US, "false", "false"), (Pair.A6, US, "false", "false"), ("127.0.0.2", FEED, "true", "true")])
+
+def test_route_reflection(pair):
+    """Two clients in one AS see each other's routes unchanged, with the marks of reflection (RFC 4456)."""
+    router = Ribtide(pair.a, REFLECTOR)
+    pair.b.ip("addr", "add", "10.255.0.3/24", "dev", "eth0")
+    bird = Bird(pair.b, BIRD_CLIENT)
+    frr = Frr(pair.b, bgpd=FRR_CLIENT, bgpd_args=["-p", "0"])
+    for client in (Pair.B4, "10.255.0.3"):
+        wait_for(f"{client} is here", lambda: router.established(client), 60, alive=[router.process])
+    feeds = [full_table(pair.b), blast(pair.b)]
+    wait_count(bird, size() + 1)
+    wait_count(frr, size() + 1)
+    theirs = bird.table()
+    own = theirs.pop("198.51.100.0/24")
+    reflected = {"cluster_list": "192.0.2.77"}
+    assert own == Route("", "igp", "10.255.0.3", 77, 250, frozenset({"65001:1", "65535:65281"}), originator="10.255.0.3", **reflected)
+    got = frr.table()
+    del got["198.51.100.0/24"]
+    agree({p: r._replace(originator=Pair.B4, **reflected) for p, r in theirs.items()}, got)
+    mine = router.table()
+    del mine["198.51.100.0/24"]
+    agree(theirs, mine, NOT_SHOWN)
+    # Nobody gets back what is his.
+    assert router.session(Pair.B4)["advertised"] == {"ipv4": 1, "ipv6": 0}
+    for feed in feeds:
+        feed.stop()
+    wait_count(frr, 1)
+    wait_count(router, 1)
 
 
-class Other:
-    """One of the three, behind the same questions."""
-
-    def __init__(self, kind, host):
-        self.kind = kind
-        if kind == "bird":
-            self.daemon = Bird(host, BIRD)
-        elif kind == "frr":
-            self.daemon = Frr(host, FRR_ZEBRA, FRR_BGPD)
-        else:
-            self.daemon = Gobgp(host, GOBGP)
-
-    def table(self):
-        if self.kind == "bird":
-            return {**self.daemon.table("ribtide4"), **self.daemon.table("ribtide6"), **self.daemon.table("feed")}
-        if self.kind == "frr":
-            return {**self.daemon.bgp_table("ipv4"), **self.daemon.bgp_table("ipv6")}
-        return {**self.daemon.table("ipv4"), **self.daemon.table("ipv6")}
+BIRD_OLD = f"""
+router id {Pair.B4};
+log stderr all;
+protocol device {{}}
+protocol bgp ribtide {{
+    local as 65002; neighbor {Pair.A4} as 65001;
+    enable as4 off;
+    connect retry time 1; error wait time 1,2; connect delay time 1;
+    ipv4 {{ import all; export all; }};
+    ipv6 {{ import all; export all; next hop address {Pair.B6}; missing lladdr ignore; }};
+}}
+protocol bgp feed {{
+    local as 65002; neighbor {Host.FEEDS[1]} as {FEED_ASN}; passive; ipv6 {{ import all; export none; }};
+}}
+"""
 
 
-def feed(host, next_hop, to="127.0.0.1:179"):
-    """Plays the table and stays."""
-    return host.start("feed", binary(), *source(), "--to", to, "--from", "127.0.0.2", "--asn", str(FEED), "--wait", "30",
-                      "--next-hop", next_hop, "--quiet")
-
-
-def held(router):
-    """Prefix → Route of ribtide's best paths."""
-    routes = {}
-    for entry in router.show("route"):
-        best = [p for p in entry["paths"] if p["best"]]
-        assert len(best) == 1, entry
-        p = best[0]
-        routes[entry["prefix"]] = Route(p["as_path"], p["origin"], frozenset(p.get("communities", [])))
-    return routes
-
-
-def differences(left, right, limit=5):
-    """What a person needs to see of two tables that should be equal."""
-    missing = sorted(left.keys() - right.keys())
-    extra = sorted(right.keys() - left.keys())
-    other = [p for p in left.keys() & right.keys() if left[p] != right[p]]
-    if not (missing or extra or other):
-        return None
-    shown = [f"{p}: {left[p]} != {right[p]}" for p in other[:limit]]
-    return f"missing {len(missing)} {missing[:limit]}, extra {len(extra)} {extra[:limit]}, different {len(other)} {shown}"
-
-
-def prefixes_sent():
-    """What the feed will announce, as another decoder sees it; None for a generated table."""
-    table = load_table(FULL_FEED)
-    return None if table is None else {p: r.behind(FEED) if not r.as_path.startswith(str(FEED)) else r for p, r in table.items()}
-
-
-@pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
-def test_ribtide_to_other(pair, kind):
-    router = Ribtide(pair.a, RIBTIDE)
-    other = Other(kind, pair.b)
-    router.wait_established(Pair.B4)
-    router.wait_established(Pair.B6)
-    feed(pair.a, Pair.A4)
-    expected = prefixes_sent()
-    if expected is not None:
-        router.wait_prefixes(len(expected))
-    settled(router)
-    mine = held(router)
-    if expected is not None:
-        assert differences(expected, mine) is None
-    theirs = {p: r.behind(US) for p, r in mine.items()}
-    wait_for(f"{kind} holds what ribtide sent", lambda: len(other.table()) == len(theirs), 120, 1)
-    assert differences(theirs, other.table()) is None
-    # Everything goes when the feed goes: nothing stale on either side.
-    pair.a.processes[-1].stop()
-    router.wait_prefixes(0)
-    wait_for(f"{kind} holds nothing", lambda: not other.table(), 60, 1)
-
-
-@pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
-def test_other_to_ribtide(pair, kind):
-    router = Ribtide(pair.a, RIBTIDE)
-    other = Other(kind, pair.b)
-    router.wait_established(Pair.B4)
-    router.wait_established(Pair.B6)
-    feed(pair.b, Pair.B4)
-    expected = prefixes_sent()
-    if expected is not None:
-        router.wait_prefixes(len(expected))
-    settled(router)
-    theirs = other.table()
-    assert len(theirs) > 50_000
-    if expected is not None:
-        assert differences(expected, theirs) is None
-    mine = held(router)
-    assert differences({p: r.behind(OTHER) for p, r in theirs.items()}, mine) is None
-    # The session goes, and with it all that came over it.
-    pair.b.ip("link", "set", "eth0", "down")
-    if kind == "bird":
-        other.daemon.process.kill()
-    elif kind == "frr":
-        other.daemon.processes[-1].kill()
+@pytest.mark.parametrize("direction", ["out", "in"])
+def test_neighbor_without_four_octet_as(pair, direction):
+    """AS numbers above 65535 survive a neighbour that knows only two octets: AS_TRANS and AS4_PATH (RFC 6793)."""
+    router = Ribtide(pair.a, ribtide(LEFT).replace(str(RIGHT.asn), "65002").replace('families = ["ipv4-unicast"] ', ""))
+    other = Bird(pair.b, BIRD_OLD)
+    wait_for("the session is established", lambda: router.established(RIGHT.four), 60, alive=[router.process])
+    assert router.session(RIGHT.four)["four_octet_as"] is False
+    blast(pair.a if direction == "out" else pair.b, ipv6=3000)
+    wait_count(router, 3000)
+    wait_count(other, 3000)
+    mine, theirs = router.table(), other.table()
+    assert any(int(n) > 65535 for r in mine.values() for n in r.as_path.split()), "the table has no large AS number"
+    hops = ("next_hop", *NOT_SHOWN)
+    if direction == "out":
+        agree(sent(mine, LEFT), theirs, hops)
     else:
-        other.daemon.process.kill()
-    pair.a.ip("link", "set", "eth0", "down")
-    router.wait_prefixes(0, timeout=120)
+        agree(sent(theirs, RIGHT._replace(asn=65002)), mine, hops)
 
 
-def settled(router):
-    """Waits until the number of prefixes has stopped changing and is not zero."""
-    last = [0]
-
-    def still():
-        now = sum(router.show("bgp", "summary")["prefixes"].values())
-        same = now == last[0] and now > 0
-        last[0] = now
-        return same
-    wait_for("the table has settled", still, 180, 2.0)
+def test_extended_messages_and_attributes_that_ribtide_does_not_know(pair):
+    """A message of more than 4,096 octets is taken and passed on where both sides can (RFC 8654), large communities and
+    unknown optional transitive attributes go along, and the latter are marked partial (RFC 4271 section 5)."""
+    router = Ribtide(pair.a, ribtide(LEFT))
+    other = start("bird", pair.b, RIGHT)
+    up(router, other, "bird")
+    assert router.session(RIGHT.four)["extended_messages"]
+    feeder = Speaker(pair.a, Host.FEEDS[0], FEED_ASN, extended=True)
+    many = [(65100 + i // 60000, i % 60000) for i in range(1500)]
+    block = [communities(many), attribute(0xC0, 32, b"".join(n.to_bytes(4, "big") for n in (4200000000, 7, 9))),
+             attribute(0xC0, 250, b"unknown")]
+    feeder.send(update(["192.0.2.0/24", "198.51.100.0/24"], [FEED_ASN, 4200000002], "193.203.0.1", *block))
+    wait_count(other, 2)
+    wanted = Route(f"{LEFT.asn} {FEED_ASN} 4200000002", "igp", LEFT.four, communities=frozenset(f"{a}:{b}" for a, b in many),
+                   large_communities=frozenset({"4200000000:7:9"}))
+    # BIRD does not print so many communities, but counts them.
+    agree({"192.0.2.0/24": wanted, "198.51.100.0/24": wanted}, other.table(), ["communities"])
+    assert "2 of 2 routes" in other.ask(f"show route where bgp_community.len = {len(many)} count")
+    assert "75 6e 6b 6e 6f 77 6e" in other.ask("show route all"), other.ask("show route all")
+    assert router.table()["192.0.2.0/24"] == wanted._replace(as_path=f"{FEED_ASN} 4200000002", next_hop="193.203.0.1")
+    feeder.close()
+    wait_count(other, 0)

@@ -1,9 +1,10 @@
 """What the tests run: namespaces, ribtide, other daemons, Redis."""
 
-from .daemons import Bird, Frr, Gobgp, Redis
-from .host import Host, Pair, Process, wait_for
-from .ribtide import Ribtide, binary, run_tool
-from .table import Route, load_table, source
+from .daemons import Bird, Frr, Gobgp, Redis, need
+from .host import CommandFailed, Host, Pair, Process, wait_for
+from .ribtide import Ribtide, binary, blast, full_table, feed_options
+from .table import FEED_ASN, NOT_SHOWN, Route, agree, family, recorded, sent
 
-__all__ = ["Bird", "Frr", "Gobgp", "Redis", "Host", "Pair", "Process", "wait_for", "Ribtide", "binary", "run_tool",
-           "Route", "load_table", "source"]
+__all__ = ["Bird", "Frr", "Gobgp", "Redis", "need", "CommandFailed", "Host", "Pair", "Process", "wait_for", "Ribtide",
+           "binary", "full_table", "blast", "feed_options",
+           "FEED_ASN", "NOT_SHOWN", "Route", "agree", "family", "recorded", "sent"]

@@ -1,28 +1,32 @@
 """The programs that ribtide talks to, each with just what the tests ask of it."""
 
 import json
-import os
 import pathlib
 import re
 import shutil
-import subprocess
 
-from .host import Process, wait_for
-from .table import Route
+import pytest
 
-WELL_KNOWN = {"no-export": "65535:65281", "no-advertise": "65535:65282", "local-AS": "65535:65283",
-              "noExport": "65535:65281"}
+from .host import wait_for
+from .table import Route, as_path
+
+
+def need(program):
+    """Skips the test where a program is not installed."""
+    if not (shutil.which(program) or pathlib.Path(program).exists()):
+        pytest.skip(f"{program} is not installed (scripts/setup test installs it)")
 
 
 class Bird:
     """BIRD 2."""
 
     def __init__(self, host, config):
+        need("bird")
         self.host = host
         self.socket = host.folder / "bird.ctl"
-        self.config = host.folder / "bird.conf"
-        self.config.write_text(config)
-        self.process = host.start("bird", "bird", "-f", "-c", self.config, "-s", self.socket, "-P", host.folder / "bird.pid")
+        config_file = host.folder / "bird.conf"
+        config_file.write_text(config)
+        self.process = host.start("bird", "bird", "-f", "-c", config_file, "-s", self.socket, "-P", host.folder / "bird.pid")
         wait_for("BIRD answers", lambda: self.ask("show status"), 20, alive=[self.process])
 
     def ask(self, command):
@@ -31,74 +35,108 @@ class Bird:
     def established(self, protocol):
         return "Established" in self.ask(f"show protocols {protocol}")
 
-    def count(self, protocol):
-        match = re.search(r"(\d+) of \d+ routes", self.ask(f"show route protocol {protocol} count"))
-        return int(match.group(1)) if match else 0
+    def count(self):
+        """How many prefixes it has from BGP."""
+        # One line for each table, then one for all.
+        return int(re.findall(r"routes for (\d+) networks", self.ask("show route where source = RTS_BGP count"))[-1])
 
-    def table(self, protocol):
-        """Prefix → Route of everything learnt from `protocol`."""
-        routes, prefix, at = {}, None, None
-        for line in self.ask(f"show route protocol {protocol} all").splitlines():
-            head = re.match(r"^([0-9a-fA-F.:]+/\d+)\s", line)
-            if head:
-                prefix, at = head.group(1), {"BGP.as_path": "", "BGP.origin": "", "BGP.community": ""}
-            elif ":" in line and at is not None:
-                key, _, value = line.strip().partition(":")
-                at[key] = value.strip()
-                path = at["BGP.as_path"].replace("{", "{").replace(" }", "}").replace("{ ", "{")
-                path = re.sub(r"\{([^}]*)\}", lambda m: "{" + ",".join(m.group(1).split()) + "}", path)
-                communities = frozenset(":".join(c.split(",")) for c in at["BGP.community"].strip("()").split(") (") if c)
-                routes[prefix] = Route(path, at["BGP.origin"].lower(), communities)
+    def table(self):
+        """Prefix → Route of the best routes from BGP."""
+        routes = {}
+        text = self.ask("show route primary where source = RTS_BGP all")
+        for entry in re.split(r"\n(?=[0-9a-f]+[.:])", text):
+            lines = entry.splitlines()
+            # The header ("BIRD 2.0.12 ready.") and the table's name come before the first prefix.
+            if not lines or "/" not in lines[0].split(" ")[0]:
+                continue
+            at = dict(line[1:].split(": ", 1) for line in lines if line.startswith("\tBGP.") and ": " in line)
+            path = re.sub(r"\{([^}]*)\}", lambda m: "{" + ",".join(m[1].split()) + "}", at.get("BGP.as_path", ""))
+            listed = {key: re.findall(r"\(([^)]*)\)", at.get(key, "")) for key in ("BGP.community", "BGP.large_community")}
+            routes[lines[0].split()[0]] = Route(
+                as_path(path), at["BGP.origin"].lower(), at["BGP.next_hop"].split()[0], int(at.get("BGP.med", 0)),
+                int(at.get("BGP.local_pref", 100)),
+                frozenset(c.replace(",", ":") for c in listed["BGP.community"]),
+                frozenset(c.replace(", ", ":") for c in listed["BGP.large_community"]),
+                " ".join(reversed(at["BGP.aggregator"].split(" AS"))) if "BGP.aggregator" in at else "",
+                any(line.startswith("\tBGP.atomic_aggr") for line in lines),
+                at.get("BGP.originator_id", ""), at.get("BGP.cluster_list", "").strip())
         return routes
 
 
 class Frr:
-    """FRR: zebra and bgpd (or zebra alone), from Debian's package, in folders of their own."""
+    """FRR's zebra and, where configured, bgpd and staticd, from Debian's package, in a folder of their own."""
 
-    def __init__(self, host, zebra="", bgpd=None, staticd=False, zebra_args=()):
+    #: How FRR spells well-known communities.
+    KNOWN = {"no-export": "65535:65281", "noExport": "65535:65281", "no-advertise": "65535:65282",
+             "noAdvertise": "65535:65282", "local-AS": "65535:65283", "localAs": "65535:65283", "blackhole": "65535:666"}
+
+    def __init__(self, host, bgpd=None, staticd=None, zebra="", zebra_args=(), bgpd_args=()):
+        need("/usr/lib/frr/zebra")
         self.host = host
         self.folder = host.folder / "frr"
         self.folder.mkdir()
         shutil.chown(self.folder, "frr", "frr")
-        names = ["zebra"] + (["staticd"] if staticd else []) + (["bgpd"] if bgpd is not None else [])
-        texts = {"zebra": zebra, "bgpd": bgpd or "", "staticd": ""}
-        self.processes = []
-        for name in names:
-            config = self.folder / f"{name}.conf"
-            config.write_text(texts[name])
-            shutil.chown(config, "frr", "frr")
-            extra = list(zebra_args) if name == "zebra" else []
-            process = host.start(name, f"/usr/lib/frr/{name}", "-f", config, "-i", self.folder / f"{name}.pid",
-                                 "-z", self.folder / "zserv.api", "--vty_socket", self.folder, "-P", "0", *extra)
-            self.processes.append(process)
-            wait_for(f"{name} answers", lambda: self.ask("show version", name), 20, alive=[process])
+        self.arguments = {"zebra": zebra_args, "bgpd": bgpd_args}
+        self.processes = {}
+        self.texts = {name: text for name, text in [("zebra", zebra), ("staticd", staticd), ("bgpd", bgpd)] if text is not None}
+        for name in self.texts:
+            self.start(name)
+
+    def start(self, name):
+        config = self.folder / f"{name}.conf"
+        config.write_text(self.texts[name])
+        shutil.chown(config, "frr", "frr")
+        process = self.host.start(name, f"/usr/lib/frr/{name}", "-f", config, "-i", self.folder / f"{name}.pid",
+                                  "-z", self.folder / "zserv.api", "--vty_socket", self.folder, "-P", "0",
+                                  "--log", "stdout", *self.arguments.get(name, ()))
+        self.processes[name] = process
+        wait_for(f"{name} answers", lambda: self.ask("show version", name), 20, alive=[process])
 
     def ask(self, command, daemon=None):
         one = ["-d", daemon] if daemon else []
         return self.host.run("vtysh", "--vty_socket", self.folder, *one, "-c", command, timeout=300)
 
-    def bgp_table(self, afi, neighbor=None):
-        """Prefix → Route of what bgpd holds."""
-        answer = json.loads(self.ask(f"show bgp {afi} unicast detail json"))
-        routes = {}
-        for prefix, paths in answer.get("routes", {}).items():
-            paths = paths if isinstance(paths, list) else paths.get("paths", [])
-            for path in paths:
-                text = path.get("aspath", {}).get("string", "")
-                text = "" if text == "Local" else text
-                communities = frozenset(WELL_KNOWN.get(c, c) for c in path.get("community", {}).get("list", []))
-                routes[prefix] = Route(text, path.get("origin", "").lower(), communities)
-        return routes
+    def configure(self, *lines):
+        commands = [word for line in ("configure terminal", *lines) for word in ("-c", line)]
+        return self.host.run("vtysh", "--vty_socket", self.folder, *commands)
 
-    def stop(self):
-        for process in self.processes:
-            process.stop()
+    def established(self, neighbor):
+        return json.loads(self.ask(f"show bgp neighbors {neighbor} json", "bgpd"))[neighbor]["bgpState"] == "Established"
+
+    def count(self):
+        """How many prefixes bgpd has."""
+        total = 0
+        for afi in ("ipv4", "ipv6"):
+            total += json.loads(self.ask(f"show bgp {afi} unicast statistics json", "bgpd"))[f"{afi}Unicast"][0]["totalPrefixes"]
+        return total
+
+    def table(self):
+        """Prefix → Route of bgpd's best paths."""
+        routes = {}
+        for afi in ("ipv4", "ipv6"):
+            answer = json.loads(self.ask(f"show bgp {afi} unicast json detail", "bgpd"))
+            for prefix, paths in answer.get("routes", {}).items():
+                path = next((p for p in paths if p.get("bestpath", {}).get("overall")), None)
+                if path is None:
+                    continue
+                # IPv6 hops have a scope, and the link-local one comes second.
+                hop = next(h["ip"] for h in path["nexthops"] if h.get("scope") != "link-local")
+                at = path.get("aspath", {}).get("string", "")
+                aggregator = f"{path['aggregatorAs']} {path['aggregatorId']}" if "aggregatorAs" in path else ""
+                routes[prefix] = Route(
+                    as_path("" if at == "Local" else at), path["origin"].lower(), hop,
+                    path.get("metric", 0), path.get("locPrf", 100),
+                    frozenset(self.KNOWN.get(c, c) for c in path.get("community", {}).get("list", [])),
+                    frozenset(path.get("largeCommunity", {}).get("list", [])), aggregator, path.get("atomicAggregate", False),
+                    path.get("originatorId", ""), " ".join(path.get("clusterList", {}).get("list", [])))
+        return routes
 
 
 class Gobgp:
     """GoBGP."""
 
     def __init__(self, host, config):
+        need("gobgpd")
         self.host = host
         path = host.folder / "gobgpd.toml"
         path.write_text(config)
@@ -110,29 +148,41 @@ class Gobgp:
         return self.host.run("gobgp", "-p", "50051", *command, timeout=300)
 
     def established(self, neighbor):
-        state = json.loads(self.ask("neighbor", neighbor, "-j")).get("state", {})
-        return state.get("session_state") == 6 or state.get("session-state") == 6
+        return json.loads(self.ask("neighbor", neighbor, "-j"))["state"].get("session_state") == 6
 
-    def table(self, family="ipv4"):
+    def count(self):
+        """How many prefixes it has."""
+        lines = [self.ask("global", "rib", "summary", "-a", family) for family in ("ipv4", "ipv6")]
+        return sum(int(re.search(r"Destination: (\d+)", line)[1]) for line in lines)
+
+    def table(self):
         """Prefix → Route of the best paths of the global table."""
         routes = {}
-        text = self.ask("global", "rib", "-a", family, "-j")
-        for prefix, paths in json.loads(text or "{}").items():
-            attrs = {a["type"]: a for a in paths[0]["attrs"]}
-            segments = []
-            for segment in attrs.get(2, {}).get("as_paths", []):
-                numbers = [str(n) for n in segment["asns"]]
-                segments.append("{" + ",".join(numbers) + "}" if segment["segment_type"] == 1 else " ".join(numbers))
-            origin = ["igp", "egp", "incomplete"][attrs.get(1, {}).get("value", 0)]
-            communities = frozenset(f"{c >> 16}:{c & 0xffff}" for c in attrs.get(8, {}).get("communities", []))
-            routes[prefix] = Route(" ".join(segments), origin, communities)
+        for family in ("ipv4", "ipv6"):
+            for prefix, paths in json.loads(self.ask("global", "rib", "-a", family, "-j") or "{}").items():
+                at = {a["type"]: a for a in paths[0]["attrs"]}
+                path = " ".join(self.segment(s) for s in at.get(2, {}).get("as_paths", []))
+                hop = at[3]["nexthop"] if 3 in at else at[14]["nexthop"]
+                aggregator = f"{at[7]['as']} {at[7]['address']}" if 7 in at else ""
+                routes[prefix] = Route(
+                    as_path(path), ["igp", "egp", "incomplete"][at[1].get("value", 0)], hop, at.get(4, {}).get("metric", 0),
+                    at.get(5, {}).get("value", 100),
+                    frozenset(f"{c >> 16}:{c & 0xffff}" for c in at.get(8, {}).get("communities", [])),
+                    frozenset(f"{c['ASN']}:{c['LocalData1']}:{c['LocalData2']}" for c in at.get(32, {}).get("value", [])),
+                    aggregator, 6 in at)
         return routes
+
+    @staticmethod
+    def segment(segment):
+        numbers = [str(n) for n in segment["asns"]]
+        return "{" + ",".join(numbers) + "}" if segment["segment_type"] == 1 else " ".join(numbers)
 
 
 class Redis:
-    """A Redis server of our own, on a Unix socket and a port of loopback."""
+    """A Redis server of our own, on a Unix socket and on a port of the host's loopback."""
 
     def __init__(self, host, port=6379):
+        need("redis-server")
         self.host, self.port = host, port
         self.socket = host.folder / "redis.sock"
         self.start()
@@ -141,7 +191,7 @@ class Redis:
         self.process = self.host.start("redis", "redis-server", "--port", str(self.port), "--bind", "127.0.0.1",
                                        "--unixsocket", self.socket, "--save", "", "--appendonly", "no",
                                        "--notify-keyspace-events", "AKE", "--dir", self.host.folder)
-        wait_for("Redis answers", lambda: self.db(0).ping(), 10, alive=[self.process])
+        wait_for("Redis answers", self.ping, 10, alive=[self.process])
         instances = {"redis": {"hostname": "127.0.0.1", "port": self.port, "unix_socket_path": str(self.socket),
                                "persistence_for_warm_boot": "yes"}}
         databases = {name: {"id": n, "separator": s, "instance": "redis"} for name, n, s in [
@@ -149,6 +199,13 @@ class Redis:
             ("CONFIG_DB", 4, "|"), ("STATE_DB", 6, "|"), ("APPL_STATE_DB", 14, ":")]}
         self.config = self.host.folder / "database_config.json"
         self.config.write_text(json.dumps({"INSTANCES": instances, "DATABASES": databases, "VERSION": "1.0"}))
+
+    def ping(self):
+        import redis
+        try:
+            return self.db(0).ping()
+        except redis.ConnectionError:
+            return False
 
     def db(self, number):
         """A plain client."""

@@ -1,12 +1,17 @@
 """Network namespaces as hosts, and processes inside them."""
 
+import contextlib
+import ctypes
 import itertools
 import os
 import signal
+import socket
 import subprocess
 import time
 
 _numbers = itertools.count()
+_libc = ctypes.CDLL(None, use_errno=True)
+CLONE_NEWNET = 0x40000000
 
 
 def wait_for(what, condition, timeout=60.0, every=0.1, alive=()):
@@ -22,10 +27,15 @@ def wait_for(what, condition, timeout=60.0, every=0.1, alive=()):
             last = condition()
             if last:
                 return last
-        except (subprocess.CalledProcessError, ConnectionError, FileNotFoundError) as e:
+        except (subprocess.CalledProcessError, CommandFailed, OSError) as e:
             last = e
         time.sleep(every)
-    raise AssertionError(f"within {timeout:.0f} s it did not happen that {what}; last seen: {str(last)[:2000]}")
+    logs = "".join(f"\n{process.name}: {process.log()}" for process in alive)
+    raise AssertionError(f"within {timeout:.0f} s it did not happen that {what}; last seen: {str(last)[:2000]}{logs}")
+
+
+class CommandFailed(AssertionError):
+    """A command that should have worked did not."""
 
 
 class Process:
@@ -34,19 +44,16 @@ class Process:
     def __init__(self, name, args, log, **kw):
         self.name = name
         self.path = log
-        self.out = open(log, "ab")
-        self.popen = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.out, **kw)
+        with open(log, "ab") as out:
+            self.popen = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=out, stderr=out, **kw)
 
     def poll(self):
         return self.popen.poll()
 
-    def log(self):
-        self.out.flush()
+    def log(self, size=3000):
+        """The end of what it printed."""
         with open(self.path, errors="replace") as f:
-            return f.read()[-4000:]
-
-    def signal(self, number):
-        self.popen.send_signal(number)
+            return f.read()[-size:]
 
     def kill(self):
         """As a crash: no chance to say goodbye."""
@@ -54,27 +61,40 @@ class Process:
         self.popen.wait()
 
     def stop(self, timeout=10):
+        """SIGTERM, and its exit status."""
         if self.popen.poll() is None:
             self.popen.send_signal(signal.SIGTERM)
             try:
                 self.popen.wait(timeout)
             except subprocess.TimeoutExpired:
-                self.popen.kill()
-                self.popen.wait()
-        self.out.close()
+                self.kill()
+        return self.popen.returncode
 
 
 class Host:
-    """A network namespace."""
+    """A network namespace. Unless it is one itself, it has a neighbour in which feeds run, on a link of its own."""
 
-    def __init__(self, folder, name):
+    #: The host's address on the link to its feeds, and theirs.
+    FEED_SIDE, FEEDS = "198.19.0.1", ("198.19.0.2", "198.19.0.3")
+
+    def __init__(self, folder, name, feeds=True):
         self.name = f"rt{os.getpid()}-{next(_numbers)}{name}"
         self.folder = folder / name
         self.folder.mkdir(parents=True, exist_ok=True)
         os.chmod(self.folder, 0o777)
         self.processes = []
+        self.feeds = None
         subprocess.run(["ip", "netns", "add", self.name], check=True)
-        self.ip("link", "set", "lo", "up")
+        try:
+            self.ip("link", "set", "lo", "up")
+            if feeds:
+                self.feeds = Host(folder, f"{name}-feeds", feeds=False)
+                self.join(self.feeds, "feed0")
+                self.address("feed0", f"{self.FEED_SIDE}/24")
+                self.feeds.address("feed0", *(f"{a}/24" for a in self.FEEDS))
+        except BaseException:
+            self.close()
+            raise
 
     def args(self, *args):
         return ["ip", "netns", "exec", self.name, *map(str, args)]
@@ -83,36 +103,81 @@ class Host:
         """`ip ARGS` inside, its output as text."""
         return self.run("ip", *args)
 
-    def run(self, *args, timeout=120, check=True):
+    def join(self, other, interface):
+        """A link to another host, of this name at both ends."""
+        self.ip("link", "add", interface, "type", "veth", "peer", "name", interface, "netns", other.name)
+
+    def lan(self, interface, *addresses):
+        """A network in which next hops can be, though nobody is there: its cable ends in the same host."""
+        end = f"{interface}-end"[-15:]
+        self.ip("link", "add", interface, "type", "veth", "peer", "name", end)
+        self.ip("link", "set", end, "up")
+        self.address(interface, *addresses)
+
+    def address(self, interface, *addresses):
+        """Addresses for an interface, which is up then."""
+        for address in addresses:
+            # Without duplicate address detection an IPv6 address can be used at once.
+            self.ip("addr", "add", address, "dev", interface, *(["nodad"] if ":" in address else []))
+        self.ip("link", "set", interface, "up")
+
+    def run(self, *args, timeout=120):
+        """Runs a program inside to its end, which must be a good one, and returns what it prints."""
         done = subprocess.run(self.args(*args), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
-        if check and done.returncode != 0:
-            raise AssertionError(f"{' '.join(map(str, args))} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
+        if done.returncode != 0:
+            raise CommandFailed(f"{' '.join(map(str, args))} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def start(self, name, *args, **kw):
+        """Starts a program inside; it ends with the host at the latest."""
         process = Process(name, self.args(*args), self.folder / f"{name}.log", **kw)
         self.processes.append(process)
         return process
 
+    @contextlib.contextmanager
+    def inside(self):
+        """Sockets that this thread makes meanwhile belong to the host, also afterwards."""
+        with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{self.name}") as there:
+            _enter(there)
+            try:
+                yield
+            finally:
+                _enter(home)
+
+    def connect(self, to, port, source=None, timeout=10):
+        """A TCP connection from inside."""
+        with self.inside():
+            return socket.create_connection((to, port), timeout, (source, 0) if source else None)
+
     def close(self):
+        if self.feeds is not None:
+            self.feeds.close()
         for process in reversed(self.processes):
             process.stop()
+        # What daemons left behind on their own.
+        for pid in subprocess.run(["ip", "netns", "pids", self.name], capture_output=True, text=True).stdout.split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
         subprocess.run(["ip", "netns", "del", self.name], check=False)
 
 
+def _enter(namespace):
+    if _libc.setns(namespace.fileno(), CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
+
+
 class Pair:
-    """Two hosts on one link: `a` has 10.255.0.1 and fd00:255::1, `b` has 10.255.0.2 and fd00:255::2."""
+    """Two hosts on one link, each with a network of its own in which next hops are:
+    the exchange point of the recorded table, and an IPv6 one."""
 
     A4, B4, A6, B6 = "10.255.0.1", "10.255.0.2", "fd00:255::1", "fd00:255::2"
 
     def __init__(self, folder):
         self.a, self.b = Host(folder, "a"), Host(folder, "b")
-        self.a.ip("link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", self.b.name)
+        self.a.join(self.b, "eth0")
         for host, four, six in ((self.a, self.A4, self.A6), (self.b, self.B4, self.B6)):
-            host.ip("addr", "add", f"{four}/24", "dev", "eth0")
-            # Without duplicate address detection an address can be used at once.
-            host.ip("-6", "addr", "add", f"{six}/64", "dev", "eth0", "nodad")
-            host.ip("link", "set", "eth0", "up")
+            host.address("eth0", f"{four}/24", f"{six}/64")
+            host.lan("lan0", "193.203.0.250/24", "fd00:193::ff/64")
 
     def close(self):
         self.a.close()

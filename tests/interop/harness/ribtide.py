@@ -5,7 +5,8 @@ import os
 import pathlib
 import subprocess
 
-from .host import wait_for
+from .host import Host, wait_for
+from .table import FEED_ASN, GENERATED4, GENERATED6, MRT, Route, as_path
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -15,9 +16,22 @@ def binary():
     return os.environ.get("RIBTIDE", str(ROOT / "target/release/ribtide"))
 
 
-def run_tool(host, *args, timeout=180, check=True):
-    """Runs `ribtide ARGS` to its end and returns what it prints."""
-    return host.run(binary(), *args, timeout=timeout, check=check)
+def full_table(host):
+    """Plays the full IPv4 table into a session and stays: a real one, or one made up where that is absent."""
+    table = ["replay", MRT] if MRT.exists() else ["blast", "--ipv4", GENERATED4, "--seed", "7", "--next-hops4", "193.203.0.0/25"]
+    return host.feeds.start("full-table", binary(), *table, *feed_options(0))
+
+
+def blast(host, ipv4=0, ipv6=GENERATED6):
+    """Sends a made-up table, most of it with communities, and stays."""
+    table = ["blast", "--ipv4", ipv4, "--ipv6", ipv6, "--seed", "7", "--next-hops4", "193.203.0.0/25", "--next-hops6", "fd00:193::/120"]
+    return host.feeds.start("blast", binary(), *table, *feed_options(1))
+
+
+def feed_options(number):
+    """What makes a tool a feed of its host."""
+    return ["--to", f"{Host.FEED_SIDE}:179", "--from", Host.FEEDS[number], "--asn", FEED_ASN, "--wait", 30, "--quiet",
+            "--router-id", Host.FEEDS[number]]
 
 
 class Ribtide:
@@ -34,37 +48,49 @@ class Ribtide:
         self.process = self.host.start(self.name, binary(), "run", "-c", self.config)
         wait_for(f"{self.name} answers", lambda: self.show("bgp", "summary"), 20, alive=[self.process])
 
+    def text(self, *args):
+        """What `ribtide ARGS` prints about this router."""
+        return subprocess.run([binary(), *map(str, args), "--socket", self.socket], check=True, capture_output=True,
+                              text=True, timeout=300).stdout
+
     def show(self, *args):
         """`ribtide show ARGS --json`, parsed."""
-        text = subprocess.run([binary(), "show", *map(str, args), "--json", "--socket", self.socket], check=True,
-                              capture_output=True, text=True, timeout=300).stdout
+        text = self.text("show", *args, "--json")
         if args[0] in ("route", "fib"):
             return [json.loads(line) for line in text.splitlines()]
         return json.loads(text)
 
     def explain(self, prefix):
-        text = subprocess.run([binary(), "explain", prefix, "--json", "--socket", self.socket], check=True,
-                              capture_output=True, text=True, timeout=60).stdout
-        return json.loads(text)
+        return json.loads(self.text("explain", prefix, "--json"))
 
     def neighbor(self, address):
         return self.show("bgp", "neighbor", address)
 
-    def wait_established(self, address, timeout=60):
-        return wait_for(f"the session with {address} is established",
-                        lambda: self.neighbor(address)["state"].lower() == "established", timeout, alive=[self.process])
+    def session(self, address):
+        """The session with a neighbour, or None where none is established."""
+        return self.neighbor(address).get("session")
 
-    def wait_received(self, address, count, timeout=120):
-        def received():
-            session = self.neighbor(address).get("session")
-            total = sum(session["received"].values()) if session else -1
-            return total == count or None
-        return wait_for(f"{count} paths are held from {address}", received, timeout, 0.3, alive=[self.process])
+    def established(self, address):
+        return self.session(address) is not None
 
-    def wait_prefixes(self, count, timeout=120):
-        def prefixes():
-            return sum(self.show("bgp", "summary")["prefixes"].values()) == count
-        return wait_for(f"the Loc-RIB holds {count} prefixes", prefixes, timeout, 0.3, alive=[self.process])
+    def count(self):
+        """How many prefixes the Loc-RIB holds."""
+        return sum(self.show("bgp", "summary")["prefixes"].values())
+
+    def table(self):
+        """Prefix → Route of the best paths."""
+        routes = {}
+        for entry in self.show("route"):
+            best = [p for p in entry["paths"] if p["best"]]
+            assert len(best) == 1, entry
+            routes[entry["prefix"]] = shown(best[0])
+        return routes
 
     def stop(self):
-        self.process.stop()
+        return self.process.stop()
+
+
+def shown(path):
+    """A path of `ribtide show route` as a Route."""
+    return Route(as_path(path["as_path"]), path["origin"], path["next_hop"], path.get("med", 0), path.get("local_pref", 100),
+                 frozenset(path.get("communities", [])), frozenset(path.get("large_communities", [])))

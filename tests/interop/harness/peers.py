@@ -1,0 +1,167 @@
+"""One speaker of each kind in one shape: an external session over IPv4 for IPv4 and one over IPv6 for IPv6 with a
+neighbour, and passive sessions with its feeds."""
+
+from typing import NamedTuple
+
+from .daemons import Bird, Frr, Gobgp
+from .host import Host, Pair, wait_for
+from .table import FEED_ASN
+
+FEEDS = Host.FEEDS
+
+
+class Side(NamedTuple):
+    """Who a speaker is and who its neighbour."""
+
+    asn: int
+    four: str
+    six: str
+    peer_asn: int
+    peer_four: str
+    peer_six: str
+
+    def other(self):
+        return Side(self.peer_asn, self.peer_four, self.peer_six, self.asn, self.four, self.six)
+
+
+#: 4200000001 needs 4-octet AS numbers (RFC 6793).
+LEFT = Side(65001, Pair.A4, Pair.A6, 4200000001, Pair.B4, Pair.B6)
+RIGHT = LEFT.other()
+
+
+def bird(s):
+    feeds = "".join(f"""
+protocol bgp feed{n} {{
+    local as {s.asn};
+    neighbor {feed} as {FEED_ASN};
+    passive;
+    ipv4 {{ import all; export none; }};
+    ipv6 {{ import all; export none; }};
+}}
+""" for n, feed in enumerate(FEEDS))
+    return f"""
+router id {s.four};
+log stderr all;
+protocol device {{}}
+template bgp ours {{
+    local as {s.asn};
+    connect retry time 1; error wait time 1,2; connect delay time 1;
+    enable extended messages;
+}}
+protocol bgp four from ours {{
+    neighbor {s.peer_four} as {s.peer_asn};
+    ipv4 {{ import all; export all; }};
+}}
+protocol bgp six from ours {{
+    neighbor {s.peer_six} as {s.peer_asn};
+    ipv6 {{ import all; export all; }};
+}}
+{feeds}
+"""
+
+
+def frr(s):
+    both = [(s.peer_four, "ipv4"), (s.peer_six, "ipv6")] + [(feed, afi) for feed in FEEDS for afi in ("ipv4", "ipv6")]
+    families = "".join(f" address-family {afi} unicast\n"
+                       + "".join(f"  neighbor {n} activate\n" for n, a in both if a == afi)
+                       # A feed is no client: it need not get what it sent, nor what others sent.
+                       + "".join(f"  neighbor {n} prefix-list none out\n" for n in FEEDS)
+                       + " exit-address-family\n" for afi in ("ipv4", "ipv6"))
+    feeds = "".join(f" neighbor {n} remote-as {FEED_ASN}\n neighbor {n} passive\n" for n in FEEDS)
+    peers = "".join(f" neighbor {n} remote-as {s.peer_asn}\n neighbor {n} timers connect 1\n"
+                    for n in (s.peer_four, s.peer_six))
+    return f"""hostname bgpd
+ip prefix-list none deny any
+ipv6 prefix-list none deny any
+router bgp {s.asn}
+ bgp router-id {s.four}
+ no bgp ebgp-requires-policy
+ no bgp default ipv4-unicast
+ no bgp network import-check
+{peers}{feeds}{families}"""
+
+
+def gobgp(s):
+    def neighbor(address, asn, families, feed):
+        return f"""
+[[neighbors]]
+  [neighbors.config]
+    neighbor-address = "{address}"
+    peer-as = {asn}
+  [neighbors.timers.config]
+    connect-retry = 1
+    idle-hold-time-after-reset = 1
+  [neighbors.transport.config]
+    passive-mode = {feed}
+""" + "".join(f"""  [[neighbors.afi-safis]]
+    [neighbors.afi-safis.config]
+      afi-safi-name = "{afi}-unicast"
+""" for afi in families)
+
+    return f"""
+[global.config]
+  as = {s.asn}
+  router-id = "{s.four}"
+[global.apply-policy.config]
+  export-policy-list = ["not-to-feeds"]
+  default-export-policy = "accept-route"
+[[defined-sets.neighbor-sets]]
+  neighbor-set-name = "feeds"
+  neighbor-info-list = [{", ".join(f'"{f}"' for f in FEEDS)}]
+[[policy-definitions]]
+  name = "not-to-feeds"
+  [[policy-definitions.statements]]
+    name = "reject"
+    [policy-definitions.statements.conditions.match-neighbor-set]
+      neighbor-set = "feeds"
+    [policy-definitions.statements.actions]
+      route-disposition = "reject-route"
+""" + neighbor(s.peer_four, s.peer_asn, ["ipv4"], "false") + neighbor(s.peer_six, s.peer_asn, ["ipv6"], "false") + "".join(
+        neighbor(f, FEED_ASN, ["ipv4", "ipv6"], "true") for f in FEEDS)
+
+
+def start(kind, host, side):
+    """Starts a speaker of that kind."""
+    if kind == "bird":
+        return Bird(host, bird(side))
+    if kind == "frr":
+        return Frr(host, bgpd=frr(side))
+    return Gobgp(host, gobgp(side))
+
+
+def wait_count(speaker, count, timeout=120):
+    """Waits until a speaker has that many prefixes from BGP."""
+    wait_for(f"{type(speaker).__name__} has {count} prefixes", lambda: speaker.count() == count, timeout, 0.5)
+
+
+def ribtide(s, more=""):
+    """The same for ribtide; `more` belongs to the group of the neighbour."""
+    return f"""
+[router]
+asn = {s.asn}
+router-id = "{s.four}"
+
+[bgp]
+listen = ["[::]:179"]
+
+[bgp.group.feeds]
+type = "external"
+peer-asn = {FEED_ASN}
+passive = true
+import = ["accept"]
+export = ["reject"]
+neighbors = ["{'", "'.join(FEEDS)}"]
+
+[bgp.group.link]
+type = "external"
+peer-asn = {s.peer_asn}
+import = ["accept"]
+export = ["accept"]
+connect-retry = 1
+hold-time = 6
+{more}
+neighbor = [
+    {{ address = "{s.peer_four}", families = ["ipv4-unicast"] }},
+    {{ address = "{s.peer_six}", families = ["ipv6-unicast"] }},
+]
+"""

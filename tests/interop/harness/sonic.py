@@ -1,0 +1,229 @@
+"""SONiC's route path as three processes over Redis, and its tables as a plain Redis client reads and writes them."""
+
+import json
+import socket
+from collections import defaultdict
+
+from .daemons import Redis
+from .host import wait_for
+from .ribtide import binary
+
+APPL, ASIC, COUNTERS, STATE = 0, 1, 2, 6
+#: What SONiC's scripts start each daemon with, in the order in which SONiC starts them.
+FLAGS = {
+    "syncd": ["--diag", "-u", "-s", "-l", "-p", "{folder}/sai.profile", "--query-socket", "{folder}/syncd.sock"],
+    "orchagent": ["-d", "{folder}", "-b", "1024", "-s", "-m", "02:00:00:00:00:01"],
+    "fpmsyncd": [],
+}
+#: SONiC's daemons look for this file, and only here.
+DATABASES = "/run/redis/sonic-db/database_config.json"
+#: Gives a process a view of DATABASES of its own; `ip netns exec` has made its mounts private.
+WITH_DATABASES = f"""mkdir -p /run/redis && mount -t tmpfs none /run/redis && mkdir /run/redis/sonic-db &&
+    cp "$1" {DATABASES} && shift && exec "$@" """
+
+
+class Port:
+    """A port: a kernel interface of this name, its addresses, and the neighbours behind it."""
+
+    def __init__(self, name, lanes, addresses, neighbors):
+        self.name, self.lanes, self.addresses, self.neighbors = name, lanes, addresses, neighbors
+
+
+#: Recorded next hops are on Ethernet0 (the exchange point of the recorded table), others on Ethernet4.
+PORTS = [
+    Port("Ethernet0", "25,26,27,28", ["193.203.0.250/24", "fc00:1::1/64"],
+         [f"193.203.0.{n}" for n in range(1, 101)] + [f"fc00:1::{n:x}" for n in range(0x11, 0x21)]),
+    Port("Ethernet4", "29,30,31,32", ["10.2.0.1/24", "fc00:2::1/64"], ["10.2.0.17", "10.2.0.18", "fc00:2::11"]),
+]
+
+
+class Sonic:
+    """Redis and the three daemons in a host whose ports are up."""
+
+    def __init__(self, host, neighbors=True):
+        self.host = host
+        self.redis = Redis(host)
+        self.appl, self.asic = self.redis.db(APPL), self.redis.db(ASIC)
+        self.processes = {}
+        (host.folder / "sai.profile").write_text(f"SAI_VS_INTERFACE_LANE_MAP_FILE={host.folder}/lanemap.ini\n")
+        (host.folder / "lanemap.ini").write_text("".join(f"eth{n + 1}:{p.lanes}\n" for n, p in enumerate(PORTS)))
+        for port in PORTS:
+            host.lan(port.name, *port.addresses)
+        for name in FLAGS:
+            (host.folder / name).symlink_to(binary())
+            self.start(name)
+        self.ports_and_interfaces()
+        if neighbors:
+            for port in PORTS:
+                for address in port.neighbors:
+                    self.neighbor(port.name, address)
+
+    def start(self, name):
+        flags = [flag.format(folder=self.host.folder) for flag in FLAGS[name]]
+        self.processes[name] = self.host.start(name, "sh", "-c", WITH_DATABASES, "sh", self.redis.config,
+                                               self.host.folder / name, *flags, cwd=self.host.folder)
+
+    def alive(self):
+        return list(self.processes.values())
+
+    def restart(self, name):
+        """As after a crash."""
+        self.processes[name].kill()
+        self.start(name)
+
+    # What SONiC's other daemons write.
+
+    def set(self, table, key, **fields):
+        """ProducerStateTable's set."""
+        p = self.appl.pipeline(transaction=True)
+        p.sadd(f"{table}_KEY_SET", key)
+        p.hset(f"_{table}:{key}", mapping=fields or {"NULL": "NULL"})
+        p.publish(f"{table}_CHANNEL@{APPL}", "G")
+        p.execute()
+
+    def delete(self, table, key):
+        """ProducerStateTable's del."""
+        p = self.appl.pipeline(transaction=True)
+        p.sadd(f"{table}_KEY_SET", key)
+        p.sadd(f"{table}_DEL_SET", key)
+        p.delete(f"_{table}:{key}")
+        p.publish(f"{table}_CHANNEL@{APPL}", "G")
+        p.execute()
+
+    def ports_and_interfaces(self):
+        """portsyncd and intfmgrd."""
+        for index, port in enumerate(PORTS):
+            self.set("PORT_TABLE", port.name, lanes=port.lanes, speed="40000", alias=f"fortyGigE0/{index}", index=str(index),
+                     mtu="9100", admin_status="up")
+        self.set("PORT_TABLE", "PortConfigDone", count=str(len(PORTS)))
+        self.set("PORT_TABLE", "PortInitDone", lanes="0")
+        for port in PORTS:
+            self.set("INTF_TABLE", port.name)
+            for address in port.addresses:
+                self.set("INTF_TABLE", f"{port.name}:{address}", scope="global", family="IPv6" if ":" in address else "IPv4")
+
+    def neighbor(self, interface, address):
+        """neighsyncd."""
+        self.set("NEIGH_TABLE", f"{interface}:{address}", neigh=mac(address), family="IPv6" if ":" in address else "IPv4")
+
+    # What there is.
+
+    def routes(self):
+        """ROUTE_TABLE: key as it is written → fields."""
+        return {key.removeprefix("ROUTE_TABLE:"): fields for key, fields in rows(self.appl, "ROUTE_TABLE:*").items()}
+
+    def route_count(self):
+        """How many rows ROUTE_TABLE has."""
+        return count(self.appl, "ROUTE_TABLE:*")
+
+    def in_flight(self):
+        """Rows and keys that no consumer has taken."""
+        return count(self.appl, "_ROUTE_TABLE:*") + self.appl.scard("ROUTE_TABLE_KEY_SET") + self.appl.scard("ROUTE_TABLE_DEL_SET")
+
+    def chip_routes(self):
+        """Number of routes in ASIC_DB."""
+        return count(self.asic, "ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:*")
+
+    def chip(self):
+        return Chip(self.asic)
+
+    def lookup(self, address):
+        """What the virtual switch does with a packet."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(str(self.host.folder / "syncd.sock"))
+            s.sendall(f"lookup {address}\n".encode())
+            return json.loads(s.makefile().readline())
+
+    def wait_chip(self, number, timeout=120):
+        wait_for(f"ASIC_DB has {number} routes", lambda: self.chip_routes() == number, timeout, 0.3, alive=self.alive())
+
+
+class Chip:
+    """ASIC_DB at a moment, checked: every name is in the one spelling that SONiC's readers know, and every object that
+    is named exists."""
+
+    def __init__(self, db):
+        self.objects = defaultdict(dict)
+        named = set()
+        for key, fields in rows(db, "ASIC_STATE:*").items():
+            _, kind, name = key.split(":", 2)
+            assert kind.startswith("SAI_OBJECT_TYPE_"), key
+            self.objects[kind.removeprefix("SAI_OBJECT_TYPE_")][name] = fields
+            if name.startswith("{"):
+                parts = json.loads(name)
+                assert json.dumps(parts, separators=(",", ":")) == name and list(parts) == sorted(parts), name
+                named |= {v for v in parts.values() if v.startswith("oid:")}
+            else:
+                named.add(name)
+            named |= {v for v in fields.values() if v.startswith("oid:")}
+        self.vids, rids = db.hgetall("VIDTORID"), db.hgetall("RIDTOVID")
+        assert {rid: vid for vid, rid in self.vids.items()} == rids
+        assert named - {"oid:0x0"} <= self.vids.keys(), sorted(named - {"oid:0x0"} - self.vids.keys())[:5]
+        (self.switch,) = self.objects["SWITCH"]
+        assert self.switch == "oid:0x21000000000000"
+        self.members = defaultdict(list)
+        for fields in self.objects["NEXT_HOP_GROUP_MEMBER"].values():
+            assert fields["SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_GROUP_ID"] in self.objects["NEXT_HOP_GROUP"], fields
+            self.members[fields["SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_GROUP_ID"]].append(fields)
+
+    def hop(self, oid):
+        """Address of a next hop, after a look at what it stands on."""
+        hop = self.objects["NEXT_HOP"][oid]
+        assert hop["SAI_NEXT_HOP_ATTR_TYPE"] == "SAI_NEXT_HOP_TYPE_IP", hop
+        interface, address = hop["SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID"], hop["SAI_NEXT_HOP_ATTR_IP"]
+        assert interface in self.objects["ROUTER_INTERFACE"], hop
+        neighbor = json.dumps({"ip": address, "rif": interface, "switch_id": self.switch}, separators=(",", ":"))
+        assert self.objects["NEIGHBOR_ENTRY"][neighbor]["SAI_NEIGHBOR_ENTRY_ATTR_DST_MAC_ADDRESS"] == mac(address), neighbor
+        return address
+
+    def target(self, fields):
+        """Where a route goes: its next hops' addresses, ("drop",) or ("cpu",)."""
+        if fields.get("SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION") == "SAI_PACKET_ACTION_DROP":
+            return ("drop",)
+        oid = fields["SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID"]
+        kind = (int(oid.removeprefix("oid:"), 16) >> 48) & 0xFF
+        if kind == 5:
+            group = self.objects["NEXT_HOP_GROUP"][oid]
+            assert group["SAI_NEXT_HOP_GROUP_ATTR_TYPE"] == "SAI_NEXT_HOP_GROUP_TYPE_DYNAMIC_UNORDERED_ECMP", group
+            return tuple(sorted(self.hop(m["SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_ID"]) for m in self.members[oid]))
+        return (self.hop(oid),) if kind == 4 else {1: ("cpu",), 6: ("interface",)}[kind]
+
+    def routes(self):
+        """Prefix → where to."""
+        routes, targets = {}, {}
+        for name, fields in self.objects["ROUTE_ENTRY"].items():
+            parts = json.loads(name)
+            assert list(parts) == ["dest", "switch_id", "vr"] and "/" in parts["dest"], name
+            assert int(parts["vr"].removeprefix("oid:"), 16) >> 48 & 0xFF == 3, name
+            key = tuple(sorted(fields.items()))
+            if key not in targets:
+                targets[key] = self.target(fields)
+            routes[parts["dest"]] = targets[key]
+        return routes
+
+    def unused(self):
+        """Next-hop groups that no route uses."""
+        used = {f.get("SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID") for f in self.objects["ROUTE_ENTRY"].values()}
+        return sorted(self.objects["NEXT_HOP_GROUP"].keys() - used)
+
+
+#: Every hash whose name matches, in one answer.
+ALL = """local out = {}
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do out[#out + 1] = key; out[#out + 1] = redis.call('HGETALL', key) end
+return out"""
+
+
+def rows(db, pattern):
+    flat = db.eval(ALL, 0, pattern)
+    return {key: dict(zip(fields[::2], fields[1::2])) for key, fields in zip(flat[::2], flat[1::2])}
+
+
+def count(db, pattern):
+    return db.eval("return #redis.call('KEYS', ARGV[1])", 0, pattern)
+
+
+def mac(address):
+    """A MAC address for a neighbour's address, in SONiC's spelling."""
+    import ipaddress
+    last = int(ipaddress.ip_address(address)) & 0xFFFFFF
+    return ":".join(f"{b:02X}" for b in (2, 0, 0, *last.to_bytes(3, "big")))

@@ -1,0 +1,114 @@
+"""A BGP speaker that says exactly what a test wants, octet by octet, over a socket of the test's own."""
+
+import ipaddress
+import socket
+import struct
+import time
+
+from .host import wait_for
+
+MARKER = b"\xff" * 16
+OPEN, UPDATE, NOTIFICATION, KEEPALIVE = 1, 2, 3, 4
+
+
+def message(kind, body=b""):
+    return MARKER + struct.pack("!HB", 19 + len(body), kind) + body
+
+
+def attribute(flags, code, value):
+    """A path attribute; the extended length bit is set where it is needed."""
+    if len(value) > 255:
+        return struct.pack("!BBH", flags | 0x10, code, len(value)) + value
+    return struct.pack("!BBB", flags, code, len(value)) + value
+
+
+def communities(pairs):
+    return attribute(0xC0, 8, b"".join(struct.pack("!HH", *pair) for pair in pairs))
+
+
+def prefixes(texts):
+    """NLRI of IPv4 prefixes."""
+    out = b""
+    for text in texts:
+        network = ipaddress.ip_network(text)
+        out += bytes([network.prefixlen]) + network.network_address.packed[: (network.prefixlen + 7) // 8]
+    return out
+
+
+def block(as_path, next_hop, *more):
+    """The path attributes of an external IPv4 route."""
+    path = struct.pack("!BB", 2, len(as_path)) + b"".join(n.to_bytes(4, "big") for n in as_path)
+    return attribute(0x40, 1, b"\0") + attribute(0x40, 2, path) \
+        + attribute(0x40, 3, ipaddress.ip_address(next_hop).packed) + b"".join(more)
+
+
+def raw_update(withdrawn=b"", attributes=b"", nlri=b""):
+    """An UPDATE whose parts say what they like."""
+    body = struct.pack("!H", len(withdrawn)) + withdrawn + struct.pack("!H", len(attributes)) + attributes + nlri
+    return message(UPDATE, body)
+
+
+def update(nlri, as_path, next_hop, *more):
+    return raw_update(b"", block(as_path, next_hop, *more), prefixes(nlri))
+
+
+class Speaker:
+    """A session from one of a host's feeds to its router, established."""
+
+    def __init__(self, host, source, asn, extended=False):
+        capabilities = bytes([1, 4, 0, 1, 0, 1]) + bytes([65, 4]) + asn.to_bytes(4, "big") + (bytes([6, 0]) if extended else b"")
+        optional = bytes([2, len(capabilities)]) + capabilities
+        two = asn if asn < 65536 else 23456
+        body = struct.pack("!BHH", 4, two, 90) + socket.inet_aton(source) + bytes([len(optional)]) + optional
+
+        def opened():
+            self.socket, self.buffer = host.feeds.connect(host.FEED_SIDE, 179, source), b""
+            self.send(message(OPEN, body))
+            got = self.read()
+            if got is None or got[0] != OPEN:
+                # After an error a router may refuse its peer for a moment (RFC 4271 section 8.1.1, DampPeerOscillations).
+                self.close()
+            return got is not None and got[0] == OPEN
+
+        wait_for(f"{host.FEED_SIDE} takes a session from {source}", opened, 20, 0.3)
+        self.send(message(KEEPALIVE))
+        assert self.read()[0] == KEEPALIVE
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def read(self, timeout=10):
+        """The next message as (type, body), or None where the router has closed the session."""
+        self.socket.settimeout(timeout)
+        while True:
+            if len(self.buffer) >= 19:
+                size = struct.unpack("!H", self.buffer[16:18])[0]
+                if len(self.buffer) >= size:
+                    kind, body = self.buffer[18], self.buffer[19:size]
+                    self.buffer = self.buffer[size:]
+                    return kind, body
+            try:
+                piece = self.socket.recv(65536)
+            except ConnectionResetError:
+                return None
+            if not piece:
+                return None
+            self.buffer += piece
+
+    def ended(self, within=1.0):
+        """Whether the router ends the session in this time: its NOTIFICATION as (code, subcode), None where it stays
+        up, or (0, 0) where it goes without one."""
+        end = time.monotonic() + within
+        while (left := end - time.monotonic()) > 0:
+            try:
+                got = self.read(left)
+            except TimeoutError:
+                break
+            if got is None:
+                return (0, 0)
+            if got[0] == NOTIFICATION:
+                return (got[1][0], got[1][1])
+        return None
+
+    def close(self):
+        self.socket.close()

@@ -1,0 +1,210 @@
+"""ribtide's syncd, orchagent and fpmsyncd as three processes over Redis, each under SONiC's name and with SONiC's flags,
+beside a plain Redis client that writes what SONiC's other daemons write and reads what SONiC's tools read."""
+
+import pytest
+from harness import FEED_ASN, Host, Ribtide, binary, feed_options, wait_for
+from harness.peers import FEEDS
+from harness.sonic import PORTS, STATE, Sonic
+from harness.speaker import Speaker, prefixes, raw_update, update
+
+ROUTER = f"""
+[router]
+asn = 65001
+router-id = "10.2.0.1"
+
+[bgp]
+listen = ["{Host.FEED_SIDE}:179"]
+
+[bgp.group.feeds]
+type = "external"
+peer-asn = {FEED_ASN}
+passive = true
+import = ["accept"]
+neighbors = ["{'", "'.join(FEEDS)}"]
+
+[fib]
+kernel = {{ table = 100 }}
+fpm = ["127.0.0.1:2620"]
+
+[[static]]
+prefix = "203.0.113.0/24"
+blackhole = true
+
+[[static]]
+prefix = "198.18.0.0/24"
+next-hop = ["10.2.0.17", "193.203.0.1"]
+
+[[static]]
+prefix = "198.18.1.0/24"
+next-hop = ["10.2.0.17", "193.203.0.1"]
+
+[[static]]
+prefix = "198.51.100.7/32"
+next-hop = ["10.2.0.18"]
+
+[[static]]
+prefix = "2001:db8:77::1/128"
+next-hop = ["fc00:2::11"]
+"""
+
+STATIC = {"203.0.113.0/24": ("drop",), "198.18.0.0/24": ("10.2.0.17", "193.203.0.1"), "198.18.1.0/24": ("10.2.0.17", "193.203.0.1"),
+          "198.51.100.7/32": ("10.2.0.18",), "2001:db8:77::1/128": ("fc00:2::11",)}
+
+
+def feed(host, ipv4=20_000, ipv6=2_000, seed=7):
+    """A made-up table over four next hops of each family."""
+    return host.feeds.start("feed", binary(), "blast", "--ipv4", ipv4, "--ipv6", ipv6, "--seed", seed, "--next-hops", 4,
+                            "--next-hops4", "193.203.0.16/28", "--next-hops6", "fc00:1::10/124", *feed_options(0))
+
+
+@pytest.fixture
+def sonic(host):
+    return Sonic(host)
+
+
+def own_routes(sonic):
+    """What a switch holds before anybody routes: default routes that drop, link-local addresses, and its own addresses,
+    which go to the CPU."""
+    sonic.wait_chip(4 + sum(len(p.addresses) for p in PORTS), 60)
+    own = sonic.chip().routes()
+    link_local = [p for p in own if p.startswith("fe80::") and p.endswith("/128")]
+    wanted = {"0.0.0.0/0": ("drop",), "::/0": ("drop",), "fe80::/10": ("cpu",), **{p: ("cpu",) for p in link_local}}
+    for port in PORTS:
+        for address in port.addresses:
+            wanted[address.split("/")[0] + ("/128" if ":" in address else "/32")] = ("cpu",)
+    assert own == wanted and len(link_local) == 1
+    return own
+
+
+def selected(router):
+    """Prefix → next hops of what the router should have brought to the chip: best paths and static routes."""
+    return {**{p: (r.next_hop,) for p, r in router.table().items()}, **STATIC}
+
+
+def appl_key(prefix):
+    """SONiC's fpmsyncd writes host routes without a length."""
+    return prefix.removesuffix("/32") if "." in prefix else prefix.removesuffix("/128")
+
+
+def check(sonic, router, own):
+    """APPL_DB and ASIC_DB hold what the router selected, in the contract's spelling, and nothing else."""
+    want = selected(router)
+    connected = 2 * len(PORTS)
+    wait_for("ASIC_DB has every route", lambda: sonic.chip_routes() == len(want | own), 120, 0.3,
+             alive=[router.process, *sonic.alive()])
+    chip = sonic.chip()
+    have = chip.routes()
+    wrong = [(p, (own | want).get(p), have.get(p)) for p in own.keys() | want.keys() | have.keys() if (own | want).get(p) != have.get(p)]
+    assert not wrong, (len(wrong), sorted(wrong, key=str)[:5])
+    assert chip.unused() == []
+    rows = sonic.routes()
+    bgp = {key: row for key, row in rows.items() if row.get("protocol") == "bgp"}
+    assert bgp.keys() == {appl_key(p) for p in router.table()}
+    interface = {n: port.name for port in PORTS for n in port.neighbors}
+    for prefix, hops in want.items():
+        row = rows[appl_key(prefix)]
+        if hops == ("drop",):
+            assert row["blackhole"] == "true" and not row.get("nexthop"), (prefix, row)
+            continue
+        pairs = sorted(zip(row["nexthop"].split(","), row["ifname"].split(",")))
+        assert pairs == sorted((h, interface[h]) for h in hops), (prefix, row)
+        assert row.keys() <= {"protocol", "nexthop", "ifname", "weight"}, (prefix, row)
+    assert len(rows) - len(want) <= connected, sorted(rows.keys() - {appl_key(p) for p in want})[:9]
+    assert sonic.in_flight() == 0
+    return want
+
+
+def test_a_route_all_the_way(sonic):
+    own = own_routes(sonic)
+    router = Ribtide(sonic.host, ROUTER)
+    check(sonic, router, own)
+    first = feed(sonic.host)
+    wait_for("the table is here", lambda: router.count() == 22_000, 60, alive=[router.process])
+    want = check(sonic, router, own)
+    # The tables are not only written: the switch does with packets what they say.
+    for prefix in [*list(want)[:200], *STATIC]:
+        address = prefix.split("/")[0]
+        answer = sonic.lookup(address)
+        assert answer, (prefix, answer)
+    # A default route replaces the one that drops, and goes back to dropping; SONiC never removes it.
+    second = Speaker(sonic.host, FEEDS[1], FEED_ASN)
+    second.send(update(["0.0.0.0/0", "192.0.2.1/32"], [FEED_ASN, 7], "193.203.0.33"))
+    wait_for("both came", lambda: router.count() == 22_002, 30)
+    want = check(sonic, router, own)
+    assert want["0.0.0.0/0"] == ("193.203.0.33",)
+    assert sonic.redis.db(STATE).hget("ROUTE_TABLE|0.0.0.0/0", "state") == "ok"
+    second.send(update(["192.0.2.1/32"], [FEED_ASN, 7], "193.203.0.34"))
+    wait_for("it moved", lambda: router.table()["192.0.2.1/32"].next_hop == "193.203.0.34", 30)
+    wait_for("its row moved", lambda: sonic.routes()["192.0.2.1"]["nexthop"] == "193.203.0.34", 30)
+    check(sonic, router, own)
+    # A withdrawal, a session that ends and a session that is lost leave nothing.
+    second.send(raw_update(prefixes(["192.0.2.1/32"])))
+    wait_for("it is withdrawn", lambda: router.count() == 22_001, 30)
+    check(sonic, router, own)
+    second.close()
+    wait_for("the second feed is gone", lambda: router.count() == 22_000, 30)
+    check(sonic, router, own)
+    assert sonic.redis.db(STATE).hget("ROUTE_TABLE|0.0.0.0/0", "state") == "na"
+    first.kill()
+    wait_for("the first is gone", lambda: router.count() == 0, 30)
+    check(sonic, router, own)
+
+
+@pytest.mark.parametrize("daemon", ["fpmsyncd", "orchagent", "syncd", "ribtide"])
+def test_a_crash_leaves_nothing_stale(sonic, daemon):
+    """The world changes while one of the four is away: afterwards all tables are what they should be."""
+    own = own_routes(sonic)
+    router = Ribtide(sonic.host, ROUTER)
+    first = feed(sonic.host, 5000, 500)
+    wait_for("the table is here", lambda: router.count() == 5500, 60, alive=[router.process])
+    check(sonic, router, own)
+    if daemon == "ribtide":
+        router.process.kill()
+        router.start()
+    else:
+        sonic.processes[daemon].kill()
+        first.kill()
+        wait_for("the feed is gone", lambda: router.count() == 0, 30)
+    feed(sonic.host, 3000, 300, seed=8)
+    wait_for("another table is here", lambda: router.count() == 3300, 60, alive=[router.process])
+    if daemon != "ribtide":
+        sonic.start(daemon)
+    check(sonic, router, own)
+
+
+def test_routes_wait_for_their_neighbours(host):
+    """A route whose next hop nobody knows asks for it, waits, and is programmed when it is known; and waits again."""
+    sonic = Sonic(host, neighbors=False)
+    own = own_routes(sonic)
+    sonic.set("ROUTE_TABLE", "192.0.2.0/24", protocol="bgp", nexthop="193.203.0.5", ifname="Ethernet0")
+    sonic.set("ROUTE_TABLE", "192.0.3.0/24", protocol="bgp", nexthop="193.203.0.5,10.2.0.17", ifname="Ethernet0,Ethernet4")
+    wait_for("the neighbour is asked for", lambda: sonic.appl.exists("_NEIGH_RESOLVE_TABLE:Ethernet0:193.203.0.5")
+             or sonic.appl.sismember("NEIGH_RESOLVE_TABLE_KEY_SET", "Ethernet0:193.203.0.5"), 30, alive=sonic.alive())
+    assert sonic.chip().routes() == own
+    sonic.neighbor("Ethernet0", "193.203.0.5")
+    sonic.neighbor("Ethernet4", "10.2.0.17")
+    both = {"192.0.2.0/24": ("193.203.0.5",), "192.0.3.0/24": ("10.2.0.17", "193.203.0.5")}
+    wait_for("both are programmed", lambda: sonic.chip().routes() == own | both, 30, alive=sonic.alive())
+    # SONiC's two shapes of one row, one after the other, faster than orchagent looks.
+    sonic.processes["orchagent"].popen.send_signal(19)
+    sonic.set("NEXTHOP_GROUP_TABLE", "7", nexthop="193.203.0.5,10.2.0.17", ifname="Ethernet0,Ethernet4", weight="1,1")
+    sonic.set("ROUTE_TABLE", "192.0.2.0/24", protocol="bgp", nexthop_group="7", nexthop="", ifname="")
+    sonic.delete("ROUTE_TABLE", "192.0.3.0/24")
+    sonic.processes["orchagent"].popen.send_signal(18)
+    moved = {"192.0.2.0/24": ("10.2.0.17", "193.203.0.5")}
+    wait_for("the route uses the group", lambda: sonic.chip().routes() == own | moved, 30, alive=sonic.alive())
+    sonic.delete("ROUTE_TABLE", "192.0.2.0/24")
+    sonic.delete("NEXTHOP_GROUP_TABLE", "7")
+    wait_for("all is gone", lambda: sonic.chip().routes() == own and not sonic.chip().unused(), 30, alive=sonic.alive())
+
+
+def test_fpm_garbage_ends_the_session_and_nothing_else(sonic):
+    for octets in (b"\x01\x01\x00\x02", b"\x01\x01\x00\x10" + b"\xff" * 12, b"\x01\x01\x80\x00" + b"x" * 100, b"\x01"):
+        def open_fpm():
+            return sonic.host.connect("127.0.0.1", 2620)
+        connection = wait_for("fpmsyncd listens", open_fpm, 20, alive=sonic.alive())
+        connection.sendall(octets)
+        connection.close()
+    own = own_routes(sonic)
+    router = Ribtide(sonic.host, ROUTER)
+    check(sonic, router, own)

@@ -1,0 +1,116 @@
+"""FRR's own zebra, unpatched, with its module dplane_fpm_nl drives ribtide's fpmsyncd: bgpd learns a full table, and what
+zebra selects is in ASIC_DB, with and without next-hop group objects."""
+
+import ipaddress
+import json
+
+import pytest
+from harness import FEED_ASN, Frr, blast, full_table, need, recorded, wait_for
+from harness.peers import FEEDS
+from harness.sonic import PORTS, Sonic
+from harness.table import GENERATED4
+
+#: As SONiC's supervisor starts it, but for the module, of which SONiC has its own.
+ZEBRA_ARGS = ["-A", "127.0.0.1", "-s", "90000000", "-M", "dplane_fpm_nl", "--asic-offload=notify_on_offload"]
+
+ZEBRA = """hostname zebra
+fpm address 127.0.0.1
+%s
+zebra nexthop-group keep 1
+"""
+
+BGPD = f"""hostname bgpd
+router bgp 65001
+ bgp router-id 10.2.0.1
+ no bgp ebgp-requires-policy
+ no bgp default ipv4-unicast
+""" + "".join(f" neighbor {f} remote-as {FEED_ASN}\n neighbor {f} passive\n" for f in FEEDS) \
+    + "".join(f" address-family {afi} unicast\n" + "".join(f"  neighbor {f} activate\n" for f in FEEDS) + " exit-address-family\n"
+              for afi in ("ipv4", "ipv6"))
+
+STATIC = """hostname staticd
+ip route 198.51.100.0/24 10.2.0.17
+ip route 198.18.0.0/24 10.2.0.17
+ip route 198.18.0.0/24 10.2.0.18
+ip route 203.0.113.0/24 blackhole
+ipv6 route 2001:db8:77::/48 fc00:2::11
+"""
+STATIC_ROUTES = {"198.51.100.0/24": ("10.2.0.17",), "198.18.0.0/24": ("10.2.0.17", "10.2.0.18"), "203.0.113.0/24": ("drop",),
+                 "2001:db8:77::/48": ("fc00:2::11",)}
+#: Networks of the ports: zebra announces them as it finds them in the kernel, and a switch sends them to the interface.
+CONNECTED = {str(ipaddress.ip_interface(a).network): ("interface",) for p in PORTS for a in p.addresses}
+
+
+def zebra_table(frr):
+    """Prefix → next hops of what zebra has selected, from BGP."""
+    routes = {}
+    for afi in ("ip", "ipv6"):
+        for prefix, entries in json.loads(frr.ask(f"show {afi} route bgp json", "zebra")).items():
+            for entry in entries:
+                if entry.get("selected"):
+                    hops = [n for n in entry["nexthops"] if n.get("fib") and "ip" in n]
+                    routes[prefix] = tuple(sorted(n["ip"] for n in hops))
+    return routes
+
+
+@pytest.mark.parametrize("groups", ["no fpm use-next-hop-groups", "fpm use-next-hop-groups"])
+def test_zebra_drives_fpmsyncd(host, groups):
+    need("/usr/lib/frr/zebra")
+    sonic = Sonic(host)
+    own = sonic_own(sonic)
+    frr = Frr(host, zebra=ZEBRA % groups, zebra_args=ZEBRA_ARGS, bgpd=BGPD, staticd=STATIC)
+    alive = [*sonic.alive(), *frr.processes.values()]
+    base = own | CONNECTED | STATIC_ROUTES
+
+    def holds(routes, what):
+        wait_for(what, lambda: sonic.chip_routes() == len(base | routes), 120, 0.5, alive=alive)
+        chip = sonic.chip()
+        have, want = chip.routes(), base | routes
+        assert [(p, want.get(p), have.get(p)) for p in have.keys() | want.keys() if have.get(p) != want.get(p)][:5] == []
+        wait_for("no group is left over", lambda: not sonic.chip().unused(), 20, alive=alive)
+        wait_for("no row waits", lambda: sonic.in_flight() == 0, 20, alive=alive)
+
+    holds({}, "static and connected routes are in ASIC_DB")
+    feed = full_table(host)
+    full = recorded()
+    # A network that is connected is not BGP's to route.
+    count = (GENERATED4 if full is None else len(full.keys() - CONNECTED.keys()))
+    wait_for("zebra has the table", lambda: selected(frr) == count, 120, 1, alive=alive)
+    bgp = zebra_table(frr)
+    if full is not None:
+        assert bgp == {p: (r.next_hop,) for p, r in full.items() if p not in CONNECTED}
+    holds(bgp, "the table is in ASIC_DB")
+    # Each is confirmed to zebra, which then knows that it is offloaded.
+    wait_for("zebra knows that all are offloaded", lambda: selected(frr, "fibOffLoaded") == count, 30, 1, alive=alive)
+    rows = sonic.routes()
+    assert not [k for k in rows if k.startswith("Vrf")]
+    shapes = {frozenset(row) for row in rows.values() if row.get("protocol") == "bgp"}
+    inline = {"protocol", "nexthop", "ifname"}
+    assert all(shape - {"weight"} == inline for shape in shapes), shapes
+
+    frr.configure("no ip route 198.51.100.0/24 10.2.0.17")
+    base.pop("198.51.100.0/24")
+    feed.stop()
+    holds({}, "what is withdrawn is gone from ASIC_DB")
+
+    # zebra ends; meanwhile the world changes. It comes back and knows nothing of what it said before.
+    six = blast(host, ipv6=2000)
+    wait_for("another table is here", lambda: sonic.chip_routes() == len(base) + 2000, 60, alive=alive)
+    frr.processes["zebra"].kill()
+    six.stop()
+    frr.start("zebra")
+    alive = [*sonic.alive(), *frr.processes.values()]
+    wait_for("staticd is back", lambda: "198.18.0.0/24" in frr.ask("show ip route static", "zebra"), 60, alive=alive)
+    holds({}, "nothing stale is in ASIC_DB")
+
+
+def selected(frr, what="fib"):
+    """How many routes of bgpd zebra has selected, or knows to be offloaded."""
+    text = frr.ask("show ip route summary json", "zebra")
+    return sum(r.get(what, 0) for r in json.loads(text)["routes"] if r["type"] == "ebgp")
+
+
+def sonic_own(sonic):
+    """What the switch holds of its own."""
+    sonic.wait_chip(4 + sum(len(p.addresses) for p in PORTS), 60)
+    return sonic.chip().routes()
