@@ -66,12 +66,15 @@ impl Dataplane {
     }
 
     /// Notes what it finished. `changed` gives the batch that last changed a prefix: a failure of an earlier one
-    /// is of no interest any more.
+    /// is of no interest any more. Of such a prefix nothing is noted as failed either, so that success has nothing to take back.
     pub(crate) fn acknowledged(&mut self, ack: FibAck, changed: impl Fn(AnyPrefix) -> u32) {
         while self.outstanding.front().is_some_and(|(seq, _)| *seq <= ack.seq) {
             self.outstanding.pop_front();
         }
         self.acked = self.acked.max(ack.seq);
+        for prefix in ack.installed {
+            self.failed.remove(&prefix);
+        }
         for (prefix, reason) in ack.failed {
             if !self.is_outstanding(changed(prefix)) {
                 self.failed.insert(prefix, reason);

@@ -319,7 +319,8 @@ impl FibBatch {
     }
 }
 
-/// A dataplane finished every batch up to `seq`.
+/// A dataplane finished every batch up to `seq`. With a `seq` of 0 it finished none and only says what became of
+/// prefixes since.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FibAck {
     /// Which dataplane.
@@ -328,4 +329,7 @@ pub struct FibAck {
     pub seq: u64,
     /// Prefixes of the finished batches that could not be installed, and why, as a sentence.
     pub failed: Vec<(AnyPrefix, String)>,
+    /// Prefixes that were reported in `failed` before and are now as the RIB manager asked, whatever helped: a
+    /// later try, a neighbour that appeared, another answer of the hardware. None of them is in `failed` too.
+    pub installed: Vec<AnyPrefix>,
 }

@@ -9,11 +9,15 @@ use ribtide_rib::*;
 const BGP: Protocol = Protocol::BgpInternal;
 
 fn ack(dataplane: DataplaneId, seq: u64) -> RibIn {
-    RibIn::Ack(FibAck { dataplane, seq, failed: Vec::new() })
+    RibIn::Ack(FibAck { dataplane, seq, failed: Vec::new(), installed: Vec::new() })
 }
 
 fn fail(dataplane: DataplaneId, seq: u64, prefix: &str, reason: &str) -> RibIn {
-    RibIn::Ack(FibAck { dataplane, seq, failed: vec![(pfx(prefix), reason.into())] })
+    RibIn::Ack(FibAck { dataplane, seq, failed: vec![(pfx(prefix), reason.into())], installed: Vec::new() })
+}
+
+fn mend(dataplane: DataplaneId, prefix: &str) -> RibIn {
+    RibIn::Ack(FibAck { dataplane, seq: 0, failed: Vec::new(), installed: vec![pfx(prefix)] })
 }
 
 /// A RIB with dataplane 0 up and everything acknowledged.
@@ -70,6 +74,23 @@ fn the_failure_of_a_superseded_change_is_ignored() {
     assert_eq!(status(&rib, "20.0.0.0/8"), InstallStatus::Pending);
     rib.handle([ack(0, new)]);
     assert_eq!(status(&rib, "20.0.0.0/8"), InstallStatus::Installed);
+}
+
+#[test]
+fn a_failure_is_taken_back_when_the_dataplane_has_the_route_after_all() {
+    let mut rib = settled(vec![]);
+    let seq = rib.handle([announce("20.0.0.0/8", BGP, &[gw("10.0.0.2")])]).fib.unwrap().seq;
+    rib.handle([fail(0, seq, "20.0.0.0/8", "its link is down")]);
+    let out = rib.handle([mend(0, "20.0.0.0/8")]);
+    assert!(out.fib.is_none() && out.replay.is_empty());
+    assert_eq!(status(&rib, "20.0.0.0/8"), InstallStatus::Installed);
+    assert_eq!(rib.failed(0).count(), 0);
+    // Of a change that is under way it says nothing.
+    let next = rib.handle([announce("20.0.0.0/8", BGP, &[gw("10.0.0.3")])]).fib.unwrap().seq;
+    rib.handle([mend(0, "20.0.0.0/8")]);
+    assert_eq!(status(&rib, "20.0.0.0/8"), InstallStatus::Pending);
+    rib.handle([fail(0, next, "20.0.0.0/8", "its link is down")]);
+    assert_eq!(status(&rib, "20.0.0.0/8"), InstallStatus::Failed("its link is down".into()));
 }
 
 #[test]

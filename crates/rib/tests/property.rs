@@ -8,7 +8,7 @@ use common::*;
 use proptest::prelude::*;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// Prefixes that nest in each other and hold the gateways below.
@@ -65,8 +65,12 @@ enum Event {
     Gone(IfIndex),
     /// The second dataplane comes up.
     Up,
-    /// It acknowledges everything that it got.
-    Ack,
+    /// It says what failed and what no longer does, and may acknowledge everything that it got.
+    Ack {
+        all: bool,
+        failed: Option<AnyPrefix>,
+        installed: Option<AnyPrefix>,
+    },
 }
 
 fn prefix() -> impl Strategy<Value = AnyPrefix> {
@@ -110,6 +114,12 @@ fn event() -> impl Strategy<Value = Event> {
         let addresses = addresses.iter().map(|(a, len)| (ip(a), *len)).collect();
         Event::Interface(InterfaceEvent { index, name: format!("eth{index}"), up, addresses })
     });
+    let some = || prop::option::of(prefix());
+    let ack = (prop::bool::weighted(0.7), some(), some()).prop_map(|(all, failed, installed)| Event::Ack {
+        all,
+        failed,
+        installed,
+    });
     let source = prop::sample::select(&[Source::Bgp, Source::Static, Source::Kernel][..]);
     prop_oneof![
         10 => (prefix(), route_set()).prop_map(|(p, s)| Event::Announce(p, s)),
@@ -117,7 +127,7 @@ fn event() -> impl Strategy<Value = Event> {
         4 => interface,
         1 => (1..4u32).prop_map(Event::Gone),
         1 => Just(Event::Up),
-        2 => Just(Event::Ack),
+        4 => ack,
     ]
 }
 
@@ -135,7 +145,7 @@ fn oracle_takes(oracle: &mut Oracle, event: &Event) {
         Event::Gone(index) => {
             oracle.interfaces.remove(&index);
         }
-        Event::Up | Event::Ack => {}
+        Event::Up | Event::Ack { .. } => {}
     }
 }
 
@@ -146,7 +156,62 @@ fn rib_takes(event: Event, seq: u64) -> RibIn {
         Event::Interface(state) => RibIn::Interface(state),
         Event::Gone(index) => RibIn::InterfaceRemoved(index),
         Event::Up => RibIn::DataplaneUp(1),
-        Event::Ack => RibIn::Ack(FibAck { dataplane: 1, seq, failed: Vec::new() }),
+        Event::Ack { all, failed, installed } => RibIn::Ack(FibAck {
+            dataplane: 1,
+            seq: if all { seq } else { 0 },
+            failed: failed.into_iter().map(|prefix| (prefix, "no room".into())).collect(),
+            installed: installed.into_iter().collect(),
+        }),
+    }
+}
+
+/// What is to be thought of the second dataplane.
+#[derive(Default)]
+struct Thought {
+    up: bool,
+    /// Batches that it has not acknowledged.
+    outstanding: BTreeSet<u64>,
+    /// The batch that changed a prefix last.
+    changed: BTreeMap<AnyPrefix, u64>,
+    failed: BTreeSet<AnyPrefix>,
+}
+
+impl Thought {
+    fn take(&mut self, event: &Event, seq: u64) {
+        match event {
+            Event::Up => {
+                *self =
+                    Thought { up: true, changed: std::mem::take(&mut self.changed), ..Thought::default() };
+            }
+            Event::Ack { all, failed, installed } if self.up => {
+                self.outstanding.retain(|sent| !all || *sent > seq);
+                installed.iter().for_each(|prefix| {
+                    self.failed.remove(prefix);
+                });
+                let superseded =
+                    |prefix| self.changed.get(prefix).is_some_and(|n| self.outstanding.contains(n));
+                self.failed.extend(failed.iter().filter(|prefix| !superseded(prefix)));
+            }
+            _ => {}
+        }
+    }
+
+    fn sent(&mut self, out: &RibOut) {
+        fn prefixes(batch: &FibBatch) -> impl Iterator<Item = AnyPrefix> {
+            let v4 = batch.routes.v4.iter().map(|r| r.prefix.any());
+            v4.chain(batch.routes.v6.iter().map(|r| r.prefix.any()))
+        }
+        let begins = out.replay.iter().any(|(_, page)| page.start_of_replay);
+        for batch in
+            out.fib.iter().filter(|_| self.up && !begins).chain(out.replay.iter().map(|(_, page)| page))
+        {
+            self.outstanding.insert(batch.seq);
+            prefixes(batch).for_each(|prefix| {
+                self.failed.remove(&prefix);
+            });
+        }
+        let changed = out.fib.iter().flat_map(|batch| prefixes(batch).map(|prefix| (prefix, batch.seq)));
+        self.changed.extend(changed);
     }
 }
 
@@ -166,6 +231,7 @@ fn check(config: RibConfig, batches: Vec<Vec<Event>>) {
     let mut rib = Rib::new(config.clone());
     let mut oracle = Oracle { config, ..Oracle::default() };
     let (mut first, mut second) = (Model::new(), Model::leftover());
+    let mut thought = Thought::default();
     let mut told: BTreeMap<IpAddr, NextHopState> = BTreeMap::new();
     let tracked: Vec<IpAddr> = GATEWAYS.iter().map(|a| ip(a)).collect();
     for (address, state) in rib.handle([RibIn::Track(tracked.clone())]).next_hops {
@@ -173,10 +239,20 @@ fn check(config: RibConfig, batches: Vec<Vec<Event>>) {
     }
     for batch in batches {
         batch.iter().for_each(|event| oracle_takes(&mut oracle, event));
+        batch.iter().for_each(|event| thought.take(event, second.seq));
         let out = rib.handle(batch.into_iter().map(|event| rib_takes(event, second.seq)));
         deliver(&out, &mut first, &mut second);
+        thought.sent(&out);
         let expected = oracle.fib();
         assert_eq!(first.fib(), expected, "the incremental state equals the one from scratch");
+        for prefix in expected.keys() {
+            let failed = rib.failed(1).any(|(failed, _)| failed == *prefix);
+            assert_eq!(
+                failed,
+                thought.failed.contains(prefix),
+                "{prefix}: what failed is known, and only that"
+            );
+        }
         for (address, state) in out.next_hops {
             assert_ne!(told.insert(address, state), Some(state), "{address} is told only changes");
         }
@@ -195,7 +271,7 @@ fn check(config: RibConfig, batches: Vec<Vec<Event>>) {
     let out = rib.handle([RibIn::DataplaneUp(1)]);
     deliver(&out, &mut first, &mut second);
     for _ in 0..3 {
-        let ack = FibAck { dataplane: 1, seq: second.seq, failed: Vec::new() };
+        let ack = FibAck { dataplane: 1, seq: second.seq, failed: Vec::new(), installed: Vec::new() };
         let out = rib.handle([RibIn::Ack(ack)]);
         deliver(&out, &mut first, &mut second);
     }

@@ -6,13 +6,14 @@
 //! of its routes again; what the server was told before and is gone meanwhile is then deleted from it.
 //!
 //! A batch counts as done when its bytes are with the operating system. A reply that the hardware refused a route
-//! comes later and is reported as that route's failure. Servers are not required to reply, so nothing waits for it.
+//! comes later and is reported as that route's failure, until another one says that it took it. Servers are not required to reply, so nothing waits for it.
 
 mod encode;
 
 use super::Port;
-use encode::{Encoder, Failed};
-use ribtide_rib::{FibAck, RibIn};
+use super::verdicts::Verdicts;
+use encode::Encoder;
+use ribtide_rib::RibIn;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::fpm::{FpmMessage, frame};
@@ -189,6 +190,7 @@ impl Client {
             counters: self.counters.clone(),
             dataplane: self.port.id,
             feedback: self.port.feedback.clone(),
+            verdicts: Verdicts::default(),
         };
         thread::spawn("fpm-reader", move || reader.run()).map(drop)
     }
@@ -196,14 +198,14 @@ impl Client {
     /// Writes batches until the connection is gone.
     fn serve(&mut self, connection: &mut Connection) -> Result<(), Closed> {
         let mut replayed = false;
+        let mut verdicts = Verdicts::default();
         while !connection.gone() {
             let Some(batch) = self.port.batches.recv_timeout(STOP_POLL)? else { continue };
             let begin = Instant::now();
             replayed |= batch.start_of_replay;
-            let mut failed = Failed::new();
             // What comes before the replay builds on what this server was never told.
             if replayed {
-                let done = self.encoder.handle(&batch, &mut failed, &mut |out| connection.write(out));
+                let done = self.encoder.handle(&batch, &mut verdicts, &mut |out| connection.write(out));
                 self.counters.routes.fetch_add(done.routes, Relaxed);
                 self.counters.deletes.fetch_add(done.deletes, Relaxed);
             }
@@ -211,11 +213,7 @@ impl Client {
                 return Ok(());
             }
             self.port.meter.add(batch.route_count(), begin);
-            self.port.feedback.send(RibIn::Ack(FibAck {
-                dataplane: self.port.id,
-                seq: batch.seq,
-                failed,
-            }))?;
+            self.port.feedback.send(RibIn::Ack(verdicts.ack(self.port.id, batch.seq)))?;
         }
         Ok(())
     }
@@ -285,6 +283,7 @@ struct Reader {
     counters: Arc<Counters>,
     dataplane: u8,
     feedback: ring::Sender<RibIn>,
+    verdicts: Verdicts,
 }
 
 impl Reader {
@@ -302,11 +301,10 @@ impl Reader {
                 Err(_) => break,
             }
             let mut used = 0;
-            let mut failed = Failed::new();
             loop {
                 match frame(&buf[used..filled]) {
                     Ok(Some(frame)) => {
-                        frame.messages().flatten().for_each(|message| self.take(&message, &mut failed));
+                        frame.messages().flatten().for_each(|message| self.take(&message));
                         used += frame.len;
                     }
                     Ok(None) => break,
@@ -319,12 +317,8 @@ impl Reader {
             }
             buf.copy_within(used..filled, 0);
             filled -= used;
-            // Number 0: finishes no batch, only says what failed.
-            if !failed.is_empty()
-                && self
-                    .feedback
-                    .send(RibIn::Ack(FibAck { dataplane: self.dataplane, seq: 0, failed }))
-                    .is_err()
+            if let Some(ack) = self.verdicts.news(self.dataplane)
+                && self.feedback.send(RibIn::Ack(ack)).is_err()
             {
                 break;
             }
@@ -332,14 +326,16 @@ impl Reader {
         self.gone.store(true, Relaxed);
     }
 
-    fn take(&self, message: &FpmMessage<'_>, failed: &mut Failed) {
+    fn take(&mut self, message: &FpmMessage<'_>) {
         match message {
             FpmMessage::NewRoute(route) if route.offload_failed() => {
                 self.counters.offload_failed.fetch_add(1, Relaxed);
-                failed.push((route.prefix, "the FPM server reports that the hardware refused it".into()));
+                let why = "the FPM server reports that the hardware refused it";
+                self.verdicts.refused(route.prefix, why.into());
             }
             FpmMessage::NewRoute(route) if route.offloaded() => {
                 self.counters.offloaded.fetch_add(1, Relaxed);
+                self.verdicts.installed(route.prefix);
             }
             _ => {}
         }

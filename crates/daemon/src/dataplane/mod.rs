@@ -1,7 +1,7 @@
 //! Where routes are installed: the Linux kernel, an FPM server, the virtual ASIC.
 //!
 //! Each dataplane is a thread that takes the RIB manager's batches from its own ring, in order, and answers each
-//! one with an acknowledgement that names what failed. A dataplane that lost its state (an FPM server that came
+//! one with an acknowledgement that names what failed, and says later when it did not stay so. A dataplane that lost its state (an FPM server that came
 //! back, a kernel that overran) asks for all of it again with [`RibIn::DataplaneUp`]; what comes then ends with a
 //! batch marked `end_of_replay`, and what was not in it is to be removed.
 //!
@@ -9,6 +9,7 @@
 
 pub mod fpm;
 pub mod kernel;
+pub(crate) mod verdicts;
 mod weight;
 
 use ribtide_rib::{FibBatch, RibIn};

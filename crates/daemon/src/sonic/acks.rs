@@ -4,10 +4,12 @@
 //! thread meets the mark, then the rows, then the chip's word on each route. A batch is finished when each of its
 //! routes was confirmed, or changed again by a later batch. A route that nothing is said about is asked for when
 //! orchagent has nothing left to do: then it waits for something that is not there, or the chip refused it, and it
-//! is reported as failed with that reason.
+//! is reported as failed with that reason. When the chip takes it later, because a neighbour or room appeared, that is
+//! reported too.
 
+use crate::dataplane::verdicts::Verdicts;
 use ribtide_prefix::{AnyPrefix, Map};
-use ribtide_rib::{DataplaneId, FibAck, RibIn};
+use ribtide_rib::{DataplaneId, RibIn};
 use ribtide_runtime::ring;
 use ribtide_swss::orch::Orch;
 use ribtide_swss::row::{RouteKey, RouteResponse};
@@ -45,11 +47,19 @@ pub(super) struct Acks {
     open: VecDeque<Open>,
     /// The batch that changed a route last, and whether it set it.
     pending: Map<AnyPrefix, (u64, bool)>,
+    verdicts: Verdicts,
 }
 
 impl Acks {
     pub(super) fn new(dataplane: DataplaneId, feedback: ring::Sender<RibIn>, taken: Arc<AtomicU64>) -> Acks {
-        Acks { dataplane, feedback, taken, open: VecDeque::new(), pending: Map::default() }
+        Acks {
+            dataplane,
+            feedback,
+            taken,
+            open: VecDeque::new(),
+            pending: Map::default(),
+            verdicts: Verdicts::default(),
+        }
     }
 
     /// Takes in a batch.
@@ -67,9 +77,13 @@ impl Acks {
     /// Takes in that the chip has a route as orchagent wanted it then.
     pub(super) fn confirmed(&mut self, response: &RouteResponse, orch: &Orch) {
         let RouteKey::Route { vrf: None, prefix, .. } = response.key else { return };
-        let Some((seq, _)) = self.pending.get(&prefix).copied() else { return };
-        // A word on an older row: that of this batch is not taken, or not done.
-        if self.is_taken(seq) && orch.is_settled(None, prefix) {
+        let pending = self.pending.get(&prefix).map(|(seq, _)| *seq);
+        // A word on an older row: that of the latest batch is not taken, or not done.
+        if !pending.is_none_or(|seq| self.is_taken(seq)) || !orch.is_settled(None, prefix) {
+            return;
+        }
+        self.verdicts.installed(prefix);
+        if let Some(seq) = pending {
             self.pending.remove(&prefix);
             self.settle(seq, None);
         }
@@ -98,21 +112,27 @@ impl Acks {
                 }
                 None => None,
             };
+            if why.is_none() {
+                self.verdicts.installed(prefix);
+            }
             self.settle(seq, why.map(|why| (prefix, why)));
         }
     }
 
-    /// Tells the RIB manager which batches are finished. False when nobody listens any more.
+    /// Tells the RIB manager which batches are finished and what no longer fails. False when nobody listens any more.
     pub(super) fn acknowledge(&mut self) -> bool {
         let taken = self.taken.load(Relaxed);
-        let (mut last, mut failed) = (None, Vec::new());
+        let mut last = None;
         while self.open.front().is_some_and(|open| open.left == 0 && open.written <= taken) {
             let Some(open) = self.open.pop_front() else { break };
             last = Some(open.seq);
-            failed.extend(open.failed);
+            open.failed.into_iter().for_each(|(prefix, why)| self.verdicts.refused(prefix, why));
         }
-        let Some(seq) = last else { return true };
-        self.feedback.send(RibIn::Ack(FibAck { dataplane: self.dataplane, seq, failed })).is_ok()
+        let ack = match last {
+            Some(seq) => Some(self.verdicts.ack(self.dataplane, seq)),
+            None => self.verdicts.news(self.dataplane),
+        };
+        ack.is_none_or(|ack| self.feedback.send(RibIn::Ack(ack)).is_ok())
     }
 
     fn find(&mut self, seq: u64) -> Option<&mut Open> {

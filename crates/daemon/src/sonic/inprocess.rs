@@ -428,3 +428,60 @@ impl Outlet for Answers {
         select.recv(self.marks.raw());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_rib::{FibAck, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
+    use ribtide_runtime::thread::Stop;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_route_whose_neighbour_appears_later_no_longer_fails() {
+        let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
+        let (batches, theirs) = rings.bounded("RIB to virtual ASIC", 64);
+        let (feedback, answers) = rings.bounded("dataplanes to RIB", 256);
+        let port = Port {
+            id: 3,
+            batches: theirs,
+            feedback,
+            meter: meters.meter("virtual ASIC"),
+            stop: stop.clone(),
+        };
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let interface = InterfaceConfig {
+            name: "Ethernet0".into(),
+            addresses: vec![(ip("10.0.0.254"), 24)],
+            neighbors: Vec::new(),
+        };
+        let path = start(port, &[interface], VirtualAsicConfig { lab: false }, &rings, &meters).unwrap();
+        let answer = || loop {
+            match answers.recv_timeout(Duration::from_secs(30)).unwrap().expect("an answer") {
+                RibIn::DataplaneUp(3) => {}
+                RibIn::Ack(ack) => break ack,
+                other => panic!("{other:?}"),
+            }
+        };
+        let hop = FibHop { gateway: Some(ip("10.0.0.1")), interface: 1, weight: 1, onlink: false };
+        let mut batch = FibBatch {
+            seq: 5,
+            groups: vec![GroupOp { id: GroupId(1), content: FibGroup::Hops(vec![hop]) }],
+            ..FibBatch::default()
+        };
+        let prefix = "10.1.0.0/16".parse().unwrap();
+        batch.routes.v4 = vec![FibRoute { prefix, group: Some(GroupId(1)), protocol: Protocol::BgpExternal }];
+        batches.send(Arc::new(batch)).unwrap();
+        let refused = answer();
+        assert_eq!((refused.seq, refused.failed[0].0), (5, prefix.any()));
+
+        let key = NeighKey { ifname: "Ethernet0".into(), ip: ip("10.0.0.1") };
+        let row = neighbor(key, Mac([2, 0, 0, 0, 0, 9]));
+        path.orchagent.ask(move |stage| stage.orch.neighbor(row)).unwrap();
+        let mended = FibAck { dataplane: 3, seq: 0, failed: vec![], installed: vec![prefix.any()] };
+        assert_eq!(answer(), mended);
+        assert!(
+            path.lookup(&[ip("10.1.2.3")]).unwrap()[0].as_ref().is_some_and(|f| f.reaches(ip("10.0.0.1")))
+        );
+        stop.stop();
+    }
+}

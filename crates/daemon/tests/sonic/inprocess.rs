@@ -94,7 +94,7 @@ impl Rib {
     fn acked(&self, seq: u64) -> Vec<(String, String)> {
         let mut failures = Vec::new();
         loop {
-            let RibIn::Ack(FibAck { dataplane: 3, seq: acked, failed }) = self.answer() else { panic!() };
+            let RibIn::Ack(FibAck { dataplane: 3, seq: acked, failed, .. }) = self.answer() else { panic!() };
             failures.extend(failed.into_iter().map(|(prefix, why)| (prefix.to_string(), why)));
             if acked >= seq {
                 assert_eq!(acked, seq);

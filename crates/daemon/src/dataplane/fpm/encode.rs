@@ -4,8 +4,9 @@
 //! carries the protocol's own number as zebra sends it, since `fpmsyncd` shows it by name.
 
 use super::super::fit_weight;
+use super::super::verdicts::Verdicts;
 use crate::sonic::announce::protocol_number;
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
+use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, Protocol};
 use ribtide_wire::fpm;
 use ribtide_wire::netlink::numbers::RTPROT_BGP;
@@ -13,9 +14,6 @@ use ribtide_wire::netlink::{
     Forward, Hop, Hops, Member, Members, NextHop, NextHops, Route, RouteKind, TooLong, Via,
 };
 use std::net::IpAddr;
-
-/// Prefixes that could not be sent, each with a sentence.
-pub(super) type Failed = Vec<(AnyPrefix, String)>;
 
 /// Bytes collected before they are written.
 const FLUSH: usize = 256 * 1024;
@@ -89,7 +87,7 @@ impl Encoder {
     pub(super) fn handle(
         &mut self,
         batch: &FibBatch,
-        failed: &mut Failed,
+        verdicts: &mut Verdicts,
         flush: &mut impl FnMut(&mut Vec<u8>),
     ) -> Done {
         self.done = Done::default();
@@ -109,10 +107,10 @@ impl Encoder {
             self.flush_when_full(flush);
         }
         if !changed.is_empty() {
-            for_each_family!(F => self.send_again::<F>(&changed, failed, flush));
+            for_each_family!(F => self.send_again::<F>(&changed, verdicts, flush));
         }
         for_each_family!(F => for route in batch.routes.get::<F>() {
-            self.route(route, failed);
+            self.route(route, verdicts);
             self.flush_when_full(flush);
         });
         for group in &batch.after {
@@ -226,7 +224,7 @@ impl Encoder {
         }
     }
 
-    fn route<F: Family>(&mut self, route: &FibRoute<F>, failed: &mut Failed) {
+    fn route<F: Family>(&mut self, route: &FibRoute<F>, verdicts: &mut Verdicts) {
         let before = self.before.get_mut::<F>();
         let mut told = if before.is_empty() { None } else { before.remove(&route.prefix) };
         let sent = self.routes.get_mut::<F>();
@@ -234,7 +232,7 @@ impl Encoder {
             Some(group) => {
                 let now = Sent { group, protocol: route.protocol };
                 sent.insert(route.prefix, now);
-                self.write(route.prefix, now, failed);
+                self.write(route.prefix, now, verdicts);
             }
             None => {
                 told = sent.remove(&route.prefix).or(told);
@@ -245,7 +243,7 @@ impl Encoder {
         }
     }
 
-    fn write<F: Family>(&mut self, prefix: Prefix<F>, sent: Sent, failed: &mut Failed) {
+    fn write<F: Family>(&mut self, prefix: Prefix<F>, sent: Sent, verdicts: &mut Verdicts) {
         let number = protocol_number(sent.protocol);
         let content = self.groups.get(&sent.group);
         let mut route = Route::new(prefix.any(), DEFAULT_VRF, number, NextHops::None);
@@ -272,8 +270,11 @@ impl Encoder {
             }
         };
         match written {
-            Ok(()) => self.done.routes += 1,
-            Err(why) => failed.push((prefix.any(), why)),
+            Ok(()) => {
+                self.done.routes += 1;
+                verdicts.installed(prefix.any());
+            }
+            Err(why) => verdicts.refused(prefix.any(), why),
         }
     }
 
@@ -286,12 +287,12 @@ impl Encoder {
     fn send_again<F: Family>(
         &mut self,
         changed: &Set<GroupId>,
-        failed: &mut Failed,
+        verdicts: &mut Verdicts,
         flush: &mut impl FnMut(&mut Vec<u8>),
     ) {
         let sent = std::mem::take(self.routes.get_mut::<F>());
         for (prefix, sent) in sent.iter().filter(|(_, sent)| changed.contains(&sent.group)) {
-            self.write(*prefix, *sent, failed);
+            self.write(*prefix, *sent, verdicts);
             self.flush_when_full(flush);
         }
         *self.routes.get_mut::<F>() = sent;

@@ -107,18 +107,18 @@ fn route(mut batch: FibBatch, prefix: &str, group: Option<u32>) -> FibBatch {
     batch
 }
 
-/// Applies a batch to the encoder and what it says to the server.
-fn feed(encoder: &mut Encoder, server: &mut Server, batch: &FibBatch) -> Failed {
-    let mut failed = Failed::new();
+/// Applies a batch to the encoder and what it says to the server. Returns what could not be said.
+fn feed(encoder: &mut Encoder, server: &mut Server, batch: &FibBatch) -> Vec<(AnyPrefix, String)> {
+    let mut verdicts = Verdicts::default();
     let mut bytes = Vec::new();
-    encoder.handle(batch, &mut failed, &mut |out| bytes.append(out));
+    encoder.handle(batch, &mut verdicts, &mut |out| bytes.append(out));
     let mut rest = &bytes[..];
     while let Some(f) = frame(rest).unwrap() {
         f.messages().for_each(|m| server.take(&m.unwrap()));
         rest = &rest[f.len..];
     }
     assert!(rest.is_empty());
-    failed
+    verdicts.ack(7, batch.seq).failed
 }
 
 fn first_batches() -> FibBatch {
@@ -298,6 +298,14 @@ fn a_session_a_break_and_a_replay() {
     let reading = client.handle.read();
     assert_eq!((reading.offloaded, reading.offload_failed, reading.routes), (1, 1, 4));
     assert!(reading.connected);
+    // The other way round: what was refused is in hardware after all.
+    let mut replies = Vec::new();
+    write_offload_reply(&mut replies, "198.51.100.0/24".parse().unwrap(), 0, 186, true);
+    write_offload_reply(&mut replies, "192.0.2.0/24".parse().unwrap(), 0, 186, true);
+    stream.write_all(&replies).unwrap();
+    let RibIn::Ack(ack) = client.said.recv().unwrap() else { panic!("nothing was taken back") };
+    assert_eq!((ack.seq, ack.failed.len()), (0, 0));
+    assert_eq!(ack.installed, ["198.51.100.0/24".parse().unwrap()]);
 
     // The server goes, with what it knows kept; a route goes meanwhile.
     drop(stream);

@@ -20,11 +20,11 @@ mod tests;
 use super::Port;
 use crate::config::KernelConfig;
 use interfaces::{Interfaces, News};
-use ribtide_rib::{FibAck, RibIn, Source};
+use ribtide_rib::{RibIn, Source};
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::netlink::{dump_addresses, dump_links};
-use routes::{Failed, Kernel};
+use routes::Kernel;
 use socket::{Socket, overran};
 use std::io;
 use std::thread::JoinHandle;
@@ -199,9 +199,12 @@ impl Writer {
                     let batch = self.port.batches.took(batch);
                     let begin = Instant::now();
                     self.replayed |= batch.start_of_replay;
-                    let failed = if self.replayed { self.kernel.apply(&batch)? } else { Failed::new() };
+                    if self.replayed {
+                        self.kernel.apply(&batch)?;
+                    }
                     self.port.meter.add(batch.route_count(), begin);
-                    return Ok(self.acknowledge(batch.seq, failed));
+                    let ack = self.kernel.verdicts.ack(self.port.id, batch.seq);
+                    return Ok(self.port.feedback.send(RibIn::Ack(ack)));
                 }
                 Err(_) => return Ok(Err(Closed)),
             },
@@ -210,25 +213,17 @@ impl Writer {
         Ok(Ok(()))
     }
 
-    fn acknowledge(&self, seq: u64, failed: Failed) -> Result<(), Closed> {
-        let failed = failed
-            .into_iter()
-            .map(|(prefix, why)| (prefix, format!("the kernel refused it: {why}")))
-            .collect();
-        self.port.feedback.send(RibIn::Ack(FibAck { dataplane: self.port.id, seq, failed }))
-    }
-
     fn link_changed(&mut self, note: &LinkNote) -> io::Result<()> {
         if !self.replayed {
             return Ok(());
         }
-        let failed = match note {
+        match note {
             LinkNote::Changed { ifindex, came_up } => self.kernel.interface_changed(*ifindex, *came_up)?,
             LinkNote::Lost => self.kernel.repair()?,
-        };
-        // Number 0: finishes no batch, only says what failed. When the RIB is gone, the next batch will show it.
-        if !failed.is_empty() {
-            let _ = self.acknowledge(0, failed);
+        }
+        if let Some(ack) = self.kernel.verdicts.news(self.port.id) {
+            // When the RIB is gone, the next batch will show it.
+            let _ = self.port.feedback.send(RibIn::Ack(ack));
         }
         Ok(())
     }

@@ -4,10 +4,11 @@
 //! The wanted table is kept, since the kernel drops routes without a word when an interface goes down: whatever
 //! happened, comparing a dump with the table says what to do.
 
+use super::super::verdicts::Verdicts;
 use super::objects::{Objects, Way};
 use super::socket::{Refusal, Socket, overran};
 use crate::config::KernelConfig;
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
+use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibGroup, FibRoute, GroupId, Protocol};
 use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE, RTM_F_CLONED};
 use ribtide_wire::netlink::{Content, NextHops, Route, Via, dump_routes, write_next_hop_delete};
@@ -15,9 +16,6 @@ use std::io;
 
 /// How often a repair is begun again because the socket overran during it.
 const REPAIR_TRIES: usize = 3;
-
-/// Prefixes that could not be installed, each with a sentence.
-pub(crate) type Failed = Vec<(AnyPrefix, String)>;
 
 /// One family's routes.
 #[derive(Default)]
@@ -52,6 +50,8 @@ pub(crate) struct Kernel {
     tables: Families<Tables>,
     /// Whether the RIB is still telling all that it wants, so that what it did not name may not be removed yet.
     replaying: bool,
+    /// What became of routes, for whoever acknowledges.
+    pub(crate) verdicts: Verdicts,
 }
 
 impl Kernel {
@@ -84,6 +84,7 @@ impl Kernel {
                 objects: Objects::new(config.protocol),
                 tables: Families::default(),
                 replaying: true,
+                verdicts: Verdicts::default(),
             }),
         }
     }
@@ -94,12 +95,11 @@ impl Kernel {
         self.socket.shrink();
     }
 
-    /// Carries out one batch. Returns what could not be installed.
+    /// Carries out one batch.
     ///
     /// # Errors
     /// The socket does not work any more.
-    pub(crate) fn apply(&mut self, batch: &FibBatch) -> io::Result<Failed> {
-        let mut failed = Vec::new();
+    pub(crate) fn apply(&mut self, batch: &FibBatch) -> io::Result<()> {
         if batch.start_of_replay {
             self.restart()?;
         }
@@ -115,13 +115,13 @@ impl Kernel {
                 }
             }
         }
-        match self.write_batch(batch, &mut failed) {
+        match self.write_batch(batch) {
             Err(e) if overran(&e) => {
                 // Answers were lost. Comparing tells what is left to do, once the table says what is wanted.
                 for_each_family!(F => for route in batch.routes.get::<F>() {
                     self.note(route);
                 });
-                failed = self.repair()?;
+                self.repair()?;
             }
             other => other?,
         }
@@ -134,12 +134,12 @@ impl Kernel {
             for_each_family!(F => self.sweep::<F>()?);
             self.objects.sweep(&mut self.socket)?;
         }
-        Ok(failed)
+        Ok(())
     }
 
-    fn write_batch(&mut self, batch: &FibBatch, failed: &mut Failed) -> io::Result<()> {
-        self.converge(failed)?;
-        for_each_family!(F => self.apply_routes::<F>(batch.routes.get::<F>(), failed)?);
+    fn write_batch(&mut self, batch: &FibBatch) -> io::Result<()> {
+        self.converge()?;
+        for_each_family!(F => self.apply_routes::<F>(batch.routes.get::<F>())?);
         Ok(())
     }
 
@@ -148,27 +148,26 @@ impl Kernel {
     ///
     /// # Errors
     /// The socket does not work any more.
-    pub(crate) fn interface_changed(&mut self, ifindex: u32, came_up: bool) -> io::Result<Failed> {
-        let mut failed = Vec::new();
+    pub(crate) fn interface_changed(&mut self, ifindex: u32, came_up: bool) -> io::Result<()> {
         if !self.objects.uses(ifindex) {
-            return Ok(failed);
+            return Ok(());
         }
         if came_up {
             self.objects.check(&mut self.socket)?;
         } else {
             self.objects.mark_incomplete_through(ifindex);
         }
-        match self.converge(&mut failed) {
+        match self.converge() {
             Err(e) if overran(&e) => self.repair(),
-            other => other.map(|()| failed),
+            other => other,
         }
     }
 
-    /// Compares the kernel with the wanted table and mends every difference. Returns what could not be installed.
+    /// Compares the kernel with the wanted table and mends every difference.
     ///
     /// # Errors
     /// The socket does not work any more.
-    pub(crate) fn repair(&mut self) -> io::Result<Failed> {
+    pub(crate) fn repair(&mut self) -> io::Result<()> {
         for _ in 1..REPAIR_TRIES {
             match self.try_repair() {
                 Err(e) if overran(&e) => {}
@@ -178,8 +177,7 @@ impl Kernel {
         self.try_repair()
     }
 
-    fn try_repair(&mut self) -> io::Result<Failed> {
-        let mut failed = Vec::new();
+    fn try_repair(&mut self) -> io::Result<()> {
         let metric = self.config.metric;
         self.objects.check(&mut self.socket)?;
         // Which groups came back does not matter: each route is compared.
@@ -189,12 +187,14 @@ impl Kernel {
             let mut changes: Vec<Change<F>> = Vec::new();
             for (prefix, group) in &self.tables.get::<F>().want {
                 let id = there.remove(&(*prefix, metric));
-                if id.is_none() || id != self.objects.live_id(group.0) {
+                if id.is_some() && id == self.objects.live_id(group.0) {
+                    self.verdicts.installed(prefix.any());
+                } else {
                     changes.push(Change { prefix: *prefix, metric, group: Some(*group) });
                 }
             }
             self.tables.get_mut::<F>().found = there;
-            self.write(&changes, &mut failed)?;
+            self.write(&changes)?;
             if !self.replaying {
                 self.sweep::<F>()?;
             }
@@ -202,7 +202,7 @@ impl Kernel {
         if !self.replaying {
             self.objects.sweep(&mut self.socket)?;
         }
-        Ok(failed)
+        Ok(())
     }
 
     /// Begins anew with what the kernel has. Nothing is removed: what is right will be adopted.
@@ -211,6 +211,7 @@ impl Kernel {
         self.objects.check(&mut self.socket)?;
         self.tables = Families::default();
         self.replaying = true;
+        self.verdicts = Verdicts::default();
         for_each_family!(F => self.tables.get_mut::<F>().found = self.dump::<F>()?);
         Ok(())
     }
@@ -248,7 +249,7 @@ impl Kernel {
     }
 
     /// Makes the groups right, and writes again the routes of those that the kernel had lost.
-    fn converge(&mut self, failed: &mut Failed) -> io::Result<()> {
+    fn converge(&mut self) -> io::Result<()> {
         let back: Set<u32> = self.objects.converge(&mut self.socket)?.into_iter().collect();
         if back.is_empty() {
             return Ok(());
@@ -259,8 +260,7 @@ impl Kernel {
                 .filter(|(_, group)| back.contains(&group.0))
                 .map(|(prefix, group)| Change { prefix: *prefix, metric, group: Some(*group) })
                 .collect();
-            let refused = self.try_write(&lost)?;
-            failed.extend(refused.into_iter().map(|(i, refusal)| (lost[i].prefix.any(), refusal.text)));
+            self.try_write(&lost)?;
         });
         Ok(())
     }
@@ -278,7 +278,7 @@ impl Kernel {
         (group, before.is_some())
     }
 
-    fn apply_routes<F: Family>(&mut self, routes: &[FibRoute<F>], failed: &mut Failed) -> io::Result<()> {
+    fn apply_routes<F: Family>(&mut self, routes: &[FibRoute<F>]) -> io::Result<()> {
         let metric = self.config.metric;
         let mut changes: Vec<Change<F>> = Vec::with_capacity(routes.len());
         for route in routes {
@@ -293,32 +293,45 @@ impl Kernel {
                 changes.push(Change { prefix: route.prefix, metric, group });
             }
         }
-        self.write(&changes, failed)
+        self.write(&changes)
     }
 
     /// Writes changes into the kernel. Where the kernel turns out to have lost a group, mends that and tries again.
-    fn write<F: Family>(&mut self, changes: &[Change<F>], failed: &mut Failed) -> io::Result<()> {
+    fn write<F: Family>(&mut self, changes: &[Change<F>]) -> io::Result<()> {
         let refused = self.try_write(changes)?;
         let lost = refused.iter().any(|(index, refusal)| {
             matches!(refusal.errno, libc::EINVAL | libc::ENOENT)
                 && changes[*index].group.is_some_and(|g| self.objects.live_id(g.0).is_some())
         });
-        let mut left: Vec<Change<F>> = refused.iter().map(|(index, _)| changes[*index]).collect();
-        let mut reasons: Vec<String> = refused.into_iter().map(|(_, refusal)| refusal.text).collect();
         if lost {
             self.objects.check(&mut self.socket)?;
-            self.converge(failed)?;
-            let refused = self.try_write(&left)?;
-            reasons = refused.iter().map(|(_, refusal)| refusal.text.clone()).collect();
-            left = refused.into_iter().map(|(index, _)| left[index]).collect();
+            self.converge()?;
+            let left: Vec<Change<F>> = refused.iter().map(|(index, _)| changes[*index]).collect();
+            self.try_write(&left)?;
         }
-        failed.extend(left.into_iter().zip(reasons).map(|(change, reason)| (change.prefix.any(), reason)));
         Ok(())
+    }
+
+    /// [`Kernel::send`], and notes what became of each.
+    fn try_write<F: Family>(&mut self, changes: &[Change<F>]) -> io::Result<Vec<(usize, Refusal)>> {
+        let refused = self.send(changes)?;
+        // What has another metric was left over, and says nothing about the route of its prefix.
+        let ours = |change: &&Change<F>| change.metric == self.config.metric;
+        for change in changes.iter().filter(ours) {
+            self.verdicts.installed(change.prefix.any());
+        }
+        for (index, refusal) in &refused {
+            if let Some(change) = Some(&changes[*index]).filter(ours) {
+                let why = format!("the kernel refused it: {}", refusal.text);
+                self.verdicts.refused(change.prefix.any(), why);
+            }
+        }
+        Ok(refused)
     }
 
     /// Writes changes, and returns which were refused and why. A route whose group the kernel does not have is
     /// deleted, so that packets do not go where the RIB no longer sends them, and counts as refused.
-    fn try_write<F: Family>(&mut self, changes: &[Change<F>]) -> io::Result<Vec<(usize, Refusal)>> {
+    fn send<F: Family>(&mut self, changes: &[Change<F>]) -> io::Result<Vec<(usize, Refusal)>> {
         let (table, protocol) = (self.config.table, self.config.protocol);
         let objects = &self.objects;
         let id = |change: &Change<F>| change.group.and_then(|group| objects.live_id(group.0));

@@ -3,7 +3,7 @@
 use super::super::{BATCHES, FEEDBACK};
 use super::*;
 use ribtide_prefix::{AnyPrefix, Family, Prefix, V4, V6};
-use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
+use ribtide_rib::{FibAck, FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
 use ribtide_runtime::meter::Meters;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -145,8 +145,16 @@ impl Batch {
     }
     #[track_caller]
     fn apply(self, kernel: &mut Kernel) {
-        assert_eq!(kernel.apply(&self.0).unwrap(), []);
+        kernel.apply(&self.0).unwrap();
+        assert_eq!(failed(kernel), []);
     }
+}
+
+/// What the kernel refused since this was asked last.
+fn failed(kernel: &mut Kernel) -> Vec<(AnyPrefix, String)> {
+    let mut failed = kernel.verdicts.ack(0, 0).failed;
+    failed.sort();
+    failed
 }
 
 fn open() -> Kernel {
@@ -296,25 +304,33 @@ fn what_the_kernel_refuses_is_named_and_the_rest_is_installed() {
         }
         // An IPv4 gateway is of no use to an IPv6 route.
         batch = batch.route("2001:db8:aaaa::/48", Some(1)).end();
-        let mut failed = kernel.apply(&batch.0).unwrap();
-        failed.sort();
+        kernel.apply(&batch.0).unwrap();
         let mut refused: Vec<(AnyPrefix, String)> = (0..6u32)
             .map(|i| (format!("192.{}.{}.0/24", i * 100 / 256, i * 100 % 256), "Nexthop has invalid gateway"))
             .chain([("2001:db8:aaaa::/48".into(), "IPv6 routes can not use an IPv4 nexthop")])
-            .map(|(p, why)| (p.parse().unwrap(), why.to_owned()))
+            .map(|(p, why)| (p.parse().unwrap(), format!("the kernel refused it: {why}")))
             .collect();
         refused.sort();
-        assert_eq!(failed, refused);
+        assert_eq!(failed(&mut kernel), refused);
         assert_eq!(table().len(), 594);
         // The way becomes usable: the routes come without being asked for again.
         ip("addr add 99.9.9.1/24 dev v0");
-        assert_eq!(kernel.interface_changed(ifindex("v0"), false).unwrap(), []);
+        kernel.interface_changed(ifindex("v0"), false).unwrap();
         assert_eq!(table().len(), 600);
+        let mut said = kernel.verdicts.news(0).unwrap();
+        said.installed.sort();
+        let came: Vec<AnyPrefix> = refused.iter().map(|(p, _)| *p).filter(|p| p.addr().is_ipv4()).collect();
+        assert_eq!((said.installed, said.failed), (came, vec![]));
         // A route that moves to a group that cannot be does not stay where it was.
         ip("addr del 99.9.9.1/24 dev v0");
         let batch = Batch::default().group(3, &[hop("99.8.8.8", "v0", 1)]).route("192.0.1.0/24", Some(3));
-        assert_eq!(kernel.apply(&batch.0).unwrap().len(), 1);
+        kernel.apply(&batch.0).unwrap();
+        assert_eq!(failed(&mut kernel).len(), 1);
         assert!(!table_has("192.0.1.0/24"));
+        // It does not matter either when it is no longer wanted.
+        kernel.apply(&Batch::default().route("192.0.1.0/24", None).0).unwrap();
+        let said = kernel.verdicts.news(0).unwrap();
+        assert_eq!((said.installed, said.failed), (vec!["192.0.1.0/24".parse().unwrap()], vec![]));
     });
 }
 
@@ -341,7 +357,8 @@ fn routes_that_the_kernel_drops_with_a_link_come_back() {
         };
         flap();
         assert_eq!(table().len(), 1, "the kernel was expected to drop the routes");
-        assert_eq!(kernel.interface_changed(ifindex("v1"), true).unwrap(), []);
+        kernel.interface_changed(ifindex("v1"), true).unwrap();
+        assert_eq!(failed(&mut kernel), []);
         assert_eq!(table(), whole);
 
         // The RIB changes the lost groups before the news of the link are here.
@@ -363,7 +380,8 @@ fn routes_that_the_kernel_drops_with_a_link_come_back() {
         ip("route del 192.0.2.0/24 table 1000");
         ip("route add 192.0.2.0/24 via 10.0.0.9 proto bgp table 1000 metric 20");
         ip("nexthop flush");
-        assert_eq!(kernel.repair().unwrap(), []);
+        kernel.repair().unwrap();
+        assert_eq!(failed(&mut kernel), []);
         assert_eq!(table().len(), 4);
         assert_eq!(table()["192.0.2.0/24"], ["10.0.0.3 v0 1", "10.0.1.2 v1 1"]);
     });
@@ -455,9 +473,11 @@ fn whatever_happens_the_kernel_has_what_was_asked() {
                 ip(&format!("link set v{dev} up"));
                 ip(&format!("addr add 2001:db8:{dev}::1/64 dev v{dev} nodad"));
             }
-            assert_eq!(kernel.apply(&batch.0).unwrap(), [], "round {round}");
+            kernel.apply(&batch.0).unwrap();
+            assert_eq!(failed(&mut kernel), [], "round {round}");
             if let Some(dev) = flapped {
-                assert_eq!(kernel.interface_changed(indexes[dev as usize], true).unwrap(), []);
+                kernel.interface_changed(indexes[dev as usize], true).unwrap();
+                assert_eq!(failed(&mut kernel), []);
             }
             if below(10) == 0 {
                 kernel = open();
@@ -533,7 +553,7 @@ fn the_stage_tells_interfaces_and_acknowledges() {
         batches.send(Arc::new(FibBatch { seq: 5, ..batch.0 })).unwrap();
         let acked = |seq| loop {
             if let RibIn::Ack(ack) = said.recv().unwrap() {
-                break assert_eq!(ack, FibAck { dataplane: 3, seq, failed: vec![] });
+                break assert_eq!(ack, FibAck { dataplane: 3, seq, failed: vec![], installed: vec![] });
             }
         };
         acked(5);
@@ -552,6 +572,21 @@ fn the_stage_tells_interfaces_and_acknowledges() {
         batches.send(Arc::new(FibBatch { seq: 6, ..FibBatch::default() })).unwrap();
         acked(6);
         assert!(table_has("192.0.2.0/24"));
+
+        // A route fails for want of an address, which comes: that it no longer does is said.
+        let prefix = "198.51.100.0/24";
+        let batch = Batch::default().group(2, &[hop("99.9.9.9", "v0", 1)]).route(prefix, Some(2));
+        batches.send(Arc::new(FibBatch { seq: 7, ..batch.0 })).unwrap();
+        let ack = || loop {
+            if let RibIn::Ack(ack) = said.recv().unwrap() {
+                break ack;
+            }
+        };
+        assert_eq!(ack().failed[0].0, prefix.parse().unwrap());
+        ip("addr add 99.9.9.1/24 dev v0");
+        let installed = vec![prefix.parse().unwrap()];
+        assert_eq!(ack(), FibAck { dataplane: 3, seq: 0, failed: vec![], installed });
+        assert!(table_has(prefix));
         stop.stop();
         for thread in threads {
             thread.join().unwrap();
@@ -587,7 +622,8 @@ fn how_fast() {
                     batch.routes.v6 = fill(n, v6, group);
                 }
                 let begin = Instant::now();
-                assert_eq!(kernel.apply(&batch).unwrap(), []);
+                kernel.apply(&batch).unwrap();
+                assert_eq!(failed(&mut kernel), []);
                 println!("{family} {what}: {:.0} routes/s", f64::from(n) / begin.elapsed().as_secs_f64());
             }
         }
