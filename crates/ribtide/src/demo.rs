@@ -1,7 +1,7 @@
 //! `ribtide demo`: the whole path on one screen. A router in this process, a full table over a real BGP session into
 //! the virtual ASIC, and then every prefix looked up there and compared with what was sent.
 
-use crate::text::{Table, bytes, number};
+use crate::text::{Table, bytes, number, say};
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use ribtide_bench::Expected;
@@ -14,7 +14,7 @@ use ribtide_daemon::config;
 use ribtide_daemon::router::Router;
 use ribtide_prefix::{V4, V6};
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::net::{IpAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -102,9 +102,9 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 
 fn demonstrate(options: &Options, port: u16, router: &Router) -> Result<(), String> {
     let interrupted = interrupted().map_err(|e| e.to_string())?;
-    println!(
-        "Router AS 65001 is up: BGP on 127.0.0.1:{port}, virtual ASIC behind fpmsyncd, orchagent and syncd, all in this process."
-    );
+    say(&format!(
+        "Router AS 65001 is up: BGP on 127.0.0.1:{port}, virtual ASIC behind fpmsyncd, orchagent and syncd, all in this process.\n"
+    ))?;
 
     let begin = Instant::now();
     let (feed, expected, sent_seconds) = load(options, port, router, &interrupted)?;
@@ -112,16 +112,18 @@ fn demonstrate(options: &Options, port: u16, router: &Router) -> Result<(), Stri
     wait_for_chip(router, total, &interrupted)?;
     let seconds = begin.elapsed().as_secs_f64();
     let pipeline = router.pipeline()?;
-    println!();
-    print!("{}", stage_table(&pipeline, total, sent_seconds, seconds));
-    println!("Peak memory {} for everything, the sender included.", bytes(pipeline.peak_memory_bytes));
+    say(&format!(
+        "\n{}Peak memory {} for everything, the sender included.\n",
+        stage_table(&pipeline, total, sent_seconds, seconds),
+        bytes(pipeline.peak_memory_bytes)
+    ))?;
 
     let verdict = check(router, &expected, &interrupted)?;
     report(&verdict)?;
     if options.once {
         return Ok(());
     }
-    println!("\nThe router stays up; Ctrl-C ends it. Look around from another terminal:");
+    say("\nThe router stays up; Ctrl-C ends it. Look around from another terminal:\n")?;
     let example = expected.probes::<V4>().next().map_or("192.0.2.1".into(), |a| a.to_string());
     let at = if router.socket() == default_root_socket() {
         String::new()
@@ -132,7 +134,7 @@ fn demonstrate(options: &Options, port: u16, router: &Router) -> Result<(), Stri
     for command in
         ["show bgp summary", "show pipeline", &format!("show fib {example}"), &format!("explain {example}")]
     {
-        println!("  {program} {command}{at}");
+        say(&format!("  {program} {command}{at}\n"))?;
     }
     go_on(&interrupted)?;
     stay(feed)
@@ -191,7 +193,7 @@ fn load(
             options.seed
         ),
     };
-    println!("{what}:");
+    say(&format!("{what}:\n"))?;
     let expected_total = options.mrt.is_none().then_some(u64::from(options.prefixes));
     let mut progress = Progress::new(expected_total);
     loop {
@@ -308,11 +310,10 @@ fn single_next_hop(answer: &AsicAnswer) -> Option<IpAddr> {
 fn report(verdict: &Verdict) -> Result<(), String> {
     let asked = verdict.right + verdict.wrong;
     if verdict.wrong == 0 && asked > 0 {
-        println!(
-            "Check: an address of every prefix looked up in the virtual ASIC: all {} have the right next hop.",
+        return say(&format!(
+            "Check: an address of every prefix looked up in the virtual ASIC: all {} have the right next hop.\n",
             number(asked)
-        );
-        return Ok(());
+        ));
     }
     let mut says = format!(
         "{} of {} prefixes have the wrong next hop in the virtual ASIC",
@@ -367,10 +368,10 @@ fn stage_table(pipeline: &Pipeline, total: u64, sent_seconds: f64, seconds: f64)
         "-".into(),
     ]);
     let all: f64 = cpu.values().sum();
-    let mut top: Vec<_> = cpu.into_iter().filter(|(_, s)| *s >= 0.05).collect();
+    let mut top: Vec<_> = cpu.into_iter().collect();
     top.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let threads: Vec<String> = top.iter().map(|(name, s)| format!("{name} {s:.2}")).collect();
-    format!("{}CPU seconds by thread: {} ({all:.2} in all)\n", table.render(), threads.join(", "))
+    let threads: Vec<String> = top.iter().take(5).map(|(name, s)| format!("{name} {s:.2}")).collect();
+    format!("{}CPU seconds: {all:.2}, most in {}\n", table.render(), threads.join(", "))
 }
 
 fn span(s: &Stage) -> f64 {
@@ -403,7 +404,9 @@ impl Progress {
             None if self.last_line.elapsed() >= LINE => {
                 let stages: Vec<String> =
                     pipeline.stages.iter().map(|s| format!("{} {}", s.name, number(s.routes))).collect();
-                eprintln!("{:6.1} s  {}", self.begin.elapsed().as_secs_f64(), stages.join("  "));
+                let at = self.begin.elapsed().as_secs_f64();
+                // Progress that nobody reads any more is no reason to stop.
+                let _ = writeln!(std::io::stderr(), "{at:6.1} s  {}", stages.join("  "));
                 self.last_line = Instant::now();
             }
             None => {}

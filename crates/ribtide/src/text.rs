@@ -1,6 +1,20 @@
 //! What people read: aligned tables, numbers with separators, durations in words.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
+
+/// Writes to standard output. `println!` would panic where the reader has gone (`| head`).
+pub(crate) fn say(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|e| format!("cannot write the output: {e}"))
+}
+
+/// Writes a line to standard error, if anybody reads it.
+pub(crate) fn complain(sentence: &str) {
+    let _ = writeln!(std::io::stderr(), "ribtide: {sentence}");
+}
 
 /// A table with a header; numbers to the right, words to the left.
 #[derive(Debug, Default)]

@@ -14,6 +14,7 @@ use super::Port;
 use super::verdicts::Verdicts;
 use encode::Encoder;
 use ribtide_rib::RibIn;
+use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::fpm::{FpmMessage, frame};
@@ -309,7 +310,7 @@ impl Reader {
                     }
                     Ok(None) => break,
                     Err(e) => {
-                        eprintln!("ribtide: {e}; closing the connection to the FPM server");
+                        log("ribtide", &format!("{e}; closing the connection to the FPM server"));
                         self.gone.store(true, Relaxed);
                         break;
                     }

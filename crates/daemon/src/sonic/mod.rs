@@ -44,7 +44,4 @@ impl From<TableError> for Error {
     }
 }
 
-/// A line on standard error, where SONiC's supervisor collects what its daemons say.
-fn log(daemon: &str, sentence: &str) {
-    eprintln!("{daemon}: {sentence}");
-}
+use ribtide_runtime::log::log;

@@ -8,6 +8,7 @@ use super::super::verdicts::Verdicts;
 use crate::sonic::announce::protocol_number;
 use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, Protocol};
+use ribtide_runtime::log::log;
 use ribtide_wire::fpm;
 use ribtide_wire::netlink::numbers::RTPROT_BGP;
 use ribtide_wire::netlink::{
@@ -164,7 +165,7 @@ impl Encoder {
             let object = NextHop { id: group.0, protocol: RTPROT_BGP, forward };
             // Over 2,000 members, more than any configured limit: the server refuses its routes, not knowing it.
             if fpm::write_next_hop(&mut self.out, &object).is_err() {
-                eprintln!("ribtide: next-hop group {} has too many members for an FPM frame", group.0);
+                log("ribtide", &format!("next-hop group {} has too many members for an FPM frame", group.0));
             }
         }
         self.members = members;
