@@ -7,6 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use ribtide_bench::Expected;
 use ribtide_bench::blast::{self, Blast};
 use ribtide_bench::expected::Verdict;
+use ribtide_bench::options::interrupted;
 use ribtide_bench::replay::{self, Replay};
 use ribtide_daemon::api::model::{AsicAnswer, Pipeline, Stage};
 use ribtide_daemon::config;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::net::{IpAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -93,31 +95,38 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let text = configuration(port, &socket);
     let config = config::parse(&text).map_err(|p| format!("the built-in configuration is wrong: {p:?}"))?;
     let router = Router::start(config).map_err(|e| e.to_string())?;
+    let outcome = demonstrate(options, port, &router);
+    router.shut_down();
+    outcome
+}
+
+fn demonstrate(options: &Options, port: u16, router: &Router) -> Result<(), String> {
+    let interrupted = interrupted().map_err(|e| e.to_string())?;
     println!(
         "Router AS 65001 is up: BGP on 127.0.0.1:{port}, virtual ASIC behind fpmsyncd, orchagent and syncd, all in this process."
     );
 
     let begin = Instant::now();
-    let (feed, expected, sent_seconds) = load(options, port, &router)?;
+    let (feed, expected, sent_seconds) = load(options, port, router, &interrupted)?;
     let total = expected.total() as u64;
-    wait_for_chip(&router, total)?;
+    wait_for_chip(router, total, &interrupted)?;
     let seconds = begin.elapsed().as_secs_f64();
     let pipeline = router.pipeline()?;
     println!();
     print!("{}", stage_table(&pipeline, total, sent_seconds, seconds));
     println!("Peak memory {} for everything, the sender included.", bytes(pipeline.peak_memory_bytes));
 
-    let verdict = check(&router, &expected)?;
+    let verdict = check(router, &expected, &interrupted)?;
     report(&verdict)?;
     if options.once {
         return Ok(());
     }
     println!("\nThe router stays up; Ctrl-C ends it. Look around from another terminal:");
     let example = expected.probes::<V4>().next().map_or("192.0.2.1".into(), |a| a.to_string());
-    let at = if socket == default_root_socket() {
+    let at = if router.socket() == default_root_socket() {
         String::new()
     } else {
-        format!(" --socket {}", socket.display())
+        format!(" --socket {}", router.socket().display())
     };
     let program = std::env::current_exe().map_or("ribtide".into(), |p| p.display().to_string());
     for command in
@@ -125,6 +134,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     {
         println!("  {program} {command}{at}");
     }
+    go_on(&interrupted)?;
     stay(feed)
 }
 
@@ -153,7 +163,17 @@ fn free_port() -> Result<u16, String> {
     Ok(address.port())
 }
 
-fn load(options: &Options, port: u16, router: &Router) -> Result<(Feed, Expected, f64), String> {
+/// For every loop that a person may want to leave.
+fn go_on(interrupted: &AtomicBool) -> Result<(), String> {
+    if interrupted.load(Relaxed) { Err("interrupted before the check was done".into()) } else { Ok(()) }
+}
+
+fn load(
+    options: &Options,
+    port: u16,
+    router: &Router,
+    interrupted: &AtomicBool,
+) -> Result<(Feed, Expected, f64), String> {
     let (done, result) = mpsc::channel();
     let sender = {
         let options = options.clone();
@@ -175,11 +195,11 @@ fn load(options: &Options, port: u16, router: &Router) -> Result<(Feed, Expected
     let expected_total = options.mrt.is_none().then_some(u64::from(options.prefixes));
     let mut progress = Progress::new(expected_total);
     loop {
+        go_on(interrupted)?;
         match result.recv_timeout(TICK) {
             Ok(sent) => {
                 let sent = sent?;
                 progress.show(&router.pipeline()?);
-                progress.finish();
                 return Ok(sent);
             }
             Err(mpsc::RecvTimeoutError::Timeout) => progress.show(&router.pipeline()?),
@@ -240,10 +260,11 @@ fn parse<O: Args>(args: &[String]) -> Result<O, String> {
 }
 
 /// Waits until the chip holds `total` routes of the table and nothing moves any more.
-fn wait_for_chip(router: &Router, total: u64) -> Result<(), String> {
+fn wait_for_chip(router: &Router, total: u64, interrupted: &AtomicBool) -> Result<(), String> {
     let mut progress = Progress::new(Some(total));
     let mut last = (Instant::now(), 0);
     loop {
+        go_on(interrupted)?;
         let pipeline = router.pipeline()?;
         progress.show(&pipeline);
         let moved: u64 = pipeline.stages.iter().map(|s| s.routes).sum();
@@ -251,11 +272,9 @@ fn wait_for_chip(router: &Router, total: u64) -> Result<(), String> {
             last = (Instant::now(), moved);
         }
         if router.asic_routes()? >= total && router.settled()? {
-            progress.finish();
             return Ok(());
         }
         if last.0.elapsed() > STUCK {
-            progress.finish();
             let reached: Vec<String> =
                 pipeline.stages.iter().map(|s| format!("{} {}", s.name, number(s.routes))).collect();
             return Err(format!("nothing has moved for {} s: {}", STUCK.as_secs(), reached.join(", ")));
@@ -265,12 +284,13 @@ fn wait_for_chip(router: &Router, total: u64) -> Result<(), String> {
 }
 
 /// Looks up an address of every prefix in the chip.
-fn check(router: &Router, expected: &Expected) -> Result<Verdict, String> {
+fn check(router: &Router, expected: &Expected, interrupted: &AtomicBool) -> Result<Verdict, String> {
     let mut verdict = Verdict::default();
     let mut probes: Vec<IpAddr> = expected.probes::<V4>().chain(expected.probes::<V6>()).collect();
     // In the order of addresses the chip's tables are read as a sweep, and examples are the same in each run.
     probes.sort_unstable();
     for chunk in probes.chunks(PROBES) {
+        go_on(interrupted)?;
         let answers = router.asic_lookup(chunk.to_vec())?;
         verdict += expected.check(chunk.iter().copied().zip(answers.iter().map(single_next_hop)));
     }
@@ -389,8 +409,11 @@ impl Progress {
             None => {}
         }
     }
+}
 
-    fn finish(&mut self) {
+impl Drop for Progress {
+    /// Takes the bars away, however the watching ends.
+    fn drop(&mut self) {
         if let Some((multi, _)) = &self.bars {
             // Nothing to be done about a terminal that went away.
             let _ = multi.clear();

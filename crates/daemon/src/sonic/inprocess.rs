@@ -106,7 +106,7 @@ pub fn start(
         written: 0,
         id: port.id,
         feedback: port.feedback.clone(),
-        meter: meters.meter("fpmsyncd"),
+        meter: port.meter.clone(),
     };
 
     let mac = OrchConfig::default().mac;
