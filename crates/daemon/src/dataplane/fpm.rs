@@ -11,6 +11,7 @@
 mod encode;
 
 use super::Port;
+use super::announce::Style;
 use super::verdicts::Verdicts;
 use encode::Encoder;
 use ribtide_rib::RibIn;
@@ -128,7 +129,7 @@ fn start_with_retry(
         port,
         retry,
         counters: handle.counters.clone(),
-        encoder: Encoder::new(next_hop_groups),
+        encoder: Encoder::new(if next_hop_groups { Style::Objects } else { Style::Inline }),
     };
     // The other end of a ring is gone when the process ends: then so does the thread.
     thread::spawn(name, move || while client.session().is_ok() {})?;

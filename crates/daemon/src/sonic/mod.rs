@@ -5,7 +5,6 @@
 //! threads of this process, over tables in memory, behind a dataplane port.
 
 mod acks;
-pub(crate) mod announce;
 mod fpm_server;
 pub mod fpmsyncd;
 pub mod inprocess;
