@@ -4,6 +4,7 @@ use super::super::announce::{Announcer, Style};
 use super::super::verdicts::Verdicts;
 use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, Protocol};
+use ribtide_runtime::log::log;
 use ribtide_wire::fpm;
 use ribtide_wire::netlink::{Content, TooLong};
 
@@ -171,7 +172,7 @@ fn write(out: &mut Vec<u8>, content: &Content<'_>) -> Result<(), TooLong> {
 fn write_object(out: &mut Vec<u8>, object: &Content<'_>, flush: &mut impl FnMut(&mut Vec<u8>)) {
     // Over 2,000 members, more than any configured limit: the server refuses its routes, not knowing it.
     if let (Err(_), Content::NewNextHop(group)) = (write(out, object), object) {
-        eprintln!("ribtide: next-hop group {} has too many members for an FPM frame", group.id);
+        log("ribtide", &format!("next-hop group {} has too many members for an FPM frame", group.id));
     }
     flush_when_full(out, flush);
 }
