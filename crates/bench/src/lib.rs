@@ -3,6 +3,8 @@
 //!
 //! Each tool is a module with its options, a `run` for the command line, and the steps of it for who needs more:
 //! [`replay`], [`blast`], [`sink`]. [`expected`] says what forwarding must look like afterwards.
+// They panic where nobody reads any more.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod blast;
 mod error;
@@ -20,6 +22,8 @@ pub mod session;
 pub mod sink;
 pub mod table;
 
+use std::io::Write as _;
+
 pub use error::{End, Error};
 pub use expected::Expected;
 pub use pool::AddressPool;
@@ -28,8 +32,10 @@ pub use sender::{Sender, Sent};
 
 /// Prints a report: as it displays, or as JSON on one line.
 fn print<R: std::fmt::Display + serde::Serialize>(report: &R, json: bool) {
-    match serde_json::to_string(report) {
-        Ok(text) if json => println!("{text}"),
-        _ => println!("{report}"),
-    }
+    let text = match serde_json::to_string(report) {
+        Ok(text) if json => text,
+        _ => report.to_string(),
+    };
+    // A reader that went away wants no report.
+    let _ = writeln!(std::io::stdout(), "{text}");
 }

@@ -175,7 +175,10 @@ impl StayOptions {
 pub(crate) const POLL: Duration = Duration::from_millis(50);
 
 /// A flag that Ctrl-C or SIGTERM sets. The second of them ends the process as if there were no flag.
-pub(crate) fn interrupted() -> Result<Arc<AtomicBool>, Error> {
+///
+/// # Errors
+/// The system lets no signal be caught.
+pub fn interrupted() -> Result<Arc<AtomicBool>, Error> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))

@@ -3,6 +3,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::io::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -60,10 +61,9 @@ impl Progress {
                 if Instant::now() >= *next {
                     *next = Instant::now() + EVERY;
                     let rate = done as f64 / self.started.elapsed().as_secs_f64();
-                    match self.total {
-                        0 => eprintln!("{done} prefixes {what}, {rate:.0}/s"),
-                        total => eprintln!("{done} of {total} prefixes {what}, {rate:.0}/s"),
-                    }
+                    let of = if self.total == 0 { String::new() } else { format!(" of {}", self.total) };
+                    // Progress that nobody reads any more is no reason to stop.
+                    let _ = writeln!(std::io::stderr(), "{done}{of} prefixes {what}, {rate:.0}/s");
                 }
             }
         }

@@ -1,6 +1,8 @@
 //! The effects: stages wired to threads, sockets, databases and the kernel; configuration, API, metrics.
 //!
 //! [`config`] says what to run, [`router`] builds and runs it, [`api`] lets people look inside while it runs.
+// They panic where nobody reads any more.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod api;
 pub mod bgp;

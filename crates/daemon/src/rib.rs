@@ -6,7 +6,7 @@
 //!         └── next-hop states ─────┘ └──── feedback ─────┘
 //! ```
 
-use crate::config::{InterfaceConfig, StaticRoute};
+use crate::config::{InterfaceConfig, StaticHop, StaticRoute};
 use crate::dataplane::{BATCHES, FEEDBACK, Port};
 use crossbeam_channel::select_biased;
 use ribtide_bgp::message::{NextHopState as BgpNextHopState, ShardIn};
@@ -82,18 +82,12 @@ impl RibBuilder {
         self.inbox.0.clone()
     }
 
-    /// Plugs in a dataplane; the port is its end.
-    pub fn plug(&mut self, name: &str, rings: &Rings, meters: &Meters, stop: &Stop) -> Port {
+    /// Plugs in a dataplane, which counts in `meter`; the port is its end.
+    pub fn plug(&mut self, name: &str, rings: &Rings, meter: Meter, stop: &Stop) -> Port {
         let (tx, rx) = rings.bounded(format!("RIB to {name}"), BATCHES);
         let id = self.planes.len() as DataplaneId;
         self.planes.push(Plane { name: name.into(), batches: tx });
-        Port {
-            id,
-            batches: rx,
-            feedback: self.feedback.0.clone(),
-            meter: meters.meter(name),
-            stop: stop.clone(),
-        }
+        Port { id, batches: rx, feedback: self.feedback.0.clone(), meter, stop: stop.clone() }
     }
 
     /// Starts the thread.
@@ -178,6 +172,14 @@ impl RibStage {
     /// The dataplanes' names, by number.
     pub fn plane_names(&self) -> Vec<String> {
         self.planes.iter().map(|p| p.name.clone()).collect()
+    }
+
+    /// The interface that the static route of `prefix` waits for, if it does.
+    pub fn awaited_interface(&self, prefix: AnyPrefix) -> Option<String> {
+        let route = self.statics.routes.iter().find(|r| r.prefix == prefix)?;
+        let missing =
+            |hop: &StaticHop| hop.interface.clone().filter(|i| !self.statics.indexes.contains_key(i));
+        route.hops.iter().find_map(missing)
     }
 
     fn handle(&mut self, mut messages: Vec<RibIn>, feedback: &Receiver<RibIn>) {

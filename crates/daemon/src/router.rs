@@ -1,7 +1,7 @@
 //! The router: every stage started and joined up, in the order in which they need each other.
 
 use crate::api::model::{AsicAnswer, Pipeline};
-use crate::api::{Api, ListenError, answers};
+use crate::api::{Api, ListenError, SocketFile, answers};
 use crate::bgp::{Bgp, BgpBuilder, initial};
 use crate::config::Config;
 use crate::dataplane::fpm::{self, FpmHandle};
@@ -21,12 +21,14 @@ use signal_hook::iterator::Signals;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a stop may take before the process just ends.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How often the router looks whether it is to stop.
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// What the API looks at: handles of every stage.
 pub struct Inside {
@@ -47,7 +49,9 @@ pub struct Inside {
     /// FPM clients.
     pub fpm: Vec<FpmHandle>,
     /// Reads of the FIB under way.
-    pub(crate) reads: answers::Reads,
+    pub(crate) fib_reads: answers::Reads<ribtide_rib::Cursor>,
+    /// Reads of BGP's routes under way.
+    pub(crate) route_reads: answers::Reads<answers::RouteRead>,
 }
 
 impl Inside {
@@ -58,8 +62,12 @@ impl Inside {
 
     /// The shard that has a logical shard.
     pub(crate) fn shard_of(&self, logical: LogicalShard) -> Option<&Asker<Shard>> {
-        let bgp = self.bgp.as_ref()?;
-        bgp.shards.get(usize::from(*bgp.map.get(usize::from(logical))?))
+        self.shards().get(self.shard_index(logical)?)
+    }
+
+    /// Its number.
+    pub(crate) fn shard_index(&self, logical: LogicalShard) -> Option<usize> {
+        self.bgp.as_ref()?.map.get(usize::from(logical)).map(|i| usize::from(*i))
     }
 }
 
@@ -67,7 +75,7 @@ impl Inside {
 pub struct Router {
     inside: Arc<Inside>,
     stop: Stop,
-    socket: PathBuf,
+    socket: SocketFile,
 }
 
 /// Why a router cannot start. Displays as a sentence.
@@ -127,16 +135,17 @@ impl Router {
         let (mut handle, mut asic, mut clients) = (None, None, Vec::new());
         if let (Some(fib), Some(rib)) = (&config.fib, &mut rib) {
             if let Some(kernel) = fib.kernel {
-                let port = rib.plug("kernel", &rings, &meters, &stop);
+                let port = rib.plug("kernel", &rings, meters.meter("kernel"), &stop);
                 kernel::start(kernel, port, &rings).map_err(StartError::Kernel)?;
             }
             for (i, server) in fib.fpm.iter().enumerate() {
                 let name = if fib.fpm.len() == 1 { "fpm".to_string() } else { format!("fpm-{i}") };
-                let port = rib.plug(&name, &rings, &meters, &stop);
+                let port = rib.plug(&name, &rings, meters.meter(&name), &stop);
                 clients.push(fpm::start(name, *server, fib.fpm_next_hop_groups, port)?);
             }
             if let Some(virtual_asic) = fib.virtual_asic {
-                let port = rib.plug("virtual-asic", &rings, &meters, &stop);
+                // What comes first behind it.
+                let port = rib.plug("virtual-asic", &rings, meters.meter("fpmsyncd"), &stop);
                 let started = inprocess::start(port, &config.interfaces, virtual_asic, &rings, &meters);
                 asic = Some(started.map_err(|e| StartError::Asic(e.to_string()))?);
             }
@@ -175,17 +184,26 @@ impl Router {
                 stop.clone(),
             )?;
         }
-        let reads = answers::Reads::default();
-        let inside = Inside { config, clock, rings, meters, bgp, rib: handle, asic, fpm: clients, reads };
+        let inside = Inside {
+            config,
+            clock,
+            rings,
+            meters,
+            bgp,
+            rib: handle,
+            asic,
+            fpm: clients,
+            fib_reads: answers::Reads::default(),
+            route_reads: answers::Reads::default(),
+        };
         let inside = Arc::new(inside);
-        let socket = api.path().to_path_buf();
-        api.serve(inside.clone())?;
+        let socket = api.serve(inside.clone())?;
         Ok(Router { inside, stop, socket })
     }
 
     /// The API's Unix socket.
     pub fn socket(&self) -> &Path {
-        &self.socket
+        self.socket.path()
     }
 
     /// What each stage has done.
@@ -227,17 +245,22 @@ impl Router {
     /// Runs until SIGINT or SIGTERM, then says goodbye to peers.
     ///
     /// # Errors
-    /// A sentence when signals cannot be caught.
+    /// A sentence when signals cannot be caught, or a stage had to stop.
     pub fn run_until_signal(self) -> Result<(), String> {
         let mut signals =
             Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("cannot catch signals: {e}"))?;
-        signals.forever().next();
+        while signals.pending().next().is_none() {
+            if self.stop.stopped() {
+                return Err("a stage could not go on, so the router has stopped; its reason is above".into());
+            }
+            std::thread::sleep(GLANCE);
+        }
         self.shut_down();
         Ok(())
     }
 
     /// Ends every session with a NOTIFICATION and stops the stages. Routes stay installed: the next start adopts them.
-    pub fn shut_down(self) {
+    pub fn shut_down(&self) {
         self.stop.stop();
         let begin = Instant::now();
         while self.inside.bgp.as_ref().is_some_and(|bgp| !bgp.session_thread.is_finished())
@@ -245,7 +268,5 @@ impl Router {
         {
             std::thread::sleep(Duration::from_millis(5));
         }
-        // A socket file that is gone says that nobody listens.
-        let _ = std::fs::remove_file(&self.socket);
     }
 }

@@ -1,21 +1,23 @@
 //! `ribtide demo`: the whole path on one screen. A router in this process, a full table over a real BGP session into
 //! the virtual ASIC, and then every prefix looked up there and compared with what was sent.
 
-use crate::text::{Table, bytes, number};
+use crate::text::{Table, bytes, number, say};
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use ribtide_bench::Expected;
 use ribtide_bench::blast::{self, Blast};
 use ribtide_bench::expected::Verdict;
+use ribtide_bench::options::interrupted;
 use ribtide_bench::replay::{self, Replay};
 use ribtide_daemon::api::model::{AsicAnswer, Pipeline, Stage};
 use ribtide_daemon::config;
 use ribtide_daemon::router::Router;
 use ribtide_prefix::{V4, V6};
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::net::{IpAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -93,38 +95,48 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let text = configuration(port, &socket);
     let config = config::parse(&text).map_err(|p| format!("the built-in configuration is wrong: {p:?}"))?;
     let router = Router::start(config).map_err(|e| e.to_string())?;
-    println!(
-        "Router AS 65001 is up: BGP on 127.0.0.1:{port}, virtual ASIC behind fpmsyncd, orchagent and syncd, all in this process."
-    );
+    let outcome = demonstrate(options, port, &router);
+    router.shut_down();
+    outcome
+}
+
+fn demonstrate(options: &Options, port: u16, router: &Router) -> Result<(), String> {
+    let interrupted = interrupted().map_err(|e| e.to_string())?;
+    say(&format!(
+        "Router AS 65001 is up: BGP on 127.0.0.1:{port}, virtual ASIC behind fpmsyncd, orchagent and syncd, all in this process.\n"
+    ))?;
 
     let begin = Instant::now();
-    let (feed, expected, sent_seconds) = load(options, port, &router)?;
+    let (feed, expected, sent_seconds) = load(options, port, router, &interrupted)?;
     let total = expected.total() as u64;
-    wait_for_chip(&router, total)?;
+    wait_for_chip(router, total, &interrupted)?;
     let seconds = begin.elapsed().as_secs_f64();
     let pipeline = router.pipeline()?;
-    println!();
-    print!("{}", stage_table(&pipeline, total, sent_seconds, seconds));
-    println!("Peak memory {} for everything, the sender included.", bytes(pipeline.peak_memory_bytes));
+    say(&format!(
+        "\n{}Peak memory {} for everything, the sender included.\n",
+        stage_table(&pipeline, total, sent_seconds, seconds),
+        bytes(pipeline.peak_memory_bytes)
+    ))?;
 
-    let verdict = check(&router, &expected)?;
+    let verdict = check(router, &expected, &interrupted)?;
     report(&verdict)?;
     if options.once {
         return Ok(());
     }
-    println!("\nThe router stays up; Ctrl-C ends it. Look around from another terminal:");
+    say("\nThe router stays up; Ctrl-C ends it. Look around from another terminal:\n")?;
     let example = expected.probes::<V4>().next().map_or("192.0.2.1".into(), |a| a.to_string());
-    let at = if socket == default_root_socket() {
+    let at = if router.socket() == default_root_socket() {
         String::new()
     } else {
-        format!(" --socket {}", socket.display())
+        format!(" --socket {}", router.socket().display())
     };
     let program = std::env::current_exe().map_or("ribtide".into(), |p| p.display().to_string());
     for command in
         ["show bgp summary", "show pipeline", &format!("show fib {example}"), &format!("explain {example}")]
     {
-        println!("  {program} {command}{at}");
+        say(&format!("  {program} {command}{at}\n"))?;
     }
+    go_on(&interrupted)?;
     stay(feed)
 }
 
@@ -153,7 +165,17 @@ fn free_port() -> Result<u16, String> {
     Ok(address.port())
 }
 
-fn load(options: &Options, port: u16, router: &Router) -> Result<(Feed, Expected, f64), String> {
+/// For every loop that a person may want to leave.
+fn go_on(interrupted: &AtomicBool) -> Result<(), String> {
+    if interrupted.load(Relaxed) { Err("interrupted before the check was done".into()) } else { Ok(()) }
+}
+
+fn load(
+    options: &Options,
+    port: u16,
+    router: &Router,
+    interrupted: &AtomicBool,
+) -> Result<(Feed, Expected, f64), String> {
     let (done, result) = mpsc::channel();
     let sender = {
         let options = options.clone();
@@ -171,15 +193,15 @@ fn load(options: &Options, port: u16, router: &Router) -> Result<(Feed, Expected
             options.seed
         ),
     };
-    println!("{what}:");
+    say(&format!("{what}:\n"))?;
     let expected_total = options.mrt.is_none().then_some(u64::from(options.prefixes));
     let mut progress = Progress::new(expected_total);
     loop {
+        go_on(interrupted)?;
         match result.recv_timeout(TICK) {
             Ok(sent) => {
                 let sent = sent?;
                 progress.show(&router.pipeline()?);
-                progress.finish();
                 return Ok(sent);
             }
             Err(mpsc::RecvTimeoutError::Timeout) => progress.show(&router.pipeline()?),
@@ -240,10 +262,11 @@ fn parse<O: Args>(args: &[String]) -> Result<O, String> {
 }
 
 /// Waits until the chip holds `total` routes of the table and nothing moves any more.
-fn wait_for_chip(router: &Router, total: u64) -> Result<(), String> {
+fn wait_for_chip(router: &Router, total: u64, interrupted: &AtomicBool) -> Result<(), String> {
     let mut progress = Progress::new(Some(total));
     let mut last = (Instant::now(), 0);
     loop {
+        go_on(interrupted)?;
         let pipeline = router.pipeline()?;
         progress.show(&pipeline);
         let moved: u64 = pipeline.stages.iter().map(|s| s.routes).sum();
@@ -251,11 +274,9 @@ fn wait_for_chip(router: &Router, total: u64) -> Result<(), String> {
             last = (Instant::now(), moved);
         }
         if router.asic_routes()? >= total && router.settled()? {
-            progress.finish();
             return Ok(());
         }
         if last.0.elapsed() > STUCK {
-            progress.finish();
             let reached: Vec<String> =
                 pipeline.stages.iter().map(|s| format!("{} {}", s.name, number(s.routes))).collect();
             return Err(format!("nothing has moved for {} s: {}", STUCK.as_secs(), reached.join(", ")));
@@ -265,12 +286,13 @@ fn wait_for_chip(router: &Router, total: u64) -> Result<(), String> {
 }
 
 /// Looks up an address of every prefix in the chip.
-fn check(router: &Router, expected: &Expected) -> Result<Verdict, String> {
+fn check(router: &Router, expected: &Expected, interrupted: &AtomicBool) -> Result<Verdict, String> {
     let mut verdict = Verdict::default();
     let mut probes: Vec<IpAddr> = expected.probes::<V4>().chain(expected.probes::<V6>()).collect();
     // In the order of addresses the chip's tables are read as a sweep, and examples are the same in each run.
     probes.sort_unstable();
     for chunk in probes.chunks(PROBES) {
+        go_on(interrupted)?;
         let answers = router.asic_lookup(chunk.to_vec())?;
         verdict += expected.check(chunk.iter().copied().zip(answers.iter().map(single_next_hop)));
     }
@@ -288,11 +310,10 @@ fn single_next_hop(answer: &AsicAnswer) -> Option<IpAddr> {
 fn report(verdict: &Verdict) -> Result<(), String> {
     let asked = verdict.right + verdict.wrong;
     if verdict.wrong == 0 && asked > 0 {
-        println!(
-            "Check: an address of every prefix looked up in the virtual ASIC: all {} have the right next hop.",
+        return say(&format!(
+            "Check: an address of every prefix looked up in the virtual ASIC: all {} have the right next hop.\n",
             number(asked)
-        );
-        return Ok(());
+        ));
     }
     let mut says = format!(
         "{} of {} prefixes have the wrong next hop in the virtual ASIC",
@@ -347,10 +368,10 @@ fn stage_table(pipeline: &Pipeline, total: u64, sent_seconds: f64, seconds: f64)
         "-".into(),
     ]);
     let all: f64 = cpu.values().sum();
-    let mut top: Vec<_> = cpu.into_iter().filter(|(_, s)| *s >= 0.05).collect();
+    let mut top: Vec<_> = cpu.into_iter().collect();
     top.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let threads: Vec<String> = top.iter().map(|(name, s)| format!("{name} {s:.2}")).collect();
-    format!("{}CPU seconds by thread: {} ({all:.2} in all)\n", table.render(), threads.join(", "))
+    let threads: Vec<String> = top.iter().take(5).map(|(name, s)| format!("{name} {s:.2}")).collect();
+    format!("{}CPU seconds: {all:.2}, most in {}\n", table.render(), threads.join(", "))
 }
 
 fn span(s: &Stage) -> f64 {
@@ -383,14 +404,19 @@ impl Progress {
             None if self.last_line.elapsed() >= LINE => {
                 let stages: Vec<String> =
                     pipeline.stages.iter().map(|s| format!("{} {}", s.name, number(s.routes))).collect();
-                eprintln!("{:6.1} s  {}", self.begin.elapsed().as_secs_f64(), stages.join("  "));
+                let at = self.begin.elapsed().as_secs_f64();
+                // Progress that nobody reads any more is no reason to stop.
+                let _ = writeln!(std::io::stderr(), "{at:6.1} s  {}", stages.join("  "));
                 self.last_line = Instant::now();
             }
             None => {}
         }
     }
+}
 
-    fn finish(&mut self) {
+impl Drop for Progress {
+    /// Takes the bars away, however the watching ends.
+    fn drop(&mut self) {
         if let Some((multi, _)) = &self.bars {
             // Nothing to be done about a terminal that went away.
             let _ = multi.clear();

@@ -1,4 +1,6 @@
 //! The `ribtide` command. Called as `fpmsyncd`, `orchagent` or `syncd`, it is that daemon.
+// They panic where nobody reads any more.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 mod client;
@@ -78,7 +80,7 @@ fn main() -> ExitCode {
     match command().and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {
-            eprintln!("ribtide: {sentence}");
+            text::complain(&sentence);
             ExitCode::FAILURE
         }
     }
@@ -119,21 +121,17 @@ fn sentence<E: std::fmt::Display>(result: Result<(), E>) -> Result<(), String> {
 fn router(path: &Path) -> Result<(), String> {
     let config = config::load(path).map_err(|e| e.to_string())?;
     let router = Router::start(config).map_err(|e| e.to_string())?;
-    eprintln!(
-        "ribtide: running; `ribtide show bgp summary --socket {}` looks inside",
-        router.socket().display()
-    );
+    let at = router.socket().display();
+    text::complain(&format!("running; `ribtide show bgp summary --socket {at}` looks inside"));
     router.run_until_signal().map_err(|e| e.to_string())
 }
 
 fn check(path: &Path) -> Result<(), String> {
     let config = config::load(path).map_err(|e| e.to_string())?;
     let neighbors = config.bgp.as_ref().map_or(0, |b| b.neighbors.len());
-    println!(
-        "{}: valid; AS {}, {neighbors} neighbours, {} static routes",
-        path.display(),
-        config.asn,
-        config.statics.len()
+    let (neighbors, statics) = (
+        text::count(neighbors as u64, "neighbour"),
+        text::count(config.statics.len() as u64, "static route"),
     );
-    Ok(())
+    text::say(&format!("{}: valid; AS {}, {neighbors}, {statics}\n", path.display(), config.asn))
 }

@@ -1,7 +1,7 @@
 //! `ribtide show …` and `ribtide explain`: the API's answers as text, or as JSON.
 
 use crate::client::Client;
-use crate::text::{Table, bytes, duration, number};
+use crate::text::{Table, bytes, count, duration, number};
 use clap::{Args, Subcommand};
 use ribtide_daemon::api::model::{
     self, AsicAnswers, AsicQuestion, BgpSummary, Explain, FibPage, FibRoute, Neighbor, PerFamilyCount,
@@ -98,9 +98,11 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
     };
     let request = model::Clear { address, soft: soft.is_some() };
     let answer: model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
-    let did = if request.soft { "exchange their routes again" } else { "begin anew" };
+    let did = if request.soft { "Routes are exchanged again" } else { "Sessions begin anew" };
     let mut out = std::io::stdout().lock();
-    finish(print(&mut out, output, &answer, |a| format!("{} neighbours {did}\n", a.neighbors)))
+    finish(print(&mut out, output, &answer, |a| {
+        format!("{did} with {}.\n", count(a.neighbors as u64, "neighbour"))
+    }))
 }
 
 /// Runs `ribtide show`.
@@ -117,18 +119,16 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             print(&mut out, output, &all.neighbors, |n| n.iter().map(neighbor).collect::<Vec<_>>().join("\n"))
         }
         Show::Route { prefix } => {
-            let mut first = true;
+            let mut table = route_table();
             paged(&client, "/v1/routes", prefix.as_deref(), |page: RoutePage| {
-                let header = std::mem::take(&mut first);
-                lines(&mut out, output, &page.routes, |routes| route_table(routes, header))?;
+                lines(&mut out, output, &page.routes, &mut table, route_rows)?;
                 Ok(page.next)
             })?
         }
         Show::Fib { prefix } => {
-            let mut first = true;
+            let mut table = fib_table();
             paged(&client, "/v1/fib", prefix.as_deref(), |page: FibPage| {
-                let header = std::mem::take(&mut first);
-                lines(&mut out, output, &page.routes, |routes| fib_table(routes, header))?;
+                lines(&mut out, output, &page.routes, &mut table, fib_row)?;
                 Ok(page.next)
             })?
         }
@@ -172,14 +172,17 @@ fn print<T: Serialize>(
     }
 }
 
+/// A page of a list: rows of `table`, or a line of JSON each.
 fn lines<T: Serialize>(
     out: &mut impl Write,
     output: &Output,
     items: &[T],
-    text: impl FnOnce(&[T]) -> String,
+    table: &mut Table,
+    rows: impl Fn(&mut Table, &T),
 ) -> std::io::Result<()> {
     if !output.json {
-        return out.write_all(text(items).as_bytes());
+        items.iter().for_each(|item| rows(table, item));
+        return out.write_all(table.render().as_bytes());
     }
     for item in items {
         serde_json::to_writer(&mut *out, item)?;
@@ -221,17 +224,21 @@ fn escape(text: &str) -> String {
 fn summary(s: &BgpSummary) -> String {
     let established = s.neighbors.iter().filter(|n| n.session.is_some()).count();
     let mut out = format!(
-        "Router {}, AS {}. {} neighbours, {established} established. Shard threads {}, update threads {}.\n\
-         Loc-RIB: {} prefixes ({} IPv4, {} IPv6) from {} paths.\n\n",
+        "Router {}, AS {}. {}, {established} established. Shard threads {}, update threads {}.\n\
+         Loc-RIB: {} ({} IPv4, {} IPv6) from {}.\n\n",
         s.router_id,
         s.asn,
-        s.neighbors.len(),
+        count(s.neighbors.len() as u64, "neighbour"),
         s.shard_threads,
         s.update_threads,
-        number(s.prefixes.total()),
+        if s.prefixes.total() == 1 {
+            "1 prefix".into()
+        } else {
+            format!("{} prefixes", number(s.prefixes.total()))
+        },
         number(s.prefixes.ipv4),
         number(s.prefixes.ipv6),
-        number(s.paths.total()),
+        count(s.paths.total(), "path"),
     );
     let mut table = Table::new(&[
         "Neighbor",
@@ -266,7 +273,7 @@ fn summary(s: &BgpSummary) -> String {
 
 fn neighbor(n: &Neighbor) -> String {
     let mut out = format!(
-        "Neighbor {}{}, {} AS {}, group {}\n  State {} for {}, {} flaps\n",
+        "Neighbor {}{}, {} AS {}, group {}\n  State {} for {}, {}\n",
         n.address,
         n.description.as_ref().map_or(String::new(), |d| format!(" ({d})")),
         n.kind,
@@ -274,7 +281,7 @@ fn neighbor(n: &Neighbor) -> String {
         n.group,
         n.state,
         duration(n.state_seconds),
-        n.flaps,
+        count(n.flaps, "flap"),
     );
     if let Some(error) = &n.last_error {
         out.push_str(&format!("  Last error: {error}\n"));
@@ -316,71 +323,48 @@ fn neighbor(n: &Neighbor) -> String {
     out
 }
 
-/// Fixed columns, since pages are printed as they come.
-fn route_table(routes: &[Route], header: bool) -> String {
-    let mut out = String::new();
-    if header {
-        out.push_str(&format!(
-            "  {:<20} {:<20} {:<16} {:>5} {:>6}  {}\n",
-            "Prefix", "Next hop", "From", "Pref", "MED", "AS path"
-        ));
-    }
-    for route in routes {
-        for (i, p) in route.paths.iter().enumerate() {
-            let option = |n: Option<u32>| n.map_or("-".into(), |n| n.to_string());
-            let origin = match p.origin.as_str() {
-                "igp" => "i",
-                "egp" => "e",
-                _ => "?",
-            };
-            out.push_str(&format!(
-                "{} {:<20} {:<20} {:<16} {:>5} {:>6}  {} {origin}{}\n",
-                if p.best { "*" } else { " " },
-                if i == 0 { route.prefix.as_str() } else { "" },
-                p.next_hop,
-                p.neighbor,
-                option(p.local_pref),
-                option(p.med),
-                p.as_path,
-                p.lost.as_ref().map_or(String::new(), |l| format!("  ({l})")),
-            ));
-        }
-    }
-    out
+fn route_table() -> Table {
+    Table::new(&["", "Prefix", "Next hop", "From", ">Pref", ">MED", "AS path"])
 }
 
-fn fib_table(routes: &[FibRoute], header: bool) -> String {
-    let mut out = String::new();
-    if header {
-        out.push_str(&format!(
-            "{:<20} {:<13} {:>4} {:>6}  {:<40} {}\n",
-            "Prefix", "Protocol", "Dist", "Group", "Next hops", "Dataplanes"
-        ));
+fn route_rows(table: &mut Table, route: &Route) {
+    for (i, p) in route.paths.iter().enumerate() {
+        let option = |n: Option<u32>| n.map_or("-".into(), |n| n.to_string());
+        let origin = match p.origin.as_str() {
+            "igp" => "i",
+            "egp" => "e",
+            _ => "?",
+        };
+        let lost = p.lost.as_ref().map_or(String::new(), |l| format!("  ({l})"));
+        table.row([
+            if p.best { "*" } else { "" }.into(),
+            if i == 0 { route.prefix.clone() } else { String::new() },
+            p.next_hop.to_string(),
+            p.neighbor.to_string(),
+            option(p.local_pref),
+            option(p.med),
+            format!("{} {origin}{lost}", p.as_path).trim_start().into(),
+        ]);
     }
-    for r in routes {
-        let planes: Vec<String> = r
-            .dataplanes
-            .iter()
-            .map(|d| {
-                format!(
-                    "{} {}{}",
-                    d.name,
-                    d.state,
-                    d.reason.as_ref().map_or(String::new(), |w| format!(" ({w})"))
-                )
-            })
-            .collect();
-        out.push_str(&format!(
-            "{:<20} {:<13} {:>4} {:>6}  {:<40} {}\n",
-            r.prefix,
-            r.protocol,
-            r.distance,
-            r.group.map_or("-".into(), |g| g.to_string()),
-            r.hops.join(", "),
-            planes.join(", "),
-        ));
-    }
-    out
+}
+
+fn fib_table() -> Table {
+    Table::new(&["Prefix", "Protocol", ">Dist", ">Group", "Next hops", "Dataplanes"])
+}
+
+fn fib_row(table: &mut Table, r: &FibRoute) {
+    let plane = |d: &model::DataplaneState| {
+        let reason = d.reason.as_ref().map_or(String::new(), |w| format!(" ({w})"));
+        format!("{} {}{reason}", d.name, d.state)
+    };
+    table.row([
+        r.prefix.clone(),
+        r.protocol.clone(),
+        r.distance.to_string(),
+        r.group.map_or("-".into(), |g| g.to_string()),
+        r.hops.join(", "),
+        r.dataplanes.iter().map(plane).collect::<Vec<_>>().join(", "),
+    ]);
 }
 
 fn asic_table(addresses: &[IpAddr], answer: &AsicAnswers) -> String {

@@ -1,12 +1,27 @@
 //! What people read: aligned tables, numbers with separators, durations in words.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
+
+/// Writes to standard output. `println!` would panic where the reader has gone (`| head`).
+pub(crate) fn say(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|e| format!("cannot write the output: {e}"))
+}
+
+/// Writes a line to standard error, if anybody reads it.
+pub(crate) fn complain(sentence: &str) {
+    let _ = writeln!(std::io::stderr(), "ribtide: {sentence}");
+}
 
 /// A table with a header; numbers to the right, words to the left.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
     right: Vec<bool>,
+    widths: Vec<usize>,
 }
 
 impl Table {
@@ -14,7 +29,8 @@ impl Table {
     pub(crate) fn new(header: &[&str]) -> Table {
         let right = header.iter().map(|h| h.starts_with('>')).collect();
         let names = header.iter().map(|h| h.trim_start_matches('>').to_string()).collect();
-        Table { rows: vec![names], right }
+        let widths = vec![0; header.len()];
+        Table { rows: vec![names], right, widths }
     }
 
     /// Adds a row.
@@ -22,18 +38,21 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// The text, each line ended.
-    pub(crate) fn render(&self) -> String {
-        let width = |c: usize| {
-            self.rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.right.len()).map(width).collect();
+    /// The text of what was added since the last time, each line ended. A list can so be printed page by page: columns
+    /// get wider where they must, and never narrower.
+    pub(crate) fn render(&mut self) -> String {
+        let rows = std::mem::take(&mut self.rows);
+        for row in &rows {
+            for (width, cell) in self.widths.iter_mut().zip(row) {
+                *width = cell.chars().count().max(*width);
+            }
+        }
         let mut out = String::new();
-        for row in &self.rows {
+        for row in rows {
             let mut line = String::new();
             for (c, cell) in row.iter().enumerate() {
                 let gap = if c == 0 { "" } else { "  " };
-                let (w, right) = (widths[c], self.right[c]);
+                let (w, right) = (self.widths[c], self.right[c]);
                 let _ = if right { write!(line, "{gap}{cell:>w$}") } else { write!(line, "{gap}{cell:<w$}") };
             }
             out.push_str(line.trim_end());
@@ -48,12 +67,17 @@ pub(crate) fn number(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
     }
     out
+}
+
+/// `1 path`, `2 paths`: a number and what it counts.
+pub(crate) fn count(n: u64, what: &str) -> String {
+    format!("{} {what}{}", number(n), if n == 1 { "" } else { "s" })
 }
 
 /// Seconds as people say them: `7s`, `3m12s`, `2h05m`, `4d03h`.
@@ -89,6 +113,8 @@ mod tests {
         table.row(["127.0.0.2".into(), number(1_000_000)]);
         table.row(["::1".into(), number(7)]);
         assert_eq!(table.render(), "Neighbor    Received\n127.0.0.2  1,000,000\n::1                7\n");
+        table.row(["2001:db8::1".into(), number(8)]);
+        assert_eq!(table.render(), "2001:db8::1          8\n");
     }
 
     #[test]
@@ -98,6 +124,7 @@ mod tests {
             [duration(7), duration(192), duration(7500), duration(356_400)],
             ["7s", "3m12s", "2h05m", "4d03h"]
         );
+        assert_eq!([count(1, "path"), count(1000, "path")], ["1 path", "1,000 paths"]);
         assert_eq!([bytes(17), bytes(1536), bytes(3 << 30)], ["17 B", "1.5 KiB", "3.0 GiB"]);
     }
 }

@@ -12,7 +12,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Questions that may wait at one stage; a further one waits at its asker.
 const WAITING: usize = 64;
 
-type Question<S> = Box<dyn FnOnce(&mut S) + Send>;
+/// A question, as it crosses to the stage.
+pub type Question<S> = Box<dyn FnOnce(&mut S) + Send>;
 
 /// The asking side. Clones ask the same stage.
 pub struct Asker<S> {
@@ -100,7 +101,7 @@ impl<S> Asked<S> {
     }
 
     /// For `crossbeam_channel::select!`: call what is received with the state.
-    pub fn raw(&self) -> &channel::Receiver<Box<dyn FnOnce(&mut S) + Send>> {
+    pub fn raw(&self) -> &channel::Receiver<Question<S>> {
         &self.rx
     }
 }

@@ -2,10 +2,13 @@
 //!
 //! A stage is a thread that owns one state machine. Work reaches it through a [`ring`]; people's questions reach it
 //! through [`ask`], between two batches of work, so that a read never holds a lock that routing needs.
+// They panic where nobody reads any more.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 pub mod ask;
 pub mod clock;
+pub mod log;
 pub mod meter;
 pub mod ring;
 pub mod thread;

@@ -32,9 +32,9 @@ pub fn spawn(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> i
     let name = name.into();
     std::thread::Builder::new().name(name.clone()).spawn(move || {
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
-            eprintln!(
-                "ribtide: thread {name} failed; stopping the process so that no route is silently lost"
-            );
+            let says =
+                format!("thread {name} failed; stopping the process so that no route is silently lost");
+            crate::log::log("ribtide", &says);
             std::process::abort();
         }
     })

@@ -2,6 +2,8 @@
 //!
 //! One pair of traits, two carriers: Redis, where keys, sets, queues and channels are SONiC's own, so that any
 //! stage can stand beside SONiC's others; and memory, where typed rows go through a bounded ring.
+// They panic where nobody reads any more.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 mod connection;
@@ -63,5 +65,5 @@ pub trait Consumer<R: Row> {
 
 /// Tells the operator what happened to a connection: losing a database is not an error of any one caller.
 fn report(sentence: &str) {
-    eprintln!("ribtide: {sentence}");
+    ribtide_runtime::log::log("ribtide", sentence);
 }

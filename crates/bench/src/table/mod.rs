@@ -18,19 +18,19 @@ use ribtide_prefix::{Families, Family, PerFamily, Prefix, for_each_family};
 #[derive(Clone, PartialEq, Debug, clap::Args)]
 pub struct TableOptions {
     /// Names the table: equal seeds and options make equal tables.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// How many IPv4 prefixes.
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(..=MAX_PREFIXES as i64))]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(..=MAX_PREFIXES as i64))]
     pub ipv4: u32,
     /// How many IPv6 prefixes.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=MAX_PREFIXES as i64))]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=MAX_PREFIXES as i64))]
     pub ipv6: u32,
     /// IPv4 prefixes that share one set of attributes, on average.
-    #[arg(long, default_value_t = 4.0, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 4.0, value_parser = at_least_one)]
     pub ipv4_per_set: f64,
     /// IPv6 prefixes that share one set of attributes, on average.
-    #[arg(long, default_value_t = 1.7, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = 1.7, value_parser = at_least_one)]
     pub ipv6_per_set: f64,
 }
 

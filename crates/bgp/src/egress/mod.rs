@@ -208,6 +208,11 @@ impl Worker {
         more
     }
 
+    /// Whether any peer gets something from this worker. One without groups only keeps up with what it may have to send.
+    pub fn has_groups(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
     /// Prefixes that wait in all groups.
     pub fn waiting(&self) -> usize {
         self.groups.values().map(Group::waiting).sum()

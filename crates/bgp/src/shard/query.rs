@@ -83,25 +83,9 @@ impl Shard {
             .find(|prefix| tables[usize::from(logical_shard(*prefix))].contains_key(prefix))
     }
 
-    /// The routes of one logical shard after `after`, in order, at most `limit`.
-    pub fn page<F: Family>(
-        &self,
-        shard: LogicalShard,
-        after: Option<Prefix<F>>,
-        limit: usize,
-    ) -> Vec<RouteView<F>> {
-        let table = &self.tables.get::<F>()[usize::from(shard % LOGICAL_SHARDS)];
-        let mut prefixes: Vec<_> =
-            table.keys().copied().filter(|prefix| after.is_none_or(|a| *prefix > a)).collect();
-        if limit < prefixes.len() {
-            prefixes.select_nth_unstable(limit);
-            prefixes.truncate(limit);
-        }
-        prefixes.sort_unstable();
-        prefixes
-            .iter()
-            .filter_map(|prefix| table.get(prefix).map(|route| self.core.view(*prefix, route)))
-            .collect()
+    /// The prefixes of one logical shard, in no order.
+    pub fn prefixes<F: Family>(&self, shard: LogicalShard) -> Vec<Prefix<F>> {
+        self.tables.get::<F>()[usize::from(shard % LOGICAL_SHARDS)].keys().copied().collect()
     }
 
     /// How many prefixes of a family each logical shard has.

@@ -7,4 +7,5 @@ pub(crate) mod answers;
 pub mod model;
 mod server;
 
+pub(crate) use server::SocketFile;
 pub use server::{Api, ListenError};

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +29,24 @@ const MAX_LOOKUP: usize = 65_536;
 pub struct Api {
     unix: UnixListener,
     tcp: Option<TcpListener>,
-    path: PathBuf,
+    file: SocketFile,
+}
+
+/// The Unix socket's file. Goes with its owner: a file that is gone says that nobody listens.
+#[derive(Debug)]
+pub(crate) struct SocketFile(PathBuf);
+
+impl SocketFile {
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.0
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Someone else has removed it: as good.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// Why the API cannot listen. Displays as a sentence.
@@ -37,6 +54,8 @@ pub struct Api {
 pub enum ListenError {
     /// Another router answers there.
     InUse(PathBuf),
+    /// Something that is no socket has this name.
+    Occupied(PathBuf),
     /// The Unix socket cannot be made.
     Unix(PathBuf, io::Error),
     /// The TCP listener cannot be made.
@@ -49,6 +68,11 @@ impl fmt::Display for ListenError {
             ListenError::InUse(p) => write!(
                 f,
                 "another router already listens on {}; stop it, or set api.socket to another path",
+                p.display()
+            ),
+            ListenError::Occupied(p) => write!(
+                f,
+                "{} is there and is no socket; set api.socket to another path, or remove it",
                 p.display()
             ),
             ListenError::Unix(p, e) => write!(
@@ -77,14 +101,17 @@ impl Api {
         if UnixStream::connect(path).is_ok() {
             return Err(ListenError::InUse(path.clone()));
         }
-        match std::fs::remove_file(path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(refused(e)),
-            _ => {}
+        match std::fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => return Err(ListenError::Occupied(path.clone())),
+            Ok(_) => std::fs::remove_file(path).map_err(refused)?,
+            // What keeps us from looking keeps us from listening too, and is told there.
+            Err(_) => {}
         }
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(refused)?;
         }
         let unix = UnixListener::bind(path).map_err(refused)?;
+        let file = SocketFile(path.clone());
         // Whoever may use it changes routing: the owner and the group only.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660)).map_err(refused)?;
         unix.set_nonblocking(true).map_err(refused)?;
@@ -95,28 +122,24 @@ impl Api {
                 Some(listener.map_err(|e| ListenError::Tcp(address, e))?)
             }
         };
-        Ok(Api { unix, tcp, path: path.clone() })
+        Ok(Api { unix, tcp, file })
     }
 
-    /// The Unix socket's path.
-    pub fn path(&self) -> &std::path::Path {
-        &self.path
-    }
-
-    /// Serves on a thread of its own until the process ends.
+    /// Serves on a thread of its own until the process ends. Whoever keeps the file decides when it goes.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn serve(self, inside: Arc<Inside>) -> io::Result<()> {
+    pub(crate) fn serve(self, inside: Arc<Inside>) -> io::Result<SocketFile> {
+        let Api { unix, tcp, file } = self;
         thread::spawn("api", move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.expect("an event loop for the API");
             runtime.block_on(async {
                 let router = routes(inside);
                 let unix =
-                    tokio::net::UnixListener::from_std(self.unix).expect("a listener inside its event loop");
+                    tokio::net::UnixListener::from_std(unix).expect("a listener inside its event loop");
                 let served = axum::serve(unix, router.clone());
-                if let Some(tcp) = self.tcp {
+                if let Some(tcp) = tcp {
                     let tcp =
                         tokio::net::TcpListener::from_std(tcp).expect("a listener inside its event loop");
                     tokio::spawn(async move { axum::serve(tcp, router).await });
@@ -125,7 +148,7 @@ impl Api {
                 let _ = served.await;
             });
         })?;
-        Ok(())
+        Ok(file)
     }
 }
 

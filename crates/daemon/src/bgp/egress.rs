@@ -128,7 +128,10 @@ impl Stage {
             }
             let writes;
             (at_once, writes) = self.pack();
-            self.meter.add(routes, begin);
+            // Every worker hears of every change; those with something to send from it count.
+            if self.worker.has_groups() {
+                self.meter.add(routes, begin);
+            }
             if !writes.is_empty() {
                 // Fails only when the process is stopping.
                 let _ = self.writes.send(writes);

@@ -69,7 +69,7 @@ pub struct BgpConfig {
     pub prefer_oldest: bool,
     /// Configured neighbours, by address.
     pub neighbors: BTreeMap<IpAddr, NeighborConfig>,
-    /// Ranges from which any peer may come, in the order of the file's groups.
+    /// Ranges from which any peer may come; the most specific that holds an address counts.
     pub dynamic: Vec<DynamicRange>,
 }
 
@@ -225,7 +225,11 @@ macro_rules! key {
 
 impl Checker {
     fn problem(&mut self, key: &[Step], says: impl Into<String>) {
-        self.problems.push(Problem::new(key, says));
+        let problem = Problem::new(key, says);
+        // A group's mistake is found again at each of its neighbours.
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
     }
 
     fn config(&mut self, file: &file::File) -> Config {
@@ -267,7 +271,53 @@ impl Checker {
                 );
             }
         }
-        let statics = file.statics.iter().enumerate().filter_map(|(i, s)| self.static_route(i, s)).collect();
+        if fib.as_ref().is_some_and(|f| f.kernel.is_some() && f.virtual_asic.is_some()) {
+            self.problem(
+                key!["fib", "virtual-asic"],
+                "the virtual ASIC's ports come from [[interface]] tables, which fib.kernel excludes; remove one of the two",
+            );
+        } else if fib.as_ref().is_some_and(|f| f.virtual_asic.is_some()) && interfaces.is_empty() {
+            self.problem(
+                key!["fib", "virtual-asic"],
+                "the virtual ASIC has no ports; write an [[interface]] table with name and addresses for each",
+            );
+        }
+        if fib.as_ref().is_some_and(|f| f.kernel.is_none() && !f.fpm.is_empty()) && interfaces.is_empty() {
+            self.problem(
+                key!["fib", "fpm"],
+                "next hops resolve over interfaces, and there are none; set fib.kernel (`{ table = 100 }` leaves the main \
+                 table alone), or write [[interface]] tables",
+            );
+        }
+        let mut statics: Vec<StaticRoute> = Vec::new();
+        for (i, s) in file.statics.iter().enumerate() {
+            let Some(route) = self.static_route(i, s) else { continue };
+            if statics.iter().any(|r| r.prefix == route.prefix) {
+                self.problem(
+                    key!["static", i, "prefix"],
+                    format!(
+                        "there is already a static route for {}; list all its gateways in next-hop",
+                        route.prefix
+                    ),
+                );
+            }
+            if let Some(name) = &s.interface
+                && fib.as_ref().is_none_or(|f| f.kernel.is_none())
+                && !interfaces.iter().any(|known| known.name == *name)
+            {
+                self.problem(
+                    key!["static", i, "interface"],
+                    format!("there is no [[interface]] named \"{name}\"; add one, or write another name"),
+                );
+            }
+            statics.push(route);
+        }
+        if fib.is_none() && !statics.is_empty() {
+            self.problem(
+                key!["static"],
+                "without a [fib] table no route is installed, and static routes do nothing; add [fib] or remove them",
+            );
+        }
         let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router));
         let api = ApiConfig {
             socket: file.api.socket.clone().unwrap_or_else(|| "/run/ribtide/ribtide.sock".into()),
@@ -379,6 +429,14 @@ impl Checker {
                 "a static route needs either next-hop (and, if you like, interface), or interface alone, or blackhole = true",
             );
         }
+        for (j, gateway) in file.next_hop.iter().enumerate() {
+            if matches!(gateway, IpAddr::V6(a) if a.is_unicast_link_local()) && file.interface.is_none() {
+                self.problem(
+                    key!["static", i, "next-hop", j],
+                    format!("{gateway} is on some link; write which in interface"),
+                );
+            }
+        }
         let distance = file.distance.unwrap_or(1);
         if distance == 0 || distance == 255 {
             self.problem(
@@ -459,6 +517,13 @@ impl Checker {
             match text.parse::<AnyPrefix>() {
                 Err(e) => self.problem(&place, e.to_string()),
                 Ok(range) => {
+                    if let Some(first) = bgp.dynamic.iter().find(|d| d.range == range) {
+                        let says = format!(
+                            "{range} is already a range of group \"{}\"; it can be in one group only",
+                            first.settings.group
+                        );
+                        self.problem(&place, says);
+                    }
                     let own = Own { passive: Some(true), ..Own::default() };
                     let settings = self.settings(name, kind, file, own, router, true, &at(&[]));
                     bgp.dynamic.push(DynamicRange { range, settings });
@@ -473,6 +538,12 @@ impl Checker {
             let settings = self.settings(name, kind, file, own, router, false, &place);
             if address.is_unspecified() || address.is_multicast() {
                 self.problem(&place, format!("{address} is no address of a neighbour"));
+            }
+            if matches!(address, IpAddr::V6(a) if a.is_unicast_link_local()) {
+                self.problem(
+                    &place,
+                    format!("sessions over link-local addresses are not there yet; write a global address in place of {address}"),
+                );
             }
             if settings.local_address.is_some_and(|l| l.is_ipv4() != address.is_ipv4()) {
                 self.problem(
@@ -506,8 +577,9 @@ impl Checker {
         dynamic: bool,
         place: &[Step],
     ) -> NeighborSettings {
-        let at = |field: &str| {
-            let mut key = place.to_vec();
+        // What a neighbour takes over from its group is wrong in the group.
+        let at = |field: &str, own: bool| {
+            let mut key = if own { place.to_vec() } else { key!["bgp", "group", name].to_vec() };
             key.push(Step::from(field));
             key
         };
@@ -519,14 +591,14 @@ impl Checker {
                     "an internal peer has our own AS {}, not {n}; write type = \"external\" or remove peer-asn",
                     router.asn
                 );
-                self.problem(&at("peer-asn"), says);
+                self.problem(&at("peer-asn", own.peer_asn.is_some()), says);
                 AnyAsn::Exactly(n)
             }
             (file::GroupKind::External, Some(n)) if n == router.asn || n == 0 => {
                 let says = format!(
                     "an external peer cannot have AS {n}; write the neighbour's AS or type = \"internal\""
                 );
-                self.problem(&at("peer-asn"), says);
+                self.problem(&at("peer-asn", own.peer_asn.is_some()), says);
                 AnyAsn::Exactly(n)
             }
             (_, Some(n)) => AnyAsn::Exactly(n),
@@ -542,7 +614,7 @@ impl Checker {
         let hold_time = own.hold_time.or(group.hold_time).unwrap_or(90);
         if (1..3).contains(&hold_time) {
             self.problem(
-                &at("hold-time"),
+                &at("hold-time", own.hold_time.is_some()),
                 format!(
                     "a hold time of {hold_time} s is not allowed (RFC 4271); write 0 for none, or 3 and more"
                 ),
@@ -550,24 +622,27 @@ impl Checker {
         }
         let connect_retry = own.connect_retry.or(group.connect_retry).unwrap_or(5);
         if connect_retry == 0 {
-            self.problem(&at("connect-retry"), "connect-retry is in seconds, 1 and more");
+            self.problem(
+                &at("connect-retry", own.connect_retry.is_some()),
+                "connect-retry is in seconds, 1 and more",
+            );
         }
         let multihop = own.multihop.or(group.multihop);
         if multihop == Some(0) || (multihop.is_some() && !external) {
             self.problem(
-                &at("multihop"),
+                &at("multihop", own.multihop.is_some()),
                 "multihop is the TTL of an external session, 1 to 255; internal sessions need none",
             );
         }
         let password = own.password.or(group.password.as_deref()).map(str::to_owned);
         if password.as_ref().is_some_and(|p| p.is_empty() || p.len() > 80) {
-            self.problem(&at("password"), "a TCP-MD5 password has 1 to 80 bytes");
+            self.problem(&at("password", own.password.is_some()), "a TCP-MD5 password has 1 to 80 bytes");
         }
         let families = match own.families.or(group.families.as_deref()) {
             None => FamilySet { ipv4: true, ipv6: true },
             Some([]) => {
                 self.problem(
-                    &at("families"),
+                    &at("families", own.families.is_some()),
                     "the list is empty; write [\"ipv4-unicast\", \"ipv6-unicast\"] or leave it out",
                 );
                 FamilySet::default()
@@ -577,8 +652,16 @@ impl Checker {
                 ipv6: list.contains(&file::FamilyName::Ipv6Unicast),
             },
         };
-        let import = self.policy(own.import.or(group.import.as_deref()), external, &at("import"));
-        let export = self.policy(own.export.or(group.export.as_deref()), external, &at("export"));
+        let import = self.policy(
+            own.import.or(group.import.as_deref()),
+            external,
+            &at("import", own.import.is_some()),
+        );
+        let export = self.policy(
+            own.export.or(group.export.as_deref()),
+            external,
+            &at("export", own.export.is_some()),
+        );
         NeighborSettings {
             group: name.into(),
             peer_asn,

@@ -43,7 +43,7 @@ impl Problem {
     }
 
     pub(super) fn syntax(error: &toml::de::Error) -> Problem {
-        let mut says = error.message().trim().replace('\n', "; ");
+        let mut says = plain(&error.message().trim().replace('\n', "; "));
         if let Some(meant) = suggestion(&says) {
             says.push_str(&format!("; did you mean `{meant}`?"));
         }
@@ -69,6 +69,46 @@ impl Problem {
         self.span = Some(span);
         self
     }
+}
+
+/// A message of serde or of a type's parser in the words of who wrote the file, and with a cure.
+fn plain(message: &str) -> String {
+    match message {
+        "invalid socket address syntax" => {
+            return "this is no address with a port; write one such as \"0.0.0.0:179\" or \"[::]:179\""
+                .into();
+        }
+        "invalid IP address syntax" => {
+            return "this is no IP address; write one such as \"192.0.2.1\" or \"2001:db8::1\"".into();
+        }
+        "invalid IPv4 address syntax" => {
+            return "this is not in the form of an IPv4 address; write one such as \"10.0.0.1\"".into();
+        }
+        "missing field `router`" => {
+            return "there is no [router] table; write one with asn and router-id".into();
+        }
+        _ => {}
+    }
+    if let Some(name) = message.strip_prefix("missing field ") {
+        return format!("{name} is missing; add it to this table");
+    }
+    let wrong = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
+    let Some((found, wanted)) = wrong.and_then(|rest| rest.rsplit_once(", expected ")) else {
+        return message.into();
+    };
+    let write = match wanted {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "a boolean" => "true or false",
+        "a string" => "text in quotes",
+        "a sequence" if found == "map" => {
+            "its header with double brackets, as in [[interface]]: there can be several"
+        }
+        "a sequence" => "a list in brackets, such as [\"first\", \"second\"]",
+        other => other,
+    };
+    format!("{found} cannot stand here; write {write}")
 }
 
 /// For serde's "unknown field" and "unknown variant" messages: the expected name nearest to the one written.
@@ -113,7 +153,13 @@ impl ConfigError {
     }
 
     pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> ConfigError {
-        let says = format!("cannot be read: {error}; give an existing file with `-c FILE`");
+        let says = match error.kind() {
+            std::io::ErrorKind::InvalidData => "is not text in UTF-8, as TOML is".to_string(),
+            std::io::ErrorKind::PermissionDenied => {
+                format!("cannot be read: {error}; run as its owner or as root")
+            }
+            _ => format!("cannot be read: {error}; give an existing file with `-c FILE`"),
+        };
         ConfigError {
             path: path.into(),
             text: String::new(),

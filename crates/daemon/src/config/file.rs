@@ -52,7 +52,7 @@ pub(super) struct Bgp {
 
 /// `"auto"` or a number.
 #[derive(Debug, Default, Deserialize)]
-#[serde(untagged, expecting = "\"auto\" or a number of threads")]
+#[serde(untagged, expecting = "this is no number of threads; write \"auto\" or 1 to 64")]
 pub(super) enum Count {
     #[default]
     Auto,
@@ -137,7 +137,10 @@ pub(super) struct Fib {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "true, false, or a table such as { table = 254 }")]
+#[serde(
+    untagged,
+    expecting = "this is not understood; write true, false, or a table of table, protocol and metric, such as { table = 254 }"
+)]
 pub(super) enum Kernel {
     Switch(bool),
     Table(KernelTable),
@@ -158,7 +161,7 @@ pub(super) struct KernelTable {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "true, false, or a table such as { lab = true }")]
+#[serde(untagged, expecting = "this is not understood; write true, false, or { lab = true }")]
 pub(super) enum VirtualAsic {
     Switch(bool),
     Table(VirtualAsicTable),

@@ -122,6 +122,62 @@ fn what_cannot_be_combined_is_refused() {
             "already in group \"a\"",
         ),
         ("[[static]]\nprefix = \"10.0.0.0/8\"\n", "a static route needs either"),
+        (
+            "[[static]]\nprefix = \"10.0.0.0/8\"\nblackhole = true\n",
+            "without a [fib] table no route is installed",
+        ),
+        (
+            "[fib]\n[[static]]\nprefix = \"10.0.0.0/8\"\nblackhole = true\n[[static]]\nprefix = \"10.0.0.0/8\"\nnext-hop = [\"10.0.0.2\"]\n",
+            ":9:10: there is already a static route for 10.0.0.0/8",
+        ),
+        (
+            "[fib]\n[[static]]\nprefix = \"::/0\"\nnext-hop = [\"fe80::1\"]\n",
+            ":7:13: fe80::1 is on some link",
+        ),
+        (
+            "[fib]\n[[static]]\nprefix = \"::/0\"\ninterface = \"e9\"\n",
+            "there is no [[interface]] named \"e9\"",
+        ),
+        (
+            "[fib]\nfpm = [\"127.0.0.1:2620\"]\n",
+            ":5:7: next hops resolve over interfaces, and there are none",
+        ),
+        ("[fib]\nvirtual-asic = true\n", "the virtual ASIC has no ports"),
+        ("[fib]\nvirtual-asic = true\nkernel = true\n", "which fib.kernel excludes"),
+        (
+            "[bgp.group.a]\ntype = \"internal\"\nneighbors = [\"fe80::2\"]\n",
+            "write a global address in place of fe80::2",
+        ),
+        (
+            "[bgp.group.a]\ntype = \"external\"\ndynamic-neighbors = [\"10.0.0.0/8\"]\n[bgp.group.b]\ntype = \"external\"\ndynamic-neighbors = [\"10.0.0.0/8\"]\n",
+            "already a range of group \"a\"",
+        ),
+    ] {
+        assert!(error(text).contains(says), "{}", error(text));
+    }
+}
+
+#[test]
+fn a_groups_mistake_is_told_once_and_in_the_group() {
+    let says = error(
+        "[bgp.group.a]\ntype = \"internal\"\nhold-time = 2\nneighbors = [\"10.0.0.2\", \"10.0.0.3\"]\n",
+    );
+    assert!(says.starts_with("ribtide.toml:6:13: a hold time of 2 s"), "{says}");
+    assert_eq!(says.matches("hold time").count(), 1, "{says}");
+}
+
+#[test]
+fn values_of_a_wrong_form_are_told_in_plain_words() {
+    for (text, says) in [
+        ("[bgp]\nlisten = [\"0.0.0.0\"]\n", "this is no address with a port; write one such as"),
+        ("[bgp]\nlisten = \"[::]:179\"\n", "string \"[::]:179\" cannot stand here; write a list in brackets"),
+        ("[bgp]\nprefer-oldest = 1\n", "integer `1` cannot stand here; write true or false"),
+        ("[bgp]\nshards = -1\n", "write \"auto\" or 1 to 64"),
+        ("[bgp.group.a.neighbor]\naddress = \"10.0.0.1\"\n", "write its header with double brackets"),
+        ("[bgp.group.a]\nneighbors = [\"10.0.0.0/8\"]\n", "this is no IP address; write one such as"),
+        ("[bgp.group.a]\npeer-asn = 4294967296\n", "write a whole number from 0 to 4294967295"),
+        ("[[bgp.group.a.neighbor]]\nport = 179\n", "`address` is missing"),
+        ("[fib]\nkernel = \"yes\"\n", "write true, false, or a table"),
     ] {
         assert!(error(text).contains(says), "{}", error(text));
     }

@@ -11,9 +11,11 @@
 mod encode;
 
 use super::Port;
+use super::announce::Style;
 use super::verdicts::Verdicts;
 use encode::Encoder;
 use ribtide_rib::RibIn;
+use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::fpm::{FpmMessage, frame};
@@ -127,7 +129,7 @@ fn start_with_retry(
         port,
         retry,
         counters: handle.counters.clone(),
-        encoder: Encoder::new(next_hop_groups),
+        encoder: Encoder::new(if next_hop_groups { Style::Objects } else { Style::Inline }),
     };
     // The other end of a ring is gone when the process ends: then so does the thread.
     thread::spawn(name, move || while client.session().is_ok() {})?;
@@ -309,7 +311,7 @@ impl Reader {
                     }
                     Ok(None) => break,
                     Err(e) => {
-                        eprintln!("ribtide: {e}; closing the connection to the FPM server");
+                        log("ribtide", &format!("{e}; closing the connection to the FPM server"));
                         self.gone.store(true, Relaxed);
                         break;
                     }

@@ -7,6 +7,7 @@
 //!
 //! Feedback cannot wait for ever: the RIB manager takes it also while it waits for room in a dataplane's ring.
 
+pub(crate) mod announce;
 pub mod fpm;
 pub mod kernel;
 pub(crate) mod verdicts;

@@ -26,6 +26,8 @@ pub(super) struct Mark {
     pub(super) written: u64,
     /// Its routes; true: set, false: deleted.
     pub(super) routes: Vec<(AnyPrefix, bool)>,
+    /// Routes that have no row, and why.
+    pub(super) failed: Vec<(AnyPrefix, String)>,
 }
 
 #[derive(Debug)]
@@ -64,9 +66,9 @@ impl Acks {
 
     /// Takes in a batch.
     pub(super) fn mark(&mut self, mark: Mark) {
-        let Mark { seq, written, routes } = mark;
+        let Mark { seq, written, routes, failed } = mark;
         let left = routes.len();
-        self.open.push_back(Open { seq, written, left, failed: Vec::new() });
+        self.open.push_back(Open { seq, written, left, failed });
         for (prefix, set) in routes {
             if let Some((older, _)) = self.pending.insert(prefix, (seq, set)) {
                 self.settle(older, None);

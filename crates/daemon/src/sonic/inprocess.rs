@@ -11,15 +11,15 @@
 //! a neighbour with a made-up MAC address.
 
 use super::acks::{Acks, Mark};
-use super::announce::Announcer;
 use super::orch_stage::{OrchStage, Outlet, SyncdLink, TableFeed};
 use super::syncd_stage::{OrchLink, SyncdStage};
 use super::{Error, log};
 use crate::config::{InterfaceConfig, VirtualAsicConfig};
 use crate::dataplane::Port;
+use crate::dataplane::announce::{Announcer, Style};
 use crate::rib::config_index;
 use crossbeam_channel::Select;
-use ribtide_prefix::AnyPrefix;
+use ribtide_prefix::{AnyPrefix, for_each_family};
 use ribtide_rib::{FibBatch, RibIn};
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
@@ -37,6 +37,7 @@ use ribtide_swss::sai::{SaiReply, SaiRequest};
 use ribtide_swss::syncd::{Syncd, SyncdOut};
 use ribtide_tables::memory::{self, MemoryProducer};
 use ribtide_tables::{Producer, TableError};
+use ribtide_wire::netlink::Content;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -96,7 +97,8 @@ pub fn start(
     machine.session_up();
     let fpm = Fpm {
         machine,
-        announcer: Announcer::default(),
+        announcer: Announcer::new(Style::Objects),
+        replay: Replay::None,
         out: FpmOut::default(),
         routes,
         groups,
@@ -104,7 +106,7 @@ pub fn start(
         written: 0,
         id: port.id,
         feedback: port.feedback.clone(),
-        meter: meters.meter("fpmsyncd"),
+        meter: port.meter.clone(),
     };
 
     let mac = OrchConfig::default().mac;
@@ -261,10 +263,20 @@ fn lab_mac(ip: IpAddr) -> Mac {
     Mac([2, 0, a, b, c, d])
 }
 
+/// A replay of all routes, wanted because a group is named in another way (it began or ceased to drop, say): only the
+/// RIB manager knows the routes of a group.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replay {
+    None,
+    Asked,
+    Running,
+}
+
 /// fpmsyncd's thread: batches in, rows and marks out.
 struct Fpm {
     machine: Fpmsyncd,
     announcer: Announcer,
+    replay: Replay,
     out: FpmOut,
     routes: MemoryProducer<RouteRow>,
     groups: MemoryProducer<NextHopGroupRow>,
@@ -299,7 +311,30 @@ impl Fpm {
     fn batch(&mut self, batch: &FibBatch) -> Result<(), Error> {
         let begin = Instant::now();
         let (machine, out) = (&mut self.machine, &mut self.out);
-        let again = self.announcer.announce(batch, &mut |content| machine.message(content, out));
+        let mut tell = |content: &Content<'_>| machine.message(content, out);
+        let turned = !self.announcer.groups(batch, &mut tell).is_empty();
+        let mut failed = Vec::new();
+        for_each_family!(F => for route in batch.routes.get::<F>() {
+            match self.announcer.route(route) {
+                Ok(content) => tell(&content),
+                Err(why) => failed.push((route.prefix.any(), why.to_owned())),
+            }
+        });
+        self.announcer.delete_groups(batch, &mut tell);
+        if batch.start_of_replay && self.replay == Replay::Asked {
+            self.replay = Replay::Running;
+        }
+        if batch.end_of_replay && self.replay == Replay::Running {
+            self.replay = Replay::None;
+        }
+        // A replay that begins now, or is still to begin, names every route after this.
+        let again = turned && !batch.start_of_replay && self.replay != Replay::Asked;
+        if again {
+            self.replay = Replay::Asked;
+        }
+        if self.replay == Replay::None {
+            self.announcer.retire(&mut tell);
+        }
         machine.take(out);
         out.offloads.clear();
         out.events.drain(..).for_each(|event| log("fpmsyncd", &event.to_string()));
@@ -308,7 +343,7 @@ impl Fpm {
             RouteKey::Route { prefix, .. } => Some((prefix, change.row.is_some())),
             RouteKey::Resync => None,
         });
-        let mark = Mark { seq: batch.seq, written: self.written, routes: routes.collect() };
+        let mark = Mark { seq: batch.seq, written: self.written, routes: routes.collect(), failed };
         self.meter.add(batch.route_count(), begin);
         let stopped = |_| TableError::Stopped { table: "acknowledgements".into() };
         self.marks.send(mark).map_err(stopped)?;
@@ -319,7 +354,6 @@ impl Fpm {
         self.groups.write(&mut self.out.old_groups)?;
         self.groups.flush()?;
         if again {
-            // Routes must be told anew in another form, and only the RIB manager knows which.
             let up = self.feedback.send(RibIn::DataplaneUp(self.id));
             up.map_err(|_| Error::new("the RIB manager has stopped; its log says why"))?;
         }

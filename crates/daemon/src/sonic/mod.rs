@@ -5,7 +5,6 @@
 //! threads of this process, over tables in memory, behind a dataplane port.
 
 mod acks;
-pub(crate) mod announce;
 mod fpm_server;
 pub mod fpmsyncd;
 pub mod inprocess;
@@ -44,7 +43,4 @@ impl From<TableError> for Error {
     }
 }
 
-/// A line on standard error, where SONiC's supervisor collects what its daemons say.
-fn log(daemon: &str, sentence: &str) {
-    eprintln!("{daemon}: {sentence}");
-}
+use ribtide_runtime::log::log;

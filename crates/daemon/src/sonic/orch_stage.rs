@@ -159,7 +159,7 @@ impl OrchStage {
                 next_tick = clock.now() + TICK;
                 self.orch.tick(clock.now(), &mut out);
                 self.outlet.tick(&self.orch)?;
-                self.flush_recordings()?;
+                self.flush_recordings();
             }
             let taken = self.take()?;
             self.orch.run(&mut out);
@@ -172,7 +172,7 @@ impl OrchStage {
                 }
                 continue;
             }
-            self.flush_recordings()?;
+            self.flush_recordings();
             self.wait(asked, &clock, next_tick);
         }
         Ok(())
@@ -208,11 +208,10 @@ impl OrchStage {
         self.outlet.carry_out(&mut self.orch, out)
     }
 
-    fn flush_recordings(&mut self) -> Result<(), Error> {
+    fn flush_recordings(&mut self) {
         for record in [&mut self.rows, &mut self.requests].into_iter().flatten() {
-            record.flush()?;
+            record.flush();
         }
-        Ok(())
     }
 
     /// Sleeps until there is something to do or `next_tick`.

@@ -3,7 +3,7 @@
 //!
 //! Times are UTC. A hang-up signal makes the files be opened anew, which is how log rotation works there.
 
-use super::Error;
+use super::{Error, log};
 use ribtide_swss::sai::text::{row_fields, write_id};
 use ribtide_swss::sai::{Item, SaiCall, SaiReply, SaiRequest, Verb, View};
 use ribtide_swss::{Change, Row};
@@ -17,7 +17,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// One recording.
 pub(super) struct Recording {
     path: PathBuf,
-    file: BufWriter<File>,
+    /// None after a failure, until the next hang-up signal: a full disk stops the recording, not the routes.
+    file: Option<BufWriter<File>>,
     reopen: Arc<AtomicBool>,
     line: String,
 }
@@ -29,7 +30,7 @@ impl Recording {
         let reopen = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(signal_hook::consts::SIGHUP, reopen.clone())
             .map_err(|e| Error::new(format!("cannot prepare for log rotation: {e}")))?;
-        Ok(Recording { path, file, reopen, line: String::new() })
+        Ok(Recording { path, file: Some(file), reopen, line: String::new() })
     }
 
     /// A row that was taken: `TABLE:key|SET|field:value` or `|DEL`.
@@ -104,13 +105,21 @@ impl Recording {
     }
 
     /// Hands everything to the system.
-    pub(super) fn flush(&mut self) -> Result<(), Error> {
-        let flushed = self.file.flush();
-        flushed.map_err(|e| Error::new(format!("cannot write to {}: {e}", self.path.display())))?;
-        if self.reopen.swap(false, Relaxed) {
-            self.file = append(&self.path)?;
+    pub(super) fn flush(&mut self) {
+        if let Some(Err(e)) = self.file.as_mut().map(BufWriter::flush) {
+            self.give_up(&format!("cannot write to {}: {e}", self.path.display()));
         }
-        Ok(())
+        if self.reopen.swap(false, Relaxed) {
+            match append(&self.path) {
+                Ok(file) => self.file = Some(file),
+                Err(e) => self.give_up(&e.to_string()),
+            }
+        }
+    }
+
+    fn give_up(&mut self, why: &str) {
+        log("orchagent", &format!("{why}; not recorded any more until the signal SIGHUP"));
+        self.file = None;
     }
 
     fn begin(&mut self) {
@@ -121,8 +130,11 @@ impl Recording {
 
     fn end(&mut self) {
         self.line.push('\n');
-        // A full disk shows at the next flush, which returns the error.
-        let _ = self.file.write_all(self.line.as_bytes());
+        if let Some(file) = &mut self.file
+            && let Err(e) = file.write_all(self.line.as_bytes())
+        {
+            self.give_up(&format!("cannot write to {}: {e}", self.path.display()));
+        }
     }
 }
 
@@ -206,6 +218,24 @@ mod tests {
     }
 
     #[test]
+    fn a_full_disk_stops_the_recording_until_the_file_is_opened_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut recording = Recording::open("/dev/full".into()).unwrap();
+        let reply = SaiReply::one(2, Status::ObjectInUse);
+        recording.reply(&reply);
+        recording.flush();
+        recording.reply(&reply);
+        recording.flush();
+        assert!(recording.file.is_none());
+        recording.path = dir.path().join("sairedis.rec");
+        recording.reopen.store(true, Relaxed);
+        recording.flush();
+        recording.reply(&reply);
+        recording.flush();
+        assert_eq!(std::fs::read_to_string(&recording.path).unwrap().lines().count(), 1);
+    }
+
+    #[test]
     fn lines_are_sonics() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("swss.rec");
@@ -228,7 +258,7 @@ mod tests {
         let one = SaiCall::One { verb: Verb::Remove, object: ObjectType::NextHop, item: Item::bare(Oid(5)) };
         recording.request(&SaiRequest { id: 2, call: one });
         recording.reply(&SaiReply::one(2, Status::ObjectInUse));
-        recording.flush().unwrap();
+        recording.flush();
         let text = std::fs::read_to_string(path).unwrap();
         let lines: Vec<&str> = text.lines().map(|line| line.split_once('|').unwrap().1).collect();
         assert_eq!(

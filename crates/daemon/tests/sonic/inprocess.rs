@@ -208,8 +208,20 @@ fn a_group_that_begins_to_drop_asks_for_its_routes() {
     });
     let answers = [rib.answer(), rib.answer()];
     assert!(answers.iter().any(|answer| matches!(answer, RibIn::DataplaneUp(3))), "{answers:?}");
-    rib.carried_out(FibBatch { routes: routes(&[("10.1.0.0/16", Some(1))]), ..FibBatch::default() });
+    // Until they are told, the group that they name stays; then it goes.
+    let before = rib.path.counts().unwrap();
+    let again = rib.send(FibBatch {
+        start_of_replay: true,
+        groups: vec![GroupOp { id: GroupId(1), content: FibGroup::Blackhole }],
+        routes: routes(&[("10.1.0.0/16", Some(1)), ("10.2.0.0/16", Some(9))]),
+        ..FibBatch::default()
+    });
+    let never = ("10.2.0.0/16".to_owned(), "its next-hop group was never announced".to_owned());
+    assert_eq!(rib.acked(again), [never]);
     assert_eq!(rib.lookup("10.1.2.3").unwrap().action, PacketAction::Drop);
+    let group = |rib: &Rib| rib.path.counts().unwrap().groups;
+    rib.carried_out(FibBatch { end_of_replay: true, ..FibBatch::default() });
+    eventually("the group to go", || (group(&rib) < before.groups).then_some(()));
 }
 
 #[test]

@@ -54,13 +54,21 @@ fn bgp_stage(inside: &Inside, route: Option<&Route>) -> ExplainStage {
 }
 
 fn rib_stages(rib: &RibHandle, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, Refusal> {
-    let found = rib.asker.ask(move |s| {
-        let explanation = s.rib.explain(prefix)?;
-        let content = explanation.group.content.as_ref().map(|c| fib::content(s, c));
-        Some((explanation, content, s.plane_names()))
+    let (found, awaited) = rib.asker.ask(move |s| {
+        let found = s.rib.explain(prefix).map(|explanation| {
+            let content = explanation.group.content.as_ref().map(|c| fib::content(s, c));
+            (explanation, content, s.plane_names())
+        });
+        (found, s.awaited_interface(prefix))
     })?;
     let Some((e, content, names)) = found else {
-        return Ok(vec![stage("rib", StageState::Absent, vec!["no protocol has a route".into()])]);
+        return Ok(vec![match awaited {
+            Some(name) => {
+                let says = format!("the static route waits until there is an interface {name}");
+                stage("rib", StageState::Waiting, vec![says])
+            }
+            None => stage("rib", StageState::Absent, vec!["no protocol has a route".into()]),
+        }]);
     };
     let mut stages = vec![rib_stage(&e, content.as_deref())];
     for (id, status) in e.dataplanes {
@@ -129,7 +137,7 @@ fn conclude(inside: &Inside, asked: &str, stages: &[ExplainStage]) -> String {
     match (inside.rib.is_some(), stages.last()) {
         (false, _) => "the route is in BGP; this router installs no routes".into(),
         (true, Some(last)) if last.state == StageState::Passed => {
-            format!("the route is all the way through, to {}", last.stage)
+            format!("the route is all the way through: {} has it", last.stage)
         }
         (true, _) => "the route is selected, and no dataplane takes routes".into(),
     }

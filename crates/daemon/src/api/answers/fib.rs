@@ -4,34 +4,7 @@ use super::{Inside, Refusal, Target, target};
 use crate::api::model::{DataplaneState, FibPage, FibRoute};
 use crate::rib::{RibHandle, RibStage};
 use ribtide_prefix::AnyPrefix;
-use ribtide_rib::{Cursor, FibGroup, FibHop, InstallStatus, RouteInfo};
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
-
-/// Reads that may be under way at once; a further one ends the oldest.
-const READS: usize = 16;
-
-/// Reads of the FIB that are under way: each is a list of prefixes, sorted on the API's thread.
-#[derive(Default)]
-pub(crate) struct Reads(Mutex<(u64, BTreeMap<u64, Cursor>)>);
-
-impl Reads {
-    fn put(&self, cursor: Cursor) -> u64 {
-        let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        reads.0 += 1;
-        let id = reads.0;
-        reads.1.insert(id, cursor);
-        while reads.1.len() > READS {
-            reads.1.pop_first();
-        }
-        id
-    }
-
-    fn take(&self, id: &str) -> Option<Cursor> {
-        let id = id.parse().ok()?;
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&id)
-    }
-}
+use ribtide_rib::{FibGroup, FibHop, InstallStatus, RouteInfo};
 
 /// What one route costs to describe stays on the RIB's thread only as far as it must.
 struct Described {
@@ -117,9 +90,7 @@ pub(crate) fn fib(
         return Ok(FibPage { routes: vec![route], next: None });
     }
     let mut read = match cursor {
-        Some(id) => inside.reads.take(id).ok_or_else(|| {
-            Refusal::Bad(format!("\"{id}\" is no read under way; start again without a cursor"))
-        })?,
+        Some(cursor) => inside.fib_reads.take(cursor)?,
         None => {
             let mut read = rib.asker.ask(|stage| stage.rib.cursor())?;
             read.sort();
@@ -131,7 +102,7 @@ pub(crate) fn fib(
         let routes: Vec<_> = page.into_iter().map(|info| describe(stage, info)).collect();
         (read, routes)
     })?;
-    let next = (!read.is_done()).then(|| inside.reads.put(read).to_string());
+    let next = (!read.is_done()).then(|| inside.fib_reads.put(read));
     Ok(FibPage { routes: routes.into_iter().map(model).collect(), next })
 }
 

@@ -4,13 +4,15 @@ mod asic;
 mod bgp;
 mod explain;
 mod fib;
+mod reads;
 mod routes;
 
 pub(crate) use asic::asic_lookup;
 pub(super) use bgp::{bgp_clear, bgp_neighbor, bgp_summary};
 pub(super) use explain::explain;
-pub(crate) use fib::Reads;
 pub(super) use fib::fib;
+pub(crate) use reads::Reads;
+pub(crate) use routes::Read as RouteRead;
 pub(super) use routes::routes;
 
 use super::model::{Pipeline, Ring, Stage, Thread};

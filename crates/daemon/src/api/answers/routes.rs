@@ -6,6 +6,7 @@ use ribtide_bgp::shard::{PathView, RouteView, Shard};
 use ribtide_prefix::{AnyPrefix, Family, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Communities, ExtendedCommunities, LargeCommunities, Origin, code};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
 /// A page, one prefix, or the longest match of an address.
@@ -51,82 +52,65 @@ fn longest_match(inside: &Inside, address: IpAddr) -> Result<Option<AnyPrefix>, 
     Ok(best)
 }
 
-/// Where the next page starts: family, logical shard, and the last prefix given of it.
-///
-/// Pages go shard by shard, so a page costs one logical shard's table and the order is not that of addresses.
-struct Cursor {
-    ipv6: bool,
-    shard: u8,
-    after: Option<AnyPrefix>,
+/// What a read of all routes has left, in order. Prefixes that go meanwhile are left out, those that come are not in it.
+#[derive(Default)]
+pub(crate) struct Read {
+    v4: VecDeque<Prefix<V4>>,
+    v6: VecDeque<Prefix<V6>>,
 }
 
-impl Cursor {
-    fn parse(text: &str) -> Option<Cursor> {
-        let mut parts = text.splitn(3, '.');
-        let ipv6 = match parts.next()? {
-            "4" => false,
-            "6" => true,
-            _ => return None,
-        };
-        let shard = parts.next()?.parse().ok().filter(|s| *s < LOGICAL_SHARDS)?;
-        let after = match parts.next()? {
-            "" => None,
-            prefix => Some(prefix.parse().ok()?),
-        };
-        Some(Cursor { ipv6, shard, after })
+impl Read {
+    fn begin(inside: &Inside) -> Result<Read, Refusal> {
+        Ok(Read { v4: sorted(inside)?, v6: sorted(inside)? })
     }
+}
 
-    fn text(&self) -> String {
-        let after = self.after.map(|p| p.to_string()).unwrap_or_default();
-        format!("{}.{}.{after}", if self.ipv6 { 6 } else { 4 }, self.shard)
+/// All prefixes of a family. One logical shard at a time: a stage is not held up for longer than that takes.
+fn sorted<F: Family>(inside: &Inside) -> Result<VecDeque<Prefix<F>>, Refusal> {
+    let mut all = Vec::new();
+    for logical in 0..LOGICAL_SHARDS {
+        let Some(shard) = inside.shard_of(logical) else { continue };
+        all.extend(shard.ask(move |s| s.prefixes::<F>(logical))?);
     }
-
-    fn next_shard(self) -> Option<Cursor> {
-        match (self.shard + 1 < LOGICAL_SHARDS, self.ipv6) {
-            (true, _) => Some(Cursor { shard: self.shard + 1, after: None, ..self }),
-            (false, false) => Some(Cursor { ipv6: true, shard: 0, after: None }),
-            (false, true) => None,
-        }
-    }
+    all.sort_unstable();
+    Ok(all.into())
 }
 
 fn page(inside: &Inside, cursor: Option<&str>, limit: usize) -> Result<RoutePage, Refusal> {
-    let mut at = match cursor {
-        None => Some(Cursor { ipv6: false, shard: 0, after: None }),
-        Some(text) => Some(Cursor::parse(text).ok_or_else(|| {
-            Refusal::Bad(format!(
-                "\"{text}\" is no cursor; give back the `next` of the page before, or none to start"
-            ))
-        })?),
+    let mut read = match cursor {
+        None => Read::begin(inside)?,
+        Some(cursor) => inside.route_reads.take(cursor)?,
     };
-    let mut routes = Vec::new();
-    while let Some(cursor) = at.take() {
-        let room = limit - routes.len();
-        if room == 0 {
-            return Ok(RoutePage { routes, next: Some(cursor.text()) });
-        }
-        let found = match cursor.after {
-            _ if !cursor.ipv6 => shard_page::<V4>(inside, &cursor, room)?,
-            _ => shard_page::<V6>(inside, &cursor, room)?,
-        };
-        at = if found.len() == room {
-            let after = found.last().and_then(|r| r.prefix.parse().ok());
-            Some(Cursor { after, ..cursor })
-        } else {
-            cursor.next_shard()
-        };
-        routes.extend(found);
-    }
-    Ok(RoutePage { routes, next: None })
+    let mut routes = take(inside, &mut read.v4, limit)?;
+    routes.extend(take(inside, &mut read.v6, limit - routes.len())?);
+    let next = (!read.v4.is_empty() || !read.v6.is_empty()).then(|| inside.route_reads.put(read));
+    Ok(RoutePage { routes, next })
 }
 
-fn shard_page<F: Family>(inside: &Inside, cursor: &Cursor, limit: usize) -> Result<Vec<Route>, Refusal> {
-    let logical = cursor.shard;
-    let after = cursor.after.and_then(|p| Prefix::<F>::from_addr(p.addr(), p.len()));
-    let Some(shard) = inside.shard_of(logical) else { return Ok(Vec::new()) };
-    // The text is made on this thread, not on the shard's.
-    let views = shard.ask(move |s| s.page::<F>(logical, after, limit))?;
-    Ok(views.iter().map(route).collect())
+/// The routes of the next prefixes, at most `limit`: one question to each shard.
+fn take<F: Family>(
+    inside: &Inside,
+    left: &mut VecDeque<Prefix<F>>,
+    limit: usize,
+) -> Result<Vec<Route>, Refusal> {
+    let mut wanted: Vec<Vec<(usize, Prefix<F>)>> = vec![Vec::new(); inside.shards().len()];
+    for (place, prefix) in left.drain(..limit.min(left.len())).enumerate() {
+        if let Some(wanted) = inside.shard_index(logical_shard(prefix)).and_then(|i| wanted.get_mut(i)) {
+            wanted.push((place, prefix));
+        }
+    }
+    let mut found = Vec::new();
+    for (shard, wanted) in inside.shards().iter().zip(wanted) {
+        if !wanted.is_empty() {
+            let views = move |s: &mut Shard| -> Vec<_> {
+                wanted.iter().filter_map(|(place, prefix)| Some((*place, s.lookup(*prefix)?))).collect()
+            };
+            found.extend(shard.ask(views)?);
+        }
+    }
+    found.sort_unstable_by_key(|(place, _)| *place);
+    // The text is made on this thread, not on the shards'.
+    Ok(found.iter().map(|(_, view)| route(view)).collect())
 }
 
 fn route<F: Family>(view: &RouteView<F>) -> Route {
@@ -159,22 +143,5 @@ fn path(view: &PathView) -> Path {
             .iter()
             .map(|c| c.to_string())
             .collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cursors_round_trip_and_end() {
-        for text in ["4.0.", "4.17.10.0.0.0/8", "6.63.2001:db8::/32"] {
-            assert_eq!(Cursor::parse(text).unwrap().text(), text);
-        }
-        for text in ["", "5.0.", "4.64.", "4.0.banana", "4"] {
-            assert!(Cursor::parse(text).is_none(), "{text}");
-        }
-        assert_eq!(Cursor::parse("4.63.10.0.0.0/8").unwrap().next_shard().unwrap().text(), "6.0.");
-        assert!(Cursor::parse("6.63.").unwrap().next_shard().is_none());
     }
 }

@@ -107,8 +107,17 @@ impl SessionsBuilder {
         let mut listeners = Vec::new();
         for address in &bgp.listen {
             let listener = socket::listen(*address, &bgp.listen).map_err(|error| {
-                let says =
-                    format!("BGP cannot listen on {address}: {error}; see bgp.listen in the configuration");
+                let cure = match error.kind() {
+                    io::ErrorKind::PermissionDenied => {
+                        "run as root, give the binary the capability (setcap cap_net_bind_service+ep), or set bgp.listen to \
+                         a port above 1023"
+                    }
+                    io::ErrorKind::AddrInUse => {
+                        "stop what listens there (`ss -ltnp` names it), or set bgp.listen to another port"
+                    }
+                    _ => "set bgp.listen to an address of this machine",
+                };
+                let says = format!("BGP cannot listen on {address}: {error}; {cure}");
                 io::Error::new(error.kind(), says)
             })?;
             allow_passwords(&listener, bgp)?;
@@ -385,8 +394,8 @@ impl Sessions {
 
     fn accepted(&mut self, stream: TcpStream, from: IpAddr) {
         let known = self.by_address.get(&from).copied();
-        let in_range = |d: &&DynamicRange| d.range.contains(from);
-        let id = match (known, self.ranges.iter().find(in_range)) {
+        let ranges = self.ranges.iter().filter(|d| d.range.contains(from));
+        let id = match (known, ranges.max_by_key(|d| d.range.len())) {
             (Some(id), _) => id,
             (None, Some(range)) => {
                 let settings = NeighborSettings { passive: true, ..range.settings.clone() };

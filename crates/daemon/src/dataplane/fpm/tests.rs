@@ -138,7 +138,7 @@ fn routes(list: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 #[test]
 fn inline_next_hops_follow_their_group() {
-    let (mut encoder, mut server) = (Encoder::new(false), Server::default());
+    let (mut encoder, mut server) = (Encoder::new(Style::Inline), Server::default());
     assert_eq!(feed(&mut encoder, &mut server, &first_batches()), []);
     assert_eq!(
         server.routes,
@@ -169,7 +169,7 @@ fn inline_next_hops_follow_their_group() {
 
 #[test]
 fn next_hop_objects_are_told_before_and_deleted_after_their_use() {
-    let (mut encoder, mut server) = (Encoder::new(true), Server::default());
+    let (mut encoder, mut server) = (Encoder::new(Style::Objects), Server::default());
     feed(&mut encoder, &mut server, &first_batches());
     assert_eq!(server.routes["192.0.2.0/24"], "186 by 1");
     assert_eq!(server.routes["203.0.113.0/24"], "186 blackhole");
@@ -204,8 +204,8 @@ fn next_hop_objects_are_told_before_and_deleted_after_their_use() {
 
 #[test]
 fn a_replay_deletes_what_is_gone_since() {
-    for objects in [false, true] {
-        let (mut encoder, mut server) = (Encoder::new(objects), Server::default());
+    for (style, objects) in [(Style::Inline, false), (Style::Objects, true)] {
+        let (mut encoder, mut server) = (Encoder::new(style), Server::default());
         feed(&mut encoder, &mut server, &first_batches());
         // The first replay breaks off; the second is complete.
         let b = group(batch(), 1, &[hop("10.0.0.2", 4, 1)]);
@@ -234,7 +234,7 @@ fn a_route_too_long_for_the_server_fails_alone() {
     let b = group(group(batch(), 1, &hops), 2, &[hop("10.0.0.2", 4, 1)]);
     let b = route(route(b, "2001:db8:aaaa::/48", Some(1)), "192.0.2.0/24", Some(2));
     let b = route(b, "198.51.100.0/24", Some(9));
-    let (mut encoder, mut server) = (Encoder::new(false), Server::default());
+    let (mut encoder, mut server) = (Encoder::new(Style::Inline), Server::default());
     let failed = feed(&mut encoder, &mut server, &FibBatch { start_of_replay: true, ..b });
     let prefixes: BTreeSet<String> = failed.iter().map(|(p, _)| p.to_string()).collect();
     assert_eq!(prefixes, BTreeSet::from(["198.51.100.0/24".into(), "2001:db8:aaaa::/48".into()]));

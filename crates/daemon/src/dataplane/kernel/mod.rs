@@ -21,6 +21,7 @@ use super::Port;
 use crate::config::KernelConfig;
 use interfaces::{Interfaces, News};
 use ribtide_rib::{RibIn, Source};
+use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::netlink::{dump_addresses, dump_links};
@@ -105,8 +106,11 @@ impl Watcher {
                 Ok(()) => self.tell(),
                 Err(e) => {
                     if !overran(&e) {
-                        eprintln!(
-                            "ribtide: watching the kernel's interfaces failed ({e}); reading all of them again"
+                        log(
+                            "ribtide",
+                            &format!(
+                                "watching the kernel's interfaces failed ({e}); reading all of them again"
+                            ),
                         );
                         std::thread::sleep(REOPEN);
                     }
@@ -133,7 +137,7 @@ impl Watcher {
                 Ok(()) => return self.tell(),
                 Err(_) if self.stop.stopped() => return Err(Closed),
                 Err(e) => {
-                    eprintln!("ribtide: the kernel's interfaces cannot be read ({e}); trying again");
+                    log("ribtide", &format!("the kernel's interfaces cannot be read ({e}); trying again"));
                     std::thread::sleep(REOPEN);
                 }
             }
@@ -230,8 +234,11 @@ impl Writer {
 
     /// Starts again after the socket failed; the RIB tells all again.
     fn reopen(&mut self, e: &io::Error) -> Result<(), Closed> {
-        eprintln!(
-            "ribtide: writing to the kernel's routing table failed ({e}); comparing all of it and trying again"
+        log(
+            "ribtide",
+            &format!(
+                "writing to the kernel's routing table failed ({e}); comparing all of it and trying again"
+            ),
         );
         self.port.feedback.send(RibIn::DataplaneDown(self.port.id))?;
         self.replayed = false;
@@ -247,7 +254,7 @@ impl Writer {
                     return self.port.feedback.send(RibIn::DataplaneUp(self.port.id));
                 }
                 Err(_) if self.port.stop.stopped() => return Err(Closed),
-                Err(why) => eprintln!("ribtide: {why}"),
+                Err(why) => log("ribtide", &why),
             }
         }
     }
