@@ -1,10 +1,12 @@
 """ribtide's syncd, orchagent and fpmsyncd as three processes over Redis, each under SONiC's name and with SONiC's flags,
 beside a plain Redis client that writes what SONiC's other daemons write and reads what SONiC's tools read."""
 
+import json
 import random
+import signal
 
 import pytest
-from harness import FEED_ASN, Host, Ribtide, blast, wait_for
+from harness import FEED_ASN, Host, Ribtide, blast, fpm, wait_for
 from harness.peers import FEEDS
 from harness.sonic import CONNECTED, PORTS, STATE, Sonic
 from harness.speaker import Speaker, prefixes, raw_update, update
@@ -184,11 +186,11 @@ def test_routes_wait_for_their_neighbours(host):
     both = {"192.0.2.0/24": ("193.203.0.5",), "192.0.3.0/24": ("10.2.0.17", "193.203.0.5")}
     sonic.wait_routes("both are programmed", own | both)
     # SONiC's two shapes of one row, one after the other, faster than orchagent looks.
-    sonic.processes["orchagent"].popen.send_signal(19)
+    sonic.processes["orchagent"].popen.send_signal(signal.SIGSTOP)
     sonic.set("NEXTHOP_GROUP_TABLE", "7", nexthop="193.203.0.5,10.2.0.17", ifname="Ethernet0,Ethernet4", weight="1,1")
     sonic.set("ROUTE_TABLE", "192.0.2.0/24", protocol="bgp", nexthop_group="7", nexthop="", ifname="")
     sonic.delete("ROUTE_TABLE", "192.0.3.0/24")
-    sonic.processes["orchagent"].popen.send_signal(18)
+    sonic.processes["orchagent"].popen.send_signal(signal.SIGCONT)
     moved = {"192.0.2.0/24": ("10.2.0.17", "193.203.0.5")}
     sonic.wait_routes("the route uses the group", own | moved)
     sonic.delete("ROUTE_TABLE", "192.0.2.0/24")
@@ -206,3 +208,47 @@ def test_fpm_garbage_ends_the_session_and_nothing_else(sonic):
     own = own_routes(sonic)
     router = Ribtide(sonic.host, ROUTER)
     check(sonic, router, own)
+
+
+def connect_fpm(sonic):
+    return wait_for("fpmsyncd listens", lambda: fpm.Client(sonic.host), 20, alive=sonic.alive())
+
+
+def ifindex(host, interface):
+    return json.loads(host.ip("-j", "link", "show", interface))[0]["ifindex"]
+
+
+def test_fpm_as_zebra_speaks_it(sonic):
+    """Several messages at once and one in pieces; stock zebra's table numbers for the default VRF; a reply to each."""
+    own = own_routes(sonic)
+    client = connect_fpm(sonic)
+    port = ifindex(sonic.host, "Ethernet0")
+    frames = b"".join(fpm.route(fpm.NEWROUTE, f"192.0.{n}.0/24", "193.203.0.7", port, table)
+                      for n, table in enumerate((0, 254, 253, 255)))
+    frames += fpm.route(fpm.NEWROUTE, "2001:db8::/32", "fd00:193::7", port)
+    for n in range(0, len(frames), 7):
+        client.send(frames[n:n + 7])
+    wanted = [("192.0.0.0/24", 0), ("192.0.1.0/24", 254), ("192.0.2.0/24", 253), ("192.0.3.0/24", 255), ("2001:db8::/32", 254)]
+    assert client.replies(5) == [(p, table, 186, True) for p, table in wanted]
+    four = {p: ("193.203.0.7",) for p, _ in wanted if ":" not in p}
+    sonic.wait_routes("five routes", own | four | {"2001:db8::/32": ("fd00:193::7",)})
+    # A table that belongs to no interface is not of this switch.
+    client.send(fpm.route(fpm.NEWROUTE, "198.51.100.0/24", "193.203.0.7", port, 77))
+    client.send(b"".join(fpm.route(fpm.DELROUTE, p, table=table) for p, table in wanted))
+    sonic.wait_routes("none", own)
+    assert sonic.route_count() == 0
+    client.close()
+
+
+def test_fib_suppression(host):
+    """With suppress-fib-pending zebra hears of a route when the chip has it, and not before."""
+    sonic = Sonic(host, suppress=True)
+    own = own_routes(sonic)
+    client = connect_fpm(sonic)
+    sonic.processes["orchagent"].popen.send_signal(signal.SIGSTOP)
+    client.send(fpm.route(fpm.NEWROUTE, "192.0.2.0/24", "193.203.0.7", ifindex(host, "Ethernet0")))
+    assert client.replies(1, timeout=1) == []
+    sonic.processes["orchagent"].popen.send_signal(signal.SIGCONT)
+    assert client.replies(1) == [("192.0.2.0/24", 254, 186, True)]
+    assert sonic.chip().routes() == own | {"192.0.2.0/24": ("193.203.0.7",)}
+    client.close()

@@ -32,6 +32,9 @@ class Bird:
     def ask(self, command):
         return self.host.run("birdc", "-s", self.socket, *command.split(), timeout=300)
 
+    def kill(self):
+        self.process.kill()
+
     def established(self, protocol):
         return "Established" in self.ask(f"show protocols {protocol}")
 
@@ -96,6 +99,9 @@ class Frr:
         one = ["-d", daemon] if daemon else []
         return self.host.run("vtysh", "--vty_socket", self.folder, *one, "-c", command, timeout=300)
 
+    def kill(self):
+        self.processes["bgpd"].kill()
+
     def configure(self, *lines):
         commands = [word for line in ("configure terminal", *lines) for word in ("-c", line)]
         return self.host.run("vtysh", "--vty_socket", self.folder, *commands)
@@ -147,6 +153,9 @@ class Gobgp:
     def ask(self, *command):
         return self.host.run("gobgp", "-p", "50051", *command, timeout=300)
 
+    def kill(self):
+        self.process.kill()
+
     def established(self, neighbor):
         return json.loads(self.ask("neighbor", neighbor, "-j"))["state"].get("session_state") == 6
 
@@ -183,6 +192,7 @@ class Redis:
 
     def __init__(self, host, port=6379):
         need("redis-server")
+        pytest.importorskip("redis", reason="the Python module redis is not installed (scripts/setup test installs it)")
         self.host, self.port = host, port
         self.socket = host.folder / "redis.sock"
         self.start()

@@ -9,7 +9,7 @@ from .daemons import Redis
 from .host import wait_for
 from .ribtide import binary
 
-APPL, ASIC, COUNTERS, STATE = 0, 1, 2, 6
+APPL, ASIC, CONFIG, STATE = 0, 1, 4, 6
 #: What SONiC's scripts start each daemon with, in the order in which SONiC starts them.
 FLAGS = {
     "syncd": ["--diag", "-u", "-s", "-l", "-p", "{folder}/sai.profile", "--query-socket", "{folder}/syncd.sock"],
@@ -44,9 +44,14 @@ CONNECTED = {str(ipaddress.ip_interface(a).network): ("interface",) for p in POR
 class Sonic:
     """Redis and the three daemons in a host whose ports are up."""
 
-    def __init__(self, host, neighbors=True):
+    def __init__(self, host, neighbors=True, suppress=False):
         self.host = host
         self.redis = Redis(host)
+        self.flags = dict(FLAGS)
+        if suppress:
+            # SONiC's script gives orchagent its flag for the same setting.
+            self.redis.db(CONFIG).hset("DEVICE_METADATA|localhost", "suppress-fib-pending", "enabled")
+            self.flags["orchagent"] = [*FLAGS["orchagent"], "-F"]
         self.appl, self.asic = self.redis.db(APPL), self.redis.db(ASIC)
         self.processes = {}
         (host.folder / "sai.profile").write_text(f"SAI_VS_INTERFACE_LANE_MAP_FILE={host.folder}/lanemap.ini\n")
@@ -63,7 +68,7 @@ class Sonic:
                     self.neighbor(port.name, address)
 
     def start(self, name):
-        flags = [flag.format(folder=self.host.folder) for flag in FLAGS[name]]
+        flags = [flag.format(folder=self.host.folder) for flag in self.flags[name]]
         self.processes[name] = self.host.start(name, "sh", "-c", WITH_DATABASES, "sh", self.redis.config,
                                                self.host.folder / name, *flags, cwd=self.host.folder)
 

@@ -1,0 +1,62 @@
+"""The client's side of FPM, octet by octet: what zebra says and hears."""
+
+import ipaddress
+import struct
+
+PORT = 2620
+NEWROUTE, DELROUTE = 24, 25
+OFFLOAD = 0x4000
+
+
+def attribute(kind, value):
+    return struct.pack("=HH", 4 + len(value), kind) + value + b"\0" * (-len(value) % 4)
+
+
+def route(kind, prefix, gateway=None, ifindex=0, table=254, protocol=186):
+    """A frame with one message."""
+    network = ipaddress.ip_network(prefix)
+    family = 2 if network.version == 4 else 10
+    body = struct.pack("=BBBBBBBBI", family, network.prefixlen, 0, 0, table, protocol, 0, 1, 0)
+    body += attribute(1, network.network_address.packed)
+    if gateway:
+        body += attribute(5, ipaddress.ip_address(gateway).packed) + attribute(4, struct.pack("=I", ifindex))
+    message = struct.pack("=IHHII", 16 + len(body), kind, 0x505, 0, 0) + body
+    return struct.pack("!BBH", 1, 1, 4 + len(message)) + message
+
+
+class Client:
+    """zebra's end of a session with fpmsyncd."""
+
+    def __init__(self, host):
+        self.socket = host.connect("127.0.0.1", PORT)
+        self.buffer = b""
+
+    def send(self, octets):
+        self.socket.sendall(octets)
+
+    def replies(self, count, timeout=10):
+        """The next replies as (prefix, table, protocol, whether offloaded); fewer when no more come in time."""
+        got = []
+        self.socket.settimeout(timeout)
+        while len(got) < count:
+            while len(self.buffer) < 4 or len(self.buffer) < struct.unpack("!H", self.buffer[2:4])[0]:
+                try:
+                    piece = self.socket.recv(65536)
+                except TimeoutError:
+                    return got
+                assert piece, "fpmsyncd closed the session"
+                self.buffer += piece
+            size = struct.unpack("!H", self.buffer[2:4])[0]
+            frame, self.buffer = self.buffer[4:size], self.buffer[size:]
+            _, kind, flags = struct.unpack("=IHH", frame[:8])
+            # zebra takes only what says that it is a request.
+            assert kind == NEWROUTE and flags & 1, frame
+            family, bits, _, _, table, protocol, _, _, route_flags = struct.unpack("=BBBBBBBBI", frame[16:28])
+            size = 4 if family == 2 else 16
+            assert frame[30:32] == struct.pack("=H", 1), "the first attribute is the destination"
+            address = ipaddress.ip_address(frame[32:32 + size])
+            got.append((f"{address}/{bits}", table, protocol, bool(route_flags & OFFLOAD)))
+        return got
+
+    def close(self):
+        self.socket.close()
