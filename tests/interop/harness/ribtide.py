@@ -13,7 +13,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 def binary():
     """The program under test: `RIBTIDE` in the environment, or the release build."""
-    return os.environ.get("RIBTIDE", str(ROOT / "target/release/ribtide"))
+    target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
+    return os.environ.get("RIBTIDE", str(pathlib.Path(target) / "release/ribtide"))
 
 
 def full_table(host):
