@@ -18,13 +18,13 @@ def binary():
 
 def full_table(host):
     """Plays the full IPv4 table into a session and stays: a real one, or one made up where that is absent."""
-    table = ["replay", MRT] if MRT.exists() else ["blast", "--ipv4", GENERATED4, "--seed", "7", "--next-hops4", "193.203.0.0/25"]
+    table = ["replay", MRT] if MRT.exists() else ["blast", "--ipv4", GENERATED4, "--seed", 7, "--next-hops4", "193.203.0.0/25"]
     return host.feeds.start("full-table", binary(), *table, *feed_options(0))
 
 
-def blast(host, ipv4=0, ipv6=GENERATED6):
+def blast(host, ipv4=0, ipv6=GENERATED6, seed=7):
     """Sends a made-up table, most of it with communities, and stays."""
-    table = ["blast", "--ipv4", ipv4, "--ipv6", ipv6, "--seed", "7", "--next-hops4", "193.203.0.0/25", "--next-hops6", "fd00:193::/120"]
+    table = ["blast", "--ipv4", ipv4, "--ipv6", ipv6, "--seed", seed, "--next-hops4", "193.203.0.0/25", "--next-hops6", "fd00:193::/120"]
     return host.feeds.start("blast", binary(), *table, *feed_options(1))
 
 

@@ -1,5 +1,6 @@
 """SONiC's route path as three processes over Redis, and its tables as a plain Redis client reads and writes them."""
 
+import ipaddress
 import json
 import socket
 from collections import defaultdict
@@ -31,10 +32,13 @@ class Port:
 
 #: Recorded next hops are on Ethernet0 (the exchange point of the recorded table), others on Ethernet4.
 PORTS = [
-    Port("Ethernet0", "25,26,27,28", ["193.203.0.250/24", "fc00:1::1/64"],
-         [f"193.203.0.{n}" for n in range(1, 101)] + [f"fc00:1::{n:x}" for n in range(0x11, 0x21)]),
+    Port("Ethernet0", "25,26,27,28", ["193.203.0.250/24", "fd00:193::ff/64"],
+         [f"193.203.0.{n}" for n in range(1, 101)] + [f"fd00:193::{n:x}" for n in range(1, 17)]),
     Port("Ethernet4", "29,30,31,32", ["10.2.0.1/24", "fc00:2::1/64"], ["10.2.0.17", "10.2.0.18", "fc00:2::11"]),
 ]
+
+#: Networks of the ports: routers announce them, and a switch sends them to the interface.
+CONNECTED = {str(ipaddress.ip_interface(a).network): ("interface",) for p in PORTS for a in p.addresses}
 
 
 class Sonic:
@@ -129,10 +133,28 @@ class Sonic:
 
     def lookup(self, address):
         """What the virtual switch does with a packet."""
+        return self.ask(f"lookup {address}")
+
+    def route(self, prefix):
+        """What the virtual switch has for this prefix."""
+        return self.ask(f"route {prefix}")
+
+    def ask(self, question):
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(str(self.host.folder / "syncd.sock"))
-            s.sendall(f"lookup {address}\n".encode())
+            s.sendall(f"{question}\n".encode())
             return json.loads(s.makefile().readline())
+
+    def wait_routes(self, what, routes, timeout=60):
+        """Waits until ASIC_DB holds exactly these, and no group that none of them uses."""
+        def holds():
+            try:
+                chip = self.chip()
+            except AssertionError:
+                return False  # A moment in the middle of a change; the last look, below, is not forgiven.
+            return chip.routes() == routes and not chip.unused()
+        wait_for(what, holds, timeout, alive=self.alive())
+        assert self.chip().routes() == routes
 
     def wait_chip(self, number, timeout=120):
         wait_for(f"ASIC_DB has {number} routes", lambda: self.chip_routes() == number, timeout, 0.3, alive=self.alive())
@@ -145,7 +167,12 @@ class Chip:
     def __init__(self, db):
         self.objects = defaultdict(dict)
         named = set()
-        for key, fields in rows(db, "ASIC_STATE:*").items():
+        p = db.pipeline(transaction=True)
+        p.eval(ALL, 0, "ASIC_STATE:*")
+        p.hgetall("VIDTORID")
+        p.hgetall("RIDTOVID")
+        objects, self.vids, rids = p.execute()
+        for key, fields in hashes(objects).items():
             _, kind, name = key.split(":", 2)
             assert kind.startswith("SAI_OBJECT_TYPE_"), key
             self.objects[kind.removeprefix("SAI_OBJECT_TYPE_")][name] = fields
@@ -156,7 +183,6 @@ class Chip:
             else:
                 named.add(name)
             named |= {v for v in fields.values() if v.startswith("oid:")}
-        self.vids, rids = db.hgetall("VIDTORID"), db.hgetall("RIDTOVID")
         assert {rid: vid for vid, rid in self.vids.items()} == rids
         assert named - {"oid:0x0"} <= self.vids.keys(), sorted(named - {"oid:0x0"} - self.vids.keys())[:5]
         (self.switch,) = self.objects["SWITCH"]
@@ -214,7 +240,10 @@ return out"""
 
 
 def rows(db, pattern):
-    flat = db.eval(ALL, 0, pattern)
+    return hashes(db.eval(ALL, 0, pattern))
+
+
+def hashes(flat):
     return {key: dict(zip(fields[::2], fields[1::2])) for key, fields in zip(flat[::2], flat[1::2])}
 
 
@@ -224,6 +253,5 @@ def count(db, pattern):
 
 def mac(address):
     """A MAC address for a neighbour's address, in SONiC's spelling."""
-    import ipaddress
     last = int(ipaddress.ip_address(address)) & 0xFFFFFF
     return ":".join(f"{b:02X}" for b in (2, 0, 0, *last.to_bytes(3, "big")))
