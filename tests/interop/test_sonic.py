@@ -120,6 +120,9 @@ def test_a_route_all_the_way(sonic):
     first = blast(sonic.host, 20_000, 2_000)
     wait_for("the table is here", lambda: router.count() == 22_000, 60, alive=[router.process])
     want = check(sonic, router, own)
+    [client] = router.show("fpm")["clients"]
+    assert client["connected"] and client["connects"] == 1 and client["offload_failed"] == 0
+    wait_for("fpmsyncd took every route", lambda: router.show("fpm")["clients"][0]["offloaded"] >= len(want), 30)
     # The tables are not only written: the switch does with packets what they say.
     for prefix in random.Random(7).sample(sorted(want), 300) + list(STATIC):
         answer = sonic.route(prefix)

@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::text::{Table, bytes, count, duration, number};
 use clap::{Args, Subcommand};
 use ribtide_daemon::api::model::{
-    self, AsicAnswers, AsicQuestion, BgpSummary, Explain, FibPage, FibRoute, Neighbor, PerFamilyCount,
+    self, AsicAnswers, AsicQuestion, BgpSummary, Explain, FibPage, FibRoute, Fpm, Neighbor, PerFamilyCount,
     Pipeline, Route, RoutePage, Session, StageState,
 };
 use serde::Serialize;
@@ -42,6 +42,8 @@ pub(crate) enum Show {
         /// Only this prefix, or the longest match of this address
         prefix: Option<String>,
     },
+    /// The FPM servers that are told routes: connection, what was sent and what they replied
+    Fpm,
     /// What the virtual ASIC does with a packet to each of these addresses
     Asic {
         /// The addresses
@@ -137,6 +139,7 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
                 client.post("/v1/asic/lookup", &AsicQuestion { addresses: addresses.clone() })?;
             print(&mut out, output, &answer, |a| asic_table(addresses, a))
         }
+        Show::Fpm => print(&mut out, output, &client.get("/v1/fpm")?, fpm),
         Show::Pipeline => print(&mut out, output, &client.get("/v1/pipeline")?, pipeline),
     };
     finish(written.and_then(|()| out.flush()))
@@ -376,6 +379,41 @@ fn asic_table(addresses: &[IpAddr], answer: &AsicAnswers) -> String {
             a.action.clone(),
             a.prefix.clone().unwrap_or_else(|| "-".into()),
             if next_hops.is_empty() { "-".into() } else { next_hops.join(", ") },
+        ]);
+    }
+    table.render()
+}
+
+fn fpm(f: &Fpm) -> String {
+    if f.clients.is_empty() {
+        return "No FPM server is configured; fib.fpm names them.\n".into();
+    }
+    let mut table = Table::new(&[
+        "Client",
+        "Server",
+        "State",
+        ">Connects",
+        ">Attempts failed",
+        ">Routes",
+        ">Deletes",
+        ">Sent",
+        ">Stalled s",
+        ">Offloaded",
+        ">Refused",
+    ]);
+    for c in &f.clients {
+        table.row([
+            c.name.clone(),
+            c.server.to_string(),
+            if c.connected { "connected" } else { "connecting" }.into(),
+            number(c.connects),
+            number(c.failed_connects),
+            number(c.routes),
+            number(c.deletes),
+            bytes(c.bytes_sent),
+            format!("{:.2}", c.stalled_seconds),
+            number(c.offloaded),
+            number(c.offload_failed),
         ]);
     }
     table.render()

@@ -3,7 +3,7 @@
 //! Times are in seconds, sizes in bytes. A field that does not apply is absent.
 
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// `GET /v1/bgp/summary`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -312,6 +312,44 @@ pub struct Thread {
     pub name: String,
     /// CPU seconds.
     pub cpu_seconds: f64,
+}
+
+/// `GET /v1/fpm`: the FPM clients.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Fpm {
+    /// One for each server that is configured.
+    pub clients: Vec<FpmClient>,
+}
+
+/// What an FPM client did since the start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FpmClient {
+    /// The dataplane's name.
+    pub name: String,
+    /// The server.
+    pub server: SocketAddr,
+    /// Whether there is a connection now.
+    pub connected: bool,
+    /// Connections made.
+    pub connects: u64,
+    /// Attempts to connect that failed.
+    pub failed_connects: u64,
+    /// Connections that ended.
+    pub closes: u64,
+    /// Routes sent, replacements included.
+    pub routes: u64,
+    /// Deletions sent.
+    pub deletes: u64,
+    /// Bytes written.
+    pub bytes_sent: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Seconds spent waiting for the server to read.
+    pub stalled_seconds: f64,
+    /// Replies that said a route is in hardware.
+    pub offloaded: u64,
+    /// Replies that said the hardware refused a route.
+    pub offload_failed: u64,
 }
 
 /// `POST /v1/asic/lookup`: addresses to look up in the virtual ASIC, at most 65,536.

@@ -240,6 +240,7 @@ fn routes(inside: Arc<Inside>) -> Router {
             get(|s, Query(q): Query<PrefixQuery>| blocking(s, move |i| answers::explain(i, &q.prefix))),
         )
         .route("/v1/pipeline", get(|s| blocking(s, answers::pipeline)))
+        .route("/v1/fpm", get(|s| blocking(s, answers::fpm)))
         .route(
             "/v1/asic/lookup",
             post(|s, Json(q): Json<AsicQuestion>| {

@@ -15,8 +15,9 @@ pub(crate) use reads::Reads;
 pub(crate) use routes::Read as RouteRead;
 pub(super) use routes::routes;
 
-use super::model::{Pipeline, Ring, Stage, Thread};
+use super::model::{Fpm, FpmClient, Pipeline, Ring, Stage, Thread};
 use super::server::Refusal;
+use crate::dataplane::fpm::FpmReading;
 use crate::router::Inside;
 use ribtide_prefix::AnyPrefix;
 use std::net::IpAddr;
@@ -67,4 +68,39 @@ pub(crate) fn pipeline(inside: &Inside) -> Result<Pipeline, Refusal> {
         threads: threads.collect(),
         peak_memory_bytes: ribtide_runtime::thread::peak_memory().map_err(unread)?,
     })
+}
+
+/// `/v1/fpm`.
+pub(super) fn fpm(inside: &Inside) -> Result<Fpm, Refusal> {
+    let clients = inside.fpm.iter().map(|client| {
+        let FpmReading {
+            connected,
+            connects,
+            failed_connects,
+            closes,
+            routes,
+            deletes,
+            bytes_sent,
+            bytes_read,
+            stalled_us,
+            offloaded,
+            offload_failed,
+        } = client.read();
+        FpmClient {
+            name: client.name.clone(),
+            server: client.server,
+            connected,
+            connects,
+            failed_connects,
+            closes,
+            routes,
+            deletes,
+            bytes_sent,
+            bytes_read,
+            stalled_seconds: stalled_us as f64 / 1e6,
+            offloaded,
+            offload_failed,
+        }
+    });
+    Ok(Fpm { clients: clients.collect() })
 }
