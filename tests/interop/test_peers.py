@@ -1,9 +1,13 @@
 """BIRD, FRR and GoBGP each peer with ribtide over IPv4 and IPv6, a full table goes either way, and all sides agree on
 every prefix and its attributes: feed → ribtide → other, and feed → other → ribtide."""
 
+import json
+import signal
+import time
+
 import pytest
-from harness import (FEED_ASN, NOT_SHOWN, Bird, Frr, Host, Pair, Ribtide, Route, agree, binary, family, blast, full_table, recorded,
-                     sent, wait_for)
+from harness import (FEED_ASN, NOT_SHOWN, Bird, Frr, Host, Pair, Ribtide, Route, agree, binary, blast, family, feed_options,
+                     full_table, recorded, sent, wait_for)
 from harness.peers import LEFT, RIGHT, ribtide, start, wait_count
 from harness.speaker import Speaker, attribute, communities, update
 from harness.table import GENERATED4, GENERATED6
@@ -335,3 +339,87 @@ def test_extended_messages_and_attributes_that_ribtide_does_not_know(pair):
     assert router.table()["192.0.2.0/24"] == wanted._replace(as_path=f"{FEED_ASN} 4200000002", next_hop="193.203.0.1")
     feeder.close()
     wait_count(other, 0)
+
+
+def test_churn(pair):
+    """A feed withdraws and announces half of its table again and again while it is passed on: in the end both sides hold
+    what it holds."""
+    router = Ribtide(pair.a, ribtide(LEFT))
+    other = start("bird", pair.b, RIGHT)
+    up(router, other, "bird")
+    feed = pair.a.feeds.start("churn", binary(), "blast", "--ipv4", 20_000, "--ipv6", 5_000, "--churn", 50, "--churn-rounds", 4,
+                              "--next-hops4", "193.203.0.0/25", "--next-hops6", "fd00:193::/120", *feed_options(1))
+    wait_for("the feed has sent all", lambda: "churn:" in feed.log(), 60, alive=[feed, router.process])
+    wait_count(router, 25_000)
+    wait_count(other, 25_000)
+    wait_for("both agree", lambda: equal(sent(router.table(), LEFT), other.table()), 60, 1)
+    session = router.session(Host.FEEDS[1])
+    assert session["counters"]["withdrawn"] == 4 * 12_500 and session["received"] == {"ipv4": 20_000, "ipv6": 5_000}
+
+
+def equal(left, right):
+    try:
+        agree(left, right, NOT_SHOWN)
+    except AssertionError:
+        return False
+    return True
+
+
+def test_neighbor_that_does_not_read(pair):
+    """A neighbour that stops to read in the middle of a table, until its queue is full, loses nothing of it in the end,
+    nor does any other."""
+    receivers, prefixes = ["198.19.0.20", "198.19.0.21"], 500_000
+    pair.a.feeds.address("feed0", *(f"{r}/24" for r in receivers))
+    router = Ribtide(pair.a, f"""
+[router]
+asn = {LEFT.asn}
+router-id = "{LEFT.four}"
+
+[bgp.group.feed]
+type = "external"
+peer-asn = {FEED_ASN}
+import = ["accept"]
+neighbors = ["{Host.FEEDS[1]}"]
+
+[bgp.group.receivers]
+type = "external"
+export = ["accept"]
+dynamic-neighbors = ["198.19.0.16/28"]
+""")
+
+    def sink(address):
+        return pair.a.feeds.start(f"sink-{address}", binary(), "sink", "--to", f"{Host.FEED_SIDE}:179", "--from", address,
+                                  "--router-id", address, "--asn", RIGHT.asn, "--table", "--until-prefixes", prefixes,
+                                  "--until-idle", 1, "--json", "--quiet")
+    stopped, other = (sink(r) for r in receivers)
+    for receiver in receivers:
+        wait_for(f"{receiver} is here", lambda: router.established(receiver), 20, alive=[stopped, other])
+    stopped.popen.send_signal(signal.SIGSTOP)
+    blast(pair.a, prefixes, 0)
+    wait_count(router, prefixes)
+    wait_for("its queue is full", lambda: router.session(receivers[0])["blocked"], 20, alive=[router.process])
+    stopped.popen.send_signal(signal.SIGCONT)
+    wait_for("both have all", lambda: None not in (stopped.poll(), other.poll()), 60, alive=[router.process])
+    reports = [json.loads(s.log(100_000).splitlines()[-1])["receivers"][0] for s in (stopped, other)]
+    assert [r["held"] for r in reports] == [prefixes] * 2 and reports[0]["digest"] == reports[1]["digest"], reports
+
+
+def test_tcp_md5(pair):
+    """A session whose sides have the same key comes up; one whose sides have not does not (RFC 2385)."""
+    config = f"""
+router id {Pair.B4};
+log stderr all;
+protocol device {{}}
+template bgp ours {{
+    local as {RIGHT.asn}; connect retry time 1; error wait time 1,2; connect delay time 1; password "correct horse";
+}}
+protocol bgp four from ours {{ neighbor {LEFT.four} as {LEFT.asn}; ipv4 {{ import all; export none; }}; }}
+protocol bgp six from ours {{ neighbor {LEFT.six} as {LEFT.asn}; ipv6 {{ import all; export none; }}; }}
+"""
+    router = Ribtide(pair.a, ribtide(LEFT, 'password = "correct horse"').replace(
+        f'address = "{RIGHT.six}",', f'address = "{RIGHT.six}", password = "battery staple",'))
+    other = Bird(pair.b, config)
+    wait_for("the session is established", lambda: router.established(RIGHT.four) and other.established("four"), 30)
+    # As long again as that took, and two attempts of both.
+    time.sleep(3)
+    assert not router.established(RIGHT.six) and not other.established("six")
