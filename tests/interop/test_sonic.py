@@ -153,6 +153,15 @@ def test_a_route_all_the_way(sonic):
     check(sonic, router, own)
 
 
+def test_interfaces_from_the_configuration(sonic):
+    """Without a kernel to install in, the router knows its interfaces from its file, and still names them as fpmsyncd
+    knows them."""
+    own = own_routes(sonic)
+    tables = "".join(f'[[interface]]\nname = "{p.name}"\naddresses = {json.dumps(p.addresses)}\n' for p in PORTS)
+    router = Ribtide(sonic.host, ROUTER.replace("kernel = { table = 100 }\n", "") + tables)
+    check(sonic, router, own)
+
+
 @pytest.mark.parametrize("daemon", ["fpmsyncd", "orchagent", "syncd", "ribtide"])
 def test_a_crash_leaves_nothing_stale(sonic, daemon):
     """The world changes while one of the four is away: afterwards all tables are what they should be."""

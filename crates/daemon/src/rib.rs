@@ -262,7 +262,7 @@ pub struct Statics {
 impl Statics {
     /// From the configuration.
     pub fn new(routes: Vec<StaticRoute>, interfaces: &[InterfaceConfig]) -> Statics {
-        let indexes = interfaces.iter().enumerate().map(|(i, c)| (c.name.clone(), config_index(i))).collect();
+        let indexes = interfaces.iter().map(|c| (c.name.clone(), c.index)).collect();
         Statics { routes, indexes }
     }
 
@@ -314,15 +314,10 @@ impl Statics {
     }
 }
 
-/// The number of the configuration's `i`th `[[interface]]`.
-pub fn config_index(i: usize) -> IfIndex {
-    i as IfIndex + 1
-}
-
 /// What the configuration's interfaces look like to the RIB: up, for ever.
 pub fn config_interfaces(interfaces: &[InterfaceConfig]) -> impl Iterator<Item = InterfaceEvent> {
-    interfaces.iter().enumerate().map(|(i, c)| InterfaceEvent {
-        index: config_index(i),
+    interfaces.iter().map(|c| InterfaceEvent {
+        index: c.index,
         name: c.name.clone(),
         up: true,
         addresses: c.addresses.clone(),

@@ -3,7 +3,7 @@
 use crate::api::model::{AsicAnswer, Pipeline};
 use crate::api::{Api, ListenError, SocketFile, answers};
 use crate::bgp::{Bgp, BgpBuilder, initial};
-use crate::config::Config;
+use crate::config::{Config, InterfaceConfig};
 use crate::dataplane::fpm::{self, FpmHandle};
 use crate::dataplane::kernel;
 use crate::rib::{RibBuilder, RibHandle, Statics, config_interfaces};
@@ -13,6 +13,7 @@ use ribtide_prefix::LogicalShard;
 use ribtide_rib::{RibConfig, RibIn, Source};
 use ribtide_runtime::ask::Asker;
 use ribtide_runtime::clock::Clock;
+use ribtide_runtime::log::log;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
@@ -113,13 +114,33 @@ impl From<io::Error> for StartError {
     }
 }
 
+/// FPM says interfaces by number, and its server asks the system for their names. Where the system has them all, its
+/// numbers are theirs; a mixture with numbers of our own could name one interface for another.
+fn number_as_the_system(interfaces: &mut [InterfaceConfig]) {
+    let numbers = kernel::interface_numbers().unwrap_or_default();
+    match interfaces.iter().find(|i| !numbers.contains_key(&i.name)) {
+        None => interfaces.iter_mut().for_each(|i| i.index = numbers[&i.name]),
+        Some(missing) => log(
+            "ribtide",
+            &format!(
+                "this system has no interface {}: over FPM, interfaces are numbered from 1 in the order of their \
+                 [[interface]] tables",
+                missing.name
+            ),
+        ),
+    }
+}
+
 impl Router {
     /// Starts everything that `config` names. Returns once listeners are bound and the kernel has been asked; what
     /// cannot work is refused here and not found out later.
     ///
     /// # Errors
     /// The first thing that does not work, as a sentence.
-    pub fn start(config: Config) -> Result<Router, StartError> {
+    pub fn start(mut config: Config) -> Result<Router, StartError> {
+        if config.fib.as_ref().is_some_and(|fib| !fib.fpm.is_empty()) {
+            number_as_the_system(&mut config.interfaces);
+        }
         let (clock, rings, meters, stop) =
             (Clock::default(), Rings::default(), Meters::default(), Stop::default());
         let api = Api::bind(&config.api).map_err(StartError::Api)?;

@@ -180,6 +180,8 @@ pub struct ApiConfig {
 /// An `[[interface]]` table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct InterfaceConfig {
+    /// Its number: its place among the tables, from 1.
+    pub index: u32,
     /// Its name, such as `Ethernet0`.
     pub name: String,
     /// Interface addresses with their subnets' lengths.
@@ -410,7 +412,7 @@ impl Checker {
                 ),
             }
         }
-        InterfaceConfig { name: file.name.clone(), addresses, neighbors }
+        InterfaceConfig { index: i as u32 + 1, name: file.name.clone(), addresses, neighbors }
     }
 
     fn static_route(&mut self, i: usize, file: &file::Static) -> Option<StaticRoute> {

@@ -17,7 +17,6 @@ use super::{Error, log};
 use crate::config::{InterfaceConfig, VirtualAsicConfig};
 use crate::dataplane::Port;
 use crate::dataplane::announce::{Announcer, Style};
-use crate::rib::config_index;
 use crossbeam_channel::Select;
 use ribtide_prefix::{AnyPrefix, for_each_family};
 use ribtide_rib::{FibBatch, RibIn};
@@ -91,8 +90,8 @@ pub fn start(
     let stop = port.stop.clone();
 
     let mut machine = Fpmsyncd::new(FpmConfig::default());
-    for (i, interface) in interfaces.iter().enumerate() {
-        machine.link(config_index(i), &interface.name);
+    for interface in interfaces {
+        machine.link(interface.index, &interface.name);
     }
     machine.session_up();
     let fpm = Fpm {
@@ -484,6 +483,7 @@ mod tests {
         };
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let interface = InterfaceConfig {
+            index: 1,
             name: "Ethernet0".into(),
             addresses: vec![(ip("10.0.0.254"), 24)],
             neighbors: Vec::new(),

@@ -65,14 +65,15 @@ impl Rib {
             meter: meters.meter("virtual ASIC"),
             stop: stop.clone(),
         };
-        let interface = |name: &str, address: &str, neighbor: Option<&str>| InterfaceConfig {
+        let interface = |index, name: &str, address: &str, neighbor: Option<&str>| InterfaceConfig {
+            index,
             name: name.into(),
             addresses: vec![(ip(address), 24)],
             neighbors: neighbor.map(|n| (ip(n), [2, 0, 0, 0, 0, 9])).into_iter().collect(),
         };
         let interfaces = [
-            interface("Ethernet0", "10.0.0.254", Some("10.0.0.1")),
-            interface("Ethernet4", "10.0.4.254", None),
+            interface(1, "Ethernet0", "10.0.0.254", Some("10.0.0.1")),
+            interface(2, "Ethernet4", "10.0.4.254", None),
         ];
         let path = inprocess::start(port, &interfaces, VirtualAsicConfig { lab }, &rings, &meters).unwrap();
         let rib = Rib { batches, feedback: answers, path, rings, stop, seq: 0 };

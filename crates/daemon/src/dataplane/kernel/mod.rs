@@ -20,13 +20,14 @@ mod tests;
 use super::Port;
 use crate::config::KernelConfig;
 use interfaces::{Interfaces, News};
-use ribtide_rib::{RibIn, Source};
+use ribtide_rib::{IfIndex, RibIn, Source};
 use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::{self, Stop};
-use ribtide_wire::netlink::{dump_addresses, dump_links};
+use ribtide_wire::netlink::{Content, dump_addresses, dump_links};
 use routes::Kernel;
 use socket::{Socket, overran};
+use std::collections::BTreeMap;
 use std::io;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -42,6 +43,18 @@ const LINK_NOTES: usize = 256;
 const RTNLGRP_LINK: libc::c_uint = 1;
 const RTNLGRP_IPV4_IFADDR: libc::c_uint = 5;
 const RTNLGRP_IPV6_IFADDR: libc::c_uint = 9;
+
+/// The numbers of this system's interfaces, by name.
+///
+/// # Errors
+/// The kernel does not tell.
+pub(crate) fn interface_numbers() -> io::Result<BTreeMap<String, IfIndex>> {
+    Socket::open()?.dump(dump_links, |all: &mut BTreeMap<String, IfIndex>, content| {
+        if let Content::NewLink(link) = content {
+            all.insert(link.name.to_owned(), link.index);
+        }
+    })
+}
 
 /// What the watcher tells the writer.
 enum LinkNote {
