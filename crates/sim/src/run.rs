@@ -7,14 +7,14 @@
 use crate::egress::Egress;
 use crate::oracle::{Learned, Oracle};
 use crate::rng::Rng;
-use crate::stage::{FOLLOWER, Follower, Stage, Table, same_table};
+use crate::stage::{FOLLOWER, Follower, Stage, Table, logical_shard_of, same_table};
 use crate::world::{Event, World, updates};
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
-use ribtide_bgp::message::{DumpRequest, FeedSet, ShardIn};
+use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::RouteView;
 use ribtide_policy::Policy;
-use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, V4, V6, for_each_family, logical_shard};
+use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, V4, V6, for_each_family};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,6 +32,8 @@ pub struct Run<'w> {
     readers: Vec<Reader>,
     events: std::slice::Iter<'w, Event>,
     dumps: u64,
+    /// What was said of next hops.
+    next_hops: BTreeMap<IpAddr, NextHopState>,
 }
 
 struct Reader {
@@ -61,6 +63,7 @@ impl<'w> Run<'w> {
             readers: world.peers.iter().map(|_| reader()).collect(),
             events: world.events.iter(),
             dumps: 0,
+            next_hops: BTreeMap::new(),
         }
     }
 
@@ -71,6 +74,9 @@ impl<'w> Run<'w> {
             self.happen(event);
             while self.rng.one_in(2) {
                 self.advance();
+            }
+            if self.shards.len() > 1 && self.rng.one_in(10) {
+                self.relocate();
             }
             if self.rng.one_in(20) {
                 self.settle();
@@ -101,7 +107,41 @@ impl<'w> Run<'w> {
                         stage.advance(&mut self.rng, &mut self.egress);
                     }
                 }
+                self.answer();
             }
+        }
+    }
+
+    /// Who watches next hops says of those that came into use what is known of them.
+    fn answer(&mut self) {
+        let queue = if self.ordered { 0 } else { self.world.peers.len() };
+        for stage in &mut self.shards {
+            for addr in std::mem::take(&mut stage.asked) {
+                if let Some(state) = self.next_hops.get(&addr) {
+                    stage.queues[queue].push_back(ShardIn::NextHops(vec![(addr, *state)]));
+                }
+            }
+        }
+    }
+
+    /// Some logical shards move from one shard to another.
+    fn relocate(&mut self) {
+        (0..self.readers.len()).for_each(|peer| self.flush(peer));
+        for _ in 0..=self.rng.below(3) {
+            let logical = logical_shard_of(*self.rng.pick(&self.world.prefixes));
+            let (from, to) = (self.map[usize::from(logical)], self.rng.below(self.shards.len()) as u16);
+            if from == to {
+                continue;
+            }
+            for stage in [from, to] {
+                self.shards[usize::from(stage)].drain(&mut self.rng, &mut self.egress);
+            }
+            let parcel = self.shards[usize::from(from)].give(logical, &mut self.egress);
+            self.shards[usize::from(to)].expect(parcel);
+            self.map[usize::from(logical)] = to;
+        }
+        for reader in &mut self.readers {
+            reader.out = ShardBatches::new(self.map);
         }
     }
 
@@ -152,6 +192,7 @@ impl<'w> Run<'w> {
             Event::Withdraw(peer, prefixes) => self.read(*peer, updates(None, prefixes)),
             Event::NextHop(addr, state) => {
                 let queue = self.world.peers.len();
+                self.next_hops.insert(*addr, *state);
                 self.send(queue, |_| ShardIn::NextHops(vec![(*addr, *state)]));
             }
             Event::Refresh(peer, afi) => self.egress.refresh(PeerId(*peer as u32), *afi),
@@ -197,10 +238,7 @@ impl<'w> Run<'w> {
     }
 
     fn shard_of(&self, prefix: AnyPrefix) -> &Stage {
-        let logical = match prefix {
-            AnyPrefix::V4(prefix) => logical_shard(prefix),
-            AnyPrefix::V6(prefix) => logical_shard(prefix),
-        };
+        let logical = logical_shard_of(prefix);
         &self.shards[usize::from(self.map[usize::from(logical)])]
     }
 

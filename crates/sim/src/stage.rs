@@ -7,8 +7,8 @@ use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{BestBatch, BestPath, EgressIn, Feed, FeedSet, NONE, ShardIn};
 use ribtide_bgp::peer::PeerId;
-use ribtide_bgp::shard::{Effects, Shard, ShardOut, ToEgress};
-use ribtide_prefix::{Afi, AnyPrefix, Family, for_each_family};
+use ribtide_bgp::shard::{Effects, Moved, Shard, ShardOut, ToEgress};
+use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, for_each_family, logical_shard};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,6 +32,18 @@ pub(crate) struct Stage {
     pub(crate) next_hops: BTreeSet<IpAddr>,
     /// Sessions that ended and are not yet confirmed.
     pub(crate) ending: BTreeSet<(PeerId, u32)>,
+    /// Logical shards that another has given away and this one has not taken yet.
+    parcels: Vec<Parcel>,
+    /// Next hops that came into use since this was last emptied.
+    pub(crate) asked: Vec<IpAddr>,
+}
+
+/// A logical shard on its way, and what those who follow it know.
+pub(crate) struct Parcel {
+    moved: Moved,
+    mirror: Table,
+    followers: Vec<(u64, Table)>,
+    feed: BTreeMap<AnyPrefix, FeedSet>,
 }
 
 /// Someone who asked for a dump.
@@ -52,16 +64,67 @@ impl Stage {
             feed: BTreeMap::new(),
             next_hops: BTreeSet::new(),
             ending: BTreeSet::new(),
+            parcels: Vec::new(),
+            asked: Vec::new(),
         }
     }
 
     pub(crate) fn is_busy(&self) -> bool {
-        self.shard.work_left() || !self.out.is_empty() || self.queues.iter().any(|queue| !queue.is_empty())
+        self.shard.work_left()
+            || !self.out.is_empty()
+            || !self.parcels.is_empty()
+            || self.queues.iter().any(|queue| !queue.is_empty())
+    }
+
+    /// Handles all that waits, queue by queue.
+    pub(crate) fn drain(&mut self, rng: &mut Rng, egress: &mut Egress) {
+        while self.queues.iter().any(|queue| !queue.is_empty()) || !self.parcels.is_empty() {
+            self.advance(rng, egress);
+        }
+        self.deliver(egress);
+    }
+
+    /// Gives a logical shard away, and all that is known of it.
+    pub(crate) fn give(&mut self, logical: LogicalShard, egress: &mut Egress) -> Parcel {
+        let moved = self.shard.extract(logical, &mut self.out);
+        self.deliver(egress);
+        let followers = self.followers.iter_mut();
+        Parcel {
+            moved,
+            mirror: split(&mut self.mirror, logical),
+            followers: followers.map(|(token, f)| (*token, split(&mut f.table, logical))).collect(),
+            feed: split(&mut self.feed, logical),
+        }
+    }
+
+    /// A logical shard is on its way here.
+    pub(crate) fn expect(&mut self, parcel: Parcel) {
+        self.parcels.push(parcel);
+    }
+
+    fn take(&mut self) {
+        let Some(Parcel { moved, mirror, followers, feed }) = self.parcels.pop() else { return };
+        self.mirror.extend(mirror);
+        self.feed.extend(feed);
+        for (token, table) in followers {
+            self.followers.get_mut(&token).expect("all shards have the same followers").table.extend(table);
+        }
+        self.shard.adopt(moved, &mut self.out);
+    }
+
+    /// Whether a message may be handled now: routes and dumps wait for a logical shard that is on its way.
+    fn may_handle(&self, queue: &VecDeque<ShardIn>) -> bool {
+        let waits = |message: &ShardIn| matches!(message, ShardIn::Routes(_) | ShardIn::Dump(_));
+        queue.front().is_some_and(|message| self.parcels.is_empty() || !waits(message))
     }
 
     /// One message or one step, by chance.
     pub(crate) fn advance(&mut self, rng: &mut Rng, egress: &mut Egress) {
-        let waiting: Vec<usize> = (0..self.queues.len()).filter(|n| !self.queues[*n].is_empty()).collect();
+        if !self.parcels.is_empty() && rng.one_in(3) {
+            self.take();
+        }
+        let waiting: Vec<usize> =
+            (0..self.queues.len()).filter(|n| self.may_handle(&self.queues[*n])).collect();
         if !waiting.is_empty() && (!self.shard.work_left() || rng.one_in(2)) {
             let queue = *rng.pick(&waiting);
             if let Some(message) = self.queues[queue].pop_front() {
@@ -92,6 +155,7 @@ impl Stage {
         for (addr, used) in next_hops {
             let changed = if used { self.next_hops.insert(addr) } else { self.next_hops.remove(&addr) };
             assert!(changed, "told twice whether {addr} is in use");
+            self.asked.extend(used.then_some(addr));
         }
         for session in purged {
             assert!(self.ending.remove(&session), "confirmed without need: {session:?}");
@@ -144,6 +208,21 @@ impl Stage {
                 None => self.feed.remove(&prefix.any()),
             };
         }
+    }
+}
+
+/// Takes out what belongs to a logical shard.
+fn split<T>(table: &mut BTreeMap<AnyPrefix, T>, logical: LogicalShard) -> BTreeMap<AnyPrefix, T> {
+    let (theirs, rest) =
+        std::mem::take(table).into_iter().partition(|(prefix, _)| logical_shard_of(*prefix) == logical);
+    *table = rest;
+    theirs
+}
+
+pub(crate) fn logical_shard_of(prefix: AnyPrefix) -> LogicalShard {
+    match prefix {
+        AnyPrefix::V4(prefix) => logical_shard(prefix),
+        AnyPrefix::V6(prefix) => logical_shard(prefix),
     }
 }
 

@@ -99,6 +99,8 @@ pub struct World {
     pub options: DecisionOptions,
     /// The peers, as in their first session.
     pub peers: Vec<PeerInfo>,
+    /// The prefixes that events name.
+    pub prefixes: Vec<AnyPrefix>,
     /// What happens, in order.
     pub events: Vec<Event>,
 }
@@ -142,7 +144,7 @@ impl World {
             }
             events.push(event);
         }
-        World { options, peers, events }
+        World { options, peers, prefixes, events }
     }
 }
 

@@ -104,6 +104,12 @@ impl AttrTable {
         }
     }
 
+    /// The next hop of a set in use and what is known of it.
+    pub(super) fn hop_of(&self, id: u32) -> (IpAddr, NextHopState) {
+        let hop = &self.hops.entries[self.entries[id as usize].hop as usize];
+        (hop.addr, hop.state)
+    }
+
     /// Whether two sets in use have one next hop.
     pub(super) fn same_next_hop(&self, a: u32, b: u32) -> bool {
         let (hop, other) = (self.entries[a as usize].hop, self.entries[b as usize].hop);
@@ -156,6 +162,18 @@ impl NextHops {
         let changed = std::mem::replace(&mut hop.state, state) != state && hop.refs > 0;
         self.forget_if_idle(id);
         changed
+    }
+
+    /// Takes in what another shard knew of `addr`, unless it is in use or known here: then that counts, for who says
+    /// what next hops are says it to all shards. Returns whether the two agree.
+    pub(super) fn learn(&mut self, addr: IpAddr, state: NextHopState) -> bool {
+        match self.by_addr.get(&addr) {
+            Some(id) => self.entries[*id as usize].state == state,
+            None => {
+                self.tell(addr, state);
+                true
+            }
+        }
     }
 
     /// How many next hops are in use.

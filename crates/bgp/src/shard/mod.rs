@@ -6,6 +6,7 @@
 //! Nothing inside a table outlives a step, so tables may grow and shrink freely between them.
 
 mod attrs;
+mod moving;
 mod out;
 mod paths;
 mod query;
@@ -13,6 +14,7 @@ mod query;
 mod tests;
 mod work;
 
+pub use moving::Moved;
 pub use out::{Effects, ShardOut, ToEgress};
 pub use query::{Counts, PathView, PeerCounts, RouteView};
 
@@ -100,6 +102,10 @@ impl Shard {
     fn peer_up(&mut self, info: Arc<PeerInfo>, out: &mut ShardOut) {
         let id = info.id;
         if let Some(former) = self.core.peer(id).map(|peer| peer.info.session) {
+            if former == info.session {
+                // It came with a logical shard before it was told.
+                return;
+            }
             self.peer_down(id, former, out);
             self.finish_purge(id, out);
         }
@@ -347,15 +353,23 @@ impl Core {
         if old == new {
             return;
         }
-        out.change(prefix, old.map(|path| self.best_ref(path)), new.map(|path| self.best_ref(path)));
-        if !self.same_feed(old, new) {
-            out.feed(prefix, new.map(|path| (self.attrs.get(path.attrs).next_hop(), self.feed_kind(path))));
-        }
+        self.tell(prefix, old, new, out);
         if let Some(old) = old {
             self.counts::<F>(old.peer).best -= 1;
         }
         if let Some(new) = new {
             self.counts::<F>(new.peer).best += 1;
+        }
+    }
+
+    /// The telling alone.
+    fn tell<F: Family>(&self, prefix: Prefix<F>, old: Option<Path>, new: Option<Path>, out: &mut ShardOut) {
+        if old == new {
+            return;
+        }
+        out.change(prefix, old.map(|path| self.best_ref(path)), new.map(|path| self.best_ref(path)));
+        if !self.same_feed(old, new) {
+            out.feed(prefix, new.map(|path| (self.attrs.get(path.attrs).next_hop(), self.feed_kind(path))));
         }
     }
 

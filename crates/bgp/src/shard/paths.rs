@@ -121,6 +121,13 @@ impl PathStore {
         gone
     }
 
+    /// Gives back what `route` has of the store.
+    pub(super) fn clear(&mut self, route: Route) {
+        if route.len() > 1 {
+            self.sizes[size_for(route.len())].free.push(route.inline.attrs);
+        }
+    }
+
     /// Puts `path` in the place of the one at `index`, as the newest.
     pub(super) fn replace(&mut self, route: &mut Route, index: usize, path: Path) -> Path {
         let len = route.len();

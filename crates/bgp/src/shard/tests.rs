@@ -200,3 +200,38 @@ fn next_hops_decide_who_can_be_best() {
     assert_eq!(tell(&mut bench, "192.0.2.7", NextHopState::Unreachable), [(Some(1), None)]);
     assert_eq!(bench.shard.peer_counts::<V4>(PeerId(1)), PeerCounts { paths: 1, best: 0 });
 }
+
+#[test]
+fn a_logical_shard_moves_to_a_new_shard_without_a_word() {
+    let (mut bench, one, two) = (Bench::new(), peer(1, 1), peer(2, 1));
+    bench.routes(&one, Some(&set(0, 7)), 0..1000);
+    bench.routes(&two, Some(&set(1, 8)), 0..1000);
+    bench.handle(ShardIn::NextHops(vec![("192.0.2.7".parse().unwrap(), NextHopState::Unreachable)]));
+    bench.finish();
+    let mut fresh = Bench { shard: Shard::new(DecisionOptions::default()), out: ShardOut::default() };
+    for logical in 0..LOGICAL_SHARDS {
+        let moved = bench.shard.extract(logical, &mut bench.out);
+        fresh.shard.adopt(moved, &mut fresh.out);
+    }
+    let (given, taken) = (bench.out.take(), fresh.out.take());
+    assert!(given.egress.is_empty() && taken.egress.is_empty() && fed(&taken.feed) == 0);
+    let hop = |text: &str, used| (text.parse::<IpAddr>().unwrap(), used);
+    let mut uses = taken.next_hops;
+    uses.sort_unstable();
+    assert_eq!(uses, [hop("192.0.2.7", true), hop("192.0.2.8", true)]);
+    assert_eq!(given.next_hops.len(), 2);
+    let counts = bench.shard.counts();
+    assert_eq!((counts.ipv4_prefixes, counts.ipv4_paths, counts.attribute_sets), (0, 0, 0));
+    let counts = fresh.shard.counts();
+    assert_eq!((counts.ipv4_prefixes, counts.ipv4_paths, counts.attribute_sets), (1000, 2000, 2));
+    assert_eq!(fresh.shard.peer_counts::<V4>(PeerId(2)), PeerCounts { paths: 1000, best: 1000 });
+    assert!(!fresh.shard.work_left());
+
+    // It goes on where the former one was: what is told now follows from what was told then.
+    fresh.handle(ShardIn::PeerUp(one.clone()));
+    fresh.handle(ShardIn::NextHops(vec![("192.0.2.8".parse().unwrap(), NextHopState::Unreachable)]));
+    assert_eq!(sources(&fresh.finish()), [(Some(2), None); 1000]);
+    fresh.handle(ShardIn::PeerDown { peer: one.id, session: 1 });
+    assert_eq!(fresh.finish().purged, [(one.id, 1)]);
+    assert_eq!(fresh.shard.counts().ipv4_paths, 1000);
+}

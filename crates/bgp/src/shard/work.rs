@@ -98,6 +98,22 @@ impl Shard {
         }
     }
 
+    /// Does what all tasks still have to do on the tables of one logical shard.
+    pub(super) fn work_on(&mut self, shard: u8, out: &mut ShardOut) {
+        let tasks = std::mem::take(&mut self.work.tasks);
+        for Task { kind, at, .. } in &tasks {
+            for_each_family!(F => match *kind {
+                Kind::Purge(peer, _) => self.purge_table::<F>(shard, peer, out),
+                Kind::Dump(request) if F::AFI == request.afi && at.shard <= shard => {
+                    self.dump_table::<F>(shard, request, false, out);
+                }
+                Kind::Dump(_) => {}
+                Kind::Redecide => self.redecide_table::<F>(shard, out),
+            });
+        }
+        self.work.tasks = tasks;
+    }
+
     /// The next table of a task; empty ones are skipped. Returns whether the task is complete.
     fn advance(&mut self, task: &mut Task, out: &mut ShardOut) -> bool {
         while task.left > 1 && self.is_empty_at(task.at) {
