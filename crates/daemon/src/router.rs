@@ -2,16 +2,14 @@
 
 use crate::api::model::{AsicAnswer, Pipeline};
 use crate::api::{Api, ListenError, SocketFile, answers};
+use crate::bgp::owners::Owners;
 use crate::bgp::{Bgp, BgpBuilder, initial};
 use crate::config::{Config, InterfaceConfig};
 use crate::dataplane::fpm::{self, FpmHandle};
 use crate::dataplane::kernel;
 use crate::rib::{RibBuilder, RibHandle, Statics, config_interfaces};
 use crate::sonic::inprocess::{self, InProcess};
-use ribtide_bgp::shard::Shard;
-use ribtide_prefix::LogicalShard;
 use ribtide_rib::{RibConfig, RibIn, Source};
-use ribtide_runtime::ask::Asker;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::log::log;
 use ribtide_runtime::meter::Meters;
@@ -23,7 +21,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 /// How long a stop may take before the process just ends.
@@ -56,19 +54,9 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// The shards; none without BGP.
-    pub(crate) fn shards(&self) -> &[Asker<Shard>] {
-        self.bgp.as_ref().map_or(&[], |bgp| &bgp.shards)
-    }
-
-    /// The shard that has a logical shard.
-    pub(crate) fn shard_of(&self, logical: LogicalShard) -> Option<&Asker<Shard>> {
-        self.shards().get(self.shard_index(logical)?)
-    }
-
-    /// Its number.
-    pub(crate) fn shard_index(&self, logical: LogicalShard) -> Option<usize> {
-        self.bgp.as_ref()?.map.get(usize::from(logical)).map(|i| usize::from(*i))
+    /// The shards, where BGP runs.
+    pub(crate) fn owners(&self) -> Option<RwLockReadGuard<'_, Owners>> {
+        self.bgp.as_ref().map(|bgp| bgp.owners.read())
     }
 }
 

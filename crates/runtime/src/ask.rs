@@ -78,18 +78,45 @@ impl<S> Asker<S> {
         &self,
         question: impl FnOnce(&mut S) -> R + Send + 'static,
     ) -> Result<R, NoAnswer> {
-        let (answer, answered) = channel::bounded(1);
-        let question: Question<S> = Box::new(move |state| {
-            // The asker may have lost patience; then nobody wants the answer.
-            let _ = answer.send(question(state));
-        });
+        let (question, answered) = with_answer(question);
         let gone = |stopped| NoAnswer { stage: self.stage, stopped };
         self.tx.send_timeout(question, PATIENCE).map_err(|e| gone(e.is_disconnected()))?;
+        self.wake();
+        answered.recv_timeout(PATIENCE).map_err(|e| gone(e.is_disconnected()))
+    }
+
+    /// As [`Asker::ask`], but waits as long as it takes: for what must not happen after its asker has given up.
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when the stage has stopped.
+    pub fn wait<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut S) -> R + Send + 'static,
+    ) -> Result<R, NoAnswer> {
+        let (question, answered) = with_answer(question);
+        let stopped = NoAnswer { stage: self.stage, stopped: true };
+        self.tx.send(question).map_err(|_| stopped)?;
+        self.wake();
+        answered.recv().map_err(|_| stopped)
+    }
+
+    fn wake(&self) {
         if let Some(wake) = &self.wake {
             wake();
         }
-        answered.recv_timeout(PATIENCE).map_err(|e| gone(e.is_disconnected()))
     }
+}
+
+/// A question that sends its answer to whoever holds the receiver.
+fn with_answer<S, R: Send + 'static>(
+    question: impl FnOnce(&mut S) -> R + Send + 'static,
+) -> (Question<S>, channel::Receiver<R>) {
+    let (answer, answered) = channel::bounded(1);
+    let question = move |state: &mut S| {
+        // The asker may have lost patience; then nobody wants the answer.
+        let _ = answer.send(question(state));
+    };
+    (Box::new(question), answered)
 }
 
 impl<S> Asked<S> {
@@ -120,6 +147,7 @@ mod tests {
         });
         assert_eq!(asker.ask(|v| v.iter().sum::<u32>()), Ok(6));
         stage.join().unwrap();
+        assert!(asker.wait(|v| v.len()).is_err());
         let says = asker.ask(|v| v.len()).unwrap_err().to_string();
         assert_eq!(says, "the shard stage has stopped; its log says why");
     }

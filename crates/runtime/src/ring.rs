@@ -6,12 +6,12 @@
 
 use crossbeam_channel as channel;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// All rings of a process.
+/// All rings of a process; one whose ends are both gone is gone from here too.
 #[derive(Clone, Default, Debug)]
-pub struct Rings(Arc<Mutex<Vec<Arc<Stats>>>>);
+pub struct Rings(Arc<Mutex<Vec<Weak<Stats>>>>);
 
 /// One ring as seen by a person or a metrics scraper.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,16 +52,18 @@ impl Rings {
             peak: AtomicU64::new(0),
             full: AtomicU64::new(0),
         });
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(stats.clone());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&stats));
         let (tx, rx) = channel::bounded(capacity);
         (Sender { tx, stats: stats.clone() }, Receiver { rx, stats })
     }
 
     /// The state of every ring, in the order they were made.
     pub fn read(&self) -> Vec<Reading> {
-        let rings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rings.retain(|ring| ring.strong_count() > 0);
         rings
             .iter()
+            .filter_map(Weak::upgrade)
             .map(|s| Reading {
                 name: s.name.clone(),
                 capacity: s.capacity,
@@ -136,6 +138,11 @@ impl<T> Sender<T> {
     /// Whether the ring has no room now.
     pub fn is_full(&self) -> bool {
         self.tx.is_full()
+    }
+
+    /// Whether the consumer has taken everything that was put in.
+    pub fn is_empty(&self) -> bool {
+        self.tx.is_empty()
     }
 
     fn count(&self) {
@@ -227,5 +234,17 @@ mod tests {
             ("reader to shard 0", 2, 0, 3)
         );
         assert!(reading.full >= 1 && reading.peak == 2);
+    }
+
+    #[test]
+    fn a_ring_without_ends_is_no_longer_listed() {
+        let rings = Rings::default();
+        let (tx, rx) = rings.bounded::<u8>("reader to shard 0", 2);
+        let (_other, _end) = rings.bounded::<u8>("reader to shard 1", 2);
+        drop(rx);
+        assert_eq!(rings.read().len(), 2);
+        drop(tx);
+        let names: Vec<String> = rings.read().into_iter().map(|r| r.name).collect();
+        assert_eq!(names, ["reader to shard 1"]);
     }
 }

@@ -15,6 +15,7 @@
 pub mod egress;
 pub mod initial;
 mod mailbox;
+pub mod owners;
 pub mod reader;
 pub mod session;
 pub mod shard;
@@ -23,12 +24,11 @@ mod tests;
 
 use crate::config::{BgpConfig, Config};
 use egress::WorkerBuilder;
+use owners::{Directory, Owners};
 use reader::{Reader, ReaderBuilder};
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::egress::Worker;
-use ribtide_bgp::ingest::ShardMap;
 use ribtide_bgp::message::ShardIn;
-use ribtide_bgp::shard::Shard;
 use ribtide_rib::RibIn;
 use ribtide_runtime::ask::Asker;
 use ribtide_runtime::clock::Clock;
@@ -62,12 +62,10 @@ pub struct Bgp {
     pub sessions: Asker<Sessions>,
     /// The readers, by number.
     pub readers: Vec<Asker<Reader>>,
-    /// The shards, by number.
-    pub shards: Vec<Asker<Shard>>,
+    /// The shards, and which has which logical shard.
+    pub owners: Directory,
     /// The egress workers, by number.
     pub workers: Vec<Asker<Worker>>,
-    /// Which shard has which logical shard.
-    pub map: ShardMap,
     /// The addresses it listens on.
     pub listening: Vec<SocketAddr>,
     /// Ends when every peer has been told of a stop.
@@ -112,7 +110,7 @@ impl BgpBuilder {
         let BgpBuilder { sessions, readers, shards, workers } = self;
         // In the order of the pipeline, whichever thread starts first.
         ["reader", "shard", "egress"].iter().for_each(|stage| drop(meters.meter(stage)));
-        let map: ShardMap = std::array::from_fn(|logical| (logical % shards.len()) as u16);
+        let map = Owners::map(shards.len());
         let options = DecisionOptions {
             always_compare_med: bgp.always_compare_med,
             deterministic_med: bgp.deterministic_med,
@@ -173,6 +171,7 @@ impl BgpBuilder {
             interfaces: &config.interfaces,
         };
         let (sessions, session_thread) = sessions.start(&setup, outlets, clock, stop.clone())?;
-        Ok(Bgp { sessions, readers, shards, workers, map, listening, session_thread })
+        let owners = Directory::new(Owners { shards, map });
+        Ok(Bgp { sessions, readers, owners, workers, listening, session_thread })
     }
 }

@@ -20,19 +20,22 @@ fn bgp(inside: &Inside) -> Result<&Bgp, Refusal> {
 pub(crate) fn bgp_summary(inside: &Inside) -> Result<BgpSummary, Refusal> {
     let bgp = bgp(inside)?;
     let (mut prefixes, mut paths) = (PerFamilyCount::default(), PerFamilyCount::default());
-    for shard in &bgp.shards {
+    let owners = bgp.owners.read();
+    let shard_threads = owners.shards.len();
+    for shard in &owners.shards {
         let counts = shard.ask(|s| s.counts())?;
         prefixes.ipv4 += counts.ipv4_prefixes as u64;
         prefixes.ipv6 += counts.ipv6_prefixes as u64;
         paths.ipv4 += counts.ipv4_paths as u64;
         paths.ipv6 += counts.ipv6_paths as u64;
     }
+    drop(owners);
     let views = bgp.sessions.ask(|s| s.neighbors())?;
     let neighbors = views.into_iter().map(|view| neighbor(bgp, view)).collect::<Result<_, _>>()?;
     Ok(BgpSummary {
         router_id: inside.config.router_id,
         asn: inside.config.asn,
-        shard_threads: bgp.shards.len(),
+        shard_threads,
         update_threads: bgp.workers.len(),
         prefixes,
         paths,
@@ -86,7 +89,7 @@ fn neighbor(bgp: &Bgp, view: NeighborView) -> Result<Neighbor, Refusal> {
 
 fn session(bgp: &Bgp, id: PeerId, up: &UpView) -> Result<Session, Refusal> {
     let mut received = PerFamilyCount::default();
-    for shard in &bgp.shards {
+    for shard in &bgp.owners.read().shards {
         let (v4, v6) = shard.ask(move |s| (s.peer_counts::<V4>(id), s.peer_counts::<V6>(id)))?;
         received.ipv4 += u64::from(v4.paths);
         received.ipv6 += u64::from(v6.paths);

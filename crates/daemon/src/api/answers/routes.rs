@@ -36,13 +36,15 @@ pub(super) fn lookup(inside: &Inside, what: super::Target) -> Result<Option<Rout
 }
 
 fn exact<F: Family>(inside: &Inside, prefix: Prefix<F>) -> Result<Option<Route>, Refusal> {
-    let Some(shard) = inside.shard_of(logical_shard(prefix)) else { return Ok(None) };
+    let Some(owners) = inside.owners() else { return Ok(None) };
+    let Some(shard) = owners.of(logical_shard(prefix)) else { return Ok(None) };
     Ok(shard.ask(move |s| s.lookup(prefix).map(|view| route(&view)))?)
 }
 
 fn longest_match(inside: &Inside, address: IpAddr) -> Result<Option<AnyPrefix>, Refusal> {
     let mut best: Option<AnyPrefix> = None;
-    for shard in inside.shards() {
+    let Some(owners) = inside.owners() else { return Ok(None) };
+    for shard in &owners.shards {
         let found = shard.ask(move |s: &mut Shard| match address {
             IpAddr::V4(_) => s.longest_match::<V4>(address).map(Prefix::any),
             IpAddr::V6(_) => s.longest_match::<V6>(address).map(Prefix::any),
@@ -69,7 +71,8 @@ impl Read {
 fn sorted<F: Family>(inside: &Inside) -> Result<VecDeque<Prefix<F>>, Refusal> {
     let mut all = Vec::new();
     for logical in 0..LOGICAL_SHARDS {
-        let Some(shard) = inside.shard_of(logical) else { continue };
+        let owners = inside.owners();
+        let Some(shard) = owners.as_ref().and_then(|owners| owners.of(logical)) else { continue };
         all.extend(shard.ask(move |s| s.prefixes::<F>(logical))?);
     }
     all.sort_unstable();
@@ -93,14 +96,15 @@ fn take<F: Family>(
     left: &mut VecDeque<Prefix<F>>,
     limit: usize,
 ) -> Result<Vec<Route>, Refusal> {
-    let mut wanted: Vec<Vec<(usize, Prefix<F>)>> = vec![Vec::new(); inside.shards().len()];
+    let Some(owners) = inside.owners() else { return Ok(Vec::new()) };
+    let mut wanted: Vec<Vec<(usize, Prefix<F>)>> = vec![Vec::new(); owners.shards.len()];
     for (place, prefix) in left.drain(..limit.min(left.len())).enumerate() {
-        if let Some(wanted) = inside.shard_index(logical_shard(prefix)).and_then(|i| wanted.get_mut(i)) {
+        if let Some(wanted) = owners.index(logical_shard(prefix)).and_then(|i| wanted.get_mut(i)) {
             wanted.push((place, prefix));
         }
     }
     let mut found = Vec::new();
-    for (shard, wanted) in inside.shards().iter().zip(wanted) {
+    for (shard, wanted) in owners.shards.iter().zip(wanted) {
         if !wanted.is_empty() {
             let views = move |s: &mut Shard| -> Vec<_> {
                 wanted.iter().filter_map(|(place, prefix)| Some((*place, s.lookup(*prefix)?))).collect()
@@ -108,6 +112,7 @@ fn take<F: Family>(
             found.extend(shard.ask(views)?);
         }
     }
+    drop(owners);
     found.sort_unstable_by_key(|(place, _)| *place);
     // The text is made on this thread, not on the shards'.
     Ok(found.iter().map(|(_, view)| route(view)).collect())
