@@ -2,78 +2,78 @@
 //! attributes shares.
 //!
 //! The attributes stay in wire form, so that sending them on is a copy and nothing is lost of what we do not
-//! understand. What the decision process and the policies ask for is read once, when the set is made.
+//! understand. What ranks a path is read once, when the set is made; the rest is read where it is asked for. There
+//! are millions of sets, and on first use their memory costs more than their content: hence one allocation, small
+//! facts and an 8-byte handle.
 
 use ribtide_wire::bgp::attribute::{Attributes, Communities, Community, Origin, code, number, router_ids};
 use ribtide_wire::bgp::{AsPath, NextHop};
+use std::ffi::c_void;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use triomphe::ThinArc;
 
-/// Path attributes shared by all paths that were announced with them. Always behind an `Arc`.
+/// Path attributes shared by all paths that were announced with them. This is the handle: 8 bytes, and a clone is
+/// one atomic increment.
 ///
 /// Two sets are equal when their bytes and next hops are; the hash decides nearly every comparison.
-pub struct AttrSet {
-    bytes: Box<[u8]>,
-    hash: u64,
-    next_hop: NextHop,
-    local_pref: Option<u32>,
-    med: Option<u32>,
-    originator_id: Option<Ipv4Addr>,
+#[derive(Clone)]
+pub struct AttrSet(ThinArc<Facts, u8>);
+
+/// What was read of the attributes, and how the bytes behind it are divided: the next hop, as many octets as it has,
+/// then the attributes.
+struct Facts {
+    hash: u32,
     neighbor_as: u32,
+    /// 0 when absent, as [`Facts::flags`] says.
+    local_pref: u32,
+    /// 0 when absent, as [`Facts::flags`] says.
+    med: u32,
     as_hops: u16,
     cluster_list_len: u16,
-    origin: Origin,
-    no_export: bool,
-    no_advertise: bool,
-    no_export_subconfed: bool,
+    next_hop_len: u8,
+    flags: u8,
+}
+
+/// The bits of [`Facts::flags`]; the two lowest are ORIGIN.
+mod flag {
+    pub(super) const ORIGIN: u8 = 0b11;
+    pub(super) const LOCAL_PREF: u8 = 1 << 2;
+    pub(super) const MED: u8 = 1 << 3;
+    pub(super) const NO_EXPORT: u8 = 1 << 4;
+    pub(super) const NO_ADVERTISE: u8 = 1 << 5;
+    pub(super) const NO_EXPORT_SUBCONFED: u8 = 1 << 6;
 }
 
 impl AttrSet {
     /// A set from attributes in canonical wire form: AS numbers of four octets, each type once in ascending
     /// order, and neither NEXT_HOP, MP_REACH_NLRI nor MP_UNREACH_NLRI. Their values must have been checked
     /// (RFC 7606); here a value of wrong length counts as absent.
-    pub fn new(bytes: Box<[u8]>, next_hop: NextHop) -> AttrSet {
-        let mut set = AttrSet {
-            hash: content_hash(&bytes, &next_hop),
-            bytes: Box::default(),
-            next_hop,
-            local_pref: None,
-            med: None,
-            originator_id: None,
-            neighbor_as: 0,
-            as_hops: 0,
-            cluster_list_len: 0,
-            origin: Origin::Incomplete,
-            no_export: false,
-            no_advertise: false,
-            no_export_subconfed: false,
-        };
-        for attribute in Attributes::new(&bytes) {
-            let value = attribute.value;
-            match attribute.code {
-                code::ORIGIN => set.origin = Origin::from_value(value).unwrap_or(Origin::Incomplete),
-                code::AS_PATH => set.read_as_path(AsPath::new(value)),
-                code::MED => set.med = number(value),
-                code::LOCAL_PREF => set.local_pref = number(value),
-                code::COMMUNITIES => set.read_communities(Communities::new(value)),
-                code::ORIGINATOR_ID => set.originator_id = router_ids(value).next(),
-                code::CLUSTER_LIST => set.cluster_list_len = router_ids(value).count() as u16,
-                _ => {}
-            }
-        }
-        set.bytes = bytes;
-        set
+    pub fn new(attributes: &[u8], next_hop: NextHop) -> AttrSet {
+        let mut content = Vec::with_capacity(size_of::<[Ipv6Addr; 2]>() + attributes.len());
+        let next_hop_len = write_next_hop(next_hop, &mut content);
+        content.extend_from_slice(attributes);
+        let hash = content_hash(&content);
+        AttrSet(ThinArc::from_header_and_slice(Facts::read(attributes, next_hop_len, hash), &content))
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.0.header.header
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.facts().flags & flag != 0
     }
 
     /// The attributes in wire form, as [`AttrSet::new`] describes it.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.0.slice[usize::from(self.facts().next_hop_len)..]
     }
 
     /// The attributes one by one.
     pub fn attributes(&self) -> Attributes<'_> {
-        Attributes::new(&self.bytes)
+        Attributes::new(self.bytes())
     }
 
     /// The value of the attribute of this type, if there is one.
@@ -83,101 +83,193 @@ impl AttrSet {
 
     /// The next hop, from NEXT_HOP or MP_REACH_NLRI.
     pub fn next_hop(&self) -> NextHop {
-        self.next_hop
+        read_next_hop(&self.0.slice[..usize::from(self.facts().next_hop_len)])
     }
 
-    /// Hash of the content, equal wherever the content is equal within this process.
+    /// Hash of the content, equal wherever the content is equal within this process. All its bits may be used to
+    /// find a place in a table; 32 of them are independent.
     pub fn content_hash(&self) -> u64 {
-        self.hash
+        spread(self.facts().hash)
     }
 
     /// ORIGIN.
     pub fn origin(&self) -> Origin {
-        self.origin
+        match self.facts().flags & flag::ORIGIN {
+            0 => Origin::Igp,
+            1 => Origin::Egp,
+            _ => Origin::Incomplete,
+        }
     }
 
     /// LOCAL_PREF, if present.
     pub fn local_pref(&self) -> Option<u32> {
-        self.local_pref
+        self.has(flag::LOCAL_PREF).then_some(self.facts().local_pref)
     }
 
     /// MULTI_EXIT_DISC, if present.
     pub fn med(&self) -> Option<u32> {
-        self.med
+        self.has(flag::MED).then_some(self.facts().med)
     }
 
     /// Length of AS_PATH as the decision process counts it: an AS_SET is one (RFC 4271 section 9.1.2.2 a),
     /// confederation segments are none (RFC 5065 section 5.3).
     pub fn as_hops(&self) -> u16 {
-        self.as_hops
+        self.facts().as_hops
     }
 
     /// The AS that MED is compared within (`neighborAS` of RFC 4271 section 9.1.2.2 c): the first of AS_PATH.
     /// 0 stands for our own AS: the path is empty or begins with an AS_SET.
     pub fn neighbor_as(&self) -> u32 {
-        self.neighbor_as
+        self.facts().neighbor_as
     }
 
-    /// ORIGINATOR_ID, if present.
+    /// ORIGINATOR_ID, if present. Looked for among the attributes: only ties ask for it.
     pub fn originator_id(&self) -> Option<Ipv4Addr> {
-        self.originator_id
+        router_ids(self.value(code::ORIGINATOR_ID)?).next()
     }
 
     /// How many cluster ids CLUSTER_LIST holds; 0 when absent (RFC 4456 section 9).
     pub fn cluster_list_len(&self) -> u16 {
-        self.cluster_list_len
+        self.facts().cluster_list_len
     }
 
     /// Whether the community NO_EXPORT is present (RFC 1997).
     pub fn no_export(&self) -> bool {
-        self.no_export
+        self.has(flag::NO_EXPORT)
     }
 
     /// Whether the community NO_ADVERTISE is present (RFC 1997).
     pub fn no_advertise(&self) -> bool {
-        self.no_advertise
+        self.has(flag::NO_ADVERTISE)
     }
 
     /// Whether the community NO_EXPORT_SUBCONFED is present (RFC 1997).
     pub fn no_export_subconfed(&self) -> bool {
-        self.no_export_subconfed
+        self.has(flag::NO_EXPORT_SUBCONFED)
+    }
+
+    /// Whether both are the same allocation. Equal sets need not be.
+    pub fn ptr_eq(a: &AttrSet, b: &AttrSet) -> bool {
+        a.as_ptr() == b.as_ptr()
+    }
+
+    /// Names the allocation as long as the handle lives.
+    pub fn as_ptr(&self) -> *const c_void {
+        self.0.as_ptr()
+    }
+
+    /// How many handles there are. Where only one owner makes new ones, 1 means that nobody else has one.
+    pub fn handles(&self) -> usize {
+        ThinArc::strong_count(&self.0)
     }
 
     /// Bytes of memory it takes, without the allocator's own.
     pub fn memory(&self) -> usize {
-        size_of::<Self>() + self.bytes.len()
+        let (count, len) = (size_of::<usize>(), size_of::<usize>());
+        (count + size_of::<Facts>() + len + self.0.slice.len()).next_multiple_of(align_of::<usize>())
+    }
+}
+
+impl Facts {
+    fn read(attributes: &[u8], next_hop_len: u8, hash: u32) -> Facts {
+        let mut facts = Facts {
+            hash,
+            neighbor_as: 0,
+            local_pref: 0,
+            med: 0,
+            as_hops: 0,
+            cluster_list_len: 0,
+            next_hop_len,
+            flags: Origin::Incomplete as u8,
+        };
+        for attribute in Attributes::new(attributes) {
+            let value = attribute.value;
+            match attribute.code {
+                code::ORIGIN => {
+                    let origin = Origin::from_value(value).unwrap_or(Origin::Incomplete);
+                    facts.flags = facts.flags & !flag::ORIGIN | origin as u8;
+                }
+                code::AS_PATH => {
+                    let path = AsPath::new(value);
+                    facts.as_hops = u16::try_from(path.hop_count()).unwrap_or(u16::MAX);
+                    facts.neighbor_as = path.neighbor_as().unwrap_or(0);
+                }
+                code::MED => facts.number(flag::MED, number(value), |facts| &mut facts.med),
+                code::LOCAL_PREF => {
+                    facts.number(flag::LOCAL_PREF, number(value), |facts| &mut facts.local_pref);
+                }
+                code::COMMUNITIES => facts.read_communities(Communities::new(value)),
+                code::CLUSTER_LIST => facts.cluster_list_len = router_ids(value).count() as u16,
+                _ => {}
+            }
+        }
+        facts
     }
 
-    fn read_as_path(&mut self, path: AsPath<'_>) {
-        self.as_hops = u16::try_from(path.hop_count()).unwrap_or(u16::MAX);
-        self.neighbor_as = path.neighbor_as().unwrap_or(0);
+    fn number(&mut self, flag: u8, value: Option<u32>, field: impl FnOnce(&mut Facts) -> &mut u32) {
+        if let Some(value) = value {
+            self.flags |= flag;
+            *field(self) = value;
+        }
     }
 
     fn read_communities(&mut self, communities: Communities<'_>) {
         for community in communities.iter() {
-            match community {
-                Community::NO_EXPORT => self.no_export = true,
-                Community::NO_ADVERTISE => self.no_advertise = true,
-                Community::NO_EXPORT_SUBCONFED => self.no_export_subconfed = true,
-                _ => {}
+            self.flags |= match community {
+                Community::NO_EXPORT => flag::NO_EXPORT,
+                Community::NO_ADVERTISE => flag::NO_ADVERTISE,
+                Community::NO_EXPORT_SUBCONFED => flag::NO_EXPORT_SUBCONFED,
+                _ => 0,
             }
         }
     }
 }
 
+/// Appends the octets of a next hop: 4, 16, or 32 with a link-local address. Returns how many.
+fn write_next_hop(next_hop: NextHop, out: &mut Vec<u8>) -> u8 {
+    match next_hop {
+        NextHop::V4(addr) => {
+            out.extend_from_slice(&addr.octets());
+            4
+        }
+        NextHop::V6 { global, link_local } => {
+            out.extend_from_slice(&global.octets());
+            let Some(local) = link_local else { return 16 };
+            out.extend_from_slice(&local.octets());
+            32
+        }
+    }
+}
+
+/// What [`write_next_hop`] wrote.
+fn read_next_hop(octets: &[u8]) -> NextHop {
+    let v6 = |octets: &[u8; 16]| Ipv6Addr::from(*octets);
+    match octets.split_first_chunk::<16>() {
+        Some((global, local)) => {
+            NextHop::V6 { global: v6(global), link_local: local.first_chunk::<16>().map(v6) }
+        }
+        None => NextHop::V4(octets.first_chunk::<4>().map_or(Ipv4Addr::UNSPECIFIED, |a| Ipv4Addr::from(*a))),
+    }
+}
+
 /// The same in every thread of this process, and not predictable from outside it.
-fn content_hash(bytes: &[u8], next_hop: &NextHop) -> u64 {
+fn content_hash(content: &[u8]) -> u32 {
     let seed = foldhash::SharedSeed::global_random();
     let mut hasher = foldhash::quality::SeedableRandomState::with_seed(0, seed).build_hasher();
-    hasher.write(bytes);
-    next_hop.hash(&mut hasher);
-    hasher.finish()
+    hasher.write(content);
+    hasher.finish() as u32
+}
+
+/// A hash of 64 bits from one of 32, such that its high and its low bits serve.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl PartialEq for AttrSet {
     fn eq(&self, other: &Self) -> bool {
-        self.hash == other.hash
-            && (std::ptr::eq(self, other) || (self.next_hop == other.next_hop && self.bytes == other.bytes))
+        let (a, b) = (self.facts(), other.facts());
+        AttrSet::ptr_eq(self, other)
+            || (a.hash == b.hash && a.next_hop_len == b.next_hop_len && self.0.slice == other.0.slice)
     }
 }
 
@@ -185,20 +277,20 @@ impl Eq for AttrSet {}
 
 impl Hash for AttrSet {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
+        state.write_u64(self.content_hash());
     }
 }
 
 impl fmt::Debug for AttrSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AttrSet")
-            .field("next_hop", &self.next_hop)
-            .field("origin", &self.origin)
-            .field("as_hops", &self.as_hops)
-            .field("neighbor_as", &self.neighbor_as)
-            .field("local_pref", &self.local_pref)
-            .field("med", &self.med)
-            .field("bytes", &format_args!("{:02x?}", self.bytes))
+            .field("next_hop", &self.next_hop())
+            .field("origin", &self.origin())
+            .field("as_hops", &self.as_hops())
+            .field("neighbor_as", &self.neighbor_as())
+            .field("local_pref", &self.local_pref())
+            .field("med", &self.med())
+            .field("bytes", &format_args!("{:02x?}", self.bytes()))
             .finish_non_exhaustive()
     }
 }
@@ -208,7 +300,7 @@ mod tests {
     use super::*;
 
     fn set(bytes: &[u8]) -> AttrSet {
-        AttrSet::new(bytes.into(), NextHop::V4(Ipv4Addr::new(192, 0, 2, 1)))
+        AttrSet::new(bytes, NextHop::V4(Ipv4Addr::new(192, 0, 2, 1)))
     }
 
     #[test]
@@ -248,6 +340,27 @@ mod tests {
         assert_eq!(a, b);
         assert_eq!(a.content_hash(), b.content_hash());
         assert_ne!(a, set(&[0x40, 1, 1, 1]));
-        assert_ne!(a, AttrSet::new(a.bytes().into(), NextHop::V4(Ipv4Addr::new(192, 0, 2, 2))));
+        assert_ne!(a, AttrSet::new(a.bytes(), NextHop::V4(Ipv4Addr::new(192, 0, 2, 2))));
+    }
+
+    #[test]
+    fn any_next_hop_comes_back() {
+        let (global, local) = ("2001:db8::1".parse().unwrap(), "fe80::1".parse().unwrap());
+        for next_hop in [
+            NextHop::V4(Ipv4Addr::new(192, 0, 2, 1)),
+            NextHop::V6 { global, link_local: None },
+            NextHop::V6 { global, link_local: Some(local) },
+        ] {
+            let attrs = AttrSet::new(&[0x40, 1, 1, 0], next_hop);
+            assert_eq!((attrs.next_hop(), attrs.bytes()), (next_hop, &[0x40, 1, 1, 0][..]));
+        }
+    }
+
+    #[test]
+    fn a_handle_and_the_facts_are_small() {
+        assert_eq!((size_of::<Option<AttrSet>>(), size_of::<Facts>()), (8, 24));
+        let one = set(&[0x40, 1, 1, 0]);
+        assert_eq!((one.memory(), one.handles()), (48, 1));
+        assert!(AttrSet::ptr_eq(&one, &one.clone()));
     }
 }

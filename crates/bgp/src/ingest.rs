@@ -166,7 +166,7 @@ struct Memo {
 }
 
 /// What becomes of routes with some attributes.
-type Outcome = Result<Arc<AttrSet>, Refusal>;
+type Outcome = Result<AttrSet, Refusal>;
 
 impl Ingest {
     /// Below this many entries a sweep is not worth while.
@@ -254,7 +254,7 @@ impl Ingest {
     /// Forgets attributes that no path uses any more. Happens by itself whenever the memo has doubled; a reader
     /// may call it when a session has ended.
     pub fn sweep(&mut self) {
-        self.memo.retain(|memo| memo.outcome.as_ref().is_ok_and(|attrs| Arc::strong_count(attrs) > 1));
+        self.memo.retain(|memo| memo.outcome.as_ref().is_ok_and(|attrs| attrs.handles() > 1));
         self.sweep_at = (2 * self.memo.len()).max(Ingest::SWEEP_MIN);
         self.memo.shrink_to(self.sweep_at, |memo| memo.hash);
     }
@@ -295,11 +295,11 @@ fn judge(context: &Context, update: &Update<'_>, next_hop: NextHop) -> Outcome {
     for Attribute { flags, code, value } in attributes {
         build::attribute(&mut bytes, flags, code, value);
     }
-    let attrs = AttrSet::new(bytes.into(), next_hop);
+    let attrs = AttrSet::new(&bytes, next_hop);
     if context.first_as != 0 && attrs.neighbor_as() != context.first_as {
         return Err(Refusal::FirstAs);
     }
-    Ok(Arc::new(attrs))
+    Ok(attrs)
 }
 
 impl Context {
@@ -364,7 +364,7 @@ impl ShardBatches {
     }
 
     /// Adds one prefix: announced with `attrs`, or withdrawn.
-    pub fn push<F: Family>(&mut self, peer: &PeerInfo, attrs: Option<&Arc<AttrSet>>, prefix: Prefix<F>) {
+    pub fn push<F: Family>(&mut self, peer: &PeerInfo, attrs: Option<&AttrSet>, prefix: Prefix<F>) {
         self.len += 1;
         let thread = usize::from(self.map[usize::from(logical_shard(prefix))]);
         let batch = open_batch(&mut self.threads[thread], peer.id, peer.session);
@@ -386,9 +386,9 @@ fn open_batch(batches: &mut Vec<RouteBatch>, peer: PeerId, session: u32) -> &mut
     &mut batches[last]
 }
 
-fn same(a: Option<&Arc<AttrSet>>, b: Option<&Arc<AttrSet>>) -> bool {
+fn same(a: Option<&AttrSet>, b: Option<&AttrSet>) -> bool {
     match (a, b) {
-        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (Some(a), Some(b)) => AttrSet::ptr_eq(a, b),
         (None, None) => true,
         _ => false,
     }
@@ -583,8 +583,7 @@ mod tests {
             threads in 1..8u16,
         ) {
             let set = |n: u8| {
-                let bytes = Box::new([0x40, 1, 1, n]);
-                Arc::new(AttrSet::new(bytes, NextHop::V4(Ipv4Addr::new(192, 0, 2, 3))))
+                AttrSet::new(&[0x40, 1, 1, n], NextHop::V4(Ipv4Addr::new(192, 0, 2, 3)))
             };
             let choices = [None, Some(set(0)), Some(set(1))];
             let map: ShardMap = std::array::from_fn(|shard| shard as u16 % threads);

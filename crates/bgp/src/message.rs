@@ -57,7 +57,7 @@ pub struct RouteBatch {
 #[derive(Debug)]
 pub struct RouteOp {
     /// The attributes announced, or `None` for a withdrawal.
-    pub attrs: Option<Arc<AttrSet>>,
+    pub attrs: Option<AttrSet>,
     /// Which family's prefixes.
     pub afi: Afi,
     /// How many.
@@ -90,7 +90,7 @@ pub struct BestBatch {
 #[derive(Clone, Debug)]
 pub struct BestPath {
     /// Its attributes.
-    pub attrs: Arc<AttrSet>,
+    pub attrs: AttrSet,
     /// Who sent it.
     pub source: PeerId,
 }

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A table as somebody sees it who follows the changes: attributes in wire form with their next hop, and the source.
-pub(crate) type Table = BTreeMap<AnyPrefix, (Arc<AttrSet>, PeerId)>;
+pub(crate) type Table = BTreeMap<AnyPrefix, (AttrSet, PeerId)>;
 
 /// Asks for dumps in place of a worker.
 pub(crate) const FOLLOWER: u32 = u32::MAX;
@@ -166,7 +166,7 @@ impl Stage {
         for (i, path) in batch.paths.iter().enumerate() {
             let again = batch.paths[..i]
                 .iter()
-                .any(|p| p.source == path.source && Arc::ptr_eq(&p.attrs, &path.attrs));
+                .any(|p| p.source == path.source && AttrSet::ptr_eq(&p.attrs, &path.attrs));
             assert!(!again, "a path is twice in a batch");
         }
         let at = |index: u32| {
@@ -226,7 +226,7 @@ pub(crate) fn logical_shard_of(prefix: AnyPrefix) -> LogicalShard {
     }
 }
 
-fn put(table: &mut Table, prefix: AnyPrefix, row: Option<(Arc<AttrSet>, PeerId)>) {
+fn put(table: &mut Table, prefix: AnyPrefix, row: Option<(AttrSet, PeerId)>) {
     match row {
         Some(row) => table.insert(prefix, row),
         None => table.remove(&prefix),

@@ -3,7 +3,6 @@
 use crate::message::{BestPath, NONE};
 use crate::peer::PeerId;
 use hashbrown::HashTable;
-use std::sync::Arc;
 
 /// Names a path; [`NONE`] names none.
 pub(super) type Handle = u32;
@@ -27,9 +26,7 @@ impl Paths {
         let Paths { slots, free, index } = self;
         let hash = hash(path);
         let equal = |h: &Handle| {
-            slots[*h as usize].path.as_ref().is_some_and(|p| {
-                p.source == path.source && (Arc::ptr_eq(&p.attrs, &path.attrs) || p.attrs == path.attrs)
-            })
+            slots[*h as usize].path.as_ref().is_some_and(|p| p.source == path.source && p.attrs == path.attrs)
         };
         if let Some(handle) = index.find(hash, equal) {
             slots[*handle as usize].holders += 1;

@@ -48,7 +48,7 @@ fn peer(id: u32, kind: PeerKind) -> PeerInfo {
 }
 
 /// Attributes of a route as a reader makes them; `n` picks which.
-fn attrs(n: u8) -> Arc<AttrSet> {
+fn attrs(n: u8) -> AttrSet {
     let mut bytes = Vec::new();
     build::origin(&mut bytes, Origin::Igp);
     let path =
@@ -72,17 +72,17 @@ fn attrs(n: u8) -> Arc<AttrSet> {
     }
     // Unknown, optional and transitive, already marked partial by the reader.
     build::attribute(&mut bytes, 0xe0, 200, &[n]);
-    Arc::new(AttrSet::new(bytes.into(), NextHop::V4(Ipv4Addr::new(198, 51, 100, n))))
+    AttrSet::new(&bytes, NextHop::V4(Ipv4Addr::new(198, 51, 100, n)))
 }
 
-fn attrs_for(n: u8, afi: Afi) -> Arc<AttrSet> {
+fn attrs_for(n: u8, afi: Afi) -> AttrSet {
     let four = attrs(n);
     match afi {
         Afi::Ipv4 => four,
         Afi::Ipv6 => {
             let global = format!("2001:db8:ffff::{n}").parse().unwrap();
             let link_local = Some("fe80::1".parse().unwrap());
-            Arc::new(AttrSet::new(four.bytes().into(), NextHop::V6 { global, link_local }))
+            AttrSet::new(four.bytes(), NextHop::V6 { global, link_local })
         }
     }
 }
@@ -314,7 +314,7 @@ fn attributes_that_fit_no_message_withdraw_the_route() {
     let short = BestPath { attrs: attrs(3), source: PeerId(9) };
     let mut bytes = short.attrs.bytes().to_vec();
     build::attribute(&mut bytes, 0xc0, 201, &[0; 4090]);
-    let long = Arc::new(AttrSet::new(bytes.into(), short.attrs.next_hop()));
+    let long = AttrSet::new(&bytes, short.attrs.next_hop());
     let long = BestPath { attrs: long, source: PeerId(9) };
     let prefix = p4("10.0.0.0/8");
     worker.handle(EgressIn::Best(Arc::new(best_batch(&[(prefix, None, Some(&short))]))));

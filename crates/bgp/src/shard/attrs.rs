@@ -9,7 +9,6 @@ use crate::message::NextHopState;
 use hashbrown::HashTable;
 use ribtide_prefix::Map;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 /// Attribute sets in use, numbered.
 #[derive(Default)]
@@ -23,7 +22,7 @@ pub(super) struct AttrTable {
 
 struct Entry {
     /// `None` while the number is unused.
-    attrs: Option<Arc<AttrSet>>,
+    attrs: Option<AttrSet>,
     rank: Rank,
     hop: u32,
     refs: u32,
@@ -31,7 +30,7 @@ struct Entry {
 
 impl AttrTable {
     /// The number of `attrs`, with one more reference to it.
-    pub(super) fn acquire(&mut self, attrs: &Arc<AttrSet>, options: &DecisionOptions) -> u32 {
+    pub(super) fn acquire(&mut self, attrs: &AttrSet, options: &DecisionOptions) -> u32 {
         let hash = attrs.content_hash();
         let entries = &self.entries;
         let same = |id: &u32| entries[*id as usize].attrs.as_ref() == Some(attrs);
@@ -87,7 +86,7 @@ impl AttrTable {
     }
 
     /// The set of a number in use.
-    pub(super) fn get(&self, id: u32) -> &Arc<AttrSet> {
+    pub(super) fn get(&self, id: u32) -> &AttrSet {
         self.entries[id as usize].attrs.as_ref().expect("a path's attribute set is in use")
     }
 
@@ -227,8 +226,8 @@ mod tests {
     use super::*;
     use ribtide_wire::bgp::NextHop;
 
-    fn set(origin: u8, hop: &str) -> Arc<AttrSet> {
-        Arc::new(AttrSet::new(Box::new([0x40, 1, 1, origin]), NextHop::V4(hop.parse().unwrap())))
+    fn set(origin: u8, hop: &str) -> AttrSet {
+        AttrSet::new(&[0x40, 1, 1, origin], NextHop::V4(hop.parse().unwrap()))
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct Moved {
     /// Sessions that are up.
     sessions: Vec<Arc<PeerInfo>>,
     /// The attribute sets that paths name by index.
-    attrs: Vec<Arc<AttrSet>>,
+    attrs: Vec<AttrSet>,
     /// What was known of their next hops.
     next_hops: Vec<(IpAddr, NextHopState)>,
     /// From the oldest to the newest of each route, route by route.

@@ -6,7 +6,6 @@ use crate::peer::{FeedKind, PeerId};
 use ribtide_prefix::{Family, Map, Prefix};
 use ribtide_wire::bgp::NextHop;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 /// Collects the effects of one or more messages; [`ShardOut::take`] hands them over. Batches grow until then.
 #[derive(Default)]
@@ -120,14 +119,14 @@ impl ShardOut {
 /// A best path, not yet in a batch.
 #[derive(Clone, Copy)]
 pub(super) struct BestRef<'a> {
-    pub(super) attrs: &'a Arc<AttrSet>,
+    pub(super) attrs: &'a AttrSet,
     pub(super) source: PeerId,
 }
 
 impl BestRef<'_> {
     /// Its index in `batch`, which it joins if it is new there.
     pub(super) fn index(self, known: &mut Known, batch: &mut BestBatch) -> u32 {
-        *known.entry((Arc::as_ptr(self.attrs).addr(), self.source)).or_insert_with(|| {
+        *known.entry((self.attrs.as_ptr().addr(), self.source)).or_insert_with(|| {
             batch.paths.push(BestPath { attrs: self.attrs.clone(), source: self.source });
             (batch.paths.len() - 1) as u32
         })

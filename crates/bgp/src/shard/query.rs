@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct PathView {
     /// Its attributes.
-    pub attrs: Arc<AttrSet>,
+    pub attrs: AttrSet,
     /// Who sent it.
     pub peer: Arc<PeerInfo>,
     /// Whether it is the best path in force.

@@ -40,9 +40,9 @@ fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
 }
 
 /// Attributes with this ORIGIN (the lower is preferred) and this last octet of the next hop.
-fn set(origin: u8, hop: u8) -> Arc<AttrSet> {
-    let bytes = Box::new([0x40, 1, 1, origin]);
-    Arc::new(AttrSet::new(bytes, NextHop::V4(Ipv4Addr::new(192, 0, 2, hop))))
+fn set(origin: u8, hop: u8) -> AttrSet {
+    let bytes = [0x40, 1, 1, origin];
+    AttrSet::new(&bytes, NextHop::V4(Ipv4Addr::new(192, 0, 2, hop)))
 }
 
 fn prefix(n: u32) -> Prefix<V4> {
@@ -64,12 +64,7 @@ impl Bench {
     }
 
     /// Announces prefixes or withdraws them.
-    fn routes(
-        &mut self,
-        from: &PeerInfo,
-        attrs: Option<&Arc<AttrSet>>,
-        prefixes: impl IntoIterator<Item = u32>,
-    ) {
+    fn routes(&mut self, from: &PeerInfo, attrs: Option<&AttrSet>, prefixes: impl IntoIterator<Item = u32>) {
         let mut batches = ShardBatches::new([0; 64]);
         prefixes.into_iter().for_each(|n| batches.push(from, attrs, prefix(n)));
         let batches: Vec<_> = batches.drain().collect();
