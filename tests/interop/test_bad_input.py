@@ -36,7 +36,7 @@ def config(host, text):
 @pytest.mark.parametrize("text, place, cure", [
     ('[bgp.group.x]\ntype = "external"\nneighbours = ["10.0.0.2"]\n', ":6:1:", "did you mean `neighbors`?"),
     ('[bgp.group.x]\ntype = "external"\nneighbors = ["10.0.0.2"]\n', ":6:14:", "write peer-asn"),
-    ('[bgp]\nshards = 0\n', ":5:10:", 'write "auto" or 1 to 64'),
+    ('[bgp]\nshards = 0\n', ":5:10:", 'write "auto", "off" or 1 to 64'),
     ('[[static]]\nprefix = "10.0.0.1/8"\nblackhole = true\n', ":5:10:", "write 10.0.0.0/8"),
     ('[fib]\nkernel = { table = 255 }\n', ":5:20:", "write 254"),
     ('[bgp\n', ":4:5:", ""),

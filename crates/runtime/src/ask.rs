@@ -2,9 +2,9 @@
 //!
 //! Answers should be pages: a question that walks a whole table stops routing for as long as it walks.
 
+use crate::ring::Wake;
 use crossbeam_channel as channel;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How long an asker waits before it says that the stage is busy.
@@ -19,7 +19,7 @@ pub type Question<S> = Box<dyn FnOnce(&mut S) + Send>;
 pub struct Asker<S> {
     stage: &'static str,
     tx: channel::Sender<Question<S>>,
-    wake: Option<Arc<dyn Fn() + Send + Sync>>,
+    wake: Option<Wake>,
 }
 
 impl<S> Clone for Asker<S> {
@@ -64,9 +64,9 @@ impl fmt::Display for NoAnswer {
 impl std::error::Error for NoAnswer {}
 
 impl<S> Asker<S> {
-    /// The same asker, which also calls `wake` after each question: for stages that sleep in a poll.
-    pub fn with_wake(mut self, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        self.wake = Some(Arc::new(wake));
+    /// The same asker, which also calls `wake`, if there is one, after each question: for stages that sleep in a poll.
+    pub fn with_wake(mut self, wake: Option<Wake>) -> Self {
+        self.wake = wake;
         self
     }
 

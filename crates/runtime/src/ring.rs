@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+/// Wakes a consumer that sleeps somewhere else than at its rings: in a poll of sockets.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
 /// All rings of a process; one whose ends are both gone is gone from here too.
 #[derive(Clone, Default, Debug)]
 pub struct Rings(Arc<Mutex<Vec<Weak<Stats>>>>);
@@ -54,7 +57,7 @@ impl Rings {
         });
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&stats));
         let (tx, rx) = channel::bounded(capacity);
-        (Sender { tx, stats: stats.clone() }, Receiver { rx, stats })
+        (Sender { tx, stats: stats.clone(), wake: None }, Receiver { rx, stats })
     }
 
     /// The state of every ring, in the order they were made.
@@ -89,19 +92,31 @@ impl std::fmt::Display for Closed {
 impl std::error::Error for Closed {}
 
 /// The producing end. Clones feed the same ring.
-#[derive(Debug)]
 pub struct Sender<T> {
     tx: channel::Sender<T>,
     stats: Arc<Stats>,
+    wake: Option<Wake>,
+}
+
+impl<T> std::fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sender").field("stats", &self.stats).finish_non_exhaustive()
+    }
 }
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        Sender { tx: self.tx.clone(), stats: self.stats.clone() }
+        Sender { tx: self.tx.clone(), stats: self.stats.clone(), wake: self.wake.clone() }
     }
 }
 
 impl<T> Sender<T> {
+    /// The same end, which also calls `wake`, if there is one, after each batch. So do its clones.
+    pub fn with_wake(mut self, wake: Option<Wake>) -> Self {
+        self.wake = wake;
+        self
+    }
+
     /// Puts `batch` in, waiting while the ring is full.
     ///
     /// # Errors
@@ -149,6 +164,9 @@ impl<T> Sender<T> {
         let sent = self.stats.sent.fetch_add(1, Relaxed) + 1;
         let depth = sent.saturating_sub(self.stats.received.load(Relaxed));
         self.stats.peak.fetch_max(depth.min(self.stats.capacity as u64), Relaxed);
+        if let Some(wake) = &self.wake {
+            wake();
+        }
     }
 }
 
@@ -246,5 +264,16 @@ mod tests {
         drop(tx);
         let names: Vec<String> = rings.read().into_iter().map(|r| r.name).collect();
         assert_eq!(names, ["reader to shard 1"]);
+    }
+
+    #[test]
+    fn a_consumer_elsewhere_is_woken_by_what_went_in() {
+        let woken = Arc::new(AtomicU64::new(0));
+        let count = woken.clone();
+        let (tx, rx) = Rings::default().bounded("workers to sessions", 1);
+        let tx = tx.with_wake(Some(Arc::new(move || drop(count.fetch_add(1, Relaxed))))).clone();
+        tx.send(1).unwrap();
+        assert!(tx.try_send(2).is_err());
+        assert_eq!((rx.try_recv(), woken.load(Relaxed)), (Some(1), 1));
     }
 }

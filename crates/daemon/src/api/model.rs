@@ -12,9 +12,9 @@ pub struct BgpSummary {
     pub router_id: Ipv4Addr,
     /// Our AS.
     pub asn: u32,
-    /// Shard threads.
+    /// Shard threads; 0 where the session thread hosts the shard (`off`).
     pub shard_threads: usize,
-    /// Egress worker threads.
+    /// Egress worker threads; 0 where the session thread hosts the worker (`off`).
     pub update_threads: usize,
     /// Prefixes in the Loc-RIB.
     pub prefixes: PerFamilyCount,

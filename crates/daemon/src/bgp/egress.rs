@@ -1,20 +1,18 @@
-//! The egress worker threads: each owns one [`Worker`] and hands what it packs to the session thread.
+//! The egress stages: each owns one [`Worker`] and hands what it packs to the session thread.
 //!
 //! ```text
 //! session thread ──control──► worker ──► session thread (bytes to write)
 //! shards ──────────inbox─────►   └─────► shards (dump requests; never waits)
 //! ```
 
-use super::Wake;
-use super::mailbox::Mailbox;
-use crossbeam_channel::select_biased;
+use super::mailbox::{Mailbox, retry_all};
+use super::stage::{Stage, Turn};
+use crossbeam_channel::Select;
 use ribtide_bgp::egress::{EgressOut, Worker, Write};
 use ribtide_bgp::message::{EgressIn, ShardIn};
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::ring::{Receiver, Rings, Sender};
-use ribtide_runtime::thread::{self, Stop};
-use std::io;
+use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use std::time::{Duration, Instant};
 
 /// Batches of shards that may wait at a worker.
@@ -26,11 +24,17 @@ const ENOUGH: usize = 32 * 1024;
 /// Prefixes of each group and family that one flush packs, so that a full table does not keep others waiting.
 const BUDGET: usize = 64 * 1024;
 
+/// How long it sleeps where nothing comes in, before it looks whether it is to stop; and while a shard's ring has no room
+/// for a request.
+const PATIENCE: Duration = Duration::from_millis(100);
+const ROOM: Duration = Duration::from_millis(1);
+
 /// A worker's connections, before it runs.
 pub struct WorkerBuilder {
     index: u16,
     inbox: (Sender<EgressIn>, Receiver<EgressIn>),
     control: (Sender<EgressIn>, Receiver<EgressIn>),
+    wake: Option<Wake>,
 }
 
 /// Where a worker's output goes.
@@ -39,17 +43,18 @@ pub struct Outlets {
     pub shards: Vec<Sender<ShardIn>>,
     /// The session thread's ring.
     pub writes: Sender<Vec<Write>>,
-    /// Wakes the session thread.
-    pub wake: Wake,
 }
 
 impl WorkerBuilder {
-    /// Makes the rings of worker thread `index`.
-    pub fn new(index: u16, rings: &Rings) -> WorkerBuilder {
+    /// Makes the rings of worker `index`. `wake` wakes the thread that hosts it, if it has none of its own.
+    pub fn new(index: u16, rings: &Rings, wake: Option<Wake>) -> WorkerBuilder {
+        let (inbox, batches) = rings.bounded(format!("shards to worker {index}"), INBOX);
         WorkerBuilder {
             index,
-            inbox: rings.bounded(format!("shards to worker {index}"), INBOX),
+            inbox: (inbox.with_wake(wake.clone()), batches),
+            // From the session thread, which needs no waking where it is the host.
             control: rings.bounded(format!("sessions to worker {index}"), CONTROL),
+            wake,
         }
     }
 
@@ -63,94 +68,85 @@ impl WorkerBuilder {
         self.control.0.clone()
     }
 
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// When the system gives no thread.
-    pub fn start(self, outlets: Outlets, meters: &Meters, stop: Stop) -> io::Result<Asker<Worker>> {
+    /// The stage, ready to run, and how to ask it.
+    pub(super) fn build(self, outlets: Outlets, meters: &Meters) -> (Asker<Worker>, WorkerStage) {
         let (asker, asked) = pair("egress");
-        let worker = Worker::new(u32::from(self.index), outlets.shards.len() as u32);
-        let stage = Stage {
-            worker,
+        let stage = WorkerStage {
+            worker: Worker::new(u32::from(self.index), outlets.shards.len() as u32),
             inbox: self.inbox.1,
             control: self.control.1,
+            asked,
             shards: outlets.shards.into_iter().map(Mailbox::new).collect(),
-            writes: outlets.writes,
-            wake: outlets.wake,
+            writes: Mailbox::new(outlets.writes),
             meter: meters.meter("egress"),
         };
-        thread::spawn(format!("egress-{}", self.index), move || stage.run(&asked, &stop))?;
-        Ok(asker)
+        (asker.with_wake(self.wake), stage)
     }
 }
 
-struct Stage {
+/// A worker and its rings.
+pub(super) struct WorkerStage {
     worker: Worker,
     inbox: Receiver<EgressIn>,
     control: Receiver<EgressIn>,
+    asked: Asked<Worker>,
     shards: Vec<Mailbox<ShardIn>>,
-    writes: Sender<Vec<Write>>,
-    wake: Wake,
+    writes: Mailbox<Vec<Write>>,
     meter: Meter,
 }
 
-impl Stage {
-    fn run(mut self, asked: &Asked<Worker>, stop: &Stop) {
-        let mut at_once = false;
-        while !stop.stopped() {
-            self.shards.iter_mut().for_each(Mailbox::retry);
-            let patience = match (at_once, self.shards.iter().all(Mailbox::is_empty)) {
-                (true, _) => Duration::ZERO,
-                (false, false) => Duration::from_millis(1),
-                (false, true) => Duration::from_millis(100),
-            };
-            let (mut begin, mut routes) = (Instant::now(), 0);
-            select_biased! {
-                recv(self.control.raw()) -> message => {
-                    if let Ok(message) = message {
-                        self.worker.handle(self.control.took(message));
-                        self.take_control();
-                    }
-                }
-                recv(asked.raw()) -> question => {
-                    if let Ok(question) = question {
-                        question(&mut self.worker);
-                    }
-                }
-                recv(self.inbox.raw()) -> message => {
-                    if let Ok(message) = message {
-                        let message = self.inbox.took(message);
-                        begin = Instant::now();
-                        routes = self.work(message);
-                    }
-                }
-                default(patience) => {}
-            }
-            let writes;
-            (at_once, writes) = self.pack();
-            // Every worker hears of every change; those with something to send from it count.
-            if self.worker.has_groups() {
-                self.meter.add(routes, begin);
-            }
-            if !writes.is_empty() {
-                // Fails only when the process is stopping.
-                let _ = self.writes.send(writes);
-                (self.wake)();
-            }
+impl Stage for WorkerStage {
+    fn turn(&mut self) -> Turn {
+        self.asked.serve(&mut self.worker);
+        let asked_all = retry_all(&mut self.shards);
+        if !self.writes.retry() {
+            return Turn::Held;
+        }
+        self.take_control();
+        let begin = Instant::now();
+        let routes = self.work();
+        let more = self.pack();
+        // Every worker hears of every change; those with something to send from it count.
+        if self.worker.has_groups() {
+            self.meter.add(routes, begin);
+        }
+        if !self.writes.is_empty() {
+            Turn::Held
+        } else if more || !self.inbox.is_empty() || !self.control.is_empty() {
+            Turn::Busy
+        } else if asked_all && self.shards.iter().all(Mailbox::is_empty) {
+            Turn::Idle
+        } else {
+            Turn::Held
         }
     }
 
+    fn wait(&mut self, after: Turn) {
+        if !self.writes.is_empty() {
+            return self.writes.wait();
+        }
+        let mut select = Select::new();
+        select.recv(self.control.raw());
+        select.recv(self.asked.raw());
+        select.recv(self.inbox.raw());
+        // It must not wait for a shard, which may be waiting for it.
+        let _ = select.ready_timeout(if after == Turn::Held { ROOM } else { PATIENCE });
+    }
+}
+
+impl WorkerStage {
     fn take_control(&mut self) {
         while let Some(message) = self.control.try_recv() {
             self.worker.handle(message);
         }
     }
 
-    /// Handles a message and those that wait behind it, until there is enough to pack. Returns how many routes it was.
-    fn work(&mut self, first: EgressIn) -> usize {
+    /// Handles what shards brought until there is enough to pack. Returns how many routes it was.
+    fn work(&mut self) -> usize {
         let mut routes = 0;
-        let mut next = Some(first);
-        while let Some(message) = next {
+        while routes < ENOUGH
+            && let Some(message) = self.inbox.try_recv()
+        {
             // The session thread told of a source before its first path could get here; on the other ring.
             self.take_control();
             routes += match &message {
@@ -159,13 +155,12 @@ impl Stage {
                 _ => 0,
             };
             self.worker.handle(message);
-            next = if routes < ENOUGH { self.inbox.try_recv() } else { None };
         }
         routes
     }
 
-    /// Packs what waits; whether more could be packed at once, and what is to be written.
-    fn pack(&mut self) -> (bool, Vec<Write>) {
+    /// Packs what waits and hands it on; whether more could be packed at once.
+    fn pack(&mut self) -> bool {
         let mut out = Vec::new();
         let more = self.worker.flush(BUDGET, &mut out);
         let mut writes = Vec::with_capacity(out.len());
@@ -177,6 +172,9 @@ impl Stage {
                 }
             }
         }
-        (more, writes)
+        if !writes.is_empty() {
+            self.writes.post(writes);
+        }
+        more
     }
 }

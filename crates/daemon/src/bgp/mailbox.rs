@@ -1,7 +1,7 @@
-//! A ring whose producer never waits: what does not fit waits at the producer, in order.
+//! A ring's producing end that never waits unless it is told to: what does not fit waits here, in order.
 //!
-//! For requests to the shards. Shards wait for workers, so a worker must not wait for a shard. What waits is bounded by
-//! the dumps under way.
+//! A stage's turn posts what came of it and goes on; see [`stage`](super::stage) for what bounds it. Requests against
+//! the stream (a worker's, to shards) never stop their sender: what waits of them is bounded by the dumps under way.
 
 use ribtide_runtime::ring::{Sender, TrySend};
 use std::collections::VecDeque;
@@ -19,17 +19,28 @@ impl<T> Mailbox<T> {
 
     /// Puts `message` in, behind what waits.
     pub(super) fn post(&mut self, message: T) {
-        self.waiting.push_back(message);
-        self.retry();
+        if self.retry() {
+            self.put(message);
+        } else {
+            self.waiting.push_back(message);
+        }
     }
 
-    /// Puts in what waits, as far as there is room.
-    pub(super) fn retry(&mut self) {
-        while let Some(message) = self.waiting.pop_front() {
-            if let Err(TrySend::Full(message)) = self.ring.try_send(message) {
-                self.waiting.push_front(message);
-                break;
-            }
+    /// Puts in what waits, as far as there is room; whether nothing waits any more.
+    pub(super) fn retry(&mut self) -> bool {
+        while !self.ring.is_full()
+            && let Some(message) = self.waiting.pop_front()
+        {
+            self.put(message);
+        }
+        self.waiting.is_empty()
+    }
+
+    /// Puts in what waits, waiting for room.
+    pub(super) fn wait(&mut self) {
+        for message in self.waiting.drain(..) {
+            // Fails only when the process is stopping.
+            let _ = self.ring.send(message);
         }
     }
 
@@ -37,6 +48,24 @@ impl<T> Mailbox<T> {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
+
+    /// How many messages wait here.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn put(&mut self, message: T) {
+        // Others may feed the same ring. Closed is it only when the process is stopping.
+        if let Err(TrySend::Full(message)) = self.ring.try_send(message) {
+            self.waiting.push_front(message);
+        }
+    }
+}
+
+/// Puts in what waits in each, as far as there is room; whether nothing waits in any.
+pub(super) fn retry_all<T>(mailboxes: &mut [Mailbox<T>]) -> bool {
+    mailboxes.iter_mut().filter_map(|mailbox| (!mailbox.retry()).then_some(())).count() == 0
 }
 
 #[cfg(test)]
@@ -50,12 +79,16 @@ mod tests {
         let mut mailbox = Mailbox::new(tx);
         (0..5).for_each(|n| mailbox.post(n));
         assert_eq!((rx.try_recv(), rx.try_recv(), rx.try_recv()), (Some(0), Some(1), None));
-        mailbox.retry();
-        assert!(!mailbox.is_empty());
+        assert!(!mailbox.retry() && !mailbox.is_empty());
         mailbox.post(5);
         assert_eq!((rx.try_recv(), rx.try_recv()), (Some(2), Some(3)));
-        mailbox.retry();
-        assert!(mailbox.is_empty());
+        assert!(mailbox.retry() && mailbox.is_empty());
         assert_eq!((rx.try_recv(), rx.try_recv()), (Some(4), Some(5)));
+        (6..10).for_each(|n| mailbox.post(n));
+        let reader = std::thread::spawn(move || std::iter::from_fn(|| rx.recv().ok()).collect::<Vec<_>>());
+        mailbox.wait();
+        assert!(mailbox.is_empty());
+        drop(mailbox);
+        assert_eq!(reader.join().unwrap(), [6, 7, 8, 9]);
     }
 }

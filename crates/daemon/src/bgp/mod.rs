@@ -1,4 +1,4 @@
-//! BGP's threads, and how they are joined:
+//! BGP's stages, the threads they run on, and how they are joined:
 //!
 //! ```text
 //!            ┌──────── commands ───────► readers ──► shards ──► RIB manager
@@ -11,6 +11,10 @@
 //! Every arrow is a bounded ring. Waiting goes one way only: readers wait for shards, shards for workers and the RIB
 //! manager, workers for the session thread, which waits for nobody; requests to shards and the session thread's own
 //! messages wait at their sender's side without stopping it.
+//!
+//! Readers, shards and workers are [stages](stage). Where `shards` or `update-threads` is `off` there is one of each, and
+//! the session thread hosts it: it passes over a stage that waits, so the stage waits for the same as on a thread of its
+//! own, and nobody else does.
 
 pub mod egress;
 pub mod initial;
@@ -19,10 +23,11 @@ pub mod owners;
 pub mod reader;
 pub mod session;
 pub mod shard;
+mod stage;
 #[cfg(test)]
 mod tests;
 
-use crate::config::{BgpConfig, Config};
+use crate::config::{BgpConfig, Config, Threads};
 use egress::WorkerBuilder;
 use owners::{Directory, Owners};
 use reader::{Reader, ReaderBuilder};
@@ -37,13 +42,10 @@ use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
 use session::{Sessions, SessionsBuilder};
 use shard::ShardBuilder;
+use stage::{Hosted, Stage};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::thread::JoinHandle;
-
-/// Wakes a stage that sleeps in a poll.
-pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// Shard threads that one reader can keep busy.
 const SHARDS_PER_READER: usize = 4;
@@ -66,10 +68,21 @@ pub struct Bgp {
     pub owners: Directory,
     /// The egress workers, by number.
     pub workers: Vec<Asker<Worker>>,
+    /// What the session thread does beside its own work.
+    pub hosted: OnSessionThread,
     /// The addresses it listens on.
     pub listening: Vec<SocketAddr>,
     /// Ends when every peer has been told of a stop.
     pub session_thread: JoinHandle<()>,
+}
+
+/// Which stages have no threads of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OnSessionThread {
+    /// `bgp.shards` is `off`: the shard and the reader.
+    pub shards: bool,
+    /// `bgp.update-threads` is `off`: the worker.
+    pub workers: bool,
 }
 
 impl BgpBuilder {
@@ -79,13 +92,15 @@ impl BgpBuilder {
     /// When an address cannot be listened on; the error says which.
     pub fn new(bgp: &BgpConfig, rings: &Rings) -> io::Result<BgpBuilder> {
         let sessions = SessionsBuilder::new(bgp, rings)?;
+        let host = |threads: Threads| (threads == Threads::Off).then(|| sessions.wake());
         let shards: Vec<ShardBuilder> =
-            (0..bgp.shards.resolve()).map(|index| ShardBuilder::new(index, rings)).collect();
+            (0..bgp.shards.stages()).map(|index| ShardBuilder::new(index, rings, host(bgp.shards))).collect();
         let readers = (0..shards.len().div_ceil(SHARDS_PER_READER) as u16)
             .map(|index| ReaderBuilder::new(index, rings))
             .collect::<io::Result<Vec<_>>>()?;
-        let workers =
-            (0..bgp.update_threads.resolve()).map(|index| WorkerBuilder::new(index, rings)).collect();
+        let workers = (0..bgp.update_threads.stages())
+            .map(|index| WorkerBuilder::new(index, rings, host(bgp.update_threads)))
+            .collect();
         Ok(BgpBuilder { sessions, readers, shards, workers })
     }
 
@@ -122,56 +137,67 @@ impl BgpBuilder {
         let worker_inboxes: Vec<_> = workers.iter().map(WorkerBuilder::inbox).collect();
         let outlets = session::Outlets {
             workers: workers.iter().map(WorkerBuilder::control).collect(),
-            readers: readers.iter().map(|r| (r.commands(), r.wake())).collect(),
+            readers: readers.iter().map(ReaderBuilder::commands).collect(),
             shards: shards.len(),
         };
         let listening = sessions.listening();
+        let mut hosted = Hosted::default();
 
-        let workers = workers
-            .into_iter()
-            .map(|worker| {
-                let shards = requests.clone();
-                let outlets = egress::Outlets { shards, writes: sessions.writes(), wake: sessions.wake() };
-                worker.start(outlets, meters, stop.clone())
-            })
-            .collect::<io::Result<Vec<_>>>()?;
-        let shards = shards
-            .into_iter()
-            .map(|shard| {
-                let (purged, wake) = (sessions.purged(), sessions.wake());
-                let purged = move |peer, session| {
-                    // Fails only when the process is stopping.
-                    let _ = purged.send((peer, session));
-                    wake();
-                };
-                let outlets = shard::Outlets {
-                    workers: worker_inboxes.clone(),
-                    rib: rib.cloned(),
-                    purged: Box::new(purged),
-                };
-                shard.start(options, outlets, meters, stop.clone())
-            })
-            .collect::<io::Result<Vec<_>>>()?;
-        let readers = readers
-            .into_iter()
-            .map(|reader| {
-                let outlets = reader::Outlets {
-                    map,
-                    shards: inboxes.clone(),
-                    reports: sessions.reports(),
-                    wake: sessions.wake(),
-                };
-                reader.start(outlets, clock, meters, stop.clone())
-            })
-            .collect::<io::Result<Vec<_>>>()?;
+        let mut reader_askers = Vec::new();
+        for (index, reader) in readers.into_iter().enumerate() {
+            let outlets = reader::Outlets { map, shards: inboxes.clone(), reports: sessions.reports() };
+            let (asker, stage) = reader.build(outlets, clock, meters);
+            run(bgp.shards, format!("reader-{index}"), stage, &mut hosted, stop)?;
+            reader_askers.push(asker);
+        }
+        let mut shard_askers = Vec::new();
+        for (index, shard) in shards.into_iter().enumerate() {
+            let workers = worker_inboxes.clone();
+            let outlets = shard::Outlets { workers, rib: rib.cloned(), purged: sessions.purged() };
+            let (asker, stage) = shard.build(options, outlets, meters);
+            run(bgp.shards, format!("shard-{index}"), stage, &mut hosted, stop)?;
+            shard_askers.push(asker);
+        }
+        let mut worker_askers = Vec::new();
+        for (index, worker) in workers.into_iter().enumerate() {
+            let outlets = egress::Outlets { shards: requests.clone(), writes: sessions.writes() };
+            let (asker, stage) = worker.build(outlets, meters);
+            run(bgp.update_threads, format!("egress-{index}"), stage, &mut hosted, stop)?;
+            worker_askers.push(asker);
+        }
         let setup = session::Setup {
             asn: config.asn,
             router_id: config.router_id,
             bgp,
             interfaces: &config.interfaces,
         };
-        let (sessions, session_thread) = sessions.start(&setup, outlets, clock, stop.clone())?;
-        let owners = Directory::new(Owners { shards, map });
-        Ok(Bgp { sessions, readers, owners, workers, listening, session_thread })
+        let (sessions, session_thread) = sessions.start(&setup, outlets, hosted, clock, stop.clone())?;
+        Ok(Bgp {
+            sessions,
+            readers: reader_askers,
+            owners: Directory::new(Owners { shards: shard_askers, map }),
+            workers: worker_askers,
+            hosted: OnSessionThread {
+                shards: bgp.shards == Threads::Off,
+                workers: bgp.update_threads == Threads::Off,
+            },
+            listening,
+            session_thread,
+        })
     }
+}
+
+/// Gives a stage a thread of its own, or the session thread for its host.
+fn run(
+    threads: Threads,
+    name: String,
+    stage: impl Stage,
+    hosted: &mut Hosted,
+    stop: &Stop,
+) -> io::Result<()> {
+    if threads == Threads::Off {
+        hosted.push(stage);
+        return Ok(());
+    }
+    stage::spawn(name, stage, stop.clone())
 }

@@ -1,11 +1,12 @@
-//! The reader threads: they own the read side of established sessions.
+//! The reader stages: they own the read side of established sessions.
 //!
 //! A reader cuts messages out of its sockets, turns UPDATEs into batches and puts them into the shards' rings. A full
 //! ring stops it, and then the peers' TCP windows close: that is the back-pressure, and nothing is dropped. Session
-//! timers run elsewhere, so a reader that waits delays no KEEPALIVE of ours; and the session thread looks for unread
-//! bytes before it believes that a peer is silent.
+//! timers are not its business, so a reader that waits delays no KEEPALIVE of ours; and the session thread looks for
+//! unread bytes before it believes that a peer is silent.
 
-use super::Wake;
+use super::mailbox::{Mailbox, retry_all};
+use super::stage::{Stage, Turn};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use ribtide_bgp::ingest::{Ingest, IngestCounters, IngestPeer, IngestSettings, ShardBatches, ShardMap};
@@ -15,8 +16,7 @@ use ribtide_prefix::{Afi, Safi};
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::ring::{Receiver, Rings, Sender};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::message::{
     Frame, MAX_EXTENDED_LEN, MAX_LEN, MessageType, RefreshKind, RouteRefresh, frame,
@@ -24,7 +24,7 @@ use ribtide_wire::bgp::message::{
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read};
 use std::net::TcpStream;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -35,6 +35,8 @@ const COMMANDS: usize = 1024;
 const READ: usize = 256 * 1024;
 /// Prefixes after which batches are handed on although more is at hand.
 const ENOUGH: usize = 4096;
+/// How long it sleeps where nothing comes in, before it looks whether it is to stop.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 const WAKE: Token = Token(usize::MAX);
 
@@ -81,9 +83,8 @@ pub(super) enum What {
 
 /// A reader's connections, before it runs.
 pub(super) struct ReaderBuilder {
-    index: u16,
     poll: Poll,
-    waker: Arc<Waker>,
+    wake: Wake,
     commands: (Sender<Command>, Receiver<Command>),
 }
 
@@ -92,52 +93,34 @@ pub(super) struct Outlets {
     pub(super) map: ShardMap,
     pub(super) shards: Vec<Sender<ShardIn>>,
     pub(super) reports: Sender<Report>,
-    /// Wakes the session thread.
-    pub(super) wake: Wake,
-}
-
-impl Outlets {
-    fn report(&self, peer: PeerId, session: u32, what: What) {
-        // Fails only when the process is stopping.
-        let _ = self.reports.send(Report { peer, session, what });
-        (self.wake)();
-    }
 }
 
 impl ReaderBuilder {
     pub(super) fn new(index: u16, rings: &Rings) -> io::Result<ReaderBuilder> {
         let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
-        Ok(ReaderBuilder {
-            index,
-            poll,
-            waker,
-            commands: rings.bounded(format!("sessions to reader {index}"), COMMANDS),
-        })
+        let waker = Waker::new(poll.registry(), WAKE)?;
+        // A waker fails only when the process is out of kernel memory; the reader also wakes by itself.
+        let wake: Wake = Arc::new(move || drop(waker.wake()));
+        let (sender, commands) = rings.bounded(format!("sessions to reader {index}"), COMMANDS);
+        Ok(ReaderBuilder { poll, commands: (sender.with_wake(Some(wake.clone())), commands), wake })
     }
 
     pub(super) fn commands(&self) -> Sender<Command> {
         self.commands.0.clone()
     }
 
-    pub(super) fn wake(&self) -> Wake {
-        let waker = self.waker.clone();
-        // A waker fails only when the process is out of kernel memory; the reader also wakes by itself.
-        Arc::new(move || drop(waker.wake()))
-    }
-
-    pub(super) fn start(
+    /// The stage, ready to run, and how to ask it.
+    pub(super) fn build(
         self,
         outlets: Outlets,
         clock: Clock,
         meters: &Meters,
-        stop: Stop,
-    ) -> io::Result<Asker<Reader>> {
+    ) -> (Asker<Reader>, ReaderStage) {
         let (asker, asked) = pair("reader");
-        let wake = self.wake();
         let reader = Reader {
             batches: ShardBatches::new(outlets.map),
-            outlets,
+            shards: outlets.shards.into_iter().map(Mailbox::new).collect(),
+            reports: Mailbox::new(outlets.reports),
             poll: self.poll,
             commands: self.commands.1,
             clock,
@@ -147,14 +130,68 @@ impl ReaderBuilder {
             ready: VecDeque::new(),
             buffer: vec![0; MAX_EXTENDED_LEN + READ],
         };
-        thread::spawn(format!("reader-{}", self.index), move || reader.run(&asked, &stop))?;
-        Ok(asker.with_wake(move || wake()))
+        let stage = ReaderStage { reader, asked, events: Events::with_capacity(256) };
+        (asker.with_wake(Some(self.wake)), stage)
     }
 }
 
-/// The state of a reader thread.
+/// A reader and who asks it.
+pub(super) struct ReaderStage {
+    reader: Reader,
+    asked: Asked<Reader>,
+    events: Events,
+}
+
+impl ReaderStage {
+    /// Looks which sockets have something; whether any has.
+    fn look(&mut self, patience: Duration) -> bool {
+        if let Err(error) = self.reader.poll.poll(&mut self.events, Some(patience))
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            panic!("the reader cannot wait for its sockets: {error}");
+        }
+        for event in &self.events {
+            if event.token() != WAKE {
+                self.reader.queue(PeerId(event.token().0 as u32));
+            }
+        }
+        !self.events.is_empty()
+    }
+}
+
+impl Stage for ReaderStage {
+    fn turn(&mut self) -> Turn {
+        let news = self.look(Duration::ZERO);
+        self.asked.serve(&mut self.reader);
+        if !self.reader.room() {
+            return Turn::Held;
+        }
+        let did = self.reader.take_commands() | self.reader.read();
+        match self.reader.room() {
+            false => Turn::Held,
+            true if did || news => Turn::Busy,
+            true => Turn::Idle,
+        }
+    }
+
+    fn wait(&mut self, after: Turn) {
+        if after == Turn::Held {
+            self.reader.shards.iter_mut().for_each(Mailbox::wait);
+            self.reader.reports.wait();
+        } else {
+            self.look(PATIENCE);
+        }
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        Some(self.reader.poll.as_raw_fd())
+    }
+}
+
+/// The state of a reader.
 pub struct Reader {
-    outlets: Outlets,
+    shards: Vec<Mailbox<ShardIn>>,
+    reports: Mailbox<Report>,
     poll: Poll,
     commands: Receiver<Command>,
     clock: Clock,
@@ -190,44 +227,45 @@ impl Reader {
         self.ingest.len()
     }
 
-    fn run(mut self, asked: &Asked<Reader>, stop: &Stop) {
-        let mut events = Events::with_capacity(256);
-        while !stop.stopped() {
-            let patience = if self.ready.is_empty() { Duration::from_millis(100) } else { Duration::ZERO };
-            if let Err(error) = self.poll.poll(&mut events, Some(patience))
-                && error.kind() != io::ErrorKind::Interrupted
-            {
-                panic!("the reader cannot wait for its sockets: {error}");
+    /// Whether all that was handed on is through.
+    fn room(&mut self) -> bool {
+        let shards = retry_all(&mut self.shards);
+        self.reports.retry() && shards
+    }
+
+    /// Begins and ends sessions as told, while there is room; whether there were any.
+    fn take_commands(&mut self) -> bool {
+        let mut any = false;
+        while self.room()
+            && let Some(command) = self.commands.try_recv()
+        {
+            any = true;
+            match command {
+                Command::Attach(attach) => self.attach(*attach),
+                Command::Detach(peer, session) => self.detach(peer, session),
             }
-            for event in &events {
-                if event.token() != WAKE {
-                    self.queue(PeerId(event.token().0 as u32));
-                }
-            }
-            while let Some(command) = self.commands.try_recv() {
-                match command {
-                    Command::Attach(attach) => self.attach(*attach),
-                    Command::Detach(peer, session) => self.detach(peer, session),
-                }
-            }
-            asked.serve(&mut self);
-            let begin = Instant::now();
-            let mut routes = 0;
-            for _ in 0..self.ready.len() {
-                let Some(peer) = self.ready.pop_front() else { break };
-                if self.turn(peer) {
-                    self.queue(peer);
-                }
-                if self.batches.len() >= ENOUGH {
-                    routes += self.batches.len();
-                    self.meter.add(std::mem::take(&mut routes), begin);
-                    self.hand_on();
-                }
-            }
-            routes += self.batches.len();
-            self.meter.add(routes, begin);
-            self.hand_on();
         }
+        any
+    }
+
+    /// Reads sessions that have something, each once, until it is enough to hand on; whether there were any.
+    fn read(&mut self) -> bool {
+        if self.ready.is_empty() {
+            return false;
+        }
+        let begin = Instant::now();
+        for _ in 0..self.ready.len() {
+            let Some(peer) = self.ready.pop_front() else { break };
+            if self.turn(peer) {
+                self.queue(peer);
+            }
+            if self.batches.len() >= ENOUGH {
+                break;
+            }
+        }
+        self.meter.add(self.batches.len(), begin);
+        self.hand_on();
+        true
     }
 
     fn queue(&mut self, peer: PeerId) {
@@ -243,10 +281,7 @@ impl Reader {
     fn attach(&mut self, attach: Attach) {
         let Attach { stream, unread, info, settings, heard } = attach;
         let (id, number) = (info.id, info.session);
-        for shard in &self.outlets.shards {
-            // Sends fail only when the process is stopping.
-            let _ = shard.send(ShardIn::PeerUp(info.clone()));
-        }
+        self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
         let registered = self.poll.registry().register(
             &mut SourceFd(&stream.as_raw_fd()),
             Token(id.0 as usize),
@@ -277,9 +312,7 @@ impl Reader {
             // Closing our descriptor would not do: the session thread still has the connection.
             let _ = self.poll.registry().deregister(&mut SourceFd(&session.stream.as_raw_fd()));
         }
-        for shard in &self.outlets.shards {
-            let _ = shard.send(ShardIn::PeerDown { peer, session });
-        }
+        self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerDown { peer, session }));
     }
 
     /// Reads once from a session and handles what came; whether there may be more.
@@ -339,7 +372,7 @@ impl Reader {
                 }
             };
             if let Some(what) = report {
-                self.outlets.report(id, number, what);
+                self.reports.post(Report { peer: id, session: number, what });
             }
         }
         session.tail.extend_from_slice(rest);
@@ -351,15 +384,14 @@ impl Reader {
         if let Some(session) = self.sessions.get_mut(&peer) {
             session.ended = true;
         }
-        self.outlets.report(peer, session, what);
+        self.reports.post(Report { peer, session, what });
     }
 
-    /// Puts the batches into the shards' rings; waits while one is full.
+    /// Puts the batches into the shards' rings.
     fn hand_on(&mut self) {
-        let shards = &self.outlets.shards;
         for (thread, batch) in self.batches.drain() {
-            if let Some(shard) = shards.get(usize::from(thread)) {
-                let _ = shard.send(ShardIn::Routes(batch));
+            if let Some(shard) = self.shards.get_mut(usize::from(thread)) {
+                shard.post(ShardIn::Routes(batch));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The shard threads: each owns one [`Shard`] and hands what it says to the egress workers and the RIB manager.
+//! The shard stages: each owns one [`Shard`] and hands what it says to the egress workers and the RIB manager.
 //!
 //! ```text
 //! readers ──inbox──► shard ──► egress workers
@@ -6,7 +6,9 @@
 //!                    └─ feedback: dump requests, next-hop states (their senders never wait)
 //! ```
 
-use crossbeam_channel::select_biased;
+use super::mailbox::{Mailbox, retry_all};
+use super::stage::{Stage, Turn};
+use crossbeam_channel::Select;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
 use ribtide_bgp::peer::PeerId;
@@ -15,10 +17,8 @@ use ribtide_prefix::Families;
 use ribtide_rib::{NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source};
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::ring::{Receiver, Rings, Sender};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_wire::bgp::NextHop;
-use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,12 +30,14 @@ const FEEDBACK: usize = 256;
 /// Prefixes after which effects are handed on even if more work is at hand: a worker or the RIB should not starve
 /// while a shard is busy.
 const HAND_ON: usize = 4096;
+/// How long it sleeps where nothing comes in, before it looks whether it is to stop.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A shard's connections, before it runs.
 pub struct ShardBuilder {
-    index: u16,
     inbox: (Sender<ShardIn>, Receiver<ShardIn>),
     feedback: (Sender<ShardIn>, Receiver<ShardIn>),
+    wake: Option<Wake>,
 }
 
 /// Where a shard's effects go.
@@ -45,16 +47,18 @@ pub struct Outlets {
     /// The RIB manager, where routes are installed.
     pub rib: Option<Sender<RibIn>>,
     /// Told of each session of which nothing is left in the shard.
-    pub purged: Box<dyn Fn(PeerId, u32) + Send>,
+    pub purged: Sender<(PeerId, u32)>,
 }
 
 impl ShardBuilder {
-    /// Makes the rings of shard thread `index`.
-    pub fn new(index: u16, rings: &Rings) -> ShardBuilder {
+    /// Makes the rings of shard `index`. `wake` wakes the thread that hosts it, if it has none of its own.
+    pub fn new(index: u16, rings: &Rings, wake: Option<Wake>) -> ShardBuilder {
+        let (inbox, batches) = rings.bounded(format!("readers to shard {index}"), INBOX);
+        let (feedback, requests) = rings.bounded(format!("requests to shard {index}"), FEEDBACK);
         ShardBuilder {
-            index,
-            inbox: rings.bounded(format!("readers to shard {index}"), INBOX),
-            feedback: rings.bounded(format!("requests to shard {index}"), FEEDBACK),
+            inbox: (inbox.with_wake(wake.clone()), batches),
+            feedback: (feedback.with_wake(wake.clone()), requests),
+            wake,
         }
     }
 
@@ -68,115 +72,127 @@ impl ShardBuilder {
         self.feedback.0.clone()
     }
 
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// When the system gives no thread.
-    pub fn start(
+    /// The stage, ready to run, and how to ask it.
+    pub(super) fn build(
         self,
         options: DecisionOptions,
         outlets: Outlets,
         meters: &Meters,
-        stop: Stop,
-    ) -> io::Result<Asker<Shard>> {
+    ) -> (Asker<Shard>, ShardStage) {
         let (asker, asked) = pair("shard");
-        let stage = Stage {
+        let stage = ShardStage {
             shard: Shard::new(options),
             out: ShardOut::default(),
-            outlets,
+            workers: outlets.workers.into_iter().map(Mailbox::new).collect(),
+            rib: outlets.rib.map(Mailbox::new),
+            purged: Mailbox::new(outlets.purged),
             inbox: self.inbox.1,
             feedback: self.feedback.1,
+            asked,
             meter: meters.meter("shard"),
         };
-        thread::spawn(format!("shard-{}", self.index), move || stage.run(&asked, &stop))?;
-        Ok(asker)
+        (asker.with_wake(self.wake), stage)
     }
 }
 
-struct Stage {
+/// A shard and its rings.
+pub(super) struct ShardStage {
     shard: Shard,
     out: ShardOut,
-    outlets: Outlets,
+    workers: Vec<Mailbox<EgressIn>>,
+    rib: Option<Mailbox<RibIn>>,
+    purged: Mailbox<(PeerId, u32)>,
     inbox: Receiver<ShardIn>,
     feedback: Receiver<ShardIn>,
+    asked: Asked<Shard>,
     meter: Meter,
 }
 
-impl Stage {
-    fn run(mut self, asked: &Asked<Shard>, stop: &Stop) {
-        while !stop.stopped() {
-            // While tables are left to walk, the wait is no wait: a step between any two messages.
-            let patience = if self.shard.work_left() { Duration::ZERO } else { Duration::from_millis(100) };
-            select_biased! {
-                recv(self.feedback.raw()) -> message => {
-                    if let Ok(message) = message {
-                        let message = self.feedback.took(message);
-                        self.shard.handle(message, &mut self.out);
-                    }
-                }
-                recv(asked.raw()) -> question => {
-                    if let Ok(question) = question {
-                        question(&mut self.shard);
-                    }
-                }
-                recv(self.inbox.raw()) -> message => {
-                    if let Ok(message) = message {
-                        let message = self.inbox.took(message);
-                        self.work(message);
-                    }
-                }
-                default(patience) => {}
-            }
-            if self.shard.work_left() {
-                self.shard.step(&mut self.out);
-            }
-            if !self.out.is_empty() {
-                self.hand_on();
-            }
+impl Stage for ShardStage {
+    fn turn(&mut self) -> Turn {
+        self.asked.serve(&mut self.shard);
+        if !self.room() {
+            return Turn::Held;
+        }
+        if let Some(message) = self.feedback.try_recv() {
+            self.shard.handle(message, &mut self.out);
+        }
+        self.work();
+        // Between any two batches a step through the tables that are left to walk.
+        if self.shard.work_left() {
+            self.shard.step(&mut self.out);
+        }
+        if !self.out.is_empty() {
+            self.hand_on();
+        }
+        if !self.room() {
+            Turn::Held
+        } else if self.shard.work_left() || !self.inbox.is_empty() || !self.feedback.is_empty() {
+            Turn::Busy
+        } else {
+            Turn::Idle
         }
     }
 
-    /// Handles a message and those that wait behind it, as far as one hand-over should go.
-    fn work(&mut self, first: ShardIn) {
+    fn wait(&mut self, after: Turn) {
+        if after == Turn::Held {
+            self.workers.iter_mut().for_each(Mailbox::wait);
+            self.rib.iter_mut().for_each(Mailbox::wait);
+            self.purged.wait();
+        } else {
+            let mut select = Select::new();
+            select.recv(self.feedback.raw());
+            select.recv(self.asked.raw());
+            select.recv(self.inbox.raw());
+            let _ = select.ready_timeout(PATIENCE);
+        }
+    }
+}
+
+impl ShardStage {
+    /// Whether all that was handed on is through.
+    fn room(&mut self) -> bool {
+        let workers = retry_all(&mut self.workers);
+        let rib = self.rib.as_mut().is_none_or(Mailbox::retry);
+        self.purged.retry() && workers && rib
+    }
+
+    /// Handles what readers brought, as far as one hand-over should go.
+    fn work(&mut self) {
         let begin = Instant::now();
         let mut routes = 0;
-        let mut next = Some(first);
-        while let Some(message) = next {
+        while self.out.len() < HAND_ON
+            && let Some(message) = self.inbox.try_recv()
+        {
             if let ShardIn::Routes(batch) = &message {
                 routes += batch.prefixes.v4.len() + batch.prefixes.v6.len();
             }
             self.shard.handle(message, &mut self.out);
-            next = if self.out.len() < HAND_ON { self.inbox.try_recv() } else { None };
         }
         self.meter.add(routes, begin);
     }
 
     fn hand_on(&mut self) {
         let Effects { egress, feed, next_hops, purged } = self.out.take();
-        // Sends fail only when the process is stopping; what is lost then is not needed.
         for message in egress {
             match message {
                 ToEgress::All(batch) => {
                     let batch = Arc::new(batch);
-                    for worker in &self.outlets.workers {
-                        let _ = worker.send(EgressIn::Best(batch.clone()));
+                    for worker in &mut self.workers {
+                        worker.post(EgressIn::Best(batch.clone()));
                     }
                 }
                 ToEgress::One(worker, message) => {
-                    if let Some(worker) = self.outlets.workers.get(worker as usize) {
-                        let _ = worker.send(message);
+                    if let Some(worker) = self.workers.get_mut(worker as usize) {
+                        worker.post(message);
                     }
                 }
             }
         }
-        if let Some(rib) = &self.outlets.rib {
-            for message in to_rib(feed, &next_hops) {
-                let _ = rib.send(message);
-            }
+        if let Some(rib) = &mut self.rib {
+            to_rib(feed, &next_hops).into_iter().for_each(|message| rib.post(message));
         }
-        for (peer, session) in purged {
-            (self.outlets.purged)(peer, session);
-        }
+        purged.into_iter().for_each(|session| self.purged.post(session));
     }
 }
 

@@ -26,12 +26,23 @@ struct Router {
     stop: Stop,
 }
 
+/// Threads for everything; for updates alone, as in Junos without sharding; for shards alone; everything on one thread.
+const THREADS: [&str; 4] = [
+    "shards = 3\nupdate-threads = 2",
+    "shards = \"off\"\nupdate-threads = 2",
+    "shards = 3\nupdate-threads = \"off\"",
+    "shards = \"off\"\nupdate-threads = \"off\"",
+];
+
 impl Router {
     /// A router of AS 65001 with this `[bgp]` table.
     fn start(bgp: &str) -> Router {
-        let text = format!(
-            "[router]\nasn = 65001\nrouter-id = \"10.255.0.1\"\n[bgp]\nshards = 3\nupdate-threads = 2\n{bgp}"
-        );
+        Router::with(THREADS[0], bgp)
+    }
+
+    /// The same with these threads.
+    fn with(threads: &str, bgp: &str) -> Router {
+        let text = format!("[router]\nasn = 65001\nrouter-id = \"10.255.0.1\"\n[bgp]\n{threads}\n{bgp}");
         let config = config::parse(&text).unwrap();
         let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
         let settings = config.bgp.as_ref().unwrap();
@@ -235,7 +246,11 @@ dynamic-neighbors = ["127.0.1.0/24"]
 
 #[test]
 fn routes_go_from_peer_to_peer_and_leave_with_their_source() {
-    let router = Router::start(CLIENTS);
+    THREADS.into_iter().for_each(routes_go);
+}
+
+fn routes_go(threads: &str) {
+    let router = Router::with(threads, CLIENTS);
     let mut a = Peer::up(&router, "127.0.0.11", 65001);
     a.announce(&p4(0, 1000));
     a.announce::<V6>(&["2001:db8:1::/48".parse().unwrap()]);
@@ -298,7 +313,16 @@ fn who_is_not_known_or_not_right_is_told_why() {
 
 #[test]
 fn a_silent_peer_is_given_up_and_a_living_one_kept() {
-    let router = Router::start(CLIENTS);
+    silent_and_living(THREADS[0]);
+}
+
+#[test]
+fn a_silent_peer_is_given_up_and_a_living_one_kept_on_one_thread() {
+    silent_and_living(THREADS[3]);
+}
+
+fn silent_and_living(threads: &str) {
+    let router = Router::with(threads, CLIENTS);
     let [mut living, silent] = ["127.0.0.11", "127.0.0.12"].map(|from| {
         let mut peer = Peer::dial(&router, from, 65001);
         peer.hold_time = 3;
@@ -329,7 +353,11 @@ fn a_second_connection_is_refused_while_the_session_lasts() {
 
 #[test]
 fn operators_reset_refresh_and_shut_down() {
-    let router = Router::start(CLIENTS);
+    THREADS.into_iter().for_each(operators);
+}
+
+fn operators(threads: &str) {
+    let router = Router::with(threads, CLIENTS);
     let mut a = Peer::up(&router, "127.0.0.11", 65001);
     let mut b = Peer::up(&router, "127.0.0.12", 65001);
     a.announce(&p4(0, 10));
@@ -399,7 +427,11 @@ fn it_connects_where_it_is_not_passive() {
 
 #[test]
 fn a_peer_that_does_not_read_stops_its_group_and_loses_nothing() {
-    let router = Router::start(CLIENTS);
+    THREADS.into_iter().for_each(one_does_not_read);
+}
+
+fn one_does_not_read(threads: &str) {
+    let router = Router::with(threads, CLIENTS);
     let mut source = Peer::up(&router, "127.0.1.7", 65007);
     let mut slow = Peer::up(&router, "127.0.0.12", 65001);
     slow.until("the beginning", |p| p.ends.len() == 2);

@@ -29,13 +29,15 @@ pub struct Config {
     pub statics: Vec<StaticRoute>,
 }
 
-/// A number of threads.
+/// How many threads a kind of stage has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Threads {
     /// As many as the machine has cores.
     Auto,
     /// So many, from 1 to 64.
     Number(u16),
+    /// None: one stage, which the session thread runs beside its own work.
+    Off,
 }
 
 impl Threads {
@@ -44,7 +46,13 @@ impl Threads {
         match self {
             Threads::Number(n) => n,
             Threads::Auto => std::thread::available_parallelism().map_or(1, |n| n.get().min(64) as u16),
+            Threads::Off => 0,
         }
+    }
+
+    /// How many stages: one for each thread, and one without.
+    pub fn stages(self) -> u16 {
+        self.resolve().max(1)
     }
 }
 
@@ -480,15 +488,19 @@ impl Checker {
         match count {
             file::Count::Auto => Threads::Auto,
             file::Count::Word(word) if word == "auto" => Threads::Auto,
+            file::Count::Word(word) if word == "off" => Threads::Off,
             file::Count::Number(n @ 1..=64) => Threads::Number(*n),
             file::Count::Number(n) => {
-                self.problem(key!["bgp", name], format!("{n} threads cannot be; write \"auto\" or 1 to 64"));
+                self.problem(
+                    key!["bgp", name],
+                    format!("{n} threads cannot be; write \"auto\", \"off\" or 1 to 64"),
+                );
                 Threads::Auto
             }
             file::Count::Word(word) => {
                 self.problem(
                     key!["bgp", name],
-                    format!("\"{word}\" is no number of threads; write \"auto\" or 1 to 64"),
+                    format!("\"{word}\" is no number of threads; write \"auto\", \"off\" or 1 to 64"),
                 );
                 Threads::Auto
             }

@@ -50,9 +50,9 @@ pub(super) struct Bgp {
     pub(super) group: BTreeMap<String, Group>,
 }
 
-/// `"auto"` or a number.
+/// `"auto"`, `"off"` or a number.
 #[derive(Debug, Default, Deserialize)]
-#[serde(untagged, expecting = "this is no number of threads; write \"auto\" or 1 to 64")]
+#[serde(untagged, expecting = "this is no number of threads; write \"auto\", \"off\" or 1 to 64")]
 pub(super) enum Count {
     #[default]
     Auto,

@@ -83,7 +83,7 @@ fn a_wrong_value_shows_where_and_what_to_write() {
     let says = error("[bgp]\nshards = 65\n");
     assert_eq!(
         says,
-        "ribtide.toml:5:10: 65 threads cannot be; write \"auto\" or 1 to 64\n  5 | shards = 65\n    |          ^^"
+        "ribtide.toml:5:10: 65 threads cannot be; write \"auto\", \"off\" or 1 to 64\n  5 | shards = 65\n    |          ^^"
     );
     let says = error("[bgp.group.up]\ntype = \"external\"\nneighbors = [\"10.0.0.2\", \"10.0.0.3\"]\n");
     assert!(says.contains(":6:14: an external neighbour needs its AS"), "{says}");
@@ -172,7 +172,7 @@ fn values_of_a_wrong_form_are_told_in_plain_words() {
         ("[bgp]\nlisten = [\"0.0.0.0\"]\n", "this is no address with a port; write one such as"),
         ("[bgp]\nlisten = \"[::]:179\"\n", "string \"[::]:179\" cannot stand here; write a list in brackets"),
         ("[bgp]\nprefer-oldest = 1\n", "integer `1` cannot stand here; write true or false"),
-        ("[bgp]\nshards = -1\n", "write \"auto\" or 1 to 64"),
+        ("[bgp]\nshards = -1\n", "write \"auto\", \"off\" or 1 to 64"),
         ("[bgp.group.a.neighbor]\naddress = \"10.0.0.1\"\n", "write its header with double brackets"),
         ("[bgp.group.a]\nneighbors = [\"10.0.0.0/8\"]\n", "this is no IP address; write one such as"),
         ("[bgp.group.a]\npeer-asn = 4294967296\n", "write a whole number from 0 to 4294967295"),

@@ -35,8 +35,8 @@ pub(crate) fn bgp_summary(inside: &Inside) -> Result<BgpSummary, Refusal> {
     Ok(BgpSummary {
         router_id: inside.config.router_id,
         asn: inside.config.asn,
-        shard_threads,
-        update_threads: bgp.workers.len(),
+        shard_threads: if bgp.hosted.shards { 0 } else { shard_threads },
+        update_threads: if bgp.hosted.workers { 0 } else { bgp.workers.len() },
         prefixes,
         paths,
         neighbors,

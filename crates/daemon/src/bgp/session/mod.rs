@@ -7,7 +7,8 @@
 //! ```
 //!
 //! It waits for nobody: whoever feeds it may wait for it, so that no circle of waiting can close. It reads a
-//! connection until the session is established; then a reader thread has the read side.
+//! connection until the session is established; then a reader has the read side. Stages that have no threads of their own
+//! run here too, a bounded pass between any two looks at sockets and timers ([`Hosted`]).
 
 mod connection;
 mod ids;
@@ -21,8 +22,8 @@ mod view;
 pub(super) use socket::set_md5;
 pub use view::{NeighborView, UpView};
 
-use super::Wake;
 use super::reader::{Command, Report, What};
+use super::stage::{Hosted, Turn};
 use crate::config::{BgpConfig, DynamicRange, InterfaceConfig, NeighborSettings};
 use connection::Connection;
 use ids::Ids;
@@ -37,7 +38,7 @@ use ribtide_bgp::peer::{EgressSettings, PeerId};
 use ribtide_prefix::Map;
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::clock::Clock;
-use ribtide_runtime::ring::{Receiver, Rings, Sender};
+use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::message::{MAX_LEN, frame};
@@ -74,7 +75,7 @@ type Purged = (PeerId, u32);
 /// The session thread's connections, before it runs.
 pub(super) struct SessionsBuilder {
     poll: Poll,
-    waker: Arc<Waker>,
+    wake: Wake,
     listeners: Vec<TcpListener>,
     writes: (Sender<Vec<Write>>, Receiver<Vec<Write>>),
     reports: (Sender<Report>, Receiver<Report>),
@@ -85,8 +86,8 @@ pub(super) struct SessionsBuilder {
 pub(super) struct Outlets {
     /// The workers' control rings, by number.
     pub(super) workers: Vec<Sender<EgressIn>>,
-    /// The readers' command rings, and how to wake them.
-    pub(super) readers: Vec<(Sender<Command>, Wake)>,
+    /// The readers' command rings, by number.
+    pub(super) readers: Vec<Sender<Command>>,
     /// How many shards say when they hold nothing more of a session.
     pub(super) shards: usize,
 }
@@ -103,7 +104,9 @@ impl SessionsBuilder {
     /// Listens, and makes the rings.
     pub(super) fn new(bgp: &BgpConfig, rings: &Rings) -> io::Result<SessionsBuilder> {
         let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+        let waker = Waker::new(poll.registry(), WAKE)?;
+        // A waker fails only when the process is out of kernel memory; the thread also wakes by itself.
+        let wake: Wake = Arc::new(move || drop(waker.wake()));
         let mut listeners = Vec::new();
         for address in &bgp.listen {
             let listener = socket::listen(*address, &bgp.listen).map_err(|error| {
@@ -125,13 +128,18 @@ impl SessionsBuilder {
             poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
             listeners.push(listener);
         }
+        let (writes, reports, purged) = (
+            rings.bounded("workers to sessions", WRITES),
+            rings.bounded("readers to sessions", REPORTS),
+            rings.bounded("shards to sessions", REPORTS),
+        );
         Ok(SessionsBuilder {
             poll,
-            waker,
             listeners,
-            writes: rings.bounded("workers to sessions", WRITES),
-            reports: rings.bounded("readers to sessions", REPORTS),
-            purged: rings.bounded("shards to sessions", REPORTS),
+            writes: (writes.0.with_wake(Some(wake.clone())), writes.1),
+            reports: (reports.0.with_wake(Some(wake.clone())), reports.1),
+            purged: (purged.0.with_wake(Some(wake.clone())), purged.1),
+            wake,
         })
     }
 
@@ -152,21 +160,23 @@ impl SessionsBuilder {
         self.listeners.iter().filter_map(|l| l.local_addr().ok()).collect()
     }
 
+    /// For who feeds a stage that this thread hosts.
     pub(super) fn wake(&self) -> Wake {
-        let waker = self.waker.clone();
-        // A waker fails only when the process is out of kernel memory; the thread also wakes by itself.
-        Arc::new(move || drop(waker.wake()))
+        self.wake.clone()
     }
 
     pub(super) fn start(
         self,
         setup: &Setup<'_>,
         outlets: Outlets,
+        mut hosted: Hosted,
         clock: Clock,
         stop: Stop,
     ) -> io::Result<(Asker<Sessions>, JoinHandle<()>)> {
         let (asker, asked) = pair("session");
-        let wake = self.wake();
+        for descriptor in hosted.descriptors() {
+            self.poll.registry().register(&mut SourceFd(&descriptor), WAKE, Interest::READABLE)?;
+        }
         let mut sessions = Sessions {
             poll: self.poll,
             listeners: self.listeners,
@@ -194,9 +204,10 @@ impl SessionsBuilder {
             }
         }
         let (writes, reports, purged) = (self.writes.1, self.reports.1, self.purged.1);
-        let thread =
-            thread::spawn("sessions", move || sessions.run(&writes, &reports, &purged, &asked, &stop))?;
-        Ok((asker.with_wake(move || wake()), thread))
+        let thread = thread::spawn("sessions", move || {
+            sessions.run(&writes, &reports, &purged, &asked, &mut hosted, &stop);
+        })?;
+        Ok((asker.with_wake(Some(self.wake)), thread))
     }
 }
 
@@ -259,6 +270,7 @@ impl Sessions {
         reports: &Receiver<Report>,
         purged: &Receiver<Purged>,
         asked: &Asked<Sessions>,
+        hosted: &mut Hosted,
         stop: &Stop,
     ) {
         let ids: Vec<PeerId> = self.peers.keys().copied().collect();
@@ -266,12 +278,15 @@ impl Sessions {
             self.event(id, Event::Start);
         }
         let mut events = Events::with_capacity(1024);
+        let mut rest = Turn::Idle;
         while !stop.stopped() {
             self.outbox.retry();
-            let patience = match (writes.is_empty() && reports.is_empty(), self.outbox.is_empty()) {
-                (false, _) => Duration::ZERO,
-                (true, false) => Duration::from_millis(1),
-                (true, true) => self.patience(),
+            let patience = if rest == Turn::Busy || !writes.is_empty() || !reports.is_empty() {
+                Duration::ZERO
+            } else if rest == Turn::Held || !self.outbox.is_empty() {
+                Duration::from_millis(1)
+            } else {
+                self.patience()
             };
             if let Err(error) = self.poll.poll(&mut events, Some(patience))
                 && error.kind() != io::ErrorKind::Interrupted
@@ -297,6 +312,7 @@ impl Sessions {
             self.take_writes(writes);
             asked.serve(&mut self);
             self.run_timers();
+            rest = hosted.pass();
         }
         self.close_all();
     }

@@ -4,7 +4,6 @@
 //! is said to a worker is in its ring before what comes after it is in a reader's. What does not fit waits here; it is
 //! a few messages for each session that comes or goes.
 
-use crate::bgp::Wake;
 use crate::bgp::reader::Command;
 use ribtide_bgp::message::EgressIn;
 use ribtide_runtime::ring::{Sender, TrySend};
@@ -18,12 +17,12 @@ enum Letter {
 /// The rings of workers and readers, and what waits for them.
 pub(super) struct Outbox {
     workers: Vec<Sender<EgressIn>>,
-    readers: Vec<(Sender<Command>, Wake)>,
+    readers: Vec<Sender<Command>>,
     waiting: VecDeque<Letter>,
 }
 
 impl Outbox {
-    pub(super) fn new(workers: Vec<Sender<EgressIn>>, readers: Vec<(Sender<Command>, Wake)>) -> Outbox {
+    pub(super) fn new(workers: Vec<Sender<EgressIn>>, readers: Vec<Sender<Command>>) -> Outbox {
         Outbox { workers, readers, waiting: VecDeque::new() }
     }
 
@@ -55,16 +54,10 @@ impl Outbox {
                     // A ring is closed only when the process is stopping.
                     Ok(()) | Err(TrySend::Closed) => None,
                 },
-                Letter::Reader(at, command) => {
-                    let (ring, wake) = &self.readers[at];
-                    match ring.try_send(command) {
-                        Err(TrySend::Full(command)) => Some(Letter::Reader(at, command)),
-                        Ok(()) | Err(TrySend::Closed) => {
-                            wake();
-                            None
-                        }
-                    }
-                }
+                Letter::Reader(at, command) => match self.readers[at].try_send(command) {
+                    Err(TrySend::Full(command)) => Some(Letter::Reader(at, command)),
+                    Ok(()) | Err(TrySend::Closed) => None,
+                },
             };
             if let Some(letter) = full {
                 self.waiting.push_front(letter);
@@ -79,14 +72,13 @@ mod tests {
     use super::*;
     use ribtide_bgp::peer::PeerId;
     use ribtide_runtime::ring::Rings;
-    use std::sync::Arc;
 
     #[test]
     fn a_reader_hears_nothing_before_every_worker_heard_what_came_before() {
         let rings = Rings::default();
         let (worker, worker_gets) = rings.bounded("worker", 1);
         let (reader, reader_gets) = rings.bounded("reader", 8);
-        let mut outbox = Outbox::new(vec![worker], vec![(reader, Arc::new(|| ()))]);
+        let mut outbox = Outbox::new(vec![worker], vec![reader]);
         for peer in 0..2 {
             outbox.tell_worker(0, EgressIn::MemberDown(PeerId(peer)));
             outbox.tell_reader(0, Command::Detach(PeerId(peer), 1));

@@ -1,0 +1,203 @@
+//! What a stage is, and where it runs: on a thread of its own, or, where that is `off`, hosted by the session thread.
+//!
+//! A stage's work is cut into turns. A turn takes what is at hand, bounded, and hands on what came of it, and waits for
+//! nothing: what does not fit into a ring stays in the stage's [`Mailbox`](super::mailbox::Mailbox), and until it is
+//! through the stage takes nothing more in. So a mailbox never holds more than one turn's output. How to wait between
+//! turns is the only difference: a thread of its own sleeps at the stage's rings; the session thread sleeps in its poll,
+//! into which every producer of a hosted stage wakes it, and passes over a stage that has no room.
+
+use ribtide_runtime::thread::{self, Stop};
+use std::io;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+/// Turns of one hosted stage before the next has its turns: enough that packing finds what belongs together.
+const TURNS: usize = 8;
+/// A pass over the hosted stages that has lasted so long ends, so that timers and keepalives have their time.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// How a turn ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    /// There may be more to do at once.
+    Busy,
+    /// Something waits for room in a ring.
+    Held,
+    /// Nothing to do until something comes in.
+    Idle,
+}
+
+/// A stage of the pipeline.
+pub(super) trait Stage: Send + 'static {
+    /// Does what is at hand, bounded; never waits.
+    fn turn(&mut self) -> Turn;
+
+    /// Waits, on a thread of its own, for what the last turn said: input, or room. Returns after a moment in any case.
+    fn wait(&mut self, after: Turn);
+
+    /// Readable when there is input that comes through no ring.
+    fn descriptor(&self) -> Option<RawFd> {
+        None
+    }
+}
+
+/// Runs a stage on a thread of its own.
+///
+/// # Errors
+/// When the system gives no thread.
+pub(super) fn spawn(name: String, mut stage: impl Stage, stop: Stop) -> io::Result<()> {
+    thread::spawn(name, move || {
+        while !stop.stopped() {
+            match stage.turn() {
+                Turn::Busy => {}
+                after => stage.wait(after),
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// The stages that the session thread runs beside its own work, in the order of the pipeline.
+#[derive(Default)]
+pub(super) struct Hosted(Vec<Box<dyn Stage>>);
+
+impl Hosted {
+    pub(super) fn push(&mut self, stage: impl Stage) {
+        self.0.push(Box::new(stage));
+    }
+
+    /// Descriptors to watch: readable means that a pass is due.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.0.iter().filter_map(|stage| stage.descriptor())
+    }
+
+    /// Gives every stage some turns. Says whether another pass is due at once, in a moment, or when something comes.
+    pub(super) fn pass(&mut self) -> Turn {
+        let mut outcome = Turn::Idle;
+        let begin = Instant::now();
+        for stage in &mut self.0 {
+            for turn in 1..=TURNS {
+                match stage.turn() {
+                    Turn::Idle => break,
+                    Turn::Held => {
+                        outcome = if outcome == Turn::Idle { Turn::Held } else { outcome };
+                        break;
+                    }
+                    Turn::Busy if turn == TURNS => outcome = Turn::Busy,
+                    Turn::Busy => {}
+                }
+                // What comes first in the pipeline cannot starve what comes later: its rings fill, and it is held.
+                if begin.elapsed() > SLICE {
+                    return Turn::Busy;
+                }
+            }
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bgp::mailbox::Mailbox;
+    use ribtide_runtime::ring::{Receiver, Rings, Sender};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+    /// Makes three of each that comes in.
+    struct Triple {
+        input: Receiver<u64>,
+        output: Mailbox<u64>,
+    }
+
+    impl Stage for Triple {
+        fn turn(&mut self) -> Turn {
+            if !self.output.retry() {
+                return Turn::Held;
+            }
+            let Some(n) = self.input.try_recv() else { return Turn::Idle };
+            (0..3).for_each(|i| self.output.post(3 * n + i));
+            assert!(self.output.waiting() <= 3, "more than a turn's output waits");
+            if self.output.is_empty() { Turn::Busy } else { Turn::Held }
+        }
+
+        fn wait(&mut self, after: Turn) {
+            match after {
+                Turn::Held => self.output.wait(),
+                _ => std::thread::yield_now(),
+            }
+        }
+    }
+
+    struct Sink {
+        input: Receiver<u64>,
+        got: Arc<AtomicU64>,
+    }
+
+    impl Stage for Sink {
+        fn turn(&mut self) -> Turn {
+            let Some(n) = self.input.try_recv() else { return Turn::Idle };
+            assert_eq!(self.got.fetch_add(1, Relaxed), n, "in order");
+            Turn::Busy
+        }
+
+        fn wait(&mut self, _: Turn) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Two multipliers and a sink over rings of one: the smallest that could stop for ever.
+    struct Pipeline {
+        input: Sender<u64>,
+        stages: (Triple, Triple, Sink),
+        got: Arc<AtomicU64>,
+        woken: Arc<AtomicBool>,
+    }
+
+    fn pipeline() -> Pipeline {
+        let (rings, woken, got) =
+            (Rings::default(), Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let ring = |name: &str| {
+            let (tx, rx) = rings.bounded(name, 1);
+            let woken = woken.clone();
+            (tx.with_wake(Some(Arc::new(move || woken.store(true, Relaxed)))), rx)
+        };
+        let ((input, a), (second, b), (third, c)) = (ring("a"), ring("b"), ring("c"));
+        let stages = (
+            Triple { input: a, output: Mailbox::new(second) },
+            Triple { input: b, output: Mailbox::new(third) },
+            Sink { input: c, got: got.clone() },
+        );
+        Pipeline { input, stages, got, woken }
+    }
+
+    #[test]
+    fn stages_on_one_thread_pass_everything_on_whatever_the_order_of_their_turns() {
+        for rotate in 0..3 {
+            let Pipeline { input, stages: (a, b, sink), got, woken } = pipeline();
+            let mut stages: [Box<dyn Stage>; 3] = [Box::new(a), Box::new(b), Box::new(sink)];
+            stages.rotate_left(rotate);
+            let mut hosted = Hosted(Vec::from(stages));
+            for n in 0..100 {
+                input.try_send(n).expect("room: the former one is through");
+                // As the session thread does: it sleeps only when nothing is left and nothing has woken it.
+                while woken.swap(false, Relaxed) | (hosted.pass() != Turn::Idle) {}
+                assert_eq!(got.load(Relaxed), 9 * (n + 1));
+            }
+        }
+    }
+
+    #[test]
+    fn stages_on_threads_of_their_own_do_the_same() {
+        let Pipeline { input, stages: (a, b, sink), got, .. } = pipeline();
+        let stop = Stop::default();
+        spawn("a".into(), a, stop.clone()).unwrap();
+        spawn("b".into(), b, stop.clone()).unwrap();
+        spawn("sink".into(), sink, stop.clone()).unwrap();
+        (0..100).for_each(|n| input.send(n).unwrap());
+        while got.load(Relaxed) < 900 {
+            std::thread::yield_now();
+        }
+        stop.stop();
+    }
+}
