@@ -271,7 +271,7 @@ mod tests {
         let woken = Arc::new(AtomicU64::new(0));
         let count = woken.clone();
         let (tx, rx) = Rings::default().bounded("workers to sessions", 1);
-        let tx = tx.with_wake(Some(Arc::new(move || drop(count.fetch_add(1, Relaxed))))).clone();
+        let tx = tx.with_wake(Some(Arc::new(move || _ = count.fetch_add(1, Relaxed)))).clone();
         tx.send(1).unwrap();
         assert!(tx.try_send(2).is_err());
         assert_eq!((rx.try_recv(), woken.load(Relaxed)), (Some(1), 1));

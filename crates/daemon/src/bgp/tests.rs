@@ -442,7 +442,7 @@ fn one_does_not_read(threads: &str) {
         build::origin(&mut attributes, Origin::Igp);
         let mut path = vec![SegmentKind::Sequence as u8, 40];
         path.extend_from_slice(&65007u32.to_be_bytes());
-        (1..40).for_each(|i| path.extend_from_slice(&(100_000 + at as u32 % 1000 + i).to_be_bytes()));
+        (1..40).for_each(|i| path.extend_from_slice(&(100_000 + at as u32 + i).to_be_bytes()));
         build::as_path(&mut attributes, AsPath::new(&path));
         let mut out = Vec::new();
         let next_hop = NextHop::V4([192, 0, 2, 1].into());
