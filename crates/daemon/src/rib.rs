@@ -53,14 +53,19 @@ pub struct RibHandle {
     pub asker: Asker<RibStage>,
 }
 
+/// What goes to one shard.
+struct ShardLane {
+    requests: Sender<ShardIn>,
+    /// Next-hop states that its full ring did not take yet; the newest of each address.
+    unsent: BTreeMap<IpAddr, BgpNextHopState>,
+}
+
 /// The state of the RIB's thread.
 pub struct RibStage {
     /// The RIB.
     pub rib: Rib,
     planes: Vec<Plane>,
-    shards: Vec<Sender<ShardIn>>,
-    /// Next-hop states that a shard's full ring did not take yet; the newest of each address.
-    unsent: Vec<BTreeMap<IpAddr, BgpNextHopState>>,
+    shards: Vec<ShardLane>,
     /// Feedback taken while a dataplane's ring was full: at most one answer for each batch outstanding.
     taken: VecDeque<RibIn>,
     statics: Statics,
@@ -103,16 +108,15 @@ impl RibBuilder {
         stop: Stop,
     ) -> io::Result<RibHandle> {
         let (asker, asked) = pair("RIB");
-        let unsent = shards.iter().map(|_| BTreeMap::new()).collect();
-        let stage = RibStage {
+        let mut stage = RibStage {
             rib: Rib::new(config),
             planes: self.planes,
-            shards,
-            unsent,
+            shards: Vec::new(),
             taken: VecDeque::new(),
             statics,
             meter: meters.meter("rib"),
         };
+        stage.set_shards(shards);
         let (inbox, feedback) = (self.inbox.1, self.feedback.1);
         thread::spawn("rib", move || run(stage, &inbox, &feedback, &asked, &stop))?;
         Ok(RibHandle { inbox: self.inbox.0, asker })
@@ -182,6 +186,16 @@ impl RibStage {
         route.hops.iter().find_map(missing)
     }
 
+    /// From now on these shards hear of next hops: the first as before, new ones from now on and all that is not yet
+    /// sent to others. What those have heard they tell the new ones with the routes that they give them.
+    pub fn set_shards(&mut self, requests: Vec<Sender<ShardIn>>) {
+        let states = self.shards.iter().flat_map(|shard| shard.unsent.iter().map(|(a, s)| (*a, *s)));
+        let unsent: BTreeMap<_, _> = states.collect();
+        let mut former = std::mem::take(&mut self.shards).into_iter().map(|shard| shard.unsent);
+        let lane = |requests| ShardLane { requests, unsent: former.next().unwrap_or_else(|| unsent.clone()) };
+        self.shards = requests.into_iter().map(lane).collect();
+    }
+
     fn handle(&mut self, mut messages: Vec<RibIn>, feedback: &Receiver<RibIn>) {
         let begin = Instant::now();
         let routes = messages.iter().map(route_count).sum();
@@ -204,8 +218,8 @@ impl RibStage {
                 NextHopState::Reachable { cost } => BgpNextHopState::Reachable { cost },
                 NextHopState::Unreachable => BgpNextHopState::Unreachable,
             };
-            for unsent in &mut self.unsent {
-                unsent.insert(address, state);
+            for shard in &mut self.shards {
+                shard.unsent.insert(address, state);
             }
         }
         if let Some(batch) = out.fib {
@@ -240,12 +254,14 @@ impl RibStage {
     /// Hands next-hop states to the shards as far as their rings have room; the rest waits and coalesces, because
     /// a shard may itself be waiting for this thread.
     fn send_next_hops(&mut self) {
-        for (shard, unsent) in self.shards.iter().zip(&mut self.unsent) {
+        for ShardLane { requests, unsent } in &mut self.shards {
             if unsent.is_empty() {
                 continue;
             }
             let states: Vec<_> = std::mem::take(unsent).into_iter().collect();
-            if let Err(TrySend::Full(ShardIn::NextHops(states))) = shard.try_send(ShardIn::NextHops(states)) {
+            if let Err(TrySend::Full(ShardIn::NextHops(states))) =
+                requests.try_send(ShardIn::NextHops(states))
+            {
                 unsent.extend(states);
             }
         }

@@ -138,7 +138,6 @@ impl BgpBuilder {
         let outlets = session::Outlets {
             workers: workers.iter().map(WorkerBuilder::control).collect(),
             readers: readers.iter().map(ReaderBuilder::commands).collect(),
-            shards: shards.len(),
         };
         let listening = sessions.listening();
         let mut hosted = Hosted::default();

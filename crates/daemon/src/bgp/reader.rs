@@ -79,6 +79,11 @@ pub(super) enum What {
     Refresh(Afi),
     /// The peer has sent all its initial routes of a family.
     EndOfRib(Afi),
+    /// The session that has ended is read no more, and the shards know.
+    Detached {
+        /// How many shards there were to tell. Each says when it holds nothing more of the session.
+        shards: usize,
+    },
 }
 
 /// A reader's connections, before it runs.
@@ -313,6 +318,8 @@ impl Reader {
             let _ = self.poll.registry().deregister(&mut SourceFd(&session.stream.as_raw_fd()));
         }
         self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerDown { peer, session }));
+        let what = What::Detached { shards: self.shards.len() };
+        self.reports.post(Report { peer, session, what });
     }
 
     /// Reads once from a session and handles what came; whether there may be more.

@@ -59,7 +59,6 @@ impl Sessions {
             initial_done: [false; 2],
         };
         peer.up = Some(up);
-        peer.had_session = true;
 
         // Workers know a source before its reader can bring the first route.
         for at in 0..self.outbox.workers() {
@@ -82,6 +81,7 @@ impl Sessions {
         }
         let Some(up) = peer.up.take() else { return };
         self.outbox.tell_worker(up.worker, EgressIn::MemberDown(id));
+        self.ids.ended(id, up.info.session);
         self.outbox.tell_reader(up.reader, Command::Detach(id, up.info.session));
         self.load[up.reader] -= 1;
         if let Some((_, members)) = self.groups.get_mut(&up.info.egress) {

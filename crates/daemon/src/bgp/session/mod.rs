@@ -88,8 +88,6 @@ pub(super) struct Outlets {
     pub(super) workers: Vec<Sender<EgressIn>>,
     /// The readers' command rings, by number.
     pub(super) readers: Vec<Sender<Command>>,
-    /// How many shards say when they hold nothing more of a session.
-    pub(super) shards: usize,
 }
 
 /// What the session thread needs of the configuration.
@@ -193,7 +191,6 @@ impl SessionsBuilder {
             groups: Map::default(),
             load: vec![0; outlets.readers.len()],
             outbox: Outbox::new(outlets.workers, outlets.readers),
-            shards: outlets.shards,
             lingering: VecDeque::new(),
             rejected: 0,
         };
@@ -257,7 +254,6 @@ pub struct Sessions {
     /// Sessions of each reader.
     load: Vec<usize>,
     outbox: Outbox,
-    shards: usize,
     lingering: VecDeque<(Millis, TcpStream)>,
     /// Connections of nobody we know.
     rejected: u64,
@@ -369,11 +365,11 @@ impl Sessions {
             after.map(|at| self.timers.insert((at, id)));
         }
         if peer.dynamic && !peer.has_connections() {
-            let (address, kind, had_session) = (peer.address, peer.kind, peer.had_session);
+            let (address, kind) = (peer.address, peer.kind);
             after.map(|at| self.timers.remove(&(at, id)));
             self.peers.remove(&id);
             self.by_address.remove(&address);
-            self.ids.retire(id, kind, had_session, self.shards);
+            self.ids.retire(id, kind);
         }
     }
 
@@ -605,6 +601,9 @@ impl Sessions {
 
     fn report(&mut self, report: Report) {
         let Report { peer: id, session, what } = report;
+        if let What::Detached { shards } = what {
+            return self.ids.told(id, session, shards);
+        }
         let Some(up) = self.peers.get_mut(&id).and_then(|p| p.up.as_mut()) else { return };
         if up.info.session != session {
             return;
@@ -615,6 +614,8 @@ impl Sessions {
             What::Fault(notification) => self.event(id, Event::Fault(side, notification)),
             What::Closed(why) => self.event(id, Event::Closed(side, why)),
             What::Refresh(afi) => self.outbox.tell_worker(worker, EgressIn::Refresh(id, afi)),
+            // Of a session that is over, and dealt with above.
+            What::Detached { .. } => {}
             What::EndOfRib(afi) => up.initial_done[usize::from(afi == ribtide_prefix::Afi::Ipv6)] = true,
         }
     }

@@ -21,8 +21,6 @@ pub(super) struct Peer {
     ours: Option<Connection>,
     theirs: Option<Connection>,
     pub(super) up: Option<Up>,
-    /// Whether it ever had a session.
-    pub(super) had_session: bool,
     /// The state last seen and since when.
     pub(super) state: (State, Millis),
     /// When it is entered in the session thread's timers.
@@ -94,7 +92,6 @@ impl Peer {
             ours: None,
             theirs: None,
             up: None,
-            had_session: false,
             state: (State::Idle, now),
             deadline: None,
             stalled: None,
