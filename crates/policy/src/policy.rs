@@ -1,0 +1,437 @@
+//! A peer's list of policies, compiled: what it says of a route, and why.
+
+use crate::prefix_set::PrefixSet;
+use crate::route::{Changes, Draft, Route};
+use crate::statement::{Definition, Named, Statement, Then};
+use ribtide_prefix::{AnyPrefix, Family, Prefix};
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// What a policy says of a route.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Verdict {
+    /// Use it, or send it.
+    Accept,
+    /// Do not.
+    Reject,
+}
+
+/// A compiled list of policies. They are tried in order, the first that decides wins, and later ones see what earlier
+/// ones changed. Two are equal when they say the same of every route by the same words.
+#[derive(Debug)]
+pub struct Policy {
+    name: String,
+    definitions: Vec<Arc<Definition>>,
+    /// The statements of all definitions, in order.
+    steps: Vec<Step>,
+    /// The sets that a prefix is looked up in, each once.
+    sets: Vec<Arc<Named<PrefixSet>>>,
+    end: Verdict,
+    hash: u64,
+}
+
+/// A statement in its place.
+#[derive(Debug)]
+pub(crate) struct Step {
+    definition: u32,
+    statement: u32,
+    /// For each prefix condition, the number of its set.
+    sets: Vec<u32>,
+    /// Where the next definition begins.
+    next_policy: u32,
+}
+
+impl Policy {
+    /// A list of policies of a peer. A route that none of them decides on is rejected if the peer is external and
+    /// accepted if it is internal; with an empty list that is all of them (RFC 8212).
+    pub fn new(definitions: Vec<Arc<Definition>>, external: bool) -> Policy {
+        let mut policy = Policy {
+            name: match definitions.as_slice() {
+                [] if external => "none (RFC 8212)".into(),
+                [] => "none".into(),
+                list => list.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", "),
+            },
+            definitions,
+            steps: Vec::new(),
+            sets: Vec::new(),
+            end: if external { Verdict::Reject } else { Verdict::Accept },
+            hash: 0,
+        };
+        let mut hasher = DefaultHasher::new();
+        (&policy.definitions, policy.end).hash(&mut hasher);
+        policy.hash = hasher.finish();
+        for (d, definition) in policy.definitions.iter().enumerate() {
+            let next_policy = (policy.steps.len() + definition.statements.len()) as u32;
+            for (s, statement) in definition.statements.iter().enumerate() {
+                let sets = statement
+                    .prefix_conditions
+                    .iter()
+                    .map(|condition| number(&mut policy.sets, &condition.set));
+                let sets = sets.collect();
+                policy.steps.push(Step { definition: d as u32, statement: s as u32, sets, next_policy });
+            }
+        }
+        policy
+    }
+
+    /// The policy that accepts every route as it is.
+    pub fn accept() -> Policy {
+        let [accept, _] = Definition::built_in();
+        Policy::new(vec![accept.into()], false)
+    }
+
+    /// The policy that rejects every route.
+    pub fn reject() -> Policy {
+        let [_, reject] = Definition::built_in();
+        Policy::new(vec![reject.into()], true)
+    }
+
+    /// The policy of a peer for which none is configured.
+    pub fn default_for(external: bool) -> Policy {
+        Policy::new(Vec::new(), external)
+    }
+
+    /// Compiles a list of names of built-in policies.
+    ///
+    /// # Errors
+    /// A name that is no built-in policy, or an empty list, with what could have been meant.
+    pub fn compile<S: AsRef<str>>(names: &[S]) -> Result<Policy, String> {
+        let built_in = Definition::built_in().map(Arc::new);
+        let find = |name: &S| {
+            let name = name.as_ref();
+            built_in.iter().find(|d| d.name == name).cloned().ok_or_else(|| {
+                format!("there is no policy \"{name}\"; the built-in ones are \"accept\" and \"reject\"")
+            })
+        };
+        match names {
+            [] => {
+                Err("the list of policies is empty; write [\"accept\"] or [\"reject\"], or leave it out"
+                    .into())
+            }
+            names => Ok(Policy::new(names.iter().map(find).collect::<Result<_, _>>()?, true)),
+        }
+    }
+
+    /// What a list of built-in policies says of every route.
+    pub fn verdict(&self) -> Verdict {
+        self.constant().unwrap_or(Verdict::Reject)
+    }
+
+    /// The names of the list.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it says of every route, unless it must look at them or changes them.
+    pub fn constant(&self) -> Option<Verdict> {
+        let Some(step) = self.steps.first() else { return Some(self.end) };
+        let statement = self.statement(step);
+        let plain = statement.conditions.is_empty() && step.sets.is_empty() && statement.actions.is_empty();
+        match statement.then {
+            Then::Accept if plain => Some(Verdict::Accept),
+            Then::Reject if plain => Some(Verdict::Reject),
+            _ => None,
+        }
+    }
+
+    /// Whether what it says may depend on the prefix.
+    pub fn looks_at_prefixes(&self) -> bool {
+        !self.sets.is_empty()
+    }
+
+    /// Whether it ever sets the next hop to our own address.
+    pub fn sets_own_next_hop(&self) -> bool {
+        let own = Some(crate::statement::SetNextHop::Own);
+        self.steps.iter().any(|step| self.statement(step).actions.next_hop == own)
+    }
+
+    /// What it says of a route: its changes, or `None` when it is rejected. Looks at everything anew;
+    /// [`Memo`](crate::Memo) is the way to ask often.
+    pub fn evaluate<F: Family>(&self, route: &Route<'_>, prefix: Prefix<F>) -> Option<Changes> {
+        self.run(route, |set| Some(self.holds(set, prefix)), |_| {}).flatten()
+    }
+
+    /// What it says of a route, and a sentence for each statement that was tried: whether it held, because of what, and
+    /// what it did.
+    pub fn explain(&self, route: &Route<'_>, prefix: AnyPrefix) -> (Option<Changes>, Vec<String>) {
+        let mut says = Vec::new();
+        let holds = |set| match prefix {
+            AnyPrefix::V4(prefix) => Some(self.holds(set, prefix)),
+            AnyPrefix::V6(prefix) => Some(self.holds(set, prefix)),
+        };
+        let changes = self.run(route, holds, |event| says.push(event.to_string())).flatten();
+        (changes, says)
+    }
+
+    #[inline]
+    pub(crate) fn holds<F: Family>(&self, set: u32, prefix: Prefix<F>) -> bool {
+        self.sets[set as usize].set().contains(prefix)
+    }
+
+    fn statement(&self, step: &Step) -> &Statement {
+        &self.definitions[step.definition as usize].statements[step.statement as usize]
+    }
+
+    /// Tries the statements. `holds` says whether the prefix is in the set of a number; where it does not know, the run
+    /// ends with `None`. Otherwise: what [`Policy::evaluate`] gives.
+    pub(crate) fn run<'p>(
+        &'p self,
+        route: &Route<'_>,
+        mut holds: impl FnMut(u32) -> Option<bool>,
+        mut tell: impl FnMut(Event<'p>),
+    ) -> Option<Option<Changes>> {
+        let mut draft = Draft::new(route);
+        let mut at = 0;
+        'steps: while let Some(step) = self.steps.get(at) {
+            at += 1;
+            let statement = self.statement(step);
+            let policy = &self.definitions[step.definition as usize].name;
+            if let Some(not) = statement.conditions.iter().find(|condition| !condition.holds(&draft)) {
+                tell(Event::Passed { policy, step, statement, not });
+                continue;
+            }
+            for (set, condition) in step.sets.iter().zip(&statement.prefix_conditions) {
+                // Known without looking at the prefix, so that a set of one family costs nothing to the other.
+                let held = !condition.set.set().is_empty_for(route.afi) && holds(*set)?;
+                if held == condition.invert {
+                    tell(Event::Passed { policy, step, statement, not: condition });
+                    continue 'steps;
+                }
+            }
+            tell(Event::Held { policy, step, statement });
+            draft.apply(&statement.actions);
+            match statement.then {
+                Then::Accept => return Some(Some(draft.changes)),
+                Then::Reject => return Some(None),
+                Then::NextStatement => {}
+                Then::NextPolicy => at = step.next_policy as usize,
+            }
+        }
+        tell(Event::End(self.end));
+        Some((self.end == Verdict::Accept).then_some(draft.changes))
+    }
+}
+
+/// The number of a set among those seen, which it joins.
+fn number(sets: &mut Vec<Arc<Named<PrefixSet>>>, set: &Arc<Named<PrefixSet>>) -> u32 {
+    let known = sets.iter().position(|known| Arc::ptr_eq(known, set));
+    known.unwrap_or_else(|| {
+        sets.push(set.clone());
+        sets.len() - 1
+    }) as u32
+}
+
+/// What happened at a statement. Displays as a sentence.
+pub(crate) enum Event<'p> {
+    /// A condition did not hold.
+    Passed { policy: &'p str, step: &'p Step, statement: &'p Statement, not: &'p dyn fmt::Display },
+    /// All conditions held.
+    Held { policy: &'p str, step: &'p Step, statement: &'p Statement },
+    /// No statement decided.
+    End(Verdict),
+}
+
+fn place(f: &mut fmt::Formatter<'_>, policy: &str, step: &Step, statement: &Statement) -> fmt::Result {
+    match statement.name.as_str() {
+        "" if step.statement == 0 && (policy == "accept" || policy == "reject") => write!(f, "{policy}: "),
+        "" => write!(f, "{policy}, statement {}: ", step.statement + 1),
+        name => write!(f, "{policy}, statement \"{name}\": "),
+    }
+}
+
+impl fmt::Display for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Passed { policy, step, statement, not } => {
+                place(f, policy, step, statement)?;
+                write!(f, "{not} does not hold")
+            }
+            Event::Held { policy, step, statement } => {
+                place(f, policy, step, statement)?;
+                let conditions = statement.conditions.iter().map(ToString::to_string);
+                let prefix_conditions = statement.prefix_conditions.iter().map(ToString::to_string);
+                let held: Vec<String> = conditions.chain(prefix_conditions).collect();
+                match held.as_slice() {
+                    [] => f.write_str("holds for every route")?,
+                    [one] => write!(f, "{one} holds")?,
+                    many => write!(f, "{} hold", many.join(", "))?,
+                }
+                if !statement.actions.is_empty() {
+                    write!(f, "; {}", statement.actions)?;
+                }
+                f.write_str(match statement.then {
+                    Then::Accept => "; accepted",
+                    Then::Reject => "; rejected",
+                    Then::NextStatement => "; next statement",
+                    Then::NextPolicy => "; next policy",
+                })
+            }
+            Event::End(Verdict::Accept) => {
+                f.write_str("no policy decided: accepted, since the peer is internal")
+            }
+            Event::End(Verdict::Reject) => {
+                f.write_str("no policy decided: rejected, since the peer is external (RFC 8212)")
+            }
+        }
+    }
+}
+
+impl PartialEq for Policy {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+            || (self.hash == other.hash && self.end == other.end && self.definitions == other.definitions)
+    }
+}
+
+impl Eq for Policy {}
+
+impl Hash for Policy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement::{Actions, Condition, Match, PrefixCondition};
+    use crate::{Memo, PrefixRange, Source};
+    use ribtide_prefix::{Afi, V4, V6};
+    use ribtide_wire::bgp::NextHop;
+    use std::net::Ipv4Addr;
+
+    fn prefix_set(name: &str, ranges: &[&str]) -> Arc<Named<PrefixSet>> {
+        Named::new(name, PrefixSet::new(ranges.iter().map(|text| text.parse().unwrap())))
+    }
+
+    fn route(attributes: &[u8]) -> Route<'_> {
+        let neighbor = Ipv4Addr::new(192, 0, 2, 1);
+        let source = Source { neighbor: neighbor.into(), internal: false };
+        Route { attributes, next_hop: NextHop::V4(neighbor), afi: Afi::Ipv4, source }
+    }
+
+    /// Rejects what is tagged 1:666, prefers the customer's own prefixes, and leaves the rest to the end of the list.
+    fn customer(ranges: &[&str]) -> Policy {
+        let tagged = Named::new("blackhole", ["1:666".parse().unwrap()].into_iter().collect());
+        let own = PrefixCondition { set: prefix_set("own", ranges), invert: false };
+        let statements = vec![
+            Statement {
+                name: "tagged".into(),
+                conditions: vec![Condition::CommunitySet(tagged, Match::Any)],
+                then: Then::Reject,
+                ..Statement::default()
+            },
+            Statement {
+                prefix_conditions: vec![own],
+                actions: Actions { local_pref: Some(200), ..Actions::default() },
+                then: Then::Accept,
+                ..Statement::default()
+            },
+        ];
+        Policy::new(vec![Arc::new(Definition { name: "customer".into(), statements })], true)
+    }
+
+    #[test]
+    fn the_built_in_ones_and_none() {
+        assert_eq!(Policy::accept().constant(), Some(Verdict::Accept));
+        assert_eq!(Policy::reject().constant(), Some(Verdict::Reject));
+        assert_eq!(Policy::new(vec![], true).constant(), Some(Verdict::Reject));
+        assert_eq!(Policy::new(vec![], false).constant(), Some(Verdict::Accept));
+        assert_eq!(Policy::new(vec![], true).name(), "none (RFC 8212)");
+        assert_eq!(customer(&[]).constant(), None);
+        let [accept, reject] = Definition::built_in().map(Arc::new);
+        let both = Policy::new(vec![accept, reject], true);
+        assert_eq!((both.constant(), both.name()), (Some(Verdict::Accept), "accept, reject"));
+    }
+
+    #[test]
+    fn content_makes_policies_equal() {
+        assert_eq!(customer(&["10.0.0.0/8", "11.0.0.0/8"]), customer(&["11.0.0.0/8", "10.0.0.0/8"]));
+        assert_ne!(customer(&["10.0.0.0/8"]), customer(&["10.0.0.0/8 8..9"]));
+        assert_ne!(Policy::new(vec![], true), Policy::new(vec![], false));
+    }
+
+    #[test]
+    fn every_statement_says_why() {
+        let policy = customer(&["10.0.0.0/8 8..24"]);
+        let plain = [0x40, 1, 1, 0];
+        let (changes, says) = policy.explain(&route(&plain), "10.1.0.0/16".parse().unwrap());
+        let mut out = Vec::new();
+        changes.unwrap().write(&plain, &mut out);
+        assert_eq!(out, [0x40, 1, 1, 0, 0x40, 5, 4, 0, 0, 0, 200]);
+        assert_eq!(
+            says,
+            [
+                "customer, statement \"tagged\": match-community-set \"blackhole\" does not hold",
+                "customer, statement 2: match-prefix-set \"own\" holds; set-local-pref 200; accepted"
+            ]
+        );
+        let (changes, says) = policy.explain(&route(&plain), "10.1.0.0/25".parse().unwrap());
+        assert_eq!(
+            (changes, says[2].as_str()),
+            (None, "no policy decided: rejected, since the peer is external (RFC 8212)")
+        );
+        let tagged = [0xc0, 8, 4, 0, 1, 0x02, 0x9a];
+        let (changes, says) = policy.explain(&route(&tagged), "10.1.0.0/16".parse().unwrap());
+        let tagged_says = "customer, statement \"tagged\": match-community-set \"blackhole\" holds; rejected";
+        assert_eq!((changes, says), (None, vec![tagged_says.to_string()]));
+    }
+
+    #[test]
+    fn a_prefix_is_asked_about_only_where_it_matters() {
+        let policy = customer(&["10.0.0.0/8 8..24"]);
+        let (plain, tagged) = ([0x40, 1, 1, 0], [0xc0, 8, 4, 0, 1, 0x02, 0x9a]);
+        assert_eq!(
+            Memo::new(&policy, &route(&tagged), |_| ()).settled(),
+            Some(None),
+            "the community decides"
+        );
+        let six = Route { afi: Afi::Ipv6, ..route(&plain) };
+        assert_eq!(Memo::new(&policy, &six, |_| ()).settled(), Some(None), "the set holds no IPv6 prefix");
+
+        let mut made = 0;
+        let mut memo = Memo::new(&policy, &route(&plain), |_| 0);
+        assert_eq!(memo.settled(), None);
+        for (prefix, expected) in
+            [("10.0.0.0/8", Some(1)), ("11.0.0.0/8", None), ("10.9.0.0/16", Some(1)), ("12.0.0.0/8", None)]
+        {
+            let prefix: Prefix<V4> = prefix.parse().unwrap();
+            let found = memo.decide(&policy, &route(&plain), prefix, |_| {
+                made += 1;
+                made
+            });
+            assert_eq!(found.copied(), expected, "{prefix}");
+        }
+        assert_eq!((made, memo.made().count()), (1, 1), "prefixes that go the same way share what was made");
+        let six: Prefix<V6> = "2001:db8::/32".parse().unwrap();
+        assert_eq!(policy.evaluate(&Route { afi: Afi::Ipv6, ..route(&plain) }, six), None);
+    }
+
+    #[test]
+    fn a_tree_that_grew_too_large_is_begun_anew() {
+        // Thirteen sets, one for each bit of the address: every address goes a way of its own.
+        let statements = (0..13u32).map(|bit| {
+            let ranges = (0..1u32 << 13).filter(|n| n >> bit & 1 == 1);
+            let ranges = ranges.map(|n| PrefixRange::exact(Prefix::<V4>::new(n << 19, 13).any()));
+            Statement {
+                prefix_conditions: vec![PrefixCondition {
+                    set: Named::new(bit.to_string(), PrefixSet::new(ranges)),
+                    invert: false,
+                }],
+                actions: Actions { med: Some(crate::Med::Add(1 << bit)), ..Actions::default() },
+                ..Statement::default()
+            }
+        });
+        let definition = Definition { name: "bits".into(), statements: statements.collect() };
+        let policy = Policy::new(vec![definition.into()], false);
+        let plain = [0x40, 1, 1, 0];
+        let mut memo = Memo::new(&policy, &route(&plain), |changes| changes.med());
+        for n in 0..1u32 << 13 {
+            let med =
+                memo.decide(&policy, &route(&plain), Prefix::<V4>::new(n << 19, 13), |changes| changes.med());
+            assert_eq!(med.copied().flatten().unwrap_or(0), n);
+        }
+        assert!(memo.made().count() < 1 << 13);
+    }
+}

@@ -1,0 +1,338 @@
+//! Policies as they are written: definitions of statements, each with conditions, actions and what follows.
+
+use crate::as_path::AsPathSet;
+use crate::community::{AnyCommunity, CommunitySet, Kind};
+use crate::numbers::Numbers;
+use crate::prefix_set::PrefixSet;
+use crate::route::Draft;
+use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_wire::bgp::attribute::Origin;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A set with the name that statements use. Equal when name and content are; comparing is cheap.
+#[derive(Debug)]
+pub struct Named<T> {
+    name: String,
+    set: T,
+    hash: u64,
+}
+
+impl<T: Hash> Named<T> {
+    /// Gives a set its name.
+    pub fn new(name: impl Into<String>, set: T) -> Arc<Named<T>> {
+        let name = name.into();
+        let mut hasher = DefaultHasher::new();
+        (&name, &set).hash(&mut hasher);
+        Arc::new(Named { name, set, hash: hasher.finish() })
+    }
+}
+
+impl<T> Named<T> {
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The set.
+    pub fn set(&self) -> &T {
+        &self.set
+    }
+}
+
+impl<T: PartialEq> PartialEq for Named<T> {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+            || (self.hash == other.hash && self.name == other.name && self.set == other.set)
+    }
+}
+
+impl<T: Eq> Eq for Named<T> {}
+
+impl<T> Hash for Named<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// How a route is compared with a set (OpenConfig's `match-set-options`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Match {
+    /// Something of the route is in the set.
+    #[default]
+    Any,
+    /// All of the set is at the route: of community sets only.
+    All,
+    /// Nothing of the route is in the set.
+    Invert,
+}
+
+/// What must be true of a route's attributes or origin.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Condition {
+    /// Communities of the route, of every kind.
+    CommunitySet(Arc<Named<CommunitySet>>, Match),
+    /// AS_PATH.
+    AsPathSet(Arc<Named<AsPathSet>>, Match),
+    /// The neighbour that the route was learnt from.
+    NeighborSet(Arc<Named<PrefixSet>>, Match),
+    /// The next hop is in one of these.
+    NextHopIn(Arc<Named<PrefixSet>>),
+    /// The family is one of these.
+    AfiSafiIn(Vec<Afi>),
+    /// ORIGIN is this.
+    OriginEq(Origin),
+    /// Learnt from a neighbour of our own AS, or of another.
+    RouteType {
+        /// Of our own.
+        internal: bool,
+    },
+    /// Length of AS_PATH as the decision process counts it.
+    AsPathLength(Numbers),
+    /// MULTI_EXIT_DISC; 0 when absent.
+    Med(Numbers),
+    /// LOCAL_PREF; 100 when absent.
+    LocalPref(Numbers),
+}
+
+impl Condition {
+    pub(crate) fn holds(&self, route: &Draft<'_>) -> bool {
+        match self {
+            Condition::CommunitySet(set, how) => {
+                let all = || Kind::ALL.into_iter().flat_map(|kind| kind.read(route.communities(kind)));
+                match how {
+                    Match::Any => all().any(|c| set.set.has(c)),
+                    Match::All => set.set.all_in(&all().collect::<Vec<_>>()),
+                    Match::Invert => !all().any(|c| set.set.has(c)),
+                }
+            }
+            Condition::AsPathSet(set, how) => set.set.has(route.as_path()) != (*how == Match::Invert),
+            Condition::NeighborSet(set, how) => {
+                holds_address(&set.set, route.source().neighbor) != (*how == Match::Invert)
+            }
+            Condition::NextHopIn(set) => holds_address(&set.set, route.next_hop()),
+            Condition::AfiSafiIn(list) => list.contains(&route.afi()),
+            Condition::OriginEq(origin) => route.origin() == *origin,
+            Condition::RouteType { internal } => route.source().internal == *internal,
+            Condition::AsPathLength(numbers) => numbers.has(route.as_path().hop_count()),
+            Condition::Med(numbers) => numbers.has(route.med()),
+            Condition::LocalPref(numbers) => numbers.has(route.local_pref()),
+        }
+    }
+}
+
+fn holds_address(set: &PrefixSet, address: IpAddr) -> bool {
+    match AnyPrefix::host(address) {
+        AnyPrefix::V4(host) => set.contains(host),
+        AnyPrefix::V6(host) => set.contains(host),
+    }
+}
+
+fn matching(f: &mut fmt::Formatter<'_>, what: &str, name: &str, how: Match) -> fmt::Result {
+    let how = match how {
+        Match::Any => "",
+        Match::All => " (all)",
+        Match::Invert => " (invert)",
+    };
+    write!(f, "match-{what} \"{name}\"{how}")
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Condition::CommunitySet(set, how) => matching(f, "community-set", &set.name, *how),
+            Condition::AsPathSet(set, how) => matching(f, "as-path-set", &set.name, *how),
+            Condition::NeighborSet(set, how) => matching(f, "neighbor-set", &set.name, *how),
+            Condition::NextHopIn(set) => write!(f, "next-hop-in {}", set.name),
+            Condition::AfiSafiIn(list) => {
+                f.write_str("afi-safi-in")?;
+                list.iter().try_for_each(|afi| write!(f, " {}", afi.unicast_name()))
+            }
+            Condition::OriginEq(origin) => write!(f, "origin-eq {origin}"),
+            Condition::RouteType { internal: true } => f.write_str("route-type internal"),
+            Condition::RouteType { internal: false } => f.write_str("route-type external"),
+            Condition::AsPathLength(numbers) => write!(f, "as-path-length {numbers}"),
+            Condition::Med(numbers) => write!(f, "med {numbers}"),
+            Condition::LocalPref(numbers) => write!(f, "local-pref {numbers}"),
+        }
+    }
+}
+
+/// That a route's prefix is in a set, or is not.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PrefixCondition {
+    /// The set.
+    pub set: Arc<Named<PrefixSet>>,
+    /// Whether the prefix must not be in it.
+    pub invert: bool,
+}
+
+impl fmt::Display for PrefixCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        matching(f, "prefix-set", &self.set.name, if self.invert { Match::Invert } else { Match::Any })
+    }
+}
+
+/// What is done to a route.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Actions {
+    /// Sets ORIGIN.
+    pub origin: Option<Origin>,
+    /// Sets LOCAL_PREF.
+    pub local_pref: Option<u32>,
+    /// Sets or changes MULTI_EXIT_DISC.
+    pub med: Option<Med>,
+    /// Sets the next hop.
+    pub next_hop: Option<SetNextHop>,
+    /// Prepends to AS_PATH.
+    pub prepend: Option<Prepend>,
+    /// Removes and adds communities.
+    pub communities: ChangeCommunities,
+}
+
+/// What becomes of MULTI_EXIT_DISC. One that is absent counts as 0, and no sum leaves the range.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Med {
+    /// This.
+    Set(u32),
+    /// So much more.
+    Add(u32),
+    /// So much less.
+    Subtract(u32),
+}
+
+/// What the next hop becomes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SetNextHop {
+    /// Our own address on the session that the route is sent on: at export only.
+    Own,
+    /// The address of the neighbour that the route was learnt from: at import only.
+    Peer,
+    /// This. Routes of the other family stay as they are.
+    Address(IpAddr),
+}
+
+/// AS numbers before AS_PATH.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Prepend {
+    /// The AS.
+    pub asn: u32,
+    /// How often.
+    pub count: u8,
+}
+
+/// What becomes of communities: first some are removed, then some added, each once.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct ChangeCommunities {
+    /// Removes all, of every kind.
+    pub remove_all: bool,
+    /// Removes what one of these has.
+    pub remove: Vec<Arc<Named<CommunitySet>>>,
+    /// Adds these.
+    pub add: Vec<AnyCommunity>,
+}
+
+impl ChangeCommunities {
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.remove_all && self.remove.is_empty() && self.add.is_empty()
+    }
+
+    /// The value of the attribute of this kind that had the value `have`.
+    pub(crate) fn change(&self, kind: Kind, have: &[u8]) -> Vec<u8> {
+        let mut new = Vec::with_capacity(have.len());
+        let removed = |c| self.remove_all || self.remove.iter().any(|set| set.set.has(c));
+        kind.read(have).filter(|c| !removed(*c)).for_each(|c| c.write(&mut new));
+        for c in self.add.iter().filter(|c| c.kind() == kind) {
+            if !kind.read(&new).any(|had| had == *c) {
+                c.write(&mut new);
+            }
+        }
+        new
+    }
+}
+
+impl Actions {
+    /// Whether nothing is done.
+    pub fn is_empty(&self) -> bool {
+        *self == Actions::default()
+    }
+}
+
+impl fmt::Display for Actions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        parts.extend(self.origin.map(|origin| format!("set-route-origin {origin}")));
+        parts.extend(self.local_pref.map(|n| format!("set-local-pref {n}")));
+        parts.extend(self.med.map(|med| match med {
+            Med::Set(n) => format!("set-med {n}"),
+            Med::Add(n) => format!("set-med +{n}"),
+            Med::Subtract(n) => format!("set-med -{n}"),
+        }));
+        parts.extend(self.next_hop.map(|next_hop| match next_hop {
+            SetNextHop::Own => "set-next-hop self".into(),
+            SetNextHop::Peer => "set-next-hop peer-address".into(),
+            SetNextHop::Address(address) => format!("set-next-hop {address}"),
+        }));
+        parts.extend(self.prepend.map(|p| format!("set-as-path-prepend {} times {}", p.count, p.asn)));
+        let communities = &self.communities;
+        if communities.remove_all {
+            parts.push("remove all communities".into());
+        }
+        parts.extend(communities.remove.iter().map(|set| format!("remove communities {}", set.name)));
+        if !communities.add.is_empty() {
+            let add: Vec<String> = communities.add.iter().map(ToString::to_string).collect();
+            parts.push(format!("add communities {}", add.join(" ")));
+        }
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// What follows a statement whose conditions hold (OpenConfig's `policy-result`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Then {
+    /// The route is used, or sent, with all changes so far.
+    Accept,
+    /// It is not.
+    Reject,
+    /// The next statement is tried; after the last of a policy, the next policy.
+    #[default]
+    NextStatement,
+    /// The next policy is tried.
+    NextPolicy,
+}
+
+/// A statement. Without conditions it holds for every route.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Statement {
+    /// Its name, for those who ask why.
+    pub name: String,
+    /// All must hold,
+    pub conditions: Vec<Condition>,
+    /// and all of these, which are looked at last.
+    pub prefix_conditions: Vec<PrefixCondition>,
+    /// What is then done to the route.
+    pub actions: Actions,
+    /// And what follows.
+    pub then: Then,
+}
+
+/// A policy under its name (OpenConfig's `policy-definition`).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Definition {
+    /// The name.
+    pub name: String,
+    /// Its statements, tried in order.
+    pub statements: Vec<Statement>,
+}
+
+impl Definition {
+    /// The built-in policies: `accept` and `reject`.
+    pub fn built_in() -> [Definition; 2] {
+        [("accept", Then::Accept), ("reject", Then::Reject)].map(|(name, then)| Definition {
+            name: name.into(),
+            statements: vec![Statement { then, ..Statement::default() }],
+        })
+    }
+}
