@@ -6,6 +6,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+pub mod activity;
 pub mod ask;
 pub mod clock;
 pub mod log;

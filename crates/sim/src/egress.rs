@@ -3,7 +3,7 @@
 use crate::oracle::Oracle;
 use crate::rng::Rng;
 use crate::world::{MAX_MESSAGE, bodies};
-use ribtide_bgp::egress::{EgressOut, Worker, Write};
+use ribtide_bgp::egress::{Worker, Write};
 use ribtide_bgp::message::{BestBatch, DumpRequest, EgressIn};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_prefix::{Afi, AnyPrefix, Family, for_each_family};
@@ -130,14 +130,10 @@ impl Egress {
     fn flush(&mut self, id: usize, budget: usize, mut dump: impl FnMut(DumpRequest)) {
         let mut out = Vec::new();
         let stage = &mut self.workers[id];
+        stage.worker.requests().into_iter().for_each(&mut dump);
         let more = stage.worker.flush(budget, &mut out);
         stage.dirty = more || !stage.blocked.is_empty();
-        for effect in out {
-            match effect {
-                EgressOut::Dump(request) => dump(request),
-                EgressOut::Write(write) => self.write(&write),
-            }
-        }
+        out.iter().for_each(|write| self.write(write));
     }
 
     fn write(&mut self, write: &Write) {

@@ -2,7 +2,7 @@
 
 use super::output::{Sink, Stream};
 use super::paths::{Handle, Paths};
-use super::{Counters, EgressOut, Receiver, export};
+use super::{Counters, Receiver, Write, export};
 use crate::message::{Change, DumpRequest, NONE};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
 use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix};
@@ -187,13 +187,22 @@ impl Group {
     }
 
     /// The dumps that are to be asked of every shard.
-    pub(super) fn requests(&mut self, worker: u32, out: &mut Vec<EgressOut>) {
+    pub(super) fn requests(&mut self, worker: u32, out: &mut Vec<DumpRequest>) {
         ribtide_prefix::for_each_family!(F => {
             for dump in self.lanes.get_mut::<F>().dumps.iter_mut().filter(|d| !d.requested) {
                 dump.requested = true;
-                out.push(EgressOut::Dump(DumpRequest { worker, token: dump.token, afi: F::AFI }));
+                out.push(DumpRequest { worker, token: dump.token, afi: F::AFI });
             }
         });
+    }
+
+    /// What a flush would send: prefixes, and a marker for each dump that is complete.
+    pub(super) fn due(&self) -> usize {
+        let mut markers = 0;
+        ribtide_prefix::for_each_family!(F => {
+            markers += self.lanes.get::<F>().dumps.iter().filter(|d| d.shards_left == 0).count();
+        });
+        if self.blocked() { 0 } else { self.waiting() + markers }
     }
 
     /// Prefixes that wait to be sent.
@@ -227,7 +236,7 @@ impl Group {
         paths: &mut Paths,
         peers: &Peers,
         budget: usize,
-        out: &mut Vec<EgressOut>,
+        out: &mut Vec<Write>,
     ) {
         // What a dump says of a prefix is older than what is pending for it: dumps go first.
         let left = self.flush_dumps::<F>(paths, peers, budget, out);
@@ -240,7 +249,7 @@ impl Group {
         paths: &mut Paths,
         peers: &Peers,
         mut budget: usize,
-        out: &mut Vec<EgressOut>,
+        out: &mut Vec<Write>,
     ) -> usize {
         let mut dumps = std::mem::take(&mut self.lanes.get_mut::<F>().dumps);
         dumps.retain_mut(|dump| {
@@ -272,7 +281,7 @@ impl Group {
         paths: &mut Paths,
         peers: &Peers,
         budget: usize,
-        out: &mut Vec<EgressOut>,
+        out: &mut Vec<Write>,
     ) {
         let pending = &mut self.lanes.get_mut::<F>().pending;
         if pending.is_empty() || budget == 0 {
@@ -369,7 +378,7 @@ impl Group {
     }
 
     /// Hands out what a sink holds, and counts it for the group and for who gets it.
-    fn deliver(&mut self, sink: Sink, out: &mut Vec<EgressOut>) {
+    fn deliver(&mut self, sink: Sink, out: &mut Vec<Write>) {
         for closed in sink.finish() {
             self.counters.add(&closed.counters);
             let mut reached = false;
@@ -380,7 +389,7 @@ impl Group {
                 }
             }
             if reached {
-                out.push(EgressOut::Write(closed.write));
+                out.push(closed.write);
             }
         }
     }

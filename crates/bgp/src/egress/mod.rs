@@ -42,15 +42,6 @@ pub struct Receiver {
     pub session: u32,
 }
 
-/// What a worker wants done.
-#[derive(Clone, Debug)]
-pub enum EgressOut {
-    /// To be written.
-    Write(Write),
-    /// To be put to every shard.
-    Dump(DumpRequest),
-}
-
 /// Whole messages, to be written to each receiver after all that came for it before.
 #[derive(Clone, Debug)]
 pub struct Write {
@@ -193,22 +184,29 @@ impl Worker {
         }
     }
 
-    /// Packs up to `budget` prefixes of each family and group that is not blocked, and appends them and the dumps to ask
-    /// for. Returns whether more could be packed at once.
-    pub fn flush(&mut self, budget: usize, out: &mut Vec<EgressOut>) -> bool {
-        let mut more = false;
-        for group in self.groups.values_mut() {
-            group.requests(self.id, out);
-            if group.blocked() {
-                continue;
-            }
-            for_each_family!(F => group.flush::<F>(&mut self.paths, &self.peers, budget, out));
-            more |= group.waiting() > 0;
-        }
-        more
+    /// Dumps to ask of every shard, each once.
+    pub fn requests(&mut self) -> Vec<DumpRequest> {
+        let mut requests = Vec::new();
+        self.groups.values_mut().for_each(|group| group.requests(self.id, &mut requests));
+        requests
     }
 
-    /// Whether any peer gets something from this worker. One without groups only keeps up with what it may have to send.
+    /// How much a flush has to do: prefixes and End-of-RIB markers.
+    pub fn due(&self) -> usize {
+        self.groups.values().map(Group::due).sum()
+    }
+
+    /// Packs up to `budget` prefixes of each family and group that is not blocked, and appends them. Returns whether more
+    /// could be packed at once.
+    pub fn flush(&mut self, budget: usize, out: &mut Vec<Write>) -> bool {
+        for group in self.groups.values_mut().filter(|group| group.due() > 0) {
+            for_each_family!(F => group.flush::<F>(&mut self.paths, &self.peers, budget, out));
+        }
+        self.due() > 0
+    }
+
+    /// Whether any peer gets something from this worker. One without groups only keeps up with what it may have to
+    /// send.
     pub fn has_groups(&self) -> bool {
         !self.groups.is_empty()
     }

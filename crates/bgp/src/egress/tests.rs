@@ -149,9 +149,8 @@ impl Table {
 }
 
 /// Applies what a worker wrote to the tables of those it wrote to.
-fn read_all(out: &[EgressOut], infos: &[PeerInfo], tables: &mut BTreeMap<Receiver, Table>) {
-    for item in out {
-        let EgressOut::Write(write) = item else { continue };
+fn read_all(out: &[Write], infos: &[PeerInfo], tables: &mut BTreeMap<Receiver, Table>) {
+    for write in out {
         assert!(write.to.is_sorted());
         for receiver in write.receivers() {
             let info = infos.iter().find(|i| i.id == receiver.peer).unwrap();
@@ -166,19 +165,14 @@ fn joined(infos: &[PeerInfo]) -> Worker {
     for info in infos {
         worker.handle(EgressIn::MemberUp(Arc::new(info.clone())));
     }
-    let mut out = Vec::new();
-    worker.flush(1000, &mut out);
-    for item in &out {
-        if let EgressOut::Dump(request) = item {
-            worker.handle(EgressIn::Dump { token: request.token, batch: BestBatch::default(), last: true });
-        }
+    for request in worker.requests() {
+        worker.handle(EgressIn::Dump { token: request.token, batch: BestBatch::default(), last: true });
     }
-    out.clear();
-    assert!(!worker.flush(1000, &mut out));
+    assert!(!worker.flush(1000, &mut Vec::new()));
     worker
 }
 
-fn flushed(worker: &mut Worker) -> Vec<EgressOut> {
+fn flushed(worker: &mut Worker) -> Vec<Write> {
     let mut out = Vec::new();
     while worker.flush(1000, &mut out) {}
     out
@@ -191,17 +185,12 @@ fn members_with_equal_settings_share_every_message_and_one_dump() {
     for info in &infos {
         worker.handle(EgressIn::MemberUp(Arc::new(info.clone())));
     }
-    let mut out = Vec::new();
-    worker.flush(1000, &mut out);
-    let requests: Vec<DumpRequest> =
-        out.iter().filter_map(|o| if let EgressOut::Dump(d) = o { Some(*d) } else { None }).collect();
+    let requests = worker.requests();
     assert_eq!(
         requests.iter().map(|r| (r.worker, r.afi)).collect::<Vec<_>>(),
         [(3, Afi::Ipv4), (3, Afi::Ipv6)]
     );
-    out.clear();
-    worker.flush(1000, &mut out);
-    assert!(out.is_empty(), "asked once");
+    assert!(worker.requests().is_empty(), "asked once");
 
     let path = BestPath { attrs: attrs(3), source: PeerId(9) };
     worker.handle(EgressIn::SourceUp(Arc::new(peer(9, PeerKind::Client))));
@@ -450,7 +439,7 @@ struct World {
     shards: Vec<BTreeMap<AnyPrefix, BestPath>>,
     queues: Vec<VecDeque<Queued>>,
     up: Vec<bool>,
-    out: Vec<EgressOut>,
+    out: Vec<Write>,
 }
 
 enum Queued {
@@ -538,15 +527,13 @@ impl World {
 
     fn flush(&mut self, budget: usize) -> bool {
         let more = self.worker.flush(budget, &mut self.out);
-        let out = std::mem::take(&mut self.out);
-        read_all(&out, &self.infos, &mut self.tables);
-        for item in out {
-            if let EgressOut::Dump(request) = item {
-                for shard in 0..self.shards.len() {
-                    let first = self.half_dump(shard, request, true);
-                    self.queues[shard].push_back(Queued::Message(first));
-                    self.queues[shard].push_back(Queued::RestOfDump(request));
-                }
+        read_all(&self.out, &self.infos, &mut self.tables);
+        self.out.clear();
+        for request in self.worker.requests() {
+            for shard in 0..self.shards.len() {
+                let first = self.half_dump(shard, request, true);
+                self.queues[shard].push_back(Queued::Message(first));
+                self.queues[shard].push_back(Queued::RestOfDump(request));
             }
         }
         more

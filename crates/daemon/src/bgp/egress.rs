@@ -6,10 +6,12 @@
 //! ```
 
 use super::mailbox::{Mailbox, retry_all};
+use super::pace::Pace;
 use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
-use ribtide_bgp::egress::{EgressOut, Worker, Write};
+use ribtide_bgp::egress::{Worker, Write};
 use ribtide_bgp::message::{EgressIn, ShardIn};
+use ribtide_runtime::activity::Watch;
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
@@ -19,15 +21,15 @@ use std::time::{Duration, Instant};
 const INBOX: usize = 256;
 /// Messages of the session thread that may wait at a worker.
 const CONTROL: usize = 1024;
-/// Prefixes that may wait before they are packed although more is at hand: enough to fill UPDATEs.
-const ENOUGH: usize = 32 * 1024;
+/// Prefixes taken in at one turn.
+const TAKE: usize = 32 * 1024;
 /// Prefixes of each group and family that one flush packs, so that a full table does not keep others waiting.
 const BUDGET: usize = 64 * 1024;
 
 /// How long it sleeps where nothing comes in, before it looks whether it is to stop; and while a shard's ring has no room
-/// for a request.
+/// for a request, or changes wait for more: nobody tells when there is room, or when nothing more comes.
 const PATIENCE: Duration = Duration::from_millis(100);
-const ROOM: Duration = Duration::from_millis(1);
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// A worker's connections, before it runs.
 pub struct WorkerBuilder {
@@ -43,6 +45,8 @@ pub struct Outlets {
     pub shards: Vec<Sender<ShardIn>>,
     /// The session thread's ring.
     pub writes: Sender<Vec<Write>>,
+    /// Whether readers and shards have more.
+    pub upstream: Watch,
 }
 
 impl WorkerBuilder {
@@ -78,6 +82,9 @@ impl WorkerBuilder {
             asked,
             shards: outlets.shards.into_iter().map(Mailbox::new).collect(),
             writes: Mailbox::new(outlets.writes),
+            upstream: outlets.upstream,
+            pace: Pace::default(),
+            packing: false,
             meter: meters.meter("egress"),
         };
         (asker.with_wake(self.wake), stage)
@@ -92,6 +99,10 @@ pub(super) struct WorkerStage {
     asked: Asked<Worker>,
     shards: Vec<Mailbox<ShardIn>>,
     writes: Mailbox<Vec<Write>>,
+    upstream: Watch,
+    pace: Pace,
+    /// What was begun to be packed is not packed yet.
+    packing: bool,
     meter: Meter,
 }
 
@@ -105,16 +116,16 @@ impl Stage for WorkerStage {
         self.take_control();
         let begin = Instant::now();
         let routes = self.work();
-        let more = self.pack();
+        self.pack();
         // Every worker hears of every change; those with something to send from it count.
         if self.worker.has_groups() {
             self.meter.add(routes, begin);
         }
         if !self.writes.is_empty() {
             Turn::Held
-        } else if more || !self.inbox.is_empty() || !self.control.is_empty() {
+        } else if self.packing || !self.inbox.is_empty() || !self.control.is_empty() {
             Turn::Busy
-        } else if asked_all && self.shards.iter().all(Mailbox::is_empty) {
+        } else if asked_all && self.shards.iter().all(Mailbox::is_empty) && !self.pace.waits() {
             Turn::Idle
         } else {
             Turn::Held
@@ -130,7 +141,7 @@ impl Stage for WorkerStage {
         select.recv(self.asked.raw());
         select.recv(self.inbox.raw());
         // It must not wait for a shard, which may be waiting for it.
-        let _ = select.ready_timeout(if after == Turn::Held { ROOM } else { PATIENCE });
+        let _ = select.ready_timeout(if after == Turn::Held { MOMENT } else { PATIENCE });
     }
 }
 
@@ -141,10 +152,10 @@ impl WorkerStage {
         }
     }
 
-    /// Handles what shards brought until there is enough to pack. Returns how many routes it was.
+    /// Handles what shards brought, as far as one turn should go. Returns how many routes it was.
     fn work(&mut self) -> usize {
         let mut routes = 0;
-        while routes < ENOUGH
+        while routes < TAKE
             && let Some(message) = self.inbox.try_recv()
         {
             // The session thread told of a source before its first path could get here; on the other ring.
@@ -159,22 +170,18 @@ impl WorkerStage {
         routes
     }
 
-    /// Packs what waits and hands it on; whether more could be packed at once.
-    fn pack(&mut self) -> bool {
-        let mut out = Vec::new();
-        let more = self.worker.flush(BUDGET, &mut out);
-        let mut writes = Vec::with_capacity(out.len());
-        for item in out {
-            match item {
-                EgressOut::Write(write) => writes.push(write),
-                EgressOut::Dump(request) => {
-                    self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Dump(request)));
-                }
+    /// Asks for dumps; packs what waits, if it is time, and hands it on.
+    fn pack(&mut self) {
+        for request in self.worker.requests() {
+            self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Dump(request)));
+        }
+        let idle = self.inbox.is_empty() && self.upstream.idle();
+        if self.packing || self.pace.go(self.worker.due(), idle, Instant::now()) {
+            let mut writes = Vec::new();
+            self.packing = self.worker.flush(BUDGET, &mut writes);
+            if !writes.is_empty() {
+                self.writes.post(writes);
             }
         }
-        if !writes.is_empty() {
-            self.writes.post(writes);
-        }
-        more
     }
 }

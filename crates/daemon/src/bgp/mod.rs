@@ -20,6 +20,7 @@ pub mod egress;
 pub mod initial;
 mod mailbox;
 pub mod owners;
+mod pace;
 pub mod reader;
 pub mod session;
 pub mod shard;
@@ -35,6 +36,7 @@ use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::egress::Worker;
 use ribtide_bgp::message::ShardIn;
 use ribtide_rib::RibIn;
+use ribtide_runtime::activity::Activity;
 use ribtide_runtime::ask::Asker;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::meter::Meters;
@@ -141,10 +143,17 @@ impl BgpBuilder {
         };
         let listening = sessions.listening();
         let mut hosted = Hosted::default();
+        // Of what is upstream of the workers.
+        let activity = Activity::default();
 
         let mut reader_askers = Vec::new();
         for (index, reader) in readers.into_iter().enumerate() {
-            let outlets = reader::Outlets { map, shards: inboxes.clone(), reports: sessions.reports() };
+            let outlets = reader::Outlets {
+                map,
+                shards: inboxes.clone(),
+                reports: sessions.reports(),
+                busy: activity.stage(),
+            };
             let (asker, stage) = reader.build(outlets, clock, meters);
             run(bgp.shards, format!("reader-{index}"), stage, &mut hosted, stop)?;
             reader_askers.push(asker);
@@ -152,14 +161,23 @@ impl BgpBuilder {
         let mut shard_askers = Vec::new();
         for (index, shard) in shards.into_iter().enumerate() {
             let workers = worker_inboxes.clone();
-            let outlets = shard::Outlets { workers, rib: rib.cloned(), purged: sessions.purged() };
+            let outlets = shard::Outlets {
+                workers,
+                rib: rib.cloned(),
+                purged: sessions.purged(),
+                busy: activity.stage(),
+            };
             let (asker, stage) = shard.build(options, outlets, meters);
             run(bgp.shards, format!("shard-{index}"), stage, &mut hosted, stop)?;
             shard_askers.push(asker);
         }
         let mut worker_askers = Vec::new();
         for (index, worker) in workers.into_iter().enumerate() {
-            let outlets = egress::Outlets { shards: requests.clone(), writes: sessions.writes() };
+            let outlets = egress::Outlets {
+                shards: requests.clone(),
+                writes: sessions.writes(),
+                upstream: activity.watch(),
+            };
             let (asker, stage) = worker.build(outlets, meters);
             run(bgp.update_threads, format!("egress-{index}"), stage, &mut hosted, stop)?;
             worker_askers.push(asker);

@@ -13,6 +13,7 @@ use ribtide_bgp::ingest::{Ingest, IngestCounters, IngestPeer, IngestSettings, Sh
 use ribtide_bgp::message::ShardIn;
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_prefix::{Afi, Safi};
+use ribtide_runtime::activity::Busy;
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::meter::{Meter, Meters};
@@ -98,6 +99,8 @@ pub(super) struct Outlets {
     pub(super) map: ShardMap,
     pub(super) shards: Vec<Sender<ShardIn>>,
     pub(super) reports: Sender<Report>,
+    /// Tells stages downstream whether more is on its way.
+    pub(super) busy: Busy,
 }
 
 impl ReaderBuilder {
@@ -126,6 +129,7 @@ impl ReaderBuilder {
             batches: ShardBatches::new(outlets.map),
             shards: outlets.shards.into_iter().map(Mailbox::new).collect(),
             reports: Mailbox::new(outlets.reports),
+            busy: outlets.busy,
             poll: self.poll,
             commands: self.commands.1,
             clock,
@@ -133,6 +137,7 @@ impl ReaderBuilder {
             ingest: Ingest::default(),
             sessions: BTreeMap::new(),
             ready: VecDeque::new(),
+            perhaps: Vec::new(),
             buffer: vec![0; MAX_EXTENDED_LEN + READ],
         };
         let stage = ReaderStage { reader, asked, events: Events::with_capacity(256) };
@@ -166,15 +171,18 @@ impl ReaderStage {
 
 impl Stage for ReaderStage {
     fn turn(&mut self) -> Turn {
-        let news = self.look(Duration::ZERO);
+        let news = self.reader.ready.is_empty() && self.look(Duration::ZERO);
         self.asked.serve(&mut self.reader);
         if !self.reader.room() {
             return Turn::Held;
         }
-        let did = self.reader.take_commands() | self.reader.read();
+        let told = self.reader.take_commands();
+        let did = self.reader.read();
+        let more = did && self.look(Duration::ZERO);
+        self.reader.hand_on();
         match self.reader.room() {
             false => Turn::Held,
-            true if did || news => Turn::Busy,
+            true if told || did || news || more => Turn::Busy,
             true => Turn::Idle,
         }
     }
@@ -197,6 +205,7 @@ impl Stage for ReaderStage {
 pub struct Reader {
     shards: Vec<Mailbox<ShardIn>>,
     reports: Mailbox<Report>,
+    busy: Busy,
     poll: Poll,
     commands: Receiver<Command>,
     clock: Clock,
@@ -206,6 +215,9 @@ pub struct Reader {
     sessions: BTreeMap<PeerId, Session>,
     /// Sessions that may have bytes to read, each once.
     ready: VecDeque<PeerId>,
+    /// Sessions that were read short: more is there only if it came since, or the connection's end, which another read
+    /// finds out.
+    perhaps: Vec<PeerId>,
     buffer: Vec<u8>,
 }
 
@@ -219,6 +231,15 @@ struct Session {
     queued: bool,
     /// Nothing more is read of it.
     ended: bool,
+}
+
+/// What a read left in the socket.
+enum Left {
+    /// It filled the buffer.
+    More,
+    /// It did not.
+    Perhaps,
+    Nothing,
 }
 
 impl Reader {
@@ -258,18 +279,20 @@ impl Reader {
         if self.ready.is_empty() {
             return false;
         }
+        self.busy.set(true);
         let begin = Instant::now();
         for _ in 0..self.ready.len() {
             let Some(peer) = self.ready.pop_front() else { break };
-            if self.turn(peer) {
-                self.queue(peer);
+            match self.turn(peer) {
+                Left::More => self.queue(peer),
+                Left::Perhaps => self.perhaps.push(peer),
+                Left::Nothing => {}
             }
             if self.batches.len() >= ENOUGH {
                 break;
             }
         }
         self.meter.add(self.batches.len(), begin);
-        self.hand_on();
         true
     }
 
@@ -322,26 +345,28 @@ impl Reader {
         self.reports.post(Report { peer, session, what });
     }
 
-    /// Reads once from a session and handles what came; whether there may be more.
-    fn turn(&mut self, id: PeerId) -> bool {
-        let Some(session) = self.sessions.get_mut(&id) else { return false };
+    /// Reads once from a session and handles what came.
+    fn turn(&mut self, id: PeerId) -> Left {
+        let Some(session) = self.sessions.get_mut(&id) else { return Left::Nothing };
         session.queued = false;
         if session.ended {
-            return false;
+            return Left::Nothing;
         }
         let number = session.peer.info().session;
         let kept = session.tail.len();
         self.buffer[..kept].copy_from_slice(&session.tail);
         session.tail.clear();
         let (read, outcome) = loop {
-            match session.stream.read(&mut self.buffer[kept..]) {
+            let room = &mut self.buffer[kept..];
+            let full = room.len();
+            match session.stream.read(room) {
                 Ok(0) => break (0, Err(What::Closed("closed by the peer".into()))),
                 Ok(n) => {
                     session.heard.store(self.clock.now(), Relaxed);
-                    break (n, Ok(true));
+                    break (n, Ok(if n == full { Left::More } else { Left::Perhaps }));
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break (0, Ok(false)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break (0, Ok(Left::Nothing)),
                 Err(e) => break (0, Err(What::Closed(e.to_string()))),
             }
         };
@@ -349,10 +374,10 @@ impl Reader {
         let handled = self.messages(id, number, &buffer[..kept + read]);
         self.buffer = buffer;
         match handled.and(outcome) {
-            Ok(more) => more,
+            Ok(left) => left,
             Err(what) => {
                 self.end(id, number, what);
-                false
+                Left::Nothing
             }
         }
     }
@@ -394,12 +419,16 @@ impl Reader {
         self.reports.post(Report { peer, session, what });
     }
 
-    /// Puts the batches into the shards' rings.
+    /// Puts the batches into the shards' rings; says before that whether there is more.
     fn hand_on(&mut self) {
+        self.busy.set(!self.ready.is_empty());
         for (thread, batch) in self.batches.drain() {
             if let Some(shard) = self.shards.get_mut(usize::from(thread)) {
                 shard.post(ShardIn::Routes(batch));
             }
+        }
+        while let Some(peer) = self.perhaps.pop() {
+            self.queue(peer);
         }
     }
 }

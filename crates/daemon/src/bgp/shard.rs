@@ -15,6 +15,7 @@ use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{Effects, Shard, ShardOut, ToEgress};
 use ribtide_prefix::Families;
 use ribtide_rib::{NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source};
+use ribtide_runtime::activity::Busy;
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
@@ -48,6 +49,8 @@ pub struct Outlets {
     pub rib: Option<Sender<RibIn>>,
     /// Told of each session of which nothing is left in the shard.
     pub purged: Sender<(PeerId, u32)>,
+    /// Tells the workers whether more is on its way.
+    pub busy: Busy,
 }
 
 impl ShardBuilder {
@@ -86,6 +89,7 @@ impl ShardBuilder {
             workers: outlets.workers.into_iter().map(Mailbox::new).collect(),
             rib: outlets.rib.map(Mailbox::new),
             purged: Mailbox::new(outlets.purged),
+            busy: outlets.busy,
             inbox: self.inbox.1,
             feedback: self.feedback.1,
             asked,
@@ -102,6 +106,7 @@ pub(super) struct ShardStage {
     workers: Vec<Mailbox<EgressIn>>,
     rib: Option<Mailbox<RibIn>>,
     purged: Mailbox<(PeerId, u32)>,
+    busy: Busy,
     inbox: Receiver<ShardIn>,
     feedback: Receiver<ShardIn>,
     asked: Asked<Shard>,
@@ -114,6 +119,7 @@ impl Stage for ShardStage {
         if !self.room() {
             return Turn::Held;
         }
+        self.busy.set(self.shard.work_left() || !self.inbox.is_empty());
         if let Some(message) = self.feedback.try_recv() {
             self.shard.handle(message, &mut self.out);
         }
@@ -122,6 +128,7 @@ impl Stage for ShardStage {
         if self.shard.work_left() {
             self.shard.step(&mut self.out);
         }
+        self.busy.set(self.shard.work_left() || !self.inbox.is_empty());
         if !self.out.is_empty() {
             self.hand_on();
         }
