@@ -3,6 +3,9 @@
 # `make run` and `make test` work from a fresh clone on a fresh machine: scripts/setup installs what is missing
 # (system packages through apt when root, crates through cargo).
 
+# Under a quarter of an hour on two cores. `ribtide bench run bgp --help` lists what there is.
+BENCH ?= --work learn,withdraw,reflect,flap,single,churn --dut ribtide:shards=1,ribtide:auto,bird,frr --runs 3
+
 .PHONY: help run test lint bench interop fmt setup clean
 
 help: ## list the commands
@@ -25,9 +28,9 @@ interop: ## only the tests against other daemons, Redis and the kernel
 	@scripts/setup test
 	@scripts/test interop
 
-bench: ## BGP ingest beside BIRD 2, in the same run (docs/perf/)
-	@scripts/setup test
-	@scripts/bench-ingest
+bench: ## BGP beside other daemons, in the same run; BENCH='--work learn --runs 5' for another choice (docs/perf/)
+	@scripts/setup bench
+	@cargo run --release --quiet --package ribtide -- bench run bgp $(BENCH)
 
 fmt: ## format all code
 	cargo fmt --all

@@ -207,6 +207,8 @@ impl Blast {
                 v6: AddressPool::new(next_hops.next_hops6),
             },
             next_hop_count: next_hops.next_hops,
+            shortest_of: None,
+            version: 0,
         })
     }
 

@@ -2,13 +2,16 @@
 //! sessions, and receivers that count what comes back.
 //!
 //! Each tool is a module with its options, a `run` for the command line, and the steps of it for who needs more:
-//! [`replay`], [`blast`], [`sink`]. [`expected`] says what forwarding must look like afterwards.
+//! [`replay`], [`blast`], [`sink`]. [`expected`] says what forwarding must look like afterwards. [`harness`] is what
+//! every suite of `ribtide bench` needs, [`bgp`] the first suite.
 // They panic where nobody reads any more.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod bgp;
 pub mod blast;
 mod error;
 pub mod expected;
+pub mod harness;
 pub mod mrt_file;
 pub mod options;
 mod pool;

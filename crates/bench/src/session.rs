@@ -124,7 +124,12 @@ fn handshake(stream: TcpStream, speaker: &Speaker) -> Result<Opened, End> {
 }
 
 /// What follows from the peer's OPEN and ours.
-fn agree(frame: &Frame<'_>, speaker: &Speaker, remote: SocketAddr, local: SocketAddr) -> Result<Peer, End> {
+pub(crate) fn agree(
+    frame: &Frame<'_>,
+    speaker: &Speaker,
+    remote: SocketAddr,
+    local: SocketAddr,
+) -> Result<Peer, End> {
     let open = Open::parse(frame.body).map_err(End::Sent)?;
     let has = |wanted: Capability<'_>| open.capabilities().any(|c| c == wanted);
     let family = |afi: Afi| has(Capability::Multiprotocol { afi: afi as u16, safi: Safi::Unicast as u8 });
@@ -356,16 +361,23 @@ impl Shared {
 
 /// Tells the peer why the session ends, where it does not know.
 fn notify(mut stream: &TcpStream, end: &End) {
+    if let Some(words) = last_words(end) {
+        let _ = stream.set_write_timeout(Some(LAST_WORDS));
+        let _ = stream.write_all(&words);
+    }
+}
+
+/// The NOTIFICATION that tells the peer why the session ends; `None` where it knows.
+pub(crate) fn last_words(end: &End) -> Option<Vec<u8>> {
     let notification = match end {
         End::Sent(notification) => notification.clone(),
         End::HoldTimer(_) => Notification::new(code::HOLD_TIMER_EXPIRED, 0),
         End::Peer(_) => Notification::new(code::OPEN, notification::open::UNSUPPORTED_CAPABILITY),
-        End::Received(_) | End::Closed | End::Broken(_) => return,
+        End::Received(_) | End::Closed | End::Broken(_) => return None,
     };
     let mut out = Vec::new();
     notification.write(&mut out);
-    let _ = stream.set_write_timeout(Some(LAST_WORDS));
-    let _ = stream.write_all(&out);
+    Some(out)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

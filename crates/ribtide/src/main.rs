@@ -3,6 +3,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+mod bench;
 mod client;
 mod demo;
 mod show;
@@ -59,6 +60,11 @@ enum Command {
     Blast(ribtide_bench::blast::Options),
     /// Receive and count
     Sink(ribtide_bench::sink::Options),
+    /// Measure this machine: suites of workloads, beside other programs where they are installed
+    Bench {
+        #[command(subcommand)]
+        what: bench::Bench,
+    },
     /// A full table through the whole path in this one process, with a check of every prefix (what `make run` runs)
     Demo(demo::Options),
     /// SONiC's fpmsyncd: FPM server in, APPL_DB out
@@ -107,6 +113,7 @@ fn run(command: Command) -> Result<(), String> {
         Command::Replay(options) => sentence(ribtide_bench::replay::run(&options).map(drop)),
         Command::Blast(options) => sentence(ribtide_bench::blast::run(&options).map(drop)),
         Command::Sink(options) => sentence(ribtide_bench::sink::run(&options).map(drop)),
+        Command::Bench { what } => bench::run(&what),
         Command::Demo(options) => demo::run(&options),
         Command::Fpmsyncd(options) => sentence(ribtide_daemon::sonic::fpmsyncd::run(options)),
         Command::Orchagent(options) => sentence(ribtide_daemon::sonic::orchagent::run(options)),

@@ -21,6 +21,11 @@ pub struct FeedOptions {
     pub next_hops: Families<Pools>,
     /// How many next hops are used.
     pub next_hop_count: u32,
+    /// Among how many senders the shortest ways are dealt out: each group has one at one of them, named by a hash.
+    /// `None`: lengths are left to chance, and many tie.
+    pub shortest_of: Option<u32>,
+    /// Another number is another way to the same origin: what a sender says when it announces a group again.
+    pub version: u32,
 }
 
 /// The shape of [`FeedOptions::next_hops`].
@@ -104,16 +109,28 @@ impl<'a> Feed<'a> {
 
     /// Writes the attributes of `group` into `path`, whose memory is used again.
     pub fn path<F: Family>(&self, group: usize, path: &mut Path) {
-        let FeedOptions { sender, asn, next_hops, next_hop_count, .. } = &self.options;
+        let FeedOptions { sender, asn, next_hops, next_hop_count, shortest_of, version, .. } = &self.options;
         let id = [F::AFI as u64, group as u64];
         // What the origin decides is the same at every sender; the way to it is the sender's own.
         let mut origin = Rng::new(self.table.seed, &[4, id[0], id[1]]);
-        let mut way = Rng::new(self.table.seed, &[5, id[0], id[1], u64::from(*sender)]);
+        let way = [5, id[0], id[1], u64::from(*sender), u64::from(*version)];
+        // Numbers of a seed never change, and the first version had no number.
+        let way = if *version == 0 { &way[..4] } else { &way[..] };
+        let mut way = Rng::new(self.table.seed, way);
 
         path.origin = if origin.chance(0.93) { Origin::Igp } else { Origin::Incomplete };
         let origin_asn = as_number(origin.below(ORIGINS));
-        let hops =
-            pick_hops(&mut origin) + [0, 0, 1][way.below(3) as usize] - [0, 0, 1][way.below(3) as usize];
+        let longer = [0, 0, 1][way.below(3) as usize];
+        let shorter = match shortest_of {
+            None => [0, 0, 1][way.below(3) as usize],
+            Some(senders) => {
+                let mut deal = Rng::new(self.table.seed, &[7, id[0], id[1]]);
+                let shortest = deal.below(u64::from(*senders).max(1)) == u64::from(*sender);
+                // A way that is announced later is the shortest as often as not.
+                2 * usize::from(shortest && (*version == 0 || way.below(2) == 0))
+            }
+        };
+        let hops = pick_hops(&mut origin) + longer - shorter;
         path.as_path.clear();
         path.as_path.extend(asn);
         while path.as_path.len() + 1 < hops.max(2) {

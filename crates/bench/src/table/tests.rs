@@ -16,6 +16,8 @@ fn feed_options(sender: u32) -> FeedOptions {
         order: u64::from(sender),
         next_hops: Families { v4: pool("10.0.0.0/16"), v6: pool("2001:db8::/64") },
         next_hop_count: 16,
+        shortest_of: None,
+        version: 0,
     }
 }
 

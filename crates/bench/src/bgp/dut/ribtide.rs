@@ -1,0 +1,118 @@
+//! ribtide as the router under test: this very program, or another build of it.
+
+use super::{Error, Site};
+use std::fmt::{self, Write as _};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// How it is set.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Settings {
+    /// `shards`: a number, `auto` or `off`.
+    shards: Option<String>,
+    /// `update-threads`: the same.
+    update_threads: Option<String>,
+    /// The program, when it is not this one.
+    binary: Option<PathBuf>,
+}
+
+impl Settings {
+    /// The program to run.
+    pub(super) fn program(&self) -> PathBuf {
+        let this = || std::env::current_exe().unwrap_or_else(|_| "ribtide".into());
+        self.binary.clone().unwrap_or_else(this)
+    }
+
+    pub(super) fn commands(&self, site: &Site<'_>) -> Result<Vec<Command>, Error> {
+        let path = site.write("ribtide.toml", &self.configuration(site))?;
+        let mut command = site.place.command(&self.program().to_string_lossy());
+        command.arg("run").arg("-c").arg(path);
+        Ok(vec![command])
+    }
+
+    fn configuration(&self, site: &Site<'_>) -> String {
+        let topology = site.topology;
+        let router = topology.router;
+        let value =
+            |text: &str| if text.parse::<u32>().is_ok() { text.into() } else { format!("\"{text}\"") };
+        let mut threads = String::new();
+        // Off means everything on one thread, so it stands for both unless both are given.
+        let update_threads = self.update_threads.as_ref().or(self.shards.as_ref().filter(|s| *s == "off"));
+        for (key, setting) in [("shards", self.shards.as_ref()), ("update-threads", update_threads)] {
+            if let Some(setting) = setting {
+                // Writing to a string cannot fail.
+                let _ = writeln!(threads, "{key} = {}", value(setting));
+            }
+        }
+        let kind = if topology.reflector {
+            "type = \"internal\"\nroute-reflector-client = true"
+        } else {
+            "type = \"external\""
+        };
+        let list = |neighbors: &[super::super::topology::Neighbor]| {
+            let one = |n: &super::super::topology::Neighbor| {
+                format!("    {{ address = \"{}\", peer-asn = {} }},\n", n.address, n.asn)
+            };
+            neighbors.iter().map(one).collect::<String>()
+        };
+        format!(
+            "[router]\nasn = {asn}\nrouter-id = \"{router}\"\n\n\
+             [bgp]\nlisten = [\"{router}:{port}\"]\n{threads}\n\
+             [bgp.group.senders]\n{kind}\npassive = true\nfamilies = [\"ipv4-unicast\"]\n\
+             import = [\"accept\"]\nexport = [\"reject\"]\nneighbor = [\n{senders}]\n\n\
+             [bgp.group.receivers]\n{kind}\npassive = true\nfamilies = [\"ipv4-unicast\"]\n\
+             import = [\"reject\"]\nexport = [\"accept\"]\nneighbor = [\n{receivers}]\n\n\
+             [api]\nsocket = \"{socket}\"\n",
+            asn = super::super::topology::ASN,
+            port = topology.port,
+            senders = list(&topology.senders),
+            receivers = list(&topology.receivers),
+            socket = site.folder.join("ribtide.sock").display(),
+        )
+    }
+}
+
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.shards.as_deref() {
+            Some("auto") => f.write_str(":auto")?,
+            Some(shards) => write!(f, ":shards={shards}")?,
+            None => {}
+        }
+        if let Some(threads) = &self.update_threads {
+            write!(f, ":update-threads={threads}")?;
+        }
+        if let Some(binary) = &self.binary {
+            write!(f, ":binary={}", binary.display())?;
+        }
+        Ok(())
+    }
+}
+
+impl std::str::FromStr for Settings {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Settings, String> {
+        let mut settings = Settings::default();
+        let threads = |text: &str| match text {
+            "auto" | "off" => Ok(Some(text.to_string())),
+            number if number.parse::<u32>().is_ok_and(|n| n > 0) => Ok(Some(number.to_string())),
+            other => Err(format!("\"{other}\" is no number of threads; write one, auto or off")),
+        };
+        for setting in text.split(':').filter(|s| !s.is_empty()) {
+            match setting.split_once('=') {
+                None if setting == "auto" => settings.shards = Some("auto".into()),
+                Some(("shards", value)) => settings.shards = threads(value)?,
+                Some(("update-threads", value)) => settings.update_threads = threads(value)?,
+                Some(("binary", path)) => settings.binary = Some(path.into()),
+                _ => {
+                    return Err(format!(
+                        "ribtide has no setting \"{setting}\" here; there are auto, shards=N, update-threads=N and \
+                         binary=PATH"
+                    ));
+                }
+            }
+        }
+        Ok(settings)
+    }
+}

@@ -1,0 +1,178 @@
+//! What one receiver holds: a number for each prefix. A thousand receivers of a full table fit a small machine so.
+
+use super::super::model::{NO_PATH, PathNumber, UNKNOWN, View, fingerprint};
+use super::Received;
+use ribtide_prefix::{HashBuilder, Map, Prefix, Set, V4};
+use ribtide_wire::bgp::Update;
+use std::hash::BuildHasher;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// What receivers on one thread share: how they are judged, and attributes they have seen.
+pub(super) struct Judge {
+    pub(super) view: View,
+    /// Hash of the attributes as they came → the path. Each set is looked at once for all receivers.
+    seen: Map<u64, PathNumber>,
+    hash: HashBuilder,
+}
+
+impl Judge {
+    pub(super) fn new(view: View) -> Judge {
+        Judge { view, seen: Map::default(), hash: HashBuilder::default() }
+    }
+
+    /// Takes another view. Attributes that nobody had sent may have been sent by now.
+    pub(super) fn replace(&mut self, view: View) {
+        self.view = view;
+        self.seen.retain(|_, path| *path != UNKNOWN);
+    }
+
+    fn path(&mut self, update: &Update<'_>) -> PathNumber {
+        let key = self.hash.hash_one((update.attribute_key(), update.next_hop::<V4>()));
+        let known = &self.view.known;
+        *self.seen.entry(key).or_insert_with(|| known.get(&fingerprint(update)).copied().unwrap_or(UNKNOWN))
+    }
+}
+
+/// The routes that a receiver holds.
+#[derive(Default)]
+pub(super) struct Routes {
+    paths: Vec<PathNumber>,
+    right: u64,
+    /// Prefixes that nobody announced.
+    strange: Set<Prefix<V4>>,
+}
+
+impl Routes {
+    pub(super) fn new(view: &View) -> Routes {
+        let mut routes = Routes { paths: vec![NO_PATH; view.best.len()], ..Routes::default() };
+        routes.judge(view);
+        routes
+    }
+
+    /// Counts anew what is right.
+    pub(super) fn judge(&mut self, view: &View) {
+        self.right = self.paths.iter().zip(&*view.best).filter(|(have, best)| have == best).count() as u64;
+    }
+
+    /// Does what an UPDATE says, and returns how many prefixes it announced and withdrew.
+    pub(super) fn apply(&mut self, update: &Update<'_>, judge: &mut Judge) -> (u64, u64) {
+        let (mut announced, mut withdrawn) = (0, 0);
+        for prefix in update.withdrawn::<V4>() {
+            withdrawn += 1;
+            self.set(prefix, NO_PATH, &judge.view);
+        }
+        let mut prefixes = update.announced::<V4>().peekable();
+        if prefixes.peek().is_some() {
+            let path = judge.path(update);
+            for prefix in prefixes {
+                announced += 1;
+                self.set(prefix, path, &judge.view);
+            }
+        }
+        (announced, withdrawn)
+    }
+
+    #[inline]
+    fn set(&mut self, prefix: Prefix<V4>, path: PathNumber, view: &View) {
+        let Some(position) = view.positions.get(&prefix) else {
+            if path == NO_PATH {
+                self.strange.remove(&prefix)
+            } else {
+                self.strange.insert(prefix)
+            };
+            return;
+        };
+        let (have, best) = (&mut self.paths[*position as usize], view.best[*position as usize]);
+        self.right = self.right + u64::from(path == best) - u64::from(*have == best);
+        *have = path;
+    }
+
+    pub(super) fn right(&self) -> u64 {
+        self.right
+    }
+
+    /// Whether exactly the best table is held.
+    pub(super) fn all_right(&self) -> bool {
+        self.right == self.paths.len() as u64 && self.strange.is_empty()
+    }
+
+    pub(super) fn copy(&self) -> (Vec<PathNumber>, usize) {
+        (self.paths.clone(), self.strange.len())
+    }
+}
+
+/// What a receiver shows to the outside while it works.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    updates: AtomicU64,
+    announced: AtomicU64,
+    withdrawn: AtomicU64,
+    bytes: AtomicU64,
+    right: AtomicU64,
+    /// Nanoseconds since [`EPOCH`]; 0: never.
+    right_since: AtomicU64,
+    last: AtomicU64,
+}
+
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+fn to_number(at: Instant) -> u64 {
+    at.saturating_duration_since(*EPOCH).as_nanos() as u64 + 1
+}
+
+fn to_instant(number: u64) -> Option<Instant> {
+    Some(*EPOCH + Duration::from_nanos(number.checked_sub(1)?))
+}
+
+impl Counters {
+    /// Counts what came at `at`.
+    pub(super) fn add(&self, received: Received, at: Instant) {
+        self.updates.fetch_add(received.updates, Relaxed);
+        self.announced.fetch_add(received.announced, Relaxed);
+        self.withdrawn.fetch_add(received.withdrawn, Relaxed);
+        self.bytes.fetch_add(received.bytes, Relaxed);
+        self.last.store(to_number(at), Relaxed);
+    }
+
+    /// Says what is held at `at`.
+    pub(super) fn show(&self, routes: &Routes, at: Instant) {
+        self.right.store(routes.right(), Relaxed);
+        match (routes.all_right(), self.right_since.load(Relaxed)) {
+            (true, 0) => self.right_since.store(to_number(at), Relaxed),
+            (false, 1..) => self.right_since.store(0, Relaxed),
+            _ => {}
+        }
+    }
+
+    /// Forgets when all became right: something else is, from now on.
+    pub(super) fn start_again(&self, routes: Option<&Routes>) {
+        self.right_since.store(0, Relaxed);
+        self.right.store(0, Relaxed);
+        if let Some(routes) = routes {
+            self.show(routes, Instant::now());
+        }
+    }
+
+    pub(super) fn right(&self) -> u64 {
+        self.right.load(Relaxed)
+    }
+
+    pub(super) fn right_since(&self) -> Option<Instant> {
+        to_instant(self.right_since.load(Relaxed))
+    }
+
+    pub(super) fn last(&self) -> Option<Instant> {
+        to_instant(self.last.load(Relaxed))
+    }
+
+    pub(super) fn received(&self) -> Received {
+        Received {
+            updates: self.updates.load(Relaxed),
+            announced: self.announced.load(Relaxed),
+            withdrawn: self.withdrawn.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+        }
+    }
+}

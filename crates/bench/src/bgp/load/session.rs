@@ -1,0 +1,278 @@
+//! One neighbour's session on a socket that never blocks: from the connection to the last byte of its script.
+
+use super::super::model::Script;
+use super::super::topology::Neighbor;
+use super::receiver::Counters;
+use crate::error::End;
+use crate::session::{agree, last_words};
+use mio::net::TcpStream;
+use ribtide_prefix::{Afi, Safi};
+use ribtide_wire::bgp::capability::Capability;
+use ribtide_wire::bgp::message::{self, Frame, MessageType};
+use ribtide_wire::bgp::notification::{Notification, cease, code, fsm};
+use ribtide_wire::bgp::open::OpenBuilder;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What a session shows to the outside.
+#[derive(Debug)]
+pub(super) struct Status {
+    pub(super) counters: Counters,
+    up: AtomicBool,
+    sent: AtomicBool,
+    /// It was up and ended by itself.
+    lost: AtomicBool,
+    trouble: Mutex<Option<String>>,
+}
+
+impl Default for Status {
+    fn default() -> Self {
+        Status {
+            counters: Counters::default(),
+            up: AtomicBool::new(false),
+            sent: AtomicBool::new(true),
+            lost: AtomicBool::new(false),
+            trouble: Mutex::new(None),
+        }
+    }
+}
+
+impl Status {
+    pub(super) fn is_up(&self) -> bool {
+        self.up.load(Relaxed)
+    }
+
+    pub(super) fn set_up(&self, up: bool) {
+        self.up.store(up, Relaxed);
+    }
+
+    pub(super) fn is_sent(&self) -> bool {
+        self.sent.load(Relaxed)
+    }
+
+    pub(super) fn set_sent(&self, sent: bool) {
+        self.sent.store(sent, Relaxed);
+    }
+
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn lost(&self) -> Option<String> {
+        self.lost.load(Relaxed).then(|| self.trouble().unwrap_or_default())
+    }
+
+    /// Notes why a session is not there; true when it was.
+    pub(super) fn ended(&self, why: &End) -> bool {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());
+        let was_up = self.up.swap(false, Relaxed);
+        self.lost.fetch_or(was_up, Relaxed);
+        was_up
+    }
+}
+
+/// How far a session has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The connection is being made.
+    Connecting,
+    /// OPEN was sent.
+    OpenSent,
+    /// The peer's OPEN came.
+    OpenConfirm,
+    /// It is up.
+    Established,
+}
+
+/// A session.
+pub(super) struct Session {
+    stream: TcpStream,
+    neighbor: Neighbor,
+    stage: Stage,
+    /// The beginning of a message whose end has not come.
+    rest: Vec<u8>,
+    script: Option<(Script, usize)>,
+    keepalive_every: Option<Duration>,
+    next_keepalive: Instant,
+}
+
+/// How many bytes are read from one session before others have their turn.
+const TURN: usize = 1 << 20;
+
+impl Session {
+    /// Begins to connect.
+    pub(super) fn connect(neighbor: Neighbor, to: SocketAddr) -> io::Result<Session> {
+        let socket = socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.set_tcp_nodelay(true)?;
+        socket.bind(&SocketAddr::new(neighbor.address.into(), 0).into())?;
+        match socket.connect(&to.into()) {
+            Err(e) if e.raw_os_error() != Some(nix::errno::Errno::EINPROGRESS as i32) => return Err(e),
+            _ => {}
+        }
+        Ok(Session {
+            stream: TcpStream::from_std(socket.into()),
+            neighbor,
+            stage: Stage::Connecting,
+            rest: Vec::new(),
+            script: None,
+            keepalive_every: None,
+            next_keepalive: Instant::now(),
+        })
+    }
+
+    pub(super) fn stream(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    /// The socket may take bytes: sends what is to be sent. True when a script came to its end.
+    pub(super) fn writable(&mut self) -> Result<bool, End> {
+        if self.stage == Stage::Connecting {
+            if let Some(e) = self.stream.take_error()? {
+                return Err(e.into());
+            }
+            match self.stream.peer_addr() {
+                Ok(_) => self.open()?,
+                Err(e) if e.kind() == ErrorKind::NotConnected => return Ok(false),
+                Err(e) => return Err(e.into()),
+            }
+        }
+        let Some((script, at)) = &mut self.script else { return Ok(false) };
+        while *at < script.len() {
+            match self.stream.write(&script[*at..]) {
+                Ok(n) => *at += n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                // The peer's reason is still to be read.
+                Err(e) if matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+                    return Ok(false);
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        self.script = None;
+        Ok(true)
+    }
+
+    /// Sends `script` from now on.
+    pub(super) fn send(&mut self, script: Script) -> Result<bool, End> {
+        self.script = Some((script, 0));
+        self.writable()
+    }
+
+    fn open(&mut self) -> Result<(), End> {
+        let speaker = self.neighbor.speaker();
+        let capabilities = [
+            Capability::Multiprotocol { afi: Afi::Ipv4 as u16, safi: Safi::Unicast as u8 },
+            Capability::FourOctetAs(speaker.asn),
+        ];
+        let mut out = Vec::new();
+        OpenBuilder {
+            asn: speaker.asn,
+            hold_time: speaker.hold_time,
+            router_id: speaker.router_id,
+            capabilities: &capabilities,
+        }
+        .write(&mut out);
+        self.stage = Stage::OpenSent;
+        self.say(&out)
+    }
+
+    /// Sends a short message, for which an idle socket always has room.
+    fn say(&mut self, message: &[u8]) -> Result<(), End> {
+        Ok(self.stream.write_all(message)?)
+    }
+
+    fn keepalive(&mut self) -> Result<(), End> {
+        let mut out = Vec::new();
+        message::write_keepalive(&mut out);
+        self.say(&out)
+    }
+
+    /// Sends a KEEPALIVE when it is time; UPDATEs on their way do as well.
+    pub(super) fn tick(&mut self, now: Instant) -> Result<(), End> {
+        let Some(every) = self.keepalive_every else { return Ok(()) };
+        if self.stage != Stage::Established || now < self.next_keepalive || self.script.is_some() {
+            return Ok(());
+        }
+        self.next_keepalive = now + every;
+        self.keepalive()
+    }
+
+    /// Reads what is there, at most a turn's worth, and calls `update` with the body of each UPDATE. True when there
+    /// may be more.
+    pub(super) fn readable(
+        &mut self,
+        buf: &mut [u8],
+        mut update: impl FnMut(&[u8]) -> Result<(), Notification>,
+    ) -> Result<bool, End> {
+        let mut turn = 0;
+        while turn < TURN {
+            let kept = self.rest.len();
+            buf[..kept].copy_from_slice(&self.rest);
+            let n = match self.stream.read(&mut buf[kept..]) {
+                Ok(0) => return Err(End::Closed),
+                Ok(n) => n,
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
+                    return Ok(false);
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e.into()),
+            };
+            turn += n;
+            let filled = kept + n == buf.len();
+            let mut unread = &buf[..kept + n];
+            while let Some(frame) = message::frame(unread, message::MAX_LEN).map_err(End::Sent)? {
+                unread = &unread[frame.total_len..];
+                if frame.kind == MessageType::Update && self.stage == Stage::Established {
+                    update(frame.body).map_err(End::Sent)?;
+                } else {
+                    self.take(&frame)?;
+                }
+            }
+            self.rest.clear();
+            self.rest.extend_from_slice(unread);
+            if !filled {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A message that is no UPDATE, or comes before the session is up.
+    fn take(&mut self, frame: &Frame<'_>) -> Result<(), End> {
+        match (self.stage, frame.kind) {
+            (_, MessageType::Notification) => Err(End::Received(Notification::parse(frame.body))),
+            (Stage::OpenSent, MessageType::Open) => {
+                let (remote, local) = (self.stream.peer_addr()?, self.stream.local_addr()?);
+                let peer = agree(frame, &self.neighbor.speaker(), remote, local)?;
+                self.keepalive_every = (!peer.hold_time.is_zero()).then_some(peer.hold_time / 3);
+                self.stage = Stage::OpenConfirm;
+                self.keepalive()
+            }
+            (Stage::OpenConfirm, MessageType::Keepalive) => {
+                self.stage = Stage::Established;
+                self.next_keepalive = Instant::now() + self.keepalive_every.unwrap_or_default();
+                Ok(())
+            }
+            (Stage::Established, MessageType::Keepalive | MessageType::RouteRefresh) => Ok(()),
+            _ => Err(End::Sent(Notification::new(code::FSM, fsm::UNEXPECTED_IN_OPEN_SENT))),
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.stage == Stage::Established
+    }
+
+    /// Says goodbye: `why` to a peer that does not know, a Cease without a reason.
+    pub(super) fn close(mut self, why: Option<&End>) {
+        let words = why
+            .map_or_else(|| last_words(&End::Sent(Notification::cease(cease::ADMIN_SHUTDOWN))), last_words);
+        if let Some(words) = words {
+            let _ = self.stream.write_all(&words);
+        }
+    }
+}

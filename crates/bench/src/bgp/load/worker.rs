@@ -1,0 +1,266 @@
+//! A thread with many sessions.
+
+use super::super::model::{PathNumber, Script, View};
+use super::super::topology::Neighbor;
+use super::Received;
+use super::receiver::{Judge, Routes};
+use super::session::{Session, Status};
+use crate::error::End;
+use mio::{Events, Interest, Poll, Token, Waker};
+use ribtide_wire::bgp::message::HEADER_LEN;
+use ribtide_wire::bgp::update::{UpdateContext, parse};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::{Duration, Instant};
+
+/// What a thread is asked to do.
+pub(super) enum Command {
+    /// Judge receivers by this, and say so.
+    Judge(View, SyncSender<()>),
+    Connect(usize),
+    Close(usize),
+    Send(usize, Script),
+    /// Say what a receiver holds.
+    Table(usize, SyncSender<(Vec<PathNumber>, usize)>),
+    Stop,
+}
+
+const WAKE: Token = Token(usize::MAX);
+/// How often timers are looked at, and connections tried again.
+const TICK: Duration = Duration::from_millis(100);
+/// Read at a time.
+const BUFFER: usize = 256 << 10;
+
+pub(super) struct Worker {
+    poll: Poll,
+    commands: Receiver<Command>,
+    router: SocketAddr,
+    neighbors: Arc<[Neighbor]>,
+    /// Sessions from this number on are receivers'.
+    senders: usize,
+    statuses: Vec<Arc<Status>>,
+    sessions: Vec<Option<Session>>,
+    /// What receivers hold.
+    routes: Vec<Option<Routes>>,
+    judge: Option<Judge>,
+    /// Sessions to try again.
+    waiting: Vec<usize>,
+    /// Sessions with more to read.
+    unread: Vec<usize>,
+    buf: Vec<u8>,
+}
+
+impl Worker {
+    pub(super) fn new(
+        router: SocketAddr,
+        neighbors: Arc<[Neighbor]>,
+        senders: usize,
+        statuses: Vec<Arc<Status>>,
+        commands: Receiver<Command>,
+    ) -> io::Result<(Worker, Arc<Waker>)> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+        let count = neighbors.len();
+        let worker = Worker {
+            poll,
+            commands,
+            router,
+            neighbors,
+            senders,
+            statuses,
+            sessions: (0..count).map(|_| None).collect(),
+            routes: (0..count).map(|_| None).collect(),
+            judge: None,
+            waiting: Vec::new(),
+            unread: Vec::new(),
+            buf: vec![0; BUFFER],
+        };
+        Ok((worker, waker))
+    }
+
+    pub(super) fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        let mut next_tick = Instant::now() + TICK;
+        loop {
+            let now = Instant::now();
+            let wait = if self.unread.is_empty() {
+                next_tick.saturating_duration_since(now)
+            } else {
+                Duration::ZERO
+            };
+            if let Err(e) = self.poll.poll(&mut events, Some(wait))
+                && e.kind() != io::ErrorKind::Interrupted
+            {
+                // Nothing can be awaited any more: sessions end, and whoever waits for them sees that.
+                return;
+            }
+            for session in std::mem::take(&mut self.unread) {
+                self.read(session);
+            }
+            for event in &events {
+                let Token(session) = event.token();
+                if event.token() == WAKE {
+                    if self.obey() {
+                        return;
+                    }
+                    continue;
+                }
+                if event.is_writable() {
+                    self.write(session);
+                }
+                if event.is_readable() || event.is_read_closed() {
+                    self.read(session);
+                }
+            }
+            if Instant::now() >= next_tick {
+                next_tick = Instant::now() + TICK;
+                self.tick();
+            }
+        }
+    }
+
+    /// Does what was asked; true when the work is over.
+    fn obey(&mut self) -> bool {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Judge(view, done) => {
+                    self.judge_by(view);
+                    let _ = done.send(());
+                }
+                Command::Connect(session) => self.connect(session),
+                Command::Close(session) => self.close(session),
+                Command::Send(session, script) => {
+                    let sent = self.sessions[session].as_mut().map(|s| s.send(script));
+                    self.wrote(session, sent);
+                }
+                Command::Table(session, answer) => {
+                    let table = self.routes[session].as_ref().map(Routes::copy);
+                    let _ = answer.send(table.unwrap_or_default());
+                }
+                Command::Stop => {
+                    for session in 0..self.sessions.len() {
+                        self.close(session);
+                    }
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn judge_by(&mut self, view: View) {
+        for (routes, status) in self.routes.iter_mut().zip(&self.statuses) {
+            if let Some(routes) = routes {
+                routes.judge(&view);
+                status.counters.start_again(Some(routes));
+            }
+        }
+        match &mut self.judge {
+            Some(judge) => judge.replace(view),
+            None => self.judge = Some(Judge::new(view)),
+        }
+    }
+
+    fn connect(&mut self, session: usize) {
+        if session >= self.senders {
+            self.routes[session] = self.judge.as_ref().map(|judge| Routes::new(&judge.view));
+            self.statuses[session].counters.start_again(self.routes[session].as_ref());
+        }
+        let registry = self.poll.registry();
+        let made = Session::connect(self.neighbors[session], self.router).and_then(|mut made| {
+            registry.register(made.stream(), Token(session), Interest::READABLE | Interest::WRITABLE)?;
+            Ok(made)
+        });
+        match made {
+            Ok(made) => self.sessions[session] = Some(made),
+            Err(e) => self.failed(session, e.into()),
+        }
+    }
+
+    fn close(&mut self, session: usize) {
+        self.waiting.retain(|s| *s != session);
+        if let Some(session) = self.sessions[session].take() {
+            session.close(None);
+        }
+        if self.routes[session].take().is_some() {
+            self.statuses[session].counters.start_again(None);
+        }
+    }
+
+    /// A session ended by itself. One that never was up is tried again.
+    fn failed(&mut self, session: usize, why: End) {
+        if let Some(session) = self.sessions[session].take() {
+            session.close(Some(&why));
+        }
+        if !self.statuses[session].ended(&why) {
+            self.waiting.push(session);
+        }
+    }
+
+    fn write(&mut self, session: usize) {
+        let wrote = self.sessions[session].as_mut().map(Session::writable);
+        self.wrote(session, wrote);
+    }
+
+    fn wrote(&mut self, session: usize, wrote: Option<Result<bool, End>>) {
+        match wrote {
+            Some(Ok(true)) => self.statuses[session].set_sent(true),
+            Some(Err(why)) => self.failed(session, why),
+            Some(Ok(false)) | None => {}
+        }
+    }
+
+    fn read(&mut self, session: usize) {
+        let Worker { sessions, routes, judge, statuses, buf, senders, .. } = self;
+        let (Some(this), Some(judge)) = (&mut sessions[session], judge) else { return };
+        let was_up = this.is_up();
+        let context = UpdateContext { four_octet_as: true, external: !judge.view.internal };
+        let (mut received, status) = (Received::default(), &statuses[session]);
+        let mut held = routes[session].as_mut();
+        let receives = session >= *senders;
+        let outcome = this.readable(buf, |body| {
+            if !receives {
+                // What the router sends to senders is nobody's business here.
+                return Ok(());
+            }
+            let update = parse(body, &context)?;
+            received.updates += 1;
+            received.bytes += (body.len() + HEADER_LEN) as u64;
+            if let Some(routes) = held.as_deref_mut() {
+                let (announced, withdrawn) = routes.apply(&update, judge);
+                received.announced += announced;
+                received.withdrawn += withdrawn;
+            }
+            Ok(())
+        });
+        if received.updates > 0 {
+            let now = Instant::now();
+            status.counters.add(received, now);
+            if let Some(routes) = &routes[session] {
+                status.counters.show(routes, now);
+            }
+        }
+        if !was_up && this.is_up() {
+            status.set_up(true);
+        }
+        match outcome {
+            Ok(false) => {}
+            Ok(true) => self.unread.push(session),
+            Err(why) => self.failed(session, why),
+        }
+    }
+
+    fn tick(&mut self) {
+        for session in std::mem::take(&mut self.waiting) {
+            self.connect(session);
+        }
+        let now = Instant::now();
+        for session in 0..self.sessions.len() {
+            if let Some(Err(why)) = self.sessions[session].as_mut().map(|s| s.tick(now)) {
+                self.failed(session, why);
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! `ribtide bench run bgp`: what a router needs to learn, choose and pass on routes, and whether it does so rightly.
+//!
+//! The router under test runs alone in a network namespace (or on loopback), its neighbours in another. Messages are
+//! made before, so that playing the neighbours costs little. Every run ends with each receiver, also one that joined
+//! late, being compared with what a simple reading of RFC 4271 says that it must hold.
+
+pub mod dut;
+mod load;
+mod model;
+mod report;
+mod run;
+mod topology;
+pub mod work;
+
+pub use report::Report;
+pub use run::Figures;
+
+use crate::Error;
+use crate::harness::{Machine, Place, machine};
+use crate::options::interrupted;
+use dut::Dut;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use report::{RouterReport, RunReport, ScenarioReport};
+use run::{Failure, Limits};
+use std::io::{IsTerminal, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+use work::{Prepared, Work};
+
+/// What to measure.
+#[derive(Clone, PartialEq, Debug, clap::Args)]
+pub struct Options {
+    /// Workloads
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "learn,reflect,flap,single,scale,withdraw,churn,receivers"
+    )]
+    pub work: Vec<Work>,
+    /// Routers: ribtide with settings (ribtide:auto, ribtide:shards=1,2,off, ribtide:shards=2:update-threads=1,
+    /// ribtide:binary=PATH), bird, frr, gobgp, openbgpd
+    #[arg(long, value_name = "NAMES", value_parser = Dut::parse_list, default_value = "ribtide:shards=off,1,2,ribtide:auto,bird,frr,gobgp,openbgpd")]
+    pub dut: std::vec::Vec<Dut>,
+    /// Runs of each workload and router, in turns
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+    /// Multiply every number of prefixes by this
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    pub prefixes: f64,
+    /// Multiply every number of receivers above one by this
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    pub receivers: f64,
+    /// Names the tables
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Use loopback addresses instead of network namespaces: needs no rights, for ribtide only
+    #[arg(long)]
+    pub loopback: bool,
+    /// Threads that play the neighbours [default: a quarter of the cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub load_threads: Option<u32>,
+    /// A router that has been idle for so long without having passed on everything is wrong
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub patience: u64,
+    /// The longest that a phase may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub limit: u64,
+    /// Also write everything as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(n) if n > 0.0 && n <= 10.0 => Ok(n),
+        _ => Err("write a number above 0, at most 10".into()),
+    }
+}
+
+/// Measures, prints a table, and writes JSON where asked to.
+///
+/// # Errors
+/// Nothing could be measured, a router under test failed or ended wrong, or somebody pressed Ctrl-C.
+pub fn run(options: &Options) -> Result<(), Error> {
+    let (report, interrupted) = measure(options)?;
+    // A reader that went away wants no report.
+    let _ = write!(std::io::stdout(), "{report}");
+    if let Some(path) = &options.json {
+        let failed = |source| Error::File { path: path.clone(), source };
+        let text = serde_json::to_string_pretty(&report).map_err(|e| failed(e.into()))?;
+        std::fs::write(path, text + "\n").map_err(failed)?;
+    }
+    if interrupted {
+        return Err(Error::Options("interrupted".into()));
+    }
+    let runs = || report.scenarios.iter().flat_map(|s| &s.runs);
+    let bad = runs().filter(|r| r.failure.is_some() || r.phases.iter().any(|p| p.wrong.is_some())).count();
+    if bad > 0 {
+        return Err(Error::Options(format!(
+            "{bad} of {} runs failed or ended wrong; see above",
+            runs().count()
+        )));
+    }
+    if runs().next().is_none() {
+        return Err(Error::Options("no router could be measured".into()));
+    }
+    Ok(())
+}
+
+/// Measures; true beside the report when somebody pressed Ctrl-C before the end.
+fn measure(options: &Options) -> Result<(Report, bool), Error> {
+    if !options.loopback {
+        Place::may_make_namespaces()?;
+    }
+    let interrupted = interrupted()?;
+    let machine = Machine::now();
+    let routers: Vec<RouterReport> =
+        options.dut.iter().map(|dut| RouterReport::new(dut, options.loopback)).collect();
+    let there: Vec<&Dut> =
+        options.dut.iter().zip(&routers).filter(|(_, r)| r.left_out.is_none()).map(|(dut, _)| dut).collect();
+    let load_threads = options.load_threads.map_or((machine::cores() / 4).max(1), |n| n as usize);
+    let mut report = Report {
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        machine,
+        commit: machine::commit(),
+        place: if options.loopback { "loopback addresses" } else { "network namespaces" },
+        runs: options.runs,
+        seed: options.seed,
+        load_threads,
+        routers,
+        scenarios: Vec::new(),
+    };
+    let limits =
+        Limits { patience: Duration::from_secs(options.patience), phase: Duration::from_secs(options.limit) };
+    let progress = Progress::new();
+    for scenario in work::scenarios(&options.work, options.prefixes, options.receivers) {
+        progress.say(&format!("{}: making the messages", scenario.name));
+        let prepared = Prepared::new(scenario, options.seed, options.loopback);
+        let scenario = prepared.scenario.to_string();
+        let mut scenario =
+            ScenarioReport { scenario, sets: prepared.sets, runs: Vec::new(), summary: Vec::new() };
+        let mut stopped = false;
+        'runs: for n in 0..options.runs {
+            // Who is first changes, so that nobody always finds the machine warm.
+            let order: Vec<&Dut> =
+                if n % 2 == 0 { there.clone() } else { there.iter().rev().copied().collect() };
+            for dut in order {
+                let head = format!("{}, run {} of {}, {dut}", prepared.scenario.name, n + 1, options.runs);
+                progress.say(&head);
+                let say = |what: &str| progress.say(&format!("{head}: {what}"));
+                let outcome =
+                    run::run(dut, &prepared, limits, load_threads, options.loopback, &interrupted, &say);
+                let (phases, failure) = match outcome {
+                    Ok(phases) => (phases, None),
+                    Err(Failure::Router(why)) => (Vec::new(), Some(why)),
+                    Err(Failure::Interrupted) => {
+                        stopped = true;
+                        break 'runs;
+                    }
+                };
+                let cpu: Vec<String> =
+                    phases.iter().map(|p| format!("{} {:.2} s", p.phase, p.cpu_s)).collect();
+                progress.done(&format!("{head}: {}", failure.as_deref().unwrap_or(&cpu.join(", "))));
+                scenario.runs.push(RunReport { router: dut.to_string(), phases, failure });
+            }
+        }
+        scenario.summarize();
+        report.scenarios.push(scenario);
+        if stopped {
+            return Ok((report, true));
+        }
+    }
+    Ok((report, false))
+}
+
+/// What is being done: a line that changes on a terminal, elsewhere a line for each run, on standard error.
+struct Progress(Option<ProgressBar>);
+
+impl Progress {
+    fn new() -> Progress {
+        Progress(std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+            let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        }))
+    }
+
+    fn say(&self, what: &str) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(what.to_string());
+        }
+    }
+
+    fn done(&self, what: &str) {
+        match &self.0 {
+            Some(bar) => bar.println(what),
+            // Progress that nobody reads any more is no reason to stop.
+            None => drop(writeln!(std::io::stderr(), "{what}")),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! What the senders have said, and what every receiver must hold because of it: the oracle of the BGP suite. It shares
+//! nothing with the router but the codec, and judges by RFC 4271 section 9.1.2.2 alone.
+
+use super::topology::{ASN, Topology};
+use crate::AddressPool;
+use crate::expected::Rank;
+use crate::table::{FeedOptions, Path, Table, TableOptions};
+use ribtide_prefix::{Families, Map, Prefix, V4};
+use ribtide_wire::bgp::attribute::{AsPath, Attributes, SegmentKind, code, number};
+use ribtide_wire::bgp::{NextHop, Update, build, message};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+/// The number of a path that a sender announced: which attributes its receivers get. 0: no path.
+pub(super) type PathNumber = u32;
+/// A prefix is not reachable.
+pub(super) const NO_PATH: PathNumber = 0;
+/// A path that no sender ever announced.
+pub(super) const UNKNOWN: PathNumber = PathNumber::MAX;
+
+/// Messages for one session, ready to be written.
+pub(super) type Script = Arc<[u8]>;
+
+/// Prefixes that share one set of attributes, on average: a full table of 2026 has about as many.
+const PREFIXES_PER_SET: f64 = 5.85;
+
+/// The senders' routes as they are now.
+pub(super) struct Model {
+    topology: Topology,
+    table: Table,
+    positions: Arc<Map<Prefix<V4>, u32>>,
+    /// For each sender, what it says of each group now.
+    said: Vec<Vec<Said>>,
+    /// Attributes as receivers get them → the path.
+    known: Arc<Map<u64, PathNumber>>,
+    next: PathNumber,
+}
+
+/// What a sender says of a group.
+#[derive(Clone, Copy)]
+struct Said {
+    path: PathNumber,
+    hops: u16,
+    origin: u8,
+}
+
+const NOTHING: Said = Said { path: NO_PATH, hops: 0, origin: 0 };
+
+/// What receivers are judged by.
+#[derive(Clone)]
+pub(super) struct View {
+    /// Where each prefix stands in `best`.
+    pub(super) positions: Arc<Map<Prefix<V4>, u32>>,
+    /// The path that a receiver must hold for each prefix.
+    pub(super) best: Arc<[PathNumber]>,
+    /// Fingerprints of the attributes of all paths that were ever announced.
+    pub(super) known: Arc<Map<u64, PathNumber>>,
+    /// Receivers are in the router's AS.
+    pub(super) internal: bool,
+}
+
+impl Model {
+    /// Senders that have said nothing yet about a table of `prefixes`.
+    pub(super) fn new(topology: Topology, prefixes: u32, seed: u64) -> Model {
+        let options = TableOptions {
+            seed,
+            ipv4: prefixes,
+            ipv6: 0,
+            ipv4_per_set: PREFIXES_PER_SET,
+            ..TableOptions::default()
+        };
+        let table = Table::new(&options);
+        let positions = table.prefixes::<V4>().iter().enumerate().map(|(i, p)| (*p, i as u32)).collect();
+        let said = vec![vec![NOTHING; table.group_count::<V4>()]; topology.senders.len()];
+        Model { topology, table, positions: Arc::new(positions), said, known: Arc::default(), next: 1 }
+    }
+
+    /// Groups of prefixes with equal attributes.
+    pub(super) fn groups(&self) -> usize {
+        self.table.group_count::<V4>()
+    }
+
+    /// Paths that the router has now: one for each prefix and sender that announces it.
+    pub(super) fn paths(&self) -> usize {
+        let of = |said: &Vec<Said>| {
+            said.iter()
+                .enumerate()
+                .filter(|(_, s)| s.path != NO_PATH)
+                .map(|(g, _)| self.group(g).len())
+                .sum::<usize>()
+        };
+        self.said.iter().map(of).sum()
+    }
+
+    fn group(&self, group: usize) -> &[Prefix<V4>] {
+        self.table.group::<V4>(group)
+    }
+
+    /// The messages with which a sender announces the groups that `which` picks, in an order of its own. Another
+    /// `version` has other attributes.
+    pub(super) fn announce(&mut self, sender: usize, version: u32, which: impl Fn(usize) -> bool) -> Script {
+        let neighbor = self.topology.senders[sender];
+        let pool = AddressPool::new(ribtide_prefix::AnyPrefix::host(neighbor.address.into()));
+        let feed = self.table.feed(FeedOptions {
+            sender: sender as u32,
+            asn: (!self.topology.reflector).then_some(neighbor.asn),
+            order: sender as u64 + 1,
+            next_hops: Families { v4: pool, v6: pool },
+            next_hop_count: 1,
+            shortest_of: Some(self.topology.senders.len() as u32),
+            version,
+        });
+        let known = Arc::make_mut(&mut self.known);
+        let (mut out, mut path, mut block) = (Vec::new(), Path::default(), Vec::new());
+        for (group, prefixes) in feed.groups::<V4>().filter(|(group, _)| which(*group)) {
+            feed.path::<V4>(group, &mut path);
+            block.clear();
+            path.encode(&mut block);
+            let packer = build::UpdatePacker::new(&block, NextHop::V4(neighbor.address), message::MAX_LEN);
+            packer.announce(prefixes.iter().copied(), &mut out).expect("made-up attributes are short");
+            let fingerprint = passed_on(&self.topology, neighbor.address, &path).fingerprint();
+            // Equal attributes of two groups are one path: receivers cannot tell them apart.
+            let number = *known.entry(fingerprint).or_insert_with(|| {
+                self.next += 1;
+                self.next - 1
+            });
+            self.said[sender][group] =
+                Said { path: number, hops: path.as_path.len() as u16, origin: path.origin as u8 };
+        }
+        out.into()
+    }
+
+    /// The messages with which a sender withdraws the groups that `which` picks.
+    pub(super) fn withdraw(&mut self, sender: usize, which: impl Fn(usize) -> bool) -> Script {
+        let mut out = Vec::new();
+        for group in (0..self.groups()).filter(|group| which(*group)) {
+            build::withdraw(self.group(group).iter().copied(), message::MAX_LEN, &mut out);
+            self.said[sender][group] = NOTHING;
+        }
+        out.into()
+    }
+
+    /// A sender's session ends.
+    pub(super) fn leave(&mut self, sender: usize) {
+        self.said[sender].fill(NOTHING);
+    }
+
+    /// The best path of a group among all that are announced now.
+    fn best(&self, group: usize) -> PathNumber {
+        let offers = self.said.iter().zip(&self.topology.senders).map(|(said, sender)| (said[group], sender));
+        let rank = |(said, sender): &(Said, &super::topology::Neighbor)| Rank {
+            hops: said.hops.into(),
+            origin: said.origin,
+            router_id: sender.address,
+            address: IpAddr::V4(sender.address),
+        };
+        offers
+            .filter(|(said, _)| said.path != NO_PATH)
+            .min_by_key(rank)
+            .map_or(NO_PATH, |(said, _)| said.path)
+    }
+
+    /// What receivers must hold now.
+    pub(super) fn view(&self) -> View {
+        let best = (0..self.groups()).flat_map(|g| std::iter::repeat_n(self.best(g), self.group(g).len()));
+        View {
+            positions: Arc::clone(&self.positions),
+            best: best.collect(),
+            known: Arc::clone(&self.known),
+            internal: self.topology.reflector,
+        }
+    }
+}
+
+/// Attributes as a receiver sees them, in a form that compares.
+#[derive(Hash)]
+struct Seen<'a> {
+    origin: Option<&'a [u8]>,
+    as_path: Option<&'a [u8]>,
+    next_hop: Option<NextHop>,
+    /// Absent and 0 mean the same (RFC 4271 section 9.1.2.2 c).
+    med: u32,
+    local_pref: Option<&'a [u8]>,
+    communities: Vec<[u8; 4]>,
+    originator: Option<&'a [u8]>,
+    clusters: Option<&'a [u8]>,
+    /// Codes of attributes that nobody sent.
+    others: Vec<u8>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(
+        attributes: impl Iterator<Item = ribtide_wire::bgp::Attribute<'a>>,
+        next_hop: Option<NextHop>,
+    ) -> Self {
+        let mut seen = Seen {
+            origin: None,
+            as_path: None,
+            next_hop,
+            med: 0,
+            local_pref: None,
+            communities: Vec::new(),
+            originator: None,
+            clusters: None,
+            others: Vec::new(),
+        };
+        for attribute in attributes {
+            let value = attribute.value;
+            match attribute.code {
+                code::ORIGIN => seen.origin = Some(value),
+                code::AS_PATH => seen.as_path = Some(value),
+                code::MED => seen.med = number(value).unwrap_or(0),
+                code::LOCAL_PREF => seen.local_pref = Some(value),
+                code::COMMUNITIES => {
+                    seen.communities = value.as_chunks().0.to_vec();
+                    seen.communities.sort_unstable();
+                }
+                code::ORIGINATOR_ID => seen.originator = Some(value),
+                code::CLUSTER_LIST => seen.clusters = Some(value),
+                other => seen.others.push(other),
+            }
+        }
+        seen
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// The fingerprint of what an UPDATE announces its prefixes with: a key of [`View::known`].
+pub(super) fn fingerprint(update: &Update<'_>) -> u64 {
+    Seen::new(update.attributes(), update.next_hop::<V4>()).fingerprint()
+}
+
+/// Attributes that the router must pass on.
+struct PassedOn {
+    block: Vec<u8>,
+    next_hop: Ipv4Addr,
+}
+
+impl PassedOn {
+    fn fingerprint(&self) -> u64 {
+        Seen::new(Attributes::new(&self.block), Some(NextHop::V4(self.next_hop))).fingerprint()
+    }
+}
+
+/// What receivers get of a sender's path: from external peers with the router's AS in front and itself as next hop
+/// (RFC 4271 section 5.1), from clients as it is, with the marks of the reflector (RFC 4456 section 8).
+fn passed_on(topology: &Topology, sender: Ipv4Addr, path: &Path) -> PassedOn {
+    let mut block = Vec::new();
+    if topology.reflector {
+        path.encode(&mut block);
+        build::originator_id(&mut block, sender);
+        build::cluster_list(&mut block, topology.router, &[]);
+        return PassedOn { block, next_hop: sender };
+    }
+    let mut value = vec![SegmentKind::Sequence as u8, path.as_path.len() as u8];
+    path.as_path.iter().for_each(|asn| value.extend(asn.to_be_bytes()));
+    let as_path = build::prepend(AsPath::new(&value), ASN, 1);
+    build::origin(&mut block, path.origin);
+    build::as_path(&mut block, AsPath::new(&as_path));
+    let communities: Vec<u8> = path.communities.iter().flat_map(|c| c.to_be_bytes()).collect();
+    build::list(&mut block, 0, code::COMMUNITIES, &communities);
+    PassedOn { block, next_hop: topology.router }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_prefix::Set;
+    use ribtide_wire::bgp::update::{UpdateContext, parse};
+
+    fn model(senders: u32, reflector: bool, prefixes: u32) -> Model {
+        Model::new(Topology::new(senders, 1, reflector, true), prefixes, 1)
+    }
+
+    #[test]
+    fn tables_have_as_many_sets_as_the_internet_and_every_sender_has_best_paths() {
+        let mut model = model(10, false, 100_000);
+        assert!((16_500..17_600).contains(&model.groups()), "{}", model.groups());
+        let owners: Vec<Set<PathNumber>> = (0..10)
+            .map(|s| {
+                model.announce(s, 0, |_| true);
+                model.said[s].iter().map(|said| said.path).collect()
+            })
+            .collect();
+        let view = model.view();
+        assert_eq!(model.paths(), 1_000_000);
+        for (sender, paths) in owners.iter().enumerate() {
+            let won = view.best.iter().filter(|best| paths.contains(*best)).count();
+            assert!((7_000..14_000).contains(&won), "sender {sender} has {won} best paths");
+        }
+    }
+
+    /// What a router without any other router's routes would pass on, told by the model's own codec.
+    #[test]
+    fn a_path_is_known_by_its_attributes_however_they_are_ordered() {
+        for reflector in [false, true] {
+            let mut model = model(2, reflector, 50);
+            model.announce(0, 0, |_| true);
+            let feed_path = |model: &Model| {
+                let mut path = Path::default();
+                let feed = model.table.feed(FeedOptions {
+                    sender: 0,
+                    asn: (!reflector).then_some(model.topology.senders[0].asn),
+                    order: 1,
+                    next_hops: Families {
+                        v4: AddressPool::new("10.0.0.0/8".parse().unwrap()),
+                        v6: AddressPool::new("10.0.0.0/8".parse().unwrap()),
+                    },
+                    next_hop_count: 1,
+                    shortest_of: Some(2),
+                    version: 0,
+                });
+                feed.path::<V4>(0, &mut path);
+                path
+            };
+            let path = feed_path(&model);
+            let passed = passed_on(&model.topology, model.topology.senders[0].address, &path);
+            let mut out = Vec::new();
+            build::UpdatePacker::new(&passed.block, NextHop::V4(passed.next_hop), message::MAX_LEN)
+                .announce(model.group(0).iter().copied(), &mut out)
+                .unwrap();
+            let context = UpdateContext { four_octet_as: true, external: !reflector };
+            let update = parse(&out[message::HEADER_LEN..], &context).unwrap();
+            let view = model.view();
+            assert_eq!(view.known.get(&fingerprint(&update)), Some(&model.said[0][0].path));
+        }
+    }
+
+    #[test]
+    fn withdrawn_and_left_paths_are_nobodys_best() {
+        let mut model = model(2, false, 1000);
+        model.announce(0, 0, |_| true);
+        model.announce(1, 0, |_| true);
+        let all = model.view();
+        model.withdraw(0, |_| true);
+        let one = model.view();
+        assert!(one.best.iter().all(|p| *p != NO_PATH) && one.best != all.best);
+        model.announce(0, 0, |_| true);
+        assert_eq!(model.view().best, all.best, "the same attributes are the same path");
+        model.announce(0, 1, |_| true);
+        assert_ne!(model.view().best, all.best);
+        model.leave(0);
+        assert_eq!(model.view().best, one.best);
+        model.withdraw(1, |g| g == 0);
+        assert_eq!(model.view().best.iter().filter(|p| **p == NO_PATH).count(), model.group(0).len());
+    }
+}

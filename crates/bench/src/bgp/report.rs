@@ -1,0 +1,252 @@
+//! What came out, for people and for programs.
+
+use super::dut::Dut;
+use super::run::Figures;
+use crate::harness::text::{number, table};
+use crate::harness::{Machine, Spread};
+use serde::Serialize;
+use std::fmt;
+
+/// Everything about one call of the suite.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// The command line.
+    pub command: String,
+    /// The machine, before the first run.
+    pub machine: Machine,
+    /// The commit of the folder it was called in.
+    pub commit: Option<String>,
+    /// `network namespaces` or `loopback addresses`.
+    pub place: &'static str,
+    /// Runs of each router and workload.
+    pub runs: u32,
+    /// Names the tables.
+    pub seed: u64,
+    /// Threads that play the neighbours.
+    pub load_threads: usize,
+    /// Routers and their versions; or why they were left out.
+    pub routers: Vec<RouterReport>,
+    /// Each scenario.
+    pub scenarios: Vec<ScenarioReport>,
+}
+
+/// A router under test.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RouterReport {
+    /// As on the command line.
+    pub router: String,
+    /// Its version, in its own words.
+    pub version: Option<String>,
+    /// Why it was not measured.
+    pub left_out: Option<String>,
+}
+
+/// A scenario: one or more lines of the table.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ScenarioReport {
+    /// What it is.
+    pub scenario: String,
+    /// Sets of attributes that each sender announces.
+    pub sets: usize,
+    /// Each run, in the order in which they were made.
+    pub runs: Vec<RunReport>,
+    /// Each phase and router over all runs that ended right.
+    pub summary: Vec<Summary>,
+}
+
+/// One run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RunReport {
+    /// The router.
+    pub router: String,
+    /// Each phase.
+    pub phases: Vec<Figures>,
+    /// Why the router failed.
+    pub failure: Option<String>,
+}
+
+/// One phase and router over all runs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Summary {
+    /// The phase.
+    pub phase: String,
+    /// The router.
+    pub router: String,
+    /// Runs that ended right.
+    pub right: usize,
+    /// Runs that were made.
+    pub runs: usize,
+    /// What was wrong in those that did not.
+    pub wrong: Vec<String>,
+    /// CPU seconds.
+    pub cpu_s: Option<Spread>,
+    /// Seconds until the slowest receiver had all.
+    pub wall_s: Option<Spread>,
+    /// Peak memory in bytes.
+    pub peak_bytes: Option<Spread>,
+    /// Peak memory for each path.
+    pub bytes_per_path: Option<Spread>,
+    /// UPDATEs that receivers got.
+    pub updates: Option<Spread>,
+    /// Prefixes announced and withdrawn to receivers.
+    pub prefixes: Option<Spread>,
+    /// CPU seconds of everything else on the machine meanwhile.
+    pub other_s: Option<Spread>,
+    /// CPU seconds of this router over those of the best router of another project in this phase.
+    pub cpu_of_best_other: Option<f64>,
+    /// Peak memory of this router over that of the leanest router of another project.
+    pub peak_of_best_other: Option<f64>,
+}
+
+impl ScenarioReport {
+    /// Sums the runs up.
+    pub fn summarize(&mut self) {
+        let mut keys: Vec<(String, String)> = Vec::new();
+        for run in &self.runs {
+            for figures in &run.phases {
+                let key = (figures.phase.clone(), run.router.clone());
+                if !keys.contains(&key) {
+                    keys.push(key);
+                }
+            }
+        }
+        // Phase by phase, in the order of the first run.
+        let phases: Vec<String> = keys.iter().map(|(phase, _)| phase.clone()).collect();
+        keys.sort_by_key(|(phase, _)| phases.iter().position(|p| p == phase));
+        self.summary = keys.into_iter().map(|(phase, router)| self.summary_of(phase, router)).collect();
+        self.compare();
+    }
+
+    fn summary_of(&self, phase: String, router: String) -> Summary {
+        let runs: Vec<&RunReport> = self.runs.iter().filter(|r| r.router == router).collect();
+        let all: Vec<&Figures> = runs.iter().flat_map(|r| &r.phases).filter(|f| f.phase == phase).collect();
+        let right: Vec<&Figures> = all.iter().copied().filter(|f| f.wrong.is_none()).collect();
+        let spread = |of: &dyn Fn(&Figures) -> f64| Spread::of(right.iter().map(|f| of(f)));
+        Summary {
+            right: right.len(),
+            runs: runs.len(),
+            wrong: all.iter().filter_map(|f| f.wrong.clone()).collect(),
+            cpu_s: spread(&|f| f.cpu_s),
+            wall_s: Spread::of(right.iter().filter_map(|f| f.wall_s)),
+            peak_bytes: spread(&|f| f.peak_bytes as f64),
+            bytes_per_path: right
+                .iter()
+                .all(|f| f.paths > 0)
+                .then(|| spread(&|f| f.peak_bytes as f64 / f.paths as f64))
+                .flatten(),
+            updates: spread(&|f| f.updates as f64),
+            prefixes: spread(&|f| (f.announced + f.withdrawn) as f64),
+            other_s: spread(&|f| f.other_s),
+            cpu_of_best_other: None,
+            peak_of_best_other: None,
+            phase,
+            router,
+        }
+    }
+
+    fn compare(&mut self) {
+        let least = |summary: &[Summary], phase: &str, of: fn(&Summary) -> Option<Spread>| {
+            let others = summary.iter().filter(|s| s.phase == phase && !s.router.starts_with("ribtide"));
+            others.filter_map(|s| Some(of(s)?.median)).min_by(f64::total_cmp)
+        };
+        let all = self.summary.clone();
+        for summary in self.summary.iter_mut().filter(|s| s.router.starts_with("ribtide")) {
+            let ratio = |of: fn(&Summary) -> Option<Spread>| {
+                Some(of(summary)?.median / least(&all, &summary.phase, of)?)
+            };
+            let ratios = (ratio(|s| s.cpu_s), ratio(|s| s.peak_bytes));
+            (summary.cpu_of_best_other, summary.peak_of_best_other) = ratios;
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.machine)?;
+        let commit = self.commit.as_ref().map_or(String::new(), |c| format!("; commit {c}"));
+        writeln!(f, "{} runs each, over {}{commit}: median (least..most)", self.runs, self.place)?;
+        for RouterReport { router, version, left_out } in &self.routers {
+            match (version, left_out) {
+                (Some(version), None) => writeln!(f, "  {router}: {version}")?,
+                (_, why) => writeln!(f, "  {router}: left out: {}", why.as_deref().unwrap_or_default())?,
+            }
+        }
+        self.scenarios.iter().try_for_each(|s| write!(f, "\n{s}"))
+    }
+}
+
+impl fmt::Display for ScenarioReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}; {} sets of attributes", self.scenario, number(self.sets as f64))?;
+        let header = [
+            "",
+            "CPU s",
+            "of best other",
+            "wall s",
+            "wall/CPU",
+            "peak MB",
+            "B/path",
+            "UPDATEs",
+            "prefixes",
+            "others' CPU s",
+        ];
+        let mut rows = vec![header.map(String::from).to_vec()];
+        let mut phase = None;
+        for s in &self.summary {
+            if phase != Some(&s.phase) {
+                phase = Some(&s.phase);
+                rows.push(vec![s.phase.clone()]);
+            }
+            let show =
+                |spread: Option<Spread>, show: fn(f64) -> String| spread.map_or("-".into(), |s| s.show(show));
+            let ratio = |n: Option<f64>| n.map_or("-".into(), |n| format!("{n:.2}"));
+            let name = if s.right == s.runs {
+                format!("  {}", s.router)
+            } else {
+                format!("  {} ({} of {} right)", s.router, s.right, s.runs)
+            };
+            let wall_of_cpu = s.wall_s.zip(s.cpu_s).map(|(wall, cpu)| wall.median / cpu.median);
+            rows.push(vec![
+                name,
+                show(s.cpu_s, seconds),
+                ratio(s.cpu_of_best_other),
+                show(s.wall_s, seconds),
+                ratio(wall_of_cpu),
+                show(s.peak_bytes, |n| number(n / 1e6)),
+                show(s.bytes_per_path, number),
+                show(s.updates, number),
+                show(s.prefixes, number),
+                show(s.other_s, seconds),
+            ]);
+        }
+        f.write_str(&table(&rows))?;
+        for s in &self.summary {
+            for wrong in &s.wrong {
+                writeln!(f, "wrong: {}, {}: {wrong}", s.phase, s.router)?;
+            }
+        }
+        for run in &self.runs {
+            if let Some(failure) = &run.failure {
+                writeln!(f, "failed: {}: {failure}", run.router)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Seconds: enough digits for the small ones.
+fn seconds(n: f64) -> String {
+    if n < 1.0 { format!("{n:.3}") } else { format!("{n:.2}") }
+}
+
+impl RouterReport {
+    /// What is known of a router before it runs.
+    pub fn new(dut: &Dut, loopback: bool) -> RouterReport {
+        let version = dut.fits(loopback).and_then(|()| dut.version());
+        let (version, left_out) = match version {
+            Ok(version) => (Some(version), None),
+            Err(why) => (None, Some(why)),
+        };
+        RouterReport { router: dut.to_string(), version, left_out }
+    }
+}

@@ -1,0 +1,396 @@
+//! One run: a router, its neighbours, one phase after the other, and a receiver that joins late.
+
+use super::dut::{Dut, Site};
+use super::load::{Load, Received};
+use super::model::{NO_PATH, PathNumber, UNKNOWN, View};
+use super::topology::{NETWORK, Topology};
+use super::work::{Phase, Prepared};
+use crate::Error;
+use crate::harness::{Place, Program, Usage, machine};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How long things may take.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Limits {
+    /// A router that has done nothing for this long, and is not done, is wrong.
+    pub(super) patience: Duration,
+    /// No phase may take longer.
+    pub(super) phase: Duration,
+}
+
+/// What one phase of one run cost.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct Figures {
+    /// The phase.
+    pub phase: String,
+    /// CPU seconds of all processes of the router, user and system, until it was idle again.
+    pub cpu_s: f64,
+    /// Of those in the kernel.
+    pub system_s: f64,
+    /// Seconds from the first byte sent until the slowest receiver held the best path of every prefix; absent when it
+    /// never did.
+    pub wall_s: Option<f64>,
+    /// Seconds until the router was idle again.
+    pub settled_s: f64,
+    /// Peak resident set of all processes of the router so far, in bytes.
+    pub peak_bytes: u64,
+    /// Paths that the router had in the end: one for each prefix and sender.
+    pub paths: usize,
+    /// UPDATEs that the receivers got.
+    pub updates: u64,
+    /// Bytes of those.
+    pub update_bytes: u64,
+    /// Prefixes announced to receivers, each as often as it was.
+    pub announced: u64,
+    /// Prefixes withdrawn from receivers, each as often as it was.
+    pub withdrawn: u64,
+    /// CPU seconds of the router's threads, by name.
+    pub threads: BTreeMap<String, f64>,
+    /// CPU seconds of the neighbours that this program plays.
+    pub load_s: f64,
+    /// CPU seconds of everything else on the machine.
+    pub other_s: f64,
+    /// What is wrong at receivers in the end; absent when each holds exactly the best table.
+    pub wrong: Option<String>,
+}
+
+/// Why a run has no figures.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Somebody pressed Ctrl-C.
+    Interrupted,
+    /// The router failed: a sentence.
+    Router(String),
+}
+
+impl From<Error> for Failure {
+    fn from(e: Error) -> Failure {
+        Failure::Router(e.to_string())
+    }
+}
+
+/// How often the router and the receivers are looked at.
+const LOOK: Duration = Duration::from_millis(10);
+/// How often it is looked at whether the router still works, which costs more.
+const IDLE_LOOK: Duration = Duration::from_millis(100);
+/// A router that used no more than 1% of one core for this long, with no thread that could run, is idle.
+const IDLE: Duration = Duration::from_millis(500);
+/// How long the first session may take, and then all.
+const ESTABLISH: Duration = Duration::from_secs(60);
+/// Wrong prefixes that are described.
+const EXAMPLES: usize = 3;
+/// The name of the phase in which a receiver joins late.
+pub(super) const LATE: &str = "late joiner";
+
+/// Runs a scenario once. `say` is told what goes on.
+///
+/// # Errors
+/// The router did not start, lost a session or ended; or somebody pressed Ctrl-C.
+pub(super) fn run(
+    dut: &Dut,
+    prepared: &Prepared,
+    limits: Limits,
+    load_threads: usize,
+    loopback: bool,
+    interrupted: &AtomicBool,
+    say: &dyn Fn(&str),
+) -> Result<Vec<Figures>, Failure> {
+    let topology = &prepared.topology;
+    let folder = tempfile::Builder::new().prefix("ribtide-bench-").tempdir().map_err(Error::System)?;
+    let place = if loopback {
+        Place::Loopback
+    } else {
+        let addresses: Vec<_> = topology.neighbors().map(|n| n.address).collect();
+        Place::namespaces(topology.router, &addresses, NETWORK)?
+    };
+    let site = Site { place: &place, topology, folder: folder.path() };
+    let program = Program::start(&dut.to_string(), dut.commands(&site)?, folder.path())?;
+    let load = Load::start(&place, topology, load_threads)?;
+    load.judge_by(&prepared.empty);
+    let mut run = Run { program, load, topology, limits, interrupted, say };
+    say("sessions");
+    let early = 0..load_sessions(topology) - 1;
+    early.clone().for_each(|session| run.load.connect(session));
+    run.establish(early.collect())?;
+    run.settle()?;
+    let mut figures = Vec::new();
+    for phase in &prepared.phases {
+        figures.push(run.phase(phase)?);
+    }
+    if let Some(last) = prepared.phases.last() {
+        let late = run.load.receiver(topology.late());
+        let join = Phase {
+            name: LATE,
+            scripts: Vec::new(),
+            leaves: None,
+            flaps: 0..0,
+            view: last.view.clone(),
+            paths: last.paths,
+        };
+        figures.push(run.measure(&join, |load| load.connect(late), true)?);
+    }
+    Ok(figures)
+}
+
+fn load_sessions(topology: &Topology) -> usize {
+    topology.neighbors().count()
+}
+
+struct Run<'a> {
+    program: Program,
+    load: Load,
+    topology: &'a Topology,
+    limits: Limits,
+    interrupted: &'a AtomicBool,
+    say: &'a dyn Fn(&str),
+}
+
+/// What was used until a moment.
+struct Sample {
+    at: Instant,
+    usage: Usage,
+    load: Duration,
+    busy: Duration,
+    received: Received,
+}
+
+impl Run<'_> {
+    /// Waits until sessions are up.
+    fn establish(&mut self, mut sessions: Vec<usize>) -> Result<(), Failure> {
+        let begin = Instant::now();
+        loop {
+            sessions.retain(|session| !self.load.is_up(*session));
+            let Some(first) = sessions.first() else { return Ok(()) };
+            self.alive()?;
+            if begin.elapsed() > ESTABLISH {
+                let why = self.load.trouble(*first).unwrap_or_else(|| "nothing came".into());
+                return Err(Failure::Router(format!(
+                    "{} sessions did not come up within {} s; the first: {why}",
+                    sessions.len(),
+                    ESTABLISH.as_secs()
+                )));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Nothing happened that ends the run.
+    fn alive(&mut self) -> Result<(), Failure> {
+        if self.interrupted.load(Relaxed) {
+            return Err(Failure::Interrupted);
+        }
+        self.program.check()?;
+        match self.load.lost() {
+            None => Ok(()),
+            Some((session, why)) => {
+                // When the router ended, its own words say more.
+                std::thread::sleep(IDLE_LOOK);
+                self.program.check()?;
+                let who = self.topology.neighbors().nth(session).map(|n| n.address.to_string());
+                Err(Failure::Router(format!("it lost the session of {}: {why}", who.unwrap_or_default())))
+            }
+        }
+    }
+
+    /// Waits until the router is idle.
+    fn settle(&mut self) -> Result<(), Failure> {
+        let mut idle = Idle::new();
+        while !idle.is_idle(&self.program) {
+            self.alive()?;
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    fn sample(&self, receivers: usize) -> Sample {
+        let usage = self.program.usage();
+        let load = std::fs::read_to_string("/proc/self/schedstat").map(|_| own_cpu()).unwrap_or_default();
+        let mut received = Received::default();
+        (0..receivers).for_each(|n| received += self.load.received(self.load.receiver(n)));
+        Sample { at: Instant::now(), usage, load, busy: machine::busy(), received }
+    }
+
+    fn phase(&mut self, phase: &Phase) -> Result<Figures, Failure> {
+        let begin = |load: &Load| {
+            if let Some(sender) = phase.leaves {
+                load.close(sender);
+            }
+            for receiver in phase.flaps.clone() {
+                load.close(load.receiver(receiver));
+            }
+            for receiver in phase.flaps.clone() {
+                load.connect(load.receiver(receiver));
+            }
+            for (sender, script) in &phase.scripts {
+                load.send(*sender, script.clone());
+            }
+        };
+        self.measure(phase, begin, false)
+    }
+
+    /// Does `begin` and measures until all receivers are right and the router idle. `late`: with the late joiner.
+    fn measure(&mut self, phase: &Phase, begin: impl Fn(&Load), late: bool) -> Result<Figures, Failure> {
+        let receivers = self.topology.receivers.len() - usize::from(!late);
+        self.load.judge_by(&phase.view);
+        let before = self.sample(receivers);
+        let started = Instant::now();
+        begin(&self.load);
+        let outcome = self.wait(phase, started, receivers)?;
+        let after = self.sample(receivers);
+        let received = after.received - before.received;
+        let seconds = |after: Duration, before: Duration| after.saturating_sub(before).as_secs_f64();
+        let threads = after.usage.threads.iter().map(|(name, time)| {
+            let earlier = before.usage.threads.get(name).copied().unwrap_or_default();
+            (name.clone(), seconds(*time, earlier))
+        });
+        let (cpu_s, load_s) = (seconds(after.usage.cpu, before.usage.cpu), seconds(after.load, before.load));
+        let busy = seconds(after.busy, before.busy);
+        let wrong = match outcome {
+            Some(_) => None,
+            None => Some(self.describe(&phase.view, receivers)),
+        };
+        Ok(Figures {
+            phase: phase.name.into(),
+            cpu_s,
+            system_s: seconds(after.usage.system, before.usage.system),
+            wall_s: outcome.map(|at| at.saturating_duration_since(started).as_secs_f64()),
+            settled_s: after.at.saturating_duration_since(started).as_secs_f64(),
+            peak_bytes: after.usage.peak,
+            paths: phase.paths,
+            updates: received.updates,
+            update_bytes: received.bytes,
+            announced: received.announced,
+            withdrawn: received.withdrawn,
+            threads: threads.filter(|(_, s)| *s >= 0.0005).collect(),
+            load_s,
+            other_s: (busy - cpu_s - load_s).max(0.0),
+            wrong,
+        })
+    }
+
+    /// Waits until all receivers are right and the router is idle: when the slowest came to be right, or `None` when
+    /// they never will be.
+    fn wait(
+        &mut self,
+        phase: &Phase,
+        started: Instant,
+        receivers: usize,
+    ) -> Result<Option<Instant>, Failure> {
+        let sessions: Vec<usize> = (0..receivers).map(|n| self.load.receiver(n)).collect();
+        let total = phase.view.best.len() as u64;
+        let mut idle = Idle::new();
+        let mut next_word = started + Duration::from_secs(2);
+        loop {
+            std::thread::sleep(LOOK);
+            self.alive()?;
+            let right: Option<Vec<Instant>> = sessions.iter().map(|s| self.load.right_since(*s)).collect();
+            let sent = phase.scripts.iter().all(|(sender, _)| self.load.is_sent(*sender));
+            let quiet = self.load.last_update().is_none_or(|at| at.elapsed() > IDLE / 2);
+            let is_idle = idle.is_idle(&self.program);
+            let now = Instant::now();
+            if let (Some(right), true, true, true) = (&right, sent, is_idle, quiet) {
+                return Ok(right.iter().max().copied());
+            }
+            let stuck = idle.idle_for() > self.limits.patience
+                && self.load.last_update().is_none_or(|at| at.max(started).elapsed() > self.limits.patience);
+            if stuck || now - started > self.limits.phase {
+                return Ok(None);
+            }
+            if now >= next_word {
+                next_word = now + Duration::from_millis(500);
+                let least = sessions.iter().map(|s| self.load.right(*s)).min().unwrap_or(0);
+                (self.say)(&format!(
+                    "{}: {:.0}% right at the slowest receiver after {:.0} s",
+                    phase.name,
+                    least as f64 / total.max(1) as f64 * 100.0,
+                    (now - started).as_secs_f64()
+                ));
+            }
+        }
+    }
+
+    /// What is wrong at receivers.
+    fn describe(&self, view: &View, receivers: usize) -> String {
+        let total = view.best.len();
+        let (mut wrong_receivers, mut worst, mut examples) = (0, 0, Vec::new());
+        for n in 0..receivers {
+            let session = self.load.receiver(n);
+            if self.load.right_since(session).is_some() {
+                continue;
+            }
+            wrong_receivers += 1;
+            let (held, strange) = self.load.table(session);
+            let differ = |(have, best): &(&PathNumber, &PathNumber)| have != best;
+            // A session that is down holds nothing.
+            let nothing = vec![NO_PATH; total];
+            let held = if held.len() == total { held } else { nothing };
+            let wrong = held.iter().zip(&*view.best).filter(differ).count() + strange;
+            worst = worst.max(wrong);
+            if examples.is_empty() {
+                let at: BTreeMap<u32, String> =
+                    view.positions.iter().map(|(p, i)| (*i, p.to_string())).collect();
+                let wrong = held.iter().zip(&*view.best).enumerate().filter(|(_, pair)| differ(pair));
+                for (i, (have, best)) in wrong.take(EXAMPLES) {
+                    let prefix = at.get(&(i as u32)).map_or("", String::as_str);
+                    examples.push(format!("{prefix} {}", explain(*have, *best)));
+                }
+                if strange > 0 {
+                    examples.push(format!("{strange} prefixes that nobody announced"));
+                }
+            }
+        }
+        format!(
+            "{worst} of {total} prefixes at the worst of {wrong_receivers} receivers (of {receivers}): {}",
+            examples.join("; ")
+        )
+    }
+}
+
+fn explain(have: PathNumber, best: PathNumber) -> &'static str {
+    match (have, best) {
+        (NO_PATH, _) => "is not there",
+        (_, NO_PATH) => "should be gone",
+        (UNKNOWN, _) => "has attributes that nobody sent",
+        _ => "is over another path than the best",
+    }
+}
+
+/// CPU time of this process.
+fn own_cpu() -> Duration {
+    let clock = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID);
+    clock.map_or(Duration::ZERO, |t| Duration::new(t.tv_sec() as u64, t.tv_nsec() as u32))
+}
+
+/// Watches whether a program still works.
+struct Idle {
+    cpu: Duration,
+    since: Instant,
+    next_look: Instant,
+}
+
+impl Idle {
+    fn new() -> Idle {
+        let now = Instant::now();
+        Idle { cpu: Duration::ZERO, since: now, next_look: now }
+    }
+
+    fn is_idle(&mut self, program: &Program) -> bool {
+        let now = Instant::now();
+        if now >= self.next_look {
+            self.next_look = now + IDLE_LOOK;
+            let cpu = program.cpu();
+            let allowed = (now - self.since).max(IDLE_LOOK) / 100;
+            if cpu.saturating_sub(self.cpu) > allowed || program.usage().runnable {
+                self.since = now;
+                self.cpu = cpu;
+            }
+        }
+        self.idle_for() >= IDLE
+    }
+
+    fn idle_for(&self) -> Duration {
+        self.since.elapsed()
+    }
+}

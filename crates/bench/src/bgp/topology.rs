@@ -1,0 +1,77 @@
+//! Who is there: the router under test in the middle, senders and receivers around it, all on one network.
+
+use crate::harness::place::nth;
+use crate::session::Speaker;
+use std::net::Ipv4Addr;
+
+/// AS number of the router under test.
+pub(super) const ASN: u32 = 65_000;
+/// AS number of the first external sender; each has its own.
+const SENDER_ASN: u32 = 65_100;
+/// AS number of all external receivers.
+const RECEIVER_ASN: u32 = 65_300;
+/// Hold time that everybody proposes.
+const HOLD_TIME: u16 = 90;
+/// Length of the network that all are on, in namespaces.
+pub(super) const NETWORK: u8 = 16;
+
+/// The router under test and its neighbours.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Topology {
+    /// The router's address, which is also its BGP identifier.
+    pub(super) router: Ipv4Addr,
+    /// Its port.
+    pub(super) port: u16,
+    /// The neighbours are clients of a route reflector in its own AS; else they are external.
+    pub(super) reflector: bool,
+    /// Who announces.
+    pub(super) senders: Vec<Neighbor>,
+    /// Who receives. The last one joins late.
+    pub(super) receivers: Vec<Neighbor>,
+}
+
+/// A neighbour of the router under test.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Neighbor {
+    /// Its address, which is also its BGP identifier.
+    pub(super) address: Ipv4Addr,
+    /// Its AS number.
+    pub(super) asn: u32,
+}
+
+impl Neighbor {
+    /// How it introduces itself.
+    pub(super) fn speaker(&self) -> Speaker {
+        Speaker { asn: self.asn, router_id: self.address, hold_time: HOLD_TIME }
+    }
+}
+
+impl Topology {
+    /// So many senders and receivers, and one receiver more that joins late. `loopback`: on addresses that every
+    /// machine has, and on a port that needs no rights.
+    pub(super) fn new(senders: u32, receivers: u32, reflector: bool, loopback: bool) -> Topology {
+        let network = if loopback { [127, 255, 0, 0] } else { [10, 255, 0, 0] };
+        let network = Ipv4Addr::from(network);
+        let neighbor = |at: u32, n: u32, asn: u32| Neighbor {
+            address: nth(network, at + n),
+            asn: if reflector { ASN } else { asn },
+        };
+        Topology {
+            router: nth(network, 1),
+            port: if loopback { 11_790 } else { 179 },
+            reflector,
+            senders: (0..senders).map(|n| neighbor(0x0101, n, SENDER_ASN + n)).collect(),
+            receivers: (0..=receivers).map(|n| neighbor(0x0401, n, RECEIVER_ASN)).collect(),
+        }
+    }
+
+    /// All neighbours: senders, then receivers.
+    pub(super) fn neighbors(&self) -> impl Iterator<Item = &Neighbor> {
+        self.senders.iter().chain(&self.receivers)
+    }
+
+    /// Number of the receiver that joins late.
+    pub(super) fn late(&self) -> usize {
+        self.receivers.len() - 1
+    }
+}

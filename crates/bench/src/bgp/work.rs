@@ -1,0 +1,251 @@
+//! The workloads: who is there, and what happens one after the other.
+
+use super::model::{Model, Script, View};
+use super::topology::Topology;
+use std::fmt;
+use std::ops::Range;
+
+/// A line of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Work {
+    /// 10 external peers announce the same 100,000 prefixes, each in an order of its own; 1 receiver
+    Learn,
+    /// The same from 10 clients of a route reflector, to 50 more clients
+    Reflect,
+    /// After reflect, 75% of the 50 drop and return at once
+    Flap,
+    /// 1 external peer announces 1,000,000 prefixes in 172,000 sets of attributes; 1 receiver
+    Single,
+    /// 10 external peers announce the same 800,000 prefixes; 10 receivers
+    Scale,
+    /// After learn, one peer withdraws all of its routes
+    Withdraw,
+    /// After learn with 10 receivers: 20% of the sets of attributes change, 20% of the prefixes are withdrawn by all,
+    /// are announced again, one sender leaves
+    Churn,
+    /// 1 client of a route reflector announces 100,000 prefixes; 1,000 more clients receive
+    Receivers,
+}
+
+/// Workloads that share a router and its load: what follows on learning needs no learning of its own.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// The name of its first phase.
+    pub name: &'static str,
+    /// Senders.
+    pub senders: u32,
+    /// Receivers, without the one that joins late.
+    pub receivers: u32,
+    /// Prefixes that each sender announces.
+    pub prefixes: u32,
+    /// Clients of a route reflector; else external peers.
+    pub reflector: bool,
+    steps: Vec<(&'static str, Step)>,
+}
+
+/// What senders and receivers do in a phase.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Step {
+    /// All senders announce all.
+    Learn,
+    /// Three quarters of the receivers drop and return.
+    Flap,
+    /// The first sender withdraws all.
+    WithdrawOne,
+    /// Every sender changes one in five of its sets.
+    Change,
+    /// Every sender withdraws the same fifth of the groups.
+    WithdrawFifth,
+    /// Every sender announces that fifth again.
+    AnnounceFifth,
+    /// A sender's session ends.
+    Leave,
+}
+
+impl Work {
+    /// All of them.
+    pub const ALL: [Work; 8] = [
+        Work::Learn,
+        Work::Reflect,
+        Work::Flap,
+        Work::Single,
+        Work::Scale,
+        Work::Withdraw,
+        Work::Churn,
+        Work::Receivers,
+    ];
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(clap::ValueEnum::to_possible_value(self).as_ref().map_or("", |v| v.get_name()))
+    }
+}
+
+/// The scenarios that show `works`. `scale` multiplies the numbers of prefixes, `receivers` that of receivers; no number gets less
+/// than what shows something.
+pub fn scenarios(works: &[Work], scale: f64, receivers: f64) -> Vec<Scenario> {
+    let has = |work| works.contains(&work);
+    let scenario =
+        |name, senders, count: u32, prefixes: u32, reflector, steps: &[(&'static str, Step)]| Scenario {
+            name,
+            senders,
+            receivers: if count == 1 { 1 } else { ((f64::from(count) * receivers) as u32).max(4) },
+            prefixes: ((f64::from(prefixes) * scale) as u32).max(100),
+            reflector,
+            steps: steps.to_vec(),
+        };
+    let mut found = Vec::new();
+    let learn = ("learn", Step::Learn);
+    if has(Work::Learn) || has(Work::Withdraw) {
+        let withdraw = ("withdraw", Step::WithdrawOne);
+        let steps = if has(Work::Withdraw) { vec![learn, withdraw] } else { vec![learn] };
+        found.push(scenario("learn", 10, 1, 100_000, false, &steps));
+    }
+    if has(Work::Reflect) || has(Work::Flap) {
+        let (reflect, flap) = (("reflect", Step::Learn), ("flap", Step::Flap));
+        let steps = if has(Work::Flap) { vec![reflect, flap] } else { vec![reflect] };
+        found.push(scenario("reflect", 10, 50, 100_000, true, &steps));
+    }
+    if has(Work::Single) {
+        found.push(scenario("single", 1, 1, 1_000_000, false, &[("single", Step::Learn)]));
+    }
+    if has(Work::Scale) {
+        found.push(scenario("scale", 10, 10, 800_000, false, &[("scale", Step::Learn)]));
+    }
+    if has(Work::Churn) {
+        let steps = [
+            ("churn: learn", Step::Learn),
+            ("churn: 20% change", Step::Change),
+            ("churn: 20% withdrawn", Step::WithdrawFifth),
+            ("churn: announced again", Step::AnnounceFifth),
+            ("churn: sender leaves", Step::Leave),
+        ];
+        found.push(scenario("churn", 10, 10, 100_000, false, &steps));
+    }
+    if has(Work::Receivers) {
+        found.push(scenario("receivers", 1, 1000, 100_000, true, &[("receivers", Step::Learn)]));
+    }
+    found
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Scenario { senders, receivers, prefixes, reflector, .. } = self;
+        let kind = if *reflector { "clients of a route reflector" } else { "external peers" };
+        let many = |n: u32, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        write!(
+            f,
+            "{} x {prefixes} prefixes, {}, {kind}",
+            many(*senders, "sender"),
+            many(*receivers, "receiver")
+        )
+    }
+}
+
+/// What happens in a phase, ready to be done any number of times.
+pub(super) struct Phase {
+    /// Its name in the table.
+    pub(super) name: &'static str,
+    /// What senders send, by number.
+    pub(super) scripts: Vec<(usize, Script)>,
+    /// A sender that leaves.
+    pub(super) leaves: Option<usize>,
+    /// Receivers that drop and return.
+    pub(super) flaps: Range<usize>,
+    /// What receivers must hold in the end.
+    pub(super) view: View,
+    /// Paths that the router has in the end.
+    pub(super) paths: usize,
+}
+
+/// A scenario with all of its messages.
+pub(super) struct Prepared {
+    /// What it is.
+    pub(super) scenario: Scenario,
+    /// Who is there.
+    pub(super) topology: Topology,
+    /// Sets of attributes that each sender announces.
+    pub(super) sets: usize,
+    /// What receivers must hold before anything was said.
+    pub(super) empty: View,
+    /// What happens.
+    pub(super) phases: Vec<Phase>,
+}
+
+/// The sender that leaves, and the one that withdraws all.
+const UNSTEADY: usize = 0;
+
+impl Prepared {
+    /// Makes all messages of a scenario. `seed` names the table.
+    pub(super) fn new(scenario: Scenario, seed: u64, loopback: bool) -> Prepared {
+        let topology = Topology::new(scenario.senders, scenario.receivers, scenario.reflector, loopback);
+        let mut model = Model::new(topology.clone(), scenario.prefixes, seed);
+        let empty = model.view();
+        let receivers = scenario.receivers as usize;
+        let phases = scenario.steps.iter().map(|(name, step)| {
+            let senders = 0..topology.senders.len();
+            let mut phase =
+                Phase { name, scripts: Vec::new(), leaves: None, flaps: 0..0, view: empty.clone(), paths: 0 };
+            match step {
+                Step::Learn => phase.scripts = senders.map(|s| (s, model.announce(s, 0, |_| true))).collect(),
+                Step::Change => {
+                    let pick = |sender: usize| move |group: usize| (group + sender).is_multiple_of(5);
+                    phase.scripts = senders.map(|s| (s, model.announce(s, 1, pick(s)))).collect();
+                }
+                Step::WithdrawFifth => {
+                    phase.scripts =
+                        senders.map(|s| (s, model.withdraw(s, |g| g.is_multiple_of(5)))).collect();
+                }
+                Step::AnnounceFifth => {
+                    phase.scripts =
+                        senders.map(|s| (s, model.announce(s, 2, |g| g.is_multiple_of(5)))).collect();
+                }
+                Step::WithdrawOne => phase.scripts = vec![(UNSTEADY, model.withdraw(UNSTEADY, |_| true))],
+                Step::Leave => {
+                    model.leave(UNSTEADY);
+                    phase.leaves = Some(UNSTEADY);
+                }
+                Step::Flap => phase.flaps = 0..(receivers * 3).div_ceil(4),
+            }
+            phase.view = model.view();
+            phase.paths = model.paths();
+            phase
+        });
+        let phases = phases.collect();
+        Prepared { scenario, topology, sets: model.groups(), empty, phases }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_workload_is_a_phase_and_none_is_run_twice() {
+        let names = |works: &[Work]| -> Vec<&str> {
+            scenarios(works, 0.001, 0.1).iter().flat_map(|s| s.steps.iter().map(|(name, _)| *name)).collect()
+        };
+        assert_eq!(names(&[Work::Learn]), ["learn"]);
+        assert_eq!(names(&[Work::Flap, Work::Withdraw]), ["learn", "withdraw", "reflect", "flap"]);
+        let all = names(&Work::ALL);
+        for work in Work::ALL {
+            assert!(all.iter().any(|name| name.starts_with(&work.to_string())), "{work}");
+        }
+    }
+
+    #[test]
+    fn each_phase_changes_what_receivers_must_hold_and_flaps_do_not() {
+        let [learn, reflect, churn] =
+            scenarios(&[Work::Withdraw, Work::Flap, Work::Churn], 0.005, 0.1).try_into().unwrap();
+        for (scenario, same) in [(learn, false), (churn, false), (reflect, true)] {
+            let prepared = Prepared::new(scenario, 1, true);
+            let mut before = prepared.phases[0].view.best.clone();
+            assert_ne!(before, prepared.empty.best);
+            for phase in &prepared.phases[1..] {
+                assert_eq!(phase.view.best == before, same, "{}", phase.name);
+                before = phase.view.best.clone();
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Several runs of one measurement in three numbers.
+
+/// Median, least and most.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub struct Spread {
+    /// The middle value; of an even number of values, the mean of the two in the middle.
+    pub median: f64,
+    /// The least value.
+    pub min: f64,
+    /// The greatest value.
+    pub max: f64,
+}
+
+impl Spread {
+    /// The spread of `values`; `None` when there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_unstable_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        let half = values.len() / 2;
+        let median =
+            if values.len() % 2 == 1 { values[half] } else { (values[half - 1] + values[half]) / 2.0 };
+        Some(Spread { median, min, max })
+    }
+
+    /// As text: the median, and in parentheses the least and the most where they differ from it as shown.
+    pub fn show(&self, show: impl Fn(f64) -> String) -> String {
+        let [median, min, max] = [self.median, self.min, self.max].map(show);
+        if min == median && max == median { median } else { format!("{median} ({min}..{max})") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_lies_between_the_least_and_the_most() {
+        assert_eq!(Spread::of([]), None);
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
+        assert_eq!(Spread::of([4.0, 1.0]), Some(Spread { median: 2.5, min: 1.0, max: 4.0 }));
+        let show = |n: f64| format!("{n:.1}");
+        assert_eq!(Spread::of([1.0, 2.0, 3.0]).map(|s| s.show(show)).as_deref(), Some("2.0 (1.0..3.0)"));
+        assert_eq!(Spread::of([1.0, 1.01]).map(|s| s.show(show)).as_deref(), Some("1.0"));
+    }
+}

@@ -1,0 +1,59 @@
+//! `ribtide bench`: the suites, registered here and nowhere else.
+
+use crate::text::say;
+use clap::{CommandFactory, Subcommand, ValueEnum};
+use ribtide_bench::bgp;
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// The suites, their workloads and the routers that can be measured here
+    List,
+    /// Measure
+    Run {
+        #[command(subcommand)]
+        suite: Suite,
+    },
+}
+
+/// The suites.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Suite {
+    /// BGP: learning, choosing and passing on routes, beside other daemons; ends with a check of every receiver
+    Bgp(Box<bgp::Options>),
+}
+
+/// Does it.
+pub(crate) fn run(bench: &Bench) -> Result<(), String> {
+    match bench {
+        Bench::List => say(&list()),
+        Bench::Run { suite: Suite::Bgp(options) } => bgp::run(options).map_err(|e| e.to_string()),
+    }
+}
+
+fn list() -> String {
+    let mut out = String::new();
+    let about = |command: &clap::Command| command.get_about().map(ToString::to_string).unwrap_or_default();
+    for suite in Names::command().get_subcommands() {
+        out += &format!("{}: {}\n", suite.get_name(), about(suite));
+    }
+    out += "\nworkloads of bgp (--work):\n";
+    for work in bgp::work::Work::value_variants() {
+        let value = work.to_possible_value();
+        let help = value.as_ref().and_then(|v| v.get_help()).map(ToString::to_string).unwrap_or_default();
+        out += &format!("  {:<10} {help}\n", work.to_string());
+    }
+    out += "\nrouters of bgp (--dut):\n";
+    for dut in ["ribtide", "bird", "frr", "gobgp", "openbgpd"] {
+        let version = dut.parse::<bgp::dut::Dut>().and_then(|dut| dut.version());
+        out += &format!("  {dut:<10} {}\n", version.unwrap_or_else(|why| why));
+    }
+    out
+}
+
+/// The suites alone, for their names.
+#[derive(clap::Parser)]
+struct Names {
+    #[command(subcommand)]
+    _suite: Suite,
+}
