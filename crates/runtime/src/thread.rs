@@ -1,5 +1,6 @@
 //! Named threads, and one way to stop them all.
 
+use crate::cpu::Cpus;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -40,24 +41,78 @@ pub fn spawn(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> i
     })
 }
 
+/// A thread of this process.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Thread {
+    /// The system's number for it.
+    pub id: u32,
+    /// Its name, such as `shard-3`.
+    pub name: String,
+    /// The CPUs that it may run on.
+    pub cpus: Option<Cpus>,
+    /// CPU seconds outside the kernel.
+    pub user_seconds: f64,
+    /// CPU seconds in the kernel: sockets, mostly.
+    pub system_seconds: f64,
+}
+
+impl Thread {
+    /// What it does: its name without its number.
+    pub fn role(&self) -> &str {
+        match self.name.rsplit_once('-') {
+            Some((role, number)) if number.bytes().all(|b| b.is_ascii_digit()) => role,
+            _ => &self.name,
+        }
+    }
+
+    /// All its CPU seconds.
+    pub fn cpu_seconds(&self) -> f64 {
+        self.user_seconds + self.system_seconds
+    }
+}
+
+/// Every thread of this process, oldest first.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn list() -> io::Result<Vec<Thread>> {
+    let ticks_per_second = rustix::param::clock_ticks_per_second() as f64;
+    let mut threads = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task")? {
+        let path = task?.path();
+        // A thread may end between the listing and the reading.
+        let Ok(stat) = std::fs::read_to_string(path.join("stat")) else { continue };
+        let Ok(status) = std::fs::read_to_string(path.join("status")) else { continue };
+        let (Some(open), Some(close)) = (stat.find('('), stat.rfind(')')) else { continue };
+        let fields: Vec<&str> = stat[close + 1..].split_whitespace().collect();
+        // proc(5): utime and stime are fields 14 and 15, counted from the pid.
+        let seconds = |i: usize| {
+            fields.get(i).and_then(|t| t.parse::<u64>().ok()).unwrap_or(0) as f64 / ticks_per_second
+        };
+        let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        threads.push(Thread {
+            id: stat[..open].trim().parse().unwrap_or(0),
+            name: stat[open + 1..close].into(),
+            cpus: cpus.and_then(|list| list.trim().parse().ok()),
+            user_seconds: seconds(11),
+            system_seconds: seconds(12),
+        });
+    }
+    threads.sort_by_key(|thread| thread.id);
+    Ok(threads)
+}
+
 /// CPU seconds that each thread of this process has used, by thread name; threads of one name are added up.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
 pub fn cpu_seconds() -> io::Result<Vec<(String, f64)>> {
     let mut threads: Vec<(String, f64)> = Vec::new();
-    for task in std::fs::read_dir("/proc/self/task")? {
-        // A thread may end between the listing and the reading.
-        let Ok(stat) = std::fs::read_to_string(task?.path().join("stat")) else { continue };
-        let (Some(open), Some(close)) = (stat.find('('), stat.rfind(')')) else { continue };
-        let fields: Vec<&str> = stat[close + 1..].split_whitespace().collect();
-        // proc(5): utime and stime are fields 14 and 15, counted from the pid; clock ticks are 1/100 s.
-        let ticks = |i: usize| fields.get(i).and_then(|t| t.parse::<u64>().ok()).unwrap_or(0);
-        let seconds = (ticks(11) + ticks(12)) as f64 / 100.0;
-        let name = &stat[open + 1..close];
-        match threads.iter_mut().find(|(n, _)| n == name) {
-            Some((_, s)) => *s += seconds,
-            None => threads.push((name.into(), seconds)),
+    for thread in list()? {
+        let seconds = thread.cpu_seconds();
+        match threads.iter_mut().find(|(name, _)| *name == thread.name) {
+            Some((_, sum)) => *sum += seconds,
+            None => threads.push((thread.name, seconds)),
         }
     }
     threads.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
@@ -77,14 +132,30 @@ pub fn peak_memory() -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
-    fn threads_are_listed_by_name() {
+    fn threads_are_listed_by_name_with_what_they_do_and_where() {
         let (stop, wait) = std::sync::mpsc::channel::<()>();
-        let thread = super::spawn("a (b) c", move || wait.recv().unwrap_or_default()).unwrap();
-        while !super::cpu_seconds().unwrap().iter().any(|(name, _)| name == "a (b) c") {
-            std::thread::yield_now();
-        }
+        let one = Cpus::allowed().unwrap().one(0);
+        let pin = one.clone();
+        let body = move || {
+            pin.pin().unwrap();
+            wait.recv().unwrap_or_default();
+        };
+        let thread = spawn("a (b) c-12", body).unwrap();
+        let found = loop {
+            let found = list().unwrap().into_iter().find(|t| t.name == "a (b) c-12");
+            match found {
+                Some(found) if found.cpus.as_ref() == Some(&one) => break found,
+                _ => std::thread::yield_now(),
+            }
+        };
+        assert_eq!(found.role(), "a (b) c");
+        assert!(found.id > 0 && cpu_seconds().unwrap().iter().any(|(name, _)| *name == found.name));
         drop(stop);
         thread.join().unwrap();
+        let named = |name: &str| Thread { name: name.into(), ..found.clone() };
+        assert_eq!((named("sessions").role(), named("kernel-fib").role()), ("sessions", "kernel-fib"));
     }
 }

@@ -21,6 +21,7 @@ pub mod initial;
 mod mailbox;
 pub mod owners;
 mod pace;
+mod placement;
 pub mod reader;
 pub mod session;
 pub mod shard;
@@ -31,6 +32,7 @@ mod tests;
 use crate::config::{BgpConfig, Config, Threads};
 use egress::WorkerBuilder;
 use owners::{Directory, Owners};
+use placement::Placement;
 use reader::{Reader, ReaderBuilder};
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::egress::Worker;
@@ -39,6 +41,7 @@ use ribtide_rib::RibIn;
 use ribtide_runtime::activity::Activity;
 use ribtide_runtime::ask::Asker;
 use ribtide_runtime::clock::Clock;
+use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
@@ -54,6 +57,7 @@ const SHARDS_PER_READER: usize = 4;
 
 /// BGP, listening but not yet running.
 pub struct BgpBuilder {
+    placement: Placement,
     sessions: SessionsBuilder,
     readers: Vec<ReaderBuilder>,
     shards: Vec<ShardBuilder>,
@@ -91,19 +95,21 @@ impl BgpBuilder {
     /// Listens, and makes the rings.
     ///
     /// # Errors
-    /// When an address cannot be listened on; the error says which.
+    /// When an address cannot be listened on or a CPU cannot be used; the error says which.
     pub fn new(bgp: &BgpConfig, rings: &Rings) -> io::Result<BgpBuilder> {
+        let placement = Placement::new(&bgp.cpus).map_err(io::Error::other)?;
         let sessions = SessionsBuilder::new(bgp, rings)?;
         let host = |threads: Threads| (threads == Threads::Off).then(|| sessions.wake());
-        let shards: Vec<ShardBuilder> =
-            (0..bgp.shards.stages()).map(|index| ShardBuilder::new(index, rings, host(bgp.shards))).collect();
+        let shards: Vec<ShardBuilder> = (0..placement.stages(bgp.shards))
+            .map(|index| ShardBuilder::new(index, rings, host(bgp.shards)))
+            .collect();
         let readers = (0..shards.len().div_ceil(SHARDS_PER_READER) as u16)
             .map(|index| ReaderBuilder::new(index, rings))
             .collect::<io::Result<Vec<_>>>()?;
-        let workers = (0..bgp.update_threads.stages())
+        let workers = (0..placement.stages(bgp.update_threads))
             .map(|index| WorkerBuilder::new(index, rings, host(bgp.update_threads)))
             .collect();
-        Ok(BgpBuilder { sessions, readers, shards, workers })
+        Ok(BgpBuilder { placement, sessions, readers, shards, workers })
     }
 
     /// The shards' rings for requests: the RIB manager tells them of next hops.
@@ -124,7 +130,7 @@ impl BgpBuilder {
         meters: &Meters,
         stop: &Stop,
     ) -> io::Result<Bgp> {
-        let BgpBuilder { sessions, readers, shards, workers } = self;
+        let BgpBuilder { placement, sessions, readers, shards, workers } = self;
         // In the order of the pipeline, whichever thread starts first.
         ["reader", "shard", "egress"].iter().for_each(|stage| drop(meters.meter(stage)));
         let map = Owners::map(shards.len());
@@ -155,7 +161,7 @@ impl BgpBuilder {
                 busy: activity.stage(),
             };
             let (asker, stage) = reader.build(outlets, clock, meters);
-            run(bgp.shards, format!("reader-{index}"), stage, &mut hosted, stop)?;
+            run(bgp.shards, format!("reader-{index}"), stage, placement.reader(index), &mut hosted, stop)?;
             reader_askers.push(asker);
         }
         let mut shard_askers = Vec::new();
@@ -168,7 +174,7 @@ impl BgpBuilder {
                 busy: activity.stage(),
             };
             let (asker, stage) = shard.build(options, outlets, meters);
-            run(bgp.shards, format!("shard-{index}"), stage, &mut hosted, stop)?;
+            run(bgp.shards, format!("shard-{index}"), stage, placement.stage(index), &mut hosted, stop)?;
             shard_askers.push(asker);
         }
         let mut worker_askers = Vec::new();
@@ -179,7 +185,14 @@ impl BgpBuilder {
                 upstream: activity.watch(),
             };
             let (asker, stage) = worker.build(outlets, meters);
-            run(bgp.update_threads, format!("egress-{index}"), stage, &mut hosted, stop)?;
+            run(
+                bgp.update_threads,
+                format!("egress-{index}"),
+                stage,
+                placement.stage(index),
+                &mut hosted,
+                stop,
+            )?;
             worker_askers.push(asker);
         }
         let setup = session::Setup {
@@ -187,6 +200,7 @@ impl BgpBuilder {
             router_id: config.router_id,
             bgp,
             interfaces: &config.interfaces,
+            cpus: placement.sessions(),
         };
         let (sessions, session_thread) = sessions.start(&setup, outlets, hosted, clock, stop.clone())?;
         Ok(Bgp {
@@ -209,6 +223,7 @@ fn run(
     threads: Threads,
     name: String,
     stage: impl Stage,
+    cpus: Option<Cpus>,
     hosted: &mut Hosted,
     stop: &Stop,
 ) -> io::Result<()> {
@@ -216,5 +231,5 @@ fn run(
         hosted.push(stage);
         return Ok(());
     }
-    stage::spawn(name, stage, stop.clone())
+    stage::spawn(name, stage, cpus, stop.clone())
 }

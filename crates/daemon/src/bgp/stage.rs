@@ -6,6 +6,8 @@
 //! turns is the only difference: a thread of its own sleeps at the stage's rings; the session thread sleeps in its poll,
 //! into which every producer of a hosted stage wakes it, and passes over a stage that has no room.
 
+use ribtide_runtime::cpu::Cpus;
+use ribtide_runtime::log::log;
 use ribtide_runtime::thread::{self, Stop};
 use std::io;
 use std::os::fd::RawFd;
@@ -41,12 +43,13 @@ pub(super) trait Stage: Send + 'static {
     }
 }
 
-/// Runs a stage on a thread of its own.
+/// Runs a stage on a thread of its own, on these CPUs if there is a choice.
 ///
 /// # Errors
 /// When the system gives no thread.
-pub(super) fn spawn(name: String, mut stage: impl Stage, stop: Stop) -> io::Result<()> {
-    thread::spawn(name, move || {
+pub(super) fn spawn(name: String, mut stage: impl Stage, cpus: Option<Cpus>, stop: Stop) -> io::Result<()> {
+    thread::spawn(name.clone(), move || {
+        pin(&name, cpus.as_ref());
         while !stop.stopped() {
             match stage.turn() {
                 Turn::Busy => {}
@@ -55,6 +58,19 @@ pub(super) fn spawn(name: String, mut stage: impl Stage, stop: Stop) -> io::Resu
         }
     })?;
     Ok(())
+}
+
+/// Puts the calling thread on its CPUs. They could be used when the router started; if that has changed since, the routes
+/// matter more.
+pub(super) fn pin(name: &str, cpus: Option<&Cpus>) {
+    if let Some(cpus) = cpus
+        && let Err(error) = cpus.pin()
+    {
+        log(
+            "ribtide",
+            &format!("thread {name} cannot run on CPU {cpus}: {error}; it runs where there is room"),
+        );
+    }
 }
 
 /// The stages that the session thread runs beside its own work, in the order of the pipeline.
@@ -191,9 +207,9 @@ mod tests {
     fn stages_on_threads_of_their_own_do_the_same() {
         let Pipeline { input, stages: (a, b, sink), got, .. } = pipeline();
         let stop = Stop::default();
-        spawn("a".into(), a, stop.clone()).unwrap();
-        spawn("b".into(), b, stop.clone()).unwrap();
-        spawn("sink".into(), sink, stop.clone()).unwrap();
+        spawn("a".into(), a, None, stop.clone()).unwrap();
+        spawn("b".into(), b, None, stop.clone()).unwrap();
+        spawn("sink".into(), sink, None, stop.clone()).unwrap();
         (0..100).for_each(|n| input.send(n).unwrap());
         while got.load(Relaxed) < 900 {
             std::thread::yield_now();

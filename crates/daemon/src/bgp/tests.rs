@@ -3,6 +3,7 @@
 use super::*;
 use crate::config;
 use ribtide_prefix::{Afi, AnyPrefix, Prefix, V4, V6, for_each_family};
+use ribtide_runtime::thread;
 use ribtide_wire::bgp::attribute::{Origin, SegmentKind};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
 use ribtide_wire::bgp::capability::Capability;
@@ -476,6 +477,25 @@ fn one_does_not_read(threads: &str) {
     let last = NextHop::V4([192, 0, 2, 4].into());
     slow.until("the last state", |p| p.next_hops.contains(&last));
     assert!(!slow.closed);
+}
+
+#[test]
+fn threads_run_where_the_configuration_puts_them() {
+    let router = Router::with("shards = 2\nupdate-threads = 1\ncpus = \"auto\"", CLIENTS);
+    let allowed = Cpus::allowed().unwrap();
+    // Routers of other tests have threads of the same names, but nobody else pins a reader to the last CPU.
+    let last = allowed.one(allowed.len() - 1);
+    for (name, cpus) in [("reader-0", &last), ("shard-1", &allowed.one(1)), ("egress-0", &allowed.one(0))] {
+        until(name, || {
+            let threads = thread::list().unwrap();
+            threads.iter().any(|t| t.name == name && t.cpus.as_ref() == Some(cpus))
+        });
+    }
+    drop(router);
+    let text = "[router]\nasn = 65001\nrouter-id = \"10.255.0.1\"\n[bgp]\ncpus = \"1023\"";
+    let config = config::parse(text).unwrap();
+    let says = BgpBuilder::new(config.bgp.as_ref().unwrap(), &Rings::default()).err().unwrap().to_string();
+    assert!(says.starts_with("bgp.cpus cannot be obeyed: there is no CPU 1023"), "{says}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::file;
 use ribtide_bgp::peer::FamilySet;
 use ribtide_policy::Policy;
 use ribtide_prefix::AnyPrefix;
+use ribtide_runtime::cpu::Cpus;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -56,6 +57,19 @@ impl Threads {
     }
 }
 
+/// Which CPUs BGP's threads run on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CpuChoice {
+    /// Wherever the system puts them.
+    Any,
+    /// One each of those that the process may use.
+    Auto,
+    /// One each of these.
+    These(Cpus),
+    /// One each of this NUMA node's.
+    Node(u16),
+}
+
 /// The `[bgp]` table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BgpConfig {
@@ -65,6 +79,8 @@ pub struct BgpConfig {
     pub shards: Threads,
     /// Egress worker threads.
     pub update_threads: Threads,
+    /// Where BGP's threads run.
+    pub cpus: CpuChoice,
     /// Our cluster id (RFC 4456); the router id unless set.
     pub cluster_id: Ipv4Addr,
     /// Compare MED between routes of different neighbouring ASes.
@@ -470,6 +486,7 @@ impl Checker {
             listen: file.listen.clone().unwrap_or_else(|| vec![SocketAddr::from(([0u16; 8], 179))]),
             shards: self.threads("shards", &file.shards),
             update_threads: self.threads("update-threads", &file.update_threads),
+            cpus: self.cpus(file),
             cluster_id: file.cluster_id.unwrap_or(router.router_id),
             always_compare_med: file.always_compare_med,
             deterministic_med: file.deterministic_med.unwrap_or(true),
@@ -482,6 +499,27 @@ impl Checker {
             self.group(&mut bgp, name, group, router);
         }
         bgp
+    }
+
+    fn cpus(&mut self, file: &file::Bgp) -> CpuChoice {
+        let list = match file.cpus.as_deref() {
+            None => return file.numa_node.map_or(CpuChoice::Any, CpuChoice::Node),
+            Some("auto") => CpuChoice::Auto,
+            Some(list) => match list.parse() {
+                Ok(cpus) => CpuChoice::These(cpus),
+                Err(says) => {
+                    self.problem(key!["bgp", "cpus"], format!("{says}, or \"auto\" for all"));
+                    CpuChoice::Any
+                }
+            },
+        };
+        if file.numa_node.is_some() {
+            self.problem(
+                key!["bgp", "numa-node"],
+                "bgp.cpus already says where the threads run; remove one of the two",
+            );
+        }
+        list
     }
 
     fn threads(&mut self, name: &str, count: &file::Count) -> Threads {

@@ -38,6 +38,8 @@ pub(super) struct Bgp {
     pub(super) shards: Count,
     #[serde(default)]
     pub(super) update_threads: Count,
+    pub(super) cpus: Option<String>,
+    pub(super) numa_node: Option<u16>,
     pub(super) cluster_id: Option<Ipv4Addr>,
     #[serde(default)]
     pub(super) always_compare_med: bool,

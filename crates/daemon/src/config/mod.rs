@@ -9,7 +9,7 @@ mod diagnosis;
 mod file;
 
 pub use check::{
-    AnyAsn, ApiConfig, BgpConfig, Config, DynamicRange, FibConfig, InterfaceConfig, KernelConfig,
+    AnyAsn, ApiConfig, BgpConfig, Config, CpuChoice, DynamicRange, FibConfig, InterfaceConfig, KernelConfig,
     NeighborConfig, NeighborSettings, StaticHop, StaticRoute, Threads, VirtualAsicConfig,
 };
 pub use diagnosis::{ConfigError, Problem};

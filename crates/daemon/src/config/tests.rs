@@ -121,6 +121,7 @@ fn what_cannot_be_combined_is_refused() {
             "[bgp.group.a]\ntype = \"internal\"\nneighbors = [\"10.0.0.2\"]\n[bgp.group.b]\ntype = \"internal\"\nneighbors = [\"10.0.0.2\"]\n",
             "already in group \"a\"",
         ),
+        ("[bgp]\ncpus = \"0-3\"\nnuma-node = 0\n", ":6:13: bgp.cpus already says where the threads run"),
         ("[[static]]\nprefix = \"10.0.0.0/8\"\n", "a static route needs either"),
         (
             "[[static]]\nprefix = \"10.0.0.0/8\"\nblackhole = true\n",
@@ -172,6 +173,7 @@ fn values_of_a_wrong_form_are_told_in_plain_words() {
         ("[bgp]\nlisten = [\"0.0.0.0\"]\n", "this is no address with a port; write one such as"),
         ("[bgp]\nlisten = \"[::]:179\"\n", "string \"[::]:179\" cannot stand here; write a list in brackets"),
         ("[bgp]\nprefer-oldest = 1\n", "integer `1` cannot stand here; write true or false"),
+        ("[bgp]\ncpus = \"all\"\n", "write one such as \"0-3,8\", or \"auto\" for all"),
         ("[bgp]\nshards = -1\n", "write \"auto\", \"off\" or 1 to 64"),
         ("[bgp.group.a.neighbor]\naddress = \"10.0.0.1\"\n", "write its header with double brackets"),
         ("[bgp.group.a]\nneighbors = [\"10.0.0.0/8\"]\n", "this is no IP address; write one such as"),

@@ -23,7 +23,7 @@ pub(super) use socket::set_md5;
 pub use view::{NeighborView, UpView};
 
 use super::reader::{Command, Report, What};
-use super::stage::{Hosted, Turn};
+use super::stage::{Hosted, Turn, pin};
 use crate::config::{BgpConfig, DynamicRange, InterfaceConfig, NeighborSettings};
 use connection::Connection;
 use ids::Ids;
@@ -38,6 +38,7 @@ use ribtide_bgp::peer::{EgressSettings, PeerId};
 use ribtide_prefix::Map;
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::clock::Clock;
+use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::bgp::Notification;
@@ -96,6 +97,8 @@ pub(super) struct Setup<'a> {
     pub(super) router_id: Ipv4Addr,
     pub(super) bgp: &'a BgpConfig,
     pub(super) interfaces: &'a [InterfaceConfig],
+    /// Where the thread runs, if not anywhere.
+    pub(super) cpus: Option<Cpus>,
 }
 
 impl SessionsBuilder {
@@ -201,7 +204,9 @@ impl SessionsBuilder {
             }
         }
         let (writes, reports, purged) = (self.writes.1, self.reports.1, self.purged.1);
+        let cpus = setup.cpus.clone();
         let thread = thread::spawn("sessions", move || {
+            pin("sessions", cpus.as_ref());
             sessions.run(&writes, &reports, &purged, &asked, &mut hosted, &stop);
         })?;
         Ok((asker.with_wake(Some(self.wake)), thread))

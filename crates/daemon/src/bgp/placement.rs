@@ -1,0 +1,71 @@
+//! Which CPUs BGP's threads run on.
+
+use crate::config::{CpuChoice, Threads};
+use ribtide_runtime::cpu::Cpus;
+
+/// The CPUs of BGP's threads, where the configuration chooses: readers, shards and workers have one each, and the session
+/// thread goes where there is room among them.
+#[derive(Clone, Debug)]
+pub(super) struct Placement {
+    cpus: Option<Cpus>,
+}
+
+impl Placement {
+    /// What `choice` means on this machine.
+    ///
+    /// # Errors
+    /// A sentence, when there is no such CPU or node, or this process may not use it.
+    pub(super) fn new(choice: &CpuChoice) -> Result<Placement, String> {
+        let cpus = match choice {
+            CpuChoice::Any => return Ok(Placement { cpus: None }),
+            CpuChoice::Auto => Cpus::allowed().map_err(|e| e.to_string()),
+            CpuChoice::These(cpus) => cpus.clone().usable(),
+            CpuChoice::Node(node) => Cpus::of_node(*node),
+        };
+        let setting = if matches!(choice, CpuChoice::Node(_)) { "numa-node" } else { "cpus" };
+        let cpus = cpus.map_err(|says| format!("bgp.{setting} cannot be obeyed: {says}"))?;
+        Ok(Placement { cpus: Some(cpus) })
+    }
+
+    /// How many stages: one for each thread, and one without. `auto` counts the CPUs there are to use.
+    pub(super) fn stages(&self, threads: Threads) -> u16 {
+        match (threads, &self.cpus) {
+            (Threads::Auto, Some(cpus)) => cpus.len().min(64) as u16,
+            _ => threads.stages(),
+        }
+    }
+
+    /// The CPU of shard or worker `index`, which do not often have most to do at the same time.
+    pub(super) fn stage(&self, index: usize) -> Option<Cpus> {
+        self.cpus.as_ref().map(|cpus| cpus.one(index))
+    }
+
+    /// The CPU of reader `index`: from the other end, where there may be fewer shards than CPUs.
+    pub(super) fn reader(&self, index: usize) -> Option<Cpus> {
+        self.cpus.as_ref().map(|cpus| cpus.one(cpus.len() - 1 - index % cpus.len()))
+    }
+
+    /// The CPUs of the session thread.
+    pub(super) fn sessions(&self) -> Option<Cpus> {
+        self.cpus.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_have_a_cpu_each_and_go_round() {
+        let placement = Placement { cpus: Some("2-4".parse().unwrap()) };
+        let shown = |cpus: Option<Cpus>| cpus.unwrap().to_string();
+        assert_eq!((0..4).map(|i| shown(placement.stage(i))).collect::<Vec<_>>(), ["2", "3", "4", "2"]);
+        assert_eq!((0..4).map(|i| shown(placement.reader(i))).collect::<Vec<_>>(), ["4", "3", "2", "4"]);
+        assert_eq!(shown(placement.sessions()), "2-4");
+        let stages = [Threads::Auto, Threads::Number(7), Threads::Off].map(|t| placement.stages(t));
+        assert_eq!(stages, [3, 7, 1]);
+        assert!(Placement::new(&CpuChoice::Any).unwrap().stage(0).is_none());
+        let says = Placement::new(&CpuChoice::Node(4000)).unwrap_err();
+        assert!(says.starts_with("bgp.numa-node cannot be obeyed: "), "{says}");
+    }
+}
