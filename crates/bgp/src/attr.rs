@@ -6,12 +6,15 @@
 //! are millions of sets, and on first use their memory costs more than their content: hence one allocation, small
 //! facts and an 8-byte handle.
 
-use ribtide_wire::bgp::attribute::{Attributes, Communities, Community, Origin, code, number, router_ids};
-use ribtide_wire::bgp::{AsPath, NextHop};
+use ribtide_wire::bgp::attribute::{
+    Attribute, Attributes, Communities, Community, Origin, code, number, router_ids,
+};
+use ribtide_wire::bgp::{AsPath, NextHop, build};
 use std::ffi::c_void;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use triomphe::ThinArc;
 
 /// Path attributes shared by all paths that were announced with them. This is the handle: 8 bytes, and a clone is
@@ -51,11 +54,21 @@ impl AttrSet {
     /// order, and neither NEXT_HOP, MP_REACH_NLRI nor MP_UNREACH_NLRI. Their values must have been checked
     /// (RFC 7606); here a value of wrong length counts as absent.
     pub fn new(attributes: &[u8], next_hop: NextHop) -> AttrSet {
-        let mut content = Vec::with_capacity(size_of::<[Ipv6Addr; 2]>() + attributes.len());
-        let next_hop_len = write_next_hop(next_hop, &mut content);
-        content.extend_from_slice(attributes);
-        let hash = content_hash(&content);
-        AttrSet(ThinArc::from_header_and_slice(Facts::read(attributes, next_hop_len, hash), &content))
+        let mut content = Content::default();
+        content.begin(next_hop);
+        content.octets.extend_from_slice(attributes);
+        AttrSet::of(&content, content.hash())
+    }
+
+    /// A set with this content, of which the caller knows the hash.
+    pub(crate) fn of(content: &Content, hash: u32) -> AttrSet {
+        let facts = Facts::read(content.attributes(), content.next_hop_len, hash);
+        AttrSet(ThinArc::from_header_and_slice(facts, &content.octets))
+    }
+
+    /// Whether it is the set of this content.
+    pub(crate) fn has_content(&self, content: &Content) -> bool {
+        self.facts().next_hop_len == content.next_hop_len && self.0.slice == *content.octets
     }
 
     fn facts(&self) -> &Facts {
@@ -225,23 +238,80 @@ impl Facts {
     }
 }
 
-/// Appends the octets of a next hop: 4, 16, or 32 with a link-local address. Returns how many.
-fn write_next_hop(next_hop: NextHop, out: &mut Vec<u8>) -> u8 {
-    match next_hop {
-        NextHop::V4(addr) => {
-            out.extend_from_slice(&addr.octets());
-            4
+/// What a set is made of, put together in memory that is used again: most often there is such a set already.
+#[derive(Default)]
+pub(crate) struct Content {
+    /// The next hop, then the attributes.
+    octets: Vec<u8>,
+    next_hop_len: u8,
+    /// The last attribute's type, and whether the types ascend so far.
+    last: u8,
+    unordered: bool,
+    /// Scratch for [`Content::sort`]: types and where they are, and the octets in order.
+    places: Vec<(u8, Range<usize>)>,
+    ordered: Vec<u8>,
+}
+
+impl Content {
+    /// Empties it, but for this next hop.
+    pub(crate) fn begin(&mut self, next_hop: NextHop) {
+        self.octets.clear();
+        match next_hop {
+            NextHop::V4(addr) => self.octets.extend_from_slice(&addr.octets()),
+            NextHop::V6 { global, link_local } => {
+                self.octets.extend_from_slice(&global.octets());
+                self.octets.extend(link_local.iter().flat_map(Ipv6Addr::octets));
+            }
         }
-        NextHop::V6 { global, link_local } => {
-            out.extend_from_slice(&global.octets());
-            let Some(local) = link_local else { return 16 };
-            out.extend_from_slice(&local.octets());
-            32
+        self.next_hop_len = self.octets.len() as u8;
+        (self.last, self.unordered) = (0, false);
+    }
+
+    /// Adds an attribute.
+    pub(crate) fn push(&mut self, attribute: &Attribute<'_>) {
+        let Attribute { flags, code, value } = *attribute;
+        self.unordered |= code < self.last;
+        self.last = code;
+        build::attribute(&mut self.octets, flags, code, value);
+    }
+
+    /// Brings the attributes into the order of their types, in which nearly everybody sends them.
+    pub(crate) fn sort(&mut self) {
+        if !self.unordered {
+            return;
         }
+        self.places.clear();
+        let mut attributes = Attributes::new(&self.octets[usize::from(self.next_hop_len)..]);
+        let mut begin = usize::from(self.next_hop_len);
+        while let Some(attribute) = attributes.next() {
+            let end = self.octets.len() - attributes.remainder().len();
+            self.places.push((attribute.code, begin..end));
+            begin = end;
+        }
+        self.places.sort_unstable_by_key(|(code, _)| *code);
+        self.ordered.clear();
+        self.ordered.extend_from_slice(&self.octets[..usize::from(self.next_hop_len)]);
+        for (_, place) in &self.places {
+            self.ordered.extend_from_slice(&self.octets[place.clone()]);
+        }
+        std::mem::swap(&mut self.octets, &mut self.ordered);
+        self.unordered = false;
+    }
+
+    /// Hash of the content: the same in every thread of this process, and not predictable from outside it.
+    pub(crate) fn hash(&self) -> u32 {
+        let seed = foldhash::SharedSeed::global_random();
+        let mut hasher = foldhash::quality::SeedableRandomState::with_seed(0, seed).build_hasher();
+        hasher.write(&self.octets);
+        hasher.finish() as u32
+    }
+
+    fn attributes(&self) -> &[u8] {
+        &self.octets[usize::from(self.next_hop_len)..]
     }
 }
 
-/// What [`write_next_hop`] wrote.
+/// The next hop that [`Content::begin`] wrote.
 fn read_next_hop(octets: &[u8]) -> NextHop {
     let v6 = |octets: &[u8; 16]| Ipv6Addr::from(*octets);
     match octets.split_first_chunk::<16>() {
@@ -250,14 +320,6 @@ fn read_next_hop(octets: &[u8]) -> NextHop {
         }
         None => NextHop::V4(octets.first_chunk::<4>().map_or(Ipv4Addr::UNSPECIFIED, |a| Ipv4Addr::from(*a))),
     }
-}
-
-/// The same in every thread of this process, and not predictable from outside it.
-fn content_hash(content: &[u8]) -> u32 {
-    let seed = foldhash::SharedSeed::global_random();
-    let mut hasher = foldhash::quality::SeedableRandomState::with_seed(0, seed).build_hasher();
-    hasher.write(content);
-    hasher.finish() as u32
 }
 
 /// A hash of 64 bits from one of 32, such that its high and its low bits serve.

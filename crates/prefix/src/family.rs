@@ -47,6 +47,8 @@ pub trait Bits: Copy + Eq + Ord + Hash + Debug + Default + Send + Sync + 'static
     fn left(self) -> u128;
     /// The reverse of [`Bits::left`]; bits beyond the family's width are dropped.
     fn from_left(n: u128) -> Self;
+    /// The first `len` bits, zeroes after them; all bits when there are no more than `len`.
+    fn leading(self, len: u8) -> Self;
 }
 
 impl Bits for u32 {
@@ -57,6 +59,10 @@ impl Bits for u32 {
     #[inline]
     fn from_left(n: u128) -> u32 {
         (n >> 96) as u32
+    }
+    #[inline]
+    fn leading(self, len: u8) -> u32 {
+        self & (u64::MAX << (32 - len.min(32))) as u32
     }
 }
 
@@ -69,6 +75,10 @@ impl Bits for [u8; 16] {
     #[inline]
     fn from_left(n: u128) -> [u8; 16] {
         n.to_be_bytes()
+    }
+    #[inline]
+    fn leading(self, len: u8) -> [u8; 16] {
+        Self::from_left(self.left() & u128::MAX.checked_shl(128 - u32::from(len.min(128))).unwrap_or(0))
     }
 }
 

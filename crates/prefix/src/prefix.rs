@@ -25,7 +25,7 @@ impl<F: Family> Prefix<F> {
     #[inline]
     pub fn new(bits: F::Bits, len: u8) -> Self {
         let len = len.min(F::WIDTH);
-        Prefix { bits: F::Bits::from_left(bits.left() & mask(len)), len }
+        Prefix { bits: bits.leading(len), len }
     }
 
     /// A prefix from an address; `None` when the address is of the other family or `len` is too long.

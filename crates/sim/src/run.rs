@@ -357,7 +357,7 @@ impl<'w> Run<'w> {
             stage.followers.clear();
         }
         for reader in &mut self.readers {
-            reader.ingest.sweep();
+            reader.ingest.forget_unused();
             assert!(reader.ingest.is_empty(), "attributes left in a reader after all sessions ended");
         }
     }

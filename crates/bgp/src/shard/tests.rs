@@ -66,7 +66,7 @@ impl Bench {
     /// Announces prefixes or withdraws them.
     fn routes(&mut self, from: &PeerInfo, attrs: Option<&AttrSet>, prefixes: impl IntoIterator<Item = u32>) {
         let mut batches = ShardBatches::new([0; 64]);
-        prefixes.into_iter().for_each(|n| batches.push(from, attrs, prefix(n)));
+        batches.extend(from, attrs, prefixes.into_iter().map(prefix));
         let batches: Vec<_> = batches.drain().collect();
         batches.into_iter().for_each(|(_, batch)| self.handle(ShardIn::Routes(batch)));
     }

@@ -191,8 +191,8 @@ impl Stage for ReaderStage {
         if after == Turn::Held {
             self.reader.shards.iter_mut().for_each(Mailbox::wait);
             self.reader.reports.wait();
-        } else {
-            self.look(PATIENCE);
+        } else if !self.look(PATIENCE) {
+            self.reader.ingest.forget_unused();
         }
     }
 

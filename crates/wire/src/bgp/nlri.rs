@@ -104,6 +104,20 @@ impl<F: Family> Iterator for Prefixes<'_, F> {
             self.more = [after, last, &[]];
         }
     }
+
+    // What most callers do, without asking for every prefix which field it is in.
+    #[inline]
+    fn fold<B, G: FnMut(B, Prefix<F>) -> B>(self, init: B, mut f: G) -> B {
+        let mut result = init;
+        let [next, after, last] = self.more;
+        for mut field in [self.current, next, after, last] {
+            while let Some((prefix, rest)) = decode(field) {
+                field = rest;
+                result = f(result, prefix);
+            }
+        }
+        result
+    }
 }
 
 #[cfg(test)]
@@ -137,6 +151,11 @@ mod tests {
         let chained: Vec<_> =
             Prefixes::<V4>::chain([&[], &[8, 10], &[], &[0, 8, 11]]).map(|p| p.to_string()).collect();
         assert_eq!(chained, ["10.0.0.0/8", "0.0.0.0/0", "11.0.0.0/8"]);
+        let mut one_by_one = Vec::new();
+        for prefix in Prefixes::<V4>::chain([&[], &[8, 10], &[], &[0, 8, 11]]) {
+            one_by_one.push(prefix.to_string());
+        }
+        assert_eq!(one_by_one, chained);
         assert_eq!(Prefixes::<V4>::chain([&[8, 10], &[], &[], &[]]).count(), 1);
     }
 

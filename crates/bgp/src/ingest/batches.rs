@@ -1,0 +1,142 @@
+//! Routes on their way to the shards.
+//!
+//! An UPDATE's prefixes are a run with one set of attributes. What a prefix costs here is a shift, an index and a
+//! store; the rest is done once for a run.
+
+use crate::attr::AttrSet;
+use crate::message::{RouteBatch, RouteOp};
+use crate::peer::{PeerId, PeerInfo};
+use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, logical_shard};
+
+/// Which thread runs each logical shard.
+pub type ShardMap = [u16; LOGICAL_SHARDS as usize];
+
+/// Routes on their way to the shards, one growing batch per thread and session.
+pub struct ShardBatches {
+    /// For each logical shard its thread's place in `open`.
+    places: [u8; LOGICAL_SHARDS as usize],
+    /// One for each thread that has a logical shard, all of the session whose routes came last.
+    open: Vec<Open>,
+    /// Batches of other sessions, in order, each with its thread.
+    closed: Vec<(u16, RouteBatch)>,
+    len: usize,
+}
+
+struct Open {
+    thread: u16,
+    batch: RouteBatch,
+    /// How many prefixes the batch's operations take.
+    taken: Families<Counts>,
+}
+
+/// A number per family.
+struct Counts;
+impl PerFamily for Counts {
+    type Of<F: Family> = u32;
+}
+
+/// The threads a run touches are marked in one word.
+type Marks = u64;
+const _: () = assert!(LOGICAL_SHARDS as u32 <= Marks::BITS);
+
+impl ShardBatches {
+    /// Empty batches for the threads that `map` names.
+    pub fn new(map: ShardMap) -> ShardBatches {
+        let mut threads = map.to_vec();
+        threads.sort_unstable();
+        threads.dedup();
+        let place = |thread| threads.partition_point(|other| *other < thread) as u8;
+        let open = threads.iter().map(|thread| Open {
+            thread: *thread,
+            batch: empty(PeerId(0), 0),
+            taken: Families::default(),
+        });
+        ShardBatches { places: map.map(place), open: open.collect(), closed: Vec::new(), len: 0 }
+    }
+
+    /// How many prefixes wait in it.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing waits in it.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Hands over the batches, each with the thread it is for. Those of one thread are in the order received.
+    pub fn drain(&mut self) -> impl Iterator<Item = (u16, RouteBatch)> + '_ {
+        self.close();
+        self.len = 0;
+        self.closed.drain(..)
+    }
+
+    /// Adds prefixes that were announced with `attrs`, or withdrawn. Returns how many there were.
+    pub fn extend<F: Family>(
+        &mut self,
+        peer: &PeerInfo,
+        attrs: Option<&AttrSet>,
+        prefixes: impl Iterator<Item = Prefix<F>>,
+    ) -> u64 {
+        self.turn_to(peer);
+        let (mut count, mut touched): (usize, Marks) = (0, 0);
+        prefixes.for_each(|prefix| {
+            let place = self.places[usize::from(logical_shard(prefix))];
+            self.open[usize::from(place)].batch.prefixes.get_mut::<F>().push(prefix);
+            touched |= 1 << place;
+            count += 1;
+        });
+        self.len += count;
+        while touched != 0 {
+            self.open[touched.trailing_zeros() as usize].take::<F>(attrs);
+            touched &= touched - 1;
+        }
+        count as u64
+    }
+
+    /// Makes the open batches those of this session.
+    fn turn_to(&mut self, peer: &PeerInfo) {
+        let PeerInfo { id, session, .. } = *peer;
+        if self.open.first().is_none_or(|open| (open.batch.peer, open.batch.session) == (id, session)) {
+            return;
+        }
+        self.close();
+        for open in &mut self.open {
+            (open.batch.peer, open.batch.session) = (id, session);
+        }
+    }
+
+    fn close(&mut self) {
+        for open in &mut self.open {
+            if !open.batch.ops.is_empty() {
+                let fresh = empty(open.batch.peer, open.batch.session);
+                self.closed.push((open.thread, std::mem::replace(&mut open.batch, fresh)));
+                open.taken = Families::default();
+            }
+        }
+    }
+}
+
+impl Open {
+    /// An operation for the prefixes that no operation takes yet.
+    fn take<F: Family>(&mut self, attrs: Option<&AttrSet>) {
+        let all = self.batch.prefixes.get::<F>().len() as u32;
+        let count = all - std::mem::replace(self.taken.get_mut::<F>(), all);
+        match self.batch.ops.last_mut() {
+            Some(op) if op.afi == F::AFI && same(op.attrs.as_ref(), attrs) => op.count += count,
+            _ => self.batch.ops.push(RouteOp { attrs: attrs.cloned(), afi: F::AFI, count }),
+        }
+    }
+}
+
+fn empty(peer: PeerId, session: u32) -> RouteBatch {
+    RouteBatch { peer, session, ops: Vec::new(), prefixes: Families::default() }
+}
+
+fn same(a: Option<&AttrSet>, b: Option<&AttrSet>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => AttrSet::ptr_eq(a, b),
+        (None, None) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,119 @@
+//! From the UPDATEs of a session to batches of routes for the shards: what a reader thread does.
+//!
+//! The attributes of an UPDATE are brought into canonical form in memory that is used again, and become a set only
+//! if their bytes are not those of a set seen lately. What goes on to a shard is one handle per UPDATE. Each reader
+//! remembers on its own, so nothing here is shared or locked.
+
+mod batches;
+mod peer;
+mod recent;
+#[cfg(test)]
+mod tests;
+
+pub use batches::{ShardBatches, ShardMap};
+pub use peer::{IngestCounters, IngestPeer, IngestSettings, Refusal};
+
+use crate::attr::{AttrSet, Content};
+use peer::Context;
+use recent::Recent;
+use ribtide_policy::Verdict;
+use ribtide_prefix::{Afi, Family, for_each_family};
+use ribtide_wire::bgp::update::{self, Disposition, Update};
+use ribtide_wire::bgp::{NextHop, Notification};
+
+/// Reads UPDATEs and remembers the attributes it has seen lately.
+#[derive(Default)]
+pub struct Ingest {
+    recent: Recent,
+    /// Scratch for the attributes at hand.
+    content: Content,
+    /// Whether UPDATEs were read since it was last looked for unused sets.
+    active: bool,
+}
+
+impl Ingest {
+    /// Reads the body of an UPDATE, appends its routes to `out`, and returns the family whose initial routes are
+    /// complete, if it says that (RFC 4724 section 2).
+    ///
+    /// # Errors
+    /// The NOTIFICATION to close the session with; nothing was appended then.
+    pub fn update(
+        &mut self,
+        peer: &mut IngestPeer,
+        body: &[u8],
+        out: &mut ShardBatches,
+    ) -> Result<Option<Afi>, Notification> {
+        let update = update::parse(body, &peer.context.update)?;
+        self.active = true;
+        peer.counters.updates += 1;
+        peer.counters.discarded_attributes += update.discarded().len() as u64;
+        if let Some(last) = update.discarded().last() {
+            peer.counters.last_discard = Some(last.fault);
+        }
+        if let Disposition::TreatAsWithdraw { reason } = update.disposition() {
+            peer.counters.treated_as_withdraw += 1;
+            peer.counters.last_fault = Some(reason);
+        }
+        for_each_family!(F => self.routes::<F>(peer, &update, out));
+        Ok(update.end_of_rib())
+    }
+
+    fn routes<F: Family>(&mut self, peer: &mut IngestPeer, update: &Update<'_>, out: &mut ShardBatches) {
+        let IngestPeer { info, settings, context, counters } = peer;
+        if !info.families.has(F::AFI) {
+            counters.ignored += (update.withdrawn::<F>().count() + update.announced::<F>().count()) as u64;
+            return;
+        }
+        counters.withdrawn += out.extend(info, None, update.withdrawn::<F>());
+        let Some(next_hop) = update.next_hop::<F>() else { return };
+        if matches!(update.disposition(), Disposition::TreatAsWithdraw { .. }) {
+            return;
+        }
+        let outcome = match settings.import.verdict() {
+            Verdict::Accept => self.intern(context, update, next_hop),
+            Verdict::Reject => Err(Refusal::ImportPolicy),
+        };
+        let count = out.extend(info, outcome.ok(), update.announced::<F>());
+        match outcome {
+            Ok(_) => counters.announced += count,
+            Err(why) => {
+                counters.refused[why as usize] += count;
+                counters.last_refusal = Some(why);
+            }
+        }
+    }
+
+    /// The set of the attributes of `update`, unless they forbid its use.
+    fn intern(
+        &mut self,
+        context: &Context,
+        update: &Update<'_>,
+        next_hop: NextHop,
+    ) -> Result<&AttrSet, Refusal> {
+        self.content.begin(next_hop);
+        for attribute in update.attributes() {
+            context.check(&attribute)?;
+            self.content.push(&attribute);
+        }
+        self.content.sort();
+        Ok(self.recent.intern(&self.content))
+    }
+
+    /// Forgets attributes that no path uses any more: something to do for a reader that has nothing to read. Does
+    /// nothing unless something was read since the last time.
+    pub fn forget_unused(&mut self) {
+        if std::mem::take(&mut self.active) {
+            self.recent.forget_unused();
+        }
+    }
+
+    /// How many attribute sets it remembers.
+    pub fn len(&self) -> usize {
+        self.recent.len()
+    }
+
+    /// Whether it remembers nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

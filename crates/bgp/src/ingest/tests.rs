@@ -1,0 +1,258 @@
+use super::*;
+use crate::message::RouteOp;
+use crate::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
+use proptest::prelude::*;
+use ribtide_policy::Policy;
+use ribtide_prefix::{AnyPrefix, Prefix, V4, V6, logical_shard};
+use ribtide_wire::bgp::attribute::Origin;
+use ribtide_wire::bgp::build::UpdatePacker;
+use ribtide_wire::bgp::{AsPath, build};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+const HEADER: usize = 19;
+
+fn peer(kind: PeerKind, settings: IngestSettings) -> IngestPeer {
+    let families = FamilySet { ipv4: true, ipv6: false };
+    let info = PeerInfo {
+        id: PeerId(3),
+        session: 1,
+        address: Ipv4Addr::new(192, 0, 2, 3).into(),
+        asn: if kind.is_internal() { 65000 } else { 65001 },
+        router_id: Ipv4Addr::new(10, 0, 0, 3),
+        kind,
+        multihop: false,
+        families,
+        egress: EgressSettings {
+            kind,
+            local_asn: 65000,
+            cluster_id: Ipv4Addr::new(10, 0, 0, 99),
+            router_id: Ipv4Addr::new(10, 0, 0, 1),
+            families,
+            four_octet_as: true,
+            max_message: 4096,
+            next_hop: NextHopRule::Keep,
+            export: Arc::new(Policy::default_for(false)),
+        },
+    };
+    IngestPeer::new(Arc::new(info), settings)
+}
+
+fn settings() -> IngestSettings {
+    let import = Arc::new(Policy::compile(&["accept"]).unwrap());
+    IngestSettings { import, allow_own_as: 0, enforce_first_as: true }
+}
+
+fn path(asns: &[u32]) -> Vec<u8> {
+    let mut value = vec![2, asns.len() as u8];
+    asns.iter().for_each(|asn| value.extend_from_slice(&asn.to_be_bytes()));
+    value
+}
+
+/// ORIGIN and AS_PATH, then whatever `more` appends.
+fn attributes(asns: &[u32], more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    build::origin(&mut out, Origin::Igp);
+    build::as_path(&mut out, AsPath::new(&path(asns)));
+    more(&mut out);
+    out
+}
+
+fn announce<F: Family>(attributes: &[u8], next_hop: NextHop, prefixes: &[&str]) -> Vec<u8> {
+    let prefixes: Vec<Prefix<F>> = prefixes.iter().map(|text| text.parse().unwrap()).collect();
+    let mut out = Vec::new();
+    UpdatePacker::new(attributes, next_hop, 4096).announce(prefixes, &mut out).unwrap();
+    out.split_off(HEADER)
+}
+
+fn announce_v4(attributes: &[u8], prefixes: &[&str]) -> Vec<u8> {
+    announce::<V4>(attributes, NextHop::V4(Ipv4Addr::new(192, 0, 2, 3)), prefixes)
+}
+
+/// What one thread gets, each operation as the attribute bytes and the number of prefixes.
+fn ops(out: &mut ShardBatches) -> Vec<(Option<Vec<u8>>, u32)> {
+    let op = |op: RouteOp| (op.attrs.map(|attrs| attrs.bytes().to_vec()), op.count);
+    out.drain().flat_map(|(_, batch)| batch.ops).map(op).collect()
+}
+
+#[test]
+fn equal_attributes_in_a_row_are_one_operation() {
+    let (mut ingest, mut peer) = (Ingest::default(), peer(PeerKind::External, settings()));
+    let mut out = ShardBatches::new([0; 64]);
+    let attrs = attributes(&[65001, 9], |_| {});
+    for prefixes in [&["10.0.0.0/8", "10.1.0.0/16"][..], &["10.2.0.0/16"]] {
+        assert_eq!(ingest.update(&mut peer, &announce_v4(&attrs, prefixes), &mut out), Ok(None));
+    }
+    assert_eq!((out.len(), ingest.len(), peer.counters.announced), (3, 1, 3));
+    assert_eq!(ops(&mut out), [(Some(attrs), 3)], "one operation for both UPDATEs");
+}
+
+#[test]
+fn attributes_that_come_again_are_one_set_until_nobody_uses_it() {
+    let (mut ingest, mut peer) = (Ingest::default(), peer(PeerKind::External, settings()));
+    let mut out = ShardBatches::new([0; 64]);
+    let updates = [8, 9].map(|origin| announce_v4(&attributes(&[65001, origin], |_| {}), &["10.0.0.0/8"]));
+    let mut rounds = Vec::new();
+    for _ in 0..3 {
+        for update in &updates {
+            ingest.update(&mut peer, update, &mut out).unwrap();
+        }
+        let ops = out.drain().flat_map(|(_, batch)| batch.ops);
+        rounds.push(ops.map(|op| op.attrs.unwrap()).collect::<Vec<_>>());
+    }
+    assert!(rounds.iter().all(|round| *round == rounds[0]), "equal, whether shared or not");
+    assert!(AttrSet::ptr_eq(&rounds[1][0], &rounds[2][0]) && AttrSet::ptr_eq(&rounds[1][1], &rounds[2][1]));
+    assert_eq!(ingest.len(), 2);
+    ingest.forget_unused();
+    assert_eq!(ingest.len(), 2, "paths use them");
+    rounds.truncate(1);
+    ingest.forget_unused();
+    assert_eq!(ingest.len(), 2, "nothing was read that could have changed it");
+    ingest.update(&mut peer, &[0, 0, 0, 0], &mut out).unwrap();
+    ingest.forget_unused();
+    assert!(ingest.is_empty());
+}
+
+#[test]
+fn attributes_are_kept_in_order_without_what_only_concerns_this_session() {
+    let (mut ingest, mut peer) = (Ingest::default(), peer(PeerKind::External, settings()));
+    let mut out = ShardBatches::new([0; 64]);
+    let mut backwards = vec![0, 0, 0, 0];
+    build::local_pref(&mut backwards, 200);
+    build::med(&mut backwards, 5);
+    build::next_hop(&mut backwards, Ipv4Addr::new(192, 0, 2, 3));
+    build::as_path(&mut backwards, AsPath::new(&path(&[65001])));
+    build::origin(&mut backwards, Origin::Igp);
+    let len = (backwards.len() - 4) as u16;
+    backwards[2..4].copy_from_slice(&len.to_be_bytes());
+    backwards.extend_from_slice(&[8, 10]);
+    ingest.update(&mut peer, &backwards, &mut out).unwrap();
+    let kept = attributes(&[65001], |out| build::med(out, 5));
+    assert_eq!(ops(&mut out), [(Some(kept), 1)]);
+    assert_eq!(peer.counters.discarded_attributes, 1, "LOCAL_PREF from an external peer");
+}
+
+#[test]
+fn what_is_refused_goes_as_if_withdrawn() {
+    let own = Ipv4Addr::new(10, 0, 0, 1);
+    type Case = (&'static [u32], Refusal, fn(&mut Vec<u8>));
+    let loops: [Case; 3] = [
+        (&[65001, 65000], Refusal::AsLoop, |_| {}),
+        (&[65001], Refusal::OriginatorLoop, |out| build::originator_id(out, Ipv4Addr::new(10, 0, 0, 1))),
+        (&[65001], Refusal::ClusterLoop, |out| build::cluster_list(out, Ipv4Addr::new(10, 0, 0, 99), &[])),
+    ];
+    let mut ingest = Ingest::default();
+    let mut out = ShardBatches::new([0; 64]);
+    let mut internal = peer(PeerKind::Internal, settings());
+    assert_eq!(internal.info().egress.router_id, own);
+    for (asns, why, more) in loops {
+        ingest
+            .update(&mut internal, &announce_v4(&attributes(asns, more), &["10.0.0.0/8"]), &mut out)
+            .unwrap();
+        assert_eq!(ops(&mut out), [(None, 1)], "{why}");
+        assert_eq!((internal.counters.refused(why), internal.counters.last_refusal), (1, Some(why)));
+    }
+    assert_eq!(internal.counters.announced, 0);
+
+    let foreign = announce_v4(&attributes(&[7], |_| {}), &["10.0.0.0/8"]);
+    let mut external = peer(PeerKind::External, settings());
+    ingest.update(&mut external, &foreign, &mut out).unwrap();
+    assert_eq!(external.counters.refused(Refusal::FirstAs), 1);
+    let mut lenient = peer(PeerKind::External, IngestSettings { enforce_first_as: false, ..settings() });
+    ingest.update(&mut lenient, &foreign, &mut out).unwrap();
+    assert_eq!(lenient.counters.announced, 1, "the same bytes, another context");
+
+    let import = Arc::new(Policy::default_for(true));
+    let mut closed = peer(PeerKind::External, IngestSettings { import, ..settings() });
+    ingest
+        .update(&mut closed, &announce_v4(&attributes(&[65001], |_| {}), &["10.0.0.0/8"]), &mut out)
+        .unwrap();
+    assert_eq!(closed.counters.refused(Refusal::ImportPolicy), 1);
+
+    let looped = announce_v4(&attributes(&[65001, 65000], |_| {}), &["10.0.0.0/8"]);
+    let mut tolerant = peer(PeerKind::External, IngestSettings { allow_own_as: 1, ..settings() });
+    ingest.update(&mut tolerant, &looped, &mut out).unwrap();
+    assert_eq!(tolerant.counters.announced, 1);
+}
+
+#[test]
+fn a_malformed_update_withdraws_and_an_unreadable_one_ends_the_session() {
+    let (mut ingest, mut peer) = (Ingest::default(), peer(PeerKind::External, settings()));
+    let mut out = ShardBatches::new([0; 64]);
+    let mut bad = announce_v4(&attributes(&[65001], |_| {}), &["10.0.0.0/8", "10.1.0.0/16"]);
+    bad[7] = 9; // ORIGIN
+    ingest.update(&mut peer, &bad, &mut out).unwrap();
+    assert_eq!(ops(&mut out), [(None, 2)]);
+    assert_eq!(peer.counters.treated_as_withdraw, 1);
+    assert_eq!(peer.counters.last_fault.unwrap().to_string(), "ORIGIN has an invalid value");
+    assert!(ingest.update(&mut peer, &[0, 0], &mut out).is_err());
+    assert!(out.is_empty() && ingest.is_empty());
+}
+
+#[test]
+fn families_that_were_not_negotiated_are_ignored_and_end_of_rib_is_told() {
+    let (mut ingest, mut peer) = (Ingest::default(), peer(PeerKind::External, settings()));
+    let mut out = ShardBatches::new([0; 64]);
+    let next_hop = NextHop::from_v6("2001:db8::1".parse().unwrap(), None);
+    let update = announce::<V6>(&attributes(&[65001], |_| {}), next_hop, &["2001:db8::/32"]);
+    assert_eq!(ingest.update(&mut peer, &update, &mut out), Ok(None));
+    assert!(out.is_empty());
+    assert_eq!((peer.counters.ignored, peer.counters.announced), (1, 0));
+    assert_eq!(ingest.update(&mut peer, &[0, 0, 0, 0], &mut out), Ok(Some(Afi::Ipv4)));
+}
+
+/// A route as it arrives at a thread: whose, which attributes, and the prefix.
+type Arrival = (u32, usize, AnyPrefix);
+
+proptest! {
+    // Every route reaches the thread of its shard, and nothing of one session and family overtakes on the way.
+    #[test]
+    fn batches_are_the_routes_in_order(
+        runs in prop::collection::vec((1..3u32, any::<bool>(), 0..3usize, prop::collection::vec(any::<u32>(), 0..9)), 0..60),
+        threads in 1..=64u16,
+    ) {
+        let set = |n: u8| AttrSet::new(&[0x40, 1, 1, n], NextHop::V4(Ipv4Addr::new(192, 0, 2, 3)));
+        let choices = [None, Some(set(0)), Some(set(1))];
+        let map: ShardMap = std::array::from_fn(|shard| shard as u16 % threads);
+        let mut out = ShardBatches::new(map);
+        let sessions = [1, 2].map(|session| {
+            let info = peer(PeerKind::Internal, settings()).info().as_ref().clone();
+            PeerInfo { session, ..info }
+        });
+        let mut expected: Vec<Vec<Arrival>> = vec![Vec::new(); usize::from(threads)];
+        for (session, six, choice, bits) in &runs {
+            let (info, attrs) = (&sessions[*session as usize - 1], choices[*choice].as_ref());
+            let mut expect = |shard, prefix| {
+                expected[usize::from(map[usize::from(shard)])].push((*session, *choice, prefix));
+            };
+            if *six {
+                let prefix = |bits: &u32| Prefix::<V6>::new(u128::from_be_bytes([0x20; 16]).rotate_left(*bits).to_be_bytes(), 48);
+                bits.iter().for_each(|bits| expect(logical_shard(prefix(bits)), prefix(bits).any()));
+                out.extend(info, attrs, bits.iter().map(prefix));
+            } else {
+                let prefix = |bits: &u32| Prefix::<V4>::new(*bits, 24);
+                bits.iter().for_each(|bits| expect(logical_shard(prefix(bits)), prefix(bits).any()));
+                out.extend(info, attrs, bits.iter().map(prefix));
+            }
+        }
+        prop_assert_eq!(out.len(), expected.iter().map(Vec::len).sum::<usize>());
+        let mut seen: Vec<Vec<Arrival>> = vec![Vec::new(); usize::from(threads)];
+        for (thread, batch) in out.drain() {
+            let (mut v4, mut v6) = (batch.prefixes.v4.into_iter(), batch.prefixes.v6.into_iter());
+            for op in batch.ops {
+                let choice = choices.iter().position(|attrs| *attrs == op.attrs).unwrap();
+                prop_assert!(op.count > 0);
+                for _ in 0..op.count {
+                    let prefix = match op.afi {
+                        Afi::Ipv4 => v4.next().map(Prefix::any),
+                        Afi::Ipv6 => v6.next().map(Prefix::any),
+                    };
+                    seen[usize::from(thread)].push((batch.session, choice, prefix.unwrap()));
+                }
+            }
+            prop_assert!(v4.next().is_none() && v6.next().is_none());
+        }
+        prop_assert_eq!(seen, expected);
+        prop_assert!(out.is_empty() && out.drain().next().is_none());
+    }
+}
