@@ -87,7 +87,21 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What the decision process needs of an attribute set, worked out once.
+/// What attributes are worth as far as 16 bits can tell, the lower the better: of two usable paths the one with the
+/// lower hint has the higher LOCAL_PREF or the shorter AS_PATH, and is preferred. Equal hints say nothing.
+///
+/// A path carries it, so that most comparisons do not have to read attributes.
+pub fn hint(attrs: &AttrSet) -> u16 {
+    // LOCAL_PREF from this on is one to the hint, and then AS_PATH says nothing.
+    const HIGH: u16 = 1023;
+    let local_pref = attrs.local_pref().unwrap_or(DEFAULT_LOCAL_PREF);
+    match u16::try_from(local_pref) {
+        Ok(local_pref) if local_pref < HIGH => (HIGH - local_pref) << 6 | attrs.as_hops().min(63),
+        _ => 0,
+    }
+}
+
+/// What the decision process needs of an attribute set.
 #[derive(Clone, Copy, Debug)]
 pub struct Rank {
     /// LOCAL_PREF (inverted), AS_PATH length and ORIGIN from the highest bits down: the lower is preferred.
@@ -136,7 +150,7 @@ impl Rank {
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     /// Of its attributes.
-    pub rank: &'a Rank,
+    pub rank: Rank,
     /// Who sent it.
     pub peer: &'a PeerInfo,
     /// Interior cost to its next hop, or why it cannot be used.
@@ -190,7 +204,7 @@ pub fn best<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions) -> Opt
             .map(|i| (i, paths.at(i)))
             .filter(|(_, path)| path.cost.is_ok() && path.rank.class == first.1.rank.class)
     };
-    let falls = |path: &Rank| class().any(|(_, other)| other.rank.beats_by_med(path, options));
+    let falls = |path: Rank| class().any(|(_, other)| other.rank.beats_by_med(&path, options));
     let mut best = None;
     for path in class() {
         let nearer = best.is_none_or(|best: (usize, Candidate<'_>)| {
@@ -227,11 +241,11 @@ fn lost_to_all<C: Candidates + ?Sized>(
         return reason;
     }
     if path.rank.class != winner.rank.class {
-        return path.rank.class_reason(winner.rank);
+        return path.rank.class_reason(&winner.rank);
     }
     let by_med = (0..paths.count()).map(|i| paths.at(i)).any(|other| {
         let same = other.cost.is_ok() && other.rank.class == path.rank.class;
-        same && other.rank.beats_by_med(path.rank, options)
+        same && other.rank.beats_by_med(&path.rank, options)
     });
     match by_med {
         true => Reason::Med,
@@ -289,7 +303,7 @@ pub fn arrival(best: Candidate<'_>, new: Candidate<'_>, options: &DecisionOption
 }
 
 /// The effect on the `best` path of one that went and was not best.
-pub fn departure(best: Candidate<'_>, gone: &Rank, options: &DecisionOptions) -> Effect {
+pub fn departure(best: Candidate<'_>, gone: Rank, options: &DecisionOptions) -> Effect {
     // Only by MED can a path have kept another from being best without being best itself.
     let kept_others_down =
         !options.deterministic_med || (!options.always_compare_med && best.rank.class == gone.class);
@@ -300,9 +314,9 @@ pub fn departure(best: Candidate<'_>, gone: &Rank, options: &DecisionOptions) ->
 fn pairwise(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOptions) -> (Ordering, Reason) {
     let (a, b) = (older.rank, newer.rank);
     match a.class.cmp(&b.class) {
-        Ordering::Equal if a.med != b.med && a.comparable(b, options) => (a.med.cmp(&b.med), Reason::Med),
+        Ordering::Equal if a.med != b.med && a.comparable(&b, options) => (a.med.cmp(&b.med), Reason::Med),
         Ordering::Equal => after_med(older, newer, options),
-        order => (order, a.class_reason(b)),
+        order => (order, a.class_reason(&b)),
     }
 }
 
@@ -439,7 +453,7 @@ mod tests {
             .zip(&ranks)
             .zip(&peers)
             .map(|((row, rank), peer)| Candidate {
-                rank,
+                rank: *rank,
                 peer,
                 cost: row.cost.ok_or(Reason::NextHopUnreachable),
             })
@@ -546,5 +560,36 @@ mod tests {
         assert_eq!(with_candidates(&rows, |paths| best(paths, &options)), Some(2));
         let reasons = with_candidates(&rows, |paths| explain(paths, &options));
         assert_eq!(reasons, [Some(Reason::Med), Some(Reason::RouterId), None]);
+    }
+
+    proptest! {
+        // A lower hint means a better class, whatever the attributes.
+        #[test]
+        fn a_hint_says_nothing_that_is_not_so(
+            rows in prop::collection::vec((prop::option::of(prop_oneof![0..1100u32, any::<u32>()]), 0..300usize), 2..3),
+        ) {
+            use ribtide_wire::bgp::attribute::AsPath;
+            use ribtide_wire::bgp::{NextHop, build};
+            let sets: Vec<AttrSet> = rows.iter().map(|(local_pref, hops)| {
+                let mut bytes = Vec::new();
+                let mut path = Vec::new();
+                for part in vec![0u8; *hops].chunks(255) {
+                    path.extend([2, part.len() as u8]);
+                    part.iter().for_each(|_| path.extend([0, 0, 0, 9]));
+                }
+                build::as_path(&mut bytes, AsPath::new(&path));
+                if let Some(local_pref) = local_pref {
+                    build::local_pref(&mut bytes, *local_pref);
+                }
+                AttrSet::new(&bytes, NextHop::V4(Ipv4Addr::LOCALHOST))
+            }).collect();
+            let class = |n: usize| Rank::new(&sets[n], &DecisionOptions::default()).class;
+            if hint(&sets[0]) < hint(&sets[1]) {
+                prop_assert!(class(0) < class(1));
+            }
+            if hint(&sets[0]) > hint(&sets[1]) {
+                prop_assert!(class(0) > class(1));
+            }
+        }
     }
 }

@@ -80,7 +80,7 @@ pub enum NextHopState {
 /// Changes of best paths, from one shard to every worker.
 #[derive(Debug, Default)]
 pub struct BestBatch {
-    /// Distinct paths that the changes name by index.
+    /// The paths that the changes name by index. Each is there once, unless it went and came back within the batch.
     pub paths: Vec<BestPath>,
     /// The changes.
     pub changes: Families<Changes>,

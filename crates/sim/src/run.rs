@@ -12,7 +12,7 @@ use crate::world::{Event, World, updates};
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
 use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
-use ribtide_bgp::shard::RouteView;
+use ribtide_bgp::shard::{FamilyCounts, RouteView};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, V4, V6, for_each_family};
 use std::collections::{BTreeMap, BTreeSet};
@@ -345,15 +345,9 @@ impl<'w> Run<'w> {
         for stage in &mut self.shards {
             assert!(stage.mirror.is_empty() && stage.feed.is_empty() && stage.next_hops.is_empty());
             let counts = stage.shard.counts();
-            let left = [
-                counts.ipv4_prefixes,
-                counts.ipv6_prefixes,
-                counts.ipv4_paths,
-                counts.ipv6_paths,
-                counts.attribute_sets,
-                counts.next_hops,
-            ];
-            assert_eq!(left, [0; 6], "left in a shard after all sessions ended");
+            let none = FamilyCounts::default();
+            assert_eq!((counts.ipv4, counts.ipv6), (none, none), "left in a shard after all sessions ended");
+            assert_eq!((counts.attribute_sets, counts.next_hops), (0, 0));
             stage.followers.clear();
         }
         for reader in &mut self.readers {

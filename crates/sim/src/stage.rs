@@ -163,12 +163,6 @@ impl Stage {
     }
 
     fn changes<F: Family>(&mut self, batch: &BestBatch) {
-        for (i, path) in batch.paths.iter().enumerate() {
-            let again = batch.paths[..i]
-                .iter()
-                .any(|p| p.source == path.source && AttrSet::ptr_eq(&p.attrs, &path.attrs));
-            assert!(!again, "a path is twice in a batch");
-        }
         let at = |index: u32| {
             let row = |path: &BestPath| (path.attrs.clone(), path.source);
             (index != NONE).then(|| row(&batch.paths[index as usize]))

@@ -1,117 +1,195 @@
 //! The attribute sets and next hops that a shard's paths use, by small numbers, counted.
 //!
 //! Readers intern on their own and may hand in equal sets twice; here they become one, found by content. Only
-//! this shard touches these counters: no path costs an atomic operation.
+//! this shard touches these counters: no path costs an atomic operation, and an UPDATE counts once for all its prefixes.
 
+use super::table::{Seed, Slot, Table};
 use crate::attr::AttrSet;
-use crate::decision::{DecisionOptions, Rank, Reason};
+use crate::decision::Reason;
 use crate::message::NextHopState;
-use hashbrown::HashTable;
-use ribtide_prefix::Map;
+use ribtide_prefix::{Afi, Family, Map};
 use std::net::IpAddr;
 
 /// Attribute sets in use, numbered.
-#[derive(Default)]
 pub(super) struct AttrTable {
-    entries: Vec<Entry>,
-    unused: Vec<u32>,
-    by_content: HashTable<u32>,
+    /// In chunks, so that growing copies nothing.
+    chunks: Vec<Vec<Entry>>,
+    /// The first unused number; each names the next as its next hop.
+    unused: u32,
+    by_content: Table<Numbered>,
     pub(super) hops: NextHops,
     memory: usize,
 }
 
+/// Entries of a chunk.
+const CHUNK: usize = 1 << CHUNK_BITS;
+const CHUNK_BITS: u32 = 10;
+/// No number.
+const NONE: u32 = u32::MAX;
+
 struct Entry {
     /// `None` while the number is unused.
     attrs: Option<AttrSet>,
-    rank: Rank,
     hop: u32,
     refs: u32,
+    /// Where a batch that has this set may have it first.
+    in_batch: u32,
+}
+
+/// A number under the hash of its set's content.
+#[derive(Clone, Copy)]
+struct Numbered {
+    hash: u32,
+    number: u32,
+}
+
+impl Slot for Numbered {
+    fn empty() -> Numbered {
+        Numbered { hash: 0, number: NONE }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.number == NONE
+    }
+
+    fn hash(&self, _: &Seed) -> u32 {
+        self.hash
+    }
+}
+
+fn hash(attrs: &AttrSet) -> u32 {
+    (attrs.content_hash() >> 32) as u32
 }
 
 impl AttrTable {
-    /// The number of `attrs`, with one more reference to it.
-    pub(super) fn acquire(&mut self, attrs: &AttrSet, options: &DecisionOptions) -> u32 {
-        let hash = attrs.content_hash();
-        let entries = &self.entries;
-        let same = |id: &u32| entries[*id as usize].attrs.as_ref() == Some(attrs);
-        if let Some(id) = self.by_content.find(hash, same) {
-            self.entries[*id as usize].refs += 1;
-            return *id;
+    pub(super) fn new(seed: Seed) -> AttrTable {
+        AttrTable {
+            chunks: Vec::new(),
+            unused: NONE,
+            by_content: Table::new(seed),
+            hops: NextHops::default(),
+            memory: 0,
         }
-        let entry = Entry {
-            attrs: Some(attrs.clone()),
-            rank: Rank::new(attrs, options),
-            hop: self.hops.acquire(attrs.next_hop().addr()),
-            refs: 1,
+    }
+
+    /// The number of `attrs`, which stays good until [`AttrTable::let_go`] if no path comes to use it.
+    pub(super) fn acquire(&mut self, attrs: &AttrSet) -> u32 {
+        let hash = hash(attrs);
+        let same = |slot: &Numbered| {
+            slot.hash == hash
+                && self
+                    .entry(slot.number)
+                    .attrs
+                    .as_ref()
+                    .is_some_and(|a| AttrSet::ptr_eq(a, attrs) || a == attrs)
         };
+        if let Some(at) = self.by_content.find(hash, same) {
+            let number = self.by_content.get(at).number;
+            self.entry_mut(number).refs += 1;
+            return number;
+        }
+        let hop = self.hops.acquire(attrs.next_hop().addr());
         self.memory += attrs.memory();
-        let id = match self.unused.pop() {
-            Some(id) => {
-                self.entries[id as usize] = entry;
-                id
-            }
-            None => {
-                self.entries.push(entry);
-                (self.entries.len() - 1) as u32
-            }
-        };
-        let entries = &self.entries;
-        self.by_content.insert_unique(hash, id, |id| {
-            entries[*id as usize].attrs.as_ref().map_or(0, |attrs| attrs.content_hash())
-        });
-        id
+        let number = self.add(Entry { attrs: Some(attrs.clone()), hop, refs: 1, in_batch: 0 });
+        self.by_content.insert(hash, Numbered { hash, number });
+        number
     }
 
-    /// One more reference to a set in use.
-    pub(super) fn retain(&mut self, id: u32) {
-        self.entries[id as usize].refs += 1;
-    }
-
-    /// One reference less; the last takes the set away.
-    pub(super) fn release(&mut self, id: u32) {
-        let entry = &mut self.entries[id as usize];
+    /// Undoes one [`AttrTable::acquire`].
+    pub(super) fn let_go(&mut self, number: u32) {
+        let entry = self.entry_mut(number);
         entry.refs -= 1;
-        if entry.refs > 0 {
-            return;
+        if entry.refs == 0 {
+            self.remove(number);
         }
+    }
+
+    /// `count` more paths use a set in use.
+    pub(super) fn retain<F: Family>(&mut self, number: u32, count: u32) {
+        let entry = self.entry_mut(number);
+        entry.refs += count;
         let hop = entry.hop;
-        if let Some(attrs) = entry.attrs.take() {
+        self.hops.entries[hop as usize].paths[family::<F>()] += count;
+    }
+
+    /// A path less uses a set; the last takes it away.
+    pub(super) fn release<F: Family>(&mut self, number: u32) {
+        let hop = self.entry(number).hop;
+        self.hops.entries[hop as usize].paths[family::<F>()] -= 1;
+        self.let_go(number);
+    }
+
+    fn remove(&mut self, number: u32) {
+        let next = self.unused;
+        let entry = self.entry_mut(number);
+        let hop = std::mem::replace(&mut entry.hop, next);
+        self.unused = number;
+        if let Some(attrs) = self.entry_mut(number).attrs.take() {
             self.memory -= attrs.memory();
-            if let Ok(found) = self.by_content.find_entry(attrs.content_hash(), |other| *other == id) {
-                found.remove();
+            if let Some(at) = self.by_content.find(hash(&attrs), |slot| slot.number == number) {
+                self.by_content.remove(at);
+                self.by_content.trim();
             }
         }
         self.hops.release(hop);
-        self.unused.push(id);
+        if self.len() == 0 {
+            (self.chunks, self.unused) = (Vec::new(), NONE);
+        }
+    }
+
+    fn add(&mut self, entry: Entry) -> u32 {
+        if self.unused != NONE {
+            let number = self.unused;
+            let place = self.entry_mut(number);
+            let next = std::mem::replace(place, entry).hop;
+            self.unused = next;
+            return number;
+        }
+        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        let before = (self.chunks.len() - 1) << CHUNK_BITS;
+        let chunk = self.chunks.last_mut().expect("there is one with room");
+        chunk.push(entry);
+        (before + chunk.len() - 1) as u32
+    }
+
+    fn entry(&self, number: u32) -> &Entry {
+        &self.chunks[(number >> CHUNK_BITS) as usize][number as usize % CHUNK]
+    }
+
+    fn entry_mut(&mut self, number: u32) -> &mut Entry {
+        &mut self.chunks[(number >> CHUNK_BITS) as usize][number as usize % CHUNK]
     }
 
     /// The set of a number in use.
-    pub(super) fn get(&self, id: u32) -> &AttrSet {
-        self.entries[id as usize].attrs.as_ref().expect("a path's attribute set is in use")
+    pub(super) fn get(&self, number: u32) -> &AttrSet {
+        self.entry(number).attrs.as_ref().expect("a path's attribute set is in use")
     }
 
-    /// The rank of a set in use.
-    pub(super) fn rank(&self, id: u32) -> &Rank {
-        &self.entries[id as usize].rank
+    /// The set of a number in use, and a note of where a batch has it.
+    pub(super) fn in_batch(&mut self, number: u32) -> (&AttrSet, &mut u32) {
+        let Entry { attrs, in_batch, .. } = self.entry_mut(number);
+        (attrs.as_ref().expect("a path's attribute set is in use"), in_batch)
     }
 
     /// Interior cost to the next hop of a set in use.
-    pub(super) fn cost(&self, id: u32) -> Result<u32, Reason> {
-        match self.hops.entries[self.entries[id as usize].hop as usize].state {
+    pub(super) fn cost(&self, number: u32) -> Result<u32, Reason> {
+        match self.hops.entries[self.entry(number).hop as usize].state {
             NextHopState::Reachable { cost } => Ok(cost),
             NextHopState::Unreachable => Err(Reason::NextHopUnreachable),
         }
     }
 
     /// The next hop of a set in use and what is known of it.
-    pub(super) fn hop_of(&self, id: u32) -> (IpAddr, NextHopState) {
-        let hop = &self.hops.entries[self.entries[id as usize].hop as usize];
+    pub(super) fn hop_of(&self, number: u32) -> (IpAddr, NextHopState) {
+        let hop = &self.hops.entries[self.entry(number).hop as usize];
         (hop.addr, hop.state)
     }
 
     /// Whether two sets in use have one next hop.
     pub(super) fn same_next_hop(&self, a: u32, b: u32) -> bool {
-        let (hop, other) = (self.entries[a as usize].hop, self.entries[b as usize].hop);
+        let (hop, other) = (self.entry(a).hop, self.entry(b).hop);
         // An IPv6 next hop may differ in its link-local address alone.
         hop == other
             && (self.hops.entries[hop as usize].addr.is_ipv4()
@@ -125,10 +203,7 @@ impl AttrTable {
 
     /// Bytes of memory held, shared sets included.
     pub(super) fn memory(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>()
-            + self.unused.capacity() * 4
-            + self.by_content.allocation_size()
-            + self.memory
+        self.chunks.len() * CHUNK * size_of::<Entry>() + self.by_content.memory() + self.memory
     }
 }
 
@@ -138,6 +213,8 @@ pub(super) struct NextHops {
     entries: Vec<Hop>,
     unused: Vec<u32>,
     by_addr: Map<IpAddr, u32>,
+    /// How many cannot be reached.
+    unreachable: usize,
     /// Next hops that came into use (`true`) or went out of it, in order.
     pub(super) uses: Vec<(IpAddr, bool)>,
 }
@@ -145,7 +222,10 @@ pub(super) struct NextHops {
 struct Hop {
     addr: IpAddr,
     state: NextHopState,
+    /// Attribute sets that have it.
     refs: u32,
+    /// Paths that have it, IPv4 and IPv6.
+    paths: [u32; 2],
 }
 
 impl NextHops {
@@ -158,7 +238,10 @@ impl NextHops {
         }
         let id = self.find(addr);
         let hop = &mut self.entries[id as usize];
-        let changed = std::mem::replace(&mut hop.state, state) != state && hop.refs > 0;
+        let former = std::mem::replace(&mut hop.state, state);
+        let changed = former != state && hop.refs > 0;
+        self.unreachable += usize::from(state == NextHopState::Unreachable);
+        self.unreachable -= usize::from(former == NextHopState::Unreachable);
         self.forget_if_idle(id);
         changed
     }
@@ -178,6 +261,17 @@ impl NextHops {
     /// How many next hops are in use.
     pub(super) fn in_use(&self) -> usize {
         self.entries.iter().filter(|hop| hop.refs > 0).count()
+    }
+
+    /// Whether all can be reached, as far as is known.
+    pub(super) fn all_reachable(&self) -> bool {
+        self.unreachable == 0
+    }
+
+    /// How many paths of a family cannot be used because of their next hop.
+    pub(super) fn hidden<F: Family>(&self) -> usize {
+        let unreachable = self.entries.iter().filter(|hop| hop.state == NextHopState::Unreachable);
+        unreachable.map(|hop| hop.paths[family::<F>()] as usize).sum()
     }
 
     fn acquire(&mut self, addr: IpAddr) -> u32 {
@@ -201,7 +295,7 @@ impl NextHops {
 
     fn find(&mut self, addr: IpAddr) -> u32 {
         *self.by_addr.entry(addr).or_insert_with(|| {
-            let hop = Hop { addr, state: NextHops::UNKNOWN, refs: 0 };
+            let hop = Hop { addr, state: NextHops::UNKNOWN, refs: 0, paths: [0; 2] };
             if let Some(id) = self.unused.pop() {
                 self.entries[id as usize] = hop;
                 return id;
@@ -221,6 +315,13 @@ impl NextHops {
     }
 }
 
+fn family<F: Family>() -> usize {
+    match F::AFI {
+        Afi::Ipv4 => 0,
+        Afi::Ipv6 => 1,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,19 +333,19 @@ mod tests {
 
     #[test]
     fn equal_sets_are_one_and_the_last_reference_takes_it_away() {
-        let (mut table, options) = (AttrTable::default(), DecisionOptions::default());
-        let a = table.acquire(&set(0, "10.0.0.1"), &options);
-        assert_eq!(table.acquire(&set(0, "10.0.0.1"), &options), a);
-        let b = table.acquire(&set(1, "10.0.0.1"), &options);
+        let mut table = AttrTable::new(Seed::default());
+        let a = table.acquire(&set(0, "10.0.0.1"));
+        assert_eq!(table.acquire(&set(0, "10.0.0.1")), a);
+        let b = table.acquire(&set(1, "10.0.0.1"));
         assert_ne!(a, b);
         assert_eq!((table.len(), table.hops.in_use()), (2, 1));
-        table.release(a);
-        table.release(a);
+        table.let_go(a);
+        table.let_go(a);
         assert_eq!((table.len(), table.hops.in_use()), (1, 1));
-        assert_eq!(table.acquire(&set(2, "10.0.0.2"), &options), a, "numbers are used again");
+        assert_eq!(table.acquire(&set(2, "10.0.0.2")), a, "numbers are used again");
         assert!(!table.same_next_hop(a, b));
-        table.release(a);
-        table.release(b);
+        table.let_go(a);
+        table.let_go(b);
         assert_eq!((table.len(), table.hops.in_use(), table.memory), (0, 0, 0));
         let hop = |text: &str| text.parse().unwrap();
         let uses = [
@@ -258,18 +359,18 @@ mod tests {
 
     #[test]
     fn what_is_known_of_a_next_hop_outlives_its_use() {
-        let (mut table, options) = (AttrTable::default(), DecisionOptions::default());
+        let mut table = AttrTable::new(Seed::default());
         let addr = "10.0.0.1".parse().unwrap();
         assert!(!table.hops.tell(addr, NextHopState::Unreachable), "nobody uses it yet");
-        let a = table.acquire(&set(0, "10.0.0.1"), &options);
+        let a = table.acquire(&set(0, "10.0.0.1"));
         assert_eq!(table.cost(a), Err(Reason::NextHopUnreachable));
         assert!(table.hops.tell(addr, NextHopState::Reachable { cost: 7 }));
         assert!(!table.hops.tell(addr, NextHopState::Reachable { cost: 7 }));
-        table.release(a);
-        let a = table.acquire(&set(0, "10.0.0.1"), &options);
+        table.let_go(a);
+        let a = table.acquire(&set(0, "10.0.0.1"));
         assert_eq!(table.cost(a), Ok(7));
         assert!(table.hops.tell(addr, NextHopState::Reachable { cost: 0 }));
-        table.release(a);
+        table.let_go(a);
         assert!(table.hops.by_addr.is_empty());
     }
 }

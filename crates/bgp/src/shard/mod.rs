@@ -1,89 +1,109 @@
 //! A shard: all paths of the prefixes it owns, of both families, and their best ones.
 //!
 //! It is handed messages and answers with effects; it never waits. What would take long (forgetting a peer,
-//! showing a table to a worker, judging everything again) is cut into steps of one logical shard's table each:
-//! the thread that runs the shard calls [`Shard::step`] between messages while [`Shard::work_left`] says so.
-//! Nothing inside a table outlives a step, so tables may grow and shrink freely between them.
+//! showing a table to a worker, judging everything again) is cut into steps of some thousand prefixes: the thread that
+//! runs the shard calls [`Shard::step`] between messages while [`Shard::work_left`] says so.
+//!
+//! A path costs what its accesses to memory cost. So there are few: a route stands in the table's own slot, its paths
+//! in one block, and a path's hint of its worth settles most comparisons without a look at attributes. And those of
+//! prefixes that came together overlap.
 
 mod attrs;
 mod moving;
 mod out;
 mod paths;
 mod query;
+mod route;
+mod sessions;
+mod table;
 #[cfg(test)]
 mod tests;
 mod work;
 
 pub use moving::Moved;
 pub use out::{Effects, ShardOut, ToEgress};
-pub use query::{Counts, PathView, PeerCounts, RouteView};
+pub use query::{Counts, FamilyCounts, PathView, PeerCounts, RouteView};
 
-use crate::decision::{self, Candidate, Candidates, DecisionOptions, Effect, Reason};
-use crate::message::{NextHopState, RouteBatch, ShardIn};
+use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
+use crate::message::{NONE, NextHopState, RouteBatch, ShardIn};
 use crate::peer::{FeedKind, PeerId, PeerInfo};
 use attrs::AttrTable;
-use hashbrown::hash_map::Entry;
-use out::BestRef;
-use paths::{Path, PathStore, Route};
-use ribtide_prefix::{
-    Families, Family, LOGICAL_SHARDS, Map, PerFamily, Prefix, for_each_family, logical_shard,
-};
+use paths::{Path, PathStore};
+use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard};
+use route::Route;
+use sessions::Sessions;
+use smallvec::SmallVec;
+use std::hint::black_box;
 use std::net::IpAddr;
 use std::sync::Arc;
+use table::{Seed, Table};
+
+/// Prefixes whose memory is asked for together.
+const GROUP: usize = 32;
 
 /// The prefixes that one shard owns.
 pub struct Shard {
     tables: Families<Tables>,
     core: Core,
     work: work::Work,
+    /// Of the batch at hand: the number of each operation's attribute set.
+    numbers: Vec<u32>,
 }
 
 /// A table of prefixes for each logical shard. Those that this shard does not own stay empty.
 struct Tables;
 impl PerFamily for Tables {
-    type Of<F: Family> = Vec<Table<F>>;
+    type Of<F: Family> = Vec<Table<Route<F>>>;
 }
-
-type Table<F> = Map<Prefix<F>, Route>;
 
 /// All but the tables: what a table's entries are judged with.
 struct Core {
     options: DecisionOptions,
-    peers: Vec<Option<Peer>>,
+    sessions: Sessions,
     attrs: AttrTable,
     paths: PathStore,
+    seed: Seed,
     /// Routes of sessions that had ended, not taken in.
     late: u64,
 }
 
-/// A peer that has or had a session.
-struct Peer {
-    info: Arc<PeerInfo>,
-    /// Whether the session that `info` describes lasts.
-    up: bool,
-    counts: Families<PeerCounts>,
+/// How far a batch's prefixes of one family have been taken, and where those of the group at hand are to be found.
+#[derive(Default)]
+struct Group {
+    taken: usize,
+    spots: [Spot; GROUP],
 }
 
-impl PerFamily for PeerCounts {
-    type Of<F: Family> = PeerCounts;
+impl PerFamily for Group {
+    type Of<F: Family> = Group;
+}
+
+/// Where a prefix is to be found: in which logical shard's table, and its hash there.
+#[derive(Clone, Copy, Default)]
+struct Spot {
+    logical: u8,
+    hash: u32,
 }
 
 impl Shard {
     /// A shard without routes.
     pub fn new(options: DecisionOptions) -> Shard {
-        fn tables<F: Family>() -> Vec<Table<F>> {
-            (0..LOGICAL_SHARDS).map(|_| Table::default()).collect()
+        fn tables<F: Family>(seed: &Seed) -> Vec<Table<Route<F>>> {
+            (0..LOGICAL_SHARDS).map(|_| Table::new(seed.clone())).collect()
         }
+        let seed = Seed::random();
         Shard {
-            tables: Families { v4: tables(), v6: tables() },
+            tables: Families { v4: tables(&seed), v6: tables(&seed) },
             core: Core {
                 options,
-                peers: Vec::new(),
-                attrs: AttrTable::default(),
+                sessions: Sessions::default(),
+                attrs: AttrTable::new(seed.clone()),
                 paths: PathStore::default(),
+                seed,
                 late: 0,
             },
             work: work::Work::default(),
+            numbers: Vec::new(),
         }
     }
 
@@ -100,65 +120,59 @@ impl Shard {
     }
 
     fn peer_up(&mut self, info: Arc<PeerInfo>, out: &mut ShardOut) {
-        let id = info.id;
-        if let Some(former) = self.core.peer(id).map(|peer| peer.info.session) {
+        if let Some(former) = self.core.sessions.latest(info.id) {
             if former == info.session {
                 // It came with a logical shard before it was told.
                 return;
             }
-            self.peer_down(id, former, out);
-            self.finish_purge(id, out);
+            self.peer_down(info.id, former, out);
         }
-        let at = id.0 as usize;
-        if self.core.peers.len() <= at {
-            self.core.peers.resize_with(at + 1, || None);
-        }
-        self.core.peers[at] = Some(Peer { info, up: true, counts: Families::default() });
+        self.core.sessions.begin(info);
     }
 
     fn peer_down(&mut self, id: PeerId, session: u32, out: &mut ShardOut) {
-        let Some(peer) = self.core.peers.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
-        if !peer.up || peer.info.session != session {
-            return;
-        }
-        peer.up = false;
-        if peer.paths() == 0 {
-            out.purged(id, session);
-        } else {
-            self.work.purge(id, session);
+        let Some(number) = self.core.sessions.number(id, session) else { return };
+        self.core.sessions.end(number);
+        self.core.settle(out);
+        if self.core.sessions.any_ending() {
+            self.work.sweep();
         }
     }
 
     fn routes(&mut self, batch: &RouteBatch, out: &mut ShardOut) {
         let RouteBatch { peer, session, ops, prefixes } = batch;
-        if !self.core.peer(*peer).is_some_and(|peer| peer.up && peer.info.session == *session) {
+        let Some(session) = self.core.sessions.number(*peer, *session) else {
             self.core.late += (prefixes.v4.len() + prefixes.v6.len()) as u64;
             return;
-        }
-        let mut taken: Families<Taken> = Families::default();
-        for op in ops {
+        };
+        let Shard { tables, core, numbers, .. } = self;
+        numbers.clear();
+        numbers
+            .extend(ops.iter().map(|op| op.attrs.as_ref().map_or(NONE, |attrs| core.attrs.acquire(attrs))));
+        let mut groups: Families<Group> = Families::default();
+        for (op, number) in ops.iter().zip(numbers) {
             for_each_family!(F => if F::AFI == op.afi {
-                let start = *taken.get::<F>();
-                let end = start + op.count as usize;
-                *taken.get_mut::<F>() = end;
-                let prefixes = prefixes.get::<F>().get(start..end).unwrap_or_default();
-                let tables = self.tables.get_mut::<F>();
-                match &op.attrs {
-                    Some(attrs) => {
-                        let attrs = self.core.attrs.acquire(attrs, &self.core.options);
-                        let path = Path { peer: *peer, attrs };
-                        for prefix in prefixes {
-                            let table = &mut tables[usize::from(logical_shard(*prefix))];
-                            self.core.announce(table, *prefix, path, out);
-                        }
-                        self.core.attrs.release(attrs);
+                let (tables, group, prefixes) = (tables.get_mut::<F>(), groups.get_mut::<F>(), prefixes.get::<F>());
+                let end = prefixes.len().min(group.taken + op.count as usize);
+                let path = |attrs| Path { attrs: *number, session, hint: decision::hint(attrs) };
+                let path = op.attrs.as_ref().map(path);
+                let mut paths = 0;
+                while group.taken < end {
+                    let at = group.taken % GROUP;
+                    if at == 0 {
+                        core.look_ahead(tables, &prefixes[group.taken..], &mut group.spots);
                     }
-                    None => {
-                        for prefix in prefixes {
-                            let table = &mut tables[usize::from(logical_shard(*prefix))];
-                            self.core.withdraw(table, *prefix, *peer, out);
-                        }
+                    let (prefix, Spot { logical, hash }) = (prefixes[group.taken], group.spots[at]);
+                    group.taken += 1;
+                    let table = &mut tables[usize::from(logical)];
+                    match path {
+                        Some(path) => paths += u32::from(core.announce(table, hash, prefix, path, out)),
+                        None => core.withdraw(table, hash, prefix, session, out),
                     }
+                }
+                if let Some(path) = path {
+                    core.attrs.retain::<F>(path.attrs, paths);
+                    core.attrs.let_go(path.attrs);
                 }
             });
         }
@@ -175,171 +189,211 @@ impl Shard {
     }
 }
 
-/// How many prefixes of a batch were consumed.
-struct Taken;
-impl PerFamily for Taken {
-    type Of<F: Family> = usize;
-}
-
-impl Peer {
-    /// How many paths of it there are.
-    fn paths(&self) -> u32 {
-        self.counts.v4.paths + self.counts.v6.paths
-    }
-}
-
 impl Core {
-    fn peer(&self, id: PeerId) -> Option<&Peer> {
-        self.peers.get(id.0 as usize)?.as_ref()
+    /// Finds out where the next prefixes of a batch are to be found, and reads what will be read again soon: routes, then
+    /// blocks of paths. One waits for memory here no longer than all do, as none needs another's answer.
+    fn look_ahead<F: Family>(
+        &self,
+        tables: &[Table<Route<F>>],
+        prefixes: &[Prefix<F>],
+        spots: &mut [Spot; GROUP],
+    ) {
+        for (prefix, spot) in prefixes.iter().zip(&mut *spots) {
+            *spot = Spot { logical: logical_shard(*prefix), hash: route::hash(*prefix, &self.seed) };
+            black_box(tables[usize::from(spot.logical)].peek(spot.hash).map(Route::is_idle));
+        }
+        for (prefix, spot) in prefixes.iter().zip(spots) {
+            let table = &tables[usize::from(spot.logical)];
+            if let Some(at) = table.find(spot.hash, |route| route.is(*prefix)) {
+                black_box(table.get(at).paths(&self.paths)[0].attrs);
+            }
+        }
     }
 
-    /// The peer of a path: no path outlives what is known of its peer.
-    fn peer_of(&self, path: Path) -> &Peer {
-        self.peer(path.peer).expect("a path's peer is known")
+    /// Confirms the end of sessions of which nothing is left.
+    fn settle(&mut self, out: &mut ShardOut) {
+        self.sessions.settle(|peer, session| out.purged(peer, session));
     }
 
-    fn counts<F: Family>(&mut self, id: PeerId) -> &mut PeerCounts {
-        self.peers[id.0 as usize].as_mut().expect("a path's peer is known").counts.get_mut::<F>()
+    fn cost(&self, path: Path) -> Result<u32, Reason> {
+        if !self.sessions.get(path.session).up {
+            return Err(Reason::PeerDown);
+        }
+        self.attrs.cost(path.attrs)
+    }
+
+    fn usable(&self, path: Path) -> bool {
+        match self.attrs.hops.all_reachable() {
+            true => self.sessions.get(path.session).up,
+            false => self.cost(path).is_ok(),
+        }
     }
 
     fn candidate(&self, path: Path) -> Candidate<'_> {
-        let peer = self.peer_of(path);
-        let cost = if peer.up { self.attrs.cost(path.attrs) } else { Err(Reason::PeerDown) };
-        Candidate { rank: self.attrs.rank(path.attrs), peer: &peer.info, cost }
+        Candidate {
+            rank: Rank::new(self.attrs.get(path.attrs), &self.options),
+            peer: &self.sessions.get(path.session).info,
+            cost: self.cost(path),
+        }
     }
 
-    fn best_of(&self, route: &Route) -> Option<Path> {
-        route.best().map(|best| self.paths.paths(route)[best])
+    fn best_of<F: Family>(&self, route: &Route<F>) -> Option<Path> {
+        route.best().map(|best| route.paths(&self.paths)[best])
     }
 
     /// Judges all paths.
-    fn decide(&self, route: &Route) -> Option<usize> {
-        let paths = self.paths.paths(route);
-        if let [only] = paths {
-            return self.candidate(*only).cost.is_ok().then_some(0);
+    fn decide<F: Family>(&self, route: &Route<F>) -> Option<usize> {
+        let paths = route.paths(&self.paths);
+        let usable = || paths.iter().enumerate().filter(|(_, path)| self.usable(**path));
+        let hint = usable().map(|(_, path)| path.hint).min()?;
+        // Whoever has a higher hint is of a lower class than all of these, and of no influence on them.
+        let first = || usable().filter(|(_, path)| path.hint == hint);
+        let candidates: SmallVec<[(usize, Path); 8]> = first().map(|(at, path)| (at, *path)).collect();
+        if let [(only, _)] = candidates[..] {
+            return Some(only);
         }
-        decision::best(&View { core: self, paths }, &self.options)
+        let judged: SmallVec<[Candidate<'_>; 8]> =
+            candidates.iter().map(|(_, path)| self.candidate(*path)).collect();
+        decision::best(&judged[..], &self.options).map(|best| candidates[best].0)
     }
 
-    /// A path joins, or takes the place of the peer's former one.
-    fn announce<F: Family>(
-        &mut self,
-        table: &mut Table<F>,
-        prefix: Prefix<F>,
-        path: Path,
-        out: &mut ShardOut,
-    ) {
-        match table.entry(prefix) {
-            Entry::Vacant(vacant) => {
-                self.attrs.retain(path.attrs);
-                self.counts::<F>(path.peer).paths += 1;
-                let route = vacant.insert(Route::new(path));
-                route.set_best(self.decide(route));
-                let new = self.best_of(route);
-                self.changed(prefix, None, new, out);
-            }
-            Entry::Occupied(mut occupied) => {
-                let route = occupied.get_mut();
-                let place = self.paths.paths(route).iter().position(|other| other.peer == path.peer);
-                if place.is_some_and(|at| self.paths.paths(route)[at].attrs == path.attrs) {
-                    return;
-                }
-                let old = self.best_of(route);
-                self.attrs.retain(path.attrs);
-                let (mut effect, gone) = match place {
-                    Some(at) => {
-                        let effect = self.before_departure(route, at);
-                        let gone = self.paths.replace(route, at, path);
-                        (effect, Some(gone))
-                    }
-                    None => {
-                        self.counts::<F>(path.peer).paths += 1;
-                        self.paths.push(route, path);
-                        (Effect::Keep, None)
-                    }
-                };
-                if effect == Effect::Keep {
-                    effect = match old {
-                        Some(old) => {
-                            decision::arrival(self.candidate(old), self.candidate(path), &self.options)
-                        }
-                        None => Effect::Rescan,
-                    };
-                }
-                match effect {
-                    Effect::Keep => {}
-                    Effect::Take => route.set_best(Some(route.len() - 1)),
-                    Effect::Rescan => route.set_best(self.decide(route)),
-                }
-                let new = self.best_of(route);
-                self.changed(prefix, old, new, out);
-                if let Some(gone) = gone {
-                    self.attrs.release(gone.attrs);
-                }
-            }
+    /// The effect of a new path on what was best without it.
+    fn arrival(&self, best: Path, new: Path) -> Effect {
+        if new.hint != best.hint && self.usable(best) && self.usable(new) {
+            return if new.hint < best.hint { Effect::Take } else { Effect::Keep };
         }
-    }
-
-    /// The peer's path goes, if there is one.
-    fn withdraw<F: Family>(
-        &mut self,
-        table: &mut Table<F>,
-        prefix: Prefix<F>,
-        peer: PeerId,
-        out: &mut ShardOut,
-    ) {
-        let Entry::Occupied(mut occupied) = table.entry(prefix) else { return };
-        if !self.forget(prefix, occupied.get_mut(), peer, out) {
-            occupied.remove();
-        }
-    }
-
-    /// The peer's path goes from `route`, if there is one. Returns whether any path is left.
-    fn forget<F: Family>(
-        &mut self,
-        prefix: Prefix<F>,
-        route: &mut Route,
-        peer: PeerId,
-        out: &mut ShardOut,
-    ) -> bool {
-        let Some(at) = self.paths.paths(route).iter().position(|path| path.peer == peer) else { return true };
-        let old = self.best_of(route);
-        let left = route.len() > 1;
-        let gone = if left {
-            let effect = self.before_departure(route, at);
-            let gone = self.paths.remove(route, at);
-            if effect != Effect::Keep {
-                route.set_best(self.decide(route));
-            }
-            gone
-        } else {
-            self.paths.paths(route)[0]
-        };
-        let new = if left { self.best_of(route) } else { None };
-        self.changed(prefix, old, new, out);
-        self.counts::<F>(peer).paths -= 1;
-        self.attrs.release(gone.attrs);
-        left
+        decision::arrival(self.candidate(best), self.candidate(new), &self.options)
     }
 
     /// What it means that the path at `at` is about to go. Moves the index of the best one to where that will be.
-    fn before_departure(&self, route: &mut Route, at: usize) -> Effect {
+    fn before_departure<F: Family>(&self, route: &mut Route<F>, at: usize) -> Effect {
         let Some(best) = route.best().filter(|best| *best != at) else { return Effect::Rescan };
-        let paths = self.paths.paths(route);
-        let (candidate, gone) = (self.candidate(paths[best]), self.attrs.rank(paths[at].attrs));
-        let effect = decision::departure(candidate, gone, &self.options);
+        let paths = route.paths(&self.paths);
+        let (first, gone) = (paths[best], paths[at]);
+        let effect = match self.options.deterministic_med && gone.hint != first.hint && self.usable(first) {
+            true => Effect::Keep,
+            false => {
+                let rank = Rank::new(self.attrs.get(gone.attrs), &self.options);
+                decision::departure(self.candidate(first), rank, &self.options)
+            }
+        };
         if at < best {
             route.set_best(Some(best - 1));
         }
         effect
     }
 
+    /// A path joins, or takes the place of the session's former one. Returns whether it is kept: not if it is the same
+    /// as before. References to its attributes are the caller's to count.
+    fn announce<F: Family>(
+        &mut self,
+        table: &mut Table<Route<F>>,
+        hash: u32,
+        prefix: Prefix<F>,
+        path: Path,
+        out: &mut ShardOut,
+    ) -> bool {
+        let Some(at) = table.find(hash, |route| route.is(prefix)) else {
+            let best = self.usable(path);
+            table.insert(hash, Route::new(prefix, path, best));
+            self.sessions.counts::<F>(path.session).paths += 1;
+            self.changed(prefix, None, best.then_some(path), out);
+            return true;
+        };
+        let route = table.get_mut(at);
+        let paths = route.paths(&self.paths);
+        let place = paths.iter().position(|other| other.session == path.session);
+        if place.is_some_and(|at| paths[at].attrs == path.attrs) {
+            return false;
+        }
+        let old = self.best_of(route);
+        let (mut effect, gone) = match place {
+            Some(at) => {
+                let effect = self.before_departure(route, at);
+                (effect, Some(route.replace(&mut self.paths, at, path)))
+            }
+            None => {
+                self.sessions.counts::<F>(path.session).paths += 1;
+                route.push(&mut self.paths, path);
+                (Effect::Keep, None)
+            }
+        };
+        if effect == Effect::Keep {
+            effect = old.map_or(Effect::Rescan, |old| self.arrival(old, path));
+        }
+        match effect {
+            Effect::Keep => {}
+            Effect::Take => route.set_best(Some(route.len() - 1)),
+            Effect::Rescan => route.set_best(self.decide(route)),
+        }
+        if effect != Effect::Keep {
+            let new = self.best_of(route);
+            self.changed(prefix, old, new, out);
+        }
+        if let Some(gone) = gone {
+            self.attrs.release::<F>(gone.attrs);
+        }
+        true
+    }
+
+    /// The session's path goes, if there is one.
+    fn withdraw<F: Family>(
+        &mut self,
+        table: &mut Table<Route<F>>,
+        hash: u32,
+        prefix: Prefix<F>,
+        session: u16,
+        out: &mut ShardOut,
+    ) {
+        let Some(at) = table.find(hash, |route| route.is(prefix)) else { return };
+        let route = table.get_mut(at);
+        let place = route.paths(&self.paths).iter().position(|path| path.session == session);
+        if place.is_some_and(|place| !self.forget(route, place, out)) {
+            table.remove(at);
+            table.trim();
+        }
+    }
+
+    /// Paths of sessions that ended go. Returns whether any path is left.
+    fn sweep<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) -> bool {
+        let over = |core: &Core, route: &Route<F>| {
+            route.paths(&core.paths).iter().position(|path| !core.sessions.get(path.session).up)
+        };
+        while let Some(at) = over(self, route) {
+            if !self.forget(route, at, out) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The path at `at` goes from `route`. Returns whether any is left; if not, the route is to go.
+    fn forget<F: Family>(&mut self, route: &mut Route<F>, at: usize, out: &mut ShardOut) -> bool {
+        let old = self.best_of(route);
+        let left = route.len() > 1;
+        let gone = if left {
+            let effect = self.before_departure(route, at);
+            let gone = route.remove(&mut self.paths, at);
+            if effect != Effect::Keep {
+                route.set_best(self.decide(route));
+            }
+            gone
+        } else {
+            route.paths(&self.paths)[0]
+        };
+        let new = if left { self.best_of(route) } else { None };
+        self.changed(route.prefix(), old, new, out);
+        self.sessions.counts::<F>(gone.session).paths -= 1;
+        self.attrs.release::<F>(gone.attrs);
+        left
+    }
+
     /// Judges a route again.
-    fn redecide<F: Family>(&mut self, prefix: Prefix<F>, route: &mut Route, out: &mut ShardOut) {
+    fn redecide<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) {
         let old = self.best_of(route);
         route.set_best(self.decide(route));
         let new = self.best_of(route);
-        self.changed(prefix, old, new, out);
+        self.changed(route.prefix(), old, new, out);
     }
 
     /// Tells of a change of best path, if it is one. The attribute sets of both are still in use.
@@ -353,52 +407,52 @@ impl Core {
         if old == new {
             return;
         }
-        self.tell(prefix, old, new, out);
-        if let Some(old) = old {
-            self.counts::<F>(old.peer).best -= 1;
+        match self.renewed(old, new) {
+            // To those who follow, the source is its peer, whose new session may bring other facts with it.
+            Some(true) => {}
+            Some(false) => {
+                let (before, after) = (self.index(old, out), self.index(new, out));
+                out.change(prefix, before, NONE);
+                out.change(prefix, NONE, after);
+            }
+            None => {
+                let (before, after) = (self.index(old, out), self.index(new, out));
+                out.change(prefix, before, after);
+            }
         }
-        if let Some(new) = new {
-            self.counts::<F>(new.peer).best += 1;
-        }
-    }
-
-    /// The telling alone.
-    fn tell<F: Family>(&self, prefix: Prefix<F>, old: Option<Path>, new: Option<Path>, out: &mut ShardOut) {
-        if old == new {
-            return;
-        }
-        out.change(prefix, old.map(|path| self.best_ref(path)), new.map(|path| self.best_ref(path)));
-        if !self.same_feed(old, new) {
+        if out.feeds() && !self.same_feed(old, new) {
             out.feed(prefix, new.map(|path| (self.attrs.get(path.attrs).next_hop(), self.feed_kind(path))));
         }
+        if let Some(old) = old {
+            self.sessions.counts::<F>(old.session).best -= 1;
+        }
+        if let Some(new) = new {
+            self.sessions.counts::<F>(new.session).best += 1;
+        }
     }
 
-    fn best_ref(&self, path: Path) -> BestRef<'_> {
-        BestRef { attrs: self.attrs.get(path.attrs), source: path.peer }
+    /// Whether a path is the same as one of the peer's former session, if it is but for that: whether what others know
+    /// of the peer is the same too.
+    fn renewed(&self, old: Option<Path>, new: Option<Path>) -> Option<bool> {
+        let (old, new) = old.zip(new).filter(|(old, new)| old.attrs == new.attrs)?;
+        let (old, new) = (&self.sessions.get(old.session).info, &self.sessions.get(new.session).info);
+        (old.id == new.id).then(|| old.router_id == new.router_id)
+    }
+
+    fn index(&mut self, path: Option<Path>, out: &mut ShardOut) -> u32 {
+        let Some(path) = path else { return NONE };
+        let source = self.sessions.get(path.session).info.id;
+        let (attrs, noted) = self.attrs.in_batch(path.attrs);
+        out.path(attrs, source, noted)
     }
 
     fn feed_kind(&self, path: Path) -> FeedKind {
-        self.peer_of(path).info.feed_kind()
+        self.sessions.get(path.session).info.feed_kind()
     }
 
     /// Whether the RIB manager sees no difference between the two.
     fn same_feed(&self, old: Option<Path>, new: Option<Path>) -> bool {
         let (Some(old), Some(new)) = (old, new) else { return old.is_none() && new.is_none() };
         self.attrs.same_next_hop(old.attrs, new.attrs) && self.feed_kind(old) == self.feed_kind(new)
-    }
-}
-
-/// Paths of one prefix with what it takes to judge them.
-struct View<'a> {
-    core: &'a Core,
-    paths: &'a [Path],
-}
-
-impl Candidates for View<'_> {
-    fn count(&self) -> usize {
-        self.paths.len()
-    }
-    fn at(&self, index: usize) -> Candidate<'_> {
-        self.core.candidate(self.paths[index])
     }
 }

@@ -10,12 +10,14 @@
 //! - both have handled the same dump requests, or unanswered ones are made again: a request that the taker had handled
 //!   before and the giver handles after the move shows nothing of it.
 
-use super::paths::{Path, Route};
-use super::{Shard, ShardOut, Table};
+use super::paths::Path;
+use super::route::{self, Route};
+use super::table::Table;
+use super::{Shard, ShardOut};
 use crate::attr::AttrSet;
 use crate::message::NextHopState;
-use crate::peer::{PeerId, PeerInfo};
-use ribtide_prefix::{Families, Family, LogicalShard, PerFamily, Prefix, for_each_family};
+use crate::peer::PeerInfo;
+use ribtide_prefix::{Families, Family, LogicalShard, Map, PerFamily, Prefix, for_each_family};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -23,9 +25,9 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Moved {
     logical: LogicalShard,
-    /// Sessions that are up.
+    /// Sessions that are up, which paths name by index.
     sessions: Vec<Arc<PeerInfo>>,
-    /// The attribute sets that paths name by index.
+    /// The attribute sets, which paths name by index.
     attrs: Vec<AttrSet>,
     /// What was known of their next hops.
     next_hops: Vec<(IpAddr, NextHopState)>,
@@ -39,6 +41,13 @@ pub struct Moved {
 struct Routes;
 impl PerFamily for Routes {
     type Of<F: Family> = Vec<(Prefix<F>, u32, Option<u32>)>;
+}
+
+/// From this shard's numbers to indices of a move.
+#[derive(Default)]
+struct Indices {
+    sessions: Map<u16, u16>,
+    attrs: Map<u32, u32>,
 }
 
 impl Moved {
@@ -58,132 +67,127 @@ impl Shard {
     /// itself says no more than which next hops are out of use here.
     pub fn extract(&mut self, logical: LogicalShard, out: &mut ShardOut) -> Moved {
         self.work_on(logical, out);
-        let sessions = self.core.peers.iter().flatten().filter(|peer| peer.up);
         let mut moved = Moved {
             logical,
-            sessions: sessions.map(|peer| peer.info.clone()).collect(),
+            sessions: Vec::new(),
             attrs: Vec::new(),
             next_hops: Vec::new(),
             paths: Vec::new(),
             routes: Families::default(),
         };
+        let mut indices = Indices::default();
+        for (number, session) in self.core.sessions.iter().filter(|(_, session)| session.up) {
+            indices.sessions.insert(number, moved.sessions.len() as u16);
+            moved.sessions.push(session.info.clone());
+        }
         for_each_family!(F => {
-            let table = std::mem::take(&mut self.tables.get_mut::<F>()[usize::from(logical)]);
-            self.give(table, &mut moved);
+            let table = &mut self.tables.get_mut::<F>()[usize::from(logical)];
+            let table = std::mem::replace(table, Table::new(self.core.seed.clone()));
+            self.give(&table, &mut moved, &mut indices);
         });
-        self.number_attrs(&mut moved);
+        moved.next_hops.sort_unstable_by_key(|(addr, _)| *addr);
+        moved.next_hops.dedup_by_key(|(addr, _)| *addr);
         out.next_hops(&mut self.core.attrs.hops.uses);
         moved
     }
 
-    /// Puts the routes of a table into `moved`, for now with the attribute numbers of this shard.
-    fn give<F: Family>(&mut self, table: Table<F>, moved: &mut Moved) {
-        for (prefix, route) in table {
-            let best = self.core.best_of(&route);
-            if let Some(best) = best {
-                self.core.counts::<F>(best.peer).best -= 1;
+    /// Puts the routes of a table into `moved` and lets go of what they use here.
+    fn give<F: Family>(&mut self, table: &Table<Route<F>>, moved: &mut Moved, indices: &mut Indices) {
+        let core = &mut self.core;
+        let mut released = Vec::new();
+        for route in table.iter() {
+            if let Some(best) = core.best_of(route) {
+                core.sessions.counts::<F>(best.session).best -= 1;
             }
-            let paths = self.core.paths.paths(&route);
-            moved.paths.extend_from_slice(paths);
-            let row = (prefix, paths.len() as u32, route.best().map(|best| best as u32));
+            for path in route.paths(&core.paths) {
+                let attrs = *indices.attrs.entry(path.attrs).or_insert_with(|| {
+                    moved.attrs.push(core.attrs.get(path.attrs).clone());
+                    moved.next_hops.push(core.attrs.hop_of(path.attrs));
+                    moved.attrs.len() as u32 - 1
+                });
+                moved.paths.push(Path { attrs, session: indices.sessions[&path.session], ..*path });
+                core.sessions.counts::<F>(path.session).paths -= 1;
+                released.push(path.attrs);
+            }
+            let row = (route.prefix(), route.len() as u32, route.best().map(|best| best as u32));
             moved.routes.get_mut::<F>().push(row);
-            for path in &moved.paths[moved.paths.len() - route.len()..] {
-                self.core.counts::<F>(path.peer).paths -= 1;
-            }
-            self.core.paths.clear(route);
+            route.clear(&mut core.paths);
         }
-    }
-
-    /// Gives the attribute sets in `moved` numbers of their own, and lets go of this shard's.
-    fn number_attrs(&mut self, moved: &mut Moved) {
-        let mut numbers = ribtide_prefix::Map::<u32, u32>::default();
-        let attrs = &mut self.core.attrs;
-        for path in &mut moved.paths {
-            let here = path.attrs;
-            path.attrs = *numbers.entry(here).or_insert_with(|| {
-                moved.attrs.push(attrs.get(here).clone());
-                moved.next_hops.push(attrs.hop_of(here));
-                moved.attrs.len() as u32 - 1
-            });
-            attrs.release(here);
-        }
-        moved.next_hops.sort_unstable_by_key(|(addr, _)| *addr);
-        moved.next_hops.dedup_by_key(|(addr, _)| *addr);
+        // Not before all are numbered: a number that is let go may be another set's next.
+        released.into_iter().for_each(|number| core.attrs.release::<F>(number));
+        indices.attrs.clear();
     }
 
     /// Takes a logical shard that another gave away. Says which next hops are in use here now, and nothing else
-    /// unless this shard knows better: paths of sessions that it knows to be over go at once.
+    /// unless this shard knows better: paths of sessions that it knows to be over are swept later, and routes judged again
+    /// if a next hop is known otherwise here.
     pub fn adopt(&mut self, moved: Moved, out: &mut ShardOut) {
         let Moved { logical, sessions, attrs, next_hops, paths, mut routes } = moved;
-        let mut over: Vec<PeerId> = Vec::new();
-        for info in &sessions {
-            let here = self.core.peer(info.id).map(|peer| (peer.info.session, peer.up));
-            match here {
-                Some((session, up)) if session > info.session || (session == info.session && !up) => {
-                    over.push(info.id)
-                }
-                Some((session, _)) if session == info.session => {}
-                _ => self.peer_up(info.clone(), out),
-            }
-        }
+        let sessions: Vec<u16> = sessions.into_iter().map(|info| self.number(info, out)).collect();
         let mut differs = false;
         for (addr, state) in next_hops {
             differs |= !self.core.attrs.hops.learn(addr, state);
         }
-        let options = self.core.options;
-        let numbers: Vec<u32> = attrs.iter().map(|attrs| self.core.attrs.acquire(attrs, &options)).collect();
-        let mut paths = paths.into_iter().map(|path| Path { attrs: numbers[path.attrs as usize], ..path });
-        let mut row: Vec<Path> = Vec::new();
-        for_each_family!(F => for (prefix, len, best) in std::mem::take(routes.get_mut::<F>()) {
-            row.extend(paths.by_ref().take(len as usize));
-            self.take(logical, prefix, &mut row, best, &over, out);
+        let numbers: Vec<u32> = attrs.iter().map(|attrs| self.core.attrs.acquire(attrs)).collect();
+        let mut paths = paths.into_iter().map(|path| Path {
+            attrs: numbers[path.attrs as usize],
+            session: sessions[usize::from(path.session)],
+            ..path
         });
-        numbers.into_iter().for_each(|number| self.core.attrs.release(number));
+        for_each_family!(F => for (prefix, len, best) in std::mem::take(routes.get_mut::<F>()) {
+            self.take(logical, prefix, paths.by_ref().take(len as usize), best.map(|best| best as usize));
+        });
+        numbers.iter().for_each(|number| self.core.attrs.let_go(*number));
+        self.core.settle(out);
+        if self.core.sessions.any_ending() {
+            self.work.sweep();
+        }
         if differs {
             self.work.redecide();
         }
         out.next_hops(&mut self.core.attrs.hops.uses);
     }
 
-    /// A route comes in with its paths, taken out of `row`, but for those of sessions that are over.
+    /// The number here of a session that is up where routes came from.
+    fn number(&mut self, info: Arc<PeerInfo>, out: &mut ShardOut) -> u16 {
+        let (peer, session) = (info.id, info.session);
+        let number = match self.core.sessions.number(peer, session) {
+            Some(number) => Some(number),
+            None if self.core.sessions.latest(peer).is_some_and(|latest| latest >= session) => {
+                self.core.sessions.begin_ended(info)
+            }
+            None => {
+                self.peer_up(info, out);
+                self.core.sessions.number(peer, session)
+            }
+        };
+        number.expect("a router has fewer than 65,535 sessions")
+    }
+
+    /// A route comes in.
     fn take<F: Family>(
         &mut self,
         logical: LogicalShard,
         prefix: Prefix<F>,
-        row: &mut Vec<Path>,
-        best: Option<u32>,
-        over: &[PeerId],
-        out: &mut ShardOut,
+        paths: impl Iterator<Item = Path>,
+        best: Option<usize>,
     ) {
         let core = &mut self.core;
-        row.iter().for_each(|path| core.attrs.retain(path.attrs));
-        let old = best.map(|best| row[best as usize]);
-        let stays = |path: &Path| !over.contains(&path.peer);
-        let gone: Vec<Path> = match over {
-            [] => Vec::new(),
-            _ => row.iter().copied().filter(|path| !stays(path)).collect(),
-        };
-        row.retain(stays);
-        let mut new = None;
-        let mut paths = row.drain(..);
-        if let Some(first) = paths.next() {
-            core.counts::<F>(first.peer).paths += 1;
-            let mut route = Route::new(first);
-            for path in paths {
-                core.counts::<F>(path.peer).paths += 1;
-                core.paths.push(&mut route, path);
+        let mut route: Option<Route<F>> = None;
+        for path in paths {
+            core.sessions.counts::<F>(path.session).paths += 1;
+            core.attrs.retain::<F>(path.attrs, 1);
+            match &mut route {
+                Some(route) => route.push(&mut core.paths, path),
+                None => route = Some(Route::new(prefix, path, false)),
             }
-            match gone.is_empty() {
-                true => route.set_best(best.map(|best| best as usize)),
-                false => route.set_best(core.decide(&route)),
-            }
-            new = core.best_of(&route);
-            self.tables.get_mut::<F>()[usize::from(logical)].insert(prefix, route);
         }
-        core.tell(prefix, old, new, out);
-        if let Some(new) = new {
-            core.counts::<F>(new.peer).best += 1;
+        let Some(mut route) = route else { return };
+        route.set_best(best);
+        if let Some(best) = core.best_of(&route) {
+            core.sessions.counts::<F>(best.session).best += 1;
         }
-        gone.into_iter().for_each(|path| core.attrs.release(path.attrs));
+        let hash = route::hash(prefix, &core.seed);
+        self.tables.get_mut::<F>()[usize::from(logical)].insert(hash, route);
     }
 }

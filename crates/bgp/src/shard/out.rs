@@ -12,8 +12,8 @@ use std::net::IpAddr;
 pub struct ShardOut {
     effects: Effects,
     len: usize,
-    /// Index of each path in the last batch of changes.
-    paths: Known,
+    others: Others,
+    without_feed: bool,
     sets: Map<(NextHop, FeedKind), u32>,
 }
 
@@ -31,10 +31,8 @@ pub struct Effects {
     pub purged: Vec<(PeerId, u32)>,
 }
 
-/// Index of a path in a batch, by the address of its attribute set and its source: cheaper than by content, which
-/// would have to be read. The batch keeps the sets alive, so an address means one set; that an equal one comes
-/// back under another address within a batch is rare and only costs an entry.
-pub(super) type Known = Map<(usize, PeerId), u32>;
+/// Indices in the last batch of changes of paths whose set another source's path had brought there.
+pub(super) type Others = Map<(usize, PeerId), u32>;
 
 /// Something for the egress workers.
 #[derive(Debug)]
@@ -46,6 +44,11 @@ pub enum ToEgress {
 }
 
 impl ShardOut {
+    /// One whose [`Effects::feed`] stays empty, for a router that installs nothing.
+    pub fn without_feed() -> ShardOut {
+        ShardOut { without_feed: true, ..ShardOut::default() }
+    }
+
     /// How many prefixes its changes and dumps name.
     pub fn len(&self) -> usize {
         self.len
@@ -64,29 +67,35 @@ impl ShardOut {
 
     /// Hands over what has happened since the last time.
     pub fn take(&mut self) -> Effects {
-        self.paths.clear();
+        self.others.clear();
         self.sets.clear();
         self.len = 0;
         std::mem::take(&mut self.effects)
     }
 
-    /// The best path of `prefix` changed.
-    pub(super) fn change<F: Family>(
-        &mut self,
-        prefix: Prefix<F>,
-        old: Option<BestRef<'_>>,
-        new: Option<BestRef<'_>>,
-    ) {
-        self.len += 1;
+    /// The index of a path for [`ShardOut::change`]. `noted` is where its set may be known to be.
+    pub(super) fn path(&mut self, attrs: &AttrSet, source: PeerId, noted: &mut u32) -> u32 {
         if !matches!(self.effects.egress.last(), Some(ToEgress::All(_))) {
-            self.paths.clear();
+            self.others.clear();
             self.effects.egress.push(ToEgress::All(BestBatch::default()));
         }
-        let Some(ToEgress::All(batch)) = self.effects.egress.last_mut() else { return };
-        let mut index =
-            |path: Option<BestRef<'_>>| path.map_or(NONE, |path| path.index(&mut self.paths, batch));
-        let change = Change { prefix, old: index(old), new: index(new) };
-        batch.changes.get_mut::<F>().push(change);
+        match self.effects.egress.last_mut() {
+            Some(ToEgress::All(batch)) => index(&mut self.others, batch, attrs, source, noted),
+            _ => NONE,
+        }
+    }
+
+    /// The best path of `prefix` changed, from one index of [`ShardOut::path`] to another; not both are [`NONE`].
+    pub(super) fn change<F: Family>(&mut self, prefix: Prefix<F>, old: u32, new: u32) {
+        self.len += 1;
+        if let Some(ToEgress::All(batch)) = self.effects.egress.last_mut() {
+            batch.changes.get_mut::<F>().push(Change { prefix, old, new });
+        }
+    }
+
+    /// Whether somebody wants to know of next hops.
+    pub(super) fn feeds(&self) -> bool {
+        !self.without_feed
     }
 
     /// The next hop of the best path of `prefix` is another, or there is none any more.
@@ -116,19 +125,30 @@ impl ShardOut {
     }
 }
 
-/// A best path, not yet in a batch.
-#[derive(Clone, Copy)]
-pub(super) struct BestRef<'a> {
-    pub(super) attrs: &'a AttrSet,
-    pub(super) source: PeerId,
-}
-
-impl BestRef<'_> {
-    /// Its index in `batch`, which it joins if it is new there.
-    pub(super) fn index(self, known: &mut Known, batch: &mut BestBatch) -> u32 {
-        *known.entry((self.attrs.as_ptr().addr(), self.source)).or_insert_with(|| {
-            batch.paths.push(BestPath { attrs: self.attrs.clone(), source: self.source });
-            (batch.paths.len() - 1) as u32
-        })
+/// The index in `batch` of a path, which joins it if it is new there.
+///
+/// A batch holds the sets it names, so an address means one set. The first path with a set is noted with the set
+/// itself, and a look into the batch tells whether the note still holds; only paths of other sources with the same set
+/// have to be looked up. That a path comes in twice after its set was forgotten and came back costs an entry.
+pub(super) fn index(
+    others: &mut Others,
+    batch: &mut BestBatch,
+    attrs: &AttrSet,
+    source: PeerId,
+    noted: &mut u32,
+) -> u32 {
+    let first = batch.paths.get(*noted as usize).filter(|path| AttrSet::ptr_eq(&path.attrs, attrs));
+    let first = first.map(|path| path.source);
+    let mut join = || {
+        batch.paths.push(BestPath { attrs: attrs.clone(), source });
+        (batch.paths.len() - 1) as u32
+    };
+    match first {
+        Some(first) if first == source => *noted,
+        Some(_) => *others.entry((attrs.as_ptr().addr(), source)).or_insert_with(join),
+        None => {
+            *noted = join();
+            *noted
+        }
     }
 }

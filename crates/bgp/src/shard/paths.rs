@@ -1,187 +1,191 @@
-//! Where the paths of a prefix are: in the table's own entry while there is one, in a block of about the right
-//! size beyond.
+//! Where the paths of a prefix are: in the table's own entry while there is one, in a block of about the right size
+//! beyond.
 //!
-//! A path is eight bytes. Blocks of one size lie side by side in one vector, so that neither a path nor a
-//! prefix is an allocation of its own.
+//! A path is eight bytes. Blocks of one size are cut from chunks of one size; a chunk of which no block is in use goes
+//! back, so that routes that grow together do not leave the smaller sizes behind, and nothing is ever copied but the
+//! paths of a route that outgrows its block.
 
-use crate::peer::PeerId;
-
-/// One path: who sent it and with which attributes (a number of the shard's own attribute table).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// One path: with which attributes (a number of the shard's attribute table), by which session (a number of the shard's
+/// own), and what it is worth as far as 16 bits can tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Path {
-    pub(super) peer: PeerId,
     pub(super) attrs: u32,
+    pub(super) session: u16,
+    /// See [`hint`](crate::decision::hint).
+    pub(super) hint: u16,
 }
 
-/// What the table holds for a prefix: its paths from the oldest to the newest, and which is best.
-#[derive(Debug)]
-pub(super) struct Route {
-    /// The path if there is one; otherwise its `attrs` is the number of the block.
-    inline: Path,
-    len: u32,
-    /// Index of the best path, or [`Route::NO_BEST`].
-    best: u32,
-}
-
-impl Route {
-    const NO_BEST: u32 = u32::MAX;
-
-    /// A route of one path, not yet judged.
-    pub(super) fn new(path: Path) -> Route {
-        Route { inline: path, len: 1, best: Route::NO_BEST }
-    }
-
-    /// Index of the best path.
-    pub(super) fn best(&self) -> Option<usize> {
-        (self.best != Route::NO_BEST).then_some(self.best as usize)
-    }
-
-    /// Sets the index of the best path.
-    pub(super) fn set_best(&mut self, best: Option<usize>) {
-        self.best = best.map_or(Route::NO_BEST, |index| index as u32);
-    }
-
-    /// How many paths it has; never 0 while it is in the table.
-    pub(super) fn len(&self) -> usize {
-        self.len as usize
-    }
-}
+/// Names a block.
+pub(super) type Block = u32;
 
 /// The blocks of all routes with more than one path.
 #[derive(Default)]
 pub(super) struct PathStore {
-    sizes: Vec<Size>,
+    chunks: Vec<Chunk>,
+    /// Chunks without memory.
+    unused: Vec<u32>,
+    /// By size: the chunks that have a free block.
+    open: Vec<Vec<u32>>,
 }
 
-/// Blocks of one size, and which of them are unused.
-#[derive(Default)]
-struct Size {
-    paths: Vec<Path>,
-    free: Vec<u32>,
+/// Paths of a chunk, unless one block is larger.
+const CHUNK: usize = 1 << CHUNK_BITS;
+const CHUNK_BITS: u32 = 9;
+/// No block.
+const NONE: u16 = u16::MAX;
+const BLANK: Path = Path { attrs: 0, session: 0, hint: 0 };
+
+struct Chunk {
+    paths: Box<[Path]>,
+    /// First free block that was in use before; each names the next in its first path.
+    free: u16,
+    /// Where blocks begin that never were in use.
+    fresh: u32,
+    used: u16,
+    /// Place among the open chunks of its size, if it is open.
+    open: u32,
 }
 
-/// Which size holds `len` paths: the sizes are 2, 3, 4, 6, 8, 12, 16, 24 and so on, so that at most a third of a
-/// block is empty.
-fn size_for(len: usize) -> usize {
-    (0..).find(|size| capacity(*size) >= len).unwrap_or_default()
+/// How many paths a block holds that is made for `len`, at least two: 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40 and
+/// so on.
+fn capacity(len: usize) -> usize {
+    len.next_multiple_of(step(len))
 }
 
-/// How many paths a block of this size holds.
-fn capacity(size: usize) -> usize {
-    (2 + (size & 1)) << (size >> 1)
+/// What the capacities around `len` differ by.
+fn step(len: usize) -> usize {
+    (1 << (len.max(9) - 1).ilog2()) / 4
+}
+
+/// The number of a capacity.
+fn size(capacity: usize) -> usize {
+    if capacity <= 8 {
+        return capacity / 2 - 1;
+    }
+    let octave = (capacity - 1).ilog2() as usize;
+    4 * (octave - 2) + (capacity - (1 << octave)) / step(capacity) - 1
+}
+
+/// Whether a route of `old` paths needs another block when it has `new`.
+pub(super) fn outgrows(old: usize, new: usize) -> bool {
+    capacity(old) != capacity(new)
 }
 
 impl PathStore {
-    /// The paths of `route`, from the oldest to the newest.
-    pub(super) fn paths<'a>(&'a self, route: &'a Route) -> &'a [Path] {
-        if route.len == 1 {
-            return std::slice::from_ref(&route.inline);
-        }
-        let size = size_for(route.len());
-        let start = route.inline.attrs as usize * capacity(size);
-        &self.sizes[size].paths[start..start + route.len()]
+    /// The first `len` paths of a block.
+    pub(super) fn get(&self, block: Block, len: usize) -> &[Path] {
+        let (chunk, start) = place(block);
+        &self.chunks[chunk].paths[start..start + len]
     }
 
-    /// Adds a path as the newest. The index of the best one stays.
-    pub(super) fn push(&mut self, route: &mut Route, path: Path) {
-        let len = route.len();
-        if len == 1 {
-            let block = self.take(0);
-            let paths = self.block(0, block);
-            (paths[0], paths[1]) = (route.inline, path);
-            route.inline.attrs = block;
-        } else {
-            let (old, new) = (size_for(len), size_for(len + 1));
-            if old != new {
-                route.inline.attrs = self.move_block(route.inline.attrs, old, new, len);
-            }
-            self.block(new, route.inline.attrs)[len] = path;
-        }
-        route.len += 1;
+    /// The first `len` paths of a block, to change.
+    pub(super) fn get_mut(&mut self, block: Block, len: usize) -> &mut [Path] {
+        let (chunk, start) = place(block);
+        &mut self.chunks[chunk].paths[start..start + len]
     }
 
-    /// Takes out the path at `index` of a route that has more than one. The caller sets the best one.
-    pub(super) fn remove(&mut self, route: &mut Route, index: usize) -> Path {
-        let len = route.len();
-        let old = size_for(len);
-        let block = route.inline.attrs;
-        let paths = &mut self.block(old, block)[..len];
-        let gone = paths[index];
-        paths.copy_within(index + 1.., index);
-        route.len -= 1;
-        if route.len == 1 {
-            route.inline = paths[0];
-            self.sizes[old].free.push(block);
-        } else {
-            let new = size_for(len - 1);
-            if old != new {
-                route.inline.attrs = self.move_block(block, old, new, len - 1);
-            }
+    /// Copies the first `len` paths of a block to one of another size, which is in another chunk.
+    pub(super) fn copy(&mut self, from: Block, to: Block, len: usize) {
+        let ((from, start), (to, at)) = (place(from), place(to));
+        if let Ok([from, to]) = self.chunks.get_disjoint_mut([from, to]) {
+            to.paths[at..at + len].copy_from_slice(&from.paths[start..start + len]);
         }
-        gone
-    }
-
-    /// Gives back what `route` has of the store.
-    pub(super) fn clear(&mut self, route: Route) {
-        if route.len() > 1 {
-            self.sizes[size_for(route.len())].free.push(route.inline.attrs);
-        }
-    }
-
-    /// Puts `path` in the place of the one at `index`, as the newest.
-    pub(super) fn replace(&mut self, route: &mut Route, index: usize, path: Path) -> Path {
-        let len = route.len();
-        if len == 1 {
-            return std::mem::replace(&mut route.inline, path);
-        }
-        let paths = &mut self.block(size_for(len), route.inline.attrs)[..len];
-        let gone = paths[index];
-        paths.copy_within(index + 1.., index);
-        paths[len - 1] = path;
-        gone
     }
 
     /// Bytes of memory held.
     pub(super) fn memory(&self) -> usize {
-        let of = |size: &Size| size.paths.capacity() * size_of::<Path>() + size.free.capacity() * 4;
-        self.sizes.iter().map(of).sum()
+        let paths: usize = self.chunks.iter().map(|chunk| size_of_val(&*chunk.paths)).sum();
+        paths + self.chunks.capacity() * size_of::<Chunk>()
     }
 
     /// How many blocks are in use.
     #[cfg(test)]
-    fn used(&self) -> usize {
-        let blocks = |(i, size): (usize, &Size)| size.paths.len() / capacity(i) - size.free.len();
-        self.sizes.iter().enumerate().map(blocks).sum()
+    pub(super) fn used(&self) -> usize {
+        self.chunks.iter().map(|chunk| usize::from(chunk.used)).sum()
     }
 
-    fn block(&mut self, size: usize, block: u32) -> &mut [Path] {
-        let capacity = capacity(size);
-        let start = block as usize * capacity;
-        &mut self.sizes[size].paths[start..start + capacity]
-    }
-
-    /// An unused block.
-    fn take(&mut self, size: usize) -> u32 {
-        if self.sizes.len() <= size {
-            self.sizes.resize_with(size + 1, Size::default);
+    /// A block for `len` paths, at least two.
+    pub(super) fn take(&mut self, len: usize) -> Block {
+        let capacity = capacity(len);
+        let size = size(capacity);
+        if self.open.len() <= size {
+            self.open.resize_with(size + 1, Vec::new);
         }
-        let Size { paths, free } = &mut self.sizes[size];
-        free.pop().unwrap_or_else(|| {
-            let block = (paths.len() / capacity(size)) as u32;
-            paths.resize(paths.len() + capacity(size), Path { peer: PeerId(0), attrs: 0 });
-            block
-        })
+        let number = match self.open[size].last() {
+            Some(number) => *number,
+            None => self.add_chunk(capacity, size),
+        };
+        let chunk = &mut self.chunks[number as usize];
+        let start = match chunk.free {
+            NONE => {
+                chunk.fresh += capacity as u32;
+                chunk.fresh as usize - capacity
+            }
+            free => {
+                chunk.free = chunk.paths[usize::from(free)].session;
+                usize::from(free)
+            }
+        };
+        chunk.used += 1;
+        if !chunk.is_open(capacity) {
+            self.open[size].pop();
+        }
+        number << CHUNK_BITS | start as u32
     }
 
-    fn move_block(&mut self, block: u32, from: usize, to: usize, len: usize) -> u32 {
-        let new = self.take(to);
-        for i in 0..len {
-            let path = self.block(from, block)[i];
-            self.block(to, new)[i] = path;
+    /// Gives back a block made for `len` paths.
+    pub(super) fn give(&mut self, block: Block, len: usize) {
+        let capacity = capacity(len);
+        let open = &mut self.open[size(capacity)];
+        let (number, start) = place(block);
+        let chunk = &mut self.chunks[number];
+        let was_open = chunk.is_open(capacity);
+        chunk.paths[start].session = chunk.free;
+        chunk.free = start as u16;
+        chunk.used -= 1;
+        if !was_open {
+            chunk.open = open.len() as u32;
+            open.push(number as u32);
         }
-        self.sizes[from].free.push(block);
-        new
+        // The last open one stays: the next block will be wanted soon.
+        if chunk.used == 0 && (open.len() > 1 || capacity > CHUNK) {
+            let at = chunk.open;
+            chunk.paths = Box::default();
+            self.unused.push(number as u32);
+            open.swap_remove(at as usize);
+            if let Some(moved) = open.get(at as usize) {
+                self.chunks[*moved as usize].open = at;
+            }
+        }
     }
+
+    fn add_chunk(&mut self, capacity: usize, size: usize) -> u32 {
+        let paths = vec![BLANK; capacity.max(CHUNK)].into_boxed_slice();
+        let chunk = Chunk { paths, free: NONE, fresh: 0, used: 0, open: self.open[size].len() as u32 };
+        let number = match self.unused.pop() {
+            Some(number) => {
+                self.chunks[number as usize] = chunk;
+                number
+            }
+            None => {
+                self.chunks.push(chunk);
+                self.chunks.len() as u32 - 1
+            }
+        };
+        self.open[size].push(number);
+        number
+    }
+}
+
+impl Chunk {
+    /// Whether it has a free block.
+    fn is_open(&self, capacity: usize) -> bool {
+        self.free != NONE || self.fresh as usize + capacity <= self.paths.len()
+    }
+}
+
+fn place(block: Block) -> (usize, usize) {
+    ((block >> CHUNK_BITS) as usize, block as usize % CHUNK)
 }
 
 #[cfg(test)]
@@ -189,48 +193,42 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn path(n: u32) -> Path {
-        Path { peer: PeerId(n), attrs: !n }
-    }
-
     #[test]
-    fn sizes_are_what_the_budget_counts_on() {
-        assert_eq!((size_of::<Path>(), size_of::<Route>()), (8, 16));
-        assert_eq!((0..8).map(capacity).collect::<Vec<_>>(), [2, 3, 4, 6, 8, 12, 16, 24]);
-        assert_eq!((2..10).map(size_for).collect::<Vec<_>>(), [0, 1, 2, 3, 3, 4, 4, 5]);
+    fn sizes_follow_the_capacities() {
+        let mut capacities: Vec<usize> = (2..70_000).map(capacity).collect();
+        capacities.dedup();
+        assert_eq!(capacities[..14], [2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48]);
+        assert!(capacities.iter().enumerate().all(|(n, capacity)| size(*capacity) == n));
+        assert!((2..70_000).all(|len| (len..=len + len / 4 + 1).contains(&capacity(len))));
+        assert_eq!(size_of::<Path>(), 8);
     }
 
     proptest! {
-        // Two routes that share the store behave as two vectors, and leave nothing behind.
+        // Blocks in use never share a path, whatever was given back before.
         #[test]
-        fn routes_are_vectors(steps in prop::collection::vec((0..2usize, 0..3u8, any::<prop::sample::Index>()), 0..200)) {
+        fn blocks_are_apart(steps in prop::collection::vec((any::<bool>(), 2..40usize, any::<prop::sample::Index>()), 0..300)) {
             let mut store = PathStore::default();
-            let mut routes = [Route::new(path(0)), Route::new(path(1))];
-            let mut models = [vec![path(0)], vec![path(1)]];
-            for (n, (which, what, at)) in steps.into_iter().enumerate() {
-                let (route, model) = (&mut routes[which], &mut models[which]);
-                let (at, new) = (at.index(model.len()), path(n as u32 + 2));
-                match what {
-                    0 if model.len() > 1 => prop_assert_eq!(store.remove(route, at), model.remove(at)),
-                    1 => {
-                        prop_assert_eq!(store.replace(route, at, new), model.remove(at));
-                        model.push(new);
-                    }
-                    _ => {
-                        store.push(route, new);
-                        model.push(new);
-                    }
+            let mut held: Vec<(Block, usize, u32)> = Vec::new();
+            for (n, (take, len, at)) in steps.into_iter().enumerate() {
+                let len = if len == 39 { 1000 } else { len };
+                if take || held.is_empty() {
+                    let block = store.take(len);
+                    store.get_mut(block, len).fill(Path { attrs: n as u32, ..BLANK });
+                    held.push((block, len, n as u32));
+                } else {
+                    let (block, len, _) = held.swap_remove(at.index(held.len()));
+                    store.give(block, len);
                 }
-                for (route, model) in routes.iter().zip(&models) {
-                    prop_assert_eq!(store.paths(route), &model[..]);
+                for (block, len, n) in &held {
+                    prop_assert!(store.get(*block, *len).iter().all(|path| path.attrs == *n));
                 }
+                prop_assert_eq!(store.used(), held.len());
             }
-            for route in &mut routes {
-                while route.len() > 1 {
-                    store.remove(route, 0);
-                }
+            for (block, len, _) in held {
+                store.give(block, len);
             }
-            prop_assert_eq!(store.used(), 0);
+            let kept = store.chunks.iter().filter(|chunk| !chunk.paths.is_empty()).count();
+            prop_assert!(kept <= store.open.len());
         }
     }
 }

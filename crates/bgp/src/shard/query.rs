@@ -1,12 +1,13 @@
 //! What people and the management API may ask of a shard. Answers are copies; a page is bounded by its limit and
 //! by one logical shard's table.
 
-use super::paths::Route;
-use super::{Core, Shard, View};
+use super::route::{self, Route};
+use super::table::Table;
+use super::{Core, Shard, Tables};
 use crate::attr::AttrSet;
-use crate::decision::{self, Reason};
+use crate::decision::{self, Candidate, Reason};
 use crate::peer::{PeerId, PeerInfo};
-use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, LogicalShard, Prefix, logical_shard};
+use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, LogicalShard, Prefix, V4, V6, logical_shard};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -44,18 +45,27 @@ pub struct PeerCounts {
     pub best: u32,
 }
 
+/// What a shard holds of one family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FamilyCounts {
+    /// Prefixes.
+    pub prefixes: usize,
+    /// Paths.
+    pub paths: usize,
+    /// Of these, best paths: as many as there are prefixes with a path that can be used.
+    pub best: usize,
+    /// Paths that cannot be used because their next hop cannot be reached.
+    pub hidden: usize,
+}
+
 /// What a shard holds. Numbers of several shards add up, but for attribute sets and next hops, which more than one
 /// may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// IPv4 prefixes.
-    pub ipv4_prefixes: usize,
-    /// IPv6 prefixes.
-    pub ipv6_prefixes: usize,
-    /// IPv4 paths.
-    pub ipv4_paths: usize,
-    /// IPv6 paths.
-    pub ipv6_paths: usize,
+    /// Of IPv4.
+    pub ipv4: FamilyCounts,
+    /// Of IPv6.
+    pub ipv6: FamilyCounts,
     /// Attribute sets in use.
     pub attribute_sets: usize,
     /// Next hops in use.
@@ -67,25 +77,26 @@ pub struct Counts {
 }
 
 impl Shard {
+    fn find<F: Family>(&self, prefix: Prefix<F>) -> Option<&Route<F>> {
+        let table = &self.tables.get::<F>()[usize::from(logical_shard(prefix))];
+        let at = table.find(route::hash(prefix, &self.core.seed), |route| route.is(prefix))?;
+        Some(table.get(at))
+    }
+
     /// All paths of exactly this prefix.
     pub fn lookup<F: Family>(&self, prefix: Prefix<F>) -> Option<RouteView<F>> {
-        let table = &self.tables.get::<F>()[usize::from(logical_shard(prefix))];
-        table.get(&prefix).map(|route| self.core.view(prefix, route))
+        self.find(prefix).map(|route| self.core.view(route))
     }
 
     /// The most specific prefix of this shard that holds `addr`. Another shard may have a longer one.
     pub fn longest_match<F: Family>(&self, addr: IpAddr) -> Option<Prefix<F>> {
         let host = Prefix::<F>::host(addr)?;
-        let tables = self.tables.get::<F>();
-        (0..=F::WIDTH)
-            .rev()
-            .map(|len| host.truncate(len))
-            .find(|prefix| tables[usize::from(logical_shard(*prefix))].contains_key(prefix))
+        (0..=F::WIDTH).rev().map(|len| host.truncate(len)).find(|prefix| self.find(*prefix).is_some())
     }
 
     /// The prefixes of one logical shard, in no order.
     pub fn prefixes<F: Family>(&self, shard: LogicalShard) -> Vec<Prefix<F>> {
-        self.tables.get::<F>()[usize::from(shard % LOGICAL_SHARDS)].keys().copied().collect()
+        self.tables.get::<F>()[usize::from(shard % LOGICAL_SHARDS)].iter().map(Route::prefix).collect()
     }
 
     /// How many prefixes of a family each logical shard has.
@@ -93,39 +104,48 @@ impl Shard {
         self.tables.get::<F>().iter().enumerate().map(|(shard, table)| (shard as LogicalShard, table.len()))
     }
 
-    /// What a peer contributes: zero for one that is not known.
+    /// What the session of a peer contributes: zero for one that is not up.
     pub fn peer_counts<F: Family>(&self, peer: PeerId) -> PeerCounts {
-        self.core.peer(peer).map_or_else(PeerCounts::default, |peer| *peer.counts.get::<F>())
+        self.core.sessions.of(peer).map_or_else(PeerCounts::default, |session| *session.counts.get::<F>())
     }
 
-    /// Totals.
+    /// Totals. Looks at sessions and next hops, not at routes.
     pub fn counts(&self) -> Counts {
-        let Core { peers, attrs, paths, late, .. } = &self.core;
-        let (mut ipv4_paths, mut ipv6_paths) = (0, 0);
-        for peer in peers.iter().flatten() {
-            let Families { v4, v6 } = &peer.counts;
-            ipv4_paths += v4.paths as usize;
-            ipv6_paths += v6.paths as usize;
-        }
-        let tables = self.tables.v4.iter().map(|table| table.allocation_size()).sum::<usize>()
-            + self.tables.v6.iter().map(|table| table.allocation_size()).sum::<usize>();
+        let Core { attrs, paths, late, .. } = &self.core;
+        let (ipv4, ipv6) = (self.family_counts::<V4>(), self.family_counts::<V6>());
+        let tables = |Families { v4, v6 }: &Families<Tables>| {
+            v4.iter().map(Table::memory).sum::<usize>() + v6.iter().map(Table::memory).sum::<usize>()
+        };
         Counts {
-            ipv4_prefixes: self.tables.v4.iter().map(|table| table.len()).sum(),
-            ipv6_prefixes: self.tables.v6.iter().map(|table| table.len()).sum(),
-            ipv4_paths,
-            ipv6_paths,
+            ipv4,
+            ipv6,
             attribute_sets: attrs.len(),
             next_hops: attrs.hops.in_use(),
             late: *late,
-            memory: tables + attrs.memory() + paths.memory(),
+            memory: tables(&self.tables) + attrs.memory() + paths.memory(),
         }
+    }
+
+    fn family_counts<F: Family>(&self) -> FamilyCounts {
+        let mut counts = FamilyCounts {
+            prefixes: self.tables.get::<F>().iter().map(Table::len).sum(),
+            hidden: self.core.attrs.hops.hidden::<F>(),
+            ..FamilyCounts::default()
+        };
+        for (_, session) in self.core.sessions.iter() {
+            let PeerCounts { paths, best } = *session.counts.get::<F>();
+            counts.paths += paths as usize;
+            counts.best += best as usize;
+        }
+        counts
     }
 }
 
 impl Core {
-    fn view<F: Family>(&self, prefix: Prefix<F>, route: &Route) -> RouteView<F> {
-        let paths = self.paths.paths(route);
-        let lost = decision::explain(&View { core: self, paths }, &self.options);
+    fn view<F: Family>(&self, route: &Route<F>) -> RouteView<F> {
+        let paths = route.paths(&self.paths);
+        let candidates: Vec<Candidate<'_>> = paths.iter().map(|path| self.candidate(*path)).collect();
+        let lost = decision::explain(&candidates[..], &self.options);
         let mut views: Vec<PathView> = paths
             .iter()
             .zip(lost)
@@ -133,14 +153,14 @@ impl Core {
             .map(|(index, (path, lost))| PathView {
                 best: route.best() == Some(index),
                 attrs: self.attrs.get(path.attrs).clone(),
-                peer: self.peer_of(*path).info.clone(),
+                peer: self.sessions.get(path.session).info.clone(),
                 lost,
-                cost: self.candidate(*path).cost,
+                cost: self.cost(*path),
             })
             .collect();
         if let Some(best) = route.best() {
             views[..=best].rotate_right(1);
         }
-        RouteView { prefix, paths: views }
+        RouteView { prefix: route.prefix(), paths: views }
     }
 }

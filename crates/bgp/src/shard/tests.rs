@@ -128,37 +128,107 @@ fn only_changes_are_told_and_only_other_next_hops_are_fed() {
 }
 
 #[test]
-fn a_session_that_ended_leaves_step_by_step_and_at_once_when_the_next_begins() {
+fn a_session_that_ended_leaves_step_by_step_also_when_the_next_has_begun() {
     let (mut bench, one) = (Bench::new(), peer(1, 1));
-    bench.routes(&one, Some(&set(0, 7)), 0..1000);
+    bench.routes(&one, Some(&set(0, 7)), 0..10_000);
     bench.out.take();
     bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 0 });
     assert!(!bench.shard.work_left(), "an earlier session");
     bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1 });
     bench.shard.step(&mut bench.out);
     let first = bench.out.take();
-    assert!((1..1000).contains(&sources(&first).len()), "a part of it: {}", sources(&first).len());
+    assert!((1..5000).contains(&sources(&first).len()), "a part of it: {}", sources(&first).len());
     assert!(first.purged.is_empty());
 
-    bench.routes(&one, Some(&set(0, 7)), [5000]);
+    bench.routes(&one, Some(&set(0, 7)), [20_000]);
     assert!(bench.out.is_empty(), "too late");
     assert_eq!(bench.shard.counts().late, 1);
 
-    bench.handle(ShardIn::PeerUp(peer(1, 2)));
-    let rest = bench.out.take();
-    assert_eq!(sources(&first).len() + sources(&rest).len(), 1000);
+    // What the next session brings is better than what is to go, if it is of the same prefix, and no other's business.
+    let next = peer(1, 2);
+    bench.handle(ShardIn::PeerUp(next.clone()));
+    assert!(bench.out.is_empty() && bench.shard.work_left());
+    bench.routes(&next, Some(&set(1, 7)), 0..10_000);
+    bench.routes(&next, None, 0..5000);
+    assert_eq!(bench.shard.peer_counts::<V4>(PeerId(1)), PeerCounts { paths: 5000, best: 5000 });
+    let rest = bench.finish();
     assert_eq!((rest.purged, bench.shard.work_left()), (vec![(PeerId(1), 1)], false));
-    assert_eq!(bench.shard.counts().ipv4_prefixes, 0);
+    let counts = bench.shard.counts();
+    assert_eq!((counts.ipv4.prefixes, counts.ipv4.paths, counts.ipv4.best), (5000, 5000, 5000));
+    assert_eq!(counts.attribute_sets, 1);
+}
+
+#[test]
+fn a_session_that_brings_the_same_again_is_no_change_unless_its_peer_is_another() {
+    let (mut bench, two) = (Bench::new(), peer(2, 1));
+    bench.routes(&two, Some(&set(0, 7)), [0, 1]);
+    bench.out.take();
+    let same = peer(2, 2);
+    bench.handle(ShardIn::PeerUp(same.clone()));
+    bench.routes(&same, Some(&set(0, 7)), [0, 1]);
+    let effects = bench.finish();
+    assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 0));
+    assert_eq!(bench.shard.peer_counts::<V4>(PeerId(2)), PeerCounts { paths: 2, best: 2 });
+    let other = PeerInfo { router_id: Ipv4Addr::LOCALHOST, ..PeerInfo::clone(&peer(2, 3)) };
+    bench.handle(ShardIn::PeerUp(Arc::new(other.clone())));
+    bench.routes(&other, Some(&set(0, 7)), [0]);
+    assert_eq!(sources(&bench.out.take()), [(Some(2), None), (None, Some(2))], "withdrawn and announced");
+    assert_eq!(sources(&bench.finish()), [(Some(2), None)]);
+}
+
+#[test]
+fn counts_tell_what_is_in_use_and_what_cannot_be() {
+    let (mut bench, one, two) = (Bench::new(), peer(1, 1), peer(2, 1));
+    bench.routes(&one, Some(&set(0, 7)), 0..3);
+    bench.routes(&two, Some(&set(1, 8)), 0..2);
+    let hop = "192.0.2.7".parse().unwrap();
+    bench.handle(ShardIn::NextHops(vec![(hop, NextHopState::Unreachable)]));
+    bench.finish();
+    let counts = bench.shard.counts();
+    assert_eq!(counts.ipv4, FamilyCounts { prefixes: 3, paths: 5, best: 2, hidden: 3 });
+    assert_eq!(counts.ipv6, FamilyCounts::default());
+    bench.routes(&one, None, [0]);
+    bench.routes(&one, Some(&set(0, 8)), [1]);
+    assert_eq!(bench.shard.counts().ipv4, FamilyCounts { prefixes: 3, paths: 4, best: 2, hidden: 1 });
+    assert_eq!(bench.shard.loads::<V4>().map(|(_, prefixes)| prefixes).sum::<usize>(), 3);
+}
+
+#[test]
+fn a_batch_has_each_path_once() {
+    let (mut bench, one, two) = (Bench::new(), peer(1, 1), peer(2, 1));
+    let (same, worse) = (set(0, 7), set(1, 7));
+    bench.routes(&one, Some(&worse), 0..20);
+    for _ in 0..3 {
+        bench.routes(&one, Some(&same), 0..10);
+        bench.routes(&two, Some(&same), 5..20);
+        bench.routes(&one, Some(&worse), 0..10);
+        bench.routes(&two, None, 5..15);
+    }
+    let effects = bench.out.take();
+    let [ToEgress::All(batch)] = &effects.egress[..] else { panic!("one batch") };
+    let mut paths: Vec<_> = batch.paths.iter().map(|path| (path.source, path.attrs.as_ptr())).collect();
+    paths.sort_unstable();
+    assert_eq!(paths.len(), 3);
+    paths.dedup();
+    assert_eq!(paths.len(), 3);
+}
+
+#[test]
+fn a_router_that_installs_nothing_is_fed_nothing() {
+    let mut bench = Bench { out: ShardOut::without_feed(), ..Bench::new() };
+    bench.routes(&peer(1, 1), Some(&set(0, 7)), [0]);
+    let effects = bench.out.take();
+    assert_eq!((sources(&effects).len(), fed(&effects.feed)), (1, 0));
 }
 
 #[test]
 fn a_dump_shows_all_in_parts_and_changes_between_them_keep_their_place() {
     let (mut bench, one) = (Bench::new(), peer(1, 1));
-    bench.routes(&one, Some(&set(0, 7)), 0..1000);
+    bench.routes(&one, Some(&set(0, 7)), 0..10_000);
     bench.out.take();
     bench.handle(ShardIn::Dump(DumpRequest { worker: 3, token: 9, afi: Afi::Ipv4 }));
     bench.shard.step(&mut bench.out);
-    bench.routes(&one, None, 0..1000);
+    bench.routes(&one, None, 0..10_000);
     let effects = bench.finish();
     let mut dumped = 0;
     let mut kinds = Vec::new();
@@ -172,8 +242,8 @@ fn a_dump_shows_all_in_parts_and_changes_between_them_keep_their_place() {
             other => panic!("unexpected: {other:?}"),
         }
     }
-    assert!((1..1000).contains(&dumped), "the rest was gone when its turn came: {dumped}");
-    assert_eq!(kinds, [("part", 0), ("changes", 1000), ("last", 0)]);
+    assert!((1..5000).contains(&dumped), "the rest was gone when its turn came: {dumped}");
+    assert_eq!(kinds, [("part", 0), ("changes", 10_000), ("last", 0)]);
 }
 
 #[test]
@@ -216,9 +286,9 @@ fn a_logical_shard_moves_to_a_new_shard_without_a_word() {
     assert_eq!(uses, [hop("192.0.2.7", true), hop("192.0.2.8", true)]);
     assert_eq!(given.next_hops.len(), 2);
     let counts = bench.shard.counts();
-    assert_eq!((counts.ipv4_prefixes, counts.ipv4_paths, counts.attribute_sets), (0, 0, 0));
+    assert_eq!((counts.ipv4.prefixes, counts.ipv4.paths, counts.attribute_sets), (0, 0, 0));
     let counts = fresh.shard.counts();
-    assert_eq!((counts.ipv4_prefixes, counts.ipv4_paths, counts.attribute_sets), (1000, 2000, 2));
+    assert_eq!((counts.ipv4.prefixes, counts.ipv4.paths, counts.attribute_sets), (1000, 2000, 2));
     assert_eq!(fresh.shard.peer_counts::<V4>(PeerId(2)), PeerCounts { paths: 1000, best: 1000 });
     assert!(!fresh.shard.work_left());
 
@@ -228,5 +298,5 @@ fn a_logical_shard_moves_to_a_new_shard_without_a_word() {
     assert_eq!(sources(&fresh.finish()), [(Some(2), None); 1000]);
     fresh.handle(ShardIn::PeerDown { peer: one.id, session: 1 });
     assert_eq!(fresh.finish().purged, [(one.id, 1)]);
-    assert_eq!(fresh.shard.counts().ipv4_paths, 1000);
+    assert_eq!(fresh.shard.counts().ipv4.paths, 1000);
 }

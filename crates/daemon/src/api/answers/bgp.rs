@@ -24,10 +24,10 @@ pub(crate) fn bgp_summary(inside: &Inside) -> Result<BgpSummary, Refusal> {
     let shard_threads = owners.shards.len();
     for shard in &owners.shards {
         let counts = shard.ask(|s| s.counts())?;
-        prefixes.ipv4 += counts.ipv4_prefixes as u64;
-        prefixes.ipv6 += counts.ipv6_prefixes as u64;
-        paths.ipv4 += counts.ipv4_paths as u64;
-        paths.ipv6 += counts.ipv6_paths as u64;
+        prefixes.ipv4 += counts.ipv4.prefixes as u64;
+        prefixes.ipv6 += counts.ipv6.prefixes as u64;
+        paths.ipv4 += counts.ipv4.paths as u64;
+        paths.ipv6 += counts.ipv6.paths as u64;
     }
     drop(owners);
     let views = bgp.sessions.ask(|s| s.neighbors())?;

@@ -1,0 +1,235 @@
+//! What the table holds for a prefix: its paths from the oldest to the newest, and which is best.
+
+use super::paths::{Path, PathStore, outgrows};
+use super::table::{Seed, Slot};
+use ribtide_prefix::{Afi, Bits, Family, Prefix};
+use std::hash::{BuildHasher, Hasher};
+
+/// A prefix with its paths: sixteen bytes for IPv4, 28 for IPv6.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route<F: Family> {
+    bits: F::Bits,
+    len: u8,
+    form: Form,
+    /// The path if there is one. Of several, `attrs` is their block, `session` how many they are, and `hint` the index
+    /// of the best one.
+    path: Path,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    /// No route.
+    Empty,
+    /// One path, and it is best.
+    Best,
+    /// One path, not to be used.
+    Idle,
+    /// Several.
+    Many,
+}
+
+/// No best path among several. A shard knows fewer sessions than this.
+const NO_BEST: u16 = u16::MAX;
+
+/// The hash of a prefix in the tables of routes.
+pub(super) fn hash<F: Family>(prefix: Prefix<F>, seed: &Seed) -> u32 {
+    let mut hasher = seed.build_hasher();
+    let left = prefix.bits().left();
+    match F::AFI {
+        Afi::Ipv4 => hasher.write_u64((left >> 64) as u64 | u64::from(prefix.len())),
+        Afi::Ipv6 => {
+            hasher.write_u128(left);
+            hasher.write_u8(prefix.len());
+        }
+    }
+    (hasher.finish() >> 32) as u32
+}
+
+impl<F: Family> Slot for Route<F> {
+    fn empty() -> Route<F> {
+        let path = Path { attrs: 0, session: 0, hint: 0 };
+        Route { bits: F::Bits::default(), len: 0, form: Form::Empty, path }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.form == Form::Empty
+    }
+
+    fn hash(&self, seed: &Seed) -> u32 {
+        hash(self.prefix(), seed)
+    }
+}
+
+impl<F: Family> Route<F> {
+    /// A route of one path.
+    pub(super) fn new(prefix: Prefix<F>, path: Path, best: bool) -> Route<F> {
+        let form = if best { Form::Best } else { Form::Idle };
+        Route { bits: prefix.bits(), len: prefix.len(), form, path }
+    }
+
+    pub(super) fn prefix(&self) -> Prefix<F> {
+        Prefix::new(self.bits, self.len)
+    }
+
+    /// Whether it is the route of this prefix.
+    pub(super) fn is(&self, prefix: Prefix<F>) -> bool {
+        self.bits == prefix.bits() && self.len == prefix.len() && self.form != Form::Empty
+    }
+
+    /// Index of the best path.
+    pub(super) fn best(&self) -> Option<usize> {
+        match self.form {
+            Form::Best => Some(0),
+            Form::Many if self.path.hint != NO_BEST => Some(usize::from(self.path.hint)),
+            _ => None,
+        }
+    }
+
+    /// Sets the index of the best path.
+    pub(super) fn set_best(&mut self, best: Option<usize>) {
+        match self.form {
+            Form::Many => self.path.hint = best.map_or(NO_BEST, |index| index as u16),
+            _ => self.form = if best.is_some() { Form::Best } else { Form::Idle },
+        }
+    }
+
+    /// Whether it has one path that is not to be used.
+    pub(super) fn is_idle(&self) -> bool {
+        self.form == Form::Idle
+    }
+
+    /// How many paths it has; never 0 while it is in the table.
+    pub(super) fn len(&self) -> usize {
+        if self.form == Form::Many { usize::from(self.path.session) } else { 1 }
+    }
+
+    /// The paths, from the oldest to the newest.
+    pub(super) fn paths<'a>(&'a self, store: &'a PathStore) -> &'a [Path] {
+        match self.form {
+            Form::Many => store.get(self.path.attrs, self.len()),
+            _ => std::slice::from_ref(&self.path),
+        }
+    }
+
+    /// Adds a path as the newest. The best one stays.
+    pub(super) fn push(&mut self, store: &mut PathStore, path: Path) {
+        let len = self.len();
+        if self.form != Form::Many {
+            let best = self.best();
+            let block = store.take(2);
+            store.get_mut(block, 2).copy_from_slice(&[self.path, path]);
+            self.form = Form::Many;
+            self.path = Path { attrs: block, session: 2, hint: 0 };
+            self.set_best(best);
+            return;
+        }
+        if outgrows(len, len + 1) {
+            self.resize(store, len, len + 1, len);
+        }
+        store.get_mut(self.path.attrs, len + 1)[len] = path;
+        self.path.session += 1;
+    }
+
+    /// Takes out the path at `index` of a route that has more than one. The caller sets the best one.
+    pub(super) fn remove(&mut self, store: &mut PathStore, index: usize) -> Path {
+        let len = self.len();
+        let paths = store.get_mut(self.path.attrs, len);
+        let gone = paths[index];
+        paths.copy_within(index + 1.., index);
+        if len == 2 {
+            let (block, best) = (self.path.attrs, self.best());
+            self.path = paths[0];
+            self.form = if best.is_some() { Form::Best } else { Form::Idle };
+            store.give(block, 2);
+            return gone;
+        }
+        if outgrows(len, len - 1) {
+            self.resize(store, len, len - 1, len - 1);
+        }
+        self.path.session -= 1;
+        gone
+    }
+
+    /// Puts `path` in the place of the one at `index`, as the newest.
+    pub(super) fn replace(&mut self, store: &mut PathStore, index: usize, path: Path) -> Path {
+        if self.form != Form::Many {
+            return std::mem::replace(&mut self.path, path);
+        }
+        let len = self.len();
+        let paths = store.get_mut(self.path.attrs, len);
+        let gone = paths[index];
+        paths.copy_within(index + 1.., index);
+        paths[len - 1] = path;
+        gone
+    }
+
+    /// Gives back what it has of the store.
+    pub(super) fn clear(&self, store: &mut PathStore) {
+        if self.form == Form::Many {
+            store.give(self.path.attrs, self.len());
+        }
+    }
+
+    /// Moves `count` paths to a block of another size.
+    fn resize(&mut self, store: &mut PathStore, from: usize, to: usize, count: usize) {
+        let (old, new) = (self.path.attrs, store.take(to));
+        store.copy(old, new, count);
+        store.give(old, from);
+        self.path.attrs = new;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use ribtide_prefix::{V4, V6};
+
+    fn path(n: u16) -> Path {
+        Path { attrs: u32::from(!n), session: n, hint: n ^ 7 }
+    }
+
+    #[test]
+    fn sizes_are_what_the_budget_counts_on() {
+        assert_eq!((size_of::<Route<V4>>(), size_of::<Route<V6>>()), (16, 28));
+    }
+
+    #[test]
+    fn the_default_route_is_not_nothing() {
+        let route = Route::<V4>::new(Prefix::default_route(), path(1), true);
+        assert!(route.is(Prefix::default_route()) && !Route::<V4>::empty().is(Prefix::default_route()));
+    }
+
+    proptest! {
+        // Two routes that share the store behave as two vectors, and leave nothing behind.
+        #[test]
+        fn routes_are_vectors(steps in prop::collection::vec((0..2usize, 0..3u8, any::<prop::sample::Index>()), 0..200)) {
+            let mut store = PathStore::default();
+            let mut routes = [0, 1].map(|n| Route::<V4>::new(Prefix::new(n << 24, 8), path(n as u16), true));
+            let mut models = [vec![path(0)], vec![path(1)]];
+            for (n, (which, what, at)) in steps.into_iter().enumerate() {
+                let (route, model) = (&mut routes[which], &mut models[which]);
+                let (at, new) = (at.index(model.len()), path(n as u16 + 2));
+                match what {
+                    0 if model.len() > 1 => prop_assert_eq!(route.remove(&mut store, at), model.remove(at)),
+                    1 => {
+                        prop_assert_eq!(route.replace(&mut store, at, new), model.remove(at));
+                        model.push(new);
+                    }
+                    _ => {
+                        route.push(&mut store, new);
+                        model.push(new);
+                    }
+                }
+                let best = (n % 3 > 0).then_some(n % model.len());
+                route.set_best(best);
+                prop_assert_eq!(route.best(), best);
+                for (route, model) in routes.iter().zip(&models) {
+                    prop_assert_eq!(route.paths(&store), &model[..]);
+                }
+            }
+            routes.iter().for_each(|route| route.clear(&mut store));
+            prop_assert_eq!(store.used(), 0);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The sessions that a shard's paths come from, by small numbers of its own.
+//!
+//! A path names a session, not a peer: when a peer's next session begins before all paths of the former one have been
+//! swept out, the two are not confused, and nobody has to wait for the sweep.
+
+use super::query::PeerCounts;
+use crate::peer::{PeerId, PeerInfo};
+use ribtide_prefix::{Families, Family, PerFamily};
+use std::sync::Arc;
+
+/// No number.
+const NONE: u16 = u16::MAX;
+
+/// All sessions that are up or still have paths.
+#[derive(Default)]
+pub(super) struct Sessions {
+    list: Vec<Option<Session>>,
+    unused: Vec<u16>,
+    /// By peer: what was heard last.
+    last: Vec<Last>,
+    /// Sessions that ended and have paths.
+    ending: Vec<u16>,
+}
+
+/// A session, up or not.
+pub(super) struct Session {
+    pub(super) info: Arc<PeerInfo>,
+    /// Whether it lasts.
+    pub(super) up: bool,
+    /// Whether its end is news to whom it is confirmed.
+    confirm: bool,
+    pub(super) counts: Families<PeerCounts>,
+}
+
+/// The last session of a peer.
+#[derive(Clone, Copy)]
+struct Last {
+    session: u32,
+    /// Its number while it is up.
+    number: u16,
+}
+
+impl PerFamily for PeerCounts {
+    type Of<F: Family> = PeerCounts;
+}
+
+impl Session {
+    fn paths(&self) -> u32 {
+        self.counts.v4.paths + self.counts.v6.paths
+    }
+}
+
+impl Sessions {
+    /// The session of a number in use.
+    pub(super) fn get(&self, number: u16) -> &Session {
+        self.list[usize::from(number)].as_ref().expect("a path's session is known")
+    }
+
+    /// What it contributes, to change.
+    pub(super) fn counts<F: Family>(&mut self, number: u16) -> &mut PeerCounts {
+        let session = self.list[usize::from(number)].as_mut().expect("a path's session is known");
+        session.counts.get_mut::<F>()
+    }
+
+    /// The number of a peer's session, if this one is up.
+    pub(super) fn number(&self, peer: PeerId, session: u32) -> Option<u16> {
+        let last = self.last(peer)?;
+        (last.session == session && last.number != NONE).then_some(last.number)
+    }
+
+    /// The session of a peer that is up.
+    pub(super) fn of(&self, peer: PeerId) -> Option<&Session> {
+        let number = self.last(peer)?.number;
+        (number != NONE).then(|| self.get(number))
+    }
+
+    /// The last session of a peer that this shard heard of.
+    pub(super) fn latest(&self, peer: PeerId) -> Option<u32> {
+        self.last(peer).map(|last| last.session)
+    }
+
+    /// All sessions in use, with their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &Session)> {
+        let numbered = self.list.iter().enumerate();
+        numbered.filter_map(|(number, session)| Some((number as u16, session.as_ref()?)))
+    }
+
+    /// A session begins. Its number, unless all are in use: there are 65,535.
+    pub(super) fn begin(&mut self, info: Arc<PeerInfo>) -> Option<u16> {
+        let at = info.id.0 as usize;
+        if self.last.len() <= at {
+            self.last.resize(at + 1, Last { session: 0, number: NONE });
+        }
+        let session = info.session;
+        let number = self.add(Session { info, up: true, confirm: true, counts: Families::default() });
+        self.last[at] = Last { session, number: number.unwrap_or(NONE) };
+        number
+    }
+
+    /// A number for a session that is known to be over, and of which paths come in nevertheless.
+    pub(super) fn begin_ended(&mut self, info: Arc<PeerInfo>) -> Option<u16> {
+        let number = self.add(Session { info, up: false, confirm: false, counts: Families::default() })?;
+        self.ending.push(number);
+        Some(number)
+    }
+
+    /// A session that is up ends; its paths are still to be swept.
+    pub(super) fn end(&mut self, number: u16) {
+        let Some(session) = &mut self.list[usize::from(number)] else { return };
+        session.up = false;
+        self.last[session.info.id.0 as usize].number = NONE;
+        self.ending.push(number);
+    }
+
+    /// Whether any paths are to be swept.
+    pub(super) fn any_ending(&self) -> bool {
+        !self.ending.is_empty()
+    }
+
+    /// Lets go of sessions that ended and have no paths; `confirm` is told of them.
+    pub(super) fn settle(&mut self, mut confirm: impl FnMut(PeerId, u32)) {
+        let Sessions { list, unused, ending, .. } = self;
+        ending.retain(|number| {
+            let ended = &mut list[usize::from(*number)];
+            let Some(session) = ended.take_if(|session| session.paths() == 0) else { return true };
+            if session.confirm {
+                confirm(session.info.id, session.info.session);
+            }
+            unused.push(*number);
+            false
+        });
+    }
+
+    fn last(&self, peer: PeerId) -> Option<Last> {
+        self.last.get(peer.0 as usize).copied()
+    }
+
+    fn add(&mut self, session: Session) -> Option<u16> {
+        if let Some(number) = self.unused.pop() {
+            self.list[usize::from(number)] = Some(session);
+            return Some(number);
+        }
+        let number = u16::try_from(self.list.len()).ok().filter(|number| *number != NONE)?;
+        self.list.push(Some(session));
+        Some(number)
+    }
+}

@@ -1,0 +1,273 @@
+//! A hash table with its entries in the order of their hashes.
+//!
+//! Open addressing, one array, linear probing: finding an entry is one access to memory, and where that will be is
+//! known from the hash alone, so that a caller with many keys at hand can have their accesses overlap. The order gives
+//! two things that a general map does not: it grows by half, copying from front to back, so at least half of it is in
+//! use; and a walk can stop anywhere and go on from a hash, whatever came, went or grew in between.
+
+use foldhash::fast::SeedableRandomState;
+
+/// What hashes are seeded with, so that keys cannot be aimed.
+pub(super) type Seed = SeedableRandomState;
+
+/// What a table holds.
+pub(super) trait Slot: Copy {
+    /// No entry.
+    fn empty() -> Self;
+    /// Whether it is no entry.
+    fn is_empty(&self) -> bool;
+    /// The hash of an entry's key.
+    fn hash(&self, seed: &Seed) -> u32;
+}
+
+/// The table. Keys are the callers' to compare.
+pub(super) struct Table<S> {
+    /// More than `spread`: entries whose place is taken stand behind it.
+    slots: Vec<S>,
+    /// How many slots hashes are spread over.
+    spread: usize,
+    len: usize,
+    seed: Seed,
+}
+
+impl<S: Slot> Table<S> {
+    pub(super) fn new(seed: Seed) -> Table<S> {
+        Table { slots: Vec::new(), spread: 0, len: 0, seed }
+    }
+
+    /// How many entries it has.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn memory(&self) -> usize {
+        self.slots.capacity() * size_of::<S>()
+    }
+
+    /// The entries, in no order that means anything.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &S> {
+        self.slots.iter().filter(|slot| !slot.is_empty())
+    }
+
+    /// Where an entry with this hash stands if it is in its place, to be looked at ahead of time.
+    pub(super) fn peek(&self, hash: u32) -> Option<&S> {
+        self.slots.get(self.home(hash))
+    }
+
+    /// Where the entry with this hash is of which `is` holds. The place is good until the table changes.
+    pub(super) fn find(&self, hash: u32, is: impl Fn(&S) -> bool) -> Option<usize> {
+        let mut at = self.home(hash);
+        loop {
+            let slot = self.slots.get(at)?;
+            if slot.is_empty() {
+                return None;
+            }
+            if is(slot) {
+                return Some(at);
+            }
+            if slot.hash(&self.seed) > hash {
+                return None;
+            }
+            at += 1;
+        }
+    }
+
+    /// The entry at a place.
+    pub(super) fn get(&self, at: usize) -> &S {
+        &self.slots[at]
+    }
+
+    /// The entry at a place. Its key is not to change.
+    pub(super) fn get_mut(&mut self, at: usize) -> &mut S {
+        &mut self.slots[at]
+    }
+
+    /// Adds an entry whose key it does not have.
+    pub(super) fn insert(&mut self, hash: u32, slot: S) {
+        if (self.len + 1) * 5 > self.spread * 4 {
+            self.rebuild((self.spread + self.spread / 2).max(8));
+        }
+        loop {
+            let start = self.home(hash);
+            let before = |slot: &S| !slot.is_empty() && slot.hash(&self.seed) <= hash;
+            let at = start + self.slots[start..].iter().take_while(|slot| before(slot)).count();
+            if let Some(room) = self.slots[at..].iter().position(S::is_empty) {
+                self.slots.copy_within(at..at + room, at + 1);
+                self.slots[at] = slot;
+                self.len += 1;
+                return;
+            }
+            self.rebuild(self.spread + self.spread / 2);
+        }
+    }
+
+    /// Takes out the entry at a place; those behind it move up.
+    pub(super) fn remove(&mut self, at: usize) {
+        let mut end = at + 1;
+        while end < self.slots.len()
+            && !self.slots[end].is_empty()
+            && self.home(self.slots[end].hash(&self.seed)) < end
+        {
+            end += 1;
+        }
+        self.slots.copy_within(at + 1..end, at);
+        self.slots[end - 1] = S::empty();
+        self.len -= 1;
+    }
+
+    /// Gives memory back when much of it is not in use. Places change.
+    pub(super) fn trim(&mut self) {
+        if self.len == 0 {
+            (self.slots, self.spread) = (Vec::new(), 0);
+        } else if self.spread > 64 && self.len * 4 < self.spread {
+            self.rebuild(self.len * 2);
+        }
+    }
+
+    /// Visits entries from those of hash `from` on; what `visit` refuses to keep goes. Stops after about `budget`
+    /// slots and returns the hash to go on from, or `None` at the end. `budget` is lessened by what it took.
+    pub(super) fn walk(
+        &mut self,
+        from: u32,
+        budget: &mut usize,
+        mut visit: impl FnMut(&mut S) -> bool,
+    ) -> Option<u32> {
+        let mut at = self.home(from);
+        let mut last = None;
+        while at < self.slots.len() {
+            let slot = &mut self.slots[at];
+            if slot.is_empty() {
+                *budget = budget.saturating_sub(1);
+                at += 1;
+                continue;
+            }
+            let hash = slot.hash(&self.seed);
+            if hash < from {
+                at += 1;
+                continue;
+            }
+            // Entries of one hash are not told apart by it: all or none.
+            if *budget == 0 && last != Some(hash) {
+                return Some(hash);
+            }
+            *budget = budget.saturating_sub(1);
+            last = Some(hash);
+            match visit(slot) {
+                true => at += 1,
+                false => self.remove(at),
+            }
+        }
+        self.trim();
+        None
+    }
+
+    fn home(&self, hash: u32) -> usize {
+        (u64::from(hash) * self.spread as u64 >> 32) as usize
+    }
+
+    fn rebuild(&mut self, spread: usize) {
+        let room = spread + (spread / 8).clamp(8, 256);
+        let old = std::mem::replace(&mut self.slots, vec![S::empty(); room]);
+        self.spread = spread;
+        let mut next = 0;
+        for slot in old.into_iter().filter(|slot| !slot.is_empty()) {
+            let at = self.home(slot.hash(&self.seed)).max(next);
+            match self.slots.get_mut(at) {
+                Some(free) => *free = slot,
+                None => self.slots.push(slot),
+            }
+            next = at + 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    /// A key whose hash has few values, so that many are equal.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    struct Key(u32);
+
+    impl Key {
+        fn spread(self) -> u32 {
+            (self.0 / 3 * 3).wrapping_mul(0x9e37_79b9)
+        }
+    }
+
+    impl Slot for Key {
+        fn empty() -> Key {
+            Key(u32::MAX)
+        }
+        fn is_empty(&self) -> bool {
+            self.0 == u32::MAX
+        }
+        fn hash(&self, _: &Seed) -> u32 {
+            self.spread()
+        }
+    }
+
+    fn put(table: &mut Table<Key>, key: Key) {
+        if table.find(key.spread(), |k| *k == key).is_none() {
+            table.insert(key.spread(), key);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_set(steps in prop::collection::vec((any::<bool>(), 0..200u32), 0..600)) {
+            let (mut table, mut model) = (Table::new(Seed::default()), BTreeSet::new());
+            for (add, n) in steps {
+                if add {
+                    put(&mut table, Key(n));
+                    model.insert(n);
+                } else {
+                    let found = table.find(Key(n).spread(), |k| k.0 == n);
+                    prop_assert_eq!(found.is_some(), model.remove(&n));
+                    if let Some(at) = found {
+                        table.remove(at);
+                        table.trim();
+                    }
+                }
+                prop_assert_eq!(table.len(), model.len());
+            }
+            prop_assert!(table.iter().map(|k| k.0).collect::<BTreeSet<_>>() == model);
+            prop_assert!((0..200).all(|n| table.find(Key(n).spread(), |k| k.0 == n).is_some() == model.contains(&n)));
+        }
+
+        // Whatever comes and goes between its parts, a walk visits once what was there all the time, nothing twice,
+        // and takes out what it is told to.
+        #[test]
+        fn a_walk_goes_on_where_it_stopped(
+            stay in prop::collection::btree_set(0..3000u32, 0..300),
+            others in prop::collection::vec((any::<bool>(), 0..3000u32), 0..300),
+            budget in 1..40usize,
+        ) {
+            let mut table = Table::new(Seed::default());
+            stay.iter().for_each(|n| put(&mut table, Key(*n)));
+            let (mut seen, mut others) = (Vec::new(), others.into_iter().filter(|(_, n)| !stay.contains(n)));
+            let mut from = Some(0);
+            while let Some(at) = from {
+                let mut budget = budget;
+                from = table.walk(at, &mut budget, |key| {
+                    seen.push(key.0);
+                    key.0 % 2 == 0
+                });
+                for (add, n) in others.by_ref().take(20) {
+                    match table.find(Key(n).spread(), |k| k.0 == n) {
+                        None if add => table.insert(Key(n).spread(), Key(n)),
+                        Some(at) if !add => table.remove(at),
+                        _ => {}
+                    }
+                }
+            }
+            let once: BTreeSet<u32> = seen.iter().copied().collect();
+            prop_assert!(once.is_superset(&stay));
+            prop_assert!(seen.iter().filter(|n| stay.contains(n)).count() == stay.len());
+            prop_assert!(stay.iter().all(|n| table.find(Key(*n).spread(), |k| k.0 == *n).is_some() == (n % 2 == 0)));
+        }
+    }
+}

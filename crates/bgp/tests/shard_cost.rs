@@ -1,0 +1,265 @@
+//! What a path costs a shard: nanoseconds on one thread and bytes, for the tables that the project is measured with.
+//!
+//! ```text
+//! cargo test --release -p ribtide-bgp --test shard_cost -- --ignored --nocapture [learn|single|scale]
+//! ```
+//!
+//! With `RIBTIDE_MAKE_ONLY=1` the messages are made and dropped: `perf stat` of both gives the shard's instructions.
+
+use ribtide_bgp::attr::AttrSet;
+use ribtide_bgp::decision::DecisionOptions;
+use ribtide_bgp::message::{DumpRequest, NextHopState, RouteBatch, RouteOp, ShardIn};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::shard::{Shard, ShardOut};
+use ribtide_prefix::{Afi, Families, Prefix, V4};
+use ribtide_wire::bgp::attribute::{AsPath, Origin, code};
+use ribtide_wire::bgp::{NextHop, build};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Prefixes of one read of a socket: 64 KiB of UPDATEs of about 115 bytes.
+const BATCH: usize = 3000;
+/// Prefixes after which effects are handed on.
+const HAND_ON: usize = 4096;
+
+/// How many peers announce how many prefixes.
+struct Load {
+    name: &'static str,
+    peers: u32,
+    prefixes: usize,
+}
+
+/// SplitMix64: choices that are the same in every run.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
+    let families = FamilySet { ipv4: true, ipv6: false };
+    Arc::new(PeerInfo {
+        id: PeerId(n),
+        session,
+        address: address(n).into(),
+        asn: 65001 + n,
+        router_id: address(n),
+        kind: PeerKind::External,
+        multihop: false,
+        families,
+        egress: EgressSettings {
+            kind: PeerKind::External,
+            local_asn: 65000,
+            cluster_id: Ipv4Addr::LOCALHOST,
+            router_id: Ipv4Addr::LOCALHOST,
+            families,
+            four_octet_as: true,
+            max_message: 4096,
+            next_hop: NextHopRule::Keep,
+            export: Arc::new(ribtide_policy::Policy::default_for(true)),
+        },
+    })
+}
+
+fn address(peer: u32) -> Ipv4Addr {
+    Ipv4Addr::from(0x0a00_0000 + peer)
+}
+
+/// The prefixes in groups that share attributes: about six neighbours each.
+fn groups(prefixes: usize) -> Vec<Vec<Prefix<V4>>> {
+    let mut rng = Rng(1);
+    let mut left = prefixes;
+    let mut groups = Vec::new();
+    let mut next = 0x0100_0000u32;
+    while left > 0 {
+        let count = (1 + rng.below(11)).min(left);
+        next = next.wrapping_add(rng.below(8) as u32 * 256);
+        let group = (0..count as u32).map(|n| Prefix::new(next.wrapping_add(n * 256), 24)).collect();
+        next = next.wrapping_add(count as u32 * 256);
+        groups.push(group);
+        left -= count;
+    }
+    groups
+}
+
+/// What `peer` says of a group: a path of two to six hops.
+fn attributes(peer: u32, group: usize) -> AttrSet {
+    let mut rng = Rng(u64::from(peer) << 32 | group as u64);
+    let hops = 2 + rng.below(5);
+    let mut path = vec![2, hops as u8];
+    path.extend((65001 + peer).to_be_bytes());
+    (1..hops).for_each(|_| path.extend((1000 + rng.below(70_000) as u32).to_be_bytes()));
+    let mut bytes = Vec::new();
+    build::origin(&mut bytes, Origin::Igp);
+    build::as_path(&mut bytes, AsPath::new(&path));
+    let communities = [rng.next().to_be_bytes(), rng.next().to_be_bytes()].concat();
+    build::list(&mut bytes, 0, code::COMMUNITIES, &communities);
+    AttrSet::new(&bytes, NextHop::V4(address(peer)))
+}
+
+/// One peer's announcements, batch by batch, in an order of its own.
+struct Sender<'a> {
+    peer: u32,
+    groups: &'a [Vec<Prefix<V4>>],
+    order: Vec<u32>,
+    at: usize,
+}
+
+impl<'a> Sender<'a> {
+    fn new(peer: u32, groups: &'a [Vec<Prefix<V4>>]) -> Sender<'a> {
+        let mut order: Vec<u32> = (0..groups.len() as u32).collect();
+        let mut rng = Rng(u64::from(peer) + 77);
+        for i in (1..order.len()).rev() {
+            order.swap(i, rng.below(i + 1));
+        }
+        Sender { peer, groups, order, at: 0 }
+    }
+
+    /// The next batch, and the bytes of its attribute sets.
+    fn next(&mut self) -> Option<(RouteBatch, usize)> {
+        if self.at == self.order.len() {
+            return None;
+        }
+        let (peer, session) = (PeerId(self.peer), 1);
+        let mut batch = RouteBatch { peer, session, ops: Vec::new(), prefixes: Families::default() };
+        let mut bytes = 0;
+        while batch.prefixes.v4.len() < BATCH && self.at < self.order.len() {
+            let group = self.order[self.at] as usize;
+            self.at += 1;
+            let attrs = attributes(self.peer, group);
+            bytes += attrs.memory();
+            let prefixes = &self.groups[group];
+            batch.ops.push(RouteOp { attrs: Some(attrs), afi: Afi::Ipv4, count: prefixes.len() as u32 });
+            batch.prefixes.v4.extend_from_slice(prefixes);
+        }
+        Some((batch, bytes))
+    }
+}
+
+/// A shard and the time that it took.
+struct Timed {
+    shard: Shard,
+    out: ShardOut,
+    time: Duration,
+    changes: usize,
+}
+
+impl Timed {
+    fn handle(&mut self, message: ShardIn) {
+        let begin = Instant::now();
+        self.shard.handle(message, &mut self.out);
+        self.time += begin.elapsed();
+        if self.out.len() > HAND_ON {
+            self.hand_on();
+        }
+    }
+
+    fn hand_on(&mut self) {
+        self.changes += self.out.len();
+        drop(self.out.take());
+    }
+
+    /// Does what is left, and tells what it cost.
+    fn tell(&mut self, what: &str, count: usize) {
+        while self.shard.work_left() {
+            let begin = Instant::now();
+            self.shard.step(&mut self.out);
+            self.time += begin.elapsed();
+            self.hand_on();
+        }
+        self.hand_on();
+        let (ns, changes) = (self.time.as_nanos() as f64 / count as f64, self.changes as f64 / count as f64);
+        println!("{what:>22}: {ns:6.1} ns, {changes:.2} changes");
+        (self.time, self.changes) = (Duration::ZERO, 0);
+    }
+}
+
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kb| kb.parse::<usize>().ok()).unwrap_or(0) * 1024
+}
+
+fn measure(load: &Load) {
+    let groups = groups(load.prefixes);
+    let mut senders: Vec<Sender<'_>> = (0..load.peers).map(|n| Sender::new(n, &groups)).collect();
+    let paths = load.peers as usize * load.prefixes;
+    let before = resident();
+    let mut timed = Timed {
+        shard: Shard::new(DecisionOptions::default()),
+        out: ShardOut::default(),
+        time: Duration::ZERO,
+        changes: 0,
+    };
+    (0..load.peers).for_each(|n| timed.handle(ShardIn::PeerUp(peer(n, 1))));
+    let make_only = std::env::var_os("RIBTIDE_MAKE_ONLY").is_some();
+    let mut sets = 0;
+    let mut rng = Rng(9);
+    let mut open: Vec<usize> = (0..senders.len()).collect();
+    while !open.is_empty() {
+        let at = rng.below(open.len());
+        match senders[open[at]].next() {
+            Some((batch, bytes)) => {
+                sets += bytes;
+                if !make_only {
+                    timed.handle(ShardIn::Routes(batch));
+                }
+            }
+            None => drop(open.swap_remove(at)),
+        }
+    }
+    if make_only {
+        return;
+    }
+    println!("{}: {} peers of {} prefixes", load.name, load.peers, load.prefixes);
+    timed.tell("a path announced", paths);
+    let counts = timed.shard.counts();
+    assert_eq!(counts.ipv4.paths, paths);
+    let a_path = |bytes: usize| bytes as f64 / paths as f64;
+    println!(
+        "{:>22}: {:.1} bytes, {:.1} of attribute sets, {:.1} resident in all",
+        "a path takes",
+        a_path(counts.memory - sets),
+        a_path(sets),
+        a_path(resident() - before)
+    );
+    timed.handle(ShardIn::Dump(DumpRequest { worker: 0, token: 1, afi: Afi::Ipv4 }));
+    timed.tell("a prefix dumped", load.prefixes);
+    let far = NextHopState::Reachable { cost: 7 };
+    timed.handle(ShardIn::NextHops(vec![(address(1).into(), far)]));
+    timed.tell("a prefix judged again", load.prefixes);
+    timed.handle(ShardIn::PeerDown { peer: PeerId(0), session: 1 });
+    timed.tell("a path purged", load.prefixes);
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn learn() {
+    measure(&Load { name: "learn", peers: 10, prefixes: 100_000 });
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn single() {
+    measure(&Load { name: "single", peers: 1, prefixes: 1_000_000 });
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn scale() {
+    measure(&Load { name: "scale", peers: 10, prefixes: 800_000 });
+}
