@@ -163,7 +163,7 @@ impl<S: Slot> Table<S> {
     }
 
     fn home(&self, hash: u32) -> usize {
-        (u64::from(hash) * self.spread as u64 >> 32) as usize
+        ((u64::from(hash) * self.spread as u64) >> 32) as usize
     }
 
     fn rebuild(&mut self, spread: usize) {

@@ -83,9 +83,13 @@ impl ShardBuilder {
         meters: &Meters,
     ) -> (Asker<Shard>, ShardStage) {
         let (asker, asked) = pair("shard");
+        let out = match outlets.rib {
+            Some(_) => ShardOut::default(),
+            None => ShardOut::without_feed(),
+        };
         let stage = ShardStage {
             shard: Shard::new(options),
-            out: ShardOut::default(),
+            out,
             workers: outlets.workers.into_iter().map(Mailbox::new).collect(),
             rib: outlets.rib.map(Mailbox::new),
             purged: Mailbox::new(outlets.purged),
