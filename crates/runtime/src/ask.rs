@@ -122,9 +122,14 @@ fn with_answer<S, R: Send + 'static>(
 impl<S> Asked<S> {
     /// Answers every question that waits.
     pub fn serve(&self, state: &mut S) {
-        while let Ok(question) = self.rx.try_recv() {
+        while let Some(question) = self.question() {
             question(state);
         }
+    }
+
+    /// The next question, if one waits: for a state that owns this end.
+    pub fn question(&self) -> Option<Question<S>> {
+        self.rx.try_recv().ok()
     }
 
     /// For `crossbeam_channel::select!`: call what is received with the state.

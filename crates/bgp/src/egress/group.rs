@@ -59,9 +59,9 @@ struct Pending {
 /// The table on its way to members that joined, or that asked for it again.
 struct Dump<F: Family> {
     token: u64,
-    requested: bool,
     joiners: Vec<Joiner>,
-    shards_left: u32,
+    /// How many shards have not answered it fully; `None` until they are asked.
+    shards_left: Option<u32>,
     /// Paths are held.
     items: Vec<(Handle, Prefix<F>)>,
     /// Some shard has answered: who comes now needs another dump.
@@ -110,7 +110,7 @@ impl Group {
     }
 
     /// Wants the table of a family for a member, in a dump shared with others that want it now.
-    pub(super) fn dump<F: Family>(&mut self, peer: PeerId, end_of_rib: bool, shards: u32, token: &mut u64) {
+    pub(super) fn dump<F: Family>(&mut self, peer: PeerId, end_of_rib: bool, token: &mut u64) {
         let Some(session) = self.members.get(&peer).map(|m| m.session) else { return };
         let joiner = Joiner { receiver: Receiver { peer, session }, end_of_rib };
         let dumps = &mut self.lanes.get_mut::<F>().dumps;
@@ -121,9 +121,8 @@ impl Group {
                 *token += 1;
                 dumps.push(Dump {
                     token: *token,
-                    requested: false,
                     joiners: vec![joiner],
-                    shards_left: shards,
+                    shards_left: None,
                     items: Vec::new(),
                     answered: false,
                 });
@@ -183,24 +182,33 @@ impl Group {
                 }
             }
         }
-        dump.shards_left = dump.shards_left.saturating_sub(u32::from(last));
+        dump.shards_left = dump.shards_left.map(|left| left.saturating_sub(u32::from(last)));
     }
 
-    /// The dumps that are to be asked of every shard.
-    pub(super) fn requests(&mut self, worker: u32, out: &mut Vec<DumpRequest>) {
+    /// The dumps that are to be asked of every one of `shards` shards.
+    pub(super) fn requests(&mut self, worker: u32, shards: u32, out: &mut Vec<DumpRequest>) {
         ribtide_prefix::for_each_family!(F => {
-            for dump in self.lanes.get_mut::<F>().dumps.iter_mut().filter(|d| !d.requested) {
-                dump.requested = true;
+            for dump in self.lanes.get_mut::<F>().dumps.iter_mut().filter(|d| d.shards_left.is_none()) {
+                dump.shards_left = Some(shards);
                 out.push(DumpRequest { worker, token: dump.token, afi: F::AFI });
             }
         });
+    }
+
+    /// Whether some shard has not answered all that was asked of it.
+    pub(super) fn dumps_under_way(&self) -> bool {
+        let mut any = false;
+        ribtide_prefix::for_each_family!(F => {
+            any |= self.lanes.get::<F>().dumps.iter().any(|d| d.shards_left.is_some_and(|left| left > 0));
+        });
+        any
     }
 
     /// What a flush would send: prefixes, and a marker for each dump that is complete.
     pub(super) fn due(&self) -> usize {
         let mut markers = 0;
         ribtide_prefix::for_each_family!(F => {
-            markers += self.lanes.get::<F>().dumps.iter().filter(|d| d.shards_left == 0).count();
+            markers += self.lanes.get::<F>().dumps.iter().filter(|d| d.shards_left == Some(0)).count();
         });
         if self.blocked() { 0 } else { self.waiting() + markers }
     }
@@ -260,7 +268,7 @@ impl Group {
             let mut sink = Sink::new(dump.receivers(|_| true));
             self.announce::<F>(&mut announced, paths, peers, &mut sink);
             self.deliver(sink, out);
-            if !dump.items.is_empty() || dump.shards_left > 0 {
+            if !dump.items.is_empty() || dump.shards_left != Some(0) {
                 return true;
             }
             let mut sink = Sink::new(dump.receivers(|j| j.end_of_rib));

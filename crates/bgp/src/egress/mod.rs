@@ -187,8 +187,19 @@ impl Worker {
     /// Dumps to ask of every shard, each once.
     pub fn requests(&mut self) -> Vec<DumpRequest> {
         let mut requests = Vec::new();
-        self.groups.values_mut().for_each(|group| group.requests(self.id, &mut requests));
+        let (id, shards) = (self.id, self.shards);
+        self.groups.values_mut().for_each(|group| group.requests(id, shards, &mut requests));
         requests
+    }
+
+    /// Whether some dump that was asked for is not fully answered.
+    pub fn dumps_under_way(&self) -> bool {
+        self.groups.values().any(Group::dumps_under_way)
+    }
+
+    /// So many shards answer a dump from now on. Only while none is under way.
+    pub fn set_shards(&mut self, shards: u32) {
+        self.shards = shards;
     }
 
     /// How much a flush has to do: prefixes and End-of-RIB markers.
@@ -302,7 +313,7 @@ impl Worker {
     fn dump<F: Family>(&mut self, peer: PeerId, end_of_rib: bool) {
         let group = self.member_of.get(&peer).and_then(|id| self.groups.get_mut(id));
         if let Some(group) = group.filter(|g| g.settings.families.has(F::AFI)) {
-            group.dump::<F>(peer, end_of_rib, self.shards, &mut self.last_token);
+            group.dump::<F>(peer, end_of_rib, &mut self.last_token);
         }
     }
 

@@ -12,7 +12,7 @@ use crossbeam_channel::Select;
 use ribtide_bgp::egress::{Worker, Write};
 use ribtide_bgp::message::{EgressIn, ShardIn};
 use ribtide_runtime::activity::Watch;
-use ribtide_runtime::ask::{Asked, Asker, pair};
+use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ impl WorkerBuilder {
     }
 
     /// The stage, ready to run, and how to ask it.
-    pub(super) fn build(self, outlets: Outlets, meters: &Meters) -> (Asker<Worker>, WorkerStage) {
+    pub(super) fn build(self, outlets: Outlets, meters: &Meters) -> (WorkerPort, WorkerStage) {
         let (asker, asked) = pair("egress");
         let stage = WorkerStage {
             worker: Worker::new(u32::from(self.index), outlets.shards.len() as u32),
@@ -85,9 +85,57 @@ impl WorkerBuilder {
             upstream: outlets.upstream,
             pace: Pace::default(),
             packing: false,
+            dumps_paused: false,
             meter: meters.meter("egress"),
         };
-        (asker.with_wake(self.wake), stage)
+        (WorkerPort { asker: asker.with_wake(self.wake) }, stage)
+    }
+}
+
+/// How to reach a running worker.
+#[derive(Clone)]
+pub struct WorkerPort {
+    asker: Asker<WorkerStage>,
+}
+
+impl WorkerPort {
+    /// Runs `question` between two of its batches.
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when it is too busy or has ended.
+    pub fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Worker) -> R + Send + 'static,
+    ) -> Result<R, NoAnswer> {
+        self.asker.ask(|stage| question(&mut stage.worker))
+    }
+
+    /// From now on it asks shards for no dump: what members want waits.
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when it has ended.
+    pub(super) fn pause_dumps(&self) -> Result<(), NoAnswer> {
+        self.asker.wait(|stage| stage.dumps_paused = true)
+    }
+
+    /// It asks these shards from now on. Only while no dump is under way.
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when it has ended.
+    pub(super) fn remap(&self, shards: Vec<Sender<ShardIn>>) -> Result<(), NoAnswer> {
+        self.asker.wait(|stage| {
+            stage.worker.set_shards(shards.len() as u32);
+            // A request that still waits is of a group that is gone.
+            stage.shards = shards.into_iter().map(Mailbox::new).collect();
+        })
+    }
+
+    /// It asks for dumps again, first for what has waited.
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when it has ended.
+    pub(super) fn resume_dumps(&self) -> Result<(), NoAnswer> {
+        self.asker.wait(|stage| stage.dumps_paused = false)
     }
 }
 
@@ -96,19 +144,23 @@ pub(super) struct WorkerStage {
     worker: Worker,
     inbox: Receiver<EgressIn>,
     control: Receiver<EgressIn>,
-    asked: Asked<Worker>,
+    asked: Asked<WorkerStage>,
     shards: Vec<Mailbox<ShardIn>>,
     writes: Mailbox<Vec<Write>>,
     upstream: Watch,
     pace: Pace,
     /// What was begun to be packed is not packed yet.
     packing: bool,
+    /// It asks for no dumps: shards are being remapped.
+    dumps_paused: bool,
     meter: Meter,
 }
 
 impl Stage for WorkerStage {
     fn turn(&mut self) -> Turn {
-        self.asked.serve(&mut self.worker);
+        while let Some(question) = self.asked.question() {
+            question(self);
+        }
         let asked_all = retry_all(&mut self.shards);
         if !self.writes.retry() {
             return Turn::Held;
@@ -172,7 +224,8 @@ impl WorkerStage {
 
     /// Asks for dumps; packs what waits, if it is time, and hands it on.
     fn pack(&mut self) {
-        for request in self.worker.requests() {
+        let requests = if self.dumps_paused { Vec::new() } else { self.worker.requests() };
+        for request in requests {
             self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Dump(request)));
         }
         let idle = self.inbox.is_empty() && self.upstream.idle();

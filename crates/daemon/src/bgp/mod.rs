@@ -23,6 +23,7 @@ pub mod owners;
 mod pace;
 mod placement;
 pub mod reader;
+pub mod resize;
 pub mod session;
 pub mod shard;
 mod stage;
@@ -30,12 +31,12 @@ mod stage;
 mod tests;
 
 use crate::config::{BgpConfig, Config, Threads};
-use egress::WorkerBuilder;
+use egress::{WorkerBuilder, WorkerPort};
 use owners::{Directory, Owners};
 use placement::Placement;
 use reader::{Reader, ReaderBuilder};
+use resize::ShardFactory;
 use ribtide_bgp::decision::DecisionOptions;
-use ribtide_bgp::egress::Worker;
 use ribtide_bgp::message::ShardIn;
 use ribtide_rib::RibIn;
 use ribtide_runtime::activity::Activity;
@@ -50,6 +51,7 @@ use shard::ShardBuilder;
 use stage::{Hosted, Stage};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::thread::JoinHandle;
 
 /// Shard threads that one reader can keep busy.
@@ -62,6 +64,7 @@ pub struct BgpBuilder {
     readers: Vec<ReaderBuilder>,
     shards: Vec<ShardBuilder>,
     workers: Vec<WorkerBuilder>,
+    rings: Rings,
 }
 
 /// How to reach running BGP.
@@ -73,13 +76,15 @@ pub struct Bgp {
     /// The shards, and which has which logical shard.
     pub owners: Directory,
     /// The egress workers, by number.
-    pub workers: Vec<Asker<Worker>>,
+    pub workers: Vec<WorkerPort>,
     /// What the session thread does beside its own work.
     pub hosted: OnSessionThread,
     /// The addresses it listens on.
     pub listening: Vec<SocketAddr>,
     /// Ends when every peer has been told of a stop.
     pub session_thread: JoinHandle<()>,
+    /// Held while the number of shards changes.
+    factory: Mutex<ShardFactory>,
 }
 
 /// Which stages have no threads of their own.
@@ -109,7 +114,7 @@ impl BgpBuilder {
         let workers = (0..placement.stages(bgp.update_threads))
             .map(|index| WorkerBuilder::new(index, rings, host(bgp.update_threads)))
             .collect();
-        Ok(BgpBuilder { placement, sessions, readers, shards, workers })
+        Ok(BgpBuilder { placement, sessions, readers, shards, workers, rings: rings.clone() })
     }
 
     /// The shards' rings for requests: the RIB manager tells them of next hops.
@@ -130,7 +135,7 @@ impl BgpBuilder {
         meters: &Meters,
         stop: &Stop,
     ) -> io::Result<Bgp> {
-        let BgpBuilder { placement, sessions, readers, shards, workers } = self;
+        let BgpBuilder { placement, sessions, readers, shards, workers, rings } = self;
         // In the order of the pipeline, whichever thread starts first.
         ["reader", "shard", "egress"].iter().for_each(|stage| drop(meters.meter(stage)));
         let map = Owners::map(shards.len());
@@ -164,27 +169,26 @@ impl BgpBuilder {
             run(bgp.shards, format!("reader-{index}"), stage, placement.reader(index), &mut hosted, stop)?;
             reader_askers.push(asker);
         }
-        let mut shard_askers = Vec::new();
+        let outlets_of_shards = shard::Outlets {
+            workers: worker_inboxes,
+            rib: rib.cloned(),
+            purged: sessions.purged(),
+            activity: activity.clone(),
+        };
+        let mut shard_ports = Vec::new();
         for (index, shard) in shards.into_iter().enumerate() {
-            let workers = worker_inboxes.clone();
-            let outlets = shard::Outlets {
-                workers,
-                rib: rib.cloned(),
-                purged: sessions.purged(),
-                busy: activity.stage(),
-            };
-            let (asker, stage) = shard.build(options, outlets, meters);
+            let (port, stage) = shard.build(options, outlets_of_shards.clone(), meters);
             run(bgp.shards, format!("shard-{index}"), stage, placement.stage(index), &mut hosted, stop)?;
-            shard_askers.push(asker);
+            shard_ports.push(port);
         }
-        let mut worker_askers = Vec::new();
+        let mut worker_ports = Vec::new();
         for (index, worker) in workers.into_iter().enumerate() {
             let outlets = egress::Outlets {
                 shards: requests.clone(),
                 writes: sessions.writes(),
                 upstream: activity.watch(),
             };
-            let (asker, stage) = worker.build(outlets, meters);
+            let (port, stage) = worker.build(outlets, meters);
             run(
                 bgp.update_threads,
                 format!("egress-{index}"),
@@ -193,7 +197,7 @@ impl BgpBuilder {
                 &mut hosted,
                 stop,
             )?;
-            worker_askers.push(asker);
+            worker_ports.push(port);
         }
         let setup = session::Setup {
             asn: config.asn,
@@ -206,14 +210,22 @@ impl BgpBuilder {
         Ok(Bgp {
             sessions,
             readers: reader_askers,
-            owners: Directory::new(Owners { shards: shard_askers, map }),
-            workers: worker_askers,
+            owners: Directory::new(Owners { shards: shard_ports, map }),
+            workers: worker_ports,
             hosted: OnSessionThread {
                 shards: bgp.shards == Threads::Off,
                 workers: bgp.update_threads == Threads::Off,
             },
             listening,
             session_thread,
+            factory: Mutex::new(ShardFactory {
+                placement,
+                options,
+                outlets: outlets_of_shards,
+                rings,
+                meters: meters.clone(),
+                stop: stop.clone(),
+            }),
         })
     }
 }

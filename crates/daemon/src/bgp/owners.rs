@@ -3,16 +3,15 @@
 //! Whoever asks shards holds the guard until it has its answers: while logical shards move, questions wait, and what a
 //! question finds is where the map says.
 
+use super::shard::ShardPort;
 use ribtide_bgp::ingest::ShardMap;
-use ribtide_bgp::shard::Shard;
-use ribtide_prefix::LogicalShard;
-use ribtide_runtime::ask::Asker;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use ribtide_prefix::{LOGICAL_SHARDS, LogicalShard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The shard threads and what each has.
 pub struct Owners {
     /// The shards, by number.
-    pub shards: Vec<Asker<Shard>>,
+    pub shards: Vec<ShardPort>,
     /// The number of the shard that has each logical shard.
     pub map: ShardMap,
 }
@@ -23,8 +22,39 @@ impl Owners {
         std::array::from_fn(|logical| (logical % shards) as u16)
     }
 
+    /// As even as [`Owners::map`] over another number of threads, with as few logical shards moved as that takes.
+    pub fn remap(map: &ShardMap, shards: usize) -> ShardMap {
+        let all = usize::from(LOGICAL_SHARDS);
+        let mut has = vec![0; shards];
+        let mut left = all % shards;
+        let mut homeless = Vec::new();
+        let mut to = *map;
+        for (logical, owner) in map.iter().map(|owner| usize::from(*owner)).enumerate() {
+            // Some have one more than others, where the number of threads is no divisor.
+            let stays = match has.get(owner) {
+                Some(n) if *n < all / shards => true,
+                Some(n) if *n == all / shards && left > 0 => {
+                    left -= 1;
+                    true
+                }
+                _ => false,
+            };
+            if stays {
+                has[owner] += 1;
+            } else {
+                homeless.push(logical);
+            }
+        }
+        for logical in homeless {
+            let least = (0..shards).min_by_key(|shard| has[*shard]).unwrap_or(0);
+            has[least] += 1;
+            to[logical] = least as u16;
+        }
+        to
+    }
+
     /// The shard that has a logical shard.
-    pub fn of(&self, logical: LogicalShard) -> Option<&Asker<Shard>> {
+    pub fn of(&self, logical: LogicalShard) -> Option<&ShardPort> {
         self.shards.get(self.index(logical)?)
     }
 
@@ -46,5 +76,37 @@ impl Directory {
     /// Waits while logical shards move, and keeps them where they are until the guard goes.
     pub fn read(&self) -> RwLockReadGuard<'_, Owners> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps everybody from asking until the guard goes.
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Owners> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_threads_is_evenly_loaded_and_nothing_moves_without_need() {
+        for from in 1..=64 {
+            for to in 1..=64 {
+                let before = Owners::remap(&Owners::map(7), from);
+                let after = Owners::remap(&before, to);
+                let of = |shard: usize| after.iter().filter(|owner| usize::from(**owner) == shard).count();
+                let loads: Vec<usize> = (0..to).map(of).collect();
+                assert_eq!(loads.iter().sum::<usize>(), 64);
+                assert!(
+                    loads.iter().max().unwrap() - loads.iter().min().unwrap() <= 1,
+                    "{from} to {to}: {loads:?}"
+                );
+                // Those who stay keep what they may keep.
+                let had = |shard: usize| before.iter().filter(|owner| usize::from(**owner) == shard).count();
+                let kept = (0..64).filter(|l| before[*l] == after[*l]).count();
+                let could: usize = (0..from.min(to)).map(|shard| had(shard).min(64 / to)).sum();
+                assert!(kept >= could, "{from} to {to}: {kept} stay, {could} could");
+            }
+        }
     }
 }

@@ -138,6 +138,7 @@ impl ReaderBuilder {
             sessions: BTreeMap::new(),
             ready: VecDeque::new(),
             perhaps: Vec::new(),
+            paused: false,
             buffer: vec![0; MAX_EXTENDED_LEN + READ],
         };
         let stage = ReaderStage { reader, asked, events: Events::with_capacity(256) };
@@ -175,6 +176,9 @@ impl Stage for ReaderStage {
         self.asked.serve(&mut self.reader);
         if !self.reader.room() {
             return Turn::Held;
+        }
+        if self.reader.paused {
+            return if news { Turn::Busy } else { Turn::Idle };
         }
         let told = self.reader.take_commands();
         let did = self.reader.read();
@@ -218,6 +222,8 @@ pub struct Reader {
     /// Sessions that were read short: more is there only if it came since, or the connection's end, which another read
     /// finds out.
     perhaps: Vec<PeerId>,
+    /// It reads nothing and begins and ends no session: shards are being remapped.
+    paused: bool,
     buffer: Vec<u8>,
 }
 
@@ -251,6 +257,28 @@ impl Reader {
     /// How many attribute sets it remembers.
     pub fn attribute_sets(&self) -> usize {
         self.ingest.len()
+    }
+
+    /// Reads nothing more until [`Reader::resume`]. What comes waits in the sockets, and the session thread sees it there.
+    pub(super) fn pause(&mut self) {
+        self.paused = true;
+        self.busy.set(false);
+    }
+
+    /// Whether everything read is in the shards' rings. Stays so while it is paused.
+    pub(super) fn at_rest(&mut self) -> bool {
+        self.paused && self.room()
+    }
+
+    /// Reads for these shards from now on. Only while it is at rest.
+    pub(super) fn remap(&mut self, map: ShardMap, shards: Vec<Sender<ShardIn>>) {
+        self.batches = ShardBatches::new(map);
+        self.shards = shards.into_iter().map(Mailbox::new).collect();
+    }
+
+    /// Reads on.
+    pub(super) fn resume(&mut self) {
+        self.paused = false;
     }
 
     /// Whether all that was handed on is through.

@@ -12,11 +12,11 @@ use crossbeam_channel::Select;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
 use ribtide_bgp::peer::PeerId;
-use ribtide_bgp::shard::{Effects, Shard, ShardOut, ToEgress};
-use ribtide_prefix::Families;
+use ribtide_bgp::shard::{Effects, Moved, Shard, ShardOut, ToEgress};
+use ribtide_prefix::{Families, LogicalShard};
 use ribtide_rib::{NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source};
-use ribtide_runtime::activity::Busy;
-use ribtide_runtime::ask::{Asked, Asker, pair};
+use ribtide_runtime::activity::{Activity, Busy};
+use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_wire::bgp::NextHop;
@@ -31,6 +31,8 @@ const FEEDBACK: usize = 256;
 /// Prefixes after which effects are handed on even if more work is at hand: a worker or the RIB should not starve
 /// while a shard is busy.
 const HAND_ON: usize = 4096;
+/// How often to look whether a ring has room again.
+const ROOM: Duration = Duration::from_millis(1);
 /// How long it sleeps where nothing comes in, before it looks whether it is to stop.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -42,6 +44,7 @@ pub struct ShardBuilder {
 }
 
 /// Where a shard's effects go.
+#[derive(Clone)]
 pub struct Outlets {
     /// The egress workers, by number.
     pub workers: Vec<Sender<EgressIn>>,
@@ -49,8 +52,8 @@ pub struct Outlets {
     pub rib: Option<Sender<RibIn>>,
     /// Told of each session of which nothing is left in the shard.
     pub purged: Sender<(PeerId, u32)>,
-    /// Tells the workers whether more is on its way.
-    pub busy: Busy,
+    /// Where the workers see whether more is on its way.
+    pub activity: Activity,
 }
 
 impl ShardBuilder {
@@ -81,8 +84,9 @@ impl ShardBuilder {
         options: DecisionOptions,
         outlets: Outlets,
         meters: &Meters,
-    ) -> (Asker<Shard>, ShardStage) {
+    ) -> (ShardPort, ShardStage) {
         let (asker, asked) = pair("shard");
+        let (inbox, feedback) = (self.inbox(), self.feedback());
         let out = match outlets.rib {
             Some(_) => ShardOut::default(),
             None => ShardOut::without_feed(),
@@ -93,13 +97,88 @@ impl ShardBuilder {
             workers: outlets.workers.into_iter().map(Mailbox::new).collect(),
             rib: outlets.rib.map(Mailbox::new),
             purged: Mailbox::new(outlets.purged),
-            busy: outlets.busy,
+            busy: outlets.activity.stage(),
             inbox: self.inbox.1,
             feedback: self.feedback.1,
             asked,
+            retired: false,
             meter: meters.meter("shard"),
         };
-        (asker.with_wake(self.wake), stage)
+        (ShardPort { asker: asker.with_wake(self.wake), inbox, feedback }, stage)
+    }
+}
+
+/// How to reach a running shard.
+#[derive(Clone)]
+pub struct ShardPort {
+    asker: Asker<ShardStage>,
+    inbox: Sender<ShardIn>,
+    feedback: Sender<ShardIn>,
+}
+
+impl ShardPort {
+    /// Runs `question` between two of its batches.
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when it is too busy or has ended.
+    pub fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Shard) -> R + Send + 'static,
+    ) -> Result<R, NoAnswer> {
+        self.asker.ask(|stage| question(&mut stage.shard))
+    }
+
+    /// For readers.
+    pub(super) fn inbox(&self) -> Sender<ShardIn> {
+        self.inbox.clone()
+    }
+
+    /// For workers and the RIB manager, who must not wait when it is full.
+    pub(super) fn feedback(&self) -> Sender<ShardIn> {
+        self.feedback.clone()
+    }
+
+    /// Whether it has handled everything that came and all that it said of it is in the rings of who is to hear it.
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when it is too busy or has ended.
+    pub(super) fn at_rest(&self) -> Result<bool, NoAnswer> {
+        let taken = self.inbox.is_empty() && self.feedback.is_empty();
+        // What was taken has been handled when it answers.
+        Ok(taken && self.asker.ask(ShardStage::all_said)?)
+    }
+
+    /// Takes a logical shard away from it.
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when it has ended.
+    pub(super) fn extract(&self, logical: LogicalShard) -> Result<Moved, NoAnswer> {
+        self.asker.wait(move |stage| stage.shard.extract(logical, &mut stage.out))
+    }
+
+    /// Waits until what it said so far is in the rings of who is to hear it.
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when it has ended.
+    pub(super) fn said(&self) -> Result<(), NoAnswer> {
+        while !self.asker.wait(ShardStage::all_said)? {
+            std::thread::sleep(ROOM);
+        }
+        Ok(())
+    }
+
+    /// Gives it a logical shard.
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when it has ended.
+    pub(super) fn adopt(&self, moved: Moved) -> Result<(), NoAnswer> {
+        self.asker.wait(move |stage| stage.shard.adopt(moved, &mut stage.out))
+    }
+
+    /// Ends it, when it has done what is left to do. Nobody may have anything more for it.
+    pub(super) fn retire(self) {
+        // One that has ended already need not be told.
+        let _ = self.asker.wait(|stage| stage.retired = true);
     }
 }
 
@@ -113,13 +192,17 @@ pub(super) struct ShardStage {
     busy: Busy,
     inbox: Receiver<ShardIn>,
     feedback: Receiver<ShardIn>,
-    asked: Asked<Shard>,
+    asked: Asked<ShardStage>,
+    /// It owns nothing any more and ends when all is said.
+    retired: bool,
     meter: Meter,
 }
 
 impl Stage for ShardStage {
     fn turn(&mut self) -> Turn {
-        self.asked.serve(&mut self.shard);
+        while let Some(question) = self.asked.question() {
+            question(self);
+        }
         if !self.room() {
             return Turn::Held;
         }
@@ -140,6 +223,8 @@ impl Stage for ShardStage {
             Turn::Held
         } else if self.shard.work_left() || !self.inbox.is_empty() || !self.feedback.is_empty() {
             Turn::Busy
+        } else if self.retired {
+            Turn::Over
         } else {
             Turn::Idle
         }
@@ -161,6 +246,11 @@ impl Stage for ShardStage {
 }
 
 impl ShardStage {
+    /// Whether all that its shard had to say is in the rings of who is to hear it.
+    fn all_said(&mut self) -> bool {
+        self.out.is_empty() && self.room()
+    }
+
     /// Whether all that was handed on is through.
     fn room(&mut self) -> bool {
         let workers = retry_all(&mut self.workers);

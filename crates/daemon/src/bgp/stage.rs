@@ -27,6 +27,8 @@ pub(super) enum Turn {
     Held,
     /// Nothing to do until something comes in.
     Idle,
+    /// Nothing to do any more: its thread ends. A hosted stage lasts as long as its host.
+    Over,
 }
 
 /// A stage of the pipeline.
@@ -53,6 +55,7 @@ pub(super) fn spawn(name: String, mut stage: impl Stage, cpus: Option<Cpus>, sto
         while !stop.stopped() {
             match stage.turn() {
                 Turn::Busy => {}
+                Turn::Over => break,
                 after => stage.wait(after),
             }
         }
@@ -94,7 +97,7 @@ impl Hosted {
         for stage in &mut self.0 {
             for turn in 1..=TURNS {
                 match stage.turn() {
-                    Turn::Idle => break,
+                    Turn::Idle | Turn::Over => break,
                     Turn::Held => {
                         outcome = if outcome == Turn::Idle { Turn::Held } else { outcome };
                         break;

@@ -1,5 +1,7 @@
 //! BGP as a peer sees it: real threads, real sockets, on loopback.
 
+mod resize;
+
 use super::*;
 use crate::config;
 use ribtide_prefix::{Afi, AnyPrefix, Prefix, V4, V6, for_each_family};
@@ -14,7 +16,7 @@ use ribtide_wire::bgp::open::OpenBuilder;
 use ribtide_wire::bgp::update::{self, UpdateContext};
 use ribtide_wire::bgp::{AsPath, NextHop, Notification};
 use socket2::{Domain, Socket, Type};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -91,7 +93,8 @@ struct Peer {
     hold_time: u16,
     keepalives: u32,
     input: Vec<u8>,
-    routes: BTreeSet<AnyPrefix>,
+    /// With the attributes as received, the next hop last.
+    routes: BTreeMap<AnyPrefix, Vec<u8>>,
     ends: Vec<Afi>,
     next_hops: BTreeSet<NextHop>,
     notification: Option<Notification>,
@@ -116,7 +119,7 @@ impl Peer {
             hold_time: 90,
             keepalives: 0,
             input: Vec::new(),
-            routes: BTreeSet::new(),
+            routes: BTreeMap::new(),
             ends: Vec::new(),
             next_hops: BTreeSet::new(),
             notification: None,
@@ -200,7 +203,9 @@ impl Peer {
                         update.withdrawn::<F>().for_each(|p| {
                             self.routes.remove(&p.any());
                         });
-                        self.routes.extend(update.announced::<F>().map(Prefix::any));
+                        let mut with = update.attribute_key().concat();
+                        with.extend(format!("{:?}", update.next_hop::<F>()).into_bytes());
+                        self.routes.extend(update.announced::<F>().map(|p| (p.any(), with.clone())));
                     });
                 }
                 _ => {}

@@ -48,6 +48,12 @@ impl Ids {
         self.ending.insert((id, session), Ending::default());
     }
 
+    /// Sessions that ended and of which some shard may still hold something.
+    #[cfg(test)]
+    pub(super) fn ending(&self) -> usize {
+        self.ending.len()
+    }
+
     /// Its reader has told so many shards.
     pub(super) fn told(&mut self, id: PeerId, session: u32, shards: usize) {
         self.heard(id, session, |ending| ending.told = Some(shards));

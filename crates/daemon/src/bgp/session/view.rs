@@ -81,6 +81,12 @@ impl Sessions {
         self.rejected
     }
 
+    /// Sessions that ended and of which some shard may still hold something.
+    #[cfg(test)]
+    pub(in crate::bgp) fn ending(&self) -> usize {
+        self.ids.ending()
+    }
+
     fn view(&self, peer: &Peer) -> NeighborView {
         let up = peer.up.as_ref().zip(peer.fsm.negotiated()).map(|(up, negotiated)| UpView {
             info: up.info.clone(),

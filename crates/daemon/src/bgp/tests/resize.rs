@@ -1,0 +1,203 @@
+//! Another number of shards under load: no session is lost, and the end is that of a router that was never resized.
+
+use super::*;
+use ribtide_bgp::shard::RouteView;
+use ribtide_prefix::{Family, LOGICAL_SHARDS};
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Clients that announce, and those that only listen, from the beginning or later.
+const SENDERS: [&str; 4] = ["127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14"];
+const EARLY: &str = "127.0.0.21";
+const LATE: [&str; 3] = ["127.0.0.22", "127.0.0.23", "127.0.0.24"];
+
+/// Prefixes that every sender has a path for.
+const PREFIXES: u32 = 6000;
+
+/// Every table of the router and of the listeners.
+type Tables = (BTreeMap<AnyPrefix, Vec<String>>, Vec<BTreeMap<AnyPrefix, Vec<u8>>>);
+
+/// Announces `prefixes` with a path that `variant` decides, some of them alike for all senders.
+fn announce(peer: &mut Peer, prefixes: &[Prefix<V4>], variant: u32) {
+    let mut attributes = Vec::new();
+    build::origin(&mut attributes, Origin::Igp);
+    let mut path = vec![SegmentKind::Sequence as u8, 1 + (variant % 3) as u8];
+    (0..=variant % 3).for_each(|i| path.extend_from_slice(&(64500 + variant % 7 + i).to_be_bytes()));
+    build::as_path(&mut attributes, AsPath::new(&path));
+    build::med(&mut attributes, variant % 11);
+    build::local_pref(&mut attributes, 100);
+    let next_hop = NextHop::V4(Ipv4Addr::new(192, 0, 2, (variant % 5) as u8 + 1));
+    let mut out = Vec::new();
+    UpdatePacker::new(&attributes, next_hop, 4096).announce(prefixes.iter().copied(), &mut out).unwrap();
+    peer.stream.write_all(&out).unwrap();
+}
+
+/// Prefixes in blocks all over the space, so that every logical shard has some.
+fn scattered(range: std::ops::Range<u32>) -> Vec<Prefix<V4>> {
+    range.map(|i| Prefix::new((i.wrapping_mul(0x9e37_79b1)) & 0xffff_ff00, 24)).collect()
+}
+
+/// Announces and withdraws until told to stop, then leaves what it always leaves.
+fn send(router: &Router, from: &str, number: u32, enough: &AtomicBool) -> Peer {
+    let mut peer = Peer::up(router, from, 65001);
+    let mut round = 0;
+    while !enough.load(Relaxed) || round < 3 {
+        for begin in (0..PREFIXES).step_by(50) {
+            let prefixes = scattered(begin..begin + 50);
+            match (begin / 50 + round + number) % 4 {
+                0 => peer.withdraw(&prefixes),
+                _ => announce(&mut peer, &prefixes, begin / 50 * 3 + round * 5 + number),
+            }
+        }
+        peer.read();
+        round += 1;
+    }
+    for begin in (0..PREFIXES).step_by(50) {
+        let prefixes = scattered(begin..begin + 50);
+        match (begin / 50 + number) % 6 {
+            0 => peer.withdraw(&prefixes),
+            _ => announce(&mut peer, &prefixes, begin / 50 + number * (begin / 100 % 3)),
+        }
+    }
+    peer
+}
+
+/// Comes and goes, each time from another address.
+fn flap(router: &Router, enough: &AtomicBool) {
+    let mut times = 0;
+    while !enough.load(Relaxed) || times < 3 {
+        let from = format!("127.0.1.{}", 1 + times % 250);
+        let mut peer = Peer::up(router, &from, 65007);
+        peer.announce(&scattered(0..PREFIXES / 2));
+        (0..3).for_each(|_| peer.read());
+        times += 1;
+        drop(peer);
+        until("the flapping peer is forgotten", || router.neighbor(&from).is_none());
+    }
+}
+
+fn listen(router: &Router, from: &str, enough: &AtomicBool) -> Peer {
+    let mut peer = Peer::up(router, from, 65001);
+    while !enough.load(Relaxed) {
+        peer.read();
+    }
+    peer
+}
+
+fn row<F: Family>(view: &RouteView<F>) -> (AnyPrefix, Vec<String>) {
+    let mut paths: Vec<String> = view
+        .paths
+        .iter()
+        .map(|p| format!("{} {} {:?} {:?}", p.peer.address, p.best, p.attrs.bytes(), p.attrs.next_hop()))
+        .collect();
+    paths.sort();
+    (view.prefix.any(), paths)
+}
+
+/// All that the shards hold, found as the API finds it.
+fn table(router: &Router) -> BTreeMap<AnyPrefix, Vec<String>> {
+    let mut rows = BTreeMap::new();
+    let owners = router.bgp().owners.read();
+    for logical in 0..LOGICAL_SHARDS {
+        let found = owners.of(logical).unwrap().ask(move |shard| {
+            let prefixes = shard.prefixes::<V4>(logical);
+            prefixes.into_iter().map(|p| row(&shard.lookup(p).unwrap())).collect::<Vec<_>>()
+        });
+        rows.extend(found.unwrap());
+    }
+    rows
+}
+
+/// The same history with these numbers of shards one after another.
+fn history(update_threads: &str, numbers: &[u16]) -> Tables {
+    let clients: Vec<String> =
+        SENDERS.iter().chain([&EARLY]).chain(&LATE).map(|a| format!("\"{a}\"")).collect();
+    let threads = format!("shards = {}\nupdate-threads = {update_threads}", numbers[0]);
+    let bgp = CLIENTS.replace("\"127.0.0.11\", \"127.0.0.12\"", &clients.join(", "));
+    let router = Router::with(&threads, &bgp);
+    let enough = AtomicBool::new(false);
+    let (senders, mut listeners) = std::thread::scope(|scope| {
+        let (router, enough) = (&router, &enough);
+        let senders: Vec<_> = (0..)
+            .zip(SENDERS)
+            .map(|(number, from)| scope.spawn(move || send(router, from, number, enough)))
+            .collect();
+        let mut listeners = vec![scope.spawn(move || listen(router, EARLY, enough))];
+        scope.spawn(|| flap(router, enough));
+        until("routes flow", || {
+            router.bgp().owners.read().shards[0].ask(|s| s.counts().ipv4_paths).unwrap() > 0
+        });
+        for (step, number) in numbers.iter().enumerate() {
+            let came = LATE.get(step).map(|from| scope.spawn(move || listen(router, from, enough)));
+            listeners.extend(came);
+            let resized = router.bgp().resize(Threads::Number(*number), None).unwrap();
+            assert_eq!(resized.to, usize::from(*number));
+            assert_eq!(router.bgp().owners.read().shards.len(), resized.to);
+            assert_eq!(resized.logical_shards > 0, resized.from != resized.to);
+            assert!(table(router).len() <= PREFIXES as usize, "a prefix is in two shards");
+        }
+        let late = numbers.len().min(LATE.len());
+        listeners.extend(LATE[late..].iter().map(|from| scope.spawn(move || listen(router, from, enough))));
+        enough.store(true, Relaxed);
+        let join = |threads: Vec<std::thread::ScopedJoinHandle<'_, Peer>>| -> Vec<Peer> {
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        };
+        (join(senders), join(listeners))
+    });
+
+    // The last word of every sender has gone through when a route that follows it has.
+    let mut senders = senders;
+    for (number, sender) in (0..).zip(&mut senders) {
+        sender.announce(&[Prefix::<V4>::new(0xc612_0000 + (number << 8), 24)]);
+    }
+    let marks: Vec<AnyPrefix> =
+        (0..4).map(|number| Prefix::<V4>::new(0xc612_0000 + (number << 8), 24).any()).collect();
+    for listener in &mut listeners {
+        listener.until("every sender's last word", |p| marks.iter().all(|mark| p.routes.contains_key(mark)));
+        assert!(listener.ends.len() == 2, "one End-of-RIB for each family: {:?}", listener.ends);
+    }
+    until("every session's end is accounted for", || router.bgp().sessions.ask(|s| s.ending()).unwrap() == 0);
+    let routes = table(&router);
+    for listener in &mut listeners {
+        // A mark can overtake what other shards have to say.
+        listener.until("the whole table", |p| p.routes.len() == routes.len());
+    }
+    for address in SENDERS.iter().chain([&EARLY]).chain(&LATE) {
+        let neighbor = router.neighbor(address).unwrap();
+        assert_eq!(
+            (neighbor.flaps, neighbor.up.is_some()),
+            (0, true),
+            "{address}: {:?}",
+            neighbor.last_error
+        );
+    }
+    senders.iter_mut().for_each(Peer::read);
+    assert!(senders.iter().chain(&listeners).all(|peer| !peer.closed && peer.notification.is_none()));
+    (routes, listeners.into_iter().map(|listener| listener.routes).collect())
+}
+
+#[test]
+fn shards_come_and_go_under_load_and_nothing_else_changes() {
+    let still = history("2", &[2]);
+    assert!(still.0.len() > 5000 && still.1.iter().all(|table| *table == still.1[0]));
+    for (update_threads, numbers) in [("2", [1, 4, 2]), ("\"off\"", [3, 1, 7])] {
+        let resized = history(update_threads, &numbers);
+        assert!(resized.0 == still.0, "the shards hold something else after {numbers:?}");
+        for (table, expected) in resized.1.iter().zip(&still.1) {
+            assert_eq!(table.len(), expected.len());
+            assert!(table == expected, "a listener was told something else with {numbers:?}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_resized_says_why_and_goes_on() {
+    let router = Router::with("shards = \"off\"\nupdate-threads = 1", CLIENTS);
+    let says = router.bgp().resize(Threads::Number(2), None).unwrap_err().to_string();
+    assert!(says.contains("only a restart leads"), "{says}");
+    let router = Router::with("shards = 2\nupdate-threads = 1", CLIENTS);
+    let says = router.bgp().resize(Threads::Number(65), None).unwrap_err().to_string();
+    assert!(says.contains("65 shard threads cannot be"), "{says}");
+    let same = router.bgp().resize(Threads::Number(2), None).unwrap();
+    assert_eq!((same.from, same.to, same.logical_shards), (2, 2, 0));
+}
