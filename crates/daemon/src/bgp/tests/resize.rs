@@ -125,7 +125,7 @@ fn history(update_threads: &str, numbers: &[u16]) -> Tables {
         let mut listeners = vec![scope.spawn(move || listen(router, EARLY, enough))];
         scope.spawn(|| flap(router, enough));
         until("routes flow", || {
-            router.bgp().owners.read().shards[0].ask(|s| s.counts().ipv4_paths).unwrap() > 0
+            router.bgp().owners.read().shards[0].ask(|s| s.counts().ipv4.paths).unwrap() > 0
         });
         for (step, number) in numbers.iter().enumerate() {
             let came = LATE.get(step).map(|from| scope.spawn(move || listen(router, from, enough)));
