@@ -1,8 +1,11 @@
 //! What may be sent to a group, and with which attributes.
 
+use super::group::Peers;
+use super::lane::Had;
+use super::paths::{Handle, Paths};
 use crate::attr::AttrSet;
-use crate::message::BestPath;
-use crate::peer::{EgressSettings, NextHopRule, PeerId, PeerInfo, PeerKind};
+use crate::message::{BestPath, NONE};
+use crate::peer::{EgressSettings, NextHopRule, PeerInfo, PeerKind};
 use ribtide_policy::Verdict;
 use ribtide_prefix::Afi;
 use ribtide_wire::bgp::attribute::{Aggregator, Attribute, code};
@@ -11,58 +14,80 @@ use ribtide_wire::bgp::{AsPath, NextHop, build};
 /// LOCAL_PREF of routes that have none, which is what other implementations take as well.
 const DEFAULT_LOCAL_PREF: u32 = 100;
 
-/// How far well-known communities let a route go (RFC 1997).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Scope {
-    Everywhere,
-    /// NO_EXPORT or, since there are no confederations here, NO_EXPORT_SUBCONFED.
-    OwnAs,
-    /// NO_ADVERTISE.
-    Nowhere,
+/// The paths of a batch as a group gets them.
+pub(super) struct Offers<'a> {
+    paths: &'a [BestPath],
+    /// The source of each path that the group gets.
+    sources: Vec<Had>,
+    /// The handle of each path that was asked for; they are the batch's, and held.
+    handles: &'a mut Handles,
 }
 
-/// All that decides whether a path may be sent to a group. Few differ, so routes are counted by it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Facts {
-    pub(super) afi: Afi,
-    pub(super) source: PeerId,
-    scope: Scope,
-    /// The next hop received could be sent on as it is.
-    next_hop_usable: bool,
-}
+/// Handles of a batch's paths, made when they are asked for.
+pub(super) struct Handles(Vec<Handle>);
 
-impl Facts {
-    /// Of `path` when it is for a prefix of family `afi`.
-    pub(super) fn of(path: &BestPath, afi: Afi) -> Facts {
-        let attrs = &path.attrs;
-        let scope = if attrs.no_advertise() {
-            Scope::Nowhere
-        } else if attrs.no_export() || attrs.no_export_subconfed() {
-            Scope::OwnAs
-        } else {
-            Scope::Everywhere
-        };
-        Facts { afi, source: path.source, scope, next_hop_usable: kept(afi, attrs.next_hop()).is_some() }
+impl Handles {
+    /// For a batch of so many paths.
+    pub(super) fn new(paths: usize) -> Handles {
+        Handles(vec![NONE; paths])
+    }
+
+    /// Lets go of them.
+    pub(super) fn release(self, paths: &mut Paths) {
+        self.0.into_iter().for_each(|handle| paths.release(handle));
     }
 }
 
-/// Whether a path of these facts, learnt from `source`, is sent to the members of a group other than its source.
-pub(super) fn allows(settings: &EgressSettings, source: &PeerInfo, facts: Facts) -> bool {
+impl<'a> Offers<'a> {
+    /// Judges `paths` for prefixes of family `afi`.
+    pub(super) fn new(
+        settings: &EgressSettings,
+        peers: &Peers,
+        afi: Afi,
+        paths: &'a [BestPath],
+        handles: &'a mut Handles,
+    ) -> Offers<'a> {
+        let judge = |path: &BestPath| match peers.get(&path.source) {
+            Some(source) if allows(settings, source, afi, &path.attrs) => Had::from(path.source),
+            _ => Had::NOTHING,
+        };
+        Offers { paths, sources: paths.iter().map(judge).collect(), handles }
+    }
+
+    /// The source of the path of this number, if the group gets it.
+    pub(super) fn source(&self, path: u32) -> Had {
+        self.sources.get(path as usize).copied().unwrap_or(Had::NOTHING)
+    }
+
+    /// The path of this number, if the group gets it; otherwise [`NONE`].
+    pub(super) fn handle(&mut self, path: u32, paths: &mut Paths) -> Handle {
+        if self.source(path) == Had::NOTHING {
+            return NONE;
+        }
+        let handle = &mut self.handles.0[path as usize];
+        if *handle == NONE {
+            *handle = paths.intern(&self.paths[path as usize]);
+        }
+        *handle
+    }
+}
+
+/// Whether a path learnt from `source` is sent to the members of a group other than its source.
+pub(super) fn allows(settings: &EgressSettings, source: &PeerInfo, afi: Afi, attrs: &AttrSet) -> bool {
     // RFC 4271 section 9.2 and RFC 4456 section 6: from an ordinary internal peer to another, never.
     let reflectable = (source.kind, settings.kind) != (PeerKind::Internal, PeerKind::Internal);
-    let in_scope = match facts.scope {
-        Scope::Everywhere => true,
-        Scope::OwnAs => settings.kind.is_internal(),
-        Scope::Nowhere => false,
+    // Well-known communities (RFC 1997). There are no confederations here, so that NO_EXPORT_SUBCONFED is NO_EXPORT.
+    let in_scope = if attrs.no_advertise() {
+        false
+    } else if attrs.no_export() || attrs.no_export_subconfed() {
+        settings.kind.is_internal()
+    } else {
+        true
     };
-    let has_next_hop = match own(settings, source, facts.afi) {
-        Some(own) => own.is_some(),
-        None => facts.next_hop_usable,
-    };
-    settings.families.has(facts.afi)
+    settings.families.has(afi)
         && reflectable
         && in_scope
-        && has_next_hop
+        && next_hop(settings, source, afi, attrs.next_hop()).is_some()
         && settings.export.verdict() == Verdict::Accept
 }
 

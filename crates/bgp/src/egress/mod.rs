@@ -8,30 +8,37 @@
 //! **Split horizon.** A path is not sent to who sent it, by leaving that member out of whole messages. What a member
 //! was sent is not stored: everyone but its source was sent the former best path, if the group's rules allow it.
 //!
-//! **Joining.** From [`EgressIn::MemberUp`] on a member gets what the group gets, and meanwhile the shards dump their
-//! tables for it. A shard's dump and its changes come in the order of events, hence: what is pending for a prefix is
-//! newer than what a dump says of it. Members that come before any shard has answered a dump share it.
+//! **Positions.** Members at one position, that is, to whom the same is still to be sent, are one stream with one pending
+//! map. All members that keep up are in one stream. Who cannot take more ([`EgressIn::Backlog`]) leaves it with a copy of
+//! what is pending, and nobody waits for it. Streams without anything pending are at the same position and become one
+//! again. So memory is bounded by the table and by a small number of streams a group, nothing is lost, and a message is
+//! packed once for all members at its position.
 //!
-//! **Back-pressure.** While a member cannot take more ([`EgressIn::Backlog`]), its group is not flushed: changes
-//! coalesce and nothing is lost, but the whole group waits. Detaching a slow member to a cursor of its own is a later
-//! step.
+//! **Joining.** A member that joins begins in a stream of its own, and the shards dump their tables into it. A shard's dump
+//! and its changes come in the order of events, hence: what is pending for a prefix is newer than what a dump says of it.
+//! Nothing is sent before all shards have answered; then the table is packed as a whole. One dump of a group is under way
+//! at a time, and all that join meanwhile share the next. A table that is asked for again (RFC 2918) goes the same way.
 
 mod export;
 mod group;
+mod lane;
 mod output;
+mod pack;
 mod paths;
+mod stream;
 #[cfg(test)]
 mod tests;
 
-use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn, NONE};
+use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
-use export::Facts;
+use export::{Handles, Offers};
 use group::{Group, Peers};
-use paths::{Handle, Paths};
+use paths::Paths;
 use ribtide_prefix::{Afi, Family, Map, V4, V6, for_each_family};
 use ribtide_wire::bgp::NextHop;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use stream::Stream;
 
 /// A member as the addressee of bytes. Bytes for an earlier session must not reach a later one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -91,6 +98,8 @@ impl Counters {
 /// A group, for a person or a metrics scraper.
 #[derive(Clone, Debug)]
 pub struct GroupView {
+    /// The worker that has it, by number.
+    pub worker: u32,
     /// Its number, never used again in this worker.
     pub id: u32,
     /// What its members share.
@@ -99,9 +108,17 @@ pub struct GroupView {
     pub members: Vec<PeerId>,
     /// Members that cannot take more now.
     pub blocked: Vec<PeerId>,
-    /// Prefixes that wait to be sent.
+    /// Members that were left behind and have not caught up.
+    pub detached: Vec<PeerId>,
+    /// Members that wait for a whole table.
+    pub joining: Vec<PeerId>,
+    /// How many positions its members are at.
+    pub streams: usize,
+    /// Prefixes that wait to be sent, those for several positions several times.
     pub waiting: usize,
-    /// What was packed.
+    /// How often a member could not take more, of members whose sessions are still up.
+    pub blocks: u64,
+    /// What was packed. Prefixes announced in each UPDATE say how well.
     pub counters: Counters,
 }
 
@@ -112,9 +129,15 @@ pub struct MemberView {
     pub group: u32,
     /// Whether it cannot take more now.
     pub blocked: bool,
+    /// How often it could not, in this session.
+    pub blocks: u64,
+    /// Whether it was left behind by its group and has not caught up.
+    pub detached: bool,
     /// Whether it still waits for tables that it asked for.
     pub joining: bool,
-    /// IPv4 prefixes advertised to it, once all that waits is sent.
+    /// Prefixes that wait to be sent to it.
+    pub waiting: usize,
+    /// IPv4 prefixes advertised to it. A change that waits does not count yet.
     pub advertised_ipv4: u64,
     /// The same of IPv6.
     pub advertised_ipv6: u64,
@@ -131,7 +154,7 @@ pub struct Advertised {
     pub next_hop: NextHop,
 }
 
-/// An egress worker: owns the groups of some peers. Every worker sees all changes and all sources.
+/// An egress worker: owns the groups of some peers. It knows all sources, and sees all changes while it has a group.
 pub struct Worker {
     id: u32,
     shards: u32,
@@ -139,14 +162,22 @@ pub struct Worker {
     groups: BTreeMap<u32, Group>,
     member_of: Map<PeerId, u32>,
     paths: Paths,
-    /// How many prefixes have a best path of these facts, since the start.
-    best: Map<Facts, u64>,
+    /// Dumps that shards have been asked for, by token.
+    asked: Map<u64, Asked>,
     last_group: u32,
     last_token: u64,
 }
 
+/// A dump under way.
+struct Asked {
+    group: u32,
+    /// Shards that have not told all.
+    shards: u32,
+}
+
 impl Worker {
-    /// Worker number `id`, fed by `shards` shards. It must see their changes from the first.
+    /// Worker number `id`, fed by `shards` shards. From its first dump request on it must see their changes, for as long
+    /// as it [has groups](Worker::has_groups).
     pub fn new(id: u32, shards: u32) -> Worker {
         Worker {
             id,
@@ -155,10 +186,21 @@ impl Worker {
             groups: BTreeMap::new(),
             member_of: Map::default(),
             paths: Paths::default(),
-            best: Map::default(),
+            asked: Map::default(),
             last_group: 0,
             last_token: 0,
         }
+    }
+
+    /// So many shards answer a dump from now on. Only while [none is under way](Worker::dumps_under_way).
+    pub fn set_shards(&mut self, shards: u32) {
+        debug_assert!(self.asked.is_empty());
+        self.shards = shards;
+    }
+
+    /// Whether some dump that was asked for is not fully answered.
+    pub fn dumps_under_way(&self) -> bool {
+        !self.asked.is_empty()
     }
 
     /// Takes in one message. What is to be done about it comes with the next [`Worker::flush`].
@@ -168,17 +210,22 @@ impl Worker {
             EgressIn::Dump { token, batch, last } => self.dumped(token, &batch, last),
             EgressIn::MemberUp(info) => self.member_up(info),
             EgressIn::MemberDown(peer) => self.member_down(peer),
-            EgressIn::Refresh(peer, afi) => match afi {
-                Afi::Ipv4 => self.dump::<V4>(peer, false),
-                Afi::Ipv6 => self.dump::<V6>(peer, false),
-            },
+            EgressIn::Refresh(peer, afi) => {
+                let group = self.member_of.get(&peer).and_then(|id| self.groups.get_mut(id));
+                if let Some(group) = group {
+                    match afi {
+                        Afi::Ipv4 => group.refresh::<V4>(peer, &mut self.paths),
+                        Afi::Ipv6 => group.refresh::<V6>(peer, &mut self.paths),
+                    }
+                }
+            }
             EgressIn::SourceUp(info) => {
                 self.peers.insert(info.id, info);
             }
             EgressIn::Backlog { peer, blocked } => {
                 let group = self.member_of.get(&peer).and_then(|id| self.groups.get_mut(id));
-                if let Some(member) = group.and_then(|g| g.members.get_mut(&peer)) {
-                    member.blocked = blocked;
+                if let Some(group) = group {
+                    group.backlog(peer, blocked);
                 }
             }
         }
@@ -187,19 +234,13 @@ impl Worker {
     /// Dumps to ask of every shard, each once.
     pub fn requests(&mut self) -> Vec<DumpRequest> {
         let mut requests = Vec::new();
-        let (id, shards) = (self.id, self.shards);
-        self.groups.values_mut().for_each(|group| group.requests(id, shards, &mut requests));
+        for (id, group) in &mut self.groups {
+            let of_group = group.requests(self.id, &mut self.last_token);
+            let asked = |request: &DumpRequest| (request.token, Asked { group: *id, shards: self.shards });
+            self.asked.extend(of_group.iter().map(asked));
+            requests.extend(of_group);
+        }
         requests
-    }
-
-    /// Whether some dump that was asked for is not fully answered.
-    pub fn dumps_under_way(&self) -> bool {
-        self.groups.values().any(Group::dumps_under_way)
-    }
-
-    /// So many shards answer a dump from now on. Only while none is under way.
-    pub fn set_shards(&mut self, shards: u32) {
-        self.shards = shards;
     }
 
     /// How much a flush has to do: prefixes and End-of-RIB markers.
@@ -207,17 +248,18 @@ impl Worker {
         self.groups.values().map(Group::due).sum()
     }
 
-    /// Packs up to `budget` prefixes of each family and group that is not blocked, and appends them. Returns whether more
-    /// could be packed at once.
+    /// Packs up to about `budget` prefixes of each family for every position of a group, and appends them. Returns whether
+    /// more could be packed at once.
     pub fn flush(&mut self, budget: usize, out: &mut Vec<Write>) -> bool {
+        let mut more = false;
         for group in self.groups.values_mut().filter(|group| group.due() > 0) {
-            for_each_family!(F => group.flush::<F>(&mut self.paths, &self.peers, budget, out));
+            group.flush(&mut self.paths, &self.peers, budget, out);
+            more |= group.due() > 0;
         }
-        self.due() > 0
+        more
     }
 
-    /// Whether any peer gets something from this worker. One without groups only keeps up with what it may have to
-    /// send.
+    /// Whether any peer gets something from this worker: one that has no groups need not hear of changes.
     pub fn has_groups(&self) -> bool {
         !self.groups.is_empty()
     }
@@ -234,37 +276,45 @@ impl Worker {
 
     /// The groups, oldest first.
     pub fn groups(&self) -> Vec<GroupView> {
-        let view = |(id, group): (&u32, &Group)| GroupView {
-            id: *id,
+        self.groups.iter().map(|(id, group)| self.view(*id, group)).collect()
+    }
+
+    fn view(&self, id: u32, group: &Group) -> GroupView {
+        let which = |stream: fn(&Stream) -> bool| {
+            let streams = group.streams().iter().filter(|s| stream(s));
+            let mut peers: Vec<PeerId> = streams.flat_map(|s| s.members().iter().map(|m| m.peer)).collect();
+            peers.sort_unstable();
+            peers
+        };
+        GroupView {
+            worker: self.id,
+            id,
             settings: group.settings.clone(),
             members: group.members.keys().copied().collect(),
             blocked: group.members.iter().filter(|(_, m)| m.blocked).map(|(peer, _)| *peer).collect(),
+            detached: which(|s| s.behind),
+            joining: which(Stream::joining_still),
+            streams: group.streams().len(),
             waiting: group.waiting(),
+            blocks: group.members.values().map(|m| m.blocks).sum(),
             counters: group.counters,
-        };
-        self.groups.iter().map(view).collect()
+        }
     }
 
     /// One member, if its session is established and this worker's.
     pub fn member(&self, peer: PeerId) -> Option<MemberView> {
         let id = *self.member_of.get(&peer)?;
         let group = self.groups.get(&id)?;
-        let member = group.members.get(&peer)?;
-        let advertised = |afi| {
-            let sent = |facts: &Facts| {
-                let source = self.peers.get(&facts.source);
-                facts.afi == afi
-                    && facts.source != peer
-                    && source.is_some_and(|source| export::allows(&group.settings, source, *facts))
-            };
-            self.best.iter().filter(|(facts, _)| sent(facts)).map(|(_, count)| count).sum()
-        };
+        let (member, stream) = (group.members.get(&peer)?, group.stream_of(peer)?);
         Some(MemberView {
             group: id,
             blocked: member.blocked,
-            joining: group.joining(peer),
-            advertised_ipv4: advertised(Afi::Ipv4),
-            advertised_ipv6: advertised(Afi::Ipv6),
+            blocks: member.blocks,
+            detached: stream.behind,
+            joining: stream.joining_still(),
+            waiting: stream.waiting(),
+            advertised_ipv4: stream.sent::<V4>().but(peer),
+            advertised_ipv6: stream.sent::<V6>().but(peer),
             counters: member.counters,
         })
     }
@@ -273,7 +323,7 @@ impl Worker {
     pub fn advertised(&self, peer: PeerId, afi: Afi, best: &BestPath) -> Option<Advertised> {
         let group = self.groups.get(self.member_of.get(&peer)?)?;
         let source = self.peers.get(&best.source)?;
-        if best.source == peer || !export::allows(&group.settings, source, Facts::of(best, afi)) {
+        if best.source == peer || !export::allows(&group.settings, source, afi, &best.attrs) {
             return None;
         }
         let next_hop = export::next_hop(&group.settings, source, afi, best.attrs.next_hop())?;
@@ -295,11 +345,7 @@ impl Worker {
         };
         group.join(Receiver { peer: info.id, session: info.session });
         self.member_of.insert(info.id, id);
-        let (peer, families) = (info.id, info.families);
-        self.peers.insert(peer, info);
-        for_each_family!(F => if families.has(F::AFI) {
-            self.dump::<F>(peer, true);
-        });
+        self.peers.insert(info.id, info);
     }
 
     fn member_down(&mut self, peer: PeerId) {
@@ -310,84 +356,37 @@ impl Worker {
         }
     }
 
-    fn dump<F: Family>(&mut self, peer: PeerId, end_of_rib: bool) {
-        let group = self.member_of.get(&peer).and_then(|id| self.groups.get_mut(id));
-        if let Some(group) = group.filter(|g| g.settings.families.has(F::AFI)) {
-            group.dump::<F>(peer, end_of_rib, &mut self.last_token);
-        }
-    }
-
     fn best(&mut self, batch: &BestBatch) {
-        let handles = self.intern(&batch.paths);
-        let mut exported = Vec::with_capacity(handles.len());
+        let mut handles = Handles::new(batch.paths.len());
         for_each_family!(F => {
             let changes = batch.changes.get::<F>();
-            if !changes.is_empty() {
-                self.count::<F>(batch);
-                for group in self.groups.values_mut() {
-                    export_to::<F>(group, &self.peers, &batch.paths, &handles, &mut exported);
-                    group.change::<F>(changes, &exported, &mut self.paths);
-                }
+            for group in self.groups.values_mut().filter(|g| !changes.is_empty() && g.follows::<F>()) {
+                let mut offers =
+                    Offers::new(&group.settings, &self.peers, F::AFI, &batch.paths, &mut handles);
+                group.change::<F>(changes, &mut offers, &mut self.paths);
             }
         });
-        handles.into_iter().for_each(|handle| self.paths.release(handle));
+        handles.release(&mut self.paths);
     }
 
     fn dumped(&mut self, token: u64, batch: &BestBatch, last: bool) {
-        let handles = self.intern(&batch.paths);
-        let mut exported = Vec::with_capacity(handles.len());
-        for_each_family!(F => if let Some(group) = self.groups.values_mut().find(|g| g.expects::<F>(token)) {
-            export_to::<F>(group, &self.peers, &batch.paths, &handles, &mut exported);
-            group.dumped::<F>(token, batch.changes.get::<F>(), &exported, last, &mut self.paths);
-        });
-        handles.into_iter().for_each(|handle| self.paths.release(handle));
-    }
-
-    fn intern(&mut self, paths: &[BestPath]) -> Vec<Handle> {
-        if self.groups.is_empty() {
-            return Vec::new();
-        }
-        paths.iter().map(|path| self.paths.intern(path)).collect()
-    }
-
-    /// Counts best paths by what decides where they go.
-    fn count<F: Family>(&mut self, batch: &BestBatch) {
-        let mut deltas = vec![0i64; batch.paths.len()];
-        for change in batch.changes.get::<F>() {
-            if let Some(delta) = deltas.get_mut(change.old as usize) {
-                *delta -= 1;
-            }
-            if let Some(delta) = deltas.get_mut(change.new as usize) {
-                *delta += 1;
+        let Some(asked) = self.asked.get_mut(&token) else { return };
+        asked.shards -= u32::from(last);
+        let complete = asked.shards == 0;
+        if let Some(group) = self.groups.get_mut(&asked.group) {
+            let mut handles = Handles::new(batch.paths.len());
+            for_each_family!(F => {
+                let mut offers =
+                    Offers::new(&group.settings, &self.peers, F::AFI, &batch.paths, &mut handles);
+                group.dumped::<F>(token, batch.changes.get::<F>(), &mut offers, &mut self.paths);
+            });
+            handles.release(&mut self.paths);
+            if complete {
+                group.dump_complete(token);
             }
         }
-        // Gains first: a path may lose under one number what it gains under another.
-        for gain in [true, false] {
-            let some = batch.paths.iter().zip(&deltas).filter(|(_, d)| **d != 0 && (**d > 0) == gain);
-            for (path, delta) in some {
-                let facts = Facts::of(path, F::AFI);
-                let count = self.best.entry(facts).or_insert(0);
-                *count = count.saturating_add_signed(*delta);
-                if *count == 0 {
-                    self.best.remove(&facts);
-                }
-            }
+        if complete {
+            self.asked.remove(&token);
         }
     }
-}
-
-/// Fills `exported` with the handles of the paths that the group gets for prefixes of family `F`.
-fn export_to<F: Family>(
-    group: &Group,
-    peers: &Peers,
-    paths: &[BestPath],
-    handles: &[Handle],
-    exported: &mut Vec<Handle>,
-) {
-    exported.clear();
-    exported.extend(paths.iter().zip(handles).map(|(path, handle)| {
-        let source = peers.get(&path.source);
-        let allowed = source.is_some_and(|s| export::allows(&group.settings, s, Facts::of(path, F::AFI)));
-        if allowed { *handle } else { NONE }
-    }));
 }

@@ -11,15 +11,15 @@ const CHUNK: usize = 64 * 1024;
 /// What one flush sends to one list of receivers. No prefix is in it twice, so the order of chunks is free.
 pub(super) struct Sink {
     to: Arc<[Receiver]>,
-    streams: BTreeMap<Option<PeerId>, Stream>,
+    open: BTreeMap<Option<PeerId>, Open>,
     closed: Vec<Closed>,
 }
 
-/// Messages for all receivers but one.
+/// Messages for all receivers but one, not yet a chunk.
 #[derive(Default)]
-pub(super) struct Stream {
-    pub(super) bytes: Vec<u8>,
-    pub(super) counters: Counters,
+struct Open {
+    bytes: Vec<u8>,
+    counters: Counters,
 }
 
 /// A chunk, and what it counts for each of its receivers.
@@ -31,16 +31,16 @@ pub(super) struct Closed {
 impl Sink {
     /// `to` is in the order of peers.
     pub(super) fn new(to: Arc<[Receiver]>) -> Sink {
-        Sink { to, streams: BTreeMap::new(), closed: Vec::new() }
+        Sink { to, open: BTreeMap::new(), closed: Vec::new() }
     }
 
-    /// Appends messages for all receivers but `except`; `write` puts them behind what is there.
-    pub(super) fn write(&mut self, except: Option<PeerId>, write: impl FnOnce(&mut Stream)) {
+    /// Appends messages for all receivers but `except`; `write` puts them behind what is there, and counts them.
+    pub(super) fn write(&mut self, except: Option<PeerId>, write: impl FnOnce(&mut Vec<u8>, &mut Counters)) {
         let except = except.filter(|peer| self.to.binary_search_by_key(peer, |r| r.peer).is_ok());
-        let stream = self.streams.entry(except).or_default();
-        write(stream);
-        if stream.bytes.len() >= CHUNK {
-            let closed = close(&self.to, except, stream);
+        let open = self.open.entry(except).or_default();
+        write(&mut open.bytes, &mut open.counters);
+        if open.bytes.len() >= CHUNK {
+            let closed = close(&self.to, except, open);
             self.closed.extend(closed);
         }
     }
@@ -48,17 +48,17 @@ impl Sink {
     /// The chunks, in order.
     pub(super) fn finish(mut self) -> impl Iterator<Item = Closed> {
         let rest: Vec<Closed> =
-            self.streams.iter_mut().filter_map(|(except, stream)| close(&self.to, *except, stream)).collect();
+            self.open.iter_mut().filter_map(|(except, open)| close(&self.to, *except, open)).collect();
         self.closed.into_iter().chain(rest)
     }
 }
 
-fn close(to: &Arc<[Receiver]>, except: Option<PeerId>, stream: &mut Stream) -> Option<Closed> {
-    let counters = std::mem::take(&mut stream.counters);
-    if stream.bytes.is_empty() {
+fn close(to: &Arc<[Receiver]>, except: Option<PeerId>, open: &mut Open) -> Option<Closed> {
+    let counters = std::mem::take(&mut open.counters);
+    if open.bytes.is_empty() {
         return None;
     }
-    let chunk = Arc::from(stream.bytes.as_slice());
-    stream.bytes.clear();
+    let chunk = Arc::from(open.bytes.as_slice());
+    open.bytes.clear();
     Some(Closed { write: Write { chunk, to: to.clone(), except }, counters })
 }

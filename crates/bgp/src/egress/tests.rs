@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::attr::AttrSet;
-use crate::message::{Change, Changes};
+use crate::message::{Change, Changes, NONE};
 use crate::peer::{FamilySet, NextHopRule, PeerKind};
 use proptest::prelude::*;
 use ribtide_policy::{Policy, Verdict};
@@ -268,30 +268,127 @@ fn a_new_source_loses_what_it_had_of_another() {
     assert_eq!(worker.member(PeerId(1)).unwrap().counters.withdrawn, 0);
 }
 
+/// Changes of one prefix, one after the other, from source 9.
+fn changes(
+    worker: &mut Worker,
+    prefix: &str,
+    attributes: impl Iterator<Item = u8>,
+    before: &mut Option<BestPath>,
+) {
+    for n in attributes {
+        let path = BestPath { attrs: attrs(n), source: PeerId(9) };
+        let batch = best_batch(&[(p4(prefix), before.as_ref(), Some(&path))]);
+        worker.handle(EgressIn::Best(Arc::new(batch)));
+        *before = Some(path);
+    }
+}
+
 #[test]
-fn a_blocked_member_stops_its_group_and_loses_nothing() {
-    let infos = [peer(1, PeerKind::Client), peer(2, PeerKind::Client), peer(3, PeerKind::External)];
+fn a_slow_member_is_left_behind_and_comes_back() {
+    let infos = [peer(1, PeerKind::Client), peer(2, PeerKind::Client)];
     let mut worker = joined(&infos);
     worker.handle(EgressIn::SourceUp(Arc::new(peer(9, PeerKind::External))));
+    let (mut tables, mut before) = (BTreeMap::new(), None);
     worker.handle(EgressIn::Backlog { peer: PeerId(1), blocked: true });
-    let mut before = None;
     for n in 0..50u8 {
-        let path = BestPath { attrs: attrs(3 + 7 * (n % 30)), source: PeerId(9) };
-        let batch = best_batch(&[(p4("10.0.0.0/8"), before.as_ref(), Some(&path))]);
-        worker.handle(EgressIn::Best(Arc::new(batch)));
-        before = Some(path);
+        changes(&mut worker, "10.0.0.0/8", std::iter::once(3 + 7 * (n % 30)), &mut before);
+        read_all(&flushed(&mut worker), &infos, &mut tables);
     }
-    let mut tables = BTreeMap::new();
-    let mut out = Vec::new();
-    worker.flush(1000, &mut out);
-    read_all(&out, &infos, &mut tables);
-    assert_eq!(tables.keys().map(|r| r.peer.0).collect::<Vec<_>>(), [3], "another group is not held up");
+    let [one, two] = [1, 2].map(|id| Receiver { peer: PeerId(id), session: 1 });
+    assert_eq!(tables[&two].messages, 50, "the other is not held up");
+    assert!(!tables.contains_key(&one));
     assert_eq!((worker.waiting(), worker.waiting_paths()), (1, 1), "bounded by prefixes, not by changes");
-    assert_eq!(worker.groups()[0].blocked, [PeerId(1)]);
+    let view = worker.groups().remove(0);
+    assert_eq!((view.blocked, view.detached, view.streams), (vec![PeerId(1)], vec![PeerId(1)], 2));
+    let slow = worker.member(PeerId(1)).unwrap();
+    assert_eq!((slow.waiting, slow.advertised_ipv4, slow.blocks), (1, 0, 1), "what waits is not advertised");
+    assert_eq!(worker.member(PeerId(2)).unwrap().advertised_ipv4, 1);
+
     worker.handle(EgressIn::Backlog { peer: PeerId(1), blocked: false });
     read_all(&flushed(&mut worker), &infos, &mut tables);
-    let one = &tables[&Receiver { peer: PeerId(1), session: 1 }];
-    assert_eq!((one.routes.len(), one.messages), (1, 1));
+    assert_eq!((tables[&one].messages, &tables[&one].routes), (1, &tables[&two].routes));
+    let view = worker.groups().remove(0);
+    assert_eq!((view.blocked, view.detached, view.streams), (vec![], vec![], 1));
+    changes(&mut worker, "10.0.0.0/8", std::iter::once(5), &mut before);
+    assert_eq!(flushed(&mut worker).len(), 1, "packed for both again");
+}
+
+#[test]
+fn a_group_whose_members_all_wait_has_one_position() {
+    let infos: Vec<PeerInfo> = (1..=3).map(|id| peer(id, PeerKind::Client)).collect();
+    let mut worker = joined(&infos);
+    worker.handle(EgressIn::SourceUp(Arc::new(peer(9, PeerKind::External))));
+    infos.iter().for_each(|i| worker.handle(EgressIn::Backlog { peer: i.id, blocked: true }));
+    changes(&mut worker, "10.0.0.0/8", 1..20, &mut None);
+    assert!(flushed(&mut worker).is_empty());
+    assert_eq!((worker.due(), worker.waiting(), worker.groups()[0].streams), (0, 1, 1));
+}
+
+#[test]
+fn many_slow_members_are_at_few_positions_and_lose_nothing() {
+    let infos: Vec<PeerInfo> = (11..=50).map(|id| peer(id, PeerKind::Client)).collect();
+    let mut worker = joined(&infos);
+    worker.handle(EgressIn::SourceUp(Arc::new(peer(9, PeerKind::External))));
+    let prefixes: Vec<String> = (0..50).map(|i| format!("10.{i}.0.0/16")).collect();
+    let mut before: Vec<Option<BestPath>> = vec![None; prefixes.len()];
+    let mut tables = BTreeMap::new();
+    // One after the other cannot take more, with changes in between.
+    for (at, info) in infos.iter().enumerate() {
+        worker.handle(EgressIn::Backlog { peer: info.id, blocked: true });
+        changes(&mut worker, &prefixes[at], [3, 10].into_iter(), &mut before[at]);
+        read_all(&flushed(&mut worker), &infos, &mut tables);
+        assert!(worker.groups()[0].streams <= group::STREAMS, "bounded");
+    }
+    // What was announced to some is gone.
+    let gone = best_batch(&[(p4(&prefixes[0]), before[0].as_ref(), None)]);
+    worker.handle(EgressIn::Best(Arc::new(gone)));
+    // And one after the other can again.
+    for (at, info) in infos.iter().enumerate() {
+        changes(
+            &mut worker,
+            &prefixes[at % 10 + 40],
+            std::iter::once(3 + 7 * (at as u8 % 30)),
+            &mut before[at % 10 + 40],
+        );
+        worker.handle(EgressIn::Backlog { peer: info.id, blocked: false });
+        read_all(&flushed(&mut worker), &infos, &mut tables);
+    }
+    assert_eq!((worker.waiting(), worker.waiting_paths(), worker.groups()[0].streams), (0, 0, 1));
+    assert_eq!(tables.len(), 40);
+    let first = tables.values().next().unwrap();
+    assert_eq!(first.routes.len(), 49);
+    assert!(tables.values().all(|table| table.routes == first.routes));
+    assert!(infos.iter().all(|i| worker.member(i.id).unwrap().advertised_ipv4 == 49));
+}
+
+#[test]
+fn members_that_join_during_a_dump_share_the_next() {
+    let infos: Vec<PeerInfo> = (1..=5).map(|id| peer(id, PeerKind::Client)).collect();
+    let mut worker = Worker::new(0, 1);
+    let up = |worker: &mut Worker, at: usize| worker.handle(EgressIn::MemberUp(Arc::new(infos[at].clone())));
+    let answer = |worker: &mut Worker, requests: Vec<DumpRequest>| {
+        for request in requests {
+            let batch = BestBatch::default();
+            worker.handle(EgressIn::Dump { token: request.token, batch, last: true });
+        }
+    };
+    up(&mut worker, 0);
+    let first = worker.requests();
+    assert_eq!(first.len(), 2, "one for each family");
+    assert!(worker.dumps_under_way());
+    (1..4).for_each(|at| up(&mut worker, at));
+    assert!(worker.requests().is_empty(), "one at a time");
+    answer(&mut worker, first);
+    flushed(&mut worker);
+    assert!(!worker.dumps_under_way());
+    worker.set_shards(1);
+    up(&mut worker, 4);
+    let second = worker.requests();
+    assert_eq!(second.len(), 2, "for all who came meanwhile");
+    answer(&mut worker, second);
+    flushed(&mut worker);
+    assert!(worker.requests().is_empty());
+    assert_eq!((worker.groups()[0].streams, worker.groups()[0].joining.len()), (1, 0));
 }
 
 #[test]
@@ -437,6 +534,8 @@ struct World {
     tables: BTreeMap<Receiver, Table>,
     /// Best paths, by shard.
     shards: Vec<BTreeMap<AnyPrefix, BestPath>>,
+    /// Those that the worker has heard of.
+    heard: BTreeMap<AnyPrefix, BestPath>,
     queues: Vec<VecDeque<Queued>>,
     up: Vec<bool>,
     out: Vec<Write>,
@@ -488,6 +587,7 @@ impl World {
             worker,
             tables: BTreeMap::new(),
             shards: vec![BTreeMap::new(); shards],
+            heard: BTreeMap::new(),
             queues: (0..shards).map(|_| VecDeque::new()).collect(),
             out: Vec::new(),
         }
@@ -515,7 +615,17 @@ impl World {
 
     fn deliver(&mut self, shard: usize) {
         match self.queues[shard].pop_front() {
-            Some(Queued::Message(message)) => self.worker.handle(message),
+            Some(Queued::Message(message)) => {
+                if let EgressIn::Best(batch) = &message {
+                    for_each_family!(F => for change in batch.changes.get::<F>() {
+                        match batch.paths.get(change.new as usize) {
+                            Some(path) => self.heard.insert(change.prefix.any(), path.clone()),
+                            None => self.heard.remove(&change.prefix.any()),
+                        };
+                    });
+                }
+                self.worker.handle(message);
+            }
             // Behind the changes made since: it is read now, so it comes now and after them.
             Some(Queued::RestOfDump(request)) => {
                 let rest = self.half_dump(shard, request, false);
@@ -536,7 +646,32 @@ impl World {
                 self.queues[shard].push_back(Queued::RestOfDump(request));
             }
         }
+        if !more {
+            self.nobody_is_delayed();
+        }
         more
+    }
+
+    /// Who can take more and does not wait for a whole table has all that the worker knows, whatever others do.
+    fn nobody_is_delayed(&self) {
+        for (at, info) in self.infos.iter().enumerate().filter(|(at, _)| self.up[*at]) {
+            let Some(view) = self.worker.member(info.id).filter(|v| !v.blocked && !v.joining) else {
+                continue;
+            };
+            let receiver = Receiver { peer: info.id, session: info.session };
+            let routes = self.tables.get(&receiver).map(|table| &table.routes);
+            assert_eq!(view.waiting, 0);
+            for prefix in prefixes() {
+                let best = self.heard.get(&prefix);
+                let expected = best.and_then(|best| {
+                    expected(info, &self.infos[best.source.0 as usize], &best.attrs, prefix.afi())
+                });
+                let held = routes.and_then(|r| r.get(&prefix)).map(|(bytes, next_hop)| {
+                    (Attributes::new(bytes).map(|a| (a.code, a.value.to_vec())).collect(), *next_hop)
+                });
+                assert_eq!(held, expected, "{prefix} at peer {at}, at once");
+            }
+        }
     }
 
     fn deliver_all(&mut self) {
@@ -599,12 +734,12 @@ impl World {
         }
         loop {
             let more = self.flush(3);
-            self.deliver_all();
-            if !more && self.worker.waiting() == 0 && self.queues.iter().all(VecDeque::is_empty) {
+            if !more && self.queues.iter().all(VecDeque::is_empty) {
                 break;
             }
+            self.deliver_all();
         }
-        while self.flush(3) {}
+        prop_assert_eq!(self.worker.waiting(), 0);
         prop_assert_eq!(self.worker.waiting_paths(), 0, "every path is let go");
         for (at, info) in self.infos.iter().enumerate().filter(|(at, _)| self.up[*at]) {
             let receiver = Receiver { peer: info.id, session: info.session };

@@ -1,0 +1,347 @@
+//! What waits to be sent to one stream's members, of one family.
+//!
+//! It is the difference between what they were sent and what they should have: a prefix is in it once, however often its
+//! best path changed, so it is bounded by the table. All streams of a group agree on what should be had, so where a
+//! prefix waits in several of them, it waits with the same path.
+
+use super::pack::Packer;
+use super::paths::{Handle, Paths};
+use crate::message::NONE;
+use crate::peer::PeerId;
+use ribtide_prefix::{Family, Map, Prefix};
+
+/// The source of what a stream's members were sent of a prefix. All but that source have it: nobody is sent its own path.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Had(u32);
+
+impl Had {
+    /// They were sent nothing, or a withdrawal.
+    pub(super) const NOTHING: Had = Had(u32::MAX);
+    /// Some were sent another path than others, or none.
+    pub(super) const UNSURE: Had = Had(u32::MAX - 1);
+
+    pub(super) fn from(source: PeerId) -> Had {
+        Had(source.0)
+    }
+
+    /// The source, if there is one and it is known.
+    pub(super) fn source(self) -> Option<PeerId> {
+        (self < Had::UNSURE).then_some(PeerId(self.0))
+    }
+}
+
+/// A prefix that waits.
+#[derive(Clone, Copy)]
+struct Pending {
+    had: Had,
+    /// What to send; [`NONE`]: a withdrawal. Held.
+    new: Handle,
+}
+
+/// How far the members are with the table that they get when they join or ask for it again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// They follow the changes.
+    Live,
+    /// They want the table; nobody has been asked yet.
+    Wanted,
+    /// The shards have been asked for it with this token. Until all have answered nothing is sent: then it is packed as
+    /// well as it can be, and what it says of a prefix cannot be older than what was sent.
+    Dumping(u64),
+}
+
+pub(super) struct Lane<F: Family> {
+    pending: Map<Prefix<F>, Pending>,
+    /// Taken out of `pending` and sorted by path, to be packed from its end. Goes before what is pending. Paths are held.
+    outgoing: Vec<(Handle, Prefix<F>)>,
+    phase: Phase,
+    /// Whether the members know all that does not wait here. They do not from when they join until the shards have told
+    /// their tables: before, they were sent nothing at all.
+    told: bool,
+    /// Whether End-of-RIB is to follow when nothing waits any more (RFC 4724 section 2).
+    end_of_rib: bool,
+    sent: Tally,
+}
+
+impl<F: Family> Default for Lane<F> {
+    fn default() -> Self {
+        Lane {
+            pending: Map::default(),
+            outgoing: Vec::new(),
+            phase: Phase::Live,
+            told: true,
+            end_of_rib: false,
+            sent: Tally::default(),
+        }
+    }
+}
+
+/// A map or list that has grown beyond this many entries gives its memory back when it is empty.
+const KEEP: usize = 16 * 1024;
+
+impl<F: Family> Lane<F> {
+    /// Of members that have just joined and want the table.
+    pub(super) fn joining() -> Lane<F> {
+        Lane { phase: Phase::Wanted, told: false, end_of_rib: true, ..Lane::default() }
+    }
+
+    /// The same for members that leave the stream for one of their own.
+    pub(super) fn copy(&self, paths: &mut Paths) -> Lane<F> {
+        self.pending.values().for_each(|p| paths.hold(p.new));
+        self.outgoing.iter().for_each(|(handle, _)| paths.hold(*handle));
+        Lane {
+            pending: self.pending.clone(),
+            outgoing: self.outgoing.clone(),
+            sent: self.sent.clone(),
+            ..*self
+        }
+    }
+
+    /// Lets go of what waits; nobody is left to send it to.
+    pub(super) fn clear(&mut self, paths: &mut Paths) {
+        self.pending.drain().for_each(|(_, p)| paths.release(p.new));
+        self.outgoing.drain(..).for_each(|(handle, _)| paths.release(handle));
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Whether a whole table is still to come: one that was asked for, or the rest of the first.
+    pub(super) fn joining_still(&self) -> bool {
+        self.phase != Phase::Live || self.end_of_rib
+    }
+
+    /// Whether its members joined, and nobody was asked for their table yet: then others may join them.
+    pub(super) fn is_open(&self) -> bool {
+        self.phase == Phase::Wanted && !self.told
+    }
+
+    /// Whether changes concern it. The table of members that have just joined will contain what happens before it is
+    /// asked for.
+    pub(super) fn follows(&self) -> bool {
+        !self.is_open()
+    }
+
+    /// Prefixes that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.pending.len() + self.outgoing.len()
+    }
+
+    /// What a flush would send: prefixes, and End-of-RIB.
+    pub(super) fn due(&self) -> usize {
+        match self.phase {
+            Phase::Live => self.waiting() + usize::from(self.end_of_rib),
+            Phase::Wanted | Phase::Dumping(_) => 0,
+        }
+    }
+
+    /// Whether the members know everything.
+    pub(super) fn is_idle(&self) -> bool {
+        self.phase == Phase::Live && self.due() == 0
+    }
+
+    /// How many prefixes of each source were sent.
+    pub(super) fn sent(&self) -> &Tally {
+        &self.sent
+    }
+
+    /// Wants the table again.
+    pub(super) fn want(&mut self) {
+        if self.phase == Phase::Live {
+            self.phase = Phase::Wanted;
+        }
+    }
+
+    /// The shards are asked for the table.
+    pub(super) fn asked(&mut self, token: u64) {
+        self.phase = Phase::Dumping(token);
+    }
+
+    /// The shards have told all of the table that was asked for.
+    pub(super) fn dumped(&mut self) {
+        self.phase = Phase::Live;
+        self.told = true;
+    }
+
+    /// The best path of a prefix changed: those who know of it had a path of `had`, and should get `new`.
+    pub(super) fn change(&mut self, prefix: Prefix<F>, had: Had, new: Handle, paths: &mut Paths) {
+        use hashbrown::hash_map::Entry;
+        match self.pending.entry(prefix) {
+            Entry::Occupied(mut entry) => {
+                let pending = entry.get_mut();
+                paths.hold(new);
+                paths.release(std::mem::replace(&mut pending.new, new));
+                if new == NONE && pending.had == Had::NOTHING {
+                    entry.remove();
+                }
+            }
+            Entry::Vacant(entry) => {
+                let had = if self.told { had } else { Had::NOTHING };
+                if new != NONE || had != Had::NOTHING {
+                    paths.hold(new);
+                    entry.insert(Pending { had, new });
+                }
+            }
+        }
+    }
+
+    /// A shard says in a dump what the best path of a prefix is. What is pending for it is no older.
+    pub(super) fn tell(&mut self, prefix: Prefix<F>, new: Handle, paths: &mut Paths) {
+        let had = match paths.source(new) {
+            Some(source) if self.told => Had::from(source),
+            _ => Had::NOTHING,
+        };
+        if let hashbrown::hash_map::Entry::Vacant(entry) = self.pending.entry(prefix) {
+            paths.hold(new);
+            entry.insert(Pending { had, new });
+        }
+    }
+
+    /// Whether its members and the other's may share one lane although they were not sent the same.
+    pub(super) fn can_unite(&self, other: &Lane<F>) -> bool {
+        let settled = |lane: &Lane<F>| lane.told && !matches!(lane.phase, Phase::Dumping(_));
+        settled(self) && settled(other) && self.end_of_rib == other.end_of_rib
+    }
+
+    /// Takes in a lane of members that were not sent the same: from now on all get what any of them lacks.
+    pub(super) fn unite(&mut self, mut other: Lane<F>, paths: &mut Paths) {
+        self.put_back(paths);
+        other.put_back(paths);
+        self.count_pending(paths, 1);
+        if other.phase == Phase::Wanted {
+            self.phase = Phase::Wanted;
+        }
+        for (prefix, pending) in &mut self.pending {
+            let theirs = other.pending.remove(prefix);
+            if theirs.is_none_or(|theirs| theirs.had != pending.had) {
+                pending.had = Had::UNSURE;
+            }
+            theirs.inspect(|theirs| paths.release(theirs.new));
+        }
+        let rest = other.pending.into_iter();
+        self.pending
+            .extend(rest.map(|(prefix, Pending { new, .. })| (prefix, Pending { had: Had::UNSURE, new })));
+        self.count_pending(paths, -1);
+    }
+
+    /// Puts back what was taken to be packed.
+    fn put_back(&mut self, paths: &mut Paths) {
+        for (handle, prefix) in self.outgoing.drain(..) {
+            let entry = self.pending.entry(prefix).and_modify(|newer| {
+                newer.had = Had::UNSURE;
+                paths.release(handle);
+            });
+            entry.or_insert(Pending { had: Had::UNSURE, new: handle });
+        }
+    }
+}
+
+/// Taking out what waits.
+impl<F: Family> Lane<F> {
+    /// Packs up to about `budget` prefixes, those of one path together.
+    pub(super) fn flush(&mut self, packer: &mut Packer<'_>, paths: &mut Paths, budget: usize) {
+        if self.phase != Phase::Live {
+            return;
+        }
+        if self.outgoing.is_empty() {
+            self.take(packer, paths);
+        }
+        let mut packed = 0;
+        while packed < budget
+            && let Some((path, _)) = self.outgoing.last().copied()
+        {
+            let run = self.outgoing.iter().rev().take_while(|(handle, _)| *handle == path).count();
+            let run = self.outgoing.drain(self.outgoing.len() - run..);
+            packed += run.len();
+            if let Some(source) = paths.source(path) {
+                self.sent.add(source, run.len() as i64);
+            }
+            packer.announce(path, run.as_slice(), paths);
+            run.for_each(|(handle, _)| paths.release(handle));
+        }
+        if self.outgoing.is_empty() && self.outgoing.capacity() > KEEP {
+            self.outgoing = Vec::new();
+        }
+        if self.end_of_rib && self.waiting() == 0 {
+            self.end_of_rib = false;
+            packer.end_of_rib(F::AFI);
+        }
+    }
+
+    /// Takes everything out of `pending`: withdrawals are packed, announcements sorted.
+    fn take(&mut self, packer: &mut Packer<'_>, paths: &Paths) {
+        // For all but a source; for a source alone.
+        let mut withdrawn: Vec<(Had, Prefix<F>)> = Vec::new();
+        let mut withdrawn_from: Vec<(PeerId, Prefix<F>)> = Vec::new();
+        self.outgoing.reserve(self.pending.len());
+        for (prefix, Pending { had, new }) in self.pending.drain() {
+            if let Some(source) = had.source() {
+                self.sent.add(source, -1);
+            }
+            let Some(source) = paths.source(new) else {
+                withdrawn.push((had, prefix));
+                continue;
+            };
+            // The new source gets nothing of its own path, so it must lose what it had of another's.
+            if had != Had::NOTHING && had != Had::from(source) && packer.reaches(source) {
+                withdrawn_from.push((source, prefix));
+            }
+            self.outgoing.push((new, prefix));
+        }
+        if self.pending.capacity() > KEEP {
+            self.pending = Map::default();
+        }
+        // Sorted by prefix too: what is sent then does not depend on how the table was sharded.
+        self.outgoing.sort_unstable();
+        withdrawn.sort_unstable();
+        for run in withdrawn.chunk_by(|a, b| a.0 == b.0) {
+            packer.withdraw(run[0].0.source(), run.iter().map(|w| w.1));
+        }
+        withdrawn_from.sort_unstable();
+        for run in withdrawn_from.chunk_by(|a, b| a.0 == b.0) {
+            packer.withdraw_from(run[0].0, run.iter().map(|w| w.1));
+        }
+    }
+
+    /// Counts what is pending as if it were sent, or no more.
+    fn count_pending(&mut self, paths: &Paths, sign: i64) {
+        for Pending { had, new } in self.pending.values() {
+            if let Some(source) = had.source() {
+                self.sent.add(source, -sign);
+            }
+            if let Some(source) = paths.source(*new) {
+                self.sent.add(source, sign);
+            }
+        }
+    }
+}
+
+/// Prefixes by the source of their path.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Tally {
+    of: Vec<u32>,
+    total: u64,
+}
+
+impl Tally {
+    fn add(&mut self, source: PeerId, count: i64) {
+        let at = source.0 as usize;
+        if at >= self.of.len() {
+            self.of.resize(at + 1, 0);
+        }
+        self.of[at] = (i64::from(self.of[at]) + count) as u32;
+        self.total = self.total.wrapping_add_signed(count);
+    }
+
+    /// Whether the counts are equal.
+    pub(super) fn equals(&self, other: &Tally) -> bool {
+        let of = |tally: &Tally, at| tally.of.get(at).copied().unwrap_or(0);
+        (0..self.of.len().max(other.of.len())).all(|at| of(self, at) == of(other, at))
+    }
+
+    /// Prefixes whose path came from another than `peer`.
+    pub(super) fn but(&self, peer: PeerId) -> u64 {
+        self.total - u64::from(self.of.get(peer.0 as usize).copied().unwrap_or(0))
+    }
+}

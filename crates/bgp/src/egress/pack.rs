@@ -1,0 +1,115 @@
+//! From prefixes and paths to messages for one stream's members.
+
+use super::group::Peers;
+use super::output::{Closed, Sink};
+use super::paths::{Handle, Paths};
+use super::{Counters, Receiver, export};
+use crate::peer::{EgressSettings, PeerId};
+use ribtide_prefix::{Afi, Family, Prefix};
+use ribtide_wire::bgp::build::{self, UpdatePacker};
+use std::sync::Arc;
+
+/// Packs what one flush sends to one stream. No prefix may reach a member twice in it: the order of chunks is free, but
+/// for End-of-RIB.
+pub(super) struct Packer<'a> {
+    settings: &'a EgressSettings,
+    peers: &'a Peers,
+    to: Arc<[Receiver]>,
+    everyone: Sink,
+    others: Vec<Sink>,
+    attributes: Vec<u8>,
+}
+
+impl<'a> Packer<'a> {
+    /// `to` is in the order of peers.
+    pub(super) fn new(settings: &'a EgressSettings, peers: &'a Peers, to: Arc<[Receiver]>) -> Packer<'a> {
+        let everyone = Sink::new(to.clone());
+        Packer { settings, peers, to, everyone, others: Vec::new(), attributes: Vec::new() }
+    }
+
+    /// Whether `peer` is among the receivers.
+    pub(super) fn reaches(&self, peer: PeerId) -> bool {
+        self.to.binary_search_by_key(&peer, |receiver| receiver.peer).is_ok()
+    }
+
+    /// Announces prefixes with a path, to all but its source.
+    pub(super) fn announce<F: Family>(&mut self, path: Handle, run: &[(Handle, Prefix<F>)], paths: &Paths) {
+        let prefixes = || run.iter().map(|item| item.1);
+        let Some(path) = paths.get(path) else { return };
+        let Some(source) = self.peers.get(&path.source) else { return };
+        self.attributes.clear();
+        export::attributes(self.settings, source, &path.attrs, &mut self.attributes);
+        let next_hop = export::next_hop(self.settings, source, F::AFI, path.attrs.next_hop());
+        let max = usize::from(self.settings.max_message);
+        let attributes = &self.attributes;
+        self.everyone.write(Some(source.id), |bytes, counters| {
+            let packed = next_hop.and_then(|next_hop| {
+                UpdatePacker::new(attributes, next_hop, max).announce(prefixes(), bytes).ok()
+            });
+            match packed {
+                Some(messages) => {
+                    counters.messages += messages as u64;
+                    counters.updates += messages as u64;
+                    counters.announced += run.len() as u64;
+                }
+                // Too long for these members (RFC 8654 section 4): to them the route is gone.
+                None => {
+                    counters.too_long += run.len() as u64;
+                    withdraw(prefixes(), max, bytes, counters);
+                }
+            }
+        });
+    }
+
+    /// Withdraws prefixes from all but `except`.
+    pub(super) fn withdraw<F: Family>(
+        &mut self,
+        except: Option<PeerId>,
+        prefixes: impl ExactSizeIterator<Item = Prefix<F>>,
+    ) {
+        let max = usize::from(self.settings.max_message);
+        self.everyone.write(except, |bytes, counters| withdraw(prefixes, max, bytes, counters));
+    }
+
+    /// Withdraws prefixes from one receiver.
+    pub(super) fn withdraw_from<F: Family>(
+        &mut self,
+        peer: PeerId,
+        prefixes: impl ExactSizeIterator<Item = Prefix<F>>,
+    ) {
+        let max = usize::from(self.settings.max_message);
+        let mut sink = Sink::new(self.to.iter().copied().filter(|receiver| receiver.peer == peer).collect());
+        sink.write(None, |bytes, counters| withdraw(prefixes, max, bytes, counters));
+        self.others.push(sink);
+    }
+
+    /// Ends the first table of a family, after all that was packed before.
+    pub(super) fn end_of_rib(&mut self, afi: Afi) {
+        let before = std::mem::replace(&mut self.everyone, Sink::new(self.to.clone()));
+        self.others.push(before);
+        self.everyone.write(None, |bytes, counters| {
+            build::end_of_rib(afi, bytes);
+            counters.messages += 1;
+            counters.end_of_rib += 1;
+        });
+        let marker = std::mem::replace(&mut self.everyone, Sink::new(self.to.clone()));
+        self.others.push(marker);
+    }
+
+    /// What was packed, in order.
+    pub(super) fn finish(self) -> impl Iterator<Item = Closed> {
+        self.others.into_iter().chain([self.everyone]).flat_map(Sink::finish)
+    }
+}
+
+fn withdraw<F: Family>(
+    prefixes: impl ExactSizeIterator<Item = Prefix<F>>,
+    max: usize,
+    bytes: &mut Vec<u8>,
+    counters: &mut Counters,
+) {
+    counters.withdrawn += prefixes.len() as u64;
+    let messages = build::withdraw(prefixes, max, bytes) as u64;
+    counters.messages += messages;
+    counters.updates += messages;
+}
