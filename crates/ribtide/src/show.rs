@@ -318,7 +318,7 @@ fn neighbor(n: &Neighbor) -> String {
         number(c.rejected),
         number(s.updates_sent),
         bytes(s.queued_bytes),
-        if s.blocked { ", full: its update group waits" } else { "" },
+        if s.blocked { ", full: its update group goes on without it" } else { "" },
     ));
     if let Some(reason) = &c.last_reason {
         out.push_str(&format!("  Last refusal: {reason}\n"));

@@ -89,7 +89,7 @@ pub struct Session {
     pub route_refresh: bool,
     /// Paths learnt and held, after import.
     pub received: PerFamilyCount,
-    /// Prefixes advertised and not withdrawn.
+    /// Prefixes advertised and not withdrawn. What still waits to be sent does not count.
     pub advertised: PerFamilyCount,
     /// Counters of what came in.
     pub counters: ReceiveCounters,
@@ -97,7 +97,7 @@ pub struct Session {
     pub updates_sent: u64,
     /// Bytes that wait to be written.
     pub queued_bytes: u64,
-    /// Whether its write queue is full, so that its update group waits.
+    /// Whether its write queue is full, so that its update group goes on without it.
     pub blocked: bool,
 }
 

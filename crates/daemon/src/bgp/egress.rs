@@ -15,6 +15,8 @@ use ribtide_runtime::activity::Watch;
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::time::{Duration, Instant};
 
 /// Batches of shards that may wait at a worker.
@@ -35,8 +37,24 @@ const MOMENT: Duration = Duration::from_millis(1);
 pub struct WorkerBuilder {
     index: u16,
     inbox: (Sender<EgressIn>, Receiver<EgressIn>),
+    wanted: Arc<AtomicBool>,
     control: (Sender<EgressIn>, Receiver<EgressIn>),
     wake: Option<Wake>,
+}
+
+/// A worker as the shards see it.
+#[derive(Clone)]
+pub struct Inlet {
+    /// Its inbox.
+    pub ring: Sender<EgressIn>,
+    wanted: Arc<AtomicBool>,
+}
+
+impl Inlet {
+    /// Whether it wants changes. A worker whose dump request has reached a shard does: it says so before it asks.
+    pub fn wanted(&self) -> bool {
+        self.wanted.load(Acquire)
+    }
 }
 
 /// Where a worker's output goes.
@@ -56,6 +74,7 @@ impl WorkerBuilder {
         WorkerBuilder {
             index,
             inbox: (inbox.with_wake(wake.clone()), batches),
+            wanted: Arc::default(),
             // From the session thread, which needs no waking where it is the host.
             control: rings.bounded(format!("sessions to worker {index}"), CONTROL),
             wake,
@@ -63,8 +82,8 @@ impl WorkerBuilder {
     }
 
     /// For shards.
-    pub fn inbox(&self) -> Sender<EgressIn> {
-        self.inbox.0.clone()
+    pub fn inlet(&self) -> Inlet {
+        Inlet { ring: self.inbox.0.clone(), wanted: self.wanted.clone() }
     }
 
     /// For the session thread.
@@ -78,6 +97,7 @@ impl WorkerBuilder {
         let stage = WorkerStage {
             worker: Worker::new(u32::from(self.index), outlets.shards.len() as u32),
             inbox: self.inbox.1,
+            wanted: self.wanted,
             control: self.control.1,
             asked,
             shards: outlets.shards.into_iter().map(Mailbox::new).collect(),
@@ -143,6 +163,8 @@ impl WorkerPort {
 pub(super) struct WorkerStage {
     worker: Worker,
     inbox: Receiver<EgressIn>,
+    /// Whether shards are to send changes; those without a group are spared them.
+    wanted: Arc<AtomicBool>,
     control: Receiver<EgressIn>,
     asked: Asked<WorkerStage>,
     shards: Vec<Mailbox<ShardIn>>,
@@ -169,10 +191,7 @@ impl Stage for WorkerStage {
         let begin = Instant::now();
         let routes = self.work();
         self.pack();
-        // Every worker hears of every change; those with something to send from it count.
-        if self.worker.has_groups() {
-            self.meter.add(routes, begin);
-        }
+        self.meter.add(routes, begin);
         if !self.writes.is_empty() {
             Turn::Held
         } else if self.packing || !self.inbox.is_empty() || !self.control.is_empty() {
@@ -222,8 +241,9 @@ impl WorkerStage {
         routes
     }
 
-    /// Asks for dumps; packs what waits, if it is time, and hands it on.
+    /// Says whether it wants changes; asks for dumps; packs what waits, if it is time, and hands it on.
     fn pack(&mut self) {
+        self.wanted.store(self.worker.has_groups(), Release);
         let requests = if self.dumps_paused { Vec::new() } else { self.worker.requests() };
         for request in requests {
             self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Dump(request)));

@@ -147,7 +147,7 @@ impl BgpBuilder {
         };
         let inboxes: Vec<_> = shards.iter().map(ShardBuilder::inbox).collect();
         let requests: Vec<_> = shards.iter().map(ShardBuilder::feedback).collect();
-        let worker_inboxes: Vec<_> = workers.iter().map(WorkerBuilder::inbox).collect();
+        let inlets: Vec<_> = workers.iter().map(WorkerBuilder::inlet).collect();
         let outlets = session::Outlets {
             workers: workers.iter().map(WorkerBuilder::control).collect(),
             readers: readers.iter().map(ReaderBuilder::commands).collect(),
@@ -170,7 +170,7 @@ impl BgpBuilder {
             reader_askers.push(asker);
         }
         let outlets_of_shards = shard::Outlets {
-            workers: worker_inboxes,
+            workers: inlets,
             rib: rib.cloned(),
             purged: sessions.purged(),
             activity: activity.clone(),

@@ -6,6 +6,7 @@
 //!                    └─ feedback: dump requests, next-hop states (their senders never wait)
 //! ```
 
+use super::egress::Inlet;
 use super::mailbox::{Mailbox, retry_all};
 use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
@@ -47,7 +48,7 @@ pub struct ShardBuilder {
 #[derive(Clone)]
 pub struct Outlets {
     /// The egress workers, by number.
-    pub workers: Vec<Sender<EgressIn>>,
+    pub workers: Vec<Inlet>,
     /// The RIB manager, where routes are installed.
     pub rib: Option<Sender<RibIn>>,
     /// Told of each session of which nothing is left in the shard.
@@ -94,7 +95,8 @@ impl ShardBuilder {
         let stage = ShardStage {
             shard: Shard::new(options),
             out,
-            workers: outlets.workers.into_iter().map(Mailbox::new).collect(),
+            workers: outlets.workers.iter().map(|worker| Mailbox::new(worker.ring.clone())).collect(),
+            inlets: outlets.workers,
             rib: outlets.rib.map(Mailbox::new),
             purged: Mailbox::new(outlets.purged),
             busy: outlets.activity.stage(),
@@ -187,6 +189,7 @@ pub(super) struct ShardStage {
     shard: Shard,
     out: ShardOut,
     workers: Vec<Mailbox<EgressIn>>,
+    inlets: Vec<Inlet>,
     rib: Option<Mailbox<RibIn>>,
     purged: Mailbox<(PeerId, u32)>,
     busy: Busy,
@@ -279,7 +282,11 @@ impl ShardStage {
             match message {
                 ToEgress::All(batch) => {
                     let batch = Arc::new(batch);
-                    for worker in &mut self.workers {
+                    for (worker, inlet) in self.workers.iter_mut().zip(&self.inlets) {
+                        // Who wants changes later asks for the whole table first.
+                        if !inlet.wanted() {
+                            continue;
+                        }
                         worker.post(EgressIn::Best(batch.clone()));
                     }
                 }

@@ -474,14 +474,21 @@ fn one_does_not_read(threads: &str) {
         let id = router.neighbor("127.0.1.7").unwrap().id;
         let reader = router.neighbor("127.0.1.7").unwrap().up.unwrap().reader;
         let counters = router.bgp().readers[reader].ask(move |r| r.counters(id)).unwrap().unwrap();
-        counters.withdrawn == 100 && member.advertised_ipv4 == 199_900
+        counters.withdrawn == 100 && member.blocked && member.waiting > 0
     });
     let up = router.neighbor("127.0.0.12").unwrap().up.unwrap();
-    assert!(up.blocked && up.queued > 0, "{} bytes wait", up.queued);
+    assert!(up.writes.full && up.writes.slow && up.writes.bytes > 0, "{:?}", up.writes);
     slow.until("everything", |p| p.routes.len() == 199_900);
     let last = NextHop::V4([192, 0, 2, 4].into());
     slow.until("the last state", |p| p.next_hops.contains(&last));
     assert!(!slow.closed);
+    let up = router.neighbor("127.0.0.12").unwrap().up.unwrap();
+    assert!(!up.writes.full && up.writes.stops >= 1, "{:?}", up.writes);
+    let worker = &router.bgp().workers[up.worker];
+    until("its worker knows", || {
+        let member = worker.ask(move |w| w.member(id)).unwrap().unwrap();
+        !member.blocked && member.waiting == 0 && member.advertised_ipv4 == 199_900
+    });
 }
 
 #[test]

@@ -119,8 +119,8 @@ fn session(bgp: &Bgp, id: PeerId, up: &UpView) -> Result<Session, Refusal> {
         }),
         counters: receive_counters(&counters),
         updates_sent: sent.map_or(0, |m| m.counters.updates),
-        queued_bytes: up.queued as u64,
-        blocked: up.blocked,
+        queued_bytes: up.writes.bytes as u64,
+        blocked: up.writes.full,
     })
 }
 

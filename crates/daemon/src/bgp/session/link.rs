@@ -1,5 +1,6 @@
 //! A session begins or ends: readers, workers and, through the readers, the shards are told.
 
+use super::backlog::Backlog;
 use super::peer::Up;
 use super::{Sessions, socket};
 use crate::bgp::reader::{Attach, Command};
@@ -55,7 +56,7 @@ impl Sessions {
             reader,
             local,
             heard,
-            blocked: false,
+            backlog: Backlog::default(),
             initial_done: [false; 2],
         };
         peer.up = Some(up);
@@ -135,18 +136,27 @@ impl Sessions {
         Ok((Arc::new(info), local))
     }
 
-    /// The worker of the group of these settings; a new group goes to the worker with the fewest members.
+    /// The worker of the group of these settings; a new group goes to the one that has the least to do, and stays there.
     fn worker_for(&self, settings: &EgressSettings) -> usize {
         if let Some((worker, _)) = self.groups.get(settings) {
             return *worker;
         }
-        let members = |worker: &usize| {
-            self.groups.values().filter(|(w, _)| w == worker).map(|(_, members)| members).sum::<usize>()
+        let of = |worker| self.groups.iter().filter(move |(_, (at, _))| *at == worker);
+        let load = |worker: &usize| {
+            of(*worker).map(|(settings, (_, members))| load(settings, *members)).sum::<u64>()
         };
-        (0..self.outbox.workers()).min_by_key(members).unwrap_or(0)
+        (0..self.outbox.workers()).min_by_key(load).unwrap_or(0)
     }
 
     fn least_loaded_reader(&self) -> usize {
         (0..self.load.len()).min_by_key(|reader| self.load[*reader]).unwrap_or(0)
     }
+}
+
+/// What a group costs its worker: each family's routes are packed once, and every chunk is addressed to every member.
+fn load(settings: &EgressSettings, members: usize) -> u64 {
+    /// Members that cost as much as the packing.
+    const PACKING: u64 = 16;
+    let families = u64::from(settings.families.ipv4) + u64::from(settings.families.ipv6);
+    families * (PACKING + members as u64)
 }

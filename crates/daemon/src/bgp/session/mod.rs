@@ -10,6 +10,7 @@
 //! connection until the session is established; then a reader has the read side. Stages that have no threads of their own
 //! run here too, a bounded pass between any two looks at sockets and timers ([`Hosted`]).
 
+mod backlog;
 mod connection;
 mod ids;
 mod link;
@@ -18,6 +19,7 @@ mod peer;
 mod socket;
 mod view;
 
+pub use backlog::WriteQueue;
 #[cfg(test)]
 pub(super) use socket::set_md5;
 pub use view::{NeighborView, UpView};
@@ -56,9 +58,6 @@ use std::time::Duration;
 const WRITES: usize = 64;
 /// Reports of readers and shards that may wait.
 const REPORTS: usize = 1024;
-/// Bytes that may wait for one peer before its group is told to wait, and how few must be left before it goes on.
-const HIGH_WATER: usize = 8 * 1024 * 1024;
-const LOW_WATER: usize = 1024 * 1024;
 /// How long a closed connection is kept, so that unread input does not destroy the NOTIFICATION that we sent last.
 const LINGER: Millis = 1_000;
 /// Closed connections kept at most.
@@ -537,9 +536,10 @@ impl Sessions {
         self.write(id, side);
     }
 
-    /// Writes what waits, as far as the kernel takes it, and tells the group when too much is left or little enough.
+    /// Writes what waits, as far as the kernel takes it, and tells the worker when too much is left or little enough.
     fn write(&mut self, id: PeerId, side: Side) {
         let now = self.clock.now();
+        let high = backlog::high_water(self.groups.len());
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(connection) = peer.slot(side).as_mut() else { return };
         if connection.opening {
@@ -560,9 +560,8 @@ impl Sessions {
         } else if written > 0 || peer.stalled.is_none() {
             peer.stalled = Some(now);
         }
-        let blocked = if up.blocked { left > LOW_WATER } else { left > HIGH_WATER };
-        if blocked != up.blocked {
-            up.blocked = blocked;
+        up.backlog.blocks += u64::from(left > 0);
+        if let Some(blocked) = up.backlog.left(left, high, now) {
             let worker = up.worker;
             self.outbox.tell_worker(worker, EgressIn::Backlog { peer: id, blocked });
         }

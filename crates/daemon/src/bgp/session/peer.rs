@@ -1,5 +1,6 @@
 //! One neighbour as the session thread has it: its state machine, its connections, its established session.
 
+use super::backlog::Backlog;
 use super::connection::Connection;
 use crate::config::{AnyAsn, NeighborSettings};
 use ribtide_bgp::fsm::{self, Event, Millis, Side, State};
@@ -38,8 +39,7 @@ pub(super) struct Up {
     pub(super) local: IpAddr,
     /// When its reader last heard of it.
     pub(super) heard: Arc<AtomicU64>,
-    /// Whether its group was told to wait.
-    pub(super) blocked: bool,
+    pub(super) backlog: Backlog,
     /// Whether End-of-RIB came, for IPv4 and IPv6.
     pub(super) initial_done: [bool; 2],
 }

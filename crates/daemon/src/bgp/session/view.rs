@@ -1,6 +1,7 @@
 //! What people ask of the sessions, and what they tell them to do.
 
 use super::Sessions;
+use super::backlog::WriteQueue;
 use super::peer::Peer;
 use ribtide_bgp::fsm::{Event, Negotiated, Side, State};
 use ribtide_bgp::message::EgressIn;
@@ -57,10 +58,8 @@ pub struct UpView {
     pub worker: usize,
     /// The reader that reads it.
     pub reader: usize,
-    /// Bytes that wait to be written.
-    pub queued: usize,
-    /// Whether its group waits because of it.
-    pub blocked: bool,
+    /// What waits to be written, and how it keeps up with that.
+    pub writes: WriteQueue,
     /// Whether the peer has sent all its initial routes, IPv4 and IPv6.
     pub initial_done: [bool; 2],
 }
@@ -94,8 +93,7 @@ impl Sessions {
             local: up.local,
             worker: up.worker,
             reader: up.reader,
-            queued: peer.queued(),
-            blocked: up.blocked,
+            writes: up.backlog.view(peer.queued(), self.clock.now()),
             initial_done: up.initial_done,
         });
         NeighborView {

@@ -1,0 +1,116 @@
+//! How a neighbour keeps up with what is written to it: when its update group is to go on without it, and what people
+//! are told of that.
+
+use ribtide_bgp::fsm::Millis;
+
+/// Bytes that may wait for one neighbour before its worker packs no more for it, where groups are few.
+const HIGH_WATER: usize = 8 * 1024 * 1024;
+/// The same however many groups there are: as much as an UPDATE or two of each attribute set of a small table.
+const LEAST: usize = 512 * 1024;
+/// Bytes that may wait for all. What waits in a group is shared by its members, so it is divided among groups.
+const TOTAL: usize = 512 * 1024 * 1024;
+/// This part of the high water must be left before the worker packs for the neighbour again.
+const LOW: usize = 8;
+/// So many stops within [`MINUTE`] make a slow writer.
+const SLOW: usize = 3;
+const MINUTE: Millis = 60_000;
+
+/// Bytes that may wait for one neighbour.
+pub(super) fn high_water(groups: usize) -> usize {
+    (TOTAL / groups.max(1)).clamp(LEAST, HIGH_WATER)
+}
+
+/// A session's write queue over time.
+#[derive(Default)]
+pub(super) struct Backlog {
+    /// How often the kernel took less than there was.
+    pub(super) blocks: u64,
+    /// Since when it has been too much.
+    since: Option<Millis>,
+    stops: u64,
+    stopped: Millis,
+    /// When the last stops began, the newest first.
+    last: [Option<Millis>; SLOW],
+}
+
+/// The same for people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WriteQueue {
+    /// Bytes that wait to be written.
+    pub bytes: usize,
+    /// How often the kernel took less than there was to write.
+    pub blocks: u64,
+    /// Whether so much waits that its update group goes on without it.
+    pub full: bool,
+    /// How often that began.
+    pub stops: u64,
+    /// For how many milliseconds it was so.
+    pub stopped: Millis,
+    /// Whether it is a slow writer: full now, or three times within the last minute.
+    pub slow: bool,
+}
+
+impl Backlog {
+    /// So many bytes are left after a write. Returns what to tell the worker, if that has changed: whether to pack no
+    /// more.
+    pub(super) fn left(&mut self, bytes: usize, high: usize, now: Millis) -> Option<bool> {
+        match self.since {
+            None if bytes > high => {
+                self.since = Some(now);
+                self.stops += 1;
+                self.last.rotate_right(1);
+                self.last[0] = Some(now);
+                Some(true)
+            }
+            Some(since) if bytes <= high / LOW => {
+                self.since = None;
+                self.stopped += now.saturating_sub(since);
+                Some(false)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn view(&self, bytes: usize, now: Millis) -> WriteQueue {
+        let recent = |at: &Option<Millis>| at.is_some_and(|at| at + MINUTE > now);
+        WriteQueue {
+            bytes,
+            blocks: self.blocks,
+            full: self.since.is_some(),
+            stops: self.stops,
+            stopped: self.stopped + self.since.map_or(0, |since| now.saturating_sub(since)),
+            slow: self.since.is_some() || self.last.iter().all(recent),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_neighbour_that_stops_often_is_slow_for_a_minute() {
+        let mut backlog = Backlog::default();
+        let high = high_water(1);
+        assert_eq!(backlog.left(high, high, 0), None);
+        for stop in 0..3 {
+            let at = 1000 * stop;
+            assert!(!backlog.view(0, at).slow);
+            assert_eq!(backlog.left(high + 1, high, at), Some(true));
+            assert!(backlog.view(high + 1, at).slow, "while it is full");
+            assert_eq!(backlog.left(high, high, at), None, "not yet");
+            assert_eq!(backlog.left(high / LOW, high, at + 10), Some(false));
+        }
+        let view = backlog.view(5, 59_999);
+        assert_eq!((view.bytes, view.stops, view.stopped, view.full, view.slow), (5, 3, 30, false, true));
+        assert!(!backlog.view(0, 60_000).slow);
+    }
+
+    #[test]
+    fn all_groups_together_have_a_bound() {
+        assert_eq!(high_water(0), HIGH_WATER);
+        assert_eq!(high_water(64), HIGH_WATER);
+        assert_eq!(high_water(128), HIGH_WATER / 2);
+        assert_eq!(high_water(1_000_000), LEAST);
+    }
+}
