@@ -47,6 +47,7 @@ mod flag {
     pub(super) const NO_EXPORT: u8 = 1 << 4;
     pub(super) const NO_ADVERTISE: u8 = 1 << 5;
     pub(super) const NO_EXPORT_SUBCONFED: u8 = 1 << 6;
+    pub(super) const ORIGINATOR_ID: u8 = 1 << 7;
 }
 
 impl AttrSet {
@@ -138,6 +139,9 @@ impl AttrSet {
 
     /// ORIGINATOR_ID, if present. Looked for among the attributes: only ties ask for it.
     pub fn originator_id(&self) -> Option<Ipv4Addr> {
+        if !self.has(flag::ORIGINATOR_ID) {
+            return None;
+        }
         router_ids(self.value(code::ORIGINATOR_ID)?).next()
     }
 
@@ -212,6 +216,7 @@ impl Facts {
                     facts.number(flag::LOCAL_PREF, number(value), |facts| &mut facts.local_pref);
                 }
                 code::COMMUNITIES => facts.read_communities(Communities::new(value)),
+                code::ORIGINATOR_ID => facts.flags |= flag::ORIGINATOR_ID,
                 code::CLUSTER_LIST => facts.cluster_list_len = router_ids(value).count() as u16,
                 _ => {}
             }

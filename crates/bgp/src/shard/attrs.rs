@@ -16,7 +16,9 @@ pub(super) struct AttrTable {
     chunks: Vec<Vec<Entry>>,
     /// The first unused number; each names the next as its next hop.
     unused: u32,
-    by_content: Table<Numbered>,
+    /// Several, so that none is large when it grows: by the first bits of the hash.
+    by_content: Vec<Table<Numbered>>,
+    used: usize,
     pub(super) hops: NextHops,
     memory: usize,
 }
@@ -24,6 +26,7 @@ pub(super) struct AttrTable {
 /// Entries of a chunk.
 const CHUNK: usize = 1 << CHUNK_BITS;
 const CHUNK_BITS: u32 = 10;
+const PARTS_BITS: u32 = 6;
 /// No number.
 const NONE: u32 = u32::MAX;
 
@@ -36,7 +39,7 @@ struct Entry {
     in_batch: u32,
 }
 
-/// A number under the hash of its set's content.
+/// A number under the hash of its set's content, less the bits that tell the table.
 #[derive(Clone, Copy)]
 struct Numbered {
     hash: u32,
@@ -57,8 +60,10 @@ impl Slot for Numbered {
     }
 }
 
-fn hash(attrs: &AttrSet) -> u32 {
-    (attrs.content_hash() >> 32) as u32
+/// Which table a set is in, and its hash there.
+fn spot(attrs: &AttrSet) -> (usize, u32) {
+    let hash = (attrs.content_hash() >> 32) as u32;
+    ((hash >> (u32::BITS - PARTS_BITS)) as usize, hash << PARTS_BITS)
 }
 
 impl AttrTable {
@@ -66,7 +71,8 @@ impl AttrTable {
         AttrTable {
             chunks: Vec::new(),
             unused: NONE,
-            by_content: Table::new(seed),
+            by_content: (0..1 << PARTS_BITS).map(|_| Table::new(seed.clone())).collect(),
+            used: 0,
             hops: NextHops::default(),
             memory: 0,
         }
@@ -74,7 +80,7 @@ impl AttrTable {
 
     /// The number of `attrs`, which stays good until [`AttrTable::let_go`] if no path comes to use it.
     pub(super) fn acquire(&mut self, attrs: &AttrSet) -> u32 {
-        let hash = hash(attrs);
+        let (part, hash) = spot(attrs);
         let same = |slot: &Numbered| {
             slot.hash == hash
                 && self
@@ -83,15 +89,16 @@ impl AttrTable {
                     .as_ref()
                     .is_some_and(|a| AttrSet::ptr_eq(a, attrs) || a == attrs)
         };
-        if let Some(at) = self.by_content.find(hash, same) {
-            let number = self.by_content.get(at).number;
+        if let Some(at) = self.by_content[part].find(hash, same) {
+            let number = self.by_content[part].get(at).number;
             self.entry_mut(number).refs += 1;
             return number;
         }
         let hop = self.hops.acquire(attrs.next_hop().addr());
         self.memory += attrs.memory();
         let number = self.add(Entry { attrs: Some(attrs.clone()), hop, refs: 1, in_batch: 0 });
-        self.by_content.insert(hash, Numbered { hash, number });
+        self.by_content[part].insert(hash, Numbered { hash, number });
+        self.used += 1;
         number
     }
 
@@ -126,10 +133,13 @@ impl AttrTable {
         self.unused = number;
         if let Some(attrs) = self.entry_mut(number).attrs.take() {
             self.memory -= attrs.memory();
-            if let Some(at) = self.by_content.find(hash(&attrs), |slot| slot.number == number) {
-                self.by_content.remove(at);
-                self.by_content.trim();
+            let (part, hash) = spot(&attrs);
+            let table = &mut self.by_content[part];
+            if let Some(at) = table.find(hash, |slot| slot.number == number) {
+                table.remove(at);
+                table.trim();
             }
+            self.used -= 1;
         }
         self.hops.release(hop);
         if self.len() == 0 {
@@ -198,12 +208,13 @@ impl AttrTable {
 
     /// How many sets are in use.
     pub(super) fn len(&self) -> usize {
-        self.by_content.len()
+        self.used
     }
 
     /// Bytes of memory held, shared sets included.
     pub(super) fn memory(&self) -> usize {
-        self.chunks.len() * CHUNK * size_of::<Entry>() + self.by_content.memory() + self.memory
+        let index: usize = self.by_content.iter().map(Table::memory).sum();
+        self.chunks.len() * CHUNK * size_of::<Entry>() + index + self.memory
     }
 }
 

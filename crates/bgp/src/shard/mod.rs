@@ -191,7 +191,8 @@ impl Shard {
 
 impl Core {
     /// Finds out where the next prefixes of a batch are to be found, and reads what will be read again soon: routes, then
-    /// blocks of paths. One waits for memory here no longer than all do, as none needs another's answer.
+    /// their paths, then the attributes of the best ones. All wait for memory at the same time here, as none needs
+    /// another's answer.
     fn look_ahead<F: Family>(
         &self,
         tables: &[Table<Route<F>>],
@@ -202,10 +203,17 @@ impl Core {
             *spot = Spot { logical: logical_shard(*prefix), hash: route::hash(*prefix, &self.seed) };
             black_box(tables[usize::from(spot.logical)].peek(spot.hash).map(Route::is_idle));
         }
-        for (prefix, spot) in prefixes.iter().zip(spots) {
+        let mut best = [NONE; GROUP];
+        for ((prefix, spot), best) in prefixes.iter().zip(spots).zip(&mut best) {
             let table = &tables[usize::from(spot.logical)];
             if let Some(at) = table.find(spot.hash, |route| route.is(*prefix)) {
-                black_box(table.get(at).paths(&self.paths)[0].attrs);
+                let route = table.get(at);
+                *best = route.best().map_or(NONE, |best| route.paths(&self.paths)[best].attrs);
+            }
+        }
+        for best in best {
+            if best != NONE {
+                black_box(self.attrs.get(best).as_hops());
             }
         }
     }

@@ -134,25 +134,25 @@ impl<S: Slot> Table<S> {
         mut visit: impl FnMut(&mut S) -> bool,
     ) -> Option<u32> {
         let mut at = self.home(from);
+        let before = |slot: &S| !slot.is_empty() && slot.hash(&self.seed) < from;
+        at += self.slots.iter().skip(at).take_while(|slot| before(slot)).count();
         let mut last = None;
         while at < self.slots.len() {
             let slot = &mut self.slots[at];
+            let left = *budget;
+            *budget = left.saturating_sub(1);
             if slot.is_empty() {
-                *budget = budget.saturating_sub(1);
                 at += 1;
                 continue;
             }
-            let hash = slot.hash(&self.seed);
-            if hash < from {
-                at += 1;
-                continue;
+            if left <= 1 {
+                let hash = slot.hash(&self.seed);
+                // Entries of one hash are not told apart by it: all or none.
+                if left == 0 && last != Some(hash) {
+                    return Some(hash);
+                }
+                last = Some(hash);
             }
-            // Entries of one hash are not told apart by it: all or none.
-            if *budget == 0 && last != Some(hash) {
-                return Some(hash);
-            }
-            *budget = budget.saturating_sub(1);
-            last = Some(hash);
             match visit(slot) {
                 true => at += 1,
                 false => self.remove(at),
