@@ -78,11 +78,12 @@ impl PerFamily for Group {
     type Of<F: Family> = Group;
 }
 
-/// Where a prefix is to be found: in which logical shard's table, and its hash there.
+/// Where a prefix is to be found: in which logical shard's table, by which hash, and where it was.
 #[derive(Clone, Copy, Default)]
 struct Spot {
     logical: u8,
     hash: u32,
+    at: u32,
 }
 
 impl Shard {
@@ -162,12 +163,12 @@ impl Shard {
                     if at == 0 {
                         core.look_ahead(tables, &prefixes[group.taken..], &mut group.spots);
                     }
-                    let (prefix, Spot { logical, hash }) = (prefixes[group.taken], group.spots[at]);
+                    let (prefix, spot) = (prefixes[group.taken], group.spots[at]);
                     group.taken += 1;
-                    let table = &mut tables[usize::from(logical)];
+                    let table = &mut tables[usize::from(spot.logical)];
                     match path {
-                        Some(path) => paths += u32::from(core.announce(table, hash, prefix, path, out)),
-                        None => core.withdraw(table, hash, prefix, session, out),
+                        Some(path) => paths += u32::from(core.announce(table, spot, prefix, path, out)),
+                        None => core.withdraw(table, spot, prefix, session, out),
                     }
                 }
                 if let Some(path) = path {
@@ -200,13 +201,15 @@ impl Core {
         spots: &mut [Spot; GROUP],
     ) {
         for (prefix, spot) in prefixes.iter().zip(&mut *spots) {
-            *spot = Spot { logical: logical_shard(*prefix), hash: route::hash(*prefix, &self.seed) };
+            *spot =
+                Spot { logical: logical_shard(*prefix), hash: route::hash(*prefix, &self.seed), at: NONE };
             black_box(tables[usize::from(spot.logical)].peek(spot.hash).map(Route::is_idle));
         }
         let mut best = [NONE; GROUP];
         for ((prefix, spot), best) in prefixes.iter().zip(spots).zip(&mut best) {
             let table = &tables[usize::from(spot.logical)];
             if let Some(at) = table.find(spot.hash, |route| route.is(*prefix)) {
+                spot.at = at as u32;
                 let route = table.get(at);
                 *best = route.best().map_or(NONE, |best| route.paths(&self.paths)[best].attrs);
             }
@@ -296,14 +299,14 @@ impl Core {
     fn announce<F: Family>(
         &mut self,
         table: &mut Table<Route<F>>,
-        hash: u32,
+        spot: Spot,
         prefix: Prefix<F>,
         path: Path,
         out: &mut ShardOut,
     ) -> bool {
-        let Some(at) = table.find(hash, |route| route.is(prefix)) else {
+        let Some(at) = table.find_again(spot.at as usize, spot.hash, |route| route.is(prefix)) else {
             let best = self.usable(path);
-            table.insert(hash, Route::new(prefix, path, best));
+            table.insert(spot.hash, Route::new(prefix, path, best));
             self.sessions.counts::<F>(path.session).paths += 1;
             self.changed(prefix, None, best.then_some(path), out);
             return true;
@@ -348,12 +351,14 @@ impl Core {
     fn withdraw<F: Family>(
         &mut self,
         table: &mut Table<Route<F>>,
-        hash: u32,
+        spot: Spot,
         prefix: Prefix<F>,
         session: u16,
         out: &mut ShardOut,
     ) {
-        let Some(at) = table.find(hash, |route| route.is(prefix)) else { return };
+        let Some(at) = table.find_again(spot.at as usize, spot.hash, |route| route.is(prefix)) else {
+            return;
+        };
         let route = table.get_mut(at);
         let place = route.paths(&self.paths).iter().position(|path| path.session == session);
         if place.is_some_and(|place| !self.forget(route, place, out)) {

@@ -66,9 +66,9 @@ fn size(capacity: usize) -> usize {
     4 * (octave - 2) + (capacity - (1 << octave)) / step(capacity) - 1
 }
 
-/// Whether a route of `old` paths needs another block when it has `new`.
-pub(super) fn outgrows(old: usize, new: usize) -> bool {
-    capacity(old) != capacity(new)
+/// Whether a block made for `len` paths is full with them.
+pub(super) fn is_full(len: usize) -> bool {
+    len & (step(len) - 1) == 0
 }
 
 impl PathStore {
@@ -200,6 +200,7 @@ mod tests {
         assert_eq!(capacities[..14], [2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48]);
         assert!(capacities.iter().enumerate().all(|(n, capacity)| size(*capacity) == n));
         assert!((2..70_000).all(|len| (len..=len + len / 4 + 1).contains(&capacity(len))));
+        assert!((2..70_000).all(|len| is_full(len) == (len == capacity(len))));
         assert_eq!(size_of::<Path>(), 8);
     }
 

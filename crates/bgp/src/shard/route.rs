@@ -1,6 +1,6 @@
 //! What the table holds for a prefix: its paths from the oldest to the newest, and which is best.
 
-use super::paths::{Path, PathStore, outgrows};
+use super::paths::{Path, PathStore, is_full};
 use super::table::{Seed, Slot};
 use ribtide_prefix::{Afi, Bits, Family, Prefix};
 use std::hash::{BuildHasher, Hasher};
@@ -33,13 +33,17 @@ const NO_BEST: u16 = u16::MAX;
 
 /// The hash of a prefix in the tables of routes.
 pub(super) fn hash<F: Family>(prefix: Prefix<F>, seed: &Seed) -> u32 {
+    hash_of::<F>(prefix.bits(), prefix.len(), seed)
+}
+
+fn hash_of<F: Family>(bits: F::Bits, len: u8, seed: &Seed) -> u32 {
     let mut hasher = seed.build_hasher();
-    let left = prefix.bits().left();
+    let left = bits.left();
     match F::AFI {
-        Afi::Ipv4 => hasher.write_u64((left >> 64) as u64 | u64::from(prefix.len())),
+        Afi::Ipv4 => hasher.write_u64((left >> 64) as u64 | u64::from(len)),
         Afi::Ipv6 => {
             hasher.write_u128(left);
-            hasher.write_u8(prefix.len());
+            hasher.write_u8(len);
         }
     }
     (hasher.finish() >> 32) as u32
@@ -56,7 +60,7 @@ impl<F: Family> Slot for Route<F> {
     }
 
     fn hash(&self, seed: &Seed) -> u32 {
-        hash(self.prefix(), seed)
+        hash_of::<F>(self.bits, self.len, seed)
     }
 }
 
@@ -72,6 +76,7 @@ impl<F: Family> Route<F> {
     }
 
     /// Whether it is the route of this prefix.
+    #[inline]
     pub(super) fn is(&self, prefix: Prefix<F>) -> bool {
         self.bits == prefix.bits() && self.len == prefix.len() && self.form != Form::Empty
     }
@@ -123,7 +128,7 @@ impl<F: Family> Route<F> {
             self.set_best(best);
             return;
         }
-        if outgrows(len, len + 1) {
+        if is_full(len) {
             self.resize(store, len, len + 1, len);
         }
         store.get_mut(self.path.attrs, len + 1)[len] = path;
@@ -143,7 +148,7 @@ impl<F: Family> Route<F> {
             store.give(block, 2);
             return gone;
         }
-        if outgrows(len, len - 1) {
+        if is_full(len - 1) {
             self.resize(store, len, len - 1, len - 1);
         }
         self.path.session -= 1;

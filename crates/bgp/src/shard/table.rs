@@ -73,6 +73,14 @@ impl<S: Slot> Table<S> {
         }
     }
 
+    /// As [`Table::find`], for a key that was at `last` not long ago.
+    pub(super) fn find_again(&self, last: usize, hash: u32, is: impl Fn(&S) -> bool) -> Option<usize> {
+        match self.slots.get(last) {
+            Some(slot) if is(slot) => Some(last),
+            _ => self.find(hash, is),
+        }
+    }
+
     /// The entry at a place.
     pub(super) fn get(&self, at: usize) -> &S {
         &self.slots[at]
