@@ -205,19 +205,22 @@ impl Core {
                 Spot { logical: logical_shard(*prefix), hash: route::hash(*prefix, &self.seed), at: NONE };
             black_box(tables[usize::from(spot.logical)].peek(spot.hash).map(Route::is_idle));
         }
-        let mut best = [NONE; GROUP];
-        for ((prefix, spot), best) in prefixes.iter().zip(spots).zip(&mut best) {
+        let mut routes: SmallVec<[Route<F>; GROUP]> = SmallVec::new();
+        for (prefix, spot) in prefixes.iter().zip(spots) {
             let table = &tables[usize::from(spot.logical)];
             if let Some(at) = table.find(spot.hash, |route| route.is(*prefix)) {
                 spot.at = at as u32;
-                let route = table.get(at);
-                *best = route.best().map_or(NONE, |best| route.paths(&self.paths)[best].attrs);
+                routes.push(*table.get(at));
             }
         }
-        for best in best {
-            if best != NONE {
-                black_box(self.attrs.get(best).as_hops());
-            }
+        self.look_at_best(&routes);
+    }
+
+    /// Reads what is needed of routes that will be dealt with next.
+    fn look_at_best<F: Family>(&self, routes: &[Route<F>]) {
+        let best: SmallVec<[Path; GROUP]> = routes.iter().filter_map(|route| self.best_of(route)).collect();
+        for path in best {
+            black_box(self.attrs.get(path.attrs).as_hops());
         }
     }
 

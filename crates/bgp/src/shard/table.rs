@@ -134,18 +134,27 @@ impl<S: Slot> Table<S> {
     }
 
     /// Visits entries from those of hash `from` on; what `visit` refuses to keep goes. Stops after about `budget`
-    /// slots and returns the hash to go on from, or `None` at the end. `budget` is lessened by what it took.
-    pub(super) fn walk(
+    /// slots and returns the hash to go on from, or `None` at the end. `budget` is lessened by what it took. `ahead` is
+    /// shown what comes next, some slots at a time.
+    pub(super) fn walk<C>(
         &mut self,
         from: u32,
         budget: &mut usize,
-        mut visit: impl FnMut(&mut S) -> bool,
+        context: &mut C,
+        ahead: impl Fn(&C, &[S]),
+        mut visit: impl FnMut(&mut C, &mut S) -> bool,
     ) -> Option<u32> {
+        const AHEAD: usize = 32;
         let mut at = self.home(from);
         let before = |slot: &S| !slot.is_empty() && slot.hash(&self.seed) < from;
         at += self.slots.iter().skip(at).take_while(|slot| before(slot)).count();
         let mut last = None;
+        let mut shown = at;
         while at < self.slots.len() {
+            if at >= shown {
+                shown = self.slots.len().min(at + AHEAD);
+                ahead(context, &self.slots[at..shown]);
+            }
             let slot = &mut self.slots[at];
             let left = *budget;
             *budget = left.saturating_sub(1);
@@ -161,7 +170,7 @@ impl<S: Slot> Table<S> {
                 }
                 last = Some(hash);
             }
-            match visit(slot) {
+            match visit(context, slot) {
                 true => at += 1,
                 false => self.remove(at),
             }
@@ -260,7 +269,7 @@ mod tests {
             let mut from = Some(0);
             while let Some(at) = from {
                 let mut budget = budget;
-                from = table.walk(at, &mut budget, |key| {
+                from = table.walk(at, &mut budget, &mut seen, |_, next| assert!(next.len() <= 32), |seen, key| {
                     seen.push(key.0);
                     key.0 % 2 == 0
                 });

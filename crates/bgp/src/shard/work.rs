@@ -148,8 +148,8 @@ impl Shard {
         part: &mut Part,
         out: &mut ShardOut,
     ) -> Option<u32> {
-        let core = &mut self.core;
-        self.tables.get_mut::<F>()[usize::from(logical)].walk(from, budget, |route| match kind {
+        let table = &mut self.tables.get_mut::<F>()[usize::from(logical)];
+        table.walk(from, budget, &mut self.core, Core::look_at_best, |core, route| match kind {
             Kind::Sweep => core.sweep(route, out),
             Kind::Redecide => {
                 core.redecide(route, out);
