@@ -70,7 +70,8 @@ pub struct Counts {
     pub attribute_sets: usize,
     /// Next hops in use.
     pub next_hops: usize,
-    /// Routes that came after the end of their session and were not taken in.
+    /// Routes that came after the end of their session and were not taken in. So would be those of a session that comes
+    /// up when 65,535 others are.
     pub late: u64,
     /// Bytes of memory: tables, paths and attribute sets.
     pub memory: usize,
