@@ -8,6 +8,7 @@ pub mod api;
 pub mod bgp;
 pub mod config;
 pub mod dataplane;
+pub mod reload;
 pub mod rib;
 pub mod router;
 pub mod sonic;

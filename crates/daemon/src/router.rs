@@ -15,13 +15,13 @@ use ribtide_runtime::log::log;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
-use std::sync::{Arc, RwLockReadGuard};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 /// How long a stop may take before the process just ends.
@@ -32,7 +32,11 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// What the API looks at: handles of every stage.
 pub struct Inside {
     /// The configuration in force.
-    pub config: Config,
+    config: RwLock<Arc<Config>>,
+    /// The file that it came from.
+    pub(crate) file: Option<PathBuf>,
+    /// Held while the file is read again.
+    pub(crate) reloading: Mutex<()>,
     /// Time since the start.
     pub clock: Clock,
     /// Every queue.
@@ -54,6 +58,16 @@ pub struct Inside {
 }
 
 impl Inside {
+    /// The configuration in force.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Another configuration is in force.
+    pub(crate) fn configure(&self, config: Config) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
     /// The shards, where BGP runs.
     pub(crate) fn owners(&self) -> Option<RwLockReadGuard<'_, Owners>> {
         self.bgp.as_ref().map(|bgp| bgp.owners.read())
@@ -120,12 +134,12 @@ fn number_as_the_system(interfaces: &mut [InterfaceConfig]) {
 }
 
 impl Router {
-    /// Starts everything that `config` names. Returns once listeners are bound and the kernel has been asked; what
+    /// Starts everything that `config` names; `file` is what a reload reads. Returns once listeners are bound and the kernel has been asked; what
     /// cannot work is refused here and not found out later.
     ///
     /// # Errors
     /// The first thing that does not work, as a sentence.
-    pub fn start(mut config: Config) -> Result<Router, StartError> {
+    pub fn start(mut config: Config, file: Option<PathBuf>) -> Result<Router, StartError> {
         if config.fib.as_ref().is_some_and(|fib| !fib.fpm.is_empty()) {
             number_as_the_system(&mut config.interfaces);
         }
@@ -194,7 +208,9 @@ impl Router {
             )?;
         }
         let inside = Inside {
-            config,
+            config: RwLock::new(Arc::new(config)),
+            file,
+            reloading: Mutex::new(()),
             clock,
             rings,
             meters,
@@ -251,14 +267,25 @@ impl Router {
         Ok(confirmed && self.inside.rings.read().iter().all(|r| r.depth == 0))
     }
 
-    /// Runs until SIGINT or SIGTERM, then says goodbye to peers.
+    /// Runs until SIGINT or SIGTERM, then says goodbye to peers. SIGHUP reads the configuration file again.
     ///
     /// # Errors
     /// A sentence when signals cannot be caught, or a stage had to stop.
     pub fn run_until_signal(self) -> Result<(), String> {
         let mut signals =
-            Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("cannot catch signals: {e}"))?;
-        while signals.pending().next().is_none() {
+            Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|e| format!("cannot catch signals: {e}"))?;
+        loop {
+            let pending: Vec<i32> = signals.pending().collect();
+            if pending.iter().any(|signal| *signal != SIGHUP) {
+                break;
+            }
+            if !pending.is_empty() {
+                let says = match answers::reload(&self.inside) {
+                    Ok(reloaded) => reloaded.to_string(),
+                    Err(refusal) => refusal.sentence(),
+                };
+                log("ribtide", &says);
+            }
             if self.stop.stopped() {
                 return Err("a stage could not go on, so the router has stopped; its reason is above".into());
             }

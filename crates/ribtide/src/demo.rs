@@ -94,7 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let port = free_port()?;
     let text = configuration(port, &socket);
     let config = config::parse(&text).map_err(|p| format!("the built-in configuration is wrong: {p:?}"))?;
-    let router = Router::start(config).map_err(|e| e.to_string())?;
+    let router = Router::start(config, None).map_err(|e| e.to_string())?;
     let outcome = demonstrate(options, port, &router);
     router.shut_down();
     outcome

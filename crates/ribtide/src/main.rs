@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod change;
 mod client;
 mod demo;
 mod show;
@@ -51,6 +52,18 @@ enum Command {
     Clear {
         #[command(subcommand)]
         what: show::Clear,
+        #[command(flatten)]
+        output: show::Output,
+    },
+    /// Change the running router, until it reads its configuration file again
+    Config {
+        #[command(subcommand)]
+        what: change::Config,
+        #[command(flatten)]
+        output: show::Output,
+    },
+    /// Have the running router read its configuration file again; it touches only what changed
+    Reload {
         #[command(flatten)]
         output: show::Output,
     },
@@ -110,6 +123,8 @@ fn run(command: Command) -> Result<(), String> {
         Command::Show { what, output } => show::show(&what, &output),
         Command::Explain { prefix, output } => show::explain(&prefix, &output),
         Command::Clear { what, output } => show::clear(&what, &output),
+        Command::Config { what, output } => change::config(&what, &output),
+        Command::Reload { output } => change::reload(&output),
         Command::Replay(options) => sentence(ribtide_bench::replay::run(&options).map(drop)),
         Command::Blast(options) => sentence(ribtide_bench::blast::run(&options).map(drop)),
         Command::Sink(options) => sentence(ribtide_bench::sink::run(&options).map(drop)),
@@ -127,7 +142,9 @@ fn sentence<E: std::fmt::Display>(result: Result<(), E>) -> Result<(), String> {
 
 fn router(path: &Path) -> Result<(), String> {
     let config = config::load(path).map_err(|e| e.to_string())?;
-    let router = Router::start(config).map_err(|e| e.to_string())?;
+    // Whoever reloads need not be where the router was started.
+    let file = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let router = Router::start(config, Some(file)).map_err(|e| e.to_string())?;
     let at = router.socket().display();
     text::complain(&format!("running; `ribtide show bgp summary --socket {at}` looks inside"));
     router.run_until_signal().map_err(|e| e.to_string())

@@ -58,6 +58,12 @@ impl IngestPeer {
         IngestPeer { info, settings, context, counters: IngestCounters::default() }
     }
 
+    /// Takes routes by another import policy from now on. Routes taken before stay as they are until the peer sends
+    /// them again.
+    pub fn set_import(&mut self, import: Arc<Policy>) {
+        self.settings.import = import;
+    }
+
     /// The session.
     pub fn info(&self) -> &Arc<PeerInfo> {
         &self.info

@@ -2,6 +2,10 @@
 //!
 //! Times are in seconds, sizes in bytes. A field that does not apply is absent.
 
+mod change;
+
+pub use change::*;
+
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

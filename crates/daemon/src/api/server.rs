@@ -1,7 +1,7 @@
 //! Listeners and routes of the API.
 
 use super::answers;
-use super::model::{ApiError, AsicQuestion, Clear};
+use super::model::{ApiError, AsicQuestion, Clear, Resize};
 use crate::config::ApiConfig;
 use crate::router::Inside;
 use axum::extract::{Path, Query, State};
@@ -219,6 +219,8 @@ fn routes(inside: Arc<Inside>) -> Router {
             "/v1/bgp/clear",
             post(|s, Json(c): Json<Clear>| blocking(s, move |i| answers::bgp_clear(i, c))),
         )
+        .route("/v1/bgp/shards", post(|s, Json(r): Json<Resize>| blocking(s, move |i| answers::resize(i, r))))
+        .route("/v1/reload", post(|s| blocking(s, answers::reload)))
         .route(
             "/v1/routes",
             get(|s, Query(q): Query<PageQuery>| {

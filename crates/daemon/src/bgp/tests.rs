@@ -1,5 +1,6 @@
 //! BGP as a peer sees it: real threads, real sockets, on loopback.
 
+mod reconfigure;
 mod resize;
 
 use super::*;
@@ -92,6 +93,7 @@ struct Peer {
     asn: u32,
     hold_time: u16,
     keepalives: u32,
+    refreshes: u32,
     input: Vec<u8>,
     /// With the attributes as received, the next hop last.
     routes: BTreeMap<AnyPrefix, Vec<u8>>,
@@ -118,6 +120,7 @@ impl Peer {
             asn,
             hold_time: 90,
             keepalives: 0,
+            refreshes: 0,
             input: Vec::new(),
             routes: BTreeMap::new(),
             ends: Vec::new(),
@@ -193,6 +196,7 @@ impl Peer {
             at += frame.total_len;
             match frame.kind {
                 MessageType::Keepalive => self.keepalives += 1,
+                MessageType::RouteRefresh => self.refreshes += 1,
                 MessageType::Notification => self.notification = Some(Notification::parse(frame.body)),
                 MessageType::Update => {
                     let context = UpdateContext { four_octet_as: true, external: self.asn != 65001 };

@@ -33,8 +33,8 @@ pub(crate) fn bgp_summary(inside: &Inside) -> Result<BgpSummary, Refusal> {
     let views = bgp.sessions.ask(|s| s.neighbors())?;
     let neighbors = views.into_iter().map(|view| neighbor(bgp, view)).collect::<Result<_, _>>()?;
     Ok(BgpSummary {
-        router_id: inside.config.router_id,
-        asn: inside.config.asn,
+        router_id: inside.config().router_id,
+        asn: inside.config().asn,
         shard_threads: if bgp.hosted.shards { 0 } else { shard_threads },
         update_threads: if bgp.hosted.workers { 0 } else { bgp.workers.len() },
         prefixes,

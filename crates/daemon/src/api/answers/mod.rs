@@ -2,6 +2,7 @@
 
 mod asic;
 mod bgp;
+mod change;
 mod explain;
 mod fib;
 mod reads;
@@ -9,6 +10,7 @@ mod routes;
 
 pub(crate) use asic::asic_lookup;
 pub(super) use bgp::{bgp_clear, bgp_neighbor, bgp_summary};
+pub(crate) use change::{reload, resize};
 pub(super) use explain::explain;
 pub(super) use fib::fib;
 pub(crate) use reads::Reads;

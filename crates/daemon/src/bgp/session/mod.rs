@@ -13,22 +13,26 @@
 mod backlog;
 mod connection;
 mod ids;
+mod keys;
 mod link;
 mod outbox;
 mod peer;
+mod reconfigure;
 mod socket;
 mod view;
 
 pub use backlog::WriteQueue;
+pub use reconfigure::Neighbors;
 #[cfg(test)]
 pub(super) use socket::set_md5;
 pub use view::{NeighborView, UpView};
 
 use super::reader::{Command, Report, What};
 use super::stage::{Hosted, Turn, pin};
-use crate::config::{BgpConfig, DynamicRange, InterfaceConfig, NeighborSettings};
+use crate::config::{BgpConfig, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings};
 use connection::Connection;
 use ids::Ids;
+use keys::Keys;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use outbox::Outbox;
@@ -123,7 +127,7 @@ impl SessionsBuilder {
                 let says = format!("BGP cannot listen on {address}: {error}; {cure}");
                 io::Error::new(error.kind(), says)
             })?;
-            allow_passwords(&listener, bgp)?;
+            keys::change(std::slice::from_ref(&listener), &Keys::new(), &keys::of(bgp))?;
             let token = Token(LISTENERS + listeners.len());
             poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
             listeners.push(listener);
@@ -186,6 +190,7 @@ impl SessionsBuilder {
             cluster_id: setup.bgp.cluster_id,
             interfaces: setup.interfaces.to_vec(),
             ranges: setup.bgp.dynamic.clone(),
+            keys: keys::of(setup.bgp),
             peers: BTreeMap::new(),
             by_address: BTreeMap::new(),
             ids: Ids::default(),
@@ -196,11 +201,8 @@ impl SessionsBuilder {
             lingering: VecDeque::new(),
             rejected: 0,
         };
-        for (address, neighbor) in &setup.bgp.neighbors {
-            let id = sessions.add(*address, neighbor.settings.clone(), false);
-            if let Some(peer) = sessions.peers.get_mut(&id) {
-                peer.description = neighbor.description.clone();
-            }
+        for neighbor in setup.bgp.neighbors.values() {
+            sessions.configure(neighbor);
         }
         let (writes, reports, purged) = (self.writes.1, self.reports.1, self.purged.1);
         let cpus = setup.cpus.clone();
@@ -210,32 +212,6 @@ impl SessionsBuilder {
         })?;
         Ok((asker.with_wake(Some(self.wake)), thread))
     }
-}
-
-/// Lets signed connections in (RFC 2385).
-fn allow_passwords(listener: &TcpListener, bgp: &BgpConfig) -> io::Result<()> {
-    let v6 = listener.local_addr()?.is_ipv6();
-    let allow = |address: IpAddr, len: Option<u8>, password: &Option<String>| {
-        let Some(password) = password else { return Ok(()) };
-        // The length of an IPv4 prefix counts from its own first bit, mapped or not.
-        let address = match address {
-            IpAddr::V4(a) if v6 => a.to_ipv6_mapped().into(),
-            other => other,
-        };
-        if address.is_ipv6() != v6 {
-            return Ok(());
-        }
-        socket::set_md5(listener, address, len, password).map_err(|e| {
-            io::Error::new(e.kind(), format!("the kernel refuses the password of {address}: {e}"))
-        })
-    };
-    for (address, neighbor) in &bgp.neighbors {
-        allow(*address, None, &neighbor.settings.password)?;
-    }
-    for dynamic in &bgp.dynamic {
-        allow(dynamic.range.addr(), Some(dynamic.range.len()), &dynamic.settings.password)?;
-    }
-    Ok(())
 }
 
 /// The state of the session thread. Ask it through its [`Asker`].
@@ -248,6 +224,8 @@ pub struct Sessions {
     cluster_id: Ipv4Addr,
     interfaces: Vec<InterfaceConfig>,
     ranges: Vec<DynamicRange>,
+    /// Of the listening sockets.
+    keys: Keys,
     peers: BTreeMap<PeerId, Peer>,
     by_address: BTreeMap<IpAddr, PeerId>,
     ids: Ids,
@@ -324,6 +302,22 @@ impl Sessions {
         next.map_or(Duration::from_millis(100), |d| {
             (d + Duration::from_millis(1)).min(Duration::from_millis(100))
         })
+    }
+
+    /// A configured neighbour comes, and waits to be started.
+    fn configure(&mut self, neighbor: &NeighborConfig) -> PeerId {
+        let id = self.add(neighbor.address, neighbor.settings.clone(), false);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.description.clone_from(&neighbor.description);
+        }
+        id
+    }
+
+    /// What a peer from `address` gets, if it is in a range: in the most specific one.
+    fn range_of(&self, address: IpAddr) -> Option<NeighborSettings> {
+        let ranges = self.ranges.iter().filter(|d| d.range.contains(address));
+        let range = ranges.max_by_key(|d| d.range.len())?;
+        Some(NeighborSettings { passive: true, ..range.settings.clone() })
     }
 
     fn add(&mut self, address: IpAddr, settings: NeighborSettings, dynamic: bool) -> PeerId {
@@ -410,11 +404,9 @@ impl Sessions {
 
     fn accepted(&mut self, stream: TcpStream, from: IpAddr) {
         let known = self.by_address.get(&from).copied();
-        let ranges = self.ranges.iter().filter(|d| d.range.contains(from));
-        let id = match (known, ranges.max_by_key(|d| d.range.len())) {
+        let id = match (known, self.range_of(from)) {
             (Some(id), _) => id,
-            (None, Some(range)) => {
-                let settings = NeighborSettings { passive: true, ..range.settings.clone() };
+            (None, Some(settings)) => {
                 let id = self.add(from, settings, true);
                 let now = self.clock.now();
                 if let Some(peer) = self.peers.get_mut(&id) {

@@ -5,7 +5,7 @@ use super::backlog::WriteQueue;
 use super::peer::Peer;
 use ribtide_bgp::fsm::{Event, Negotiated, Side, State};
 use ribtide_bgp::message::EgressIn;
-use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_prefix::{Afi, Safi};
 use ribtide_runtime::clock::Millis;
 use ribtide_wire::bgp::Notification;
@@ -131,18 +131,21 @@ impl Sessions {
             let understands = peer.fsm.negotiated().is_some_and(|n| n.route_refresh);
             for afi in [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi)) {
                 sessions.outbox.tell_worker(worker, EgressIn::Refresh(id, afi));
-                if understands {
-                    sessions.ask_again(id, side, afi);
-                }
+            }
+            if understands {
+                sessions.ask_for_routes(id, side, families);
             }
         })
     }
 
-    fn ask_again(&mut self, id: PeerId, side: Side, afi: Afi) {
-        let mut message = Vec::new();
-        RouteRefresh { afi: afi as u16, safi: Safi::Unicast as u8, kind: RefreshKind::Request }
-            .write(&mut message);
-        self.send(id, side, message);
+    /// Asks an established peer for its routes again (RFC 2918).
+    pub(super) fn ask_for_routes(&mut self, id: PeerId, side: Side, families: FamilySet) {
+        for afi in [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi)) {
+            let mut message = Vec::new();
+            RouteRefresh { afi: afi as u16, safi: Safi::Unicast as u8, kind: RefreshKind::Request }
+                .write(&mut message);
+            self.send(id, side, message);
+        }
     }
 
     /// Shuts a neighbour down until [`Sessions::enable`]; false when there is no such neighbour.

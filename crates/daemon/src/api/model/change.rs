@@ -1,0 +1,160 @@
+//! What operators change while the router runs, and what became of it. Each displays as a sentence.
+
+use crate::bgp::resize;
+use crate::reload;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// `POST /v1/bgp/shards`: how many shard threads there are to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "this is no number of shard threads; send {\"shards\": 4} or {\"shards\": \"auto\"}"
+)]
+pub enum ShardCount {
+    /// So many.
+    Number(u16),
+    /// One for each core.
+    Word(Auto),
+}
+
+/// The word for as many as there are cores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Auto {
+    /// As many as the machine has cores.
+    Auto,
+}
+
+/// The body of that request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resize {
+    /// The number wanted.
+    pub shards: ShardCount,
+}
+
+/// What a resize of the shards did.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Resized {
+    /// Shard threads before.
+    pub from: usize,
+    /// Shard threads now.
+    pub to: usize,
+    /// Logical shards, of 64, that another thread has now.
+    pub logical_shards: usize,
+    /// Prefixes in them.
+    pub prefixes: u64,
+    /// For how long nothing was read from peers, in seconds.
+    pub paused_seconds: f64,
+}
+
+impl From<resize::Resized> for Resized {
+    fn from(resized: resize::Resized) -> Resized {
+        let resize::Resized { from, to, logical_shards, prefixes, paused } = resized;
+        Resized { from, to, logical_shards, prefixes, paused_seconds: paused.as_secs_f64() }
+    }
+}
+
+impl fmt::Display for Resized {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Resized { from, to, logical_shards, prefixes, paused_seconds } = self;
+        if from == to {
+            return write!(f, "{to} shard threads, as before");
+        }
+        write!(
+            f,
+            "{to} shard thread{}, {from} before: {logical_shards} of 64 logical shards moved with {prefixes} prefixes, and \
+             readers paused for {:.1} ms",
+            if *to == 1 { "" } else { "s" },
+            paused_seconds * 1e3
+        )
+    }
+}
+
+/// `POST /v1/reload`: what another configuration file changed.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// The file.
+    pub file: PathBuf,
+    /// The shards, if there is another number now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shards: Option<Resized>,
+    /// New neighbours.
+    pub added: Vec<IpAddr>,
+    /// Neighbours that are gone.
+    pub removed: Vec<IpAddr>,
+    /// Neighbours whose session begins anew.
+    pub reset: Vec<IpAddr>,
+    /// Neighbours with other settings and the same session.
+    pub refreshed: Vec<IpAddr>,
+}
+
+impl From<reload::Reloaded> for Reloaded {
+    fn from(reloaded: reload::Reloaded) -> Reloaded {
+        let reload::Reloaded { file, shards, neighbors } = reloaded;
+        let crate::bgp::session::Neighbors { added, removed, reset, refreshed } = neighbors;
+        Reloaded { file, shards: shards.map(Resized::from), added, removed, reset, refreshed }
+    }
+}
+
+impl fmt::Display for Reloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reloaded { file, shards, added, removed, reset, refreshed } = self;
+        let lists =
+            [("added", added), ("removed", removed), ("session begun anew", reset), ("refreshed", refreshed)];
+        let of = |(what, list): (&str, &Vec<IpAddr>)| {
+            let list: Vec<String> = list.iter().map(ToString::to_string).collect();
+            (!list.is_empty()).then(|| format!("{what}: {}", list.join(", ")))
+        };
+        let mut says: Vec<String> = shards.iter().map(ToString::to_string).collect();
+        says.extend(lists.into_iter().filter_map(of));
+        if says.is_empty() {
+            return write!(f, "{}: nothing has changed", file.display());
+        }
+        write!(f, "{} is in force: {}", file.display(), says.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_a_sentence() {
+        let resized =
+            Resized { from: 1, to: 4, logical_shards: 48, prefixes: 750_000, paused_seconds: 0.1324 };
+        let mut reloaded = Reloaded {
+            file: "ribtide.toml".into(),
+            shards: None,
+            added: vec![],
+            removed: vec![],
+            reset: vec![],
+            refreshed: vec![],
+        };
+        assert_eq!(reloaded.to_string(), "ribtide.toml: nothing has changed");
+        reloaded.shards = Some(resized);
+        reloaded.added = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
+        assert_eq!(
+            reloaded.to_string(),
+            "ribtide.toml is in force: 4 shard threads, 1 before: 48 of 64 logical shards moved with 750000 prefixes, and \
+             readers paused for 132.4 ms; added: 192.0.2.1, 2001:db8::1"
+        );
+    }
+
+    #[test]
+    fn a_number_or_auto_is_asked_for() {
+        let read = |text: &str| serde_json::from_str::<Resize>(text).map(|r| r.shards);
+        assert_eq!(read("{\"shards\": 4}").unwrap(), ShardCount::Number(4));
+        assert_eq!(read("{\"shards\": \"auto\"}").unwrap(), ShardCount::Word(Auto::Auto));
+        assert!(
+            read("{\"shards\": \"many\"}").unwrap_err().to_string().contains("no number of shard threads")
+        );
+        assert_eq!(
+            serde_json::to_string(&Resize { shards: ShardCount::Word(Auto::Auto) }).unwrap(),
+            "{\"shards\":\"auto\"}"
+        );
+    }
+}

@@ -1,0 +1,58 @@
+//! TCP-MD5 keys (RFC 2385) of the listening sockets: whoever connects must sign with the key of its address or range.
+
+use super::socket;
+use crate::config::BgpConfig;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, TcpListener};
+
+/// By address, and the length of the range if it is one.
+pub(super) type Keys = BTreeMap<(IpAddr, Option<u8>), String>;
+
+/// Those that a configuration wants.
+pub(super) fn of(bgp: &BgpConfig) -> Keys {
+    let neighbors = bgp.neighbors.iter().map(|(address, n)| ((*address, None), &n.settings.password));
+    let ranges = bgp.dynamic.iter().map(|d| ((d.range.addr(), Some(d.range.len())), &d.settings.password));
+    neighbors.chain(ranges).filter_map(|(of, key)| Some((of, key.clone()?))).collect()
+}
+
+/// Makes `new` of `old`. Sessions that are up keep what they have.
+///
+/// # Errors
+/// When the kernel refuses a key; all is as before then.
+pub(super) fn change(listeners: &[TcpListener], old: &Keys, new: &Keys) -> io::Result<()> {
+    let outcome = replace(listeners, old, new);
+    if outcome.is_err() {
+        // The kernel had taken these.
+        let _ = replace(listeners, new, old);
+    }
+    outcome
+}
+
+fn replace(listeners: &[TcpListener], old: &Keys, new: &Keys) -> io::Result<()> {
+    for listener in listeners {
+        for ((address, len), key) in new.iter().filter(|(of, key)| old.get(of) != Some(key)) {
+            set(listener, *address, *len, key).map_err(|e| {
+                io::Error::new(e.kind(), format!("the kernel refuses the password of {address}: {e}"))
+            })?;
+        }
+        for (address, len) in old.keys().filter(|of| !new.contains_key(of)) {
+            // An empty key takes it away; one that is not there is as good.
+            let _ = set(listener, *address, *len, "");
+        }
+    }
+    Ok(())
+}
+
+fn set(listener: &TcpListener, address: IpAddr, len: Option<u8>, key: &str) -> io::Result<()> {
+    let v6 = listener.local_addr()?.is_ipv6();
+    // The length of an IPv4 prefix counts from its own first bit, mapped or not.
+    let address = match address {
+        IpAddr::V4(a) if v6 => a.to_ipv6_mapped().into(),
+        other => other,
+    };
+    if address.is_ipv6() != v6 {
+        return Ok(());
+    }
+    socket::set_md5(listener, address, len, key)
+}

@@ -1,0 +1,98 @@
+//! Another configuration of the neighbours: only those it is about notice.
+
+use super::*;
+use crate::bgp::session::Neighbors;
+
+fn config(bgp: &str) -> BgpConfig {
+    let text = format!("[router]\nasn = 65001\nrouter-id = \"10.255.0.1\"\n[bgp]\n{bgp}");
+    config::parse(&text).unwrap().bgp.unwrap()
+}
+
+impl Router {
+    fn reconfigure(&self, bgp: &str) -> Result<Neighbors, String> {
+        let bgp = config(bgp);
+        self.bgp().sessions.ask(move |s| s.reconfigure(&bgp)).unwrap()
+    }
+}
+
+fn addresses(list: &[&str]) -> Vec<IpAddr> {
+    list.iter().map(|a| a.parse().unwrap()).collect()
+}
+
+#[test]
+fn only_neighbours_whose_settings_changed_notice() {
+    let router = Router::start(CLIENTS);
+    let [mut stays, removed, mut described] = ["127.0.0.11", "127.0.0.12", "127.0.1.1"]
+        .map(|a| Peer::up(&router, a, if a.contains(".1.") { 65005 } else { 65001 }));
+    stays.announce(&p4(0, 10));
+    assert_eq!(router.reconfigure(CLIENTS), Ok(Neighbors::default()));
+
+    // One goes, one comes, the range is another group's by name only.
+    let other = CLIENTS.replace("127.0.0.12", "127.0.0.13").replace("group.world", "group.planet");
+    let expected = Neighbors {
+        added: addresses(&["127.0.0.13"]),
+        removed: addresses(&["127.0.0.12"]),
+        refreshed: addresses(&["127.0.1.1"]),
+        ..Neighbors::default()
+    };
+    assert_eq!(router.reconfigure(&other), Ok(expected));
+    assert_eq!(removed.notified(), (6, 3), "peer de-configured");
+    assert_eq!(Peer::dial(&router, "127.0.0.12", 65001).notified(), (6, 5));
+    assert!(router.neighbor("127.0.0.12").is_none());
+    assert_eq!(router.neighbor("127.0.1.1").unwrap().group, "planet");
+    let mut came = Peer::up(&router, "127.0.0.13", 65001);
+    came.until("routes", |p| p.routes.len() == 10);
+
+    // Another hold time takes another session; of dynamic neighbours too.
+    let slower = other.replace("passive = true", "passive = true\nhold-time = 30");
+    let reset = Neighbors { reset: addresses(&["127.0.0.11", "127.0.0.13"]), ..Neighbors::default() };
+    assert_eq!(router.reconfigure(&slower), Ok(reset));
+    assert_eq!(stays.notified(), (6, 6), "other configuration change");
+    assert_eq!(came.notified(), (6, 6));
+    described.until("what the others had sent is gone", |p| p.ends.len() == 1 && p.routes.is_empty());
+    let mut again = Peer::up(&router, "127.0.0.11", 65001);
+    assert_eq!(router.neighbor("127.0.0.11").unwrap().up.unwrap().negotiated.hold_time, 30);
+    again.announce(&p4(0, 20));
+    described.until("routes of the new session", |p| p.routes.len() == 20);
+
+    // The range goes, and with it who came from it.
+    let closed = slower.replace("127.0.1.0/24", "127.0.3.0/24");
+    let gone = Neighbors { removed: addresses(&["127.0.1.1"]), ..Neighbors::default() };
+    assert_eq!(router.reconfigure(&closed), Ok(gone));
+    assert_eq!(described.notified(), (6, 3));
+    again.until("still there", |p| p.ends.len() == 2);
+    assert!(!again.closed);
+    until("ends are accounted for", || router.bgp().sessions.ask(|s| s.ending()).unwrap() == 0);
+}
+
+#[test]
+fn another_import_policy_asks_for_the_routes_again_and_keeps_the_session() {
+    let router = Router::start(CLIENTS);
+    let mut source = Peer::up(&router, "127.0.1.1", 65005);
+    let mut listener = Peer::up(&router, "127.0.0.11", 65001);
+    source.announce(&p4(0, 10));
+    listener.until("routes", |p| p.routes.len() == 10);
+    let refused = CLIENTS.replace("import = [\"accept\"]", "import = [\"reject\"]");
+    let refreshed = Neighbors { refreshed: addresses(&["127.0.1.1"]), ..Neighbors::default() };
+    assert_eq!(router.reconfigure(&refused), Ok(refreshed.clone()));
+    source.until("asked again", |p| p.refreshes == 1);
+    source.announce(&p4(0, 10));
+    listener.until("no routes", |p| p.routes.is_empty());
+    assert_eq!(router.reconfigure(CLIENTS), Ok(refreshed));
+    source.until("asked again", |p| p.refreshes == 2);
+    source.announce(&p4(0, 10));
+    listener.until("routes again", |p| p.routes.len() == 10);
+    assert_eq!(router.neighbor("127.0.1.1").unwrap().flaps, 0);
+}
+
+#[test]
+fn a_neighbour_that_was_shut_down_stays_so() {
+    let router = Router::start(CLIENTS);
+    let address: IpAddr = "127.0.0.11".parse().unwrap();
+    assert!(router.bgp().sessions.ask(move |s| s.disable(address)).unwrap());
+    let slower = CLIENTS.replace("passive = true", "passive = true\nhold-time = 30");
+    router.reconfigure(&slower).unwrap();
+    assert!(router.neighbor("127.0.0.11").unwrap().stopped);
+    assert_eq!(Peer::dial(&router, "127.0.0.11", 65001).notified(), (6, 5));
+    let _up = Peer::up(&router, "127.0.0.12", 65001);
+}

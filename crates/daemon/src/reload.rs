@@ -1,0 +1,187 @@
+//! The configuration file read again: what changed is applied, or, where something cannot change while the router runs,
+//! nothing is.
+
+use crate::bgp::Bgp;
+use crate::bgp::resize::{NotResized, Resized};
+use crate::bgp::session::Neighbors;
+use crate::config::{self, BgpConfig, Config, ConfigError, InterfaceConfig, Threads};
+use crate::router::Inside;
+use ribtide_runtime::ask::NoAnswer;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What a reload changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reloaded {
+    /// The file.
+    pub file: PathBuf,
+    /// The number of shards, if it is another now.
+    pub shards: Option<Resized>,
+    /// The neighbours.
+    pub neighbors: Neighbors,
+}
+
+/// Why a reload changed nothing. Displays as a sentence, or as `ribtide check` would.
+#[derive(Debug)]
+pub enum NotReloaded {
+    /// The router was not started from a file.
+    NoFile,
+    /// The file cannot be used.
+    Invalid(ConfigError),
+    /// These keys cannot change while the router runs.
+    Fixed(Vec<String>),
+    /// Another reload is under way.
+    Busy,
+    /// The number of shards.
+    Shards(NotResized),
+    /// The neighbours.
+    Neighbors(String),
+    /// The session thread does not answer.
+    NoAnswer(NoAnswer),
+}
+
+impl fmt::Display for NotReloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotReloaded::NoFile => {
+                write!(
+                    f,
+                    "this router was not started from a file; `ribtide run -c FILE` starts one that can reload it"
+                )
+            }
+            NotReloaded::Invalid(e) => e.fmt(f),
+            NotReloaded::Fixed(keys) => write!(
+                f,
+                "nothing is reloaded, because {} cannot change while the router runs; restart it, or change {} back",
+                keys.join(", "),
+                if keys.len() == 1 { "it" } else { "them" }
+            ),
+            NotReloaded::Busy => write!(f, "a reload is under way; try again when it is done"),
+            NotReloaded::Shards(e) => write!(f, "nothing is reloaded: {e}"),
+            NotReloaded::Neighbors(e) => write!(f, "no neighbour is reloaded: {e}"),
+            NotReloaded::NoAnswer(e) => write!(f, "no neighbour is reloaded: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for NotReloaded {}
+
+/// Reads the file again and applies what changed. What can fail comes first.
+///
+/// # Errors
+/// Why nothing changed; with [`NotReloaded::Neighbors`] and [`NotReloaded::NoAnswer`], nothing but the number of shards.
+pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
+    let Some(file) = &inside.file else { return Err(NotReloaded::NoFile) };
+    let Ok(_one) = inside.reloading.try_lock() else { return Err(NotReloaded::Busy) };
+    let new = config::load(file).map_err(NotReloaded::Invalid)?;
+    let fixed = fixed(&inside.config(), &new);
+    if !fixed.is_empty() {
+        return Err(NotReloaded::Fixed(fixed));
+    }
+    let (shards, neighbors) = match (&inside.bgp, &new.bgp) {
+        (Some(running), Some(bgp)) => (resize(inside, running, bgp)?, reconfigure(running, bgp)?),
+        _ => (None, Neighbors::default()),
+    };
+    inside.configure(new);
+    Ok(Reloaded { file: file.clone(), shards, neighbors })
+}
+
+fn resize(inside: &Inside, running: &Bgp, bgp: &BgpConfig) -> Result<Option<Resized>, NotReloaded> {
+    if bgp.shards == Threads::Off {
+        return Ok(None);
+    }
+    let rib = inside.rib.as_ref().map(|rib| &rib.asker);
+    let resized = running.resize(bgp.shards, rib).map_err(NotReloaded::Shards)?;
+    Ok(Some(resized).filter(|resized| resized.from != resized.to))
+}
+
+fn reconfigure(running: &Bgp, bgp: &BgpConfig) -> Result<Neighbors, NotReloaded> {
+    let bgp = Arc::new(bgp.clone());
+    let changed = running.sessions.wait(move |sessions| sessions.reconfigure(&bgp));
+    changed.map_err(NotReloaded::NoAnswer)?.map_err(NotReloaded::Neighbors)
+}
+
+/// The keys that differ and cannot change while the router runs. Every setting is named here, so that a new one does not
+/// compile before somebody has said what a reload does with it.
+fn fixed(old: &Config, new: &Config) -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut key = |name: &str, same: bool| {
+        if !same {
+            keys.push(name.to_owned());
+        }
+    };
+    let Config { asn, router_id, bgp, fib, api, interfaces, statics } = new;
+    key("router.asn", *asn == old.asn);
+    key("router.router-id", *router_id == old.router_id);
+    key("fib", *fib == old.fib);
+    key("api", *api == old.api);
+    key("interface", interfaces.iter().map(described).eq(old.interfaces.iter().map(described)));
+    key("static", *statics == old.statics);
+    match (bgp, &old.bgp) {
+        (Some(new), Some(old)) => {
+            let BgpConfig {
+                listen,
+                shards,
+                update_threads,
+                cpus,
+                cluster_id,
+                always_compare_med,
+                deterministic_med,
+                med_missing_as_worst,
+                prefer_oldest,
+                neighbors: _,
+                dynamic: _,
+            } = new;
+            key("bgp.listen", *listen == old.listen);
+            let off = |threads: Threads| threads == Threads::Off;
+            key("bgp.shards (from or to \"off\")", off(*shards) == off(old.shards));
+            key("bgp.update-threads", *update_threads == old.update_threads);
+            key("bgp.cpus and bgp.numa-node", *cpus == old.cpus);
+            key("bgp.cluster-id", *cluster_id == old.cluster_id);
+            key("bgp.always-compare-med", *always_compare_med == old.always_compare_med);
+            key("bgp.deterministic-med", *deterministic_med == old.deterministic_med);
+            key("bgp.med-missing-as-worst", *med_missing_as_worst == old.med_missing_as_worst);
+            key("bgp.prefer-oldest", *prefer_oldest == old.prefer_oldest);
+        }
+        (None, None) => {}
+        _ => key("bgp", false),
+    }
+    keys
+}
+
+/// An interface but for its number, which may come from the system.
+fn described(interface: &InterfaceConfig) -> impl PartialEq + '_ {
+    let InterfaceConfig { index: _, name, addresses, neighbors } = interface;
+    (name, addresses, neighbors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        config::parse(&format!("[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n{text}")).unwrap()
+    }
+
+    #[test]
+    fn what_cannot_change_is_named_and_the_rest_is_not() {
+        let old = config("[bgp]\nshards = 2\n");
+        let soft = config(
+            "[bgp]\nshards = 7\n[bgp.group.g]\ntype = \"external\"\npeer-asn = 65002\nneighbors = [\"192.0.2.1\"]\n",
+        );
+        assert_eq!(fixed(&old, &soft), [""; 0]);
+        let hard = config(
+            "[bgp]\nshards = \"off\"\nlisten = [\"127.0.0.1:179\"]\nprefer-oldest = true\n[api]\nsocket = \"/tmp/x\"\n",
+        );
+        let keys = ["api", "bgp.listen", "bgp.shards (from or to \"off\")", "bgp.prefer-oldest"];
+        assert_eq!(fixed(&old, &hard), keys);
+        assert_eq!(fixed(&old, &config("")), ["bgp"]);
+        let says = NotReloaded::Fixed(fixed(&old, &config("[bgp]\nupdate-threads = 64\n"))).to_string();
+        assert_eq!(
+            says,
+            "nothing is reloaded, because bgp.update-threads cannot change while the router runs; restart it, or change it \
+             back"
+        );
+    }
+}

@@ -1,0 +1,59 @@
+//! `ribtide config` and `ribtide reload`: the running router, otherwise.
+
+use crate::client::Client;
+use crate::show::Output;
+use crate::text;
+use clap::Subcommand;
+use ribtide_daemon::api::model::{Auto, Reloaded, Resize, Resized, ShardCount};
+use serde::Serialize;
+use std::fmt::Display;
+
+/// What to change.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Config {
+    /// BGP
+    #[command(subcommand)]
+    Bgp(ConfigBgp),
+}
+
+/// What to change of BGP.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum ConfigBgp {
+    /// Spread the routes over another number of threads; sessions and routes stay
+    Shards {
+        /// 1 to 64, or auto: one for each core
+        #[arg(value_name = "N|auto", value_parser = shards)]
+        number: ShardCount,
+    },
+}
+
+fn shards(text: &str) -> Result<ShardCount, String> {
+    match text {
+        "auto" => Ok(ShardCount::Word(Auto::Auto)),
+        "off" => {
+            Err("only a restart leads to no shard threads; set bgp.shards = \"off\" in the configuration"
+                .into())
+        }
+        _ => text.parse().map(ShardCount::Number).map_err(|_| "write 1 to 64, or auto".into()),
+    }
+}
+
+/// Runs `ribtide config`.
+pub(crate) fn config(what: &Config, output: &Output) -> Result<(), String> {
+    let Config::Bgp(ConfigBgp::Shards { number }) = what;
+    let request = Resize { shards: *number };
+    say(output, &Client::new(&output.socket).post::<_, Resized>("/v1/bgp/shards", &request)?)
+}
+
+/// Runs `ribtide reload`.
+pub(crate) fn reload(output: &Output) -> Result<(), String> {
+    say(output, &Client::new(&output.socket).post::<_, Reloaded>("/v1/reload", &())?)
+}
+
+fn say<T: Serialize + Display>(output: &Output, answer: &T) -> Result<(), String> {
+    if output.json {
+        let json = serde_json::to_string_pretty(answer).map_err(|e| e.to_string())?;
+        return text::say(&format!("{json}\n"));
+    }
+    text::say(&format!("{answer}\n"))
+}
