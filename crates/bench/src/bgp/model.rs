@@ -97,20 +97,26 @@ impl Model {
         self.table.group::<V4>(group)
     }
 
+    /// How a sender sees the table.
+    fn feed(&self, sender: usize, version: u32) -> FeedOptions {
+        let neighbor = self.topology.senders[sender];
+        let own = AddressPool::new(ribtide_prefix::AnyPrefix::host(neighbor.address.into()));
+        FeedOptions {
+            sender: sender as u32,
+            asn: (!self.topology.reflector).then_some(neighbor.asn),
+            order: sender as u64 + 1,
+            next_hops: Families { v4: own, v6: own },
+            next_hop_count: 1,
+            shortest_of: Some(self.topology.senders.len() as u32),
+            version,
+        }
+    }
+
     /// The messages with which a sender announces the groups that `which` picks, in an order of its own. Another
     /// `version` has other attributes.
     pub(super) fn announce(&mut self, sender: usize, version: u32, which: impl Fn(usize) -> bool) -> Script {
         let neighbor = self.topology.senders[sender];
-        let pool = AddressPool::new(ribtide_prefix::AnyPrefix::host(neighbor.address.into()));
-        let feed = self.table.feed(FeedOptions {
-            sender: sender as u32,
-            asn: (!self.topology.reflector).then_some(neighbor.asn),
-            order: sender as u64 + 1,
-            next_hops: Families { v4: pool, v6: pool },
-            next_hop_count: 1,
-            shortest_of: Some(self.topology.senders.len() as u32),
-            version,
-        });
+        let feed = self.table.feed(self.feed(sender, version));
         let known = Arc::make_mut(&mut self.known);
         let (mut out, mut path, mut block) = (Vec::new(), Path::default(), Vec::new());
         for (group, prefixes) in feed.groups::<V4>().filter(|(group, _)| which(*group)) {
@@ -269,6 +275,23 @@ fn passed_on(topology: &Topology, sender: Ipv4Addr, path: &Path) -> PassedOn {
 }
 
 #[cfg(test)]
+impl Model {
+    /// The messages of a router that knows no other sender.
+    pub(super) fn passed_on(&self, sender: usize, which: impl Fn(usize) -> bool) -> Vec<u8> {
+        let (mut out, mut path) = (Vec::new(), Path::default());
+        for group in (0..self.groups()).filter(|group| which(*group)) {
+            let version = u32::from(self.said[sender][group].path > self.groups() as u32);
+            self.table.feed(self.feed(sender, version)).path::<V4>(group, &mut path);
+            let passed = passed_on(&self.topology, self.topology.senders[sender].address, &path);
+            build::UpdatePacker::new(&passed.block, NextHop::V4(passed.next_hop), message::MAX_LEN)
+                .announce(self.group(group).iter().copied(), &mut out)
+                .unwrap();
+        }
+        out
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use ribtide_prefix::Set;
@@ -296,39 +319,19 @@ mod tests {
         }
     }
 
-    /// What a router without any other router's routes would pass on, told by the model's own codec.
     #[test]
-    fn a_path_is_known_by_its_attributes_however_they_are_ordered() {
+    fn a_path_is_known_by_what_the_router_passes_on() {
         for reflector in [false, true] {
             let mut model = model(2, reflector, 50);
-            model.announce(0, 0, |_| true);
-            let feed_path = |model: &Model| {
-                let mut path = Path::default();
-                let feed = model.table.feed(FeedOptions {
-                    sender: 0,
-                    asn: (!reflector).then_some(model.topology.senders[0].asn),
-                    order: 1,
-                    next_hops: Families {
-                        v4: AddressPool::new("10.0.0.0/8".parse().unwrap()),
-                        v6: AddressPool::new("10.0.0.0/8".parse().unwrap()),
-                    },
-                    next_hop_count: 1,
-                    shortest_of: Some(2),
-                    version: 0,
-                });
-                feed.path::<V4>(0, &mut path);
-                path
-            };
-            let path = feed_path(&model);
-            let passed = passed_on(&model.topology, model.topology.senders[0].address, &path);
-            let mut out = Vec::new();
-            build::UpdatePacker::new(&passed.block, NextHop::V4(passed.next_hop), message::MAX_LEN)
-                .announce(model.group(0).iter().copied(), &mut out)
-                .unwrap();
-            let context = UpdateContext { four_octet_as: true, external: !reflector };
-            let update = parse(&out[message::HEADER_LEN..], &context).unwrap();
+            let said = model.announce(0, 0, |group| group == 0);
             let view = model.view();
-            assert_eq!(view.known.get(&fingerprint(&update)), Some(&model.said[0][0].path));
+            let context = UpdateContext { four_octet_as: true, external: !reflector };
+            let path = |messages: &[u8]| {
+                let update = parse(&messages[message::HEADER_LEN..], &context).unwrap();
+                view.known.get(&fingerprint(&update)).copied()
+            };
+            assert_eq!(path(&said), None);
+            assert_eq!(path(&model.passed_on(0, |group| group == 0)), Some(model.said[0][0].path));
         }
     }
 

@@ -1,10 +1,11 @@
 //! What came out, for people and for programs.
 
 use super::dut::Dut;
-use super::run::Figures;
+use super::run::{Figures, LATE};
 use crate::harness::text::{number, table};
 use crate::harness::{Machine, Spread};
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Everything about one call of the suite.
@@ -92,6 +93,8 @@ pub struct Summary {
     pub prefixes: Option<Spread>,
     /// CPU seconds of everything else on the machine meanwhile.
     pub other_s: Option<Spread>,
+    /// CPU seconds of its threads, by name; the median.
+    pub threads: BTreeMap<String, f64>,
     /// CPU seconds of this router over those of the best router of another project in this phase.
     pub cpu_of_best_other: Option<f64>,
     /// Peak memory of this router over that of the leanest router of another project.
@@ -137,6 +140,7 @@ impl ScenarioReport {
             updates: spread(&|f| f.updates as f64),
             prefixes: spread(&|f| (f.announced + f.withdrawn) as f64),
             other_s: spread(&|f| f.other_s),
+            threads: threads(&right),
             cpu_of_best_other: None,
             peak_of_best_other: None,
             phase,
@@ -172,6 +176,31 @@ impl fmt::Display for Report {
             }
         }
         self.scenarios.iter().try_for_each(|s| write!(f, "\n{s}"))
+    }
+}
+
+/// The median for each thread that appears in any of the runs.
+fn threads(runs: &[&Figures]) -> BTreeMap<String, f64> {
+    let names: BTreeSet<&String> = runs.iter().flat_map(|f| f.threads.keys()).collect();
+    let of = |name: &String| {
+        let times = runs.iter().map(|f| f.threads.get(name).copied().unwrap_or(0.0));
+        Some((name.clone(), Spread::of(times)?.median))
+    };
+    names.into_iter().filter_map(of).collect()
+}
+
+impl ScenarioReport {
+    /// Where ribtide's CPU time went; other routers' threads do not mean the same.
+    fn show_threads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ours = |s: &&Summary| s.router.starts_with("ribtide") && s.phase != LATE && !s.threads.is_empty();
+        for s in self.summary.iter().filter(ours) {
+            let mut threads: Vec<_> = s.threads.iter().collect();
+            threads.sort_by(|a, b| b.1.total_cmp(a.1));
+            let threads: Vec<String> =
+                threads.iter().map(|(name, time)| format!("{name} {time:.3}")).collect();
+            writeln!(f, "threads, CPU s: {}, {}: {}", s.phase, s.router, threads.join(", "))?;
+        }
+        Ok(())
     }
 }
 
@@ -220,6 +249,7 @@ impl fmt::Display for ScenarioReport {
             ]);
         }
         f.write_str(&table(&rows))?;
+        self.show_threads(f)?;
         for s in &self.summary {
             for wrong in &s.wrong {
                 writeln!(f, "wrong: {}, {}: {wrong}", s.phase, s.router)?;

@@ -279,7 +279,6 @@ impl Run<'_> {
         receivers: usize,
     ) -> Result<Option<Instant>, Failure> {
         let sessions: Vec<usize> = (0..receivers).map(|n| self.load.receiver(n)).collect();
-        let total = phase.view.best.len() as u64;
         let mut idle = Idle::new();
         let mut next_word = started + Duration::from_secs(2);
         loop {
@@ -294,19 +293,15 @@ impl Run<'_> {
                 return Ok(right.iter().max().copied());
             }
             let stuck = idle.idle_for() > self.limits.patience
+                && !self.load.is_behind()
                 && self.load.last_update().is_none_or(|at| at.max(started).elapsed() > self.limits.patience);
             if stuck || now - started > self.limits.phase {
                 return Ok(None);
             }
             if now >= next_word {
                 next_word = now + Duration::from_millis(500);
-                let least = sessions.iter().map(|s| self.load.right(*s)).min().unwrap_or(0);
-                (self.say)(&format!(
-                    "{}: {:.0}% right at the slowest receiver after {:.0} s",
-                    phase.name,
-                    least as f64 / total.max(1) as f64 * 100.0,
-                    (now - started).as_secs_f64()
-                ));
+                let what = if is_idle { "comparing what came" } else { "waiting for the router" };
+                (self.say)(&format!("{}: {what}, {:.0} s", phase.name, (now - started).as_secs_f64()));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::harness::place::nth;
 use crate::session::Speaker;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpListener};
 
 /// AS number of the router under test.
 pub(super) const ASN: u32 = 65_000;
@@ -46,6 +46,12 @@ impl Neighbor {
     }
 }
 
+/// A port that nobody uses now.
+fn free_port(address: Ipv4Addr) -> u16 {
+    let port = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
+    port.map_or(11_790, |at| at.port())
+}
+
 impl Topology {
     /// So many senders and receivers, and one receiver more that joins late. `loopback`: on addresses that every
     /// machine has, and on a port that needs no rights.
@@ -58,7 +64,7 @@ impl Topology {
         };
         Topology {
             router: nth(network, 1),
-            port: if loopback { 11_790 } else { 179 },
+            port: if loopback { free_port(nth(network, 1)) } else { 179 },
             reflector,
             senders: (0..senders).map(|n| neighbor(0x0101, n, SENDER_ASN + n)).collect(),
             receivers: (0..=receivers).map(|n| neighbor(0x0401, n, RECEIVER_ASN)).collect(),

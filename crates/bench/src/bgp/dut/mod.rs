@@ -71,7 +71,7 @@ impl Dut {
             Dut::Bird => vec!["bird".into()],
             Dut::Frr => vec!["/usr/lib/frr/bgpd".into(), "/usr/lib/frr/zebra".into()],
             Dut::Gobgp => vec!["gobgpd".into()],
-            Dut::Openbgpd => vec!["/usr/sbin/openbgpd".into()],
+            Dut::Openbgpd => vec!["/usr/sbin/bgpd".into()],
         }
     }
 

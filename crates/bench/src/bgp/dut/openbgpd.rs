@@ -9,7 +9,10 @@ pub(super) fn commands(site: &Site<'_>) -> Result<Vec<Command>, Error> {
     // It refuses a configuration that others may read or write.
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&path, private).map_err(|source| Error::File { path: path.clone(), source })?;
-    let mut command = site.place.command("/usr/sbin/openbgpd");
+    // Its processes shut themselves in here; elsewhere the system's service manager makes it.
+    let jail = std::path::PathBuf::from("/run/openbgpd");
+    std::fs::create_dir_all(&jail).map_err(|source| Error::File { path: jail, source })?;
+    let mut command = site.place.command("/usr/sbin/bgpd");
     command.arg("-d").arg("-f").arg(path);
     Ok(vec![command])
 }

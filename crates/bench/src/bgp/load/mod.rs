@@ -1,6 +1,7 @@
 //! All neighbours of the router under test, on a few threads: senders that write what was encoded before, receivers
 //! that hold for each prefix the number of its path, and know at any time how many are right.
 
+mod backlog;
 mod receiver;
 mod session;
 mod worker;
@@ -173,14 +174,14 @@ impl Load {
         self.counters(session).right_since()
     }
 
-    /// How many prefixes receiver `session` holds rightly.
-    pub(super) fn right(&self, session: usize) -> u64 {
-        self.counters(session).right()
-    }
-
     /// What a receiver has had so far.
     pub(super) fn received(&self, session: usize) -> Received {
         self.counters(session).received()
+    }
+
+    /// Whether something came that was not looked at yet.
+    pub(super) fn is_behind(&self) -> bool {
+        self.statuses.iter().any(|status| status.is_behind())
     }
 
     /// When an UPDATE last came to any receiver.

@@ -89,10 +89,6 @@ impl Routes {
         *have = path;
     }
 
-    pub(super) fn right(&self) -> u64 {
-        self.right
-    }
-
     /// Whether exactly the best table is held.
     pub(super) fn all_right(&self) -> bool {
         self.right == self.paths.len() as u64 && self.strange.is_empty()
@@ -110,7 +106,6 @@ pub(super) struct Counters {
     announced: AtomicU64,
     withdrawn: AtomicU64,
     bytes: AtomicU64,
-    right: AtomicU64,
     /// Nanoseconds since [`EPOCH`]; 0: never.
     right_since: AtomicU64,
     last: AtomicU64,
@@ -138,7 +133,6 @@ impl Counters {
 
     /// Says what is held at `at`.
     pub(super) fn show(&self, routes: &Routes, at: Instant) {
-        self.right.store(routes.right(), Relaxed);
         match (routes.all_right(), self.right_since.load(Relaxed)) {
             (true, 0) => self.right_since.store(to_number(at), Relaxed),
             (false, 1..) => self.right_since.store(0, Relaxed),
@@ -149,14 +143,9 @@ impl Counters {
     /// Forgets when all became right: something else is, from now on.
     pub(super) fn start_again(&self, routes: Option<&Routes>) {
         self.right_since.store(0, Relaxed);
-        self.right.store(0, Relaxed);
         if let Some(routes) = routes {
             self.show(routes, Instant::now());
         }
-    }
-
-    pub(super) fn right(&self) -> u64 {
-        self.right.load(Relaxed)
     }
 
     pub(super) fn right_since(&self) -> Option<Instant> {
@@ -174,5 +163,71 @@ impl Counters {
             withdrawn: self.withdrawn.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::model::Model;
+    use super::super::super::topology::Topology;
+    use super::*;
+    use ribtide_wire::bgp::message::{HEADER_LEN, MAX_LEN, frame};
+    use ribtide_wire::bgp::update::{UpdateContext, parse};
+    use ribtide_wire::bgp::{NextHop, build};
+
+    fn apply(routes: &mut Routes, judge: &mut Judge, mut messages: &[u8]) {
+        while let Some(found) = frame(messages, MAX_LEN).unwrap() {
+            let context = UpdateContext { four_octet_as: true, external: false };
+            routes.apply(&parse(found.body, &context).unwrap(), judge);
+            assert_eq!(found.body.len() + HEADER_LEN, found.total_len);
+            messages = &messages[found.total_len..];
+        }
+    }
+
+    #[test]
+    fn only_the_best_table_is_right_and_nothing_beside_it() {
+        // What a sender says is what a receiver must hold but for the marks of the reflector, so it is all wrong.
+        let mut model = Model::new(Topology::new(1, 1, true, true), 200, 1);
+        let mut judge = Judge::new(model.view());
+        let mut routes = Routes::new(&judge.view);
+        assert!(routes.all_right(), "nothing was said yet");
+        let script = model.announce(0, 0, |_| true);
+        judge.replace(model.view());
+        routes.judge(&judge.view);
+        apply(&mut routes, &mut judge, &script);
+        assert!(!routes.all_right());
+        assert!(routes.copy().0.iter().all(|path| *path == UNKNOWN));
+
+        // With the marks, all is right.
+        let reflected = model.passed_on(0, |_| true);
+        apply(&mut routes, &mut judge, &reflected);
+        assert!(routes.all_right());
+
+        // One more prefix, and it is not, until it is gone.
+        let strange: Prefix<V4> = "10.1.2.0/24".parse().unwrap();
+        let mut more = Vec::new();
+        build::UpdatePacker::new(&[0x40, 1, 1, 0, 0x40, 2, 0], NextHop::V4([10, 0, 0, 1].into()), MAX_LEN)
+            .announce([strange], &mut more)
+            .unwrap();
+        apply(&mut routes, &mut judge, &more);
+        assert!(!routes.all_right());
+        let mut gone = Vec::new();
+        build::withdraw([strange], MAX_LEN, &mut gone);
+        apply(&mut routes, &mut judge, &gone);
+        assert!(routes.all_right());
+
+        // Nor is a table that stays when the routes change, or go.
+        let _ = model.announce(0, 1, |group| group == 0);
+        judge.replace(model.view());
+        routes.judge(&judge.view);
+        assert!(!routes.all_right());
+        apply(&mut routes, &mut judge, &model.passed_on(0, |group| group == 0));
+        assert!(routes.all_right());
+        let withdrawn = model.withdraw(0, |_| true);
+        judge.replace(model.view());
+        routes.judge(&judge.view);
+        assert!(!routes.all_right());
+        apply(&mut routes, &mut judge, &withdrawn);
+        assert!(routes.all_right() && routes.copy() == (vec![NO_PATH; 200], 0));
     }
 }

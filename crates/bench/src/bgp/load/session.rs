@@ -2,6 +2,7 @@
 
 use super::super::model::Script;
 use super::super::topology::Neighbor;
+use super::backlog::{Backlog, Pool};
 use super::receiver::Counters;
 use crate::error::End;
 use crate::session::{agree, last_words};
@@ -11,7 +12,7 @@ use ribtide_wire::bgp::capability::Capability;
 use ribtide_wire::bgp::message::{self, Frame, MessageType};
 use ribtide_wire::bgp::notification::{Notification, cease, code, fsm};
 use ribtide_wire::bgp::open::OpenBuilder;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -23,6 +24,8 @@ pub(super) struct Status {
     pub(super) counters: Counters,
     up: AtomicBool,
     sent: AtomicBool,
+    /// Something came that was not looked at.
+    behind: AtomicBool,
     /// It was up and ended by itself.
     lost: AtomicBool,
     trouble: Mutex<Option<String>>,
@@ -34,6 +37,7 @@ impl Default for Status {
             counters: Counters::default(),
             up: AtomicBool::new(false),
             sent: AtomicBool::new(true),
+            behind: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             trouble: Mutex::new(None),
         }
@@ -55,6 +59,15 @@ impl Status {
 
     pub(super) fn set_sent(&self, sent: bool) {
         self.sent.store(sent, Relaxed);
+    }
+
+    pub(super) fn is_behind(&self) -> bool {
+        self.behind.load(Relaxed)
+    }
+
+    /// Returns what it was.
+    pub(super) fn set_behind(&self, behind: bool) -> bool {
+        self.behind.swap(behind, Relaxed)
     }
 
     pub(super) fn trouble(&self) -> Option<String> {
@@ -92,7 +105,8 @@ pub(super) struct Session {
     stream: TcpStream,
     neighbor: Neighbor,
     stage: Stage,
-    /// The beginning of a message whose end has not come.
+    backlog: Backlog,
+    /// The beginning of a message whose end was not looked at.
     rest: Vec<u8>,
     script: Option<(Script, usize)>,
     keepalive_every: Option<Duration>,
@@ -117,6 +131,7 @@ impl Session {
             stream: TcpStream::from_std(socket.into()),
             neighbor,
             stage: Stage::Connecting,
+            backlog: Backlog::default(),
             rest: Vec::new(),
             script: None,
             keepalive_every: None,
@@ -202,44 +217,57 @@ impl Session {
         self.keepalive()
     }
 
-    /// Reads what is there, at most a turn's worth, and calls `update` with the body of each UPDATE. True when there
-    /// may be more.
-    pub(super) fn readable(
-        &mut self,
-        buf: &mut [u8],
-        mut update: impl FnMut(&[u8]) -> Result<(), Notification>,
-    ) -> Result<bool, End> {
+    /// Takes what is there into the backlog, at most a turn's worth. True when there may be more.
+    pub(super) fn collect(&mut self, pool: &mut Pool) -> Result<bool, End> {
         let mut turn = 0;
         while turn < TURN {
-            let kept = self.rest.len();
-            buf[..kept].copy_from_slice(&self.rest);
-            let n = match self.stream.read(&mut buf[kept..]) {
-                Ok(0) => return Err(End::Closed),
-                Ok(n) => n,
+            match self.backlog.read(&mut self.stream, pool) {
+                Ok((0, _)) => return Err(End::Closed),
+                Ok((n, room)) => {
+                    turn += n;
+                    // The socket had no more, or it would have come.
+                    if room {
+                        return Ok(false);
+                    }
+                }
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
                     return Ok(false);
                 }
-                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) => return Err(e.into()),
-            };
-            turn += n;
-            let filled = kept + n == buf.len();
-            let mut unread = &buf[..kept + n];
-            while let Some(frame) = message::frame(unread, message::MAX_LEN).map_err(End::Sent)? {
-                unread = &unread[frame.total_len..];
-                if frame.kind == MessageType::Update && self.stage == Stage::Established {
-                    update(frame.body).map_err(End::Sent)?;
-                } else {
-                    self.take(&frame)?;
-                }
-            }
-            self.rest.clear();
-            self.rest.extend_from_slice(unread);
-            if !filled {
-                return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Whether there is something to look at.
+    pub(super) fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// Looks at the oldest part of the backlog and calls `update` with the body of each UPDATE. Returns when it came.
+    pub(super) fn look(
+        &mut self,
+        pool: &mut Pool,
+        mut update: impl FnMut(&[u8]) -> Result<(), Notification>,
+    ) -> Result<Option<Instant>, End> {
+        let mut unread = std::mem::take(&mut self.rest);
+        let came = self.backlog.next(pool, |bytes, at| {
+            unread.extend_from_slice(bytes);
+            at
+        });
+        let mut at = 0;
+        while let Some(frame) = message::frame(&unread[at..], message::MAX_LEN).map_err(End::Sent)? {
+            if frame.kind == MessageType::Update && self.stage == Stage::Established {
+                update(frame.body).map_err(End::Sent)?;
+            } else {
+                self.take(&frame)?;
+            }
+            at += frame.total_len;
+        }
+        unread.drain(..at);
+        self.rest = unread;
+        Ok(came)
     }
 
     /// A message that is no UPDATE, or comes before the session is up.
@@ -268,7 +296,8 @@ impl Session {
     }
 
     /// Says goodbye: `why` to a peer that does not know, a Cease without a reason.
-    pub(super) fn close(mut self, why: Option<&End>) {
+    pub(super) fn close(mut self, why: Option<&End>, pool: &mut Pool) {
+        self.backlog.clear(pool);
         let words = why
             .map_or_else(|| last_words(&End::Sent(Notification::cease(cease::ADMIN_SHUTDOWN))), last_words);
         if let Some(words) = words {

@@ -3,6 +3,7 @@
 use super::super::model::{PathNumber, Script, View};
 use super::super::topology::Neighbor;
 use super::Received;
+use super::backlog::Pool;
 use super::receiver::{Judge, Routes};
 use super::session::{Session, Status};
 use crate::error::End;
@@ -30,8 +31,12 @@ pub(super) enum Command {
 const WAKE: Token = Token(usize::MAX);
 /// How often timers are looked at, and connections tried again.
 const TICK: Duration = Duration::from_millis(100);
-/// Read at a time.
-const BUFFER: usize = 256 << 10;
+/// When nothing has come for this long, there is time to look at what came before.
+const QUIET: Duration = Duration::from_millis(50);
+/// Parts looked at before the sockets have their turn.
+const PARTS: usize = 16;
+/// Bytes that one thread takes before it looks at them even though more are coming.
+const BACKLOG: usize = 2 << 30;
 
 pub(super) struct Worker {
     poll: Poll,
@@ -49,7 +54,10 @@ pub(super) struct Worker {
     waiting: Vec<usize>,
     /// Sessions with more to read.
     unread: Vec<usize>,
-    buf: Vec<u8>,
+    pool: Pool,
+    /// Sessions that got what was not looked at.
+    backlogs: Vec<usize>,
+    last_read: Instant,
 }
 
 impl Worker {
@@ -75,7 +83,9 @@ impl Worker {
             judge: None,
             waiting: Vec::new(),
             unread: Vec::new(),
-            buf: vec![0; BUFFER],
+            pool: Pool::default(),
+            backlogs: Vec::new(),
+            last_read: Instant::now(),
         };
         Ok((worker, waker))
     }
@@ -85,10 +95,10 @@ impl Worker {
         let mut next_tick = Instant::now() + TICK;
         loop {
             let now = Instant::now();
-            let wait = if self.unread.is_empty() {
-                next_tick.saturating_duration_since(now)
-            } else {
-                Duration::ZERO
+            let wait = match self.backlogs.is_empty() {
+                _ if !self.unread.is_empty() || self.is_quiet() => Duration::ZERO,
+                false => QUIET,
+                true => next_tick.saturating_duration_since(now),
             };
             if let Err(e) = self.poll.poll(&mut events, Some(wait))
                 && e.kind() != io::ErrorKind::Interrupted
@@ -114,6 +124,9 @@ impl Worker {
                     self.read(session);
                 }
             }
+            if self.is_quiet() {
+                self.catch_up();
+            }
             if Instant::now() >= next_tick {
                 next_tick = Instant::now() + TICK;
                 self.tick();
@@ -136,6 +149,7 @@ impl Worker {
                     self.wrote(session, sent);
                 }
                 Command::Table(session, answer) => {
+                    while self.look(session) {}
                     let table = self.routes[session].as_ref().map(Routes::copy);
                     let _ = answer.send(table.unwrap_or_default());
                 }
@@ -151,6 +165,9 @@ impl Worker {
     }
 
     fn judge_by(&mut self, view: View) {
+        while !self.backlogs.is_empty() {
+            self.catch_up();
+        }
         for (routes, status) in self.routes.iter_mut().zip(&self.statuses) {
             if let Some(routes) = routes {
                 routes.judge(&view);
@@ -182,7 +199,7 @@ impl Worker {
     fn close(&mut self, session: usize) {
         self.waiting.retain(|s| *s != session);
         if let Some(session) = self.sessions[session].take() {
-            session.close(None);
+            session.close(None, &mut self.pool);
         }
         if self.routes[session].take().is_some() {
             self.statuses[session].counters.start_again(None);
@@ -192,7 +209,7 @@ impl Worker {
     /// A session ended by itself. One that never was up is tried again.
     fn failed(&mut self, session: usize, why: End) {
         if let Some(session) = self.sessions[session].take() {
-            session.close(Some(&why));
+            session.close(Some(&why), &mut self.pool);
         }
         if !self.statuses[session].ended(&why) {
             self.waiting.push(session);
@@ -212,15 +229,41 @@ impl Worker {
         }
     }
 
+    /// Takes what came. What a receiver got that is up is looked at later.
     fn read(&mut self, session: usize) {
-        let Worker { sessions, routes, judge, statuses, buf, senders, .. } = self;
-        let (Some(this), Some(judge)) = (&mut sessions[session], judge) else { return };
+        let Some(this) = &mut self.sessions[session] else { return };
+        let later = this.is_up() && session >= self.senders && self.pool.held() < BACKLOG;
+        let outcome = this.collect(&mut self.pool);
+        self.last_read = Instant::now();
+        if later && outcome.is_ok() {
+            if !self.statuses[session].set_behind(true) {
+                self.backlogs.push(session);
+            }
+        } else {
+            while self.look(session) {}
+        }
+        match outcome {
+            Ok(false) => {}
+            Ok(true) => self.unread.push(session),
+            // What came before the end may have said more; then the session is gone already.
+            Err(why) if self.sessions[session].is_some() => self.failed(session, why),
+            Err(_) => {}
+        }
+    }
+
+    /// Looks at a part of what a session got; false when there is none.
+    fn look(&mut self, session: usize) -> bool {
+        let Worker { sessions, routes, judge, statuses, pool, senders, .. } = self;
+        let (Some(this), Some(judge)) = (&mut sessions[session], judge) else { return false };
+        if !this.has_backlog() {
+            return false;
+        }
         let was_up = this.is_up();
         let context = UpdateContext { four_octet_as: true, external: !judge.view.internal };
         let (mut received, status) = (Received::default(), &statuses[session]);
         let mut held = routes[session].as_mut();
         let receives = session >= *senders;
-        let outcome = this.readable(buf, |body| {
+        let outcome = this.look(pool, |body| {
             if !receives {
                 // What the router sends to senders is nobody's business here.
                 return Ok(());
@@ -235,20 +278,38 @@ impl Worker {
             }
             Ok(())
         });
-        if received.updates > 0 {
-            let now = Instant::now();
-            status.counters.add(received, now);
+        if let (Ok(Some(at)), true) = (&outcome, received.updates > 0) {
+            status.counters.add(received, *at);
             if let Some(routes) = &routes[session] {
-                status.counters.show(routes, now);
+                status.counters.show(routes, *at);
             }
         }
         if !was_up && this.is_up() {
             status.set_up(true);
         }
         match outcome {
-            Ok(false) => {}
-            Ok(true) => self.unread.push(session),
-            Err(why) => self.failed(session, why),
+            Ok(came) => came.is_some(),
+            Err(why) => {
+                self.failed(session, why);
+                false
+            }
+        }
+    }
+
+    /// Whether it is time to look at what came: nothing more has come for a while.
+    fn is_quiet(&self) -> bool {
+        !self.backlogs.is_empty() && self.last_read.elapsed() >= QUIET
+    }
+
+    /// Looks at some of what came.
+    fn catch_up(&mut self) {
+        let Some(session) = self.backlogs.last().copied() else { return };
+        for _ in 0..PARTS {
+            if !self.look(session) {
+                self.statuses[session].set_behind(false);
+                self.backlogs.pop();
+                return;
+            }
         }
     }
 

@@ -1,0 +1,94 @@
+//! `ribtide bench` itself, on tables so small that its figures mean nothing: every workload runs, and a router that is
+//! wrong is found out.
+
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const RIBTIDE: &str = env!("CARGO_BIN_EXE_ribtide");
+
+fn bench(dut: &str, json: &Path, more: &[&str]) -> (Output, Value) {
+    let mut command = Command::new(RIBTIDE);
+    command.args([
+        "bench",
+        "run",
+        "bgp",
+        "--loopback",
+        "--runs",
+        "1",
+        "--prefixes",
+        "0.002",
+        "--receivers",
+        "0.1",
+    ]);
+    command.args(["--dut", dut, "--json"]).arg(json).args(more);
+    let output = command.output().unwrap();
+    let report = fs::read_to_string(json).unwrap_or_else(|e| panic!("no report: {e}; {output:?}"));
+    (output, serde_json::from_str(&report).unwrap())
+}
+
+fn phases(report: &Value) -> impl Iterator<Item = &Value> {
+    report["scenarios"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|scenario| scenario["runs"].as_array().into_iter().flatten())
+        .flat_map(|run| run["phases"].as_array().into_iter().flatten())
+}
+
+#[test]
+fn every_workload_runs_and_ends_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let (output, report) = bench("ribtide:shards=2", &folder.path().join("report.json"), &[]);
+    assert!(output.status.success(), "{output:?}");
+    let names: Vec<&str> = phases(&report).map(|phase| phase["phase"].as_str().unwrap()).collect();
+    let wanted = [
+        "learn",
+        "withdraw",
+        "late joiner",
+        "reflect",
+        "flap",
+        "late joiner",
+        "single",
+        "late joiner",
+        "scale",
+        "late joiner",
+        "churn: learn",
+        "churn: 20% change",
+        "churn: 20% withdrawn",
+        "churn: announced again",
+        "churn: sender leaves",
+        "late joiner",
+        "receivers",
+        "late joiner",
+    ];
+    assert_eq!(names, wanted);
+    for phase in phases(&report) {
+        assert!(phase["wrong"].is_null() && phase["wall_s"].is_f64(), "{phase}");
+        assert!(phase["cpu_s"].as_f64() > Some(0.0) && phase["peak_bytes"].as_u64() > Some(0), "{phase}");
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("ribtide:shards=2") && text.contains("threads, CPU s: learn"), "{text}");
+}
+
+/// A router that passes on nothing: ribtide with another setting than it was given.
+#[test]
+fn a_router_that_is_wrong_is_found_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let liar = folder.path().join("liar");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = run ] && sed -i 's/^export = .*/export = [\"reject\"]/' \"$3\"\nexec {RIBTIDE} \"$@\"\n"
+    );
+    fs::write(&liar, script).unwrap();
+    fs::set_permissions(&liar, fs::Permissions::from_mode(0o755)).unwrap();
+    let dut = format!("ribtide:binary={}", liar.display());
+    let (output, report) =
+        bench(&dut, &folder.path().join("report.json"), &["--work", "learn", "--patience", "1"]);
+    assert!(!output.status.success());
+    let wrong: Vec<&str> = phases(&report).filter_map(|phase| phase["wrong"].as_str()).collect();
+    assert_eq!(wrong.len(), 2, "{report}");
+    assert!(wrong[0].starts_with("200 of 200 prefixes") && wrong[0].contains("is not there"), "{wrong:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("0 of 1 right"), "{output:?}");
+}
