@@ -6,6 +6,7 @@ use super::model::{NO_PATH, PathNumber, UNKNOWN, View};
 use super::topology::{NETWORK, Topology};
 use super::work::{Phase, Prepared};
 use crate::Error;
+use crate::harness::program::own_cpu;
 use crate::harness::{Place, Program, Usage, machine};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -48,7 +49,7 @@ pub struct Figures {
     pub withdrawn: u64,
     /// CPU seconds of the router's threads, by name.
     pub threads: BTreeMap<String, f64>,
-    /// CPU seconds of the neighbours that this program plays.
+    /// CPU seconds of the neighbours that this program plays, while the router worked.
     pub load_s: f64,
     /// CPU seconds of everything else on the machine.
     pub other_s: f64,
@@ -152,6 +153,7 @@ struct Sample {
     at: Instant,
     usage: Usage,
     load: Duration,
+    afterwards: Duration,
     busy: Duration,
     received: Received,
 }
@@ -206,10 +208,17 @@ impl Run<'_> {
 
     fn sample(&self, receivers: usize) -> Sample {
         let usage = self.program.usage();
-        let load = std::fs::read_to_string("/proc/self/schedstat").map(|_| own_cpu()).unwrap_or_default();
+        let load = own_cpu().saturating_sub(self.load.afterwards());
         let mut received = Received::default();
         (0..receivers).for_each(|n| received += self.load.received(self.load.receiver(n)));
-        Sample { at: Instant::now(), usage, load, busy: machine::busy(), received }
+        Sample {
+            at: Instant::now(),
+            usage,
+            load,
+            afterwards: self.load.afterwards(),
+            busy: machine::busy(),
+            received,
+        }
     }
 
     fn phase(&mut self, phase: &Phase) -> Result<Figures, Failure> {
@@ -265,7 +274,7 @@ impl Run<'_> {
             withdrawn: received.withdrawn,
             threads: threads.filter(|(_, s)| *s >= 0.0005).collect(),
             load_s,
-            other_s: (busy - cpu_s - load_s).max(0.0),
+            other_s: (busy - cpu_s - load_s - seconds(after.afterwards, before.afterwards)).max(0.0),
             wrong,
         })
     }
@@ -350,12 +359,6 @@ fn explain(have: PathNumber, best: PathNumber) -> &'static str {
         (UNKNOWN, _) => "has attributes that nobody sent",
         _ => "is over another path than the best",
     }
-}
-
-/// CPU time of this process.
-fn own_cpu() -> Duration {
-    let clock = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID);
-    clock.map_or(Duration::ZERO, |t| Duration::new(t.tv_sec() as u64, t.tv_nsec() as u32))
 }
 
 /// Watches whether a program still works.

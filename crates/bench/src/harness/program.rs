@@ -2,7 +2,7 @@
 
 use crate::Error;
 use nix::sys::signal::{Signal, kill};
-use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use std::fs;
@@ -160,9 +160,17 @@ fn stat(task: &Path) -> Option<(String, String, Duration)> {
 
 /// CPU time of a process and all threads that it ever had; zero when it is gone.
 fn cpu(pid: i32) -> Duration {
-    clock_getcpuclockid(Pid::from_raw(pid))
-        .and_then(clock_gettime)
-        .map_or(Duration::ZERO, |t| Duration::new(t.tv_sec() as u64, t.tv_nsec() as u32))
+    clock_getcpuclockid(Pid::from_raw(pid)).map_or(Duration::ZERO, clock)
+}
+
+/// CPU time of this process and all threads that it ever had.
+pub fn own_cpu() -> Duration {
+    clock(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// What a clock says; zero when there is none.
+pub(crate) fn clock(id: ClockId) -> Duration {
+    clock_gettime(id).map_or(Duration::ZERO, |t| Duration::new(t.tv_sec() as u64, t.tv_nsec() as u32))
 }
 
 #[cfg(test)]

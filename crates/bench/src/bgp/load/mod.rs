@@ -14,6 +14,7 @@ use receiver::Counters;
 use session::Status;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ pub(super) struct Load {
     senders: usize,
     statuses: Vec<Arc<Status>>,
     workers: Vec<Handle>,
+    /// Nanoseconds of CPU time that went into what was left for later.
+    afterwards: Arc<AtomicU64>,
 }
 
 struct Handle {
@@ -79,7 +82,7 @@ impl Load {
         let senders = topology.senders.len();
         let count = topology.neighbors().count();
         let statuses: Vec<Arc<Status>> = (0..count).map(|_| Arc::default()).collect();
-        let mut load = Load { senders, statuses, workers: Vec::new() };
+        let mut load = Load { senders, statuses, workers: Vec::new(), afterwards: Arc::default() };
         let neighbors: Arc<[_]> = topology.neighbors().copied().collect();
         std::thread::scope(|scope| {
             // Sockets belong to the namespace of the thread that makes them, and threads to that of their parent.
@@ -87,9 +90,15 @@ impl Load {
                 place.enter_load()?;
                 let one = |n: usize| {
                     let (commands, inbox) = sync_channel(COMMANDS);
-                    let (worker, waker) =
-                        Worker::new(router, Arc::clone(&neighbors), senders, load.statuses.clone(), inbox)
-                            .map_err(Error::System)?;
+                    let (worker, waker) = Worker::new(
+                        router,
+                        Arc::clone(&neighbors),
+                        senders,
+                        load.statuses.clone(),
+                        inbox,
+                        Arc::clone(&load.afterwards),
+                    )
+                    .map_err(Error::System)?;
                     let thread = std::thread::Builder::new().name(format!("load-{n}"));
                     let thread = thread.spawn(move || worker.run()).map_err(Error::System)?;
                     Ok(Handle { commands, waker, thread: Some(thread) })
@@ -177,6 +186,11 @@ impl Load {
     /// What a receiver has had so far.
     pub(super) fn received(&self, session: usize) -> Received {
         self.counters(session).received()
+    }
+
+    /// CPU time that went into looking at what came when nothing more did: not at the router's cost.
+    pub(super) fn afterwards(&self) -> Duration {
+        Duration::from_nanos(self.afterwards.load(Relaxed))
     }
 
     /// Whether something came that was not looked at yet.

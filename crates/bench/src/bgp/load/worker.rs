@@ -13,6 +13,7 @@ use ribtide_wire::bgp::update::{UpdateContext, parse};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ const WAKE: Token = Token(usize::MAX);
 /// How often timers are looked at, and connections tried again.
 const TICK: Duration = Duration::from_millis(100);
 /// When nothing has come for this long, there is time to look at what came before.
-const QUIET: Duration = Duration::from_millis(50);
+const QUIET: Duration = Duration::from_millis(100);
 /// Parts looked at before the sockets have their turn.
 const PARTS: usize = 16;
 /// Bytes that one thread takes before it looks at them even though more are coming.
@@ -58,6 +59,8 @@ pub(super) struct Worker {
     /// Sessions that got what was not looked at.
     backlogs: Vec<usize>,
     last_read: Instant,
+    /// Nanoseconds of CPU time that looking at backlogs took when nothing more came.
+    afterwards: Arc<AtomicU64>,
 }
 
 impl Worker {
@@ -67,6 +70,7 @@ impl Worker {
         senders: usize,
         statuses: Vec<Arc<Status>>,
         commands: Receiver<Command>,
+        afterwards: Arc<AtomicU64>,
     ) -> io::Result<(Worker, Arc<Waker>)> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
@@ -86,6 +90,7 @@ impl Worker {
             pool: Pool::default(),
             backlogs: Vec::new(),
             last_read: Instant::now(),
+            afterwards,
         };
         Ok((worker, waker))
     }
@@ -125,7 +130,10 @@ impl Worker {
                 }
             }
             if self.is_quiet() {
+                let before = thread_cpu();
                 self.catch_up();
+                let looked = thread_cpu().saturating_sub(before);
+                self.afterwards.fetch_add(looked.as_nanos() as u64, Relaxed);
             }
             if Instant::now() >= next_tick {
                 next_tick = Instant::now() + TICK;
@@ -324,4 +332,9 @@ impl Worker {
             }
         }
     }
+}
+
+/// CPU time of this thread.
+fn thread_cpu() -> Duration {
+    crate::harness::program::clock(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
