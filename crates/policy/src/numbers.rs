@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// All numbers from the first to the last. The text is `65001`, `64512-65534` or `*` for all.
+/// All numbers from the first to the last. The text is `65001`, `64512-65534`, `5-` for 5 and more, or `*` for all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Numbers {
     /// The lowest.
@@ -35,7 +35,8 @@ impl FromStr for Numbers {
             return Ok(Numbers::ALL);
         }
         let (first, last) = text.split_once('-').unwrap_or((text, text));
-        match (decimal(first), decimal(last)) {
+        let last = if last.is_empty() { Some(u32::MAX) } else { decimal(last) };
+        match (decimal(first), last) {
             (Some(first), Some(last)) if first <= last => Ok(Numbers { first, last }),
             _ => Err(format!(
                 "\"{text}\" is no number; write one such as 65001, or a range such as 64512-65534"
@@ -54,6 +55,7 @@ impl fmt::Display for Numbers {
         match *self {
             Numbers::ALL => f.write_str("*"),
             Numbers { first, last } if first == last => write!(f, "{first}"),
+            Numbers { first, last: u32::MAX } => write!(f, "{first}-"),
             Numbers { first, last } => write!(f, "{first}-{last}"),
         }
     }
@@ -101,10 +103,10 @@ mod tests {
 
     #[test]
     fn texts() {
-        for text in ["65001", "64512-65534", "*", "0", "4294967295"] {
+        for text in ["65001", "64512-65534", "5-", "*", "0", "4294967295"] {
             assert_eq!(text.parse::<Numbers>().unwrap().to_string(), text);
         }
-        for wrong in ["", "-", "5-4", "+1", "1-", "-1", "4294967296", "1-2-3", "**"] {
+        for wrong in ["", "-", "5-4", "+1", "-1", "4294967296", "1-2-3", "**"] {
             assert!(wrong.parse::<Numbers>().is_err(), "{wrong}");
         }
     }

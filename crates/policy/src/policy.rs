@@ -2,7 +2,7 @@
 
 use crate::prefix_set::PrefixSet;
 use crate::route::{Changes, Draft, Route};
-use crate::statement::{Definition, Named, Statement, Then};
+use crate::statement::{Definition, Named, SetNextHop, Statement, Then};
 use ribtide_prefix::{AnyPrefix, Family, Prefix};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -140,10 +140,9 @@ impl Policy {
         !self.sets.is_empty()
     }
 
-    /// Whether it ever sets the next hop to our own address.
-    pub fn sets_own_next_hop(&self) -> bool {
-        let own = Some(crate::statement::SetNextHop::Own);
-        self.steps.iter().any(|step| self.statement(step).actions.next_hop == own)
+    /// Whether it ever sets the next hop to this.
+    pub fn sets_next_hop(&self, to: SetNextHop) -> bool {
+        self.steps.iter().any(|step| self.statement(step).actions.next_hop == Some(to))
     }
 
     /// What it says of a route: its changes, or `None` when it is rejected. Looks at everything anew;

@@ -1,14 +1,15 @@
 //! From the shape of the file to a configuration that works: defaults, ranges, and what cannot be combined.
 
-use super::diagnosis::{Problem, Step};
+use super::diagnosis::{Problem, Step, key};
 use super::file;
+use super::policy::{Direction, Policies};
 use ribtide_bgp::peer::FamilySet;
 use ribtide_policy::Policy;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::cpu::Cpus;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A checked configuration.
@@ -234,23 +235,20 @@ pub struct StaticHop {
     pub interface: Option<String>,
 }
 
-/// Checks; collects every problem before it gives up.
-pub(super) fn check(file: &file::File) -> Result<Config, Vec<Problem>> {
-    let mut c = Checker { problems: Vec::new() };
-    let config = c.config(file);
+/// Checks; collects every problem before it gives up. Other files that this one names are sought from `folder`.
+pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Problem>> {
+    let mut c = Checker { problems: Vec::new(), policies: Policies::default() };
+    let config = c.config(file, folder);
     if c.problems.is_empty() { Ok(config) } else { Err(c.problems) }
 }
 
-struct Checker {
+pub(super) struct Checker {
     problems: Vec<Problem>,
-}
-
-macro_rules! key {
-    ($($step:expr),* $(,)?) => { &[$(Step::from($step)),*] };
+    pub(super) policies: Policies,
 }
 
 impl Checker {
-    fn problem(&mut self, key: &[Step], says: impl Into<String>) {
+    pub(super) fn problem(&mut self, key: &[Step], says: impl Into<String>) {
         let problem = Problem::new(key, says);
         // A group's mistake is found again at each of its neighbours.
         if !self.problems.contains(&problem) {
@@ -258,7 +256,7 @@ impl Checker {
         }
     }
 
-    fn config(&mut self, file: &file::File) -> Config {
+    fn config(&mut self, file: &file::File, folder: &Path) -> Config {
         if file.router.asn == 0 {
             self.problem(key!["router", "asn"], "AS 0 is reserved (RFC 7607); write your AS number");
         }
@@ -344,6 +342,7 @@ impl Checker {
                 "without a [fib] table no route is installed, and static routes do nothing; add [fib] or remove them",
             );
         }
+        self.policies(&file.policy, file.router.asn, folder);
         let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router));
         let api = ApiConfig {
             socket: file.api.socket.clone().unwrap_or_else(|| "/run/ribtide/ribtide.sock".into()),
@@ -704,16 +703,10 @@ impl Checker {
                 ipv6: list.contains(&file::FamilyName::Ipv6Unicast),
             },
         };
-        let import = self.policy(
-            own.import.or(group.import.as_deref()),
-            external,
-            &at("import", own.import.is_some()),
-        );
-        let export = self.policy(
-            own.export.or(group.export.as_deref()),
-            external,
-            &at("export", own.export.is_some()),
-        );
+        let import = own.import.or(group.import.as_deref());
+        let import = self.policy(Direction::Import, import, external, &at("import", own.import.is_some()));
+        let export = own.export.or(group.export.as_deref());
+        let export = self.policy(Direction::Export, export, external, &at("export", own.export.is_some()));
         NeighborSettings {
             group: name.into(),
             peer_asn,
@@ -730,18 +723,6 @@ impl Checker {
             multihop,
             password,
         }
-    }
-
-    fn policy(&mut self, names: Option<&[String]>, external: bool, place: &[Step]) -> Arc<Policy> {
-        let policy = match names.map(Policy::compile) {
-            None => Policy::default_for(external),
-            Some(Ok(policy)) => policy,
-            Some(Err(e)) => {
-                self.problem(place, e.to_string());
-                Policy::default_for(external)
-            }
-        };
-        Arc::new(policy)
     }
 }
 

@@ -37,6 +37,12 @@ impl From<usize> for Step {
     }
 }
 
+/// The way to a key: `key!["bgp", "group", name]`.
+macro_rules! key {
+    ($($step:expr),* $(,)?) => { &[$($crate::config::diagnosis::Step::from($step)),*] };
+}
+pub(super) use key;
+
 impl Problem {
     pub(super) fn new(key: &[Step], says: impl Into<String>) -> Problem {
         Problem { key: key.to_vec(), says: says.into(), span: None }
@@ -115,11 +121,13 @@ fn plain(message: &str) -> String {
 fn suggestion(says: &str) -> Option<String> {
     let mut names = says.split('`').skip(1).step_by(2);
     let written = names.next()?;
-    if !says.starts_with("unknown ") {
-        return None;
-    }
-    let (distance, nearest) = names.map(|name| (edit_distance(written, name), name)).min()?;
-    (distance <= 2.max(written.len() / 3)).then(|| nearest.to_string())
+    if says.starts_with("unknown ") { nearest(written, names).map(str::to_owned) } else { None }
+}
+
+/// The name that was probably meant.
+pub(super) fn nearest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let (distance, nearest) = names.into_iter().map(|name| (edit_distance(written, name), name)).min()?;
+    (distance <= 2.max(written.len() / 3)).then_some(nearest)
 }
 
 fn edit_distance(a: &str, b: &str) -> usize {

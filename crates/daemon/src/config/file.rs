@@ -12,6 +12,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) bgp: Option<Bgp>,
     #[serde(default)]
+    pub(super) policy: Policy,
+    #[serde(default)]
     pub(super) fib: Option<Fib>,
     #[serde(default)]
     pub(super) sonic: Sonic,
@@ -223,4 +225,180 @@ pub(super) struct Static {
     #[serde(default)]
     pub(super) blackhole: bool,
     pub(super) distance: Option<u8>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Policy {
+    #[serde(default)]
+    pub(super) prefix_set: BTreeMap<String, PrefixSet>,
+    #[serde(default)]
+    pub(super) neighbor_set: BTreeMap<String, NeighborSet>,
+    #[serde(default)]
+    pub(super) community_set: BTreeMap<String, CommunitySet>,
+    #[serde(default)]
+    pub(super) as_path_set: BTreeMap<String, AsPathSet>,
+    #[serde(default)]
+    pub(super) definition: BTreeMap<String, Definition>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct PrefixSet {
+    pub(super) prefixes: Option<Vec<String>>,
+    pub(super) file: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct NeighborSet {
+    pub(super) addresses: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct CommunitySet {
+    pub(super) members: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct AsPathSet {
+    #[serde(default)]
+    pub(super) origin: Vec<Amount>,
+    #[serde(default)]
+    pub(super) neighbor: Vec<Amount>,
+    #[serde(default)]
+    pub(super) contains: Vec<Amount>,
+    #[serde(default)]
+    pub(super) regex: Vec<String>,
+}
+
+/// A number, or a range as text.
+#[derive(Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "this is no number or range; write one such as 65001, \"64512-65534\" or \"5-\" (5 and more)"
+)]
+pub(super) enum Amount {
+    Number(u32),
+    Range(String),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Definition {
+    #[serde(default)]
+    pub(super) statement: Vec<Statement>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Statement {
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) conditions: Conditions,
+    #[serde(default)]
+    pub(super) actions: Actions,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Conditions {
+    pub(super) match_prefix_set: Option<MatchSet>,
+    pub(super) match_neighbor_set: Option<MatchSet>,
+    pub(super) match_community_set: Option<MatchSet>,
+    pub(super) match_as_path_set: Option<MatchSet>,
+    pub(super) next_hop_in: Option<Vec<String>>,
+    pub(super) afi_safi_in: Option<Vec<FamilyName>>,
+    pub(super) origin_eq: Option<OriginName>,
+    pub(super) route_type: Option<GroupKind>,
+    pub(super) as_path_length: Option<Amount>,
+    pub(super) med: Option<Amount>,
+    pub(super) local_pref: Option<Amount>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "this is not understood; write a set's name, or { set = \"NAME\", match-set-options = \"invert\" }, \
+                 where the option is any, all or invert"
+)]
+pub(super) enum MatchSet {
+    Name(String),
+    Table(MatchTable),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct MatchTable {
+    pub(super) set: String,
+    pub(super) match_set_options: Option<MatchOptions>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum MatchOptions {
+    Any,
+    All,
+    Invert,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum OriginName {
+    Igp,
+    Egp,
+    Incomplete,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Actions {
+    pub(super) set_route_origin: Option<OriginName>,
+    pub(super) set_local_pref: Option<u32>,
+    pub(super) set_med: Option<SetMed>,
+    pub(super) set_next_hop: Option<String>,
+    pub(super) set_as_path_prepend: Option<Prepend>,
+    #[serde(default)]
+    pub(super) set_community: SetCommunity,
+    pub(super) policy_result: Option<PolicyResult>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "this is no MED; write a number, or \"+10\" or \"-10\" for so much more or less"
+)]
+pub(super) enum SetMed {
+    Number(u32),
+    Change(String),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Prepend {
+    pub(super) asn: Option<u32>,
+    pub(super) repeat_n: Option<u8>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct SetCommunity {
+    pub(super) replace: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) remove: Vec<String>,
+    pub(super) remove_set: Option<String>,
+    #[serde(default)]
+    pub(super) add: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum PolicyResult {
+    Accept,
+    Reject,
+    NextStatement,
+    NextPolicy,
 }

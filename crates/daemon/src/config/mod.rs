@@ -2,11 +2,13 @@
 //!
 //! Two layers. [`file`] is the shape of the file, read by serde with unknown names refused. [`check`] turns it into
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
-//! key it is about; [`diagnosis`] finds the key's line and column in the text.
+//! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`] is the part of the check that
+//! makes policies.
 
 mod check;
 mod diagnosis;
 mod file;
+mod policy;
 
 pub use check::{
     AnyAsn, ApiConfig, BgpConfig, Config, CpuChoice, DynamicRange, FibConfig, InterfaceConfig, KernelConfig,
@@ -22,16 +24,21 @@ use std::path::Path;
 /// Every problem found, each with line, column and what to write instead.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|e| ConfigError::unreadable(path, &e))?;
-    parse(&text).map_err(|problems| ConfigError::new(path, &text, problems))
+    let folder = path.parent().unwrap_or(Path::new(""));
+    parse_in(&text, folder).map_err(|problems| ConfigError::new(path, &text, problems))
 }
 
-/// Checks configuration text.
+/// Checks configuration text. Other files that it names are sought from the working directory.
 ///
 /// # Errors
 /// As [`load`], without the file's name.
 pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
+    parse_in(text, Path::new(""))
+}
+
+fn parse_in(text: &str, folder: &Path) -> Result<Config, Vec<Problem>> {
     let file: file::File = toml::from_str(text).map_err(|e| vec![Problem::syntax(&e)])?;
-    check::check(&file).map_err(|problems| problems.into_iter().map(|p| p.locate(text)).collect())
+    check::check(&file, folder).map_err(|problems| problems.into_iter().map(|p| p.locate(text)).collect())
 }
 
 #[cfg(test)]

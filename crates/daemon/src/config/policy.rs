@@ -1,0 +1,433 @@
+//! The `[policy]` tables: names are found, texts are read, and a peer's list becomes a compiled policy.
+
+use super::check::Checker;
+use super::diagnosis::{Step, key, nearest};
+use super::file;
+use ribtide_policy::{
+    Actions, AsPathSet, ChangeCommunities, CommunitySet, Condition, Definition, Match, Med, Named, NumberSet,
+    Numbers, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend, SetNextHop, Statement, Then,
+};
+use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_wire::bgp::attribute::Origin;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// What the `[policy]` tables define, by name.
+#[derive(Default)]
+pub(super) struct Policies {
+    prefix_sets: BTreeMap<String, Arc<Named<PrefixSet>>>,
+    neighbor_sets: BTreeMap<String, Arc<Named<PrefixSet>>>,
+    community_sets: BTreeMap<String, Arc<Named<CommunitySet>>>,
+    as_path_sets: BTreeMap<String, Arc<Named<AsPathSet>>>,
+    definitions: BTreeMap<String, Arc<Definition>>,
+    /// Lists that were compiled already: peers with the same list share it.
+    compiled: Vec<(Vec<String>, bool, Arc<Policy>)>,
+}
+
+/// Which way a list of policies is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    Import,
+    Export,
+}
+
+impl Checker {
+    /// Reads the tables; from then on lists can be compiled.
+    pub(super) fn policies(&mut self, file: &file::Policy, local_asn: u32, folder: &Path) {
+        for (name, set) in &file.prefix_set {
+            let set = Named::new(name, self.prefix_set(name, set, folder));
+            self.policies.prefix_sets.insert(name.clone(), set);
+        }
+        for (name, set) in &file.neighbor_set {
+            let set =
+                self.addresses(key!["policy", "neighbor-set", name.as_str(), "addresses"], &set.addresses);
+            self.policies.neighbor_sets.insert(name.clone(), Named::new(name, set));
+        }
+        for (name, set) in &file.community_set {
+            let set = self.each(key!["policy", "community-set", name.as_str(), "members"], &set.members);
+            self.policies.community_sets.insert(name.clone(), Named::new(name, set));
+        }
+        for (name, set) in &file.as_path_set {
+            let at = key!["policy", "as-path-set", name.as_str()];
+            let read = AsPathSet {
+                origin: self.amounts(&under(at, "origin"), &set.origin),
+                neighbor: self.amounts(&under(at, "neighbor"), &set.neighbor),
+                contains: self.amounts(&under(at, "contains"), &set.contains),
+                regex: self.each(&under(at, "regex"), &set.regex),
+            };
+            let empty = [&set.origin, &set.neighbor, &set.contains].iter().all(|list| list.is_empty());
+            if empty && set.regex.is_empty() {
+                self.problem(at, "this set holds no path; write origin, neighbor, contains or regex");
+            }
+            self.policies.as_path_sets.insert(name.clone(), Named::new(name, read));
+        }
+        for built_in in Definition::built_in() {
+            self.policies.definitions.insert(built_in.name.clone(), built_in.into());
+        }
+        for (name, definition) in &file.definition {
+            let at: &[Step] = key!["policy", "definition", name.as_str()];
+            if self.policies.definitions.contains_key(name) {
+                self.problem(at, format!("\"{name}\" is a built-in policy; write another name"));
+            }
+            if definition.statement.is_empty() {
+                let write = format!("[[policy.definition.{name}.statement]]");
+                self.problem(at, format!("this policy has no statement; write at least one {write} table"));
+            }
+            let statements = definition.statement.iter().enumerate();
+            let statements = statements
+                .map(|(i, s)| self.statement(&[at, key!["statement", i]].concat(), s, local_asn))
+                .collect();
+            let definition = Definition { name: name.clone(), statements };
+            self.policies.definitions.insert(name.clone(), definition.into());
+        }
+    }
+
+    /// Compiles a peer's list; without one, RFC 8212 or its opposite for internal peers.
+    pub(super) fn policy(
+        &mut self,
+        direction: Direction,
+        names: Option<&[String]>,
+        external: bool,
+        place: &[Step],
+    ) -> Arc<Policy> {
+        if names.is_some_and(<[String]>::is_empty) {
+            self.problem(
+                place,
+                "the list of policies is empty; write [\"accept\"] or [\"reject\"], or leave it out",
+            );
+        }
+        let names = names.unwrap_or_default();
+        let compiled = self.policies.compiled.iter().find(|(n, e, _)| n == names && *e == external);
+        let policy = match compiled {
+            Some((_, _, policy)) => policy.clone(),
+            None => {
+                let mut definitions = Vec::new();
+                for (i, name) in names.iter().enumerate() {
+                    let found = find(
+                        &self.policies.definitions,
+                        name,
+                        "policy",
+                        "[[policy.definition.NAME.statement]]",
+                    );
+                    definitions.extend(self.or_problem(&[place, key![i]].concat(), found));
+                }
+                let policy = Arc::new(Policy::new(definitions, external));
+                self.policies.compiled.push((names.to_vec(), external, policy.clone()));
+                policy
+            }
+        };
+        if direction == Direction::Import && policy.sets_next_hop(SetNextHop::Own) {
+            self.problem(
+                place,
+                "a policy of this list sets the next hop to \"self\", which means something only where routes are sent; \
+                 use it in export, or write \"peer-address\" or an address there",
+            );
+        }
+        if direction == Direction::Export && policy.sets_next_hop(SetNextHop::Peer) {
+            self.problem(
+                place,
+                "a policy of this list sets the next hop to \"peer-address\", which means something only where routes come \
+                 from; use it in import, or write \"self\" or an address there",
+            );
+        }
+        policy
+    }
+
+    fn prefix_set(&mut self, name: &str, set: &file::PrefixSet, folder: &Path) -> PrefixSet {
+        let at = key!["policy", "prefix-set", name];
+        if set.prefixes.is_none() && set.file.is_none() {
+            self.problem(at, "this set is not given; write prefixes = [\"192.0.2.0/24\"] or file = \"PATH\"");
+        }
+        let mut ranges: Vec<PrefixRange> =
+            self.each(&under(at, "prefixes"), set.prefixes.as_deref().unwrap_or_default());
+        if let Some(path) = &set.file {
+            match read_prefixes(&folder.join(path)) {
+                Ok(read) => ranges.extend(read),
+                Err(says) => self.problem(&under(at, "file"), says),
+            }
+        }
+        PrefixSet::new(ranges)
+    }
+
+    fn statement(&mut self, at: &[Step], file: &file::Statement, local_asn: u32) -> Statement {
+        let (conditions, prefix_conditions) = self.conditions(&under(at, "conditions"), &file.conditions);
+        Statement {
+            name: file.name.clone(),
+            conditions,
+            prefix_conditions,
+            actions: self.actions(&under(at, "actions"), &file.actions, local_asn),
+            then: match file.actions.policy_result {
+                Some(file::PolicyResult::Accept) => Then::Accept,
+                Some(file::PolicyResult::Reject) => Then::Reject,
+                Some(file::PolicyResult::NextStatement) | None => Then::NextStatement,
+                Some(file::PolicyResult::NextPolicy) => Then::NextPolicy,
+            },
+        }
+    }
+
+    fn conditions(&mut self, at: &[Step], file: &file::Conditions) -> (Vec<Condition>, Vec<PrefixCondition>) {
+        let file::Conditions {
+            match_prefix_set,
+            match_neighbor_set,
+            match_community_set,
+            match_as_path_set,
+            next_hop_in,
+            afi_safi_in,
+            origin_eq,
+            route_type,
+            as_path_length,
+            med,
+            local_pref,
+        } = file;
+        let mut all = Vec::new();
+        // The cheap ones first: the first that does not hold ends the statement.
+        all.extend(
+            afi_safi_in.as_ref().map(|list| Condition::AfiSafiIn(list.iter().copied().map(afi).collect())),
+        );
+        all.extend(
+            route_type.map(|kind| Condition::RouteType { internal: kind == file::GroupKind::Internal }),
+        );
+        all.extend(origin_eq.map(|name| Condition::OriginEq(origin(name))));
+        type Make = fn(Numbers) -> Condition;
+        for (name, amount, make) in [
+            ("local-pref", local_pref, Condition::LocalPref as Make),
+            ("med", med, Condition::Med as Make),
+            ("as-path-length", as_path_length, Condition::AsPathLength as Make),
+        ] {
+            let numbers = amount.as_ref().map(|amount| self.amount(&under(at, name), amount));
+            all.extend(numbers.flatten().map(make));
+        }
+        if let Some((set, how)) = self.named(at, "neighbor-set", match_neighbor_set, |p| &p.neighbor_sets) {
+            all.push(Condition::NeighborSet(set, how));
+        }
+        if let Some(list) = next_hop_in {
+            let set = self.addresses(&under(at, "next-hop-in"), list);
+            all.push(Condition::NextHopIn(Named::new(list.join(" "), set)));
+        }
+        if let Some((set, how)) = self.named(at, "community-set", match_community_set, |p| &p.community_sets)
+        {
+            all.push(Condition::CommunitySet(set, how));
+        }
+        if let Some((set, how)) = self.named(at, "as-path-set", match_as_path_set, |p| &p.as_path_sets) {
+            all.push(Condition::AsPathSet(set, how));
+        }
+        let prefix = self.named(at, "prefix-set", match_prefix_set, |p| &p.prefix_sets);
+        let prefix = prefix.map(|(set, how)| PrefixCondition { set, invert: how == Match::Invert });
+        (all, prefix.into_iter().collect())
+    }
+
+    /// The set that a `match-…-set` condition names, and how to compare with it.
+    fn named<T>(
+        &mut self,
+        at: &[Step],
+        kind: &str,
+        file: &Option<file::MatchSet>,
+        sets: impl Fn(&Policies) -> &BTreeMap<String, Arc<T>>,
+    ) -> Option<(Arc<T>, Match)> {
+        let at = under(at, &format!("match-{kind}"));
+        let (name, options) = match file.as_ref()? {
+            file::MatchSet::Name(name) => (name, None),
+            file::MatchSet::Table(table) => (&table.set, table.match_set_options),
+        };
+        let how = match options {
+            None | Some(file::MatchOptions::Any) => Match::Any,
+            Some(file::MatchOptions::All) => Match::All,
+            Some(file::MatchOptions::Invert) => Match::Invert,
+        };
+        if how == Match::All && kind != "community-set" {
+            let says = format!(
+                "a route has one of these only, so that it cannot be all of a {kind}; write any or invert"
+            );
+            self.problem(&under(&at, "match-set-options"), says);
+        }
+        let found = find(sets(&self.policies), name, kind, &format!("[policy.{kind}.{name}]"));
+        self.or_problem(&at, found).map(|set| (set, how))
+    }
+
+    fn actions(&mut self, at: &[Step], file: &file::Actions, local_asn: u32) -> Actions {
+        let med = file.set_med.as_ref().and_then(|med| match med {
+            file::SetMed::Number(n) => Some(Med::Set(*n)),
+            file::SetMed::Change(text) => {
+                let number = |rest: &str| {
+                    rest.bytes().all(|b| b.is_ascii_digit()).then(|| rest.parse().ok()).flatten()
+                };
+                let more = text.strip_prefix('+').and_then(number).map(Med::Add);
+                let change = more.or_else(|| text.strip_prefix('-').and_then(number).map(Med::Subtract));
+                if change.is_none() {
+                    let says = format!(
+                        "\"{text}\" is no MED; write a number, or \"+10\" or \"-10\" for so much more or less"
+                    );
+                    self.problem(&under(at, "set-med"), says);
+                }
+                change
+            }
+        });
+        let next_hop = file.set_next_hop.as_deref().and_then(|text| match text {
+            "self" => Some(SetNextHop::Own),
+            "peer-address" => Some(SetNextHop::Peer),
+            text => {
+                let address = text.parse().ok().filter(|a: &IpAddr| !a.is_unspecified() && !a.is_multicast());
+                if address.is_none() {
+                    let says = format!("\"{text}\" is no next hop; write an address, \"self\" (in export) or \"peer-address\" (in import)");
+                    self.problem(&under(at, "set-next-hop"), says);
+                }
+                address.map(SetNextHop::Address)
+            }
+        });
+        let prepend = file.set_as_path_prepend.as_ref().map(|prepend| {
+            let count = prepend.repeat_n.unwrap_or(1);
+            let asn = prepend.asn.unwrap_or(local_asn);
+            let at = under(at, "set-as-path-prepend");
+            if count == 0 {
+                self.problem(
+                    &under(&at, "repeat-n"),
+                    "repeat-n is how often the AS is put before the path, 1 to 255",
+                );
+            }
+            if asn == 0 {
+                self.problem(
+                    &under(&at, "asn"),
+                    "AS 0 is reserved (RFC 7607); write another, or leave it out for ours",
+                );
+            }
+            Prepend { asn, count }
+        });
+        Actions {
+            origin: file.set_route_origin.map(origin),
+            local_pref: file.set_local_pref,
+            med,
+            next_hop,
+            prepend,
+            communities: self.change_communities(&under(at, "set-community"), &file.set_community),
+        }
+    }
+
+    fn change_communities(&mut self, at: &[Step], file: &file::SetCommunity) -> ChangeCommunities {
+        let file::SetCommunity { replace, remove, remove_set, add } = file;
+        if replace.is_some() && (!remove.is_empty() || remove_set.is_some() || !add.is_empty()) {
+            let says = "replace takes all communities away and puts its own; write it alone, or remove and add without it";
+            self.problem(&under(at, "replace"), says);
+        }
+        let mut removed = Vec::new();
+        if !remove.is_empty() {
+            let set: CommunitySet = self.each(&under(at, "remove"), remove);
+            removed.push(Named::new(remove.join(" "), set));
+        }
+        if let Some(name) = remove_set {
+            let found = find(
+                &self.policies.community_sets,
+                name,
+                "community-set",
+                &format!("[policy.community-set.{name}]"),
+            );
+            removed.extend(self.or_problem(&under(at, "remove-set"), found));
+        }
+        let (name, add) = if let Some(replace) = replace { ("replace", replace) } else { ("add", add) };
+        ChangeCommunities {
+            remove_all: replace.is_some(),
+            remove: removed,
+            add: self.each(&under(at, name), add),
+        }
+    }
+
+    fn or_problem<T>(&mut self, at: &[Step], found: Result<T, String>) -> Option<T> {
+        found.map_err(|says| self.problem(at, says)).ok()
+    }
+
+    /// The texts of a list, each read by itself.
+    fn each<T: FromStr<Err = String>, C: FromIterator<T>>(&mut self, at: &[Step], texts: &[String]) -> C {
+        let read = |(i, text): (usize, &String)| self.or_problem(&[at, key![i]].concat(), text.parse());
+        texts.iter().enumerate().filter_map(read).collect()
+    }
+
+    fn amounts(&mut self, at: &[Step], amounts: &[file::Amount]) -> NumberSet {
+        let read = |(i, amount)| self.amount(&[at, key![i]].concat(), amount);
+        amounts.iter().enumerate().filter_map(read).collect()
+    }
+
+    fn amount(&mut self, at: &[Step], amount: &file::Amount) -> Option<Numbers> {
+        match amount {
+            file::Amount::Number(n) => Some(Numbers::one(*n)),
+            file::Amount::Range(text) => self.or_problem(at, text.parse()),
+        }
+    }
+
+    /// Addresses and ranges of addresses, as the set of all hosts in them.
+    fn addresses(&mut self, at: &[Step], texts: &[String]) -> PrefixSet {
+        let hosts = |text: &str| {
+            let prefix: AnyPrefix = text.parse().ok()?;
+            let width = AnyPrefix::host(prefix.addr()).len();
+            PrefixRange::new(prefix, prefix.len(), width)
+        };
+        let mut ranges = Vec::new();
+        for (i, text) in texts.iter().enumerate() {
+            let says = || {
+                format!(
+                    "\"{text}\" is no address; write one such as 192.0.2.1, or a range such as 192.0.2.0/24"
+                )
+            };
+            ranges.extend(self.or_problem(&[at, key![i]].concat(), hosts(text).ok_or_else(says)));
+        }
+        PrefixSet::new(ranges)
+    }
+}
+
+fn under(at: &[Step], name: &str) -> Vec<Step> {
+    [at, key![name]].concat()
+}
+
+/// What has this name, or a sentence with the name that was probably meant.
+fn find<T: Clone>(known: &BTreeMap<String, T>, name: &str, kind: &str, write: &str) -> Result<T, String> {
+    known.get(name).cloned().ok_or_else(|| match nearest(name, known.keys().map(String::as_str)) {
+        Some(meant) => format!("there is no {kind} \"{name}\"; did you mean \"{meant}\"?"),
+        None => format!("there is no {kind} \"{name}\"; define it with {write}"),
+    })
+}
+
+/// One range of prefixes a line; what follows # is a comment.
+fn read_prefixes(path: &Path) -> Result<Vec<PrefixRange>, String> {
+    /// Wrong lines that are told one by one.
+    const TOLD: usize = 3;
+    let show = path.display();
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{show} cannot be read: {e}"))?;
+    let mut ranges = Vec::new();
+    let mut wrong = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        let line = line.split_once('#').map_or(line, |(before, _)| before).trim();
+        if !line.is_empty() {
+            match line.parse() {
+                Ok(range) => ranges.push(range),
+                Err(says) => wrong.push((i + 1, says)),
+            }
+        }
+    }
+    let mut told: Vec<String> =
+        wrong.iter().take(TOLD).map(|(line, says)| format!("{show}:{line}: {says}")).collect();
+    match wrong.len() {
+        0 => return Ok(ranges),
+        many if many > TOLD => told.push(format!("and {} more wrong lines", many - TOLD)),
+        _ => {}
+    }
+    Err(told.join("; "))
+}
+
+fn afi(name: file::FamilyName) -> Afi {
+    match name {
+        file::FamilyName::Ipv4Unicast => Afi::Ipv4,
+        file::FamilyName::Ipv6Unicast => Afi::Ipv6,
+    }
+}
+
+fn origin(name: file::OriginName) -> Origin {
+    match name {
+        file::OriginName::Igp => Origin::Igp,
+        file::OriginName::Egp => Origin::Egp,
+        file::OriginName::Incomplete => Origin::Incomplete,
+    }
+}
+
+#[cfg(test)]
+mod tests;
