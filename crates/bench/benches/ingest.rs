@@ -156,7 +156,7 @@ fn peer(n: u32) -> IngestPeer {
             four_octet_as: true,
             max_message: 4096,
             next_hop: NextHopRule::Keep,
-            export: Arc::new(Policy::default_for(true)),
+            export: Arc::new(Policy::new(vec![], true)),
         },
     };
     let import = Arc::new(Policy::compile(&["accept"]).expect("a policy"));

@@ -311,7 +311,8 @@ impl Content {
         hasher.finish() as u32
     }
 
-    fn attributes(&self) -> &[u8] {
+    /// The attributes, in wire form.
+    pub(crate) fn attributes(&self) -> &[u8] {
         &self.octets[usize::from(self.next_hop_len)..]
     }
 }

@@ -408,7 +408,7 @@ mod tests {
     /// The rows as candidates, each from a peer of its own whose address falls with its number.
     fn with_candidates<R>(rows: &[Row], f: impl FnOnce(&[Candidate<'_>]) -> R) -> R {
         let id = |n: u8| Ipv4Addr::new(10, 0, 0, n);
-        let export = Arc::new(ribtide_policy::Policy::default_for(false));
+        let export = Arc::new(ribtide_policy::Policy::new(vec![], false));
         let peers: Vec<PeerInfo> = rows
             .iter()
             .enumerate()

@@ -1,5 +1,6 @@
 //! Who a route came from and who it goes to: what the shards and the egress workers need to know of a peer.
 
+use ribtide_policy::Source;
 use ribtide_prefix::Afi;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -69,6 +70,11 @@ pub struct PeerInfo {
 }
 
 impl PeerInfo {
+    /// How a policy sees this peer as the source of a route.
+    pub fn source(&self) -> Source {
+        Source { neighbor: self.address, internal: self.kind.is_internal() }
+    }
+
     /// How the RIB manager takes routes of this peer.
     pub fn feed_kind(&self) -> FeedKind {
         let internal = self.kind.is_internal();

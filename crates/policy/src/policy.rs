@@ -87,37 +87,6 @@ impl Policy {
         Policy::new(vec![reject.into()], true)
     }
 
-    /// The policy of a peer for which none is configured.
-    pub fn default_for(external: bool) -> Policy {
-        Policy::new(Vec::new(), external)
-    }
-
-    /// Compiles a list of names of built-in policies.
-    ///
-    /// # Errors
-    /// A name that is no built-in policy, or an empty list, with what could have been meant.
-    pub fn compile<S: AsRef<str>>(names: &[S]) -> Result<Policy, String> {
-        let built_in = Definition::built_in().map(Arc::new);
-        let find = |name: &S| {
-            let name = name.as_ref();
-            built_in.iter().find(|d| d.name == name).cloned().ok_or_else(|| {
-                format!("there is no policy \"{name}\"; the built-in ones are \"accept\" and \"reject\"")
-            })
-        };
-        match names {
-            [] => {
-                Err("the list of policies is empty; write [\"accept\"] or [\"reject\"], or leave it out"
-                    .into())
-            }
-            names => Ok(Policy::new(names.iter().map(find).collect::<Result<_, _>>()?, true)),
-        }
-    }
-
-    /// What a list of built-in policies says of every route.
-    pub fn verdict(&self) -> Verdict {
-        self.constant().unwrap_or(Verdict::Reject)
-    }
-
     /// The names of the list.
     pub fn name(&self) -> &str {
         &self.name

@@ -205,7 +205,7 @@ impl Oracle {
             && (!internal_to_internal || reflected)
             && !path.with.communities.contains(&0xffff_ff02)
             && !(no_export && to_kind == PeerKind::External)
-            && self.peers[to].egress.export.verdict() == Verdict::Accept
+            && self.peers[to].egress.export.constant() == Some(Verdict::Accept)
     }
 
     /// What becomes of the attributes on the way to a peer; `None` when there is no next hop to send.

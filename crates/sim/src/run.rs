@@ -167,7 +167,7 @@ impl<'w> Run<'w> {
                 let reader = &mut self.readers[*peer];
                 reader.session += 1;
                 let info = Arc::new(PeerInfo { session: reader.session, ..self.world.peers[*peer].clone() });
-                let import = Arc::new(Policy::compile(&["accept"]).expect("accept is built in"));
+                let import = Arc::new(Policy::accept());
                 let settings = IngestSettings { import, allow_own_as: 0, enforce_first_as: false };
                 reader.peer = Some(IngestPeer::new(info.clone(), settings));
                 self.egress.up(&info);

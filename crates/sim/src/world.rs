@@ -172,8 +172,8 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
     };
     let next_hop = if kind == PeerKind::External { own } else { NextHopRule::Keep };
     let export = match rng.one_in(8) {
-        true => Policy::compile(&["reject"]),
-        false => Policy::compile(&["accept"]),
+        true => Policy::reject(),
+        false => Policy::accept(),
     };
     PeerInfo {
         id: PeerId(n as u32),
@@ -194,7 +194,7 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
             four_octet_as: true,
             max_message: MAX_MESSAGE,
             next_hop,
-            export: Arc::new(export.expect("both policies are built in")),
+            export: Arc::new(export),
         },
     }
 }

@@ -42,7 +42,7 @@ fn peer(id: u32, kind: PeerKind) -> PeerInfo {
             four_octet_as: true,
             max_message: 4096,
             next_hop: if external { OWN } else { NextHopRule::Keep },
-            export: Arc::new(Policy::compile(&["accept"]).unwrap()),
+            export: Arc::new(Policy::accept()),
         },
     }
 }
@@ -439,7 +439,7 @@ fn expected(
         Attributes::new(attrs.bytes()).map(|a| (a.code, a.value.to_vec())).collect();
     let communities =
         map.get(&code::COMMUNITIES).map_or(0, |c| u32::from_be_bytes(c[..4].try_into().unwrap()));
-    let policy = member.egress.export.verdict() == Verdict::Accept;
+    let policy = member.egress.export.constant() == Some(Verdict::Accept);
     if source.id == member.id
         || !policy
         || !member.families.has(afi)
@@ -487,7 +487,7 @@ fn world_peers() -> Vec<PeerInfo> {
     infos[2].families.ipv6 = false;
     infos[2].egress.families.ipv6 = false;
     infos[6].egress.four_octet_as = false;
-    infos[7].egress.export = Arc::new(Policy::compile(&["reject"]).unwrap());
+    infos[7].egress.export = Arc::new(Policy::reject());
     infos[8].egress.next_hop = NextHopRule::Own { v4: None, v6: Some("2001:db8::8".parse().unwrap()) };
     infos
 }

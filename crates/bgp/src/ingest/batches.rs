@@ -133,7 +133,8 @@ fn empty(peer: PeerId, session: u32) -> RouteBatch {
     RouteBatch { peer, session, ops: Vec::new(), prefixes: Families::default() }
 }
 
-fn same(a: Option<&AttrSet>, b: Option<&AttrSet>) -> bool {
+/// Whether two are the same set, or both none.
+pub(super) fn same(a: Option<&AttrSet>, b: Option<&AttrSet>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => AttrSet::ptr_eq(a, b),
         (None, None) => true,

@@ -5,6 +5,7 @@
 //! remembers on its own, so nothing here is shared or locked.
 
 mod batches;
+mod import;
 mod peer;
 mod recent;
 #[cfg(test)]
@@ -14,10 +15,12 @@ pub use batches::{ShardBatches, ShardMap};
 pub use peer::{IngestCounters, IngestPeer, IngestSettings, Refusal};
 
 use crate::attr::{AttrSet, Content};
+use crate::message::Prefixes;
+use import::Import;
 use peer::Context;
 use recent::Recent;
 use ribtide_policy::Verdict;
-use ribtide_prefix::{Afi, Family, for_each_family};
+use ribtide_prefix::{Afi, Families, Family, Prefix, for_each_family};
 use ribtide_wire::bgp::update::{self, Disposition, Update};
 use ribtide_wire::bgp::{NextHop, Notification};
 
@@ -25,8 +28,12 @@ use ribtide_wire::bgp::{NextHop, Notification};
 #[derive(Default)]
 pub struct Ingest {
     recent: Recent,
+    /// What import policies said of attributes seen lately.
+    import: Import,
     /// Scratch for the attributes at hand.
     content: Content,
+    /// Scratch for prefixes of which an import policy says the same.
+    run: Families<Prefixes>,
     /// Whether UPDATEs were read since it was last looked for unused sets.
     active: bool,
 }
@@ -69,40 +76,68 @@ impl Ingest {
         if matches!(update.disposition(), Disposition::TreatAsWithdraw { .. }) {
             return;
         }
-        let outcome = match settings.import.verdict() {
-            Verdict::Accept => self.intern(context, update, next_hop),
-            Verdict::Reject => Err(Refusal::ImportPolicy),
-        };
-        let count = out.extend(info, outcome.ok(), update.announced::<F>());
-        match outcome {
-            Ok(_) => counters.announced += count,
-            Err(why) => {
-                counters.refused[why as usize] += count;
+        let announced = update.announced::<F>();
+        let mut refuse = |why: Refusal, count| {
+            counters.refused[why as usize] += count;
+            if count > 0 {
                 counters.last_refusal = Some(why);
             }
+        };
+        // A policy that rejects everything need not wait for the attributes.
+        let constant = settings.import.constant();
+        if constant == Some(Verdict::Reject) {
+            return refuse(Refusal::ImportPolicy, out.extend(info, None, announced));
         }
+        if let Err(why) = self.read(context, update, next_hop) {
+            return refuse(why, out.extend(info, None, announced));
+        }
+        let Ingest { recent, import, content, run, .. } = self;
+        if constant == Some(Verdict::Accept) {
+            counters.announced += out.extend(info, Some(recent.intern(content)), announced);
+            return;
+        }
+        let source = info.source();
+        let mut judgement = import.judge(&settings.import, source, F::AFI, next_hop, content, recent);
+        let mut tell = |attrs: Option<&AttrSet>, prefixes: &mut dyn Iterator<Item = Prefix<F>>| {
+            let count = out.extend(info, attrs, prefixes);
+            match attrs {
+                Some(_) => counters.announced += count,
+                None => refuse(Refusal::ImportPolicy, count),
+            }
+        };
+        if let Some(attrs) = judgement.settled() {
+            return tell(attrs, &mut update.announced::<F>());
+        }
+        // Prefixes of which it says the same go on together.
+        let run = run.get_mut::<F>();
+        let mut last: Option<AttrSet> = None;
+        for prefix in announced {
+            let attrs = judgement.on(prefix);
+            if !batches::same(attrs, last.as_ref()) {
+                tell(last.as_ref(), &mut run.drain(..));
+                last = attrs.cloned();
+            }
+            run.push(prefix);
+        }
+        tell(last.as_ref(), &mut run.drain(..));
     }
 
-    /// The set of the attributes of `update`, unless they forbid its use.
-    fn intern(
-        &mut self,
-        context: &Context,
-        update: &Update<'_>,
-        next_hop: NextHop,
-    ) -> Result<&AttrSet, Refusal> {
+    /// Puts the attributes of `update` together, unless they forbid its use.
+    fn read(&mut self, context: &Context, update: &Update<'_>, next_hop: NextHop) -> Result<(), Refusal> {
         self.content.begin(next_hop);
         for attribute in update.attributes() {
             context.check(&attribute)?;
             self.content.push(&attribute);
         }
         self.content.sort();
-        Ok(self.recent.intern(&self.content))
+        Ok(())
     }
 
     /// Forgets attributes that no path uses any more: something to do for a reader that has nothing to read. Does
     /// nothing unless something was read since the last time.
     pub fn forget_unused(&mut self) {
         if std::mem::take(&mut self.active) {
+            self.import.forget();
             self.recent.forget_unused();
         }
     }

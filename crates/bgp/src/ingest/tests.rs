@@ -2,7 +2,10 @@ use super::*;
 use crate::message::RouteOp;
 use crate::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
 use proptest::prelude::*;
-use ribtide_policy::Policy;
+use ribtide_policy::{
+    Actions, AsPathSet, Condition, Definition, Match, Named, Numbers, Policy, PrefixCondition, PrefixSet,
+    Statement, Then,
+};
 use ribtide_prefix::{AnyPrefix, Prefix, V4, V6, logical_shard};
 use ribtide_wire::bgp::attribute::Origin;
 use ribtide_wire::bgp::build::UpdatePacker;
@@ -32,14 +35,14 @@ fn peer(kind: PeerKind, settings: IngestSettings) -> IngestPeer {
             four_octet_as: true,
             max_message: 4096,
             next_hop: NextHopRule::Keep,
-            export: Arc::new(Policy::default_for(false)),
+            export: Arc::new(Policy::new(vec![], false)),
         },
     };
     IngestPeer::new(Arc::new(info), settings)
 }
 
 fn settings() -> IngestSettings {
-    let import = Arc::new(Policy::compile(&["accept"]).unwrap());
+    let import = Arc::new(Policy::accept());
     IngestSettings { import, allow_own_as: 0, enforce_first_as: true }
 }
 
@@ -162,7 +165,7 @@ fn what_is_refused_goes_as_if_withdrawn() {
     ingest.update(&mut lenient, &foreign, &mut out).unwrap();
     assert_eq!(lenient.counters.announced, 1, "the same bytes, another context");
 
-    let import = Arc::new(Policy::default_for(true));
+    let import = Arc::new(Policy::new(vec![], true));
     let mut closed = peer(PeerKind::External, IngestSettings { import, ..settings() });
     ingest
         .update(&mut closed, &announce_v4(&attributes(&[65001], |_| {}), &["10.0.0.0/8"]), &mut out)
@@ -203,6 +206,76 @@ fn families_that_were_not_negotiated_are_ignored_and_end_of_rib_is_told() {
 
 /// A route as it arrives at a thread: whose, which attributes, and the prefix.
 type Arrival = (u32, usize, AnyPrefix);
+
+/// Takes 10.0.0.0/8 with lengths up to 24 with LOCAL_PREF 200, everything of AS 9 as it is, and nothing else.
+fn two_statements() -> Arc<Policy> {
+    let ours = Named::new("ours", PrefixSet::new(["10.0.0.0/8 8..24".parse().unwrap()]));
+    let origin = [Numbers::one(9)].into_iter().collect();
+    let nine = Named::new("nine", AsPathSet { origin, ..AsPathSet::default() });
+    let statements = vec![
+        Statement {
+            prefix_conditions: vec![PrefixCondition { set: ours, invert: false }],
+            actions: Actions { local_pref: Some(200), ..Actions::default() },
+            then: Then::Accept,
+            ..Statement::default()
+        },
+        Statement {
+            conditions: vec![Condition::AsPathSet(nine, Match::Any)],
+            then: Then::Accept,
+            ..Statement::default()
+        },
+    ];
+    Arc::new(Policy::new(vec![Arc::new(Definition { name: "two".into(), statements })], true))
+}
+
+#[test]
+fn a_policy_that_looks_at_prefixes_divides_an_update() {
+    let (mut ingest, mut peer) = (
+        Ingest::default(),
+        peer(PeerKind::External, IngestSettings { import: two_statements(), ..settings() }),
+    );
+    let mut out = ShardBatches::new([0; 64]);
+    let preferred = |asns: &[u32]| Some(attributes(asns, |out| build::local_pref(out, 200)));
+    // More than once: the first time nothing is remembered, then it is made, then found.
+    for round in 1..=3 {
+        let received = attributes(&[65001, 9], |_| {});
+        let prefixes = ["10.1.0.0/16", "10.2.0.0/16", "11.0.0.0/8", "10.0.0.0/25", "10.3.0.0/16"];
+        ingest.update(&mut peer, &announce_v4(&received, &prefixes), &mut out).unwrap();
+        let accepted = [(preferred(&[65001, 9]), 2), (Some(received), 2), (preferred(&[65001, 9]), 1)];
+        assert_eq!(ops(&mut out), accepted);
+        let other = attributes(&[65001, 8], |_| {});
+        ingest.update(&mut peer, &announce_v4(&other, &["11.0.0.0/8", "10.1.0.0/16"]), &mut out).unwrap();
+        assert_eq!(ops(&mut out), [(None, 1), (preferred(&[65001, 8]), 1)]);
+        assert_eq!(
+            (peer.counters.announced, peer.counters.refused(Refusal::ImportPolicy)),
+            (6 * round, round)
+        );
+    }
+    assert_eq!(peer.counters.last_refusal, Some(Refusal::ImportPolicy));
+    ingest.forget_unused();
+    assert!(ingest.is_empty(), "the judgements are forgotten with what they hold");
+}
+
+#[test]
+fn judgements_are_each_policys_and_sources_own() {
+    let import = two_statements();
+    let mut ingest = Ingest::default();
+    let mut careful = peer(PeerKind::External, IngestSettings { import: import.clone(), ..settings() });
+    let mut open = peer(PeerKind::External, settings());
+    let mut internal = peer(PeerKind::Internal, IngestSettings { import, ..settings() });
+    let mut out = ShardBatches::new([0; 64]);
+    let received = attributes(&[65001, 9], |_| {});
+    let update = announce_v4(&received, &["10.0.0.0/8"]);
+    let preferred = attributes(&[65001, 9], |out| build::local_pref(out, 200));
+    for _ in 0..3 {
+        for (peer, expected) in
+            [(&mut careful, &preferred), (&mut open, &received), (&mut internal, &preferred)]
+        {
+            ingest.update(peer, &update, &mut out).unwrap();
+            assert_eq!(ops(&mut out), [(Some(expected.clone()), 1)]);
+        }
+    }
+}
 
 proptest! {
     // Every route reaches the thread of its shard, and nothing of one session and family overtakes on the way.
