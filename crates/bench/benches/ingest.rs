@@ -159,7 +159,7 @@ fn peer(n: u32) -> IngestPeer {
             export: Arc::new(Policy::new(vec![], true)),
         },
     };
-    let import = Arc::new(Policy::compile(&["accept"]).expect("a policy"));
+    let import = Arc::new(Policy::accept());
     IngestPeer::new(Arc::new(info), IngestSettings { import, allow_own_as: 0, enforce_first_as: true })
 }
 

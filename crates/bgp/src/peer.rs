@@ -111,7 +111,7 @@ pub struct EgressSettings {
     pub max_message: u16,
     /// What stands in NEXT_HOP.
     pub next_hop: NextHopRule,
-    /// The export policy, by name.
+    /// The export policy. Equal ones say the same of every route.
     pub export: std::sync::Arc<ribtide_policy::Policy>,
 }
 
@@ -126,6 +126,13 @@ pub enum NextHopRule {
         /// For IPv4 routes; `None`: IPv4 routes go with the IPv6 address (RFC 8950) or not at all.
         v4: Option<Ipv4Addr>,
         /// For IPv6 routes; `None`: IPv6 routes are not sent.
+        v6: Option<Ipv6Addr>,
+    },
+    /// As received, except where the export policy sets it to our own address: one of these.
+    KeepUnlessPolicy {
+        /// For IPv4 routes.
+        v4: Option<Ipv4Addr>,
+        /// For IPv6 routes.
         v6: Option<Ipv6Addr>,
     },
 }

@@ -76,15 +76,15 @@ impl<T> Memo<T> {
         route: &Route<'_>,
         prefix: Prefix<F>,
         make: impl FnOnce(Changes) -> T,
-    ) -> Option<&T> {
+    ) -> Option<&mut T> {
         match &mut self.0 {
-            State::Settled(outcome) => outcome.as_ref(),
+            State::Settled(outcome) => outcome.as_mut(),
             State::Open(tree) => {
                 let outcome = match tree.find(policy, prefix) {
                     Some(outcome) => outcome,
                     None => tree.learn(policy, route, prefix, make),
                 };
-                tree.outcomes[outcome as usize].as_ref()
+                tree.outcomes[outcome as usize].as_mut()
             }
         }
     }

@@ -383,7 +383,7 @@ proptest! {
             let expected = naive(&definitions, external, plain.clone(), prefix);
             let found = policy.evaluate(&route, prefix).map(read);
             prop_assert_eq!(&found, &expected, "{}: {:#?}", prefix, definitions);
-            prop_assert_eq!(memo.decide(&policy, &route, prefix, read), expected.as_ref());
+            prop_assert_eq!(memo.decide(&policy, &route, prefix, read).as_deref(), expected.as_ref());
             if let Some(settled) = &settled {
                 prop_assert_eq!(settled, &expected);
             }

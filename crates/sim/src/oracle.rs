@@ -232,8 +232,8 @@ impl Oracle {
             (NextHopRule::Own { v4, .. }, Afi::Ipv4, _) => NextHop::V4(v4?),
             (NextHopRule::Own { v6, .. }, Afi::Ipv6, _) => NextHop::V6 { global: v6?, link_local: None },
             // A link-local address means nothing to anybody else.
-            (NextHopRule::Keep, _, NextHop::V6 { global, .. }) => NextHop::V6 { global, link_local: None },
-            (NextHopRule::Keep, _, next_hop) => next_hop,
+            (_, _, NextHop::V6 { global, .. }) => NextHop::V6 { global, link_local: None },
+            (_, _, next_hop) => next_hop,
         };
         Some(with)
     }

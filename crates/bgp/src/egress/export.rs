@@ -1,79 +1,16 @@
 //! What may be sent to a group, and with which attributes.
 
-use super::group::Peers;
-use super::lane::Had;
-use super::paths::{Handle, Paths};
+use super::paths::Path;
 use crate::attr::AttrSet;
-use crate::message::{BestPath, NONE};
 use crate::peer::{EgressSettings, NextHopRule, PeerInfo, PeerKind};
-use ribtide_policy::Verdict;
+use ribtide_policy::{DEFAULT_LOCAL_PREF, NewNextHop};
 use ribtide_prefix::Afi;
 use ribtide_wire::bgp::attribute::{Aggregator, Attribute, code};
 use ribtide_wire::bgp::{AsPath, NextHop, build};
 
-/// LOCAL_PREF of routes that have none, which is what other implementations take as well.
-const DEFAULT_LOCAL_PREF: u32 = 100;
-
-/// The paths of a batch as a group gets them.
-pub(super) struct Offers<'a> {
-    paths: &'a [BestPath],
-    /// The source of each path that the group gets.
-    sources: Vec<Had>,
-    /// The handle of each path that was asked for; they are the batch's, and held.
-    handles: &'a mut Handles,
-}
-
-/// Handles of a batch's paths, made when they are asked for.
-pub(super) struct Handles(Vec<Handle>);
-
-impl Handles {
-    /// For a batch of so many paths.
-    pub(super) fn new(paths: usize) -> Handles {
-        Handles(vec![NONE; paths])
-    }
-
-    /// Lets go of them.
-    pub(super) fn release(self, paths: &mut Paths) {
-        self.0.into_iter().for_each(|handle| paths.release(handle));
-    }
-}
-
-impl<'a> Offers<'a> {
-    /// Judges `paths` for prefixes of family `afi`.
-    pub(super) fn new(
-        settings: &EgressSettings,
-        peers: &Peers,
-        afi: Afi,
-        paths: &'a [BestPath],
-        handles: &'a mut Handles,
-    ) -> Offers<'a> {
-        let judge = |path: &BestPath| match peers.get(&path.source) {
-            Some(source) if allows(settings, source, afi, &path.attrs) => Had::from(path.source),
-            _ => Had::NOTHING,
-        };
-        Offers { paths, sources: paths.iter().map(judge).collect(), handles }
-    }
-
-    /// The source of the path of this number, if the group gets it.
-    pub(super) fn source(&self, path: u32) -> Had {
-        self.sources.get(path as usize).copied().unwrap_or(Had::NOTHING)
-    }
-
-    /// The path of this number, if the group gets it; otherwise [`NONE`].
-    pub(super) fn handle(&mut self, path: u32, paths: &mut Paths) -> Handle {
-        if self.source(path) == Had::NOTHING {
-            return NONE;
-        }
-        let handle = &mut self.handles.0[path as usize];
-        if *handle == NONE {
-            *handle = paths.intern(&self.paths[path as usize]);
-        }
-        *handle
-    }
-}
-
-/// Whether a path learnt from `source` is sent to the members of a group other than its source.
-pub(super) fn allows(settings: &EgressSettings, source: &PeerInfo, afi: Afi, attrs: &AttrSet) -> bool {
+/// Whether a path learnt from `source` may be sent to the members of a group other than its source at all, before their
+/// export policy is asked.
+pub(super) fn may_reach(settings: &EgressSettings, source: &PeerInfo, afi: Afi, attrs: &AttrSet) -> bool {
     // RFC 4271 section 9.2 and RFC 4456 section 6: from an ordinary internal peer to another, never.
     let reflectable = (source.kind, settings.kind) != (PeerKind::Internal, PeerKind::Internal);
     // Well-known communities (RFC 1997). There are no confederations here, so that NO_EXPORT_SUBCONFED is NO_EXPORT.
@@ -84,32 +21,34 @@ pub(super) fn allows(settings: &EgressSettings, source: &PeerInfo, afi: Afi, att
     } else {
         true
     };
-    settings.families.has(afi)
-        && reflectable
-        && in_scope
-        && next_hop(settings, source, afi, attrs.next_hop()).is_some()
-        && settings.export.verdict() == Verdict::Accept
+    settings.families.has(afi) && reflectable && in_scope
 }
 
-/// What stands in NEXT_HOP of a route from `source`; `None` when there is nothing that could.
+/// What stands in NEXT_HOP of a route from `source`, which the policy may have set; `None` when there is nothing that
+/// could.
 pub(super) fn next_hop(
     settings: &EgressSettings,
     source: &PeerInfo,
     afi: Afi,
     received: NextHop,
+    by_policy: Option<NewNextHop>,
 ) -> Option<NextHop> {
-    own(settings, source, afi).unwrap_or_else(|| kept(afi, received))
+    match (by_policy, settings.next_hop) {
+        (Some(NewNextHop::Address(next_hop)), _) => kept(afi, next_hop),
+        (Some(NewNextHop::Own), rule) => own(rule, afi),
+        // A reflected route keeps its next hop whatever the rule says (RFC 4456 section 10): we would draw traffic to us
+        // that we need not see.
+        (None, rule @ NextHopRule::Own { .. }) if !is_reflected(settings, source) => own(rule, afi),
+        (None, _) => kept(afi, received),
+    }
 }
 
-/// Our own address, if the group's rule asks for it at all. A reflected route keeps its next hop whatever the
-/// rule says (RFC 4456 section 10): we would draw traffic to us that we need not see.
-fn own(settings: &EgressSettings, source: &PeerInfo, afi: Afi) -> Option<Option<NextHop>> {
-    match settings.next_hop {
-        NextHopRule::Own { v4, v6 } if !is_reflected(settings, source) => Some(match afi {
-            Afi::Ipv4 => v4.map(NextHop::V4),
-            Afi::Ipv6 => v6.map(|global| NextHop::V6 { global, link_local: None }),
-        }),
-        _ => None,
+/// Our own address.
+fn own(rule: NextHopRule, afi: Afi) -> Option<NextHop> {
+    let (NextHopRule::Own { v4, v6 } | NextHopRule::KeepUnlessPolicy { v4, v6 }) = rule else { return None };
+    match afi {
+        Afi::Ipv4 => v4.map(NextHop::V4),
+        Afi::Ipv6 => v6.map(|global| NextHop::V6 { global, link_local: None }),
     }
 }
 
@@ -131,8 +70,9 @@ fn is_reflected(settings: &EgressSettings, source: &PeerInfo) -> bool {
 
 /// Appends the attributes that the group's members get with a path from `source`, all but the next hop.
 ///
-/// MULTI_EXIT_DISC never leaves the AS: wherever it came from, it was meant for us (RFC 4271 section 5.1.4).
-pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, attrs: &AttrSet, out: &mut Vec<u8>) {
+/// MULTI_EXIT_DISC that was received never leaves the AS: it was meant for us (RFC 4271 section 5.1.4).
+pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Path, out: &mut Vec<u8>) {
+    let (attrs, keeps_med) = (&path.attrs, path.keeps_med);
     let internal = settings.kind.is_internal();
     let reflected = is_reflected(settings, source);
     let mut rest = attrs.attributes().peekable();
@@ -159,7 +99,7 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, attrs: &A
     }
 
     if let Some(med) = copy_below(code::MED, out, code::MED)
-        && internal
+        && (internal || keeps_med)
     {
         build::attribute(out, med.flags, med.code, med.value);
     }

@@ -5,8 +5,8 @@
 //! which the table waits. A stream in which nothing waits any more is at the same position as every other of that kind,
 //! and is merged with it.
 
-use super::export::Offers;
 use super::lane::{Had, Phase};
+use super::offers::Offers;
 use super::output::Closed;
 use super::pack::Packer;
 use super::paths::{Handle, Paths};
@@ -26,7 +26,7 @@ pub(super) type Peers = Map<PeerId, Arc<PeerInfo>>;
 pub(super) const STREAMS: usize = if cfg!(test) { 3 } else { 8 };
 
 pub(super) struct Group {
-    pub(super) settings: EgressSettings,
+    pub(super) settings: Arc<EgressSettings>,
     pub(super) members: BTreeMap<PeerId, Member>,
     /// From the oldest position.
     streams: Vec<Stream>,
@@ -42,7 +42,12 @@ pub(super) struct Member {
 
 impl Group {
     pub(super) fn new(settings: EgressSettings) -> Group {
-        Group { settings, members: BTreeMap::new(), streams: Vec::new(), counters: Counters::default() }
+        Group {
+            settings: Arc::new(settings),
+            members: BTreeMap::new(),
+            streams: Vec::new(),
+            counters: Counters::default(),
+        }
     }
 
     /// A member joins and gets the tables, together with others that wait for the same to be asked for.
@@ -125,7 +130,8 @@ impl Group {
         paths: &mut Paths,
     ) {
         for change in changes {
-            let (had, new) = (offers.source(change.old), offers.handle(change.new, paths));
+            let had = offers.source(change.old, change.prefix);
+            let new = offers.handle(change.new, change.prefix, paths);
             if had == Had::NOTHING && new == NONE {
                 continue;
             }
@@ -152,7 +158,7 @@ impl Group {
                 continue;
             }
             for item in items {
-                let new: Handle = offers.handle(item.new, paths);
+                let new: Handle = offers.handle(item.new, item.prefix, paths);
                 if new != NONE {
                     lane.tell(item.prefix, new, paths);
                 }

@@ -22,6 +22,7 @@
 mod export;
 mod group;
 mod lane;
+mod offers;
 mod output;
 mod pack;
 mod paths;
@@ -31,10 +32,10 @@ mod tests;
 
 use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
-use export::{Handles, Offers};
 use group::{Group, Peers};
+use offers::{Handles, Offers};
 use paths::Paths;
-use ribtide_prefix::{Afi, Family, Map, V4, V6, for_each_family};
+use ribtide_prefix::{Afi, AnyPrefix, Family, Map, V4, V6, for_each_family};
 use ribtide_wire::bgp::NextHop;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -289,7 +290,7 @@ impl Worker {
         GroupView {
             worker: self.id,
             id,
-            settings: group.settings.clone(),
+            settings: EgressSettings::clone(&group.settings),
             members: group.members.keys().copied().collect(),
             blocked: group.members.iter().filter(|(_, m)| m.blocked).map(|(peer, _)| *peer).collect(),
             detached: which(|s| s.behind),
@@ -319,22 +320,27 @@ impl Worker {
         })
     }
 
-    /// How `peer` gets `best`, the best path of a prefix of family `afi`; `None` when it does not.
-    pub fn advertised(&self, peer: PeerId, afi: Afi, best: &BestPath) -> Option<Advertised> {
-        let group = self.groups.get(self.member_of.get(&peer)?)?;
+    /// How `peer` gets `best`, the best path of a prefix; `None` when it does not.
+    pub fn advertised(&self, peer: PeerId, prefix: AnyPrefix, best: &BestPath) -> Option<Advertised> {
+        let settings = &self.groups.get(self.member_of.get(&peer)?)?.settings;
         let source = self.peers.get(&best.source)?;
-        if best.source == peer || !export::allows(&group.settings, source, afi, &best.attrs) {
+        if best.source == peer {
             return None;
         }
-        let next_hop = export::next_hop(&group.settings, source, afi, best.attrs.next_hop())?;
+        let path = match prefix {
+            AnyPrefix::V4(prefix) => offers::offer(settings, source, best, prefix),
+            AnyPrefix::V6(prefix) => offers::offer(settings, source, best, prefix),
+        }?;
+        let received = path.attrs.next_hop();
+        let next_hop = export::next_hop(settings, source, prefix.afi(), received, path.next_hop)?;
         let mut attributes = Vec::new();
-        export::attributes(&group.settings, source, &best.attrs, &mut attributes);
+        export::attributes(settings, source, &path, &mut attributes);
         Some(Advertised { attributes, next_hop })
     }
 
     fn member_up(&mut self, info: Arc<PeerInfo>) {
         self.member_down(info.id);
-        let found = self.groups.iter_mut().find(|(_, group)| group.settings == info.egress);
+        let found = self.groups.iter_mut().find(|(_, group)| *group.settings == info.egress);
         let (id, group) = match found {
             Some((id, group)) => (*id, group),
             None => {
@@ -361,8 +367,8 @@ impl Worker {
         for_each_family!(F => {
             let changes = batch.changes.get::<F>();
             for group in self.groups.values_mut().filter(|g| !changes.is_empty() && g.follows::<F>()) {
-                let mut offers =
-                    Offers::new(&group.settings, &self.peers, F::AFI, &batch.paths, &mut handles);
+                let settings = group.settings.clone();
+                let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
                 group.change::<F>(changes, &mut offers, &mut self.paths);
             }
         });
@@ -376,8 +382,8 @@ impl Worker {
         if let Some(group) = self.groups.get_mut(&asked.group) {
             let mut handles = Handles::new(batch.paths.len());
             for_each_family!(F => {
-                let mut offers =
-                    Offers::new(&group.settings, &self.peers, F::AFI, &batch.paths, &mut handles);
+                let settings = group.settings.clone();
+                let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
                 group.dumped::<F>(token, batch.changes.get::<F>(), &mut offers, &mut self.paths);
             });
             handles.release(&mut self.paths);

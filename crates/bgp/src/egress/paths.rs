@@ -1,11 +1,31 @@
 //! The paths that pending changes name, each once, however many prefixes wait with it.
 
+use crate::attr::AttrSet;
 use crate::message::{BestPath, NONE};
 use crate::peer::PeerId;
 use hashbrown::HashTable;
+use ribtide_policy::NewNextHop;
 
 /// Names a path; [`NONE`] names none.
 pub(super) type Handle = u32;
+
+/// A best path as a group is to send it: with what the group's export policy changed.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Path {
+    pub(super) attrs: AttrSet,
+    pub(super) source: PeerId,
+    /// The next hop, where the policy set it; elsewhere the group's rule decides.
+    pub(super) next_hop: Option<NewNextHop>,
+    /// Whether the policy set MULTI_EXIT_DISC, so that it is meant for another AS too.
+    pub(super) keeps_med: bool,
+}
+
+impl Path {
+    /// As it is.
+    pub(super) fn plain(path: &BestPath) -> Path {
+        Path { attrs: path.attrs.clone(), source: path.source, next_hop: None, keeps_med: false }
+    }
+}
 
 /// Paths, equal ones under the same handle, for as long as someone holds it.
 #[derive(Default)]
@@ -16,23 +36,21 @@ pub(super) struct Paths {
 }
 
 struct Slot {
-    path: Option<BestPath>,
+    path: Option<Path>,
     holders: u32,
 }
 
 impl Paths {
     /// The handle of `path`, held once more.
-    pub(super) fn intern(&mut self, path: &BestPath) -> Handle {
+    pub(super) fn intern(&mut self, path: Path) -> Handle {
         let Paths { slots, free, index } = self;
-        let hash = hash(path);
-        let equal = |h: &Handle| {
-            slots[*h as usize].path.as_ref().is_some_and(|p| p.source == path.source && p.attrs == path.attrs)
-        };
+        let hash = hash(&path);
+        let equal = |h: &Handle| slots[*h as usize].path.as_ref() == Some(&path);
         if let Some(handle) = index.find(hash, equal) {
             slots[*handle as usize].holders += 1;
             return *handle;
         }
-        let slot = Slot { path: Some(path.clone()), holders: 1 };
+        let slot = Slot { path: Some(path), holders: 1 };
         let handle = match free.pop() {
             Some(handle) => {
                 slots[handle as usize] = slot;
@@ -72,7 +90,7 @@ impl Paths {
     }
 
     /// The path of a handle that is held.
-    pub(super) fn get(&self, handle: Handle) -> Option<&BestPath> {
+    pub(super) fn get(&self, handle: Handle) -> Option<&Path> {
         self.slots.get(handle as usize)?.path.as_ref()
     }
 
@@ -87,7 +105,7 @@ impl Paths {
     }
 }
 
-fn hash(path: &BestPath) -> u64 {
+fn hash(path: &Path) -> u64 {
     // The content's hash is even; the source is spread over all bits before it is mixed in.
     path.attrs.content_hash() ^ u64::from(path.source.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

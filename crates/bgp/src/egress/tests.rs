@@ -5,14 +5,17 @@ use crate::attr::AttrSet;
 use crate::message::{Change, Changes, NONE};
 use crate::peer::{FamilySet, NextHopRule, PeerKind};
 use proptest::prelude::*;
-use ribtide_policy::{Policy, Verdict};
+use ribtide_policy::{
+    Actions, Condition, Definition, Match, Med, Named, Policy, PrefixCondition, PrefixRange, PrefixSet,
+    Prepend, SetNextHop, Statement, Then, Verdict,
+};
 use ribtide_prefix::{AnyPrefix, Families, Prefix};
 use ribtide_wire::bgp::attribute::{Attributes, Origin, code};
 use ribtide_wire::bgp::message::{MessageType, frame};
 use ribtide_wire::bgp::update::{self, UpdateContext};
 use ribtide_wire::bgp::{AsPath, build};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 const LOCAL: u32 = 4_200_000_001;
 const OUR_ID: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -422,7 +425,10 @@ fn a_group_ends_with_its_last_member_and_sources_are_remembered() {
     assert_eq!(worker.groups().len(), 1);
     assert_eq!(worker.member(PeerId(1)), None);
     worker.handle(EgressIn::Best(Arc::new(best_batch(&[(p4("10.0.0.0/8"), None, Some(&path))]))));
-    assert_eq!(worker.advertised(PeerId(2), Afi::Ipv4, &path).unwrap().next_hop.to_string(), "192.0.2.1");
+    assert_eq!(
+        worker.advertised(PeerId(2), p4("10.0.0.0/8").any(), &path).unwrap().next_hop.to_string(),
+        "192.0.2.1"
+    );
     worker.handle(EgressIn::MemberDown(PeerId(2)));
     assert_eq!((worker.groups().len(), worker.waiting_paths()), (0, 0));
 }
@@ -432,16 +438,16 @@ fn expected(
     member: &PeerInfo,
     source: &PeerInfo,
     attrs: &AttrSet,
-    afi: Afi,
+    prefix: AnyPrefix,
 ) -> Option<(BTreeMap<u8, Vec<u8>>, NextHop)> {
     use PeerKind::{External, Internal};
+    let afi = prefix.afi();
     let mut map: BTreeMap<u8, Vec<u8>> =
         Attributes::new(attrs.bytes()).map(|a| (a.code, a.value.to_vec())).collect();
     let communities =
         map.get(&code::COMMUNITIES).map_or(0, |c| u32::from_be_bytes(c[..4].try_into().unwrap()));
-    let policy = member.egress.export.constant() == Some(Verdict::Accept);
     if source.id == member.id
-        || !policy
+        || member.egress.export.constant() == Some(Verdict::Reject)
         || !member.families.has(afi)
         || (source.kind == Internal && member.kind == Internal)
         || communities == 0xffff_ff02
@@ -453,8 +459,23 @@ fn expected(
         NextHop::V6 { global, .. } => NextHop::V6 { global, link_local: None },
         v4 => v4,
     };
+    // What `divided` says, in other words.
+    let divided = member.egress.export.constant().is_none();
+    let changed = divided && place(prefix).is_multiple_of(2);
+    if changed {
+        let path = map.get_mut(&code::AS_PATH).unwrap();
+        path[1] += 1;
+        path.splice(2..2, 65_009u32.to_be_bytes());
+        map.insert(code::MED, vec![0, 0, 0, 7]);
+    }
+    if divided && (communities >> 16 == 65_000 || (place(prefix) >= 4 && member.kind == External)) {
+        return None;
+    }
     if member.kind == External {
-        for gone in [code::MED, code::LOCAL_PREF, code::ORIGINATOR_ID, code::CLUSTER_LIST] {
+        if !changed {
+            map.remove(&code::MED);
+        }
+        for gone in [code::LOCAL_PREF, code::ORIGINATOR_ID, code::CLUSTER_LIST] {
             map.remove(&gone);
         }
         let path = map.get_mut(&code::AS_PATH).unwrap();
@@ -475,20 +496,79 @@ fn expected(
             let clusters = map.entry(code::CLUSTER_LIST).or_default();
             clusters.splice(0..0, OUR_ID.octets());
         }
+        if let NextHopRule::KeepUnlessPolicy { v4, v6 } = member.egress.next_hop
+            && changed
+        {
+            next_hop = match afi {
+                Afi::Ipv4 => NextHop::V4(v4?),
+                Afi::Ipv6 => NextHop::V6 { global: v6?, link_local: None },
+            };
+        }
     }
     Some((map, next_hop))
 }
 
-/// The peers of the random world: all kinds, several in one group, a two-octet one, one that IPv4 is too much for.
+/// The place of a prefix among those of its family in [`prefixes`].
+fn place(prefix: AnyPrefix) -> u8 {
+    match prefix.addr() {
+        IpAddr::V4(a) => a.octets()[0] >> 4,
+        IpAddr::V6(a) => a.octets()[0] - 0x20,
+    }
+}
+
+/// An export policy that changes routes of every other prefix, refuses those tagged 65000:*, and ends with those of the
+/// first four places.
+fn divided(external: bool) -> Arc<Policy> {
+    let condition = |name: &str, wanted: fn(u8) -> bool| {
+        let ranges = prefixes().into_iter().filter(|p| wanted(place(*p))).map(PrefixRange::exact);
+        vec![PrefixCondition { set: Named::new(name, PrefixSet::new(ranges)), invert: false }]
+    };
+    let tagged = Named::new("tagged", ["65000:*".parse().unwrap()].into_iter().collect());
+    let statements = vec![
+        Statement {
+            prefix_conditions: condition("even", |place| place.is_multiple_of(2)),
+            actions: Actions {
+                prepend: Some(Prepend { asn: 65_009, count: 1 }),
+                med: Some(Med::Set(7)),
+                next_hop: Some(SetNextHop::Own),
+                ..Actions::default()
+            },
+            ..Statement::default()
+        },
+        Statement {
+            conditions: vec![Condition::CommunitySet(tagged, Match::Any)],
+            then: Then::Reject,
+            ..Statement::default()
+        },
+        Statement {
+            prefix_conditions: condition("first", |place| place < 4),
+            then: Then::Accept,
+            ..Statement::default()
+        },
+    ];
+    let definition = Definition { name: "divided".into(), statements };
+    Arc::new(Policy::new(vec![Arc::new(definition)], external))
+}
+
+/// The peers of the random world: all kinds, several in one group, a two-octet one, one that IPv4 is too much for,
+/// and some with a policy that looks at everything.
 fn world_peers() -> Vec<PeerInfo> {
     use PeerKind::{Client, External, Internal};
-    let kinds = [Client, Client, Client, Internal, Internal, External, External, External, External];
+    let kinds = [
+        Client, Client, Client, Internal, Internal, External, External, External, External, Client, External,
+        External,
+    ];
     let mut infos: Vec<PeerInfo> = kinds.iter().zip(0..).map(|(kind, id)| peer(id, *kind)).collect();
     infos[2].families.ipv6 = false;
     infos[2].egress.families.ipv6 = false;
     infos[6].egress.four_octet_as = false;
     infos[7].egress.export = Arc::new(Policy::reject());
     infos[8].egress.next_hop = NextHopRule::Own { v4: None, v6: Some("2001:db8::8".parse().unwrap()) };
+    let NextHopRule::Own { v4, v6 } = OWN else { unreachable!() };
+    infos[9].egress.next_hop = NextHopRule::KeepUnlessPolicy { v4, v6: v6.filter(|_| false) };
+    infos[9].egress.export = divided(false);
+    infos[10].egress.export = divided(true);
+    infos[11].egress.export = divided(true);
     infos
 }
 
@@ -512,7 +592,7 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let peer = 0u8..9;
+    let peer = 0u8..12;
     let step = prop_oneof![
         8 => (0u8..12, 0u8..40, proptest::option::weighted(0.8, peer.clone()))
             .prop_map(|(prefix, attrs, source)| Step::Change { prefix, attrs, source }),
@@ -664,7 +744,7 @@ impl World {
             for prefix in prefixes() {
                 let best = self.heard.get(&prefix);
                 let expected = best.and_then(|best| {
-                    expected(info, &self.infos[best.source.0 as usize], &best.attrs, prefix.afi())
+                    expected(info, &self.infos[best.source.0 as usize], &best.attrs, prefix)
                 });
                 let held = routes.and_then(|r| r.get(&prefix)).map(|(bytes, next_hop)| {
                     (Attributes::new(bytes).map(|a| (a.code, a.value.to_vec())).collect(), *next_hop)
@@ -757,14 +837,14 @@ impl World {
             for prefix in prefixes() {
                 let best = self.shards.iter().find_map(|s| s.get(&prefix));
                 let expected = best.and_then(|best| {
-                    expected(info, &self.infos[best.source.0 as usize], &best.attrs, prefix.afi())
+                    expected(info, &self.infos[best.source.0 as usize], &best.attrs, prefix)
                 });
                 let held = table.routes.get(&prefix).map(|(bytes, next_hop)| {
                     (Attributes::new(bytes).map(|a| (a.code, a.value.to_vec())).collect(), *next_hop)
                 });
                 counts[usize::from(prefix.afi() == Afi::Ipv6)] += u64::from(expected.is_some());
                 prop_assert_eq!(held, expected, "{} at peer {}", prefix, at);
-                let derived = best.and_then(|b| self.worker.advertised(info.id, prefix.afi(), b));
+                let derived = best.and_then(|b| self.worker.advertised(info.id, prefix, b));
                 prop_assert_eq!(derived.is_some(), table.routes.contains_key(&prefix));
             }
             prop_assert_eq!([view.advertised_ipv4, view.advertised_ipv6], counts, "peer {}", at);

@@ -116,6 +116,7 @@ impl Judgement<'_> {
     pub(super) fn on<F: Family>(&mut self, prefix: Prefix<F>) -> Option<&AttrSet> {
         let Judgement { policy, route, content, memo, scratch, recent } = self;
         memo.decide(policy, route, prefix, |changes| made(changes, route, content, scratch, recent))
+            .map(|set| &*set)
     }
 }
 

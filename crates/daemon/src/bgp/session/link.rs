@@ -10,6 +10,7 @@ use ribtide_bgp::fsm::{Event, Negotiated, Side};
 use ribtide_bgp::ingest::IngestSettings;
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerInfo};
+use ribtide_policy::SetNextHop;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -106,11 +107,15 @@ impl Sessions {
         let peer = self.peers.get_mut(&id).ok_or_else(gone)?;
         let stream = &peer.slot(side).as_ref().ok_or_else(gone)?.stream;
         let local = stream.local_addr().map_err(|e| e.to_string())?.ip().to_canonical();
-        let next_hop = if peer.kind.is_internal() && !peer.settings.next_hop_self {
-            NextHopRule::Keep
-        } else {
-            let (v4, v6) = socket::own_addresses(local, interfaces);
+        let own = || socket::own_addresses(local, interfaces);
+        let next_hop = if !peer.kind.is_internal() || peer.settings.next_hop_self {
+            let (v4, v6) = own();
             NextHopRule::Own { v4, v6 }
+        } else if peer.settings.export.sets_next_hop(SetNextHop::Own) {
+            let (v4, v6) = own();
+            NextHopRule::KeepUnlessPolicy { v4, v6 }
+        } else {
+            NextHopRule::Keep
         };
         let info = PeerInfo {
             id,

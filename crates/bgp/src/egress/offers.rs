@@ -1,0 +1,186 @@
+//! Which of a batch's paths a group gets, prefix by prefix where its export policy looks at them, and as what.
+//!
+//! The policy is asked once for each path, and its answer is shared by all prefixes that go the same way through it. A
+//! path that it changes waits and is packed as the changed one, so paths that a policy makes alike share messages.
+
+use super::export;
+use super::group::Peers;
+use super::lane::Had;
+use super::paths::{Handle, Path, Paths};
+use crate::attr::AttrSet;
+use crate::message::{BestPath, NONE};
+use crate::peer::{EgressSettings, PeerInfo};
+use ribtide_policy::{Changes, Memo, Route, Verdict};
+use ribtide_prefix::{Afi, Family, Prefix};
+
+/// The paths of a batch as a group gets them, for prefixes of one family.
+pub(super) struct Offers<'a> {
+    paths: &'a [BestPath],
+    offers: Vec<Offer<'a>>,
+    handles: &'a mut Handles,
+}
+
+enum Offer<'a> {
+    /// The group does not get the path.
+    No,
+    /// It gets it as it is.
+    Plain,
+    /// The policy looks at it. What it accepts may still be impossible to send.
+    Asked { judge: Judge<'a>, memo: Memo<Option<Accepted>> },
+}
+
+/// A path that the policy accepts.
+struct Accepted {
+    changes: Changes,
+    /// Of the path as it is changed, once that was asked for.
+    handle: Handle,
+}
+
+/// Handles of a batch's paths, made when they are asked for and held as long as the batch.
+pub(super) struct Handles {
+    /// For each path as it is: groups share them.
+    plain: Vec<Handle>,
+    /// Of paths that a policy changed.
+    changed: Vec<Handle>,
+}
+
+impl Handles {
+    /// For a batch of so many paths.
+    pub(super) fn new(paths: usize) -> Handles {
+        Handles { plain: vec![NONE; paths], changed: Vec::new() }
+    }
+
+    /// Lets go of them.
+    pub(super) fn release(self, paths: &mut Paths) {
+        self.plain.into_iter().chain(self.changed).for_each(|handle| paths.release(handle));
+    }
+
+    fn plain(&mut self, at: usize, path: &BestPath, paths: &mut Paths) -> Handle {
+        let handle = &mut self.plain[at];
+        if *handle == NONE {
+            *handle = paths.intern(Path::plain(path));
+        }
+        *handle
+    }
+}
+
+impl<'a> Offers<'a> {
+    /// Judges `paths` for prefixes of family `afi`, as far as the prefix does not matter.
+    pub(super) fn new(
+        settings: &'a EgressSettings,
+        peers: &'a Peers,
+        afi: Afi,
+        paths: &'a [BestPath],
+        handles: &'a mut Handles,
+    ) -> Offers<'a> {
+        let constant = settings.export.constant();
+        let offer = |path: &'a BestPath| {
+            let source = peers.get(&path.source).filter(|s| export::may_reach(settings, s, afi, &path.attrs));
+            let Some(source) = source else { return Offer::No };
+            let judge = Judge { settings, source, afi, path };
+            match constant {
+                Some(Verdict::Accept) if judge.can_send(&Changes::default()) => Offer::Plain,
+                Some(_) => Offer::No,
+                None => {
+                    let memo = Memo::new(&settings.export, &judge.route(), |changes| judge.accepted(changes));
+                    Offer::Asked { judge, memo }
+                }
+            }
+        };
+        Offers { paths, offers: paths.iter().map(offer).collect(), handles }
+    }
+
+    /// The source of the path of this number, if the group gets it for this prefix.
+    pub(super) fn source<F: Family>(&mut self, path: u32, prefix: Prefix<F>) -> Had {
+        let gets = match self.offers.get_mut(path as usize) {
+            None | Some(Offer::No) => false,
+            Some(Offer::Plain) => true,
+            Some(Offer::Asked { judge, memo }) => judge.ask(memo, prefix).is_some(),
+        };
+        if gets { Had::from(self.paths[path as usize].source) } else { Had::NOTHING }
+    }
+
+    /// The path of this number as the group gets it for this prefix; [`NONE`] when it does not.
+    pub(super) fn handle<F: Family>(&mut self, path: u32, prefix: Prefix<F>, paths: &mut Paths) -> Handle {
+        let at = path as usize;
+        match self.offers.get_mut(at) {
+            None | Some(Offer::No) => NONE,
+            Some(Offer::Plain) => self.handles.plain(at, &self.paths[at], paths),
+            Some(Offer::Asked { judge, memo }) => {
+                let Some(accepted) = judge.ask(memo, prefix) else { return NONE };
+                if accepted.handle == NONE {
+                    accepted.handle = if accepted.changes.is_empty() {
+                        self.handles.plain(at, &self.paths[at], paths)
+                    } else {
+                        let handle = paths.intern(judge.changed(&accepted.changes));
+                        self.handles.changed.push(handle);
+                        handle
+                    };
+                }
+                accepted.handle
+            }
+        }
+    }
+}
+
+/// A path for a group, before its export policy.
+struct Judge<'a> {
+    settings: &'a EgressSettings,
+    source: &'a PeerInfo,
+    afi: Afi,
+    path: &'a BestPath,
+}
+
+impl Judge<'_> {
+    fn route(&self) -> Route<'_> {
+        let attrs = &self.path.attrs;
+        let (afi, source) = (self.afi, self.source.source());
+        Route { attributes: attrs.bytes(), next_hop: attrs.next_hop(), afi, source }
+    }
+
+    fn ask<'m, F: Family>(
+        &self,
+        memo: &'m mut Memo<Option<Accepted>>,
+        prefix: Prefix<F>,
+    ) -> Option<&'m mut Accepted> {
+        let make = |changes| self.accepted(changes);
+        memo.decide(&self.settings.export, &self.route(), prefix, make)?.as_mut()
+    }
+
+    fn accepted(&self, changes: Changes) -> Option<Accepted> {
+        self.can_send(&changes).then_some(Accepted { changes, handle: NONE })
+    }
+
+    fn can_send(&self, changes: &Changes) -> bool {
+        let received = self.path.attrs.next_hop();
+        export::next_hop(self.settings, self.source, self.afi, received, changes.next_hop()).is_some()
+    }
+
+    /// The path with these changes.
+    fn changed(&self, changes: &Changes) -> Path {
+        let attrs = &self.path.attrs;
+        let mut bytes = Vec::new();
+        changes.write(attrs.bytes(), &mut bytes);
+        Path {
+            attrs: AttrSet::new(&bytes, attrs.next_hop()),
+            source: self.path.source,
+            next_hop: changes.next_hop(),
+            keeps_med: changes.med().is_some(),
+        }
+    }
+}
+
+/// How a group gets one path for one prefix, asked for once; `None` when it does not.
+pub(super) fn offer<F: Family>(
+    settings: &EgressSettings,
+    source: &PeerInfo,
+    path: &BestPath,
+    prefix: Prefix<F>,
+) -> Option<Path> {
+    let judge = Judge { settings, source, afi: F::AFI, path };
+    if !export::may_reach(settings, source, F::AFI, &path.attrs) {
+        return None;
+    }
+    let changes = settings.export.evaluate(&judge.route(), prefix)?;
+    judge.can_send(&changes).then(|| judge.changed(&changes))
+}
