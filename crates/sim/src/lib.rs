@@ -9,6 +9,7 @@
 
 mod egress;
 pub mod oracle;
+pub mod policy;
 pub mod rng;
 pub mod run;
 mod stage;

@@ -1,15 +1,17 @@
 //! BGP as simple as it can be written. It shares no code with what it judges, but the types that settings and
 //! results are stated in: attributes are fields and not bytes, and every answer is computed anew.
 
+use crate::policy::plainly;
 use crate::world::{Announcement, CLUSTER_ID, Event, LOCAL_ASN, ROUTER_ID};
 use ribtide_bgp::decision::{DecisionOptions, Reason};
 use ribtide_bgp::message::NextHopState;
 use ribtide_bgp::peer::{NextHopRule, PeerInfo, PeerKind};
-use ribtide_policy::Verdict;
+use ribtide_policy::{Policy, Verdict};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_wire::bgp::NextHop;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 /// A path that a peer's session has brought.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,6 +26,7 @@ pub struct Learned {
 pub struct Oracle {
     options: DecisionOptions,
     peers: Vec<PeerInfo>,
+    imports: Vec<Arc<Policy>>,
     up: Vec<bool>,
     /// Paths from the oldest to the newest.
     paths: BTreeMap<AnyPrefix, Vec<Learned>>,
@@ -32,9 +35,9 @@ pub struct Oracle {
 
 impl Oracle {
     /// A router without sessions.
-    pub fn new(options: DecisionOptions, peers: Vec<PeerInfo>) -> Oracle {
+    pub fn new(options: DecisionOptions, peers: Vec<PeerInfo>, imports: Vec<Arc<Policy>>) -> Oracle {
         let up = vec![false; peers.len()];
-        Oracle { options, peers, up, paths: BTreeMap::new(), next_hops: BTreeMap::new() }
+        Oracle { options, peers, imports, up, paths: BTreeMap::new(), next_hops: BTreeMap::new() }
     }
 
     /// Something happens.
@@ -47,15 +50,16 @@ impl Oracle {
             }
             Event::Announce(peer, with, prefixes) => {
                 for prefix in self.carried(*peer, prefixes) {
-                    let learned = Learned { peer: *peer, with: self.kept(*peer, with) };
+                    let with = self.kept(*peer, with);
+                    let with = Some(with).filter(|with| !is_loop(with));
+                    let with = with.and_then(|with| self.judge(&self.imports[*peer], *peer, &with, prefix));
+                    let learned = with.map(|(with, _)| Learned { peer: *peer, with });
                     let paths = self.paths.entry(prefix).or_default();
-                    if paths.contains(&learned) {
+                    if learned.as_ref().is_some_and(|learned| paths.contains(learned)) {
                         continue;
                     }
                     paths.retain(|path| path.peer != *peer);
-                    if !is_loop(&learned.with) {
-                        paths.push(learned);
-                    }
+                    paths.extend(learned);
                 }
             }
             Event::Withdraw(peer, prefixes) => {
@@ -98,7 +102,27 @@ impl Oracle {
     pub fn adj_rib_out(&self, to: usize) -> BTreeMap<AnyPrefix, Announcement> {
         let mut out = self.loc_rib();
         out.retain(|prefix, path| self.carries(to, *prefix) && self.may_send(path, to));
-        out.into_iter().filter_map(|(prefix, path)| Some((prefix, self.as_sent(path, to, prefix)?))).collect()
+        let export = &self.peers[to].egress.export;
+        let sent = |(prefix, path): (AnyPrefix, Learned)| {
+            let (with, med_set) = self.judge(export, to, &path.with, prefix)?;
+            Some((prefix, self.as_sent(Learned { with, ..path }, to, prefix, med_set)?))
+        };
+        out.into_iter().filter_map(sent).collect()
+    }
+
+    /// What a peer's policy makes of a route, and whether it set the MED.
+    fn judge(
+        &self,
+        policy: &Policy,
+        peer: usize,
+        with: &Announcement,
+        prefix: AnyPrefix,
+    ) -> Option<(Announcement, bool)> {
+        match policy.constant() {
+            Some(Verdict::Accept) => Some((with.clone(), false)),
+            Some(Verdict::Reject) => None,
+            None => plainly(!self.peers[peer].kind.is_internal(), with, prefix),
+        }
     }
 
     fn carries(&self, peer: usize, prefix: AnyPrefix) -> bool {
@@ -205,11 +229,10 @@ impl Oracle {
             && (!internal_to_internal || reflected)
             && !path.with.communities.contains(&0xffff_ff02)
             && !(no_export && to_kind == PeerKind::External)
-            && self.peers[to].egress.export.constant() == Some(Verdict::Accept)
     }
 
     /// What becomes of the attributes on the way to a peer; `None` when there is no next hop to send.
-    fn as_sent(&self, path: Learned, to: usize, prefix: AnyPrefix) -> Option<Announcement> {
+    fn as_sent(&self, path: Learned, to: usize, prefix: AnyPrefix, med_set: bool) -> Option<Announcement> {
         let (from, to) = (&self.peers[path.peer], &self.peers[to]);
         let mut with = path.with;
         if to.kind == PeerKind::External {
@@ -220,7 +243,7 @@ impl Oracle {
             with.local_pref = None;
             with.originator = None;
             with.clusters.clear();
-            with.med = None;
+            with.med = with.med.filter(|_| med_set);
         } else {
             with.local_pref.get_or_insert(100);
             if from.kind.is_internal() {

@@ -13,7 +13,6 @@ use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, Shar
 use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::{FamilyCounts, RouteView};
-use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, V4, V6, for_each_family};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -56,7 +55,7 @@ impl<'w> Run<'w> {
             world,
             ordered,
             rng,
-            oracle: Oracle::new(world.options, world.peers.clone()),
+            oracle: Oracle::new(world.options, world.peers.clone(), world.imports.clone()),
             map,
             shards: (0..shards).map(|_| stage()).collect(),
             egress: Egress::new(u32::from(workers), u32::from(shards), world.peers.len()),
@@ -167,7 +166,7 @@ impl<'w> Run<'w> {
                 let reader = &mut self.readers[*peer];
                 reader.session += 1;
                 let info = Arc::new(PeerInfo { session: reader.session, ..self.world.peers[*peer].clone() });
-                let import = Arc::new(Policy::accept());
+                let import = self.world.imports[*peer].clone();
                 let settings = IngestSettings { import, allow_own_as: 0, enforce_first_as: false };
                 reader.peer = Some(IngestPeer::new(info.clone(), settings));
                 self.egress.up(&info);

@@ -1,6 +1,7 @@
 //! A small world that has every kind of trouble often: few peers, few prefixes, attributes that tie, loops, and
 //! sessions and next hops that come and go.
 
+use crate::policy::divided;
 use crate::rng::Rng;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::NextHopState;
@@ -99,6 +100,8 @@ pub struct World {
     pub options: DecisionOptions,
     /// The peers, as in their first session.
     pub peers: Vec<PeerInfo>,
+    /// Their import policies.
+    pub imports: Vec<Arc<Policy>>,
     /// The prefixes that events name.
     pub prefixes: Vec<AnyPrefix>,
     /// What happens, in order.
@@ -110,6 +113,7 @@ impl World {
     pub fn new(rng: &mut Rng, options: DecisionOptions, length: usize) -> World {
         let count = 2 + rng.below(7);
         let peers: Vec<PeerInfo> = (0..count).map(|n| peer(rng, n)).collect();
+        let imports = peers.iter().map(|peer| policy(rng, !peer.kind.is_internal())).collect();
         let mut prefixes: Vec<AnyPrefix> = (0..8).map(|n| AnyPrefix::V4(scattered::<V4>(rng, n))).collect();
         prefixes.extend((0..4).map(|n| AnyPrefix::V6(scattered::<V6>(rng, n))));
         // In half of the worlds all paths are equal up to MED.
@@ -144,7 +148,7 @@ impl World {
             }
             events.push(event);
         }
-        World { options, peers, prefixes, events }
+        World { options, peers, imports, prefixes, events }
     }
 }
 
@@ -171,10 +175,7 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         v6: Some(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 200)),
     };
     let next_hop = if kind == PeerKind::External { own } else { NextHopRule::Keep };
-    let export = match rng.one_in(8) {
-        true => Policy::reject(),
-        false => Policy::accept(),
-    };
+    let export = policy(rng, kind == PeerKind::External);
     PeerInfo {
         id: PeerId(n as u32),
         session: 0,
@@ -194,8 +195,16 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
             four_octet_as: true,
             max_message: MAX_MESSAGE,
             next_hop,
-            export: Arc::new(export),
+            export,
         },
+    }
+}
+
+fn policy(rng: &mut Rng, external: bool) -> Arc<Policy> {
+    match rng.below(8) {
+        0 => Arc::new(Policy::reject()),
+        1..=3 => divided(external),
+        _ => Arc::new(Policy::accept()),
     }
 }
 

@@ -59,7 +59,7 @@ impl IngestPeer {
     }
 
     /// Takes routes by another import policy from now on. Routes taken before stay as they are until the peer sends
-    /// them again.
+    /// them again: ask it to (RFC 2918).
     pub fn set_import(&mut self, import: Arc<Policy>) {
         self.settings.import = import;
     }

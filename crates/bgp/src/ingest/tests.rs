@@ -257,6 +257,20 @@ fn a_policy_that_looks_at_prefixes_divides_an_update() {
 }
 
 #[test]
+fn another_import_policy_holds_for_what_comes_then() {
+    let (mut ingest, mut peer) = (Ingest::default(), peer(PeerKind::External, settings()));
+    let mut out = ShardBatches::new([0; 64]);
+    let received = attributes(&[65001, 8], |_| {});
+    let update = announce_v4(&received, &["10.0.0.0/8", "11.0.0.0/8"]);
+    ingest.update(&mut peer, &update, &mut out).unwrap();
+    assert_eq!(ops(&mut out), [(Some(received), 2)]);
+    peer.set_import(two_statements());
+    ingest.update(&mut peer, &update, &mut out).unwrap();
+    let preferred = attributes(&[65001, 8], |out| build::local_pref(out, 200));
+    assert_eq!(ops(&mut out), [(Some(preferred), 1), (None, 1)], "what is refused now goes");
+}
+
+#[test]
 fn judgements_are_each_policys_and_sources_own() {
     let import = two_statements();
     let mut ingest = Ingest::default();
