@@ -71,7 +71,7 @@ fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
             four_octet_as: true,
             max_message: 4096,
             next_hop: NextHopRule::Keep,
-            export: Arc::new(ribtide_policy::Policy::default_for(true)),
+            export: Arc::new(ribtide_policy::Policy::new(vec![], true)),
         },
     })
 }
