@@ -8,20 +8,31 @@ use ribtide_prefix::Afi;
 use ribtide_wire::bgp::attribute::{Aggregator, Attribute, code};
 use ribtide_wire::bgp::{AsPath, NextHop, build};
 
-/// Whether a path learnt from `source` may be sent to the members of a group other than its source at all, before their
-/// export policy is asked.
-pub(super) fn may_reach(settings: &EgressSettings, source: &PeerInfo, afi: Afi, attrs: &AttrSet) -> bool {
-    // RFC 4271 section 9.2 and RFC 4456 section 6: from an ordinary internal peer to another, never.
-    let reflectable = (source.kind, settings.kind) != (PeerKind::Internal, PeerKind::Internal);
+/// Why a path learnt from `source` may not be sent to the members of a group at all, whatever their export policy says;
+/// `None`: it may.
+pub(super) fn forbidden(
+    settings: &EgressSettings,
+    source: &PeerInfo,
+    afi: Afi,
+    attrs: &AttrSet,
+) -> Option<&'static str> {
+    if !settings.families.has(afi) {
+        return Some("the session does not carry this family");
+    }
+    // RFC 4271 section 9.2 and RFC 4456 section 6.
+    if (source.kind, settings.kind) == (PeerKind::Internal, PeerKind::Internal) {
+        return Some(
+            "it came from an internal peer, and neither of the two is a client of a route reflector",
+        );
+    }
     // Well-known communities (RFC 1997). There are no confederations here, so that NO_EXPORT_SUBCONFED is NO_EXPORT.
-    let in_scope = if attrs.no_advertise() {
-        false
-    } else if attrs.no_export() || attrs.no_export_subconfed() {
-        settings.kind.is_internal()
-    } else {
-        true
-    };
-    settings.families.has(afi) && reflectable && in_scope
+    if attrs.no_advertise() {
+        return Some("it has the community no-advertise");
+    }
+    if !settings.kind.is_internal() && (attrs.no_export() || attrs.no_export_subconfed()) {
+        return Some("it has the community no-export, and the peer is external");
+    }
+    None
 }
 
 /// What stands in NEXT_HOP of a route from `source`, which the policy may have set; `None` when there is nothing that

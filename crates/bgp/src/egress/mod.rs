@@ -320,16 +320,34 @@ impl Worker {
         })
     }
 
-    /// How `peer` gets `best`, the best path of a prefix; `None` when it does not.
-    pub fn advertised(&self, peer: PeerId, prefix: AnyPrefix, best: &BestPath) -> Option<Advertised> {
+    /// How `peer` gets `best`, the best path of a prefix, and why so, in sentences; `None` when it does not get it.
+    pub fn advertised(
+        &self,
+        peer: PeerId,
+        prefix: AnyPrefix,
+        best: &BestPath,
+    ) -> (Option<Advertised>, Vec<String>) {
+        let mut says = Vec::new();
+        let advertised = self.explain(peer, prefix, best, &mut says);
+        (advertised, says)
+    }
+
+    fn explain(
+        &self,
+        peer: PeerId,
+        prefix: AnyPrefix,
+        best: &BestPath,
+        says: &mut Vec<String>,
+    ) -> Option<Advertised> {
         let settings = &self.groups.get(self.member_of.get(&peer)?)?.settings;
         let source = self.peers.get(&best.source)?;
         if best.source == peer {
+            says.push("not sent: it came from this peer".into());
             return None;
         }
         let path = match prefix {
-            AnyPrefix::V4(prefix) => offers::offer(settings, source, best, prefix),
-            AnyPrefix::V6(prefix) => offers::offer(settings, source, best, prefix),
+            AnyPrefix::V4(prefix) => offers::explain(settings, source, best, prefix, says),
+            AnyPrefix::V6(prefix) => offers::explain(settings, source, best, prefix, says),
         }?;
         let received = path.attrs.next_hop();
         let next_hop = export::next_hop(settings, source, prefix.afi(), received, path.next_hop)?;

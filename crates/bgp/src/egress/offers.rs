@@ -75,7 +75,9 @@ impl<'a> Offers<'a> {
     ) -> Offers<'a> {
         let constant = settings.export.constant();
         let offer = |path: &'a BestPath| {
-            let source = peers.get(&path.source).filter(|s| export::may_reach(settings, s, afi, &path.attrs));
+            let source = peers
+                .get(&path.source)
+                .filter(|s| export::forbidden(settings, s, afi, &path.attrs).is_none());
             let Some(source) = source else { return Offer::No };
             let judge = Judge { settings, source, afi, path };
             match constant {
@@ -170,17 +172,25 @@ impl Judge<'_> {
     }
 }
 
-/// How a group gets one path for one prefix, asked for once; `None` when it does not.
-pub(super) fn offer<F: Family>(
+/// How a group gets one path for one prefix, asked for once; `None` when it does not. `says` is given why, in sentences.
+pub(super) fn explain<F: Family>(
     settings: &EgressSettings,
     source: &PeerInfo,
     path: &BestPath,
     prefix: Prefix<F>,
+    says: &mut Vec<String>,
 ) -> Option<Path> {
     let judge = Judge { settings, source, afi: F::AFI, path };
-    if !export::may_reach(settings, source, F::AFI, &path.attrs) {
+    if let Some(why) = export::forbidden(settings, source, F::AFI, &path.attrs) {
+        says.push(format!("not sent: {why}"));
         return None;
     }
-    let changes = settings.export.evaluate(&judge.route(), prefix)?;
-    judge.can_send(&changes).then(|| judge.changed(&changes))
+    let (changes, tried) = settings.export.explain(&judge.route(), prefix.any());
+    says.extend(tried);
+    let changes = changes?;
+    if !judge.can_send(&changes) {
+        says.push("not sent: there is no next hop of this family that the peer could use".into());
+        return None;
+    }
+    Some(judge.changed(&changes))
 }

@@ -426,11 +426,49 @@ fn a_group_ends_with_its_last_member_and_sources_are_remembered() {
     assert_eq!(worker.member(PeerId(1)), None);
     worker.handle(EgressIn::Best(Arc::new(best_batch(&[(p4("10.0.0.0/8"), None, Some(&path))]))));
     assert_eq!(
-        worker.advertised(PeerId(2), p4("10.0.0.0/8").any(), &path).unwrap().next_hop.to_string(),
+        worker.advertised(PeerId(2), p4("10.0.0.0/8").any(), &path).0.unwrap().next_hop.to_string(),
         "192.0.2.1"
     );
     worker.handle(EgressIn::MemberDown(PeerId(2)));
     assert_eq!((worker.groups().len(), worker.waiting_paths()), (0, 0));
+}
+
+#[test]
+fn why_a_route_is_sent_or_not_is_said_in_sentences() {
+    let infos = world_peers();
+    let worker = joined(&infos);
+    let says = |peer, source, attrs, prefix: &str| {
+        let best = BestPath { attrs, source: PeerId(source) };
+        worker.advertised(PeerId(peer), prefix.parse().unwrap(), &best).1
+    };
+    let plain = || attrs_for(3, Afi::Ipv4);
+    let one = |says: &str| vec![says.to_string()];
+    assert_eq!(says(0, 0, plain(), "0.0.0.0/8"), one("not sent: it came from this peer"));
+    assert_eq!(
+        says(5, 0, attrs(7), "0.0.0.0/8"),
+        one("not sent: it has the community no-export, and the peer is external")
+    );
+    assert_eq!(says(5, 0, attrs(8), "0.0.0.0/8"), one("not sent: it has the community no-advertise"));
+    let client =
+        "not sent: it came from an internal peer, and neither of the two is a client of a route reflector";
+    assert_eq!(says(4, 3, plain(), "0.0.0.0/8"), one(client));
+    assert_eq!(says(7, 0, plain(), "0.0.0.0/8"), one("reject: holds for every route; rejected"));
+    assert_eq!(
+        says(8, 0, plain(), "0.0.0.0/8"),
+        [
+            "accept: holds for every route; accepted",
+            "not sent: there is no next hop of this family that the peer could use"
+        ]
+    );
+    assert_eq!(
+        says(10, 0, plain(), "80.0.0.0/8"),
+        [
+            "divided, statement 1: match-prefix-set \"even\" does not hold",
+            "divided, statement 2: match-community-set \"tagged\" does not hold",
+            "divided, statement 3: match-prefix-set \"first\" does not hold",
+            "no policy decided: rejected, since the peer is external (RFC 8212)"
+        ]
+    );
 }
 
 /// The attributes that a route has at a member, from the rules as the RFCs state them, slowly.
@@ -844,7 +882,7 @@ impl World {
                 });
                 counts[usize::from(prefix.afi() == Afi::Ipv6)] += u64::from(expected.is_some());
                 prop_assert_eq!(held, expected, "{} at peer {}", prefix, at);
-                let derived = best.and_then(|b| self.worker.advertised(info.id, prefix, b));
+                let derived = best.and_then(|b| self.worker.advertised(info.id, prefix, b).0);
                 prop_assert_eq!(derived.is_some(), table.routes.contains_key(&prefix));
             }
             prop_assert_eq!([view.advertised_ipv4, view.advertised_ipv6], counts, "peer {}", at);
