@@ -383,7 +383,8 @@ proptest! {
             let expected = naive(&definitions, external, plain.clone(), prefix);
             let found = policy.evaluate(&route, prefix).map(read);
             prop_assert_eq!(&found, &expected, "{}: {:#?}", prefix, definitions);
-            prop_assert_eq!(memo.decide(&policy, &route, prefix, read).as_deref(), expected.as_ref());
+            let memoised = memo.decide(&policy, &route, prefix, read);
+            prop_assert_eq!(memoised.as_deref(), expected.as_ref());
             if let Some(settled) = &settled {
                 prop_assert_eq!(settled, &expected);
             }
