@@ -4,9 +4,9 @@
 //! store; the rest is done once for a run.
 
 use crate::attr::AttrSet;
-use crate::message::{RouteBatch, RouteOp};
+use crate::message::{Prefixes, RouteBatch, RouteOp};
 use crate::peer::{PeerId, PeerInfo};
-use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, logical_shard};
+use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard};
 
 /// Which thread runs each logical shard.
 pub type ShardMap = [u16; LOGICAL_SHARDS as usize];
@@ -48,7 +48,7 @@ impl ShardBatches {
         let place = |thread| threads.partition_point(|other| *other < thread) as u8;
         let open = threads.iter().map(|thread| Open {
             thread: *thread,
-            batch: empty(PeerId(0), 0),
+            batch: RouteBatch { peer: PeerId(0), session: 0, ops: Vec::new(), prefixes: Families::default() },
             taken: Families::default(),
         });
         ShardBatches { places: map.map(place), open: open.collect(), closed: Vec::new(), len: 0 }
@@ -109,7 +109,7 @@ impl ShardBatches {
     fn close(&mut self) {
         for open in &mut self.open {
             if !open.batch.ops.is_empty() {
-                let fresh = empty(open.batch.peer, open.batch.session);
+                let fresh = room_like(&open.batch);
                 self.closed.push((open.thread, std::mem::replace(&mut open.batch, fresh)));
                 open.taken = Families::default();
             }
@@ -129,8 +129,13 @@ impl Open {
     }
 }
 
-fn empty(peer: PeerId, session: u32) -> RouteBatch {
-    RouteBatch { peer, session, ops: Vec::new(), prefixes: Families::default() }
+/// An empty batch of the same session with room for as much: what comes next is most often as long, and a list that
+/// grows from nothing touches twice the memory.
+fn room_like(batch: &RouteBatch) -> RouteBatch {
+    let RouteBatch { peer, session, ops, prefixes } = batch;
+    let mut room: Families<Prefixes> = Families::default();
+    for_each_family!(F => *room.get_mut::<F>() = Vec::with_capacity(prefixes.get::<F>().len()));
+    RouteBatch { peer: *peer, session: *session, ops: Vec::with_capacity(ops.len()), prefixes: room }
 }
 
 /// Whether two are the same set, or both none.

@@ -14,21 +14,16 @@ use crate::attr::{AttrSet, Content};
 #[derive(Default)]
 pub(super) struct Recent {
     last: Option<AttrSet>,
-    /// None before the first set.
-    places: Vec<Place>,
+    /// For each place more of the hash of the content seen last there. Apart from the sets and small, because every
+    /// set that is new looks here, and nowhere else. None before the first set.
+    tags: Vec<u16>,
+    /// For each place a set that came more than once, not always the one that was seen last.
+    sets: Vec<Option<AttrSet>>,
 }
 
 /// How many sets are remembered at most. In recorded UPDATEs of real sessions this finds nine of ten that a table of
-/// all sets would find (see docs/adr/0002-attribute-sets.md), and its 256 KiB stay in a core's own cache.
+/// all sets would find (see docs/adr/0002-attribute-sets.md), and the 32 KiB of tags stay in a core's own cache.
 const PLACES: usize = 1 << 14;
-
-#[derive(Default)]
-struct Place {
-    /// That of the content seen last here.
-    hash: u32,
-    /// The set with this hash, if it came more than once.
-    set: Option<AttrSet>,
-}
 
 impl Recent {
     /// The set with this content: one seen lately, or a new one.
@@ -41,33 +36,33 @@ impl Recent {
     }
 
     fn find(&mut self, content: &Content) -> AttrSet {
-        if self.places.is_empty() {
-            self.places.resize_with(PLACES, Place::default);
+        if self.tags.is_empty() {
+            self.tags.resize(PLACES, 0);
+            self.sets.resize(PLACES, None);
         }
         let hash = content.hash();
-        let place = &mut self.places[hash as usize % PLACES];
-        if place.hash != hash {
-            *place = Place { hash, set: None };
+        let (place, tag) = (hash as usize % PLACES, (hash >> 16) as u16);
+        if std::mem::replace(&mut self.tags[place], tag) != tag {
             return AttrSet::of(content, hash);
         }
-        match &place.set {
+        match &self.sets[place] {
             Some(set) if set.has_content(content) => set.clone(),
-            _ => place.set.insert(AttrSet::of(content, hash)).clone(),
+            _ => self.sets[place].insert(AttrSet::of(content, hash)).clone(),
         }
     }
 
     /// Forgets the sets that nobody else holds.
     pub(super) fn forget_unused(&mut self) {
         self.last = None;
-        for place in &mut self.places {
-            place.set.take_if(|set| set.handles() == 1);
+        for set in &mut self.sets {
+            set.take_if(|set| set.handles() == 1);
         }
     }
 
     /// How many sets it remembers.
     pub(super) fn len(&self) -> usize {
-        let places = || self.places.iter().filter_map(|place| place.set.as_ref());
-        let last = self.last.as_ref().is_some_and(|last| places().all(|set| !AttrSet::ptr_eq(set, last)));
-        places().count() + usize::from(last)
+        let sets = || self.sets.iter().flatten();
+        let last = self.last.as_ref().is_some_and(|last| sets().all(|set| !AttrSet::ptr_eq(set, last)));
+        sets().count() + usize::from(last)
     }
 }

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 /// Sessions given or taken back that may wait at a reader.
 const COMMANDS: usize = 1024;
 /// Bytes read from one session before the next has its turn.
-const READ: usize = 256 * 1024;
+const READ: usize = 64 * 1024;
 /// Prefixes after which batches are handed on although more is at hand.
 const ENOUGH: usize = 4096;
 /// How long it sleeps where nothing comes in, before it looks whether it is to stop.
