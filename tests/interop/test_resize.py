@@ -1,0 +1,100 @@
+"""A running router takes another number of shards, and another configuration, and no session that has nothing to do with
+it notices."""
+
+import json
+import signal
+import subprocess
+
+from harness import Host, Reflector, binary, wait_for
+
+SENDERS, EARLY, LATE = 4, 2, 2
+TABLE = ("--ipv4", 15000, "--ipv6", 5000)
+# Enough that the load outlasts the resizes.
+ROUNDS = 300
+ENDS = ("--until-prefixes", 20000, "--until-idle", 8)
+
+
+def tables(folder, shards, resizes=()):
+    """What all receivers hold in the end, where these resizes happened under load; late ones come after the first."""
+    host = Host(folder, "h")
+    try:
+        reflector = Reflector(host, shards, 2, SENDERS, EARLY + LATE)
+        sinks = [reflector.sink(*ENDS, receivers=EARLY)]
+        blast = reflector.blast(*TABLE, "--churn", 30, "--churn-rounds", ROUNDS)
+        wait_for("routes flow", lambda: reflector.router.count() > 1000)
+        sinks += [] if resizes else [reflector.sink(*ENDS, first=EARLY, receivers=LATE)]
+        for number in resizes:
+            before = received(reflector)
+            answer = json.loads(reflector.router.text("config", "bgp", "shards", number, "--json"))
+            assert answer["to"] == number and answer["prefixes"] > 0, answer
+            assert reflector.threads("shard") == number
+            if len(sinks) == 1:
+                sinks.append(reflector.sink(*ENDS, first=EARLY, receivers=LATE))
+            wait_for("UPDATEs are still coming", lambda: received(reflector) > before, alive=[blast])
+        wait_for("all are up", lambda: reflector.lost() == {}, alive=[blast])
+        return [table for sink in sinks for table in reflector.tables(sink, 180)]
+    finally:
+        host.close()
+
+
+def received(reflector):
+    """UPDATEs from all senders so far."""
+    return sum(reflector.router.session(a)["counters"]["updates"] for a in reflector.clients[:SENDERS])
+
+
+def test_shards_come_and_go_under_load(folder):
+    still = tables(folder / "still", 2)
+    assert len(still) == EARLY + LATE and still[0][0] == 20000
+    resized = tables(folder / "resized", 1, (4, 2))
+    assert set(resized) == set(still), (resized, still)
+
+
+def refusal(reflector, *args):
+    done = subprocess.run([binary(), *map(str, args)], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and done.stdout == "", done
+    return done.stderr
+
+
+def test_a_reload_touches_only_what_changed(folder):
+    host = Host(folder, "h")
+    try:
+        reflector = Reflector(host, 1, 1, senders=2, receivers=1)
+        router = reflector.router
+        sink = reflector.sink()
+        blast = reflector.blast("--ipv4", 2000)
+        wait_for("all are up", lambda: router.count() == 2000 and reflector.lost() == {}, alive=[sink, blast])
+        first = router.config.read_text()
+
+        def reload(text):
+            router.config.write_text(text)
+            return json.loads(router.text("reload", "--json"))
+
+        assert reload(first) == {"file": str(router.config), "added": [], "removed": [], "reset": [], "refreshed": []}
+        second = first.replace("shards = 1", "shards = 3") + """
+[bgp.group.others]
+type = "external"
+peer-asn = 65009
+[[bgp.group.others.neighbor]]
+address = "198.19.0.200"
+description = "nobody"
+"""
+        answer = reload(second)
+        assert (answer["shards"]["to"], answer["added"], answer["reset"]) == (3, ["198.19.0.200"], []), answer
+        assert reflector.threads("shard") == 3 and router.neighbor("198.19.0.200")["description"] == "nobody"
+        assert reload(second.replace("nobody", "somebody"))["refreshed"] == ["198.19.0.200"]
+        assert reload(second.replace("peer-asn = 65009", "peer-asn = 65010"))["reset"] == ["198.19.0.200"]
+
+        # What cannot be, changes nothing: whatever else the file says.
+        router.config.write_text(first.replace("shards = 1", "shards = 0"))
+        assert refusal(reflector, "reload", "--socket", router.socket) == refusal(reflector, "check", "-c", router.config)
+        router.config.write_text(first.replace("asn = 65001", "asn = 65002").replace("shards = 1", "shards = 2"))
+        assert "router.asn cannot change while the router runs" in refusal(reflector, "reload", "--socket", router.socket)
+        assert reflector.threads("shard") == 3
+
+        router.config.write_text(first)
+        router.process.popen.send_signal(signal.SIGHUP)
+        wait_for("the hangup is obeyed", lambda: reflector.threads("shard") == 1, alive=[router.process])
+        wait_for("the answer is logged", lambda: "removed: 198.19.0.200" in router.process.log())
+        assert reflector.lost() == {} and router.count() == 2000
+    finally:
+        host.close()
