@@ -228,6 +228,10 @@ impl fmt::Display for ScenarioReport {
             }
             let show =
                 |spread: Option<Spread>, show: fn(f64) -> String| spread.map_or("-".into(), |s| s.show(show));
+            // Their spread is in the JSON.
+            let middle = |spread: Option<Spread>, show: fn(f64) -> String| {
+                spread.map_or("-".into(), |s| show(s.median))
+            };
             let ratio = |n: Option<f64>| n.map_or("-".into(), |n| format!("{n:.2}"));
             let name = if s.right == s.runs {
                 format!("  {}", s.router)
@@ -242,10 +246,10 @@ impl fmt::Display for ScenarioReport {
                 show(s.wall_s, seconds),
                 ratio(wall_of_cpu),
                 show(s.peak_bytes, |n| number(n / 1e6)),
-                show(s.bytes_per_path, number),
-                show(s.updates, number),
-                show(s.prefixes, number),
-                show(s.other_s, seconds),
+                middle(s.bytes_per_path, number),
+                middle(s.updates, number),
+                middle(s.prefixes, number),
+                middle(s.other_s, seconds),
             ]);
         }
         f.write_str(&table(&rows))?;

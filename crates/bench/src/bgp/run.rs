@@ -108,7 +108,7 @@ pub(super) fn run(
     };
     let site = Site { place: &place, topology, folder: folder.path() };
     let program = Program::start(&dut.to_string(), dut.commands(&site)?, folder.path())?;
-    let load = Load::start(&place, topology, load_threads)?;
+    let load = Load::start(&place, topology, load_threads, prepared.expected_bytes())?;
     load.judge_by(&prepared.empty);
     let mut run = Run { program, load, topology, limits, interrupted, say };
     say("sessions");

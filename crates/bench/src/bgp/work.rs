@@ -215,6 +215,13 @@ impl Prepared {
         let phases = phases.collect();
         Prepared { scenario, topology, sets: model.groups(), empty, phases }
     }
+
+    /// How many bytes all receivers together may get in the largest phase: routers pass on each prefix about three
+    /// times while better paths come from ten senders, with fewer prefixes in a message than there were.
+    pub(super) fn expected_bytes(&self) -> usize {
+        let sent = self.phases.iter().flat_map(|phase| &phase.scripts).map(|(_, script)| script.len()).max();
+        sent.unwrap_or(0) * self.topology.receivers.len() * self.topology.senders.len().min(5)
+    }
 }
 
 #[cfg(test)]

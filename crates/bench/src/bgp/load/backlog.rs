@@ -11,8 +11,9 @@ pub(super) struct Backlog {
     segments: VecDeque<Segment>,
 }
 
+/// A piece of the pool.
 struct Segment {
-    bytes: Box<[u8]>,
+    number: u32,
     /// Where each part ends, and when it came.
     parts: Vec<(usize, Instant)>,
     /// Parts that were looked at.
@@ -20,21 +21,35 @@ struct Segment {
 }
 
 /// Bytes of a segment.
-const SEGMENT: usize = 256 << 10;
+const SEGMENT: usize = 128 << 10;
 /// With less room than this, a new segment is begun.
 const ROOM: usize = 16 << 10;
 
-/// Segments to be used again, and how many bytes are held in all.
-#[derive(Default)]
+/// The memory of all backlogs of a thread. It is there before anything comes: the system takes longer to clear new
+/// memory than to hand over what fills it.
 pub(super) struct Pool {
-    spare: Vec<Box<[u8]>>,
-    held: usize,
+    bytes: Box<[u8]>,
+    free: Vec<u32>,
 }
 
 impl Pool {
-    /// Bytes in segments in use.
-    pub(super) fn held(&self) -> usize {
-        self.held
+    /// Memory for so many bytes, and for at least `least` segments.
+    pub(super) fn new(bytes: usize, least: usize) -> Pool {
+        let count = bytes.div_ceil(SEGMENT).max(least);
+        let mut bytes = vec![0; count * SEGMENT].into_boxed_slice();
+        const PAGE: usize = 4096;
+        bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
+        Pool { bytes, free: (0..count as u32).collect() }
+    }
+
+    /// How many segments are free.
+    pub(super) fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    fn segment(&mut self, number: u32) -> &mut [u8] {
+        let from = number as usize * SEGMENT;
+        &mut self.bytes[from..from + SEGMENT]
     }
 }
 
@@ -44,16 +59,18 @@ impl Backlog {
     }
 
     /// Reads once. Returns how many bytes came, and whether there was room for more.
+    ///
+    /// # Errors
+    /// What `from` says; [`io::ErrorKind::OutOfMemory`] when the pool is empty.
     pub(super) fn read(&mut self, from: &mut impl Read, pool: &mut Pool) -> io::Result<(usize, bool)> {
         let filled = self.segments.back().map(Segment::filled);
         if filled.is_none_or(|filled| SEGMENT - filled < ROOM) {
-            let bytes = pool.spare.pop().unwrap_or_else(|| vec![0; SEGMENT].into());
-            pool.held += SEGMENT;
-            self.segments.push_back(Segment { bytes, parts: Vec::new(), done: 0 });
+            let number = pool.free.pop().ok_or(io::ErrorKind::OutOfMemory)?;
+            self.segments.push_back(Segment { number, parts: Vec::new(), done: 0 });
         }
         let Some(segment) = self.segments.back_mut() else { return Ok((0, false)) };
         let filled = segment.filled();
-        let n = from.read(&mut segment.bytes[filled..])?;
+        let n = from.read(&mut pool.segment(segment.number)[filled..])?;
         if n > 0 {
             segment.parts.push((filled + n, Instant::now()));
         }
@@ -64,23 +81,20 @@ impl Backlog {
     pub(super) fn next<R>(&mut self, pool: &mut Pool, look: impl FnOnce(&[u8], Instant) -> R) -> Option<R> {
         let segment = self.segments.front_mut()?;
         let from = segment.done.checked_sub(1).map_or(0, |i| segment.parts[i].0);
-        let looked = segment.parts.get(segment.done).map(|(to, at)| look(&segment.bytes[from..*to], *at));
+        let bytes = pool.segment(segment.number);
+        let looked = segment.parts.get(segment.done).map(|(to, at)| look(&bytes[from..*to], *at));
         segment.done += 1;
         if segment.done >= segment.parts.len()
             && let Some(segment) = self.segments.pop_front()
         {
-            pool.held -= SEGMENT;
-            pool.spare.push(segment.bytes);
+            pool.free.push(segment.number);
         }
         looked
     }
 
     /// Forgets all.
     pub(super) fn clear(&mut self, pool: &mut Pool) {
-        for segment in self.segments.drain(..) {
-            pool.held -= SEGMENT;
-            pool.spare.push(segment.bytes);
-        }
+        pool.free.extend(self.segments.drain(..).map(|segment| segment.number));
     }
 }
 
@@ -97,24 +111,27 @@ mod tests {
     #[test]
     fn bytes_come_out_as_they_went_in_and_memory_is_used_again() {
         let sent: Vec<u8> = (0..3 * SEGMENT as u32 + 77).map(|n| n as u8).collect();
-        let (mut backlog, mut pool, mut from) = (Backlog::default(), Pool::default(), &sent[..]);
+        let mut pool = Pool::new(3 * SEGMENT + 1, 1);
         for _ in 0..2 {
+            let (mut backlog, mut from) = (Backlog::default(), &sent[..]);
             while backlog.read(&mut from, &mut pool).unwrap().0 > 0 {}
-            assert!(pool.held() > sent.len() - from.len() || sent.is_empty());
-            let mut got = Vec::new();
-            let mut last = None;
+            assert_eq!(pool.free(), 0);
+            let mut more = Backlog::default();
+            assert_eq!(more.read(&mut from, &mut pool).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+            let (mut got, mut last) = (Vec::new(), None);
             while !backlog.is_empty() {
-                let take = |bytes: &[u8], at| {
+                backlog.next(&mut pool, |bytes, at| {
                     got.extend_from_slice(bytes);
                     assert!(last.is_none_or(|last| last <= at));
                     last = Some(at);
-                };
-                backlog.next(&mut pool, take);
+                });
             }
             assert_eq!(got, sent);
-            assert_eq!(pool.held(), 0);
-            from = &sent;
+            assert_eq!(pool.free(), 4);
         }
-        assert_eq!(pool.spare.len(), 4);
+        let mut backlog = Backlog::default();
+        backlog.read(&mut &sent[..], &mut pool).unwrap();
+        backlog.clear(&mut pool);
+        assert_eq!(pool.free(), 4);
     }
 }

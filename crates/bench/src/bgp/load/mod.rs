@@ -10,6 +10,7 @@ use super::model::{PathNumber, Script, View};
 use super::topology::Topology;
 use crate::Error;
 use crate::harness::Place;
+use backlog::Pool;
 use receiver::Counters;
 use session::Status;
 use std::net::SocketAddr;
@@ -18,8 +19,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use worker::{Command, Worker};
+use worker::{A_TURN, Command, Worker};
 
+/// Bytes that one thread can take before it must look at them even though more are coming.
+const BACKLOG: usize = 2 << 30;
 /// Commands that may wait for a thread.
 const COMMANDS: usize = 4096;
 
@@ -73,11 +76,17 @@ impl std::ops::Sub for Received {
 }
 
 impl Load {
-    /// Threads for the neighbours of `topology`; no session is up yet. `View` must be given before the first one is.
+    /// Threads for the neighbours of `topology`; no session is up yet. [`Load::judge_by`] must be called before the
+    /// first one is. `bytes`: what all receivers together will about get in a phase.
     ///
     /// # Errors
     /// The system refuses a thread or the place.
-    pub(super) fn start(place: &Place, topology: &Topology, threads: usize) -> Result<Load, Error> {
+    pub(super) fn start(
+        place: &Place,
+        topology: &Topology,
+        threads: usize,
+        bytes: usize,
+    ) -> Result<Load, Error> {
         let router = SocketAddr::new(topology.router.into(), topology.port);
         let senders = topology.senders.len();
         let count = topology.neighbors().count();
@@ -97,6 +106,7 @@ impl Load {
                         load.statuses.clone(),
                         inbox,
                         Arc::clone(&load.afterwards),
+                        Pool::new((bytes / threads.max(1)).min(BACKLOG), 2 * A_TURN),
                     )
                     .map_err(Error::System)?;
                     let thread = std::thread::Builder::new().name(format!("load-{n}"));

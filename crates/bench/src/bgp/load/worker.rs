@@ -36,8 +36,8 @@ const TICK: Duration = Duration::from_millis(100);
 const QUIET: Duration = Duration::from_millis(100);
 /// Parts looked at before the sockets have their turn.
 const PARTS: usize = 16;
-/// Bytes that one thread takes before it looks at them even though more are coming.
-const BACKLOG: usize = 2 << 30;
+/// Segments that are free before a session is read from.
+pub(super) const A_TURN: usize = 16;
 
 pub(super) struct Worker {
     poll: Poll,
@@ -71,6 +71,7 @@ impl Worker {
         statuses: Vec<Arc<Status>>,
         commands: Receiver<Command>,
         afterwards: Arc<AtomicU64>,
+        pool: Pool,
     ) -> io::Result<(Worker, Arc<Waker>)> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
@@ -87,7 +88,7 @@ impl Worker {
             judge: None,
             waiting: Vec::new(),
             unread: Vec::new(),
-            pool: Pool::default(),
+            pool,
             backlogs: Vec::new(),
             last_read: Instant::now(),
             afterwards,
@@ -239,8 +240,12 @@ impl Worker {
 
     /// Takes what came. What a receiver got that is up is looked at later.
     fn read(&mut self, session: usize) {
+        // Before the memory for what comes is used up, there must be time.
+        while self.pool.free() < A_TURN && !self.backlogs.is_empty() {
+            self.catch_up();
+        }
         let Some(this) = &mut self.sessions[session] else { return };
-        let later = this.is_up() && session >= self.senders && self.pool.held() < BACKLOG;
+        let later = this.is_up() && session >= self.senders;
         let outcome = this.collect(&mut self.pool);
         self.last_read = Instant::now();
         if later && outcome.is_ok() {
