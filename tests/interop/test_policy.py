@@ -132,6 +132,12 @@ def test_import_and_export(pair):
     near = Route(f"65001 {FEED_ASN} 64999", "igp", Pair.A4, **given)
     holds(bird, {"172.16.0.0/16": far, "172.17.0.0/25": near, "192.88.99.0/24": near})
     assert router.session(Pair.B4)["advertised"]["ipv4"] == 3
+    says = router.explain("172.18.0.0/16")["stages"][0]["says"]
+    at = says.index("customer-out, statement \"far away\": match-prefix-set \"far\" holds; "
+                    "set-next-hop 10.255.0.77, set-as-path-prepend 2 times 65009; next statement")
+    assert says[at - 1].endswith("(1 member): not sent")
+    assert says[at + 1] == "customer-out, statement 2: match-community-set \"keep\" does not hold"
+    assert says[at + 2] == "no policy decided: rejected, since the peer is external (RFC 8212)"
 
     # What was given is taken back when the policy says no to what it becomes, and given when it says yes.
     feed.send(update(["172.16.0.0/16"], [FEED_ASN, 64999], Host.FEEDS[0]))

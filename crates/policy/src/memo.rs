@@ -88,15 +88,6 @@ impl<T> Memo<T> {
             }
         }
     }
-
-    /// All that was made so far.
-    pub fn made(&self) -> impl Iterator<Item = &T> {
-        let outcomes = match &self.0 {
-            State::Settled(outcome) => std::slice::from_ref(outcome),
-            State::Open(tree) => tree.outcomes.as_slice(),
-        };
-        outcomes.iter().flatten()
-    }
 }
 
 impl<T> Tree<T> {

@@ -155,6 +155,19 @@ pub struct Advertised {
     pub next_hop: NextHop,
 }
 
+/// What becomes of a path in a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Export {
+    /// The group's number in its worker.
+    pub group: u32,
+    /// How many members it has beside the path's source.
+    pub members: usize,
+    /// Whether these get the path.
+    pub sent: bool,
+    /// Why, in sentences.
+    pub says: Vec<String>,
+}
+
 /// An egress worker: owns the groups of some peers. It knows all sources, and sees all changes while it has a group.
 pub struct Worker {
     id: u32,
@@ -354,6 +367,18 @@ impl Worker {
         let mut attributes = Vec::new();
         export::attributes(settings, source, &path, &mut attributes);
         Some(Advertised { attributes, next_hop })
+    }
+
+    /// What becomes of `best`, the best path of a prefix, in each group, asked of its first member that is not the path's
+    /// source.
+    pub fn exports(&self, prefix: AnyPrefix, best: &BestPath) -> Vec<Export> {
+        let export = |(id, group): (&u32, &Group)| {
+            let member = group.members.keys().find(|peer| **peer != best.source)?;
+            let (advertised, says) = self.advertised(*member, prefix, best);
+            let members = group.members.keys().filter(|peer| **peer != best.source).count();
+            Some(Export { group: *id, members, sent: advertised.is_some(), says })
+        };
+        self.groups.iter().filter_map(export).collect()
     }
 
     fn member_up(&mut self, info: Arc<PeerInfo>) {

@@ -460,6 +460,14 @@ fn why_a_route_is_sent_or_not_is_said_in_sentences() {
             "not sent: there is no next hop of this family that the peer could use"
         ]
     );
+    let best = BestPath { attrs: plain(), source: PeerId(10) };
+    let exports = worker.exports("0.0.0.0/8".parse().unwrap(), &best);
+    let sent = |e: &Export| (e.members, e.sent);
+    // Two clients; one that IPv4 goes to alone; two internal ones; externals; the two-octet one, the one that gets nothing,
+    // the one without IPv4 next hop; the client and the other external one with the policy.
+    let expected =
+        [(2, true), (1, true), (2, true), (1, true), (1, true), (1, false), (1, false), (1, true), (1, true)];
+    assert_eq!(exports.iter().map(sent).collect::<Vec<_>>(), expected);
     assert_eq!(
         says(10, 0, plain(), "80.0.0.0/8"),
         [

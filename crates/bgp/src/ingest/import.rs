@@ -74,27 +74,24 @@ impl Import {
         }
         let Import { places, once, scratch } = self;
         let route = Route { attributes: content.attributes(), next_hop, afi, source };
-        let mut new = || Memo::new(policy, &route, |changes| made(changes, &route, content, scratch, recent));
         let hash = content.hash();
         let place = &mut places[hash as usize % PLACES];
         let memo = if place.hash != hash {
             *place = Place { hash, judged: None };
-            once.insert(new())
+            once.insert(asked(policy, &route, content, scratch, recent))
         } else {
             let same = |j: &Judged| {
                 Arc::ptr_eq(&j.policy, policy)
                     && (j.source, j.afi) == (source, afi)
                     && j.received.has_content(content)
             };
-            if !place.judged.as_deref().is_some_and(same) {
-                let memo = new();
+            place.judged.take_if(|judged| !same(judged));
+            let judged = place.judged.get_or_insert_with(|| {
+                let memo = asked(policy, &route, content, scratch, recent);
                 let received = recent.intern(content).clone();
-                place.judged = Some(Box::new(Judged { policy: policy.clone(), source, afi, received, memo }));
-            }
-            match &mut place.judged {
-                Some(judged) => &mut judged.memo,
-                None => unreachable!("it was just put there"),
-            }
+                Box::new(Judged { policy: policy.clone(), source, afi, received, memo })
+            });
+            &mut judged.memo
         };
         Judgement { policy, route, content, memo, scratch, recent }
     }
@@ -118,6 +115,16 @@ impl Judgement<'_> {
         memo.decide(policy, route, prefix, |changes| made(changes, route, content, scratch, recent))
             .map(|set| &*set)
     }
+}
+
+fn asked(
+    policy: &Policy,
+    route: &Route<'_>,
+    content: &Content,
+    scratch: &mut Scratch,
+    recent: &mut Recent,
+) -> Memo<AttrSet> {
+    Memo::new(policy, route, |changes| made(changes, route, content, scratch, recent))
 }
 
 /// The set of a route that was accepted with these changes.

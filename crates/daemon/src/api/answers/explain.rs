@@ -2,8 +2,10 @@
 
 use super::{Inside, Refusal, Target, asic, fib, routes, target};
 use crate::api::model::{Explain, ExplainStage, Route, StageState};
+use crate::bgp::Bgp;
 use crate::rib::RibHandle;
-use ribtide_prefix::AnyPrefix;
+use ribtide_bgp::message::BestPath;
+use ribtide_prefix::{AnyPrefix, Family, Prefix, logical_shard};
 use ribtide_rib::{Explanation, InstallStatus, Outcome, ReceivedHop, Verdict};
 
 /// Every stage's word on a prefix, or on the longest match of an address.
@@ -16,7 +18,7 @@ pub(crate) fn explain(inside: &Inside, text: &str) -> Result<Explain, Refusal> {
     };
     let bgp = routes::lookup(inside, prefix.map_or(asked, Target::Prefix))?;
     let prefix = prefix.or_else(|| bgp.as_ref().and_then(|r| r.prefix.parse().ok()));
-    let mut stages = vec![bgp_stage(inside, bgp.as_ref())];
+    let mut stages = vec![bgp_stage(inside, bgp.as_ref())?];
     if let (Some(rib), Some(prefix)) = (&inside.rib, prefix) {
         stages.extend(rib_stages(rib, prefix)?);
     }
@@ -31,12 +33,16 @@ pub(super) fn stage(name: impl Into<String>, state: StageState, says: Vec<String
     ExplainStage { stage: name.into(), state, says }
 }
 
-fn bgp_stage(inside: &Inside, route: Option<&Route>) -> ExplainStage {
-    if inside.bgp.is_none() {
-        return stage("bgp", StageState::Off, vec!["not configured".into()]);
-    }
+fn bgp_stage(inside: &Inside, route: Option<&Route>) -> Result<ExplainStage, Refusal> {
+    let Some(bgp) = &inside.bgp else {
+        return Ok(stage("bgp", StageState::Off, vec!["not configured".into()]));
+    };
     let Some(route) = route else {
-        return stage("bgp", StageState::Absent, vec!["no neighbour announces it".into()]);
+        return Ok(stage(
+            "bgp",
+            StageState::Absent,
+            vec!["no neighbour announces it, or import policy refuses it".into()],
+        ));
     };
     let mut says =
         vec![format!("{} path{}", route.paths.len(), if route.paths.len() == 1 { "" } else { "s" })];
@@ -49,8 +55,38 @@ fn bgp_stage(inside: &Inside, route: Option<&Route>) -> ExplainStage {
         };
         says.push(format!("from {}, next hop {}, {path}: {standing}", p.neighbor, p.next_hop));
     }
+    match route.prefix.parse() {
+        Ok(AnyPrefix::V4(prefix)) => exports(bgp, prefix, &mut says)?,
+        Ok(AnyPrefix::V6(prefix)) => exports(bgp, prefix, &mut says)?,
+        Err(_) => {}
+    }
     let best = route.paths.iter().any(|p| p.best);
-    stage("bgp", if best { StageState::Passed } else { StageState::Stopped }, says)
+    Ok(stage("bgp", if best { StageState::Passed } else { StageState::Stopped }, says))
+}
+
+/// Which update groups get the best path, and what their export policies say of it.
+fn exports<F: Family>(bgp: &Bgp, prefix: Prefix<F>, says: &mut Vec<String>) -> Result<(), Refusal> {
+    let owners = bgp.owners.read();
+    let Some(shard) = owners.of(logical_shard(prefix)) else { return Ok(()) };
+    let best = shard.ask(move |s| {
+        let best = s.lookup(prefix)?.paths.into_iter().find(|path| path.best)?;
+        Some(BestPath { attrs: best.attrs, source: best.peer.id })
+    })?;
+    drop(owners);
+    let Some(best) = best else { return Ok(()) };
+    for (number, worker) in bgp.workers.iter().enumerate() {
+        let best = best.clone();
+        for export in worker.ask(move |w| w.exports(prefix.any(), &best))? {
+            let sent = if export.sent { "sent" } else { "not sent" };
+            let members = if export.members == 1 { "member" } else { "members" };
+            says.push(format!(
+                "update group {number}.{} ({} {members}): {sent}",
+                export.group, export.members
+            ));
+            says.extend(export.says);
+        }
+    }
+    Ok(())
 }
 
 fn rib_stages(rib: &RibHandle, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, Refusal> {
