@@ -1,7 +1,10 @@
 """How BGP's stages sit on threads changes no result and lets no session expire: threads for everything, for updates
 alone, for shards alone, and everything on one thread."""
 
-from harness import Host, Reflector
+import time
+
+import pytest
+from harness import Host, Reflector, wait_for
 
 THREADS = {
     "threads": ("3", "2"),
@@ -34,3 +37,56 @@ def test_the_threads_change_no_result(folder):
     assert tables["threads"][0][0] == 20000
     # Every receiver, whatever the threads, holds the same.
     assert len({table for held in tables.values() for table in held}) == 1, tables
+
+
+#: What stays when the load is gone.
+STEADY = ["--ipv4", 30000, "--ipv6", 10000, "--seed", 11]
+
+
+def calm_table(folder):
+    """What a receiver holds of the steady sender where nothing else happens."""
+    host = Host(folder, "h")
+    try:
+        reflector = Reflector(host, 1, 1, senders=0, receivers=1)
+        sink = reflector.sink("--until-prefixes", 40000, "--until-idle", 2)
+        reflector.steady(*STEADY)
+        return reflector.tables(sink, 120)[0]
+    finally:
+        host.close()
+
+
+@pytest.mark.parametrize("threads", [('"auto"', '"auto"'), ('"off"', '"off"')], ids=["auto", "one-thread"])
+def test_no_session_expires_under_full_load(folder, threads):
+    """Ten senders change a fifth of 200,000 prefixes over and over, for twenty receivers, with a hold time of 3 s: a
+    router that is always behind loses no session, and in the end its receivers hold what they should."""
+    calm = calm_table(folder / "calm")
+    assert calm[0] == 40000
+    host = Host(folder, "h")
+    try:
+        # To keep a table costs a receiver more than the router spends on it: most do not, so that the router is the
+        # one that has most to do.
+        reflector = Reflector(host, *threads, senders=10, receivers=20, hold=3)
+        sink = reflector.sink("--until-prefixes", 40000, "--until-idle", 8, receivers=2)
+        others = reflector.sink(first=2, receivers=18, table=False)
+        steady = reflector.steady(*STEADY)
+        # More rounds than there is time for: it changes routes for as long as the test lets it.
+        load = reflector.blast("--ipv4", 200000, "--churn", 20, "--churn-rounds", 10000)
+        tools, count = [reflector.router.process, steady, load, sink, others], 1 + 10 + 20
+
+        def all_here():
+            summary = reflector.router.show("bgp", "summary")["neighbors"]
+            return len(summary) == count and not reflector.lost()
+        wait_for("all sessions are established", all_here, 60, alive=tools)
+        end = time.monotonic() + 18
+        while time.monotonic() < end:
+            assert not reflector.lost()
+            assert all(tool.poll() is None for tool in tools), "it should go on until it is stopped"
+            time.sleep(1)
+        sent = {n["address"]: n["session"]["updates_sent"] for n in reflector.router.show("bgp", "summary")["neighbors"]}
+        assert min(sent.values()) > 0, sent
+        load.stop()
+        wait_for("the load is gone", lambda: len(reflector.router.show("bgp", "summary")["neighbors"]) == 21, 60, alive=tools[:2])
+        assert not reflector.lost(reflector.clients[10:])
+        assert set(reflector.tables(sink, 120)) == {calm}
+    finally:
+        host.close()

@@ -39,12 +39,17 @@ class Reflector:
         return self.host.feeds.start(name, binary(), name, "--to", f"{Host.FEED_SIDE}:179", "--wait", 30, "--quiet", "--json",
                                      "--asn", ASN, "--hold-time", self.hold, "--from", first, "--router-id", first, *options)
 
-    def sink(self, *options, first=0, receivers=None):
-        """Receivers, by default all; else so many from the one of this number."""
-        return self.tool("sink", self.clients[self.senders + first], "--receivers", receivers or self.receivers, "--table", *options)
+    def sink(self, *options, first=0, receivers=None, table=True):
+        """Receivers, by default all; else so many from the one of this number. Without a table they only count."""
+        kept = ["--table"] if table else []
+        return self.tool("sink", self.clients[self.senders + first], "--receivers", receivers or self.receivers, *kept, *options)
 
     def blast(self, *options):
         return self.tool("blast", self.clients[0], "--senders", self.senders, *options)
+
+    def steady(self, *options):
+        """One more sender, which is the host's usual feed."""
+        return self.tool("blast", Host.FEEDS[0], *options)
 
     def tables(self, sink, timeout):
         """What each receiver held in the end: how many routes, and their digest."""
@@ -52,11 +57,11 @@ class Reflector:
         assert sink.poll() == 0, sink.log()
         return [(r["held"], r["digest"]) for r in json.loads(sink.log(1_000_000).splitlines()[-1])["receivers"]]
 
-    def lost(self):
-        """Clients whose sessions are not there or were lost, and why."""
+    def lost(self, clients=None):
+        """Which of these clients, by default all, have no session or lost one, and why."""
         known = {n["address"]: n for n in self.router.show("bgp", "summary")["neighbors"]}
         whole = {a for a, n in known.items() if n.get("session") and not n["flaps"]}
-        return {a: known.get(a, {}).get("last_error") for a in self.clients if a not in whole}
+        return {a: known.get(a, {}).get("last_error") for a in clients or self.clients if a not in whole}
 
     def threads(self, kind):
         """How many threads of a kind it has."""

@@ -78,23 +78,30 @@ pub(super) fn pin(name: &str, cpus: Option<&Cpus>) {
 
 /// The stages that the session thread runs beside its own work, in the order of the pipeline.
 #[derive(Default)]
-pub(super) struct Hosted(Vec<Box<dyn Stage>>);
+pub(super) struct Hosted {
+    stages: Vec<Box<dyn Stage>>,
+    /// Whose turns come next: who comes first in the pipeline must not starve who comes after.
+    next: usize,
+}
 
 impl Hosted {
     pub(super) fn push(&mut self, stage: impl Stage) {
-        self.0.push(Box::new(stage));
+        self.stages.push(Box::new(stage));
     }
 
     /// Descriptors to watch: readable means that a pass is due.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
-        self.0.iter().filter_map(|stage| stage.descriptor())
+        self.stages.iter().filter_map(|stage| stage.descriptor())
     }
 
     /// Gives every stage some turns. Says whether another pass is due at once, in a moment, or when something comes.
     pub(super) fn pass(&mut self) -> Turn {
         let mut outcome = Turn::Idle;
         let begin = Instant::now();
-        for stage in &mut self.0 {
+        let count = self.stages.len();
+        for _ in 0..count {
+            let stage = &mut self.stages[self.next];
+            self.next = (self.next + 1) % count;
             for turn in 1..=TURNS {
                 match stage.turn() {
                     Turn::Idle | Turn::Over => break,
@@ -105,7 +112,6 @@ impl Hosted {
                     Turn::Busy if turn == TURNS => outcome = Turn::Busy,
                     Turn::Busy => {}
                 }
-                // What comes first in the pipeline cannot starve what comes later: its rings fill, and it is held.
                 if begin.elapsed() > SLICE {
                     return Turn::Busy;
                 }
@@ -196,7 +202,7 @@ mod tests {
             let Pipeline { input, stages: (a, b, sink), got, woken } = pipeline();
             let mut stages: [Box<dyn Stage>; 3] = [Box::new(a), Box::new(b), Box::new(sink)];
             stages.rotate_left(rotate);
-            let mut hosted = Hosted(Vec::from(stages));
+            let mut hosted = Hosted { stages: Vec::from(stages), next: 0 };
             for n in 0..100 {
                 input.try_send(n).expect("room: the former one is through");
                 // As the session thread does: it sleeps only when nothing is left and nothing has woken it.
@@ -204,6 +210,30 @@ mod tests {
                 assert_eq!(got.load(Relaxed), 9 * (n + 1));
             }
         }
+    }
+
+    /// Always has more to do than a pass has time for.
+    struct Greedy;
+
+    impl Stage for Greedy {
+        fn turn(&mut self) -> Turn {
+            std::thread::sleep(SLICE + Duration::from_millis(1));
+            Turn::Busy
+        }
+
+        fn wait(&mut self, _: Turn) {}
+    }
+
+    #[test]
+    fn who_always_has_more_to_do_starves_nobody() {
+        let (sender, input) = Rings::default().bounded("to the sink", 1);
+        let got = Arc::new(AtomicU64::new(0));
+        sender.send(0).unwrap();
+        let mut hosted = Hosted::default();
+        hosted.push(Greedy);
+        hosted.push(Sink { input, got: got.clone() });
+        assert_eq!((hosted.pass(), got.load(Relaxed)), (Turn::Busy, 0), "the slice is used up");
+        assert_eq!((hosted.pass(), got.load(Relaxed)), (Turn::Busy, 1));
     }
 
     #[test]
