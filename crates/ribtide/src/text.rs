@@ -103,6 +103,27 @@ pub(crate) fn bytes(n: u64) -> String {
     unreachable!("the last unit takes everything")
 }
 
+/// `words` one after another, in lines of at most 110 columns that begin with `indent`, the first with `title` as well.
+pub(crate) fn wrap(indent: &str, title: &str, between: &str, words: &[String]) -> String {
+    const WIDTH: usize = 110;
+    let mut out = String::new();
+    let mut line = format!("{indent}{title}");
+    let mut fresh = true;
+    for (i, word) in words.iter().enumerate() {
+        let word = if i + 1 < words.len() { format!("{word}{between}") } else { word.clone() };
+        if !fresh && line.chars().count() + word.trim_end().chars().count() > WIDTH {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line = format!("{indent}{}", " ".repeat(title.len()));
+        }
+        line.push_str(&word);
+        fresh = false;
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,5 +147,17 @@ mod tests {
         );
         assert_eq!([count(1, "path"), count(1000, "path")], ["1 path", "1,000 paths"]);
         assert_eq!([bytes(17), bytes(1536), bytes(3 << 30)], ["17 B", "1.5 KiB", "3.0 GiB"]);
+    }
+
+    #[test]
+    fn long_lists_go_on_in_the_next_line() {
+        let few = ["a".to_string(), "b".to_string()];
+        assert_eq!(wrap("  ", "Members ", ", ", &few), "  Members a, b\n");
+        assert_eq!(wrap("  ", "Members ", "  ", &[]), "  Members\n");
+        let many: Vec<String> = (0..40).map(|n| format!("192.0.2.{n}")).collect();
+        let text = wrap("  ", "Members ", "  ", &many);
+        assert!(text.lines().count() == 5 && text.lines().all(|l| l.len() <= 110 && l.starts_with("  ")));
+        assert!(text.lines().nth(1).unwrap().starts_with("          192.0.2."));
+        assert_eq!(text.split_whitespace().count(), 41);
     }
 }

@@ -54,6 +54,9 @@ pub struct Thread {
     pub user_seconds: f64,
     /// CPU seconds in the kernel: sockets, mostly.
     pub system_seconds: f64,
+    /// All its CPU seconds, to the nanosecond, and the seconds in which it could have run but had no CPU; `None` where
+    /// the kernel does not count them.
+    pub schedule: Option<(f64, f64)>,
 }
 
 impl Thread {
@@ -67,7 +70,7 @@ impl Thread {
 
     /// All its CPU seconds.
     pub fn cpu_seconds(&self) -> f64 {
-        self.user_seconds + self.system_seconds
+        self.schedule.map_or(self.user_seconds + self.system_seconds, |(ran, _)| ran)
     }
 }
 
@@ -96,27 +99,19 @@ pub fn list() -> io::Result<Vec<Thread>> {
             cpus: cpus.and_then(|list| list.trim().parse().ok()),
             user_seconds: seconds(11),
             system_seconds: seconds(12),
+            // Without CONFIG_SCHED_INFO there is no such file.
+            schedule: std::fs::read_to_string(path.join("schedstat")).ok().and_then(|text| schedule(&text)),
         });
     }
     threads.sort_by_key(|thread| thread.id);
     Ok(threads)
 }
 
-/// CPU seconds that each thread of this process has used, by thread name; threads of one name are added up.
-///
-/// # Errors
-/// When `/proc` cannot be read.
-pub fn cpu_seconds() -> io::Result<Vec<(String, f64)>> {
-    let mut threads: Vec<(String, f64)> = Vec::new();
-    for thread in list()? {
-        let seconds = thread.cpu_seconds();
-        match threads.iter_mut().find(|(name, _)| *name == thread.name) {
-            Some((_, sum)) => *sum += seconds,
-            None => threads.push((thread.name, seconds)),
-        }
-    }
-    threads.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    Ok(threads)
+/// Nanoseconds on a CPU and in a run queue, as in the kernel's documentation of schedstats.
+fn schedule(text: &str) -> Option<(f64, f64)> {
+    let mut numbers = text.split_whitespace().map(|n| n.parse::<u64>().ok());
+    let mut seconds = || Some(numbers.next()?? as f64 / 1e9);
+    Some((seconds()?, seconds()?))
 }
 
 /// The most resident memory that this process ever had, in bytes.
@@ -152,7 +147,11 @@ mod tests {
             }
         };
         assert_eq!(found.role(), "a (b) c");
-        assert!(found.id > 0 && cpu_seconds().unwrap().iter().any(|(name, _)| *name == found.name));
+        assert!(found.id > 0);
+        assert_eq!(schedule("2811000000 90000000 17\n"), Some((2.811, 0.09)));
+        let sum = Thread { user_seconds: 1.5, system_seconds: 0.25, schedule: None, ..found.clone() };
+        assert_eq!((sum.cpu_seconds(), schedule("7")), (1.75, None));
+        assert_eq!(Thread { schedule: Some((1.8, 0.0)), ..sum }.cpu_seconds(), 1.8);
         drop(stop);
         thread.join().unwrap();
         let named = |name: &str| Thread { name: name.into(), ..found.clone() };

@@ -163,6 +163,8 @@ struct Connection {
 enum End {
     /// We tell the peer; it was to blame.
     Error(Notification, String),
+    /// We tell the peer, whose message was wrong; the NOTIFICATION says all.
+    Fault(Notification),
     /// We tell the peer; nobody was to blame.
     Cease(Notification),
     /// The peer told us.
@@ -316,8 +318,7 @@ impl Peer {
             }
             Event::Message(side, kind, body) => self.message(side, kind, body, now, out),
             Event::Fault(side, notification) => {
-                let because = notification.to_string();
-                self.end(side, End::Error(notification, because), now, out);
+                self.end(side, End::Fault(notification), now, out);
             }
             Event::SendHoldExpired => {
                 if let Some(side) = self.established_side() {
@@ -482,6 +483,10 @@ impl Peer {
         let (notification, text, is_error) = match end {
             End::Error(notification, because) => {
                 let text = format!("NOTIFICATION sent ({notification}): {because}");
+                (Some(notification), text, true)
+            }
+            End::Fault(notification) => {
+                let text = format!("NOTIFICATION sent ({notification})");
                 (Some(notification), text, true)
             }
             End::Cease(notification) => {

@@ -1,19 +1,23 @@
 //! Listeners and routes of the API.
 
-use super::answers;
-use super::model::{ApiError, AsicQuestion, Clear, Resize};
+use super::model::{AsicQuestion, Clear, Resize};
+use super::request::{
+    Asked, FibQuery, GroupQuery, Named, NeighborQuery, PrefixQuery, Refusal, RouteQuery, Sent, limit,
+};
+use super::{answers, metrics};
 use crate::config::ApiConfig;
 use crate::router::Inside;
-use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, Uri};
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ribtide_runtime::thread;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -21,6 +25,10 @@ use std::sync::Arc;
 
 /// The most routes a page may hold.
 const MAX_PAGE: usize = 10_000;
+/// The most neighbours a page may hold: each costs every shard, its reader and its update thread a moment.
+const MAX_NEIGHBORS: usize = 256;
+/// Questions that may be under way at once; a further one waits for its turn.
+const AT_ONCE: usize = 16;
 /// The most addresses one lookup may hold.
 const MAX_LOOKUP: usize = 65_536;
 
@@ -132,7 +140,11 @@ impl Api {
     pub(crate) fn serve(self, inside: Arc<Inside>) -> io::Result<SocketFile> {
         let Api { unix, tcp, file } = self;
         thread::spawn("api", move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .thread_name("api-question")
+                .max_blocking_threads(AT_ONCE)
+                .build();
             let runtime = runtime.expect("an event loop for the API");
             runtime.block_on(async {
                 let router = routes(inside);
@@ -152,100 +164,57 @@ impl Api {
     }
 }
 
-/// A page's bounds.
-#[derive(Debug, Deserialize)]
-struct PageQuery {
-    prefix: Option<String>,
-    cursor: Option<String>,
-    limit: Option<usize>,
-}
-
-#[derive(Debug, Deserialize)]
-struct PrefixQuery {
-    prefix: String,
-}
-
-/// What goes wrong with a request.
-#[derive(Debug)]
-pub(crate) enum Refusal {
-    /// The request makes no sense; the sentence says what to ask.
-    Bad(String),
-    /// There is nothing of this name.
-    Missing(String),
-    /// A stage did not answer.
-    Busy(String),
-}
-
-impl Refusal {
-    /// What went wrong.
-    pub(crate) fn sentence(self) -> String {
-        match self {
-            Refusal::Bad(e) | Refusal::Missing(e) | Refusal::Busy(e) => e,
-        }
-    }
-}
-
-impl From<ribtide_runtime::ask::NoAnswer> for Refusal {
-    fn from(e: ribtide_runtime::ask::NoAnswer) -> Refusal {
-        Refusal::Busy(e.to_string())
-    }
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let status = match self {
-            Refusal::Bad(_) => StatusCode::BAD_REQUEST,
-            Refusal::Missing(_) => StatusCode::NOT_FOUND,
-            Refusal::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        (status, Json(ApiError { error: self.sentence() })).into_response()
-    }
-}
-
 fn routes(inside: Arc<Inside>) -> Router {
     Router::new()
         .route("/v1/bgp/summary", get(|s| blocking(s, answers::bgp_summary)))
         .route(
+            "/v1/bgp/neighbors",
+            get(|s, Asked(q): Asked<NeighborQuery>| {
+                blocking(s, move |i| answers::bgp_neighbors(i, &q, limit(q.limit, MAX_NEIGHBORS)?))
+            }),
+        )
+        .route(
             "/v1/bgp/neighbors/{address}",
-            get(|s, Path(address): Path<String>| {
-                blocking(s, move |i| {
-                    let address: IpAddr =
-                        address.parse().map_err(|_| Refusal::Bad(format!("\"{address}\" is no address")))?;
-                    answers::bgp_neighbor(i, address)
-                })
+            get(|s, Named(address)| blocking(s, move |i| answers::bgp_neighbor(i, &address))),
+        )
+        .route(
+            "/v1/bgp/groups",
+            get(|s, Asked(q): Asked<GroupQuery>| {
+                blocking(s, move |i| answers::bgp_groups(i, q.name.as_deref(), q.update_thread))
             }),
         )
         .route(
             "/v1/bgp/clear",
-            post(|s, Json(c): Json<Clear>| blocking(s, move |i| answers::bgp_clear(i, c))),
+            post(|s, Sent(c): Sent<Clear>| blocking(s, move |i| answers::bgp_clear(i, c))),
         )
-        .route("/v1/bgp/shards", post(|s, Json(r): Json<Resize>| blocking(s, move |i| answers::resize(i, r))))
+        .route("/v1/bgp/shards", post(|s, Sent(r): Sent<Resize>| blocking(s, move |i| answers::resize(i, r))))
         .route("/v1/reload", post(|s| blocking(s, answers::reload)))
         .route(
             "/v1/routes",
-            get(|s, Query(q): Query<PageQuery>| {
-                blocking(s, move |i| {
-                    answers::routes(i, q.prefix.as_deref(), q.cursor.as_deref(), limit(q.limit)?)
-                })
+            get(|s, Asked(q): Asked<RouteQuery>| {
+                blocking(s, move |i| answers::routes(i, &q, limit(q.limit, MAX_PAGE)?))
             }),
         )
+        .route("/v1/routes/summary", get(|s| blocking(s, answers::route_summary)))
+        .route("/v1/routes/sharding", get(|s| blocking(s, answers::sharding)))
         .route(
             "/v1/fib",
-            get(|s, Query(q): Query<PageQuery>| {
+            get(|s, Asked(q): Asked<FibQuery>| {
                 blocking(s, move |i| {
-                    answers::fib(i, q.prefix.as_deref(), q.cursor.as_deref(), limit(q.limit)?)
+                    answers::fib(i, q.prefix.as_deref(), q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
                 })
             }),
         )
         .route(
             "/v1/explain",
-            get(|s, Query(q): Query<PrefixQuery>| blocking(s, move |i| answers::explain(i, &q.prefix))),
+            get(|s, Asked(q): Asked<PrefixQuery>| blocking(s, move |i| answers::explain(i, &q.prefix))),
         )
         .route("/v1/pipeline", get(|s| blocking(s, answers::pipeline)))
+        .route("/v1/threads", get(|s| blocking(s, answers::threads)))
         .route("/v1/fpm", get(|s| blocking(s, answers::fpm)))
         .route(
             "/v1/asic/lookup",
-            post(|s, Json(q): Json<AsicQuestion>| {
+            post(|s, Sent(q): Sent<AsicQuestion>| {
                 blocking(s, move |i| {
                     if q.addresses.len() > MAX_LOOKUP {
                         return Err(Refusal::Bad(format!(
@@ -257,26 +226,39 @@ fn routes(inside: Arc<Inside>) -> Router {
                 })
             }),
         )
-        .fallback(|| async {
-            Refusal::Missing("there is no such endpoint; `ribtide show --help` lists what there is".into())
+        .route("/metrics", get(scrape))
+        .fallback(|uri: Uri| async move {
+            let says = format!("there is no endpoint {}; docs/operations.md lists what there is", uri.path());
+            Refusal::Missing(says)
+        })
+        .method_not_allowed_fallback(|method: Method, uri: Uri| async move {
+            let says =
+                format!("{} does not take {method}; docs/operations.md says what it takes", uri.path());
+            Refusal::Method(says)
         })
         .with_state(inside)
 }
 
-fn limit(asked: Option<usize>) -> Result<usize, Refusal> {
-    match asked.unwrap_or(1000) {
-        n @ 1..=MAX_PAGE => Ok(n),
-        n => Err(Refusal::Bad(format!("limit is {n}; a page holds 1 to {MAX_PAGE} routes"))),
-    }
-}
-
 /// Questions to stages block, so they leave the event loop's thread.
 async fn blocking<T: Serialize + Send + 'static>(
-    State(inside): State<Arc<Inside>>,
+    inside: State<Arc<Inside>>,
     answer: impl FnOnce(&Inside) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
+    elsewhere(inside, answer).await.map(Json)
+}
+
+/// The metrics, as Prometheus reads them.
+async fn scrape(inside: State<Arc<Inside>>) -> Result<impl IntoResponse, Refusal> {
+    let text = elsewhere(inside, metrics::text).await?;
+    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text))
+}
+
+async fn elsewhere<T: Send + 'static>(
+    State(inside): State<Arc<Inside>>,
+    answer: impl FnOnce(&Inside) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
     match tokio::task::spawn_blocking(move || answer(&inside)).await {
-        Ok(answer) => answer.map(Json),
+        Ok(answer) => answer,
         Err(e) => Err(Refusal::Busy(format!("the question failed: {e}"))),
     }
 }

@@ -19,6 +19,7 @@
 pub mod egress;
 pub mod initial;
 mod mailbox;
+pub mod messages;
 pub mod owners;
 mod pace;
 mod placement;

@@ -6,6 +6,7 @@
 //! unread bytes before it believes that a peer is silent.
 
 use super::mailbox::{Mailbox, retry_all};
+use super::messages::MessageCounts;
 use super::stage::{Stage, Turn};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -233,6 +234,7 @@ pub struct Reader {
 struct Session {
     stream: TcpStream,
     peer: IngestPeer,
+    messages: MessageCounts,
     heard: Arc<AtomicU64>,
     max_len: usize,
     /// The beginning of a message whose end has not come.
@@ -255,6 +257,11 @@ impl Reader {
     /// What a session has brought, if it is this reader's.
     pub fn counters(&self, peer: PeerId) -> Option<IngestCounters> {
         self.sessions.get(&peer).map(|session| session.peer.counters)
+    }
+
+    /// The messages that it has read of a session.
+    pub fn message_counts(&self, peer: PeerId) -> Option<MessageCounts> {
+        self.sessions.get(&peer).map(|session| session.messages)
     }
 
     /// How many attribute sets it remembers.
@@ -354,7 +361,16 @@ impl Reader {
         );
         let max_len = if info.egress.max_message as usize > MAX_LEN { MAX_EXTENDED_LEN } else { MAX_LEN };
         let peer = IngestPeer::new(info, settings);
-        let session = Session { stream, peer, heard, max_len, tail: unread, queued: false, ended: false };
+        let session = Session {
+            stream,
+            peer,
+            messages: MessageCounts::default(),
+            heard,
+            max_len,
+            tail: unread,
+            queued: false,
+            ended: false,
+        };
         self.sessions.insert(id, session);
         match registered {
             Ok(()) => self.queue(id),
@@ -425,6 +441,7 @@ impl Reader {
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
         while let Some(Frame { kind, body, total_len }) = frame(rest, session.max_len).map_err(What::Fault)? {
             rest = rest.get(total_len..).unwrap_or_default();
+            session.messages.count(kind);
             let report = match kind {
                 MessageType::Update => {
                     let done = self.ingest.update(&mut session.peer, body, &mut self.batches);

@@ -1,54 +1,128 @@
-//! `/v1/bgp/…`: neighbours and totals. The session thread knows the sessions, readers what came, shards what is held,
-//! workers what went out.
+//! `/v1/bgp/summary`, `/v1/bgp/neighbors`, `/v1/bgp/clear`. The session thread knows the sessions, readers what came,
+//! shards what is held, update threads what went out.
 
-use super::{Inside, Refusal};
-use crate::api::model::{BgpSummary, Clear, Cleared, Neighbor, PerFamilyCount, ReceiveCounters, Session};
-use crate::bgp::Bgp;
+use super::{Inside, Refusal, each_shard, summary};
+use crate::api::model::{
+    BgpSummary, Clear, Cleared, Messages, Neighbor, NeighborPage, PerFamilyCount, ReceiveCounters,
+    SendCounters, Session, Threading, WriteQueue,
+};
+use crate::api::request::NeighborQuery;
+use crate::bgp::messages::MessageCounts;
 use crate::bgp::session::{NeighborView, UpView};
+use crate::bgp::{Bgp, OnSessionThread};
+use ribtide_bgp::egress::{Counters, MemberView};
 use ribtide_bgp::ingest::{IngestCounters, Refusal as Refused};
 use ribtide_bgp::peer::{PeerId, PeerKind};
+use ribtide_bgp::shard::Shard;
 use ribtide_prefix::{Afi, V4, V6};
+use ribtide_wire::bgp::message::MessageType;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-fn bgp(inside: &Inside) -> Result<&Bgp, Refusal> {
+/// Neighbours that the session thread describes at once.
+const AT_ONCE: usize = 256;
+/// Members that an update thread describes at once: what each is advertised is counted up for the answer.
+const MEMBERS: usize = 16;
+
+pub(super) fn bgp(inside: &Inside) -> Result<&Bgp, Refusal> {
     let none =
         || Refusal::Missing("this router runs no BGP; a [bgp] table in its configuration makes it".into());
     inside.bgp.as_ref().ok_or_else(none)
 }
 
-/// One line for each neighbour.
+/// Totals, and which threads do the work.
 pub(crate) fn bgp_summary(inside: &Inside) -> Result<BgpSummary, Refusal> {
     let bgp = bgp(inside)?;
-    let (mut prefixes, mut paths) = (PerFamilyCount::default(), PerFamilyCount::default());
-    let owners = bgp.owners.read();
-    let shard_threads = owners.shards.len();
-    for shard in &owners.shards {
-        let counts = shard.ask(|s| s.counts())?;
-        prefixes.ipv4 += counts.ipv4.prefixes as u64;
-        prefixes.ipv6 += counts.ipv6.prefixes as u64;
-        paths.ipv4 += counts.ipv4.paths as u64;
-        paths.ipv6 += counts.ipv6.paths as u64;
+    let routes = summary::bgp_routes(inside)?;
+    let totals = bgp.sessions.ask(|s| s.totals())?;
+    let mut update_groups = 0;
+    for worker in &bgp.workers {
+        update_groups += worker.ask(|w| w.groups().len())?;
     }
-    drop(owners);
-    let views = bgp.sessions.ask(|s| s.neighbors())?;
-    let neighbors = views.into_iter().map(|view| neighbor(bgp, view)).collect::<Result<_, _>>()?;
     Ok(BgpSummary {
         router_id: inside.config().router_id,
         asn: inside.config().asn,
-        shard_threads: if bgp.hosted.shards { 0 } else { shard_threads },
-        update_threads: if bgp.hosted.workers { 0 } else { bgp.workers.len() },
-        prefixes,
-        paths,
-        neighbors,
+        uptime_seconds: inside.clock.now() / 1000,
+        threading: threading(bgp),
+        update_groups,
+        neighbor_count: totals.neighbors,
+        established: totals.established,
+        flaps: totals.flaps,
+        rejected_connections: totals.rejected,
+        prefixes: routes.prefixes,
+        paths: routes.paths,
+        active: routes.active,
+        neighbors: Vec::new(),
     })
 }
 
-/// Everything about one neighbour.
-pub(crate) fn bgp_neighbor(inside: &Inside, address: IpAddr) -> Result<Neighbor, Refusal> {
+/// Which threads do BGP's work.
+pub(super) fn threading(bgp: &Bgp) -> Threading {
+    let OnSessionThread { shards, workers } = bgp.hosted;
+    let own = |hosted: bool, count: usize| if hosted { 0 } else { count };
+    let shard_threads = own(shards, bgp.owners.read().shards.len());
+    let update_threads = own(workers, bgp.workers.len());
+    let reader_threads = own(shards, bgp.readers.len());
+    Threading {
+        mode: mode(shard_threads, reader_threads, update_threads),
+        shard_threads,
+        update_threads,
+        reader_threads,
+    }
+}
+
+/// The same in words; 0 is off.
+fn mode(shards: usize, readers: usize, workers: usize) -> String {
+    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    if (shards, workers) == (0, 0) {
+        return "RIB sharding off, update threading off: all of BGP on the session thread".into();
+    }
+    let sharding = match shards {
+        0 => "RIB sharding off, on the session thread".into(),
+        n => format!("RIB sharding: {}, {}", count(n, "shard thread"), count(readers, "reader")),
+    };
+    let updates = match workers {
+        0 => "update threading off, on the session thread".into(),
+        n => format!("update threading: {}", count(n, "update thread")),
+    };
+    format!("{sharding}; {updates}")
+}
+
+/// A page of neighbours.
+pub(crate) fn bgp_neighbors(
+    inside: &Inside,
+    query: &NeighborQuery,
+    limit: usize,
+) -> Result<NeighborPage, Refusal> {
     let bgp = bgp(inside)?;
-    let view = bgp.sessions.ask(move |s| s.neighbor(address))?;
-    let view = view.ok_or_else(|| no_neighbor(address))?;
-    neighbor(bgp, view)
+    let after = match query.cursor.as_deref() {
+        None => None,
+        Some(text) => Some(text.parse().map_err(|_| {
+            Refusal::Bad(format!("\"{text}\" is no cursor; give back the last page's next, or none to begin"))
+        })?),
+    };
+    if let Some(group) = &query.group {
+        known_group(inside, group)?;
+    }
+    let worker = query.update_thread.map(|worker| known_worker(bgp, worker)).transpose()?;
+    let group = query.group.clone();
+    let wanted = move |n: &NeighborView| {
+        group.as_ref().is_none_or(|group| *group == n.group)
+            && worker.is_none_or(|worker| n.up.as_ref().is_some_and(|up| up.worker == worker))
+    };
+    let views = bgp.sessions.ask(move |s| s.page(after, limit, wanted))?;
+    let next = views.last().filter(|_| views.len() == limit).map(|last| last.address.to_string());
+    Ok(NeighborPage { neighbors: neighbors(inside, bgp, views)?, next })
+}
+
+/// Everything about one neighbour.
+pub(crate) fn bgp_neighbor(inside: &Inside, address: &str) -> Result<Neighbor, Refusal> {
+    let bgp = bgp(inside)?;
+    let address: IpAddr = address
+        .parse()
+        .map_err(|_| Refusal::Bad(format!("\"{address}\" is no address; write one such as 192.0.2.1")))?;
+    let view = bgp.sessions.ask(move |s| s.neighbor(address))?.ok_or_else(|| no_neighbor(address))?;
+    neighbors(inside, bgp, vec![view])?.pop().ok_or_else(|| no_neighbor(address))
 }
 
 /// Ends sessions, or exchanges their routes again.
@@ -66,10 +140,120 @@ fn no_neighbor(address: IpAddr) -> Refusal {
     Refusal::Missing(format!("there is no neighbour {address}; `ribtide show bgp summary` lists all"))
 }
 
-fn neighbor(bgp: &Bgp, view: NeighborView) -> Result<Neighbor, Refusal> {
-    let session = view.up.as_ref().map(|up| session(bgp, view.id, up)).transpose()?;
-    Ok(Neighbor {
+/// Every neighbour as the session thread has it, a page at a time.
+pub(super) fn every_neighbor(bgp: &Bgp) -> Result<Vec<NeighborView>, Refusal> {
+    let mut all: Vec<NeighborView> = Vec::new();
+    loop {
+        let after = all.last().map(|last| last.address);
+        let page = bgp.sessions.ask(move |s| s.page(after, AT_ONCE, |_| true))?;
+        let last = page.len() < AT_ONCE;
+        all.extend(page);
+        if last {
+            return Ok(all);
+        }
+    }
+}
+
+/// That the configuration has a group of this name.
+pub(super) fn known_group(inside: &Inside, name: &str) -> Result<(), Refusal> {
+    let config = inside.config();
+    let Some(bgp) = &config.bgp else { return Ok(()) };
+    let groups = bgp.neighbors.values().map(|n| &n.settings).chain(bgp.dynamic.iter().map(|d| &d.settings));
+    let mut names: Vec<&str> = groups.map(|settings| settings.group.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.contains(&name) {
+        return Ok(());
+    }
+    Err(Refusal::Missing(format!(
+        "the configuration has no group \"{name}\" with neighbours; it has {}",
+        if names.is_empty() { "none".into() } else { names.join(", ") }
+    )))
+}
+
+/// That there is an update thread of this number.
+pub(super) fn known_worker(bgp: &Bgp, worker: usize) -> Result<usize, Refusal> {
+    let count = bgp.workers.len();
+    if worker < count {
+        return Ok(worker);
+    }
+    Err(Refusal::Missing(format!("there is no update thread {worker}; there are {count}, numbered from 0")))
+}
+
+/// What only some know of an established session.
+#[derive(Default)]
+struct Known {
+    accepted: PerFamilyCount,
+    active: PerFamilyCount,
+    ingest: IngestCounters,
+    read: MessageCounts,
+    member: Option<MemberView>,
+}
+
+/// Asks each shard, each reader and each update thread once or a few times for all of `views`.
+pub(super) fn neighbors(
+    inside: &Inside,
+    bgp: &Bgp,
+    views: Vec<NeighborView>,
+) -> Result<Vec<Neighbor>, Refusal> {
+    let ups = || views.iter().filter_map(|view| Some((view.id, view.up.as_ref()?)));
+    let ids: Vec<PeerId> = ups().map(|(id, _)| id).collect();
+    let mut known: BTreeMap<PeerId, Known> = ids.iter().map(|id| (*id, Known::default())).collect();
+    let asked = ids.clone();
+    let count = move |shard: &mut Shard| -> Vec<_> {
+        asked.iter().map(|id| (*id, shard.peer_counts::<V4>(*id), shard.peer_counts::<V6>(*id))).collect()
+    };
+    let counted = if ids.is_empty() { Vec::new() } else { each_shard(inside, count)? };
+    for (id, v4, v6) in counted.into_iter().flatten() {
+        if let Some(known) = known.get_mut(&id) {
+            known.accepted += PerFamilyCount { ipv4: v4.paths.into(), ipv6: v6.paths.into() };
+            known.active += PerFamilyCount { ipv4: v4.best.into(), ipv6: v6.best.into() };
+        }
+    }
+    // A session that has just ended is known to the session thread a moment longer than to the others.
+    for (index, reader) in bgp.readers.iter().enumerate() {
+        let ids: Vec<PeerId> = ups().filter(|(_, up)| up.reader == index).map(|(id, _)| id).collect();
+        if ids.is_empty() {
+            continue;
+        }
+        let read = reader.ask(move |reader| {
+            let of = |id: PeerId| Some((id, reader.counters(id)?, reader.message_counts(id)?));
+            ids.into_iter().filter_map(of).collect::<Vec<_>>()
+        })?;
+        for (id, counters, messages) in read {
+            if let Some(known) = known.get_mut(&id) {
+                (known.ingest, known.read) = (counters, messages);
+            }
+        }
+    }
+    for (index, worker) in bgp.workers.iter().enumerate() {
+        let ids: Vec<PeerId> = ups().filter(|(_, up)| up.worker == index).map(|(id, _)| id).collect();
+        for ids in ids.chunks(MEMBERS) {
+            let ids = ids.to_vec();
+            let members = worker.ask(move |worker| {
+                let of = |id: PeerId| Some((id, worker.member(id)?));
+                ids.into_iter().filter_map(of).collect::<Vec<_>>()
+            })?;
+            for (id, member) in members {
+                if let Some(known) = known.get_mut(&id) {
+                    known.member = Some(member);
+                }
+            }
+        }
+    }
+    Ok(views
+        .into_iter()
+        .map(|view| {
+            let known = known.remove(&view.id).unwrap_or_default();
+            neighbor(bgp, view, &known)
+        })
+        .collect())
+}
+
+fn neighbor(bgp: &Bgp, view: NeighborView, known: &Known) -> Neighbor {
+    Neighbor {
         address: view.address,
+        session: view.up.as_ref().map(|up| session(bgp, up, known)),
         group: view.group,
         description: view.description,
         asn: view.asn,
@@ -79,49 +263,91 @@ fn neighbor(bgp: &Bgp, view: NeighborView) -> Result<Neighbor, Refusal> {
             PeerKind::Client => "client",
         }
         .into(),
+        dynamic: view.dynamic,
         state: if view.stopped { "Idle (shut down)".into() } else { view.state.name().into() },
         state_seconds: view.state_age / 1000,
         flaps: view.flaps,
         last_error: view.last_error,
-        session,
-    })
+        last_error_seconds: view.last_error_age.map(|age| age / 1000),
+    }
 }
 
-fn session(bgp: &Bgp, id: PeerId, up: &UpView) -> Result<Session, Refusal> {
-    let mut received = PerFamilyCount::default();
-    for shard in &bgp.owners.read().shards {
-        let (v4, v6) = shard.ask(move |s| (s.peer_counts::<V4>(id), s.peer_counts::<V6>(id)))?;
-        received.ipv4 += u64::from(v4.paths);
-        received.ipv6 += u64::from(v6.paths);
-    }
-    // A session that has just ended is known to the session thread a moment longer than to the others.
-    let counters = match bgp.readers.get(up.reader) {
-        Some(reader) => reader.ask(move |r| r.counters(id))?.unwrap_or_default(),
-        None => IngestCounters::default(),
-    };
-    let sent = match bgp.workers.get(up.worker) {
-        Some(worker) => worker.ask(move |w| w.member(id))?,
-        None => None,
-    };
+fn session(bgp: &Bgp, up: &UpView, known: &Known) -> Session {
     let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| up.negotiated.families.has(*afi));
-    Ok(Session {
+    let member = known.member.as_ref();
+    let (mut received, mut sent) = (up.received, messages(&up.sent));
+    received.add(&known.read);
+    sent.update = member.map_or(0, |m| m.counters.messages);
+    Session {
         router_id: up.negotiated.router_id,
-        local_address: Some(up.local),
+        local_address: up.local,
         families: families.map(|afi| afi.unicast_name().into()).collect(),
         hold_time: up.negotiated.hold_time,
+        keepalive_seconds: (up.negotiated.hold_time > 0).then_some(up.negotiated.hold_time / 3),
+        heard_seconds: up.silent / 1000,
         four_octet_as: up.negotiated.four_octet_as,
         extended_messages: up.negotiated.extended_message,
         route_refresh: up.negotiated.route_refresh,
-        received,
-        advertised: sent.map_or_else(PerFamilyCount::default, |m| PerFamilyCount {
+        reader_thread: thread(bgp.hosted.shards, "reader", up.reader),
+        update_thread: update_thread(bgp, up.worker),
+        update_group: member.map(|m| group_id(up.worker, m.group)),
+        accepted: known.accepted,
+        active: known.active,
+        advertised: member.map_or_else(PerFamilyCount::default, |m| PerFamilyCount {
             ipv4: m.advertised_ipv4,
             ipv6: m.advertised_ipv6,
         }),
-        counters: receive_counters(&counters),
-        updates_sent: sent.map_or(0, |m| m.counters.updates),
-        queued_bytes: up.writes.bytes as u64,
-        blocked: up.writes.full,
-    })
+        joining: member.is_some_and(|m| m.joining),
+        detached: member.is_some_and(|m| m.detached),
+        waiting: member.map_or(0, |m| m.waiting as u64),
+        counters: receive_counters(&known.ingest),
+        sent: member.map_or_else(SendCounters::default, |m| send_counters(&m.counters)),
+        messages_received: messages(&received),
+        messages_sent: sent,
+        write_queue: WriteQueue {
+            bytes: up.writes.bytes as u64,
+            blocks: up.writes.blocks,
+            full: up.writes.full,
+            stops: up.writes.stops,
+            stopped_seconds: up.writes.stopped as f64 / 1000.0,
+            slow_writer: up.writes.slow,
+        },
+    }
+}
+
+/// The name of the thread of an update worker.
+pub(super) fn update_thread(bgp: &Bgp, worker: usize) -> String {
+    thread(bgp.hosted.workers, "egress", worker)
+}
+
+/// The name of the thread of a stage.
+pub(super) fn thread(hosted: bool, stage: &str, number: usize) -> String {
+    if hosted { "sessions".into() } else { format!("{stage}-{number}") }
+}
+
+/// How an update group is called.
+pub(super) fn group_id(worker: usize, group: u32) -> String {
+    format!("{worker}.{group}")
+}
+
+fn messages(counts: &MessageCounts) -> Messages {
+    Messages {
+        open: counts.of(MessageType::Open),
+        update: counts.of(MessageType::Update),
+        notification: counts.of(MessageType::Notification),
+        keepalive: counts.of(MessageType::Keepalive),
+        route_refresh: counts.of(MessageType::RouteRefresh),
+    }
+}
+
+pub(super) fn send_counters(c: &Counters) -> SendCounters {
+    SendCounters {
+        messages: c.messages,
+        updates: c.updates,
+        announced: c.announced,
+        withdrawn: c.withdrawn,
+        too_long: c.too_long,
+    }
 }
 
 fn receive_counters(c: &IngestCounters) -> ReceiveCounters {
@@ -136,10 +362,33 @@ fn receive_counters(c: &IngestCounters) -> ReceiveCounters {
         updates: c.updates,
         announced: c.announced,
         withdrawn: c.withdrawn,
+        ignored: c.ignored,
         treated_as_withdraw: c.treated_as_withdraw,
         discarded_attributes: c.discarded_attributes,
         loops: loops.into_iter().map(|r| c.refused(r)).sum(),
         rejected: others.map(|r| c.refused(r)).sum(),
         last_reason: reasons.into_iter().flatten().reduce(|a, b| format!("{a}; {b}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mode;
+
+    #[test]
+    fn the_threading_mode_is_said_in_words() {
+        assert_eq!(
+            mode(2, 1, 4),
+            "RIB sharding: 2 shard threads, 1 reader; update threading: 4 update threads"
+        );
+        assert_eq!(
+            mode(0, 0, 1),
+            "RIB sharding off, on the session thread; update threading: 1 update thread"
+        );
+        assert_eq!(
+            mode(5, 2, 0),
+            "RIB sharding: 5 shard threads, 2 readers; update threading off, on the session thread"
+        );
+        assert_eq!(mode(0, 0, 0), "RIB sharding off, update threading off: all of BGP on the session thread");
     }
 }

@@ -5,22 +5,30 @@ mod bgp;
 mod change;
 mod explain;
 mod fib;
+mod groups;
 mod reads;
 mod routes;
+mod summary;
+mod threads;
 
 pub(crate) use asic::asic_lookup;
-pub(super) use bgp::{bgp_clear, bgp_neighbor, bgp_summary};
+pub(super) use bgp::{bgp_clear, bgp_neighbor, bgp_neighbors, bgp_summary};
 pub(crate) use change::{reload, resize};
 pub(super) use explain::explain;
 pub(super) use fib::fib;
+pub(super) use groups::bgp_groups;
 pub(crate) use reads::Reads;
 pub(crate) use routes::Read as RouteRead;
 pub(super) use routes::routes;
+pub(super) use summary::{main, route_summary, sharding};
+pub(crate) use threads::pipeline;
+pub(super) use threads::threads;
 
-use super::model::{Fpm, FpmClient, Pipeline, Ring, Stage, Thread};
-use super::server::Refusal;
+use super::model::{Fpm, FpmClient};
+pub(crate) use super::request::Refusal;
 use crate::dataplane::fpm::FpmReading;
 use crate::router::Inside;
+use ribtide_bgp::shard::Shard;
 use ribtide_prefix::AnyPrefix;
 use std::net::IpAddr;
 
@@ -43,33 +51,13 @@ fn target(text: &str) -> Result<Target, Refusal> {
         .map_err(|e: ribtide_prefix::ParsePrefixError| Refusal::Bad(e.to_string()))
 }
 
-/// `/v1/pipeline`.
-pub(crate) fn pipeline(inside: &Inside) -> Result<Pipeline, Refusal> {
-    let stages = inside.meters.read().into_iter().map(|m| Stage {
-        name: m.name,
-        routes: m.routes,
-        batches: m.batches,
-        busy_seconds: m.busy.as_secs_f64(),
-        first_seconds: m.span.map(|(first, _)| first.as_secs_f64()),
-        last_seconds: m.span.map(|(_, last)| last.as_secs_f64()),
-    });
-    let rings = inside.rings.read().into_iter().map(|r| Ring {
-        name: r.name,
-        capacity: r.capacity,
-        depth: r.depth,
-        peak: r.peak,
-        sent: r.sent,
-        full: r.full,
-    });
-    let unread = |e: std::io::Error| Refusal::Busy(format!("cannot read /proc: {e}"));
-    let threads = ribtide_runtime::thread::cpu_seconds().map_err(unread)?;
-    let threads = threads.into_iter().map(|(name, cpu_seconds)| Thread { name, cpu_seconds });
-    Ok(Pipeline {
-        stages: stages.collect(),
-        rings: rings.collect(),
-        threads: threads.collect(),
-        peak_memory_bytes: ribtide_runtime::thread::peak_memory().map_err(unread)?,
-    })
+/// Puts a question to every shard; the answers in the order of their numbers.
+fn each_shard<R: Send + 'static>(
+    inside: &Inside,
+    question: impl Fn(&mut Shard) -> R + Clone + Send + 'static,
+) -> Result<Vec<R>, Refusal> {
+    let Some(owners) = inside.owners() else { return Ok(Vec::new()) };
+    owners.shards.iter().map(|shard| Ok(shard.ask(question.clone())?)).collect()
 }
 
 /// `/v1/fpm`.

@@ -2,6 +2,7 @@
 
 use super::{Inside, Refusal, target};
 use crate::api::model::{Path, Route, RoutePage};
+use crate::api::request::RouteQuery;
 use ribtide_bgp::shard::{PathView, RouteView, Shard};
 use ribtide_prefix::{AnyPrefix, Family, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};
 use ribtide_wire::bgp::AsPath;
@@ -10,13 +11,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 /// A page, one prefix, or the longest match of an address.
-pub(crate) fn routes(
-    inside: &Inside,
-    prefix: Option<&str>,
-    cursor: Option<&str>,
-    limit: usize,
-) -> Result<RoutePage, Refusal> {
-    let Some(text) = prefix else { return page(inside, cursor, limit) };
+pub(crate) fn routes(inside: &Inside, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
+    let Some(text) = &query.prefix else { return page(inside, query, limit) };
     let found = lookup(inside, target(text)?)?;
     let route = found.ok_or_else(|| Refusal::Missing(format!("BGP has no route for {text}")))?;
     Ok(RoutePage { routes: vec![route], next: None })
@@ -37,8 +33,10 @@ pub(super) fn lookup(inside: &Inside, what: super::Target) -> Result<Option<Rout
 
 fn exact<F: Family>(inside: &Inside, prefix: Prefix<F>) -> Result<Option<Route>, Refusal> {
     let Some(owners) = inside.owners() else { return Ok(None) };
-    let Some(shard) = owners.of(logical_shard(prefix)) else { return Ok(None) };
-    Ok(shard.ask(move |s| s.lookup(prefix).map(|view| route(&view)))?)
+    let Some(index) = owners.index(logical_shard(prefix)) else { return Ok(None) };
+    let Some(shard) = owners.shards.get(index) else { return Ok(None) };
+    let found = shard.ask(move |s| s.lookup(prefix))?;
+    Ok(found.map(|view| route(index, &view)))
 }
 
 fn longest_match(inside: &Inside, address: IpAddr) -> Result<Option<AnyPrefix>, Refusal> {
@@ -62,26 +60,36 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    fn begin(inside: &Inside) -> Result<Read, Refusal> {
-        Ok(Read { v4: sorted(inside)?, v6: sorted(inside)? })
+    fn begin(inside: &Inside, only: Option<usize>) -> Result<Read, Refusal> {
+        Ok(Read { v4: sorted(inside, only)?, v6: sorted(inside, only)? })
     }
 }
 
-/// All prefixes of a family. One logical shard at a time: a stage is not held up for longer than that takes.
-fn sorted<F: Family>(inside: &Inside) -> Result<VecDeque<Prefix<F>>, Refusal> {
+/// All prefixes of a family, or those of one shard. One logical shard at a time: a stage is not held up for longer than
+/// that takes.
+fn sorted<F: Family>(inside: &Inside, only: Option<usize>) -> Result<VecDeque<Prefix<F>>, Refusal> {
     let mut all = Vec::new();
     for logical in 0..LOGICAL_SHARDS {
-        let owners = inside.owners();
-        let Some(shard) = owners.as_ref().and_then(|owners| owners.of(logical)) else { continue };
+        let Some(owners) = inside.owners() else { continue };
+        if only.is_some() && owners.index(logical) != only {
+            continue;
+        }
+        let Some(shard) = owners.of(logical) else { continue };
         all.extend(shard.ask(move |s| s.prefixes::<F>(logical))?);
     }
     all.sort_unstable();
     Ok(all.into())
 }
 
-fn page(inside: &Inside, cursor: Option<&str>, limit: usize) -> Result<RoutePage, Refusal> {
-    let mut read = match cursor {
-        None => Read::begin(inside)?,
+fn page(inside: &Inside, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
+    let shards = inside.owners().map_or(0, |owners| owners.shards.len());
+    if let Some(shard) = query.shard.filter(|shard| *shard >= shards) {
+        return Err(Refusal::Missing(format!(
+            "there is no shard {shard}; there are {shards}, numbered from 0"
+        )));
+    }
+    let mut read = match query.cursor.as_deref() {
+        None => Read::begin(inside, query.shard)?,
         Some(cursor) => inside.route_reads.take(cursor)?,
     };
     let mut routes = take(inside, &mut read.v4, limit)?;
@@ -104,22 +112,27 @@ fn take<F: Family>(
         }
     }
     let mut found = Vec::new();
-    for (shard, wanted) in owners.shards.iter().zip(wanted) {
+    for (index, (shard, wanted)) in owners.shards.iter().zip(wanted).enumerate() {
         if !wanted.is_empty() {
             let views = move |s: &mut Shard| -> Vec<_> {
                 wanted.iter().filter_map(|(place, prefix)| Some((*place, s.lookup(*prefix)?))).collect()
             };
-            found.extend(shard.ask(views)?);
+            found.extend(shard.ask(views)?.into_iter().map(|(place, view)| (place, index, view)));
         }
     }
     drop(owners);
-    found.sort_unstable_by_key(|(place, _)| *place);
+    found.sort_unstable_by_key(|(place, ..)| *place);
     // The text is made on this thread, not on the shards'.
-    Ok(found.iter().map(|(_, view)| route(view)).collect())
+    Ok(found.iter().map(|(_, shard, view)| route(*shard, view)).collect())
 }
 
-fn route<F: Family>(view: &RouteView<F>) -> Route {
-    Route { prefix: view.prefix.to_string(), paths: view.paths.iter().map(path).collect() }
+fn route<F: Family>(shard: usize, view: &RouteView<F>) -> Route {
+    Route {
+        prefix: view.prefix.to_string(),
+        logical_shard: logical_shard(view.prefix),
+        shard,
+        paths: view.paths.iter().map(path).collect(),
+    }
 }
 
 fn path(view: &PathView) -> Path {

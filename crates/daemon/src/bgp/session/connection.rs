@@ -1,5 +1,6 @@
 //! One TCP connection: what is read before the session is established, and what waits to be written.
 
+use crate::bgp::messages::MessageCounts;
 use ribtide_wire::bgp::message::HEADER_LEN;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};
@@ -19,11 +20,22 @@ pub(super) struct Connection {
     /// What was read and not yet handled. Once the session is established its reader reads on.
     pub(super) input: Vec<u8>,
     pub(super) output: Output,
+    /// Messages read here: those of the reader are not among them.
+    pub(super) received: MessageCounts,
+    /// Messages of ours that went to the output: those of workers are not among them.
+    pub(super) sent: MessageCounts,
 }
 
 impl Connection {
     pub(super) fn new(stream: TcpStream, opening: bool) -> Connection {
-        Connection { stream, opening, input: Vec::new(), output: Output::default() }
+        Connection {
+            stream,
+            opening,
+            input: Vec::new(),
+            output: Output::default(),
+            received: MessageCounts::default(),
+            sent: MessageCounts::default(),
+        }
     }
 
     /// Reads what is there, up to a bound; `Ok(false)` when there may be more.

@@ -15,6 +15,7 @@ mod connection;
 mod ids;
 mod keys;
 mod link;
+mod log;
 mod outbox;
 mod peer;
 mod reconfigure;
@@ -25,7 +26,7 @@ pub use backlog::WriteQueue;
 pub use reconfigure::Neighbors;
 #[cfg(test)]
 pub(super) use socket::set_md5;
-pub use view::{NeighborView, UpView};
+pub use view::{NeighborView, Totals, UpView};
 
 use super::reader::{Command, Report, What};
 use super::stage::{Hosted, Turn, pin};
@@ -33,6 +34,7 @@ use crate::config::{BgpConfig, DynamicRange, InterfaceConfig, NeighborConfig, Ne
 use connection::Connection;
 use ids::Ids;
 use keys::Keys;
+use log::{Log, LogBuilder, News, Who};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use outbox::Outbox;
@@ -48,7 +50,7 @@ use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::bgp::Notification;
-use ribtide_wire::bgp::message::{MAX_LEN, frame};
+use ribtide_wire::bgp::message::{HEADER_LEN, MAX_LEN, MessageType, frame};
 use ribtide_wire::bgp::notification::cease;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write as _};
@@ -84,6 +86,7 @@ pub(super) struct SessionsBuilder {
     writes: (Sender<Vec<Write>>, Receiver<Vec<Write>>),
     reports: (Sender<Report>, Receiver<Report>),
     purged: (Sender<Purged>, Receiver<Purged>),
+    log: LogBuilder,
 }
 
 /// Whom the session thread talks to.
@@ -144,6 +147,7 @@ impl SessionsBuilder {
             reports: (reports.0.with_wake(Some(wake.clone())), reports.1),
             purged: (purged.0.with_wake(Some(wake.clone())), purged.1),
             wake,
+            log: LogBuilder::new(rings),
         })
     }
 
@@ -181,6 +185,7 @@ impl SessionsBuilder {
         for descriptor in hosted.descriptors() {
             self.poll.registry().register(&mut SourceFd(&descriptor), WAKE, Interest::READABLE)?;
         }
+        let (log, logger) = self.log.start()?;
         let mut sessions = Sessions {
             poll: self.poll,
             listeners: self.listeners,
@@ -200,6 +205,7 @@ impl SessionsBuilder {
             outbox: Outbox::new(outlets.workers, outlets.readers),
             lingering: VecDeque::new(),
             rejected: 0,
+            log,
         };
         for neighbor in setup.bgp.neighbors.values() {
             sessions.configure(neighbor);
@@ -209,6 +215,8 @@ impl SessionsBuilder {
         let thread = thread::spawn("sessions", move || {
             pin("sessions", cpus.as_ref());
             sessions.run(&writes, &reports, &purged, &asked, &mut hosted, &stop);
+            // The last lines say how the sessions ended.
+            let _ = logger.join();
         })?;
         Ok((asker.with_wake(Some(self.wake)), thread))
     }
@@ -239,6 +247,7 @@ pub struct Sessions {
     lingering: VecDeque<(Millis, TcpStream)>,
     /// Connections of nobody we know.
     rejected: u64,
+    log: Log,
 }
 
 impl Sessions {
@@ -334,8 +343,33 @@ impl Sessions {
     fn event(&mut self, id: PeerId, event: Event<'_>) {
         let now = self.clock.now();
         let Some(peer) = self.peers.get_mut(&id) else { return };
+        let told = matches!(event, Event::Message(_, MessageType::Notification, _));
+        let before = (peer.state.1, peer.fsm.last_error().map(|e| e.at));
         let actions = peer.handle(event, now);
+        if told || actions.iter().any(is_news) {
+            self.report_news(id, &actions, before, now);
+        }
         self.act(id, actions);
+    }
+
+    /// Tells the operator of a session that came or went, and of one that was refused with a NOTIFICATION of either
+    /// side. `before` is when the state began and when the last error was, before these actions.
+    fn report_news(&mut self, id: PeerId, actions: &[Action], before: (Millis, Option<Millis>), now: Millis) {
+        let Some(peer) = self.peers.get(&id) else { return };
+        let error = peer.fsm.last_error().filter(|e| Some(e.at) != before.1);
+        let why = error.map_or("the other connection stays", |e| e.text.as_str());
+        let up = actions.iter().find_map(|a| if let Action::Up(_, n) = a { Some(n) } else { None });
+        let news = match up {
+            Some(negotiated) => News::Up(negotiated),
+            None if actions.contains(&Action::Down) => News::Down(now.saturating_sub(before.0), why),
+            // The loser of a collision is no event in the life of the session.
+            None if error.is_none() => return,
+            None => News::Refused(why),
+        };
+        let asn = up.map(|n| n.asn).or(peer.up.as_ref().map(|up| up.info.asn));
+        let asn = asn.or(peer.fsm.settings().peer_asn);
+        let who = Who { address: peer.address, asn, group: &peer.settings.group };
+        self.log.tell(now, &who, &news);
     }
 
     fn act(&mut self, id: PeerId, actions: Vec<Action>) {
@@ -510,6 +544,7 @@ impl Sessions {
                 Ok(Some(frame)) => {
                     let (kind, body, len) = (frame.kind, frame.body.to_vec(), frame.total_len);
                     connection.input.drain(..len);
+                    connection.received.count(kind);
                     self.event(id, Event::Message(side, kind, &body));
                 }
                 Err(notification) => return self.event(id, Event::Fault(side, notification)),
@@ -524,6 +559,9 @@ impl Sessions {
 
     fn send(&mut self, id: PeerId, side: Side, message: Vec<u8>) {
         let Some(connection) = self.peers.get_mut(&id).and_then(|p| p.slot(side).as_mut()) else { return };
+        if let Some(kind) = kind_of(&message) {
+            connection.sent.count(kind);
+        }
         connection.output.push(message.into());
         self.write(id, side);
     }
@@ -625,6 +663,20 @@ impl Sessions {
         if !self.lingering.is_empty() {
             std::thread::sleep(Duration::from_millis(100));
         }
+    }
+}
+
+/// What a message is that we wrote ourselves.
+fn kind_of(message: &[u8]) -> Option<MessageType> {
+    MessageType::from_u8(*message.get(HEADER_LEN - 1)?)
+}
+
+/// Whether an operator wants to hear of it.
+fn is_news(action: &Action) -> bool {
+    match action {
+        Action::Up(..) | Action::Down => true,
+        Action::Send(_, message) => kind_of(message) == Some(MessageType::Notification),
+        Action::Connect | Action::Refuse(_) | Action::Close(_) => false,
     }
 }
 

@@ -117,11 +117,15 @@ impl Peer {
 
     /// Bytes that wait to be written on the established session.
     pub(super) fn queued(&self) -> usize {
-        let of = |side| match side {
-            Side::Ours => &self.ours,
-            Side::Theirs => &self.theirs,
-        };
-        self.up.as_ref().and_then(|up| of(up.side).as_ref()).map_or(0, |c| c.output.len())
+        self.established().map_or(0, |c| c.output.len())
+    }
+
+    /// The connection of the established session, to look at.
+    pub(super) fn established(&self) -> Option<&Connection> {
+        match self.up.as_ref()?.side {
+            Side::Ours => self.ours.as_ref(),
+            Side::Theirs => self.theirs.as_ref(),
+        }
     }
 
     /// Hands an event to the machine, after the signs of life that its reader has seen meanwhile: neither a busy reader

@@ -3,6 +3,7 @@
 use super::Sessions;
 use super::backlog::WriteQueue;
 use super::peer::Peer;
+use crate::bgp::messages::MessageCounts;
 use ribtide_bgp::fsm::{Event, Negotiated, Side, State};
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo, PeerKind};
@@ -12,7 +13,9 @@ use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::message::{RefreshKind, RouteRefresh};
 use ribtide_wire::bgp::notification::cease;
 use std::net::IpAddr;
+use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A neighbour.
 #[derive(Clone, Debug)]
@@ -41,6 +44,8 @@ pub struct NeighborView {
     pub flaps: u64,
     /// Why the last connection ended, as a sentence.
     pub last_error: Option<String>,
+    /// For how many milliseconds it has been over.
+    pub last_error_age: Option<Millis>,
     /// The established session.
     pub up: Option<UpView>,
 }
@@ -60,8 +65,27 @@ pub struct UpView {
     pub reader: usize,
     /// What waits to be written, and how it keeps up with that.
     pub writes: WriteQueue,
+    /// For how many milliseconds its reader has heard nothing.
+    pub silent: Millis,
+    /// Messages received before its reader took over.
+    pub received: MessageCounts,
+    /// Messages sent, UPDATEs not among them.
+    pub sent: MessageCounts,
     /// Whether the peer has sent all its initial routes, IPv4 and IPv6.
     pub initial_done: [bool; 2],
+}
+
+/// All neighbours together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Totals {
+    /// Configured ones and dynamic ones that are here.
+    pub neighbors: usize,
+    /// Those with a session.
+    pub established: usize,
+    /// Sessions lost.
+    pub flaps: u64,
+    /// Connections refused because no neighbour and no range has their address.
+    pub rejected: u64,
 }
 
 impl Sessions {
@@ -70,14 +94,32 @@ impl Sessions {
         self.by_address.values().filter_map(|id| self.peers.get(id)).map(|p| self.view(p)).collect()
     }
 
+    /// At most `limit` neighbours of those that `wanted` says, by address, after `after`.
+    pub fn page(
+        &self,
+        after: Option<IpAddr>,
+        limit: usize,
+        wanted: impl Fn(&NeighborView) -> bool,
+    ) -> Vec<NeighborView> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let peers = self.by_address.range((from, Bound::Unbounded)).filter_map(|(_, id)| self.peers.get(id));
+        peers.map(|peer| self.view(peer)).filter(wanted).take(limit).collect()
+    }
+
+    /// How many neighbours there are, how many of them have a session, and how often these were lost.
+    pub fn totals(&self) -> Totals {
+        let peers = self.peers.values();
+        Totals {
+            neighbors: peers.len(),
+            established: peers.clone().filter(|peer| peer.up.is_some()).count(),
+            flaps: peers.map(|peer| peer.fsm.flaps()).sum(),
+            rejected: self.rejected,
+        }
+    }
+
     /// One neighbour.
     pub fn neighbor(&self, address: IpAddr) -> Option<NeighborView> {
         self.by_address.get(&address).and_then(|id| self.peers.get(id)).map(|p| self.view(p))
-    }
-
-    /// Connections refused because no neighbour and no range has their address.
-    pub fn rejected(&self) -> u64 {
-        self.rejected
     }
 
     /// Sessions that ended and of which some shard may still hold something.
@@ -94,6 +136,9 @@ impl Sessions {
             worker: up.worker,
             reader: up.reader,
             writes: up.backlog.view(peer.queued(), self.clock.now()),
+            silent: self.clock.now().saturating_sub(up.heard.load(Relaxed)),
+            received: peer.established().map_or_else(MessageCounts::default, |c| c.received),
+            sent: peer.established().map_or_else(MessageCounts::default, |c| c.sent),
             initial_done: up.initial_done,
         });
         NeighborView {
@@ -109,6 +154,7 @@ impl Sessions {
             state_age: self.clock.now().saturating_sub(peer.state.1),
             flaps: peer.fsm.flaps(),
             last_error: peer.fsm.last_error().map(|e| e.text.clone()),
+            last_error_age: peer.fsm.last_error().map(|e| self.clock.now().saturating_sub(e.at)),
             up,
         }
     }

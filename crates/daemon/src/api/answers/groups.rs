@@ -1,0 +1,163 @@
+//! `/v1/bgp/groups`: the update groups, as the update threads have them.
+
+use super::bgp::{bgp, every_neighbor, group_id, known_group, known_worker, send_counters, update_thread};
+use super::{Inside, Refusal};
+use crate::api::model::{Group, GroupMember, Groups};
+use ribtide_bgp::egress::GroupView;
+use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerKind};
+use ribtide_prefix::Afi;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// The update groups with members of the configured group `name` (or the one of this very name), of one thread or all.
+pub(crate) fn bgp_groups(
+    inside: &Inside,
+    name: Option<&str>,
+    thread: Option<usize>,
+) -> Result<Groups, Refusal> {
+    let bgp = bgp(inside)?;
+    let only = thread.map(|thread| known_worker(bgp, thread)).transpose()?;
+    let neighbors: BTreeMap<PeerId, (IpAddr, String)> =
+        every_neighbor(bgp)?.into_iter().map(|n| (n.id, (n.address, n.group))).collect();
+    let mut groups = Vec::new();
+    for (index, worker) in bgp.workers.iter().enumerate().filter(|(i, _)| only.is_none_or(|only| only == *i))
+    {
+        let views = worker.ask(|w| w.groups())?;
+        groups
+            .extend(views.into_iter().map(|view| group(index, update_thread(bgp, index), view, &neighbors)));
+    }
+    if let Some(name) = name {
+        groups.retain(|g| g.id == name || g.configured.iter().any(|configured| configured == name));
+        if groups.is_empty() {
+            // A group none of whose neighbours has a session is no mistake.
+            known_group(inside, name)?;
+        }
+    }
+    Ok(Groups { groups })
+}
+
+fn group(
+    worker: usize,
+    update_thread: String,
+    view: GroupView,
+    neighbors: &BTreeMap<PeerId, (IpAddr, String)>,
+) -> Group {
+    let member = |id: &PeerId| {
+        // One that has just gone is known to the update thread a moment longer.
+        let (address, group) = neighbors.get(id)?.clone();
+        Some(GroupMember {
+            address,
+            group,
+            full: view.blocked.contains(id),
+            detached: view.detached.contains(id),
+            joining: view.joining.contains(id),
+        })
+    };
+    let members: Vec<GroupMember> = view.members.iter().filter_map(member).collect();
+    let configured: BTreeSet<String> = members.iter().map(|m| m.group.clone()).collect();
+    let sent = send_counters(&view.counters);
+    Group {
+        id: group_id(worker, view.id),
+        update_thread,
+        configured: configured.into_iter().collect(),
+        settings: settings(&view.settings),
+        members,
+        positions: view.streams,
+        waiting: view.waiting as u64,
+        stops: view.blocks,
+        prefixes_per_update: sent.prefixes_per_update(),
+        sent,
+    }
+}
+
+/// What decides how routes are sent, in words. Every field of the settings is here: it is what tells groups apart.
+fn settings(s: &EgressSettings) -> Vec<String> {
+    let EgressSettings {
+        kind,
+        local_asn,
+        cluster_id,
+        router_id,
+        families,
+        four_octet_as,
+        max_message,
+        next_hop,
+        export,
+    } = s;
+    let to = match kind {
+        PeerKind::External => "to external peers".to_owned(),
+        PeerKind::Internal => "to internal peers".to_owned(),
+        PeerKind::Client => format!("to route reflector clients of cluster {cluster_id}"),
+    };
+    let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi));
+    let families: Vec<&str> = families.map(Afi::unicast_name).collect();
+    let own = |a: Option<String>| a.unwrap_or_else(|| "none".into());
+    vec![
+        to,
+        format!("from AS {local_asn}, router id {router_id}"),
+        families.join(" "),
+        format!("{}-octet AS numbers", if *four_octet_as { 4 } else { 2 }),
+        format!("messages of up to {max_message} bytes"),
+        match next_hop {
+            NextHopRule::Keep => "next hop as received".into(),
+            NextHopRule::Own { v4, v6 } => format!(
+                "next hop ours: {} for IPv4, {} for IPv6",
+                own(v4.map(|a| a.to_string())),
+                own(v6.map(|a| a.to_string()))
+            ),
+        },
+        format!("export {}", export.name()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_bgp::egress::Counters;
+    use ribtide_bgp::peer::FamilySet;
+    use ribtide_policy::Policy;
+
+    #[test]
+    fn a_group_is_told_in_words_with_the_groups_of_its_members() {
+        let view = GroupView {
+            worker: 1,
+            id: 3,
+            settings: EgressSettings {
+                kind: PeerKind::Client,
+                local_asn: 65001,
+                cluster_id: [10, 0, 0, 9].into(),
+                router_id: [10, 0, 0, 1].into(),
+                families: FamilySet { ipv4: true, ipv6: true },
+                four_octet_as: true,
+                max_message: 65535,
+                next_hop: NextHopRule::Own { v4: Some([192, 0, 2, 1].into()), v6: None },
+                export: Policy::compile(&["accept"]).unwrap().into(),
+            },
+            members: vec![PeerId(1), PeerId(2), PeerId(7)],
+            blocked: vec![PeerId(2)],
+            detached: vec![PeerId(2)],
+            joining: vec![PeerId(1)],
+            streams: 3,
+            waiting: 12,
+            blocks: 4,
+            counters: Counters { messages: 6, updates: 4, announced: 9, withdrawn: 1, ..Counters::default() },
+        };
+        let neighbors = BTreeMap::from([
+            (PeerId(1), ([192, 0, 2, 1].into(), "b".to_owned())),
+            (PeerId(2), ([192, 0, 2, 2].into(), "a".to_owned())),
+        ]);
+        let group = group(1, "egress-1".into(), view, &neighbors);
+        assert_eq!((group.id.as_str(), group.update_thread.as_str()), ("1.3", "egress-1"));
+        assert_eq!(group.configured, ["a", "b"]);
+        let flags = |m: &GroupMember| [m.full, m.detached, m.joining];
+        let members: Vec<_> = group.members.iter().map(flags).collect();
+        assert_eq!(members, [[false, false, true], [true, true, false]]);
+        assert_eq!((group.positions, group.stops), (3, 4));
+        assert_eq!((group.waiting, group.prefixes_per_update), (12, Some(2.5)));
+        assert_eq!(
+            group.settings.join(", "),
+            "to route reflector clients of cluster 10.0.0.9, from AS 65001, router id 10.0.0.1, ipv4-unicast \
+             ipv6-unicast, 4-octet AS numbers, messages of up to 65535 bytes, next hop ours: 192.0.2.1 for IPv4, none \
+             for IPv6, export accept"
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! `/v1/routes/summary` and `/v1/routes/sharding`: how many routes there are in total, in the RIB manager, and in each
+//! shard thread.
+
+use super::bgp::{bgp, thread, threading};
+use super::{Inside, Refusal, each_shard, threads};
+use crate::api::model::{
+    DataplaneCount, LogicalShardLoad, MainTable, PerFamilyCount, ProtocolCount, RouteCounts, RouteSummary,
+    ShardLoad, ShardSummary, Sharding,
+};
+use ribtide_bgp::shard::{Counts, FamilyCounts};
+use ribtide_prefix::{Afi, LogicalShard, V4, V6};
+
+/// Everything, by where it is.
+pub(crate) fn route_summary(inside: &Inside) -> Result<RouteSummary, Refusal> {
+    let shards = if inside.bgp.is_some() { shards(inside)? } else { Vec::new() };
+    let main = main(inside)?;
+    Ok(RouteSummary {
+        asn: inside.config().asn,
+        router_id: inside.config().router_id,
+        bgp: total(&shards),
+        main,
+        shards,
+    })
+}
+
+/// BGP's routes in all shards together.
+pub(super) fn bgp_routes(inside: &Inside) -> Result<RouteCounts, Refusal> {
+    Ok(total(&shards(inside)?))
+}
+
+fn total(shards: &[ShardSummary]) -> RouteCounts {
+    shards.iter().fold(RouteCounts::default(), |mut total, shard| {
+        total += shard.routes;
+        total
+    })
+}
+
+/// Each shard thread.
+pub(crate) fn shards(inside: &Inside) -> Result<Vec<ShardSummary>, Refusal> {
+    let hosted = bgp(inside)?.hosted.shards;
+    let counts = each_shard(inside, |shard| shard.counts())?;
+    let name = |shard| thread(hosted, "shard", shard);
+    Ok(counts.iter().enumerate().map(|(shard, counts)| shard_summary(shard, name(shard), counts)).collect())
+}
+
+fn shard_summary(shard: usize, thread: String, c: &Counts) -> ShardSummary {
+    let count = |of: fn(&FamilyCounts) -> usize| PerFamilyCount {
+        ipv4: of(&c.ipv4) as u64,
+        ipv6: of(&c.ipv6) as u64,
+    };
+    ShardSummary {
+        shard,
+        thread,
+        routes: RouteCounts {
+            prefixes: count(|c| c.prefixes),
+            paths: count(|c| c.paths),
+            active: count(|c| c.best),
+            hidden: count(|c| c.hidden),
+        },
+        attribute_sets: c.attribute_sets as u64,
+        next_hops: c.next_hops as u64,
+        memory_bytes: c.memory as u64,
+    }
+}
+
+/// The RIB manager, where routes are installed.
+pub(crate) fn main(inside: &Inside) -> Result<Option<MainTable>, Refusal> {
+    let Some(rib) = &inside.rib else { return Ok(None) };
+    let table = rib.asker.ask(|stage| {
+        let names = stage.plane_names();
+        let dataplanes = stage.rib.dataplanes().map(|d| DataplaneCount {
+            name: names.get(usize::from(d.id)).cloned().unwrap_or_default(),
+            outstanding_batches: d.outstanding as u64,
+            failed: d.failed as u64,
+        });
+        let protocols = stage.rib.totals().into_iter().map(|t| ProtocolCount {
+            family: match t.afi {
+                Afi::Ipv4 => "ipv4",
+                Afi::Ipv6 => "ipv6",
+            }
+            .into(),
+            protocol: t.protocol.name().into(),
+            routes: t.candidates,
+            active: t.installed,
+        });
+        MainTable {
+            protocols: protocols.collect(),
+            next_hop_groups: stage.rib.group_count(),
+            memory_bytes: stage.rib.table_size() as u64,
+            dataplanes: dataplanes.collect(),
+        }
+    })?;
+    Ok(Some(table))
+}
+
+/// Each shard thread with its share of the work.
+pub(crate) fn sharding(inside: &Inside) -> Result<Sharding, Refusal> {
+    let bgp = bgp(inside)?;
+    let map = bgp.owners.read().map;
+    let shards = shards(inside)?;
+    let loads = each_shard(inside, |shard| {
+        let v6 = shard.loads::<V6>();
+        let both = shard.loads::<V4>().zip(v6).map(|((logical, v4), (_, v6))| (logical, v4, v6));
+        both.collect::<Vec<_>>()
+    })?;
+    let all: u64 = shards.iter().map(|shard| shard.routes.paths.total()).sum();
+    let (rings, threads) = (threads::rings(inside), threads::used()?);
+    let own_cpu = |name: &str| {
+        let thread = threads.iter().find(|t| t.name == name).filter(|_| !bgp.hosted.shards);
+        thread.map(|t| t.cpu_seconds)
+    };
+    let shards = shards.into_iter().zip(loads).map(|(summary, load)| {
+        let number = summary.shard;
+        let own = |logical: &LogicalShard| usize::from(map[usize::from(*logical)]) == number;
+        let logical_shards = load.into_iter().filter(|(logical, ..)| own(logical));
+        let inbox = format!("readers to shard {number}");
+        ShardLoad {
+            load_share: if all == 0 { 0.0 } else { summary.routes.paths.total() as f64 / all as f64 },
+            cpu_seconds: own_cpu(&summary.thread),
+            inbox: rings.iter().find(|ring| ring.name == inbox).cloned(),
+            logical_shards: logical_shards
+                .map(|(logical_shard, v4, v6)| LogicalShardLoad {
+                    logical_shard,
+                    prefixes: PerFamilyCount { ipv4: v4 as u64, ipv6: v6 as u64 },
+                })
+                .collect(),
+            summary,
+        }
+    });
+    Ok(Sharding { mode: threading(bgp).mode, shards: shards.collect() })
+}

@@ -1,0 +1,153 @@
+//! `/v1/pipeline` and `/v1/threads`: stages, the queues between them, and the threads that run them.
+
+use super::{Inside, Refusal};
+use crate::api::model::{Pipeline, Ring, Stage, Thread, Threads};
+use ribtide_runtime::cpu::Cpus;
+use ribtide_runtime::ring::Reading;
+use ribtide_runtime::thread;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Over how long "now" is measured.
+const WINDOW: Duration = Duration::from_millis(500);
+
+/// What the threads of a name do; a number at its end does not count.
+const ROLES: [(&str, &str); 18] = [
+    ("ribtide", "main: starts, waits for signals"),
+    ("sessions", "BGP sessions: state machines, timers, writes"),
+    ("reader", "BGP: reads and parses sessions"),
+    ("shard", "BGP: a RIB shard, its Adj-RIB-In and best paths"),
+    ("egress", "BGP: an update thread, packs for update groups"),
+    ("bgp-initial", "BGP: waits for the first tables"),
+    ("log", "writes what the sessions log"),
+    ("rib", "RIB manager: selection, next-hop groups"),
+    ("kernel-fib", "writes routes to the kernel"),
+    ("kernel-links", "watches interfaces"),
+    ("fpm", "sends routes to an FPM server"),
+    ("fpm-reader", "reads an FPM server's replies"),
+    ("sonic-fpmsyncd", "virtual ASIC: fpmsyncd"),
+    ("sonic-orchagent", "virtual ASIC: orchagent"),
+    ("sonic-syncd", "virtual ASIC: syncd and the switch"),
+    ("api", "management API: listens"),
+    ("api-question", "management API: asks stages"),
+    ("demo", "demonstration"),
+];
+
+/// `/v1/pipeline`.
+pub(crate) fn pipeline(inside: &Inside) -> Result<Pipeline, Refusal> {
+    let stages = inside.meters.read().into_iter().map(|m| Stage {
+        name: m.name,
+        routes: m.routes,
+        batches: m.batches,
+        busy_seconds: m.busy.as_secs_f64(),
+        first_seconds: m.span.map(|(first, _)| first.as_secs_f64()),
+        last_seconds: m.span.map(|(_, last)| last.as_secs_f64()),
+    });
+    let peak = ribtide_runtime::thread::peak_memory().map_err(unread)?;
+    Ok(Pipeline { stages: stages.collect(), rings: rings(inside), threads: used()?, peak_memory_bytes: peak })
+}
+
+/// `/v1/threads`. Takes as long as the window.
+pub(crate) fn threads(inside: &Inside) -> Result<Threads, Refusal> {
+    let before = used()?;
+    let begin = Instant::now();
+    std::thread::sleep(WINDOW);
+    let mut threads = used()?;
+    let window_seconds = begin.elapsed().as_secs_f64();
+    for thread in &mut threads {
+        let then = before.iter().find(|b| b.name == thread.name).map_or(0.0, |b| b.cpu_seconds);
+        thread.cpu_percent = Some(100.0 * (thread.cpu_seconds - then).max(0.0) / window_seconds);
+    }
+    threads.sort_by(|a, b| b.cpu_percent.unwrap_or(0.0).total_cmp(&a.cpu_percent.unwrap_or(0.0)));
+    let cpus = Cpus::allowed().map_err(unread)?;
+    Ok(Threads { window_seconds, cpus: cpus.len(), threads, rings: rings(inside) })
+}
+
+/// Every queue.
+pub(super) fn rings(inside: &Inside) -> Vec<Ring> {
+    let ring = |r: Reading| Ring {
+        name: r.name,
+        capacity: r.capacity,
+        depth: r.depth,
+        peak: r.peak,
+        sent: r.sent,
+        full: r.full,
+    };
+    inside.rings.read().into_iter().map(ring).collect()
+}
+
+/// Every thread with what it used since its start, those that used most first.
+pub(crate) fn used() -> Result<Vec<Thread>, Refusal> {
+    // Of this thread, which nobody pins: what the process may use.
+    let process = Cpus::allowed().map_err(unread)?;
+    let mut threads: Vec<Thread> = Vec::new();
+    for thread in thread::list().map_err(unread)? {
+        let new = described(&thread, &process);
+        match threads.iter_mut().find(|known| known.name == new.name) {
+            Some(known) => add(known, &new),
+            None => threads.push(new),
+        }
+    }
+    threads.sort_by(|a, b| b.cpu_seconds.total_cmp(&a.cpu_seconds));
+    Ok(threads)
+}
+
+fn described(t: &thread::Thread, process: &Cpus) -> Thread {
+    let known = |name: &str| ROLES.iter().find(|(known, _)| *known == name).map(|(_, role)| *role);
+    Thread {
+        name: t.name.clone(),
+        role: known(t.role()).unwrap_or_default().into(),
+        count: 1,
+        cpu_seconds: t.cpu_seconds(),
+        user_seconds: t.user_seconds,
+        system_seconds: t.system_seconds,
+        waited_seconds: t.schedule.map(|(_, waited)| waited),
+        cpu_percent: None,
+        cpus: t.cpus.as_ref().map_or_else(String::new, Cpus::to_string),
+        pinned: t.cpus.as_ref().is_some_and(|cpus| cpus != process),
+    }
+}
+
+/// Threads of a pool have one name and are told of together.
+fn add(known: &mut Thread, more: &Thread) {
+    known.count += more.count;
+    known.cpu_seconds += more.cpu_seconds;
+    known.user_seconds += more.user_seconds;
+    known.system_seconds += more.system_seconds;
+    known.waited_seconds = known.waited_seconds.zip(more.waited_seconds).map(|(a, b)| a + b);
+}
+
+fn unread(e: io::Error) -> Refusal {
+    Refusal::Busy(format!("cannot read /proc: {e}; is it mounted?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_told_of_together_and_a_number_changes_no_role() {
+        let process: Cpus = "0-1".parse().unwrap();
+        let of = |name: &str, cpus: &str| {
+            let thread = thread::Thread {
+                id: 1,
+                name: name.into(),
+                cpus: cpus.parse().ok(),
+                user_seconds: 2.0,
+                system_seconds: 0.5,
+                schedule: Some((2.625, 0.25)),
+            };
+            described(&thread, &process)
+        };
+        let mut pool = of("api-question", "0-1");
+        add(&mut pool, &of("api-question", "0-1"));
+        assert_eq!(
+            (pool.count, pool.cpu_seconds, pool.user_seconds, pool.waited_seconds),
+            (2, 5.25, 4.0, Some(0.5))
+        );
+        assert!(!pool.pinned && pool.role.starts_with("management API"));
+        let shard = of("shard-12", "1");
+        assert!(shard.pinned && shard.cpus == "1" && shard.role.contains("RIB shard"));
+        assert_eq!(of("somebody", "0-1").role, "");
+    }
+}

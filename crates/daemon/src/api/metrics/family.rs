@@ -1,0 +1,168 @@
+//! Metrics as they are gathered, and their text form.
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+
+/// What tells the values of a metric apart.
+pub(super) type Labels = Vec<(&'static str, String)>;
+
+/// A value at the time of the scrape.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value {
+    Whole(u64),
+    Real(f64),
+}
+
+impl From<u64> for Value {
+    fn from(n: u64) -> Value {
+        Value::Whole(n)
+    }
+}
+
+impl From<usize> for Value {
+    fn from(n: usize) -> Value {
+        Value::Whole(n as u64)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(b: bool) -> Value {
+        Value::Whole(b.into())
+    }
+}
+
+impl From<f64> for Value {
+    fn from(x: f64) -> Value {
+        Value::Real(x)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Only grows; its name gets `_total`.
+    Counter,
+    Gauge,
+}
+
+/// All values of one name.
+#[derive(Debug)]
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    kind: Kind,
+    values: Vec<(Labels, Value)>,
+}
+
+/// What one scrape found. Names get the prefix `ribtide_`, and counters the suffix `_total`; a name that ends in
+/// `_seconds` or `_bytes` has this unit.
+#[derive(Debug, Default)]
+pub(super) struct Families(Vec<Family>);
+
+impl Families {
+    /// Adds to the counter `name`.
+    pub(super) fn counter(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        labels: Labels,
+        value: impl Into<Value>,
+    ) {
+        self.add(name, help, Kind::Counter, labels, value.into());
+    }
+
+    /// Adds to the gauge `name`.
+    pub(super) fn gauge(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        labels: Labels,
+        value: impl Into<Value>,
+    ) {
+        self.add(name, help, Kind::Gauge, labels, value.into());
+    }
+
+    fn add(&mut self, name: &'static str, help: &'static str, kind: Kind, labels: Labels, value: Value) {
+        match self.0.iter_mut().find(|family| family.name == name) {
+            Some(family) => family.values.push((labels, value)),
+            None => self.0.push(Family { name, help, kind, values: vec![(labels, value)] }),
+        }
+    }
+
+    /// OpenMetrics text.
+    pub(super) fn text(self) -> Result<String, fmt::Error> {
+        let mut registry = Registry::with_prefix("ribtide");
+        registry.register_collector(Box::new(self));
+        let mut out = String::new();
+        text::encode(&mut out, &registry)?;
+        Ok(out)
+    }
+}
+
+impl Collector for Families {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for Family { name, help, kind, values } in &self.0 {
+            // The library puts the unit and its underscore behind the name.
+            let (stem, unit) = match name.rsplit_once('_') {
+                Some((stem, "seconds")) => (stem, Some(Unit::Seconds)),
+                Some((stem, "bytes")) => (stem, Some(Unit::Bytes)),
+                _ => (*name, None),
+            };
+            let kind_of = match kind {
+                Kind::Counter => MetricType::Counter,
+                Kind::Gauge => MetricType::Gauge,
+            };
+            let mut family = encoder.encode_descriptor(stem, help, unit.as_ref(), kind_of)?;
+            for (labels, value) in values {
+                if labels.is_empty() {
+                    encode(&mut family, *kind, *value)?;
+                } else {
+                    encode(&mut family.encode_family(labels)?, *kind, *value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode(encoder: &mut MetricEncoder<'_>, kind: Kind, value: Value) -> fmt::Result {
+    match (kind, value) {
+        (Kind::Counter, Value::Whole(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(&n, None),
+        (Kind::Counter, Value::Real(x)) => encoder.encode_counter::<NoLabelSet, _, u64>(&x, None),
+        (Kind::Gauge, Value::Whole(n)) => encoder.encode_gauge(&n),
+        (Kind::Gauge, Value::Real(x)) => encoder.encode_gauge(&x),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_units_labels_and_values_are_open_metrics() {
+        let mut families = Families::default();
+        families.gauge("queue_depth", "Batches in the queue.", vec![("queue", "a \"b\"\n".into())], 7usize);
+        let cpu = |name: &str| vec![("thread", name.to_owned()), ("mode", "user".into())];
+        families.counter("thread_cpu_seconds", "CPU time.", cpu("shard-0"), 1.5);
+        families.counter("thread_cpu_seconds", "CPU time.", cpu("rib"), 2.0);
+        families.gauge("memory_bytes", "Memory.", Labels::new(), 4096u64);
+        assert_eq!(
+            families.text().unwrap(),
+            "# HELP ribtide_queue_depth Batches in the queue.\n\
+             # TYPE ribtide_queue_depth gauge\n\
+             ribtide_queue_depth{queue=\"a \\\"b\\\"\\n\"} 7\n\
+             # HELP ribtide_thread_cpu_seconds CPU time.\n\
+             # TYPE ribtide_thread_cpu_seconds counter\n\
+             # UNIT ribtide_thread_cpu_seconds seconds\n\
+             ribtide_thread_cpu_seconds_total{thread=\"shard-0\",mode=\"user\"} 1.5\n\
+             ribtide_thread_cpu_seconds_total{thread=\"rib\",mode=\"user\"} 2.0\n\
+             # HELP ribtide_memory_bytes Memory.\n\
+             # TYPE ribtide_memory_bytes gauge\n\
+             # UNIT ribtide_memory_bytes bytes\n\
+             ribtide_memory_bytes 4096\n\
+             # EOF\n"
+        );
+    }
+}

@@ -1,0 +1,304 @@
+//! BGP: the whole, its neighbours, its update groups.
+
+use super::PerFamilyCount;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// `GET /v1/bgp/summary`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BgpSummary {
+    /// Our BGP identifier.
+    pub router_id: Ipv4Addr,
+    /// Our AS.
+    pub asn: u32,
+    /// Since the start of the router.
+    pub uptime_seconds: u64,
+    /// Which threads do BGP's work.
+    pub threading: Threading,
+    /// Update groups with members.
+    pub update_groups: usize,
+    /// Every configured neighbour and every dynamic one that is here.
+    pub neighbor_count: usize,
+    /// Of these, those with a session.
+    pub established: usize,
+    /// How often established sessions of these were lost.
+    pub flaps: u64,
+    /// Connections refused because nobody here has their address.
+    pub rejected_connections: u64,
+    /// Prefixes in the Loc-RIB.
+    pub prefixes: PerFamilyCount,
+    /// Paths in all Adj-RIB-Ins.
+    pub paths: PerFamilyCount,
+    /// Best paths in force.
+    pub active: PerFamilyCount,
+    /// The neighbours. The API gives them as pages of `GET /v1/bgp/neighbors`; `ribtide show` puts them in here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub neighbors: Vec<Neighbor>,
+}
+
+/// Which threads do BGP's work.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Threading {
+    /// In words.
+    pub mode: String,
+    /// Shard threads.
+    pub shard_threads: usize,
+    /// Egress worker threads.
+    pub update_threads: usize,
+    /// Reader threads.
+    pub reader_threads: usize,
+}
+
+/// `GET /v1/bgp/neighbors`: a page, in the order of addresses.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NeighborPage {
+    /// Neighbours.
+    pub neighbors: Vec<Neighbor>,
+    /// Ask again with this `cursor` for what follows; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// A neighbour: `GET /v1/bgp/neighbors/ADDRESS`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Neighbor {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its group in the configuration.
+    pub group: String,
+    /// What its operator calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Its AS, configured or learnt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asn: Option<u32>,
+    /// `external`, `internal` or `client`.
+    pub kind: String,
+    /// Whether it came by itself, from a range.
+    pub dynamic: bool,
+    /// State of RFC 4271 section 8.2.2.
+    pub state: String,
+    /// How long it has been in this state.
+    pub state_seconds: u64,
+    /// How often an established session was lost.
+    pub flaps: u64,
+    /// Why the last session ended or could not start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// How long ago that was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error_seconds: Option<u64>,
+    /// What an established session agreed on and does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
+}
+
+/// An established session. Counters begin with it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Session {
+    /// The peer's BGP identifier.
+    pub router_id: Ipv4Addr,
+    /// Our address.
+    pub local_address: IpAddr,
+    /// Families in use.
+    pub families: Vec<String>,
+    /// Hold time agreed on; 0: none.
+    pub hold_time: u16,
+    /// How often we send a KEEPALIVE when nothing else is sent, at most; absent without a hold time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keepalive_seconds: Option<u16>,
+    /// How long ago its reader heard of the peer.
+    pub heard_seconds: u64,
+    /// 4-octet AS numbers (RFC 6793).
+    pub four_octet_as: bool,
+    /// Extended messages (RFC 8654).
+    pub extended_messages: bool,
+    /// Route refresh (RFC 2918).
+    pub route_refresh: bool,
+    /// The thread that reads the session.
+    pub reader_thread: String,
+    /// The thread that packs what is sent on it.
+    pub update_thread: String,
+    /// Its update group there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_group: Option<String>,
+    /// Paths held: learnt and accepted by import.
+    pub accepted: PerFamilyCount,
+    /// Of these, best paths in force.
+    pub active: PerFamilyCount,
+    /// Prefixes advertised and not withdrawn. What still waits to be sent does not count.
+    pub advertised: PerFamilyCount,
+    /// Whether it still waits for tables that it is to get.
+    pub joining: bool,
+    /// Whether its update group has gone on without it and it has not caught up.
+    pub detached: bool,
+    /// Prefixes that wait to be packed for it.
+    pub waiting: u64,
+    /// What routes came in.
+    pub counters: ReceiveCounters,
+    /// What routes went out.
+    pub sent: SendCounters,
+    /// Messages that came, by kind.
+    pub messages_received: Messages,
+    /// Messages that went to the write queue, by kind.
+    pub messages_sent: Messages,
+    /// What waits to be written.
+    pub write_queue: WriteQueue,
+}
+
+/// Messages by kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Messages {
+    /// OPEN.
+    pub open: u64,
+    /// UPDATE, End-of-RIB included.
+    pub update: u64,
+    /// NOTIFICATION.
+    pub notification: u64,
+    /// KEEPALIVE.
+    pub keepalive: u64,
+    /// ROUTE-REFRESH.
+    pub route_refresh: u64,
+}
+
+impl Messages {
+    /// Each kind with its name.
+    pub fn kinds(&self) -> [(&'static str, u64); 5] {
+        [
+            ("OPEN", self.open),
+            ("UPDATE", self.update),
+            ("NOTIFICATION", self.notification),
+            ("KEEPALIVE", self.keepalive),
+            ("ROUTE-REFRESH", self.route_refresh),
+        ]
+    }
+}
+
+/// The bytes that wait for a neighbour to take them.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct WriteQueue {
+    /// Bytes that wait to be written.
+    pub bytes: u64,
+    /// How often the neighbour's TCP took less than there was to write.
+    pub blocks: u64,
+    /// Whether so much waits that its update group goes on without it.
+    pub full: bool,
+    /// How often that began.
+    pub stops: u64,
+    /// How long it was so.
+    pub stopped_seconds: f64,
+    /// Whether the neighbour is designated a slow writer: full now, or three times within the last minute.
+    pub slow_writer: bool,
+}
+
+/// What came in on a session.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ReceiveCounters {
+    /// UPDATE messages.
+    pub updates: u64,
+    /// Prefixes announced and accepted.
+    pub announced: u64,
+    /// Prefixes withdrawn.
+    pub withdrawn: u64,
+    /// Prefixes of families that the session does not carry.
+    pub ignored: u64,
+    /// UPDATEs treated as withdrawals (RFC 7606).
+    pub treated_as_withdraw: u64,
+    /// Attributes discarded (RFC 7606).
+    pub discarded_attributes: u64,
+    /// Announcements refused for a loop (our AS, our cluster, our router id).
+    pub loops: u64,
+    /// Announcements refused by the import policy.
+    pub rejected: u64,
+    /// The last reason for any of these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_reason: Option<String>,
+}
+
+/// What was packed for a session, or once for all members of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SendCounters {
+    /// Messages, End-of-RIB included.
+    pub messages: u64,
+    /// UPDATEs with routes.
+    pub updates: u64,
+    /// Prefixes announced.
+    pub announced: u64,
+    /// Prefixes withdrawn.
+    pub withdrawn: u64,
+    /// Prefixes whose attributes do not fit a message of the session, withdrawn instead (RFC 8654 section 4).
+    pub too_long: u64,
+}
+
+impl SendCounters {
+    /// How well UPDATEs are packed; absent before the first.
+    pub fn prefixes_per_update(&self) -> Option<f64> {
+        (self.updates > 0).then(|| (self.announced + self.withdrawn) as f64 / self.updates as f64)
+    }
+}
+
+/// `GET /v1/bgp/groups`: the update groups, those of one thread together.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Groups {
+    /// The groups.
+    pub groups: Vec<Group>,
+}
+
+/// An update group: neighbours that are sent the same, packed once.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Group {
+    /// Its name: the number of its update thread and its own.
+    pub id: String,
+    /// The thread that packs for it.
+    pub update_thread: String,
+    /// The groups of the configuration that its members are of.
+    pub configured: Vec<String>,
+    /// What its members share, in words.
+    pub settings: Vec<String>,
+    /// The members.
+    pub members: Vec<GroupMember>,
+    /// How many positions its members are at: 1 when all keep up. What is packed is packed once for each.
+    pub positions: usize,
+    /// Prefixes that wait to be packed, those for several positions several times.
+    pub waiting: u64,
+    /// How often a member could not take more.
+    pub stops: u64,
+    /// What was packed, each message once however many members got it.
+    pub sent: SendCounters,
+    /// Prefixes in an UPDATE; absent before the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefixes_per_update: Option<f64>,
+}
+
+/// A member of an update group.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GroupMember {
+    /// The neighbour.
+    pub address: IpAddr,
+    /// Its group in the configuration.
+    pub group: String,
+    /// Whether its write queue is full.
+    pub full: bool,
+    /// Whether the group has gone on without it and it has not caught up.
+    pub detached: bool,
+    /// Whether it waits for a whole table.
+    pub joining: bool,
+}
+
+/// `POST /v1/bgp/clear`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Clear {
+    /// Which neighbour; absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+    /// Exchange all routes again and keep the session, instead of ending it.
+    #[serde(default)]
+    pub soft: bool,
+}
+
+/// How many neighbours a [`Clear`] concerned.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Cleared {
+    /// Neighbours.
+    pub neighbors: usize,
+}

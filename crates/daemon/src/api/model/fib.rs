@@ -1,0 +1,109 @@
+//! What the RIB manager selected, and what dataplanes did with it.
+
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+
+/// `GET /v1/fib`: a page of what the RIB manager selected.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FibPage {
+    /// Selected routes.
+    pub routes: Vec<FibRoute>,
+    /// Ask again with this `cursor`; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// A selected route.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FibRoute {
+    /// The prefix.
+    pub prefix: String,
+    /// Whose route: `connected`, `static`, `ebgp`, ….
+    pub protocol: String,
+    /// Administrative distance.
+    pub distance: u8,
+    /// The next-hop group that dataplanes know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<u32>,
+    /// What the group does.
+    pub hops: Vec<String>,
+    /// What became of it in each dataplane: `kernel: installed`, ….
+    pub dataplanes: Vec<DataplaneState>,
+}
+
+/// A route in one dataplane.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DataplaneState {
+    /// Which.
+    pub name: String,
+    /// `installed`, `pending` or `failed`.
+    pub state: String,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// `GET /v1/fpm`: the FPM clients.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Fpm {
+    /// One for each server that is configured.
+    pub clients: Vec<FpmClient>,
+}
+
+/// What an FPM client did since the start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FpmClient {
+    /// The dataplane's name.
+    pub name: String,
+    /// The server.
+    pub server: SocketAddr,
+    /// Whether there is a connection now.
+    pub connected: bool,
+    /// Connections made.
+    pub connects: u64,
+    /// Attempts to connect that failed.
+    pub failed_connects: u64,
+    /// Connections that ended.
+    pub closes: u64,
+    /// Routes sent, replacements included.
+    pub routes: u64,
+    /// Deletions sent.
+    pub deletes: u64,
+    /// Bytes written.
+    pub bytes_sent: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Seconds spent waiting for the server to read.
+    pub stalled_seconds: f64,
+    /// Replies that said a route is in hardware.
+    pub offloaded: u64,
+    /// Replies that said the hardware refused a route.
+    pub offload_failed: u64,
+}
+
+/// `POST /v1/asic/lookup`: addresses to look up in the virtual ASIC, at most 65,536.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AsicQuestion {
+    /// The addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Its answer, in the same order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AsicAnswers {
+    /// What the chip would do with a packet to each.
+    pub answers: Vec<AsicAnswer>,
+}
+
+/// What the chip does with a packet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AsicAnswer {
+    /// The entry that matched, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// `forward`, `drop` or `to-cpu`.
+    pub action: String,
+    /// Next hops, when forwarded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next_hops: Vec<IpAddr>,
+}

@@ -1,0 +1,58 @@
+//! What the API says, as JSON: the types that the server fills and that `ribtide show` prints.
+//!
+//! Times are in seconds, sizes in bytes. A field that does not apply is absent.
+
+mod bgp;
+mod change;
+mod explain;
+mod fib;
+mod pipeline;
+mod route;
+
+pub use bgp::*;
+pub use change::*;
+pub use explain::*;
+pub use fib::*;
+pub use pipeline::*;
+pub use route::*;
+
+use ribtide_prefix::Afi;
+use serde::{Deserialize, Serialize};
+
+/// A count for each family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PerFamilyCount {
+    /// IPv4 unicast.
+    pub ipv4: u64,
+    /// IPv6 unicast.
+    pub ipv6: u64,
+}
+
+impl PerFamilyCount {
+    /// That of one family.
+    pub fn of(&self, afi: Afi) -> u64 {
+        match afi {
+            Afi::Ipv4 => self.ipv4,
+            Afi::Ipv6 => self.ipv6,
+        }
+    }
+
+    /// Both together.
+    pub fn total(&self) -> u64 {
+        self.ipv4 + self.ipv6
+    }
+}
+
+impl std::ops::AddAssign for PerFamilyCount {
+    fn add_assign(&mut self, more: PerFamilyCount) {
+        self.ipv4 += more.ipv4;
+        self.ipv6 += more.ipv6;
+    }
+}
+
+/// An error, as every endpoint gives it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ApiError {
+    /// What went wrong, where, and what to do, in a sentence.
+    pub error: String,
+}

@@ -1,0 +1,189 @@
+//! Routes of BGP and how many there are, in total and for each thread that holds them.
+
+use super::PerFamilyCount;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// `GET /v1/routes`: a page.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RoutePage {
+    /// Prefixes with their paths.
+    pub routes: Vec<Route>,
+    /// Ask again with this `cursor` for what follows; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// A prefix in BGP.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Route {
+    /// The prefix.
+    pub prefix: String,
+    /// The logical shard that owns it.
+    pub logical_shard: u8,
+    /// The shard thread that has the logical shard.
+    pub shard: usize,
+    /// Its paths, best first.
+    pub paths: Vec<Path>,
+}
+
+/// A path of the Adj-RIB-In.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Path {
+    /// Who sent it.
+    pub neighbor: IpAddr,
+    /// Whether it is the best.
+    pub best: bool,
+    /// Why it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
+    /// Its next hop.
+    pub next_hop: IpAddr,
+    /// Its AS path, as text.
+    pub as_path: String,
+    /// `igp`, `egp` or `incomplete`.
+    pub origin: String,
+    /// LOCAL_PREF, when it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_pref: Option<u32>,
+    /// MULTI_EXIT_DISC, when it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub med: Option<u32>,
+    /// Standard communities.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub communities: Vec<String>,
+    /// Large communities (RFC 8092).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub large_communities: Vec<String>,
+    /// Extended communities (RFC 4360).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extended_communities: Vec<String>,
+}
+
+/// `GET /v1/routes/summary`: how many routes there are, and where.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RouteSummary {
+    /// Our AS.
+    pub asn: u32,
+    /// Our BGP identifier.
+    pub router_id: std::net::Ipv4Addr,
+    /// BGP's routes in all shards together.
+    pub bgp: RouteCounts,
+    /// The main table, where routes are installed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub main: Option<MainTable>,
+    /// Each shard thread.
+    pub shards: Vec<ShardSummary>,
+}
+
+/// How many routes BGP holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RouteCounts {
+    /// Prefixes.
+    pub prefixes: PerFamilyCount,
+    /// Paths to them.
+    pub paths: PerFamilyCount,
+    /// Prefixes with a best path in force.
+    pub active: PerFamilyCount,
+    /// Paths that cannot be used because their next hop cannot be reached.
+    pub hidden: PerFamilyCount,
+}
+
+impl std::ops::AddAssign for RouteCounts {
+    fn add_assign(&mut self, more: RouteCounts) {
+        self.prefixes += more.prefixes;
+        self.paths += more.paths;
+        self.active += more.active;
+        self.hidden += more.hidden;
+    }
+}
+
+/// The RIB manager's table.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MainTable {
+    /// By family and protocol.
+    pub protocols: Vec<ProtocolCount>,
+    /// Next-hop groups.
+    pub next_hop_groups: usize,
+    /// Bytes of memory that the tables take, without groups.
+    pub memory_bytes: u64,
+    /// What each dataplane made of it.
+    pub dataplanes: Vec<DataplaneCount>,
+}
+
+/// Routes of one family and protocol in the main table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ProtocolCount {
+    /// `ipv4` or `ipv6`.
+    pub family: String,
+    /// `connected`, `static`, `ebgp`, ….
+    pub protocol: String,
+    /// Routes.
+    pub routes: u64,
+    /// Of these, selected and given to the dataplanes.
+    pub active: u64,
+}
+
+/// How a dataplane stands.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DataplaneCount {
+    /// Which.
+    pub name: String,
+    /// Batches sent and not yet confirmed.
+    pub outstanding_batches: u64,
+    /// Prefixes that it could not install.
+    pub failed: u64,
+}
+
+/// What a shard thread holds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ShardSummary {
+    /// Its number.
+    pub shard: usize,
+    /// Its thread.
+    pub thread: String,
+    /// Its routes.
+    pub routes: RouteCounts,
+    /// Distinct attribute sets in use.
+    pub attribute_sets: u64,
+    /// Next hops in use.
+    pub next_hops: u64,
+    /// Bytes of memory: tables, paths and attribute sets.
+    pub memory_bytes: u64,
+}
+
+/// `GET /v1/routes/sharding`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sharding {
+    /// How the threads are set up, in words.
+    pub mode: String,
+    /// The shard threads.
+    pub shards: Vec<ShardLoad>,
+}
+
+/// A shard thread and its share of the work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ShardLoad {
+    /// What it holds.
+    #[serde(flatten)]
+    pub summary: ShardSummary,
+    /// Its part of all paths, from 0 to 1.
+    pub load_share: f64,
+    /// CPU seconds of its thread; absent where the thread has other work too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds: Option<f64>,
+    /// The queue before it; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inbox: Option<super::Ring>,
+    /// Its logical shards.
+    pub logical_shards: Vec<LogicalShardLoad>,
+}
+
+/// A logical shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LogicalShardLoad {
+    /// Its number, 0 to 63.
+    pub logical_shard: u8,
+    /// Its prefixes.
+    pub prefixes: PerFamilyCount,
+}

@@ -1,0 +1,177 @@
+//! How requests are read and refused: every refusal is JSON with a sentence that says what, where and what to do.
+
+use super::model::ApiError;
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// What goes wrong with a request.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The request makes no sense; the sentence says what to ask.
+    Bad(String),
+    /// There is nothing of this name.
+    Missing(String),
+    /// The endpoint is there, but not for this method.
+    Method(String),
+    /// A stage did not answer.
+    Busy(String),
+}
+
+impl Refusal {
+    /// What went wrong.
+    pub(crate) fn sentence(self) -> String {
+        match self {
+            Refusal::Bad(e) | Refusal::Missing(e) | Refusal::Method(e) | Refusal::Busy(e) => e,
+        }
+    }
+}
+
+impl From<ribtide_runtime::ask::NoAnswer> for Refusal {
+    fn from(e: ribtide_runtime::ask::NoAnswer) -> Refusal {
+        Refusal::Busy(e.to_string())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = match self {
+            Refusal::Bad(_) => StatusCode::BAD_REQUEST,
+            Refusal::Missing(_) => StatusCode::NOT_FOUND,
+            Refusal::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Refusal::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        (status, Json(ApiError { error: self.sentence() })).into_response()
+    }
+}
+
+impl From<QueryRejection> for Refusal {
+    fn from(e: QueryRejection) -> Refusal {
+        Refusal::Bad(format!(
+            "the query of the URL cannot be used: {}; see docs/operations.md",
+            reason(&e.body_text())
+        ))
+    }
+}
+
+impl From<PathRejection> for Refusal {
+    fn from(e: PathRejection) -> Refusal {
+        Refusal::Bad(format!("the path of the URL cannot be used: {}", reason(&e.body_text())))
+    }
+}
+
+impl From<JsonRejection> for Refusal {
+    fn from(e: JsonRejection) -> Refusal {
+        Refusal::Bad(format!(
+            "the body of the request cannot be used: {}; send JSON with Content-Type: application/json, see docs/operations.md",
+            reason(&e.body_text())
+        ))
+    }
+}
+
+/// What the library says, without its own introduction.
+fn reason(text: &str) -> &str {
+    let known = [
+        "Failed to deserialize query string: ",
+        "Failed to deserialize the JSON body into the target type: ",
+    ];
+    known.iter().find_map(|intro| text.strip_prefix(intro)).unwrap_or(text)
+}
+
+/// The query of a URL.
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let Query(query) = Query::from_request_parts(parts, state).await?;
+        Ok(Asked(query))
+    }
+}
+
+/// The variable part of a URL's path.
+pub(super) struct Named(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let Path(name) = Path::from_request_parts(parts, state).await?;
+        Ok(Named(name))
+    }
+}
+
+/// A JSON body.
+pub(super) struct Sent<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        let Json(body) = Json::from_request(request, state).await?;
+        Ok(Sent(body))
+    }
+}
+
+/// Which page of routes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RouteQuery {
+    /// Only this prefix, or the longest match of this address.
+    pub(super) prefix: Option<String>,
+    /// Only what this shard thread has.
+    pub(super) shard: Option<usize>,
+    pub(super) cursor: Option<String>,
+    pub(super) limit: Option<usize>,
+}
+
+/// Which page of selected routes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FibQuery {
+    pub(super) prefix: Option<String>,
+    pub(super) cursor: Option<String>,
+    pub(super) limit: Option<usize>,
+}
+
+/// A prefix, or an address.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PrefixQuery {
+    pub(super) prefix: String,
+}
+
+/// Which page of neighbours.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct NeighborQuery {
+    /// Only those of this group of the configuration.
+    pub(crate) group: Option<String>,
+    /// Only those whose update group this thread has.
+    pub(crate) update_thread: Option<usize>,
+    pub(crate) cursor: Option<String>,
+    pub(crate) limit: Option<usize>,
+}
+
+/// Which update groups.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct GroupQuery {
+    /// Only those with members of this group of the configuration, or this one by its own name.
+    pub(super) name: Option<String>,
+    pub(super) update_thread: Option<usize>,
+}
+
+/// How many items a page may hold: `asked` or 1,000, but at most `most`.
+pub(super) fn limit(asked: Option<usize>, most: usize) -> Result<usize, Refusal> {
+    match asked.unwrap_or(most.min(1000)) {
+        n if (1..=most).contains(&n) => Ok(n),
+        n => Err(Refusal::Bad(format!("limit is {n}; a page holds 1 to {most}"))),
+    }
+}

@@ -1,0 +1,392 @@
+//! BGP: the summary, neighbours, update groups.
+
+use crate::text::{Table, bytes, count, duration, number, wrap};
+use ribtide_daemon::api::model::{BgpSummary, Group, GroupMember, Neighbor, PerFamilyCount, Session};
+use ribtide_prefix::Afi;
+
+/// All but the neighbours.
+pub(super) fn summary(s: &BgpSummary) -> String {
+    let mut out = format!(
+        "Router {}, AS {}, up {}\nThreading: {}\n{}: {} established, {} down; {}; {}; {} refused\n\n",
+        s.router_id,
+        s.asn,
+        duration(s.uptime_seconds),
+        s.threading.mode,
+        count(s.neighbor_count as u64, "neighbour"),
+        s.established,
+        s.neighbor_count - s.established.min(s.neighbor_count),
+        count(s.flaps, "flap"),
+        count(s.update_groups as u64, "update group"),
+        count(s.rejected_connections, "connection"),
+    );
+    let mut table = Table::new(&["Family", ">Prefixes", ">Paths", ">Active"]);
+    for (family, afi) in FAMILIES {
+        let of = |count: PerFamilyCount| number(count.of(afi));
+        table.row([family.into(), of(s.prefixes), of(s.paths), of(s.active)]);
+    }
+    out.push_str(&table.render());
+    out.push('\n');
+    out
+}
+
+/// The families by name.
+pub(super) const FAMILIES: [(&str, Afi); 2] = [("IPv4", Afi::Ipv4), ("IPv6", Afi::Ipv6)];
+
+pub(super) fn neighbor_table() -> Table {
+    Table::new(&[
+        "Neighbor",
+        ">AS",
+        "Kind",
+        "State",
+        ">For",
+        ">Flaps",
+        ">Accepted",
+        ">Active",
+        ">Advertised",
+        ">Out queue",
+        "Group",
+    ])
+}
+
+pub(super) fn neighbor_row(table: &mut Table, n: &Neighbor) {
+    let of =
+        |f: fn(&Session) -> PerFamilyCount| n.session.as_ref().map_or("-".into(), |s| number(f(s).total()));
+    let queue = n.session.as_ref().map(|s| s.write_queue);
+    table.row([
+        n.address.to_string(),
+        n.asn.map_or("any".into(), |a| a.to_string()),
+        n.kind.clone(),
+        n.state.clone(),
+        duration(n.state_seconds),
+        n.flaps.to_string(),
+        of(|s| s.accepted),
+        of(|s| s.active),
+        of(|s| s.advertised),
+        queue.map_or("-".into(), |q| {
+            format!("{}{}", if q.slow_writer { "slow " } else { "" }, bytes(q.bytes))
+        }),
+        n.group.clone(),
+    ]);
+}
+
+/// Everything about one.
+pub(super) fn neighbor(n: &Neighbor) -> String {
+    let mut out = format!(
+        "Neighbor {}{}, {} AS {}, group {}{}\n  State {} for {}, {}\n",
+        n.address,
+        n.description.as_ref().map_or(String::new(), |d| format!(" ({d})")),
+        n.kind,
+        n.asn.map_or("any".into(), |a| a.to_string()),
+        n.group,
+        if n.dynamic { ", dynamic" } else { "" },
+        n.state,
+        duration(n.state_seconds),
+        count(n.flaps, "flap"),
+    );
+    if let Some(error) = &n.last_error {
+        let ago = n.last_error_seconds.map_or(String::new(), |s| format!(", {} ago", duration(s)));
+        out.push_str(&format!("  Last error{ago}: {error}\n"));
+    }
+    if let Some(s) = &n.session {
+        out.push_str(&session(s));
+    }
+    out
+}
+
+fn session(s: &Session) -> String {
+    let yes = |b: bool| if b { "yes" } else { "no" };
+    let timers = match s.keepalive_seconds {
+        Some(every) => format!("Hold time {} s, a KEEPALIVE at least every {every} s", s.hold_time),
+        None => "No hold time".into(),
+    };
+    let mut out = format!(
+        "  Local address {}, peer's router ID {}\n  {timers}, heard {} ago\n\
+         \x20 Families {}; 4-octet AS {}, extended messages {}, route refresh {}\n\
+         \x20 Read by {}, sent to by {}, update group {}{}\n",
+        s.local_address,
+        s.router_id,
+        duration(s.heard_seconds),
+        s.families.join(" "),
+        yes(s.four_octet_as),
+        yes(s.extended_messages),
+        yes(s.route_refresh),
+        s.reader_thread,
+        s.update_thread,
+        s.update_group.as_deref().unwrap_or("-"),
+        match (s.detached, s.joining) {
+            (true, _) => ", left behind by it",
+            (false, true) => ", still to be sent the table",
+            (false, false) => "",
+        },
+    );
+    let mut routes = Table::new(&["  Routes", ">IPv4", ">IPv6"]);
+    for (name, count) in [("accepted", s.accepted), ("active", s.active), ("advertised", s.advertised)] {
+        routes.row([format!("    {name}"), number(count.ipv4), number(count.ipv6)]);
+    }
+    let mut messages = Table::new(&["  Messages", ">Received", ">Sent"]);
+    for ((kind, received), (_, sent)) in s.messages_received.kinds().into_iter().zip(s.messages_sent.kinds())
+    {
+        messages.row([format!("    {kind}"), number(received), number(sent)]);
+    }
+    let c = &s.counters;
+    let mut prefixes = Table::new(&["  Prefixes in UPDATEs", ">Received", ">Sent"]);
+    for (what, received, sent) in
+        [("announced", c.announced, s.sent.announced), ("withdrawn", c.withdrawn, s.sent.withdrawn)]
+    {
+        prefixes.row([format!("    {what}"), number(received), number(sent)]);
+    }
+    [routes, messages, prefixes].iter_mut().for_each(|table| out.push_str(&table.render()));
+    out.push_str(&format!(
+        "  Refused: {} prefixes by import, {} as loops, {} of other families; {} UPDATEs treated as withdrawal, {} \
+         attributes discarded\n",
+        number(c.rejected),
+        number(c.loops),
+        number(c.ignored),
+        number(c.treated_as_withdraw),
+        number(c.discarded_attributes),
+    ));
+    if let Some(reason) = &c.last_reason {
+        out.push_str(&format!("  Last refusal: {reason}\n"));
+    }
+    if s.sent.too_long > 0 {
+        let says = "  Withdrawn instead of sent, as their attributes do not fit a message of this session: ";
+        out.push_str(&format!("{says}{} prefixes\n", number(s.sent.too_long)));
+    }
+    let q = &s.write_queue;
+    out.push_str(&format!(
+        "  Write queue {}{}, blocked {}, full {} for {:.1} s; {} slow writer; {} prefixes wait for it\n",
+        bytes(q.bytes),
+        if q.full { " (full)" } else { "" },
+        count(q.blocks, "time"),
+        count(q.stops, "time"),
+        q.stopped_seconds,
+        if q.slow_writer { "designated a" } else { "not a" },
+        number(s.waiting),
+    ));
+    out
+}
+
+pub(super) fn groups(groups: &[Group]) -> String {
+    if groups.is_empty() {
+        return "No update group: none of these neighbours has a session.\n".into();
+    }
+    groups.iter().map(group).collect::<Vec<_>>().join("\n")
+}
+
+fn group(g: &Group) -> String {
+    let members =
+        |which: fn(&GroupMember) -> bool| number(g.members.iter().filter(|m| which(m)).count() as u64);
+    let configured = if g.configured.len() == 1 { "group" } else { "groups" };
+    let mut out = format!(
+        "Update group {} on {}, of {configured} {}\n",
+        g.id,
+        g.update_thread,
+        g.configured.join(", ")
+    );
+    out.push_str(&wrap("  ", "Sends ", ", ", &g.settings));
+    out.push_str(&format!(
+        "  {} at {}: {} full, {} left behind, {} joining; full {} in all; {} prefixes wait\n\
+         \x20 Packed {} with {} prefixes announced and {} withdrawn{}\n",
+        count(g.members.len() as u64, "member"),
+        count(g.positions as u64, "position"),
+        members(|m| m.full),
+        members(|m| m.detached),
+        members(|m| m.joining),
+        count(g.stops, "time"),
+        number(g.waiting),
+        count(g.sent.updates, "UPDATE"),
+        number(g.sent.announced),
+        number(g.sent.withdrawn),
+        g.prefixes_per_update.map_or(String::new(), |n| format!(": {n:.1} in each")),
+    ));
+    let members: Vec<String> = g
+        .members
+        .iter()
+        .map(|m| {
+            let state = match (m.full, m.detached, m.joining) {
+                (true, ..) => " (full)",
+                (_, true, _) => " (behind)",
+                (.., true) => " (joining)",
+                _ => "",
+            };
+            format!("{}{state}", m.address)
+        })
+        .collect();
+    out.push_str(&wrap("  ", "Members ", "  ", &members));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_daemon::api::model::{Messages, ReceiveCounters, SendCounters, Threading, WriteQueue};
+
+    fn slow() -> Neighbor {
+        let both = |ipv4, ipv6| PerFamilyCount { ipv4, ipv6 };
+        Neighbor {
+            address: "192.0.2.1".parse().unwrap(),
+            group: "clients".into(),
+            description: Some("lyon".into()),
+            asn: Some(65001),
+            kind: "client".into(),
+            dynamic: false,
+            state: "Established".into(),
+            state_seconds: 192,
+            flaps: 1,
+            last_error: Some("NOTIFICATION received (cease: administrative reset)".into()),
+            last_error_seconds: Some(7500),
+            session: Some(Session {
+                router_id: [1, 1, 1, 1].into(),
+                local_address: "192.0.2.9".parse().unwrap(),
+                families: vec!["ipv4-unicast".into()],
+                hold_time: 90,
+                keepalive_seconds: Some(30),
+                heard_seconds: 3,
+                four_octet_as: true,
+                extended_messages: false,
+                route_refresh: true,
+                reader_thread: "reader-0".into(),
+                update_thread: "egress-1".into(),
+                update_group: Some("1.2".into()),
+                accepted: both(1_000_000, 0),
+                active: both(900_000, 0),
+                advertised: both(17, 0),
+                joining: false,
+                detached: true,
+                waiting: 1200,
+                counters: ReceiveCounters {
+                    announced: 1_200_000,
+                    rejected: 3,
+                    last_reason: Some("not used: import policy".into()),
+                    ..ReceiveCounters::default()
+                },
+                sent: SendCounters { announced: 18, withdrawn: 1, too_long: 2, ..SendCounters::default() },
+                messages_received: Messages { open: 1, update: 200_000, ..Messages::default() },
+                messages_sent: Messages { open: 1, keepalive: 7, ..Messages::default() },
+                write_queue: WriteQueue {
+                    bytes: 8 << 20,
+                    blocks: 30,
+                    full: true,
+                    stops: 3,
+                    stopped_seconds: 12.25,
+                    slow_writer: true,
+                },
+            }),
+        }
+    }
+
+    #[test]
+    fn a_neighbour_tells_everything() {
+        assert_eq!(
+            neighbor(&slow()),
+            "\
+Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
+  State Established for 3m12s, 1 flap
+  Last error, 2h05m ago: NOTIFICATION received (cease: administrative reset)
+  Local address 192.0.2.9, peer's router ID 1.1.1.1
+  Hold time 90 s, a KEEPALIVE at least every 30 s, heard 3s ago
+  Families ipv4-unicast; 4-octet AS yes, extended messages no, route refresh yes
+  Read by reader-0, sent to by egress-1, update group 1.2, left behind by it
+  Routes             IPv4  IPv6
+    accepted    1,000,000     0
+    active        900,000     0
+    advertised         17     0
+  Messages         Received  Sent
+    OPEN                  1     1
+    UPDATE          200,000     0
+    NOTIFICATION          0     0
+    KEEPALIVE             0     7
+    ROUTE-REFRESH         0     0
+  Prefixes in UPDATEs   Received  Sent
+    announced          1,200,000    18
+    withdrawn                  0     1
+  Refused: 3 prefixes by import, 0 as loops, 0 of other families; 0 UPDATEs treated as withdrawal, 0 attributes discarded
+  Last refusal: not used: import policy
+  Withdrawn instead of sent, as their attributes do not fit a message of this session: 2 prefixes
+  Write queue 8.0 MiB (full), blocked 30 times, full 3 times for 12.2 s; designated a slow writer; 1,200 prefixes wait for it
+"
+        );
+        let idle = Neighbor { session: None, last_error: None, asn: None, description: None, ..slow() };
+        assert_eq!(
+            neighbor(&idle),
+            "Neighbor 192.0.2.1, client AS any, group clients\n  State Established for 3m12s, 1 flap\n"
+        );
+    }
+
+    #[test]
+    fn the_summary_has_a_line_for_each_neighbour() {
+        let answer = BgpSummary {
+            router_id: [10, 0, 0, 1].into(),
+            asn: 65001,
+            uptime_seconds: 7500,
+            threading: Threading {
+                mode: "RIB sharding: 2 shard threads, 1 reader; update threading: 2 update threads".into(),
+                shard_threads: 2,
+                update_threads: 2,
+                reader_threads: 1,
+            },
+            update_groups: 1,
+            neighbor_count: 2,
+            established: 1,
+            flaps: 1,
+            rejected_connections: 4,
+            prefixes: PerFamilyCount { ipv4: 1000, ipv6: 1 },
+            paths: PerFamilyCount { ipv4: 2000, ipv6: 2 },
+            active: PerFamilyCount { ipv4: 999, ipv6: 1 },
+            neighbors: Vec::new(),
+        };
+        let mut table = neighbor_table();
+        neighbor_row(&mut table, &slow());
+        neighbor_row(&mut table, &Neighbor { session: None, state: "Active".into(), ..slow() });
+        assert_eq!(
+            format!("{}{}", summary(&answer), table.render()),
+            "\
+Router 10.0.0.1, AS 65001, up 2h05m
+Threading: RIB sharding: 2 shard threads, 1 reader; update threading: 2 update threads
+2 neighbours: 1 established, 1 down; 1 flap; 1 update group; 4 connections refused
+
+Family  Prefixes  Paths  Active
+IPv4       1,000  2,000     999
+IPv6           1      2       1
+
+Neighbor      AS  Kind    State          For  Flaps   Accepted   Active  Advertised     Out queue  Group
+192.0.2.1  65001  client  Established  3m12s      1  1,000,000  900,000          17  slow 8.0 MiB  clients
+192.0.2.1  65001  client  Active       3m12s      1          -        -           -             -  clients
+"
+        );
+    }
+
+    #[test]
+    fn a_group_tells_its_thread_and_who_is_slow() {
+        let member = |last: u8, full| GroupMember {
+            address: [192, 0, 2, last].into(),
+            group: "clients".into(),
+            full,
+            detached: full,
+            joining: false,
+        };
+        let group = Group {
+            id: "1.2".into(),
+            update_thread: "egress-1".into(),
+            configured: vec!["clients".into(), "lab".into()],
+            settings: vec!["to internal peers".into(), "next hop as received".into()],
+            members: vec![member(1, false), member(2, true)],
+            positions: 2,
+            waiting: 1200,
+            stops: 5,
+            sent: SendCounters { updates: 1000, announced: 6100, ..SendCounters::default() },
+            prefixes_per_update: Some(6.1),
+        };
+        assert_eq!(
+            groups(&[group]),
+            "\
+Update group 1.2 on egress-1, of groups clients, lab
+  Sends to internal peers, next hop as received
+  2 members at 2 positions: 1 full, 1 left behind, 0 joining; full 5 times in all; 1,200 prefixes wait
+  Packed 1,000 UPDATEs with 6,100 prefixes announced and 0 withdrawn: 6.1 in each
+  Members 192.0.2.1  192.0.2.2 (full)
+"
+        );
+        assert!(groups(&[]).starts_with("No update group"));
+    }
+}

@@ -1,0 +1,96 @@
+//! Selected routes, FPM servers, the virtual ASIC, and a prefix's way through all of them.
+
+use crate::text::{Table, bytes, number};
+use ribtide_daemon::api::model::{self, AsicAnswers, Explain, FibRoute, Fpm, StageState};
+use std::net::IpAddr;
+
+pub(super) fn fib_table() -> Table {
+    Table::new(&["Prefix", "Protocol", ">Dist", ">Group", "Next hops", "Dataplanes"])
+}
+
+pub(super) fn fib_row(table: &mut Table, r: &FibRoute) {
+    let plane = |d: &model::DataplaneState| {
+        let reason = d.reason.as_ref().map_or(String::new(), |w| format!(" ({w})"));
+        format!("{} {}{reason}", d.name, d.state)
+    };
+    table.row([
+        r.prefix.clone(),
+        r.protocol.clone(),
+        r.distance.to_string(),
+        r.group.map_or("-".into(), |g| g.to_string()),
+        r.hops.join(", "),
+        r.dataplanes.iter().map(plane).collect::<Vec<_>>().join(", "),
+    ]);
+}
+
+pub(super) fn asic_table(addresses: &[IpAddr], answer: &AsicAnswers) -> String {
+    let mut table = Table::new(&["Address", "Action", "Prefix", "Next hops"]);
+    for (address, a) in addresses.iter().zip(&answer.answers) {
+        let next_hops: Vec<String> = a.next_hops.iter().map(IpAddr::to_string).collect();
+        table.row([
+            address.to_string(),
+            a.action.clone(),
+            a.prefix.clone().unwrap_or_else(|| "-".into()),
+            if next_hops.is_empty() { "-".into() } else { next_hops.join(", ") },
+        ]);
+    }
+    table.render()
+}
+
+pub(super) fn fpm(f: &Fpm) -> String {
+    if f.clients.is_empty() {
+        return "No FPM server is configured; fib.fpm names them.\n".into();
+    }
+    let mut table = Table::new(&[
+        "Client",
+        "Server",
+        "State",
+        ">Connects",
+        ">Attempts failed",
+        ">Routes",
+        ">Deletes",
+        ">Sent",
+        ">Stalled s",
+        ">Offloaded",
+        ">Refused",
+    ]);
+    for c in &f.clients {
+        table.row([
+            c.name.clone(),
+            c.server.to_string(),
+            if c.connected { "connected" } else { "connecting" }.into(),
+            number(c.connects),
+            number(c.failed_connects),
+            number(c.routes),
+            number(c.deletes),
+            bytes(c.bytes_sent),
+            format!("{:.2}", c.stalled_seconds),
+            number(c.offloaded),
+            number(c.offload_failed),
+        ]);
+    }
+    table.render()
+}
+
+pub(super) fn explain_text(e: &Explain) -> String {
+    let mut out = match &e.prefix {
+        Some(prefix) if *prefix != e.asked => format!("{} is in {prefix}\n", e.asked),
+        _ => format!("{}\n", e.asked),
+    };
+    for s in &e.stages {
+        let mark = match s.state {
+            StageState::Passed => "+",
+            StageState::Waiting => "~",
+            StageState::Stopped => "x",
+            StageState::Absent => "-",
+            StageState::Off => " ",
+        };
+        let mut says = s.says.iter();
+        out.push_str(&format!("{mark} {:<14} {}\n", s.stage, says.next().map_or("", String::as_str)));
+        for line in says {
+            out.push_str(&format!("  {:<14} {line}\n", ""));
+        }
+    }
+    out.push_str(&format!("=> {}\n", e.conclusion));
+    out
+}

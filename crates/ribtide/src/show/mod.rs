@@ -1,0 +1,405 @@
+//! `ribtide show …`, `ribtide explain` and `ribtide clear`: the API's answers as text, or as JSON.
+
+mod bgp;
+mod fib;
+mod route;
+mod threads;
+
+use crate::client::Client;
+use crate::text::{Table, count};
+use clap::{Args, Subcommand};
+use ribtide_daemon::api::model::{
+    self, AsicAnswers, AsicQuestion, BgpSummary, Explain, FibPage, Groups, Neighbor, NeighborPage, RoutePage,
+    Sharding,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{self, BufWriter, Write};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// Routes asked for at a time: a page must not hold a stage for longer than a millisecond or so.
+const PAGE: usize = 1000;
+/// Neighbours asked for at a time.
+const NEIGHBORS: usize = 128;
+
+/// Where the router is and how to print.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Output {
+    /// The router's Unix socket (api.socket in its configuration)
+    #[arg(long, global = true, default_value = "/run/ribtide/ribtide.sock", value_name = "PATH")]
+    pub(crate) socket: PathBuf,
+    /// Print JSON: one document, or one per line where the output is a list of routes
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// What to show.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Show {
+    /// BGP sessions and update groups
+    #[command(subcommand)]
+    Bgp(ShowBgp),
+    /// Routes learnt by BGP with all their paths, and why the others lost
+    ///
+    /// Without a prefix, all of them. `*` marks the best path. Of a single prefix the last line says which shard
+    /// thread owns it.
+    #[command(args_conflicts_with_subcommands = true)]
+    Route {
+        #[command(subcommand)]
+        what: Option<ShowRoute>,
+        /// Only this prefix, or the longest match of this address
+        prefix: Option<String>,
+    },
+    /// Selected routes with their next hops and their state in each dataplane
+    Fib {
+        /// Only this prefix, or the longest match of this address
+        prefix: Option<String>,
+    },
+    /// The FPM servers that are told routes: connection, what was sent and what they replied
+    Fpm,
+    /// What the virtual ASIC does with a packet to each of these addresses
+    Asic {
+        /// The addresses
+        #[arg(required = true)]
+        addresses: Vec<IpAddr>,
+    },
+    /// What each stage did, the queues between them, and the CPU time of each thread
+    Pipeline,
+    /// Each thread: its share of a CPU now, its CPU time, the CPUs it may use; and the queues between them
+    ///
+    /// "Now" is measured for half a second. A thread near 100% is what limits the router; one that waited long could
+    /// have run but had no CPU. A full queue says that what comes behind it is too slow.
+    Threads,
+}
+
+/// What to show of BGP.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum ShowBgp {
+    /// Threading mode and totals, and a line for each neighbour
+    Summary,
+    /// Everything about one neighbour, or all: state, what was agreed on, messages, routes, write queue
+    Neighbor {
+        /// Its address
+        #[arg(conflicts_with_all = ["group", "update_thread"])]
+        address: Option<IpAddr>,
+        /// Only neighbours of this group of the configuration
+        #[arg(long, value_name = "NAME")]
+        group: Option<String>,
+        /// Only neighbours that this update thread sends to
+        #[arg(long, value_name = "N")]
+        update_thread: Option<usize>,
+    },
+    /// Update groups: who is sent the same, by which update thread, and how well it is packed
+    Group {
+        /// Only groups with members of this group of the configuration, or the one of this number
+        name: Option<String>,
+        /// Only groups of this update thread
+        #[arg(long, value_name = "N")]
+        update_thread: Option<usize>,
+    },
+}
+
+/// What to show of routes, other than the routes.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum ShowRoute {
+    /// How many routes there are: in total, in the main table, and in each shard thread
+    Summary,
+    /// The shard threads and their shares of the work, or the routes of one of them
+    RibSharding {
+        /// The number of a shard thread, or `main` for the table where routes are installed
+        #[arg(value_name = "SHARD|main", value_parser = shard)]
+        shard: Option<Shard>,
+    },
+}
+
+/// Which thread's routes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shard {
+    Number(usize),
+    Main,
+}
+
+fn shard(text: &str) -> Result<Shard, String> {
+    if text == "main" {
+        return Ok(Shard::Main);
+    }
+    let number = text.strip_prefix("shard-").unwrap_or(text).parse();
+    number.map(Shard::Number).map_err(|_| "write the number of a shard thread such as 0, or main".into())
+}
+
+/// What to clear.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Clear {
+    /// BGP sessions
+    #[command(subcommand)]
+    Bgp(ClearBgp),
+}
+
+/// What to clear of BGP.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum ClearBgp {
+    /// One neighbour, or all
+    Neighbor {
+        /// Its address, or `all`
+        #[arg(value_name = "ADDRESS|all")]
+        which: String,
+        /// `soft`: keep the session, ask for the routes again and send ours again
+        #[arg(value_parser = ["soft"])]
+        soft: Option<String>,
+    },
+}
+
+/// Runs `ribtide clear`.
+pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
+    let Clear::Bgp(ClearBgp::Neighbor { which, soft }) = what;
+    let address = match which.as_str() {
+        "all" => None,
+        text => Some(
+            text.parse()
+                .map_err(|_| format!("\"{text}\" is no address; write a neighbour's address, or all"))?,
+        ),
+    };
+    let request = model::Clear { address, soft: soft.is_some() };
+    let answer: model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
+    let did = if request.soft { "Routes are exchanged again" } else { "Sessions begin anew" };
+    let mut out = io::stdout().lock();
+    finish(print(&mut out, output, &answer, |a| {
+        format!("{did} with {}.\n", count(a.neighbors as u64, "neighbour"))
+    }))
+}
+
+/// Runs `ribtide show`.
+pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
+    let client = Client::new(&output.socket);
+    let mut out = BufWriter::new(io::stdout().lock());
+    let written = match what {
+        Show::Bgp(ShowBgp::Summary) => summary(&client, output, &mut out)?,
+        Show::Bgp(ShowBgp::Neighbor { address: Some(a), .. }) => {
+            print(&mut out, output, &client.get(&format!("/v1/bgp/neighbors/{a}"))?, bgp::neighbor)
+        }
+        Show::Bgp(ShowBgp::Neighbor { address: None, group, update_thread }) => {
+            let only = query(&[("group", group.clone()), ("update-thread", text_of(*update_thread))]);
+            neighbors(&client, output, &mut out, &only)?
+        }
+        Show::Bgp(ShowBgp::Group { name, update_thread }) => {
+            let only = query(&[("name", name.clone()), ("update-thread", text_of(*update_thread))]);
+            let groups: Groups = client.get(&format!("/v1/bgp/groups?{only}"))?;
+            print(&mut out, output, &groups.groups, |groups| bgp::groups(groups))
+        }
+        Show::Route { what: Some(ShowRoute::Summary), .. } => {
+            print(&mut out, output, &client.get("/v1/routes/summary")?, route::summary)
+        }
+        Show::Route { what: Some(ShowRoute::RibSharding { shard: None }), .. } => {
+            print(&mut out, output, &client.get("/v1/routes/sharding")?, route::sharding)
+        }
+        Show::Route { what: Some(ShowRoute::RibSharding { shard: Some(Shard::Main) }), .. } => {
+            fib(&client, output, &mut out, None)?
+        }
+        Show::Route { what: Some(ShowRoute::RibSharding { shard: Some(Shard::Number(n)) }), .. } => {
+            shard_routes(&client, output, &mut out, *n)?
+        }
+        Show::Route { what: None, prefix } => routes(&client, output, &mut out, prefix.as_deref())?,
+        Show::Fib { prefix } => fib(&client, output, &mut out, prefix.as_deref())?,
+        Show::Asic { addresses } => {
+            let answer: AsicAnswers =
+                client.post("/v1/asic/lookup", &AsicQuestion { addresses: addresses.clone() })?;
+            print(&mut out, output, &answer, |a| fib::asic_table(addresses, a))
+        }
+        Show::Fpm => print(&mut out, output, &client.get("/v1/fpm")?, fib::fpm),
+        Show::Pipeline => print(&mut out, output, &client.get("/v1/pipeline")?, threads::pipeline),
+        Show::Threads => print(&mut out, output, &client.get("/v1/threads")?, threads::threads),
+    };
+    finish(written.and_then(|()| out.flush()))
+}
+
+/// Runs `ribtide explain`.
+pub(crate) fn explain(prefix: &str, output: &Output) -> Result<(), String> {
+    let answer: Explain =
+        Client::new(&output.socket).get(&format!("/v1/explain?prefix={}", escape(prefix)))?;
+    let mut out = io::stdout().lock();
+    finish(print(&mut out, output, &answer, fib::explain_text))
+}
+
+/// What printing came to. The outer error is the router's, the inner one the output's.
+type Printed = Result<io::Result<()>, String>;
+
+fn summary(client: &Client, output: &Output, out: &mut impl Write) -> Printed {
+    let mut answer: BgpSummary = client.get("/v1/bgp/summary")?;
+    if output.json {
+        let printed = paged(client, "/v1/bgp/neighbors", NEIGHBORS, "", |page: NeighborPage| {
+            answer.neighbors.extend(page.neighbors);
+            Ok(page.next)
+        })?;
+        return Ok(printed.and_then(|()| print(out, output, &answer, bgp::summary)));
+    }
+    if let Err(e) = out.write_all(bgp::summary(&answer).as_bytes()) {
+        return Ok(Err(e));
+    }
+    let mut table = bgp::neighbor_table();
+    paged(client, "/v1/bgp/neighbors", NEIGHBORS, "", |page: NeighborPage| {
+        page.neighbors.iter().for_each(|n| bgp::neighbor_row(&mut table, n));
+        out.write_all(table.render().as_bytes())?;
+        Ok(page.next)
+    })
+}
+
+fn neighbors(client: &Client, output: &Output, out: &mut impl Write, only: &str) -> Printed {
+    let mut all: Vec<Neighbor> = Vec::new();
+    let mut first = true;
+    let printed = paged(client, "/v1/bgp/neighbors", NEIGHBORS, only, |page: NeighborPage| {
+        if output.json {
+            all.extend(page.neighbors);
+            return Ok(page.next);
+        }
+        for neighbor in &page.neighbors {
+            let gap = if std::mem::take(&mut first) { "" } else { "\n" };
+            out.write_all(format!("{gap}{}", bgp::neighbor(neighbor)).as_bytes())?;
+        }
+        Ok(page.next)
+    })?;
+    match printed {
+        Ok(()) if output.json => Ok(print(out, output, &all, |_| String::new())),
+        other => Ok(other),
+    }
+}
+
+fn routes(client: &Client, output: &Output, out: &mut impl Write, prefix: Option<&str>) -> Printed {
+    let mut table = route::table();
+    paged(client, "/v1/routes", PAGE, &query(&[("prefix", prefix.map(Into::into))]), |page: RoutePage| {
+        lines(out, output, &page.routes, &mut table, route::rows)?;
+        if let (Some(_), [one], false) = (prefix, page.routes.as_slice(), output.json) {
+            out.write_all(route::owner(one).as_bytes())?;
+        }
+        Ok(page.next)
+    })
+}
+
+fn shard_routes(client: &Client, output: &Output, out: &mut impl Write, shard: usize) -> Printed {
+    let only = query(&[("shard", Some(shard.to_string()))]);
+    let mut table = route::table_of_shard();
+    if !output.json {
+        let all: Sharding = client.get("/v1/routes/sharding")?;
+        let own = all.shards.iter().find(|s| s.summary.shard == shard);
+        if let Err(e) = out.write_all(own.map(route::shard).unwrap_or_default().as_bytes()) {
+            return Ok(Err(e));
+        }
+    }
+    paged(client, "/v1/routes", PAGE, &only, |page: RoutePage| {
+        lines(out, output, &page.routes, &mut table, route::rows_of_shard)?;
+        Ok(page.next)
+    })
+}
+
+fn fib(client: &Client, output: &Output, out: &mut impl Write, prefix: Option<&str>) -> Printed {
+    let mut table = fib::fib_table();
+    paged(client, "/v1/fib", PAGE, &query(&[("prefix", prefix.map(Into::into))]), |page: FibPage| {
+        lines(out, output, &page.routes, &mut table, fib::fib_row)?;
+        Ok(page.next)
+    })
+}
+
+/// A reader that went away (`ribtide show route | head`) is not an error.
+fn finish(written: io::Result<()>) -> Result<(), String> {
+    match written {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write the output: {e}")),
+        _ => Ok(()),
+    }
+}
+
+fn print<T: Serialize>(
+    out: &mut impl Write,
+    output: &Output,
+    answer: &T,
+    text: impl Fn(&T) -> String,
+) -> io::Result<()> {
+    if output.json {
+        serde_json::to_writer_pretty(&mut *out, answer)?;
+        writeln!(out)
+    } else {
+        out.write_all(text(answer).as_bytes())
+    }
+}
+
+/// A page of a list: rows of `table`, or a line of JSON each.
+fn lines<T: Serialize>(
+    out: &mut impl Write,
+    output: &Output,
+    items: &[T],
+    table: &mut Table,
+    rows: impl Fn(&mut Table, &T),
+) -> io::Result<()> {
+    if !output.json {
+        items.iter().for_each(|item| rows(table, item));
+        return out.write_all(table.render().as_bytes());
+    }
+    for item in items {
+        serde_json::to_writer(&mut *out, item)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Asks for page after page of at most `limit` items, of those that `only` (part of a URL's query) names.
+fn paged<P: DeserializeOwned>(
+    client: &Client,
+    path: &str,
+    limit: usize,
+    only: &str,
+    mut print: impl FnMut(P) -> io::Result<Option<String>>,
+) -> Printed {
+    let mut cursor = None;
+    loop {
+        let place = query(&[("limit", Some(limit.to_string())), ("cursor", cursor)]);
+        match print(client.get(&format!("{path}?{place}&{only}"))?) {
+            Err(e) => return Ok(Err(e)),
+            Ok(None) => return Ok(Ok(())),
+            Ok(next) => cursor = next,
+        }
+    }
+}
+
+/// The query of a URL: what is there of these.
+fn query(parts: &[(&str, Option<String>)]) -> String {
+    let some = parts.iter().filter_map(|(name, value)| Some(format!("{name}={}", escape(value.as_ref()?))));
+    some.collect::<Vec<_>>().join("&")
+}
+
+fn text_of(number: Option<usize>) -> Option<String> {
+    number.map(|n| n.to_string())
+}
+
+/// Percent-encodes what a URL's query does not take as it is.
+fn escape(text: &str) -> String {
+    text.bytes()
+        .map(|b| match b {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' => char::from(b).to_string(),
+            _ => format!("%{b:02X}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_holds_what_is_asked_and_nothing_else() {
+        let asked = query(&[
+            ("prefix", Some("2001:db8::/32".into())),
+            ("shard", None),
+            ("group", Some("a b&c".into())),
+        ]);
+        assert_eq!(asked, "prefix=2001%3Adb8%3A%3A%2F32&group=a%20b%26c");
+        assert_eq!(query(&[("cursor", None)]), "");
+    }
+
+    #[test]
+    fn a_shard_goes_by_number_or_thread_name() {
+        assert_eq!(
+            [shard("3"), shard("shard-3"), shard("main")],
+            [Ok(Shard::Number(3)), Ok(Shard::Number(3)), Ok(Shard::Main)]
+        );
+        assert!(shard("three").unwrap_err().contains("such as 0"));
+    }
+}

@@ -1,0 +1,269 @@
+//! BGP's routes, how many there are, and which shard thread has them.
+
+use super::bgp::FAMILIES;
+use crate::text::{Table, bytes, number};
+use ribtide_daemon::api::model::{Route, RouteCounts, RouteSummary, ShardLoad, Sharding};
+
+const COLUMNS: [&str; 7] = ["", "Prefix", "Next hop", "From", ">Pref", ">MED", "AS path"];
+
+pub(super) fn table() -> Table {
+    Table::new(&COLUMNS)
+}
+
+/// The same with the logical shard of each prefix.
+pub(super) fn table_of_shard() -> Table {
+    let [mark, rest @ ..] = COLUMNS;
+    let mut columns = vec![mark, ">Logical"];
+    columns.extend(rest);
+    Table::new(&columns)
+}
+
+pub(super) fn rows(table: &mut Table, route: &Route) {
+    cells(route).for_each(|row| table.row(row));
+}
+
+pub(super) fn rows_of_shard(table: &mut Table, route: &Route) {
+    for (i, mut row) in cells(route).enumerate() {
+        row.insert(1, if i == 0 { route.logical_shard.to_string() } else { String::new() });
+        table.row(row);
+    }
+}
+
+fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
+    route.paths.iter().enumerate().map(|(i, p)| {
+        let option = |n: Option<u32>| n.map_or("-".into(), |n| n.to_string());
+        let origin = match p.origin.as_str() {
+            "igp" => "i",
+            "egp" => "e",
+            _ => "?",
+        };
+        let lost = p.lost.as_ref().map_or(String::new(), |l| format!("  ({l})"));
+        vec![
+            if p.best { "*" } else { "" }.into(),
+            if i == 0 { route.prefix.clone() } else { String::new() },
+            p.next_hop.to_string(),
+            p.neighbor.to_string(),
+            option(p.local_pref),
+            option(p.med),
+            format!("{} {origin}{lost}", p.as_path).trim_start().into(),
+        ]
+    })
+}
+
+/// Which shard owns a prefix.
+pub(super) fn owner(route: &Route) -> String {
+    format!("{} is in logical shard {}, on shard {}.\n", route.prefix, route.logical_shard, route.shard)
+}
+
+/// How many routes there are, and where.
+pub(super) fn summary(s: &RouteSummary) -> String {
+    let mut out = format!("Router {}, AS {}\n\n", s.router_id, s.asn);
+    if !s.shards.is_empty() {
+        let mut table =
+            Table::new(&["BGP", "Family", ">Prefixes", ">Paths", ">Active", ">Hidden", ">Memory"]);
+        let memory = s.shards.iter().map(|shard| shard.memory_bytes).sum();
+        counts(&mut table, "total", &s.bgp, memory);
+        for shard in &s.shards {
+            counts(&mut table, &shard.thread, &shard.routes, shard.memory_bytes);
+        }
+        out.push_str(&table.render());
+    }
+    let Some(main) = &s.main else {
+        out.push_str("\nNo main table: this router installs no routes.\n");
+        return out;
+    };
+    let mut table = Table::new(&["Main table", "Family", ">Routes", ">Active"]);
+    for p in &main.protocols {
+        table.row([p.protocol.clone(), p.family.replace("ip", "IP"), number(p.routes), number(p.active)]);
+    }
+    out.push_str(&format!("\n{}", table.render()));
+    out.push_str(&format!(
+        "{} next-hop groups; tables of {}\n",
+        number(main.next_hop_groups as u64),
+        bytes(main.memory_bytes)
+    ));
+    for d in &main.dataplanes {
+        out.push_str(&format!(
+            "Dataplane {}: {} batches unconfirmed, {} routes failed\n",
+            d.name,
+            number(d.outstanding_batches),
+            number(d.failed)
+        ));
+    }
+    out
+}
+
+fn counts(table: &mut Table, name: &str, c: &RouteCounts, memory: u64) {
+    for (i, (family, afi)) in FAMILIES.into_iter().enumerate() {
+        table.row([
+            if i == 0 { name.into() } else { String::new() },
+            family.into(),
+            number(c.prefixes.of(afi)),
+            number(c.paths.of(afi)),
+            number(c.active.of(afi)),
+            number(c.hidden.of(afi)),
+            if i == 0 { bytes(memory) } else { String::new() },
+        ]);
+    }
+}
+
+/// The shard threads and their shares of the work.
+pub(super) fn sharding(s: &Sharding) -> String {
+    let mut table = Table::new(&[
+        "Shard",
+        ">Logical",
+        ">IPv4 prefixes",
+        ">IPv4 paths",
+        ">IPv6 prefixes",
+        ">IPv6 paths",
+        ">Share",
+        ">Memory",
+        ">CPU s",
+        ">Inbox",
+    ]);
+    for load in &s.shards {
+        let RouteCounts { prefixes, paths, .. } = load.summary.routes;
+        table.row([
+            load.summary.thread.clone(),
+            load.logical_shards.len().to_string(),
+            number(prefixes.ipv4),
+            number(paths.ipv4),
+            number(prefixes.ipv6),
+            number(paths.ipv6),
+            format!("{:.1}%", 100.0 * load.load_share),
+            bytes(load.summary.memory_bytes),
+            load.cpu_seconds.map_or("-".into(), |s| format!("{s:.2}")),
+            load.inbox.as_ref().map_or("-".into(), |ring| format!("{} of {}", ring.depth, ring.capacity)),
+        ]);
+    }
+    format!("{}\n\n{}", s.mode, table.render())
+}
+
+/// What one shard thread has, logical shard by logical shard; its routes follow.
+pub(super) fn shard(load: &ShardLoad) -> String {
+    let RouteCounts { prefixes, paths, hidden, .. } = load.summary.routes;
+    let mut table = Table::new(&[">Logical", ">IPv4 prefixes", ">IPv6 prefixes"]);
+    for logical in &load.logical_shards {
+        let c = logical.prefixes;
+        table.row([logical.logical_shard.to_string(), number(c.ipv4), number(c.ipv6)]);
+    }
+    format!(
+        "{}: {} prefixes, {} paths, {} of them hidden; {:.1}% of all paths\n\n{}\n",
+        load.summary.thread,
+        number(prefixes.total()),
+        number(paths.total()),
+        number(hidden.total()),
+        100.0 * load.load_share,
+        table.render()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_daemon::api::model::{
+        DataplaneCount, LogicalShardLoad, MainTable, PerFamilyCount, ProtocolCount, Ring, ShardSummary,
+    };
+
+    fn both(ipv4: u64, ipv6: u64) -> PerFamilyCount {
+        PerFamilyCount { ipv4, ipv6 }
+    }
+
+    fn counts(prefixes: u64) -> RouteCounts {
+        RouteCounts {
+            prefixes: both(prefixes, 1),
+            paths: both(10 * prefixes, 2),
+            active: both(prefixes - 1, 1),
+            hidden: both(1, 0),
+        }
+    }
+
+    fn part(shard: usize, prefixes: u64) -> ShardSummary {
+        ShardSummary {
+            shard,
+            thread: format!("shard-{shard}"),
+            routes: counts(prefixes),
+            attribute_sets: 5,
+            next_hops: 1,
+            memory_bytes: 1 << 20,
+        }
+    }
+
+    #[test]
+    fn the_summary_goes_from_the_whole_to_the_parts() {
+        let mut all = RouteSummary {
+            asn: 65001,
+            router_id: [10, 0, 0, 1].into(),
+            bgp: counts(5000),
+            main: None,
+            shards: vec![part(0, 3000), part(1, 2000)],
+        };
+        let expected = "\
+Router 10.0.0.1, AS 65001
+
+BGP      Family  Prefixes   Paths  Active  Hidden   Memory
+total    IPv4       5,000  50,000   4,999       1  2.0 MiB
+         IPv6           1       2       1       0
+shard-0  IPv4       3,000  30,000   2,999       1  1.0 MiB
+         IPv6           1       2       1       0
+shard-1  IPv4       2,000  20,000   1,999       1  1.0 MiB
+         IPv6           1       2       1       0
+";
+        assert_eq!(summary(&all), format!("{expected}\nNo main table: this router installs no routes.\n"));
+        all.main = Some(MainTable {
+            protocols: vec![
+                ProtocolCount { family: "ipv4".into(), protocol: "static".into(), routes: 2, active: 1 },
+                ProtocolCount { family: "ipv6".into(), protocol: "ebgp".into(), routes: 1, active: 1 },
+            ],
+            next_hop_groups: 3,
+            memory_bytes: 2048,
+            dataplanes: vec![DataplaneCount { name: "kernel".into(), outstanding_batches: 1, failed: 0 }],
+        });
+        let main = "
+Main table  Family  Routes  Active
+static      IPv4         2       1
+ebgp        IPv6         1       1
+3 next-hop groups; tables of 2.0 KiB
+Dataplane kernel: 1 batches unconfirmed, 0 routes failed
+";
+        assert_eq!(summary(&all), format!("{expected}{main}"));
+    }
+
+    #[test]
+    fn a_shard_has_its_share_its_queue_and_its_logical_shards() {
+        let inbox =
+            Ring { name: "readers to shard 0".into(), capacity: 128, depth: 3, peak: 9, sent: 100, full: 0 };
+        let load = ShardLoad {
+            summary: part(0, 3000),
+            load_share: 0.6,
+            cpu_seconds: Some(1.5),
+            inbox: Some(inbox),
+            logical_shards: vec![
+                LogicalShardLoad { logical_shard: 0, prefixes: both(1000, 1) },
+                LogicalShardLoad { logical_shard: 62, prefixes: both(2000, 0) },
+            ],
+        };
+        assert_eq!(
+            shard(&load),
+            "\
+shard-0: 3,001 prefixes, 30,002 paths, 1 of them hidden; 60.0% of all paths
+
+Logical  IPv4 prefixes  IPv6 prefixes
+      0          1,000              1
+     62          2,000              0
+
+"
+        );
+        let hosted = ShardLoad { cpu_seconds: None, inbox: None, ..load.clone() };
+        assert_eq!(
+            sharding(&Sharding { mode: "In words".into(), shards: vec![load, hosted] }),
+            "\
+In words
+
+Shard    Logical  IPv4 prefixes  IPv4 paths  IPv6 prefixes  IPv6 paths  Share   Memory  CPU s     Inbox
+shard-0        2          3,000      30,000              1           2  60.0%  1.0 MiB   1.50  3 of 128
+shard-0        2          3,000      30,000              1           2  60.0%  1.0 MiB      -         -
+"
+        );
+    }
+}

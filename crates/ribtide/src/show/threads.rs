@@ -1,0 +1,128 @@
+//! Stages, the queues between them, and threads.
+
+use crate::text::{Table, bytes, number};
+use ribtide_daemon::api::model::{Pipeline, Ring, Threads};
+
+pub(super) fn pipeline(p: &Pipeline) -> String {
+    let mut stages =
+        Table::new(&["Stage", ">Routes", ">Batches", ">Busy s", ">Routes/s busy", ">First s", ">Last s"]);
+    for s in &p.stages {
+        let rate =
+            if s.busy_seconds > 0.0 { number((s.routes as f64 / s.busy_seconds) as u64) } else { "-".into() };
+        let time = |t: Option<f64>| t.map_or("-".into(), |t| format!("{t:.2}"));
+        stages.row([
+            s.name.clone(),
+            number(s.routes),
+            number(s.batches),
+            format!("{:.3}", s.busy_seconds),
+            rate,
+            time(s.first_seconds),
+            time(s.last_seconds),
+        ]);
+    }
+    let mut threads = Table::new(&["Thread", ">CPU s"]);
+    for t in &p.threads {
+        threads.row([t.name.clone(), format!("{:.2}", t.cpu_seconds)]);
+    }
+    format!(
+        "{}\n{}\n{}\nPeak memory {}\n",
+        stages.render(),
+        rings(&p.rings).render(),
+        threads.render(),
+        bytes(p.peak_memory_bytes)
+    )
+}
+
+fn rings(rings: &[Ring]) -> Table {
+    let mut table = Table::new(&["Queue", ">Bound", ">Depth", ">Peak", ">Batches", ">Full"]);
+    for r in rings {
+        table.row([
+            r.name.clone(),
+            number(r.capacity as u64),
+            number(r.depth),
+            number(r.peak),
+            number(r.sent),
+            number(r.full),
+        ]);
+    }
+    table
+}
+
+pub(super) fn threads(t: &Threads) -> String {
+    let mut table =
+        Table::new(&["Thread", ">CPU %", ">CPU s", ">User s", ">System s", ">Waited s", "CPUs", "Does"]);
+    for thread in &t.threads {
+        let name = if thread.count > 1 {
+            format!("{} (x{})", thread.name, thread.count)
+        } else {
+            thread.name.clone()
+        };
+        table.row([
+            name,
+            thread.cpu_percent.map_or("-".into(), |p| format!("{p:.1}")),
+            format!("{:.2}", thread.cpu_seconds),
+            format!("{:.2}", thread.user_seconds),
+            format!("{:.2}", thread.system_seconds),
+            thread.waited_seconds.map_or("-".into(), |s| format!("{s:.2}")),
+            format!("{}{}", thread.cpus, if thread.pinned { " (pinned)" } else { "" }),
+            thread.role.clone(),
+        ]);
+    }
+    let all: f64 = t.threads.iter().filter_map(|thread| thread.cpu_percent).sum();
+    format!(
+        "{} CPUs, {all:.0}% of one in use; measured for {:.1} s\n\n{}\n{}",
+        t.cpus,
+        t.window_seconds,
+        table.render(),
+        rings(&t.rings).render()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_daemon::api::model::Thread;
+
+    #[test]
+    fn threads_tell_what_they_do_and_where() {
+        let thread = |name: &str, count, cpu_percent, pinned: bool| Thread {
+            name: name.into(),
+            role: "a shard".into(),
+            count,
+            cpu_seconds: 12.5,
+            user_seconds: 12.0,
+            system_seconds: 0.5,
+            waited_seconds: (!pinned).then_some(0.25),
+            cpu_percent: Some(cpu_percent),
+            cpus: if pinned { "1" } else { "0-1" }.into(),
+            pinned,
+        };
+        let ring = Ring {
+            name: "readers to shard 0".into(),
+            capacity: 128,
+            depth: 3,
+            peak: 128,
+            sent: 1_000_000,
+            full: 17,
+        };
+        let all = Threads {
+            window_seconds: 0.5,
+            cpus: 2,
+            threads: vec![thread("shard-0", 1, 99.6, true), thread("api-question", 3, 0.4, false)],
+            rings: vec![ring],
+        };
+        assert_eq!(
+            threads(&all),
+            "\
+2 CPUs, 100% of one in use; measured for 0.5 s
+
+Thread             CPU %  CPU s  User s  System s  Waited s  CPUs        Does
+shard-0             99.6  12.50   12.00      0.50         -  1 (pinned)  a shard
+api-question (x3)    0.4  12.50   12.00      0.50      0.25  0-1         a shard
+
+Queue               Bound  Depth  Peak    Batches  Full
+readers to shard 0    128      3   128  1,000,000    17
+"
+        );
+    }
+}

@@ -1,0 +1,76 @@
+"""`/metrics`, read by the parser that Prometheus's own project publishes for OpenMetrics."""
+
+import http.client
+import socket
+
+import pytest
+
+from harness import Host, Ribtide, binary, wait_for
+
+parser = pytest.importorskip("prometheus_client.openmetrics.parser", reason="python3-prometheus-client is missing")
+
+CONFIG = f"""
+[router]
+asn = 65001
+router-id = "10.0.255.254"
+
+[bgp]
+listen = ["{Host.FEED_SIDE}:179"]
+shards = 2
+update-threads = 2
+
+[bgp.group.feeds]
+type = "external"
+import = ["accept"]
+export = ["accept"]
+dynamic-neighbors = ["198.19.0.0/24"]
+
+[fib]
+virtual-asic = {{ lab = true }}
+
+[[interface]]
+name = "Ethernet0"
+addresses = ["10.0.255.254/16"]
+"""
+
+
+class Unix(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path):
+        super().__init__("ribtide")
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+
+def scrape(router):
+    """(name, labels) → value of every sample; fails where the text is not OpenMetrics."""
+    connection = Unix(router.socket)
+    connection.request("GET", "/metrics")
+    answer = connection.getresponse()
+    assert answer.status == 200
+    assert answer.getheader("content-type").startswith("application/openmetrics-text; version=1.0.0")
+    families = list(parser.text_string_to_metric_families(answer.read().decode()))
+    assert all(family.name.startswith("ribtide_") and family.documentation for family in families)
+    return {(s.name, tuple(sorted(s.labels.items()))): s.value for family in families for s in family.samples}
+
+
+def test_a_scrape_is_open_metrics_and_says_what_show_says(host):
+    router = Ribtide(host, CONFIG)
+    assert scrape(router)[("ribtide_unanswered_questions", ())] == 0
+    host.feeds.start("blast", binary(), "blast", "--to", f"{Host.FEED_SIDE}:179", "--from", Host.FEEDS[0],
+                     "--ipv4", 5000, "--quiet")
+    wait_for("the table is there", lambda: router.count() == 5000)
+    samples = scrape(router)
+    of = lambda name: {labels: value for (n, labels), value in samples.items() if n == name}  # noqa: E731
+    assert sum(of("ribtide_bgp_shard_prefixes").values()) == 5000
+    assert list(of("ribtide_bgp_neighbor_up").values()) == [1]
+    bounds, depths = of("ribtide_queue_bound"), of("ribtide_queue_depth")
+    rings = {(("queue", ring["name"]),): ring["capacity"] for ring in router.show("pipeline")["rings"]}
+    assert bounds == rings and depths.keys() == rings.keys()
+    again = scrape(router)
+    counters = [key for key in samples if key[0].endswith("_total")]
+    assert counters and all(again[key] >= samples[key] for key in counters), "a counter went back"
