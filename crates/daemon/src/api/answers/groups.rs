@@ -104,6 +104,11 @@ fn settings(s: &EgressSettings) -> Vec<String> {
                 own(v4.map(|a| a.to_string())),
                 own(v6.map(|a| a.to_string()))
             ),
+            NextHopRule::KeepUnlessPolicy { v4, v6 } => format!(
+                "next hop as received, ours where the policy says so: {} for IPv4, {} for IPv6",
+                own(v4.map(|a| a.to_string())),
+                own(v6.map(|a| a.to_string()))
+            ),
         },
         format!("export {}", export.name()),
     ]
@@ -130,7 +135,7 @@ mod tests {
                 four_octet_as: true,
                 max_message: 65535,
                 next_hop: NextHopRule::Own { v4: Some([192, 0, 2, 1].into()), v6: None },
-                export: Policy::compile(&["accept"]).unwrap().into(),
+                export: Policy::accept().into(),
             },
             members: vec![PeerId(1), PeerId(2), PeerId(7)],
             blocked: vec![PeerId(2)],
