@@ -354,7 +354,7 @@ def test_churn(pair):
     wait_count(other, 25_000)
     wait_for("both agree", lambda: equal(sent(router.table(), LEFT), other.table()), 60, 1)
     session = router.session(Host.FEEDS[1])
-    assert session["counters"]["withdrawn"] == 4 * 12_500 and session["received"] == {"ipv4": 20_000, "ipv6": 5_000}
+    assert session["counters"]["withdrawn"] == 4 * 12_500 and session["accepted"] == {"ipv4": 20_000, "ipv6": 5_000}
 
 
 def equal(left, right):
@@ -397,7 +397,8 @@ dynamic-neighbors = ["198.19.0.16/28"]
     stopped.popen.send_signal(signal.SIGSTOP)
     blast(pair.a, prefixes, 0)
     wait_count(router, prefixes)
-    wait_for("its queue is full", lambda: router.session(receivers[0])["blocked"], 20, alive=[router.process])
+    wait_for("its queue is full", lambda: router.session(receivers[0])["write_queue"]["full"], 20, alive=[router.process])
+    wait_for("the other has all meanwhile", lambda: other.poll() is not None, 60, alive=[router.process])
     stopped.popen.send_signal(signal.SIGCONT)
     wait_for("both have all", lambda: None not in (stopped.poll(), other.poll()), 60, alive=[router.process])
     reports = [json.loads(s.log(100_000).splitlines()[-1])["receivers"][0] for s in (stopped, other)]

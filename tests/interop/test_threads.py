@@ -82,7 +82,7 @@ def test_no_session_expires_under_full_load(folder, threads):
             assert not reflector.lost()
             assert all(tool.poll() is None for tool in tools), "it should go on until it is stopped"
             time.sleep(1)
-        sent = {n["address"]: n["session"]["updates_sent"] for n in reflector.router.show("bgp", "summary")["neighbors"]}
+        sent = {n["address"]: n["session"]["sent"]["updates"] for n in reflector.router.show("bgp", "summary")["neighbors"]}
         assert min(sent.values()) > 0, sent
         load.stop()
         wait_for("the load is gone", lambda: len(reflector.router.show("bgp", "summary")["neighbors"]) == 21, 60, alive=tools[:2])
