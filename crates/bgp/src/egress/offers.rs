@@ -10,7 +10,7 @@ use super::paths::{Handle, Path, Paths};
 use crate::attr::AttrSet;
 use crate::message::{BestPath, NONE};
 use crate::peer::{EgressSettings, PeerInfo};
-use ribtide_policy::{Changes, Memo, Route, Verdict};
+use ribtide_policy::{Changes, Memo, NewNextHop, Route, Verdict};
 use ribtide_prefix::{Afi, Family, Prefix};
 
 /// The paths of a batch as a group gets them, for prefixes of one family.
@@ -25,8 +25,14 @@ enum Offer<'a> {
     No,
     /// It gets it as it is.
     Plain,
-    /// The policy looks at it. What it accepts may still be impossible to send.
-    Asked { judge: Judge<'a>, memo: Memo<Option<Accepted>> },
+    /// The policy looks at it.
+    Asked(Box<Asked<'a>>),
+}
+
+struct Asked<'a> {
+    judge: Judge<'a>,
+    /// What the policy accepts may still be impossible to send.
+    memo: Memo<Option<Accepted>>,
 }
 
 /// A path that the policy accepts.
@@ -81,11 +87,11 @@ impl<'a> Offers<'a> {
             let Some(source) = source else { return Offer::No };
             let judge = Judge { settings, source, afi, path };
             match constant {
-                Some(Verdict::Accept) if judge.can_send(&Changes::default()) => Offer::Plain,
+                Some(Verdict::Accept) if judge.can_send(None) => Offer::Plain,
                 Some(_) => Offer::No,
                 None => {
                     let memo = Memo::new(&settings.export, &judge.route(), |changes| judge.accepted(changes));
-                    Offer::Asked { judge, memo }
+                    Offer::Asked(Box::new(Asked { judge, memo }))
                 }
             }
         };
@@ -97,7 +103,7 @@ impl<'a> Offers<'a> {
         let gets = match self.offers.get_mut(path as usize) {
             None | Some(Offer::No) => false,
             Some(Offer::Plain) => true,
-            Some(Offer::Asked { judge, memo }) => judge.ask(memo, prefix).is_some(),
+            Some(Offer::Asked(asked)) => asked.judge.ask(&mut asked.memo, prefix).is_some(),
         };
         if gets { Had::from(self.paths[path as usize].source) } else { Had::NOTHING }
     }
@@ -108,7 +114,8 @@ impl<'a> Offers<'a> {
         match self.offers.get_mut(at) {
             None | Some(Offer::No) => NONE,
             Some(Offer::Plain) => self.handles.plain(at, &self.paths[at], paths),
-            Some(Offer::Asked { judge, memo }) => {
+            Some(Offer::Asked(asked)) => {
+                let Asked { judge, memo } = &mut **asked;
                 let Some(accepted) = judge.ask(memo, prefix) else { return NONE };
                 if accepted.handle == NONE {
                     accepted.handle = if accepted.changes.is_empty() {
@@ -150,12 +157,13 @@ impl Judge<'_> {
     }
 
     fn accepted(&self, changes: Changes) -> Option<Accepted> {
-        self.can_send(&changes).then_some(Accepted { changes, handle: NONE })
+        self.can_send(changes.next_hop()).then_some(Accepted { changes, handle: NONE })
     }
 
-    fn can_send(&self, changes: &Changes) -> bool {
+    /// Whether there is a next hop to send, when the policy sets it to this.
+    fn can_send(&self, next_hop: Option<NewNextHop>) -> bool {
         let received = self.path.attrs.next_hop();
-        export::next_hop(self.settings, self.source, self.afi, received, changes.next_hop()).is_some()
+        export::next_hop(self.settings, self.source, self.afi, received, next_hop).is_some()
     }
 
     /// The path with these changes.
@@ -188,7 +196,7 @@ pub(super) fn explain<F: Family>(
     let (changes, tried) = settings.export.explain(&judge.route(), prefix.any());
     says.extend(tried);
     let changes = changes?;
-    if !judge.can_send(&changes) {
+    if !judge.can_send(changes.next_hop()) {
         says.push("not sent: there is no next hop of this family that the peer could use".into());
         return None;
     }
