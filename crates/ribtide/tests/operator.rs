@@ -416,12 +416,7 @@ fn metrics(router: &Router) {
     assert_eq!(total("ribtide_bgp_neighbor_write_queue_stops_total", ""), 0.0);
     assert_eq!(total("ribtide_bgp_update_group_members", ""), 3.0);
     assert_eq!(value("ribtide_rib_routes{family=\"ipv4\",protocol=\"ebgp\"}"), IPV4 as f64);
-    // Its unit is 10 ms: a thread may have used less.
-    let cpu = |s: &str| s.starts_with("ribtide_thread_cpu_seconds_total{") && s.contains("thread=\"shard-");
-    assert!(
-        samples.iter().any(|(series, seconds)| cpu(series) && *seconds >= 0.0),
-        "no shard's CPU in\n{text}"
-    );
+    assert!(value("ribtide_thread_cpu_seconds_total{thread=\"shard-0\"}") > 0.0);
     // Every queue that `show pipeline` lists is there with bound and depth.
     for ring in router.json(&["pipeline"])["rings"].as_array().unwrap() {
         let labels = format!("{{queue={}}}", ring["name"]);

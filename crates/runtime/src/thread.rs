@@ -68,6 +68,11 @@ impl Thread {
         }
     }
 
+    /// Whether it is the process's first, which has the program's name.
+    pub fn is_main(&self) -> bool {
+        self.id == std::process::id()
+    }
+
     /// All its CPU seconds.
     pub fn cpu_seconds(&self) -> f64 {
         self.schedule.map_or(self.user_seconds + self.system_seconds, |(ran, _)| ran)

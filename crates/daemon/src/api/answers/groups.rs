@@ -53,7 +53,8 @@ fn group(
             joining: view.joining.contains(id),
         })
     };
-    let members: Vec<GroupMember> = view.members.iter().filter_map(member).collect();
+    let mut members: Vec<GroupMember> = view.members.iter().filter_map(member).collect();
+    members.sort_unstable_by_key(|member| member.address);
     let configured: BTreeSet<String> = members.iter().map(|m| m.group.clone()).collect();
     let sent = send_counters(&view.counters);
     Group {
@@ -110,7 +111,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
                 own(v6.map(|a| a.to_string()))
             ),
         },
-        format!("export {}", export.name()),
+        format!("export policy {}", export.name()),
     ]
 }
 
@@ -162,7 +163,7 @@ mod tests {
             group.settings.join(", "),
             "to route reflector clients of cluster 10.0.0.9, from AS 65001, router id 10.0.0.1, ipv4-unicast \
              ipv6-unicast, 4-octet AS numbers, messages of up to 65535 bytes, next hop ours: 192.0.2.1 for IPv4, none \
-             for IPv6, export accept"
+             for IPv6, export policy accept"
         );
     }
 }

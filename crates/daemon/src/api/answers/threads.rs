@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 const WINDOW: Duration = Duration::from_millis(500);
 
 /// What the threads of a name do; a number at its end does not count.
-const ROLES: [(&str, &str); 18] = [
-    ("ribtide", "main: starts, waits for signals"),
+const ROLES: [(&str, &str); 17] = [
     ("sessions", "BGP sessions: state machines, timers, writes"),
     ("reader", "BGP: reads and parses sessions"),
     ("shard", "BGP: a RIB shard, its Adj-RIB-In and best paths"),
@@ -96,7 +95,9 @@ fn described(t: &thread::Thread, process: &Cpus) -> Thread {
     let known = |name: &str| ROLES.iter().find(|(known, _)| *known == name).map(|(_, role)| *role);
     Thread {
         name: t.name.clone(),
-        role: known(t.role()).unwrap_or_default().into(),
+        role: known(t.role())
+            .unwrap_or(if t.is_main() { "main: starts, waits for signals" } else { "" })
+            .into(),
         count: 1,
         cpu_seconds: t.cpu_seconds(),
         user_seconds: t.user_seconds,

@@ -88,10 +88,8 @@ fn pipeline(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
 }
 
 fn thread_usage(m: &mut Families, t: &Thread) {
-    const CPU: &str = "CPU time of the thread, or of all threads of this name.";
-    for (mode, seconds) in [("user", t.user_seconds), ("system", t.system_seconds)] {
-        m.counter("thread_cpu_seconds", CPU, two(("thread", &t.name), ("mode", mode)), seconds);
-    }
+    let cpu = "CPU time of the thread, or of all threads of this name.";
+    m.counter("thread_cpu_seconds", cpu, one("thread", &t.name), t.cpu_seconds);
     if let Some(waited) = t.waited_seconds {
         let help = "Time in which the thread could have run but had no CPU.";
         m.counter("thread_runnable_seconds", help, one("thread", &t.name), waited);
