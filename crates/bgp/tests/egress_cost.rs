@@ -115,6 +115,14 @@ fn cpu_time() -> Duration {
     Duration::from_nanos(ns.expect("Linux tells a thread's CPU time in /proc/thread-self/schedstat"))
 }
 
+fn paths(message: &EgressIn) -> &[BestPath] {
+    match message {
+        EgressIn::Best(batch) => &batch.paths,
+        EgressIn::Dump { batch, .. } => &batch.paths,
+        _ => &[],
+    }
+}
+
 struct Timed {
     worker: Worker,
     out: Vec<Write>,
@@ -124,6 +132,8 @@ impl Timed {
     /// Handles messages, packs, and tells what that cost. `flush`: prefixes that wait before they are packed.
     fn run(&mut self, what: &str, prefixes: usize, flush: usize, messages: Vec<EgressIn>) {
         let before = self.counts();
+        // As shards do: what a batch names does not end with it.
+        let kept: Vec<BestPath> = messages.iter().flat_map(paths).cloned().collect();
         let begin = cpu_time();
         for message in messages {
             self.worker.handle(message);
@@ -143,11 +153,14 @@ impl Timed {
             (after.0 - before.0) as f64 / (after.1 - before.1) as f64,
             after.0 - before.0,
         );
+        drop(kept);
     }
 
     fn pack(&mut self) {
-        while self.worker.flush(BUDGET, &mut self.out) {}
-        self.out.clear();
+        while self.worker.due() > 0 {
+            self.worker.flush(BUDGET, &mut self.out);
+            self.out.clear();
+        }
     }
 
     fn counts(&self) -> (u64, u64) {

@@ -131,8 +131,8 @@ impl Egress {
         let mut out = Vec::new();
         let stage = &mut self.workers[id];
         stage.worker.requests().into_iter().for_each(&mut dump);
-        let more = stage.worker.flush(budget, &mut out);
-        stage.dirty = more || !stage.blocked.is_empty();
+        stage.worker.flush(budget, &mut out);
+        stage.dirty = stage.worker.due() > 0 || !stage.blocked.is_empty();
         out.iter().for_each(|write| self.write(write));
     }
 

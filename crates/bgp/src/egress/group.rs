@@ -30,6 +30,8 @@ pub(super) struct Group {
     pub(super) members: BTreeMap<PeerId, Member>,
     /// From the oldest position.
     streams: Vec<Stream>,
+    /// How many changes since the last flush replaced a path that members have, or wait for.
+    pub(super) replaced: usize,
     pub(super) counters: Counters,
 }
 
@@ -46,6 +48,7 @@ impl Group {
             settings: Arc::new(settings),
             members: BTreeMap::new(),
             streams: Vec::new(),
+            replaced: 0,
             counters: Counters::default(),
         }
     }
@@ -87,7 +90,7 @@ impl Group {
             return;
         }
         let mut own = self.take_out(at, |member| member == peer, paths);
-        own.lane_mut::<F>().want();
+        own.lane_mut::<F>().want(paths);
         // Others may wait for the same to be asked for.
         let waits = |s: &Stream| s.lane::<F>().phase() == Phase::Wanted && s.can_unite(&own);
         match self.streams.iter_mut().find(|stream| waits(stream)) {
@@ -135,6 +138,7 @@ impl Group {
             if had == Had::NOTHING && new == NONE {
                 continue;
             }
+            self.replaced += usize::from(had != Had::NOTHING);
             for stream in &mut self.streams {
                 let lane = stream.lane_mut::<F>();
                 if lane.follows() {
@@ -167,12 +171,12 @@ impl Group {
     }
 
     /// All shards have answered a dump.
-    pub(super) fn dump_complete(&mut self, token: u64) {
+    pub(super) fn dump_complete(&mut self, token: u64, paths: &mut Paths) {
         for stream in &mut self.streams {
             for_each_family!(F => {
                 let lane = stream.lane_mut::<F>();
                 if lane.phase() == Phase::Dumping(token) {
-                    lane.dumped();
+                    lane.dumped(paths);
                 }
             });
         }
@@ -202,6 +206,11 @@ impl Group {
         self.streams.iter().filter(|stream| !self.all_blocked(stream)).map(Stream::due).sum()
     }
 
+    /// Whether a flush has begun something that it has not done, for members that can take more.
+    pub(super) fn begun(&self) -> bool {
+        self.streams.iter().any(|stream| stream.begun() && !self.all_blocked(stream))
+    }
+
     /// Prefixes that wait, those for several positions several times.
     pub(super) fn waiting(&self) -> usize {
         self.streams.iter().map(Stream::waiting).sum()
@@ -217,6 +226,7 @@ impl Group {
 
     /// Packs up to about `budget` prefixes of each family for every stream whose members can take more.
     pub(super) fn flush(&mut self, paths: &mut Paths, peers: &Peers, budget: usize, out: &mut Vec<Write>) {
+        self.replaced = 0;
         self.leave_behind(paths);
         self.bound(paths);
         for at in 0..self.streams.len() {

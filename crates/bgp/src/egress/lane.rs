@@ -34,7 +34,7 @@ impl Had {
 #[derive(Clone, Copy)]
 struct Pending {
     had: Had,
-    /// What to send; [`NONE`]: a withdrawal. Held.
+    /// What to send; [`NONE`]: a withdrawal, or nothing where they had nothing. Held.
     new: Handle,
 }
 
@@ -52,13 +52,14 @@ pub(super) enum Phase {
 
 pub(super) struct Lane<F: Family> {
     pending: Map<Prefix<F>, Pending>,
-    /// Taken out of `pending` and sorted by path, to be packed from its end. Goes before what is pending. Paths are held.
+    /// To be announced before what is pending: taken out of `pending`, or told in a dump; no prefix twice. Sorted by path
+    /// when there is no more to come, and packed from its end. Paths are held.
     outgoing: Vec<(Handle, Prefix<F>)>,
     phase: Phase,
     /// Whether the members know all that does not wait here. They do not from when they join until the shards have told
     /// their tables: before, they were sent nothing at all.
     told: bool,
-    /// Whether End-of-RIB is to follow when nothing waits any more (RFC 4724 section 2).
+    /// Whether End-of-RIB is to follow when all of the table is packed (RFC 4724 section 2).
     end_of_rib: bool,
     sent: Tally,
 }
@@ -76,7 +77,7 @@ impl<F: Family> Default for Lane<F> {
     }
 }
 
-/// A map or list that has grown beyond this many entries gives its memory back when it is empty.
+/// A map or list with room for this many entries gives its memory back when it has become empty and little of it was used.
 const KEEP: usize = 16 * 1024;
 
 impl<F: Family> Lane<F> {
@@ -136,6 +137,11 @@ impl<F: Family> Lane<F> {
         }
     }
 
+    /// Whether what was taken to be packed is not packed yet.
+    pub(super) fn begun(&self) -> bool {
+        self.phase == Phase::Live && !self.outgoing.is_empty()
+    }
+
     /// Whether the members know everything.
     pub(super) fn is_idle(&self) -> bool {
         self.phase == Phase::Live && self.due() == 0
@@ -147,8 +153,9 @@ impl<F: Family> Lane<F> {
     }
 
     /// Wants the table again.
-    pub(super) fn want(&mut self) {
+    pub(super) fn want(&mut self, paths: &mut Paths) {
         if self.phase == Phase::Live {
+            self.put_back(paths);
             self.phase = Phase::Wanted;
         }
     }
@@ -159,7 +166,30 @@ impl<F: Family> Lane<F> {
     }
 
     /// The shards have told all of the table that was asked for.
-    pub(super) fn dumped(&mut self) {
+    pub(super) fn dumped(&mut self, paths: &mut Paths) {
+        // What changed since it was told: it is not sent, and those who have just joined had nothing.
+        if !self.pending.is_empty() {
+            let (pending, told) = (&self.pending, self.outgoing.iter());
+            told.filter(|(_, p)| pending.contains_key(p)).for_each(|(handle, _)| paths.release(*handle));
+            self.outgoing.retain(|(_, prefix)| !pending.contains_key(prefix));
+        }
+        if !self.told {
+            let changed = self.pending.drain().filter(|(_, pending)| pending.new != NONE);
+            self.outgoing.extend(changed.map(|(prefix, pending)| (pending.new, prefix)));
+        }
+        sort(&mut self.outgoing, paths.numbers());
+        // What moved from one shard to another may have been told by both.
+        self.outgoing.dedup_by(|again, first| {
+            let same = again == first;
+            if same {
+                paths.release(again.0);
+            }
+            same
+        });
+        if self.told {
+            // It is sent again.
+            self.count_outgoing(paths, -1);
+        }
         self.phase = Phase::Live;
         self.told = true;
     }
@@ -172,13 +202,14 @@ impl<F: Family> Lane<F> {
                 let pending = entry.get_mut();
                 paths.hold(new);
                 paths.release(std::mem::replace(&mut pending.new, new));
-                if new == NONE && pending.had == Had::NOTHING {
+                if new == NONE && pending.had == Had::NOTHING && self.told {
                     entry.remove();
                 }
             }
             Entry::Vacant(entry) => {
+                // Where nothing was sent yet, what a shard has told goes when it changes, be it to nothing.
                 let had = if self.told { had } else { Had::NOTHING };
-                if new != NONE || had != Had::NOTHING {
+                if new != NONE || had != Had::NOTHING || !self.told {
                     paths.hold(new);
                     entry.insert(Pending { had, new });
                 }
@@ -187,14 +218,10 @@ impl<F: Family> Lane<F> {
     }
 
     /// A shard says in a dump what the best path of a prefix is. What is pending for it is no older.
-    pub(super) fn tell(&mut self, prefix: Prefix<F>, new: Handle, paths: &mut Paths) {
-        let had = match paths.source(new) {
-            Some(source) if self.told => Had::from(source),
-            _ => Had::NOTHING,
-        };
-        if let hashbrown::hash_map::Entry::Vacant(entry) = self.pending.entry(prefix) {
-            paths.hold(new);
-            entry.insert(Pending { had, new });
+    pub(super) fn tell(&mut self, prefix: Prefix<F>, path: Handle, paths: &mut Paths) {
+        if self.pending.is_empty() || !self.pending.contains_key(&prefix) {
+            paths.hold(path);
+            self.outgoing.push((path, prefix));
         }
     }
 
@@ -260,10 +287,10 @@ impl<F: Family> Lane<F> {
             packer.announce(path, run.as_slice(), paths);
             run.for_each(|(handle, _)| paths.release(handle));
         }
-        if self.outgoing.is_empty() && self.outgoing.capacity() > KEEP {
+        if self.outgoing.is_empty() && is_much(self.outgoing.capacity(), packed) {
             self.outgoing = Vec::new();
         }
-        if self.end_of_rib && self.waiting() == 0 {
+        if self.end_of_rib && self.outgoing.is_empty() {
             self.end_of_rib = false;
             packer.end_of_rib(F::AFI);
         }
@@ -274,7 +301,8 @@ impl<F: Family> Lane<F> {
         // For all but a source; for a source alone.
         let mut withdrawn: Vec<(Had, Prefix<F>)> = Vec::new();
         let mut withdrawn_from: Vec<(PeerId, Prefix<F>)> = Vec::new();
-        self.outgoing.reserve(self.pending.len());
+        let count = self.pending.len();
+        self.outgoing.reserve(count);
         for (prefix, Pending { had, new }) in self.pending.drain() {
             if let Some(source) = had.source() {
                 self.sent.add(source, -1);
@@ -289,11 +317,10 @@ impl<F: Family> Lane<F> {
             }
             self.outgoing.push((new, prefix));
         }
-        if self.pending.capacity() > KEEP {
+        if is_much(self.pending.capacity(), count) {
             self.pending = Map::default();
         }
-        // Sorted by prefix too: what is sent then does not depend on how the table was sharded.
-        self.outgoing.sort_unstable();
+        sort(&mut self.outgoing, paths.numbers());
         withdrawn.sort_unstable();
         for run in withdrawn.chunk_by(|a, b| a.0 == b.0) {
             packer.withdraw(run[0].0.source(), run.iter().map(|w| w.1));
@@ -301,6 +328,15 @@ impl<F: Family> Lane<F> {
         withdrawn_from.sort_unstable();
         for run in withdrawn_from.chunk_by(|a, b| a.0 == b.0) {
             packer.withdraw_from(run[0].0, run.iter().map(|w| w.1));
+        }
+    }
+
+    /// Counts what is to be announced as if it were sent, or no more.
+    fn count_outgoing(&mut self, paths: &Paths, sign: i64) {
+        for (path, _) in &self.outgoing {
+            if let Some(source) = paths.source(*path) {
+                self.sent.add(source, sign);
+            }
         }
     }
 
@@ -315,6 +351,35 @@ impl<F: Family> Lane<F> {
             }
         }
     }
+}
+
+/// Whether so much room is more than is worth keeping when so much was used.
+fn is_much(room: usize, used: usize) -> bool {
+    room > KEEP && used < room / 8
+}
+
+/// Brings together what has the same path. Sorted by prefix too: what is sent then does not depend on how the table was
+/// sharded. Paths have numbers below `numbers`.
+fn sort<F: Family>(items: &mut Vec<(Handle, Prefix<F>)>, numbers: usize) {
+    if numbers > 4 * items.len() {
+        items.sort_unstable();
+        return;
+    }
+    // By counting: how many have a path, then where the first of them goes.
+    let mut places = vec![0u32; numbers];
+    items.iter().for_each(|(path, _)| places[*path as usize] += 1);
+    let mut at = 0;
+    for place in &mut places {
+        at += std::mem::replace(place, at);
+    }
+    let mut sorted = items.clone();
+    for item in items.iter() {
+        let place = &mut places[item.0 as usize];
+        sorted[*place as usize] = *item;
+        *place += 1;
+    }
+    sorted.chunk_by_mut(|a, b| a.0 == b.0).for_each(<[_]>::sort_unstable);
+    *items = sorted;
 }
 
 /// Prefixes by the source of their path.

@@ -262,15 +262,21 @@ impl Worker {
         self.groups.values().map(Group::due).sum()
     }
 
+    /// How many changes since the last flush replaced a path that was sent, or was to be. Where there are many, what waits
+    /// may well change again.
+    pub fn replaced(&self) -> usize {
+        self.groups.values().map(|group| group.replaced).sum()
+    }
+
     /// Packs up to about `budget` prefixes of each family for every position of a group, and appends them. Returns whether
-    /// more could be packed at once.
+    /// it left some of what it began; what has come in since is the next one's.
     pub fn flush(&mut self, budget: usize, out: &mut Vec<Write>) -> bool {
-        let mut more = false;
+        let mut begun = false;
         for group in self.groups.values_mut().filter(|group| group.due() > 0) {
             group.flush(&mut self.paths, &self.peers, budget, out);
-            more |= group.due() > 0;
+            begun |= group.begun();
         }
-        more
+        begun
     }
 
     /// Whether any peer gets something from this worker: one that has no groups need not hear of changes.
@@ -431,7 +437,7 @@ impl Worker {
             });
             handles.release(&mut self.paths);
             if complete {
-                group.dump_complete(token);
+                group.dump_complete(token, &mut self.paths);
             }
         }
         if complete {

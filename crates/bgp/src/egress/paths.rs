@@ -99,6 +99,11 @@ impl Paths {
         self.get(handle).map(|path| path.source)
     }
 
+    /// All handles are below this.
+    pub(super) fn numbers(&self) -> usize {
+        self.slots.len()
+    }
+
     /// How many paths are held.
     pub(super) fn len(&self) -> usize {
         self.index.len()

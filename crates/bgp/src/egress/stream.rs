@@ -84,6 +84,13 @@ impl Stream {
         due
     }
 
+    /// Whether what was taken to be packed is not packed yet.
+    pub(super) fn begun(&self) -> bool {
+        let mut begun = false;
+        for_each_family!(F => begun |= self.lane::<F>().begun());
+        begun
+    }
+
     /// Whether its members know everything.
     pub(super) fn is_idle(&self) -> bool {
         let mut idle = true;

@@ -177,7 +177,9 @@ fn joined(infos: &[PeerInfo]) -> Worker {
 
 fn flushed(worker: &mut Worker) -> Vec<Write> {
     let mut out = Vec::new();
-    while worker.flush(1000, &mut out) {}
+    while worker.due() > 0 {
+        worker.flush(1000, &mut out);
+    }
     out
 }
 
@@ -762,7 +764,8 @@ impl World {
     }
 
     fn flush(&mut self, budget: usize) -> bool {
-        let more = self.worker.flush(budget, &mut self.out);
+        self.worker.flush(budget, &mut self.out);
+        let more = self.worker.due() > 0;
         read_all(&self.out, &self.infos, &mut self.tables);
         self.out.clear();
         for request in self.worker.requests() {

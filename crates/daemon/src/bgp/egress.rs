@@ -249,7 +249,7 @@ impl WorkerStage {
             self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Dump(request)));
         }
         let idle = self.inbox.is_empty() && self.upstream.idle();
-        if self.packing || self.pace.go(self.worker.due(), idle, Instant::now()) {
+        if self.packing || self.pace.go(self.worker.due(), self.worker.replaced(), idle, Instant::now()) {
             let mut writes = Vec::new();
             self.packing = self.worker.flush(BUDGET, &mut writes);
             if !writes.is_empty() {

@@ -1,15 +1,17 @@
 //! When a worker packs what waits.
 //!
-//! A lone route goes at once. While more is on its way it pays to wait: what changes twice is sent once, and UPDATEs are
+//! A lone route goes at once. While more is on its way it pays to wait: what changes again is sent once, and UPDATEs are
 //! fuller. So a worker waits for as long as somebody upstream is at work, but never for long: what keeps coming must
-//! not keep what has come.
+//! not keep what has come. A table that comes for the first time does not change while it comes, and the sooner it is
+//! packed the less memory and cache it takes. The figures are from docs/perf/2026-11-egress.md.
 
 use std::time::{Duration, Instant};
 
 /// How old the oldest change may get while more is on its way.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// Prefixes that do not wait for more: an UPDATE gets no fuller by them.
-const ENOUGH: usize = 1 << 20;
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Prefixes that do not wait for more: where many may well change again, and where they will hardly.
+const MUCH: usize = 1 << 20;
+const ENOUGH: usize = 32 * 1024;
 
 /// The state of one worker's waiting.
 #[derive(Default)]
@@ -19,14 +21,16 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Whether to pack now: `waiting` prefixes wait, and nobody upstream has more if `idle`.
-    pub(super) fn go(&mut self, waiting: usize, idle: bool, now: Instant) -> bool {
+    /// Whether to pack now: `waiting` prefixes wait, of changes of which so many `replaced` a path, and nobody upstream has
+    /// more if `idle`.
+    pub(super) fn go(&mut self, waiting: usize, replaced: usize, idle: bool, now: Instant) -> bool {
         if waiting == 0 {
             self.since = None;
             return false;
         }
         let since = *self.since.get_or_insert(now);
-        let go = idle || waiting >= ENOUGH || now.saturating_duration_since(since) >= PATIENCE;
+        let enough = if replaced < waiting / 4 { ENOUGH } else { MUCH };
+        let go = idle || waiting >= enough || now.saturating_duration_since(since) >= PATIENCE;
         if go {
             self.since = None;
         }
@@ -46,7 +50,7 @@ mod tests {
     #[test]
     fn a_lone_route_waits_for_nothing() {
         let mut pace = Pace::default();
-        assert!(pace.go(1, true, Instant::now()));
+        assert!(pace.go(1, 1, true, Instant::now()));
         assert!(!pace.waits());
     }
 
@@ -55,14 +59,21 @@ mod tests {
         let mut pace = Pace::default();
         let start = Instant::now();
         let mut packed = Vec::new();
-        for ms in 0..1000 {
-            if pace.go(1, false, start + Duration::from_millis(ms)) {
+        for ms in 0..5000 {
+            if pace.go(1, 1, false, start + Duration::from_millis(ms)) {
                 packed.push(ms);
             }
         }
-        assert_eq!(packed.len() as u128, 1000 / (PATIENCE.as_millis() + 1));
-        assert!(!pace.go(1, false, start) && pace.waits());
-        assert!(pace.go(ENOUGH, false, start), "as much as fits");
-        assert!(!pace.go(0, true, start) && !pace.waits(), "nothing waits");
+        assert_eq!(packed.len() as u128, 5000 / (PATIENCE.as_millis() + 1));
+        assert!(!pace.go(1, 1, false, start) && pace.waits());
+        assert!(!pace.go(0, 0, true, start) && !pace.waits(), "nothing waits");
+    }
+
+    #[test]
+    fn what_will_hardly_change_waits_for_little() {
+        let now = Instant::now();
+        assert!(Pace::default().go(ENOUGH, ENOUGH / 5, false, now));
+        assert!(!Pace::default().go(ENOUGH, ENOUGH / 4, false, now));
+        assert!(Pace::default().go(MUCH, MUCH, false, now), "as much as fits");
     }
 }
