@@ -145,6 +145,8 @@ pub enum EgressIn {
     },
     /// A session reached Established: the worker owns its egress from now on. Answered by dump requests.
     MemberUp(Arc<PeerInfo>),
+    /// What decides how routes are sent to a member is something else now, but for the families; its session lasts.
+    MemberChanged(Arc<PeerInfo>),
     /// A session ended.
     MemberDown(PeerId),
     /// The peer asked for a family again (RFC 2918).

@@ -35,6 +35,7 @@ pub(super) struct Group {
     pub(super) counters: Counters,
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct Member {
     pub(super) blocked: bool,
     /// How often it could not take more.
@@ -61,6 +62,22 @@ impl Group {
         match self.streams.iter_mut().find(|stream| stream.is_open(families)) {
             Some(stream) => stream.add(&[receiver]),
             None => self.streams.push(Stream::joining(receiver, families)),
+        }
+    }
+
+    /// What a member takes along that leaves for another group.
+    pub(super) fn emigrate(&self, peer: PeerId) -> Option<(Member, Stream)> {
+        let stream = self.stream_of(peer)?.emigrating(peer, self.settings.families)?;
+        Some((*self.members.get(&peer)?, stream))
+    }
+
+    /// A member comes from another group, which sent it what that one gets. It gets the tables, and loses what it should
+    /// not have.
+    pub(super) fn immigrate(&mut self, peer: PeerId, member: Member, stream: Stream) {
+        self.members.insert(peer, member);
+        match self.streams.iter_mut().find(|other| other.can_wait_with(&stream)) {
+            Some(other) => other.wait_with(stream),
+            None => self.streams.push(stream),
         }
     }
 
@@ -132,10 +149,11 @@ impl Group {
         offers: &mut Offers<'_>,
         paths: &mut Paths,
     ) {
+        let foreign = self.streams.iter().any(|stream| stream.lane::<F>().is_foreign());
         for change in changes {
             let had = offers.source(change.old, change.prefix);
             let new = offers.handle(change.new, change.prefix, paths);
-            if had == Had::NOTHING && new == NONE {
+            if had == Had::NOTHING && new == NONE && !foreign {
                 continue;
             }
             self.replaced += usize::from(had != Had::NOTHING);
@@ -163,9 +181,7 @@ impl Group {
             }
             for item in items {
                 let new: Handle = offers.handle(item.new, item.prefix, paths);
-                if new != NONE {
-                    lane.tell(item.prefix, new, paths);
-                }
+                lane.tell(item.prefix, new, paths);
             }
         }
     }

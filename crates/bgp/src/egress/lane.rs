@@ -59,6 +59,9 @@ pub(super) struct Lane<F: Family> {
     /// Whether the members know all that does not wait here. They do not from when they join until the shards have told
     /// their tables: before, they were sent nothing at all.
     told: bool,
+    /// Whether the members come from another group, and were sent what that one gets: until the table is told they may have
+    /// any path of any prefix.
+    foreign: bool,
     /// Whether End-of-RIB is to follow when all of the table is packed (RFC 4724 section 2).
     end_of_rib: bool,
     sent: Tally,
@@ -71,6 +74,7 @@ impl<F: Family> Default for Lane<F> {
             outgoing: Vec::new(),
             phase: Phase::Live,
             told: true,
+            foreign: false,
             end_of_rib: false,
             sent: Tally::default(),
         }
@@ -84,6 +88,41 @@ impl<F: Family> Lane<F> {
     /// Of members that have just joined and want the table.
     pub(super) fn joining() -> Lane<F> {
         Lane { phase: Phase::Wanted, told: false, end_of_rib: true, ..Lane::default() }
+    }
+
+    /// Of a member that leaves this lane for another group, and wants that one's table.
+    pub(super) fn emigrating(&self) -> Lane<F> {
+        if !self.told {
+            // Nothing was sent.
+            return Lane::joining();
+        }
+        // What waited here concerns prefixes that may be in no table any more.
+        let waiting = self.pending.keys().chain(self.outgoing.iter().map(|(_, prefix)| prefix));
+        Lane {
+            pending: waiting.map(|prefix| (*prefix, Pending { had: Had::UNSURE, new: NONE })).collect(),
+            phase: Phase::Wanted,
+            foreign: true,
+            end_of_rib: self.end_of_rib,
+            ..Lane::default()
+        }
+    }
+
+    /// Whether its members come from another group, and what they were sent there is not known.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.foreign
+    }
+
+    /// Whether its members and the other's have come from another group and may wait for the table together.
+    pub(super) fn can_wait_with(&self, other: &Lane<F>) -> bool {
+        let of = |lane: &Lane<F>| (lane.phase, lane.told, lane.foreign, lane.end_of_rib);
+        of(self) == of(other) && !matches!(self.phase, Phase::Dumping(_)) && self.outgoing.is_empty()
+    }
+
+    /// Takes in the lane of a member that has just come from another group, and brings no paths.
+    pub(super) fn wait_with(&mut self, other: Lane<F>) {
+        for (prefix, pending) in other.pending {
+            self.pending.entry(prefix).or_insert(pending);
+        }
     }
 
     /// The same for members that leave the stream for one of their own.
@@ -192,6 +231,7 @@ impl<F: Family> Lane<F> {
         }
         self.phase = Phase::Live;
         self.told = true;
+        self.foreign = false;
     }
 
     /// The best path of a prefix changed: those who know of it had a path of `had`, and should get `new`.
@@ -208,7 +248,11 @@ impl<F: Family> Lane<F> {
             }
             Entry::Vacant(entry) => {
                 // Where nothing was sent yet, what a shard has told goes when it changes, be it to nothing.
-                let had = if self.told { had } else { Had::NOTHING };
+                let had = match (self.told, self.foreign) {
+                    (false, _) => Had::NOTHING,
+                    (true, false) => had,
+                    (true, true) => Had::UNSURE,
+                };
                 if new != NONE || had != Had::NOTHING || !self.told {
                     paths.hold(new);
                     entry.insert(Pending { had, new });
@@ -217,17 +261,24 @@ impl<F: Family> Lane<F> {
         }
     }
 
-    /// A shard says in a dump what the best path of a prefix is. What is pending for it is no older.
-    pub(super) fn tell(&mut self, prefix: Prefix<F>, path: Handle, paths: &mut Paths) {
-        if self.pending.is_empty() || !self.pending.contains_key(&prefix) {
-            paths.hold(path);
-            self.outgoing.push((path, prefix));
+    /// A shard says in a dump what the best path of a prefix is; [`NONE`] when the group does not get it. What is pending for
+    /// it is no older.
+    pub(super) fn tell(&mut self, prefix: Prefix<F>, new: Handle, paths: &mut Paths) {
+        if self.foreign {
+            // What it brought along says only that something may have to be taken back.
+            paths.hold(new);
+            let former = self.pending.insert(prefix, Pending { had: Had::UNSURE, new });
+            return paths.release(former.map_or(NONE, |former| former.new));
+        }
+        if new != NONE && (self.pending.is_empty() || !self.pending.contains_key(&prefix)) {
+            paths.hold(new);
+            self.outgoing.push((new, prefix));
         }
     }
 
     /// Whether its members and the other's may share one lane although they were not sent the same.
     pub(super) fn can_unite(&self, other: &Lane<F>) -> bool {
-        let settled = |lane: &Lane<F>| lane.told && !matches!(lane.phase, Phase::Dumping(_));
+        let settled = |lane: &Lane<F>| lane.told && !lane.foreign && !matches!(lane.phase, Phase::Dumping(_));
         settled(self) && settled(other) && self.end_of_rib == other.end_of_rib
     }
 

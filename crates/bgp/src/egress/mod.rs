@@ -223,6 +223,7 @@ impl Worker {
             EgressIn::Best(batch) => self.best(&batch),
             EgressIn::Dump { token, batch, last } => self.dumped(token, &batch, last),
             EgressIn::MemberUp(info) => self.member_up(info),
+            EgressIn::MemberChanged(info) => self.member_changed(info),
             EgressIn::MemberDown(peer) => self.member_down(peer),
             EgressIn::Refresh(peer, afi) => {
                 let group = self.member_of.get(&peer).and_then(|id| self.groups.get_mut(id));
@@ -387,17 +388,27 @@ impl Worker {
         self.groups.iter().filter_map(export).collect()
     }
 
+    /// The group of these settings, which comes into being if it is not there.
+    fn group_of(&mut self, settings: &EgressSettings) -> (u32, &mut Group) {
+        let found = self.groups.iter().find(|(_, group)| *group.settings == *settings);
+        let id = found.map_or(self.last_group + 1, |(id, _)| *id);
+        self.last_group = self.last_group.max(id);
+        (id, self.groups.entry(id).or_insert_with(|| Group::new(settings.clone())))
+    }
+
+    fn member_changed(&mut self, info: Arc<PeerInfo>) {
+        let former = self.member_of.get(&info.id).and_then(|id| self.groups.get(id));
+        let Some((member, stream)) = former.and_then(|group| group.emigrate(info.id)) else { return };
+        self.member_down(info.id);
+        let (id, group) = self.group_of(&info.egress);
+        group.immigrate(info.id, member, stream);
+        self.member_of.insert(info.id, id);
+        self.peers.insert(info.id, info);
+    }
+
     fn member_up(&mut self, info: Arc<PeerInfo>) {
         self.member_down(info.id);
-        let found = self.groups.iter_mut().find(|(_, group)| *group.settings == info.egress);
-        let (id, group) = match found {
-            Some((id, group)) => (*id, group),
-            None => {
-                self.last_group += 1;
-                let id = self.last_group;
-                (id, self.groups.entry(id).or_insert_with(|| Group::new(info.egress.clone())))
-            }
-        };
+        let (id, group) = self.group_of(&info.egress);
         group.join(Receiver { peer: info.id, session: info.session });
         self.member_of.insert(info.id, id);
         self.peers.insert(info.id, info);

@@ -30,6 +30,32 @@ impl Stream {
         Stream { members: Arc::new([member]), lanes, behind: false }
     }
 
+    /// The same of a member that leaves this stream for another group, where it wants the tables of `families`.
+    pub(super) fn emigrating(&self, peer: PeerId, families: FamilySet) -> Option<Stream> {
+        let member = self.members.iter().find(|member| member.peer == peer)?;
+        let mut lanes = Families::<Lanes>::default();
+        for_each_family!(F => if families.has(F::AFI) {
+            *lanes.get_mut::<F>() = self.lane::<F>().emigrating();
+        });
+        Some(Stream { members: Arc::new([*member]), lanes, behind: false })
+    }
+
+    /// Whether another stream's members, which have come from another group, may wait for tables together with these.
+    pub(super) fn can_wait_with(&self, other: &Stream) -> bool {
+        let mut can = true;
+        for_each_family!(F => can &= self.lane::<F>().can_wait_with(other.lane::<F>()));
+        can
+    }
+
+    /// Takes in such a stream.
+    pub(super) fn wait_with(&mut self, mut other: Stream) {
+        for_each_family!(F => {
+            let lane = std::mem::take(other.lanes.get_mut::<F>());
+            self.lane_mut::<F>().wait_with(lane);
+        });
+        self.add(&other.members);
+    }
+
     pub(super) fn members(&self) -> &Arc<[Receiver]> {
         &self.members
     }

@@ -631,6 +631,8 @@ enum Step {
     Up(u8),
     Down(u8),
     Refresh(u8, bool),
+    /// A peer's export policy is another from now on.
+    Policy(u8, u8),
     Backlog(u8, bool),
     /// The worker takes in the next message of a shard.
     Deliver(u8),
@@ -647,6 +649,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => peer.clone().prop_map(Step::Up),
         1 => peer.clone().prop_map(Step::Down),
         1 => (peer.clone(), any::<bool>()).prop_map(|(p, six)| Step::Refresh(p, six)),
+        1 => (peer.clone(), 0u8..3).prop_map(|(p, policy)| Step::Policy(p, policy)),
         1 => (peer, any::<bool>()).prop_map(|(p, b)| Step::Backlog(p, b)),
         8 => any::<u8>().prop_map(Step::Deliver),
         1 => Just(Step::DeliverAll),
@@ -840,6 +843,21 @@ impl World {
             Step::Refresh(peer, six) => {
                 let afi = if six { Afi::Ipv6 } else { Afi::Ipv4 };
                 self.worker.handle(EgressIn::Refresh(PeerId(u32::from(peer)), afi));
+            }
+            Step::Policy(peer, policy) => {
+                let info = &mut self.infos[usize::from(peer)];
+                let NextHopRule::Own { v4, v6 } = OWN else { unreachable!() };
+                let egress = &mut info.egress;
+                egress.export = match policy {
+                    0 => Arc::new(Policy::accept()),
+                    1 => Arc::new(Policy::reject()),
+                    _ => divided(egress.kind == PeerKind::External),
+                };
+                if egress.kind.is_internal() {
+                    let own = NextHopRule::KeepUnlessPolicy { v4, v6 };
+                    egress.next_hop = if policy == 2 { own } else { NextHopRule::Keep };
+                }
+                self.worker.handle(EgressIn::MemberChanged(Arc::new(info.clone())));
             }
             Step::Backlog(peer, blocked) => {
                 self.worker.handle(EgressIn::Backlog { peer: PeerId(u32::from(peer)), blocked });

@@ -1,9 +1,10 @@
 //! A session begins or ends: readers, workers and, through the readers, the shards are told.
 
 use super::backlog::Backlog;
-use super::peer::Up;
+use super::peer::{Peer, Up};
 use super::{Sessions, socket};
 use crate::bgp::reader::{Attach, Command};
+use crate::config::InterfaceConfig;
 use mio::Interest;
 use mio::unix::SourceFd;
 use ribtide_bgp::fsm::{Event, Negotiated, Side};
@@ -68,7 +69,7 @@ impl Sessions {
             let message = if at == worker { EgressIn::MemberUp(info) } else { EgressIn::SourceUp(info) };
             self.outbox.tell_worker(at, message);
         }
-        self.groups.entry(info.egress.clone()).or_insert((worker, 0)).1 += 1;
+        self.join_group(&info.egress, worker);
         self.load[reader] += 1;
         self.outbox.tell_reader(reader, Command::Attach(Box::new(attach)));
         Ok(())
@@ -86,11 +87,42 @@ impl Sessions {
         self.ids.ended(id, up.info.session);
         self.outbox.tell_reader(up.reader, Command::Detach(id, up.info.session));
         self.load[up.reader] -= 1;
-        if let Some((_, members)) = self.groups.get_mut(&up.info.egress) {
-            *members -= 1;
-            if *members == 0 {
-                self.groups.remove(&up.info.egress);
-            }
+        self.leave_group(&up.info.egress, up.worker);
+    }
+
+    /// Other settings of an established session, which lasts, decide what is sent on it. Its worker stays, and has the new
+    /// group too: it knows what was sent and what still waits.
+    pub(super) fn send_otherwise(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get(&id) else { return };
+        let (Some(up), Some(negotiated)) = (&peer.up, peer.fsm.negotiated()) else { return };
+        let egress = self.egress(peer, negotiated, up.local, &self.interfaces);
+        let (former, worker) = (up.info.clone(), up.worker);
+        if egress == former.egress {
+            return;
+        }
+        let info = Arc::new(PeerInfo { egress, ..(*former).clone() });
+        self.leave_group(&former.egress, worker);
+        self.join_group(&info.egress, worker);
+        if let Some(up) = self.peers.get_mut(&id).and_then(|peer| peer.up.as_mut()) {
+            up.info = info.clone();
+        }
+        self.outbox.tell_worker(worker, EgressIn::MemberChanged(info));
+    }
+
+    fn join_group(&mut self, settings: &EgressSettings, worker: usize) {
+        let places = self.groups.entry(settings.clone()).or_default();
+        match places.iter_mut().find(|(at, _)| *at == worker) {
+            Some((_, members)) => *members += 1,
+            None => places.push((worker, 1)),
+        }
+    }
+
+    fn leave_group(&mut self, settings: &EgressSettings, worker: usize) {
+        let Some(places) = self.groups.get_mut(settings) else { return };
+        places.iter_mut().filter(|(at, _)| *at == worker).for_each(|(_, members)| *members -= 1);
+        places.retain(|(_, members)| *members > 0);
+        if places.is_empty() {
+            self.groups.remove(settings);
         }
     }
 
@@ -100,13 +132,36 @@ impl Sessions {
         id: PeerId,
         side: Side,
         negotiated: &Negotiated,
-        interfaces: &[crate::config::InterfaceConfig],
+        interfaces: &[InterfaceConfig],
     ) -> Result<(Arc<PeerInfo>, IpAddr), String> {
         let session = self.ids.next_session(id);
         let gone = || "the connection ended: it is gone".to_owned();
         let peer = self.peers.get_mut(&id).ok_or_else(gone)?;
         let stream = &peer.slot(side).as_ref().ok_or_else(gone)?.stream;
         let local = stream.local_addr().map_err(|e| e.to_string())?.ip().to_canonical();
+        let peer = self.peers.get(&id).ok_or_else(gone)?;
+        let info = PeerInfo {
+            id,
+            session,
+            address: peer.address,
+            asn: negotiated.asn,
+            router_id: negotiated.router_id,
+            kind: peer.kind,
+            multihop: peer.settings.multihop.is_some_and(|ttl| ttl > 1),
+            families: negotiated.families,
+            egress: self.egress(peer, negotiated, local, interfaces),
+        };
+        Ok((Arc::new(info), local))
+    }
+
+    /// What decides how routes are sent on a session.
+    fn egress(
+        &self,
+        peer: &Peer,
+        negotiated: &Negotiated,
+        local: IpAddr,
+        interfaces: &[InterfaceConfig],
+    ) -> EgressSettings {
         let own = || socket::own_addresses(local, interfaces);
         let next_hop = if !peer.kind.is_internal() || peer.settings.next_hop_self {
             let (v4, v6) = own();
@@ -117,38 +172,31 @@ impl Sessions {
         } else {
             NextHopRule::Keep
         };
-        let info = PeerInfo {
-            id,
-            session,
-            address: peer.address,
-            asn: negotiated.asn,
-            router_id: negotiated.router_id,
+        EgressSettings {
             kind: peer.kind,
-            multihop: peer.settings.multihop.is_some_and(|ttl| ttl > 1),
+            local_asn: self.asn,
+            cluster_id: self.cluster_id,
+            router_id: self.router_id,
             families: negotiated.families,
-            egress: EgressSettings {
-                kind: peer.kind,
-                local_asn: self.asn,
-                cluster_id: self.cluster_id,
-                router_id: self.router_id,
-                families: negotiated.families,
-                four_octet_as: negotiated.four_octet_as,
-                max_message: if negotiated.extended_message { u16::MAX } else { 4096 },
-                next_hop,
-                export: peer.settings.export.clone(),
-            },
-        };
-        Ok((Arc::new(info), local))
+            four_octet_as: negotiated.four_octet_as,
+            max_message: if negotiated.extended_message { u16::MAX } else { 4096 },
+            next_hop,
+            export: peer.settings.export.clone(),
+        }
     }
 
     /// The worker of the group of these settings; a new group goes to the one that has the least to do, and stays there.
     fn worker_for(&self, settings: &EgressSettings) -> usize {
-        if let Some((worker, _)) = self.groups.get(settings) {
+        if let Some((worker, _)) = self.groups.get(settings).and_then(|places| places.first()) {
             return *worker;
         }
-        let of = |worker| self.groups.iter().filter(move |(_, (at, _))| *at == worker);
-        let load = |worker: &usize| {
-            of(*worker).map(|(settings, (_, members))| load(settings, *members)).sum::<u64>()
+        let load = |worker: &usize| -> u64 {
+            let places =
+                self.groups.iter().flat_map(|(settings, places)| places.iter().map(move |p| (settings, p)));
+            places
+                .filter(|(_, (at, _))| at == worker)
+                .map(|(settings, (_, members))| load(settings, *members))
+                .sum()
         };
         (0..self.outbox.workers()).min_by_key(load).unwrap_or(0)
     }

@@ -239,8 +239,9 @@ pub struct Sessions {
     ids: Ids,
     /// Each peer at most once, at its `deadline`.
     timers: BTreeSet<(Millis, PeerId)>,
-    /// Which worker has the group of these settings, and how many members it has.
-    groups: Map<EgressSettings, (usize, usize)>,
+    /// Which workers have a group of these settings, and how many members each. More than one only where members that are
+    /// up were given other settings.
+    groups: Map<EgressSettings, Vec<(usize, usize)>>,
     /// Sessions of each reader.
     load: Vec<usize>,
     outbox: Outbox,

@@ -27,10 +27,13 @@ pub struct Neighbors {
 enum Difference {
     /// They are the same.
     None,
-    /// Another name, which nothing depends on.
-    Label,
-    /// The peer is asked for its routes again.
-    Import,
+    /// The session lasts.
+    Soft {
+        /// The peer is asked for its routes again.
+        import: bool,
+        /// The peer is sent what it lacks now, and loses what it should not have.
+        export: bool,
+    },
     /// Another session.
     Session,
 }
@@ -53,8 +56,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         multihop,
         password,
     } = new;
-    let same_session = *export == old.export
-        && *peer_asn == old.peer_asn
+    let same_session = *peer_asn == old.peer_asn
         && *route_reflector_client == old.route_reflector_client
         && *passive == old.passive
         && *families == old.families
@@ -65,12 +67,11 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *next_hop_self == old.next_hop_self
         && *multihop == old.multihop
         && *password == old.password;
+    let (import, export) = (*import != old.import, *export != old.export);
     if !same_session {
         Difference::Session
-    } else if *import != old.import {
-        Difference::Import
-    } else if *group != old.group {
-        Difference::Label
+    } else if import || export || *group != old.group {
+        Difference::Soft { import, export }
     } else {
         Difference::None
     }
@@ -117,7 +118,7 @@ impl Sessions {
         let mut takes = difference(&peer.settings, &settings);
         // Without a refresh the peer's routes come again only with another session.
         let refreshable = peer.fsm.negotiated().is_none_or(|negotiated| negotiated.route_refresh);
-        if takes == Difference::Import && !refreshable {
+        if matches!(takes, Difference::Soft { import: true, .. }) && !refreshable {
             takes = Difference::Session;
         }
         if takes == Difference::Session {
@@ -137,8 +138,13 @@ impl Sessions {
             peer.description = description;
             peer.dynamic = configured.is_none();
         }
-        if takes == Difference::Import {
-            self.import_again(id);
+        if let Difference::Soft { import, export } = takes {
+            if export {
+                self.send_otherwise(id);
+            }
+            if import {
+                self.import_again(id);
+            }
         }
         if renamed || takes != Difference::None {
             changed.refreshed.push(address);

@@ -86,6 +86,31 @@ fn another_import_policy_asks_for_the_routes_again_and_keeps_the_session() {
 }
 
 #[test]
+fn another_export_policy_takes_back_what_it_forbids_and_keeps_the_session() {
+    let router = Router::start(CLIENTS);
+    let mut source = Peer::up(&router, "127.0.0.11", 65001);
+    let mut listener = Peer::up(&router, "127.0.1.1", 65005);
+    source.announce(&p4(0, 10));
+    listener.until("routes", |p| p.routes.len() == 10);
+    let closed = CLIENTS.replace("export = [\"accept\"]", "export = [\"reject\"]");
+    let refreshed = Neighbors { refreshed: addresses(&["127.0.1.1"]), ..Neighbors::default() };
+    assert_eq!(router.reconfigure(&closed), Ok(refreshed.clone()));
+    listener.until("routes taken back", |p| p.routes.is_empty());
+    source.withdraw(&p4(0, 5));
+    source.announce(&p4(100, 7));
+    assert_eq!(router.reconfigure(CLIENTS), Ok(refreshed));
+    listener.until("routes again", |p| p.routes.len() == 12);
+    assert_eq!(listener.ends, [Afi::Ipv4], "no second End-of-RIB");
+    let (neighbor, worker) =
+        (router.neighbor("127.0.1.1").unwrap(), |n: &session::NeighborView| n.up.as_ref().unwrap().worker);
+    assert_eq!((neighbor.flaps, listener.refreshes), (0, 0));
+    drop(listener);
+    until("its session is over", || router.neighbor("127.0.1.1").is_none());
+    let groups = router.bgp().workers[worker(&neighbor)].ask(|w| w.groups().len()).unwrap();
+    assert!(groups <= 1, "a group without members is gone");
+}
+
+#[test]
 fn a_neighbour_that_was_shut_down_stays_so() {
     let router = Router::start(CLIENTS);
     let address: IpAddr = "127.0.0.11".parse().unwrap();
