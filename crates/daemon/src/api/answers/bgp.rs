@@ -112,7 +112,7 @@ pub(crate) fn bgp_neighbors(
     };
     let views = bgp.sessions.ask(move |s| s.page(after, limit, wanted))?;
     let next = views.last().filter(|_| views.len() == limit).map(|last| last.address.to_string());
-    Ok(NeighborPage { neighbors: neighbors(inside, bgp, views)?, next })
+    Ok(NeighborPage { neighbors: neighbors(bgp, views)?, next })
 }
 
 /// Everything about one neighbour.
@@ -122,7 +122,7 @@ pub(crate) fn bgp_neighbor(inside: &Inside, address: &str) -> Result<Neighbor, R
         .parse()
         .map_err(|_| Refusal::Bad(format!("\"{address}\" is no address; write one such as 192.0.2.1")))?;
     let view = bgp.sessions.ask(move |s| s.neighbor(address))?.ok_or_else(|| no_neighbor(address))?;
-    neighbors(inside, bgp, vec![view])?.pop().ok_or_else(|| no_neighbor(address))
+    neighbors(bgp, vec![view])?.pop().ok_or_else(|| no_neighbor(address))
 }
 
 /// Ends sessions, or exchanges their routes again.
@@ -191,11 +191,7 @@ struct Known {
 }
 
 /// Asks each shard, each reader and each update thread once or a few times for all of `views`.
-pub(super) fn neighbors(
-    inside: &Inside,
-    bgp: &Bgp,
-    views: Vec<NeighborView>,
-) -> Result<Vec<Neighbor>, Refusal> {
+pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neighbor>, Refusal> {
     let ups = || views.iter().filter_map(|view| Some((view.id, view.up.as_ref()?)));
     let ids: Vec<PeerId> = ups().map(|(id, _)| id).collect();
     let mut known: BTreeMap<PeerId, Known> = ids.iter().map(|id| (*id, Known::default())).collect();
@@ -203,7 +199,7 @@ pub(super) fn neighbors(
     let count = move |shard: &mut Shard| -> Vec<_> {
         asked.iter().map(|id| (*id, shard.peer_counts::<V4>(*id), shard.peer_counts::<V6>(*id))).collect()
     };
-    let counted = if ids.is_empty() { Vec::new() } else { each_shard(inside, count)? };
+    let counted = if ids.is_empty() { Vec::new() } else { each_shard(&bgp.owners.read(), count)? };
     for (id, v4, v6) in counted.into_iter().flatten() {
         if let Some(known) = known.get_mut(&id) {
             known.accepted += PerFamilyCount { ipv4: v4.paths.into(), ipv6: v6.paths.into() };

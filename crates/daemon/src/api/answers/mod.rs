@@ -26,6 +26,7 @@ pub(super) use threads::threads;
 
 use super::model::{Fpm, FpmClient};
 pub(crate) use super::request::Refusal;
+use crate::bgp::owners::Owners;
 use crate::dataplane::fpm::FpmReading;
 use crate::router::Inside;
 use ribtide_bgp::shard::Shard;
@@ -53,10 +54,9 @@ fn target(text: &str) -> Result<Target, Refusal> {
 
 /// Puts a question to every shard; the answers in the order of their numbers.
 fn each_shard<R: Send + 'static>(
-    inside: &Inside,
+    owners: &Owners,
     question: impl Fn(&mut Shard) -> R + Clone + Send + 'static,
 ) -> Result<Vec<R>, Refusal> {
-    let Some(owners) = inside.owners() else { return Ok(Vec::new()) };
     owners.shards.iter().map(|shard| Ok(shard.ask(question.clone())?)).collect()
 }
 

@@ -7,12 +7,17 @@ use crate::api::model::{
     DataplaneCount, LogicalShardLoad, MainTable, PerFamilyCount, ProtocolCount, RouteCounts, RouteSummary,
     ShardLoad, ShardSummary, Sharding,
 };
+use crate::bgp::Bgp;
+use crate::bgp::owners::Owners;
 use ribtide_bgp::shard::{Counts, FamilyCounts};
 use ribtide_prefix::{Afi, LogicalShard, V4, V6};
 
 /// Everything, by where it is.
 pub(crate) fn route_summary(inside: &Inside) -> Result<RouteSummary, Refusal> {
-    let shards = if inside.bgp.is_some() { shards(inside)? } else { Vec::new() };
+    let shards = match &inside.bgp {
+        Some(bgp) => shards(bgp, &bgp.owners.read())?,
+        None => Vec::new(),
+    };
     let main = main(inside)?;
     Ok(RouteSummary {
         asn: inside.config().asn,
@@ -25,7 +30,8 @@ pub(crate) fn route_summary(inside: &Inside) -> Result<RouteSummary, Refusal> {
 
 /// BGP's routes in all shards together.
 pub(super) fn bgp_routes(inside: &Inside) -> Result<RouteCounts, Refusal> {
-    Ok(total(&shards(inside)?))
+    let bgp = bgp(inside)?;
+    Ok(total(&shards(bgp, &bgp.owners.read())?))
 }
 
 fn total(shards: &[ShardSummary]) -> RouteCounts {
@@ -36,10 +42,9 @@ fn total(shards: &[ShardSummary]) -> RouteCounts {
 }
 
 /// Each shard thread.
-pub(crate) fn shards(inside: &Inside) -> Result<Vec<ShardSummary>, Refusal> {
-    let hosted = bgp(inside)?.hosted.shards;
-    let counts = each_shard(inside, |shard| shard.counts())?;
-    let name = |shard| thread(hosted, "shard", shard);
+fn shards(bgp: &Bgp, owners: &Owners) -> Result<Vec<ShardSummary>, Refusal> {
+    let counts = each_shard(owners, |shard| shard.counts())?;
+    let name = |shard| thread(bgp.hosted.shards, "shard", shard);
     Ok(counts.iter().enumerate().map(|(shard, counts)| shard_summary(shard, name(shard), counts)).collect())
 }
 
@@ -96,13 +101,16 @@ pub(crate) fn main(inside: &Inside) -> Result<Option<MainTable>, Refusal> {
 /// Each shard thread with its share of the work.
 pub(crate) fn sharding(inside: &Inside) -> Result<Sharding, Refusal> {
     let bgp = bgp(inside)?;
-    let map = bgp.owners.read().map;
-    let shards = shards(inside)?;
-    let loads = each_shard(inside, |shard| {
+    // One guard for all: logical shards stay where they are meanwhile.
+    let owners = bgp.owners.read();
+    let map = owners.map;
+    let shards = shards(bgp, &owners)?;
+    let loads = each_shard(&owners, |shard| {
         let v6 = shard.loads::<V6>();
         let both = shard.loads::<V4>().zip(v6).map(|((logical, v4), (_, v6))| (logical, v4, v6));
         both.collect::<Vec<_>>()
     })?;
+    drop(owners);
     let all: u64 = shards.iter().map(|shard| shard.routes.paths.total()).sum();
     let (rings, threads) = (threads::rings(inside), threads::used()?);
     let own_cpu = |name: &str| {
