@@ -82,8 +82,10 @@ def test_no_session_expires_under_full_load(folder, threads):
             assert not reflector.lost()
             assert all(tool.poll() is None for tool in tools), "it should go on until it is stopped"
             time.sleep(1)
-        sent = {n["address"]: n["session"]["sent"]["updates"] for n in reflector.router.show("bgp", "summary")["neighbors"]}
-        assert min(sent.values()) > 0, sent
+
+        def all_told():
+            return all(n["session"]["sent"]["updates"] for n in reflector.router.show("bgp", "summary")["neighbors"])
+        wait_for("everybody was told something, also who came under load", all_told, 60, alive=tools)
         load.stop()
         wait_for("the load is gone", lambda: len(reflector.router.show("bgp", "summary")["neighbors"]) == 21, 60, alive=tools[:2])
         assert not reflector.lost(reflector.clients[10:])

@@ -179,11 +179,17 @@ pub enum TrySend<T> {
     Closed,
 }
 
-/// The consuming end.
+/// The consuming end. Clones share the work: each batch goes to one of them.
 #[derive(Debug)]
 pub struct Receiver<T> {
     rx: channel::Receiver<T>,
     stats: Arc<Stats>,
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        Receiver { rx: self.rx.clone(), stats: self.stats.clone() }
+    }
 }
 
 impl<T> Receiver<T> {

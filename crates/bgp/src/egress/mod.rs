@@ -269,6 +269,11 @@ impl Worker {
         self.groups.values().map(|group| group.replaced).sum()
     }
 
+    /// How many positions all groups have together: members at one get the same.
+    pub fn positions(&self) -> usize {
+        self.groups.values().map(|group| group.streams().len()).sum()
+    }
+
     /// Packs up to about `budget` prefixes of each family for every position of a group, and appends them. Returns whether
     /// it left some of what it began; what has come in since is the next one's.
     pub fn flush(&mut self, budget: usize, out: &mut Vec<Write>) -> bool {

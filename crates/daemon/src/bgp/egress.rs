@@ -25,8 +25,10 @@ const INBOX: usize = 256;
 const CONTROL: usize = 1024;
 /// Prefixes taken in at one turn.
 const TAKE: usize = 32 * 1024;
-/// Prefixes of each group and family that one flush packs, so that a full table does not keep others waiting.
+/// Prefixes of each family that one flush packs, so that a full table does not keep others waiting, and the least of them
+/// for each position.
 const BUDGET: usize = 64 * 1024;
+const SHARE: usize = 1024;
 
 /// How long it sleeps where nothing comes in, before it looks whether it is to stop; and while a shard's ring has no room
 /// for a request, or changes wait for more: nobody tells when there is room, or when nothing more comes.
@@ -251,7 +253,8 @@ impl WorkerStage {
         let idle = self.inbox.is_empty() && self.upstream.idle();
         if self.packing || self.pace.go(self.worker.due(), self.worker.replaced(), idle, Instant::now()) {
             let mut writes = Vec::new();
-            self.packing = self.worker.flush(BUDGET, &mut writes);
+            let share = (BUDGET / self.worker.positions().max(1)).max(SHARE);
+            self.packing = self.worker.flush(share, &mut writes);
             if !writes.is_empty() {
                 self.writes.post(writes);
             }

@@ -206,6 +206,7 @@ impl BgpBuilder {
             bgp,
             interfaces: &config.interfaces,
             cpus: placement.sessions(),
+            writers: placement.writers(bgp.update_threads),
         };
         let (sessions, session_thread) = sessions.start(&setup, outlets, hosted, clock, stop.clone())?;
         Ok(Bgp {

@@ -45,6 +45,11 @@ impl Placement {
         self.cpus.as_ref().map(|cpus| cpus.one(cpus.len() - 1 - index % cpus.len()))
     }
 
+    /// One for each thread that writes beside the session thread, its CPU: with these, as many write as pack.
+    pub(super) fn writers(&self, update_threads: Threads) -> Vec<Option<Cpus>> {
+        (1..usize::from(self.stages(update_threads))).map(|index| self.stage(index)).collect()
+    }
+
     /// The CPUs of the session thread.
     pub(super) fn sessions(&self) -> Option<Cpus> {
         self.cpus.clone()
@@ -64,6 +69,8 @@ mod tests {
         assert_eq!(shown(placement.sessions()), "2-4");
         let stages = [Threads::Auto, Threads::Number(7), Threads::Off].map(|t| placement.stages(t));
         assert_eq!(stages, [3, 7, 1]);
+        assert_eq!(placement.writers(Threads::Number(2)), [placement.stage(1)]);
+        assert!(placement.writers(Threads::Off).is_empty());
         assert!(Placement::new(&CpuChoice::Any).unwrap().stage(0).is_none());
         let says = Placement::new(&CpuChoice::Node(4000)).unwrap_err();
         assert!(says.starts_with("bgp.numa-node cannot be obeyed: "), "{says}");

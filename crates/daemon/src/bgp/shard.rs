@@ -32,6 +32,8 @@ const FEEDBACK: usize = 256;
 /// Prefixes after which effects are handed on even if more work is at hand: a worker or the RIB should not starve
 /// while a shard is busy.
 const HAND_ON: usize = 4096;
+/// Routes taken in at one turn, though few of them change a best path.
+const TAKE: usize = 16 * 1024;
 /// How often to look whether a ring has room again.
 const ROOM: Duration = Duration::from_millis(1);
 /// How long it sleeps where nothing comes in, before it looks whether it is to stop.
@@ -261,11 +263,12 @@ impl ShardStage {
         self.purged.retry() && workers && rib
     }
 
-    /// Handles what readers brought, as far as one hand-over should go.
+    /// Handles what readers brought, as far as one turn should go.
     fn work(&mut self) {
         let begin = Instant::now();
         let mut routes = 0;
         while self.out.len() < HAND_ON
+            && routes < TAKE
             && let Some(message) = self.inbox.try_recv()
         {
             if let ShardIn::Routes(batch) = &message {

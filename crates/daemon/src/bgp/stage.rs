@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Turns of one hosted stage before the next has its turns: enough that packing finds what belongs together.
 const TURNS: usize = 8;
 /// A pass over the hosted stages that has lasted so long ends, so that timers and keepalives have their time.
-const SLICE: Duration = Duration::from_millis(50);
+const SLICE: Duration = Duration::from_millis(20);
 
 /// How a turn ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -21,6 +21,7 @@ mod peer;
 mod reconfigure;
 mod socket;
 mod view;
+mod writers;
 
 pub use backlog::WriteQueue;
 pub use reconfigure::Neighbors;
@@ -59,6 +60,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use writers::{Loan, Writers};
 
 /// Flushes of workers that may wait to be queued.
 const WRITES: usize = 64;
@@ -68,8 +70,8 @@ const REPORTS: usize = 1024;
 const LINGER: Millis = 1_000;
 /// Closed connections kept at most.
 const LINGERING: usize = 1024;
-/// Flushes of workers taken between two looks at sockets and timers.
-const WRITES_AT_ONCE: usize = 16;
+/// Bytes of workers, each as often as it has receivers, that are taken between two looks at sockets and timers.
+const WRITES_AT_ONCE: usize = 8 * 1024 * 1024;
 
 const WAKE: Token = Token(usize::MAX);
 /// Tokens from here on are listeners'; below are connections', two for each peer.
@@ -80,6 +82,7 @@ type Purged = (PeerId, u32);
 
 /// The session thread's connections, before it runs.
 pub(super) struct SessionsBuilder {
+    rings: Rings,
     poll: Poll,
     wake: Wake,
     listeners: Vec<TcpListener>,
@@ -105,6 +108,8 @@ pub(super) struct Setup<'a> {
     pub(super) interfaces: &'a [InterfaceConfig],
     /// Where the thread runs, if not anywhere.
     pub(super) cpus: Option<Cpus>,
+    /// The threads that write beside it, and where each runs.
+    pub(super) writers: Vec<Option<Cpus>>,
 }
 
 impl SessionsBuilder {
@@ -141,6 +146,7 @@ impl SessionsBuilder {
             rings.bounded("shards to sessions", REPORTS),
         );
         Ok(SessionsBuilder {
+            rings: rings.clone(),
             poll,
             listeners,
             writes: (writes.0.with_wake(Some(wake.clone())), writes.1),
@@ -203,6 +209,7 @@ impl SessionsBuilder {
             groups: Map::default(),
             load: vec![0; outlets.readers.len()],
             outbox: Outbox::new(outlets.workers, outlets.readers),
+            writers: Writers::start(setup.writers.clone(), &self.rings)?,
             lingering: VecDeque::new(),
             rejected: 0,
             log,
@@ -245,6 +252,7 @@ pub struct Sessions {
     /// Sessions of each reader.
     load: Vec<usize>,
     outbox: Outbox,
+    writers: Writers,
     lingering: VecDeque<(Millis, TcpStream)>,
     /// Connections of nobody we know.
     rejected: u64,
@@ -281,16 +289,21 @@ impl Sessions {
             {
                 panic!("the session thread cannot wait for its sockets: {error}");
             }
+            let mut room = BTreeSet::new();
             for event in &events {
                 match event.token() {
                     WAKE => {}
                     Token(at) if at >= LISTENERS => self.accept(at - LISTENERS),
                     token => {
+                        if event.is_writable() {
+                            room.insert(token);
+                        }
                         let (id, side) = peer_of(token);
-                        self.ready(id, side, event.is_readable(), event.is_writable());
+                        self.ready(id, side, event.is_readable());
                     }
                 }
             }
+            self.write_all(room);
             while let Some(report) = reports.try_recv() {
                 self.report(report);
             }
@@ -511,8 +524,8 @@ impl Sessions {
         }
     }
 
-    /// A socket has something for us, or room for more.
-    fn ready(&mut self, id: PeerId, side: Side, readable: bool, writable: bool) {
+    /// A socket has something for us, or has been connected.
+    fn ready(&mut self, id: PeerId, side: Side, readable: bool) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let established = peer.up.as_ref().is_some_and(|up| up.side == side);
         let Some(connection) = peer.slot(side).as_mut() else { return };
@@ -525,8 +538,6 @@ impl Sessions {
             };
             connection.opening = false;
             self.event(id, outcome);
-        } else if writable {
-            self.write(id, side);
         }
         if readable && !established {
             self.read(id, side);
@@ -567,16 +578,42 @@ impl Sessions {
         self.write(id, side);
     }
 
-    /// Writes what waits, as far as the kernel takes it, and tells the worker when too much is left or little enough.
+    /// Writes what waits, as far as the kernel takes it.
     fn write(&mut self, id: PeerId, side: Side) {
+        let Some(connection) = self.peers.get_mut(&id).and_then(|p| p.slot(side).as_mut()) else { return };
+        if !connection.opening {
+            let outcome = connection.write();
+            self.written(id, side, outcome);
+        }
+    }
+
+    /// The same for many connections, with all threads that write.
+    fn write_all(&mut self, tokens: BTreeSet<Token>) {
+        let connections = tokens.into_iter().map(peer_of);
+        if !self.writers.worth(connections.len()) {
+            return connections.for_each(|(id, side)| self.write(id, side));
+        }
+        let lend = |(id, side): (PeerId, Side)| {
+            let slot = self.peers.get_mut(&id)?.slot(side);
+            let connection = slot.take_if(|c| !c.opening && !c.output.is_empty())?;
+            Some(Loan::new(id, side, connection))
+        };
+        let loans = connections.filter_map(lend).collect();
+        for Loan { peer: id, side, connection, written } in self.writers.write(loans) {
+            if let Some(peer) = self.peers.get_mut(&id) {
+                *peer.slot(side) = Some(connection);
+            }
+            self.written(id, side, written);
+        }
+    }
+
+    /// Something was written, or could not be: tells the worker when too much is left or little enough.
+    fn written(&mut self, id: PeerId, side: Side, outcome: Result<usize, String>) {
         let now = self.clock.now();
         let high = backlog::high_water(self.groups.len());
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(connection) = peer.slot(side).as_mut() else { return };
-        if connection.opening {
-            return;
-        }
-        let written = match connection.write() {
+        let written = match outcome {
             Ok(written) => written,
             // What is known of the failure is known to the reading side too, and better: it has what came before it.
             Err(_) => {
@@ -603,9 +640,10 @@ impl Sessions {
 
     /// Queues what workers packed, then writes to each peer once.
     fn take_writes(&mut self, writes: &Receiver<Vec<Write>>) {
-        let mut touched = BTreeSet::new();
-        for _ in 0..WRITES_AT_ONCE {
-            let Some(batch) = writes.try_recv() else { break };
+        let (mut touched, mut bytes) = (BTreeSet::new(), 0);
+        while bytes < WRITES_AT_ONCE
+            && let Some(batch) = writes.try_recv()
+        {
             for write in &batch {
                 for receiver in write.receivers() {
                     let Some(peer) = self.peers.get_mut(&receiver.peer) else { continue };
@@ -613,16 +651,15 @@ impl Sessions {
                     if up.info.session != receiver.session {
                         continue;
                     }
-                    touched.insert((receiver.peer, up.side == Side::Ours));
+                    touched.insert(token_of(receiver.peer, up.side));
+                    bytes += write.chunk.len();
                     if let Some(connection) = peer.connection() {
                         connection.output.push(write.chunk.clone());
                     }
                 }
             }
         }
-        for (id, ours) in touched {
-            self.write(id, if ours { Side::Ours } else { Side::Theirs });
-        }
+        self.write_all(touched);
     }
 
     fn close(&mut self, id: PeerId, side: Side) {
