@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 const WINDOW: Duration = Duration::from_millis(500);
 
 /// What the threads of a name do; a number at its end does not count.
-const ROLES: [(&str, &str); 17] = [
-    ("sessions", "BGP sessions: state machines, timers, writes"),
+const ROLES: [(&str, &str); 18] = [
+    ("sessions", "BGP sessions: state machines, timers, writing"),
+    ("writer", "BGP: writes to sockets, beside the session thread"),
     ("reader", "BGP: reads and parses sessions"),
     ("shard", "BGP: a RIB shard, its Adj-RIB-In and best paths"),
     ("egress", "BGP: an update thread, packs for update groups"),
