@@ -21,7 +21,7 @@ use crate::options::interrupted;
 use dut::Dut;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::{RouterReport, RunReport, ScenarioReport};
-use run::{Failure, Limits};
+use run::{Failure, Setup};
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -131,8 +131,12 @@ fn measure(options: &Options) -> Result<(Report, bool), Error> {
         routers,
         scenarios: Vec::new(),
     };
-    let limits =
-        Limits { patience: Duration::from_secs(options.patience), phase: Duration::from_secs(options.limit) };
+    let setup = Setup {
+        patience: Duration::from_secs(options.patience),
+        limit: Duration::from_secs(options.limit),
+        load_threads,
+        loopback: options.loopback,
+    };
     let progress = Progress::new();
     for scenario in work::scenarios(&options.work, options.prefixes, options.receivers) {
         progress.say(&format!("{}: making the messages", scenario.name));
@@ -149,11 +153,11 @@ fn measure(options: &Options) -> Result<(Report, bool), Error> {
                 let head = format!("{}, run {} of {}, {dut}", prepared.scenario.name, n + 1, options.runs);
                 progress.say(&head);
                 let say = |what: &str| progress.say(&format!("{head}: {what}"));
-                let outcome =
-                    run::run(dut, &prepared, limits, load_threads, options.loopback, &interrupted, &say);
-                let (phases, failure) = match outcome {
-                    Ok(phases) => (phases, None),
-                    Err(Failure::Router(why)) => (Vec::new(), Some(why)),
+                let mut phases = Vec::new();
+                let outcome = run::run(dut, &prepared, setup, &interrupted, &say, &mut phases);
+                let failure = match outcome {
+                    Ok(()) => None,
+                    Err(Failure::Router(why)) => Some(why),
                     Err(Failure::Interrupted) => {
                         stopped = true;
                         break 'runs;

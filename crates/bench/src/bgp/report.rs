@@ -254,6 +254,15 @@ impl fmt::Display for ScenarioReport {
         }
         f.write_str(&table(&rows))?;
         self.show_threads(f)?;
+        for run in &self.runs {
+            for Figures { phase, cut, .. } in run.phases.iter().filter(|f| f.cut > 0) {
+                writeln!(
+                    f,
+                    "cut: {phase}, {}: {cut} sessions of receivers that had just returned",
+                    run.router
+                )?;
+            }
+        }
         for s in &self.summary {
             for wrong in &s.wrong {
                 writeln!(f, "wrong: {}, {}: {wrong}", s.phase, s.router)?;

@@ -12,13 +12,17 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long things may take.
+/// How routers are measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Limits {
+pub(super) struct Setup {
     /// A router that has done nothing for this long, and is not done, is wrong.
     pub(super) patience: Duration,
     /// No phase may take longer.
-    pub(super) phase: Duration,
+    pub(super) limit: Duration,
+    /// Threads that play the neighbours.
+    pub(super) load_threads: usize,
+    /// On loopback addresses; else in network namespaces.
+    pub(super) loopback: bool,
 }
 
 /// What one phase of one run cost.
@@ -53,6 +57,8 @@ pub struct Figures {
     pub load_s: f64,
     /// CPU seconds of everything else on the machine.
     pub other_s: f64,
+    /// How often the router cut the session of a receiver that had just returned; it then came back once more.
+    pub cut: u64,
     /// What is wrong at receivers in the end; absent when each holds exactly the best table.
     pub wrong: Option<String>,
 }
@@ -85,22 +91,21 @@ const EXAMPLES: usize = 3;
 /// The name of the phase in which a receiver joins late.
 pub(super) const LATE: &str = "late joiner";
 
-/// Runs a scenario once. `say` is told what goes on.
+/// Runs a scenario once and appends the figures of each phase. `say` is told what goes on.
 ///
 /// # Errors
-/// The router did not start, lost a session or ended; or somebody pressed Ctrl-C.
+/// The router did not start, lost a session or ended; or somebody pressed Ctrl-C. Figures of phases before that stay.
 pub(super) fn run(
     dut: &Dut,
     prepared: &Prepared,
-    limits: Limits,
-    load_threads: usize,
-    loopback: bool,
+    setup: Setup,
     interrupted: &AtomicBool,
     say: &dyn Fn(&str),
-) -> Result<Vec<Figures>, Failure> {
+    figures: &mut Vec<Figures>,
+) -> Result<(), Failure> {
     let topology = &prepared.topology;
     let folder = tempfile::Builder::new().prefix("ribtide-bench-").tempdir().map_err(Error::System)?;
-    let place = if loopback {
+    let place = if setup.loopback {
         Place::Loopback
     } else {
         let addresses: Vec<_> = topology.neighbors().map(|n| n.address).collect();
@@ -108,15 +113,14 @@ pub(super) fn run(
     };
     let site = Site { place: &place, topology, folder: folder.path() };
     let program = Program::start(&dut.to_string(), dut.commands(&site)?, folder.path())?;
-    let load = Load::start(&place, topology, load_threads, prepared.expected_bytes())?;
+    let load = Load::start(&place, topology, setup.load_threads, prepared.expected_bytes())?;
     load.judge_by(&prepared.empty);
-    let mut run = Run { program, load, topology, limits, interrupted, say };
+    let mut run = Run { program, load, topology, setup, interrupted, say };
     say("sessions");
     let early = 0..load_sessions(topology) - 1;
     early.clone().for_each(|session| run.load.connect(session));
     run.establish(early.collect())?;
     run.settle()?;
-    let mut figures = Vec::new();
     for phase in &prepared.phases {
         figures.push(run.phase(phase)?);
     }
@@ -132,7 +136,7 @@ pub(super) fn run(
         };
         figures.push(run.measure(&join, |load| load.connect(late), true)?);
     }
-    Ok(figures)
+    Ok(())
 }
 
 fn load_sessions(topology: &Topology) -> usize {
@@ -143,7 +147,7 @@ struct Run<'a> {
     program: Program,
     load: Load,
     topology: &'a Topology,
-    limits: Limits,
+    setup: Setup,
     interrupted: &'a AtomicBool,
     say: &'a dyn Fn(&str),
 }
@@ -230,7 +234,7 @@ impl Run<'_> {
                 load.close(load.receiver(receiver));
             }
             for receiver in phase.flaps.clone() {
-                load.connect(load.receiver(receiver));
+                load.connect_again(load.receiver(receiver));
             }
             for (sender, script) in &phase.scripts {
                 load.send(*sender, script.clone());
@@ -243,6 +247,7 @@ impl Run<'_> {
     fn measure(&mut self, phase: &Phase, begin: impl Fn(&Load), late: bool) -> Result<Figures, Failure> {
         let receivers = self.topology.receivers.len() - usize::from(!late);
         self.load.judge_by(&phase.view);
+        let cut = self.load.cut();
         let before = self.sample(receivers);
         let started = Instant::now();
         begin(&self.load);
@@ -275,6 +280,7 @@ impl Run<'_> {
             threads: threads.filter(|(_, s)| *s >= 0.0005).collect(),
             load_s,
             other_s: (busy - cpu_s - load_s - seconds(after.afterwards, before.afterwards)).max(0.0),
+            cut: self.load.cut() - cut,
             wrong,
         })
     }
@@ -301,10 +307,10 @@ impl Run<'_> {
             if let (Some(right), true, true, true) = (&right, sent, is_idle, quiet) {
                 return Ok(right.iter().max().copied());
             }
-            let stuck = idle.idle_for() > self.limits.patience
+            let stuck = idle.idle_for() > self.setup.patience
                 && !self.load.is_behind()
-                && self.load.last_update().is_none_or(|at| at.max(started).elapsed() > self.limits.patience);
-            if stuck || now - started > self.limits.phase {
+                && self.load.last_update().is_none_or(|at| at.max(started).elapsed() > self.setup.patience);
+            if stuck || now - started > self.setup.limit {
                 return Ok(None);
             }
             if now >= next_word {

@@ -149,9 +149,19 @@ impl Load {
         all.iter().for_each(drop);
     }
 
-    /// Brings a session up, and tries again until it is.
+    /// Brings a session up, and tries again until it is. After that, it must stay.
     pub(super) fn connect(&self, session: usize) {
+        self.begin(session, true);
+    }
+
+    /// The same for a session that was there before: a router that has not done with that may cut it once more.
+    pub(super) fn connect_again(&self, session: usize) {
+        self.begin(session, false);
+    }
+
+    fn begin(&self, session: usize, must_stay: bool) {
         self.statuses[session].set_up(false);
+        self.statuses[session].set_must_stay(must_stay);
         self.tell(session, Command::Connect(session));
     }
 
@@ -180,6 +190,11 @@ impl Load {
     /// Why a session ended by itself, or did not come up the last time it was tried.
     pub(super) fn trouble(&self, session: usize) -> Option<String> {
         self.statuses[session].trouble()
+    }
+
+    /// How often sessions were cut that had come back.
+    pub(super) fn cut(&self) -> u64 {
+        self.statuses.iter().map(|status| status.cut()).sum()
     }
 
     /// A session that was up and ended by itself.

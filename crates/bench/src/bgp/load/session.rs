@@ -14,7 +14,7 @@ use ribtide_wire::bgp::notification::{Notification, cease, code, fsm};
 use ribtide_wire::bgp::open::OpenBuilder;
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,8 +26,12 @@ pub(super) struct Status {
     sent: AtomicBool,
     /// Something came that was not looked at.
     behind: AtomicBool,
-    /// It was up and ended by itself.
+    /// It must not end by itself once it is up.
+    must_stay: AtomicBool,
+    /// It was up, and ended by itself against that.
     lost: AtomicBool,
+    /// How often it was up and ended by itself when it might.
+    cut: AtomicU64,
     trouble: Mutex<Option<String>>,
 }
 
@@ -38,7 +42,9 @@ impl Default for Status {
             up: AtomicBool::new(false),
             sent: AtomicBool::new(true),
             behind: AtomicBool::new(false),
+            must_stay: AtomicBool::new(true),
             lost: AtomicBool::new(false),
+            cut: AtomicU64::new(0),
             trouble: Mutex::new(None),
         }
     }
@@ -78,12 +84,22 @@ impl Status {
         self.lost.load(Relaxed).then(|| self.trouble().unwrap_or_default())
     }
 
-    /// Notes why a session is not there; true when it was.
+    pub(super) fn set_must_stay(&self, must_stay: bool) {
+        self.must_stay.store(must_stay, Relaxed);
+    }
+
+    pub(super) fn cut(&self) -> u64 {
+        self.cut.load(Relaxed)
+    }
+
+    /// Notes why a session is not there; true when it was and had to stay.
     pub(super) fn ended(&self, why: &End) -> bool {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());
         let was_up = self.up.swap(false, Relaxed);
-        self.lost.fetch_or(was_up, Relaxed);
-        was_up
+        let lost = was_up && self.must_stay.load(Relaxed);
+        self.lost.fetch_or(lost, Relaxed);
+        self.cut.fetch_add(u64::from(was_up && !lost), Relaxed);
+        lost
     }
 }
 

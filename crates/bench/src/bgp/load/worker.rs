@@ -215,7 +215,7 @@ impl Worker {
         }
     }
 
-    /// A session ended by itself. One that never was up is tried again.
+    /// A session ended by itself. Unless it was up and had to stay, it is tried again.
     fn failed(&mut self, session: usize, why: End) {
         if let Some(session) = self.sessions[session].take() {
             session.close(Some(&why), &mut self.pool);
