@@ -9,6 +9,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PeerId(pub u32);
 
+/// The most peers that a router has at one time. Shards number sessions with 16 bits, so there is a number for each peer's
+/// session and another while the former one's routes are swept out.
+pub const MOST_PEERS: usize = 32_767;
+
 /// How a peer relates to us; decides what may be sent on (RFC 4271 section 9.2, RFC 4456 section 6).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PeerKind {

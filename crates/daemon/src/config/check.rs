@@ -3,7 +3,7 @@
 use super::diagnosis::{Problem, Step, key};
 use super::file;
 use super::policy::{Direction, Policies};
-use ribtide_bgp::peer::FamilySet;
+use ribtide_bgp::peer::{FamilySet, MOST_PEERS};
 use ribtide_policy::Policy;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::cpu::Cpus;
@@ -611,6 +611,11 @@ impl Checker {
                 );
                 self.problem(&place, says);
             }
+        }
+        if bgp.neighbors.len() > MOST_PEERS {
+            let says =
+                format!("there are {} neighbours; a router has at most {MOST_PEERS}", bgp.neighbors.len());
+            self.problem(key!["bgp", "group", name], says);
         }
     }
 

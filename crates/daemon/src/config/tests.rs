@@ -1,5 +1,5 @@
 use super::*;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 const BASE: &str = "[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n";
 
@@ -165,6 +165,17 @@ fn a_groups_mistake_is_told_once_and_in_the_group() {
     );
     assert!(says.starts_with("ribtide.toml:6:13: a hold time of 2 s"), "{says}");
     assert_eq!(says.matches("hold time").count(), 1, "{says}");
+}
+
+#[test]
+fn a_router_has_only_so_many_neighbours() {
+    let group = |neighbors: u32| {
+        let list: Vec<String> =
+            (1..=neighbors).map(|n| format!("\"{}\"", Ipv4Addr::from(0x0a00_0000 + n))).collect();
+        format!("[bgp.group.a]\ntype = \"internal\"\nneighbors = [{}]\n", list.join(", "))
+    };
+    assert!(error(&group(32_768)).contains("there are 32768 neighbours; a router has at most 32767"));
+    assert!(parse(&format!("{BASE}{}", group(32_767))).is_ok());
 }
 
 #[test]

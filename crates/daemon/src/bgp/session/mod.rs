@@ -43,7 +43,7 @@ use peer::Peer;
 use ribtide_bgp::egress::Write;
 use ribtide_bgp::fsm::{Action, Event, Millis, Side};
 use ribtide_bgp::message::EgressIn;
-use ribtide_bgp::peer::{EgressSettings, PeerId};
+use ribtide_bgp::peer::{EgressSettings, MOST_PEERS, PeerId};
 use ribtide_prefix::Map;
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::clock::Clock;
@@ -454,6 +454,10 @@ impl Sessions {
         let known = self.by_address.get(&from).copied();
         let id = match (known, self.range_of(from)) {
             (Some(id), _) => id,
+            (None, Some(_)) if self.peers.len() >= MOST_PEERS => {
+                self.rejected += 1;
+                return self.refuse(stream, &Notification::cease(cease::OUT_OF_RESOURCES));
+            }
             (None, Some(settings)) => {
                 let id = self.add(from, settings, true);
                 let now = self.clock.now();
