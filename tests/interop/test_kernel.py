@@ -3,7 +3,7 @@ came, and after a crash."""
 
 import json
 
-from harness import Host, Pair, Ribtide, blast, full_table, wait_for
+from harness import Host, Messages, Pair, Ribtide, binary, blast, feed_options, full_table, wait_for
 from harness.peers import FEEDS, LEFT, wait_count
 from harness.table import FEED_ASN
 
@@ -49,16 +49,29 @@ STATIC = {"198.51.100.0/24": (Pair.B4,), "198.18.0.0/24": (Pair.B4, "10.255.0.3"
 CONNECTED = "193.203.0.0/24"
 
 
+def objects(host):
+    """Next-hop objects by id, as `ip` describes them."""
+    return {n["id"]: n for n in json.loads(host.ip("-j", "-d", "nexthop", "show"))}
+
+
+def leads_to(objects, number):
+    """The gateways behind a next-hop object, sorted, or that it drops. One that was made since `objects` were listed
+    leads to the unknown."""
+    found = objects.get(number, {"gateway": "unknown"})
+    if "group" in found:
+        return tuple(sorted(g for member in found["group"] for g in leads_to(objects, member["id"])))
+    return ("blackhole",) if "blackhole" in found else (found["gateway"],)
+
+
 def kernel_table(host):
-    """Prefix → where to, of our routes in the kernel."""
-    routes = {}
+    """Prefix → where to, of our routes in the kernel. All of them are by a next-hop object; what some other program
+    put there under our number is shown by its gateway."""
+    routes, known = {}, objects(host)
     for family, bits, default in (("-4", "/32", "0.0.0.0/0"), ("-6", "/128", "::/0")):
         for r in json.loads(host.ip("-j", "-d", family, "route", "show", "table", "254", "proto", "bgp")):
             prefix = default if r["dst"] == "default" else r["dst"] if "/" in r["dst"] else r["dst"] + bits
             assert prefix not in routes, f"{prefix} is in the kernel twice"
-            hops = (r["gateway"],) if "gateway" in r else tuple(sorted(n["gateway"] for n in r.get("nexthops", [])))
-            # IPv6 blackholes are on lo, IPv4 ones nowhere.
-            routes[prefix] = ("blackhole",) if r.get("type") == "blackhole" else hops
+            routes[prefix] = leads_to(known, r["nhid"]) if "nhid" in r else (r.get("gateway"),)
     return routes
 
 
@@ -78,7 +91,7 @@ def in_the_kernel(router, host, prefixes):
 
 def gateways(host):
     """Next-hop objects of ours as gateway lists: one for each object, groups not among them."""
-    return sorted(n["gateway"] for n in json.loads(host.ip("-j", "-d", "nexthop", "show")) if "gateway" in n)
+    return sorted(n["gateway"] for n in objects(host).values() if "gateway" in n)
 
 
 def test_kernel_equals_the_loc_rib(pair):
@@ -140,8 +153,8 @@ def test_kernel_equals_the_loc_rib(pair):
 
 def foreign(host):
     """Routes and next-hop objects of others."""
-    objects = [n for n in json.loads(host.ip("-j", "-d", "nexthop", "show")) if n.get("protocol") == "static"]
-    return host.ip("route", "show", "proto", "static"), objects
+    theirs = [n for n in objects(host).values() if n.get("protocol") == "static"]
+    return host.ip("route", "show", "proto", "static"), theirs
 
 
 def metric(host, prefix):
@@ -169,3 +182,71 @@ def test_session_loss_empties_the_kernel(pair):
     # A stop that was asked for leaves routes where they are, for the next start to adopt.
     assert router.stop() == 0
     assert kernel_table(pair.a) == STATIC
+
+
+#: Next hops of one group: all but the last on one network, the last on another.
+MANY, LAST = [f"10.9.{n // 250}.{n % 250 + 2}" for n in range(511)], "10.8.0.2"
+ROUTES = 20_000
+MANY_CONFIG = f"""
+[router]
+asn = {LEFT.asn}
+router-id = "{LEFT.four}"
+
+[bgp]
+listen = ["{Host.FEED_SIDE}:179"]
+
+[bgp.group.feeds]
+type = "external"
+peer-asn = {FEED_ASN}
+multihop = 2
+passive = true
+import = ["accept"]
+neighbors = ["{FEEDS[0]}"]
+
+[fib]
+kernel = true
+
+[[static]]
+prefix = "192.0.2.1/32"
+next-hop = {json.dumps([*MANY, LAST])}
+"""
+
+
+def test_a_lost_next_hop_is_a_handful_of_messages_whatever_the_routes(pair):
+    """20,000 routes over a group of 512: one of the 512 goes, with its link and without, and comes back."""
+    a = pair.a
+    a.lan("many0", "10.9.0.1/16")
+    a.lan("last0", "10.8.0.1/24")
+    router = Ribtide(a, MANY_CONFIG)
+    a.feeds.start("feed", binary(), "blast", "--ipv4", ROUTES, "--ipv6", 0, "--next-hops4", "192.0.2.1/32", "--next-hops", 1,
+                  *feed_options(0))
+
+    def routes():
+        return len(a.ip("route", "show", "proto", "bgp").splitlines())
+
+    def ways():
+        """How many ways out the group of the routes has."""
+        groups = [n["group"] for n in objects(a).values() if "group" in n]
+        return max((len(g) for g in groups), default=0)
+    wait_for("all routes are in the kernel", lambda: routes() == ROUTES + 1, 60, 0.5, alive=[router.process])
+    wait_for("they share 512 ways", lambda: ways() == 512, 10)
+
+    def told(what, then):
+        """What the kernel says while `what` makes the group have `then` ways."""
+        messages = Messages(a)
+        what()
+        wait_for(f"there are {then} ways", lambda: ways() == then, 20, alive=[router.process])
+        counts = messages.stop()
+        assert routes() == ROUTES + 1
+        return counts, messages.total()
+
+    for what, then in (
+        (lambda: a.ip("link", "set", "last0", "down"), 511),
+        (lambda: a.ip("link", "set", "last0", "up"), 512),
+        # The link stays, and the router alone finds out that the next hop is gone.
+        (lambda: a.ip("addr", "del", "10.8.0.1/24", "dev", "last0"), 511),
+        (lambda: a.ip("addr", "add", "10.8.0.1/24", "dev", "last0"), 512),
+    ):
+        counts, total = told(what, then)
+        # Routes: the connected ones of the network, which come and go with its address.
+        assert total <= 12, counts

@@ -38,6 +38,6 @@ pub struct RibConfig {
 
 impl Default for RibConfig {
     fn default() -> Self {
-        RibConfig { resolve_via_default: true, max_ecmp: 128, initial_sources: Vec::new() }
+        RibConfig { resolve_via_default: true, max_ecmp: 512, initial_sources: Vec::new() }
     }
 }

@@ -184,6 +184,8 @@ pub struct KernelConfig {
     pub protocol: u8,
     /// Route metric (priority).
     pub metric: u32,
+    /// Leave the kernel's `nexthop_compat_mode` as it is.
+    pub compat_mode: bool,
 }
 
 /// The virtual ASIC.
@@ -355,9 +357,7 @@ impl Checker {
         let kernel = match &file.kernel {
             file::Kernel::Switch(false) => None,
             file::Kernel::Switch(true) => Some(file::KernelTable::default()),
-            file::Kernel::Table(t) => {
-                Some(file::KernelTable { table: t.table, protocol: t.protocol, metric: t.metric })
-            }
+            file::Kernel::Table(t) => Some(t.clone()),
         };
         let kernel = kernel.map(|t| {
             let table = t.table.unwrap_or(254);
@@ -377,7 +377,7 @@ impl Checker {
                     ),
                 );
             }
-            KernelConfig { table, protocol, metric: t.metric.unwrap_or(20) }
+            KernelConfig { table, protocol, metric: t.metric.unwrap_or(20), compat_mode: t.compat_mode }
         });
         let virtual_asic = match &file.virtual_asic {
             file::VirtualAsic::Switch(false) => None,

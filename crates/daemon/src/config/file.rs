@@ -156,12 +156,14 @@ impl Default for Kernel {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct KernelTable {
     pub(super) table: Option<u32>,
     pub(super) protocol: Option<u8>,
     pub(super) metric: Option<u32>,
+    #[serde(default)]
+    pub(super) compat_mode: bool,
 }
 
 #[derive(Debug, Deserialize)]

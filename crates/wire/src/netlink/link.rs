@@ -20,6 +20,8 @@ pub struct Link<'a> {
     pub master: Option<u32>,
     /// What made it: `vlan`, `veth`, `vrf` and so on; absent for hardware.
     pub kind: Option<&'a str>,
+    /// The routing table of a VRF device.
+    pub vrf_table: Option<u32>,
 }
 
 impl<'a> Link<'a> {
@@ -45,7 +47,9 @@ impl<'a> Link<'a> {
             mtu: 0,
             master: None,
             kind: None,
+            vrf_table: None,
         };
+        let mut data = None;
         for attr in Attrs::new(attrs) {
             let attr = attr?;
             match attr.kind {
@@ -55,12 +59,22 @@ impl<'a> Link<'a> {
                 IFLA_LINKINFO => {
                     for info in attr.nested() {
                         let info = info?;
-                        if info.kind == IFLA_INFO_KIND {
-                            link.kind = Some(info.text());
+                        match info.kind {
+                            IFLA_INFO_KIND => link.kind = Some(info.text()),
+                            IFLA_INFO_DATA => data = Some(info),
+                            _ => {}
                         }
                     }
                 }
                 _ => {}
+            }
+        }
+        if let Some(data) = data.filter(|_| link.kind == Some("vrf")) {
+            for detail in data.nested() {
+                let detail = detail?;
+                if detail.kind == IFLA_VRF_TABLE {
+                    link.vrf_table = Some(detail.u32()?);
+                }
             }
         }
         Ok(Some(link))

@@ -28,7 +28,7 @@ pub use hop::{Hop, Hops, Via};
 pub use link::{Address, Link};
 pub use message::{Ack, Message, Messages, messages};
 pub use nexthop::{Forward, Member, Members, NextHop, write_next_hop_delete};
-pub use request::{dump_addresses, dump_links, dump_next_hops, dump_routes};
+pub use request::{dump_addresses, dump_links, dump_next_hops, dump_routes, dump_table};
 pub use route::{NextHops, Route, RouteKind};
 
 /// Why bytes are not the netlink message that they say they are. Displays as a sentence.

@@ -54,6 +54,7 @@ pub const RTN_BLACKHOLE: u8 = 6;
 pub const RTN_UNREACHABLE: u8 = 7;
 pub const RTN_PROHIBIT: u8 = 8;
 
+pub const RTPROT_REDIRECT: u8 = 1;
 pub const RTPROT_KERNEL: u8 = 2;
 pub const RTPROT_STATIC: u8 = 4;
 pub const RTPROT_BGP: u8 = 186;
@@ -66,6 +67,14 @@ pub const RT_TABLE_COMPAT: u8 = 252;
 pub const RT_TABLE_DEFAULT: u8 = 253;
 pub const RT_TABLE_MAIN: u8 = 254;
 pub const RT_TABLE_LOCAL: u8 = 255;
+
+/// The groups of notifications that a socket can join.
+pub const RTNLGRP_LINK: u32 = 1;
+pub const RTNLGRP_IPV4_IFADDR: u32 = 5;
+pub const RTNLGRP_IPV4_ROUTE: u32 = 7;
+pub const RTNLGRP_IPV6_IFADDR: u32 = 9;
+pub const RTNLGRP_IPV6_ROUTE: u32 = 11;
+pub const RTNLGRP_NEXTHOP: u32 = 32;
 
 pub const RTM_F_CLONED: u32 = 0x200;
 pub const RTM_F_OFFLOAD: u32 = 0x4000;
@@ -84,6 +93,8 @@ pub const IFLA_MTU: u16 = 4;
 pub const IFLA_MASTER: u16 = 10;
 pub const IFLA_LINKINFO: u16 = 18;
 pub const IFLA_INFO_KIND: u16 = 1;
+pub const IFLA_INFO_DATA: u16 = 2;
+pub const IFLA_VRF_TABLE: u16 = 1;
 pub const IFF_UP: u32 = 1;
 pub const IFF_LOOPBACK: u32 = 8;
 pub const IFF_LOWER_UP: u32 = 0x10000;

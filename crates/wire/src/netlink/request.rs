@@ -28,6 +28,11 @@ pub fn dump_routes(out: &mut Vec<u8>, seq: u32, afi: Afi, table: u32, protocol: 
     b.finish_short();
 }
 
+/// Appends a request for all routes of one family in `table`, whoever put them there.
+pub fn dump_table(out: &mut Vec<u8>, seq: u32, afi: Afi, table: u32) {
+    dump_routes(out, seq, afi, table, 0);
+}
+
 /// Appends a request for all next-hop objects; the kernel has no filter by protocol.
 pub fn dump_next_hops(out: &mut Vec<u8>, seq: u32) {
     Builder::new(out, RTM_GETNEXTHOP, DUMP, seq, &[0; 8]).finish_short();

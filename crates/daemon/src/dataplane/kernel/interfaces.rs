@@ -144,7 +144,7 @@ mod tests {
 
     fn link(index: u32, name: &str, up: bool) -> Content<'_> {
         let flags = if up { 0x10001 } else { 0 };
-        Content::NewLink(Link { index, name, flags, mtu: 1500, master: None, kind: None })
+        Content::NewLink(Link { index, name, flags, mtu: 1500, master: None, kind: None, vrf_table: None })
     }
 
     fn address(ifindex: u32, text: &str, flags: u32) -> Address {
@@ -185,6 +185,7 @@ mod tests {
             mtu: 0,
             master: None,
             kind: None,
+            vrf_table: None,
         }));
         assert_eq!(all.news(), [News::Removed(2)]);
     }
@@ -214,7 +215,15 @@ mod tests {
     #[test]
     fn addresses_of_a_vrfs_members_are_not_ours() {
         let mut all = Interfaces::default();
-        let member = Link { index: 2, name: "eth0", flags: 0x10001, mtu: 1500, master: Some(9), kind: None };
+        let member = Link {
+            index: 2,
+            name: "eth0",
+            flags: 0x10001,
+            mtu: 1500,
+            master: Some(9),
+            kind: None,
+            vrf_table: None,
+        };
         all.take(&Content::NewLink(member));
         all.take(&Content::NewAddress(address(2, "10.0.0.1/24", 0)));
         all.take(&Content::NewLink(Link {
@@ -222,6 +231,7 @@ mod tests {
             name: "red",
             flags: 0x10001,
             kind: Some("vrf"),
+            vrf_table: Some(100),
             master: None,
             mtu: 0,
         }));

@@ -25,7 +25,7 @@ use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::netlink::{Content, dump_addresses, dump_links};
-use routes::Kernel;
+use routes::{InterfaceChange, Kernel};
 use socket::{Socket, overran};
 use std::collections::BTreeMap;
 use std::io;
@@ -34,6 +34,8 @@ use std::time::{Duration, Instant};
 
 /// How often a waiting thread looks whether it shall stop.
 const STOP_POLL: Duration = Duration::from_millis(200);
+/// How long nothing must have come before what was believed of the kernel is looked up.
+const QUIET: Duration = Duration::from_millis(20);
 /// Pause before the kernel's socket is opened again after it failed.
 const REOPEN: Duration = Duration::from_secs(1);
 /// Changes of interfaces that may wait for the writer.
@@ -58,8 +60,8 @@ pub(crate) fn interface_numbers() -> io::Result<BTreeMap<String, IfIndex>> {
 
 /// What the watcher tells the writer.
 enum LinkNote {
-    /// This interface changed; `came_up`: it carries packets since now.
-    Changed { ifindex: u32, came_up: bool },
+    /// This interface changed.
+    Changed(InterfaceChange),
     /// Notifications were lost: anything may have changed.
     Lost,
 }
@@ -73,6 +75,9 @@ enum LinkNote {
 /// A sentence that says what is missing (a capability, next-hop objects) and what to do.
 pub fn start(config: KernelConfig, port: Port, rings: &Rings) -> Result<[JoinHandle<()>; 2], String> {
     let kernel = Kernel::open(config)?;
+    if !config.compat_mode {
+        leave_compat_mode();
+    }
     let cannot = |e: io::Error| format!("the kernel dataplane cannot start: {e}");
     let monitor = Socket::monitor(&[RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR], STOP_POLL)
         .map_err(cannot)?;
@@ -91,6 +96,34 @@ pub fn start(config: KernelConfig, port: Port, rings: &Rings) -> Result<[JoinHan
     let writer = Writer { kernel, config, port, noted, replayed: false };
     let writer = thread::spawn("kernel-fib", move || writer.run()).map_err(cannot)?;
     Ok([watcher, writer])
+}
+
+/// Has the kernel say that a next-hop object changed in one message, and not by another about every route that uses
+/// it, with all of its next hops: for a million routes that takes it 12 seconds, in which it does nothing else for
+/// anyone who routes.
+fn leave_compat_mode() {
+    const SWITCH: &str = "/proc/sys/net/ipv4/nexthop_compat_mode";
+    let done = match std::fs::read_to_string(SWITCH) {
+        Ok(now) if now.trim() == "0" => return,
+        Ok(_) => std::fs::write(SWITCH, "0"),
+        // Before Linux 5.8 there is no other mode.
+        Err(e) => Err(e),
+    };
+    match done {
+        Ok(()) => log(
+            "ribtide",
+            "net.ipv4.nexthop_compat_mode is now 0 (it was 1), so that a change of a next hop is one message of the kernel \
+             whatever the number of its routes; `ip route` shows such routes by nhid. fib.kernel.compat-mode = true \
+             leaves it alone",
+        ),
+        Err(e) => log(
+            "ribtide",
+            &format!(
+                "net.ipv4.nexthop_compat_mode cannot be set to 0 ({e}): every change of a next hop will cost the kernel time \
+                 for each of its routes; set it before the start (sysctl), or fib.kernel.compat-mode = true accepts it"
+            ),
+        ),
+    }
 }
 
 /// Watches interfaces.
@@ -162,10 +195,15 @@ impl Watcher {
         for news in self.interfaces.news() {
             match news {
                 News::Changed { event, came_up } => {
-                    self.notes.send(LinkNote::Changed { ifindex: event.index, came_up })?;
+                    let change = InterfaceChange { ifindex: event.index, up: event.up, came_up };
+                    self.notes.send(LinkNote::Changed(change))?;
                     self.feedback.send(RibIn::Interface(event))?;
                 }
-                News::Removed(index) => self.feedback.send(RibIn::InterfaceRemoved(index))?,
+                News::Removed(ifindex) => {
+                    let change = InterfaceChange { ifindex, up: false, came_up: false };
+                    self.notes.send(LinkNote::Changed(change))?;
+                    self.feedback.send(RibIn::InterfaceRemoved(ifindex))?;
+                }
             }
         }
         Ok(())
@@ -225,7 +263,10 @@ impl Writer {
                 }
                 Err(_) => return Ok(Err(Closed)),
             },
-            default(STOP_POLL) => {}
+            default(if self.kernel.doubtful() { QUIET } else { STOP_POLL }) => {
+                self.kernel.verify()?;
+                self.report();
+            }
         }
         Ok(Ok(()))
     }
@@ -235,14 +276,19 @@ impl Writer {
             return Ok(());
         }
         match note {
-            LinkNote::Changed { ifindex, came_up } => self.kernel.interface_changed(*ifindex, *came_up)?,
+            LinkNote::Changed(change) => self.kernel.interface_changed(change)?,
             LinkNote::Lost => self.kernel.repair()?,
         }
+        self.report();
+        Ok(())
+    }
+
+    /// Says what became of routes that no batch asked for.
+    fn report(&mut self) {
         if let Some(ack) = self.kernel.verdicts.news(self.port.id) {
             // When the RIB is gone, the next batch will show it.
             let _ = self.port.feedback.send(RibIn::Ack(ack));
         }
-        Ok(())
     }
 
     /// Starts again after the socket failed; the RIB tells all again.

@@ -6,7 +6,10 @@
 //!
 //! The kernel removes objects without a word when their interface goes down, and with the last member the group and
 //! every route that used it. So what the kernel has is a belief here (`live`), checked against a dump when a
-//! request fails in a way that it should not and when an interface comes back.
+//! request fails in a way that it should not and after an interface went or came.
+//!
+//! A way that nobody wants any more leaves all groups with the one message that deletes its object. Groups are
+//! written only where something is to be added or weighed anew.
 
 use super::super::fit_weight;
 use super::socket::{Refusal, Socket};
@@ -363,16 +366,23 @@ impl Objects {
             flags: u16,
         }
         let mut changes: Vec<Change> = Vec::new();
+        let mut shrinks: Vec<(u32, Vec<Member>)> = Vec::new();
+        let unused = self.unused();
         for &key in dirty {
             let Some(group) = self.groups.get(&key) else { continue };
             let members = self.members(&group.want);
-            if members.is_empty() && !group.live.is_empty() {
+            if members == group.live {
+                continue;
+            }
+            if members.is_empty() {
                 // Its ways are gone: forwarding by the old ones would be wrong. The kernel drops its routes with it.
                 self.delete_objects(socket, &[group.id])?;
                 if let Some(group) = self.groups.get_mut(&key) {
                     group.live.clear();
                 }
-            } else if members != group.live {
+            } else if members == without(&group.live, &unused) {
+                shrinks.push((key, members));
+            } else {
                 // A group that exists is replaced only: were it made anew unnoticed, its routes would stay lost.
                 let flags = if group.live.is_empty() { NLM_F_CREATE | NLM_F_REPLACE } else { NLM_F_REPLACE };
                 changes.push(Change { group: key, id: group.id, members, flags });
@@ -412,12 +422,27 @@ impl Objects {
                 }
             }
         }
+        if !shrinks.is_empty() {
+            // No group written above has these any more.
+            self.delete_idle(socket)?;
+            for (key, members) in shrinks {
+                if let Some(group) = self.groups.get_mut(&key) {
+                    group.live = members;
+                }
+            }
+        }
         Ok(surprises)
     }
 
-    /// Deletes the objects that nothing wants any more. Routes that name them must be gone or changed before.
-    pub(super) fn delete_unused(&mut self, socket: &mut Socket) -> io::Result<()> {
-        let mut ids = std::mem::take(&mut self.doomed);
+    /// The ids of single objects that no group wants.
+    fn unused(&self) -> Set<u32> {
+        let single = |way| self.singles.get(way).filter(|s| s.users == 0);
+        self.idle.iter().filter_map(single).map(|s| s.id).collect()
+    }
+
+    /// Deletes the single objects that no group wants, and with it takes them out of all groups that have them.
+    fn delete_idle(&mut self, socket: &mut Socket) -> io::Result<()> {
+        let mut ids = Vec::new();
         for way in std::mem::take(&mut self.idle) {
             if let Some(single) = self.singles.get(&way).filter(|s| s.users == 0) {
                 ids.push(single.id);
@@ -427,6 +452,14 @@ impl Objects {
         self.delete_objects(socket, &ids)?;
         self.free.extend(ids);
         Ok(())
+    }
+
+    /// Deletes the objects that nothing wants any more. Routes that name them must be gone or changed before.
+    pub(super) fn delete_unused(&mut self, socket: &mut Socket) -> io::Result<()> {
+        let groups = std::mem::take(&mut self.doomed);
+        self.delete_objects(socket, &groups)?;
+        self.free.extend(groups);
+        self.delete_idle(socket)
     }
 
     /// Deletes what the kernel had of our protocol from before and nothing asked for.
@@ -451,6 +484,24 @@ impl Objects {
         self.dirty.extend(self.groups.iter().filter(|(_, g)| g.want.iter().any(lacks)).map(|(key, _)| *key));
     }
 
+    /// The interface carries nothing any more, so the kernel has taken every object through it out of its groups. Says
+    /// whether a group went with its last member.
+    pub(super) fn lose_interface(&mut self, ifindex: u32) -> bool {
+        let mut gone: Set<u32> = Set::default();
+        for (way, single) in &mut self.singles {
+            if matches!(way, Way::Via(via) if via.ifindex == ifindex) {
+                single.live = false;
+                gone.insert(single.id);
+            }
+        }
+        let mut lost = false;
+        for group in self.groups.values_mut().filter(|g| !g.live.is_empty()) {
+            group.live.retain(|member| !gone.contains(&member.id));
+            lost |= group.live.is_empty();
+        }
+        lost
+    }
+
     /// Whether any wanted way goes out of `ifindex`.
     pub(super) fn uses(&self, ifindex: u32) -> bool {
         self.singles.keys().any(|way| matches!(way, Way::Via(via) if via.ifindex == ifindex))
@@ -460,6 +511,11 @@ impl Objects {
         // A refusal says that it is gone already.
         socket.request(ids, |id, out, seq| write_next_hop_delete(out, *id, 0, seq), |_, _| {})
     }
+}
+
+/// The members that are not among `gone`.
+fn without(members: &[Member], gone: &Set<u32>) -> Vec<Member> {
+    members.iter().filter(|m| !gone.contains(&m.id)).copied().collect()
 }
 
 /// Brings weights into what every kernel takes (before 6.12, up to 256). A way that is alone has weight 1.

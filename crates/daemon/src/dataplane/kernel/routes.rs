@@ -41,6 +41,17 @@ struct Change<F: Family> {
     group: Option<GroupId>,
 }
 
+/// What is new about an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct InterfaceChange {
+    /// Which.
+    pub(crate) ifindex: u32,
+    /// Whether it carries packets.
+    pub(crate) up: bool,
+    /// Whether it did not before, be it for a moment.
+    pub(crate) came_up: bool,
+}
+
 /// Routes and next-hop objects of one kernel table. Routes with the configured protocol number in that table, and
 /// next-hop objects with that number, belong to it: nobody else may use the number there.
 pub(crate) struct Kernel {
@@ -50,6 +61,8 @@ pub(crate) struct Kernel {
     tables: Families<Tables>,
     /// Whether the RIB is still telling all that it wants, so that what it did not name may not be removed yet.
     replaying: bool,
+    /// Whether something of the kernel's state was concluded and not looked up.
+    doubtful: bool,
     /// What became of routes, for whoever acknowledges.
     pub(crate) verdicts: Verdicts,
 }
@@ -84,6 +97,7 @@ impl Kernel {
                 objects: Objects::new(config.protocol),
                 tables: Families::default(),
                 replaying: true,
+                doubtful: false,
                 verdicts: Verdicts::default(),
             }),
         }
@@ -144,12 +158,22 @@ impl Kernel {
     }
 
     /// An interface changed: the kernel may have removed objects and routes that used it, and may take again what
-    /// it refused before. `came_up`: it carries packets since now.
+    /// it refused before.
     ///
     /// # Errors
     /// The socket does not work any more.
-    pub(crate) fn interface_changed(&mut self, ifindex: u32, came_up: bool) -> io::Result<()> {
+    pub(crate) fn interface_changed(&mut self, change: &InterfaceChange) -> io::Result<()> {
+        let InterfaceChange { ifindex, up, came_up } = *change;
         if !self.objects.uses(ifindex) {
+            return Ok(());
+        }
+        if !up {
+            // What the kernel did is known without asking, and the RIB's answer to it is not to wait. A group that is
+            // gone took its routes along; before one of them counts as deleted, a look.
+            if self.objects.lose_interface(ifindex) {
+                return self.objects.check(&mut self.socket);
+            }
+            self.doubtful = true;
             return Ok(());
         }
         if came_up {
@@ -157,6 +181,27 @@ impl Kernel {
         } else {
             self.objects.mark_incomplete_through(ifindex);
         }
+        self.converge_or_repair()
+    }
+
+    /// Whether [`Kernel::verify`] has something to look up.
+    pub(crate) fn doubtful(&self) -> bool {
+        self.doubtful
+    }
+
+    /// Looks up the kernel's next-hop objects where what it did was only concluded, and mends what differs.
+    ///
+    /// # Errors
+    /// The socket does not work any more.
+    pub(crate) fn verify(&mut self) -> io::Result<()> {
+        if !std::mem::take(&mut self.doubtful) {
+            return Ok(());
+        }
+        self.objects.check(&mut self.socket)?;
+        self.converge_or_repair()
+    }
+
+    fn converge_or_repair(&mut self) -> io::Result<()> {
         match self.converge() {
             Err(e) if overran(&e) => self.repair(),
             other => other,
@@ -266,7 +311,8 @@ impl Kernel {
     }
 
     /// Notes in the wanted table what a batch says about a prefix. Returns the group that its kernel route shall
-    /// use, or `None` when there shall be none, and whether there was one before.
+    /// use, or `None` when there shall be none, and whether the kernel has a route: not when its group is gone there,
+    /// which took the route along.
     fn note<F: Family>(&mut self, route: &FibRoute<F>) -> (Option<GroupId>, bool) {
         let want = &mut self.tables.get_mut::<F>().want;
         // The kernel has routes of these protocols from elsewhere.
@@ -275,7 +321,7 @@ impl Kernel {
             Some(group) => want.insert(route.prefix, group),
             None => want.remove(&route.prefix),
         };
-        (group, before.is_some())
+        (group, before.is_some_and(|group| self.objects.live_id(group.0).is_some()))
     }
 
     fn apply_routes<F: Family>(&mut self, routes: &[FibRoute<F>]) -> io::Result<()> {
@@ -291,6 +337,9 @@ impl Kernel {
             };
             if !right {
                 changes.push(Change { prefix: route.prefix, metric, group });
+            } else if group.is_none() {
+                // It may have failed before, which does not matter any more.
+                self.verdicts.installed(route.prefix.any());
             }
         }
         self.write(&changes)

@@ -1,6 +1,7 @@
 //! The real kernel, in a network namespace made for each test. Without root they print that they skip.
 
 use super::super::{BATCHES, FEEDBACK};
+use super::routes::InterfaceChange;
 use super::*;
 use ribtide_prefix::{AnyPrefix, Family, Prefix, V4, V6};
 use ribtide_rib::{FibAck, FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 
-const TABLE: KernelConfig = KernelConfig { table: 1000, protocol: 186, metric: 20 };
+const TABLE: KernelConfig = KernelConfig { table: 1000, protocol: 186, metric: 20, compat_mode: true };
 const INSIDE: &str = "RIBTIDE_TEST_NETNS";
 
 /// Runs `body` in a namespace of its own, by running this very test again inside: entering a namespace is a
@@ -315,7 +316,9 @@ fn what_the_kernel_refuses_is_named_and_the_rest_is_installed() {
         assert_eq!(table().len(), 594);
         // The way becomes usable: the routes come without being asked for again.
         ip("addr add 99.9.9.1/24 dev v0");
-        kernel.interface_changed(ifindex("v0"), false).unwrap();
+        kernel
+            .interface_changed(&InterfaceChange { ifindex: ifindex("v0"), up: true, came_up: false })
+            .unwrap();
         assert_eq!(table().len(), 600);
         let mut said = kernel.verdicts.news(0).unwrap();
         said.installed.sort();
@@ -357,7 +360,9 @@ fn routes_that_the_kernel_drops_with_a_link_come_back() {
         };
         flap();
         assert_eq!(table().len(), 1, "the kernel was expected to drop the routes");
-        kernel.interface_changed(ifindex("v1"), true).unwrap();
+        kernel
+            .interface_changed(&InterfaceChange { ifindex: ifindex("v1"), up: true, came_up: true })
+            .unwrap();
         assert_eq!(failed(&mut kernel), []);
         assert_eq!(table(), whole);
 
@@ -476,7 +481,8 @@ fn whatever_happens_the_kernel_has_what_was_asked() {
             kernel.apply(&batch.0).unwrap();
             assert_eq!(failed(&mut kernel), [], "round {round}");
             if let Some(dev) = flapped {
-                kernel.interface_changed(indexes[dev as usize], true).unwrap();
+                let ifindex = indexes[dev as usize];
+                kernel.interface_changed(&InterfaceChange { ifindex, up: true, came_up: true }).unwrap();
                 assert_eq!(failed(&mut kernel), []);
             }
             if below(10) == 0 {
@@ -513,6 +519,84 @@ fn whatever_happens_the_kernel_has_what_was_asked() {
             let show: Vec<_> = all.iter().map(|p| (p, there.get(*p), model.get(*p))).collect();
             assert!(show.is_empty(), "round {round}: prefix, kernel's, wanted: {show:?}");
         }
+    });
+}
+
+/// What the kernel says about next-hop objects and IPv4 routes while `body` runs, in messages of each.
+fn told(body: impl FnOnce()) -> (usize, usize) {
+    let mut monitor = Socket::monitor(&[7, 32], Duration::from_millis(200)).unwrap();
+    body();
+    let (mut objects, mut routes, mut heard) = (0, 0, usize::MAX);
+    while std::mem::replace(&mut heard, objects + routes) != objects + routes {
+        monitor
+            .notified(|content| match content {
+                ribtide_wire::netlink::Content::NewNextHop(_)
+                | ribtide_wire::netlink::Content::DelNextHop(_) => objects += 1,
+                _ => routes += 1,
+            })
+            .unwrap();
+    }
+    (objects, routes)
+}
+
+#[test]
+fn a_lost_next_hop_leaves_every_group_with_one_message() {
+    in_namespace("a_lost_next_hop_leaves_every_group_with_one_message", || {
+        let mut kernel = open();
+        let mut batch = Batch::start()
+            .group(1, &[hop("10.0.0.2", "v0", 1), hop("10.0.0.3", "v0", 1), hop("10.0.1.2", "v1", 1)])
+            .group(2, &[hop("10.0.0.2", "v0", 1), hop("10.0.1.2", "v1", 1)]);
+        for i in 0..500u32 {
+            batch = batch.route(&format!("192.{}.{}.0/24", i / 256, i % 256), Some(1 + i % 2));
+        }
+        batch.end().apply(&mut kernel);
+        let one = |gateway| vec![format!("{gateway} v0 1")];
+        // Its object is deleted, and the kernel says so of the object and of each of the two groups.
+        let lost = told(|| {
+            Batch::default()
+                .group(1, &[hop("10.0.0.2", "v0", 1), hop("10.0.0.3", "v0", 1)])
+                .group(2, &[hop("10.0.0.2", "v0", 1)])
+                .apply(&mut kernel);
+        });
+        assert_eq!(lost, (3, 0));
+        assert_eq!(table()["192.0.1.0/24"], one("10.0.0.2"));
+        // One that is replaced in one group and dropped from the other.
+        Batch::default()
+            .group(1, &[hop("10.0.0.3", "v0", 1)])
+            .group(2, &[hop("10.0.0.3", "v0", 1)])
+            .apply(&mut kernel);
+        assert_eq!(
+            (table()["192.0.0.0/24"].clone(), table()["192.0.1.0/24"].clone()),
+            (one("10.0.0.3"), one("10.0.0.3"))
+        );
+        assert_eq!((table().len(), json("nexthop show").len()), (500, 3));
+
+        // With its link: the kernel has done it by itself already, and nothing is left to be said.
+        let both = [hop("10.0.0.3", "v0", 1), hop("10.0.1.2", "v1", 1)];
+        Batch::default().group(1, &both).group(2, &both).apply(&mut kernel);
+        let v1 = ifindex("v1");
+        ip("link set v1 down");
+        let after = told(|| {
+            kernel.interface_changed(&InterfaceChange { ifindex: v1, up: false, came_up: false }).unwrap();
+            let left = [hop("10.0.0.3", "v0", 1)];
+            Batch::default().group(1, &left).group(2, &left).apply(&mut kernel);
+            kernel.verify().unwrap();
+        });
+        assert_eq!(after, (0, 0));
+        assert_eq!((table().len(), json("nexthop show").len()), (500, 3));
+        // With the link of all ways: a withdrawal of what the kernel dropped costs nothing.
+        ip("link set v0 down");
+        let v0 = ifindex("v0");
+        let after = told(|| {
+            kernel.interface_changed(&InterfaceChange { ifindex: v0, up: false, came_up: false }).unwrap();
+            let mut batch = Batch::default();
+            for i in 0..500u32 {
+                batch = batch.route(&format!("192.{}.{}.0/24", i / 256, i % 256), None);
+            }
+            batch.after(1).after(2).apply(&mut kernel);
+        });
+        assert_eq!(after, (0, 0));
+        assert_eq!((table().len(), json("nexthop show").len()), (0, 0));
     });
 }
 
