@@ -8,7 +8,7 @@
 //! before the first is handled. Whether this fits the rest of the daemon is not seen here: nothing is written to sockets.
 
 use ribtide_bgp::attr::AttrSet;
-use ribtide_bgp::egress::{Worker, Write};
+use ribtide_bgp::egress::{Flush, Worker, Write};
 use ribtide_bgp::message::{BestBatch, BestPath, Change, EgressIn, NONE};
 use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
 use ribtide_prefix::{Prefix, V4};
@@ -158,7 +158,7 @@ impl Timed {
 
     fn pack(&mut self) {
         while self.worker.due() > 0 {
-            self.worker.flush(BUDGET, &mut self.out);
+            self.worker.flush(Flush::All, BUDGET, &mut self.out);
             self.out.clear();
         }
     }

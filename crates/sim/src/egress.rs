@@ -3,7 +3,7 @@
 use crate::oracle::Oracle;
 use crate::rng::Rng;
 use crate::world::{MAX_MESSAGE, bodies};
-use ribtide_bgp::egress::{Worker, Write};
+use ribtide_bgp::egress::{Flush, Worker, Write};
 use ribtide_bgp::message::{BestBatch, DumpRequest, EgressIn};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_prefix::{Afi, AnyPrefix, Family, for_each_family};
@@ -102,7 +102,8 @@ impl Egress {
             stage.worker.handle(message);
             stage.dirty = true;
         } else {
-            self.flush(id, 1 + rng.below(8), dump);
+            let what = [Flush::Begun, Flush::Settled, Flush::All][rng.below(3)];
+            self.flush(id, what, 1 + rng.below(8), dump);
         }
     }
 
@@ -127,11 +128,11 @@ impl Egress {
         }
     }
 
-    fn flush(&mut self, id: usize, budget: usize, mut dump: impl FnMut(DumpRequest)) {
+    fn flush(&mut self, id: usize, what: Flush, budget: usize, mut dump: impl FnMut(DumpRequest)) {
         let mut out = Vec::new();
         let stage = &mut self.workers[id];
         stage.worker.requests().into_iter().for_each(&mut dump);
-        stage.worker.flush(budget, &mut out);
+        stage.worker.flush(what, budget, &mut out);
         stage.dirty = stage.worker.due() > 0 || !stage.blocked.is_empty();
         out.iter().for_each(|write| self.write(write));
     }

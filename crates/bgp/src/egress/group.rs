@@ -11,7 +11,7 @@ use super::output::Closed;
 use super::pack::Packer;
 use super::paths::{Handle, Paths};
 use super::stream::Stream;
-use super::{Counters, Receiver, Write};
+use super::{Counters, Flush, Receiver, Write};
 use crate::message::{Change, DumpRequest, NONE};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
 use ribtide_prefix::{Family, Map, for_each_family};
@@ -241,10 +241,20 @@ impl Group {
     }
 
     /// Packs up to about `budget` prefixes of each family for every stream whose members can take more.
-    pub(super) fn flush(&mut self, paths: &mut Paths, peers: &Peers, budget: usize, out: &mut Vec<Write>) {
+    pub(super) fn flush(
+        &mut self,
+        what: Flush,
+        paths: &mut Paths,
+        peers: &Peers,
+        budget: usize,
+        out: &mut Vec<Write>,
+    ) {
         self.replaced = 0;
         self.leave_behind(paths);
         self.bound(paths);
+        // Only streams without anything pending become one again.
+        let several = self.streams.iter().filter(|stream| !self.all_blocked(stream)).count() > 1;
+        let what = if several && what == Flush::Settled { Flush::All } else { what };
         for at in 0..self.streams.len() {
             let stream = &self.streams[at];
             if stream.due() == 0 || self.all_blocked(stream) {
@@ -252,7 +262,7 @@ impl Group {
             }
             let mut packer = Packer::new(&self.settings, peers, stream.members().clone());
             let stream = &mut self.streams[at];
-            for_each_family!(F => stream.lane_mut::<F>().flush(&mut packer, paths, budget));
+            for_each_family!(F => stream.lane_mut::<F>().flush(what, &mut packer, paths, budget));
             for closed in packer.finish() {
                 if deliver(&closed, &mut self.counters, &mut self.members) {
                     out.push(closed.write);

@@ -4,6 +4,7 @@
 //! best path changed, so it is bounded by the table. All streams of a group agree on what should be had, so where a
 //! prefix waits in several of them, it waits with the same path.
 
+use super::Flush;
 use super::pack::Packer;
 use super::paths::{Handle, Paths};
 use crate::message::NONE;
@@ -12,21 +13,22 @@ use ribtide_prefix::{Family, Map, Prefix};
 
 /// The source of what a stream's members were sent of a prefix. All but that source have it: nobody is sent its own path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Had(u32);
+pub(super) struct Had(u16);
 
 impl Had {
     /// They were sent nothing, or a withdrawal.
-    pub(super) const NOTHING: Had = Had(u32::MAX);
+    pub(super) const NOTHING: Had = Had(u16::MAX);
     /// Some were sent another path than others, or none.
-    pub(super) const UNSURE: Had = Had(u32::MAX - 1);
+    pub(super) const UNSURE: Had = Had(u16::MAX - 1);
 
     pub(super) fn from(source: PeerId) -> Had {
-        Had(source.0)
+        // There are fewer peers; if not, not to know is right too.
+        u16::try_from(source.0).map_or(Had::UNSURE, |source| Had(source).min(Had::UNSURE))
     }
 
     /// The source, if there is one and it is known.
     pub(super) fn source(self) -> Option<PeerId> {
-        (self < Had::UNSURE).then_some(PeerId(self.0))
+        (self < Had::UNSURE).then_some(PeerId(u32::from(self.0)))
     }
 }
 
@@ -34,6 +36,8 @@ impl Had {
 #[derive(Clone, Copy)]
 struct Pending {
     had: Had,
+    /// The lane's turn when it began to wait.
+    turn: u16,
     /// What to send; [`NONE`]: a withdrawal, or nothing where they had nothing. Held.
     new: Handle,
 }
@@ -52,6 +56,8 @@ pub(super) enum Phase {
 
 pub(super) struct Lane<F: Family> {
     pending: Map<Prefix<F>, Pending>,
+    /// Rises each time something is taken out of `pending`.
+    turn: u16,
     /// To be announced before what is pending: taken out of `pending`, or told in a dump; no prefix twice. Sorted by path
     /// when there is no more to come, and packed from its end. Paths are held.
     outgoing: Vec<(Handle, Prefix<F>)>,
@@ -71,6 +77,7 @@ impl<F: Family> Default for Lane<F> {
     fn default() -> Self {
         Lane {
             pending: Map::default(),
+            turn: 0,
             outgoing: Vec::new(),
             phase: Phase::Live,
             told: true,
@@ -99,7 +106,9 @@ impl<F: Family> Lane<F> {
         // What waited here concerns prefixes that may be in no table any more.
         let waiting = self.pending.keys().chain(self.outgoing.iter().map(|(_, prefix)| prefix));
         Lane {
-            pending: waiting.map(|prefix| (*prefix, Pending { had: Had::UNSURE, new: NONE })).collect(),
+            pending: waiting
+                .map(|prefix| (*prefix, Pending { had: Had::UNSURE, turn: 0, new: NONE }))
+                .collect(),
             phase: Phase::Wanted,
             foreign: true,
             end_of_rib: self.end_of_rib,
@@ -255,7 +264,7 @@ impl<F: Family> Lane<F> {
                 };
                 if new != NONE || had != Had::NOTHING || !self.told {
                     paths.hold(new);
-                    entry.insert(Pending { had, new });
+                    entry.insert(Pending { had, turn: self.turn, new });
                 }
             }
         }
@@ -267,7 +276,7 @@ impl<F: Family> Lane<F> {
         if self.foreign {
             // What it brought along says only that something may have to be taken back.
             paths.hold(new);
-            let former = self.pending.insert(prefix, Pending { had: Had::UNSURE, new });
+            let former = self.pending.insert(prefix, Pending { had: Had::UNSURE, turn: self.turn, new });
             return paths.release(former.map_or(NONE, |former| former.new));
         }
         if new != NONE && (self.pending.is_empty() || !self.pending.contains_key(&prefix)) {
@@ -298,8 +307,8 @@ impl<F: Family> Lane<F> {
             theirs.inspect(|theirs| paths.release(theirs.new));
         }
         let rest = other.pending.into_iter();
-        self.pending
-            .extend(rest.map(|(prefix, Pending { new, .. })| (prefix, Pending { had: Had::UNSURE, new })));
+        let unsure = |(prefix, pending)| (prefix, Pending { had: Had::UNSURE, ..pending });
+        self.pending.extend(rest.map(unsure));
         self.count_pending(paths, -1);
     }
 
@@ -310,7 +319,7 @@ impl<F: Family> Lane<F> {
                 newer.had = Had::UNSURE;
                 paths.release(handle);
             });
-            entry.or_insert(Pending { had: Had::UNSURE, new: handle });
+            entry.or_insert(Pending { had: Had::UNSURE, turn: self.turn.wrapping_sub(1), new: handle });
         }
     }
 }
@@ -318,12 +327,12 @@ impl<F: Family> Lane<F> {
 /// Taking out what waits.
 impl<F: Family> Lane<F> {
     /// Packs up to about `budget` prefixes, those of one path together.
-    pub(super) fn flush(&mut self, packer: &mut Packer<'_>, paths: &mut Paths, budget: usize) {
+    pub(super) fn flush(&mut self, what: Flush, packer: &mut Packer<'_>, paths: &mut Paths, budget: usize) {
         if self.phase != Phase::Live {
             return;
         }
-        if self.outgoing.is_empty() {
-            self.take(packer, paths);
+        if self.outgoing.is_empty() && what != Flush::Begun {
+            self.take(what == Flush::All, packer, paths);
         }
         let mut packed = 0;
         while packed < budget
@@ -347,14 +356,16 @@ impl<F: Family> Lane<F> {
         }
     }
 
-    /// Takes everything out of `pending`: withdrawals are packed, announcements sorted.
-    fn take(&mut self, packer: &mut Packer<'_>, paths: &Paths) {
+    /// Takes out of `pending` what has waited since the last time, or all: withdrawals are packed, announcements sorted.
+    fn take(&mut self, all: bool, packer: &mut Packer<'_>, paths: &Paths) {
         // For all but a source; for a source alone.
         let mut withdrawn: Vec<(Had, Prefix<F>)> = Vec::new();
         let mut withdrawn_from: Vec<(PeerId, Prefix<F>)> = Vec::new();
         let count = self.pending.len();
-        self.outgoing.reserve(count);
-        for (prefix, Pending { had, new }) in self.pending.drain() {
+        let turn = self.turn;
+        self.turn = turn.wrapping_add(1);
+        let ripe = |_: &Prefix<F>, pending: &mut Pending| all || pending.turn != turn;
+        for (prefix, Pending { had, new, .. }) in self.pending.extract_if(ripe) {
             if let Some(source) = had.source() {
                 self.sent.add(source, -1);
             }
@@ -368,7 +379,7 @@ impl<F: Family> Lane<F> {
             }
             self.outgoing.push((new, prefix));
         }
-        if is_much(self.pending.capacity(), count) {
+        if self.pending.is_empty() && is_much(self.pending.capacity(), count) {
             self.pending = Map::default();
         }
         sort(&mut self.outgoing, paths.numbers());
@@ -393,7 +404,7 @@ impl<F: Family> Lane<F> {
 
     /// Counts what is pending as if it were sent, or no more.
     fn count_pending(&mut self, paths: &Paths, sign: i64) {
-        for Pending { had, new } in self.pending.values() {
+        for Pending { had, new, .. } in self.pending.values() {
             if let Some(source) = had.source() {
                 self.sent.add(source, -sign);
             }

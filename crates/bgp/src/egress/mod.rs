@@ -50,6 +50,18 @@ pub struct Receiver {
     pub session: u32,
 }
 
+/// What a flush packs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flush {
+    /// What an earlier one began and left.
+    Begun,
+    /// What waited already when the last one looked. Shards are not equally far: what belongs into one message comes from
+    /// all of them within a moment, and by the next flush it is complete.
+    Settled,
+    /// Everything.
+    All,
+}
+
 /// Whole messages, to be written to each receiver after all that came for it before.
 #[derive(Clone, Debug)]
 pub struct Write {
@@ -276,10 +288,10 @@ impl Worker {
 
     /// Packs up to about `budget` prefixes of each family for every position of a group, and appends them. Returns whether
     /// it left some of what it began; what has come in since is the next one's.
-    pub fn flush(&mut self, budget: usize, out: &mut Vec<Write>) -> bool {
+    pub fn flush(&mut self, what: Flush, budget: usize, out: &mut Vec<Write>) -> bool {
         let mut begun = false;
         for group in self.groups.values_mut().filter(|group| group.due() > 0) {
-            group.flush(&mut self.paths, &self.peers, budget, out);
+            group.flush(what, &mut self.paths, &self.peers, budget, out);
             begun |= group.begun();
         }
         begun

@@ -171,14 +171,14 @@ fn joined(infos: &[PeerInfo]) -> Worker {
     for request in worker.requests() {
         worker.handle(EgressIn::Dump { token: request.token, batch: BestBatch::default(), last: true });
     }
-    assert!(!worker.flush(1000, &mut Vec::new()));
+    assert!(!worker.flush(Flush::All, 1000, &mut Vec::new()));
     worker
 }
 
 fn flushed(worker: &mut Worker) -> Vec<Write> {
     let mut out = Vec::new();
     while worker.due() > 0 {
-        worker.flush(1000, &mut out);
+        worker.flush(Flush::All, 1000, &mut out);
     }
     out
 }
@@ -638,7 +638,7 @@ enum Step {
     Deliver(u8),
     /// The worker takes in all that its session thread and the shards have for it.
     DeliverAll,
-    Flush(u8),
+    Flush(Flush, u8),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -653,7 +653,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (peer, any::<bool>()).prop_map(|(p, b)| Step::Backlog(p, b)),
         8 => any::<u8>().prop_map(Step::Deliver),
         1 => Just(Step::DeliverAll),
-        4 => prop_oneof![Just(1u8), 2u8..20].prop_map(Step::Flush),
+        4 => (prop_oneof![Just(Flush::Begun), Just(Flush::Settled), Just(Flush::All)], prop_oneof![Just(1u8), 2u8..20])
+            .prop_map(|(what, budget)| Step::Flush(what, budget)),
     ];
     proptest::collection::vec(step, 0..150)
 }
@@ -766,8 +767,8 @@ impl World {
         }
     }
 
-    fn flush(&mut self, budget: usize) -> bool {
-        self.worker.flush(budget, &mut self.out);
+    fn flush(&mut self, what: Flush, budget: usize) -> bool {
+        self.worker.flush(what, budget, &mut self.out);
         let more = self.worker.due() > 0;
         read_all(&self.out, &self.infos, &mut self.tables);
         self.out.clear();
@@ -867,8 +868,8 @@ impl World {
                 self.deliver(shard);
             }
             Step::DeliverAll => self.deliver_all(),
-            Step::Flush(budget) => {
-                self.flush(usize::from(budget));
+            Step::Flush(what, budget) => {
+                self.flush(what, usize::from(budget));
             }
             Step::Up(_) | Step::Down(_) => {}
         }
@@ -880,7 +881,7 @@ impl World {
             self.worker.handle(EgressIn::Backlog { peer: PeerId(peer), blocked: false });
         }
         loop {
-            let more = self.flush(3);
+            let more = self.flush(Flush::All, 3);
             if !more && self.queues.iter().all(VecDeque::is_empty) {
                 break;
             }

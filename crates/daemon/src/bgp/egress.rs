@@ -9,7 +9,7 @@ use super::mailbox::{Mailbox, retry_all};
 use super::pace::Pace;
 use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
-use ribtide_bgp::egress::{Worker, Write};
+use ribtide_bgp::egress::{Flush, Worker, Write};
 use ribtide_bgp::message::{EgressIn, ShardIn};
 use ribtide_runtime::activity::Watch;
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
@@ -251,10 +251,15 @@ impl WorkerStage {
             self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Dump(request)));
         }
         let idle = self.inbox.is_empty() && self.upstream.idle();
-        if self.packing || self.pace.go(self.worker.due(), self.worker.replaced(), idle, Instant::now()) {
+        let what = if self.packing {
+            Some(Flush::Begun)
+        } else {
+            self.pace.go(self.worker.due(), self.worker.replaced(), idle, Instant::now())
+        };
+        if let Some(what) = what {
             let mut writes = Vec::new();
             let share = (BUDGET / self.worker.positions().max(1)).max(SHARE);
-            self.packing = self.worker.flush(share, &mut writes);
+            self.packing = self.worker.flush(what, share, &mut writes);
             if !writes.is_empty() {
                 self.writes.post(writes);
             }

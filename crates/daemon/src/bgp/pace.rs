@@ -5,10 +5,16 @@
 //! not keep what has come. A table that comes for the first time does not change while it comes, and the sooner it is
 //! packed the less memory and cache it takes. The figures are from docs/perf/2026-11-egress.md.
 
+use ribtide_bgp::egress::Flush;
 use std::time::{Duration, Instant};
 
-/// How old the oldest change may get while more is on its way.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Time between flushes while more is on its way. A change is packed by the second.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// How long all upstream must have had nothing to do before what looks like part of a table is packed: between two reads of
+/// a socket a peer may need a moment, and whoever shares its CPU with us needs more.
+const QUIET: Duration = Duration::from_millis(2);
+/// Prefixes that are no part of a table.
+const FEW: usize = 1024;
 /// Prefixes that do not wait for more: where many may well change again, and where they will hardly.
 const MUCH: usize = 1 << 20;
 const ENOUGH: usize = 32 * 1024;
@@ -16,30 +22,44 @@ const ENOUGH: usize = 32 * 1024;
 /// The state of one worker's waiting.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// Since when something waits.
+    /// Since when something waits, or when what waited was last looked at.
     since: Option<Instant>,
+    /// Since when nobody upstream has more.
+    quiet: Option<Instant>,
+    /// Prefixes that the last flush left for the next.
+    left: usize,
 }
 
 impl Pace {
-    /// Whether to pack now: `waiting` prefixes wait, of changes of which so many `replaced` a path, and nobody upstream has
-    /// more if `idle`.
-    pub(super) fn go(&mut self, waiting: usize, replaced: usize, idle: bool, now: Instant) -> bool {
+    /// Whether to pack now, and what: `waiting` prefixes wait, of changes of which so many `replaced` a path, and nobody
+    /// upstream has more if `idle`.
+    pub(super) fn go(&mut self, waiting: usize, replaced: usize, idle: bool, now: Instant) -> Option<Flush> {
         if waiting == 0 {
-            self.since = None;
-            return false;
+            *self = Pace::default();
+            return None;
         }
-        let since = *self.since.get_or_insert(now);
-        let enough = if replaced < waiting / 4 { ENOUGH } else { MUCH };
-        let go = idle || waiting >= enough || now.saturating_duration_since(since) >= PATIENCE;
-        if go {
-            self.since = None;
+        if !idle {
+            self.quiet = None;
         }
-        go
+        let for_long = |since: &mut Option<Instant>, long| {
+            now.saturating_duration_since(*since.get_or_insert(now)) >= long
+        };
+        if idle && (waiting < FEW || for_long(&mut self.quiet, QUIET)) {
+            *self = Pace::default();
+            return Some(Flush::All);
+        }
+        let new = waiting.saturating_sub(self.left);
+        let enough = if replaced < new / 4 { ENOUGH } else { MUCH };
+        if new < enough && !for_long(&mut self.since, PATIENCE) {
+            return None;
+        }
+        *self = Pace { since: Some(now), quiet: self.quiet, left: new };
+        Some(Flush::Settled)
     }
 
     /// Whether something waits for more.
     pub(super) fn waits(&self) -> bool {
-        self.since.is_some()
+        self.since.is_some() || self.quiet.is_some()
     }
 }
 
@@ -50,30 +70,42 @@ mod tests {
     #[test]
     fn a_lone_route_waits_for_nothing() {
         let mut pace = Pace::default();
-        assert!(pace.go(1, 1, true, Instant::now()));
+        assert_eq!(pace.go(1, 1, true, Instant::now()), Some(Flush::All));
         assert!(!pace.waits());
+    }
+
+    #[test]
+    fn part_of_a_table_goes_when_all_have_been_quiet() {
+        let mut pace = Pace::default();
+        let start = Instant::now();
+        assert!(pace.go(FEW, 0, true, start).is_none() && pace.waits());
+        assert_eq!(pace.go(FEW, 0, false, start + QUIET), None, "more came");
+        assert_eq!(pace.go(FEW, 0, true, start + QUIET), None);
+        assert_eq!(pace.go(FEW, 0, true, start + 2 * QUIET), Some(Flush::All));
+        assert_eq!(pace.go(FEW, 0, true, start + 2 * QUIET), None, "the next waits again");
     }
 
     #[test]
     fn what_keeps_coming_keeps_nothing_for_long() {
         let mut pace = Pace::default();
         let start = Instant::now();
-        let mut packed = Vec::new();
-        for ms in 0..5000 {
-            if pace.go(1, 1, false, start + Duration::from_millis(ms)) {
-                packed.push(ms);
-            }
-        }
-        assert_eq!(packed.len() as u128, 5000 / (PATIENCE.as_millis() + 1));
-        assert!(!pace.go(1, 1, false, start) && pace.waits());
-        assert!(!pace.go(0, 0, true, start) && !pace.waits(), "nothing waits");
+        let go = |ms| pace.go(1, 1, false, start + Duration::from_millis(ms));
+        let packed = (0..5000).map(go).filter(|what| *what == Some(Flush::Settled)).count();
+        assert_eq!(packed as u128, 4999 / PATIENCE.as_millis());
+        assert!(pace.waits());
+        assert!(pace.go(0, 0, true, start).is_none() && !pace.waits(), "nothing waits");
     }
 
     #[test]
     fn what_will_hardly_change_waits_for_little() {
         let now = Instant::now();
-        assert!(Pace::default().go(ENOUGH, ENOUGH / 5, false, now));
-        assert!(!Pace::default().go(ENOUGH, ENOUGH / 4, false, now));
-        assert!(Pace::default().go(MUCH, MUCH, false, now), "as much as fits");
+        let first = |waiting, replaced| Pace::default().go(waiting, replaced, false, now);
+        assert_eq!(first(ENOUGH, ENOUGH / 5), Some(Flush::Settled));
+        assert_eq!(first(ENOUGH, ENOUGH / 4), None);
+        assert_eq!(first(MUCH, MUCH), Some(Flush::Settled), "as much as fits");
+        let mut pace = Pace::default();
+        assert!(pace.go(ENOUGH, 0, false, now).is_some());
+        assert_eq!(pace.go(2 * ENOUGH - 1, 0, false, now), None, "what was left is not new");
+        assert!(pace.go(2 * ENOUGH, 0, false, now).is_some());
     }
 }

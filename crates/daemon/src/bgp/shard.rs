@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Route batches that may wait at a shard: each is at most one read of one socket.
-const INBOX: usize = 32;
+const INBOX: usize = 8;
 /// Requests that may wait at a shard.
 const FEEDBACK: usize = 256;
 /// Prefixes after which effects are handed on even if more work is at hand: a worker or the RIB should not starve
