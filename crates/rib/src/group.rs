@@ -6,7 +6,7 @@
 
 use crate::message::{FibGroup, FibHop, NextHops, ReceivedHop};
 use crate::store::Store;
-use crate::target::Outcome;
+use crate::target::{OWN_WEIGHT, Outcome};
 use ribtide_prefix::{AnyPrefix, HashBuilder};
 use std::hash::BuildHasher;
 
@@ -42,6 +42,18 @@ impl GroupKey {
             NextHops::Blackhole => &[],
         }
     }
+
+    /// What it resolves to when its hops' targets have these `outcomes`, in order; `None` when nothing leads anywhere.
+    pub(crate) fn content<'a>(
+        &'a self,
+        outcomes: impl Iterator<Item = &'a Outcome>,
+        max_ecmp: u16,
+    ) -> Option<FibGroup> {
+        match &self.next_hops {
+            NextHops::Blackhole => Some(FibGroup::Blackhole),
+            NextHops::Via(hops) => flatten(hops.iter().zip(outcomes), max_ecmp),
+        }
+    }
 }
 
 /// A received group and the FIB group made of it.
@@ -58,12 +70,16 @@ pub(crate) struct Group {
     pub(crate) content: Option<FibGroup>,
     /// The highest level of its targets.
     pub(crate) level: u8,
+    /// The generation in which a route last had it resolved; see [`crate::cache`].
+    pub(crate) stamp: u64,
     /// Whether dataplanes have it.
     pub(crate) in_fib: bool,
     /// Made in this batch: its routes are all marked for selection already.
     pub(crate) fresh: bool,
     /// Something it depends on may have changed in this batch.
     pub(crate) stale: bool,
+    /// Something it depends on did change in this batch.
+    pub(crate) moved: bool,
     /// Its content changed in this batch.
     pub(crate) changed: bool,
     /// It went from resolved to unresolved or back in this batch.
@@ -96,9 +112,11 @@ impl Groups {
             installed: 0,
             content: None,
             level: 0,
+            stamp: 0,
             in_fib: false,
             fresh: true,
             stale: true,
+            moved: true,
             changed: false,
             turned: false,
             touched: false,
@@ -117,9 +135,9 @@ impl Groups {
 }
 
 /// The FIB group of hops whose targets resolved to `outcomes`: every way out once, with the weight of the hop
-/// that led there; `None` when there is none. A way out that two hops lead to has the first one's weight.
-/// Blackholes count only when there is nothing else.
-pub(crate) fn flatten<'a>(
+/// that led there unless the outcome has one; `None` when there is none. A way out that two hops lead to has the first
+/// one's weight. Blackholes count only when there is nothing else.
+fn flatten<'a>(
     outcomes: impl Iterator<Item = (&'a ReceivedHop, &'a Outcome)>,
     max_ecmp: u16,
 ) -> Option<FibGroup> {
@@ -127,7 +145,10 @@ pub(crate) fn flatten<'a>(
     let mut blackhole = false;
     for (hop, outcome) in outcomes {
         match outcome {
-            Outcome::Hops(hops) => all.extend(hops.iter().map(|h| FibHop { weight: hop.weight, ..*h })),
+            Outcome::Hops(hops) => all.extend(hops.iter().map(|h| match h.weight {
+                OWN_WEIGHT => FibHop { weight: hop.weight, ..*h },
+                _ => *h,
+            })),
             Outcome::Blackhole => blackhole = true,
             Outcome::Unresolved(_) => {}
         }

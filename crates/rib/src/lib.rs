@@ -5,6 +5,7 @@
 //! then [`Rib`].
 #![forbid(unsafe_code)]
 
+mod cache;
 mod dataplane;
 mod group;
 mod interface;
@@ -16,6 +17,7 @@ mod store;
 mod table;
 mod target;
 
+pub use cache::{CacheCounters, CacheMode};
 pub use dataplane::{InstallStatus, PAGE};
 pub use message::*;
 pub use query::{
@@ -31,6 +33,10 @@ pub struct RibConfig {
     pub resolve_via_default: bool,
     /// The most hops a group has in the FIB; more are cut off.
     pub max_ecmp: u16,
+    /// Whether a way out through another route has that route's weight for it, and not the next hop's own.
+    pub underlay_weights: bool,
+    /// How the resolution cache works; see [`Rib::set_cache_mode`].
+    pub cache: CacheMode,
     /// Sources whose [`RibIn::EndOfInitial`] must have come before a replay ends. A dataplane removes what it
     /// holds from before only then, so routes survive a restart.
     pub initial_sources: Vec<Source>,
@@ -38,6 +44,12 @@ pub struct RibConfig {
 
 impl Default for RibConfig {
     fn default() -> Self {
-        RibConfig { resolve_via_default: true, max_ecmp: 512, initial_sources: Vec::new() }
+        RibConfig {
+            resolve_via_default: true,
+            max_ecmp: 512,
+            underlay_weights: false,
+            cache: CacheMode::default(),
+            initial_sources: Vec::new(),
+        }
     }
 }

@@ -179,7 +179,7 @@ pub struct InterfaceEvent {
 }
 
 /// Input of the RIB.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum RibIn {
     /// Routes of a source.
     Routes(RouteBatch),

@@ -1,5 +1,6 @@
 //! What people and the API ask of the RIB. Nothing here changes anything; nothing here is on the way of a route.
 
+use crate::cache::{CacheCounters, CacheMode};
 use crate::dataplane::{Dataplane, InstallStatus, Prefixes, Replay};
 use crate::group::Group;
 use crate::message::{
@@ -9,6 +10,7 @@ use crate::rib::{Rib, changed, installed_prefixes};
 use crate::table::{Candidate, Route};
 use crate::target::Outcome;
 use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Prefix, V4, V6, for_each_family};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -98,8 +100,18 @@ pub struct GroupInfo {
     pub exclude: Option<AnyPrefix>,
     /// What each received hop resolves to; empty for a blackhole.
     pub hops: Vec<HopInfo>,
-    /// What it does; `None` when no hop leads anywhere.
+    /// What it does; `None` when no hop leads anywhere. This is what the cache keeps.
     pub content: Option<FibGroup>,
+    /// How many look-ups deep the longest chain under it is; above [`crate::MAX_LEVEL`]: without end.
+    pub level: u8,
+    /// The generation in which a route last had it resolved, in the cache's mode `epoch`; 0: none.
+    pub stamp: u64,
+    /// The groups of routes that its hops resolve through, or were looked into for it.
+    pub depends: Vec<GroupId>,
+    /// The groups that rest on it so.
+    pub dependents: Vec<GroupId>,
+    /// Whether dataplanes have it.
+    pub in_fib: bool,
     /// How many candidates of all prefixes have it.
     pub candidates: u32,
     /// How many routes in the FIB have it.
@@ -119,6 +131,11 @@ pub struct HopInfo {
     pub cost: u32,
     /// How many look-ups deep the chain is; above [`crate::MAX_LEVEL`]: without end.
     pub level: u8,
+}
+
+/// Numbers of groups, each once, in order.
+fn group_ids(ids: impl Iterator<Item = u32>) -> Vec<GroupId> {
+    ids.map(GroupId).collect::<BTreeSet<GroupId>>().into_iter().collect()
 }
 
 /// How many routes there are.
@@ -314,9 +331,28 @@ impl Rib {
             exclude: group.key.exclude,
             hops: hops.iter().zip(&group.targets).map(hop).collect(),
             content: group.content.clone(),
+            level: group.level,
+            stamp: group.stamp,
+            depends: group_ids(
+                group.targets.iter().flat_map(|n| self.resolver.nodes[*n].consulted.iter().copied()),
+            ),
+            dependents: group_ids(
+                self.resolver.dependents.of(id.0).flat_map(|n| self.resolver.parents.of(n)),
+            ),
+            in_fib: group.in_fib,
             candidates: group.routes,
             installed: group.installed,
         }
+    }
+
+    /// How the resolution cache works now.
+    pub fn cache_mode(&self) -> CacheMode {
+        self.resolver.cache.mode()
+    }
+
+    /// What the resolution cache did since the start.
+    pub fn cache_counters(&self) -> CacheCounters {
+        self.resolver.cache.counters
     }
 
     /// An interface, if it exists.

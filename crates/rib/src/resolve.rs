@@ -13,15 +13,19 @@
 //! [`MAX_LEVEL`] is unresolved, which also is the fate of every circle, and of what cannot be decided without
 //! one. Routes are asked for their candidates, not for which one is selected, so selection follows resolution and
 //! never feeds back.
+//!
+//! That is the next hops' part, and it is the same in each mode of the cache. What becomes of the groups that rest on
+//! them is [`crate::cache`]'s to say: with `dependency` each is put together once, here, from its targets' answers.
 
 use crate::RibConfig;
-use crate::group::{Group, GroupKey, Groups, flatten};
+use crate::cache::Cache;
+use crate::group::{Group, GroupKey, Groups};
 use crate::message::{
     FibGroup, FibHop, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHopState, NextHops, Protocol,
 };
 use crate::store::{Edges, Store};
 use crate::table::RouteTables;
-use crate::target::{Answer, MAX_LEVEL, Outcome, Target, Why, is_link_local};
+use crate::target::{Answer, MAX_LEVEL, OWN_WEIGHT, Outcome, Target, Why, is_link_local};
 use ribtide_prefix::{AnyPrefix, Family, Map, Prefix, V4, V6};
 use std::net::IpAddr;
 
@@ -31,7 +35,7 @@ pub(crate) struct Node {
     pub(crate) target: Target,
     pub(crate) answer: Answer,
     /// The groups that were looked into for the answer.
-    consulted: Vec<u32>,
+    pub(crate) consulted: Vec<u32>,
     /// How many groups have it.
     groups: u32,
     /// How often it is tracked.
@@ -42,11 +46,12 @@ pub(crate) struct Node {
 }
 
 /// A chain of recursion went deeper than [`MAX_LEVEL`].
-struct TooDeep;
+pub(crate) struct TooDeep;
 
 /// Targets, groups, and what depends on what.
 pub(crate) struct Resolver {
-    config: RibConfig,
+    pub(crate) config: RibConfig,
+    pub(crate) cache: Cache,
     pub(crate) interfaces: Map<IfIndex, InterfaceEvent>,
     pub(crate) nodes: Store<Node>,
     by_target: Map<Target, u32>,
@@ -54,9 +59,9 @@ pub(crate) struct Resolver {
     by_interface: Edges<IfIndex>,
     pub(crate) groups: Groups,
     /// Target → groups that have it.
-    parents: Edges<u32>,
+    pub(crate) parents: Edges<u32>,
     /// Group → targets that looked into it.
-    dependents: Edges<u32>,
+    pub(crate) dependents: Edges<u32>,
     /// Tracked address → what BGP was told last.
     tracked: Map<IpAddr, (u32, Option<NextHopState>)>,
     stale_nodes: Vec<u32>,
@@ -72,6 +77,7 @@ pub(crate) struct Resolver {
 impl Resolver {
     pub(crate) fn new(config: RibConfig) -> Resolver {
         Resolver {
+            cache: Cache::new(config.cache),
             config,
             interfaces: Map::default(),
             nodes: Store::default(),
@@ -233,6 +239,9 @@ impl Resolver {
 
     /// Marks targets stale, and with them everything that rests on them.
     fn mark(&mut self, mut targets: Vec<u32>) {
+        if !targets.is_empty() {
+            self.invalidate();
+        }
         while let Some(id) = targets.pop() {
             let node = &mut self.nodes[id];
             if std::mem::replace(&mut node.stale, true) {
@@ -242,6 +251,7 @@ impl Resolver {
             for group in self.parents.of(id) {
                 if !std::mem::replace(&mut self.groups.store[group].stale, true) {
                     self.stale_groups.push(group);
+                    self.cache.count_marked();
                     targets.extend(self.dependents.of(group));
                 }
             }
@@ -261,7 +271,11 @@ impl Resolver {
         for at in 0..self.stale_groups.len() {
             let id = self.stale_groups[at];
             if self.groups.store[id].stale {
-                self.flatten(id);
+                if self.cache.is_per_route() {
+                    self.settle_group(id);
+                } else {
+                    self.flatten(id);
+                }
             }
         }
     }
@@ -280,11 +294,11 @@ impl Resolver {
             self.dependents.remove(group, id);
         }
         let target = node.target;
-        let answer = match target.address() {
-            Some(address @ IpAddr::V4(_)) => self.look_up::<V4>(tables, id, target, address, depth)?,
-            Some(address @ IpAddr::V6(_)) => self.look_up::<V6>(tables, id, target, address, depth)?,
-            None => self.on_link(target),
-        };
+        let answer = self.ask(tables, target, |resolver, group| {
+            resolver.nodes[id].consulted.push(group);
+            resolver.dependents.insert(group, id);
+            resolver.group(tables, group, depth + 1)
+        })?;
         let level = answer.level;
         self.settle(id, answer);
         Ok(level)
@@ -300,6 +314,21 @@ impl Resolver {
         }
     }
 
+    /// Answers a target. `consult` brings the group of a candidate that is looked into up to date, and says its level.
+    pub(crate) fn ask(
+        &mut self,
+        tables: &RouteTables,
+        target: Target,
+        consult: impl FnMut(&mut Resolver, u32) -> Result<u8, TooDeep>,
+    ) -> Result<Answer, TooDeep> {
+        self.cache.counters.lookups += 1;
+        match target.address() {
+            Some(address @ IpAddr::V4(_)) => self.look_up::<V4>(tables, target, address, consult),
+            Some(address @ IpAddr::V6(_)) => self.look_up::<V6>(tables, target, address, consult),
+            None => Ok(self.on_link(target)),
+        }
+    }
+
     /// Answers a target that only asks for its interface.
     fn on_link(&self, target: Target) -> Answer {
         let outcome = match target.interface.map(|index| (index, self.interfaces.get(&index))) {
@@ -309,7 +338,7 @@ impl Resolver {
             Some((interface, Some(_))) => {
                 let gateway = target.gateway.map(|a| a.to_canonical());
                 let onlink = gateway.is_some_and(|a| !is_link_local(a));
-                Outcome::Hops(vec![FibHop { gateway, interface, weight: 1, onlink }])
+                Outcome::Hops(vec![FibHop { gateway, interface, weight: OWN_WEIGHT, onlink }])
             }
         };
         Answer { outcome, via: None, cost: 0, level: 1 }
@@ -319,10 +348,9 @@ impl Resolver {
     fn look_up<F: Family>(
         &mut self,
         tables: &RouteTables,
-        id: u32,
         target: Target,
         address: IpAddr,
-        depth: u8,
+        mut consult: impl FnMut(&mut Resolver, u32) -> Result<u8, TooDeep>,
     ) -> Result<Answer, TooDeep> {
         let mut level = 1;
         let mut why = Why::NoRoute;
@@ -343,7 +371,8 @@ impl Resolver {
                     let mut interfaces = hops.iter().filter_map(|h| h.interface);
                     match interfaces.find(|i| target.interface.is_none_or(|wanted| wanted == *i)) {
                         Some(interface) => {
-                            let hop = FibHop { gateway: Some(address), interface, weight: 1, onlink: false };
+                            let (gateway, weight) = (Some(address), OWN_WEIGHT);
+                            let hop = FibHop { gateway, interface, weight, onlink: false };
                             return Ok(Answer { outcome: Outcome::Hops(vec![hop]), via, cost: 0, level });
                         }
                         None => why = Why::OtherInterface,
@@ -357,15 +386,13 @@ impl Resolver {
                 if target.exclude == via {
                     continue;
                 }
-                self.nodes[id].consulted.push(candidate.group);
-                self.dependents.insert(candidate.group, id);
-                level = level.max(within(1 + self.group(tables, candidate.group, depth + 1)?)?);
+                level = level.max(within(1 + consult(self, candidate.group)?)?);
                 match &self.groups.store[candidate.group].content {
                     None => {
                         why = Why::NoneResolves;
                         continue;
                     }
-                    Some(content) => match through(content, address, target.interface) {
+                    Some(content) => match self.through(content, address, target.interface) {
                         Some(outcome) => return Ok(Answer { outcome, via, cost: candidate.metric, level }),
                         // Another candidate is not what the prefix is used for: on to the covering one.
                         None => why = Why::OtherInterface,
@@ -375,6 +402,24 @@ impl Resolver {
             }
         }
         Ok(Answer::unresolved(why, None, level))
+    }
+
+    /// What a gateway becomes when the route to it has this content: the same ways out, or the gateway itself on the
+    /// links that the route leads to. `None` when `interface` is given and nothing leaves by it.
+    fn through(&self, content: &FibGroup, gateway: IpAddr, interface: Option<IfIndex>) -> Option<Outcome> {
+        let FibGroup::Hops(hops) = content else {
+            return interface.is_none().then_some(Outcome::Blackhole);
+        };
+        let weight = |h: &FibHop| if self.config.underlay_weights { h.weight } else { OWN_WEIGHT };
+        let hops: Vec<FibHop> = hops
+            .iter()
+            .filter(|h| interface.is_none_or(|wanted| wanted == h.interface))
+            .map(|h| match h.gateway {
+                Some(_) => FibHop { weight: weight(h), ..*h },
+                None => FibHop { gateway: Some(gateway), weight: weight(h), onlink: true, ..*h },
+            })
+            .collect();
+        (!hops.is_empty()).then_some(Outcome::Hops(hops))
     }
 
     /// Brings a group up to date if that is needed; its level.
@@ -389,22 +434,31 @@ impl Resolver {
         within(self.groups.store[id].level)
     }
 
-    /// Makes a group's content out of its targets' answers, if one of them changed.
-    fn flatten(&mut self, id: u32) {
+    /// Whether what a group rests on changed. Its level is right afterwards; its content may not be.
+    fn settle_group(&mut self, id: u32) -> bool {
         let group = &mut self.groups.store[id];
-        let nodes = &self.nodes;
-        let answers = group.targets.iter().map(|node| &nodes[*node]);
+        let answers = group.targets.iter().map(|node| &self.nodes[*node]);
         group.stale = false;
         group.level = answers.clone().map(|n| n.answer.level).max().unwrap_or(0);
-        if !group.fresh && !answers.clone().any(|n| n.changed) {
+        group.moved = group.fresh || answers.clone().any(|n| n.changed);
+        group.moved
+    }
+
+    /// Makes a group's content out of its targets' answers, if one of them changed.
+    fn flatten(&mut self, id: u32) {
+        if !self.settle_group(id) {
             return;
         }
-        let content = match &group.key.next_hops {
-            NextHops::Blackhole => Some(FibGroup::Blackhole),
-            NextHops::Via(hops) => {
-                flatten(hops.iter().zip(answers.map(|n| &n.answer.outcome)), self.config.max_ecmp)
-            }
-        };
+        let group = &self.groups.store[id];
+        let outcomes = group.targets.iter().map(|node| &self.nodes[*node].answer.outcome);
+        let content = group.key.content(outcomes, self.config.max_ecmp);
+        self.put_content(id, content);
+    }
+
+    /// A group was resolved: this came of it.
+    pub(crate) fn put_content(&mut self, id: u32, content: Option<FibGroup>) {
+        self.cache.counters.resolutions += 1;
+        let group = &mut self.groups.store[id];
         if content != group.content {
             group.changed = true;
             group.turned = content.is_some() != group.content.is_some();
@@ -421,14 +475,22 @@ impl Resolver {
         self.groups.store[group].content.is_some()
     }
 
-    /// Whether routes that had this group before the batch must be selected again.
-    pub(crate) fn turned(&self, group: u32) -> bool {
-        self.groups.store.get(group).is_some_and(|g| g.turned && !g.fresh)
+    /// Whether routes that had this group before the batch must be selected again: it resolves now or does so no more,
+    /// or, where each route is to ask anew, it may.
+    pub(crate) fn wakes_routes(&self, group: u32) -> bool {
+        let woken = |g: &Group| if self.cache.is_per_route() { g.moved } else { g.turned };
+        self.groups.store.get(group).is_some_and(|g| woken(g) && !g.fresh)
     }
 
-    /// Whether [`Resolver::turned`] is true of any group.
-    pub(crate) fn any_turned(&self) -> bool {
-        self.touched.iter().any(|id| self.turned(*id))
+    /// Whether [`Resolver::wakes_routes`] is true of any group.
+    pub(crate) fn any_wakes_routes(&self) -> bool {
+        self.stale_groups.iter().any(|id| self.wakes_routes(*id))
+    }
+
+    /// How many groups with routes were made in this batch.
+    pub(crate) fn fresh_groups(&self) -> u64 {
+        let groups = self.stale_groups.iter().map(|id| &self.groups.store[*id]);
+        groups.filter(|g| g.fresh && g.routes > 0).count() as u64
     }
 
     /// The FIB got a route with this group.
@@ -492,7 +554,8 @@ impl Resolver {
             }
         }
         for id in self.stale_groups.drain(..) {
-            self.groups.store[id].fresh = false;
+            let group = &mut self.groups.store[id];
+            (group.fresh, group.moved) = (false, false);
         }
         let mut nodes = std::mem::take(&mut self.stale_nodes);
         for id in &nodes {
@@ -526,25 +589,6 @@ fn tracking(address: IpAddr) -> Target {
 }
 
 /// A level if it is allowed.
-fn within(level: u8) -> Result<u8, TooDeep> {
+pub(crate) fn within(level: u8) -> Result<u8, TooDeep> {
     if level <= MAX_LEVEL { Ok(level) } else { Err(TooDeep) }
-}
-
-/// What a gateway becomes when the route to it has this content: the same ways out, or the gateway itself on the
-/// links that the route leads to. `None` when `interface` is given and nothing leaves by it.
-fn through(content: &FibGroup, gateway: IpAddr, interface: Option<IfIndex>) -> Option<Outcome> {
-    match content {
-        FibGroup::Blackhole => interface.is_none().then_some(Outcome::Blackhole),
-        FibGroup::Hops(hops) => {
-            let hops: Vec<FibHop> = hops
-                .iter()
-                .filter(|h| interface.is_none_or(|wanted| wanted == h.interface))
-                .map(|h| match h.gateway {
-                    Some(_) => FibHop { weight: 1, ..*h },
-                    None => FibHop { gateway: Some(gateway), weight: 1, onlink: true, ..*h },
-                })
-                .collect();
-            (!hops.is_empty()).then_some(Outcome::Hops(hops))
-        }
-    }
 }

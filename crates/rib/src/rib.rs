@@ -1,6 +1,7 @@
 //! The RIB manager itself: a batch of events in, what they change out.
 
 use crate::RibConfig;
+use crate::cache::CacheMode;
 use crate::dataplane::{Dataplane, Dataplanes, PAGE, Prefixes, Replay};
 use crate::interface::Connected;
 use crate::message::{
@@ -15,7 +16,7 @@ use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, for_each_family};
 ///
 /// [`Rib::handle`] takes events and returns effects; everything else only looks. One batch is worked through in
 /// five steps: events change candidates and mark the targets that may resolve differently; marked targets and
-/// groups are resolved; selection is made again for changed prefixes; groups and routes that differ from what the
+/// groups (or, as the cache's mode has it, routes) are resolved; selection is made again for changed prefixes; groups and routes that differ from what the
 /// FIB has become operations; what nobody uses is forgotten.
 pub struct Rib {
     pub(crate) tables: RouteTables,
@@ -65,10 +66,20 @@ impl Rib {
             }
         }
         let mut out = RibOut::default();
-        self.resolver.resolve(&self.tables);
+        self.resolver.resolve_batch(&mut self.tables);
         self.update_fib(&mut out);
         self.replay(&mut out);
         out
+    }
+
+    /// The resolution cache works so from the next batch on; nothing resolves differently.
+    pub fn set_cache_mode(&mut self, mode: CacheMode) {
+        self.resolver.set_cache_mode(mode);
+    }
+
+    /// From now on the time that resolution takes is measured by `clock`, which tells nanoseconds since any moment.
+    pub fn set_clock(&mut self, clock: fn() -> u64) {
+        self.resolver.cache.clock = Some(clock);
     }
 
     fn routes(&mut self, batch: &RouteBatch) {
@@ -113,6 +124,9 @@ impl Rib {
         if old.as_ref().map(|s| s.up) != new.as_ref().map(|s| s.up) {
             self.resolver.interface_changed(index);
         }
+        if old.as_ref().map(|s| (s.up, &s.addresses)) != new.as_ref().map(|s| (s.up, &s.addresses)) {
+            self.resolver.invalidate();
+        }
         for prefix in self.connected.change(index, old.as_ref(), new.as_ref()) {
             let mut hops: Vec<ReceivedHop> =
                 self.connected.on(prefix).iter().map(|i| ReceivedHop::interface(*i)).collect();
@@ -139,9 +153,6 @@ impl Rib {
     /// Selects again where needed, and makes the batch that brings the FIB up to date.
     fn update_fib(&mut self, out: &mut RibOut) {
         let Rib { tables, resolver, .. } = self;
-        if resolver.any_turned() {
-            for_each_family!(F => tables.get_mut::<F>().mark_users(|group| resolver.turned(group)));
-        }
         let mut fib = FibBatch { seq: self.seq + 1, ..FibBatch::default() };
         for_each_family!(F => tables.get_mut::<F>().select(resolver, fib.seq, fib.routes.get_mut::<F>()));
         resolver.finish(&mut fib.groups, &mut fib.after, &mut out.next_hops);

@@ -184,8 +184,8 @@ impl<F: Family> Table<F> {
     }
 
     /// Marks for selection every prefix that has a candidate whose group is `wanted`. Looks at the whole table:
-    /// needed only when a group with routes gains its first hop or loses its last, which takes its routes into
-    /// or out of the FIB anyway.
+    /// with the cache on `dependency` needed only when a group with routes gains its first hop or loses its last, which
+    /// takes its routes into or out of the FIB anyway.
     pub(crate) fn mark_users(&mut self, wanted: impl Fn(u32) -> bool) {
         for (prefix, route) in self.routes.iter_mut() {
             let uses = wanted(route.group)
@@ -196,6 +196,17 @@ impl<F: Family> Table<F> {
                 self.dirty.push(prefix);
             }
         }
+    }
+
+    /// How many prefixes are marked for selection.
+    pub(crate) fn marked(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// The group of each candidate of each prefix that is marked for selection.
+    pub(crate) fn marked_groups(&self) -> impl Iterator<Item = u32> {
+        let entries = self.dirty.iter().filter_map(|prefix| Some((*prefix, self.routes.get(*prefix)?)));
+        entries.flat_map(|(prefix, route)| self.candidates(prefix, route)).map(|c| c.group)
     }
 
     /// Selects again for every marked prefix; what that changes in the FIB goes to `out`.

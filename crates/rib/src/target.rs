@@ -9,6 +9,9 @@ use std::net::IpAddr;
 /// Longer chains do not resolve, and neither do chains without an end.
 pub const MAX_LEVEL: u8 = 16;
 
+/// In an outcome: the weight is that of the next hop that asks.
+pub(crate) const OWN_WEIGHT: u16 = 0;
+
 /// What a next hop asks: everything that its resolution depends on beside the table and the interfaces, so that
 /// equal questions have one answer, whoever asks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -68,7 +71,7 @@ impl Answer {
 /// What resolution found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Ways out, each of weight 1.
+    /// Ways out. A weight of 0 stands for that of the next hop that asks.
     Hops(Vec<FibHop>),
     /// The route to the gateway discards packets.
     Blackhole,

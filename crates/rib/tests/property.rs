@@ -1,5 +1,5 @@
 //! After any sequence of events the incremental state equals what an oracle works out from scratch, what the
-//! dataplane was told adds up to it, and a replay gives the same again.
+//! dataplane was told adds up to it, and a replay gives the same again; whatever the mode of the cache, and when it changes.
 
 mod common;
 
@@ -63,6 +63,8 @@ enum Event {
     Withdraw(AnyPrefix, Source),
     Interface(InterfaceEvent),
     Gone(IfIndex),
+    /// The cache works otherwise.
+    Mode(CacheMode),
     /// The second dataplane comes up.
     Up,
     /// It says what failed and what no longer does, and may acknowledge everything that it got.
@@ -108,6 +110,10 @@ fn route_set() -> impl Strategy<Value = RouteSet> {
     )
 }
 
+fn mode() -> impl Strategy<Value = CacheMode> {
+    prop::sample::select(&CacheMode::ALL[..])
+}
+
 fn event() -> impl Strategy<Value = Event> {
     let addresses = prop::collection::vec(prop::sample::select(&ADDRESSES[..]), 0..4);
     let interface = (1..4u32, prop::bool::weighted(0.8), addresses).prop_map(|(index, up, addresses)| {
@@ -127,6 +133,7 @@ fn event() -> impl Strategy<Value = Event> {
         4 => interface,
         1 => (1..4u32).prop_map(Event::Gone),
         1 => Just(Event::Up),
+        1 => mode().prop_map(Event::Mode),
         4 => ack,
     ]
 }
@@ -145,12 +152,13 @@ fn oracle_takes(oracle: &mut Oracle, event: &Event) {
         Event::Gone(index) => {
             oracle.interfaces.remove(&index);
         }
-        Event::Up | Event::Ack { .. } => {}
+        Event::Up | Event::Ack { .. } | Event::Mode(_) => {}
     }
 }
 
 fn rib_takes(event: Event, seq: u64) -> RibIn {
     match event {
+        Event::Mode(_) => RibIn::Untrack(Vec::new()),
         Event::Announce(prefix, set) => route(prefix, set.protocol.source(), Some(set)),
         Event::Withdraw(prefix, source) => route(prefix, source, None),
         Event::Interface(state) => RibIn::Interface(state),
@@ -240,6 +248,11 @@ fn check(config: RibConfig, batches: Vec<Vec<Event>>) {
     for batch in batches {
         batch.iter().for_each(|event| oracle_takes(&mut oracle, event));
         batch.iter().for_each(|event| thought.take(event, second.seq));
+        for event in &batch {
+            if let Event::Mode(mode) = event {
+                rib.set_cache_mode(*mode);
+            }
+        }
         let out = rib.handle(batch.into_iter().map(|event| rib_takes(event, second.seq)));
         deliver(&out, &mut first, &mut second);
         thought.sent(&out);
@@ -297,8 +310,11 @@ proptest! {
     fn incremental_equals_from_scratch(
         batches in prop::collection::vec(prop::collection::vec(event(), 1..6), 1..24),
         resolve_via_default in any::<bool>(),
+        underlay_weights in any::<bool>(),
+        cache in mode(),
         max_ecmp in prop::sample::select(&[2u16, 128][..]),
     ) {
-        check(RibConfig { resolve_via_default, max_ecmp, ..RibConfig::default() }, batches);
+        let rest = RibConfig::default();
+        check(RibConfig { resolve_via_default, underlay_weights, cache, max_ecmp, ..rest }, batches);
     }
 }

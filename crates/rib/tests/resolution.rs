@@ -1,4 +1,4 @@
-//! The rules of recursive resolution, one test each.
+//! The rules of recursive resolution, one test each, in each mode of the resolution cache (see [`Bench`]).
 
 mod common;
 
@@ -249,6 +249,23 @@ fn weight_is_the_recursing_hops_and_never_zero() {
     b.expect("192.0.2.0/24", &[w(7, hop("10.0.0.2", 1)), w(9, hop("10.0.1.2", 2))]);
     let want = [w(3, hop("10.0.0.2", 1)), w(1, hop("10.0.0.3", 1)), w(3, hop("10.0.1.2", 2))];
     b.expect("20.0.0.0/8", &want);
+}
+
+#[test]
+fn where_configured_the_weights_underneath_count_instead() {
+    let weighted = |weight, text| ReceivedHop { weight, ..gw(text) };
+    let mut b = Bench::new(RibConfig { underlay_weights: true, ..RibConfig::default() });
+    b.handle(vec![
+        interface(1, true, &["10.0.0.1/24"]),
+        interface(2, true, &["10.0.1.1/24"]),
+        announce("192.0.2.0/24", STATIC, &[weighted(7, "10.0.0.2"), weighted(9, "10.0.1.2")]),
+        announce("20.0.0.0/8", INT, &[weighted(3, "192.0.2.1"), weighted(4, "10.0.0.3")]),
+        announce("21.0.0.0/8", INT, &[weighted(5, "20.0.0.1")]),
+    ]);
+    let w = |weight, hop| FibHop { weight, ..hop };
+    let want = [w(7, hop("10.0.0.2", 1)), w(4, hop("10.0.0.3", 1)), w(9, hop("10.0.1.2", 2))];
+    b.expect("20.0.0.0/8", &want);
+    b.expect("21.0.0.0/8", &want);
 }
 
 #[test]

@@ -186,15 +186,19 @@ impl Model {
     }
 }
 
-/// A RIB with one dataplane attached from the beginning.
+/// A RIB with one dataplane attached from the beginning; and the same once more with each other mode of the cache,
+/// which must always say the same.
 pub struct Bench {
     pub rib: Rib,
     pub model: Model,
+    others: Vec<(Rib, Model)>,
 }
 
 impl Bench {
     pub fn new(config: RibConfig) -> Bench {
-        Bench { rib: Rib::new(config), model: Model::new() }
+        let with = |cache| (Rib::new(RibConfig { cache, ..config.clone() }), Model::new());
+        let (rib, model) = with(CacheMode::Dependency);
+        Bench { rib, model, others: vec![with(CacheMode::Epoch), with(CacheMode::Off)] }
     }
 
     pub fn with(events: Vec<RibIn>) -> Bench {
@@ -204,9 +208,29 @@ impl Bench {
     }
 
     pub fn handle(&mut self, events: Vec<RibIn>) -> RibOut {
-        let out = self.rib.handle(events);
+        let out = self.rib.handle(events.clone());
         if let Some(batch) = &out.fib {
             self.model.apply(batch);
+        }
+        for (rib, model) in &mut self.others {
+            let other = rib.handle(events.clone());
+            if let Some(batch) = &other.fib {
+                model.apply(batch);
+            }
+            let mode = rib.cache_mode();
+            assert_eq!(model.groups, self.model.groups, "{mode}: the same groups");
+            assert_eq!(model.routes, self.model.routes, "{mode}: the same routes");
+            assert_eq!(model.ops, self.model.ops, "{mode}: as much work for the dataplane");
+            let told = |out: &RibOut| {
+                let mut told = out.next_hops.clone();
+                told.sort_by_key(|(address, _)| *address);
+                told
+            };
+            assert_eq!(told(&other), told(&out), "{mode}: the same next hops");
+            for (this, that) in rib.groups().zip(self.rib.groups()) {
+                let what = |g: GroupInfo| (g.id, g.hops, g.content, g.level, g.candidates, g.installed);
+                assert_eq!(what(this), what(that), "{mode}: the same of each group");
+            }
         }
         out
     }

@@ -19,6 +19,11 @@ type Question = (IpAddr, Option<IfIndex>, bool, Option<AnyPrefix>, u8);
 type Found = Result<Option<(Vec<FibHop>, bool, u32)>, Deep>;
 type Memo = BTreeMap<Question, Found>;
 
+/// A way out that has no weight of its own.
+fn own(hop: FibHop) -> FibHop {
+    FibHop { weight: 0, ..hop }
+}
+
 impl Oracle {
     fn connected(&self) -> BTreeMap<AnyPrefix, BTreeSet<IfIndex>> {
         let mut all: BTreeMap<AnyPrefix, BTreeSet<IfIndex>> = BTreeMap::new();
@@ -95,9 +100,9 @@ impl Oracle {
         let mut blackhole = false;
         for hop in hops {
             let found = match hop.gateway {
-                None => self.up(hop.interface).map(|i| (vec![link(i)], false, 0)),
+                None => self.up(hop.interface).map(|i| (vec![own(link(i))], false, 0)),
                 Some(address) if hop.onlink => self.up(hop.interface).map(|interface| {
-                    (vec![FibHop { gateway: Some(address), interface, weight: 1, onlink: true }], false, 0)
+                    (vec![FibHop { gateway: Some(address), interface, weight: 0, onlink: true }], false, 0)
                 }),
                 Some(address) => {
                     let exclude = Some(owner).filter(|p| set.allow_recursion && p.contains(address));
@@ -110,7 +115,13 @@ impl Oracle {
             };
             if let Some((hops, hole, _)) = found {
                 blackhole |= hole;
-                all.extend(hops.into_iter().map(|h| FibHop { weight: hop.weight.max(1), ..h }));
+                // Weights stay those of the route underneath where it has some and the configuration says so.
+                let weight = |h: &FibHop| match h.weight {
+                    0 => hop.weight.max(1),
+                    _ if !self.config.underlay_weights => hop.weight.max(1),
+                    underlay => underlay,
+                };
+                all.extend(hops.into_iter().map(|h| FibHop { weight: weight(&h), ..h }));
             }
         }
         all.sort_by_key(|h| (h.gateway, h.interface));
@@ -161,7 +172,7 @@ impl Oracle {
                     let interfaces = hops.iter().filter_map(|h| h.interface);
                     match interfaces.filter(|i| pinned.is_none_or(|p| p == *i)).min() {
                         Some(interface) => {
-                            let hop = FibHop { gateway: Some(address), interface, weight: 1, onlink: false };
+                            let hop = FibHop { gateway: Some(address), interface, weight: 0, onlink: false };
                             return Ok(Some((vec![hop], false, 0)));
                         }
                         None => break,
