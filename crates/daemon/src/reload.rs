@@ -4,8 +4,9 @@
 use crate::bgp::Bgp;
 use crate::bgp::resize::{NotResized, Resized};
 use crate::bgp::session::Neighbors;
-use crate::config::{self, BgpConfig, Config, ConfigError, InterfaceConfig, Threads};
+use crate::config::{self, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, Threads};
 use crate::router::Inside;
+use ribtide_rib::CacheMode;
 use ribtide_runtime::ask::NoAnswer;
 use std::fmt;
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ pub struct Reloaded {
     pub file: PathBuf,
     /// The number of shards, if it is another now.
     pub shards: Option<Resized>,
+    /// The modes of the resolution cache before and now, if it is another.
+    pub nexthop_cache: Option<(CacheMode, CacheMode)>,
     /// The neighbours.
     pub neighbors: Neighbors,
 }
@@ -39,6 +42,8 @@ pub enum NotReloaded {
     Neighbors(String),
     /// The session thread does not answer.
     NoAnswer(NoAnswer),
+    /// The RIB manager does not answer.
+    NoRib(NoAnswer),
 }
 
 impl fmt::Display for NotReloaded {
@@ -61,6 +66,7 @@ impl fmt::Display for NotReloaded {
             NotReloaded::Shards(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Neighbors(e) => write!(f, "no neighbour is reloaded: {e}"),
             NotReloaded::NoAnswer(e) => write!(f, "no neighbour is reloaded: {e}"),
+            NotReloaded::NoRib(e) => write!(f, "neighbours are reloaded, and the next-hop cache is not: {e}"),
         }
     }
 }
@@ -70,7 +76,8 @@ impl std::error::Error for NotReloaded {}
 /// Reads the file again and applies what changed. What can fail comes first.
 ///
 /// # Errors
-/// Why nothing changed; with [`NotReloaded::Neighbors`] and [`NotReloaded::NoAnswer`], nothing but the number of shards.
+/// Why nothing changed; with [`NotReloaded::Neighbors`] and [`NotReloaded::NoAnswer`], nothing but the number of shards;
+/// with [`NotReloaded::NoRib`], everything but the next-hop cache.
 pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
     let Some(file) = &inside.file else { return Err(NotReloaded::NoFile) };
     let Ok(_one) = inside.reloading.try_lock() else { return Err(NotReloaded::Busy) };
@@ -83,8 +90,15 @@ pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
         (Some(running), Some(bgp)) => (resize(inside, running, bgp)?, reconfigure(running, bgp)?),
         _ => (None, Neighbors::default()),
     };
+    let nexthop_cache = match (&inside.rib, &new.fib) {
+        (Some(rib), Some(fib)) => {
+            let (mode, before) = (fib.nexthop_cache, rib.set_cache_mode(fib.nexthop_cache));
+            Some((before.map_err(NotReloaded::NoRib)?, mode)).filter(|(from, to)| from != to)
+        }
+        _ => None,
+    };
     inside.configure(new);
-    Ok(Reloaded { file: file.clone(), shards, neighbors })
+    Ok(Reloaded { file: file.clone(), shards, nexthop_cache, neighbors })
 }
 
 fn resize(inside: &Inside, running: &Bgp, bgp: &BgpConfig) -> Result<Option<Resized>, NotReloaded> {
@@ -114,7 +128,29 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
     let Config { asn, router_id, bgp, fib, api, interfaces, statics } = new;
     key("router.asn", *asn == old.asn);
     key("router.router-id", *router_id == old.router_id);
-    key("fib", *fib == old.fib);
+    match (fib, &old.fib) {
+        (Some(new), Some(old)) => {
+            let FibConfig {
+                kernel,
+                fpm,
+                fpm_next_hop_groups,
+                virtual_asic,
+                resolve_via_default,
+                nexthop_cache: _,
+                max_ecmp,
+                underlay_weights,
+            } = new;
+            key("fib.kernel", *kernel == old.kernel);
+            key("fib.fpm", *fpm == old.fpm);
+            key("fib.fpm-next-hop-groups", *fpm_next_hop_groups == old.fpm_next_hop_groups);
+            key("fib.virtual-asic", *virtual_asic == old.virtual_asic);
+            key("fib.resolve-via-default", *resolve_via_default == old.resolve_via_default);
+            key("fib.max-ecmp", *max_ecmp == old.max_ecmp);
+            key("fib.underlay-weights", *underlay_weights == old.underlay_weights);
+        }
+        (None, None) => {}
+        _ => key("fib", false),
+    }
     key("api", *api == old.api);
     key("interface", interfaces.iter().map(described).eq(old.interfaces.iter().map(described)));
     key("static", *statics == old.statics);
@@ -166,18 +202,21 @@ mod tests {
 
     #[test]
     fn what_cannot_change_is_named_and_the_rest_is_not() {
-        let old = config("[bgp]\nshards = 2\n");
+        let old = config("[bgp]\nshards = 2\n[fib]\n");
         let soft = config(
-            "[bgp]\nshards = 7\n[bgp.group.g]\ntype = \"external\"\npeer-asn = 65002\nneighbors = [\"192.0.2.1\"]\n",
+            "[fib]\nnexthop-cache = \"epoch\"\n[bgp]\nshards = 7\n[bgp.group.g]\ntype = \"external\"\npeer-asn = 65002\nneighbors = [\"192.0.2.1\"]\n",
         );
         assert_eq!(fixed(&old, &soft), [""; 0]);
         let hard = config(
-            "[bgp]\nshards = \"off\"\nlisten = [\"127.0.0.1:179\"]\nprefer-oldest = true\n[api]\nsocket = \"/tmp/x\"\n",
+            "[bgp]\nshards = \"off\"\nlisten = [\"127.0.0.1:179\"]\nprefer-oldest = true\n[api]\nsocket = \"/tmp/x\"\n\
+             [fib]\nmax-ecmp = 16\n",
         );
-        let keys = ["api", "bgp.listen", "bgp.shards (from or to \"off\")", "bgp.prefer-oldest"];
+        let keys =
+            ["fib.max-ecmp", "api", "bgp.listen", "bgp.shards (from or to \"off\")", "bgp.prefer-oldest"];
         assert_eq!(fixed(&old, &hard), keys);
-        assert_eq!(fixed(&old, &config("")), ["bgp"]);
-        let says = NotReloaded::Fixed(fixed(&old, &config("[bgp]\nupdate-threads = 64\n"))).to_string();
+        assert_eq!(fixed(&old, &config("")), ["fib", "bgp"]);
+        let says =
+            NotReloaded::Fixed(fixed(&old, &config("[bgp]\nupdate-threads = 64\n[fib]\n"))).to_string();
         assert_eq!(
             says,
             "nothing is reloaded, because bgp.update-threads cannot change while the router runs; restart it, or change it \

@@ -12,17 +12,17 @@ use crossbeam_channel::select_biased;
 use ribtide_bgp::message::{NextHopState as BgpNextHopState, ShardIn};
 use ribtide_prefix::{AnyPrefix, Families};
 use ribtide_rib::{
-    DataplaneId, FibBatch, IfIndex, InterfaceEvent, NONE, NextHopState, NextHops, Protocol, ReceivedHop, Rib,
-    RibConfig, RibIn, RibOut, RouteBatch, RouteSet, Source,
+    CacheMode, DataplaneId, FibBatch, IfIndex, InterfaceEvent, NONE, NextHopState, NextHops, Protocol,
+    ReceivedHop, Rib, RibConfig, RibIn, RibOut, RouteBatch, RouteSet, Source,
 };
-use ribtide_runtime::ask::{Asked, Asker, pair};
+use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, TrySend};
 use ribtide_runtime::thread::{self, Stop};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 /// Batches from shards that may wait.
@@ -117,10 +117,17 @@ impl RibBuilder {
             meter: meters.meter("rib"),
         };
         stage.set_shards(shards);
+        stage.rib.set_clock(nanoseconds);
         let (inbox, feedback) = (self.inbox.1, self.feedback.1);
         thread::spawn("rib", move || run(stage, &inbox, &feedback, &asked, &stop))?;
         Ok(RibHandle { inbox: self.inbox.0, asker })
     }
+}
+
+/// Nanoseconds since the first call.
+fn nanoseconds() -> u64 {
+    static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+    FIRST.elapsed().as_nanos() as u64
 }
 
 fn run(
@@ -169,6 +176,20 @@ fn route_count(message: &RibIn) -> usize {
     match message {
         RibIn::Routes(batch) => batch.changes.v4.len() + batch.changes.v6.len(),
         _ => 0,
+    }
+}
+
+impl RibHandle {
+    /// Lets the resolution cache work by another mode from the next batch on; the mode before.
+    ///
+    /// # Errors
+    /// When the RIB manager does not answer.
+    pub fn set_cache_mode(&self, mode: CacheMode) -> Result<CacheMode, NoAnswer> {
+        self.asker.ask(move |stage| {
+            let before = stage.rib.cache_mode();
+            stage.rib.set_cache_mode(mode);
+            before
+        })
     }
 }
 

@@ -177,8 +177,10 @@ impl Router {
         if let (Some(fib), Some(rib)) = (&config.fib, rib) {
             let rib_config = RibConfig {
                 resolve_via_default: fib.resolve_via_default,
+                max_ecmp: fib.max_ecmp,
+                underlay_weights: fib.underlay_weights,
+                cache: fib.nexthop_cache,
                 initial_sources: vec![Source::Static, Source::Bgp],
-                ..RibConfig::default()
             };
             let statics = Statics::new(config.statics.clone(), &config.interfaces);
             let shards = bgp.as_ref().map(BgpBuilder::requests).unwrap_or_default();

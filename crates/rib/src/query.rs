@@ -305,6 +305,11 @@ impl Rib {
         self.resolver.groups.store.iter().map(|(id, group)| self.group_info(GroupId(id), group))
     }
 
+    /// Those with higher numbers than `id`.
+    pub fn groups_after(&self, id: GroupId) -> impl Iterator<Item = GroupInfo> {
+        self.resolver.groups.store.after(id.0).map(|(id, group)| self.group_info(GroupId(id), group))
+    }
+
     /// How many groups there are.
     pub fn group_count(&self) -> usize {
         self.resolver.groups.store.len()

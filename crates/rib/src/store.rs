@@ -43,7 +43,13 @@ impl<T> Store<T> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.slots.iter().enumerate().filter_map(|(id, slot)| Some((id as u32, slot.as_ref()?)))
+        self.after(0)
+    }
+
+    /// Those with higher numbers than `id`.
+    pub(crate) fn after(&self, id: u32) -> impl Iterator<Item = (u32, &T)> {
+        let slots = self.slots.iter().enumerate().skip(id as usize + 1);
+        slots.filter_map(|(id, slot)| Some((id as u32, slot.as_ref()?)))
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -4,7 +4,9 @@ use crate::client::Client;
 use crate::show::Output;
 use crate::text;
 use clap::Subcommand;
-use ribtide_daemon::api::model::{Auto, Reloaded, Resize, Resized, ShardCount};
+use ribtide_daemon::api::model::{
+    Auto, NextHopCacheSet, Reloaded, Resize, Resized, SetNextHopCache, ShardCount,
+};
 use serde::Serialize;
 use std::fmt::Display;
 
@@ -14,6 +16,20 @@ pub(crate) enum Config {
     /// BGP
     #[command(subcommand)]
     Bgp(ConfigBgp),
+    /// The RIB manager
+    #[command(subcommand)]
+    Fib(ConfigFib),
+}
+
+/// What to change of the RIB manager.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum ConfigFib {
+    /// Resolve next hops another way; what they resolve to stays
+    NexthopCache {
+        /// off: for each route; epoch: for each group after any event; dependency: where an event may have changed something
+        #[arg(value_parser = ["off", "epoch", "dependency"])]
+        mode: String,
+    },
 }
 
 /// What to change of BGP.
@@ -40,9 +56,17 @@ fn shards(text: &str) -> Result<ShardCount, String> {
 
 /// Runs `ribtide config`.
 pub(crate) fn config(what: &Config, output: &Output) -> Result<(), String> {
-    let Config::Bgp(ConfigBgp::Shards { number }) = what;
-    let request = Resize { shards: *number };
-    say(output, &Client::new(&output.socket).post::<_, Resized>("/v1/bgp/shards", &request)?)
+    let client = Client::new(&output.socket);
+    match what {
+        Config::Bgp(ConfigBgp::Shards { number }) => {
+            let request = Resize { shards: *number };
+            say(output, &client.post::<_, Resized>("/v1/bgp/shards", &request)?)
+        }
+        Config::Fib(ConfigFib::NexthopCache { mode }) => {
+            let request = SetNextHopCache { mode: mode.clone() };
+            say(output, &client.post::<_, NextHopCacheSet>("/v1/nexthop-cache", &request)?)
+        }
+    }
 }
 
 /// Runs `ribtide reload`.

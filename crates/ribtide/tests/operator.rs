@@ -177,6 +177,7 @@ fn everything_the_operator_asks_for_is_there_and_adds_up() {
     routes_and_shards(&router);
     groups(&router);
     threads(&router);
+    next_hop_groups(&router);
     metrics(&router);
     drop(peers);
     until("the neighbours are gone", || router.json(&["bgp", "summary"])["established"] == 0);
@@ -331,6 +332,52 @@ fn groups(router: &Router) {
     assert!(router.complaint(&["bgp", "group", "nobody"]).contains("no group \"nobody\""));
 }
 
+fn next_hop_groups(router: &Router) {
+    let change = |args: &[&str]| {
+        let output = ribtide().args(args).arg("--socket").arg(router.socket()).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let all = router.json(&["nexthop-group"]);
+    assert_eq!(all["cache"]["mode"], "dependency");
+    let groups = all["groups"].as_array().unwrap();
+    // The interface's own group, the blackhole's, and those of BGP's next hops.
+    assert!(groups.len() > 2, "{groups:?}");
+    assert_eq!(router.json(&["route", "summary"])["main"]["next_hop_groups"], groups.len());
+    let most = groups.iter().max_by_key(|g| g["installed_routes"].as_u64()).unwrap();
+    assert!(most["installed"].as_bool().unwrap() && most["installed_routes"].as_u64().unwrap() > 100);
+    assert!(
+        all["cache"]["hits"].as_u64().unwrap() > 1000
+            && all["cache"]["resolution_seconds"].as_f64().unwrap() > 0.0
+    );
+    let id = most["id"].to_string();
+    let one = router.json(&["nexthop-group", &id]);
+    assert_eq!(&one["groups"][0], most);
+    let text = router.text(&["nexthop-group", &id]);
+    assert!(text.contains(&format!("ID: {id}\n")) && text.contains("Cache: kept up to date"), "{text}");
+    assert_eq!(router.text(&["nexthop-group"]).lines().count(), groups.len() + 4, "a head, and a line each");
+    assert!(router.complaint(&["nexthop-group", "99999"]).contains("there is no next-hop group 99999"));
+    // A route names its groups.
+    let routes = router.text(&["route", "--json"]);
+    let route: Value = serde_json::from_str(routes.lines().next().unwrap()).unwrap();
+    let told = router.json(&["route", route["prefix"].as_str().unwrap()]);
+    assert_eq!(told["groups"]["received"], told["groups"]["installed"]["group"]);
+    assert_eq!(told["groups"]["installed"]["protocol"], "ebgp");
+
+    let says = change(&["config", "fib", "nexthop-cache", "epoch"]);
+    assert_eq!(says, "the next-hop cache works by \"epoch\" now, by \"dependency\" before\n");
+    let epoch = router.json(&["nexthop-group", &id]);
+    assert_eq!((&epoch["cache"]["mode"], &epoch["groups"][0]["stamp"]), (&"epoch".into(), &0.into()));
+    let config = router.folder.path().join("ribtide.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("[fib]", "[fib]\nnexthop-cache = \"off\"")).unwrap();
+    let says = change(&["reload"]);
+    assert!(says.contains("the next-hop cache works by \"off\" now, by \"epoch\" before"), "{says}");
+    assert!(router.text(&["nexthop-group", &id]).contains("Cache: not cached"));
+    std::fs::write(&config, text).unwrap();
+    assert!(change(&["reload"]).contains("works by \"dependency\" now"));
+}
+
 fn threads(router: &Router) {
     let threads = router.json(&["threads"]);
     let names: Vec<&str> =
@@ -416,6 +463,10 @@ fn metrics(router: &Router) {
     assert_eq!(total("ribtide_bgp_neighbor_write_queue_stops_total", ""), 0.0);
     assert_eq!(total("ribtide_bgp_update_group_members", ""), 3.0);
     assert_eq!(value("ribtide_rib_routes{family=\"ipv4\",protocol=\"ebgp\"}"), IPV4 as f64);
+    assert_eq!(value("ribtide_rib_next_hop_cache_info{mode=\"dependency\"}"), 1.0);
+    assert!(
+        value("ribtide_rib_next_hop_cache_hits_total") > value("ribtide_rib_next_hop_cache_misses_total")
+    );
     assert!(value("ribtide_thread_cpu_seconds_total{thread=\"shard-0\"}") > 0.0);
     // Every queue that `show pipeline` lists is there with bound and depth.
     for ring in router.json(&["pipeline"])["rings"].as_array().unwrap() {
@@ -456,6 +507,9 @@ fn wrong_requests_are_refused_in_json_with_what_to_do() {
         ("GET /v1/routes?cursor=7", 400, "start again without a cursor"),
         ("GET /v1/routes?shard=1", 404, "there are 1, numbered from 0"),
         ("GET /v1/explain", 400, "missing field `prefix`"),
+        ("GET /v1/nexthop-groups?cursor=x", 400, "start again without one"),
+        ("GET /v1/nexthop-groups?id=4000000000", 404, "no next-hop group 4000000000"),
+        ("POST /v1/nexthop-cache\n{\"mode\": \"on\"}", 400, "write \"dependency\", \"epoch\" or \"off\""),
         ("GET /v1/bgp/neighbors/banana", 400, "\"banana\" is no address"),
         ("GET /v1/bgp/neighbors/%ff", 400, "the path of the URL"),
         ("GET /v1/bgp/neighbors?cursor=x", 400, "\"x\" is no cursor"),

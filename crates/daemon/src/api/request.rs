@@ -140,6 +140,16 @@ pub(super) struct FibQuery {
     pub(super) limit: Option<usize>,
 }
 
+/// Which next-hop groups.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NextHopGroupQuery {
+    /// Only this one.
+    pub(super) id: Option<u32>,
+    pub(super) cursor: Option<String>,
+    pub(super) limit: Option<usize>,
+}
+
 /// A prefix, or an address.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,8 +1,9 @@
 //! Listeners and routes of the API.
 
-use super::model::{AsicQuestion, Clear, Resize};
+use super::model::{AsicQuestion, Clear, Resize, SetNextHopCache};
 use super::request::{
-    Asked, FibQuery, GroupQuery, Named, NeighborQuery, PrefixQuery, Refusal, RouteQuery, Sent, limit,
+    Asked, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, PrefixQuery, Refusal, RouteQuery,
+    Sent, limit,
 };
 use super::{answers, metrics};
 use crate::config::ApiConfig;
@@ -27,6 +28,8 @@ use std::sync::Arc;
 const MAX_PAGE: usize = 10_000;
 /// The most neighbours a page may hold: each costs every shard, its reader and its update thread a moment.
 const MAX_NEIGHBORS: usize = 256;
+/// Next-hop groups in one page: of 512 hops each, they take the RIB manager some 10 ms.
+const MAX_GROUPS: usize = 64;
 /// Questions that may be under way at once; a further one waits for its turn.
 const AT_ONCE: usize = 16;
 /// The most addresses one lookup may hold.
@@ -203,6 +206,21 @@ fn routes(inside: Arc<Inside>) -> Router {
                 blocking(s, move |i| {
                     answers::fib(i, q.prefix.as_deref(), q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
                 })
+            }),
+        )
+        .route(
+            "/v1/nexthop-groups",
+            get(|s, Asked(q): Asked<NextHopGroupQuery>| {
+                blocking(s, move |i| {
+                    let limit = limit(q.limit, MAX_GROUPS)?;
+                    answers::nexthop_groups(i, q.id, q.cursor.as_deref(), limit)
+                })
+            }),
+        )
+        .route(
+            "/v1/nexthop-cache",
+            post(|s, Sent(set): Sent<SetNextHopCache>| {
+                blocking(s, move |i| answers::set_nexthop_cache(i, &set))
             }),
         )
         .route(

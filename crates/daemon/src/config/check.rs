@@ -6,6 +6,7 @@ use super::policy::{Direction, Policies};
 use ribtide_bgp::peer::{FamilySet, MOST_PEERS};
 use ribtide_policy::Policy;
 use ribtide_prefix::AnyPrefix;
+use ribtide_rib::{CacheMode, RibConfig};
 use ribtide_runtime::cpu::Cpus;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -160,6 +161,9 @@ pub struct NeighborSettings {
     pub password: Option<String>,
 }
 
+/// The most next hops that a route may have: what one netlink message of 64 KiB has room for in every form.
+const MAX_ECMP: u16 = 1024;
+
 /// The `[fib]` table.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FibConfig {
@@ -173,6 +177,12 @@ pub struct FibConfig {
     pub virtual_asic: Option<VirtualAsicConfig>,
     /// Whether a next hop may resolve through the default route.
     pub resolve_via_default: bool,
+    /// How the resolution cache works.
+    pub nexthop_cache: CacheMode,
+    /// The most next hops that a route has in the FIB.
+    pub max_ecmp: u16,
+    /// Whether a way out through another route has that route's weight for it.
+    pub underlay_weights: bool,
 }
 
 /// The kernel dataplane.
@@ -384,7 +394,22 @@ impl Checker {
             file::VirtualAsic::Switch(true) => Some(VirtualAsicConfig { lab: false }),
             file::VirtualAsic::Table(t) => Some(VirtualAsicConfig { lab: t.lab }),
         };
+        let nexthop_cache = file.nexthop_cache.as_ref().map_or(Ok(CacheMode::default()), |mode| mode.parse());
+        let nexthop_cache = nexthop_cache.unwrap_or_else(|says| {
+            self.problem(key!["fib", "nexthop-cache"], says);
+            CacheMode::default()
+        });
+        let max_ecmp = file.max_ecmp.unwrap_or(RibConfig::default().max_ecmp);
+        if !(1..=MAX_ECMP).contains(&max_ecmp) {
+            self.problem(
+                key!["fib", "max-ecmp"],
+                format!("a route cannot have up to {max_ecmp} next hops; write 1 to {MAX_ECMP}"),
+            );
+        }
         FibConfig {
+            nexthop_cache,
+            max_ecmp,
+            underlay_weights: file.underlay_weights,
             kernel,
             fpm: file.fpm.clone(),
             fpm_next_hop_groups: file.fpm_next_hop_groups,

@@ -138,6 +138,10 @@ pub(super) struct Fib {
     #[serde(default)]
     pub(super) virtual_asic: VirtualAsic,
     pub(super) resolve_via_default: Option<bool>,
+    pub(super) nexthop_cache: Option<String>,
+    pub(super) max_ecmp: Option<u16>,
+    #[serde(default)]
+    pub(super) underlay_weights: bool,
 }
 
 #[derive(Debug, Deserialize)]

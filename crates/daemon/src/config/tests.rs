@@ -117,6 +117,8 @@ fn what_cannot_be_combined_is_refused() {
             "only internal peers can be clients",
         ),
         ("[fib]\nkernel = { protocol = 4 }\n", "protocol 4 marks routes"),
+        ("[fib]\nnexthop-cache = \"on\"\n", "\"on\" is no mode of the next-hop cache"),
+        ("[fib]\nmax-ecmp = 0\n", "write 1 to 1024"),
         (
             "[bgp.group.a]\ntype = \"internal\"\nneighbors = [\"10.0.0.2\"]\n[bgp.group.b]\ntype = \"internal\"\nneighbors = [\"10.0.0.2\"]\n",
             "already in group \"a\"",

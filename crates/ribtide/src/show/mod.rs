@@ -2,6 +2,7 @@
 
 mod bgp;
 mod fib;
+mod nexthop;
 mod route;
 mod threads;
 
@@ -9,8 +10,8 @@ use crate::client::Client;
 use crate::text::{Table, count};
 use clap::{Args, Subcommand};
 use ribtide_daemon::api::model::{
-    self, AsicAnswers, AsicQuestion, BgpSummary, Explain, FibPage, Groups, Neighbor, NeighborPage, RoutePage,
-    Sharding,
+    self, AsicAnswers, AsicQuestion, BgpSummary, Explain, FibPage, Groups, Neighbor, NeighborPage,
+    NextHopGroupPage, RoutePage, Sharding,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,6 +23,8 @@ use std::path::PathBuf;
 const PAGE: usize = 1000;
 /// Neighbours asked for at a time.
 const NEIGHBORS: usize = 128;
+/// Next-hop groups asked for at a time.
+const GROUPS: usize = 32;
 
 /// Where the router is and how to print.
 #[derive(Clone, Debug, Args)]
@@ -55,6 +58,12 @@ pub(crate) enum Show {
     Fib {
         /// Only this prefix, or the longest match of this address
         prefix: Option<String>,
+    },
+    /// Next-hop groups: what protocols gave, what it resolves to, who uses it; and what the resolution cache did
+    #[command(name = "nexthop-group")]
+    NextHopGroup {
+        /// Only this one, with all of its next hops
+        id: Option<u32>,
     },
     /// The FPM servers that are told routes: connection, what was sent and what they replied
     Fpm,
@@ -206,6 +215,14 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
                 client.post("/v1/asic/lookup", &AsicQuestion { addresses: addresses.clone() })?;
             print(&mut out, output, &answer, |a| fib::asic_table(addresses, a))
         }
+        Show::NextHopGroup { id: Some(id) } => {
+            let page: NextHopGroupPage = client.get(&format!("/v1/nexthop-groups?id={id}"))?;
+            print(&mut out, output, &page, |page| {
+                let groups = page.groups.iter().map(|g| nexthop::group(&page.cache, g));
+                nexthop::cache(&page.cache) + &groups.collect::<String>()
+            })
+        }
+        Show::NextHopGroup { id: None } => nexthop_groups(&client, output, &mut out)?,
         Show::Fpm => print(&mut out, output, &client.get("/v1/fpm")?, fib::fpm),
         Show::Pipeline => print(&mut out, output, &client.get("/v1/pipeline")?, threads::pipeline),
         Show::Threads => print(&mut out, output, &client.get("/v1/threads")?, threads::threads),
@@ -297,6 +314,32 @@ fn fib(client: &Client, output: &Output, out: &mut impl Write, prefix: Option<&s
         lines(out, output, &page.routes, &mut table, fib::fib_row)?;
         Ok(page.next)
     })
+}
+
+fn nexthop_groups(client: &Client, output: &Output, out: &mut impl Write) -> Printed {
+    let mut all: Option<NextHopGroupPage> = None;
+    let mut table = nexthop::table();
+    let mut first = true;
+    let printed = paged(client, "/v1/nexthop-groups", GROUPS, "", |mut page: NextHopGroupPage| {
+        let next = page.next.take();
+        if output.json {
+            match &mut all {
+                None => all = Some(page),
+                Some(all) => all.groups.extend(page.groups),
+            }
+            return Ok(next);
+        }
+        if std::mem::take(&mut first) {
+            out.write_all(format!("{}\n", nexthop::cache(&page.cache)).as_bytes())?;
+        }
+        page.groups.iter().for_each(|g| nexthop::row(&mut table, &page.cache, g));
+        out.write_all(table.render().as_bytes())?;
+        Ok(next)
+    })?;
+    match printed {
+        Ok(()) if output.json => Ok(print(out, output, &all, |_| String::new())),
+        other => Ok(other),
+    }
 }
 
 /// A reader that went away (`ribtide show route | head`) is not an error.

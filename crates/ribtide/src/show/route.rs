@@ -2,7 +2,9 @@
 
 use super::bgp::FAMILIES;
 use crate::text::{Table, bytes, number};
-use ribtide_daemon::api::model::{Route, RouteCounts, RouteSummary, ShardLoad, Sharding};
+use ribtide_daemon::api::model::{
+    InstalledGroup, Route, RouteCounts, RouteGroups, RouteSummary, ShardLoad, Sharding,
+};
 
 const COLUMNS: [&str; 7] = ["", "Prefix", "Next hop", "From", ">Pref", ">MED", "AS path"];
 
@@ -50,9 +52,21 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
     })
 }
 
-/// Which shard owns a prefix.
+/// Which shard owns a prefix, and which next-hop groups it has.
 pub(super) fn owner(route: &Route) -> String {
-    format!("{} is in logical shard {}, on shard {}.\n", route.prefix, route.logical_shard, route.shard)
+    let Route { prefix, logical_shard, shard, groups, .. } = route;
+    let groups = match groups {
+        None => String::new(),
+        Some(RouteGroups { received, installed: None }) => {
+            format!("Received next-hop group {received}; not installed.\n")
+        }
+        Some(RouteGroups { received, installed: Some(InstalledGroup { group, protocol, .. }) }) => {
+            format!(
+                "Received next-hop group {received}; installed: group {group}, of the {protocol} route.\n"
+            )
+        }
+    };
+    format!("{groups}{prefix} is in logical shard {logical_shard}, on shard {shard}.\n")
 }
 
 /// How many routes there are, and where.
@@ -78,8 +92,9 @@ pub(super) fn summary(s: &RouteSummary) -> String {
     }
     out.push_str(&format!("\n{}", table.render()));
     out.push_str(&format!(
-        "{} next-hop groups; tables of {}\n",
+        "{} next-hop groups, cached by {}; tables of {}\n",
         number(main.next_hop_groups as u64),
+        main.next_hop_cache.mode,
         bytes(main.memory_bytes)
     ));
     for d in &main.dataplanes {
@@ -162,7 +177,8 @@ pub(super) fn shard(load: &ShardLoad) -> String {
 mod tests {
     use super::*;
     use ribtide_daemon::api::model::{
-        DataplaneCount, LogicalShardLoad, MainTable, PerFamilyCount, ProtocolCount, Ring, ShardSummary,
+        DataplaneCount, LogicalShardLoad, MainTable, NextHopCache, PerFamilyCount, ProtocolCount, Ring,
+        ShardSummary,
     };
 
     fn both(ipv4: u64, ipv6: u64) -> PerFamilyCount {
@@ -187,6 +203,23 @@ mod tests {
             next_hops: 1,
             memory_bytes: 1 << 20,
         }
+    }
+
+    #[test]
+    fn a_prefix_has_an_owner_and_groups() {
+        let mut route = Route {
+            prefix: "192.0.2.0/24".into(),
+            logical_shard: 3,
+            shard: 1,
+            paths: vec![],
+            groups: Some(RouteGroups { received: 25, installed: None }),
+        };
+        let shard = "192.0.2.0/24 is in logical shard 3, on shard 1.\n";
+        assert_eq!(owner(&route), format!("Received next-hop group 25; not installed.\n{shard}"));
+        let installed = InstalledGroup { group: 30, protocol: "static".into(), hops: vec![] };
+        route.groups = Some(RouteGroups { received: 25, installed: Some(installed) });
+        let groups = "Received next-hop group 25; installed: group 30, of the static route.\n";
+        assert_eq!(owner(&route), format!("{groups}{shard}"));
     }
 
     #[test]
@@ -216,6 +249,16 @@ shard-1  IPv4       2,000  20,000   1,999       1  1.0 MiB
                 ProtocolCount { family: "ipv6".into(), protocol: "ebgp".into(), routes: 1, active: 1 },
             ],
             next_hop_groups: 3,
+            next_hop_cache: NextHopCache {
+                mode: "dependency".into(),
+                generation: 1,
+                hits: 0,
+                misses: 0,
+                resolutions: 0,
+                lookups: 0,
+                invalidations: 0,
+                resolution_seconds: 0.0,
+            },
             memory_bytes: 2048,
             dataplanes: vec![DataplaneCount { name: "kernel".into(), outstanding_batches: 1, failed: 0 }],
         });
@@ -223,7 +266,7 @@ shard-1  IPv4       2,000  20,000   1,999       1  1.0 MiB
 Main table  Family  Routes  Active
 static      IPv4         2       1
 ebgp        IPv6         1       1
-3 next-hop groups; tables of 2.0 KiB
+3 next-hop groups, cached by dependency; tables of 2.0 KiB
 Dataplane kernel: 1 batches unconfirmed, 0 routes failed
 ";
         assert_eq!(summary(&all), format!("{expected}{main}"));

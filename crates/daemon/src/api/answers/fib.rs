@@ -4,7 +4,7 @@ use super::{Inside, Refusal, Target, target};
 use crate::api::model::{DataplaneState, FibPage, FibRoute};
 use crate::rib::{RibHandle, RibStage};
 use ribtide_prefix::AnyPrefix;
-use ribtide_rib::{FibGroup, FibHop, InstallStatus, RouteInfo};
+use ribtide_rib::{FibGroup, FibHop, IfIndex, InstallStatus, RouteInfo};
 
 /// What one route costs to describe stays on the RIB's thread only as far as it must.
 struct Described {
@@ -30,8 +30,7 @@ pub(super) fn content(stage: &RibStage, group: &FibGroup) -> Vec<String> {
 }
 
 fn hop_text(stage: &RibStage, hop: &FibHop, weighted: bool) -> String {
-    let interface =
-        stage.rib.interface(hop.interface).map_or_else(|| format!("if{}", hop.interface), |i| i.name.clone());
+    let interface = interface_name(stage, hop.interface);
     let mut text = match hop.gateway {
         Some(gateway) => format!("via {gateway} dev {interface}"),
         None => format!("dev {interface}"),
@@ -40,6 +39,11 @@ fn hop_text(stage: &RibStage, hop: &FibHop, weighted: bool) -> String {
         text.push_str(&format!(" weight {}", hop.weight));
     }
     text
+}
+
+/// The name of an interface, or its number where it has gone.
+pub(super) fn interface_name(stage: &RibStage, index: IfIndex) -> String {
+    stage.rib.interface(index).map_or_else(|| format!("if{index}"), |i| i.name.clone())
 }
 
 fn model(d: Described) -> FibRoute {
@@ -106,7 +110,7 @@ pub(crate) fn fib(
     Ok(FibPage { routes: routes.into_iter().map(model).collect(), next })
 }
 
-fn no_fib() -> Refusal {
+pub(super) fn no_fib() -> Refusal {
     Refusal::Missing("this router installs no routes; a [fib] table in its configuration makes it".into())
 }
 

@@ -13,7 +13,10 @@ use std::net::IpAddr;
 /// A page, one prefix, or the longest match of an address.
 pub(crate) fn routes(inside: &Inside, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
     let Some(text) = &query.prefix else { return page(inside, query, limit) };
-    let found = lookup(inside, target(text)?)?;
+    let mut found = lookup(inside, target(text)?)?;
+    if let (Some(route), Some(rib)) = (&mut found, &inside.rib) {
+        route.groups = super::nexthop::of_route(rib, &route.prefix)?;
+    }
     let route = found.ok_or_else(|| Refusal::Missing(format!("BGP has no route for {text}")))?;
     Ok(RoutePage { routes: vec![route], next: None })
 }
@@ -132,6 +135,7 @@ fn route<F: Family>(shard: usize, view: &RouteView<F>) -> Route {
         logical_shard: logical_shard(view.prefix),
         shard,
         paths: view.paths.iter().map(path).collect(),
+        groups: None,
     }
 }
 

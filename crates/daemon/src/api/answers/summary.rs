@@ -91,6 +91,7 @@ pub(crate) fn main(inside: &Inside) -> Result<Option<MainTable>, Refusal> {
         MainTable {
             protocols: protocols.collect(),
             next_hop_groups: stage.rib.group_count(),
+            next_hop_cache: super::nexthop::cache(stage),
             memory_bytes: stage.rib.table_size() as u64,
             dataplanes: dataplanes.collect(),
         }

@@ -7,7 +7,9 @@
 mod family;
 
 use super::answers;
-use super::model::{Group, MainTable, Messages, Neighbor, PerFamilyCount, ShardSummary, Thread};
+use super::model::{
+    Group, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
+};
 use super::request::{NeighborQuery, Refusal};
 use crate::router::Inside;
 use family::{Families, Labels};
@@ -203,7 +205,8 @@ fn group(m: &mut Families, g: &Group) {
 }
 
 fn rib(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
-    let Some(MainTable { protocols, next_hop_groups, memory_bytes, dataplanes }) = answers::main(inside)?
+    let Some(MainTable { protocols, next_hop_groups, memory_bytes, next_hop_cache, dataplanes }) =
+        answers::main(inside)?
     else {
         return Ok(());
     };
@@ -214,6 +217,7 @@ fn rib(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
     }
     m.gauge("rib_next_hop_groups", "Next-hop groups.", Labels::new(), next_hop_groups);
     m.gauge("rib_memory_bytes", "The routing tables, without groups.", Labels::new(), memory_bytes);
+    cache(m, &next_hop_cache);
     for d in &dataplanes {
         let plane = || one("dataplane", &d.name);
         let outstanding = "Batches sent and not yet confirmed.";
@@ -221,6 +225,26 @@ fn rib(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
         m.gauge("dataplane_failed", "Prefixes that it could not install.", plane(), d.failed);
     }
     Ok(())
+}
+
+fn cache(m: &mut Families, c: &NextHopCache) {
+    let none = Labels::new;
+    m.gauge("rib_next_hop_cache_info", "How the resolution cache works.", one("mode", &c.mode), 1u64);
+    m.gauge(
+        "rib_next_hop_cache_generation",
+        "Events that outdate it in mode epoch, and 1.",
+        none(),
+        c.generation,
+    );
+    let hits = "Routes that took what their next-hop group had resolved to.";
+    m.counter("rib_next_hop_cache_hits", hits, none(), c.hits);
+    let misses = "Routes for which a set of next hops had to be resolved first.";
+    m.counter("rib_next_hop_cache_misses", misses, none(), c.misses);
+    m.counter("rib_next_hop_resolutions", "Sets of next hops resolved.", none(), c.resolutions);
+    m.counter("rib_next_hop_lookups", "Next hops looked up.", none(), c.lookups);
+    let outdated = "Next-hop groups whose cached result an event outdated.";
+    m.counter("rib_next_hop_cache_invalidations", outdated, none(), c.invalidations);
+    m.counter("rib_resolution_seconds", "Wall time spent on resolution.", none(), c.resolution_seconds);
 }
 
 fn fpm(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {

@@ -6,6 +6,7 @@ mod bgp;
 mod change;
 mod explain;
 mod fib;
+mod nexthop;
 mod pipeline;
 mod route;
 
@@ -13,6 +14,7 @@ pub use bgp::*;
 pub use change::*;
 pub use explain::*;
 pub use fib::*;
+pub use nexthop::*;
 pub use pipeline::*;
 pub use route::*;
 

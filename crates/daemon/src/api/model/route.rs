@@ -25,6 +25,30 @@ pub struct Route {
     pub shard: usize,
     /// Its paths, best first.
     pub paths: Vec<Path>,
+    /// Its next-hop groups, where this router installs routes; only in the answer about a single prefix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<RouteGroups>,
+}
+
+/// The next-hop groups of a prefix in BGP.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RouteGroups {
+    /// That of the next hops which BGP gave.
+    pub received: u32,
+    /// What the FIB has for the prefix, BGP's or another protocol's; absent when it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub installed: Option<InstalledGroup>,
+}
+
+/// A group that the FIB has for a prefix.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct InstalledGroup {
+    /// Its number.
+    pub group: u32,
+    /// Whose route it is: `ebgp`, `static`, ….
+    pub protocol: String,
+    /// What it does.
+    pub hops: Vec<String>,
 }
 
 /// A path of the Adj-RIB-In.
@@ -107,6 +131,8 @@ pub struct MainTable {
     pub next_hop_groups: usize,
     /// Bytes of memory that the tables take, without groups.
     pub memory_bytes: u64,
+    /// The resolution cache.
+    pub next_hop_cache: super::NextHopCache,
     /// What each dataplane made of it.
     pub dataplanes: Vec<DataplaneCount>,
 }

@@ -1,0 +1,119 @@
+//! `/v1/nexthop-groups` and `/v1/nexthop-cache`: next-hop groups and the resolution cache.
+
+use super::fib::{content, interface_name, no_fib};
+use super::{Inside, Refusal};
+use crate::api::model::{
+    InstalledGroup, NextHopCache, NextHopCacheSet, NextHopGroup, NextHopGroupPage, ReceivedNextHop,
+    RouteGroups, SetNextHopCache,
+};
+use crate::rib::{RibHandle, RibStage};
+use ribtide_rib::{CacheMode, GroupId, GroupInfo, HopInfo, Outcome, Source, Verdict};
+
+/// The group `id`, or at most `limit` groups after the one whose number `cursor` is.
+pub(crate) fn nexthop_groups(
+    inside: &Inside,
+    id: Option<u32>,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<NextHopGroupPage, Refusal> {
+    let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
+    let after = match cursor.map(str::parse) {
+        None => 0,
+        Some(Ok(after)) => after,
+        Some(Err(_)) => {
+            return Err(Refusal::Bad("a cursor is what `next` said; start again without one".into()));
+        }
+    };
+    let page = rib.asker.ask(move |stage| {
+        let described = |info| group(stage, info);
+        let (groups, next): (Vec<_>, _) = match id {
+            Some(id) => (stage.rib.group(GroupId(id)).map(described).into_iter().collect(), None),
+            None => {
+                let mut infos = stage.rib.groups_after(GroupId(after));
+                let page: Vec<_> = infos.by_ref().take(limit).map(described).collect();
+                let more = infos.next().is_some();
+                let last = page.last().map(|g| g.id.to_string());
+                (page, last.filter(|_| more))
+            }
+        };
+        NextHopGroupPage { cache: cache(stage), groups, next }
+    })?;
+    match id {
+        Some(id) if page.groups.is_empty() => Err(Refusal::Missing(format!(
+            "there is no next-hop group {id}; `ribtide show nexthop-group` lists them"
+        ))),
+        _ => Ok(page),
+    }
+}
+
+/// The cache and its counters.
+pub(super) fn cache(stage: &RibStage) -> NextHopCache {
+    let c = stage.rib.cache_counters();
+    NextHopCache {
+        mode: stage.rib.cache_mode().name().into(),
+        generation: c.generation,
+        hits: c.hits,
+        misses: c.misses,
+        resolutions: c.resolutions,
+        lookups: c.lookups,
+        invalidations: c.invalidations,
+        resolution_seconds: c.nanoseconds as f64 / 1e9,
+    }
+}
+
+fn group(stage: &RibStage, info: GroupInfo) -> NextHopGroup {
+    let ids = |ids: Vec<GroupId>| ids.into_iter().map(|id| id.0).collect();
+    NextHopGroup {
+        id: info.id.0,
+        routes: info.candidates,
+        installed_routes: info.installed,
+        installed: info.in_fib,
+        allow_recursion: info.allow_recursion,
+        only_for: info.exclude.map(|prefix| prefix.to_string()),
+        received: info.hops.iter().map(|hop| received(stage, hop)).collect(),
+        resolved: info.content.as_ref().map(|c| content(stage, c)),
+        level: info.level,
+        stamp: (stage.rib.cache_mode() == CacheMode::Epoch).then_some(info.stamp),
+        depends: ids(info.depends),
+        dependents: ids(info.dependents),
+    }
+}
+
+fn received(stage: &RibStage, hop: &HopInfo) -> ReceivedNextHop {
+    let gateway = hop.received.gateway.map(|gateway| format!("via {gateway}"));
+    let interface = hop.received.interface.map(|i| format!("dev {}", interface_name(stage, i)));
+    let onlink = hop.received.onlink.then(|| "onlink".to_owned());
+    let parts: Vec<String> = [gateway, interface, onlink].into_iter().flatten().collect();
+    ReceivedNextHop {
+        hop: parts.join(" "),
+        weight: hop.received.weight,
+        through: hop.via.map(|prefix| prefix.to_string()),
+        unresolved: match &hop.outcome {
+            Outcome::Unresolved(why) => Some(why.to_string()),
+            Outcome::Hops(_) | Outcome::Blackhole => None,
+        },
+    }
+}
+
+/// The groups of a prefix that BGP has; nothing when it has given the RIB manager no next hops for it.
+pub(super) fn of_route(rib: &RibHandle, prefix: &str) -> Result<Option<RouteGroups>, Refusal> {
+    let Ok(prefix) = prefix.parse() else { return Ok(None) };
+    Ok(rib.asker.ask(move |stage| {
+        let candidates = stage.rib.explain(prefix)?.candidates;
+        let received = candidates.iter().find(|c| c.protocol.source() == Source::Bgp)?;
+        let installed = candidates.iter().find(|c| c.verdict == Verdict::Selected).map(|c| InstalledGroup {
+            group: c.group.0,
+            protocol: c.protocol.name().into(),
+            hops: stage.rib.lookup(prefix).map(|route| content(stage, &route.content)).unwrap_or_default(),
+        });
+        Some(RouteGroups { received: received.group.0, installed })
+    })?)
+}
+
+/// Another mode of the cache, until the configuration is read again.
+pub(crate) fn set_nexthop_cache(inside: &Inside, set: &SetNextHopCache) -> Result<NextHopCacheSet, Refusal> {
+    let mode: CacheMode = set.mode.parse().map_err(Refusal::Bad)?;
+    let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
+    let before = rib.set_cache_mode(mode)?;
+    Ok(NextHopCacheSet { from: before.name().into(), to: mode.name().into() })
+}
