@@ -28,15 +28,38 @@ pub enum InstallStatus {
     Failed(String),
 }
 
+/// A route that a dataplane could not install.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Failure {
+    /// A sentence.
+    pub(crate) reason: String,
+    /// When it failed first since its last change.
+    pub(crate) since: u64,
+}
+
+/// What a batch is to its receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Changes.
+    Live,
+    /// Routes of the replay.
+    Page,
+    /// The start or end of a replay.
+    Mark,
+    /// Another try of what failed.
+    Retry,
+}
+
 /// One dataplane.
 #[derive(Default)]
 pub(crate) struct Dataplane {
-    /// Batches sent and not acknowledged: the number, and whether it is a page of routes of the
-    /// replay.
-    outstanding: VecDeque<(u64, bool)>,
+    /// Batches sent and not acknowledged.
+    outstanding: VecDeque<(u64, Kind)>,
     pub(crate) acked: u64,
-    pub(crate) failed: Map<AnyPrefix, String>,
+    pub(crate) failed: Map<AnyPrefix, Failure>,
     pub(crate) replay: Replay,
+    /// Of those that failed: what is still to be tried again in this round.
+    retrying: Vec<AnyPrefix>,
 }
 
 /// How far a replay is.
@@ -55,9 +78,10 @@ pub(crate) enum Replay {
 
 impl Dataplane {
     /// Notes a batch that is sent to it.
-    pub(crate) fn sent(&mut self, batch: &FibBatch, page: bool) {
-        self.outstanding.push_back((batch.seq, page));
-        if !self.failed.is_empty() {
+    pub(crate) fn sent(&mut self, batch: &FibBatch, kind: Kind) {
+        self.outstanding.push_back((batch.seq, kind));
+        // What is tried again has failed until it is said not to.
+        if !self.failed.is_empty() && kind != Kind::Retry {
             let v4 = batch.routes.v4.iter().map(|r| r.prefix.any());
             for prefix in v4.chain(batch.routes.v6.iter().map(|r| r.prefix.any())) {
                 self.failed.remove(&prefix);
@@ -65,9 +89,18 @@ impl Dataplane {
         }
     }
 
-    /// Notes what it finished. `changed` gives the batch that last changed a prefix: a failure of an earlier one
+    /// Some of what failed, at most `limit`, to be tried again: all in turn, if this is called often enough.
+    pub(crate) fn retry(&mut self, limit: usize) -> Vec<AnyPrefix> {
+        if self.retrying.is_empty() {
+            self.retrying.extend(self.failed.keys());
+        }
+        let some = self.retrying.split_off(self.retrying.len().saturating_sub(limit));
+        some.into_iter().filter(|prefix| self.failed.contains_key(prefix)).collect()
+    }
+
+    /// Notes what it finished, at the time `now`. `changed` gives the batch that last changed a prefix: a failure of an earlier one
     /// is of no interest any more. Of such a prefix nothing is noted as failed either, so that success has nothing to take back.
-    pub(crate) fn acknowledged(&mut self, ack: FibAck, changed: impl Fn(AnyPrefix) -> u32) {
+    pub(crate) fn acknowledged(&mut self, ack: FibAck, now: u64, changed: impl Fn(AnyPrefix) -> u32) {
         while self.outstanding.front().is_some_and(|(seq, _)| *seq <= ack.seq) {
             self.outstanding.pop_front();
         }
@@ -77,7 +110,8 @@ impl Dataplane {
         }
         for (prefix, reason) in ack.failed {
             if !self.is_outstanding(changed(prefix)) {
-                self.failed.insert(prefix, reason);
+                let since = self.failed.get(&prefix).map_or(now, |failure| failure.since);
+                self.failed.insert(prefix, Failure { reason, since });
             }
         }
     }
@@ -93,15 +127,29 @@ impl Dataplane {
 
     /// The state of a prefix that the batch of low half `changed` changed last.
     pub(crate) fn status(&self, prefix: AnyPrefix, changed: u32) -> InstallStatus {
-        if let Some(reason) = self.failed.get(&prefix) {
-            return InstallStatus::Failed(reason.clone());
+        if let Some(failure) = self.failed.get(&prefix) {
+            return InstallStatus::Failed(failure.reason.clone());
         }
-        let replayed = matches!(self.replay, Replay::Waiting | Replay::Done) && self.pages_outstanding() == 0;
-        if replayed && !self.is_outstanding(changed) {
+        if self.has_all() && !self.is_outstanding(changed) {
             InstallStatus::Installed
         } else {
             InstallStatus::Pending
         }
+    }
+
+    /// The last batch up to which it finished everything that it was to be sent: 0 while a replay is under way, without
+    /// end when nothing is outstanding.
+    pub(crate) fn finished(&self) -> u64 {
+        match self.outstanding.front() {
+            _ if !self.has_all() => 0,
+            Some((seq, _)) => seq - 1,
+            None => u64::MAX,
+        }
+    }
+
+    /// Whether it acknowledged every route of its replay.
+    fn has_all(&self) -> bool {
+        matches!(self.replay, Replay::Waiting | Replay::Done) && self.pages_outstanding() == 0
     }
 
     pub(crate) fn outstanding(&self) -> usize {
@@ -114,7 +162,7 @@ impl Dataplane {
     }
 
     fn pages_outstanding(&self) -> usize {
-        self.outstanding.iter().filter(|(_, page)| *page).count()
+        self.outstanding.iter().filter(|(_, kind)| *kind == Kind::Page).count()
     }
 }
 

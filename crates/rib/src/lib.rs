@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod confirm;
 mod dataplane;
 mod group;
 mod interface;
@@ -21,7 +22,8 @@ pub use cache::{CacheCounters, CacheMode};
 pub use dataplane::{InstallStatus, PAGE};
 pub use message::*;
 pub use query::{
-    CandidateInfo, Cursor, DataplaneInfo, Explanation, GroupInfo, HopInfo, RouteInfo, Total, Verdict,
+    CandidateInfo, Cursor, DataplaneInfo, Explanation, FailedCursor, FailedRoute, GroupInfo, HopInfo,
+    RouteInfo, Total, Verdict,
 };
 pub use rib::Rib;
 pub use target::{MAX_LEVEL, Outcome, Why};
@@ -40,6 +42,9 @@ pub struct RibConfig {
     /// Sources whose [`RibIn::EndOfInitial`] must have come before a replay ends. A dataplane removes what it
     /// holds from before only then, so routes survive a restart.
     pub initial_sources: Vec<Source>,
+    /// The dataplanes that must finish a change before it is confirmed, up or not. Without any, all is confirmed at
+    /// once.
+    pub dataplanes: Vec<DataplaneId>,
 }
 
 impl Default for RibConfig {
@@ -50,6 +55,7 @@ impl Default for RibConfig {
             underlay_weights: false,
             cache: CacheMode::default(),
             initial_sources: Vec::new(),
+            dataplanes: Vec::new(),
         }
     }
 }

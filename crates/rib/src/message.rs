@@ -4,7 +4,8 @@
 //! BGP, static ── RibIn::Routes ──┐                   ┌── Arc<FibBatch> ──► kernel
 //! kernel, configuration ─────────┼──► Rib::handle ───┼── Arc<FibBatch> ──► FPM
 //!        RibIn::Interface        │                   ├── Arc<FibBatch> ──► virtual ASIC
-//! dataplanes ── RibIn::Ack ──────┘                   └── next hops ──────► BGP
+//! dataplanes ── RibIn::Ack ──────┘                   ├── next hops ──────► BGP
+//!                                                    └── confirmed, blocked ► BGP
 //! ```
 
 use ribtide_prefix::{AnyPrefix, Families, Family, PerFamily, Prefix};
@@ -200,6 +201,22 @@ pub enum RibIn {
     DataplaneDown(DataplaneId),
     /// A dataplane finished batches.
     Ack(FibAck),
+    /// A dataplane is to try some of what failed once more: whatever was wrong may be over.
+    Retry(DataplaneId),
+    /// Whoever announces on this lane wants to be told when the routes that it announced before this are where they
+    /// should be: [`RibOut::confirmed`]. Without [`RibIn::Suppress`], there is no answer.
+    Confirm(FeedMark),
+    /// Whether routes are confirmed from now on, and blocked ones told. Not at the start.
+    Suppress(bool),
+}
+
+/// Ends what a lane announced so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FeedMark {
+    /// Who announces: a number that nobody else has or had.
+    pub lane: u32,
+    /// Rises from mark to mark of the lane.
+    pub seq: u64,
 }
 
 /// What [`crate::Rib::handle`] gives back.
@@ -211,6 +228,10 @@ pub struct RibOut {
     pub replay: Vec<(DataplaneId, FibBatch)>,
     /// What became of tracked next hops, each at most once.
     pub next_hops: Vec<(IpAddr, NextHopState)>,
+    /// Prefixes that the FIB does not have as the RIB wants it (`true`), or has again, in order. Before `confirmed`.
+    pub blocked: Vec<(AnyPrefix, bool)>,
+    /// Lanes whose routes up to this mark every configured dataplane has, but for the blocked ones; each lane once.
+    pub confirmed: Vec<FeedMark>,
 }
 
 /// Whether a tracked next hop can be reached, and how far it is.

@@ -1,7 +1,7 @@
 //! What people and the API ask of the RIB. Nothing here changes anything; nothing here is on the way of a route.
 
 use crate::cache::{CacheCounters, CacheMode};
-use crate::dataplane::{Dataplane, InstallStatus, Prefixes, Replay};
+use crate::dataplane::{Dataplane, Failure, InstallStatus, Prefixes, Replay};
 use crate::group::Group;
 use crate::message::{
     DataplaneId, FibGroup, GroupId, IfIndex, InterfaceEvent, NextHops, Protocol, ReceivedHop,
@@ -182,6 +182,37 @@ impl Cursor {
     /// Whether everything was read.
     pub fn is_done(&self) -> bool {
         self.left.v4.is_empty() && self.left.v6.is_empty()
+    }
+}
+
+/// A route that a dataplane could not install.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FailedRoute {
+    /// Which.
+    pub prefix: AnyPrefix,
+    /// By whom.
+    pub dataplane: DataplaneId,
+    /// Why, as a sentence.
+    pub reason: String,
+    /// Since when, as [`Rib::set_time`] had it then.
+    pub since: u64,
+}
+
+/// Where a paged read of failures is: those that there were when it began.
+pub struct FailedCursor {
+    left: Vec<(AnyPrefix, DataplaneId)>,
+}
+
+impl FailedCursor {
+    /// Puts what is left in order, lowest address first; it is the reader who does it, on the reader's thread.
+    pub fn sort(&mut self) {
+        // Pages are taken from the end.
+        self.left.sort_unstable_by(|a, b| b.cmp(a));
+    }
+
+    /// Whether everything was read.
+    pub fn is_done(&self) -> bool {
+        self.left.is_empty()
     }
 }
 
@@ -379,7 +410,46 @@ impl Rib {
     /// What a dataplane could not install, and why.
     pub fn failed(&self, id: DataplaneId) -> impl Iterator<Item = (AnyPrefix, &str)> {
         let failed = self.dataplanes.get(&id).into_iter().flat_map(|d: &Dataplane| &d.failed);
-        failed.map(|(prefix, reason)| (*prefix, reason.as_str()))
+        failed.map(|(prefix, failure)| (*prefix, failure.reason.as_str()))
+    }
+
+    /// Begins a paged read of what dataplanes could not install. Copies the prefixes.
+    pub fn failed_cursor(&self) -> FailedCursor {
+        let of = |(id, d): (&DataplaneId, &Dataplane)| {
+            d.failed.keys().map(|prefix| (*prefix, *id)).collect::<Vec<_>>()
+        };
+        FailedCursor { left: self.dataplanes.iter().flat_map(of).collect() }
+    }
+
+    /// The next `limit` of a read of failures. Those that are over by now are left out; an empty page does not mean the
+    /// end, [`FailedCursor::is_done`] does.
+    pub fn failed_page(&self, cursor: &mut FailedCursor, limit: usize) -> Vec<FailedRoute> {
+        let next = cursor.left.split_off(cursor.left.len().saturating_sub(limit));
+        let found = next.into_iter().rev().filter_map(|(prefix, dataplane)| {
+            let Failure { reason, since } = self.dataplanes.get(&dataplane)?.failed.get(&prefix)?;
+            Some(FailedRoute { prefix, dataplane, reason: reason.clone(), since: *since })
+        });
+        found.collect()
+    }
+
+    /// Whether routes are confirmed to those who announce them.
+    pub fn suppresses(&self) -> bool {
+        self.confirm.is_on()
+    }
+
+    /// Prefixes that are announced and told as not in place.
+    pub fn blocked(&self) -> impl Iterator<Item = AnyPrefix> {
+        self.confirm.blocked()
+    }
+
+    /// How many those are.
+    pub fn blocked_count(&self) -> usize {
+        self.confirm.blocked_count()
+    }
+
+    /// How many marks wait for an answer; older ones that one answer serves count as one.
+    pub fn marks(&self) -> usize {
+        self.confirm.marks()
     }
 
     /// Number of the latest batch; 0 before the first.

@@ -2,14 +2,15 @@
 
 use crate::RibConfig;
 use crate::cache::CacheMode;
-use crate::dataplane::{Dataplane, Dataplanes, PAGE, Prefixes, Replay};
+use crate::confirm::Confirm;
+use crate::dataplane::{Dataplane, Dataplanes, Kind, PAGE, Prefixes, Replay};
 use crate::interface::Connected;
 use crate::message::{
-    FibAck, FibBatch, IfIndex, InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop, RibIn, RibOut,
-    RouteBatch, Source,
+    DataplaneId, FibAck, FibBatch, IfIndex, InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop, RibIn,
+    RibOut, RouteBatch, Source,
 };
 use crate::resolve::Resolver;
-use crate::table::{Candidate, RouteTables};
+use crate::table::{Candidate, Route, RouteTables};
 use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, for_each_family};
 
 /// The RIB manager.
@@ -23,6 +24,11 @@ pub struct Rib {
     pub(crate) resolver: Resolver,
     connected: Connected,
     pub(crate) dataplanes: Dataplanes,
+    pub(crate) confirm: Confirm,
+    /// What is to be tried again, and by whom.
+    retries: Vec<DataplaneId>,
+    /// The time, as [`Rib::set_time`] told it.
+    now: u64,
     /// Sources that a replay's end still waits for.
     awaited: Vec<Source>,
     /// Number of the latest batch.
@@ -36,6 +42,9 @@ impl Rib {
             tables: RouteTables::default(),
             connected: Connected::default(),
             dataplanes: Dataplanes::default(),
+            confirm: Confirm::new(config.dataplanes.clone()),
+            retries: Vec::new(),
+            now: 0,
             awaited: config.initial_sources.clone(),
             seq: 0,
             resolver: Resolver::new(config),
@@ -63,12 +72,17 @@ impl Rib {
                     self.dataplanes.remove(&id);
                 }
                 RibIn::Ack(ack) => self.ack(ack),
+                RibIn::Retry(id) => self.retries.push(id),
+                RibIn::Confirm(mark) => self.confirm.mark(mark),
+                RibIn::Suppress(on) => self.confirm.switch(on, &self.tables, &self.dataplanes),
             }
         }
         let mut out = RibOut::default();
         self.resolver.resolve_batch(&mut self.tables);
         self.update_fib(&mut out);
         self.replay(&mut out);
+        self.retry(&mut out);
+        self.confirm.tell(&self.tables, &self.dataplanes, self.seq, &mut out);
         out
     }
 
@@ -80,6 +94,11 @@ impl Rib {
     /// From now on the time that resolution takes is measured by `clock`, which tells nanoseconds since any moment.
     pub fn set_clock(&mut self, clock: fn() -> u64) {
         self.resolver.cache.clock = Some(clock);
+    }
+
+    /// What time it is from now on, in any unit and since any moment: failures have it.
+    pub fn set_time(&mut self, now: u64) {
+        self.now = now;
     }
 
     fn routes(&mut self, batch: &RouteBatch) {
@@ -98,6 +117,7 @@ impl Rib {
 
     /// Gives `source` a candidate for `prefix`, or takes it away.
     fn put<F: Family>(&mut self, prefix: Prefix<F>, source: Source, mut candidate: Option<Candidate>) {
+        self.confirm.named(prefix.any());
         // Most prefixes hold no gateway, and then neither can the route lead to itself nor can any answer change.
         let concerned = self.resolver.concerns(prefix);
         if concerned && let Some(candidate) = &mut candidate {
@@ -146,33 +166,39 @@ impl Rib {
     fn ack(&mut self, ack: FibAck) {
         let tables = &self.tables;
         if let Some(dataplane) = self.dataplanes.get_mut(&ack.dataplane) {
-            dataplane.acknowledged(ack, |prefix| changed(tables, prefix));
+            ack.failed.iter().for_each(|(prefix, _)| self.confirm.suspect(*prefix, true));
+            ack.installed.iter().for_each(|prefix| self.confirm.suspect(*prefix, false));
+            dataplane.acknowledged(ack, self.now, |prefix| changed(tables, prefix));
         }
     }
 
     /// Selects again where needed, and makes the batch that brings the FIB up to date.
     fn update_fib(&mut self, out: &mut RibOut) {
-        let Rib { tables, resolver, .. } = self;
+        let Rib { tables, resolver, confirm, .. } = self;
         let mut fib = FibBatch { seq: self.seq + 1, ..FibBatch::default() };
-        for_each_family!(F => tables.get_mut::<F>().select(resolver, fib.seq, fib.routes.get_mut::<F>()));
+        for_each_family!(F => {
+            let idle = |prefix: Prefix<F>| confirm.suspect(prefix.any(), false);
+            tables.get_mut::<F>().select(resolver, fib.seq, fib.routes.get_mut::<F>(), idle);
+        });
         resolver.finish(&mut fib.groups, &mut fib.after, &mut out.next_hops);
         if fib.is_empty() {
             return;
         }
         self.seq = fib.seq;
         for dataplane in self.dataplanes.values_mut().filter(|d| !matches!(d.replay, Replay::New)) {
-            dataplane.sent(&fib, false);
+            dataplane.sent(&fib, Kind::Live);
         }
+        self.confirm.sent(&fib);
         out.fib = Some(fib);
     }
 
     /// Sends the next pages to dataplanes whose replay is under way.
     fn replay(&mut self, out: &mut RibOut) {
-        let Rib { tables, resolver, dataplanes, seq, awaited, .. } = self;
+        let Rib { tables, resolver, dataplanes, seq, awaited, confirm, .. } = self;
         for (id, dataplane) in dataplanes {
             while dataplane.wants_page() {
                 let mut page = FibBatch { seq: *seq + 1, ..FibBatch::default() };
-                let mut has_routes = true;
+                let mut kind = Kind::Page;
                 match &mut dataplane.replay {
                     Replay::New => {
                         page.start_of_replay = true;
@@ -191,7 +217,7 @@ impl Rib {
                         }
                     }
                     Replay::Waiting if awaited.is_empty() => {
-                        has_routes = false;
+                        kind = Kind::Mark;
                         page.end_of_replay = true;
                         dataplane.replay = Replay::Done;
                     }
@@ -201,9 +227,31 @@ impl Rib {
                     continue;
                 }
                 *seq = page.seq;
-                dataplane.sent(&page, has_routes);
+                dataplane.sent(&page, kind);
+                confirm.sent(&page);
                 out.replay.push((*id, page));
             }
+        }
+    }
+
+    /// Sends what failed once more, a page of it, to each dataplane that is to try again.
+    fn retry(&mut self, out: &mut RibOut) {
+        for id in std::mem::take(&mut self.retries) {
+            let Some(dataplane) = self.dataplanes.get_mut(&id) else { continue };
+            let mut page = FibBatch { seq: self.seq + 1, ..FibBatch::default() };
+            for prefix in dataplane.retry(PAGE) {
+                match prefix {
+                    AnyPrefix::V4(prefix) => page.routes.v4.extend(self.tables.v4.installed(prefix)),
+                    AnyPrefix::V6(prefix) => page.routes.v6.extend(self.tables.v6.installed(prefix)),
+                }
+            }
+            if page.is_empty() {
+                continue;
+            }
+            self.seq = page.seq;
+            dataplane.sent(&page, Kind::Retry);
+            self.confirm.sent(&page);
+            out.replay.push((id, page));
         }
     }
 }
@@ -220,9 +268,13 @@ pub(crate) fn installed_prefixes(tables: &RouteTables) -> Families<Prefixes> {
 
 /// The low half of the number of the batch that last changed what the FIB has for `prefix`; 0 when there is none.
 pub(crate) fn changed(tables: &RouteTables, prefix: AnyPrefix) -> u32 {
-    let route = match prefix {
+    route(tables, prefix).map_or(0, |r| r.changed)
+}
+
+/// The table's entry for `prefix`.
+pub(crate) fn route(tables: &RouteTables, prefix: AnyPrefix) -> Option<&Route> {
+    match prefix {
         AnyPrefix::V4(prefix) => tables.v4.routes.get(prefix),
         AnyPrefix::V6(prefix) => tables.v6.routes.get(prefix),
-    };
-    route.map_or(0, |r| r.changed)
+    }
 }

@@ -73,6 +73,11 @@ impl Route {
         (group != 0).then_some(Candidate { group, metric, distance, protocol })
     }
 
+    /// Whether somebody announces it and the FIB does not have it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.fib == 0 && self.group != 0
+    }
+
     fn set_candidate(&mut self, candidate: Option<Candidate>) {
         match candidate {
             Some(c) => {
@@ -209,8 +214,15 @@ impl<F: Family> Table<F> {
         entries.flat_map(|(prefix, route)| self.candidates(prefix, route)).map(|c| c.group)
     }
 
-    /// Selects again for every marked prefix; what that changes in the FIB goes to `out`.
-    pub(crate) fn select(&mut self, resolver: &mut Resolver, seq: u64, out: &mut Vec<FibRoute<F>>) {
+    /// Selects again for every marked prefix; what that changes in the FIB goes to `out`. `idle` is told of those of
+    /// which no candidate can be used.
+    pub(crate) fn select(
+        &mut self,
+        resolver: &mut Resolver,
+        seq: u64,
+        out: &mut Vec<FibRoute<F>>,
+        mut idle: impl FnMut(Prefix<F>),
+    ) {
         for prefix in self.dirty.drain(..) {
             let Some(route) = self.routes.get_mut(prefix) else { continue };
             route.dirty = false;
@@ -233,6 +245,8 @@ impl<F: Family> Table<F> {
             }
             if shown.is_none() {
                 self.routes.remove(prefix);
+            } else if fib == 0 {
+                idle(prefix);
             }
         }
     }

@@ -1,0 +1,475 @@
+//! Confirmation: who announces a prefix is told that dataplanes have it when they have it, and not before.
+
+mod common;
+
+use common::*;
+use proptest::prelude::*;
+use ribtide_prefix::AnyPrefix;
+use ribtide_rib::*;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+const BGP: Protocol = Protocol::BgpInternal;
+
+fn ack(dataplane: DataplaneId, seq: u64, failed: &[&str], installed: &[&str]) -> RibIn {
+    let failed = failed.iter().map(|p| (pfx(p), "no room".into())).collect();
+    RibIn::Ack(FibAck { dataplane, seq, failed, installed: installed.iter().map(|p| pfx(p)).collect() })
+}
+
+fn mark(seq: u64) -> RibIn {
+    RibIn::Confirm(FeedMark { lane: 0, seq })
+}
+
+/// A RIB that confirms, with an interface, and with these dataplanes up.
+fn confirming(dataplanes: &[DataplaneId]) -> Rib {
+    let mut rib = Rib::new(RibConfig { dataplanes: dataplanes.to_vec(), ..RibConfig::default() });
+    rib.handle([RibIn::Suppress(true), interface(1, true, &["10.0.0.1/24"])]);
+    for id in dataplanes {
+        let out = rib.handle([RibIn::DataplaneUp(*id)]);
+        rib.handle([ack(*id, out.replay.last().unwrap().1.seq, &[], &[])]);
+    }
+    rib
+}
+
+fn bgp(prefix: &str, gateway: &str) -> RibIn {
+    announce(prefix, BGP, &[gw(gateway)])
+}
+
+/// What is told: the last mark of lane 0, and what is blocked or no longer.
+fn told(out: &RibOut) -> (Option<u64>, Vec<(String, bool)>) {
+    let blocked = out.blocked.iter().map(|(prefix, blocked)| (prefix.to_string(), *blocked));
+    (out.confirmed.first().map(|mark| mark.seq), blocked.collect())
+}
+
+fn blocked(prefix: &str, blocked: bool) -> Vec<(String, bool)> {
+    vec![(prefix.into(), blocked)]
+}
+
+#[test]
+fn a_mark_is_answered_when_every_dataplane_is_done() {
+    let mut rib = confirming(&[0, 1]);
+    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(1)]).fib.unwrap().seq;
+    let next = rib.handle([bgp("21.0.0.0/8", "10.0.0.2"), mark(2)]).fib.unwrap().seq;
+    assert_eq!(told(&rib.handle([ack(0, next, &[], &[])])), (None, vec![]));
+    assert_eq!(told(&rib.handle([ack(1, seq, &[], &[])])), (Some(1), vec![]));
+    assert_eq!(told(&rib.handle([ack(1, next, &[], &[])])), (Some(2), vec![]));
+}
+
+#[test]
+fn without_dataplanes_all_is_confirmed_at_once_and_a_lost_one_confirms_nothing() {
+    let mut rib = confirming(&[]);
+    assert_eq!(told(&rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(1)])), (Some(1), vec![]));
+    let mut rib = confirming(&[4]);
+    rib.handle([RibIn::DataplaneDown(4)]);
+    assert_eq!(told(&rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(1)])), (None, vec![]));
+    let out = rib.handle([RibIn::DataplaneUp(4)]);
+    assert_eq!(told(&out), (None, vec![]));
+    assert_eq!(told(&rib.handle([ack(4, out.replay.last().unwrap().1.seq, &[], &[])])), (Some(1), vec![]));
+}
+
+#[test]
+fn what_changes_nothing_in_the_fib_is_confirmed_with_what_came_before_it() {
+    let mut rib = confirming(&[0]);
+    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(1)]).fib.unwrap().seq;
+    let out = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(2)]);
+    assert!(out.fib.is_none());
+    assert_eq!(told(&out), (None, vec![]));
+    assert_eq!(told(&rib.handle([ack(0, seq, &[], &[])])), (Some(2), vec![]));
+    // Another protocol's route wins: the prefix is forwarded, so BGP's path may be told.
+    let seq = rib.handle([announce("22.0.0.0/8", Protocol::Static, &[dev(1)])]).fib.unwrap().seq;
+    rib.handle([ack(0, seq, &[], &[])]);
+    assert_eq!(told(&rib.handle([bgp("22.0.0.0/8", "10.0.0.2"), mark(3)])), (Some(3), vec![]));
+}
+
+#[test]
+fn failures_are_exceptions_and_are_told_again_to_who_asks_again() {
+    let mut rib = confirming(&[0]);
+    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(1)]).fib.unwrap().seq;
+    let failed = ["20.0.0.0/8"];
+    assert_eq!(told(&rib.handle([ack(0, seq, &failed, &[])])), (Some(1), blocked(failed[0], true)));
+    // The same again, from another lane perhaps.
+    assert_eq!(told(&rib.handle([bgp(failed[0], "10.0.0.2"), mark(2)])), (Some(2), blocked(failed[0], true)));
+    // Something else: until it is known what became of that, nothing has changed.
+    let out = rib.handle([bgp(failed[0], "10.0.0.3"), mark(3)]);
+    assert_eq!(told(&out), (None, blocked(failed[0], true)));
+    let seq = out.fib.unwrap().seq;
+    assert_eq!(told(&rib.handle([ack(0, seq, &[], &[])])), (Some(3), blocked(failed[0], false)));
+    // It fails later, and is mended.
+    assert_eq!(told(&rib.handle([ack(0, 0, &failed, &[])])), (None, blocked(failed[0], true)));
+    assert_eq!(told(&rib.handle([ack(0, 0, &[], &failed)])), (None, blocked(failed[0], false)));
+    // It fails, and goes: whoever announces it next begins anew.
+    rib.handle([ack(0, 0, &failed, &[])]);
+    let seq = rib.handle([withdraw(failed[0], Source::Bgp), mark(4)]).fib.unwrap().seq;
+    assert_eq!(told(&rib.handle([ack(0, seq, &[], &[])])), (Some(4), vec![]));
+    assert_eq!(rib.blocked_count(), 0);
+}
+
+#[test]
+fn a_failure_is_not_over_while_another_dataplane_is_not_done() {
+    let mut rib = confirming(&[0, 1]);
+    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(1)]).fib.unwrap().seq;
+    let failed = ["20.0.0.0/8"];
+    assert_eq!(told(&rib.handle([ack(0, seq, &failed, &[])])), (None, blocked(failed[0], true)));
+    assert_eq!(told(&rib.handle([ack(0, 0, &[], &failed)])), (None, vec![]));
+    assert_eq!(told(&rib.handle([ack(1, seq, &[], &[])])), (Some(1), blocked(failed[0], false)));
+}
+
+#[test]
+fn what_leads_nowhere_is_blocked() {
+    let mut rib = confirming(&[0]);
+    let out = rib.handle([bgp("20.0.0.0/8", "99.0.0.1"), mark(1)]);
+    assert!(out.fib.is_none());
+    assert_eq!(told(&out), (Some(1), blocked("20.0.0.0/8", true)));
+    let out = rib.handle([announce("99.0.0.0/8", Protocol::Static, &[dev(1)])]);
+    assert_eq!(told(&out), (None, vec![]));
+    let seq = out.fib.unwrap().seq;
+    assert_eq!(told(&rib.handle([ack(0, seq, &[], &[])])), (None, blocked("20.0.0.0/8", false)));
+    let out = rib.handle([withdraw("99.0.0.0/8", Source::Static)]);
+    assert_eq!(told(&out), (None, blocked("20.0.0.0/8", true)));
+}
+
+#[test]
+fn a_retry_goes_to_its_dataplane_and_failure_lasts_until_it_succeeds() {
+    let mut rib = confirming(&[0, 1]);
+    rib.set_time(17);
+    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), mark(1)]).fib.unwrap().seq;
+    rib.handle([ack(1, seq, &["20.0.0.0/8"], &[]), ack(0, seq, &[], &[])]);
+    rib.set_time(18);
+    let again = |rib: &mut Rib| {
+        let out = rib.handle([RibIn::Retry(0), RibIn::Retry(1)]);
+        let [(1, page)] = &out.replay[..] else { panic!("to the one that failed it: {out:?}") };
+        assert_eq!((page.routes.v4.len(), told(&out)), (1, (None, vec![])));
+        page.seq
+    };
+    let seq = again(&mut rib);
+    assert_eq!(told(&rib.handle([ack(1, seq, &["20.0.0.0/8"], &[])])), (None, vec![]));
+    let mut cursor = rib.failed_cursor();
+    cursor.sort();
+    let failed = rib.failed_page(&mut cursor, 10);
+    assert!(cursor.is_done());
+    let reason = String::from("no room");
+    assert_eq!(failed, [FailedRoute { prefix: pfx("20.0.0.0/8"), dataplane: 1, reason, since: 17 }]);
+    let seq = again(&mut rib);
+    let out = rib.handle([ack(1, seq, &[], &["20.0.0.0/8"])]);
+    assert_eq!(told(&out), (None, blocked("20.0.0.0/8", false)));
+    assert!(rib.handle([RibIn::Retry(1)]).replay.is_empty());
+}
+
+#[test]
+fn switched_on_late_it_tells_what_is_not_in_place_and_off_it_tells_nothing() {
+    let mut rib = confirming(&[0]);
+    assert_eq!(told(&rib.handle([RibIn::Suppress(false)])), (None, vec![]));
+    let out = rib.handle([bgp("20.0.0.0/8", "99.0.0.1"), bgp("21.0.0.0/8", "10.0.0.2"), mark(1)]);
+    assert_eq!(told(&out), (None, vec![]));
+    let out = rib.handle([ack(0, out.fib.unwrap().seq, &["21.0.0.0/8"], &[])]);
+    assert_eq!(told(&out), (None, vec![]));
+    let mut told = told(&rib.handle([RibIn::Suppress(true)]));
+    told.1.sort();
+    assert_eq!(told, (None, vec![("20.0.0.0/8".into(), true), ("21.0.0.0/8".into(), true)]));
+}
+
+#[test]
+fn marks_of_a_stalled_dataplane_take_no_memory_for_each() {
+    let mut rib = confirming(&[0]);
+    let mut last = 0;
+    for n in 1..=10_000 {
+        let gateway = if n % 2 == 0 { "10.0.0.2" } else { "10.0.0.3" };
+        let other = RibIn::Confirm(FeedMark { lane: 7, seq: n });
+        let out = rib.handle([bgp("20.0.0.0/8", gateway), mark(n), other]);
+        assert!(out.confirmed.is_empty());
+        last = out.fib.unwrap().seq;
+    }
+    assert!(rib.marks() < 2000, "{}", rib.marks());
+    assert!(rib.handle([ack(0, last - 5000, &[], &[])]).confirmed.iter().all(|mark| mark.seq <= 5000));
+    let confirmed = rib.handle([ack(0, last, &[], &[])]).confirmed;
+    assert_eq!(confirmed.iter().map(|mark| mark.seq).collect::<Vec<_>>(), [10_000, 10_000]);
+}
+
+// ---- against a naive model
+
+const PREFIXES: [&str; 6] =
+    ["20.0.0.0/8", "20.1.0.0/16", "21.0.0.0/8", "22.0.0.0/8", "2001:db8:1::/48", "2001:db8:2::/48"];
+const GATEWAYS: [&str; 5] = ["10.0.0.2", "10.0.0.3", "10.1.0.1", "20.1.0.1", "99.0.0.1"];
+
+#[derive(Clone, Debug)]
+enum Event {
+    /// BGP announces it by this gateway, or withdraws it.
+    Bgp(usize, Option<usize>),
+    /// BGP announces it again as it is, on the other lane: it has moved.
+    Move(usize),
+    /// A static route comes or goes.
+    Static(usize, Option<usize>),
+    /// The second interface rises or falls.
+    Link(bool),
+    /// A dataplane finishes some batches, and fails some prefixes of them.
+    Finish {
+        plane: usize,
+        batches: usize,
+        failed: Vec<usize>,
+    },
+    /// A dataplane fails what it had, or has what it had failed.
+    News {
+        plane: usize,
+        prefix: usize,
+        fails: bool,
+    },
+    Up(usize),
+    Down(usize),
+    Retry(usize),
+}
+
+/// A dataplane as seen from outside: what it was told and has not done, and what it has.
+#[derive(Default)]
+struct Plane {
+    up: bool,
+    waiting: VecDeque<FibBatch>,
+    /// What it did last about a prefix: with which batch, and whether it has a route now.
+    done: BTreeMap<AnyPrefix, (u64, bool)>,
+    failed: BTreeSet<AnyPrefix>,
+}
+
+/// Whoever announces: the naive version of what a BGP shard does with confirmations.
+#[derive(Default)]
+struct Announcer {
+    seqs: [u64; 2],
+    /// The lane of each prefix, the mark that it waits for, and the batch that the RIB made of its last announcement.
+    waits: BTreeMap<AnyPrefix, (u32, u64)>,
+    lane: BTreeMap<AnyPrefix, u32>,
+    blocked: BTreeSet<AnyPrefix>,
+    announced: BTreeMap<AnyPrefix, usize>,
+    advertised: BTreeSet<AnyPrefix>,
+}
+
+struct Check {
+    rib: Rib,
+    planes: [Plane; 2],
+    bgp: Announcer,
+    /// The last batch for all that named a prefix.
+    changed: BTreeMap<AnyPrefix, u64>,
+    /// Of each prefix that waits: the batch that must be done.
+    needs: BTreeMap<AnyPrefix, u64>,
+}
+
+fn prefixes(batch: &FibBatch) -> Vec<(AnyPrefix, bool)> {
+    let v4 = batch.routes.v4.iter().map(|r| (r.prefix.any(), r.group.is_some()));
+    v4.chain(batch.routes.v6.iter().map(|r| (r.prefix.any(), r.group.is_some()))).collect()
+}
+
+impl Check {
+    fn new() -> Check {
+        let config = RibConfig { dataplanes: vec![0, 1], ..RibConfig::default() };
+        let mut check = Check {
+            rib: Rib::new(config),
+            planes: Default::default(),
+            bgp: Announcer::default(),
+            changed: BTreeMap::new(),
+            needs: BTreeMap::new(),
+        };
+        check.handle(vec![RibIn::Suppress(true), interface(1, true, &["10.0.0.1/24", "2001:db8::1/64"])]);
+        check.handle(vec![interface(2, true, &["10.1.0.9/24"])]);
+        check
+    }
+
+    fn handle(&mut self, events: Vec<RibIn>) {
+        let out = self.rib.handle(events);
+        if let Some(batch) = &out.fib {
+            for (prefix, _) in prefixes(batch) {
+                self.changed.insert(prefix, batch.seq);
+            }
+            self.planes.iter_mut().filter(|p| p.up).for_each(|p| p.waiting.push_back(batch.clone()));
+        }
+        for (id, page) in out.replay {
+            self.planes[usize::from(id)].waiting.push_back(page);
+        }
+        for prefix in self.bgp.waits.keys() {
+            self.needs.entry(*prefix).or_insert(self.changed.get(prefix).copied().unwrap_or(0));
+        }
+        for (prefix, blocked) in out.blocked {
+            if blocked && self.bgp.announced.contains_key(&prefix) {
+                self.bgp.blocked.insert(prefix);
+                self.bgp.advertised.remove(&prefix);
+            } else if !blocked && self.bgp.blocked.remove(&prefix) && !self.bgp.waits.contains_key(&prefix) {
+                self.advertise(prefix);
+            }
+        }
+        for mark in out.confirmed {
+            let ready = |wait: &(u32, u64)| wait.0 == mark.lane && wait.1 <= mark.seq;
+            let ready: Vec<AnyPrefix> =
+                self.bgp.waits.iter().filter(|(_, wait)| ready(wait)).map(|(prefix, _)| *prefix).collect();
+            for prefix in ready {
+                self.bgp.waits.remove(&prefix);
+                if !self.bgp.blocked.contains(&prefix) {
+                    self.advertise(prefix);
+                }
+            }
+        }
+        // What a dataplane is known to have failed is not advertised.
+        for prefix in &self.bgp.advertised {
+            let failed = (0..2).any(|id| self.rib.failed(id).any(|(failed, _)| failed == *prefix));
+            assert!(!failed, "{prefix} is advertised and has failed");
+            assert!(self.rib.lookup(*prefix).is_some(), "{prefix} is advertised and leads nowhere");
+        }
+    }
+
+    fn advertise(&mut self, prefix: AnyPrefix) {
+        let needs = self.needs.remove(&prefix).unwrap_or(0);
+        for plane in &self.planes {
+            let (done, has) = plane.done.get(&prefix).copied().unwrap_or((0, false));
+            assert!(
+                plane.up && has && done >= needs,
+                "{prefix} is confirmed too early: {done} of {needs}, {has}"
+            );
+            assert!(!plane.failed.contains(&prefix), "{prefix} is confirmed and failed");
+        }
+        self.bgp.advertised.insert(prefix);
+    }
+
+    fn feed(&mut self, prefix: AnyPrefix, gateway: Option<usize>) {
+        let lane = *self.bgp.lane.entry(prefix).or_insert(0);
+        self.bgp.seqs[lane as usize] += 1;
+        let seq = self.bgp.seqs[lane as usize];
+        self.bgp.blocked.remove(&prefix);
+        self.needs.remove(&prefix);
+        let set = gateway.map(|g| set(BGP, &[gw(GATEWAYS[g])]));
+        match gateway {
+            Some(gateway) => {
+                self.bgp.announced.insert(prefix, gateway);
+                self.bgp.waits.insert(prefix, (lane, seq));
+            }
+            None => {
+                self.bgp.announced.remove(&prefix);
+                self.bgp.waits.remove(&prefix);
+                self.bgp.advertised.remove(&prefix);
+            }
+        }
+        self.handle(vec![route(prefix, Source::Bgp, set), RibIn::Confirm(FeedMark { lane, seq })]);
+    }
+
+    fn finish(&mut self, id: usize, batches: usize, failed: &[AnyPrefix]) {
+        let plane = &mut self.planes[id];
+        let mut ack = FibAck { dataplane: id as u8, seq: 0, failed: vec![], installed: vec![] };
+        let mut said = BTreeMap::new();
+        for _ in 0..batches {
+            let Some(batch) = plane.waiting.pop_front() else { break };
+            ack.seq = batch.seq;
+            for (prefix, set) in prefixes(&batch) {
+                let fails = set && failed.contains(&prefix);
+                plane.done.insert(prefix, (batch.seq, set && !fails));
+                said.insert(prefix, fails);
+            }
+        }
+        for (prefix, fails) in said {
+            if fails {
+                plane.failed.insert(prefix);
+                ack.failed.push((prefix, "no room".into()));
+            } else if plane.failed.remove(&prefix) {
+                ack.installed.push(prefix);
+            }
+        }
+        if ack.seq > 0 {
+            self.handle(vec![RibIn::Ack(ack)]);
+        }
+    }
+
+    fn happen(&mut self, event: &Event) {
+        match event {
+            Event::Bgp(prefix, gateway) => self.feed(pfx(PREFIXES[*prefix]), *gateway),
+            Event::Move(prefix) => {
+                let prefix = pfx(PREFIXES[*prefix]);
+                if let Some(gateway) = self.bgp.announced.get(&prefix).copied() {
+                    let lane = self.bgp.lane.entry(prefix).or_insert(0);
+                    *lane = 1 - *lane;
+                    // What was advertised needs no answer.
+                    if !self.bgp.advertised.contains(&prefix) {
+                        self.feed(prefix, Some(gateway));
+                    }
+                }
+            }
+            Event::Static(prefix, gateway) => {
+                let set = gateway.map(|g| set(Protocol::Static, &[gw(GATEWAYS[g])]));
+                self.handle(vec![route(pfx(PREFIXES[*prefix]), Source::Static, set)]);
+            }
+            Event::Link(up) => self.handle(vec![interface(2, *up, &["10.1.0.9/24"])]),
+            Event::Finish { plane, batches, failed } => {
+                let failed: Vec<AnyPrefix> = failed.iter().map(|n| pfx(PREFIXES[*n])).collect();
+                self.finish(*plane, *batches, &failed);
+            }
+            Event::News { plane: id, prefix, fails } => {
+                let (prefix, plane) = (pfx(PREFIXES[*prefix]), &mut self.planes[*id]);
+                let Some((_, has)) = plane.done.get_mut(&prefix).filter(|_| plane.up) else { return };
+                let mut ack = FibAck { dataplane: *id as u8, seq: 0, failed: vec![], installed: vec![] };
+                match fails {
+                    true if *has => {
+                        *has = false;
+                        plane.failed.insert(prefix);
+                        ack.failed.push((prefix, "it is gone".into()));
+                    }
+                    false if plane.failed.remove(&prefix) => {
+                        *has = true;
+                        ack.installed.push(prefix);
+                    }
+                    _ => return,
+                }
+                self.handle(vec![RibIn::Ack(ack)]);
+            }
+            Event::Up(id) => {
+                self.planes[*id] = Plane { up: true, ..Plane::default() };
+                self.handle(vec![RibIn::DataplaneUp(*id as u8)]);
+            }
+            Event::Down(id) => {
+                self.planes[*id] = Plane::default();
+                self.handle(vec![RibIn::DataplaneDown(*id as u8)]);
+            }
+            Event::Retry(id) => self.handle(vec![RibIn::Retry(*id as u8)]),
+        }
+    }
+
+    /// All dataplanes come up and do what they are told, without failure: what is in the FIB is advertised, all of it and
+    /// nothing else.
+    fn settle(mut self) {
+        for id in 0..2 {
+            if !self.planes[id].up {
+                self.happen(&Event::Up(id));
+            }
+            for _ in 0..4 {
+                self.finish(id, usize::MAX, &[]);
+            }
+            self.handle(vec![RibIn::Retry(id as u8)]);
+            self.finish(id, usize::MAX, &[]);
+        }
+        let in_fib = |prefix: &&AnyPrefix| self.rib.lookup(**prefix).is_some();
+        let expected: BTreeSet<AnyPrefix> = self.bgp.announced.keys().filter(in_fib).copied().collect();
+        assert_eq!(self.bgp.advertised, expected);
+        assert!(self.rib.blocked().all(|prefix| self.rib.lookup(prefix).is_none()));
+        assert_eq!(self.rib.marks(), 0);
+    }
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let (prefix, gateway) = (0..PREFIXES.len(), 0..GATEWAYS.len());
+    let some = prop::collection::vec(0..PREFIXES.len(), 0..2);
+    prop_oneof![
+        8 => (prefix.clone(), prop::option::weighted(0.8, gateway.clone())).prop_map(|(p, g)| Event::Bgp(p, g)),
+        2 => prefix.clone().prop_map(Event::Move),
+        2 => (prefix.clone(), prop::option::of(gateway)).prop_map(|(p, g)| Event::Static(p, g)),
+        2 => any::<bool>().prop_map(Event::Link),
+        8 => (0..2usize, 1..4usize, some).prop_map(|(plane, batches, failed)| Event::Finish { plane, batches, failed }),
+        2 => (0..2usize, prefix, any::<bool>()).prop_map(|(plane, prefix, fails)| Event::News { plane, prefix, fails }),
+        1 => (0..2usize).prop_map(Event::Up),
+        1 => (0..2usize).prop_map(Event::Down),
+        1 => (0..2usize).prop_map(Event::Retry),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_confirmed_before_it_is_there_and_everything_is_then(
+        events in prop::collection::vec(event(), 1..60),
+    ) {
+        let mut check = Check::new();
+        (0..2).for_each(|id| check.happen(&Event::Up(id)));
+        events.iter().for_each(|event| check.happen(event));
+        check.settle();
+    }
+}
