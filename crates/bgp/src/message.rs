@@ -4,12 +4,12 @@
 //! reader ── ShardIn ──► shard ── BestBatch ──► egress worker ── Output ──► sessions
 //!                         │ ▲                     │
 //!                         │ └── ShardIn::Dump ◄───┘
-//!                         └──── Feed ──► RIB manager ── ShardIn::NextHops ──►
+//!                         └──── Feed ──► RIB manager ── ShardIn::NextHops, Confirmed ──►
 //! ```
 
 use crate::attr::AttrSet;
 use crate::peer::{FeedKind, PeerId, PeerInfo};
-use ribtide_prefix::{Afi, Families, Family, PerFamily, Prefix};
+use ribtide_prefix::{Afi, AnyPrefix, Families, Family, PerFamily, Prefix};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -38,6 +38,20 @@ pub enum ShardIn {
     Dump(DumpRequest),
     /// What became of next hops that the shard's routes use. Sent only when something changed.
     NextHops(Vec<(IpAddr, NextHopState)>),
+    /// Whether workers are told best paths only when dataplanes have confirmed them. Not so at the start.
+    Suppress(bool),
+    /// What became of the routes that were fed.
+    Confirmed(Confirmation),
+}
+
+/// What dataplanes did with the routes that a shard fed; see [`Shard::mark`](crate::shard::Shard::mark). Of a shard's
+/// marks and prefixes, one that says nothing of them changes nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Confirmation {
+    /// They have everything that was fed up to this mark, but for blocked prefixes. 0: nothing new.
+    pub mark: u64,
+    /// Prefixes that the FIB does not have as it should (`true`), or has again. May name prefixes of other shards.
+    pub blocked: Vec<(AnyPrefix, bool)>,
 }
 
 /// Routes of one session for one shard, from one or more UPDATEs.

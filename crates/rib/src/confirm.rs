@@ -18,6 +18,8 @@
 //! before the numbers that they are exceptions of, and are told again with the answer to each batch that names such
 //! a prefix: so a number says "all of these, but the blocked ones" whatever its receiver remembers.
 //!
+//! Whoever announces keeps the number of marks without an answer bounded; a BGP shard does.
+//!
 //! A dataplane that is down, or has not yet been sent everything again, confirms nothing. It takes nothing back either:
 //! what was confirmed stays so until it is blocked.
 
@@ -27,9 +29,6 @@ use crate::rib::{changed, route};
 use crate::table::RouteTables;
 use ribtide_prefix::{AnyPrefix, Set, for_each_family};
 use std::collections::VecDeque;
-
-/// Marks that may wait before older ones are united: a stalled dataplane costs no memory for each batch.
-const MARKS: usize = 1024;
 
 /// What is still to be confirmed, and what is not in place.
 pub(crate) struct Confirm {
@@ -126,7 +125,7 @@ impl Confirm {
         }
         let finished = |id| dataplanes.get(id).map_or(0, |d| d.finished());
         let finished = self.planes.iter().map(finished).min().unwrap_or(u64::MAX);
-        self.answer_for(seq);
+        self.marks.extend(self.fresh.drain(..).map(|mark| (seq, mark)));
         let done = self.changing.partition_point(|(batch, _)| *batch <= finished);
         self.suspects.extend(self.changing.drain(..done).map(|(_, prefix)| (prefix, false)));
         for (prefix, failed) in std::mem::take(&mut self.suspects) {
@@ -147,8 +146,9 @@ impl Confirm {
         }
         for prefix in self.named.drain(..) {
             if route(tables, prefix).is_none() {
-                // Nobody announces it any more, and whoever does next begins anew.
+                // Nobody announces it any more. Who does next begins anew, and must not take an earlier word for its own.
                 self.blocked.remove(&prefix);
+                out.blocked.push((prefix, false));
             } else if self.blocked.contains(&prefix) {
                 out.blocked.push((prefix, true));
             }
@@ -182,25 +182,6 @@ impl Confirm {
         let changed = changed(tables, prefix);
         let has = |d: &Dataplane| d.status(prefix, changed) == InstallStatus::Installed;
         self.planes.iter().all(|id| dataplanes.get(id).is_some_and(has))
-    }
-
-    /// Fresh marks are answered when `batch` is finished.
-    fn answer_for(&mut self, batch: u64) {
-        for mark in self.fresh.drain(..) {
-            self.marks.push_back((batch, mark));
-        }
-        if self.marks.len() > MARKS {
-            let mut last: Vec<FeedMark> = Vec::new();
-            let mut until = 0;
-            for (batch, mark) in self.marks.drain(..MARKS / 2) {
-                until = batch;
-                match last.iter_mut().find(|other| other.lane == mark.lane) {
-                    Some(other) => *other = mark,
-                    None => last.push(mark),
-                }
-            }
-            last.into_iter().rev().for_each(|mark| self.marks.push_front((until, mark)));
-        }
     }
 }
 

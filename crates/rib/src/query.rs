@@ -447,7 +447,7 @@ impl Rib {
         self.confirm.blocked_count()
     }
 
-    /// How many marks wait for an answer; older ones that one answer serves count as one.
+    /// How many marks wait for an answer.
     pub fn marks(&self) -> usize {
         self.confirm.marks()
     }

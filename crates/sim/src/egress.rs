@@ -157,11 +157,12 @@ impl Egress {
         peer.0 as usize % self.workers.len()
     }
 
-    /// What every peer was told is what it should have been.
-    pub(crate) fn compare(&self, oracle: &Oracle) {
+    /// What every peer was told is what it should have been: all but what is `blocked`.
+    pub(crate) fn compare(&self, oracle: &Oracle, blocked: &BTreeSet<AnyPrefix>) {
         for (peer, neighbor) in self.neighbors.iter().enumerate() {
             let Some(info) = &neighbor.session else { continue };
-            let expected = oracle.adj_rib_out(peer);
+            let mut expected = oracle.adj_rib_out(peer);
+            expected.retain(|prefix, _| !blocked.contains(prefix));
             let rows: BTreeMap<_, _> =
                 expected.iter().map(|(prefix, with)| (*prefix, (with.bytes(), with.next_hop))).collect();
             assert_eq!(neighbor.table, rows, "what peer {peer} was told");

@@ -5,6 +5,7 @@
 //! messages in different orders. Where the order of arrival counts (some options make it), all share one queue.
 
 use crate::egress::Egress;
+use crate::fib::Fib;
 use crate::oracle::{Learned, Oracle};
 use crate::rng::Rng;
 use crate::stage::{FOLLOWER, Follower, Stage, Table, logical_shard_of, same_table};
@@ -12,7 +13,7 @@ use crate::world::{Event, World, updates};
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
 use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
-use ribtide_bgp::shard::{FamilyCounts, RouteView};
+use ribtide_bgp::shard::{FamilyCounts, RouteView, Standing};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, V4, V6, for_each_family};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -31,6 +32,9 @@ pub struct Run<'w> {
     readers: Vec<Reader>,
     events: std::slice::Iter<'w, Event>,
     dumps: u64,
+    fib: Fib,
+    /// Whether what suppresses may begin and end.
+    switches: bool,
     /// What was said of next hops.
     next_hops: BTreeMap<IpAddr, NextHopState>,
 }
@@ -44,14 +48,15 @@ struct Reader {
 
 impl<'w> Run<'w> {
     /// A run of `world` over `shards` shards and `workers` egress workers. `ordered`: in the order of the history.
-    pub fn new(world: &'w World, shards: u16, workers: u16, ordered: bool, rng: Rng) -> Run<'w> {
+    pub fn new(world: &'w World, shards: u16, workers: u16, ordered: bool, mut rng: Rng) -> Run<'w> {
         let map: ShardMap = std::array::from_fn(|logical| logical as u16 % shards);
-        // One for each peer, one for next hops, and one for each worker's requests.
-        let queues = world.peers.len() + 1 + usize::from(workers);
+        // One for each peer, one for next hops, one for each worker's requests, and one for confirmations.
+        let queues = world.peers.len() + 2 + usize::from(workers);
+        let fib = Fib::new(usize::from(shards), false, rng.one_in(2));
         let stage = || Stage::new(world.options, queues);
         let reader =
             || Reader { ingest: Ingest::default(), session: 0, peer: None, out: ShardBatches::new(map) };
-        Run {
+        let mut run = Run {
             world,
             ordered,
             rng,
@@ -62,7 +67,23 @@ impl<'w> Run<'w> {
             readers: world.peers.iter().map(|_| reader()).collect(),
             events: world.events.iter(),
             dumps: 0,
+            fib,
+            switches: false,
             next_hops: BTreeMap::new(),
+        };
+        if run.rng.one_in(2) {
+            run.switches = run.rng.one_in(3);
+            run.switch();
+        }
+        run
+    }
+
+    /// Best paths wait for the dataplane from now on, or no longer.
+    fn switch(&mut self) {
+        self.fib.switch();
+        for stage in &mut self.shards {
+            let queue = stage.queues.last_mut().expect("a shard has queues");
+            queue.push_back(ShardIn::Suppress(self.fib.is_on()));
         }
     }
 
@@ -77,6 +98,12 @@ impl<'w> Run<'w> {
             if self.shards.len() > 1 && self.rng.one_in(10) {
                 self.relocate();
             }
+            if self.rng.one_in(4) {
+                self.fib.turn(&mut self.rng);
+            }
+            if self.switches && self.rng.one_in(15) {
+                self.switch();
+            }
             if self.rng.one_in(20) {
                 self.settle();
             }
@@ -85,9 +112,9 @@ impl<'w> Run<'w> {
         self.end_all();
     }
 
-    /// Somebody moves: a reader, a worker, or about half of the shards.
+    /// Somebody moves: a reader, a worker, the RIB manager or the dataplane, or about half of the shards.
     fn advance(&mut self) {
-        match self.rng.below(4) {
+        match self.rng.below(5) {
             0 => {
                 let peer = self.rng.below(self.readers.len());
                 self.flush(peer);
@@ -100,6 +127,14 @@ impl<'w> Run<'w> {
                     shards.iter_mut().for_each(|stage| stage.queues[queue].push_back(ShardIn::Dump(request)));
                 });
             }
+            2 => {
+                self.fib.advance(&mut self.rng);
+                let shard = self.rng.below(self.shards.len());
+                if let Some(news) = self.fib.news(shard) {
+                    let queue = self.shards[shard].queues.last_mut().expect("a shard has queues");
+                    queue.push_back(ShardIn::Confirmed(news));
+                }
+            }
             _ => {
                 for stage in &mut self.shards {
                     if stage.is_busy() && self.rng.one_in(2) {
@@ -111,8 +146,14 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Who watches next hops says of those that came into use what is known of them.
+    /// Who watches next hops says of those that came into use what is known of them, and hears what is fed.
     fn answer(&mut self) {
+        for (shard, stage) in self.shards.iter_mut().enumerate() {
+            self.fib.hear(shard, stage.said.drain(..));
+            if std::mem::take(&mut stage.missed) {
+                self.fib.tell_all(shard);
+            }
+        }
         let queue = if self.ordered { 0 } else { self.world.peers.len() };
         for stage in &mut self.shards {
             for addr in std::mem::take(&mut stage.asked) {
@@ -136,6 +177,7 @@ impl<'w> Run<'w> {
                 self.shards[usize::from(stage)].drain(&mut self.rng, &mut self.egress);
             }
             let parcel = self.shards[usize::from(from)].give(logical, &mut self.egress);
+            self.answer();
             self.shards[usize::from(to)].expect(parcel);
             self.map[usize::from(logical)] = to;
         }
@@ -148,6 +190,7 @@ impl<'w> Run<'w> {
         self.shards.iter().any(Stage::is_busy)
             || self.readers.iter().any(|reader| !reader.out.is_empty())
             || self.egress.is_busy()
+            || self.fib.is_busy()
     }
 
     fn settle(&mut self) {
@@ -156,7 +199,7 @@ impl<'w> Run<'w> {
             self.egress.unblock();
         }
         self.compare();
-        self.egress.compare(&self.oracle);
+        self.egress.compare(&self.oracle, &self.blocked());
     }
 
     fn happen(&mut self, event: &Event) {
@@ -236,6 +279,11 @@ impl<'w> Run<'w> {
         }
     }
 
+    /// What is not told because the dataplane does not have it.
+    fn blocked(&self) -> BTreeSet<AnyPrefix> {
+        if self.fib.is_on() { self.fib.blocked.clone() } else { BTreeSet::new() }
+    }
+
     fn shard_of(&self, prefix: AnyPrefix) -> &Stage {
         let logical = logical_shard_of(prefix);
         &self.shards[usize::from(self.map[usize::from(logical)])]
@@ -243,6 +291,8 @@ impl<'w> Run<'w> {
 
     fn compare(&self) {
         let expected: BTreeMap<AnyPrefix, Learned> = self.oracle.loc_rib();
+        let mut told = expected.clone();
+        told.retain(|prefix, _| !self.blocked().contains(prefix));
         let mut mirror = Table::new();
         let mut feed = BTreeMap::new();
         for stage in &self.shards {
@@ -250,7 +300,10 @@ impl<'w> Run<'w> {
             feed.extend(stage.feed.clone());
             assert!(stage.ending.is_empty(), "sessions not confirmed as gone: {:?}", stage.ending);
         }
-        same_table(&mirror, &expected);
+        same_table(&mirror, &told);
+        let counts = self.shards.iter().map(|stage| stage.shard.counts());
+        let (waiting, blocked) = counts.fold((0, 0), |sum, c| (sum.0 + c.waiting, sum.1 + c.blocked));
+        assert_eq!((waiting, blocked), (0, expected.len() - told.len()), "prefixes waiting and blocked");
         for token in 1..=self.dumps {
             let mut table = Table::new();
             let mut afi = Afi::Ipv4;
@@ -260,7 +313,7 @@ impl<'w> Run<'w> {
                 afi = follower.afi;
                 table.extend(follower.table.clone());
             }
-            let of_family = expected.iter().filter(|(prefix, _)| prefix.afi() == afi);
+            let of_family = told.iter().filter(|(prefix, _)| prefix.afi() == afi);
             same_table(&table, &of_family.map(|(prefix, path)| (*prefix, path.clone())).collect());
         }
         let expected_feed: BTreeMap<AnyPrefix, FeedSet> = expected
@@ -321,6 +374,9 @@ impl<'w> Run<'w> {
         let paths = &self.oracle.paths()[&prefix];
         let reasons = self.oracle.reasons(paths);
         assert_eq!(view.paths.len(), paths.len(), "paths of {prefix}");
+        let best = reasons.iter().any(Option::is_none);
+        let blocked = best && self.blocked().contains(&prefix);
+        assert_eq!(view.standing, if blocked { Standing::Blocked } else { Standing::Told }, "{prefix}");
         for (path, reason) in paths.iter().zip(reasons) {
             let seen = view.paths.iter().find(|seen| seen.peer.id.0 as usize == path.peer);
             let seen = seen.expect("every path is seen");
@@ -341,6 +397,7 @@ impl<'w> Run<'w> {
         }
         self.settle();
         self.egress.assert_idle();
+        self.fib.assert_idle();
         for stage in &mut self.shards {
             assert!(stage.mirror.is_empty() && stage.feed.is_empty() && stage.next_hops.is_empty());
             let counts = stage.shard.counts();

@@ -1,11 +1,12 @@
 //! A shard with its queues, and those who follow what it says: each checks every message against all before.
 
 use crate::egress::Egress;
+use crate::fib::Said;
 use crate::oracle::Learned;
 use crate::rng::Rng;
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
-use ribtide_bgp::message::{BestBatch, BestPath, EgressIn, Feed, FeedSet, NONE, ShardIn};
+use ribtide_bgp::message::{BestBatch, BestPath, Confirmation, EgressIn, Feed, FeedSet, NONE, ShardIn};
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{Effects, Moved, Shard, ShardOut, ToEgress};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, for_each_family, logical_shard};
@@ -36,6 +37,42 @@ pub(crate) struct Stage {
     parcels: Vec<Parcel>,
     /// Next hops that came into use since this was last emptied.
     pub(crate) asked: Vec<IpAddr>,
+    /// What it said to the RIB manager since this was last emptied.
+    pub(crate) said: Vec<Said>,
+    pub(crate) confirmed: Confirmed,
+    /// It has taken logical shards and may have missed what was said of them on their way.
+    pub(crate) missed: bool,
+}
+
+/// What the shard was told of dataplanes.
+#[derive(Default)]
+pub(crate) struct Confirmed {
+    /// Whether its followers are told only what is forwarded.
+    pub(crate) on: bool,
+    mark: u64,
+    blocked: BTreeSet<AnyPrefix>,
+    /// The mark that ends the last feed of a prefix; none yet: the last number of all.
+    waits: BTreeMap<AnyPrefix, u64>,
+    /// Prefixes that came from another shard, which may be fed again as they are.
+    moved: BTreeSet<AnyPrefix>,
+}
+
+impl Confirmed {
+    fn hear(&mut self, news: &Confirmation) {
+        self.mark = self.mark.max(news.mark);
+        for (prefix, blocked) in &news.blocked {
+            match blocked {
+                true => self.blocked.insert(*prefix),
+                false => self.blocked.remove(prefix),
+            };
+        }
+    }
+
+    /// Whether a path may be told of a prefix.
+    fn is_forwarded(&self, prefix: &AnyPrefix) -> bool {
+        let waits = self.waits.get(prefix).copied().unwrap_or(0);
+        !self.on || (waits <= self.mark && !self.blocked.contains(prefix))
+    }
 }
 
 /// A logical shard on its way, and what those who follow it know.
@@ -66,12 +103,16 @@ impl Stage {
             ending: BTreeSet::new(),
             parcels: Vec::new(),
             asked: Vec::new(),
+            said: Vec::new(),
+            confirmed: Confirmed::default(),
+            missed: false,
         }
     }
 
     pub(crate) fn is_busy(&self) -> bool {
         self.shard.work_left()
             || !self.out.is_empty()
+            || self.shard.mark_due()
             || !self.parcels.is_empty()
             || self.queues.iter().any(|queue| !queue.is_empty())
     }
@@ -88,6 +129,7 @@ impl Stage {
     pub(crate) fn give(&mut self, logical: LogicalShard, egress: &mut Egress) -> Parcel {
         let moved = self.shard.extract(logical, &mut self.out);
         self.deliver(egress);
+        self.confirmed.waits.retain(|prefix, _| logical_shard_of(*prefix) != logical);
         let followers = self.followers.iter_mut();
         Parcel {
             moved,
@@ -104,6 +146,11 @@ impl Stage {
 
     fn take(&mut self) {
         let Some(Parcel { moved, mirror, followers, feed }) = self.parcels.pop() else { return };
+        let logical = moved.logical();
+        self.confirmed.moved.extend(feed.keys());
+        // What it heard of them before was not for it; what is blocked it is told with the answer to what it feeds now.
+        self.confirmed.blocked.retain(|prefix| logical_shard_of(*prefix) != logical);
+        self.missed = true;
         self.mirror.extend(mirror);
         self.feed.extend(feed);
         for (token, table) in followers {
@@ -128,7 +175,21 @@ impl Stage {
         if !waiting.is_empty() && (!self.shard.work_left() || rng.one_in(2)) {
             let queue = *rng.pick(&waiting);
             if let Some(message) = self.queues[queue].pop_front() {
-                self.shard.handle(message, &mut self.out);
+                // What it said before is judged by what it knew before; what it does before it begins to wait, too.
+                match &message {
+                    ShardIn::Confirmed(news) => {
+                        self.deliver(egress);
+                        self.confirmed.hear(news);
+                        self.shard.handle(message, &mut self.out);
+                    }
+                    ShardIn::Suppress(on) => {
+                        let on = *on;
+                        self.shard.handle(message, &mut self.out);
+                        self.deliver(egress);
+                        self.confirmed = Confirmed { on, ..Confirmed::default() };
+                    }
+                    _ => self.shard.handle(message, &mut self.out),
+                }
             }
         } else {
             self.shard.step(&mut self.out);
@@ -152,6 +213,14 @@ impl Stage {
             }
         }
         for_each_family!(F => self.fed::<F>(&feed));
+        if let Some(mark) = self.shard.mark() {
+            self.said.push(Said::Mark(mark));
+            self.confirmed
+                .waits
+                .values_mut()
+                .filter(|waits| **waits == u64::MAX)
+                .for_each(|waits| *waits = mark);
+        }
         for (addr, used) in next_hops {
             let changed = if used { self.next_hops.insert(addr) } else { self.next_hops.remove(&addr) };
             assert!(changed, "told twice whether {addr} is in use");
@@ -172,6 +241,8 @@ impl Stage {
             let (old, new) = (at(change.old), at(change.new));
             assert_ne!(old, new, "a change of {prefix} that is none");
             assert_eq!(self.mirror.get(&prefix), old.as_ref(), "the former best path of {prefix}");
+            let told = new.is_none() || self.confirmed.is_forwarded(&prefix);
+            assert!(told, "{prefix} is told before it is forwarded");
             put(&mut self.mirror, prefix, new.clone());
             for follower in self.followers.values_mut().filter(|follower| follower.afi == F::AFI) {
                 put(&mut follower.table, prefix, new.clone());
@@ -196,7 +267,19 @@ impl Stage {
     fn fed<F: Family>(&mut self, feed: &Feed) {
         for (prefix, index) in feed.changes.get::<F>() {
             let set = (*index != NONE).then(|| feed.sets[*index as usize].clone());
-            assert_ne!(self.feed.get(&prefix.any()), set.as_ref(), "a change of next hops that is none");
+            let moved = self.confirmed.moved.remove(&prefix.any());
+            assert!(
+                moved || self.feed.get(&prefix.any()) != set.as_ref(),
+                "a change of next hops that is none"
+            );
+            self.said.push(Said::Feed(prefix.any(), set.clone()));
+            match set {
+                Some(_) if self.confirmed.on => self.confirmed.waits.insert(prefix.any(), u64::MAX),
+                _ => self.confirmed.waits.remove(&prefix.any()),
+            };
+            if set.is_none() {
+                self.confirmed.blocked.remove(&prefix.any());
+            }
             match set {
                 Some(set) => self.feed.insert(prefix.any(), set),
                 None => self.feed.remove(&prefix.any()),

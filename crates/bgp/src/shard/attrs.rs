@@ -102,7 +102,12 @@ impl AttrTable {
         number
     }
 
-    /// Undoes one [`AttrTable::acquire`].
+    /// A set in use stays so, though no path may use it, until [`AttrTable::let_go`].
+    pub(super) fn hold(&mut self, number: u32) {
+        self.entry_mut(number).refs += 1;
+    }
+
+    /// Undoes one [`AttrTable::acquire`] or [`AttrTable::hold`].
     pub(super) fn let_go(&mut self, number: u32) {
         let entry = self.entry_mut(number);
         entry.refs -= 1;

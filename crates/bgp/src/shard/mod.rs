@@ -9,6 +9,7 @@
 //! prefixes that came together overlap.
 
 mod attrs;
+mod gate;
 mod moving;
 mod out;
 mod paths;
@@ -22,12 +23,13 @@ mod work;
 
 pub use moving::Moved;
 pub use out::{Effects, ShardOut, ToEgress};
-pub use query::{Counts, FamilyCounts, PathView, PeerCounts, RouteView};
+pub use query::{Counts, FamilyCounts, PathView, PeerCounts, RouteView, Standing};
 
 use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
 use crate::message::{NONE, NextHopState, RouteBatch, ShardIn};
 use crate::peer::{FeedKind, PeerId, PeerInfo};
 use attrs::AttrTable;
+use gate::{Gate, Gates};
 use paths::{Path, PathStore};
 use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard};
 use route::Route;
@@ -62,6 +64,7 @@ struct Core {
     sessions: Sessions,
     attrs: AttrTable,
     paths: PathStore,
+    gates: Gates,
     seed: Seed,
     /// Routes of sessions that had ended, not taken in.
     late: u64,
@@ -100,6 +103,7 @@ impl Shard {
                 sessions: Sessions::default(),
                 attrs: AttrTable::new(seed.clone()),
                 paths: PathStore::default(),
+                gates: Gates::default(),
                 seed,
                 late: 0,
             },
@@ -116,7 +120,11 @@ impl Shard {
             ShardIn::Routes(batch) => self.routes(&batch, out),
             ShardIn::Dump(request) => self.work.dump(request),
             ShardIn::NextHops(states) => self.next_hops(&states),
+            ShardIn::Suppress(on) => self.suppress(on, out),
+            ShardIn::Confirmed(news) => self.confirmed(&news, out),
         }
+        // What was told of a session that has ended may have been the last of it.
+        self.core.settle(out);
         out.next_hops(&mut self.core.attrs.hops.uses);
     }
 
@@ -309,9 +317,10 @@ impl Core {
     ) -> bool {
         let Some(at) = table.find_again(spot.at as usize, spot.hash, |route| route.is(prefix)) else {
             let best = self.usable(path);
-            table.insert(spot.hash, Route::new(prefix, path, best));
+            let mut route = Route::new(prefix, path, best);
+            route.gate = self.changed(prefix, Gate::OPEN, None, best.then_some(path), out);
+            table.insert(spot.hash, route);
             self.sessions.counts::<F>(path.session).paths += 1;
-            self.changed(prefix, None, best.then_some(path), out);
             return true;
         };
         let route = table.get_mut(at);
@@ -342,7 +351,7 @@ impl Core {
         }
         if effect != Effect::Keep {
             let new = self.best_of(route);
-            self.changed(prefix, old, new, out);
+            route.gate = self.changed(prefix, route.gate, old, new, out);
         }
         if let Some(gone) = gone {
             self.attrs.release::<F>(gone.attrs);
@@ -398,7 +407,7 @@ impl Core {
             route.paths(&self.paths)[0]
         };
         let new = if left { self.best_of(route) } else { None };
-        self.changed(route.prefix(), old, new, out);
+        route.gate = self.changed(route.prefix(), route.gate, old, new, out);
         self.sessions.counts::<F>(gone.session).paths -= 1;
         self.attrs.release::<F>(gone.attrs);
         left
@@ -409,11 +418,37 @@ impl Core {
         let old = self.best_of(route);
         route.set_best(self.decide(route));
         let new = self.best_of(route);
-        self.changed(route.prefix(), old, new, out);
+        route.gate = self.changed(route.prefix(), route.gate, old, new, out);
     }
 
-    /// Tells of a change of best path, if it is one. The attribute sets of both are still in use.
+    /// A change of best path, if it is one: says what the route waits for after it. The attribute sets of both are still
+    /// in use.
     fn changed<F: Family>(
+        &mut self,
+        prefix: Prefix<F>,
+        gate: Gate,
+        old: Option<Path>,
+        new: Option<Path>,
+        out: &mut ShardOut,
+    ) -> Gate {
+        if old == new {
+            return gate;
+        }
+        let fed = out.feeds() && !self.same_feed(old, new);
+        if fed {
+            out.feed(prefix, new.map(|path| (self.attrs.get(path.attrs).next_hop(), self.feed_kind(path))));
+        }
+        if let Some(old) = old {
+            self.sessions.counts::<F>(old.session).best -= 1;
+        }
+        if let Some(new) = new {
+            self.sessions.counts::<F>(new.session).best += 1;
+        }
+        self.passes(prefix, gate, [old, new], fed, out)
+    }
+
+    /// Tells workers that this path takes the place of what was told last. The attribute sets of both are still in use.
+    fn tell<F: Family>(
         &mut self,
         prefix: Prefix<F>,
         old: Option<Path>,
@@ -435,15 +470,6 @@ impl Core {
                 let (before, after) = (self.index(old, out), self.index(new, out));
                 out.change(prefix, before, after);
             }
-        }
-        if out.feeds() && !self.same_feed(old, new) {
-            out.feed(prefix, new.map(|path| (self.attrs.get(path.attrs).next_hop(), self.feed_kind(path))));
-        }
-        if let Some(old) = old {
-            self.sessions.counts::<F>(old.session).best -= 1;
-        }
-        if let Some(new) = new {
-            self.sessions.counts::<F>(new.session).best += 1;
         }
     }
 

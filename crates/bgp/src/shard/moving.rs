@@ -1,7 +1,8 @@
 //! A logical shard that moves from one shard to another, so that their number may change while sessions last.
 //!
 //! Neither side says anything of it to workers or the RIB manager: to them it is the same route, and which shard
-//! speaks of it is of no interest. Whoever moves one sees to it that
+//! speaks of it is of no interest. There is one exception: what waits for dataplanes (see [`gate`](super::gate)) was asked
+//! for by the giver, so the taker feeds it anew, which changes nothing and is answered to it. Whoever moves one sees to it that
 //!
 //! - both shards have handled all routes and session messages that were sent while the giver owned the logical shard,
 //!   and the taker gets none for it before it has taken it;
@@ -13,11 +14,13 @@
 use super::paths::Path;
 use super::route::{self, Route};
 use super::table::Table;
-use super::{Shard, ShardOut};
+use super::{Core, Shard, ShardOut};
 use crate::attr::AttrSet;
 use crate::message::NextHopState;
 use crate::peer::PeerInfo;
-use ribtide_prefix::{Families, Family, LogicalShard, Map, PerFamily, Prefix, for_each_family};
+use ribtide_prefix::{
+    Families, Family, LogicalShard, Map, PerFamily, Prefix, for_each_family, logical_shard,
+};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -34,6 +37,13 @@ pub struct Moved {
     /// From the oldest to the newest of each route, route by route.
     paths: Vec<Path>,
     routes: Families<Routes>,
+    /// Prefixes whose best path is not told, and what is told instead.
+    untold: Families<Untold>,
+}
+
+struct Untold;
+impl PerFamily for Untold {
+    type Of<F: Family> = Vec<(Prefix<F>, Option<Path>)>;
 }
 
 /// Prefixes in no order: how many of the paths are each one's, and which of these is best.
@@ -48,6 +58,17 @@ impl PerFamily for Routes {
 struct Indices {
     sessions: Map<u16, u16>,
     attrs: Map<u32, u32>,
+}
+
+impl Indices {
+    /// The index of an attribute set, which joins what moves if it is new there.
+    fn number(&mut self, number: u32, core: &Core, moved: &mut Moved) -> u32 {
+        *self.attrs.entry(number).or_insert_with(|| {
+            moved.attrs.push(core.attrs.get(number).clone());
+            moved.next_hops.push(core.attrs.hop_of(number));
+            moved.attrs.len() as u32 - 1
+        })
+    }
 }
 
 impl Moved {
@@ -74,6 +95,7 @@ impl Shard {
             next_hops: Vec::new(),
             paths: Vec::new(),
             routes: Families::default(),
+            untold: Families::default(),
         };
         let mut indices = Indices::default();
         for (number, session) in self.core.sessions.iter().filter(|(_, session)| session.up) {
@@ -83,7 +105,7 @@ impl Shard {
         for_each_family!(F => {
             let table = &mut self.tables.get_mut::<F>()[usize::from(logical)];
             let table = std::mem::replace(table, Table::new(self.core.seed.clone()));
-            self.give(&table, &mut moved, &mut indices);
+            self.give(&table, &mut moved, &mut indices, out);
         });
         moved.next_hops.sort_unstable_by_key(|(addr, _)| *addr);
         moved.next_hops.dedup_by_key(|(addr, _)| *addr);
@@ -92,29 +114,42 @@ impl Shard {
     }
 
     /// Puts the routes of a table into `moved` and lets go of what they use here.
-    fn give<F: Family>(&mut self, table: &Table<Route<F>>, moved: &mut Moved, indices: &mut Indices) {
+    fn give<F: Family>(
+        &mut self,
+        table: &Table<Route<F>>,
+        moved: &mut Moved,
+        indices: &mut Indices,
+        out: &mut ShardOut,
+    ) {
         let core = &mut self.core;
-        let mut released = Vec::new();
+        let (mut released, mut untold) = (Vec::new(), Vec::new());
         for route in table.iter() {
             if let Some(best) = core.best_of(route) {
                 core.sessions.counts::<F>(best.session).best -= 1;
             }
             for path in route.paths(&core.paths) {
-                let attrs = *indices.attrs.entry(path.attrs).or_insert_with(|| {
-                    moved.attrs.push(core.attrs.get(path.attrs).clone());
-                    moved.next_hops.push(core.attrs.hop_of(path.attrs));
-                    moved.attrs.len() as u32 - 1
-                });
+                let attrs = indices.number(path.attrs, core, moved);
                 moved.paths.push(Path { attrs, session: indices.sessions[&path.session], ..*path });
                 core.sessions.counts::<F>(path.session).paths -= 1;
                 released.push(path.attrs);
             }
             let row = (route.prefix(), route.len() as u32, route.best().map(|best| best as u32));
             moved.routes.get_mut::<F>().push(row);
+            if let Some(told) = core.waits_elsewhere(route, out) {
+                let there = told.map(|told| {
+                    let attrs = indices.number(told.attrs, core, moved);
+                    Path { attrs, session: indices.sessions[&told.session], ..told }
+                });
+                moved.untold.get_mut::<F>().push((route.prefix(), there));
+                if told.is_some() {
+                    untold.extend(core.take_told::<F>(route.prefix()));
+                }
+            }
             route.clear(&mut core.paths);
         }
         // Not before all are numbered: a number that is let go may be another set's next.
         released.into_iter().for_each(|number| core.attrs.release::<F>(number));
+        untold.into_iter().for_each(|told| core.let_go_told(told));
         indices.attrs.clear();
     }
 
@@ -122,20 +157,24 @@ impl Shard {
     /// unless this shard knows better: paths of sessions that it knows to be over are swept later, and routes judged again
     /// if a next hop is known otherwise here.
     pub fn adopt(&mut self, moved: Moved, out: &mut ShardOut) {
-        let Moved { logical, sessions, attrs, next_hops, paths, mut routes } = moved;
+        let Moved { logical, sessions, attrs, next_hops, paths, mut routes, mut untold } = moved;
         let sessions: Vec<u16> = sessions.into_iter().map(|info| self.number(info, out)).collect();
         let mut differs = false;
         for (addr, state) in next_hops {
             differs |= !self.core.attrs.hops.learn(addr, state);
         }
         let numbers: Vec<u32> = attrs.iter().map(|attrs| self.core.attrs.acquire(attrs)).collect();
-        let mut paths = paths.into_iter().map(|path| Path {
+        let here = |path: Path| Path {
             attrs: numbers[path.attrs as usize],
             session: sessions[usize::from(path.session)],
             ..path
-        });
+        };
+        let mut paths = paths.into_iter().map(here);
         for_each_family!(F => for (prefix, len, best) in std::mem::take(routes.get_mut::<F>()) {
             self.take(logical, prefix, paths.by_ref().take(len as usize), best.map(|best| best as usize));
+        });
+        for_each_family!(F => for (prefix, told) in std::mem::take(untold.get_mut::<F>()) {
+            self.take_untold(prefix, told.map(here), out);
         });
         numbers.iter().for_each(|number| self.core.attrs.let_go(*number));
         self.core.settle(out);
@@ -189,5 +228,16 @@ impl Shard {
         }
         let hash = route::hash(prefix, &core.seed);
         self.tables.get_mut::<F>()[usize::from(logical)].insert(hash, route);
+    }
+
+    /// A route that came in waits for dataplanes, or did elsewhere.
+    fn take_untold<F: Family>(&mut self, prefix: Prefix<F>, told: Option<Path>, out: &mut ShardOut) {
+        let Shard { tables, core, .. } = self;
+        let table = &mut tables.get_mut::<F>()[usize::from(logical_shard(prefix))];
+        let Some(at) = table.find(route::hash(prefix, &core.seed), |route| route.is(prefix)) else { return };
+        if let Some(told) = told {
+            core.hold_told(prefix, told);
+        }
+        core.waits_here(table.get_mut(at), told.is_some(), out);
     }
 }

@@ -34,6 +34,22 @@ pub struct RouteView<F: Family> {
     pub prefix: Prefix<F>,
     /// The best path first, the others from the oldest to the newest.
     pub paths: Vec<PathView>,
+    /// Whether egress workers know the best one.
+    pub standing: Standing,
+}
+
+/// How far the best path of a prefix is told to the egress workers, where they are told only what is forwarded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It is, if there is one.
+    Told,
+    /// Dataplanes have not confirmed it yet.
+    Waiting {
+        /// Whether the former best path stays advertised meanwhile.
+        former: bool,
+    },
+    /// Not as long as the FIB does not have it: the RIB manager knows why.
+    Blocked,
 }
 
 /// How many paths of one peer and family a shard has.
@@ -73,6 +89,10 @@ pub struct Counts {
     /// Routes that came after the end of their session and were not taken in. So would be those of a session that comes
     /// up when 65,535 others are.
     pub late: u64,
+    /// Prefixes whose best path dataplanes have not confirmed yet.
+    pub waiting: usize,
+    /// Prefixes whose best path is not told because the FIB does not have it.
+    pub blocked: usize,
     /// Bytes of memory: tables, paths and attribute sets.
     pub memory: usize,
 }
@@ -114,6 +134,7 @@ impl Shard {
     pub fn counts(&self) -> Counts {
         let Core { attrs, paths, late, .. } = &self.core;
         let (ipv4, ipv6) = (self.family_counts::<V4>(), self.family_counts::<V6>());
+        let (waiting, blocked) = self.core.gates.counts();
         let tables = |Families { v4, v6 }: &Families<Tables>| {
             v4.iter().map(Table::memory).sum::<usize>() + v6.iter().map(Table::memory).sum::<usize>()
         };
@@ -123,6 +144,8 @@ impl Shard {
             attribute_sets: attrs.len(),
             next_hops: attrs.hops.in_use(),
             late: *late,
+            waiting,
+            blocked,
             memory: tables(&self.tables) + attrs.memory() + paths.memory(),
         }
     }
@@ -162,6 +185,6 @@ impl Core {
         if let Some(best) = route.best() {
             views[..=best].rotate_right(1);
         }
-        RouteView { prefix: route.prefix(), paths: views }
+        RouteView { prefix: route.prefix(), paths: views, standing: self.standing(route) }
     }
 }

@@ -1,5 +1,6 @@
 //! What the table holds for a prefix: its paths from the oldest to the newest, and which is best.
 
+use super::gate::Gate;
 use super::paths::{Path, PathStore, is_full};
 use super::table::{Seed, Slot};
 use ribtide_prefix::{Afi, Bits, Family, Prefix};
@@ -11,6 +12,8 @@ pub(super) struct Route<F: Family> {
     bits: F::Bits,
     len: u8,
     form: Form,
+    /// What it waits for before its best path is told.
+    pub(super) gate: Gate,
     /// The path if there is one. Of several, `attrs` is their block, `session` how many they are, and `hint` the index
     /// of the best one.
     path: Path,
@@ -52,7 +55,7 @@ fn hash_of<F: Family>(bits: F::Bits, len: u8, seed: &Seed) -> u32 {
 impl<F: Family> Slot for Route<F> {
     fn empty() -> Route<F> {
         let path = Path { attrs: 0, session: 0, hint: 0 };
-        Route { bits: F::Bits::default(), len: 0, form: Form::Empty, path }
+        Route { bits: F::Bits::default(), len: 0, form: Form::Empty, gate: Gate::OPEN, path }
     }
 
     fn is_empty(&self) -> bool {
@@ -68,7 +71,7 @@ impl<F: Family> Route<F> {
     /// A route of one path.
     pub(super) fn new(prefix: Prefix<F>, path: Path, best: bool) -> Route<F> {
         let form = if best { Form::Best } else { Form::Idle };
-        Route { bits: prefix.bits(), len: prefix.len(), form, path }
+        Route { bits: prefix.bits(), len: prefix.len(), form, gate: Gate::OPEN, path }
     }
 
     pub(super) fn prefix(&self) -> Prefix<F> {

@@ -29,6 +29,8 @@ pub(super) struct Session {
     pub(super) up: bool,
     /// Whether its end is news to whom it is confirmed.
     confirm: bool,
+    /// Paths of it that followers know though they are best no longer.
+    told: u32,
     pub(super) counts: Families<PeerCounts>,
 }
 
@@ -45,8 +47,9 @@ impl PerFamily for PeerCounts {
 }
 
 impl Session {
-    fn paths(&self) -> u32 {
-        self.counts.v4.paths + self.counts.v6.paths
+    /// Whether nothing of it is left.
+    fn is_gone(&self) -> bool {
+        self.counts.v4.paths + self.counts.v6.paths + self.told == 0
     }
 }
 
@@ -92,14 +95,16 @@ impl Sessions {
             self.last.resize(at + 1, Last { session: 0, number: NONE });
         }
         let session = info.session;
-        let number = self.add(Session { info, up: true, confirm: true, counts: Families::default() });
+        let number =
+            self.add(Session { info, up: true, confirm: true, told: 0, counts: Families::default() });
         self.last[at] = Last { session, number: number.unwrap_or(NONE) };
         number
     }
 
     /// A number for a session that is known to be over, and of which paths come in nevertheless.
     pub(super) fn begin_ended(&mut self, info: Arc<PeerInfo>) -> Option<u16> {
-        let number = self.add(Session { info, up: false, confirm: false, counts: Families::default() })?;
+        let number =
+            self.add(Session { info, up: false, confirm: false, told: 0, counts: Families::default() })?;
         self.ending.push(number);
         Some(number)
     }
@@ -112,17 +117,32 @@ impl Sessions {
         self.ending.push(number);
     }
 
+    /// Followers know a path of it that may be best no longer.
+    pub(super) fn hold(&mut self, number: u16) {
+        self.told(number, |told| *told += 1);
+    }
+
+    /// Undoes one [`Sessions::hold`].
+    pub(super) fn let_go(&mut self, number: u16) {
+        self.told(number, |told| *told -= 1);
+    }
+
+    fn told(&mut self, number: u16, change: impl FnOnce(&mut u32)) {
+        let session = self.list[usize::from(number)].as_mut().expect("a told path's session is known");
+        change(&mut session.told);
+    }
+
     /// Whether any paths are to be swept.
     pub(super) fn any_ending(&self) -> bool {
         !self.ending.is_empty()
     }
 
-    /// Lets go of sessions that ended and have no paths; `confirm` is told of them.
+    /// Lets go of sessions that ended and of which nothing is left; `confirm` is told of them.
     pub(super) fn settle(&mut self, mut confirm: impl FnMut(PeerId, u32)) {
         let Sessions { list, unused, ending, .. } = self;
         ending.retain(|number| {
             let ended = &mut list[usize::from(*number)];
-            let Some(session) = ended.take_if(|session| session.paths() == 0) else { return true };
+            let Some(session) = ended.take_if(|session| session.is_gone()) else { return true };
             if session.confirm {
                 confirm(session.info.id, session.info.session);
             }

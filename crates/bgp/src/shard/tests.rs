@@ -3,7 +3,7 @@
 use super::*;
 use crate::attr::AttrSet;
 use crate::ingest::ShardBatches;
-use crate::message::{Change, DumpRequest, EgressIn, Feed, NONE};
+use crate::message::{Change, Confirmation, DumpRequest, EgressIn, Feed, NONE};
 use crate::peer::{EgressSettings, FamilySet, NextHopRule, PeerKind};
 use ribtide_prefix::{Afi, V4};
 use ribtide_wire::bgp::NextHop;
@@ -299,4 +299,95 @@ fn a_logical_shard_moves_to_a_new_shard_without_a_word() {
     fresh.handle(ShardIn::PeerDown { peer: one.id, session: 1 });
     assert_eq!(fresh.finish().purged, [(one.id, 1)]);
     assert_eq!(fresh.shard.counts().ipv4.paths, 1000);
+}
+
+/// What the RIB manager says of everything up to a mark, and of one prefix.
+fn confirmed(mark: u64, blocked: &[(u32, bool)]) -> ShardIn {
+    let blocked = blocked.iter().map(|(n, blocked)| (prefix(*n).any(), *blocked)).collect();
+    ShardIn::Confirmed(Confirmation { mark, blocked })
+}
+
+#[test]
+fn a_best_path_waits_until_it_is_forwarded_and_the_former_one_stays_told() {
+    let (mut bench, one, two) = (Bench::new(), peer(1, 1), peer(2, 1));
+    let told = |bench: &mut Bench| (sources(&bench.finish()), bench.shard.mark());
+    bench.handle(ShardIn::Suppress(true));
+    bench.routes(&two, Some(&set(1, 7)), [0, 1]);
+    assert_eq!(told(&mut bench), (vec![], Some(1)));
+    assert_eq!(bench.shard.lookup(prefix(0)).unwrap().standing, Standing::Waiting { former: false });
+    bench.handle(confirmed(1, &[(1, true)]));
+    assert_eq!(told(&mut bench), (vec![(None, Some(2))], None));
+    assert_eq!(bench.shard.lookup(prefix(1)).unwrap().standing, Standing::Blocked);
+
+    // By the same next hop: nothing to wait for.
+    bench.routes(&two, Some(&set(2, 7)), [0]);
+    assert_eq!(told(&mut bench), (vec![(Some(2), Some(2))], None));
+    bench.routes(&one, Some(&set(0, 8)), [0]);
+    assert_eq!(told(&mut bench), (vec![], Some(2)));
+    bench.routes(&one, Some(&set(0, 9)), [0]);
+    assert_eq!(told(&mut bench), (vec![], Some(3)));
+    bench.handle(confirmed(2, &[(1, false)]));
+    assert_eq!(told(&mut bench), (vec![(None, Some(2))], None), "the mended one, and not the superseded one");
+    assert_eq!(bench.shard.lookup(prefix(0)).unwrap().standing, Standing::Waiting { former: true });
+    // The former one's session ends, and nothing changes before the new one is forwarded.
+    bench.handle(ShardIn::PeerDown { peer: PeerId(2), session: 1 });
+    let effects = bench.finish();
+    assert_eq!((sources(&effects), effects.purged), (vec![(Some(2), None)], vec![]));
+    bench.shard.mark();
+    bench.handle(confirmed(3, &[]));
+    let effects = bench.finish();
+    assert_eq!((sources(&effects), effects.purged), (vec![(Some(2), Some(1))], vec![(PeerId(2), 1)]));
+
+    // It fails later; another waits, and goes.
+    bench.handle(confirmed(0, &[(0, true)]));
+    assert_eq!(told(&mut bench).0, [(Some(1), None)]);
+    bench.routes(&one, Some(&set(0, 7)), [0]);
+    bench.routes(&one, None, [0]);
+    assert!(told(&mut bench).0.is_empty());
+    let counts = bench.shard.counts();
+    assert_eq!((counts.waiting, counts.blocked, counts.attribute_sets), (0, 0, 0));
+}
+
+#[test]
+fn a_dataplane_that_stands_still_costs_by_prefix_and_not_by_change() {
+    let (mut bench, one) = (Bench::new(), peer(1, 1));
+    bench.handle(ShardIn::Suppress(true));
+    let mut marks = Vec::new();
+    for n in 0..1000 {
+        bench.routes(&one, Some(&set(0, n as u8)), [0, 1 + n % 2]);
+        assert!(sources(&bench.finish()).is_empty());
+        marks.extend(bench.shard.mark());
+    }
+    // Three in tests.
+    assert_eq!((marks, bench.shard.counts().waiting), (vec![1, 2, 3], 3));
+    assert!(!bench.shard.mark_due());
+    bench.handle(confirmed(2, &[]));
+    assert!(sources(&bench.finish()).is_empty(), "all of them changed later");
+    assert_eq!(bench.shard.mark(), Some(4));
+    bench.handle(confirmed(3, &[]));
+    assert!(sources(&bench.finish()).is_empty());
+    bench.handle(confirmed(4, &[]));
+    assert_eq!(sources(&bench.finish()), [(None, Some(1)); 3]);
+    assert_eq!(bench.shard.counts().waiting, 0);
+}
+
+#[test]
+fn without_suppression_nothing_waits_and_what_waited_is_told() {
+    let (mut bench, one) = (Bench::new(), peer(1, 1));
+    bench.handle(ShardIn::Suppress(true));
+    bench.routes(&one, Some(&set(0, 7)), 0..5000);
+    bench.finish();
+    let mark = bench.shard.mark().unwrap();
+    bench.handle(confirmed(0, &[(4000, true)]));
+    bench.handle(ShardIn::Suppress(false));
+    bench.shard.step(&mut bench.out);
+    bench.handle(ShardIn::Suppress(true));
+    assert_eq!(sources(&bench.finish()).len(), 5000);
+    bench.routes(&one, Some(&set(0, 8)), [0]);
+    assert!(sources(&bench.finish()).is_empty());
+    bench.handle(confirmed(mark, &[]));
+    assert!(sources(&bench.finish()).is_empty(), "an answer from before");
+    let mark = bench.shard.mark().unwrap();
+    bench.handle(confirmed(mark, &[]));
+    assert_eq!(sources(&bench.finish()), [(Some(1), Some(1))]);
 }

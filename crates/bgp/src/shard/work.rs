@@ -27,10 +27,12 @@ struct Task {
 enum Kind {
     /// Take out the paths of sessions that ended.
     Sweep,
-    /// Show the best paths.
+    /// Show the best paths, as far as they are told.
     Dump(DumpRequest),
     /// Judge every route again: next hops changed.
     Redecide,
+    /// Tell what waits for dataplanes: it need not any more.
+    Open,
 }
 
 /// A place in a table: family, logical shard and hash. Goes round.
@@ -68,6 +70,16 @@ impl Work {
         self.go_round(Kind::Redecide);
     }
 
+    /// Nothing is to wait for dataplanes any more.
+    pub(super) fn open(&mut self) {
+        self.go_round(Kind::Open);
+    }
+
+    /// Whether some may wait still.
+    pub(super) fn is_opening(&self) -> bool {
+        self.tasks.iter().any(|task| task.kind == Kind::Open)
+    }
+
     pub(super) fn dump(&mut self, request: DumpRequest) {
         let at = Place { afi: request.afi, ..Place::START };
         self.tasks.push_back(Task { kind: Kind::Dump(request), at, left: u32::from(LOGICAL_SHARDS) });
@@ -85,12 +97,21 @@ impl Work {
 impl Shard {
     /// Whether [`Shard::step`] has something to do.
     pub fn work_left(&self) -> bool {
-        !self.work.tasks.is_empty()
+        !self.work.tasks.is_empty() || self.core.gates.any_confirmed()
     }
 
     /// Does a bounded piece of the work that messages left behind.
     pub fn step(&mut self, out: &mut ShardOut) {
-        let Some(mut task) = self.work.tasks.pop_front() else { return };
+        self.tell_confirmed(out);
+        self.core.settle(out);
+        if let Some(task) = self.work.tasks.pop_front() {
+            self.go_on(task, out);
+        }
+        out.next_hops(&mut self.core.attrs.hops.uses);
+    }
+
+    /// A step of one task.
+    fn go_on(&mut self, mut task: Task, out: &mut ShardOut) {
         let mut part = Part::default();
         let mut budget = STEP;
         while task.left > 0 && budget > 0 {
@@ -106,15 +127,12 @@ impl Shard {
                 continue;
             });
         }
-        if task.kind == Kind::Sweep {
-            self.core.settle(out);
-        }
+        self.core.settle(out);
         let done = task.left == 0 || (task.kind == Kind::Sweep && !self.core.sessions.any_ending());
         part.tell(task.kind, done, out);
         if !done {
             self.work.tasks.push_back(task);
         }
-        out.next_hops(&mut self.core.attrs.hops.uses);
     }
 
     /// Does what all tasks still have to do on the tables of one logical shard.
@@ -125,7 +143,7 @@ impl Shard {
             for_each_family!(F => {
                 let to_do = match kind {
                     Kind::Dump(request) => F::AFI == request.afi && at.shard <= logical,
-                    Kind::Sweep | Kind::Redecide => true,
+                    Kind::Sweep | Kind::Redecide | Kind::Open => true,
                 };
                 if to_do {
                     let mut all = usize::MAX;
@@ -155,9 +173,13 @@ impl Shard {
                 core.redecide(route, out);
                 true
             }
+            Kind::Open => {
+                core.open_gate(route, out);
+                true
+            }
             Kind::Dump(_) => {
-                if let Some(best) = core.best_of(route) {
-                    let new = part.path(core, best.attrs, best.session);
+                if let Some(told) = core.told(route) {
+                    let new = part.path(core, told.attrs, told.session);
                     part.batch.changes.get_mut::<F>().push(Change { prefix: route.prefix(), old: NONE, new });
                 }
                 true
