@@ -21,6 +21,8 @@ pub struct Reloaded {
     pub shards: Option<Resized>,
     /// The modes of the resolution cache before and now, if it is another.
     pub nexthop_cache: Option<(CacheMode, CacheMode)>,
+    /// Whether BGP waits for dataplanes, if it is otherwise now.
+    pub suppression: Option<bool>,
     /// The neighbours.
     pub neighbors: Neighbors,
 }
@@ -66,7 +68,7 @@ impl fmt::Display for NotReloaded {
             NotReloaded::Shards(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Neighbors(e) => write!(f, "no neighbour is reloaded: {e}"),
             NotReloaded::NoAnswer(e) => write!(f, "no neighbour is reloaded: {e}"),
-            NotReloaded::NoRib(e) => write!(f, "neighbours are reloaded, and the next-hop cache is not: {e}"),
+            NotReloaded::NoRib(e) => write!(f, "neighbours are reloaded, and the [fib] table is not: {e}"),
         }
     }
 }
@@ -77,7 +79,7 @@ impl std::error::Error for NotReloaded {}
 ///
 /// # Errors
 /// Why nothing changed; with [`NotReloaded::Neighbors`] and [`NotReloaded::NoAnswer`], nothing but the number of shards;
-/// with [`NotReloaded::NoRib`], everything but the next-hop cache.
+/// with [`NotReloaded::NoRib`], everything but the `[fib]` table.
 pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
     let Some(file) = &inside.file else { return Err(NotReloaded::NoFile) };
     let Ok(_one) = inside.reloading.try_lock() else { return Err(NotReloaded::Busy) };
@@ -90,15 +92,20 @@ pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
         (Some(running), Some(bgp)) => (resize(inside, running, bgp)?, reconfigure(running, bgp)?),
         _ => (None, Neighbors::default()),
     };
-    let nexthop_cache = match (&inside.rib, &new.fib) {
+    let (nexthop_cache, suppression) = match (&inside.rib, &new.fib) {
         (Some(rib), Some(fib)) => {
-            let (mode, before) = (fib.nexthop_cache, rib.set_cache_mode(fib.nexthop_cache));
-            Some((before.map_err(NotReloaded::NoRib)?, mode)).filter(|(from, to)| from != to)
+            let (mode, suppress) = (fib.nexthop_cache, fib.suppress_fib_pending);
+            let before = rib.set_cache_mode(mode).map_err(NotReloaded::NoRib)?;
+            let suppressed = rib.suppress(suppress).map_err(NotReloaded::NoRib)?;
+            (
+                Some((before, mode)).filter(|(from, to)| from != to),
+                (suppressed != suppress).then_some(suppress),
+            )
         }
-        _ => None,
+        _ => (None, None),
     };
     inside.configure(new);
-    Ok(Reloaded { file: file.clone(), shards, nexthop_cache, neighbors })
+    Ok(Reloaded { file: file.clone(), shards, nexthop_cache, suppression, neighbors })
 }
 
 fn resize(inside: &Inside, running: &Bgp, bgp: &BgpConfig) -> Result<Option<Resized>, NotReloaded> {
@@ -137,6 +144,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
                 virtual_asic,
                 resolve_via_default,
                 nexthop_cache: _,
+                suppress_fib_pending: _,
                 max_ecmp,
                 underlay_weights,
             } = new;

@@ -3,30 +3,40 @@
 //! ```text
 //! shards, configuration ──ring──► RIB ──ring each──► dataplanes
 //!         ▲                        │ ▲                   │
-//!         └── next-hop states ─────┘ └──── feedback ─────┘
+//!         └── next-hop states, ────┘ └──── feedback ─────┘
+//!             confirmations
 //! ```
+
+mod lanes;
+mod retries;
+
+pub use lanes::Lane;
 
 use crate::config::{InterfaceConfig, StaticHop, StaticRoute};
 use crate::dataplane::{BATCHES, FEEDBACK, Port};
 use crossbeam_channel::select_biased;
-use ribtide_bgp::message::{NextHopState as BgpNextHopState, ShardIn};
+use lanes::Lanes;
+use retries::Retries;
+use ribtide_bgp::message::NextHopState as BgpNextHopState;
 use ribtide_prefix::{AnyPrefix, Families};
 use ribtide_rib::{
     CacheMode, DataplaneId, FibBatch, IfIndex, InterfaceEvent, NONE, NextHopState, NextHops, Protocol,
     ReceivedHop, Rib, RibConfig, RibIn, RibOut, RouteBatch, RouteSet, Source,
 };
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
+use ribtide_runtime::clock::Clock;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, TrySend};
 use ribtide_runtime::thread::{self, Stop};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 /// Batches from shards that may wait.
 const INBOX: usize = 256;
+/// How often to look whether something that failed is to be tried again.
+const LOOK: Duration = Duration::from_millis(100);
 /// Routes that are worked through together when they are at hand: bigger batches cost less each.
 const TOGETHER: usize = 8192;
 
@@ -44,6 +54,20 @@ struct Plane {
     batches: Sender<Arc<FibBatch>>,
 }
 
+/// What the RIB manager is started with.
+pub struct RibSetup {
+    /// Its settings; the dataplanes are those that are plugged in.
+    pub config: RibConfig,
+    /// Static routes.
+    pub statics: Statics,
+    /// The shards that there are.
+    pub shards: Vec<Lane>,
+    /// Whether BGP advertises only what dataplanes confirmed.
+    pub suppress: bool,
+    /// The router's.
+    pub clock: Clock,
+}
+
 /// How to reach the running RIB manager.
 #[derive(Clone)]
 pub struct RibHandle {
@@ -53,20 +77,18 @@ pub struct RibHandle {
     pub asker: Asker<RibStage>,
 }
 
-/// What goes to one shard.
-struct ShardLane {
-    requests: Sender<ShardIn>,
-    /// Next-hop states that its full ring did not take yet; the newest of each address.
-    unsent: BTreeMap<IpAddr, BgpNextHopState>,
-}
-
 /// The state of the RIB's thread.
 pub struct RibStage {
     /// The RIB.
     pub rib: Rib,
     planes: Vec<Plane>,
-    shards: Vec<ShardLane>,
-    /// Feedback taken while a dataplane's ring was full: at most one answer for each batch outstanding.
+    shards: Lanes,
+    retries: Retries,
+    /// When retries were last looked at.
+    looked: Instant,
+    clock: Clock,
+    /// Feedback taken while a dataplane's ring was full: at most one answer for each batch outstanding. And what an
+    /// operator switched.
     taken: VecDeque<RibIn>,
     statics: Statics,
     meter: Meter,
@@ -99,23 +121,26 @@ impl RibBuilder {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start(
-        self,
-        config: RibConfig,
-        statics: Statics,
-        shards: Vec<Sender<ShardIn>>,
-        meters: &Meters,
-        stop: Stop,
-    ) -> io::Result<RibHandle> {
+    pub fn start(self, setup: RibSetup, meters: &Meters, stop: Stop) -> io::Result<RibHandle> {
         let (asker, asked) = pair("RIB");
+        let RibSetup { mut config, statics, shards, suppress, clock } = setup;
+        config.dataplanes = (0..self.planes.len() as DataplaneId).collect();
         let mut stage = RibStage {
             rib: Rib::new(config),
             planes: self.planes,
-            shards: Vec::new(),
+            shards: Lanes::default(),
+            retries: Retries::default(),
+            looked: Instant::now(),
+            clock,
             taken: VecDeque::new(),
             statics,
             meter: meters.meter("rib"),
         };
+        // Before there is any route: shards find it in their rings when they start.
+        if suppress {
+            stage.shards.suppress(true);
+            stage.rib.handle([RibIn::Suppress(true)]);
+        }
         stage.set_shards(shards);
         stage.rib.set_clock(nanoseconds);
         let (inbox, feedback) = (self.inbox.1, self.feedback.1);
@@ -165,10 +190,11 @@ fn run(
             }
             default(Duration::from_millis(100)) => {}
         }
+        stage.retry();
         while let Some(message) = stage.taken.pop_front() {
             stage.handle(vec![message], feedback);
         }
-        stage.send_next_hops();
+        stage.shards.send();
     }
 }
 
@@ -180,6 +206,14 @@ fn route_count(message: &RibIn) -> usize {
 }
 
 impl RibHandle {
+    /// Has BGP advertise only what dataplanes confirmed from now on, or what it has. Whether it did before.
+    ///
+    /// # Errors
+    /// When the RIB manager does not answer.
+    pub fn suppress(&self, on: bool) -> Result<bool, NoAnswer> {
+        self.asker.ask(move |stage| stage.suppress(on))
+    }
+
     /// Lets the resolution cache work by another mode from the next batch on; the mode before.
     ///
     /// # Errors
@@ -207,14 +241,38 @@ impl RibStage {
         route.hops.iter().find_map(missing)
     }
 
-    /// From now on these shards hear of next hops: the first as before, new ones from now on and all that is not yet
-    /// sent to others. What those have heard they tell the new ones with the routes that they give them.
-    pub fn set_shards(&mut self, requests: Vec<Sender<ShardIn>>) {
-        let states = self.shards.iter().flat_map(|shard| shard.unsent.iter().map(|(a, s)| (*a, *s)));
-        let unsent: BTreeMap<_, _> = states.collect();
-        let mut former = std::mem::take(&mut self.shards).into_iter().map(|shard| shard.unsent);
-        let lane = |requests| ShardLane { requests, unsent: former.next().unwrap_or_else(|| unsent.clone()) };
-        self.shards = requests.into_iter().map(lane).collect();
+    /// From now on these shards hear of next hops and of dataplanes.
+    pub fn set_shards(&mut self, lanes: Vec<Lane>) {
+        self.shards.set(lanes, self.rib.blocked());
+    }
+
+    /// BGP advertises only what dataplanes confirmed from now on, or what it has. Whether it did before.
+    pub fn suppress(&mut self, on: bool) -> bool {
+        let before = self.shards.suppresses();
+        if before != on {
+            self.shards.suppress(on);
+            self.taken.push_back(RibIn::Suppress(on));
+        }
+        before
+    }
+
+    /// What a time told by the RIB is, in milliseconds since the router's start.
+    pub fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    /// Has dataplanes try again what they failed, when it is time.
+    fn retry(&mut self) {
+        let now = Instant::now();
+        if now - self.looked < LOOK {
+            return;
+        }
+        self.looked = now;
+        for plane in self.rib.dataplanes() {
+            if self.retries.due(plane.id, plane.failed, now) {
+                self.taken.push_back(RibIn::Retry(plane.id));
+            }
+        }
     }
 
     fn handle(&mut self, mut messages: Vec<RibIn>, feedback: &Receiver<RibIn>) {
@@ -228,6 +286,10 @@ impl RibStage {
             })
             .collect();
         messages.extend(waiting);
+        if messages.iter().any(|m| matches!(m, RibIn::Interface(_) | RibIn::InterfaceRemoved(_))) {
+            self.retries.hope(begin);
+        }
+        self.rib.set_time(self.clock.now());
         let out = self.rib.handle(messages);
         self.meter.add(routes, begin);
         self.send(out, feedback);
@@ -239,11 +301,16 @@ impl RibStage {
                 NextHopState::Reachable { cost } => BgpNextHopState::Reachable { cost },
                 NextHopState::Unreachable => BgpNextHopState::Unreachable,
             };
-            for shard in &mut self.shards {
-                shard.unsent.insert(address, state);
-            }
+            self.shards.next_hop(address, state);
         }
+        out.blocked.into_iter().for_each(|(prefix, blocked)| self.shards.blocked(prefix, blocked));
+        out.confirmed.into_iter().for_each(|mark| self.shards.confirmed(mark));
         if let Some(batch) = out.fib {
+            if batch.routes.v4.iter().any(|r| r.group.is_none())
+                || batch.routes.v6.iter().any(|r| r.group.is_none())
+            {
+                self.retries.hope(Instant::now());
+            }
             let batch = Arc::new(batch);
             for plane in 0..self.planes.len() {
                 if self.rib.dataplanes().any(|d| usize::from(d.id) == plane) {
@@ -268,22 +335,6 @@ impl RibStage {
             };
             if let Ok(Some(message)) = feedback.recv_timeout(Duration::from_millis(1)) {
                 self.taken.push_back(message);
-            }
-        }
-    }
-
-    /// Hands next-hop states to the shards as far as their rings have room; the rest waits and coalesces, because
-    /// a shard may itself be waiting for this thread.
-    fn send_next_hops(&mut self) {
-        for ShardLane { requests, unsent } in &mut self.shards {
-            if unsent.is_empty() {
-                continue;
-            }
-            let states: Vec<_> = std::mem::take(unsent).into_iter().collect();
-            if let Err(TrySend::Full(ShardIn::NextHops(states))) =
-                requests.try_send(ShardIn::NextHops(states))
-            {
-                unsent.extend(states);
             }
         }
     }

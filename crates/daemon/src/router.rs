@@ -7,7 +7,7 @@ use crate::bgp::{Bgp, BgpBuilder, initial};
 use crate::config::{Config, InterfaceConfig};
 use crate::dataplane::fpm::{self, FpmHandle};
 use crate::dataplane::kernel;
-use crate::rib::{RibBuilder, RibHandle, Statics, config_interfaces};
+use crate::rib::{RibBuilder, RibHandle, RibSetup, Statics, config_interfaces};
 use crate::sonic::inprocess::{self, InProcess};
 use ribtide_rib::{RibConfig, RibIn, Source};
 use ribtide_runtime::clock::Clock;
@@ -53,6 +53,8 @@ pub struct Inside {
     pub fpm: Vec<FpmHandle>,
     /// Reads of the FIB under way.
     pub(crate) fib_reads: answers::Reads<ribtide_rib::Cursor>,
+    /// Reads of what dataplanes failed under way.
+    pub(crate) failed_reads: answers::Reads<ribtide_rib::FailedCursor>,
     /// Reads of BGP's routes under way.
     pub(crate) route_reads: answers::Reads<answers::RouteRead>,
 }
@@ -175,16 +177,22 @@ impl Router {
         }
         let inbox = rib.as_ref().map(RibBuilder::inbox);
         if let (Some(fib), Some(rib)) = (&config.fib, rib) {
-            let rib_config = RibConfig {
+            let settings = RibConfig {
                 resolve_via_default: fib.resolve_via_default,
                 max_ecmp: fib.max_ecmp,
                 underlay_weights: fib.underlay_weights,
                 cache: fib.nexthop_cache,
                 initial_sources: vec![Source::Static, Source::Bgp],
+                dataplanes: Vec::new(),
             };
-            let statics = Statics::new(config.statics.clone(), &config.interfaces);
-            let shards = bgp.as_ref().map(BgpBuilder::requests).unwrap_or_default();
-            let running = rib.start(rib_config, statics, shards, &meters, stop.clone())?;
+            let setup = RibSetup {
+                config: settings,
+                statics: Statics::new(config.statics.clone(), &config.interfaces),
+                shards: bgp.as_ref().map(BgpBuilder::lanes).unwrap_or_default(),
+                suppress: fib.suppress_fib_pending,
+                clock,
+            };
+            let running = rib.start(setup, &meters, stop.clone())?;
             // The RIB's thread lives as long as the process.
             for interface in config_interfaces(&config.interfaces) {
                 let _ = running.inbox.send(RibIn::Interface(interface));
@@ -221,6 +229,7 @@ impl Router {
             asic,
             fpm: clients,
             fib_reads: answers::Reads::default(),
+            failed_reads: answers::Reads::default(),
             route_reads: answers::Reads::default(),
         };
         let inside = Arc::new(inside);

@@ -5,7 +5,8 @@ use crate::show::Output;
 use crate::text;
 use clap::Subcommand;
 use ribtide_daemon::api::model::{
-    Auto, NextHopCacheSet, Reloaded, Resize, Resized, SetNextHopCache, ShardCount,
+    Auto, NextHopCacheSet, Reloaded, Resize, Resized, SetNextHopCache, SetSuppression, ShardCount,
+    SuppressionSet,
 };
 use serde::Serialize;
 use std::fmt::Display;
@@ -24,6 +25,12 @@ pub(crate) enum Config {
 /// What to change of the RIB manager.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum ConfigFib {
+    /// Advertise only what every dataplane has confirmed, or BGP's best paths at once; no session ends
+    SuppressFibPending {
+        /// on or off
+        #[arg(value_parser = ["on", "off"])]
+        on: String,
+    },
     /// Resolve next hops another way; what they resolve to stays
     NexthopCache {
         /// off: for each route; epoch: for each group after any event; dependency: where an event may have changed something
@@ -61,6 +68,10 @@ pub(crate) fn config(what: &Config, output: &Output) -> Result<(), String> {
         Config::Bgp(ConfigBgp::Shards { number }) => {
             let request = Resize { shards: *number };
             say(output, &client.post::<_, Resized>("/v1/bgp/shards", &request)?)
+        }
+        Config::Fib(ConfigFib::SuppressFibPending { on }) => {
+            let request = SetSuppression { suppress_fib_pending: on == "on" };
+            say(output, &client.post::<_, SuppressionSet>("/v1/fib/suppression", &request)?)
         }
         Config::Fib(ConfigFib::NexthopCache { mode }) => {
             let request = SetNextHopCache { mode: mode.clone() };

@@ -150,6 +150,14 @@ pub(super) struct NextHopGroupQuery {
     pub(super) limit: Option<usize>,
 }
 
+/// Which page of a list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PageQuery {
+    pub(super) cursor: Option<String>,
+    pub(super) limit: Option<usize>,
+}
+
 /// A prefix, or an address.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

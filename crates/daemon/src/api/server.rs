@@ -1,9 +1,9 @@
 //! Listeners and routes of the API.
 
-use super::model::{AsicQuestion, Clear, Resize, SetNextHopCache};
+use super::model::{AsicQuestion, Clear, Resize, SetNextHopCache, SetSuppression};
 use super::request::{
-    Asked, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, PrefixQuery, Refusal, RouteQuery,
-    Sent, limit,
+    Asked, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, PageQuery, PrefixQuery, Refusal,
+    RouteQuery, Sent, limit,
 };
 use super::{answers, metrics};
 use crate::config::ApiConfig;
@@ -222,6 +222,16 @@ fn routes(inside: Arc<Inside>) -> Router {
             post(|s, Sent(set): Sent<SetNextHopCache>| {
                 blocking(s, move |i| answers::set_nexthop_cache(i, &set))
             }),
+        )
+        .route(
+            "/v1/fib/failed",
+            get(|s, Asked(q): Asked<PageQuery>| {
+                blocking(s, move |i| answers::failed(i, q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?))
+            }),
+        )
+        .route(
+            "/v1/fib/suppression",
+            post(|s, Sent(set): Sent<SetSuppression>| blocking(s, move |i| answers::set_suppression(i, set))),
         )
         .route(
             "/v1/explain",

@@ -32,13 +32,13 @@ mod stage;
 mod tests;
 
 use crate::config::{BgpConfig, Config, Threads};
+use crate::rib::Lane;
 use egress::{WorkerBuilder, WorkerPort};
 use owners::{Directory, Owners};
 use placement::Placement;
 use reader::{Reader, ReaderBuilder};
 use resize::ShardFactory;
 use ribtide_bgp::decision::DecisionOptions;
-use ribtide_bgp::message::ShardIn;
 use ribtide_rib::RibIn;
 use ribtide_runtime::activity::Activity;
 use ribtide_runtime::ask::Asker;
@@ -107,7 +107,7 @@ impl BgpBuilder {
         let sessions = SessionsBuilder::new(bgp, rings)?;
         let host = |threads: Threads| (threads == Threads::Off).then(|| sessions.wake());
         let shards: Vec<ShardBuilder> = (0..placement.stages(bgp.shards))
-            .map(|index| ShardBuilder::new(index, rings, host(bgp.shards)))
+            .map(|index| ShardBuilder::new(index, u32::from(index), rings, host(bgp.shards)))
             .collect();
         let readers = (0..shards.len().div_ceil(SHARDS_PER_READER) as u16)
             .map(|index| ReaderBuilder::new(index, rings))
@@ -118,9 +118,9 @@ impl BgpBuilder {
         Ok(BgpBuilder { placement, sessions, readers, shards, workers, rings: rings.clone() })
     }
 
-    /// The shards' rings for requests: the RIB manager tells them of next hops.
-    pub fn requests(&self) -> Vec<Sender<ShardIn>> {
-        self.shards.iter().map(ShardBuilder::feedback).collect()
+    /// The shards as the RIB manager knows them.
+    pub fn lanes(&self) -> Vec<Lane> {
+        self.shards.iter().map(ShardBuilder::lane).collect()
     }
 
     /// Starts the threads; `rib` is where routes to install go.
@@ -221,6 +221,7 @@ impl BgpBuilder {
             listening,
             session_thread,
             factory: Mutex::new(ShardFactory {
+                lanes: inboxes.len() as u32,
                 placement,
                 options,
                 outlets: outlets_of_shards,

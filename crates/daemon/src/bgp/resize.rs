@@ -5,8 +5,8 @@
 //! 1. **New shards start**, owning nothing.
 //! 2. **Workers ask for no dumps**, and those under way are answered in full: a dump must see every prefix once. Members
 //!    that come meanwhile wait for their tables a little longer.
-//! 3. **The RIB manager tells new shards too** of next hops. What it said before is with the former ones, and comes with
-//!    the routes.
+//! 3. **The RIB manager tells new shards too** of next hops, and whether best paths wait for dataplanes. What it said of
+//!    next hops before is with the former ones, and comes with the routes.
 //! 4. **Readers stop reading**, and what they read is in the shards' rings. Bytes wait in the sockets and then at the
 //!    peers: that is TCP's back-pressure, and the session thread sees unread bytes before it takes a peer for dead. All else
 //!    goes on: timers, keepalives, writes, the RIB and its dataplanes.
@@ -28,6 +28,9 @@
 //! or it may hear of an end before a beginning. It counts, so the worst is that it forgets a next hop for a moment and
 //! answers the next one who asks anew. What a shard knows of next hops moves with the routes; what the RIB manager says
 //! from step 3 on, every shard hears itself.
+//!
+//! **What waits for dataplanes** its new owner asks for anew, behind what the former one asked. Which prefixes are
+//! blocked the RIB manager says once more at the end: what it said while one was on its way, neither owner took for its own.
 //!
 //! **Sessions that end meanwhile.** A reader tells the end of a session to the shards that there are at that moment, and
 //! tells the session thread how many; each of them answers when it holds nothing more of it, also one that ends after.
@@ -57,6 +60,8 @@ const LOOK: Duration = Duration::from_micros(500);
 
 /// What it takes to start a shard.
 pub(super) struct ShardFactory {
+    /// How many there ever were.
+    pub(super) lanes: u32,
     pub(super) placement: Placement,
     pub(super) options: DecisionOptions,
     pub(super) outlets: Outlets,
@@ -67,7 +72,7 @@ pub(super) struct ShardFactory {
 
 impl ShardFactory {
     /// These shards, and new ones until there are `to`.
-    fn grow(&self, shards: &[ShardPort], to: usize) -> io::Result<Vec<ShardPort>> {
+    fn grow(&mut self, shards: &[ShardPort], to: usize) -> io::Result<Vec<ShardPort>> {
         let mut all = shards.to_vec();
         while all.len() < to {
             match self.start(all.len() as u16) {
@@ -81,8 +86,9 @@ impl ShardFactory {
         Ok(all)
     }
 
-    fn start(&self, index: u16) -> io::Result<ShardPort> {
-        let builder = ShardBuilder::new(index, &self.rings, None);
+    fn start(&mut self, index: u16) -> io::Result<ShardPort> {
+        let builder = ShardBuilder::new(index, self.lanes, &self.rings, None);
+        self.lanes += 1;
         let (port, stage) = builder.build(self.options, self.outlets.clone(), &self.meters);
         let cpus = self.placement.stage(usize::from(index));
         stage::spawn(format!("shard-{index}"), stage, cpus, self.stop.clone())?;
@@ -162,7 +168,7 @@ impl Bgp {
     /// # Errors
     /// Why all is as it was.
     pub fn resize(&self, threads: Threads, rib: Option<&Asker<RibStage>>) -> Result<Resized, NotResized> {
-        let Ok(factory) = self.factory.try_lock() else { return Err(NotResized::Busy) };
+        let Ok(mut factory) = self.factory.try_lock() else { return Err(NotResized::Busy) };
         if self.hosted.shards || threads == Threads::Off {
             return Err(NotResized::Off);
         }
@@ -178,7 +184,7 @@ impl Bgp {
         // Those there are, and behind them those that come.
         let all = factory.grow(&former, to).map_err(NotResized::Thread)?;
 
-        let outcome = self.come_to_rest(&former, &all, rib).and_then(|paused_at| {
+        let outcome = self.come_to_rest(&all, rib).and_then(|paused_at| {
             let (logical_shards, prefixes) = self.move_to(&all, to)?;
             Ok((paused_at, logical_shards, prefixes))
         });
@@ -197,12 +203,7 @@ impl Bgp {
     }
 
     /// Until no route is on its way between a reader and a shard. Since when readers have been pausing.
-    fn come_to_rest(
-        &self,
-        former: &[ShardPort],
-        all: &[ShardPort],
-        rib: Option<&Asker<RibStage>>,
-    ) -> Result<Instant, NotResized> {
+    fn come_to_rest(&self, all: &[ShardPort], rib: Option<&Asker<RibStage>>) -> Result<Instant, NotResized> {
         for worker in &self.workers {
             worker.pause_dumps()?;
         }
@@ -217,7 +218,7 @@ impl Bgp {
         for reader in &self.readers {
             until("a reader", || reader.ask(Reader::at_rest))?;
         }
-        for shard in former {
+        for shard in all {
             until("a shard", || shard.at_rest())?;
         }
         Ok(paused_at)
@@ -255,8 +256,8 @@ impl Bgp {
 /// The RIB manager tells these shards of next hops from now on.
 fn tell(rib: Option<&Asker<RibStage>>, shards: &[ShardPort]) -> Result<(), NoAnswer> {
     let Some(rib) = rib else { return Ok(()) };
-    let requests = requests(shards);
-    rib.wait(move |rib| rib.set_shards(requests))
+    let lanes = shards.iter().map(ShardPort::lane).collect();
+    rib.wait(move |rib| rib.set_shards(lanes))
 }
 
 fn requests(shards: &[ShardPort]) -> Vec<Sender<ShardIn>> {

@@ -3,19 +3,20 @@
 //! ```text
 //! readers ──inbox──► shard ──► egress workers
 //!                    ▲   └───► RIB manager
-//!                    └─ feedback: dump requests, next-hop states (their senders never wait)
+//!                    └─ feedback: dump requests, next-hop states, confirmations (their senders never wait)
 //! ```
 
 use super::egress::Inlet;
 use super::mailbox::{Mailbox, retry_all};
 use super::stage::{Stage, Turn};
+use crate::rib::Lane;
 use crossbeam_channel::Select;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{Effects, Moved, Shard, ShardOut, ToEgress};
 use ribtide_prefix::{Families, LogicalShard};
-use ribtide_rib::{NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source};
+use ribtide_rib::{FeedMark, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source};
 use ribtide_runtime::activity::{Activity, Busy};
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
@@ -41,6 +42,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A shard's connections, before it runs.
 pub struct ShardBuilder {
+    /// Its number with the RIB manager, which no other shard has or had.
+    lane: u32,
     inbox: (Sender<ShardIn>, Receiver<ShardIn>),
     feedback: (Sender<ShardIn>, Receiver<ShardIn>),
     wake: Option<Wake>,
@@ -60,11 +63,13 @@ pub struct Outlets {
 }
 
 impl ShardBuilder {
-    /// Makes the rings of shard `index`. `wake` wakes the thread that hosts it, if it has none of its own.
-    pub fn new(index: u16, rings: &Rings, wake: Option<Wake>) -> ShardBuilder {
+    /// Makes the rings of shard `index`, the `lane`th that there ever was. `wake` wakes the thread that hosts it, if it
+    /// has none of its own.
+    pub fn new(index: u16, lane: u32, rings: &Rings, wake: Option<Wake>) -> ShardBuilder {
         let (inbox, batches) = rings.bounded(format!("readers to shard {index}"), INBOX);
         let (feedback, requests) = rings.bounded(format!("requests to shard {index}"), FEEDBACK);
         ShardBuilder {
+            lane,
             inbox: (inbox.with_wake(wake.clone()), batches),
             feedback: (feedback.with_wake(wake.clone()), requests),
             wake,
@@ -76,9 +81,14 @@ impl ShardBuilder {
         self.inbox.0.clone()
     }
 
-    /// For workers and the RIB manager, who must not wait when it is full.
+    /// For workers, who must not wait when it is full.
     pub fn feedback(&self) -> Sender<ShardIn> {
         self.feedback.0.clone()
+    }
+
+    /// For the RIB manager, who must not wait either.
+    pub fn lane(&self) -> Lane {
+        Lane { number: self.lane, requests: self.feedback() }
     }
 
     /// The stage, ready to run, and how to ask it.
@@ -89,7 +99,7 @@ impl ShardBuilder {
         meters: &Meters,
     ) -> (ShardPort, ShardStage) {
         let (asker, asked) = pair("shard");
-        let (inbox, feedback) = (self.inbox(), self.feedback());
+        let (inbox, lane) = (self.inbox(), self.lane());
         let out = match outlets.rib {
             Some(_) => ShardOut::default(),
             None => ShardOut::without_feed(),
@@ -100,6 +110,7 @@ impl ShardBuilder {
             workers: outlets.workers.iter().map(|worker| Mailbox::new(worker.ring.clone())).collect(),
             inlets: outlets.workers,
             rib: outlets.rib.map(Mailbox::new),
+            lane: self.lane,
             purged: Mailbox::new(outlets.purged),
             busy: outlets.activity.stage(),
             inbox: self.inbox.1,
@@ -108,7 +119,7 @@ impl ShardBuilder {
             retired: false,
             meter: meters.meter("shard"),
         };
-        (ShardPort { asker: asker.with_wake(self.wake), inbox, feedback }, stage)
+        (ShardPort { asker: asker.with_wake(self.wake), inbox, lane }, stage)
     }
 }
 
@@ -117,7 +128,7 @@ impl ShardBuilder {
 pub struct ShardPort {
     asker: Asker<ShardStage>,
     inbox: Sender<ShardIn>,
-    feedback: Sender<ShardIn>,
+    lane: Lane,
 }
 
 impl ShardPort {
@@ -137,9 +148,14 @@ impl ShardPort {
         self.inbox.clone()
     }
 
-    /// For workers and the RIB manager, who must not wait when it is full.
+    /// For workers, who must not wait when it is full.
     pub(super) fn feedback(&self) -> Sender<ShardIn> {
-        self.feedback.clone()
+        self.lane.requests.clone()
+    }
+
+    /// For the RIB manager, who must not wait either.
+    pub(super) fn lane(&self) -> Lane {
+        self.lane.clone()
     }
 
     /// Whether it has handled everything that came and all that it said of it is in the rings of who is to hear it.
@@ -147,7 +163,7 @@ impl ShardPort {
     /// # Errors
     /// [`NoAnswer`] when it is too busy or has ended.
     pub(super) fn at_rest(&self) -> Result<bool, NoAnswer> {
-        let taken = self.inbox.is_empty() && self.feedback.is_empty();
+        let taken = self.inbox.is_empty() && self.lane.requests.is_empty();
         // What was taken has been handled when it answers.
         Ok(taken && self.asker.ask(ShardStage::all_said)?)
     }
@@ -193,6 +209,7 @@ pub(super) struct ShardStage {
     workers: Vec<Mailbox<EgressIn>>,
     inlets: Vec<Inlet>,
     rib: Option<Mailbox<RibIn>>,
+    lane: u32,
     purged: Mailbox<(PeerId, u32)>,
     busy: Busy,
     inbox: Receiver<ShardIn>,
@@ -221,7 +238,7 @@ impl Stage for ShardStage {
             self.shard.step(&mut self.out);
         }
         self.busy.set(self.shard.work_left() || !self.inbox.is_empty());
-        if !self.out.is_empty() {
+        if !self.out.is_empty() || self.shard.mark_due() {
             self.hand_on();
         }
         if !self.room() {
@@ -302,6 +319,9 @@ impl ShardStage {
         }
         if let Some(rib) = &mut self.rib {
             to_rib(feed, &next_hops).into_iter().for_each(|message| rib.post(message));
+            if let Some(seq) = self.shard.mark() {
+                rib.post(RibIn::Confirm(FeedMark { lane: self.lane, seq }));
+            }
         }
         purged.into_iter().for_each(|session| self.purged.post(session));
     }

@@ -179,6 +179,8 @@ pub struct FibConfig {
     pub resolve_via_default: bool,
     /// How the resolution cache works.
     pub nexthop_cache: CacheMode,
+    /// Whether BGP advertises only what every dataplane has confirmed.
+    pub suppress_fib_pending: bool,
     /// The most next hops that a route has in the FIB.
     pub max_ecmp: u16,
     /// Whether a way out through another route has that route's weight for it.
@@ -408,6 +410,7 @@ impl Checker {
         }
         FibConfig {
             nexthop_cache,
+            suppress_fib_pending: file.suppress_fib_pending,
             max_ecmp,
             underlay_weights: file.underlay_weights,
             kernel,

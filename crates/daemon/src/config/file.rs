@@ -139,6 +139,8 @@ pub(super) struct Fib {
     pub(super) virtual_asic: VirtualAsic,
     pub(super) resolve_via_default: Option<bool>,
     pub(super) nexthop_cache: Option<String>,
+    #[serde(default)]
+    pub(super) suppress_fib_pending: bool,
     pub(super) max_ecmp: Option<u16>,
     #[serde(default)]
     pub(super) underlay_weights: bool,

@@ -1,7 +1,7 @@
 //! Selected routes, FPM servers, the virtual ASIC, and a prefix's way through all of them.
 
 use crate::text::{Table, bytes, number};
-use ribtide_daemon::api::model::{self, AsicAnswers, Explain, FibRoute, Fpm, StageState};
+use ribtide_daemon::api::model::{self, AsicAnswers, Explain, FailedRoute, FibRoute, Fpm, StageState};
 use std::net::IpAddr;
 
 pub(super) fn fib_table() -> Table {
@@ -21,6 +21,14 @@ pub(super) fn fib_row(table: &mut Table, r: &FibRoute) {
         r.hops.join(", "),
         r.dataplanes.iter().map(plane).collect::<Vec<_>>().join(", "),
     ]);
+}
+
+pub(super) fn failed_table() -> Table {
+    Table::new(&["Prefix", "Dataplane", ">For", "Why"])
+}
+
+pub(super) fn failed_row(table: &mut Table, r: &FailedRoute) {
+    table.row([r.prefix.clone(), r.dataplane.clone(), format!("{:.0} s", r.seconds), r.reason.clone()]);
 }
 
 pub(super) fn asic_table(addresses: &[IpAddr], answer: &AsicAnswers) -> String {

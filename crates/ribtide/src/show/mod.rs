@@ -10,8 +10,8 @@ use crate::client::Client;
 use crate::text::{Table, count};
 use clap::{Args, Subcommand};
 use ribtide_daemon::api::model::{
-    self, AsicAnswers, AsicQuestion, BgpSummary, Explain, FibPage, Groups, Neighbor, NeighborPage,
-    NextHopGroupPage, RoutePage, Sharding,
+    self, AsicAnswers, AsicQuestion, BgpSummary, Explain, FailedPage, FibPage, Groups, Neighbor,
+    NeighborPage, NextHopGroupPage, RoutePage, Sharding,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -114,6 +114,8 @@ pub(crate) enum ShowBgp {
 pub(crate) enum ShowRoute {
     /// How many routes there are: in total, in the main table, and in each shard thread
     Summary,
+    /// What dataplanes could not install, for how long, and why; it is tried again when the cause may be over
+    Failed,
     /// The shard threads and their shares of the work, or the routes of one of them
     RibSharding {
         /// The number of a shard thread, or `main` for the table where routes are installed
@@ -199,6 +201,7 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         Show::Route { what: Some(ShowRoute::Summary), .. } => {
             print(&mut out, output, &client.get("/v1/routes/summary")?, route::summary)
         }
+        Show::Route { what: Some(ShowRoute::Failed), .. } => failed(&client, output, &mut out)?,
         Show::Route { what: Some(ShowRoute::RibSharding { shard: None }), .. } => {
             print(&mut out, output, &client.get("/v1/routes/sharding")?, route::sharding)
         }
@@ -312,6 +315,14 @@ fn fib(client: &Client, output: &Output, out: &mut impl Write, prefix: Option<&s
     let mut table = fib::fib_table();
     paged(client, "/v1/fib", PAGE, &query(&[("prefix", prefix.map(Into::into))]), |page: FibPage| {
         lines(out, output, &page.routes, &mut table, fib::fib_row)?;
+        Ok(page.next)
+    })
+}
+
+fn failed(client: &Client, output: &Output, out: &mut impl Write) -> Printed {
+    let mut table = fib::failed_table();
+    paged(client, "/v1/fib/failed", PAGE, "", |page: FailedPage| {
+        lines(out, output, &page.routes, &mut table, fib::failed_row)?;
         Ok(page.next)
     })
 }

@@ -97,6 +97,13 @@ pub(super) fn summary(s: &RouteSummary) -> String {
         main.next_hop_cache.mode,
         bytes(main.memory_bytes)
     ));
+    if main.suppress_fib_pending {
+        out.push_str(&format!(
+            "FIB suppression is on: {} best paths wait for confirmation, {} are not in the FIB and not advertised\n",
+            number(s.bgp.waiting),
+            number(s.bgp.blocked)
+        ));
+    }
     for d in &main.dataplanes {
         out.push_str(&format!(
             "Dataplane {}: {} batches unconfirmed, {} routes failed\n",
@@ -191,6 +198,8 @@ mod tests {
             paths: both(10 * prefixes, 2),
             active: both(prefixes - 1, 1),
             hidden: both(1, 0),
+            waiting: 0,
+            blocked: 0,
         }
     }
 
@@ -212,6 +221,7 @@ mod tests {
             logical_shard: 3,
             shard: 1,
             paths: vec![],
+            held: None,
             groups: Some(RouteGroups { received: 25, installed: None }),
         };
         let shard = "192.0.2.0/24 is in logical shard 3, on shard 1.\n";
@@ -243,6 +253,7 @@ shard-1  IPv4       2,000  20,000   1,999       1  1.0 MiB
          IPv6           1       2       1       0
 ";
         assert_eq!(summary(&all), format!("{expected}\nNo main table: this router installs no routes.\n"));
+        (all.bgp.waiting, all.bgp.blocked) = (2, 1);
         all.main = Some(MainTable {
             protocols: vec![
                 ProtocolCount { family: "ipv4".into(), protocol: "static".into(), routes: 2, active: 1 },
@@ -260,6 +271,7 @@ shard-1  IPv4       2,000  20,000   1,999       1  1.0 MiB
                 resolution_seconds: 0.0,
             },
             memory_bytes: 2048,
+            suppress_fib_pending: true,
             dataplanes: vec![DataplaneCount { name: "kernel".into(), outstanding_batches: 1, failed: 0 }],
         });
         let main = "
@@ -267,6 +279,7 @@ Main table  Family  Routes  Active
 static      IPv4         2       1
 ebgp        IPv6         1       1
 3 next-hop groups, cached by dependency; tables of 2.0 KiB
+FIB suppression is on: 2 best paths wait for confirmation, 1 are not in the FIB and not advertised
 Dataplane kernel: 1 batches unconfirmed, 0 routes failed
 ";
         assert_eq!(summary(&all), format!("{expected}{main}"));

@@ -1,7 +1,7 @@
 //! `/v1/explain`: a prefix's way through every stage, from what peers announced to what the chip does.
 
 use super::{Inside, Refusal, Target, asic, fib, routes, target};
-use crate::api::model::{Explain, ExplainStage, Route, StageState};
+use crate::api::model::{Explain, ExplainStage, Held, Route, StageState};
 use crate::bgp::Bgp;
 use crate::rib::RibHandle;
 use ribtide_bgp::message::BestPath;
@@ -20,6 +20,10 @@ pub(crate) fn explain(inside: &Inside, text: &str) -> Result<Explain, Refusal> {
     let prefix = prefix.or_else(|| bgp.as_ref().and_then(|r| r.prefix.parse().ok()));
     let mut stages = vec![bgp_stage(inside, bgp.as_ref())?];
     if let (Some(rib), Some(prefix)) = (&inside.rib, prefix) {
+        if let Some(held) = bgp.as_ref().and_then(|route| route.held) {
+            stages[0].says.push(held_back(rib, prefix, held)?);
+            stages[0].state = StageState::Waiting;
+        }
         stages.extend(rib_stages(rib, prefix)?);
     }
     if let (Some(path), Some(prefix)) = (&inside.asic, prefix) {
@@ -87,6 +91,26 @@ fn exports<F: Family>(bgp: &Bgp, prefix: Prefix<F>, says: &mut Vec<String>) -> R
         }
     }
     Ok(())
+}
+
+/// Why a best path is not advertised, with `fib.suppress-fib-pending`.
+fn held_back(rib: &RibHandle, prefix: AnyPrefix, held: Held) -> Result<String, Refusal> {
+    let waits = rib.asker.ask(move |stage| {
+        let has = stage.rib.status(prefix);
+        let done = |id: usize| {
+            has.iter().any(|(has, state)| usize::from(*has) == id && *state == InstallStatus::Installed)
+        };
+        let names = stage.plane_names().into_iter().enumerate();
+        names.filter(|(id, _)| !done(*id)).map(|(_, name)| name).collect::<Vec<_>>()
+    })?;
+    let by = if waits.is_empty() { "the RIB manager".into() } else { waits.join(" and ") };
+    Ok(match held {
+        Held::Waiting => format!("not advertised yet: waits for confirmation by {by}"),
+        Held::WaitingWithFormer => {
+            format!("waits for confirmation by {by}; the former best path stays advertised meanwhile")
+        }
+        Held::Blocked => "not advertised: suppress-fib-pending is on, and the FIB does not have it".into(),
+    })
 }
 
 fn rib_stages(rib: &RibHandle, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, Refusal> {

@@ -10,6 +10,7 @@ mod nexthop;
 mod reads;
 mod routes;
 mod summary;
+mod suppression;
 mod threads;
 
 pub(crate) use asic::asic_lookup;
@@ -23,6 +24,7 @@ pub(crate) use reads::Reads;
 pub(crate) use routes::Read as RouteRead;
 pub(super) use routes::routes;
 pub(super) use summary::{main, route_summary, sharding};
+pub(super) use suppression::{failed, set_suppression};
 pub(crate) use threads::pipeline;
 pub(super) use threads::threads;
 

@@ -1,9 +1,9 @@
 //! `/v1/routes`: what the shards hold.
 
 use super::{Inside, Refusal, target};
-use crate::api::model::{Path, Route, RoutePage};
+use crate::api::model::{Held, Path, Route, RoutePage};
 use crate::api::request::RouteQuery;
-use ribtide_bgp::shard::{PathView, RouteView, Shard};
+use ribtide_bgp::shard::{PathView, RouteView, Shard, Standing};
 use ribtide_prefix::{AnyPrefix, Family, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Communities, ExtendedCommunities, LargeCommunities, Origin, code};
@@ -135,6 +135,12 @@ fn route<F: Family>(shard: usize, view: &RouteView<F>) -> Route {
         logical_shard: logical_shard(view.prefix),
         shard,
         paths: view.paths.iter().map(path).collect(),
+        held: match view.standing {
+            Standing::Told => None,
+            Standing::Waiting { former: false } => Some(Held::Waiting),
+            Standing::Waiting { former: true } => Some(Held::WaitingWithFormer),
+            Standing::Blocked => Some(Held::Blocked),
+        },
         groups: None,
     }
 }

@@ -61,6 +61,8 @@ fn shard_summary(shard: usize, thread: String, c: &Counts) -> ShardSummary {
             paths: count(|c| c.paths),
             active: count(|c| c.best),
             hidden: count(|c| c.hidden),
+            waiting: c.waiting as u64,
+            blocked: c.blocked as u64,
         },
         attribute_sets: c.attribute_sets as u64,
         next_hops: c.next_hops as u64,
@@ -93,6 +95,7 @@ pub(crate) fn main(inside: &Inside) -> Result<Option<MainTable>, Refusal> {
             next_hop_groups: stage.rib.group_count(),
             next_hop_cache: super::nexthop::cache(stage),
             memory_bytes: stage.rib.table_size() as u64,
+            suppress_fib_pending: stage.rib.suppresses(),
             dataplanes: dataplanes.collect(),
         }
     })?;

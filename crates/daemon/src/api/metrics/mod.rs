@@ -116,6 +116,10 @@ fn shard(m: &mut Families, s: &ShardSummary) {
         &shard,
         s.routes.hidden,
     );
+    let waiting = "Best paths that are not advertised before dataplanes confirm them.";
+    m.gauge("bgp_shard_fib_waiting", waiting, shard.clone(), s.routes.waiting);
+    let blocked = "Best paths that are not advertised because the FIB does not have them.";
+    m.gauge("bgp_shard_fib_blocked", blocked, shard.clone(), s.routes.blocked);
     m.gauge("bgp_shard_attribute_sets", "Attribute sets in use.", shard.clone(), s.attribute_sets);
     m.gauge("bgp_shard_next_hops", "Next hops in use.", shard.clone(), s.next_hops);
     m.gauge("bgp_shard_memory_bytes", "Tables, paths and attribute sets.", shard, s.memory_bytes);
@@ -205,11 +209,17 @@ fn group(m: &mut Families, g: &Group) {
 }
 
 fn rib(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
-    let Some(MainTable { protocols, next_hop_groups, memory_bytes, next_hop_cache, dataplanes }) =
-        answers::main(inside)?
-    else {
-        return Ok(());
-    };
+    let Some(main) = answers::main(inside)? else { return Ok(()) };
+    let MainTable {
+        protocols,
+        next_hop_groups,
+        memory_bytes,
+        next_hop_cache,
+        suppress_fib_pending,
+        dataplanes,
+    } = main;
+    let suppress = "Whether BGP advertises only what dataplanes confirmed.";
+    m.gauge("suppress_fib_pending", suppress, Labels::new(), suppress_fib_pending);
     for p in &protocols {
         let labels = || two(("family", &p.family), ("protocol", &p.protocol));
         m.gauge("rib_routes", "Routes of the RIB manager.", labels(), p.routes);

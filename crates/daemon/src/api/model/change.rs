@@ -1,6 +1,6 @@
 //! What operators change while the router runs, and what became of it. Each displays as a sentence.
 
-use super::NextHopCacheSet;
+use super::{NextHopCacheSet, SuppressionSet};
 use crate::bgp::resize;
 use crate::reload;
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,9 @@ pub struct Reloaded {
     /// The next-hop cache, if it works otherwise now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nexthop_cache: Option<NextHopCacheSet>,
+    /// Whether BGP waits for dataplanes, if it is otherwise now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suppression: Option<SuppressionSet>,
     /// New neighbours.
     pub added: Vec<IpAddr>,
     /// Neighbours that are gone.
@@ -98,17 +101,19 @@ pub struct Reloaded {
 
 impl From<reload::Reloaded> for Reloaded {
     fn from(reloaded: reload::Reloaded) -> Reloaded {
-        let reload::Reloaded { file, shards, nexthop_cache, neighbors } = reloaded;
+        let reload::Reloaded { file, shards, nexthop_cache, suppression, neighbors } = reloaded;
+        let suppression = suppression.map(|to| SuppressionSet { from: !to, to });
         let nexthop_cache = nexthop_cache
             .map(|(from, to)| NextHopCacheSet { from: from.name().into(), to: to.name().into() });
         let crate::bgp::session::Neighbors { added, removed, reset, refreshed } = neighbors;
-        Reloaded { file, shards: shards.map(Resized::from), nexthop_cache, added, removed, reset, refreshed }
+        let shards = shards.map(Resized::from);
+        Reloaded { file, shards, nexthop_cache, suppression, added, removed, reset, refreshed }
     }
 }
 
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reloaded { file, shards, nexthop_cache, added, removed, reset, refreshed } = self;
+        let Reloaded { file, shards, nexthop_cache, suppression, added, removed, reset, refreshed } = self;
         let lists =
             [("added", added), ("removed", removed), ("session begun anew", reset), ("refreshed", refreshed)];
         let of = |(what, list): (&str, &Vec<IpAddr>)| {
@@ -117,6 +122,7 @@ impl fmt::Display for Reloaded {
         };
         let mut says: Vec<String> = shards.iter().map(ToString::to_string).collect();
         says.extend(nexthop_cache.iter().map(ToString::to_string));
+        says.extend(suppression.iter().map(ToString::to_string));
         says.extend(lists.into_iter().filter_map(of));
         if says.is_empty() {
             return write!(f, "{}: nothing has changed", file.display());
@@ -137,6 +143,7 @@ mod tests {
             file: "ribtide.toml".into(),
             shards: None,
             nexthop_cache: None,
+            suppression: None,
             added: vec![],
             removed: vec![],
             reset: vec![],

@@ -1,6 +1,7 @@
 //! What the RIB manager selected, and what dataplanes did with it.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 /// `GET /v1/fib`: a page of what the RIB manager selected.
@@ -41,6 +42,56 @@ pub struct DataplaneState {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// `GET /v1/fib/failed`: a page of what dataplanes could not install.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FailedPage {
+    /// Routes that failed, one for each dataplane that failed it.
+    pub routes: Vec<FailedRoute>,
+    /// Ask again with this `cursor`; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// A route that a dataplane could not install.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FailedRoute {
+    /// The prefix.
+    pub prefix: String,
+    /// By whom.
+    pub dataplane: String,
+    /// For how long, further attempts included.
+    pub seconds: f64,
+    /// Why it failed, in a sentence.
+    pub reason: String,
+}
+
+/// `POST /v1/fib/suppression`: whether BGP advertises only what dataplanes confirmed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SetSuppression {
+    /// `true` or `false`.
+    pub suppress_fib_pending: bool,
+}
+
+/// What that did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SuppressionSet {
+    /// Whether it did so before.
+    pub from: bool,
+    /// Whether it does now.
+    pub to: bool,
+}
+
+impl fmt::Display for SuppressionSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before = if self.from == self.to { ", as before" } else { " from now on" };
+        match self.to {
+            true => write!(f, "BGP advertises what every dataplane has confirmed{before}"),
+            false => write!(f, "BGP advertises its best paths without waiting for dataplanes{before}"),
+        }
+    }
 }
 
 /// `GET /v1/fpm`: the FPM clients.

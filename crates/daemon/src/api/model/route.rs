@@ -25,9 +25,24 @@ pub struct Route {
     pub shard: usize,
     /// Its paths, best first.
     pub paths: Vec<Path>,
+    /// Whether the best path may be advertised; absent when it may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
     /// Its next-hop groups, where this router installs routes; only in the answer about a single prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<RouteGroups>,
+}
+
+/// Why a best path is not advertised, with `fib.suppress-fib-pending`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Held {
+    /// Dataplanes have not confirmed it yet.
+    Waiting,
+    /// The same, and the former best path stays advertised meanwhile.
+    WaitingWithFormer,
+    /// The FIB does not have it.
+    Blocked,
 }
 
 /// The next-hop groups of a prefix in BGP.
@@ -111,6 +126,12 @@ pub struct RouteCounts {
     pub active: PerFamilyCount,
     /// Paths that cannot be used because their next hop cannot be reached.
     pub hidden: PerFamilyCount,
+    /// Best paths that are not advertised before dataplanes confirm them, of both families.
+    #[serde(default)]
+    pub waiting: u64,
+    /// Best paths that are not advertised because the FIB does not have them, of both families.
+    #[serde(default)]
+    pub blocked: u64,
 }
 
 impl std::ops::AddAssign for RouteCounts {
@@ -119,6 +140,8 @@ impl std::ops::AddAssign for RouteCounts {
         self.paths += more.paths;
         self.active += more.active;
         self.hidden += more.hidden;
+        self.waiting += more.waiting;
+        self.blocked += more.blocked;
     }
 }
 
@@ -133,6 +156,8 @@ pub struct MainTable {
     pub memory_bytes: u64,
     /// The resolution cache.
     pub next_hop_cache: super::NextHopCache,
+    /// Whether BGP advertises only what dataplanes confirmed.
+    pub suppress_fib_pending: bool,
     /// What each dataplane made of it.
     pub dataplanes: Vec<DataplaneCount>,
 }

@@ -1,0 +1,194 @@
+//! What the RIB manager tells shards: next hops, and what dataplanes have. It never waits for a shard, because the shard
+//! may be waiting for it: what does not fit into a shard's ring stays here, and only the newest of it.
+
+use ribtide_bgp::message::{Confirmation, NextHopState, ShardIn};
+use ribtide_prefix::{AnyPrefix, Map};
+use ribtide_rib::FeedMark;
+use ribtide_runtime::ring::{Sender, TrySend};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Blocked prefixes that go into one message: a turn of a shard is short.
+const AT_ONCE: usize = 2048;
+
+/// A shard as the RIB manager knows it.
+#[derive(Clone)]
+pub struct Lane {
+    /// A number that no other shard has or had.
+    pub number: u32,
+    /// Its ring for requests.
+    pub requests: Sender<ShardIn>,
+}
+
+/// All shards, and what each is still to be told.
+#[derive(Default)]
+pub(super) struct Lanes {
+    lanes: Vec<Unsent>,
+    /// Whether shards wait for dataplanes.
+    suppress: bool,
+}
+
+struct Unsent {
+    lane: Lane,
+    suppress: Option<bool>,
+    /// The last mark that is answered; 0: none since it was told.
+    mark: u64,
+    /// The newest of each prefix.
+    blocked: Map<AnyPrefix, bool>,
+    /// The newest of each address.
+    next_hops: BTreeMap<IpAddr, NextHopState>,
+}
+
+impl Lanes {
+    /// From now on these shards are told: those there were as before, new ones from now on and all that is not yet sent
+    /// to others. What those have heard of next hops they tell the new ones with the routes that they give them; of what
+    /// is blocked something may have come between giving and taking, so that all are told it once more.
+    pub(super) fn set(&mut self, lanes: Vec<Lane>, blocked: impl Iterator<Item = AnyPrefix>) {
+        let mut former = std::mem::take(&mut self.lanes);
+        let states = former.iter().flat_map(|unsent| unsent.next_hops.iter().map(|(a, s)| (*a, *s)));
+        let next_hops: BTreeMap<_, _> = states.collect();
+        let blocked: Vec<AnyPrefix> = blocked.collect();
+        for lane in lanes {
+            let mut unsent = match former.iter().position(|unsent| unsent.lane.number == lane.number) {
+                Some(at) => former.swap_remove(at),
+                None => {
+                    let next_hops = next_hops.clone();
+                    let suppress = self.suppress.then_some(true);
+                    Unsent { lane, suppress, mark: 0, blocked: Map::default(), next_hops }
+                }
+            };
+            for prefix in &blocked {
+                unsent.blocked.entry(*prefix).or_insert(true);
+            }
+            self.lanes.push(unsent);
+        }
+        self.send();
+    }
+
+    /// Whether shards wait for dataplanes.
+    pub(super) fn suppresses(&self) -> bool {
+        self.suppress
+    }
+
+    /// Shards wait for dataplanes from now on, or no longer. What was to be said of it before is out of date.
+    pub(super) fn suppress(&mut self, on: bool) {
+        self.suppress = on;
+        for unsent in &mut self.lanes {
+            (unsent.suppress, unsent.mark) = (Some(on), 0);
+            unsent.blocked.clear();
+        }
+    }
+
+    pub(super) fn next_hop(&mut self, address: IpAddr, state: NextHopState) {
+        for unsent in &mut self.lanes {
+            unsent.next_hops.insert(address, state);
+        }
+    }
+
+    /// Whose prefix it is, shards know themselves.
+    pub(super) fn blocked(&mut self, prefix: AnyPrefix, blocked: bool) {
+        for unsent in &mut self.lanes {
+            unsent.blocked.insert(prefix, blocked);
+        }
+    }
+
+    pub(super) fn confirmed(&mut self, mark: FeedMark) {
+        if let Some(unsent) = self.lanes.iter_mut().find(|unsent| unsent.lane.number == mark.lane) {
+            unsent.mark = mark.seq;
+        }
+    }
+
+    /// Hands on what rings have room for.
+    pub(super) fn send(&mut self) {
+        self.lanes.iter_mut().for_each(Unsent::send);
+    }
+}
+
+impl Unsent {
+    fn send(&mut self) {
+        let requests = self.lane.requests.clone();
+        // Closed is a ring only when the process is stopping, or the shard has ended.
+        let put = |message| matches!(requests.try_send(message), Ok(()) | Err(TrySend::Closed));
+        if let Some(on) = self.suppress {
+            if !put(ShardIn::Suppress(on)) {
+                return;
+            }
+            self.suppress = None;
+        }
+        while self.mark > 0 || !self.blocked.is_empty() {
+            if requests.is_full() {
+                return;
+            }
+            let blocked: Vec<(AnyPrefix, bool)> =
+                self.blocked.extract_if(|_, _| true).take(AT_ONCE).collect();
+            // The number says "all but the blocked ones", so it goes with the last of them.
+            let mark = if self.blocked.is_empty() { std::mem::take(&mut self.mark) } else { 0 };
+            if let Err(TrySend::Full(ShardIn::Confirmed(back))) =
+                requests.try_send(ShardIn::Confirmed(Confirmation { mark, blocked }))
+            {
+                self.mark = self.mark.max(back.mark);
+                self.blocked.extend(back.blocked);
+                return;
+            }
+        }
+        if !self.next_hops.is_empty() {
+            let states = std::mem::take(&mut self.next_hops).into_iter().collect();
+            if let Err(TrySend::Full(ShardIn::NextHops(states))) =
+                requests.try_send(ShardIn::NextHops(states))
+            {
+                self.next_hops.extend(states);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_runtime::ring::Rings;
+
+    fn prefix(n: u8) -> AnyPrefix {
+        format!("10.{n}.0.0/16").parse().unwrap()
+    }
+
+    #[test]
+    fn what_does_not_fit_coalesces_and_numbers_come_behind_their_exceptions() {
+        let (requests, shard) = Rings::default().bounded("requests to shard 0", 1);
+        let mut lanes = Lanes::default();
+        lanes.suppress(true);
+        lanes.set(vec![Lane { number: 7, requests }], std::iter::empty());
+        assert!(matches!(shard.try_recv(), Some(ShardIn::Suppress(true))), "a new one is told at once");
+        lanes.confirmed(FeedMark { lane: 7, seq: 1 });
+        lanes.send();
+        // Its ring is full from now on.
+        lanes.blocked(prefix(1), true);
+        lanes.confirmed(FeedMark { lane: 7, seq: 2 });
+        lanes.confirmed(FeedMark { lane: 8, seq: 9 });
+        lanes.send();
+        lanes.blocked(prefix(1), false);
+        lanes.blocked(prefix(2), true);
+        lanes.confirmed(FeedMark { lane: 7, seq: 3 });
+        lanes.send();
+        let heard = || match shard.try_recv() {
+            Some(ShardIn::Confirmed(mut news)) => {
+                news.blocked.sort();
+                (news.mark, news.blocked)
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(heard(), (1, vec![]));
+        lanes.send();
+        assert_eq!(heard(), (3, vec![(prefix(1), false), (prefix(2), true)]));
+        (0..3000u32).for_each(|n| {
+            let text = format!("10.{}.{}.0/24", n / 256, n % 256);
+            lanes.blocked(text.parse().unwrap(), true);
+        });
+        lanes.confirmed(FeedMark { lane: 7, seq: 4 });
+        lanes.send();
+        let first = heard();
+        assert_eq!((first.0, first.1.len()), (0, AT_ONCE));
+        lanes.send();
+        let last = heard();
+        assert_eq!((last.0, last.1.len()), (4, 3000 - AT_ONCE));
+    }
+}
