@@ -1,11 +1,15 @@
 //! The RIB manager's thread, and what it needs of the configuration: interfaces and static routes.
 //!
 //! ```text
-//! shards, configuration ──ring──► RIB ──ring each──► dataplanes
-//!         ▲                        │ ▲                   │
-//!         └── next-hop states, ────┘ └──── feedback ─────┘
-//!             confirmations
+//! shards, configuration ──ring──► RIB ──two rings each──► dataplanes
+//!         ▲                        │ ▲▲                   │
+//!         └── next-hop states, ────┘ │└──── feedback ─────┤
+//!             confirmations          └──── interfaces ────┘
 //! ```
+//!
+//! Failures first. Interfaces have a lane of their own, which is looked at before everything else: before each batch of
+//! a backlog, and while a dataplane's ring is full. What they make of groups goes to the dataplanes ahead of all
+//! batches of routes that wait; what they make of routes comes in its turn.
 
 mod lanes;
 mod retries;
@@ -13,15 +17,15 @@ mod retries;
 pub use lanes::Lane;
 
 use crate::config::{InterfaceConfig, StaticHop, StaticRoute};
-use crate::dataplane::{BATCHES, FEEDBACK, Port};
-use crossbeam_channel::select_biased;
+use crate::dataplane::{FAILURES, FEEDBACK, Outlet, Port, ToRib, merge};
+use crossbeam_channel::{Select, select_biased};
 use lanes::Lanes;
 use retries::Retries;
 use ribtide_bgp::message::NextHopState as BgpNextHopState;
 use ribtide_prefix::{AnyPrefix, Families};
 use ribtide_rib::{
     CacheMode, DataplaneId, FibBatch, IfIndex, InterfaceEvent, NONE, NextHopState, NextHops, Protocol,
-    ReceivedHop, Rib, RibConfig, RibIn, RibOut, RouteBatch, RouteSet, Source,
+    ReceivedHop, Rib, RibConfig, RibIn, RibOut, RouteBatch, RouteSet, Source, UrgentOp,
 };
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::clock::Clock;
@@ -45,13 +49,16 @@ const TOGETHER: usize = 8192;
 pub struct RibBuilder {
     inbox: (Sender<RibIn>, Receiver<RibIn>),
     feedback: (Sender<RibIn>, Receiver<RibIn>),
+    failures: (Sender<RibIn>, Receiver<RibIn>),
     planes: Vec<Plane>,
 }
 
 #[derive(Debug)]
 struct Plane {
     name: String,
-    batches: Sender<Arc<FibBatch>>,
+    outlet: Outlet,
+    /// What its full urgent ring did not take yet, of each group the newest. No batch goes before it.
+    overdue: Vec<UrgentOp>,
 }
 
 /// What the RIB manager is started with.
@@ -87,9 +94,13 @@ pub struct RibStage {
     /// When retries were last looked at.
     looked: Instant,
     clock: Clock,
-    /// Feedback taken while a dataplane's ring was full: at most one answer for each batch outstanding. And what an
-    /// operator switched.
+    failures: Receiver<RibIn>,
+    feedback: Receiver<RibIn>,
+    /// What was taken of either and waits for its turn: at most one answer for each batch outstanding, and what the
+    /// lane for failures has that is none. And what an operator switched.
     taken: VecDeque<RibIn>,
+    /// Whether what failures make of routes is still to be done.
+    owed: bool,
     statics: Statics,
     meter: Meter,
 }
@@ -100,6 +111,7 @@ impl RibBuilder {
         RibBuilder {
             inbox: rings.bounded("shards to RIB", INBOX),
             feedback: rings.bounded("dataplanes to RIB", FEEDBACK),
+            failures: rings.bounded("interfaces to RIB", FAILURES),
             planes: Vec::new(),
         }
     }
@@ -111,10 +123,11 @@ impl RibBuilder {
 
     /// Plugs in a dataplane, which counts in `meter`; the port is its end.
     pub fn plug(&mut self, name: &str, rings: &Rings, meter: Meter, stop: &Stop) -> Port {
-        let (tx, rx) = rings.bounded(format!("RIB to {name}"), BATCHES);
+        let rib = ToRib { feedback: self.feedback.0.clone(), failures: self.failures.0.clone() };
         let id = self.planes.len() as DataplaneId;
-        self.planes.push(Plane { name: name.into(), batches: tx });
-        Port { id, batches: rx, feedback: self.feedback.0.clone(), meter, stop: stop.clone() }
+        let (port, outlet) = Port::new(id, name, rings, rib, meter, stop.clone());
+        self.planes.push(Plane { name: name.into(), outlet, overdue: Vec::new() });
+        port
     }
 
     /// Starts the thread.
@@ -132,7 +145,10 @@ impl RibBuilder {
             retries: Retries::default(),
             looked: Instant::now(),
             clock,
+            failures: self.failures.1,
+            feedback: self.feedback.1,
             taken: VecDeque::new(),
+            owed: false,
             statics,
             meter: meters.meter("rib"),
         };
@@ -143,8 +159,8 @@ impl RibBuilder {
         }
         stage.set_shards(shards);
         stage.rib.set_clock(nanoseconds);
-        let (inbox, feedback) = (self.inbox.1, self.feedback.1);
-        thread::spawn("rib", move || run(stage, &inbox, &feedback, &asked, &stop))?;
+        let inbox = self.inbox.1;
+        thread::spawn("rib", move || run(stage, &inbox, &asked, &stop))?;
         Ok(RibHandle { inbox: self.inbox.0, asker })
     }
 }
@@ -155,21 +171,21 @@ fn nanoseconds() -> u64 {
     FIRST.elapsed().as_nanos() as u64
 }
 
-fn run(
-    mut stage: RibStage,
-    inbox: &Receiver<RibIn>,
-    feedback: &Receiver<RibIn>,
-    asked: &Asked<RibStage>,
-    stop: &Stop,
-) {
+fn run(mut stage: RibStage, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, stop: &Stop) {
+    let (failures, feedback) = (stage.failures.clone(), stage.feedback.clone());
     let statics = stage.statics.batch();
-    stage.handle(vec![statics, RibIn::EndOfInitial(Source::Static)], feedback);
+    stage.handle(vec![statics, RibIn::EndOfInitial(Source::Static)]);
     while !stop.stopped() {
-        // Failures first: what a dataplane says goes ahead of any backlog of routes.
+        // Then feedback: what a dataplane says goes ahead of any backlog of routes.
         select_biased! {
+            recv(failures.raw()) -> message => {
+                if let Ok(message) = message {
+                    stage.failed(failures.took(message));
+                }
+            }
             recv(feedback.raw()) -> message => {
                 if let Ok(message) = message {
-                    stage.handle(vec![feedback.took(message)], feedback);
+                    stage.handle(vec![feedback.took(message)]);
                 }
             }
             recv(asked.raw()) -> question => {
@@ -185,15 +201,19 @@ fn run(
                         routes += route_count(&message);
                         messages.push(message);
                     }
-                    stage.handle(messages, feedback);
+                    stage.handle(messages);
                 }
             }
             default(Duration::from_millis(100)) => {}
         }
         stage.retry();
         while let Some(message) = stage.taken.pop_front() {
-            stage.handle(vec![message], feedback);
+            stage.handle(vec![message]);
         }
+        if stage.owed {
+            stage.handle(Vec::new());
+        }
+        stage.send_overdue();
         stage.shards.send();
     }
 }
@@ -275,27 +295,69 @@ impl RibStage {
         }
     }
 
-    fn handle(&mut self, mut messages: Vec<RibIn>, feedback: &Receiver<RibIn>) {
+    fn handle(&mut self, mut messages: Vec<RibIn>) {
+        self.take_failures();
         let begin = Instant::now();
         let routes = messages.iter().map(route_count).sum();
-        let waiting: Vec<RibIn> = messages
-            .iter()
-            .filter_map(|m| match m {
-                RibIn::Interface(event) => self.statics.interface(event),
-                _ => None,
-            })
-            .collect();
+        let waiting: Vec<RibIn> = messages.iter().filter_map(|m| self.statics.interface(m)).collect();
         messages.extend(waiting);
         if messages.iter().any(|m| matches!(m, RibIn::Interface(_) | RibIn::InterfaceRemoved(_))) {
             self.retries.hope(begin);
         }
         self.rib.set_time(self.clock.now());
+        self.owed = false;
         let out = self.rib.handle(messages);
         self.meter.add(routes, begin);
-        self.send(out, feedback);
+        self.send(out);
     }
 
-    fn send(&mut self, out: RibOut, feedback: &Receiver<RibIn>) {
+    /// Takes what waits in the lane for failures.
+    fn take_failures(&mut self) {
+        if let Some(first) = self.failures.try_recv() {
+            self.failed(first);
+        }
+    }
+
+    /// Takes `first` and all that waits in the lane for failures, and does about it what cannot wait.
+    fn failed(&mut self, first: RibIn) {
+        let begin = Instant::now();
+        let mut events = Vec::new();
+        let mut next = Some(first);
+        while let Some(message) = next {
+            match message {
+                RibIn::Interface(_) | RibIn::InterfaceRemoved(_) => {
+                    self.taken.extend(self.statics.interface(&message));
+                    events.push(message);
+                }
+                other => self.taken.push_back(other),
+            }
+            next = self.failures.try_recv();
+        }
+        if events.is_empty() {
+            return;
+        }
+        self.owed = true;
+        self.retries.hope(begin);
+        let urgent = self.rib.urgent(events);
+        for dataplane in self.rib.dataplanes().filter(|_| !urgent.is_empty()) {
+            if let Some(plane) = self.planes.get_mut(usize::from(dataplane.id)) {
+                merge(&mut plane.overdue, urgent.clone());
+            }
+        }
+        self.send_overdue();
+        self.meter.add(0, begin);
+    }
+
+    /// Hands dataplanes what is urgent as far as their rings have room.
+    fn send_overdue(&mut self) {
+        for Plane { outlet, overdue, .. } in self.planes.iter_mut().filter(|p| !p.overdue.is_empty()) {
+            if let Err(TrySend::Full(ops)) = outlet.urgent.try_send(std::mem::take(overdue)) {
+                *overdue = ops;
+            }
+        }
+    }
+
+    fn send(&mut self, out: RibOut) {
         for (address, state) in out.next_hops {
             let state = match state {
                 NextHopState::Reachable { cost } => BgpNextHopState::Reachable { cost },
@@ -314,28 +376,36 @@ impl RibStage {
             let batch = Arc::new(batch);
             for plane in 0..self.planes.len() {
                 if self.rib.dataplanes().any(|d| usize::from(d.id) == plane) {
-                    self.deliver(plane, batch.clone(), feedback);
+                    self.deliver(plane, batch.clone());
                 }
             }
         }
         for (plane, batch) in out.replay {
-            self.deliver(usize::from(plane), Arc::new(batch), feedback);
+            self.deliver(usize::from(plane), Arc::new(batch));
         }
     }
 
-    /// Waits while the dataplane's ring is full, and takes feedback meanwhile: a dataplane that could not hand
-    /// over its answer would never make room.
-    fn deliver(&mut self, plane: usize, mut batch: Arc<FibBatch>, feedback: &Receiver<RibIn>) {
-        let Some(plane) = self.planes.get(plane) else { return };
+    /// Waits while the dataplane's ring is full. Failures are answered meanwhile; and feedback is taken, since a
+    /// dataplane that could not hand over its answer would never make room.
+    fn deliver(&mut self, plane: usize, mut batch: Arc<FibBatch>) {
         loop {
-            batch = match plane.batches.try_send(batch) {
-                // A dataplane whose thread has ended takes nothing; the process is stopping.
-                Ok(()) | Err(TrySend::Closed) => return,
-                Err(TrySend::Full(batch)) => batch,
-            };
-            if let Ok(Some(message)) = feedback.recv_timeout(Duration::from_millis(1)) {
-                self.taken.push_back(message);
+            self.take_failures();
+            self.send_overdue();
+            let Some(Plane { outlet, overdue, .. }) = self.planes.get(plane) else { return };
+            // An operation that a later batch knows better than must not come after it.
+            if overdue.is_empty() {
+                batch = match outlet.batches.try_send(batch) {
+                    // A dataplane whose thread has ended takes nothing; the process is stopping.
+                    Ok(()) | Err(TrySend::Closed) => return,
+                    Err(TrySend::Full(batch)) => batch,
+                };
             }
+            let mut select = Select::new();
+            select.recv(self.failures.raw());
+            select.recv(self.feedback.raw());
+            // Timed out or ready: both are looked at, and the ring once more.
+            let _ = select.ready_timeout(Duration::from_millis(1));
+            self.taken.extend(std::iter::from_fn(|| self.feedback.try_recv()));
         }
     }
 }
@@ -393,7 +463,8 @@ impl Statics {
     }
 
     /// Learns an interface's number; all static routes again when that changed one of them.
-    fn interface(&mut self, event: &InterfaceEvent) -> Option<RibIn> {
+    fn interface(&mut self, message: &RibIn) -> Option<RibIn> {
+        let RibIn::Interface(event) = message else { return None };
         if self.indexes.insert(event.name.clone(), event.index) == Some(event.index) {
             return None;
         }
@@ -411,3 +482,6 @@ pub fn config_interfaces(interfaces: &[InterfaceConfig]) -> impl Iterator<Item =
         addresses: c.addresses.clone(),
     })
 }
+
+#[cfg(test)]
+mod tests;

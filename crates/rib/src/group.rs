@@ -74,6 +74,8 @@ pub(crate) struct Group {
     pub(crate) stamp: u64,
     /// Whether dataplanes have it.
     pub(crate) in_fib: bool,
+    /// The number of the batch that last gave it to them.
+    pub(crate) made: u64,
     /// Made in this batch: its routes are all marked for selection already.
     pub(crate) fresh: bool,
     /// Something it depends on may have changed in this batch.
@@ -114,6 +116,7 @@ impl Groups {
             level: 0,
             stamp: 0,
             in_fib: false,
+            made: 0,
             fresh: true,
             stale: true,
             moved: true,

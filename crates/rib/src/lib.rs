@@ -10,6 +10,7 @@ mod confirm;
 mod dataplane;
 mod group;
 mod interface;
+mod lanes;
 pub mod message;
 mod query;
 mod resolve;
@@ -20,6 +21,7 @@ mod target;
 
 pub use cache::{CacheCounters, CacheMode};
 pub use dataplane::{InstallStatus, PAGE};
+pub use lanes::{Lanes, UrgentOp};
 pub use message::*;
 pub use query::{
     CandidateInfo, Cursor, DataplaneInfo, Explanation, FailedCursor, FailedRoute, GroupInfo, HopInfo,

@@ -20,6 +20,7 @@
 use crate::RibConfig;
 use crate::cache::Cache;
 use crate::group::{Group, GroupKey, Groups};
+use crate::lanes::UrgentOp;
 use crate::message::{
     FibGroup, FibHop, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHopState, NextHops, Protocol,
 };
@@ -440,7 +441,7 @@ impl Resolver {
         let answers = group.targets.iter().map(|node| &self.nodes[*node]);
         group.stale = false;
         group.level = answers.clone().map(|n| n.answer.level).max().unwrap_or(0);
-        group.moved = group.fresh || answers.clone().any(|n| n.changed);
+        group.moved |= group.fresh || answers.clone().any(|n| n.changed);
         group.moved
     }
 
@@ -461,7 +462,7 @@ impl Resolver {
         let group = &mut self.groups.store[id];
         if content != group.content {
             group.changed = true;
-            group.turned = content.is_some() != group.content.is_some();
+            group.turned |= content.is_some() != group.content.is_some();
             group.content = content;
             self.touch(id);
         }
@@ -518,12 +519,44 @@ impl Resolver {
         groups.filter_map(|(id, g)| Some(GroupOp { id: GroupId(id), content: g.content.clone()? })).collect()
     }
 
+    // ---- before the end of a batch
+
+    /// Resolves what events so far marked; the groups that dataplanes have and that lead elsewhere now. The rest of what
+    /// came of it waits for the end of the batch.
+    /// `after`: the latest batch.
+    pub(crate) fn urgent(&mut self, tables: &RouteTables, after: u64) -> Vec<UrgentOp> {
+        if self.cache.is_per_route() {
+            // Then groups are what their routes find, at the end of the batch.
+            return Vec::new();
+        }
+        self.resolve(tables);
+        // What is settled may go before the batch ends.
+        for id in std::mem::take(&mut self.stale_nodes) {
+            self.nodes[id].changed = false;
+            self.drop_node_if_unused(id);
+        }
+        let mut urgent = Vec::new();
+        for id in &self.touched {
+            let group = &mut self.groups.store[*id];
+            if !(group.changed && group.in_fib && group.installed > 0) {
+                continue;
+            }
+            // One that leads nowhere loses its routes at the end of the batch.
+            if let Some(content) = group.content.clone() {
+                group.changed = false;
+                urgent.push(UrgentOp { after, made: group.made, op: GroupOp { id: GroupId(*id), content } });
+            }
+        }
+        urgent
+    }
+
     // ---- the end of a batch
 
-    /// Ends a batch: groups to create or change, groups to delete, next hops to tell BGP of. Forgets what nobody
+    /// Ends batch `seq`: groups to create or change, groups to delete, next hops to tell BGP of. Forgets what nobody
     /// uses any more.
     pub(crate) fn finish(
         &mut self,
+        seq: u64,
         create: &mut Vec<GroupOp>,
         delete: &mut Vec<GroupId>,
         tell: &mut Vec<(IpAddr, NextHopState)>,
@@ -537,6 +570,9 @@ impl Resolver {
                 }
                 _ if group.in_fib && !wanted => delete.push(GroupId(id)),
                 _ => {}
+            }
+            if wanted && !group.in_fib {
+                group.made = seq;
             }
             group.in_fib = wanted;
             (group.touched, group.changed, group.turned) = (false, false, false);

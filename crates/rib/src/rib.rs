@@ -5,6 +5,7 @@ use crate::cache::CacheMode;
 use crate::confirm::Confirm;
 use crate::dataplane::{Dataplane, Dataplanes, Kind, PAGE, Prefixes, Replay};
 use crate::interface::Connected;
+use crate::lanes::UrgentOp;
 use crate::message::{
     DataplaneId, FibAck, FibBatch, IfIndex, InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop, RibIn,
     RibOut, RouteBatch, Source,
@@ -57,6 +58,31 @@ impl Rib {
     /// # Panics
     /// When a change of a [`RouteBatch`] names a set that the batch does not have.
     pub fn handle(&mut self, events: impl IntoIterator<Item = RibIn>) -> RibOut {
+        self.take(events);
+        let mut out = RibOut::default();
+        self.resolver.resolve_batch(&mut self.tables);
+        self.update_fib(&mut out);
+        self.replay(&mut out);
+        self.retry(&mut out);
+        self.confirm.tell(&self.tables, &self.dataplanes, self.seq, &mut out);
+        out
+    }
+
+    /// Takes events as [`Rib::handle`] does, failures foremost, but does no more about them than to give groups that
+    /// dataplanes have another content: from interfaces to next hops to groups, and no route is looked at. The next
+    /// [`Rib::handle`], which may be one without events, does the rest.
+    ///
+    /// For every dataplane that is up, ahead of the batches that wait for it; see [`crate::Lanes`].
+    ///
+    /// # Panics
+    /// As [`Rib::handle`].
+    pub fn urgent(&mut self, events: impl IntoIterator<Item = RibIn>) -> Vec<UrgentOp> {
+        self.take(events);
+        self.resolver.urgent(&self.tables, self.seq)
+    }
+
+    /// Notes events, and marks what they may change.
+    fn take(&mut self, events: impl IntoIterator<Item = RibIn>) {
         for event in events {
             match event {
                 RibIn::Routes(batch) => self.routes(&batch),
@@ -77,13 +103,6 @@ impl Rib {
                 RibIn::Suppress(on) => self.confirm.switch(on, &self.tables, &self.dataplanes),
             }
         }
-        let mut out = RibOut::default();
-        self.resolver.resolve_batch(&mut self.tables);
-        self.update_fib(&mut out);
-        self.replay(&mut out);
-        self.retry(&mut out);
-        self.confirm.tell(&self.tables, &self.dataplanes, self.seq, &mut out);
-        out
     }
 
     /// The resolution cache works so from the next batch on; nothing resolves differently.
@@ -180,7 +199,7 @@ impl Rib {
             let idle = |prefix: Prefix<F>| confirm.suspect(prefix.any(), false);
             tables.get_mut::<F>().select(resolver, fib.seq, fib.routes.get_mut::<F>(), idle);
         });
-        resolver.finish(&mut fib.groups, &mut fib.after, &mut out.next_hops);
+        resolver.finish(fib.seq, &mut fib.groups, &mut fib.after, &mut out.next_hops);
         if fib.is_empty() {
             return;
         }

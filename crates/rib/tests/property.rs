@@ -239,6 +239,8 @@ fn check(config: RibConfig, batches: Vec<Vec<Event>>) {
     let mut rib = Rib::new(config.clone());
     let mut oracle = Oracle { config, ..Oracle::default() };
     let (mut first, mut second) = (Model::new(), Model::leftover());
+    first.repeats = true;
+    second.repeats = true;
     let mut thought = Thought::default();
     let mut told: BTreeMap<IpAddr, NextHopState> = BTreeMap::new();
     let tracked: Vec<IpAddr> = GATEWAYS.iter().map(|a| ip(a)).collect();
@@ -253,7 +255,19 @@ fn check(config: RibConfig, batches: Vec<Vec<Event>>) {
                 rib.set_cache_mode(*mode);
             }
         }
-        let out = rib.handle(batch.into_iter().map(|event| rib_takes(event, second.seq)));
+        let mut events: Vec<RibIn> = batch.into_iter().map(|event| rib_takes(event, second.seq)).collect();
+        // Interfaces that lead take the priority lane.
+        let urgent =
+            events.iter().take_while(|e| matches!(e, RibIn::Interface(_) | RibIn::InterfaceRemoved(_)));
+        let rest = events.split_off(urgent.count());
+        for op in rib.urgent(events) {
+            for model in [&mut first, &mut second] {
+                if let Some(content) = model.groups.get_mut(&op.op.id) {
+                    *content = op.op.content.clone();
+                }
+            }
+        }
+        let out = rib.handle(rest);
         deliver(&out, &mut first, &mut second);
         thought.sent(&out);
         let expected = oracle.fib();

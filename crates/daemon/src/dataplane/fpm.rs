@@ -163,7 +163,8 @@ impl Client {
         }
         self.counters.connects.fetch_add(1, Relaxed);
         self.counters.connected.store(true, Relaxed);
-        self.port.feedback.send(RibIn::DataplaneUp(self.port.id))?;
+        self.port.restart();
+        self.port.rib.feedback.send(RibIn::DataplaneUp(self.port.id))?;
         let mut connection =
             Connection { stream, gone, stop: self.port.stop.clone(), counters: self.counters.clone() };
         let served = self.serve(&mut connection);
@@ -171,7 +172,7 @@ impl Client {
         self.counters.connected.store(false, Relaxed);
         self.counters.closes.fetch_add(1, Relaxed);
         served?;
-        self.port.feedback.send(RibIn::DataplaneDown(self.port.id))?;
+        self.port.rib.feedback.send(RibIn::DataplaneDown(self.port.id))?;
         self.pause()
     }
 
@@ -191,7 +192,7 @@ impl Client {
             stop: self.port.stop.clone(),
             counters: self.counters.clone(),
             dataplane: self.port.id,
-            feedback: self.port.feedback.clone(),
+            feedback: self.port.rib.feedback.clone(),
             verdicts: Verdicts::default(),
         };
         thread::spawn("fpm-reader", move || reader.run()).map(drop)
@@ -202,7 +203,7 @@ impl Client {
         let mut replayed = false;
         let mut verdicts = Verdicts::default();
         while !connection.gone() {
-            let Some(batch) = self.port.batches.recv_timeout(STOP_POLL)? else { continue };
+            let Some(batch) = self.port.next(STOP_POLL)? else { continue };
             let begin = Instant::now();
             replayed |= batch.start_of_replay;
             // What comes before the replay builds on what this server was never told.
@@ -215,19 +216,19 @@ impl Client {
                 return Ok(());
             }
             self.port.meter.add(batch.route_count(), begin);
-            self.port.feedback.send(RibIn::Ack(verdicts.ack(self.port.id, batch.seq)))?;
+            self.port.rib.feedback.send(RibIn::Ack(verdicts.ack(self.port.id, batch.seq)))?;
         }
         Ok(())
     }
 
     /// Waits before the next attempt. What was under way to this dataplane is dropped: it is down.
-    fn pause(&self) -> Result<(), Closed> {
+    fn pause(&mut self) -> Result<(), Closed> {
         let until = Instant::now() + self.retry;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
             if self.port.stop.stopped() {
                 return Err(Closed);
             }
-            self.port.batches.recv_timeout(left.min(STOP_POLL))?;
+            self.port.next(left.min(STOP_POLL))?;
         }
         Ok(())
     }

@@ -6,6 +6,9 @@
 //! batch marked `end_of_replay`, and what was not in it is to be removed.
 //!
 //! Feedback cannot wait for ever: the RIB manager takes it also while it waits for room in a dataplane's ring.
+//!
+//! A dataplane has a second ring, for what failures make of groups that it has: that overtakes the batches that wait in
+//! the first. [`Port::next`] gives both as one sequence; see [`ribtide_rib::Lanes`].
 
 pub(crate) mod announce;
 pub mod fpm;
@@ -13,29 +16,139 @@ pub mod kernel;
 pub(crate) mod verdicts;
 mod weight;
 
-use ribtide_rib::{FibBatch, RibIn};
+use crossbeam_channel::{Select, TryRecvError};
+use ribtide_prefix::Set;
+use ribtide_rib::{DataplaneId, FibBatch, Lanes, RibIn, UrgentOp};
 use ribtide_runtime::meter::Meter;
-use ribtide_runtime::ring;
+use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::Stop;
 use std::sync::Arc;
+use std::time::Duration;
 use weight::fit_weight;
 
 /// Batches that may wait at one dataplane.
 pub const BATCHES: usize = 64;
+/// Urgent batches that may wait at one dataplane; more become one.
+pub const URGENT: usize = 8;
 /// Answers that may wait at the RIB manager, from all dataplanes.
 pub const FEEDBACK: usize = 256;
+/// Interfaces that may wait at the RIB manager.
+pub const FAILURES: usize = 256;
 
 /// A dataplane's connection to the RIB manager.
 #[derive(Debug)]
 pub struct Port {
     /// Its number in acknowledgements.
-    pub id: u8,
-    /// What to install, in order.
-    pub batches: ring::Receiver<Arc<FibBatch>>,
-    /// Acknowledgements, requests for a replay, and (from the kernel) interfaces.
-    pub feedback: ring::Sender<RibIn>,
+    pub id: DataplaneId,
+    /// What goes back.
+    pub rib: ToRib,
     /// Its meter: routes written.
     pub meter: Meter,
     /// Ends its thread.
     pub stop: Stop,
+    batches: ring::Receiver<Arc<FibBatch>>,
+    urgent: ring::Receiver<Vec<UrgentOp>>,
+    lanes: Lanes,
+    /// A batch that something urgent goes ahead of.
+    held: Option<Arc<FibBatch>>,
+}
+
+/// What dataplanes tell the RIB manager.
+#[derive(Clone, Debug)]
+pub struct ToRib {
+    /// Acknowledgements and requests for a replay.
+    pub feedback: ring::Sender<RibIn>,
+    /// Interfaces, which go ahead of everything; and what must not come before them.
+    pub failures: ring::Sender<RibIn>,
+}
+
+/// The RIB manager's end of a [`Port`].
+#[derive(Debug)]
+pub struct Outlet {
+    /// What to install, in order.
+    pub batches: ring::Sender<Arc<FibBatch>>,
+    /// What overtakes it.
+    pub urgent: ring::Sender<Vec<UrgentOp>>,
+}
+
+impl Port {
+    /// The connection of the dataplane `name`: its end, and the RIB manager's.
+    pub fn new(
+        id: DataplaneId,
+        name: &str,
+        rings: &Rings,
+        rib: ToRib,
+        meter: Meter,
+        stop: Stop,
+    ) -> (Port, Outlet) {
+        let (batches_in, batches) = rings.bounded(format!("RIB to {name}"), BATCHES);
+        let (urgent_in, urgent) = rings.bounded(format!("RIB to {name}, urgent"), URGENT);
+        let port = Port { id, rib, meter, stop, batches, urgent, lanes: Lanes::default(), held: None };
+        (port, Outlet { batches: batches_in, urgent: urgent_in })
+    }
+
+    /// What to carry out next, if there is anything: what overtakes before what waits. The former has number 0.
+    ///
+    /// # Errors
+    /// [`Closed`] when the RIB manager has stopped.
+    pub fn try_next(&mut self) -> Result<Option<Arc<FibBatch>>, Closed> {
+        if let Some(urgent) = self.take_urgent() {
+            return Ok(Some(urgent));
+        }
+        let batch = match self.held.take() {
+            Some(batch) => batch,
+            None => match self.batches.raw().try_recv() {
+                Ok(batch) => self.batches.took(batch),
+                Err(TryRecvError::Empty) => return Ok(None),
+                Err(TryRecvError::Disconnected) => return Err(Closed),
+            },
+        };
+        // What was made before the batch was sent before it, so it is here by now.
+        if let Some(urgent) = self.take_urgent() {
+            self.held = Some(batch);
+            return Ok(Some(urgent));
+        }
+        Ok(Some(self.lanes.in_order(batch)))
+    }
+
+    fn take_urgent(&mut self) -> Option<Arc<FibBatch>> {
+        let ops = std::iter::from_fn(|| self.urgent.try_recv()).reduce(|mut all, later| {
+            merge(&mut all, later);
+            all
+        })?;
+        self.lanes.urgent(&ops).map(Arc::new)
+    }
+
+    /// As [`Port::try_next`], waiting at most `timeout`.
+    ///
+    /// # Errors
+    /// [`Closed`] when the RIB manager has stopped.
+    pub fn next(&mut self, timeout: Duration) -> Result<Option<Arc<FibBatch>>, Closed> {
+        if let Some(batch) = self.try_next()? {
+            return Ok(Some(batch));
+        }
+        let mut select = Select::new();
+        self.watch(&mut select);
+        // Timed out or ready: looking again tells.
+        let _ = select.ready_timeout(timeout);
+        self.try_next()
+    }
+
+    /// Has `select` be ready when [`Port::try_next`] may have something.
+    pub fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        select.recv(self.urgent.raw());
+        select.recv(self.batches.raw());
+    }
+
+    /// What the dataplane has is unknown from now on, until a replay starts. Goes before [`RibIn::DataplaneUp`].
+    pub fn restart(&mut self) {
+        self.lanes.restart();
+    }
+}
+
+/// Adds later operations to earlier ones that were not taken yet.
+pub(crate) fn merge(ops: &mut Vec<UrgentOp>, later: Vec<UrgentOp>) {
+    let names: Set<_> = later.iter().map(|new| (new.op.id, new.made)).collect();
+    ops.retain(|old| !names.contains(&(old.op.id, old.made)));
+    ops.extend(later);
 }

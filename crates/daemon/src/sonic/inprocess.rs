@@ -104,7 +104,7 @@ pub fn start(
         marks,
         written: 0,
         id: port.id,
-        feedback: port.feedback.clone(),
+        feedback: port.rib.feedback.clone(),
         meter: port.meter.clone(),
     };
 
@@ -113,7 +113,7 @@ pub fn start(
         OrchConfig { window: WINDOW, responses: true, single_groups: true, mac, ..OrchConfig::default() };
     let mut orch = Orch::new(orch_config, Box::new(vids.clone()));
     describe(&mut orch, interfaces);
-    let acks = Acks::new(port.id, port.feedback.clone(), routes_taken.taken());
+    let acks = Acks::new(port.id, port.rib.feedback.clone(), routes_taken.taken());
     let orchagent = OrchStage {
         orch,
         // Groups before the routes that name them.
@@ -162,7 +162,7 @@ pub fn start(
     let (stop_orchagent, stop_syncd) = (stop.clone(), stop);
     stage("syncd", Box::new(move || syncd.run(Some(&asked_syncd), &stop_syncd)))?;
     stage("orchagent", Box::new(move || orchagent.run(Some(&asked_orchagent), &stop_orchagent)))?;
-    stage("fpmsyncd", Box::new(move || fpm.run(&port, &asked_fpmsyncd)))?;
+    stage("fpmsyncd", Box::new(move || fpm.run(port, &asked_fpmsyncd)))?;
     Ok(InProcess { fpmsyncd: ask_fpmsyncd, orchagent: ask_orchagent, syncd: ask_syncd })
 }
 
@@ -288,16 +288,16 @@ struct Fpm {
 }
 
 impl Fpm {
-    fn run(mut self, port: &Port, asked: &Asked<Fpm>) -> Result<(), Error> {
+    fn run(mut self, mut port: Port, asked: &Asked<Fpm>) -> Result<(), Error> {
         let gone = |_| Error::new("the RIB manager has stopped; its log says why");
-        port.feedback.send(RibIn::DataplaneUp(port.id)).map_err(gone)?;
+        port.rib.feedback.send(RibIn::DataplaneUp(port.id)).map_err(gone)?;
         while !port.stop.stopped() {
             asked.serve(&mut self);
-            match port.batches.try_recv() {
+            match port.try_next().map_err(gone)? {
                 Some(batch) => self.batch(&batch)?,
                 None => {
                     let mut select = Select::new();
-                    select.recv(port.batches.raw());
+                    port.watch(&mut select);
                     select.recv(asked.raw());
                     // Timed out or ready: the loop looks at everything either way.
                     let _ = select.ready_timeout(NAP);
@@ -344,8 +344,11 @@ impl Fpm {
         });
         let mark = Mark { seq: batch.seq, written: self.written, routes: routes.collect(), failed };
         self.meter.add(batch.route_count(), begin);
-        let stopped = |_| TableError::Stopped { table: "acknowledgements".into() };
-        self.marks.send(mark).map_err(stopped)?;
+        // What overtook batches is done with them.
+        if batch.seq > 0 {
+            let stopped = |_| TableError::Stopped { table: "acknowledgements".into() };
+            self.marks.send(mark).map_err(stopped)?;
+        }
         self.groups.write(&mut self.out.groups)?;
         self.groups.flush()?;
         self.routes.write(&mut self.out.routes)?;
@@ -465,6 +468,7 @@ impl Outlet for Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataplane::{Outlet, ToRib};
     use ribtide_rib::{FibAck, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
     use ribtide_runtime::thread::Stop;
     use std::sync::Arc;
@@ -472,15 +476,11 @@ mod tests {
     #[test]
     fn a_route_whose_neighbour_appears_later_no_longer_fails() {
         let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
-        let (batches, theirs) = rings.bounded("RIB to virtual ASIC", 64);
         let (feedback, answers) = rings.bounded("dataplanes to RIB", 256);
-        let port = Port {
-            id: 3,
-            batches: theirs,
-            feedback,
-            meter: meters.meter("virtual ASIC"),
-            stop: stop.clone(),
-        };
+        let rib = ToRib { failures: feedback.clone(), feedback };
+        let meter = meters.meter("virtual ASIC");
+        let (port, Outlet { batches, urgent: _urgent }) =
+            Port::new(3, "virtual ASIC", &rings, rib, meter, stop.clone());
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let interface = InterfaceConfig {
             index: 1,

@@ -2,11 +2,11 @@
 
 use crate::bench::eventually;
 use ribtide_daemon::config::{InterfaceConfig, VirtualAsicConfig};
-use ribtide_daemon::dataplane::Port;
+use ribtide_daemon::dataplane::{Outlet, Port, ToRib};
 use ribtide_daemon::sonic::inprocess::{self, InProcess};
 use ribtide_prefix::{AnyPrefix, Families};
 use ribtide_rib::{
-    FibAck, FibBatch, FibGroup, FibHop, FibRoute, FibRoutes, GroupId, GroupOp, Protocol, RibIn,
+    FibAck, FibBatch, FibGroup, FibHop, FibRoute, FibRoutes, GroupId, GroupOp, Protocol, RibIn, UrgentOp,
 };
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
@@ -19,6 +19,7 @@ use std::time::Duration;
 
 struct Rib {
     batches: Sender<Arc<FibBatch>>,
+    urgent: Sender<Vec<UrgentOp>>,
     feedback: Receiver<RibIn>,
     path: InProcess,
     rings: Rings,
@@ -56,15 +57,11 @@ fn routes(list: &[(&str, Option<u32>)]) -> Families<FibRoutes> {
 impl Rib {
     fn new(lab: bool) -> Rib {
         let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
-        let (batches, theirs) = rings.bounded("RIB to virtual ASIC", 64);
         let (feedback, answers) = rings.bounded("dataplanes to RIB", 256);
-        let port = Port {
-            id: 3,
-            batches: theirs,
-            feedback,
-            meter: meters.meter("virtual ASIC"),
-            stop: stop.clone(),
-        };
+        let rib = ToRib { failures: feedback.clone(), feedback };
+        let meter = meters.meter("virtual ASIC");
+        let (port, Outlet { batches, urgent }) =
+            Port::new(3, "virtual ASIC", &rings, rib, meter, stop.clone());
         let interface = |index, name: &str, address: &str, neighbor: Option<&str>| InterfaceConfig {
             index,
             name: name.into(),
@@ -76,7 +73,7 @@ impl Rib {
             interface(2, "Ethernet4", "10.0.4.254", None),
         ];
         let path = inprocess::start(port, &interfaces, VirtualAsicConfig { lab }, &rings, &meters).unwrap();
-        let rib = Rib { batches, feedback: answers, path, rings, stop, seq: 0 };
+        let rib = Rib { batches, urgent, feedback: answers, path, rings, stop, seq: 0 };
         assert!(matches!(rib.answer(), RibIn::DataplaneUp(3)));
         rib
     }
@@ -134,6 +131,8 @@ impl Drop for Rib {
 fn an_acknowledged_batch_is_in_the_chip() {
     let mut rib = Rib::new(true);
     rib.carried_out(FibBatch {
+        start_of_replay: true,
+        end_of_replay: true,
         groups: vec![
             hops(1, [("10.0.0.1", 1)]),
             hops(2, [("10.0.0.1", 1), ("10.0.4.1", 2)]),
@@ -160,6 +159,13 @@ fn an_acknowledged_batch_is_in_the_chip() {
     let before = rib.path.counts().unwrap();
     rib.carried_out(FibBatch { groups: vec![hops(1, [("10.0.4.9", 2)])], ..FibBatch::default() });
     eventually("the group to turn", || (rib.gateways("10.1.2.3") == ["10.0.4.9 Ethernet4"]).then_some(()));
+
+    // So it does ahead of batches that wait.
+    let urgent = UrgentOp { after: rib.seq, made: 10, op: hops(1, [("10.0.0.1", 1)]) };
+    rib.urgent.send(vec![urgent]).unwrap();
+    eventually("the group to turn back", || {
+        (rib.gateways("10.1.2.3") == ["10.0.0.1 Ethernet0"]).then_some(())
+    });
 
     // A route moves, one goes, and one group with it.
     rib.carried_out(FibBatch {

@@ -1,9 +1,9 @@
 //! A server on the loopback that keeps what it is told, as `fpmsyncd` would.
 
-use super::super::{BATCHES, FEEDBACK};
+use super::super::{FEEDBACK, Outlet, ToRib};
 use super::*;
 use ribtide_prefix::AnyPrefix;
-use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
+use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, UrgentOp};
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
 use ribtide_wire::fpm::{write_delete_next_hop, write_offload_reply};
@@ -245,19 +245,20 @@ fn a_route_too_long_for_the_server_fails_alone() {
 struct Wired {
     handle: FpmHandle,
     batches: Sender<Arc<FibBatch>>,
+    urgent: Sender<Vec<UrgentOp>>,
     said: Receiver<RibIn>,
     stop: Stop,
 }
 
 fn wired(server: SocketAddr) -> Wired {
     let rings = Rings::default();
-    let (batches, taken) = rings.bounded("RIB to fpm", BATCHES);
     let (feedback, said) = rings.bounded("feedback", FEEDBACK);
+    let rib = ToRib { failures: feedback.clone(), feedback };
     let stop = Stop::default();
-    let port =
-        Port { id: 7, batches: taken, feedback, meter: Meters::default().meter("fpm"), stop: stop.clone() };
+    let meter = Meters::default().meter("fpm");
+    let (port, Outlet { batches, urgent }) = Port::new(7, "fpm", &rings, rib, meter, stop.clone());
     let handle = start_with_retry("fpm".into(), server, false, port, Duration::from_millis(20)).unwrap();
-    Wired { handle, batches, said, stop }
+    Wired { handle, batches, urgent, said, stop }
 }
 
 /// Reads from the client until `enough` says so.
@@ -287,6 +288,13 @@ fn a_session_a_break_and_a_replay() {
     read_until(&mut stream, &mut server, |s| s.routes.len() == 4);
     assert!(matches!(client.said.recv().unwrap(), RibIn::Ack(a) if a.seq == 1 && a.failed.is_empty()));
 
+    // A group changes ahead of what waits; that finishes no batch.
+    let op = group(batch(), 1, &[hop("10.0.1.2", 5, 3)]).groups.remove(0);
+    client.urgent.send(vec![UrgentOp { after: 1, made: 1, op }]).unwrap();
+    let only = |s: &Server| s.routes["192.0.2.0/24"].ends_with(" 10.0.1.2@5*1");
+    read_until(&mut stream, &mut server, only);
+    assert!(matches!(client.said.recv().unwrap(), RibIn::Ack(a) if a.seq == 0 && a.failed.is_empty()));
+
     // Replies: one in hardware, one refused.
     let mut replies = Vec::new();
     write_offload_reply(&mut replies, "192.0.2.0/24".parse().unwrap(), 0, 186, true);
@@ -296,7 +304,7 @@ fn a_session_a_break_and_a_replay() {
     let RibIn::Ack(ack) = client.said.recv().unwrap() else { panic!("no failure reported") };
     assert_eq!((ack.seq, ack.failed[0].0), (0, "198.51.100.0/24".parse().unwrap()));
     let reading = client.handle.read();
-    assert_eq!((reading.offloaded, reading.offload_failed, reading.routes), (1, 1, 4));
+    assert_eq!((reading.offloaded, reading.offload_failed, reading.routes), (1, 1, 5));
     assert!(reading.connected);
     // The other way round: what was refused is in hardware after all.
     let mut replies = Vec::new();

@@ -19,6 +19,7 @@ mod tests;
 
 use super::Port;
 use crate::config::KernelConfig;
+use crossbeam_channel::{Select, TryRecvError};
 use interfaces::{Interfaces, News};
 use ribtide_rib::{IfIndex, RibIn, Source};
 use ribtide_runtime::log::log;
@@ -88,7 +89,7 @@ pub fn start(config: KernelConfig, port: Port, rings: &Rings) -> Result<[JoinHan
         requests,
         interfaces: Interfaces::default(),
         notes,
-        feedback: port.feedback.clone(),
+        rib: port.rib.failures.clone(),
         stop: port.stop.clone(),
     };
     let id = port.id;
@@ -132,7 +133,8 @@ struct Watcher {
     requests: Socket,
     interfaces: Interfaces,
     notes: ring::Sender<LinkNote>,
-    feedback: ring::Sender<RibIn>,
+    /// The lane for failures, so that they overtake; and for what may not overtake them.
+    rib: ring::Sender<RibIn>,
     stop: Stop,
 }
 
@@ -140,8 +142,8 @@ impl Watcher {
     fn run(mut self, id: u8) {
         // The monitor listens already, so nothing that happens during the dump is missed.
         let initial = self.dump().and_then(|()| {
-            self.feedback.send(RibIn::EndOfInitial(Source::Connected))?;
-            self.feedback.send(RibIn::DataplaneUp(id))
+            self.rib.send(RibIn::EndOfInitial(Source::Connected))?;
+            self.rib.send(RibIn::DataplaneUp(id))
         });
         if initial.is_err() {
             return;
@@ -197,12 +199,12 @@ impl Watcher {
                 News::Changed { event, came_up } => {
                     let change = InterfaceChange { ifindex: event.index, up: event.up, came_up };
                     self.notes.send(LinkNote::Changed(change))?;
-                    self.feedback.send(RibIn::Interface(event))?;
+                    self.rib.send(RibIn::Interface(event))?;
                 }
                 News::Removed(ifindex) => {
                     let change = InterfaceChange { ifindex, up: false, came_up: false };
                     self.notes.send(LinkNote::Changed(change))?;
-                    self.feedback.send(RibIn::InterfaceRemoved(ifindex))?;
+                    self.rib.send(RibIn::InterfaceRemoved(ifindex))?;
                 }
             }
         }
@@ -237,38 +239,50 @@ impl Writer {
 
     /// Does what is there to do, or waits a while for it.
     fn step(&mut self) -> io::Result<Result<(), Closed>> {
-        while let Some(note) = self.noted.try_recv() {
-            self.link_changed(&note)?;
+        if self.notes()?.is_err() {
+            return Ok(Err(Closed));
         }
-        crossbeam_channel::select! {
-            recv(self.noted.raw()) -> note => match note {
+        match self.port.try_next() {
+            Ok(Some(batch)) => {
+                // What the RIB made of a change of an interface comes after the note of it.
+                if self.notes()?.is_err() {
+                    return Ok(Err(Closed));
+                }
+                let begin = Instant::now();
+                self.replayed |= batch.start_of_replay;
+                if self.replayed {
+                    self.kernel.apply(&batch)?;
+                }
+                self.port.meter.add(batch.route_count(), begin);
+                let ack = self.kernel.verdicts.ack(self.port.id, batch.seq);
+                return Ok(self.port.rib.feedback.send(RibIn::Ack(ack)));
+            }
+            Ok(None) => {}
+            Err(Closed) => return Ok(Err(Closed)),
+        }
+        let mut select = Select::new();
+        select.recv(self.noted.raw());
+        self.port.watch(&mut select);
+        let quiet = if self.kernel.doubtful() { QUIET } else { STOP_POLL };
+        if select.ready_timeout(quiet).is_err() {
+            self.kernel.verify()?;
+            self.report();
+        }
+        Ok(Ok(()))
+    }
+
+    /// Takes all notes that wait. The watcher ends only with the process.
+    fn notes(&mut self) -> io::Result<Result<(), Closed>> {
+        loop {
+            match self.noted.raw().try_recv() {
                 Ok(note) => {
                     let note = self.noted.took(note);
                     self.link_changed(&note)?;
                 }
-                // The watcher ends only with the process.
-                Err(_) => return Ok(Err(Closed)),
-            },
-            recv(self.port.batches.raw()) -> batch => match batch {
-                Ok(batch) => {
-                    let batch = self.port.batches.took(batch);
-                    let begin = Instant::now();
-                    self.replayed |= batch.start_of_replay;
-                    if self.replayed {
-                        self.kernel.apply(&batch)?;
-                    }
-                    self.port.meter.add(batch.route_count(), begin);
-                    let ack = self.kernel.verdicts.ack(self.port.id, batch.seq);
-                    return Ok(self.port.feedback.send(RibIn::Ack(ack)));
-                }
-                Err(_) => return Ok(Err(Closed)),
-            },
-            default(if self.kernel.doubtful() { QUIET } else { STOP_POLL }) => {
-                self.kernel.verify()?;
-                self.report();
+                Err(TryRecvError::Empty) => return Ok(Ok(())),
+                Err(TryRecvError::Disconnected) => return Ok(Err(Closed)),
             }
         }
-        Ok(Ok(()))
     }
 
     fn link_changed(&mut self, note: &LinkNote) -> io::Result<()> {
@@ -287,7 +301,7 @@ impl Writer {
     fn report(&mut self) {
         if let Some(ack) = self.kernel.verdicts.news(self.port.id) {
             // When the RIB is gone, the next batch will show it.
-            let _ = self.port.feedback.send(RibIn::Ack(ack));
+            let _ = self.port.rib.feedback.send(RibIn::Ack(ack));
         }
     }
 
@@ -299,18 +313,19 @@ impl Writer {
                 "writing to the kernel's routing table failed ({e}); comparing all of it and trying again"
             ),
         );
-        self.port.feedback.send(RibIn::DataplaneDown(self.port.id))?;
+        self.port.rib.feedback.send(RibIn::DataplaneDown(self.port.id))?;
         self.replayed = false;
+        self.port.restart();
         loop {
             let again = Instant::now() + REOPEN;
             while let Some(left) = again.checked_duration_since(Instant::now()) {
                 // Nothing is expected from a dataplane that is down; what was under way is dropped.
-                self.port.batches.recv_timeout(left)?;
+                self.port.next(left)?;
             }
             match Kernel::open(self.config) {
                 Ok(kernel) => {
                     self.kernel = kernel;
-                    return self.port.feedback.send(RibIn::DataplaneUp(self.port.id));
+                    return self.port.rib.feedback.send(RibIn::DataplaneUp(self.port.id));
                 }
                 Err(_) if self.port.stop.stopped() => return Err(Closed),
                 Err(why) => log("ribtide", &why),

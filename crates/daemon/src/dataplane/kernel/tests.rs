@@ -1,10 +1,10 @@
 //! The real kernel, in a network namespace made for each test. Without root they print that they skip.
 
-use super::super::{BATCHES, FEEDBACK};
+use super::super::{FEEDBACK, Outlet, ToRib};
 use super::routes::InterfaceChange;
 use super::*;
 use ribtide_prefix::{AnyPrefix, Family, Prefix, V4, V6};
-use ribtide_rib::{FibAck, FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
+use ribtide_rib::{FibAck, FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, UrgentOp};
 use ribtide_runtime::meter::Meters;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -605,16 +605,10 @@ fn a_lost_next_hop_leaves_every_group_with_one_message() {
 fn the_stage_tells_interfaces_and_acknowledges() {
     in_namespace("the_stage_tells_interfaces_and_acknowledges", || {
         let rings = Rings::default();
-        let (batches, taken) = rings.bounded("RIB to kernel", BATCHES);
         let (feedback, said) = rings.bounded("feedback", FEEDBACK);
-        let stop = Stop::default();
-        let port = Port {
-            id: 3,
-            batches: taken,
-            feedback,
-            meter: Meters::default().meter("kernel"),
-            stop: stop.clone(),
-        };
+        let rib = ToRib { failures: feedback.clone(), feedback };
+        let (stop, meter) = (Stop::default(), Meters::default().meter("kernel"));
+        let (port, Outlet { batches, urgent }) = Port::new(3, "kernel", &rings, rib, meter, stop.clone());
         let threads = start(TABLE, port, &rings).unwrap();
         let mut interfaces = Vec::new();
         loop {
@@ -642,6 +636,12 @@ fn the_stage_tells_interfaces_and_acknowledges() {
         };
         acked(5);
         assert!(table_has("192.0.2.0/24"));
+
+        // A group changes ahead of what waits; that finishes no batch.
+        let op = Batch::default().group(1, &[hop("10.0.0.3", "v0", 1)]).0.groups.remove(0);
+        urgent.send(vec![UrgentOp { after: 5, made: 5, op }]).unwrap();
+        acked(0);
+        assert!(table()["192.0.2.0/24"][0].contains("10.0.0.3"), "{:?}", table());
 
         ip("link set v0 down");
         assert!(!table_has("192.0.2.0/24"));

@@ -1,0 +1,88 @@
+//! Groups that change ahead of their turn.
+//!
+//! A link fails while a dataplane still has batches of routes to write. What repairs it, the new content of some
+//! groups, must not wait for them: it comes by a lane of its own and overtakes. [`Lanes`] is the dataplane's side of
+//! that, and makes one sequence of the two lanes that leads where the batches alone would have led, had the urgent ones
+//! come in their turn.
+//!
+//! An [`UrgentOp`] was made after one batch and before the next. So every batch up to that one has older content for its
+//! group, which the newer one replaces wherever it comes; every later batch knows better. A group whose making has
+//! not come yet cannot change yet: it is made with the newer content in its turn. And the number that a deleted group had
+//! before means another group: the batch that made a group tells them apart.
+
+use crate::message::{FibBatch, FibGroup, GroupId, GroupOp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// New content of one group, to be carried out before any batch that waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UrgentOp {
+    /// The batch that it was made after: the latest one then.
+    pub after: u64,
+    /// The batch that made the group. A dataplane that was not up by then learnt of the group later, in its replay.
+    pub made: u64,
+    /// The group and its content. Routes that use it stay as they are.
+    pub op: GroupOp,
+}
+
+/// A dataplane's two lanes, made one.
+///
+/// What [`Lanes::urgent`] and [`Lanes::in_order`] give back is to be carried out in that order. An urgent operation
+/// must be given to the former before any batch that was made after it is given to the latter.
+#[derive(Debug, Default)]
+pub struct Lanes {
+    /// The latest batch given back since the dataplane's state is known.
+    done: Option<u64>,
+    /// What came ahead of its turn, by group and the batch that made it, while older batches may still come.
+    ahead: BTreeMap<(GroupId, u64), Ahead>,
+}
+
+#[derive(Debug)]
+struct Ahead {
+    after: u64,
+    content: FibGroup,
+}
+
+impl Lanes {
+    /// The dataplane's state is unknown from here to the next start of a replay.
+    pub fn restart(&mut self) {
+        self.done = None;
+    }
+
+    /// Takes urgent operations; what of them can be carried out now, if anything. That batch has no number: it is
+    /// finished with those that it overtook, and acknowledging it acknowledges none.
+    pub fn urgent(&mut self, ops: &[UrgentOp]) -> Option<FibBatch> {
+        let mut now = FibBatch::default();
+        for UrgentOp { after, made, op } in ops {
+            if self.done.is_some_and(|done| *made <= done) {
+                now.groups.push(op.clone());
+            }
+            if self.done.is_none_or(|done| done < *after) {
+                let ahead = Ahead { after: *after, content: op.content.clone() };
+                self.ahead.insert((op.id, *made), ahead);
+            }
+        }
+        (!now.groups.is_empty()).then_some(now)
+    }
+
+    /// Takes the next batch of the other lane; what is to be carried out for it.
+    pub fn in_order(&mut self, mut batch: Arc<FibBatch>) -> Arc<FibBatch> {
+        let seq = batch.seq;
+        if self.done.is_some() || batch.start_of_replay {
+            self.done = Some(seq);
+        }
+        if self.ahead.is_empty() {
+            return batch;
+        }
+        self.ahead.retain(|_, ahead| seq <= ahead.after);
+        let newer = |id: GroupId| self.ahead.range((id, 0)..=(id, seq)).next_back();
+        if batch.groups.iter().any(|op| newer(op.id).is_some()) {
+            for op in &mut Arc::make_mut(&mut batch).groups {
+                if let Some((_, ahead)) = newer(op.id) {
+                    op.content = ahead.content.clone();
+                }
+            }
+        }
+        batch
+    }
+}

@@ -1,0 +1,208 @@
+//! The priority lane: what failures change overtakes batches, and a dataplane ends up as if nothing had.
+
+mod common;
+
+use common::*;
+use proptest::prelude::*;
+use ribtide_rib::*;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+const BGP: Protocol = Protocol::BgpInternal;
+
+/// Two links, and routes by a gateway on each.
+fn two_links() -> Bench {
+    Bench::with(vec![
+        interface(1, true, &["10.0.1.1/24"]),
+        interface(2, true, &["10.0.2.1/24"]),
+        announce("20.0.0.0/8", BGP, &[gw("10.0.1.2"), gw("10.0.2.2")]),
+        announce("21.0.0.0/8", BGP, &[gw("10.0.1.2")]),
+    ])
+}
+
+#[test]
+fn a_failure_changes_groups_at_once_and_routes_later() {
+    let mut bench = two_links();
+    let seq = bench.rib.seq();
+    let urgent = bench.rib.urgent([interface(1, false, &["10.0.1.1/24"])]);
+    let [UrgentOp { after, made, op }] = &urgent[..] else { panic!("{urgent:?}") };
+    assert_eq!((*after, *made), (seq, seq));
+    assert_eq!(op.content, FibGroup::Hops(vec![hop("10.0.2.2", 2)]));
+    assert_eq!(bench.rib.seq(), seq, "it has no number of its own");
+    // What is left: the connected routes and the route that lost its only way. The group is not told again.
+    let rest = bench.rib.handle([]).fib.unwrap();
+    assert!(rest.groups.is_empty());
+    let gone: Vec<String> = rest.routes.v4.iter().map(|r| r.prefix.to_string()).collect();
+    assert!(gone.contains(&"21.0.0.0/8".into()) && !gone.contains(&"20.0.0.0/8".into()));
+    assert_eq!(rest.after.len(), 2, "the groups of the interface and of the lost route");
+    assert!(bench.rib.urgent([]).is_empty() && bench.rib.handle([]).fib.is_none());
+}
+
+#[test]
+fn where_each_route_asks_for_itself_nothing_is_urgent() {
+    for cache in [CacheMode::Off, CacheMode::Epoch] {
+        let mut bench = two_links();
+        bench.rib.set_cache_mode(cache);
+        assert!(bench.rib.urgent([interface(1, false, &["10.0.1.1/24"])]).is_empty());
+        let batch = bench.rib.handle([]).fib.unwrap();
+        assert_eq!(batch.groups[0].content, FibGroup::Hops(vec![hop("10.0.2.2", 2)]));
+    }
+}
+
+/// The order of what a dataplane gets: the group, which it has, before the routes that were queued first.
+#[test]
+fn a_group_overtakes_routes() {
+    let mut bench = two_links();
+    let start = FibBatch { seq: bench.rib.seq(), start_of_replay: true, ..FibBatch::default() };
+    let mut lanes = Lanes::default();
+    lanes.in_order(Arc::new(start));
+    let more = bench.rib.handle([announce("22.0.0.0/8", BGP, &[gw("10.0.1.2"), gw("10.0.2.2")])]);
+    // This one makes a group, which therefore cannot change before it is taken.
+    let fresh = bench.rib.handle([announce("23.0.0.0/8", BGP, &[gw("10.0.1.3"), gw("10.0.2.3")])]);
+    let urgent = bench.rib.urgent([interface(1, false, &["10.0.1.1/24"])]);
+    assert_eq!(urgent.len(), 2);
+
+    let now = lanes.urgent(&urgent).unwrap();
+    assert_eq!((now.groups.len(), now.route_count(), now.seq), (1, 0, 0));
+    assert_eq!(now.groups[0].content, FibGroup::Hops(vec![hop("10.0.2.2", 2)]));
+    let more = Arc::new(more.fib.unwrap());
+    assert!(Arc::ptr_eq(&lanes.in_order(more.clone()), &more), "nothing is copied that need not be");
+    let fresh = lanes.in_order(Arc::new(fresh.fib.unwrap()));
+    assert_eq!(fresh.groups[0].content, FibGroup::Hops(vec![hop("10.0.2.3", 2)]), "made as it is now");
+    assert_eq!(fresh.route_count(), 1);
+}
+
+#[test]
+fn before_a_replay_there_is_nothing_to_change() {
+    let mut bench = two_links();
+    let start = bench.rib.handle([RibIn::DataplaneUp(0)]).replay.remove(0).1;
+    let urgent = bench.rib.urgent([interface(1, false, &["10.0.1.1/24"])]);
+    let mut lanes = Lanes::default();
+    assert!(lanes.urgent(&urgent).is_none());
+    let stale = |batch: &FibBatch| {
+        let content = |op: &GroupOp| matches!(&op.content, FibGroup::Hops(hops) if hops.len() == 2);
+        batch.groups.iter().any(content)
+    };
+    assert!(stale(&start) && !stale(&lanes.in_order(Arc::new(start.clone()))));
+    assert!(lanes.urgent(&urgent).is_some());
+    lanes.restart();
+    assert!(lanes.urgent(&urgent).is_none());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Routes change, in the ordinary way.
+    Route(u8, Option<Vec<u8>>),
+    /// A link rises or falls.
+    Link(IfIndex, bool),
+    /// The RIB manager does what it had left for later.
+    Rest,
+    /// The dataplane takes so many messages.
+    Take(u8),
+    /// The dataplane forgets, and asks for everything.
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let hops = prop::option::weighted(0.8, prop::collection::vec(0..6u8, 1..4));
+    prop_oneof![
+        6 => (0..6u8, hops).prop_map(|(p, h)| Step::Route(p, h)),
+        4 => (1..4u32, any::<bool>()).prop_map(|(i, up)| Step::Link(i, up)),
+        2 => Just(Step::Rest),
+        4 => (1..4u8).prop_map(Step::Take),
+        1 => Just(Step::Restart),
+    ]
+}
+
+/// A dataplane behind two rings, as the daemon's are.
+struct Behind {
+    lanes: Lanes,
+    urgent: VecDeque<UrgentOp>,
+    batches: VecDeque<Arc<FibBatch>>,
+    model: Model,
+}
+
+impl Behind {
+    fn sent(&mut self, out: RibOut) {
+        self.batches.extend(out.fib.map(Arc::new));
+        self.batches.extend(out.replay.into_iter().map(|(_, page)| Arc::new(page)));
+    }
+
+    fn take(&mut self) {
+        let ops: Vec<UrgentOp> = self.urgent.drain(..).collect();
+        if let Some(now) = self.lanes.urgent(&ops) {
+            for op in &now.groups {
+                assert!(self.model.groups.contains_key(&op.id), "only groups that it has change");
+            }
+            self.model.apply(&FibBatch { seq: self.model.seq + 1, ..now });
+            self.model.seq -= 1;
+        }
+        if let Some(batch) = self.batches.pop_front() {
+            self.model.apply(&self.lanes.in_order(batch));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    /// Whatever overtakes what, the dataplane never names what is not there, and ends as the RIB manager has it.
+    #[test]
+    fn overtaking_leads_to_the_same(steps in prop::collection::vec(step(), 1..60)) {
+        let mut rib = Rib::new(RibConfig::default());
+        let mut behind = Behind {
+            lanes: Lanes::default(),
+            urgent: VecDeque::new(),
+            batches: VecDeque::new(),
+            model: Model::default(),
+        };
+        behind.model.repeats = true;
+        behind.sent(rib.handle([RibIn::DataplaneUp(0)]));
+        let link = |i: u32, up| interface(i, up, &[&format!("10.0.{i}.1/24")]);
+        behind.sent(rib.handle((1..4).map(|i| link(i, true))));
+        for step in steps {
+            match step {
+                Step::Route(prefix, hops) => {
+                    let prefix = format!("{}.0.0.0/8", 20 + prefix);
+                    let hop = |h: &u8| gw(&format!("10.0.{}.{}", 1 + h % 3, 2 + h / 3));
+                    let hops: Option<Vec<_>> = hops.map(|hops| hops.iter().map(hop).collect());
+                    let event = match hops {
+                        Some(hops) => announce(&prefix, BGP, &hops),
+                        None => withdraw(&prefix, Source::Bgp),
+                    };
+                    behind.sent(rib.handle([event]));
+                }
+                Step::Link(index, up) => behind.urgent.extend(rib.urgent([link(index, up)])),
+                Step::Rest => behind.sent(rib.handle([])),
+                Step::Take(n) => (0..n).for_each(|_| behind.take()),
+                Step::Restart => {
+                    behind.lanes.restart();
+                    let seq = behind.model.seq;
+                    behind.model = Model::leftover();
+                    (behind.model.seq, behind.model.repeats) = (seq, true);
+                    behind.sent(rib.handle([RibIn::DataplaneUp(0)]));
+                }
+            }
+        }
+        behind.sent(rib.handle([]));
+        while !behind.batches.is_empty() {
+            behind.take();
+            let seq = behind.model.seq;
+            let ack = FibAck { dataplane: 0, seq, failed: Vec::new(), installed: Vec::new() };
+            behind.sent(rib.handle([RibIn::Ack(ack)]));
+        }
+        behind.take();
+        prop_assert!(behind.model.finished);
+        let mut fresh = Model::default();
+        for (_, page) in rib.handle([RibIn::DataplaneUp(9)]).replay {
+            fresh.apply(&page);
+        }
+        let seq = fresh.seq;
+        let ack = FibAck { dataplane: 9, seq, failed: Vec::new(), installed: Vec::new() };
+        for (_, page) in rib.handle([RibIn::Ack(ack)]).replay {
+            fresh.apply(&page);
+        }
+        prop_assert_eq!(behind.model.fib(), fresh.fib());
+        prop_assert_eq!(behind.model.groups, fresh.groups);
+    }
+}
