@@ -364,7 +364,13 @@ impl<F: Family> Lane<F> {
         let count = self.pending.len();
         let turn = self.turn;
         self.turn = turn.wrapping_add(1);
-        let ripe = |_: &Prefix<F>, pending: &mut Pending| all || pending.turn != turn;
+        // What belongs into the message of a path that waited goes with it, though it has come later.
+        let mut ripe = vec![false; if all { 0 } else { paths.numbers() }];
+        let waited = self.pending.values().filter(|p| !all && p.turn != turn && p.new != NONE);
+        waited.for_each(|p| ripe[p.new as usize] = true);
+        let ripe = |_: &Prefix<F>, p: &mut Pending| {
+            all || p.turn != turn || ripe.get(p.new as usize).is_some_and(|ripe| *ripe)
+        };
         for (prefix, Pending { had, new, .. }) in self.pending.extract_if(ripe) {
             if let Some(source) = had.source() {
                 self.sent.add(source, -1);
