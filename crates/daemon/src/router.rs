@@ -159,9 +159,9 @@ impl Router {
         let mut rib = config.fib.as_ref().map(|_| RibBuilder::new(&rings));
         let (mut handle, mut asic, mut clients) = (None, None, Vec::new());
         if let (Some(fib), Some(rib)) = (&config.fib, &mut rib) {
-            if let Some(kernel) = fib.kernel {
+            if let Some(kernel) = &fib.kernel {
                 let port = rib.plug("kernel", &rings, meters.meter("kernel"), &stop);
-                kernel::start(kernel, port, &rings).map_err(StartError::Kernel)?;
+                kernel::start(kernel.clone(), port, &rings).map_err(StartError::Kernel)?;
             }
             for (i, server) in fib.fpm.iter().enumerate() {
                 let name = if fib.fpm.len() == 1 { "fpm".to_string() } else { format!("fpm-{i}") };
@@ -177,12 +177,16 @@ impl Router {
         }
         let inbox = rib.as_ref().map(RibBuilder::inbox);
         if let (Some(fib), Some(rib)) = (&config.fib, rib) {
+            let mut initial_sources = vec![Source::Static, Source::Bgp];
+            if fib.kernel.as_ref().is_some_and(|kernel| kernel.import) {
+                initial_sources.push(Source::Kernel);
+            }
             let settings = RibConfig {
                 resolve_via_default: fib.resolve_via_default,
                 max_ecmp: fib.max_ecmp,
                 underlay_weights: fib.underlay_weights,
                 cache: fib.nexthop_cache,
-                initial_sources: vec![Source::Static, Source::Bgp],
+                initial_sources,
                 dataplanes: Vec::new(),
             };
             let setup = RibSetup {

@@ -9,7 +9,7 @@ use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{CacheMode, RibConfig};
 use ribtide_runtime::cpu::Cpus;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -188,16 +188,42 @@ pub struct FibConfig {
 }
 
 /// The kernel dataplane.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KernelConfig {
-    /// Routing table.
+    /// Routing table; that of [`vrf`](Self::vrf) once the kernel has told it.
     pub table: u32,
+    /// The VRF device whose table it is.
+    pub vrf: Option<String>,
     /// Protocol number that marks our routes.
     pub protocol: u8,
     /// Route metric (priority).
     pub metric: u32,
     /// Leave the kernel's `nexthop_compat_mode` as it is.
     pub compat_mode: bool,
+    /// The source address that packets of this machine take over our IPv4 routes.
+    pub source4: Option<Ipv4Addr>,
+    /// The same over our IPv6 routes.
+    pub source6: Option<Ipv6Addr>,
+    /// Learn others' routes.
+    pub import: bool,
+    /// How much news about routes may wait to be read, in bytes.
+    pub receive_buffer: u32,
+}
+
+impl Default for KernelConfig {
+    fn default() -> Self {
+        KernelConfig {
+            table: 254,
+            vrf: None,
+            protocol: 186,
+            metric: 20,
+            compat_mode: false,
+            source4: None,
+            source6: None,
+            import: true,
+            receive_buffer: 8 << 20,
+        }
+    }
 }
 
 /// The virtual ASIC.
@@ -371,26 +397,7 @@ impl Checker {
             file::Kernel::Switch(true) => Some(file::KernelTable::default()),
             file::Kernel::Table(t) => Some(t.clone()),
         };
-        let kernel = kernel.map(|t| {
-            let table = t.table.unwrap_or(254);
-            if table == 0 || table == 255 {
-                self.problem(
-                    key!["fib", "kernel", "table"],
-                    format!("table {table} belongs to the kernel itself; write 254 (main) or a table of your own"),
-                );
-            }
-            let protocol = t.protocol.unwrap_or(186);
-            if protocol <= 4 {
-                self.problem(
-                    key!["fib", "kernel", "protocol"],
-                    format!(
-                        "protocol {protocol} marks routes of the kernel or of an administrator, which ribtide would remove \
-                         as its own; write 5 to 255 (186 is bgp)"
-                    ),
-                );
-            }
-            KernelConfig { table, protocol, metric: t.metric.unwrap_or(20), compat_mode: t.compat_mode }
-        });
+        let kernel = kernel.map(|t| self.kernel(&t));
         let virtual_asic = match &file.virtual_asic {
             file::VirtualAsic::Switch(false) => None,
             file::VirtualAsic::Switch(true) => Some(VirtualAsicConfig { lab: false }),
@@ -419,6 +426,67 @@ impl Checker {
             virtual_asic,
             resolve_via_default: file.resolve_via_default.unwrap_or(true),
         }
+    }
+
+    fn kernel(&mut self, file: &file::KernelTable) -> KernelConfig {
+        let default = KernelConfig::default();
+        let table = file.table.unwrap_or(default.table);
+        if table == 0 || table == 255 {
+            self.problem(
+                key!["fib", "kernel", "table"],
+                format!(
+                    "table {table} belongs to the kernel itself; write 254 (main) or a table of your own"
+                ),
+            );
+        }
+        if file.table.is_some() && file.vrf.is_some() {
+            self.problem(
+                key!["fib", "kernel", "table"],
+                "a VRF device has a table, which is taken; write table or vrf, not both",
+            );
+        }
+        let protocol = file.protocol.unwrap_or(default.protocol);
+        if protocol <= 4 {
+            self.problem(
+                key!["fib", "kernel", "protocol"],
+                format!(
+                    "protocol {protocol} marks routes of the kernel or of an administrator, which ribtide would remove \
+                     as its own; write 5 to 255 (186 is bgp)"
+                ),
+            );
+        }
+        let receive_buffer = file.receive_buffer.unwrap_or(default.receive_buffer);
+        if receive_buffer > 1 << 30 {
+            self.problem(
+                key!["fib", "kernel", "receive-buffer"],
+                format!(
+                    "{receive_buffer} bytes are more than a socket's buffer can be; write at most 1073741824"
+                ),
+            );
+        }
+        let mut config = KernelConfig {
+            table,
+            vrf: file.vrf.clone(),
+            protocol,
+            metric: file.metric.unwrap_or(default.metric),
+            compat_mode: file.compat_mode,
+            import: file.import.unwrap_or(default.import),
+            receive_buffer,
+            ..default
+        };
+        for (i, address) in file.source.iter().enumerate() {
+            let taken = match address {
+                IpAddr::V4(a) => config.source4.replace(*a).is_some(),
+                IpAddr::V6(a) => config.source6.replace(*a).is_some(),
+            };
+            if taken {
+                self.problem(
+                    key!["fib", "kernel", "source", i],
+                    "a route has one source address; write at most one of each family",
+                );
+            }
+        }
+        config
     }
 
     fn interface(&mut self, i: usize, file: &file::Interface) -> InterfaceConfig {

@@ -149,7 +149,7 @@ pub(super) struct Fib {
 #[derive(Debug, Deserialize)]
 #[serde(
     untagged,
-    expecting = "this is not understood; write true, false, or a table of table, protocol and metric, such as { table = 254 }"
+    expecting = "this is not understood; write true, false, or a table of settings, such as { table = 254 }"
 )]
 pub(super) enum Kernel {
     Switch(bool),
@@ -170,6 +170,11 @@ pub(super) struct KernelTable {
     pub(super) metric: Option<u32>,
     #[serde(default)]
     pub(super) compat_mode: bool,
+    pub(super) vrf: Option<String>,
+    #[serde(default)]
+    pub(super) source: Vec<IpAddr>,
+    pub(super) import: Option<bool>,
+    pub(super) receive_buffer: Option<u32>,
 }
 
 #[derive(Debug, Deserialize)]

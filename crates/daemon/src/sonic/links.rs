@@ -4,12 +4,13 @@ use super::{Error, log};
 use crate::dataplane::kernel::socket::{Socket, overran};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
+use ribtide_wire::netlink::numbers::RTNLGRP_LINK;
 use ribtide_wire::netlink::{Content, dump_links};
 use std::io;
 use std::time::Duration;
 
-/// `RTNLGRP_LINK` of linux/rtnetlink.h.
-const RTNLGRP_LINK: libc::c_uint = 1;
+/// How much news may wait to be read, in bytes.
+const BUFFER: u32 = 8 << 20;
 /// How often the thread looks whether it shall stop.
 const GLANCE: Duration = Duration::from_millis(500);
 /// Events that may wait.
@@ -36,14 +37,14 @@ pub(super) fn watch(
     let failed =
         |e: io::Error| Error::new(format!("cannot learn the names of interfaces from the kernel: {e}"));
     // Listening first: nothing that happens between the two is missed.
-    let mut socket = Socket::monitor(&[RTNLGRP_LINK], GLANCE).map_err(failed)?;
+    let mut socket = Socket::monitor(&[RTNLGRP_LINK], BUFFER, GLANCE).map_err(failed)?;
     let now = list().map_err(failed)?;
     let (tx, rx) = rings.bounded("interfaces to fpmsyncd", EVENTS);
     let stop = stop.clone();
     let body = move || {
         while !stop.stopped() {
             let mut events = Vec::new();
-            match socket.notified(|content| events.extend(event(&content))) {
+            match socket.notified(|_, content| events.extend(event(&content))) {
                 Ok(()) => {}
                 // Something was missed: what exists is told anew. What went meanwhile stays known, as harmless as a
                 // route that names it.

@@ -30,6 +30,8 @@ pub(super) enum News {
 /// All interfaces.
 #[derive(Default)]
 pub(super) struct Interfaces {
+    /// The VRF whose addresses count; without, those that are in none.
+    vrf: Option<u32>,
     states: Map<u32, State>,
     /// What the RIB was told.
     told: Map<u32, InterfaceEvent>,
@@ -37,6 +39,11 @@ pub(super) struct Interfaces {
 }
 
 impl Interfaces {
+    /// Those of a VRF, by the number of its device; or those outside of any.
+    pub(super) fn of(vrf: Option<u32>) -> Interfaces {
+        Interfaces { vrf, ..Interfaces::default() }
+    }
+
     /// Takes one message of the kernel, from a dump or a notification.
     pub(super) fn take(&mut self, content: &Content<'_>) {
         match content {
@@ -96,13 +103,14 @@ impl Interfaces {
                 }
                 continue;
             };
-            // The addresses of a VRF's members are connected routes of the VRF's table, not of ours.
-            let in_vrf = state.master.and_then(|m| self.states.get(&m)).is_some_and(|m| m.is_vrf);
+            // The addresses of a VRF and of its members are connected routes of the VRF's table, and of no other.
+            let master = state.master.filter(|m| self.states.get(m).is_some_and(|m| m.is_vrf));
+            let vrf = if state.is_vrf { Some(index) } else { master };
             let event = InterfaceEvent {
                 index,
                 name: state.name.clone(),
                 up: state.operative,
-                addresses: if in_vrf { Vec::new() } else { state.addresses.clone() },
+                addresses: if vrf == self.vrf { state.addresses.clone() } else { Vec::new() },
             };
             let before = self.told.get(&index);
             let came_up = event.up && (fell || !before.is_some_and(|b| b.up));
@@ -213,29 +221,25 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_a_vrfs_members_are_not_ours() {
-        let mut all = Interfaces::default();
-        let member = Link {
-            index: 2,
-            name: "eth0",
-            flags: 0x10001,
-            mtu: 1500,
-            master: Some(9),
-            kind: None,
-            vrf_table: None,
+    fn addresses_of_a_vrfs_members_are_the_vrfs() {
+        let link = |index, name, master, vrf_table: Option<u32>| {
+            let kind = vrf_table.map(|_| "vrf");
+            Content::NewLink(Link { index, name, flags: 0x10001, mtu: 1500, master, kind, vrf_table })
         };
-        all.take(&Content::NewLink(member));
-        all.take(&Content::NewAddress(address(2, "10.0.0.1/24", 0)));
-        all.take(&Content::NewLink(Link {
-            index: 9,
-            name: "red",
-            flags: 0x10001,
-            kind: Some("vrf"),
-            vrf_table: Some(100),
-            master: None,
-            mtu: 0,
-        }));
-        let news = all.news();
-        assert_eq!(news[0], News::Changed { event: event(2, "eth0", true, &[]), came_up: true });
+        let seen = |vrf| {
+            let mut all = Interfaces::of(vrf);
+            all.take(&link(2, "eth0", Some(9), None));
+            all.take(&Content::NewAddress(address(2, "10.0.0.1/24", 0)));
+            all.take(&link(3, "eth1", None, None));
+            all.take(&Content::NewAddress(address(3, "10.0.1.1/24", 0)));
+            all.take(&link(9, "red", None, Some(100)));
+            let told = all.news().into_iter().map(|news| match news {
+                News::Changed { event, .. } => (event.index, event.addresses.len()),
+                News::Removed(index) => panic!("{index} is not gone"),
+            });
+            told.collect::<Vec<_>>()
+        };
+        assert_eq!(seen(None), [(2, 0), (3, 1), (9, 0)]);
+        assert_eq!(seen(Some(9)), [(2, 1), (3, 0), (9, 0)]);
     }
 }

@@ -1,8 +1,9 @@
 //! The Linux kernel as a dataplane, through netlink and next-hop objects.
 //!
-//! Two threads. `kernel-links` watches interfaces and addresses and tells the RIB manager. `kernel-fib` writes
+//! Three threads. `kernel-links` watches interfaces and addresses and tells the RIB manager. `kernel-fib` writes
 //! routes: one writer, since the kernel's routing lock makes a second one useless (measured: equal rate at twice
-//! the CPU).
+//! the CPU). `kernel-routes` watches what others do: to our routes, which the writer then puts right, and with their
+//! own, which the RIB manager learns.
 //!
 //! What is ours: routes of the configured table with the configured protocol number, and next-hop objects with that
 //! number. 186 (bgp) is the default; where another BGP daemon writes to the same kernel, give ribtide a number of
@@ -10,9 +11,12 @@
 //! by its metric; the kernel lets one route per prefix and metric be.
 
 mod interfaces;
+mod learnt;
 mod objects;
 mod routes;
 pub(crate) mod socket;
+mod vrf;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -25,27 +29,30 @@ use ribtide_rib::{IfIndex, RibIn, Source};
 use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::{self, Stop};
+use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK};
 use ribtide_wire::netlink::{Content, dump_addresses, dump_links};
 use routes::{InterfaceChange, Kernel};
 use socket::{Socket, overran};
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use watch::Touched;
 
 /// How often a waiting thread looks whether it shall stop.
 const STOP_POLL: Duration = Duration::from_millis(200);
 /// How long nothing must have come before what was believed of the kernel is looked up.
 const QUIET: Duration = Duration::from_millis(20);
+/// How long batches may keep it waiting.
+const DOUBT: Duration = Duration::from_millis(500);
 /// Pause before the kernel's socket is opened again after it failed.
 const REOPEN: Duration = Duration::from_secs(1);
-/// Changes of interfaces that may wait for the writer.
-const LINK_NOTES: usize = 256;
-
-// linux/rtnetlink.h
-const RTNLGRP_LINK: libc::c_uint = 1;
-const RTNLGRP_IPV4_IFADDR: libc::c_uint = 5;
-const RTNLGRP_IPV6_IFADDR: libc::c_uint = 9;
+/// Notes of the watchers that may wait for the writer.
+const NOTES: usize = 256;
+/// How much of what interfaces do may wait for its watcher, in bytes.
+const LINKS_BUFFER: u32 = 8 * 1024 * 1024;
 
 /// The numbers of this system's interfaces, by name.
 ///
@@ -59,12 +66,17 @@ pub(crate) fn interface_numbers() -> io::Result<BTreeMap<String, IfIndex>> {
     })
 }
 
-/// What the watcher tells the writer.
-enum LinkNote {
+/// What the watchers tell the writer.
+enum Note {
     /// This interface changed.
-    Changed(InterfaceChange),
-    /// Notifications were lost: anything may have changed.
+    Interface(InterfaceChange),
+    /// Notifications about interfaces or routes were lost, or the kernel may have dropped routes without a word: anything
+    /// may have changed.
     Lost,
+    /// Someone changed next-hop objects that may be ours.
+    NextHops,
+    /// Someone wrote or deleted routes where ours are.
+    Routes(Vec<Touched>),
 }
 
 /// Starts the kernel dataplane in the network namespace of the calling thread.
@@ -74,29 +86,48 @@ enum LinkNote {
 ///
 /// # Errors
 /// A sentence that says what is missing (a capability, next-hop objects) and what to do.
-pub fn start(config: KernelConfig, port: Port, rings: &Rings) -> Result<[JoinHandle<()>; 2], String> {
-    let kernel = Kernel::open(config)?;
+pub fn start(mut config: KernelConfig, port: Port, rings: &Rings) -> Result<[JoinHandle<()>; 3], String> {
+    let vrf = match &config.vrf {
+        Some(name) => {
+            let (ifindex, table) = vrf::find(name)?;
+            config.table = table;
+            Some(ifindex)
+        }
+        None => None,
+    };
+    let kernel = Kernel::open(config.clone())?;
     if !config.compat_mode {
         leave_compat_mode();
     }
     let cannot = |e: io::Error| format!("the kernel dataplane cannot start: {e}");
-    let monitor = Socket::monitor(&[RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR], STOP_POLL)
-        .map_err(cannot)?;
+    let monitor =
+        Socket::monitor(&[RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR], LINKS_BUFFER, STOP_POLL)
+            .map_err(cannot)?;
     let requests = Socket::open().map_err(cannot)?;
-    let (notes, noted) = rings.bounded("kernel links to kernel FIB", LINK_NOTES);
+    let (notes, noted) = rings.bounded("kernel watchers to kernel FIB", NOTES);
+    let writing_port = Arc::new(AtomicU32::new(kernel.port()));
+    let routes = watch::Watcher::new(
+        config.clone(),
+        writing_port.clone(),
+        notes.clone(),
+        port.rib.feedback.clone(),
+        port.stop.clone(),
+    )
+    .map_err(cannot)?;
     let watcher = Watcher {
         monitor,
         requests,
-        interfaces: Interfaces::default(),
+        interfaces: Interfaces::of(vrf),
         notes,
         rib: port.rib.failures.clone(),
         stop: port.stop.clone(),
     };
     let id = port.id;
     let watcher = thread::spawn("kernel-links", move || watcher.run(id)).map_err(cannot)?;
-    let writer = Writer { kernel, config, port, noted, replayed: false };
+    let routes = thread::spawn("kernel-routes", move || routes.run()).map_err(cannot)?;
+    let writer = Writer { kernel, config, port, noted, writing_port, replayed: false };
     let writer = thread::spawn("kernel-fib", move || writer.run()).map_err(cannot)?;
-    Ok([watcher, writer])
+    Ok([watcher, routes, writer])
 }
 
 /// Has the kernel say that a next-hop object changed in one message, and not by another about every route that uses
@@ -132,7 +163,7 @@ struct Watcher {
     monitor: Socket,
     requests: Socket,
     interfaces: Interfaces,
-    notes: ring::Sender<LinkNote>,
+    notes: ring::Sender<Note>,
     /// The lane for failures, so that they overtake; and for what may not overtake them.
     rib: ring::Sender<RibIn>,
     stop: Stop,
@@ -150,7 +181,7 @@ impl Watcher {
         }
         while !self.stop.stopped() {
             let interfaces = &mut self.interfaces;
-            let told = match self.monitor.notified(|content| interfaces.take(&content)) {
+            let told = match self.monitor.notified(|_, content| interfaces.take(&content)) {
                 Ok(()) => self.tell(),
                 Err(e) => {
                     if !overran(&e) {
@@ -162,7 +193,7 @@ impl Watcher {
                         );
                         std::thread::sleep(REOPEN);
                     }
-                    self.notes.send(LinkNote::Lost).and_then(|()| self.dump())
+                    self.notes.send(Note::Lost).and_then(|()| self.dump())
                 }
             };
             if told.is_err() {
@@ -198,12 +229,12 @@ impl Watcher {
             match news {
                 News::Changed { event, came_up } => {
                     let change = InterfaceChange { ifindex: event.index, up: event.up, came_up };
-                    self.notes.send(LinkNote::Changed(change))?;
+                    self.notes.send(Note::Interface(change))?;
                     self.rib.send(RibIn::Interface(event))?;
                 }
                 News::Removed(ifindex) => {
                     let change = InterfaceChange { ifindex, up: false, came_up: false };
-                    self.notes.send(LinkNote::Changed(change))?;
+                    self.notes.send(Note::Interface(change))?;
                     self.rib.send(RibIn::InterfaceRemoved(ifindex))?;
                 }
             }
@@ -217,7 +248,9 @@ struct Writer {
     kernel: Kernel,
     config: KernelConfig,
     port: Port,
-    noted: ring::Receiver<LinkNote>,
+    noted: ring::Receiver<Note>,
+    /// Where the watcher of routes reads the number of the kernel's socket.
+    writing_port: Arc<AtomicU32>,
     /// Whether a replay has begun since the socket was opened. Before that, batches have nothing to build on.
     replayed: bool,
 }
@@ -239,6 +272,10 @@ impl Writer {
 
     /// Does what is there to do, or waits a while for it.
     fn step(&mut self) -> io::Result<Result<(), Closed>> {
+        if self.kernel.doubts_for(DOUBT) {
+            self.kernel.verify()?;
+            self.report();
+        }
         if self.notes()?.is_err() {
             return Ok(Err(Closed));
         }
@@ -263,7 +300,7 @@ impl Writer {
         let mut select = Select::new();
         select.recv(self.noted.raw());
         self.port.watch(&mut select);
-        let quiet = if self.kernel.doubtful() { QUIET } else { STOP_POLL };
+        let quiet = if self.kernel.doubts_for(Duration::ZERO) { QUIET } else { STOP_POLL };
         if select.ready_timeout(quiet).is_err() {
             self.kernel.verify()?;
             self.report();
@@ -271,13 +308,13 @@ impl Writer {
         Ok(Ok(()))
     }
 
-    /// Takes all notes that wait. The watcher ends only with the process.
+    /// Takes all notes that wait. The watchers end only with the process.
     fn notes(&mut self) -> io::Result<Result<(), Closed>> {
         loop {
             match self.noted.raw().try_recv() {
                 Ok(note) => {
                     let note = self.noted.took(note);
-                    self.link_changed(&note)?;
+                    self.noted(&note)?;
                 }
                 Err(TryRecvError::Empty) => return Ok(Ok(())),
                 Err(TryRecvError::Disconnected) => return Ok(Err(Closed)),
@@ -285,13 +322,15 @@ impl Writer {
         }
     }
 
-    fn link_changed(&mut self, note: &LinkNote) -> io::Result<()> {
+    fn noted(&mut self, note: &Note) -> io::Result<()> {
         if !self.replayed {
             return Ok(());
         }
         match note {
-            LinkNote::Changed(change) => self.kernel.interface_changed(change)?,
-            LinkNote::Lost => self.kernel.repair()?,
+            Note::Interface(change) => self.kernel.interface_changed(change)?,
+            Note::Lost => self.kernel.repair()?,
+            Note::NextHops => self.kernel.doubt(),
+            Note::Routes(touched) => self.kernel.touched(touched)?,
         }
         self.report();
         Ok(())
@@ -322,8 +361,9 @@ impl Writer {
                 // Nothing is expected from a dataplane that is down; what was under way is dropped.
                 self.port.next(left)?;
             }
-            match Kernel::open(self.config) {
+            match Kernel::open(self.config.clone()) {
                 Ok(kernel) => {
+                    self.writing_port.store(kernel.port(), Relaxed);
                     self.kernel = kernel;
                     return self.port.rib.feedback.send(RibIn::DataplaneUp(self.port.id));
                 }

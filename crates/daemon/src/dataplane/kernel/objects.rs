@@ -23,6 +23,11 @@ use std::io;
 /// The ids that ribtide gives. Others count from 1, so ids stay apart.
 const IDS: std::ops::Range<u32> = 0x2000_0000..0x4000_0000;
 
+/// Whether an object of this id may be one that ribtide made.
+pub(super) fn may_be_ours(id: u32) -> bool {
+    IDS.contains(&id)
+}
+
 /// One way out, the content of a single object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Way {
@@ -71,6 +76,8 @@ struct Group {
     live: Vec<Member>,
     /// No route can have been written by it yet.
     fresh: bool,
+    /// Routes name it by its id, which may not become another any more.
+    bound: bool,
     refusal: Option<Refusal>,
 }
 
@@ -78,7 +85,8 @@ struct Group {
 #[derive(Default)]
 struct Found {
     singles: Map<Way, u32>,
-    groups: Map<Vec<Member>, u32>,
+    /// By their members, which several groups may have in common.
+    groups: Map<Vec<Member>, Vec<u32>>,
     /// Those that cannot be adopted: of a kind or content that ribtide does not make.
     strays: Vec<u32>,
     /// Ids of everyone.
@@ -168,7 +176,7 @@ impl Objects {
             Some((id, live)) => (id, live),
             None => (self.new_id(), Vec::new()),
         };
-        self.groups.insert(group, Group { id, want, live, fresh: true, refusal: None });
+        self.groups.insert(group, Group { id, want, live, fresh: true, bound: false, refusal: None });
         self.dirty.push(group);
     }
 
@@ -206,8 +214,32 @@ impl Objects {
     /// A group that the kernel has already, with just these members.
     fn adopt_group(&mut self, want: &[(Way, u16)]) -> Option<(u32, Vec<Member>)> {
         let members = self.members(want);
-        let id = self.found.groups.remove(&members)?;
+        let id = self.found.groups.get_mut(&members)?.pop()?;
         Some((self.adopt(id), members))
+    }
+
+    /// A route of the RIB's group is about to be compared with the kernel's, which is by the object `found`, or to be
+    /// written. The first one decides which of several equal objects is this group's, so that the others are right too.
+    pub(super) fn bind(&mut self, group: u32, found: Option<u32>) {
+        let Some(this) = self.groups.get_mut(&group).filter(|g| !g.bound) else { return };
+        this.bound = true;
+        let Some(wanted) = found.filter(|id| *id != this.id && !this.live.is_empty()) else { return };
+        let (mine, live) = (this.id, this.live.clone());
+        if let Some(spare) =
+            self.found.groups.get_mut(&live).and_then(|ids| ids.iter_mut().find(|id| **id == wanted))
+        {
+            *spare = mine;
+        } else if let Some(other) =
+            self.groups.values_mut().find(|g| g.id == wanted && !g.bound && g.live == live)
+        {
+            other.id = mine;
+        } else {
+            return;
+        }
+        self.adopt(wanted);
+        if let Some(this) = self.groups.get_mut(&group) {
+            this.id = wanted;
+        }
     }
 
     /// The members that the kernel can have now, by id.
@@ -294,8 +326,8 @@ impl Objects {
         for (id, members) in dump.groups {
             if !IDS.contains(&id) {
                 self.found.strays.push(id);
-            } else if let Some(other) = self.found.groups.insert(members, id) {
-                self.found.strays.push(other);
+            } else {
+                self.found.groups.entry(members).or_default().push(id);
             }
         }
         self.dirty.extend(self.groups.keys());
@@ -466,7 +498,7 @@ impl Objects {
     pub(super) fn sweep(&mut self, socket: &mut Socket) -> io::Result<usize> {
         let found = std::mem::take(&mut self.found);
         // Groups first: a group that loses its last member goes with it, and is then not found.
-        let mut ids: Vec<u32> = found.groups.into_values().collect();
+        let mut ids: Vec<u32> = found.groups.into_values().flatten().collect();
         ids.extend(found.strays);
         ids.extend(found.singles.into_values());
         self.found.taken = found.taken;

@@ -7,12 +7,15 @@
 use super::super::verdicts::Verdicts;
 use super::objects::{Objects, Way};
 use super::socket::{Refusal, Socket, overran};
+use super::watch::Touched;
 use crate::config::KernelConfig;
-use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
+use ribtide_prefix::{Afi, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibGroup, FibRoute, GroupId, Protocol};
 use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE, RTM_F_CLONED};
 use ribtide_wire::netlink::{Content, NextHops, Route, Via, dump_routes, write_next_hop_delete};
 use std::io;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 /// How often a repair is begun again because the socket overran during it.
 const REPAIR_TRIES: usize = 3;
@@ -23,7 +26,7 @@ struct Table<F: Family> {
     /// The RIB's group of each prefix that shall be in the kernel.
     want: Map<Prefix<F>, GroupId>,
     /// Routes with our mark, found in the kernel and not asked for yet, by prefix and metric: the kernel's id of
-    /// their group, 0 for routes that are not by a group.
+    /// their group, 0 for routes that are not by a group or have another source address than ours.
     found: Map<(Prefix<F>, u32), u32>,
 }
 
@@ -61,8 +64,11 @@ pub(crate) struct Kernel {
     tables: Families<Tables>,
     /// Whether the RIB is still telling all that it wants, so that what it did not name may not be removed yet.
     replaying: bool,
-    /// Whether something of the kernel's state was concluded and not looked up.
-    doubtful: bool,
+    /// Whether routes that were found stay as they are until the RIB has told all: what it wants of them before is not
+    /// its last word, and to follow it would turn packets away and back again.
+    holding: bool,
+    /// Since when something of the kernel's state is concluded and not looked up.
+    doubt: Option<Instant>,
     /// What became of routes, for whoever acknowledges.
     pub(crate) verdicts: Verdicts,
 }
@@ -93,11 +99,12 @@ impl Kernel {
             }
             _ => Ok(Kernel {
                 socket,
-                config,
                 objects: Objects::new(config.protocol),
+                config,
                 tables: Families::default(),
                 replaying: true,
-                doubtful: false,
+                holding: false,
+                doubt: None,
                 verdicts: Verdicts::default(),
             }),
         }
@@ -144,7 +151,7 @@ impl Kernel {
         }
         self.objects.delete_unused(&mut self.socket)?;
         if batch.end_of_replay {
-            self.replaying = false;
+            (self.replaying, self.holding) = (false, false);
             for_each_family!(F => self.sweep::<F>()?);
             self.objects.sweep(&mut self.socket)?;
         }
@@ -168,12 +175,16 @@ impl Kernel {
             return Ok(());
         }
         if !up {
+            if std::mem::take(&mut self.holding) {
+                // Some of what was found may be gone with the interface.
+                for_each_family!(F => self.let_go::<F>()?);
+            }
             // What the kernel did is known without asking, and the RIB's answer to it is not to wait. A group that is
             // gone took its routes along; before one of them counts as deleted, a look.
             if self.objects.lose_interface(ifindex) {
                 return self.objects.check(&mut self.socket);
             }
-            self.doubtful = true;
+            self.doubt();
             return Ok(());
         }
         if came_up {
@@ -184,9 +195,14 @@ impl Kernel {
         self.converge_or_repair()
     }
 
-    /// Whether [`Kernel::verify`] has something to look up.
-    pub(crate) fn doubtful(&self) -> bool {
-        self.doubtful
+    /// The kernel's next-hop objects may not be what they are believed to be: [`Kernel::verify`] will look.
+    pub(crate) fn doubt(&mut self) {
+        self.doubt.get_or_insert_with(Instant::now);
+    }
+
+    /// Whether something has been waiting so long for [`Kernel::verify`].
+    pub(crate) fn doubts_for(&self, time: Duration) -> bool {
+        self.doubt.is_some_and(|since| since.elapsed() >= time)
     }
 
     /// Looks up the kernel's next-hop objects where what it did was only concluded, and mends what differs.
@@ -194,11 +210,50 @@ impl Kernel {
     /// # Errors
     /// The socket does not work any more.
     pub(crate) fn verify(&mut self) -> io::Result<()> {
-        if !std::mem::take(&mut self.doubtful) {
+        if self.doubt.take().is_none() {
             return Ok(());
         }
         self.objects.check(&mut self.socket)?;
         self.converge_or_repair()
+    }
+
+    /// Someone else wrote or deleted routes where ours are: makes them again what the RIB asked for.
+    ///
+    /// # Errors
+    /// The socket does not work any more.
+    pub(crate) fn touched(&mut self, touched: &[Touched]) -> io::Result<()> {
+        for_each_family!(F => {
+            let mut changes: Vec<Change<F>> = Vec::new();
+            for Touched { prefix, metric, marked } in touched {
+                let Some(prefix) = Prefix::<F>::from_addr(prefix.addr(), prefix.len()) else { continue };
+                let want = self.tables.get::<F>().want.get(&prefix).filter(|_| *metric == self.config.metric);
+                match want {
+                    // Without its group there is no route to put back: it comes with the group.
+                    Some(group) if self.objects.live_id(group.0).is_some() => {
+                        changes.push(Change { prefix, metric: *metric, group: Some(*group) });
+                    }
+                    Some(_) => {}
+                    // What bears our mark and was not asked for goes, once all is asked for.
+                    None if *marked && self.replaying => {
+                        self.tables.get_mut::<F>().found.insert((prefix, *metric), 0);
+                    }
+                    None if *marked => changes.push(Change { prefix, metric: *metric, group: None }),
+                    None => {}
+                }
+            }
+            changes.sort_unstable_by_key(|change| (change.prefix, change.metric));
+            changes.dedup_by_key(|change| (change.prefix, change.metric));
+            match self.write(&changes) {
+                Err(e) if overran(&e) => self.repair()?,
+                other => other?,
+            }
+        });
+        Ok(())
+    }
+
+    /// The kernel's number for the socket that writes.
+    pub(crate) fn port(&self) -> u32 {
+        self.socket.port()
     }
 
     fn converge_or_repair(&mut self) -> io::Result<()> {
@@ -255,7 +310,7 @@ impl Kernel {
         self.objects = Objects::new(self.config.protocol);
         self.objects.check(&mut self.socket)?;
         self.tables = Families::default();
-        self.replaying = true;
+        (self.replaying, self.holding) = (true, true);
         self.verdicts = Verdicts::default();
         for_each_family!(F => self.tables.get_mut::<F>().found = self.dump::<F>()?);
         Ok(())
@@ -263,7 +318,7 @@ impl Kernel {
 
     /// Our routes in the kernel.
     fn dump<F: Family>(&mut self) -> io::Result<Map<(Prefix<F>, u32), u32>> {
-        let (table, protocol) = (self.config.table, self.config.protocol);
+        let (table, protocol, source) = (self.config.table, self.config.protocol, source::<F>(&self.config));
         let routes = self.socket.dump(
             |out, seq| dump_routes(out, seq, F::AFI, table, protocol),
             |all: &mut Map<(Prefix<F>, u32), u32>, content| {
@@ -274,7 +329,10 @@ impl Kernel {
                 let Some(prefix) = Prefix::<F>::from_addr(route.prefix.addr(), route.prefix.len()) else {
                     return;
                 };
-                let id = if let NextHops::Id(id) = route.next_hops { id } else { 0 };
+                let id = match route.next_hops {
+                    NextHops::Id(id) if route.prefsrc == source => id,
+                    _ => 0,
+                };
                 all.insert((prefix, route.metric.unwrap_or(0)), id);
             },
         );
@@ -285,12 +343,29 @@ impl Kernel {
         }
     }
 
-    /// Removes the routes that nothing asked for.
+    /// Makes what was found what is wanted: writes the routes that were held back, and removes those that nothing asked
+    /// for.
     fn sweep<F: Family>(&mut self) -> io::Result<()> {
+        self.let_go::<F>()?;
         let found = std::mem::take(&mut self.tables.get_mut::<F>().found);
         let stale: Vec<Change<F>> =
             found.into_keys().map(|(prefix, metric)| Change { prefix, metric, group: None }).collect();
         self.try_write(&stale).map(drop)
+    }
+
+    /// Writes the routes that were held back.
+    fn let_go<F: Family>(&mut self) -> io::Result<()> {
+        let Table { want, found } = self.tables.get_mut::<F>();
+        let ours = self.config.metric;
+        let mut held: Vec<Change<F>> = Vec::new();
+        found.retain(|(prefix, metric), _| match want.get(prefix).filter(|_| *metric == ours) {
+            Some(group) => {
+                held.push(Change { prefix: *prefix, metric: ours, group: Some(*group) });
+                false
+            }
+            None => true,
+        });
+        self.write(&held)
     }
 
     /// Makes the groups right, and writes again the routes of those that the kernel had lost.
@@ -329,13 +404,19 @@ impl Kernel {
         let mut changes: Vec<Change<F>> = Vec::with_capacity(routes.len());
         for route in routes {
             let (group, existed) = self.note(route);
-            let found = &mut self.tables.get_mut::<F>().found;
-            let found = if found.is_empty() { None } else { found.remove(&(route.prefix, metric)) };
+            let table = self.tables.get_mut::<F>();
+            let found =
+                if table.found.is_empty() { None } else { table.found.remove(&(route.prefix, metric)) };
+            if let Some(group) = group.filter(|_| self.replaying) {
+                self.objects.bind(group.0, found);
+            }
             let right = match group {
                 Some(group) => found.is_some() && found == self.objects.live_id(group.0),
                 None => found.is_none() && !existed,
             };
-            if !right {
+            if let Some(id) = found.filter(|id| self.holding && !right && *id != 0) {
+                table.found.insert((route.prefix, metric), id);
+            } else if !right {
                 changes.push(Change { prefix: route.prefix, metric, group });
             } else if group.is_none() {
                 // It may have failed before, which does not matter any more.
@@ -381,7 +462,7 @@ impl Kernel {
     /// Writes changes, and returns which were refused and why. A route whose group the kernel does not have is
     /// deleted, so that packets do not go where the RIB no longer sends them, and counts as refused.
     fn send<F: Family>(&mut self, changes: &[Change<F>]) -> io::Result<Vec<(usize, Refusal)>> {
-        let (table, protocol) = (self.config.table, self.config.protocol);
+        let (table, protocol, source) = (self.config.table, self.config.protocol, source::<F>(&self.config));
         let objects = &self.objects;
         let id = |change: &Change<F>| change.group.and_then(|group| objects.live_id(group.0));
         let mut refused = Vec::new();
@@ -393,6 +474,7 @@ impl Kernel {
                     Route::new(change.prefix.any(), table, protocol, id.map_or(NextHops::None, NextHops::Id));
                 route.metric = Some(change.metric);
                 let written = if id.is_some() {
+                    route.prefsrc = source;
                     route.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, seq)
                 } else {
                     route.write_delete(out, 0, seq)
@@ -412,5 +494,13 @@ impl Kernel {
             }
         }
         Ok(refused)
+    }
+}
+
+/// The source address of our routes of a family.
+fn source<F: Family>(config: &KernelConfig) -> Option<IpAddr> {
+    match F::AFI {
+        Afi::Ipv4 => config.source4.map(IpAddr::V4),
+        Afi::Ipv6 => config.source6.map(IpAddr::V6),
     }
 }

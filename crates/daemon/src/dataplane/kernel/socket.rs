@@ -6,7 +6,7 @@
 
 use ribtide_wire::netlink::numbers::{NLM_F_ACK, NLM_F_DUMP_INTR, NLMSG_NOOP};
 use ribtide_wire::netlink::{Content, messages};
-use socket2::{Domain, Protocol, Type};
+use socket2::{Domain, Protocol, SockFilter, Type};
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
@@ -16,9 +16,10 @@ use std::time::Duration;
 const CHUNK_MESSAGES: usize = 256;
 /// A chunk is sent when it has reached this many bytes; well below the default send buffer of 208 KiB.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Receive buffer of the socket: 256 failures with their sentences fit many times over, and bursts of notifications.
-const RECEIVE_BUFFER: libc::c_int = 8 * 1024 * 1024;
-/// One read: the kernel fills up to 32 KiB of a dump at a time when the reader offers that much.
+/// Receive buffer of a socket for requests: 256 failures with their sentences fit many times over.
+const ANSWERS_BUFFER: u32 = 8 * 1024 * 1024;
+/// One read. The kernel makes a dump's messages as large as the last reader's buffer, up to 32 KiB, and cannot show a
+/// group of more than 450 members to one that offers 4 KiB.
 const READ_BYTES: usize = 256 * 1024;
 /// How long an answer may take. The kernel answers before the request's system call returns, so what is not there
 /// soon was lost.
@@ -43,31 +44,39 @@ pub(crate) struct Socket {
     write: Vec<u8>,
     /// Where in `write` the last message starts.
     last: usize,
+    /// The kernel's number for this socket; 0 before the first answer.
+    port: u32,
 }
 
 impl Socket {
     /// A socket for requests.
     pub(crate) fn open() -> io::Result<Socket> {
+        Socket::with_buffer(ANSWERS_BUFFER)
+    }
+
+    /// A socket with a receive buffer of so many bytes.
+    fn with_buffer(bytes: u32) -> io::Result<Socket> {
         let inner = socket2::Socket::new(
             Domain::from(libc::AF_NETLINK),
             Type::RAW,
             Some(Protocol::from(libc::NETLINK_ROUTE)),
         )?;
         // More than the system's limit needs a privilege, which changing routes needs too.
-        if set_option(&inner, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER).is_err() {
-            inner.set_recv_buffer_size(RECEIVE_BUFFER as usize)?;
+        let wanted = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+        if set_option(&inner, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wanted).is_err() {
+            inner.set_recv_buffer_size(bytes as usize)?;
         }
         for option in [libc::NETLINK_CAP_ACK, libc::NETLINK_EXT_ACK, libc::NETLINK_GET_STRICT_CHK] {
             set_option(&inner, libc::SOL_NETLINK, option, 1)?;
         }
         inner.set_read_timeout(Some(ANSWER))?;
-        Ok(Socket { inner, seq: 0, read: vec![0; READ_BYTES], write: Vec::new(), last: 0 })
+        Ok(Socket { inner, seq: 0, read: vec![0; READ_BYTES], write: Vec::new(), last: 0, port: 0 })
     }
 
-    /// A socket that receives the notifications of `groups` (`RTNLGRP_*`). [`notified`](Self::notified) waits at most
-    /// `timeout` for one.
-    pub(crate) fn monitor(groups: &[libc::c_uint], timeout: Duration) -> io::Result<Socket> {
-        let socket = Socket::open()?;
+    /// A socket that receives the notifications of `groups` (`RTNLGRP_*`), of which `buffer` bytes may wait.
+    /// [`notified`](Self::notified) waits at most `timeout` for one.
+    pub(crate) fn monitor(groups: &[u32], buffer: u32, timeout: Duration) -> io::Result<Socket> {
+        let socket = Socket::with_buffer(buffer)?;
         // The first message gives a socket its address, and one without an address gets no notifications. A no-op that
         // is no request has no answer. (`bind` would do the same, with an address that only unsafe code can make.)
         let mut noop = [0; 16];
@@ -84,6 +93,26 @@ impl Socket {
         }
         socket.inner.set_read_timeout(Some(timeout))?;
         Ok(socket)
+    }
+
+    /// The kernel's number for this socket, which is in whatever the kernel says about its requests. 0 before the first
+    /// answer.
+    pub(crate) fn port(&self) -> u32 {
+        self.port
+    }
+
+    /// From now on, notifications of what the socket of number `port` does are not received.
+    pub(crate) fn leave_out(&self, port: u32) -> io::Result<()> {
+        const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+        const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+        const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+        // The port is at offset 12 of the header. A filter loads in network byte order.
+        self.inner.attach_filter(&[
+            SockFilter::new(LOAD_WORD, 0, 0, 12),
+            SockFilter::new(JUMP_IF_EQUAL, 0, 1, port.to_be()),
+            SockFilter::new(RETURN, 0, 0, 0),
+            SockFilter::new(RETURN, 0, 0, u32::MAX),
+        ])
     }
 
     /// Sends one request for each of `items`, as `write` writes it, and tells `refused` which of them the kernel
@@ -136,6 +165,7 @@ impl Socket {
                 let Content::Ack(ack) = Content::decode(&message).map_err(io::Error::other)? else {
                     continue;
                 };
+                self.port = message.port;
                 if ack.errno != 0 {
                     let text = match ack.text {
                         Some(text) => text.to_owned(),
@@ -216,11 +246,12 @@ impl Socket {
         self.inner.set_recv_buffer_size(1).unwrap();
     }
 
-    /// Waits for notifications and hands each to `each`; returns with none when the timeout passed.
+    /// Waits for notifications and hands each to `each`, with the number of the socket that caused it; returns with none
+    /// when the timeout passed.
     ///
     /// # Errors
     /// `ENOBUFS` when notifications were lost.
-    pub(crate) fn notified(&mut self, mut each: impl FnMut(Content<'_>)) -> io::Result<()> {
+    pub(crate) fn notified(&mut self, mut each: impl FnMut(u32, Content<'_>)) -> io::Result<()> {
         let n = match self.inner.read(&mut self.read) {
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 return Ok(());
@@ -229,7 +260,7 @@ impl Socket {
         };
         for message in messages(&self.read[..n]).flatten() {
             if let Ok(content) = Content::decode(&message) {
-                each(content);
+                each(message.port, content);
             }
         }
         Ok(())

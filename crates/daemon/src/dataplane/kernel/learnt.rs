@@ -1,0 +1,393 @@
+//! Routes that others put into the kernel: an administrator, DHCP, router advertisements, another routing daemon.
+//! The RIB takes them as candidates of protocol `kernel`, so that next hops resolve through them.
+//!
+//! Of the main table, whatever ours is: that is what the machine itself routes by; in a VRF, of its table. The kernel's own routes are left
+//! out, since they are those of addresses, and so is everything that is not plain forwarding or dropping.
+
+use crate::config::KernelConfig;
+use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
+use ribtide_rib::{NONE, NextHops, Protocol, ReceivedHop, RouteBatch, RouteSet, Source};
+use ribtide_wire::netlink::numbers::{RT_TABLE_MAIN, RTM_F_CLONED, RTPROT_KERNEL, RTPROT_REDIRECT};
+use ribtide_wire::netlink::{Content, Forward, Hop, Link, Member, NextHops as Given, Route, RouteKind, Via};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Where a route leads, as the kernel gave it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Leads {
+    Nowhere,
+    Hops(Vec<Hop>),
+    Object(u32),
+}
+
+/// A next-hop object.
+enum Object {
+    Nowhere,
+    Single(Via),
+    Group(Vec<Member>),
+    /// Of a kind that is not understood.
+    Other,
+}
+
+/// One route.
+struct Known {
+    leads: Leads,
+    prefsrc: Option<IpAddr>,
+}
+
+/// What the RIB is told of a prefix: its metric and its next hops.
+type Best = (u32, NextHops);
+
+/// One family's.
+#[derive(Default)]
+struct Table<F: Family> {
+    /// Routes by metric: the lowest counts.
+    routes: Map<Prefix<F>, BTreeMap<u32, Known>>,
+    told: Map<Prefix<F>, Best>,
+    touched: Set<Prefix<F>>,
+}
+
+struct Tables;
+impl PerFamily for Tables {
+    type Of<F: Family> = Table<F>;
+}
+
+/// Others' routes, and what the RIB was told of them.
+pub(super) struct Learnt {
+    /// Marks our own routes.
+    ours: u8,
+    /// The table that is read.
+    table: u32,
+    tables: Families<Tables>,
+    objects: Map<u32, Object>,
+}
+
+impl Learnt {
+    /// None yet.
+    pub(super) fn new(config: &KernelConfig) -> Learnt {
+        let table = if config.vrf.is_some() { config.table } else { RT_TABLE_MAIN.into() };
+        Learnt { ours: config.protocol, table, tables: Families::default(), objects: Map::default() }
+    }
+
+    /// The table to be read.
+    pub(super) fn table(&self) -> u32 {
+        self.table
+    }
+
+    /// Begins anew: a dump follows, and what it does not show is gone.
+    pub(super) fn restart(&mut self) {
+        self.objects.clear();
+        for_each_family!(F => {
+            let table = self.tables.get_mut::<F>();
+            table.touched.extend(table.routes.drain().map(|(prefix, _)| prefix));
+        });
+    }
+
+    /// Takes one message of the kernel, from a dump or a notification.
+    pub(super) fn take(&mut self, content: &Content<'_>) {
+        match content {
+            Content::NewRoute(route) => for_each_family!(F => self.route::<F>(route, true)),
+            Content::DelRoute(route) => for_each_family!(F => self.route::<F>(route, false)),
+            Content::NewNextHop(object) => {
+                let content = match object.forward {
+                    Forward::Blackhole(_) => Object::Nowhere,
+                    Forward::Via(_, via) => Object::Single(via),
+                    Forward::Group(members) => Object::Group(members.collect()),
+                    Forward::Other => Object::Other,
+                };
+                self.objects.insert(object.id, content);
+                self.object_changed(object.id);
+            }
+            Content::DelNextHop(id) => {
+                self.objects.remove(id);
+                self.object_changed(*id);
+                // The kernel deletes the routes of an object with it, and says so for IPv6 only.
+                for_each_family!(F => {
+                    let table = self.tables.get_mut::<F>();
+                    table.routes.retain(|_, routes| {
+                        routes.retain(|_, known| known.leads != Leads::Object(*id));
+                        !routes.is_empty()
+                    });
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether this message says something with which the kernel drops routes that are known here without a word:
+    /// an interface was switched off, or an address is gone.
+    pub(super) fn may_have_lost(&self, content: &Content<'_>) -> bool {
+        let (ifindex, address) = match content {
+            Content::NewLink(link) if !switched_on(link) => (link.index, None),
+            Content::DelLink(link) => (link.index, None),
+            Content::DelAddress(address) => (address.ifindex, Some(address.local)),
+            _ => return false,
+        };
+        let concerned = |known: &Known| {
+            known.prefsrc.is_some() && known.prefsrc == address
+                || match &known.leads {
+                    Leads::Nowhere => false,
+                    Leads::Hops(hops) => hops.iter().any(|hop| hop.via.ifindex == ifindex),
+                    Leads::Object(_) => true,
+                }
+        };
+        let v4 = self.tables.v4.routes.values().flat_map(BTreeMap::values);
+        let v6 = self.tables.v6.routes.values().flat_map(BTreeMap::values);
+        v4.chain(v6).any(concerned)
+    }
+
+    /// What the RIB is to be told.
+    pub(super) fn news(&mut self) -> Option<RouteBatch> {
+        let mut batch = RouteBatch { source: Source::Kernel, sets: Vec::new(), changes: Families::default() };
+        for_each_family!(F => {
+            let mut touched: Vec<Prefix<F>> = self.tables.get_mut::<F>().touched.drain().collect();
+            touched.sort_unstable();
+            for prefix in touched {
+                let best = self.best(prefix);
+                let told = &mut self.tables.get_mut::<F>().told;
+                if told.get(&prefix) == best.as_ref() {
+                    continue;
+                }
+                let set = match best {
+                    Some((metric, next_hops)) => {
+                        told.insert(prefix, (metric, next_hops.clone()));
+                        batch.sets.push(RouteSet {
+                            next_hops,
+                            distance: Protocol::Kernel.default_distance(),
+                            metric,
+                            // The kernel saw to it that the gateway can be reached; it may lie behind another of
+                            // these routes.
+                            allow_recursion: true,
+                            protocol: Protocol::Kernel,
+                        });
+                        batch.sets.len() as u32 - 1
+                    }
+                    None => {
+                        told.remove(&prefix);
+                        NONE
+                    }
+                };
+                batch.changes.get_mut::<F>().push((prefix, set));
+            }
+        });
+        (!batch.changes.v4.is_empty() || !batch.changes.v6.is_empty()).then_some(batch)
+    }
+
+    fn route<F: Family>(&mut self, route: &Route<'_>, there: bool) {
+        let Some(prefix) = Prefix::<F>::from_addr(route.prefix.addr(), route.prefix.len()) else { return };
+        if !self.wanted(route) {
+            return;
+        }
+        let table = self.tables.get_mut::<F>();
+        let metric = route.metric.unwrap_or(0);
+        if there {
+            let leads = match (route.kind, route.next_hops) {
+                (RouteKind::Unicast, Given::Id(id)) => Leads::Object(id),
+                (RouteKind::Unicast, Given::Inline(hops)) => Leads::Hops(hops.collect()),
+                _ => Leads::Nowhere,
+            };
+            let known = Known { leads, prefsrc: route.prefsrc };
+            table.routes.entry(prefix).or_default().insert(metric, known);
+        } else if let Some(routes) = table.routes.get_mut(&prefix) {
+            routes.remove(&metric);
+            if routes.is_empty() {
+                table.routes.remove(&prefix);
+            }
+        }
+        table.touched.insert(prefix);
+    }
+
+    fn wanted(&self, route: &Route<'_>) -> bool {
+        let kind = match route.kind {
+            RouteKind::Unicast => !matches!(route.next_hops, Given::None),
+            RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit => true,
+            _ => false,
+        };
+        let link_only = match route.prefix.addr() {
+            IpAddr::V4(a) => a.is_multicast() || a.is_link_local(),
+            IpAddr::V6(a) => a.is_multicast() || a.is_unicast_link_local(),
+        };
+        kind && !link_only
+            && route.table == self.table
+            && route.encap == 0
+            && route.flags & RTM_F_CLONED == 0
+            && ![self.ours, RTPROT_KERNEL, RTPROT_REDIRECT].contains(&route.protocol)
+    }
+
+    /// An object means something else now, and so may routes by it or by a group of it.
+    fn object_changed(&mut self, id: u32) {
+        let in_group = |n: &u32| matches!(self.objects.get(n), Some(Object::Group(members)) if members.iter().any(|m| m.id == id));
+        let concerned = |known: &Known| matches!(&known.leads, Leads::Object(n) if *n == id || in_group(n));
+        for_each_family!(F => {
+            let Table { routes, touched, .. } = self.tables.get_mut::<F>();
+            let found = routes.iter().filter(|(_, routes)| routes.values().any(concerned));
+            touched.extend(found.map(|(prefix, _)| *prefix));
+        });
+    }
+
+    /// The route of the lowest metric that leads somewhere known.
+    fn best<F: Family>(&self, prefix: Prefix<F>) -> Option<Best> {
+        let routes = self.tables.get::<F>().routes.get(&prefix)?;
+        routes.iter().find_map(|(metric, known)| Some((*metric, self.next_hops(&known.leads)?)))
+    }
+
+    fn next_hops(&self, leads: &Leads) -> Option<NextHops> {
+        let hops: Vec<Hop> = match leads {
+            Leads::Nowhere => return Some(NextHops::Blackhole),
+            Leads::Hops(hops) => hops.clone(),
+            Leads::Object(id) => match self.objects.get(id)? {
+                Object::Nowhere => return Some(NextHops::Blackhole),
+                Object::Single(via) => vec![Hop { via: *via, weight: 1 }],
+                Object::Group(members) => members
+                    .iter()
+                    .filter_map(|member| match self.objects.get(&member.id)? {
+                        Object::Single(via) => Some(Hop { via: *via, weight: member.weight }),
+                        _ => None,
+                    })
+                    .collect(),
+                Object::Other => return None,
+            },
+        };
+        let hops: Vec<ReceivedHop> = hops.iter().filter_map(received).collect();
+        (!hops.is_empty()).then_some(NextHops::Via(hops))
+    }
+}
+
+fn received(hop: &Hop) -> Option<ReceivedHop> {
+    let Via { gateway, ifindex, onlink } = hop.via;
+    let interface = (ifindex != 0).then_some(ifindex);
+    // A hop without either leads nowhere that can be said.
+    (gateway.is_some() || interface.is_some()).then_some(ReceivedHop {
+        gateway,
+        interface,
+        weight: hop.weight,
+        onlink,
+    })
+}
+
+/// Whether the administrator switched the interface on: with the carrier alone, the kernel keeps its routes.
+fn switched_on(link: &Link<'_>) -> bool {
+    link.flags & ribtide_wire::netlink::numbers::IFF_UP != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_wire::netlink::numbers::{RTPROT_BGP, RTPROT_STATIC};
+    use ribtide_wire::netlink::{Hops, Members, NextHop};
+
+    fn hop(gateway: &str, ifindex: u32) -> Hop {
+        let gateway = (!gateway.is_empty()).then(|| gateway.parse().unwrap());
+        Hop { via: Via { gateway, ifindex, onlink: false }, weight: 1 }
+    }
+
+    fn route<'a>(prefix: &str, metric: u32, next_hops: Given<'a>) -> Route<'a> {
+        let metric = Some(metric);
+        Route {
+            metric,
+            ..Route::new(prefix.parse().unwrap(), RT_TABLE_MAIN.into(), RTPROT_STATIC, next_hops)
+        }
+    }
+
+    /// What the RIB hears: a line for each change.
+    fn news(learnt: &mut Learnt) -> Vec<String> {
+        let Some(batch) = learnt.news() else { return Vec::new() };
+        let mut lines = Vec::new();
+        for_each_family!(F => for (prefix, set) in batch.changes.get::<F>() {
+            lines.push(match batch.sets.get(*set as usize) {
+                None => format!("{prefix} gone"),
+                Some(RouteSet { next_hops: NextHops::Blackhole, metric, .. }) => format!("{prefix} {metric} dropped"),
+                Some(RouteSet { next_hops: NextHops::Via(hops), metric, .. }) => {
+                    let hops: Vec<String> = hops.iter().map(|h| format!(
+                        "{}@{}",
+                        h.gateway.map_or("link".into(), |g| g.to_string()),
+                        h.interface.unwrap_or(0)
+                    )).collect();
+                    format!("{prefix} {metric} {}", hops.join(" "))
+                }
+            });
+        });
+        lines
+    }
+
+    #[test]
+    fn the_lowest_metric_counts_and_the_next_one_after_it() {
+        let mut learnt = Learnt::new(&KernelConfig::default());
+        let (near, far) = ([hop("10.0.0.2", 3)], [hop("10.1.0.2", 4)]);
+        let near = route("192.0.2.0/24", 10, Given::Inline(Hops::from(&near[..])));
+        let far = route("192.0.2.0/24", 20, Given::Inline(Hops::from(&far[..])));
+        learnt.take(&Content::NewRoute(far));
+        learnt.take(&Content::NewRoute(near));
+        assert_eq!(news(&mut learnt), ["192.0.2.0/24 10 10.0.0.2@3"]);
+        assert!(news(&mut learnt).is_empty());
+        learnt.take(&Content::DelRoute(near));
+        assert_eq!(news(&mut learnt), ["192.0.2.0/24 20 10.1.0.2@4"]);
+        // A dump that shows the same changes nothing; one that does not show it takes it away.
+        learnt.restart();
+        learnt.take(&Content::NewRoute(far));
+        assert!(news(&mut learnt).is_empty());
+        learnt.restart();
+        assert_eq!(news(&mut learnt), ["192.0.2.0/24 gone"]);
+    }
+
+    #[test]
+    fn what_is_ours_or_the_kernels_or_no_forwarding_is_left_out() {
+        let mut learnt = Learnt::new(&KernelConfig::default());
+        let hops = [hop("10.0.0.2", 3)];
+        let plain = route("192.0.2.0/24", 0, Given::Inline(Hops::from(&hops[..])));
+        for protocol in [RTPROT_BGP, RTPROT_KERNEL, RTPROT_REDIRECT] {
+            learnt.take(&Content::NewRoute(Route { protocol, ..plain }));
+        }
+        learnt.take(&Content::NewRoute(Route { table: 100, ..plain }));
+        learnt.take(&Content::NewRoute(Route { kind: RouteKind::Local, ..plain }));
+        learnt.take(&Content::NewRoute(Route { flags: RTM_F_CLONED, ..plain }));
+        learnt.take(&Content::NewRoute(Route { encap: 1, ..plain }));
+        learnt.take(&Content::NewRoute(route("fe80::/64", 0, Given::Inline(Hops::from(&hops[..])))));
+        assert!(news(&mut learnt).is_empty());
+        let dropped = Route { kind: RouteKind::Unreachable, ..route("2001:db8::/32", 9, Given::None) };
+        learnt.take(&Content::NewRoute(dropped));
+        assert_eq!(news(&mut learnt), ["2001:db8::/32 9 dropped"]);
+    }
+
+    #[test]
+    fn routes_by_an_object_follow_it() {
+        let mut learnt = Learnt::new(&KernelConfig::default());
+        let single = |id, gateway: &str| {
+            let forward = Forward::via(hop(gateway, 3).via);
+            Content::NewNextHop(NextHop { id, protocol: RTPROT_STATIC, forward })
+        };
+        let members = [Member { id: 1, weight: 1 }, Member { id: 2, weight: 1 }];
+        learnt.take(&Content::NewRoute(route("192.0.2.0/24", 0, Given::Id(9))));
+        assert!(news(&mut learnt).is_empty(), "the object is not known yet");
+        learnt.take(&single(1, "10.0.0.2"));
+        learnt.take(&single(2, "10.0.0.3"));
+        let forward = Forward::Group(Members::from(&members[..]));
+        learnt.take(&Content::NewNextHop(NextHop { id: 9, protocol: RTPROT_STATIC, forward }));
+        assert_eq!(news(&mut learnt), ["192.0.2.0/24 0 10.0.0.2@3 10.0.0.3@3"]);
+        learnt.take(&single(1, "10.0.0.4"));
+        assert_eq!(news(&mut learnt), ["192.0.2.0/24 0 10.0.0.4@3 10.0.0.3@3"]);
+        learnt.take(&Content::DelNextHop(9));
+        assert_eq!(news(&mut learnt), ["192.0.2.0/24 gone"]);
+    }
+
+    #[test]
+    fn an_interface_that_is_switched_off_takes_routes_along() {
+        let mut learnt = Learnt::new(&KernelConfig::default());
+        let hops = [hop("10.0.0.2", 3)];
+        learnt.take(&Content::NewRoute(route("192.0.2.0/24", 0, Given::Inline(Hops::from(&hops[..])))));
+        let link = |index, flags| {
+            Content::NewLink(Link {
+                index,
+                name: "eth0",
+                flags,
+                mtu: 1500,
+                master: None,
+                kind: None,
+                vrf_table: None,
+            })
+        };
+        assert!(learnt.may_have_lost(&link(3, 0)));
+        assert!(!learnt.may_have_lost(&link(4, 0)));
+        assert!(!learnt.may_have_lost(&link(3, 1)), "without a carrier the kernel keeps them");
+    }
+}
