@@ -153,7 +153,9 @@ impl fmt::Display for Error {
             }
             Error::Session { peer, end } => write!(f, "the session with {peer} ended: {end}"),
             Error::Options(what) => f.write_str(what),
-            Error::System(source) => write!(f, "the system refused a thread or a signal handler: {source}"),
+            Error::System(source) => {
+                write!(f, "the system refused a thread, a signal handler or a socket: {source}")
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::text::say;
 use clap::{CommandFactory, Subcommand, ValueEnum};
-use ribtide_bench::bgp;
+use ribtide_bench::{bgp, kernel};
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -21,6 +21,9 @@ pub(crate) enum Bench {
 pub(crate) enum Suite {
     /// BGP: learning, choosing and passing on routes, beside other daemons; ends with a check of every receiver
     Bgp(Box<bgp::Options>),
+    /// The Linux kernel: a million routes added, replaced and deleted through the whole router, beside BIRD, `ip -batch`
+    /// and a bare writer, which is the kernel's own ceiling; ends with a look into the kernel's table
+    Kernel(kernel::Options),
 }
 
 /// Does it.
@@ -28,6 +31,7 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
     match bench {
         Bench::List => say(&list()),
         Bench::Run { suite: Suite::Bgp(options) } => bgp::run(options).map_err(|e| e.to_string()),
+        Bench::Run { suite: Suite::Kernel(options) } => kernel::run(options).map_err(|e| e.to_string()),
     }
 }
 

@@ -25,7 +25,8 @@ pub enum Place {
 
 /// Names of namespaces are this, the number of the process that made them, and more.
 const PREFIX: &str = "ribtide-bench-";
-const PROGRAM_LINK: &str = "program";
+/// The program's end of the cable.
+pub const PROGRAM_LINK: &str = "program";
 const LOAD_LINK: &str = "load";
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -91,10 +92,23 @@ impl Place {
     /// The system refuses.
     pub fn enter_load(&self) -> Result<(), Error> {
         let Place::Namespaces { load, .. } = self else { return Ok(()) };
-        let path = std::path::PathBuf::from(format!("/run/netns/{load}"));
-        let file = File::open(&path).map_err(|source| Error::File { path, source })?;
-        setns(file, CloneFlags::CLONE_NEWNET).map_err(|e| Error::System(e.into()))
+        enter(load)
     }
+
+    /// Moves this thread into the program's half.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn enter_program(&self) -> Result<(), Error> {
+        let Place::Namespaces { program, .. } = self else { return Ok(()) };
+        enter(program)
+    }
+}
+
+fn enter(namespace: &str) -> Result<(), Error> {
+    let path = std::path::PathBuf::from(format!("/run/netns/{namespace}"));
+    let file = File::open(&path).map_err(|source| Error::File { path, source })?;
+    setns(file, CloneFlags::CLONE_NEWNET).map_err(|e| Error::System(e.into()))
 }
 
 impl Drop for Place {

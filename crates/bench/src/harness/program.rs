@@ -73,6 +73,21 @@ impl Program {
         Ok(())
     }
 
+    /// Whether the program still works, where it is one that ends by itself.
+    ///
+    /// # Errors
+    /// It has failed.
+    pub fn runs(&mut self) -> Result<bool, Error> {
+        for (child, _) in &mut self.children {
+            match child.try_wait() {
+                Ok(None) => return Ok(true),
+                Ok(Some(status)) if status.success() => {}
+                _ => return self.check().map(|()| false),
+            }
+        }
+        Ok(false)
+    }
+
     /// What the processes and their descendants have used.
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();

@@ -1,0 +1,107 @@
+//! `ribtide bench run kernel`: routes into the Linux kernel, through a whole router, beside what the kernel itself can
+//! do.
+//!
+//! Every installer runs in a network namespace of its own and goes through three phases with the same prefixes in the
+//! same order: all added, all given another next hop, all deleted. The routers learn them over a BGP session; `ceiling`
+//! is a loop that sends messages made before, and nothing else; `ip` is iproute2 reading commands. After each phase
+//! the kernel is asked whether it has just what it should have.
+
+mod installer;
+mod report;
+mod run;
+mod table;
+
+pub use installer::Installer;
+pub use report::Report;
+
+use crate::Error;
+use crate::harness::{Machine, Place, machine};
+use crate::options::interrupted;
+use crate::table::{Table, TableOptions};
+use report::RunReport;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What to measure.
+#[derive(Clone, PartialEq, Debug, clap::Args)]
+pub struct Options {
+    /// Who installs: ceiling, ribtide, ribtide:binary=PATH, bird, ip
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "ceiling,ribtide,bird,ip")]
+    pub dut: Vec<Installer>,
+    /// IPv4 routes
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
+    pub routes: u32,
+    /// Runs of each, in turns
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+    /// Names the table
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// The longest that a phase may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub limit: u64,
+    /// Also write everything as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Measures, prints a table, and writes JSON where asked to.
+///
+/// # Errors
+/// Nothing could be measured, an installer failed or ended wrong, or somebody pressed Ctrl-C.
+pub fn run(options: &Options) -> Result<(), Error> {
+    Place::may_make_namespaces()?;
+    let interrupted = interrupted()?;
+    let machine = Machine::now();
+    let table = Table::new(&TableOptions {
+        seed: options.seed,
+        ipv4: options.routes,
+        ipv6: 0,
+        ..TableOptions::default()
+    });
+    let mut report = Report {
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        machine,
+        commit: machine::commit(),
+        routes: options.routes,
+        runs: Vec::new(),
+        summary: Vec::new(),
+    };
+    let limit = Duration::from_secs(options.limit);
+    'runs: for n in 0..options.runs {
+        // Who is first changes, so that nobody always finds the machine warm.
+        let mut order: Vec<&Installer> = options.dut.iter().collect();
+        if n % 2 == 1 {
+            order.reverse();
+        }
+        for installer in order {
+            let head = format!("run {} of {}, {installer}", n + 1, options.runs);
+            let mut phases = Vec::new();
+            let outcome = run::run(installer, &table, limit, &interrupted, &mut phases);
+            if interrupted.load(std::sync::atomic::Ordering::Relaxed) {
+                break 'runs;
+            }
+            let failure = outcome.err().map(|e| e.to_string());
+            let said: Vec<String> =
+                phases.iter().map(|p| format!("{} {:.2} s", p.phase.name(), p.wall_s)).collect();
+            // Progress that nobody reads any more is no reason to stop.
+            let _ =
+                writeln!(std::io::stderr(), "{head}: {}", failure.clone().unwrap_or_else(|| said.join(", ")));
+            report.runs.push(RunReport { installer: installer.to_string(), phases, failure });
+        }
+    }
+    report.summarize();
+    // A reader that went away wants no report.
+    let _ = write!(std::io::stdout(), "{report}");
+    if let Some(path) = &options.json {
+        let failed = |source| Error::File { path: path.clone(), source };
+        let text = serde_json::to_string_pretty(&report).map_err(|e| failed(e.into()))?;
+        std::fs::write(path, text + "\n").map_err(failed)?;
+    }
+    let bad = report.runs.iter().filter(|r| r.failure.is_some()).count();
+    if bad > 0 {
+        return Err(Error::Options(format!("{bad} of {} runs failed; see above", report.runs.len())));
+    }
+    Ok(())
+}

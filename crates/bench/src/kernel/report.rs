@@ -1,0 +1,154 @@
+//! What came out, for people and for programs.
+
+use super::run::{Figures, Phase};
+use crate::harness::text::{number, table};
+use crate::harness::{Machine, Spread};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Everything about one call of the suite.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// The command line.
+    pub command: String,
+    /// The machine, before the first run.
+    pub machine: Machine,
+    /// The commit of the folder it was called in.
+    pub commit: Option<String>,
+    /// Routes.
+    pub routes: u32,
+    /// Each run, in the order in which they were made.
+    pub runs: Vec<RunReport>,
+    /// Each phase and installer over all runs.
+    pub summary: Vec<Summary>,
+}
+
+/// One run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RunReport {
+    /// The installer.
+    pub installer: String,
+    /// Each phase that ended right.
+    pub phases: Vec<Figures>,
+    /// Why it failed.
+    pub failure: Option<String>,
+}
+
+/// One phase and installer over all runs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Summary {
+    /// The phase.
+    pub phase: Phase,
+    /// The installer.
+    pub installer: String,
+    /// Seconds.
+    pub wall_s: Spread,
+    /// CPU seconds.
+    pub cpu_s: Spread,
+    /// Routes a second.
+    pub rate: f64,
+    /// That rate over the ceiling's.
+    pub of_ceiling: Option<f64>,
+    /// The ceiling's CPU seconds over those of the installer's thread that writes into the kernel: what that thread
+    /// could reach if nobody else wanted its core.
+    pub writer_of_ceiling: Option<f64>,
+    /// CPU seconds of its threads, by name; the median.
+    pub threads: BTreeMap<String, f64>,
+    /// CPU seconds of everything else on the machine meanwhile.
+    pub other_s: Spread,
+}
+
+/// The thread of ribtide that writes into the kernel.
+const WRITER: &str = "kernel-fib";
+
+impl Report {
+    /// Sums the runs up.
+    pub(super) fn summarize(&mut self) {
+        let mut installers: Vec<&String> = Vec::new();
+        for run in &self.runs {
+            if !installers.contains(&&run.installer) {
+                installers.push(&run.installer);
+            }
+        }
+        installers.sort_by_key(|name| *name != "ceiling");
+        let mut summary: Vec<Summary> = Vec::new();
+        for phase in Phase::ALL {
+            let first = summary.len();
+            summary.extend(installers.iter().filter_map(|name| self.summary_of(phase, name)));
+            let ceiling = summary[first..].iter().find(|s| s.installer == "ceiling").cloned();
+            for s in &mut summary[first..] {
+                s.of_ceiling = ceiling.as_ref().map(|c| s.rate / c.rate);
+                let writer = s.threads.get(WRITER);
+                s.writer_of_ceiling = ceiling.as_ref().zip(writer).map(|(c, writer)| c.cpu_s.median / writer);
+            }
+        }
+        self.summary = summary;
+    }
+
+    fn summary_of(&self, phase: Phase, installer: &str) -> Option<Summary> {
+        let runs = self.runs.iter().filter(|r| r.installer == installer);
+        let all: Vec<&Figures> = runs.flat_map(|r| &r.phases).filter(|f| f.phase == phase).collect();
+        let spread = |of: &dyn Fn(&Figures) -> f64| Spread::of(all.iter().map(|f| of(f)));
+        let wall_s = spread(&|f| f.wall_s)?;
+        let names: BTreeSet<&String> = all.iter().flat_map(|f| f.threads.keys()).collect();
+        let median =
+            |name: &&String| spread(&|f| f.threads.get(*name).copied().unwrap_or(0.0)).map(|s| s.median);
+        Some(Summary {
+            phase,
+            installer: installer.into(),
+            wall_s,
+            cpu_s: spread(&|f| f.cpu_s)?,
+            rate: f64::from(self.routes) / wall_s.median,
+            of_ceiling: None,
+            writer_of_ceiling: None,
+            threads: names.iter().filter_map(|name| Some(((*name).clone(), median(name)?))).collect(),
+            other_s: spread(&|f| f.other_s)?,
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.machine)?;
+        let commit = self.commit.as_ref().map_or(String::new(), |c| format!("; commit {c}"));
+        writeln!(f, "{} IPv4 routes{commit}: median (least..most)", number(f64::from(self.routes)))?;
+        let header = ["", "wall s", "routes/s", "of ceiling", "CPU s", "writer of ceiling", "others' CPU s"];
+        let mut rows = vec![header.map(String::from).to_vec()];
+        let mut phase = None;
+        for s in &self.summary {
+            if phase != Some(s.phase) {
+                phase = Some(s.phase);
+                rows.push(vec![s.phase.name().into()]);
+            }
+            let percent = |n: Option<f64>| n.map_or("-".into(), |n| format!("{:.0}%", n * 100.0));
+            rows.push(vec![
+                format!("  {}", s.installer),
+                s.wall_s.show(seconds),
+                number(s.rate),
+                percent(s.of_ceiling),
+                s.cpu_s.show(seconds),
+                percent(s.writer_of_ceiling),
+                seconds(s.other_s.median),
+            ]);
+        }
+        f.write_str(&table(&rows))?;
+        for s in self.summary.iter().filter(|s| s.installer.starts_with("ribtide")) {
+            let mut threads: Vec<_> = s.threads.iter().filter(|(_, time)| **time >= 0.001).collect();
+            threads.sort_by(|a, b| b.1.total_cmp(a.1));
+            let threads: Vec<String> =
+                threads.iter().map(|(name, time)| format!("{name} {time:.3}")).collect();
+            writeln!(f, "threads, CPU s: {}, {}: {}", s.phase.name(), s.installer, threads.join(", "))?;
+        }
+        for run in &self.runs {
+            if let Some(failure) = &run.failure {
+                writeln!(f, "failed: {}: {failure}", run.installer)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn seconds(n: f64) -> String {
+    format!("{n:.2}")
+}

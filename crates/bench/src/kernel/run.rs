@@ -1,0 +1,330 @@
+//! One run: an installer, and the three phases.
+
+use super::installer::{ASN, FEED_ASN, Installer, NETWORK, ip_objects};
+use super::table::Kernel;
+use crate::Error;
+use crate::harness::program::own_cpu;
+use crate::harness::{Place, Program, machine, place};
+use crate::pool::AddressPool;
+use crate::sender::Sender;
+use crate::session::{Session, Speaker, connect};
+use crate::table::{Feed, FeedOptions, Path, Table};
+use ribtide_prefix::{AnyPrefix, Families, Prefix, V4};
+use ribtide_wire::bgp::NextHop;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// The router.
+pub(super) const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 255, 0, 1);
+/// Who feeds it.
+pub(super) const FEED: Ipv4Addr = Ipv4Addr::new(10, 255, 0, 2);
+/// Where routes lead: first to the one, then to the other.
+pub(super) const GATEWAYS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 255, 0, 3), Ipv4Addr::new(10, 255, 0, 4)];
+/// The interface that they are on.
+pub(super) const LINK: &str = place::PROGRAM_LINK;
+
+/// How often a program is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+/// A router that used no more than 2% of one core for this long is done, or stuck.
+const IDLE: Duration = Duration::from_millis(500);
+/// How long a session may take to come up.
+const ESTABLISH: Duration = Duration::from_secs(60);
+
+/// What is done to all routes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// They come.
+    Add,
+    /// They get another next hop.
+    Replace,
+    /// They go.
+    Delete,
+}
+
+impl Phase {
+    /// In their order.
+    pub const ALL: [Phase; 3] = [Phase::Add, Phase::Replace, Phase::Delete];
+
+    /// As printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Add => "add",
+            Phase::Replace => "replace",
+            Phase::Delete => "delete",
+        }
+    }
+
+    /// The number of the gateway that routes lead to afterwards.
+    pub(super) fn gateway(self) -> Option<usize> {
+        match self {
+            Phase::Add => Some(0),
+            Phase::Replace => Some(1),
+            Phase::Delete => None,
+        }
+    }
+}
+
+/// What one phase cost.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct Figures {
+    /// The phase.
+    pub phase: Phase,
+    /// Seconds from the first byte to when nothing was left to do.
+    pub wall_s: f64,
+    /// CPU seconds of the installer, what the kernel did for it included.
+    pub cpu_s: f64,
+    /// Of those, of its threads by name.
+    pub threads: BTreeMap<String, f64>,
+    /// CPU seconds of this program meanwhile, which feeds the routers. (Of the ceiling, it is the installer.)
+    pub load_s: f64,
+    /// CPU seconds of everything else on the machine.
+    pub other_s: f64,
+}
+
+/// Runs the phases, each ending with a look into the kernel's table.
+///
+/// # Errors
+/// The installer failed, took longer than `limit` for a phase, or left a wrong table.
+pub(super) fn run(
+    installer: &Installer,
+    table: &Table,
+    limit: Duration,
+    interrupted: &AtomicBool,
+    figures: &mut Vec<Figures>,
+) -> Result<(), Error> {
+    let folder = tempfile::Builder::new().prefix("ribtide-bench-").tempdir().map_err(Error::System)?;
+    let place = Place::namespaces(ROUTER, &[FEED, GATEWAYS[0], GATEWAYS[1]], NETWORK)?;
+    let router = installer.router(&place, folder.path())?;
+    let mut work = match router {
+        Some(command) => {
+            let program = Program::start(&installer.to_string(), vec![command], folder.path())?;
+            Work::Router { session: Box::new(session(&place)?), program }
+        }
+        None if *installer == Installer::Ip => Work::Ip { folder: folder.path(), first: true },
+        None => Work::Ceiling(None),
+    };
+    for phase in Phase::ALL {
+        let busy = machine::busy();
+        let mut done = work.phase(phase, &place, table, limit, interrupted)?;
+        if interrupted.load(Relaxed) {
+            return Ok(());
+        }
+        let others = machine::busy().saturating_sub(busy).as_secs_f64();
+        done.other_s = (others - done.cpu_s - done.load_s).max(0.0);
+        check(&place, phase, table)?;
+        figures.push(done);
+    }
+    Ok(())
+}
+
+/// How routes get into the kernel.
+enum Work<'a> {
+    Router { session: Box<Session>, program: Program },
+    Ip { folder: &'a std::path::Path, first: bool },
+    Ceiling(Option<Kernel>),
+}
+
+impl Work<'_> {
+    fn phase(
+        &mut self,
+        phase: Phase,
+        place: &Place,
+        table: &Table,
+        limit: Duration,
+        interrupted: &AtomicBool,
+    ) -> Result<Figures, Error> {
+        match self {
+            Work::Router { session, program } => {
+                let before = program.usage();
+                let own = own_cpu();
+                let begin = Instant::now();
+                std::thread::scope(|scope| {
+                    let sending = scope.spawn(|| send(session, table, phase));
+                    let wall_s = settle(program, begin, limit, interrupted)?;
+                    sending.join().unwrap_or_else(|e| std::panic::resume_unwind(e))?;
+                    let after = program.usage();
+                    let threads = after.threads.into_iter().map(|(name, time)| {
+                        let used =
+                            time.saturating_sub(before.threads.get(&name).copied().unwrap_or_default());
+                        (name, used.as_secs_f64())
+                    });
+                    Ok(Figures {
+                        phase,
+                        wall_s,
+                        cpu_s: (after.cpu - before.cpu).as_secs_f64(),
+                        threads: threads.collect(),
+                        load_s: (own_cpu() - own).as_secs_f64(),
+                        other_s: 0.0,
+                    })
+                })
+            }
+            Work::Ip { folder, first } => {
+                let path = folder.join(phase.name());
+                let mut lines = if std::mem::take(first) { ip_objects(LINK) } else { String::new() };
+                for prefix in in_order(table) {
+                    use std::fmt::Write as _;
+                    // Writing to a string cannot fail.
+                    let _ = match phase.gateway() {
+                        Some(n) => writeln!(lines, "route replace {prefix} nhid {}", n + 1),
+                        None => writeln!(lines, "route del {prefix}"),
+                    };
+                }
+                std::fs::write(&path, lines).map_err(|source| Error::File { path: path.clone(), source })?;
+                let mut command = place.command("ip");
+                command.arg("-batch").arg(&path);
+                let begin = Instant::now();
+                let mut program = Program::start("ip", vec![command], folder)?;
+                let mut cpu = Duration::ZERO;
+                while program.runs()? {
+                    if begin.elapsed() > limit {
+                        return Err(Error::Options("ip took longer than --limit".into()));
+                    }
+                    // Its time is not to be had once it has ended.
+                    cpu = program.cpu().max(cpu);
+                    std::thread::sleep(LOOK);
+                }
+                let wall_s = begin.elapsed().as_secs_f64();
+                Ok(Figures {
+                    phase,
+                    wall_s,
+                    cpu_s: cpu.as_secs_f64(),
+                    threads: BTreeMap::new(),
+                    load_s: 0.0,
+                    other_s: 0.0,
+                })
+            }
+            Work::Ceiling(kernel) => {
+                let known = kernel.take();
+                let (made, figures) = inside(place, || {
+                    let mut kernel = match known {
+                        Some(kernel) => kernel,
+                        None => {
+                            let mut kernel = Kernel::open()?;
+                            kernel.make_objects()?;
+                            kernel
+                        }
+                    };
+                    let chunks = kernel.prepare(phase, in_order(table))?;
+                    let own = own_cpu();
+                    let wall_s = kernel.write(&chunks)?;
+                    let cpu_s = (own_cpu() - own).as_secs_f64();
+                    let threads = BTreeMap::new();
+                    Ok((kernel, Figures { phase, wall_s, cpu_s, threads, load_s: 0.0, other_s: 0.0 }))
+                })?;
+                *kernel = Some(made);
+                Ok(figures)
+            }
+        }
+    }
+}
+
+/// Waits until the program has nothing to do any more, and returns how long after `begin` that was.
+fn settle(
+    program: &mut Program,
+    begin: Instant,
+    limit: Duration,
+    interrupted: &AtomicBool,
+) -> Result<f64, Error> {
+    // What a program may use for looking whether there is something to do.
+    let idling = IDLE / 50;
+    let mut seen: VecDeque<(Instant, Duration)> = VecDeque::new();
+    loop {
+        program.check()?;
+        let (now, cpu) = (Instant::now(), program.cpu());
+        seen.push_back((now, cpu));
+        while seen.get(1).is_some_and(|(then, _)| now - *then >= IDLE) {
+            seen.pop_front();
+        }
+        let whole = seen.front().filter(|(then, _)| now - *then >= IDLE);
+        if whole.is_some_and(|(_, then)| cpu.saturating_sub(*then) <= idling) || interrupted.load(Relaxed) {
+            let done = seen.iter().find(|(_, then)| cpu.saturating_sub(*then) <= idling);
+            return Ok(done.map_or(now, |(then, _)| *then).duration_since(begin).as_secs_f64());
+        }
+        if now - begin > limit {
+            return Err(Error::Options("it took longer than --limit".into()));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Runs `what` on a thread in the namespace of the program.
+fn inside<R: Send>(place: &Place, what: impl FnOnce() -> std::io::Result<R> + Send) -> Result<R, Error> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            place.enter_program()?;
+            what().map_err(Error::System)
+        });
+        thread.join().unwrap_or_else(|e| std::panic::resume_unwind(e))
+    })
+}
+
+/// Compares the kernel's table with what it must be.
+fn check(place: &Place, phase: Phase, table: &Table) -> Result<(), Error> {
+    let counts = inside(place, || Kernel::open()?.routes_by_gateway())?;
+    let all = table.count::<V4>();
+    for (n, gateway) in GATEWAYS.into_iter().enumerate() {
+        let want = if phase.gateway() == Some(n) { all } else { 0 };
+        let have = counts.get(&IpAddr::V4(gateway)).copied().unwrap_or(0);
+        if have != want {
+            return Err(Error::Options(format!(
+                "after {}, {have} routes lead to {gateway} in the kernel, and {want} should",
+                phase.name()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A session from the feed to the router.
+fn session(place: &Place) -> Result<Session, Error> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            place.enter_load()?;
+            let speaker = Speaker { asn: FEED_ASN, router_id: FEED, hold_time: 90 };
+            let to = (IpAddr::V4(ROUTER), 179).into();
+            let opened = connect(to, Some(IpAddr::V4(FEED)), &speaker, Instant::now() + ESTABLISH)?;
+            debug_assert_ne!(ASN, FEED_ASN);
+            opened.start(|_| Ok(()))
+        });
+        thread.join().unwrap_or_else(|e| std::panic::resume_unwind(e))
+    })
+}
+
+fn feed(table: &Table, gateway: Ipv4Addr) -> Feed<'_> {
+    let pool = AddressPool::new(AnyPrefix::host(gateway.into()));
+    table.feed(FeedOptions {
+        sender: 0,
+        asn: Some(FEED_ASN),
+        order: 1,
+        next_hops: Families { v4: pool, v6: pool },
+        next_hop_count: 1,
+        shortest_of: None,
+        version: 0,
+    })
+}
+
+/// Every prefix in the order in which the routers learn them.
+fn in_order(table: &Table) -> impl Iterator<Item = Prefix<V4>> {
+    feed(table, GATEWAYS[0]).groups::<V4>().flat_map(|(_, prefixes)| prefixes.iter().copied())
+}
+
+fn send(session: &Session, table: &Table, phase: Phase) -> Result<(), Error> {
+    let feed = feed(table, GATEWAYS[phase.gateway().unwrap_or(0)]);
+    let mut sender = Sender::new(session);
+    let (mut path, mut block) = (Path::default(), Vec::new());
+    for (group, prefixes) in feed.groups::<V4>() {
+        if phase == Phase::Delete {
+            sender.withdraw(prefixes.iter().copied())?;
+            continue;
+        }
+        feed.path::<V4>(group, &mut path);
+        block.clear();
+        path.encode(&mut block);
+        let next_hop = GATEWAYS[phase.gateway().unwrap_or(0)];
+        sender.announce(&block, NextHop::V4(next_hop), prefixes.iter().copied())?;
+    }
+    if phase == Phase::Add { sender.end_of_rib() } else { sender.flush() }
+}
