@@ -22,7 +22,7 @@ use ribtide_wire::netlink::{
 use std::net::IpAddr;
 
 /// The table number of the default VRF.
-const DEFAULT_VRF: u32 = 0;
+pub(crate) const DEFAULT_VRF: u32 = 0;
 /// Ids of single objects have this bit; groups have the RIB manager's numbers, which count from 1.
 const SINGLE: u32 = 1 << 31;
 
@@ -227,6 +227,21 @@ fn has_object(content: &FibGroup) -> bool {
     }
 }
 
+/// A number for where a route leads: equal for equal next hops in any order, and rarely for others. 0 stands for none.
+pub(crate) fn destination(next_hops: &NextHops<'_>) -> u32 {
+    match next_hops {
+        NextHops::None => 0,
+        NextHops::Id(id) => *id,
+        NextHops::Inline(hops) => {
+            let sum = hops.fold(0_u32, |sum, hop| {
+                // Replies need not say that a gateway is on the link, nor how much of the traffic it has.
+                sum.wrapping_add(fingerprint(&Via { onlink: false, ..hop.via }))
+            });
+            sum.max(1)
+        }
+    }
+}
+
 /// A number that depends on the way alone, equal in every run (FNV-1a).
 fn fingerprint(via: &Via) -> u32 {
     let mut hash = 0x811c_9dc5_u32;
@@ -246,7 +261,7 @@ fn fingerprint(via: &Via) -> u32 {
 }
 
 /// The number that `rt_protos` has for a protocol.
-fn protocol_number(protocol: Protocol) -> u8 {
+pub(crate) fn protocol_number(protocol: Protocol) -> u8 {
     match protocol {
         Protocol::Connected | Protocol::Kernel => RTPROT_KERNEL,
         Protocol::Static => RTPROT_STATIC,

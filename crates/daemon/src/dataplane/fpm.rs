@@ -6,14 +6,16 @@
 //! of its routes again; what the server was told before and is gone meanwhile is then deleted from it.
 //!
 //! A batch counts as done when its bytes are with the operating system. A reply that the hardware refused a route
-//! comes later and is reported as that route's failure, until another one says that it took it. Servers are not required to reply, so nothing waits for it.
+//! comes later and is reported as that route's failure, until another one says that it took it. A reply counts only when
+//! it is about the route as it was told last: the late one about a route that was replaced confirms nothing. Servers are
+//! not required to reply, so nothing waits for it.
 
 mod encode;
 
 use super::Port;
 use super::announce::Style;
 use super::verdicts::Verdicts;
-use encode::Encoder;
+use encode::{Encoder, Told};
 use ribtide_rib::RibIn;
 use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{self, Closed};
@@ -50,6 +52,7 @@ struct Counters {
     connects: AtomicU64,
     failed_connects: AtomicU64,
     closes: AtomicU64,
+    batches: AtomicU64,
     routes: AtomicU64,
     deletes: AtomicU64,
     bytes_sent: AtomicU64,
@@ -57,6 +60,8 @@ struct Counters {
     stalled_us: AtomicU64,
     offloaded: AtomicU64,
     offload_failed: AtomicU64,
+    unmatched: AtomicU64,
+    errors: AtomicU64,
 }
 
 /// A moment's counts of a client.
@@ -70,6 +75,10 @@ pub struct FpmReading {
     pub failed_connects: u64,
     /// Connections that ended.
     pub closes: u64,
+    /// Of those, how many for what the server sent: bytes that are no FPM.
+    pub errors: u64,
+    /// Batches of the RIB manager that were written.
+    pub batches: u64,
     /// Routes sent, replacements included.
     pub routes: u64,
     /// Deletions sent.
@@ -84,6 +93,8 @@ pub struct FpmReading {
     pub offloaded: u64,
     /// Replies that said the hardware refused a route.
     pub offload_failed: u64,
+    /// Replies of either kind about routes that are not as they were told last; not among the two above.
+    pub unmatched: u64,
 }
 
 impl FpmHandle {
@@ -95,6 +106,8 @@ impl FpmHandle {
             connects: c.connects.load(Relaxed),
             failed_connects: c.failed_connects.load(Relaxed),
             closes: c.closes.load(Relaxed),
+            errors: c.errors.load(Relaxed),
+            batches: c.batches.load(Relaxed),
             routes: c.routes.load(Relaxed),
             deletes: c.deletes.load(Relaxed),
             bytes_sent: c.bytes_sent.load(Relaxed),
@@ -102,6 +115,7 @@ impl FpmHandle {
             stalled_us: c.stalled_us.load(Relaxed),
             offloaded: c.offloaded.load(Relaxed),
             offload_failed: c.offload_failed.load(Relaxed),
+            unmatched: c.unmatched.load(Relaxed),
         }
     }
 }
@@ -194,6 +208,7 @@ impl Client {
             dataplane: self.port.id,
             feedback: self.port.rib.feedback.clone(),
             verdicts: Verdicts::default(),
+            told: self.encoder.told(),
         };
         thread::spawn("fpm-reader", move || reader.run()).map(drop)
     }
@@ -215,6 +230,7 @@ impl Client {
             if connection.gone() {
                 return Ok(());
             }
+            self.counters.batches.fetch_add(1, Relaxed);
             self.port.meter.add(batch.route_count(), begin);
             self.port.rib.feedback.send(RibIn::Ack(verdicts.ack(self.port.id, batch.seq)))?;
         }
@@ -287,6 +303,7 @@ struct Reader {
     dataplane: u8,
     feedback: ring::Sender<RibIn>,
     verdicts: Verdicts,
+    told: Told,
 }
 
 impl Reader {
@@ -312,6 +329,7 @@ impl Reader {
                     }
                     Ok(None) => break,
                     Err(e) => {
+                        self.counters.errors.fetch_add(1, Relaxed);
                         log("ribtide", &format!("{e}; closing the connection to the FPM server"));
                         self.gone.store(true, Relaxed);
                         break;
@@ -330,18 +348,21 @@ impl Reader {
     }
 
     fn take(&mut self, message: &FpmMessage<'_>) {
-        match message {
-            FpmMessage::NewRoute(route) if route.offload_failed() => {
-                self.counters.offload_failed.fetch_add(1, Relaxed);
+        let FpmMessage::NewRoute(reply) = message else { return };
+        let count = match (reply.offload_failed(), reply.offloaded()) {
+            (false, false) => return,
+            _ if !self.told.matches(reply) => &self.counters.unmatched,
+            (true, _) => {
                 let why = "the FPM server reports that the hardware refused it";
-                self.verdicts.refused(route.prefix, why.into());
+                self.verdicts.refused(reply.prefix, why.into());
+                &self.counters.offload_failed
             }
-            FpmMessage::NewRoute(route) if route.offloaded() => {
-                self.counters.offloaded.fetch_add(1, Relaxed);
-                self.verdicts.installed(route.prefix);
+            (false, true) => {
+                self.verdicts.installed(reply.prefix);
+                &self.counters.offloaded
             }
-            _ => {}
-        }
+        };
+        count.fetch_add(1, Relaxed);
     }
 }
 

@@ -49,35 +49,51 @@ pub(super) fn fpm(f: &Fpm) -> String {
     if f.clients.is_empty() {
         return "No FPM server is configured; fib.fpm names them.\n".into();
     }
-    let mut table = Table::new(&[
-        "Client",
-        "Server",
-        "State",
-        ">Connects",
-        ">Attempts failed",
-        ">Routes",
-        ">Deletes",
-        ">Sent",
-        ">Stalled s",
-        ">Offloaded",
-        ">Refused",
-    ]);
+    let mut out = String::new();
     for c in &f.clients {
-        table.row([
-            c.name.clone(),
-            c.server.to_string(),
-            if c.connected { "connected" } else { "connecting" }.into(),
-            number(c.connects),
-            number(c.failed_connects),
-            number(c.routes),
-            number(c.deletes),
-            bytes(c.bytes_sent),
-            format!("{:.2}", c.stalled_seconds),
-            number(c.offloaded),
-            number(c.offload_failed),
-        ]);
+        let state = if c.connected { "connected" } else { "not connected; it is tried every 3 s" };
+        out += &format!("{} to {}: {state}\n", c.name, c.server);
+        let mut row = |name: &str, text: String| out += &format!("  {name:<12} {text}\n");
+        row(
+            "Connections",
+            format!(
+                "{} made, {} attempts failed, {} ended, {} of them for bytes that are no FPM",
+                number(c.connects),
+                number(c.failed_connects),
+                number(c.closes),
+                number(c.errors)
+            ),
+        );
+        row(
+            "Batches",
+            format!(
+                "{} written, {} waiting; the queue was full {} times",
+                number(c.batches),
+                number(c.waiting),
+                number(c.queue_full)
+            ),
+        );
+        row("Routes", format!("{} sent, {} deleted", number(c.routes), number(c.deletes)));
+        row(
+            "Bytes",
+            format!(
+                "{} sent, {} read; {:.2} s waited for the server to read",
+                bytes(c.bytes_sent),
+                bytes(c.bytes_read),
+                c.stalled_seconds
+            ),
+        );
+        row(
+            "Replies",
+            format!(
+                "{} offloaded, {} refused by the hardware, {} about routes that are others now",
+                number(c.offloaded),
+                number(c.offload_failed),
+                number(c.unmatched)
+            ),
+        );
     }
-    table.render()
+    out
 }
 
 pub(super) fn explain_text(e: &Explain) -> String {

@@ -66,12 +66,16 @@ fn each_shard<R: Send + 'static>(
 
 /// `/v1/fpm`.
 pub(super) fn fpm(inside: &Inside) -> Result<Fpm, Refusal> {
+    let rings = inside.rings.read();
     let clients = inside.fpm.iter().map(|client| {
+        let ring = rings.iter().find(|ring| ring.name == format!("RIB to {}", client.name));
         let FpmReading {
             connected,
             connects,
             failed_connects,
             closes,
+            errors,
+            batches,
             routes,
             deletes,
             bytes_sent,
@@ -79,6 +83,7 @@ pub(super) fn fpm(inside: &Inside) -> Result<Fpm, Refusal> {
             stalled_us,
             offloaded,
             offload_failed,
+            unmatched,
         } = client.read();
         FpmClient {
             name: client.name.clone(),
@@ -87,6 +92,10 @@ pub(super) fn fpm(inside: &Inside) -> Result<Fpm, Refusal> {
             connects,
             failed_connects,
             closes,
+            errors,
+            batches,
+            waiting: ring.map_or(0, |ring| ring.depth),
+            queue_full: ring.map_or(0, |ring| ring.full),
             routes,
             deletes,
             bytes_sent,
@@ -94,6 +103,7 @@ pub(super) fn fpm(inside: &Inside) -> Result<Fpm, Refusal> {
             stalled_seconds: stalled_us as f64 / 1e6,
             offloaded,
             offload_failed,
+            unmatched,
         }
     });
     Ok(Fpm { clients: clients.collect() })

@@ -261,6 +261,20 @@ fn fpm(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
     for c in answers::fpm(inside)?.clients {
         let client = || one("client", &c.name);
         m.gauge("fpm_connected", "Whether there is a connection.", client(), c.connected);
+        m.counter("fpm_connects", "Connections made.", client(), c.connects);
+        m.counter("fpm_connects_failed", "Attempts to connect that failed.", client(), c.failed_connects);
+        m.counter("fpm_closes", "Connections that ended.", client(), c.closes);
+        m.counter("fpm_errors", "Connections ended for bytes that are no FPM.", client(), c.errors);
+        m.counter("fpm_batches", "Batches of the RIB manager written.", client(), c.batches);
+        m.counter("fpm_queue_full", "Batches that found the queue full.", client(), c.queue_full);
+        m.counter("fpm_sent_bytes", "Bytes written.", client(), c.bytes_sent);
+        m.counter("fpm_read_bytes", "Bytes read.", client(), c.bytes_read);
+        let replies = |result: &str| two(("client", &c.name), ("result", result));
+        for (result, count) in
+            [("offloaded", c.offloaded), ("refused", c.offload_failed), ("unmatched", c.unmatched)]
+        {
+            m.counter("fpm_replies", "Replies about routes, by what they said.", replies(result), count);
+        }
         m.counter("fpm_routes", "Routes sent, replacements included.", client(), c.routes);
         m.counter("fpm_deletes", "Deletions sent.", client(), c.deletes);
         let stalled = "Time spent waiting for the server to read.";

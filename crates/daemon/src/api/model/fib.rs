@@ -116,6 +116,14 @@ pub struct FpmClient {
     pub failed_connects: u64,
     /// Connections that ended.
     pub closes: u64,
+    /// Of those, how many for what the server sent: bytes that are no FPM.
+    pub errors: u64,
+    /// Batches of the RIB manager that were written.
+    pub batches: u64,
+    /// Batches that wait now.
+    pub waiting: u64,
+    /// How often the RIB manager found the queue of batches full, and waited.
+    pub queue_full: u64,
     /// Routes sent, replacements included.
     pub routes: u64,
     /// Deletions sent.
@@ -130,6 +138,8 @@ pub struct FpmClient {
     pub offloaded: u64,
     /// Replies that said the hardware refused a route.
     pub offload_failed: u64,
+    /// Replies of either kind about routes that are not as they were told last, which count for nothing.
+    pub unmatched: u64,
 }
 
 /// `POST /v1/asic/lookup`: addresses to look up in the virtual ASIC, at most 65,536.

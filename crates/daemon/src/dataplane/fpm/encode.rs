@@ -1,12 +1,14 @@
 //! FIB batches as FPM frames, and what routes the server was told, so that it can be told what changed.
 
-use super::super::announce::{Announcer, Style};
+use super::super::announce::{Announcer, DEFAULT_VRF, Style, destination, protocol_number};
 use super::super::verdicts::Verdicts;
 use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, Protocol};
 use ribtide_runtime::log::log;
 use ribtide_wire::fpm;
-use ribtide_wire::netlink::{Content, TooLong};
+use ribtide_wire::netlink::numbers::RT_TABLE_MAIN;
+use ribtide_wire::netlink::{Content, Route, TooLong};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes collected before they are written.
 const FLUSH: usize = 256 * 1024;
@@ -16,6 +18,8 @@ const FLUSH: usize = 256 * 1024;
 struct Sent {
     group: GroupId,
     protocol: Protocol,
+    /// What it was told the route leads to: [`destination`].
+    destination: u32,
 }
 
 struct Sents;
@@ -30,10 +34,38 @@ pub(super) struct Done {
     pub(super) deletes: u64,
 }
 
+/// The routes that the server has, for the writer, who tells them, and the reader, who hears what became of them. Neither
+/// holds the lock while it waits for the server.
+#[derive(Clone, Default)]
+pub(super) struct Told(Arc<Mutex<Families<Sents>>>);
+
+impl Told {
+    fn lock(&self) -> MutexGuard<'_, Families<Sents>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this reply is about the route as it was told last. One about a route that was replaced since, deleted, or
+    /// never told says nothing about what is wanted now. A reply that names no next hops is taken to mean the last ones.
+    pub(super) fn matches(&self, reply: &Route<'_>) -> bool {
+        if ![DEFAULT_VRF, RT_TABLE_MAIN.into()].contains(&reply.table) {
+            return false;
+        }
+        let told = self.lock();
+        let mut matches = false;
+        for_each_family!(F => if let Some(prefix) = Prefix::<F>::from_addr(reply.prefix.addr(), reply.prefix.len()) {
+            let replied = destination(&reply.next_hops);
+            matches |= told.get::<F>().get(&prefix).is_some_and(|sent| {
+                protocol_number(sent.protocol) == reply.protocol && [0, sent.destination].contains(&replied)
+            });
+        });
+        matches
+    }
+}
+
 /// What the server was told, over all connections to it.
 pub(super) struct Encoder {
     announcer: Announcer,
-    routes: Families<Sents>,
+    routes: Told,
     /// Routes told before the replay that is running; those that it does not name are deleted at its end.
     before: Families<Sents>,
     out: Vec<u8>,
@@ -44,11 +76,16 @@ impl Encoder {
     pub(super) fn new(style: Style) -> Self {
         Encoder {
             announcer: Announcer::new(style),
-            routes: Families::default(),
+            routes: Told::default(),
             before: Families::default(),
             out: Vec::new(),
             done: Done::default(),
         }
+    }
+
+    /// The routes told.
+    pub(super) fn told(&self) -> Told {
+        self.routes.clone()
     }
 
     /// Writes a batch. `flush` takes the bytes away and is called at least once.
@@ -85,7 +122,7 @@ impl Encoder {
     /// A replay begins: everything is told again, and what was told before is remembered until its end.
     fn restart(&mut self) {
         for_each_family!(F => {
-            let told = std::mem::take(self.routes.get_mut::<F>());
+            let told = std::mem::take(self.routes.lock().get_mut::<F>());
             self.before.get_mut::<F>().extend(told);
         });
         self.announcer.begin_again();
@@ -99,17 +136,11 @@ impl Encoder {
     ) {
         let before = self.before.get_mut::<F>();
         let mut told = if before.is_empty() { None } else { before.remove(&route.prefix) };
-        let sent = self.routes.get_mut::<F>();
-        match route.group {
-            Some(group) => {
-                sent.insert(route.prefix, Sent { group, protocol: route.protocol });
-            }
-            None => {
-                told = sent.remove(&route.prefix).or(told);
-                // What was never told need not be deleted.
-                let Some(told) = told else { return };
-                return self.write(&FibRoute { protocol: told.protocol, ..*route }, verdicts, flush);
-            }
+        if route.group.is_none() {
+            told = self.routes.lock().get_mut::<F>().remove(&route.prefix).or(told);
+            // What was never told need not be deleted.
+            let Some(told) = told else { return };
+            return self.write(&FibRoute { protocol: told.protocol, ..*route }, verdicts, flush);
         }
         self.write(route, verdicts, flush);
     }
@@ -122,6 +153,10 @@ impl Encoder {
     ) {
         let prefix = route.prefix.any();
         let content = self.announcer.route(route).map_err(str::to_owned);
+        if let (Ok(Content::NewRoute(told)), Some(group)) = (&content, route.group) {
+            let sent = Sent { group, protocol: route.protocol, destination: destination(&told.next_hops) };
+            self.routes.lock().get_mut::<F>().insert(route.prefix, sent);
+        }
         match content.and_then(|content| write(&mut self.out, &content).map_err(|e| e.to_string())) {
             Ok(()) => {
                 let done = if route.group.is_some() { &mut self.done.routes } else { &mut self.done.deletes };
@@ -140,13 +175,22 @@ impl Encoder {
         verdicts: &mut Verdicts,
         flush: &mut impl FnMut(&mut Vec<u8>),
     ) {
-        let sent = std::mem::take(self.routes.get_mut::<F>());
-        for (prefix, Sent { group, protocol }) in sent.iter().filter(|(_, sent)| turned.contains(&sent.group))
-        {
-            let route = FibRoute { prefix: *prefix, group: Some(*group), protocol: *protocol };
-            self.write(&route, verdicts, flush);
+        let concerned = |sent: &Sent| turned.contains(&sent.group);
+        let again: Vec<FibRoute<F>> = self
+            .routes
+            .lock()
+            .get::<F>()
+            .iter()
+            .filter(|(_, sent)| concerned(sent))
+            .map(|(prefix, sent)| FibRoute {
+                prefix: *prefix,
+                group: Some(sent.group),
+                protocol: sent.protocol,
+            })
+            .collect();
+        for route in &again {
+            self.write(route, verdicts, flush);
         }
-        *self.routes.get_mut::<F>() = sent;
     }
 
     /// Deletes what the server was told before the replay and the replay did not name.

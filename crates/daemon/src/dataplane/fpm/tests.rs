@@ -6,8 +6,9 @@ use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, UrgentOp};
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
-use ribtide_wire::fpm::{write_delete_next_hop, write_offload_reply};
-use ribtide_wire::netlink::{Forward, Hops, NextHops, Route, RouteKind};
+use ribtide_wire::fpm::{write_delete_next_hop, write_offload_reply, write_route};
+use ribtide_wire::netlink::numbers::RTM_F_OFFLOAD;
+use ribtide_wire::netlink::{Forward, Hop, Hops, NextHops, Route, RouteKind, Via};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 
@@ -328,9 +329,36 @@ fn a_session_a_break_and_a_replay() {
     assert!(!server.routes.contains_key("192.0.2.0/24"));
     assert_eq!(client.handle.read().connects, 2);
 
+    // Replies that come too late, or are about something else: a route that is gone, another protocol's, another VRF's,
+    // one by a next hop that it no longer has. And then one that is right, with the next hop that it has.
+    let before = client.handle.read();
+    let offloaded = |prefix: &str, gateway: &str| {
+        let via = Via { gateway: Some(gateway.parse().unwrap()), ifindex: 4, onlink: false };
+        let hops = [Hop { via, weight: 1 }];
+        let next_hops = NextHops::Inline(Hops::from(&hops[..]));
+        let mut out = Vec::new();
+        let route = Route { flags: RTM_F_OFFLOAD, ..Route::new(prefix.parse().unwrap(), 0, 186, next_hops) };
+        write_route(&mut out, &route).unwrap();
+        out
+    };
+    let mut replies = Vec::new();
+    write_offload_reply(&mut replies, "192.0.2.0/24".parse().unwrap(), 0, 186, false);
+    write_offload_reply(&mut replies, "198.51.100.0/24".parse().unwrap(), 0, 4, false);
+    write_offload_reply(&mut replies, "198.51.100.0/24".parse().unwrap(), 77, 186, false);
+    replies.extend(offloaded("198.51.100.0/24", "10.0.0.99"));
+    replies.extend(offloaded("198.51.100.0/24", "2001:db8::2"));
+    stream.write_all(&replies).unwrap();
+    while client.handle.read().offloaded == before.offloaded {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let after = client.handle.read();
+    let counts = (after.offload_failed, after.offloaded, after.unmatched);
+    assert_eq!(counts, (before.offload_failed, before.offloaded + 1, 4));
+
     // A server that does not speak FPM is left.
     stream.write_all(&[1, 0, 0, 4]).unwrap();
     while !matches!(client.said.recv().unwrap(), RibIn::DataplaneDown(7)) {}
+    assert_eq!(client.handle.read().errors, 1);
     client.stop.stop();
 }
 
@@ -364,7 +392,7 @@ fn a_server_that_does_not_read_stops_the_client_and_nothing_is_lost() {
     let mut reply = Vec::new();
     write_offload_reply(&mut reply, "192.0.2.0/24".parse().unwrap(), 0, 186, true);
     stream.write_all(&reply).unwrap();
-    while client.handle.read().offloaded == 0 {
+    while client.handle.read().unmatched == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(client.handle.read().stalled_us > 0);
