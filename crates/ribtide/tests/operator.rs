@@ -393,6 +393,17 @@ fn threads(router: &Router) {
         rings.iter().any(|r| r["name"] == "readers to shard 1" && r["sent"].as_u64() > Some(0)),
         "{rings:?}"
     );
+    let stages = router.json(&["performance"]);
+    let shard =
+        stages.as_array().unwrap().iter().find(|s| s["stage"] == "shard-1").expect("two shard threads");
+    for record in shard["records"].as_array().unwrap() {
+        assert!(record["Tasks"].as_u64() >= Some(10_000) && record["API"] == "shard-1", "{record}");
+    }
+    assert!(router.text(&["performance"]).contains("egress-0"));
+    assert!(router.text(&["performance", "rib"]).starts_with("rib: "));
+    assert!(
+        router.complaint(&["performance", "nothing"]).contains("there is no stage \"nothing\"; there are ")
+    );
     let text = router.text(&["threads"]);
     assert!(text.contains("BGP: a RIB shard") && text.contains("readers to shard 0"), "{text}");
 }

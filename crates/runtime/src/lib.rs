@@ -12,5 +12,6 @@ pub mod clock;
 pub mod cpu;
 pub mod log;
 pub mod meter;
+pub mod performance;
 pub mod ring;
 pub mod thread;

@@ -1,10 +1,11 @@
 //! What each stage has done: routes, and the time it was busy with them.
 //!
 //! A meter is added to once per batch, so it costs nothing per route. Busy time is wall time inside the stage's
-//! work; waiting for a ring, a socket or a database is not busy.
+//! work; waiting for a ring, a socket or a database is not busy. Each thread has a [`PerformanceTimer`] of its own.
 
+use crate::performance::{PerformanceTimer, Record};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// All meters of a process, in the order of the pipeline.
@@ -30,11 +31,16 @@ struct Inner {
     /// Microseconds since `start`, plus one; zero: nothing yet.
     first_us: AtomicU64,
     last_us: AtomicU64,
+    /// One for each thread of the stage.
+    timers: Mutex<Vec<Weak<Mutex<PerformanceTimer>>>>,
 }
 
-/// One stage's meter. Clones count together.
+/// One stage's meter. Clones count together; each that [`Meters::meter`] gives has a timer of its own.
 #[derive(Clone, Debug)]
-pub struct Meter(Arc<Inner>);
+pub struct Meter {
+    stage: Arc<Inner>,
+    timer: Arc<Mutex<PerformanceTimer>>,
+}
 
 /// One meter's state.
 #[derive(Clone, PartialEq, Debug)]
@@ -56,7 +62,7 @@ impl Meters {
     pub fn meter(&self, name: &str) -> Meter {
         let mut meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = meters.iter().find(|m| m.name == name) {
-            return Meter(known.clone());
+            return Meter::of(known.clone());
         }
         let inner = Arc::new(Inner {
             name: name.into(),
@@ -66,9 +72,17 @@ impl Meters {
             busy_ns: AtomicU64::new(0),
             first_us: AtomicU64::new(0),
             last_us: AtomicU64::new(0),
+            timers: Mutex::default(),
         });
         meters.push(inner.clone());
-        Meter(inner)
+        Meter::of(inner)
+    }
+
+    /// The latest records of every thread of every stage, oldest first. A stage of several threads has each of them by
+    /// number, in the order in which they began.
+    pub fn performance(&self) -> Vec<(String, Vec<Record>)> {
+        let meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
+        meters.iter().flat_map(|m| m.performance()).collect()
     }
 
     /// The state of every meter, in the order they were made.
@@ -79,6 +93,20 @@ impl Meters {
 }
 
 impl Inner {
+    fn performance(&self) -> Vec<(String, Vec<Record>)> {
+        let mut timers = self.timers.lock().unwrap_or_else(PoisonError::into_inner);
+        timers.retain(|timer| timer.strong_count() > 0);
+        let several = timers.len() > 1;
+        let name = |index| if several { format!("{}-{index}", self.name) } else { self.name.clone() };
+        let alive = timers.iter().filter_map(Weak::upgrade).enumerate();
+        alive
+            .map(|(index, timer)| {
+                let timer = timer.lock().unwrap_or_else(PoisonError::into_inner);
+                (name(index), timer.records().cloned().collect())
+            })
+            .collect()
+    }
+
     fn read(&self) -> Reading {
         let first = self.first_us.load(Relaxed).checked_sub(1);
         Reading {
@@ -93,6 +121,14 @@ impl Inner {
 }
 
 impl Meter {
+    fn of(stage: Arc<Inner>) -> Meter {
+        let timer = Arc::default();
+        let mut timers = stage.timers.lock().unwrap_or_else(PoisonError::into_inner);
+        timers.push(Arc::downgrade(&timer));
+        drop(timers);
+        Meter { stage, timer }
+    }
+
     /// Runs `work` as one batch; `work` returns how many route changes it handled.
     pub fn run(&self, work: impl FnOnce() -> usize) {
         let begin = Instant::now();
@@ -107,7 +143,9 @@ impl Meter {
             return;
         }
         let end = Instant::now();
-        let m = &self.0;
+        // Nobody else takes it, but for a moment who looks.
+        self.timer.lock().unwrap_or_else(PoisonError::into_inner).add(begin, end, routes as u64);
+        let m = &self.stage;
         let since = |t: Instant| t.saturating_duration_since(m.start).as_micros() as u64;
         m.routes.fetch_add(routes as u64, Relaxed);
         m.batches.fetch_add(1, Relaxed);
@@ -124,7 +162,7 @@ mod tests {
     #[test]
     fn threads_of_one_stage_count_together() {
         let meters = Meters::default();
-        assert_eq!(meters.meter("shard").0.read().span, None);
+        assert_eq!(meters.meter("shard").stage.read().span, None);
         std::thread::scope(|s| {
             for _ in 0..2 {
                 s.spawn(|| meters.meter("shard").run(|| 500));
@@ -135,5 +173,23 @@ mod tests {
         assert_eq!((reading.routes, reading.batches), (1000, 2));
         let (first, last) = reading.span.unwrap();
         assert!(first <= last);
+    }
+
+    #[test]
+    fn each_thread_of_a_stage_has_its_own_performance() {
+        let meters = Meters::default();
+        let (one, two, rib) = (meters.meter("shard"), meters.meter("shard"), meters.meter("rib"));
+        let begin = Instant::now() - Duration::from_secs(1);
+        one.add(10_000, begin);
+        two.add(20_000, begin);
+        two.add(1, begin);
+        let tasks = |(name, records): (String, Vec<Record>)| {
+            (name, records.iter().map(|r| r.tasks).collect::<Vec<_>>())
+        };
+        let all: Vec<_> = meters.performance().into_iter().map(tasks).collect();
+        let expected = [("shard-0", vec![10_000]), ("shard-1", vec![20_000]), ("rib", vec![])];
+        assert_eq!(all, expected.map(|(name, tasks)| (name.to_string(), tasks)));
+        drop((one, rib));
+        assert_eq!(meters.performance().len(), 1);
     }
 }

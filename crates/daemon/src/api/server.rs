@@ -239,6 +239,7 @@ fn routes(inside: Arc<Inside>) -> Router {
         )
         .route("/v1/pipeline", get(|s| blocking(s, answers::pipeline)))
         .route("/v1/threads", get(|s| blocking(s, answers::threads)))
+        .route("/v1/performance", get(|s| blocking(s, answers::performance)))
         .route("/v1/fpm", get(|s| blocking(s, answers::fpm)))
         .route(
             "/v1/asic/lookup",

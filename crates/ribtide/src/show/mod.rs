@@ -3,6 +3,7 @@
 mod bgp;
 mod fib;
 mod nexthop;
+mod performance;
 mod route;
 mod threads;
 
@@ -11,7 +12,7 @@ use crate::text::{Table, count};
 use clap::{Args, Subcommand};
 use ribtide_daemon::api::model::{
     self, AsicAnswers, AsicQuestion, BgpSummary, Explain, FailedPage, FibPage, Groups, Neighbor,
-    NeighborPage, NextHopGroupPage, RoutePage, Sharding,
+    NeighborPage, NextHopGroupPage, Performance, RoutePage, Sharding,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -80,6 +81,13 @@ pub(crate) enum Show {
     /// "Now" is measured for half a second. A thread near 100% is what limits the router; one that waited long could
     /// have run but had no CPU. A full queue says that what comes behind it is too slow.
     Threads,
+    /// How fast each stage worked off its latest 10,000s of routes, and how long it waited in between
+    ///
+    /// SONiC's PerformanceTimer: of one stage, with --json, each record is a line as its log has them.
+    Performance {
+        /// Only this stage, record by record
+        stage: Option<String>,
+    },
 }
 
 /// What to show of BGP.
@@ -228,6 +236,25 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         Show::NextHopGroup { id: None } => nexthop_groups(&client, output, &mut out)?,
         Show::Fpm => print(&mut out, output, &client.get("/v1/fpm")?, fib::fpm),
         Show::Pipeline => print(&mut out, output, &client.get("/v1/pipeline")?, threads::pipeline),
+        Show::Performance { stage: None } => {
+            let stages: Vec<Performance> = client.get("/v1/performance")?;
+            print(&mut out, output, &stages, |stages| performance::all(stages))
+        }
+        Show::Performance { stage: Some(name) } => {
+            let stages: Vec<Performance> = client.get("/v1/performance")?;
+            let Some(stage) = stages.iter().find(|s| s.stage == *name) else {
+                let names: Vec<&str> = stages.iter().map(|s| s.stage.as_str()).collect();
+                return Err(format!("there is no stage \"{name}\"; there are {}", names.join(", ")));
+            };
+            if output.json {
+                stage.records.iter().try_for_each(|record| {
+                    serde_json::to_writer(&mut out, record)?;
+                    writeln!(out)
+                })
+            } else {
+                out.write_all(performance::one(stage).as_bytes())
+            }
+        }
         Show::Threads => print(&mut out, output, &client.get("/v1/threads")?, threads::threads),
     };
     finish(written.and_then(|()| out.flush()))

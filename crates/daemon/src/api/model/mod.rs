@@ -7,6 +7,7 @@ mod change;
 mod explain;
 mod fib;
 mod nexthop;
+mod performance;
 mod pipeline;
 mod route;
 
@@ -15,6 +16,7 @@ pub use change::*;
 pub use explain::*;
 pub use fib::*;
 pub use nexthop::*;
+pub use performance::*;
 pub use pipeline::*;
 pub use route::*;
 

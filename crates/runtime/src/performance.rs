@@ -1,0 +1,138 @@
+//! The PerformanceTimer of SONiC's "BGP loading optimization": how many tasks a stage finished, how long it was at work on them
+//! and how long it waited in between.
+//!
+//! What counts is added up over calls until there are [`THRESHOLD`] tasks and a millisecond of work, then it is one
+//! [`Record`]. The latest are kept in memory, so that they are there when somebody asks and cost nothing when nobody does.
+//! The gap before a call is idle time: a stage that is idle waits for the one before it, one that is busy is
+//! what the others wait for.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Tasks that make a record.
+pub const THRESHOLD: u64 = 10_000;
+/// The least time at work that makes a record.
+const LEAST: Duration = Duration::from_millis(1);
+/// Calls that are told one by one, the first of a record.
+const TOLD: usize = 6;
+/// Records that are kept, the latest.
+const KEPT: usize = 64;
+
+/// One line of the document: some calls in a row.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Record {
+    /// Tasks finished.
+    pub tasks: u64,
+    /// Calls that finished any.
+    pub calls: u64,
+    /// Time at work.
+    pub busy: Duration,
+    /// Time between calls, and before the first of them.
+    pub idle: Duration,
+    /// Of the first six calls that finished any: the time before each.
+    pub gaps: Vec<Duration>,
+    /// The tasks of each.
+    pub incs: Vec<u64>,
+    /// The time of each.
+    pub intervals: Vec<Duration>,
+}
+
+impl Record {
+    /// Time at work and idle.
+    pub fn total(&self) -> Duration {
+        self.busy + self.idle
+    }
+
+    /// Tasks a second, idle time included.
+    pub fn rate(&self) -> f64 {
+        self.tasks as f64 / self.total().as_secs_f64()
+    }
+}
+
+/// The timer of one stage.
+#[derive(Debug, Default)]
+pub struct PerformanceTimer {
+    last_end: Option<Instant>,
+    now: Record,
+    records: VecDeque<Record>,
+}
+
+impl PerformanceTimer {
+    /// Takes in a call that began and ended then and finished so many tasks. One that finished none counts with its
+    /// time only.
+    pub fn add(&mut self, begin: Instant, end: Instant, tasks: u64) {
+        let gap = self.last_end.map_or(Duration::ZERO, |last| begin.saturating_duration_since(last));
+        let interval = end.saturating_duration_since(begin);
+        self.last_end = Some(end);
+        let now = &mut self.now;
+        now.busy += interval;
+        now.idle += gap;
+        now.tasks += tasks;
+        if tasks > 0 {
+            now.calls += 1;
+            if now.gaps.len() < TOLD {
+                now.gaps.push(gap);
+                now.incs.push(tasks);
+                now.intervals.push(interval);
+            }
+        }
+        if now.tasks >= THRESHOLD && now.busy >= LEAST {
+            if self.records.len() == KEPT {
+                self.records.pop_front();
+            }
+            self.records.push_back(std::mem::take(now));
+        }
+    }
+
+    /// The latest records, oldest first.
+    pub fn records(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_the_document() {
+        let start = Instant::now();
+        let ms = |ms| start + Duration::from_millis(ms);
+        let mut timer = PerformanceTimer::default();
+        timer.add(ms(0), ms(0), 0);
+        timer.add(ms(343), ms(934), 30_000);
+        let record = timer.records().next().unwrap();
+        assert_eq!((record.tasks, record.busy.as_millis(), record.idle.as_millis()), (30_000, 591, 343));
+        assert_eq!(format!("{:.1}", record.rate() / 1000.0), "32.1");
+        assert_eq!((record.calls, &record.incs[..]), (1, &[30_000][..]));
+    }
+
+    #[test]
+    fn a_record_has_enough_tasks_and_enough_work() {
+        let start = Instant::now();
+        let us = |us| start + Duration::from_micros(us);
+        let mut timer = PerformanceTimer::default();
+        for call in 0..9 {
+            timer.add(us(call * 100), us(call * 100 + 50), 2000);
+        }
+        assert_eq!(timer.records().count(), 0, "18,000 tasks, but 450 µs of work");
+        timer.add(us(2000), us(3000), 0);
+        let record = timer.records().next().unwrap();
+        assert_eq!((record.tasks, record.calls, record.gaps.len()), (18_000, 9, TOLD));
+        assert_eq!(record.total(), Duration::from_micros(3000));
+        timer.add(us(5000), us(7000), THRESHOLD);
+        assert_eq!(timer.records().nth(1).unwrap().gaps, [Duration::from_millis(2)]);
+    }
+
+    #[test]
+    fn only_the_latest_are_kept() {
+        let start = Instant::now();
+        let mut timer = PerformanceTimer::default();
+        for call in 0..=KEPT as u64 {
+            let at = |ms: u64| start + Duration::from_millis(2 * call + ms);
+            timer.add(at(0), at(1), THRESHOLD + call);
+        }
+        assert_eq!(timer.records().count(), KEPT);
+        assert_eq!(timer.records().next().unwrap().tasks, THRESHOLD + 1);
+    }
+}
