@@ -143,7 +143,7 @@ impl Work<'_> {
                 let begin = Instant::now();
                 std::thread::scope(|scope| {
                     let sending = scope.spawn(|| send(session, table, phase));
-                    let wall_s = settle(program, begin, limit, interrupted)?;
+                    let wall_s = settle(program, &|| sending.is_finished(), begin, limit, interrupted)?;
                     sending.join().unwrap_or_else(|e| std::panic::resume_unwind(e))?;
                     let after = program.usage();
                     let threads = after.threads.into_iter().map(|(name, time)| {
@@ -221,9 +221,10 @@ impl Work<'_> {
     }
 }
 
-/// Waits until the program has nothing to do any more, and returns how long after `begin` that was.
+/// Waits until all is `sent` and the program has nothing to do any more, and returns how long after `begin` that was.
 fn settle(
     program: &mut Program,
+    sent: &dyn Fn() -> bool,
     begin: Instant,
     limit: Duration,
     interrupted: &AtomicBool,
@@ -239,7 +240,9 @@ fn settle(
             seen.pop_front();
         }
         let whole = seen.front().filter(|(then, _)| now - *then >= IDLE);
-        if whole.is_some_and(|(_, then)| cpu.saturating_sub(*then) <= idling) || interrupted.load(Relaxed) {
+        let idle = whole.is_some_and(|(_, then)| cpu.saturating_sub(*then) <= idling);
+        // Who wants a core and gets none is not idle.
+        if idle && sent() && !program.usage().runnable || interrupted.load(Relaxed) {
             let done = seen.iter().find(|(_, then)| cpu.saturating_sub(*then) <= idling);
             return Ok(done.map_or(now, |(then, _)| *then).duration_since(begin).as_secs_f64());
         }
