@@ -3,7 +3,7 @@
 //!
 //! Each tool is a module with its options, a `run` for the command line, and the steps of it for who needs more:
 //! [`replay`], [`blast`], [`sink`]. [`expected`] says what forwarding must look like afterwards. [`harness`] is what
-//! every suite of `ribtide bench` needs; [`bgp`] and [`kernel`] are suites.
+//! every suite of `ribtide bench` needs; [`bgp`], [`kernel`] and [`nexthop`] are suites.
 // They panic where nobody reads any more.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -14,6 +14,7 @@ pub mod expected;
 pub mod harness;
 pub mod kernel;
 pub mod mrt_file;
+pub mod nexthop;
 pub mod options;
 mod pool;
 mod progress;

@@ -480,7 +480,7 @@ impl Resolver {
     /// or, where each route is to ask anew, it may.
     pub(crate) fn wakes_routes(&self, group: u32) -> bool {
         let woken = |g: &Group| if self.cache.is_per_route() { g.moved } else { g.turned };
-        self.groups.store.get(group).is_some_and(|g| woken(g) && !g.fresh)
+        self.groups.store.get(group).is_some_and(|g| woken(g) && !g.fresh && g.routes > 0)
     }
 
     /// Whether [`Resolver::wakes_routes`] is true of any group.

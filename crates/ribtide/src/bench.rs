@@ -2,7 +2,7 @@
 
 use crate::text::say;
 use clap::{CommandFactory, Subcommand, ValueEnum};
-use ribtide_bench::{bgp, kernel};
+use ribtide_bench::{bgp, kernel, nexthop};
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -24,6 +24,8 @@ pub(crate) enum Suite {
     /// The Linux kernel: a million routes added, replaced and deleted through the whole router, beside BIRD, `ip -batch`
     /// and a bare writer, which is the kernel's own ceiling; ends with a look into the kernel's table
     Kernel(kernel::Options),
+    /// Next hops: what resolving them costs the RIB manager with each mode of its cache, beside zebra
+    NexthopCache(nexthop::Options),
 }
 
 /// Does it.
@@ -32,6 +34,9 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
         Bench::List => say(&list()),
         Bench::Run { suite: Suite::Bgp(options) } => bgp::run(options).map_err(|e| e.to_string()),
         Bench::Run { suite: Suite::Kernel(options) } => kernel::run(options).map_err(|e| e.to_string()),
+        Bench::Run { suite: Suite::NexthopCache(options) } => {
+            nexthop::run(options).map_err(|e| e.to_string())
+        }
     }
 }
 
@@ -42,17 +47,27 @@ fn list() -> String {
         out += &format!("{}: {}\n", suite.get_name(), about(suite));
     }
     out += "\nworkloads of bgp (--work):\n";
-    for work in bgp::work::Work::value_variants() {
-        let value = work.to_possible_value();
-        let help = value.as_ref().and_then(|v| v.get_help()).map(ToString::to_string).unwrap_or_default();
-        out += &format!("  {:<10} {help}\n", work.to_string());
-    }
+    out += &values::<bgp::work::Work>();
+    out += "\nworkloads of nexthop-cache (--work):\n";
+    out += &values::<nexthop::Work>();
+    out += "\nwhat nexthop-cache measures (--dut):\n";
+    out += &values::<nexthop::Subject>();
     out += "\nrouters of bgp (--dut):\n";
     for dut in ["ribtide", "bird", "frr", "gobgp", "openbgpd"] {
         let version = dut.parse::<bgp::dut::Dut>().and_then(|dut| dut.version());
         out += &format!("  {dut:<10} {}\n", version.unwrap_or_else(|why| why));
     }
     out
+}
+
+/// What an option takes, a line each.
+fn values<T: ValueEnum>() -> String {
+    let all = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    all.map(|value| {
+        let help = value.get_help().map(ToString::to_string).unwrap_or_default();
+        format!("  {:<10} {help}\n", value.get_name())
+    })
+    .collect()
 }
 
 /// The suites alone, for their names.

@@ -73,6 +73,33 @@ fn every_workload_runs_and_ends_right() {
     assert!(text.contains("ribtide:shards=2") && text.contains("threads, CPU s: learn"), "{text}");
 }
 
+/// Each mode of the next-hop cache ends with the same FIB, and that one is right; the suite says so otherwise.
+#[test]
+fn every_mode_of_the_next_hop_cache_ends_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("report.json");
+    let mut command = Command::new(RIBTIDE);
+    command.args(["bench", "run", "nexthop-cache", "--runs", "1", "--routes", "0.01"]);
+    command.args(["--dut", "off,epoch,dependency", "--json"]).arg(&json);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    let works = report["works"].as_array().unwrap();
+    assert_eq!([&works[0]["routes"], &works[1]["routes"]], [100, 10_000]);
+    for work in works {
+        for run in work["runs"].as_array().unwrap() {
+            for phase in run["phases"].as_array().unwrap() {
+                assert!(phase["wrong"].is_null() && phase["cpu_s"].as_f64() > Some(0.0), "{phase}");
+            }
+            let install = &run["phases"][0];
+            let each = if run["subject"] == "off" { work["routes"].as_u64() } else { Some(1) };
+            assert_eq!(install["resolutions"].as_u64(), each, "{install}");
+        }
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("ecmp: 100 routes") && text.contains("link down"), "{text}");
+}
+
 /// A router that passes on nothing: ribtide with another setting than it was given.
 #[test]
 fn a_router_that_is_wrong_is_found_out() {

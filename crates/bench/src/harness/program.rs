@@ -97,6 +97,11 @@ impl Program {
         usage
     }
 
+    /// Resident memory now, in bytes.
+    pub fn resident(&self) -> u64 {
+        self.processes().into_iter().map(resident).sum()
+    }
+
     /// CPU time alone, which is cheaper to ask for.
     pub fn cpu(&self) -> Duration {
         self.processes().into_iter().map(cpu).sum()
@@ -155,6 +160,18 @@ impl Usage {
             self.system += system;
         }
     }
+}
+
+/// Resident memory of a process in bytes; 0 when it is gone.
+fn resident(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
+    line.and_then(|l| l.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// Resident memory of this process in bytes.
+pub fn own_resident() -> u64 {
+    resident(std::process::id() as i32)
 }
 
 fn tasks(pid: i32) -> Vec<PathBuf> {

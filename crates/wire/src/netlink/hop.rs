@@ -44,6 +44,20 @@ impl<'a> Hops<'a> {
         Hops(Form::One(Some(Hop { via, weight: 1 })))
     }
 
+    /// The hops in an `RTA_MULTIPATH` attribute that was found in order before. In one that was not, the first malformed hop
+    /// ends the list.
+    pub(super) fn wire(value: &'a [u8]) -> Self {
+        Hops(Form::Wire(value))
+    }
+
+    /// The list as it was received, if it was; equal bytes are equal lists.
+    pub fn bytes(&self) -> Option<&'a [u8]> {
+        match self.0 {
+            Form::Wire(value) => Some(value),
+            Form::One(_) | Form::Slice(_) => None,
+        }
+    }
+
     /// The hops in an `RTA_MULTIPATH` attribute, and the first encapsulation type that one of them names (0: none).
     pub(super) fn check(value: &'a [u8]) -> Result<(Self, u16), Malformed> {
         let mut rest = value;
@@ -55,7 +69,7 @@ impl<'a> Hops<'a> {
             }
             rest = after;
         }
-        Ok((Hops(Form::Wire(value)), encap))
+        Ok((Hops::wire(value), encap))
     }
 
     /// Writes the hops into a route of family `afi`: a list of one as plain attributes, as every consumer knows it.

@@ -121,6 +121,19 @@ impl<'a> Route<'a> {
 
     /// Reads the body of `RTM_NEWROUTE` or `RTM_DELROUTE`; `None` for a family that ribtide does not carry (MPLS, ...).
     pub(super) fn decode(message: &Message<'a>) -> Result<Option<Self>, Malformed> {
+        Self::decode_knowing(message, |_| false)
+    }
+
+    /// The same for a reader that remembers lists of next hops by their bytes ([`Hops::bytes`]): one that is `known` is not
+    /// read again, which saves the time where thousands of routes have the same hundreds of next hops. Of such a list no
+    /// encapsulation is told, so whoever cares about that does not remember lists that have one.
+    ///
+    /// # Errors
+    /// What is wrong with the message; in a list that is said to be known nothing is found wrong.
+    pub fn decode_knowing(
+        message: &Message<'a>,
+        mut known: impl FnMut(&'a [u8]) -> bool,
+    ) -> Result<Option<Self>, Malformed> {
         let Some((&[family, dst_len, _, _, table, protocol, scope, kind, f0, f1, f2, f3], attrs)) =
             message.body.split_first_chunk()
         else {
@@ -158,7 +171,10 @@ impl<'a> Route<'a> {
                 RTA_GATEWAY => via.gateway = Some(attr.addr()?),
                 RTA_VIA => via.gateway = Some(attr.via()?),
                 RTA_MULTIPATH => {
-                    let (hops, encap) = Hops::check(attr.value)?;
+                    let (hops, encap) = match known(attr.value) {
+                        true => (Hops::wire(attr.value), 0),
+                        false => Hops::check(attr.value)?,
+                    };
                     list = Some(hops);
                     if route.encap == 0 {
                         route.encap = encap;

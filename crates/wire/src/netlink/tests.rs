@@ -57,6 +57,8 @@ proptest! {
         let Content::NewRoute(read) = Content::decode(&message).unwrap() else { panic!("not a route") };
         // An onlink gateway of a single-hop route is a flag of the route.
         prop_assert_eq!(Route { flags: 0, ..read }, route);
+        // Reading a list that is known comes to the same.
+        prop_assert_eq!(Route::decode_knowing(&message, |_| true), Ok(Some(read)));
 
         out.clear();
         route.write_delete(&mut out, 0, 8).unwrap();

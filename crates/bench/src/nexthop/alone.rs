@@ -1,0 +1,105 @@
+//! One workload with one mode of the cache, in a process of its own: decoding and the RIB manager on one thread, without
+//! a dataplane. What it cost goes to standard output.
+
+use super::decode;
+use super::report::Figures;
+use super::work::{Input, Phase, Scale};
+use crate::Error;
+use crate::harness::program::{clock, own_resident};
+use nix::time::ClockId;
+use ribtide_rib::{CacheMode, FibGroup, Rib, RibConfig, RibIn, RibOut};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Runs the workload. Panics never: what is wrong in the end is in the figures.
+///
+/// # Errors
+/// Messages that were made here cannot be read, which is a fault of this program.
+pub(super) fn run(mode: CacheMode, scale: Scale) -> Result<Vec<Figures>, Error> {
+    let mut rib = Rib::new(RibConfig { cache: mode, ..RibConfig::default() });
+    rib.set_clock(cpu);
+    rib.handle(scale.setup());
+    scale.phases().iter().map(|phase| one(&mut rib, mode, &scale, phase)).collect()
+}
+
+fn one(rib: &mut Rib, mode: CacheMode, scale: &Scale, phase: &Phase) -> Result<Figures, Error> {
+    let input = (phase.input)(scale);
+    let before = rib.cache_counters();
+    let resident = own_resident();
+    let (mut groups, mut routes, mut decoding) = (0, 0, 0);
+    let mut count = |out: RibOut| {
+        if let Some(fib) = &out.fib {
+            groups += fib.groups.len() + fib.after.len();
+            routes += fib.route_count();
+        }
+    };
+    let begin = cpu();
+    match input {
+        Input::Events(events) => count(rib.handle(events)),
+        Input::Messages(batches) => {
+            for bytes in &batches {
+                let begin = cpu();
+                let batch = decode::batch(bytes, mode).map_err(|e| Error::Options(e.to_string()))?;
+                decoding += cpu() - begin;
+                count(rib.handle([RibIn::Routes(batch)]));
+            }
+        }
+    }
+    let total = cpu() - begin;
+    let after = rib.cache_counters();
+    let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+    Ok(Figures {
+        phase: phase.name.into(),
+        cpu_s: seconds(total),
+        decode_s: seconds(decoding),
+        resolution_s: seconds(after.nanoseconds - before.nanoseconds),
+        routes: scale.routes,
+        group_operations: groups as u64,
+        route_operations: routes as u64,
+        lookups: after.lookups - before.lookups,
+        resolutions: after.resolutions - before.resolutions,
+        hits: after.hits - before.hits,
+        misses: after.misses - before.misses,
+        table_bytes: rib.table_size() as u64,
+        grown_bytes: own_resident().saturating_sub(resident),
+        fib: fingerprint(rib),
+        wrong: wrong(rib, scale, phase),
+    })
+}
+
+/// CPU time of this thread in nanoseconds.
+fn cpu() -> u64 {
+    clock(ClockId::CLOCK_THREAD_CPUTIME_ID).as_nanos() as u64
+}
+
+/// What the FIB must look like: this is worked out from the workload alone.
+fn wrong(rib: &Rib, scale: &Scale, phase: &Phase) -> Option<String> {
+    let routes = (0..scale.routes).filter_map(|n| rib.lookup(scale.prefix(n).any()));
+    let ways = |content: &FibGroup| match content {
+        FibGroup::Hops(hops) => hops.len(),
+        FibGroup::Blackhole => 0,
+    };
+    let (mut installed, mut strange) = (0, 0);
+    for route in routes {
+        installed += 1;
+        strange += u32::from(ways(&route.content) != phase.ways);
+    }
+    (installed != phase.installed || strange > 0).then(|| {
+        format!(
+            "{installed} routes are installed and should be {}; {strange} of them have not {} ways out",
+            phase.installed, phase.ways
+        )
+    })
+}
+
+/// A number that differs where the FIB does.
+fn fingerprint(rib: &Rib) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut read = rib.cursor();
+    read.sort();
+    while !read.is_done() {
+        for route in rib.page(&mut read, 1000) {
+            (route.prefix, route.protocol, route.content).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}

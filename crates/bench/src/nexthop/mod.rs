@@ -1,0 +1,185 @@
+//! `ribtide bench run nexthop-cache`: what resolving next hops costs the RIB manager with each mode of its cache, beside
+//! FRR's zebra.
+//!
+//! Routes come as encoded messages, as over a wire, and go through decoding and the whole RIB manager; what dataplanes
+//! would be told is counted and thrown away. Each run is a process of its own, so that none finds the memory of another.
+//!
+//! `off` and `epoch` do what zebra does without and with the cache proposed for it: each route brings its own list of
+//! next hops, which is read and looked up among the known sets; then `off` resolves it for each route, `epoch` for the
+//! first. `dependency` also reads a list only once for all routes of a batch that bring the same bytes.
+
+mod alone;
+mod decode;
+mod report;
+mod work;
+mod zebra;
+
+pub use report::{Figures, Report};
+pub use work::Work;
+
+use crate::Error;
+use crate::harness::{Machine, machine};
+use report::{RunReport, WorkReport};
+use ribtide_rib::CacheMode;
+use std::fmt;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Subject {
+    /// ribtide's RIB manager without a cache
+    Off,
+    /// ribtide's RIB manager with the cache that was proposed for zebra
+    Epoch,
+    /// ribtide's RIB manager as it is by default
+    Dependency,
+    /// FRR's zebra
+    Zebra,
+}
+
+impl Subject {
+    const ALL: [Subject; 4] = [Subject::Off, Subject::Epoch, Subject::Dependency, Subject::Zebra];
+
+    fn mode(self) -> Option<CacheMode> {
+        match self {
+            Subject::Off => Some(CacheMode::Off),
+            Subject::Epoch => Some(CacheMode::Epoch),
+            Subject::Dependency => Some(CacheMode::Dependency),
+            Subject::Zebra => None,
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.mode().map_or("zebra", CacheMode::name))
+    }
+}
+
+/// What to measure.
+#[derive(Clone, PartialEq, Debug, clap::Args)]
+pub struct Options {
+    /// Workloads
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "ecmp,single")]
+    pub work: Vec<Work>,
+    /// Modes of the cache, and zebra
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "off,epoch,dependency,zebra")]
+    pub dut: Vec<Subject>,
+    /// Runs of each, in turns
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+    /// Multiply the numbers of routes and of ECMP next hops by this, at most 1
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    pub routes: f64,
+    /// Also write everything as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Measure one mode with one workload in this process, and print its figures
+    #[arg(long, hide = true)]
+    pub alone: bool,
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(n) if n > 0.0 && n <= 1.0 => Ok(n),
+        _ => Err("write a number above 0, at most 1".into()),
+    }
+}
+
+/// Measures, prints a table, and writes JSON where asked to.
+///
+/// # Errors
+/// Nothing could be measured, or a FIB ended wrong.
+pub fn run(options: &Options) -> Result<(), Error> {
+    if let (true, [work], [subject]) = (options.alone, &options.work[..], &options.dut[..]) {
+        let mode = subject.mode().ok_or(Error::Options("zebra is no mode".into()))?;
+        let figures = alone::run(mode, work.scale(options.routes))?;
+        let text = serde_json::to_string(&figures).map_err(|e| Error::Options(e.to_string()))?;
+        return writeln!(std::io::stdout(), "{text}").map_err(Error::System);
+    }
+    let report = measure(options)?;
+    // A reader that went away wants no report.
+    let _ = write!(std::io::stdout(), "{report}");
+    if let Some(path) = &options.json {
+        let failed = |source| Error::File { path: path.clone(), source };
+        let text = serde_json::to_string_pretty(&report).map_err(|e| failed(e.into()))?;
+        std::fs::write(path, text + "\n").map_err(failed)?;
+    }
+    if report.works.iter().all(|work| work.runs.is_empty()) {
+        return Err(Error::Options("nothing could be measured".into()));
+    }
+    match report.works.iter().flat_map(WorkReport::wrong).count() {
+        0 => Ok(()),
+        wrong => Err(Error::Options(format!("{wrong} phases ended wrong; see above"))),
+    }
+}
+
+fn measure(options: &Options) -> Result<Report, Error> {
+    let mut report = Report {
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        machine: Machine::now(),
+        commit: machine::commit(),
+        runs: options.runs,
+        left_out: Vec::new(),
+        works: Vec::new(),
+    };
+    let mut subjects = options.dut.clone();
+    if subjects.contains(&Subject::Zebra)
+        && let Some(why) = zebra::missing()
+    {
+        report.left_out.push(why);
+        subjects.retain(|subject| *subject != Subject::Zebra);
+    }
+    for work in &options.work {
+        let scale = work.scale(options.routes);
+        let remark = zebra::remark(&scale).filter(|_| subjects.contains(&Subject::Zebra));
+        let mut done = WorkReport {
+            work: work.to_string(),
+            routes: scale.routes,
+            hops: scale.hops,
+            remark,
+            runs: Vec::new(),
+            summary: Vec::new(),
+            goals: Vec::new(),
+        };
+        for n in 0..options.runs {
+            // Who is first changes, so that nobody always finds the machine warm.
+            let mut order = subjects.clone();
+            if n % 2 == 1 {
+                order.reverse();
+            }
+            for subject in order {
+                let phases = match subject {
+                    Subject::Zebra => zebra::run(scale)?,
+                    _ => child(*work, subject, options.routes)?,
+                };
+                let cpu: Vec<String> =
+                    phases.iter().map(|p| format!("{} {:.4} s", p.phase, p.cpu_s)).collect();
+                // Progress that nobody reads is no reason to stop.
+                let head = format!("{work}, run {} of {}, {subject}", n + 1, options.runs);
+                let _ = writeln!(std::io::stderr(), "{head}: {}", cpu.join(", "));
+                done.runs.push(RunReport { subject: subject.to_string(), phases });
+            }
+        }
+        done.summarize(*work, options.routes == 1.0);
+        report.works.push(done);
+    }
+    Ok(report)
+}
+
+/// One run in a process of its own.
+fn child(work: Work, subject: Subject, routes: f64) -> Result<Vec<Figures>, Error> {
+    let program = std::env::current_exe().map_err(Error::System)?;
+    let mut command = Command::new(program);
+    command.args(["bench", "run", "nexthop-cache", "--alone", "--work", &work.to_string()]);
+    command.args(["--dut", &subject.to_string(), "--routes", &routes.to_string()]);
+    let output = command.output().map_err(Error::System)?;
+    if !output.status.success() {
+        let says = String::from_utf8_lossy(&output.stderr);
+        return Err(Error::Options(format!("{work} with {subject} failed: {}", says.trim())));
+    }
+    serde_json::from_slice(&output.stdout)
+        .map_err(|e| Error::Options(format!("the figures of {work} with {subject} cannot be read: {e}")))
+}

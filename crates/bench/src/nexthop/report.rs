@@ -1,0 +1,363 @@
+//! What came out, for people and for programs.
+
+use super::Subject;
+use super::work::{CHURN, INSTALL, LINK_DOWN, LINK_UP, Work};
+use crate::harness::text::{number, table};
+use crate::harness::{Machine, Spread};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What one phase of one run cost.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Figures {
+    /// The phase.
+    pub phase: String,
+    /// CPU seconds in total: of the thread that decodes and runs the RIB manager, or of all of zebra.
+    pub cpu_s: f64,
+    /// Of those, reading messages.
+    pub decode_s: f64,
+    /// Of those, resolution.
+    pub resolution_s: f64,
+    /// Routes of the workload.
+    pub routes: u32,
+    /// Next-hop groups created, changed and deleted in dataplanes.
+    pub group_operations: u64,
+    /// Routes installed, replaced and deleted in dataplanes.
+    pub route_operations: u64,
+    /// Next hops looked up.
+    pub lookups: u64,
+    /// Sets of next hops resolved.
+    pub resolutions: u64,
+    /// Routes that took what their group had resolved to.
+    pub hits: u64,
+    /// Routes that had to have it resolved.
+    pub misses: u64,
+    /// Bytes of the routing tables afterwards, or of all of zebra.
+    pub table_bytes: u64,
+    /// Bytes by which the resident memory of the process grew meanwhile.
+    pub grown_bytes: u64,
+    /// Differs where the FIB does.
+    pub fib: u64,
+    /// What is wrong with the FIB afterwards.
+    pub wrong: Option<String>,
+}
+
+/// Everything about one call of the suite.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// The command line.
+    pub command: String,
+    /// The machine, before the first run.
+    pub machine: Machine,
+    /// The commit of the folder it was called in.
+    pub commit: Option<String>,
+    /// Runs of each workload and subject.
+    pub runs: u32,
+    /// What could not be measured, and why.
+    pub left_out: Vec<String>,
+    /// Each workload.
+    pub works: Vec<WorkReport>,
+}
+
+/// A workload.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct WorkReport {
+    /// Its name.
+    pub work: String,
+    /// Routes.
+    pub routes: u32,
+    /// Next hops of each.
+    pub hops: u16,
+    /// What is different for zebra.
+    pub remark: Option<String>,
+    /// Each run, in the order in which they were made.
+    pub runs: Vec<RunReport>,
+    /// Each phase and subject over all runs.
+    pub summary: Vec<Summary>,
+    /// What is to be reached, and whether it is; only of the whole workload.
+    pub goals: Vec<Goal>,
+}
+
+/// One run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RunReport {
+    /// A mode of the cache, or `zebra`.
+    pub subject: String,
+    /// Each phase.
+    pub phases: Vec<Figures>,
+}
+
+/// One phase and subject over all runs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Summary {
+    /// The phase.
+    pub phase: String,
+    /// The subject.
+    pub subject: String,
+    /// CPU seconds in total.
+    pub cpu_s: Spread,
+    /// In decoding.
+    pub decode_s: Spread,
+    /// In resolution.
+    pub resolution_s: Spread,
+    /// The middle one of the runs.
+    pub figures: Figures,
+}
+
+/// Something to be reached.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Goal {
+    /// What, with its bound.
+    pub what: String,
+    /// What was measured.
+    pub measured: String,
+    /// Whether that will do.
+    pub holds: bool,
+}
+
+impl WorkReport {
+    /// Sums the runs up.
+    pub(super) fn summarize(&mut self, work: Work, whole: bool) {
+        let mut keys: Vec<(&str, &str)> = Vec::new();
+        for run in &self.runs {
+            for figures in &run.phases {
+                let key = (figures.phase.as_str(), run.subject.as_str());
+                if !keys.contains(&key) {
+                    keys.push(key);
+                }
+            }
+        }
+        let phases: Vec<&str> = keys.iter().map(|(phase, _)| *phase).collect();
+        let subject = |name: &str| Subject::ALL.iter().position(|s| s.to_string() == name);
+        keys.sort_by_key(|(phase, name)| (phases.iter().position(|p| p == phase), subject(name)));
+        self.summary = keys.into_iter().filter_map(|(phase, name)| self.summary_of(phase, name)).collect();
+        if whole {
+            self.goals = self.goals(work);
+        }
+    }
+
+    fn summary_of(&self, phase: &str, subject: &str) -> Option<Summary> {
+        let runs = self.runs.iter().filter(|run| run.subject == subject);
+        let mut all: Vec<&Figures> = runs.flat_map(|run| &run.phases).filter(|f| f.phase == phase).collect();
+        let spread = |of: fn(&Figures) -> f64| Spread::of(all.iter().map(|f| of(f)));
+        let (cpu_s, decode_s, resolution_s) =
+            (spread(|f| f.cpu_s)?, spread(|f| f.decode_s)?, spread(|f| f.resolution_s)?);
+        all.sort_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s));
+        let figures = (*all.get(all.len() / 2)?).clone();
+        Some(Summary { phase: phase.into(), subject: subject.into(), cpu_s, decode_s, resolution_s, figures })
+    }
+
+    /// What is wrong in any of the runs.
+    pub(super) fn wrong(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for run in &self.runs {
+            for f in &run.phases {
+                if let Some(why) = &f.wrong {
+                    wrong.push(format!("{}, {}, {}: {why}", self.work, f.phase, run.subject));
+                }
+                let other = |other: &&Figures| {
+                    other.phase == f.phase && other.fib != f.fib && other.fib != 0 && f.fib != 0
+                };
+                let differs = self.runs.iter().take(1).flat_map(|first| &first.phases).find(other);
+                if differs.is_some() {
+                    wrong.push(format!("{}, {}: {} has another FIB", self.work, f.phase, run.subject));
+                }
+            }
+        }
+        wrong
+    }
+
+    fn of(&self, phase: &str, subject: &str) -> Option<&Summary> {
+        self.summary.iter().find(|s| s.phase == phase && s.subject == subject)
+    }
+
+    /// The goals of issue 4, where what they compare was measured.
+    fn goals(&self, work: Work) -> Vec<Goal> {
+        let mut goals = Vec::new();
+        let mut goal = |what: &str, measured: Option<(String, bool)>| {
+            if let Some((measured, holds)) = measured {
+                goals.push(Goal { what: what.into(), measured, holds });
+            }
+        };
+        let at_most = |phase: &str, bound: f64| {
+            let seconds = self.of(phase, DEPENDENCY)?.cpu_s.median;
+            Some((format!("{} s", seconds_text(seconds)), seconds <= bound))
+        };
+        let times = |phase: &str, faster: &str, than: &str, bound: f64| {
+            let factor =
+                self.of(phase, than)?.resolution_s.median / self.of(phase, faster)?.resolution_s.median;
+            Some((format!("{} times", number(factor)), factor >= bound))
+        };
+        match work {
+            Work::Ecmp => {
+                goal("install with dependency in 0.1 CPU s, decoding included", at_most(INSTALL, 0.1));
+                goal("install: epoch resolves 2 times as fast as off", times(INSTALL, EPOCH, OFF, 2.0));
+                goal("churn: epoch resolves 2 times as fast as off", times(CHURN, EPOCH, OFF, 2.0));
+            }
+            Work::Single => {
+                goal("install with dependency in 1 CPU s, decoding included", at_most(INSTALL, 1.0));
+                let bytes = self.of(INSTALL, DEPENDENCY).map(|s| &s.figures).map(|f| {
+                    let (table, all) =
+                        (f.table_bytes / u64::from(f.routes), f.grown_bytes / u64::from(f.routes));
+                    (format!("{table} in tables, {all} in all"), table.max(all) <= 100)
+                });
+                goal("100 bytes a route with dependency", bytes);
+            }
+        }
+        goal(
+            "link down: dependency resolves 100 times as fast as off",
+            times(LINK_DOWN, DEPENDENCY, OFF, 100.0),
+        );
+        goal("link up: dependency resolves 100 times as fast as off", times(LINK_UP, DEPENDENCY, OFF, 100.0));
+        goal("link down with dependency in 10 CPU ms", at_most(LINK_DOWN, 0.01));
+        goal("link up with dependency in 10 CPU ms", at_most(LINK_UP, 0.01));
+        goal("a next hop moves with dependency in 10 CPU ms", at_most("a next hop moves", 0.01));
+        goals
+    }
+}
+
+const OFF: &str = "off";
+const EPOCH: &str = "epoch";
+const DEPENDENCY: &str = "dependency";
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.machine)?;
+        let commit = self.commit.as_ref().map_or(String::new(), |c| format!("; commit {c}"));
+        writeln!(f, "{} runs each{commit}: median (least..most)", self.runs)?;
+        for why in &self.left_out {
+            writeln!(f, "  left out: {why}")?;
+        }
+        self.works.iter().try_for_each(|work| write!(f, "\n{work}"))
+    }
+}
+
+impl fmt::Display for WorkReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WorkReport { work, routes, hops, .. } = self;
+        let (routes, hops) = (number((*routes).into()), number((*hops).into()));
+        writeln!(f, "{work}: {routes} routes, next hops of each: {hops}")?;
+        self.remark.iter().try_for_each(|remark| writeln!(f, "{remark}"))?;
+        let header = [
+            "",
+            "CPU s",
+            "decode",
+            "resolution",
+            "of off",
+            "sets resolved",
+            "look-ups",
+            "group ops",
+            "route ops",
+            "B/route",
+        ];
+        let mut rows = vec![header.map(String::from).to_vec()];
+        let mut phase = None;
+        for s in &self.summary {
+            if phase != Some(&s.phase) {
+                phase = Some(&s.phase);
+                rows.push(vec![s.phase.clone()]);
+            }
+            let count = |n: u64| number(n as f64);
+            let bytes = if s.phase == INSTALL {
+                count(s.figures.grown_bytes / u64::from(s.figures.routes))
+            } else {
+                "-".into()
+            };
+            let name = format!("  {}", s.subject);
+            if s.subject == Subject::Zebra.to_string() {
+                let none = || "-".to_owned();
+                let cpu = s.cpu_s.show(seconds_text);
+                rows.push(vec![name, cpu, none(), none(), none(), none(), none(), none(), none(), bytes]);
+                continue;
+            }
+            let of_off = self.of(&s.phase, OFF).map(|off| s.resolution_s.median / off.resolution_s.median);
+            rows.push(vec![
+                name,
+                s.cpu_s.show(seconds_text),
+                s.decode_s.show(seconds_text),
+                s.resolution_s.show(seconds_text),
+                of_off.map_or("-".into(), |ratio| format!("{ratio:.5}")),
+                count(s.figures.resolutions),
+                count(s.figures.lookups),
+                count(s.figures.group_operations),
+                count(s.figures.route_operations),
+                bytes,
+            ]);
+        }
+        f.write_str(&table(&rows))?;
+        for Goal { what, measured, holds } in &self.goals {
+            writeln!(f, "goal {}: {what}: {measured}", if *holds { "reached" } else { "missed" })?;
+        }
+        self.wrong().iter().try_for_each(|wrong| writeln!(f, "wrong: {wrong}"))
+    }
+}
+
+/// Seconds: down to microseconds where there are no more.
+fn seconds_text(n: f64) -> String {
+    match n {
+        n if n >= 1.0 => format!("{n:.2}"),
+        n if n >= 0.01 => format!("{n:.3}"),
+        n => format!("{n:.6}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(resolution: &[(&str, f64, u64)]) -> WorkReport {
+        let run = |(subject, seconds, fib): &(&str, f64, u64)| RunReport {
+            subject: (*subject).into(),
+            phases: vec![Figures {
+                phase: LINK_DOWN.into(),
+                cpu_s: 2.0 * seconds,
+                resolution_s: *seconds,
+                fib: *fib,
+                routes: 10,
+                ..Figures::default()
+            }],
+        };
+        let mut work = WorkReport {
+            work: "ecmp".into(),
+            routes: 10,
+            hops: 4,
+            remark: None,
+            runs: resolution.iter().map(run).collect(),
+            summary: vec![],
+            goals: vec![],
+        };
+        work.summarize(Work::Ecmp, true);
+        work
+    }
+
+    #[test]
+    fn goals_are_judged_by_medians_and_only_where_they_were_measured() {
+        let work = report(&[
+            (DEPENDENCY, 0.002, 7),
+            (OFF, 0.5, 7),
+            (DEPENDENCY, 0.004, 7),
+            (DEPENDENCY, 0.9, 7),
+            (OFF, 0.5, 7),
+        ]);
+        let goals: Vec<(&str, bool)> = work.goals.iter().map(|g| (g.what.as_str(), g.holds)).collect();
+        assert_eq!(
+            goals,
+            [
+                ("link down: dependency resolves 100 times as fast as off", true),
+                ("link down with dependency in 10 CPU ms", true)
+            ]
+        );
+        assert_eq!(work.goals[0].measured, "125 times");
+        let subjects: Vec<&str> = work.summary.iter().map(|s| s.subject.as_str()).collect();
+        assert_eq!(subjects, [OFF, DEPENDENCY]);
+        assert!(work.wrong().is_empty());
+        assert!(!report(&[(DEPENDENCY, 0.02, 7), (OFF, 0.5, 7)]).goals[0].holds);
+    }
+
+    #[test]
+    fn a_mode_with_another_fib_is_wrong() {
+        let work = report(&[(OFF, 1.0, 7), (EPOCH, 0.1, 8), ("zebra", 1.0, 0)]);
+        assert_eq!(work.wrong(), ["ecmp, link down: epoch has another FIB"]);
+        assert!(work.to_string().contains("wrong: ecmp, link down: epoch has another FIB"));
+    }
+}
