@@ -19,8 +19,12 @@ use std::time::{Duration, Instant};
 /// What Debian's package is built for.
 const MOST_HOPS: u16 = 256;
 const ZEBRA: &str = "/usr/lib/frr/zebra";
-/// Messages that are written at a time.
-const PIECE: usize = 1 << 18;
+/// Bytes that it is given at a time: it reads without bound, and keeps what it has not yet worked through several times over.
+const PIECE: usize = 1 << 21;
+/// It is ready for more when it used no CPU time for so long.
+const PAUSE: Duration = Duration::from_millis(60);
+/// Memory that it may have: enough many times over, and it cannot take the machine down.
+const MEMORY: &str = "--as=6442450944";
 /// It is idle when it used no CPU time for so long.
 const IDLE: Duration = Duration::from_millis(500);
 /// The longest that a phase may take.
@@ -145,8 +149,15 @@ impl Zebra {
             chown(path, Some(uid), Some(gid)).map_err(|e| Error::System(e.into()))?;
         }
         let api = folder.join("zserv.api");
-        let mut command = place.command(ZEBRA);
-        command.arg("-f").arg(&config).arg("-i").arg(folder.join("zebra.pid")).arg("-z").arg(&api);
+        let mut command = place.command("prlimit");
+        command
+            .args([MEMORY, ZEBRA])
+            .arg("-f")
+            .arg(&config)
+            .arg("-i")
+            .arg(folder.join("zebra.pid"))
+            .arg("-z")
+            .arg(&api);
         command.arg("--vty_socket").arg(folder).args([
             "-P",
             "0",
@@ -177,10 +188,14 @@ impl Zebra {
     /// Writes as it reads, and reads what it says meanwhile.
     fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let begin = Instant::now();
-        let mut left = bytes;
+        let (mut left, mut piece) = (bytes, PIECE);
         while !left.is_empty() {
-            match self.socket.write(&left[..left.len().min(PIECE)]) {
-                Ok(written) => left = &left[written..],
+            if piece == 0 {
+                self.idle(PAUSE)?;
+                piece = PIECE;
+            }
+            match self.socket.write(&left[..left.len().min(piece)]) {
+                Ok(written) => (left, piece) = (&left[written..], piece - written),
                 Err(e) if e.kind() == ErrorKind::WouldBlock && begin.elapsed() < LIMIT => {
                     self.drain()?;
                     std::thread::sleep(Duration::from_millis(1));
@@ -204,11 +219,16 @@ impl Zebra {
         }
     }
 
-    /// Waits until it is idle.
+    /// Waits until it has done all.
     fn rest(&mut self) -> Result<(), Error> {
+        self.idle(IDLE)
+    }
+
+    /// Waits until it has been idle for so long.
+    fn idle(&mut self, long: Duration) -> Result<(), Error> {
         let begin = Instant::now();
         let (mut cpu, mut since) = (self.program.cpu(), Instant::now());
-        while since.elapsed() < IDLE {
+        while since.elapsed() < long {
             if begin.elapsed() > LIMIT {
                 return Err(Error::Options(format!("zebra is not idle after {} s", LIMIT.as_secs())));
             }
