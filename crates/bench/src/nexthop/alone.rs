@@ -25,6 +25,9 @@ pub(super) fn run(mode: CacheMode, scale: Scale) -> Result<Vec<Figures>, Error> 
 fn one(rib: &mut Rib, mode: CacheMode, scale: &Scale, phase: &Phase) -> Result<Figures, Error> {
     let input = (phase.input)(scale);
     let before = rib.cache_counters();
+    if phase.name == INSTALL {
+        settle();
+    }
     let resident = own_resident();
     let (mut groups, mut routes, mut decoding) = (0, 0, 0);
     let mut count = |out: RibOut| {
@@ -34,10 +37,11 @@ fn one(rib: &mut Rib, mode: CacheMode, scale: &Scale, phase: &Phase) -> Result<F
         }
     };
     let begin = cpu();
-    match input {
-        Input::Events(events) => count(rib.handle(events)),
+    // The input is there before and after, so that it does not count as memory.
+    match &input {
+        Input::Events(events) => count(rib.handle(events.iter().cloned())),
         Input::Messages(batches) => {
-            for bytes in &batches {
+            for bytes in batches {
                 let begin = cpu();
                 let batch = decode::batch(bytes, mode).map_err(|e| Error::Options(e.to_string()))?;
                 decoding += cpu() - begin;

@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(60);
 const MEMORY: &str = "--as=6442450944";
 /// It is idle when it used no CPU time for so long.
 const IDLE: Duration = Duration::from_millis(500);
-/// The longest that a phase may take.
+/// The longest that it may do nothing to be seen, or work without a rest.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// Why it cannot be measured here.
@@ -187,7 +187,7 @@ impl Zebra {
 
     /// Writes as it reads, and reads what it says meanwhile.
     fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let begin = Instant::now();
+        let mut progress = Instant::now();
         let (mut left, mut piece) = (bytes, PIECE);
         while !left.is_empty() {
             if piece == 0 {
@@ -195,8 +195,11 @@ impl Zebra {
                 piece = PIECE;
             }
             match self.socket.write(&left[..left.len().min(piece)]) {
-                Ok(written) => (left, piece) = (&left[written..], piece - written),
-                Err(e) if e.kind() == ErrorKind::WouldBlock && begin.elapsed() < LIMIT => {
+                Ok(written) => {
+                    (left, piece) = (&left[written..], piece - written);
+                    progress = Instant::now();
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock && progress.elapsed() < LIMIT => {
                     self.drain()?;
                     std::thread::sleep(Duration::from_millis(1));
                 }
