@@ -86,6 +86,8 @@ def appl_key(prefix):
 
 def check(sonic, router, own):
     """APPL_DB and ASIC_DB hold what the router selected, in the contract's spelling, and nothing else."""
+    # At the beginning next hops wait for interfaces.
+    wait_for("every prefix has a best path", lambda: all(any(p["best"] for p in e["paths"]) for e in router.show("route")), 30, 0.3)
     want = selected(router)
     whole = own | want
     wait_for("ASIC_DB has every route", lambda: sonic.chip_routes() == len(whole), 120, 0.3, alive=[router.process, *sonic.alive()])
