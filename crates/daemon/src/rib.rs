@@ -34,6 +34,7 @@ use ribtide_runtime::ring::{Receiver, Rings, Sender, TrySend};
 use ribtide_runtime::thread::{self, Stop};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,7 @@ pub struct RibBuilder {
     feedback: (Sender<RibIn>, Receiver<RibIn>),
     failures: (Sender<RibIn>, Receiver<RibIn>),
     planes: Vec<Plane>,
+    confirms: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -89,6 +91,8 @@ pub struct RibStage {
     /// The RIB.
     pub rib: Rib,
     planes: Vec<Plane>,
+    /// Whether BGP waits for dataplanes, for those to see.
+    confirms: Arc<AtomicBool>,
     shards: Lanes,
     retries: Retries,
     /// When retries were last looked at.
@@ -113,6 +117,7 @@ impl RibBuilder {
             feedback: rings.bounded("dataplanes to RIB", FEEDBACK),
             failures: rings.bounded("interfaces to RIB", FAILURES),
             planes: Vec::new(),
+            confirms: Arc::default(),
         }
     }
 
@@ -123,7 +128,8 @@ impl RibBuilder {
 
     /// Plugs in a dataplane, which counts in `meter`; the port is its end.
     pub fn plug(&mut self, name: &str, rings: &Rings, meter: Meter, stop: &Stop) -> Port {
-        let rib = ToRib { feedback: self.feedback.0.clone(), failures: self.failures.0.clone() };
+        let (feedback, failures) = (self.feedback.0.clone(), self.failures.0.clone());
+        let rib = ToRib { feedback, failures, confirms: self.confirms.clone() };
         let id = self.planes.len() as DataplaneId;
         let (port, outlet) = Port::new(id, name, rings, rib, meter, stop.clone());
         self.planes.push(Plane { name: name.into(), outlet, overdue: Vec::new() });
@@ -141,6 +147,7 @@ impl RibBuilder {
         let mut stage = RibStage {
             rib: Rib::new(config),
             planes: self.planes,
+            confirms: self.confirms,
             shards: Lanes::default(),
             retries: Retries::default(),
             looked: Instant::now(),
@@ -154,6 +161,7 @@ impl RibBuilder {
         };
         // Before there is any route: shards find it in their rings when they start.
         if suppress {
+            stage.confirms.store(true, Relaxed);
             stage.shards.suppress(true);
             stage.rib.handle([RibIn::Suppress(true)]);
         }
@@ -270,6 +278,7 @@ impl RibStage {
     pub fn suppress(&mut self, on: bool) -> bool {
         let before = self.shards.suppresses();
         if before != on {
+            self.confirms.store(on, Relaxed);
             self.shards.suppress(on);
             self.taken.push_back(RibIn::Suppress(on));
         }

@@ -322,6 +322,8 @@ pub struct FibBatch {
     pub after: Vec<GroupId>,
     /// The last page of a replay.
     pub end_of_replay: bool,
+    /// Its routes are as they were; the dataplane failed them and is to try once more, from the beginning.
+    pub again: bool,
 }
 
 impl FibBatch {

@@ -257,7 +257,7 @@ impl Rib {
     fn retry(&mut self, out: &mut RibOut) {
         for id in std::mem::take(&mut self.retries) {
             let Some(dataplane) = self.dataplanes.get_mut(&id) else { continue };
-            let mut page = FibBatch { seq: self.seq + 1, ..FibBatch::default() };
+            let mut page = FibBatch { seq: self.seq + 1, again: true, ..FibBatch::default() };
             for prefix in dataplane.retry(PAGE) {
                 match prefix {
                     AnyPrefix::V4(prefix) => page.routes.v4.extend(self.tables.v4.installed(prefix)),

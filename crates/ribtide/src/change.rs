@@ -5,8 +5,8 @@ use crate::show::Output;
 use crate::text;
 use clap::Subcommand;
 use ribtide_daemon::api::model::{
-    Auto, NextHopCacheSet, Reloaded, Resize, Resized, SetNextHopCache, SetSuppression, ShardCount,
-    SuppressionSet,
+    AsicFaults, Auto, NextHopCacheSet, Reloaded, Resize, Resized, SetNextHopCache, SetSuppression,
+    ShardCount, SuppressionSet,
 };
 use serde::Serialize;
 use std::fmt::Display;
@@ -20,6 +20,9 @@ pub(crate) enum Config {
     /// The RIB manager
     #[command(subcommand)]
     Fib(ConfigFib),
+    /// The virtual ASIC
+    #[command(subcommand)]
+    Asic(ConfigAsic),
 }
 
 /// What to change of the RIB manager.
@@ -36,6 +39,23 @@ pub(crate) enum ConfigFib {
         /// off: for each route; epoch: for each group after any event; dependency: where an event may have changed something
         #[arg(value_parser = ["off", "epoch", "dependency"])]
         mode: String,
+    },
+}
+
+/// What to change of the virtual ASIC.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum ConfigAsic {
+    /// Refuse routes of these prefixes: a fault on demand
+    Refuse {
+        /// The prefixes
+        #[arg(required = true)]
+        prefixes: Vec<String>,
+    },
+    /// Take them again; what was refused is tried again
+    Take {
+        /// The prefixes
+        #[arg(required = true)]
+        prefixes: Vec<String>,
     },
 }
 
@@ -72,6 +92,14 @@ pub(crate) fn config(what: &Config, output: &Output) -> Result<(), String> {
         Config::Fib(ConfigFib::SuppressFibPending { on }) => {
             let request = SetSuppression { suppress_fib_pending: on == "on" };
             say(output, &client.post::<_, SuppressionSet>("/v1/fib/suppression", &request)?)
+        }
+        Config::Asic(what) => {
+            let (prefixes, refuse) = match what {
+                ConfigAsic::Refuse { prefixes } => (prefixes.clone(), true),
+                ConfigAsic::Take { prefixes } => (prefixes.clone(), false),
+            };
+            let request = AsicFaults { prefixes, refuse };
+            say(output, &client.post::<_, AsicFaults>("/v1/asic/faults", &request)?)
         }
         Config::Fib(ConfigFib::NexthopCache { mode }) => {
             let request = SetNextHopCache { mode: mode.clone() };

@@ -4,7 +4,7 @@ use crate::dir24::Target;
 use crate::objects::Objects;
 use crate::router::Router;
 use crate::target::{Action, Targets};
-use ribtide_prefix::{Afi, Map};
+use ribtide_prefix::{Afi, AnyPrefix, Map, Set};
 use ribtide_swss::Name;
 use ribtide_swss::row::Mac;
 use ribtide_swss::sai::{
@@ -120,6 +120,8 @@ pub struct VirtualSwitch {
     groups: u32,
     group_members: u32,
     pub(crate) started: Option<Started>,
+    /// Routes that it refuses: faults on demand.
+    refused: Set<AnyPrefix>,
 }
 
 /// What a started switch has of its own.
@@ -157,7 +159,16 @@ impl VirtualSwitch {
             groups: 0,
             group_members: 0,
             started: None,
+            refused: Set::default(),
         }
+    }
+
+    /// Refuses routes of exactly this prefix from now on, or no longer: a fault on demand. What it has of them stays.
+    pub fn refuse(&mut self, prefix: AnyPrefix, refused: bool) {
+        match refused {
+            true => self.refused.insert(prefix),
+            false => self.refused.remove(&prefix),
+        };
     }
 
     /// How full it is.
@@ -290,6 +301,9 @@ impl VirtualSwitch {
             }
             (Verb::Set | Verb::Remove, None) => return Err(Status::ItemNotFound),
             _ => {}
+        }
+        if verb != Verb::Remove && self.refused.contains(&entry.dest) {
+            return Err(Status::Failure);
         }
         if verb == Verb::Remove {
             self.routers.get_mut(&entry.vr).and_then(|router| router.remove(entry.dest));

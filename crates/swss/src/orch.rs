@@ -27,7 +27,7 @@ mod vrfs;
 mod tests;
 
 use crate::row::{
-    Change, DefaultRouteRow, IntfRow, Mac, NeighResolveRow, NeighRow, NextHopGroupRow, PortRow,
+    Change, DefaultRouteRow, IntfRow, Mac, NeighResolveRow, NeighRow, NextHopGroupRow, PortRow, RouteKey,
     RouteResponse, RouteRow, SwitchCapabilityRow, VrfRow,
 };
 use crate::sai::{SaiReply, SaiRequest};
@@ -119,6 +119,9 @@ pub struct OrchOut {
     pub capability: Vec<Change<SwitchCapabilityRow>>,
     /// To APPL_STATE_DB, as messages and as rows; only with [`OrchConfig::responses`].
     pub responses: Vec<RouteResponse>,
+    /// Routes that were given up, and why, as a sentence: the chip has what it had of them before, if anything. Only
+    /// with [`OrchConfig::responses`].
+    pub given_up: Vec<(RouteKey, String)>,
     /// To the log.
     pub events: Vec<OrchEvent>,
 }

@@ -1,6 +1,6 @@
 //! Listeners and routes of the API.
 
-use super::model::{AsicQuestion, Clear, Resize, SetNextHopCache, SetSuppression};
+use super::model::{AsicFaults, AsicQuestion, Clear, Resize, SetNextHopCache, SetSuppression};
 use super::request::{
     Asked, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, PageQuery, PrefixQuery, Refusal,
     RouteQuery, Sent, limit,
@@ -254,6 +254,10 @@ fn routes(inside: Arc<Inside>) -> Router {
                     answers::asic_lookup(i, &q.addresses)
                 })
             }),
+        )
+        .route(
+            "/v1/asic/faults",
+            post(|s, Sent(f): Sent<AsicFaults>| blocking(s, move |i| answers::asic_faults(i, f))),
         )
         .route("/metrics", get(scrape))
         .fallback(|uri: Uri| async move {

@@ -8,14 +8,17 @@
 //! A batch counts as done when its bytes are with the operating system. A reply that the hardware refused a route
 //! comes later and is reported as that route's failure, until another one says that it took it. A reply counts only when
 //! it is about the route as it was told last: the late one about a route that was replaced confirms nothing. Servers are
-//! not required to reply, so nothing waits for it.
+//! not required to reply, so nothing waits for it, unless BGP is to wait for dataplanes: then a batch is done when its
+//! routes are answered ([`replies`]).
 
 mod encode;
+mod replies;
 
 use super::Port;
 use super::announce::Style;
 use super::verdicts::Verdicts;
 use encode::{Encoder, Told};
+use replies::Replies;
 use ribtide_rib::RibIn;
 use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{self, Closed};
@@ -23,8 +26,8 @@ use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::fpm::{FpmMessage, frame};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Pause between two attempts to connect, as other FPM clients have it.
@@ -172,7 +175,8 @@ impl Client {
             }
         };
         let gone = Arc::new(AtomicBool::new(false));
-        if self.start_reader(&stream, &gone).is_err() {
+        let replies = Answers(Arc::new(Mutex::new(Replies::new(self.port.id, Instant::now()))));
+        if self.start_reader(&stream, &gone, &replies).is_err() {
             return self.pause();
         }
         self.counters.connects.fetch_add(1, Relaxed);
@@ -181,7 +185,7 @@ impl Client {
         self.port.rib.feedback.send(RibIn::DataplaneUp(self.port.id))?;
         let mut connection =
             Connection { stream, gone, stop: self.port.stop.clone(), counters: self.counters.clone() };
-        let served = self.serve(&mut connection);
+        let served = self.serve(&mut connection, &replies);
         connection.close();
         self.counters.connected.store(false, Relaxed);
         self.counters.closes.fetch_add(1, Relaxed);
@@ -199,29 +203,31 @@ impl Client {
         Ok(stream)
     }
 
-    fn start_reader(&self, stream: &TcpStream, gone: &Arc<AtomicBool>) -> io::Result<()> {
+    fn start_reader(&self, stream: &TcpStream, gone: &Arc<AtomicBool>, replies: &Answers) -> io::Result<()> {
         let reader = Reader {
             stream: stream.try_clone()?,
             gone: gone.clone(),
             stop: self.port.stop.clone(),
             counters: self.counters.clone(),
-            dataplane: self.port.id,
+            confirms: self.port.rib.confirms.clone(),
             feedback: self.port.rib.feedback.clone(),
-            verdicts: Verdicts::default(),
+            replies: replies.clone(),
             told: self.encoder.told(),
         };
         thread::spawn("fpm-reader", move || reader.run()).map(drop)
     }
 
     /// Writes batches until the connection is gone.
-    fn serve(&mut self, connection: &mut Connection) -> Result<(), Closed> {
+    fn serve(&mut self, connection: &mut Connection, replies: &Answers) -> Result<(), Closed> {
         let mut replayed = false;
-        let mut verdicts = Verdicts::default();
         while !connection.gone() {
             let Some(batch) = self.port.next(STOP_POLL)? else { continue };
             let begin = Instant::now();
             replayed |= batch.start_of_replay;
             // What comes before the replay builds on what this server was never told.
+            let mut verdicts = Verdicts::default();
+            // Before it is written: the answer may be fast.
+            replies.lock().asked(&batch, replayed && self.port.rib.confirms.load(Relaxed), begin);
             if replayed {
                 let done = self.encoder.handle(&batch, &mut verdicts, &mut |out| connection.write(out));
                 self.counters.routes.fetch_add(done.routes, Relaxed);
@@ -232,7 +238,9 @@ impl Client {
             }
             self.counters.batches.fetch_add(1, Relaxed);
             self.port.meter.add(batch.route_count(), begin);
-            self.port.rib.feedback.send(RibIn::Ack(verdicts.ack(self.port.id, batch.seq)))?;
+            replies.tell(&self.port.rib.feedback, |replies| {
+                replies.written(verdicts.ack(self.port.id, batch.seq).failed);
+            })?;
         }
         Ok(())
     }
@@ -247,6 +255,24 @@ impl Client {
             self.port.next(left.min(STOP_POLL))?;
         }
         Ok(())
+    }
+}
+
+/// The books that both sides of a connection keep. What they say is told in their order, so they are held until it is: the
+/// RIB manager always takes it.
+#[derive(Clone)]
+struct Answers(Arc<Mutex<Replies>>);
+
+impl Answers {
+    fn lock(&self) -> MutexGuard<'_, Replies> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes something, and tells the RIB manager what came of it.
+    fn tell(&self, feedback: &ring::Sender<RibIn>, note: impl FnOnce(&mut Replies)) -> Result<(), Closed> {
+        let mut replies = self.lock();
+        note(&mut replies);
+        replies.news(Instant::now()).map_or(Ok(()), |ack| feedback.send(RibIn::Ack(ack)))
     }
 }
 
@@ -300,9 +326,9 @@ struct Reader {
     gone: Arc<AtomicBool>,
     stop: Stop,
     counters: Arc<Counters>,
-    dataplane: u8,
+    confirms: Arc<AtomicBool>,
     feedback: ring::Sender<RibIn>,
-    verdicts: Verdicts,
+    replies: Answers,
     told: Told,
 }
 
@@ -317,14 +343,15 @@ impl Reader {
                     self.counters.bytes_read.fetch_add(n as u64, Relaxed);
                     filled += n;
                 }
-                Err(e) if waits(&e) => continue,
+                Err(e) if waits(&e) => {}
                 Err(_) => break,
             }
-            let mut used = 0;
+            let (mut used, replies) = (0, self.replies.clone());
+            let mut books = replies.lock();
             loop {
                 match frame(&buf[used..filled]) {
                     Ok(Some(frame)) => {
-                        frame.messages().flatten().for_each(|message| self.take(&message));
+                        frame.messages().flatten().for_each(|message| self.take(&message, &mut books));
                         used += frame.len;
                     }
                     Ok(None) => break,
@@ -338,27 +365,32 @@ impl Reader {
             }
             buf.copy_within(used..filled, 0);
             filled -= used;
-            if let Some(ack) = self.verdicts.news(self.dataplane)
-                && self.feedback.send(RibIn::Ack(ack)).is_err()
-            {
+            drop(books);
+            let waits = self.confirms.load(Relaxed);
+            let told = self.replies.tell(&self.feedback, |replies| {
+                if !waits {
+                    replies.forgo();
+                }
+            });
+            if told.is_err() {
                 break;
             }
         }
         self.gone.store(true, Relaxed);
     }
 
-    fn take(&mut self, message: &FpmMessage<'_>) {
+    fn take(&self, message: &FpmMessage<'_>, replies: &mut Replies) {
         let FpmMessage::NewRoute(reply) = message else { return };
         let count = match (reply.offload_failed(), reply.offloaded()) {
             (false, false) => return,
             _ if !self.told.matches(reply) => &self.counters.unmatched,
             (true, _) => {
                 let why = "the FPM server reports that the hardware refused it";
-                self.verdicts.refused(reply.prefix, why.into());
+                replies.replied(reply.prefix, Some(why), Instant::now());
                 &self.counters.offload_failed
             }
             (false, true) => {
-                self.verdicts.installed(reply.prefix);
+                replies.replied(reply.prefix, None, Instant::now());
                 &self.counters.offloaded
             }
         };

@@ -23,6 +23,7 @@ use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::Stop;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use weight::fit_weight;
 
@@ -60,6 +61,9 @@ pub struct ToRib {
     pub feedback: ring::Sender<RibIn>,
     /// Interfaces, which go ahead of everything; and what must not come before them.
     pub failures: ring::Sender<RibIn>,
+    /// Whether BGP waits for dataplanes: then an acknowledgement says that routes are in place, and not only handed on,
+    /// where there is a difference.
+    pub confirms: Arc<AtomicBool>,
 }
 
 /// The RIB manager's end of a [`Port`].

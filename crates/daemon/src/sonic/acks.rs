@@ -91,6 +91,21 @@ impl Acks {
         }
     }
 
+    /// Takes in that the chip does not have a route as orchagent wanted it, and will not be asked again.
+    pub(super) fn given_up(&mut self, prefix: AnyPrefix, why: String, orch: &Orch) {
+        let pending = self.pending.get(&prefix).map(|(seq, _)| *seq);
+        if !pending.is_none_or(|seq| self.is_taken(seq)) || !orch.is_settled(None, prefix) {
+            return;
+        }
+        match pending {
+            Some(seq) => {
+                self.pending.remove(&prefix);
+                self.settle(seq, Some((prefix, why)));
+            }
+            None => self.verdicts.refused(prefix, why),
+        }
+    }
+
     /// Takes in that orchagent has nothing left to do: what was not confirmed will not be for now.
     pub(super) fn quiet(&mut self, orch: &Orch) {
         let taken = self.taken.load(Relaxed);

@@ -19,7 +19,7 @@ use crate::dataplane::Port;
 use crate::dataplane::announce::{Announcer, Style};
 use crossbeam_channel::Select;
 use ribtide_prefix::{AnyPrefix, for_each_family};
-use ribtide_rib::{FibBatch, RibIn};
+use ribtide_rib::{FibBatch, FibRoute, RibIn};
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{self, Rings};
@@ -122,7 +122,13 @@ pub fn start(
             TableFeed::boxed(routes_taken, Orch::route),
         ],
         syncd: Box::new(ToSyncd { requests, replies: replied, waiting: 0 }),
-        outlet: Box::new(Answers { acks, marks: marked, lab: config.lab, responses: Vec::new() }),
+        outlet: Box::new(Answers {
+            acks,
+            marks: marked,
+            lab: config.lab,
+            responses: Vec::new(),
+            given_up: Vec::new(),
+        }),
         batch: 4096,
         rows: None,
         requests: None,
@@ -183,6 +189,17 @@ impl InProcess {
             })?);
         }
         Ok(found)
+    }
+
+    /// Has the chip refuse routes of these prefixes from now on, or no longer: a fault on demand.
+    ///
+    /// # Errors
+    /// When the stage has stopped or is too busy.
+    pub fn refuse(&self, prefixes: Vec<AnyPrefix>, refused: bool) -> Result<(), NoAnswer> {
+        self.syncd.ask(move |stage| {
+            let chip = stage.syncd.chip_mut();
+            prefixes.into_iter().for_each(|prefix| chip.refuse(prefix, refused));
+        })
     }
 
     /// How full the chip is.
@@ -310,6 +327,17 @@ impl Fpm {
     fn batch(&mut self, batch: &FibBatch) -> Result<(), Error> {
         let begin = Instant::now();
         let (machine, out) = (&mut self.machine, &mut self.out);
+        let mut given_up = Vec::new();
+        if batch.again {
+            // A row that is as it was asks for nothing: what was given up is deleted first.
+            for_each_family!(F => for route in batch.routes.get::<F>() {
+                if let Ok(content) = self.announcer.route(&FibRoute { group: None, ..*route }) {
+                    machine.message(&content, out);
+                }
+            });
+            machine.take(out);
+            given_up.append(&mut out.routes);
+        }
         let mut tell = |content: &Content<'_>| machine.message(content, out);
         let turned = !self.announcer.groups(batch, &mut tell).is_empty();
         let mut failed = Vec::new();
@@ -337,7 +365,7 @@ impl Fpm {
         machine.take(out);
         out.offloads.clear();
         out.events.drain(..).for_each(|event| log("fpmsyncd", &event.to_string()));
-        self.written += out.routes.len() as u64;
+        self.written += (given_up.len() + out.routes.len()) as u64;
         let routes = out.routes.iter().filter_map(|change| match change.key {
             RouteKey::Route { prefix, .. } => Some((prefix, change.row.is_some())),
             RouteKey::Resync => None,
@@ -349,6 +377,9 @@ impl Fpm {
             let stopped = |_| TableError::Stopped { table: "acknowledgements".into() };
             self.marks.send(mark).map_err(stopped)?;
         }
+        // Apart, or a deletion and what follows it would be one row.
+        self.routes.write(&mut given_up)?;
+        self.routes.flush()?;
         self.groups.write(&mut self.out.groups)?;
         self.groups.flush()?;
         self.routes.write(&mut self.out.routes)?;
@@ -425,6 +456,7 @@ struct Answers {
     marks: ring::Receiver<Mark>,
     lab: bool,
     responses: Vec<RouteResponse>,
+    given_up: Vec<(RouteKey, String)>,
 }
 
 impl Outlet for Answers {
@@ -432,6 +464,7 @@ impl Outlet for Answers {
         out.default_routes.clear();
         out.capability.clear();
         self.responses.append(&mut out.responses);
+        self.given_up.append(&mut out.given_up);
         let mut made = false;
         for asked in out.resolve.drain(..) {
             if self.lab && asked.row.is_some() {
@@ -450,6 +483,11 @@ impl Outlet for Answers {
         }
         for response in self.responses.drain(..) {
             self.acks.confirmed(&response, orch);
+        }
+        for (key, why) in self.given_up.drain(..) {
+            if let RouteKey::Route { vrf: None, prefix, .. } = key {
+                self.acks.given_up(prefix, why, orch);
+            }
         }
         if quiet && orch.ready() && orch.idle() {
             self.acks.quiet(orch);
@@ -477,7 +515,7 @@ mod tests {
     fn a_route_whose_neighbour_appears_later_no_longer_fails() {
         let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
         let (feedback, answers) = rings.bounded("dataplanes to RIB", 256);
-        let rib = ToRib { failures: feedback.clone(), feedback };
+        let rib = ToRib { failures: feedback.clone(), feedback, confirms: Arc::default() };
         let meter = meters.meter("virtual ASIC");
         let (port, Outlet { batches, urgent: _urgent }) =
             Port::new(3, "virtual ASIC", &rings, rib, meter, stop.clone());

@@ -358,6 +358,8 @@ impl Outlet for RedisOutlet {
         write(&mut self.resolve, &mut out.resolve)?;
         write(&mut self.default_routes, &mut out.default_routes)?;
         write(&mut self.capability, &mut out.capability)?;
+        // SONiC tells successes only.
+        out.given_up.clear();
         if out.responses.is_empty() {
             return Ok(false);
         }

@@ -58,7 +58,7 @@ impl Rib {
     fn new(lab: bool) -> Rib {
         let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
         let (feedback, answers) = rings.bounded("dataplanes to RIB", 256);
-        let rib = ToRib { failures: feedback.clone(), feedback };
+        let rib = ToRib { failures: feedback.clone(), feedback, confirms: Arc::default() };
         let meter = meters.meter("virtual ASIC");
         let (port, Outlet { batches, urgent }) =
             Port::new(3, "virtual ASIC", &rings, rib, meter, stop.clone());

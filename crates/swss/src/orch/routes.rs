@@ -618,6 +618,10 @@ impl Orch {
             Outcome::Again => {}
             Outcome::Done | Outcome::Failed => {
                 out.failed(format_args!("route {}", self.route_name(&id)), status);
+                if self.config.responses {
+                    out.given_up
+                        .push((self.key(id, &task), format!("the chip refused it: {}", status.name())));
+                }
                 task.silent = true;
                 return self.finish(id, task, false, out);
             }
@@ -697,11 +701,7 @@ impl Orch {
     fn finish(&mut self, id: RouteId, mut task: Task, answer: bool, out: &mut OrchOut) {
         let pin = task.pin.take();
         if answer && self.config.responses && !task.silent {
-            let key = RouteKey::Route {
-                vrf: self.vrfs.name(id.vrf).clone(),
-                prefix: id.prefix,
-                spelled: task.spelled.clone(),
-            };
+            let key = self.key(id, &task);
             let protocol = task.change.set.as_ref().map(|row| row.protocol.clone().unwrap_or_default());
             out.responses.push(RouteResponse::success(key, protocol));
         }
@@ -714,6 +714,12 @@ impl Orch {
         if let Some(cause) = pin {
             self.unpin(cause, out);
         }
+    }
+
+    /// The key of the row that a task carries out.
+    fn key(&self, id: RouteId, task: &Task) -> RouteKey {
+        let (vrf, prefix) = (self.vrfs.name(id.vrf).clone(), id.prefix);
+        RouteKey::Route { vrf, prefix, spelled: task.spelled.clone() }
     }
 
     /// Counts a route, in the chip or on its way there, with all that it leads through.

@@ -1,8 +1,8 @@
 //! `/v1/asic/lookup`, and the SONiC path's part of `/v1/explain`.
 
 use super::explain::stage;
-use super::{Inside, Refusal};
-use crate::api::model::{AsicAnswer, AsicAnswers, ExplainStage, StageState};
+use super::{Inside, Refusal, Target, target};
+use crate::api::model::{AsicAnswer, AsicAnswers, AsicFaults, ExplainStage, StageState};
 use crate::sonic::inprocess::InProcess;
 use ribtide_prefix::AnyPrefix;
 use ribtide_sai::Forward;
@@ -13,12 +13,28 @@ use std::net::IpAddr;
 
 /// What the virtual ASIC does with packets to these addresses.
 pub(crate) fn asic_lookup(inside: &Inside, addresses: &[IpAddr]) -> Result<AsicAnswers, Refusal> {
-    let asic = inside.asic.as_ref().ok_or_else(|| {
+    Ok(AsicAnswers { answers: asic(inside)?.lookup(addresses)?.iter().map(answer).collect() })
+}
+
+/// Has the virtual ASIC refuse some routes from now on, or no longer.
+pub(crate) fn asic_faults(inside: &Inside, faults: AsicFaults) -> Result<AsicFaults, Refusal> {
+    let prefix = |text: &String| match target(text)? {
+        Target::Prefix(prefix) => Ok(prefix),
+        Target::Address(_) => {
+            Err(Refusal::Bad(format!("\"{text}\" is an address; write a prefix such as 10.0.0.0/8")))
+        }
+    };
+    let prefixes = faults.prefixes.iter().map(prefix).collect::<Result<Vec<AnyPrefix>, Refusal>>()?;
+    asic(inside)?.refuse(prefixes, faults.refuse)?;
+    Ok(faults)
+}
+
+fn asic(inside: &Inside) -> Result<&InProcess, Refusal> {
+    inside.asic.as_ref().ok_or_else(|| {
         Refusal::Missing(
             "this router has no virtual ASIC; fib.virtual-asic = true in its configuration makes one".into(),
         )
-    })?;
-    Ok(AsicAnswers { answers: asic.lookup(addresses)?.iter().map(answer).collect() })
+    })
 }
 
 fn answer(forward: &Option<Forward>) -> AsicAnswer {

@@ -14,7 +14,7 @@ mod summary;
 mod suppression;
 mod threads;
 
-pub(crate) use asic::asic_lookup;
+pub(crate) use asic::{asic_faults, asic_lookup};
 pub(super) use bgp::{bgp_clear, bgp_neighbor, bgp_neighbors, bgp_summary};
 pub(crate) use change::{reload, resize};
 pub(super) use explain::explain;

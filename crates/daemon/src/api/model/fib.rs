@@ -149,7 +149,24 @@ pub struct AsicQuestion {
     pub addresses: Vec<IpAddr>,
 }
 
-/// Its answer, in the same order.
+/// `POST /v1/asic/faults`: routes that the virtual ASIC is to refuse, or no longer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AsicFaults {
+    /// The prefixes.
+    pub prefixes: Vec<String>,
+    /// Whether it refuses them.
+    pub refuse: bool,
+}
+
+impl fmt::Display for AsicFaults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let does = if self.refuse { "refuses" } else { "takes" };
+        write!(f, "the virtual ASIC {does} {} from now on", self.prefixes.join(", "))
+    }
+}
+
+/// The answer to an [`AsicQuestion`], in the same order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AsicAnswers {
     /// What the chip would do with a packet to each.

@@ -252,9 +252,15 @@ struct Wired {
 }
 
 fn wired(server: SocketAddr) -> Wired {
+    wired_to(server, false)
+}
+
+/// `confirms`: BGP waits for what the client confirms.
+fn wired_to(server: SocketAddr, confirms: bool) -> Wired {
     let rings = Rings::default();
     let (feedback, said) = rings.bounded("feedback", FEEDBACK);
-    let rib = ToRib { failures: feedback.clone(), feedback };
+    let confirms = Arc::new(AtomicBool::new(confirms));
+    let rib = ToRib { failures: feedback.clone(), feedback, confirms };
     let stop = Stop::default();
     let meter = Meters::default().meter("fpm");
     let (port, Outlet { batches, urgent }) = Port::new(7, "fpm", &rings, rib, meter, stop.clone());
@@ -294,7 +300,6 @@ fn a_session_a_break_and_a_replay() {
     client.urgent.send(vec![UrgentOp { after: 1, made: 1, op }]).unwrap();
     let only = |s: &Server| s.routes["192.0.2.0/24"].ends_with(" 10.0.1.2@5*1");
     read_until(&mut stream, &mut server, only);
-    assert!(matches!(client.said.recv().unwrap(), RibIn::Ack(a) if a.seq == 0 && a.failed.is_empty()));
 
     // Replies: one in hardware, one refused.
     let mut replies = Vec::new();
@@ -399,5 +404,33 @@ fn a_server_that_does_not_read_stops_the_client_and_nothing_is_lost() {
     let mut server = Server::default();
     let want = sent as usize * 20_000;
     read_until(&mut stream, &mut server, |s| s.routes.len() == want);
+    client.stop.stop();
+}
+
+#[test]
+fn where_bgp_waits_a_batch_is_done_when_its_routes_are_answered() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = wired_to(listener.local_addr().unwrap(), true);
+    let (mut stream, _) = listener.accept().unwrap();
+    assert!(matches!(client.said.recv().unwrap(), RibIn::DataplaneUp(7)));
+    client.batches.send(Arc::new(FibBatch { seq: 1, ..first_batches() })).unwrap();
+    let mut server = Server::default();
+    read_until(&mut stream, &mut server, |s| s.routes.len() == 4);
+    let prefixes: Vec<AnyPrefix> = server.routes.keys().map(|text| text.parse().unwrap()).collect();
+    let mut replies = Vec::new();
+    for (n, prefix) in prefixes.iter().enumerate() {
+        write_offload_reply(&mut replies, *prefix, 0, 186, n > 0);
+    }
+    stream.write_all(&replies).unwrap();
+    // What was refused comes before the number that it is an exception of, or with it.
+    let mut failed = Vec::new();
+    loop {
+        let RibIn::Ack(ack) = client.said.recv().unwrap() else { panic!("no acknowledgement") };
+        failed.extend(ack.failed.into_iter().map(|(prefix, _)| prefix));
+        if ack.seq == 1 {
+            break;
+        }
+    }
+    assert_eq!(failed, [prefixes[0]]);
     client.stop.stop();
 }

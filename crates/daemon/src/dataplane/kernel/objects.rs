@@ -534,6 +534,12 @@ impl Objects {
         lost
     }
 
+    /// Has groups tried again that lack a member, for whatever reason.
+    pub(super) fn mark_incomplete(&mut self) {
+        let lacking = self.groups.iter().filter(|(_, g)| g.live.len() < g.want.len());
+        self.dirty.extend(lacking.map(|(key, _)| *key));
+    }
+
     /// Whether any wanted way goes out of `ifindex`.
     pub(super) fn uses(&self, ifindex: u32) -> bool {
         self.singles.keys().any(|way| matches!(way, Way::Via(via) if via.ifindex == ifindex))

@@ -136,6 +136,9 @@ impl Kernel {
                 }
             }
         }
+        if batch.again {
+            self.objects.mark_incomplete();
+        }
         match self.write_batch(batch) {
             Err(e) if overran(&e) => {
                 // Answers were lost. Comparing tells what is left to do, once the table says what is wanted.

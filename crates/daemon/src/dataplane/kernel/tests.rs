@@ -617,7 +617,7 @@ fn the_stage_tells_interfaces_and_acknowledges() {
     in_namespace("the_stage_tells_interfaces_and_acknowledges", || {
         let rings = Rings::default();
         let (feedback, said) = rings.bounded("feedback", FEEDBACK);
-        let rib = ToRib { failures: feedback.clone(), feedback };
+        let rib = ToRib { failures: feedback.clone(), feedback, confirms: Arc::default() };
         let (stop, meter) = (Stop::default(), Meters::default().meter("kernel"));
         let (port, Outlet { batches, urgent }) = Port::new(3, "kernel", &rings, rib, meter, stop.clone());
         let threads = start(KernelConfig { import: false, ..config() }, port, &rings).unwrap();

@@ -21,7 +21,7 @@ impl Running {
     fn start(config: KernelConfig) -> Running {
         let rings = Rings::default();
         let (feedback, said) = rings.bounded("feedback", FEEDBACK);
-        let rib = ToRib { failures: feedback.clone(), feedback };
+        let rib = ToRib { failures: feedback.clone(), feedback, confirms: std::sync::Arc::default() };
         let (stop, meter) = (Stop::default(), Meters::default().meter("kernel"));
         let (port, Outlet { batches, urgent }) = Port::new(0, "kernel", &rings, rib, meter, stop.clone());
         let threads = start(config, port, &rings).unwrap();

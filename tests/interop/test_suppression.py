@@ -1,0 +1,179 @@
+"""FIB suppression: a neighbour is told of a prefix when packets to it are forwarded, and not before; of what a dataplane
+refuses it is not told at all, until the dataplane takes it."""
+
+import ipaddress
+import json
+import struct
+import time
+
+from harness import Host, Ribtide, wait_for
+from harness.speaker import UPDATE, Speaker, raw_update, prefixes as nlri, update
+
+SENDER, RECEIVER = Host.FEEDS
+CONFIG = f"""
+[router]
+asn = 65001
+router-id = "10.0.255.254"
+
+[bgp]
+listen = ["{Host.FEED_SIDE}:179"]
+shards = 3
+
+[bgp.group.sender]
+type = "external"
+peer-asn = 65010
+passive = true
+import = ["accept"]
+neighbors = ["{SENDER}"]
+
+[bgp.group.receiver]
+type = "external"
+peer-asn = 65020
+passive = true
+export = ["accept"]
+neighbors = ["{RECEIVER}"]
+
+[fib]
+suppress-fib-pending = true
+"""
+ASIC = CONFIG + """
+virtual-asic = { lab = true }
+
+[[interface]]
+name = "Ethernet0"
+addresses = ["10.0.255.254/16"]
+"""
+KERNEL = CONFIG + """
+kernel = { table = 254 }
+"""
+ALL = [f"20.{n // 256}.{n % 256}.0/24" for n in range(2000)]
+
+
+def networks(octets):
+    found = []
+    while octets:
+        size = (octets[0] + 7) // 8
+        address = ipaddress.ip_address(octets[1:1 + size].ljust(4, b"\0"))
+        found.append(f"{address}/{octets[0]}")
+        octets = octets[1 + size:]
+    return found
+
+
+class Receiver:
+    """A neighbour that looks into the dataplane whenever it is told of something."""
+
+    def __init__(self, host, forwarded):
+        self.speaker, self.forwarded = Speaker(host, RECEIVER, 65020), forwarded
+        self.table, self.ever = set(), set()
+
+    def listen(self, enough, within=60):
+        end = time.monotonic() + within
+        while not enough():
+            assert time.monotonic() < end, f"{len(self.table)} prefixes told, {len(self.ever)} ever"
+            try:
+                kind, body = self.speaker.read(0.2)
+            except TimeoutError:
+                continue
+            if kind == UPDATE:
+                self.take(body)
+
+    def take(self, body):
+        cut = struct.unpack("!H", body[:2])[0]
+        size = struct.unpack("!H", body[2 + cut:4 + cut])[0]
+        told = networks(body[4 + cut + size:])
+        early = set(told) - self.forwarded(told) if told else set()
+        assert not early, f"told before it is forwarded: {sorted(early)[:5]}"
+        self.table -= set(networks(body[2:2 + cut]))
+        self.table |= set(told)
+        self.ever |= set(told)
+
+    def quiet(self, seconds=1.5):
+        """What comes in this time."""
+        end = time.monotonic() + seconds
+        self.listen(lambda: time.monotonic() >= end)
+
+
+def announce(sender, texts, next_hop):
+    for start in range(0, len(texts), 100):
+        sender.send(update(texts[start:start + 100], [65010], next_hop))
+
+
+def failed(router):
+    lines = router.text("show", "route", "failed", "--json").splitlines()
+    return {r["prefix"]: r for r in map(json.loads, lines)}
+
+
+def test_what_the_chip_refuses_is_never_told(host):
+    router = Ribtide(host, ASIC)
+
+    def in_the_chip(texts):
+        addresses = [text.split("/")[0] for text in texts]
+        answers = json.loads(router.text("show", "asic", *addresses, "--json"))["answers"]
+        return {a["prefix"] for a in answers if a["action"] == "forward"}
+
+    refused = ALL[::100]
+    router.text("config", "asic", "refuse", *refused)
+    receiver = Receiver(host, in_the_chip)
+    sender = Speaker(host, SENDER, 65010)
+    announce(sender, ALL, "10.0.0.5")
+    receiver.listen(lambda: len(receiver.table) == len(ALL) - len(refused))
+    receiver.quiet()
+    assert receiver.ever == set(ALL) - set(refused)
+
+    assert failed(router).keys() == set(refused)
+    assert all(r["dataplane"] == "virtual-asic" and r["reason"] for r in failed(router).values())
+    explained = router.explain(refused[0])
+    assert any("not advertised" in line for line in explained["stages"][0]["says"]), explained
+    assert "virtual-asic" in explained["conclusion"], explained
+    summary = json.loads(router.text("show", "route", "summary", "--json"))
+    assert (summary["bgp"]["waiting"], summary["bgp"]["blocked"]) == (0, len(refused))
+
+    # Another next hop, which the chip refuses: what was told is taken back, as nobody knows where packets go.
+    late = ALL[1]
+    router.text("config", "asic", "refuse", late)
+    sender.send(update([late], [65010], "10.0.0.6"))
+    receiver.listen(lambda: late not in receiver.table)
+    # Without suppression all is told, and with it again what has failed is taken back.
+    watch, receiver.forwarded = receiver.forwarded, set
+    router.text("config", "fib", "suppress-fib-pending", "off")
+    receiver.listen(lambda: receiver.table == set(ALL))
+    router.text("config", "fib", "suppress-fib-pending", "on")
+    receiver.listen(lambda: receiver.table == set(ALL) - set(refused) - {late})
+    receiver.forwarded = watch
+    # The cause clears: it is tried again, and told.
+    router.text("config", "asic", "take", late, *refused)
+    receiver.listen(lambda: receiver.table == set(ALL), 90)
+    assert failed(router) == {}
+
+    # No path any more: nothing to wait for.
+    sender.send(raw_update(withdrawn=nlri(ALL[:50])))
+    receiver.listen(lambda: receiver.table == set(ALL[50:]))
+    # On other threads, routes stay as told.
+    router.text("config", "bgp", "shards", "2")
+    receiver.quiet()
+    assert receiver.table == set(ALL[50:])
+    assert router.neighbor(RECEIVER)["flaps"] == 0
+
+
+def test_what_the_kernel_refuses_is_never_told(host):
+    host.lan("lan0", "10.9.0.1/24")
+    router = Ribtide(host, KERNEL)
+
+    def in_the_kernel(_):
+        return {r["dst"] for r in json.loads(host.ip("-j", "-4", "route", "show", "table", "254", "proto", "bgp"))}
+
+    receiver = Receiver(host, in_the_kernel)
+    sender = Speaker(host, SENDER, 65010)
+    # To the RIB manager a neighbour like any other; to the kernel the broadcast address, and no gateway.
+    refused = ALL[:20]
+    announce(sender, refused, "10.9.0.255")
+    announce(sender, ALL[20:], "10.9.0.7")
+    receiver.listen(lambda: len(receiver.table) == len(ALL) - len(refused))
+    receiver.quiet()
+    assert receiver.ever == set(ALL) - set(refused)
+    wait_for("they are listed", lambda: failed(router).keys() == set(refused), 20)
+    assert {r["dataplane"] for r in failed(router).values()} == {"kernel"}
+    # The cause clears without a word: the next try finds out.
+    host.ip("route", "del", "broadcast", "10.9.0.255", "dev", "lan0", "table", "local")
+    receiver.listen(lambda: receiver.table == set(ALL), 90)
+    assert failed(router) == {}
