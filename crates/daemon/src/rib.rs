@@ -13,26 +13,28 @@
 
 mod lanes;
 mod retries;
+mod statics;
 
 pub use lanes::Lane;
+pub use statics::Statics;
 
-use crate::config::{InterfaceConfig, StaticHop, StaticRoute};
+use crate::config::InterfaceConfig;
 use crate::dataplane::{FAILURES, FEEDBACK, Outlet, Port, ToRib, merge};
 use crossbeam_channel::{Select, select_biased};
 use lanes::Lanes;
 use retries::Retries;
 use ribtide_bgp::message::NextHopState as BgpNextHopState;
-use ribtide_prefix::{AnyPrefix, Families};
+use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{
-    CacheMode, DataplaneId, FibBatch, IfIndex, InterfaceEvent, NONE, NextHopState, NextHops, Protocol,
-    ReceivedHop, Rib, RibConfig, RibIn, RibOut, RouteBatch, RouteSet, Source, UrgentOp,
+    CacheMode, DataplaneId, FibBatch, InterfaceEvent, NextHopState, Rib, RibConfig, RibIn, RibOut, Source,
+    UrgentOp,
 };
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, TrySend};
 use ribtide_runtime::thread::{self, Stop};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
@@ -261,12 +263,9 @@ impl RibStage {
         self.planes.iter().map(|p| p.name.clone()).collect()
     }
 
-    /// The interface that the static route of `prefix` waits for, if it does.
+    /// The interface that a static route of `prefix` waits for, if one does.
     pub fn awaited_interface(&self, prefix: AnyPrefix) -> Option<String> {
-        let route = self.statics.routes.iter().find(|r| r.prefix == prefix)?;
-        let missing =
-            |hop: &StaticHop| hop.interface.clone().filter(|i| !self.statics.indexes.contains_key(i));
-        route.hops.iter().find_map(missing)
+        self.statics.awaited(prefix)
     }
 
     /// From now on these shards hear of next hops and of dataplanes.
@@ -416,69 +415,6 @@ impl RibStage {
             let _ = select.ready_timeout(Duration::from_millis(1));
             self.taken.extend(std::iter::from_fn(|| self.feedback.try_recv()));
         }
-    }
-}
-
-/// Static routes; those that name an interface wait until it is known.
-#[derive(Clone, Debug, Default)]
-pub struct Statics {
-    routes: Vec<StaticRoute>,
-    indexes: BTreeMap<String, IfIndex>,
-}
-
-impl Statics {
-    /// From the configuration.
-    pub fn new(routes: Vec<StaticRoute>, interfaces: &[InterfaceConfig]) -> Statics {
-        let indexes = interfaces.iter().map(|c| (c.name.clone(), c.index)).collect();
-        Statics { routes, indexes }
-    }
-
-    /// Everything that can be announced now.
-    fn batch(&self) -> RibIn {
-        let mut batch = RouteBatch { source: Source::Static, sets: Vec::new(), changes: Families::default() };
-        for route in &self.routes {
-            let hops: Option<Vec<ReceivedHop>> = route
-                .hops
-                .iter()
-                .map(|hop| {
-                    let interface = match &hop.interface {
-                        None => None,
-                        Some(name) => Some(*self.indexes.get(name)?),
-                    };
-                    Some(ReceivedHop { gateway: hop.gateway, interface, weight: 1, onlink: false })
-                })
-                .collect();
-            let set = match hops {
-                None => NONE,
-                Some(hops) => {
-                    let next_hops = if hops.is_empty() { NextHops::Blackhole } else { NextHops::Via(hops) };
-                    let (distance, protocol) = (route.distance, Protocol::Static);
-                    batch.sets.push(RouteSet {
-                        next_hops,
-                        distance,
-                        metric: 0,
-                        allow_recursion: true,
-                        protocol,
-                    });
-                    batch.sets.len() as u32 - 1
-                }
-            };
-            match route.prefix {
-                AnyPrefix::V4(p) => batch.changes.v4.push((p, set)),
-                AnyPrefix::V6(p) => batch.changes.v6.push((p, set)),
-            }
-        }
-        RibIn::Routes(batch)
-    }
-
-    /// Learns an interface's number; all static routes again when that changed one of them.
-    fn interface(&mut self, message: &RibIn) -> Option<RibIn> {
-        let RibIn::Interface(event) = message else { return None };
-        if self.indexes.insert(event.name.clone(), event.index) == Some(event.index) {
-            return None;
-        }
-        let names = |r: &StaticRoute| r.hops.iter().any(|h| h.interface.as_ref() == Some(&event.name));
-        self.routes.iter().any(names).then(|| self.batch())
     }
 }
 

@@ -172,8 +172,8 @@ impl Resolver {
         // The route's own copy: what zebra has in each route, and small beside the look-ups.
         let key = self.groups.store[id].key.clone();
         let mut outcomes = Vec::with_capacity(key.hops().len());
-        for hop in key.hops() {
-            outcomes.push(self.ask_anew(tables, Target::new(hop, key.recursion, key.exclude)));
+        for target in key.targets() {
+            outcomes.push(self.ask_anew(tables, target));
         }
         key.content(outcomes.iter(), self.config.max_ecmp)
     }

@@ -4,9 +4,9 @@
 //! resolve alike do not share a FIB group: the day they part, every route of one would have to be rewritten,
 //! and a change of next hop must never cost the routes.
 
-use crate::message::{FibGroup, FibHop, NextHops, ReceivedHop};
+use crate::message::{FibGroup, FibHop, NextHops, ReceivedHop, RouteSet, Track};
 use crate::store::Store;
-use crate::target::{OWN_WEIGHT, Outcome};
+use crate::target::{OWN_WEIGHT, Outcome, Target};
 use ribtide_prefix::{AnyPrefix, HashBuilder};
 use std::hash::BuildHasher;
 
@@ -15,25 +15,51 @@ use std::hash::BuildHasher;
 pub(crate) struct GroupKey {
     /// Sorted, without repetitions, weights at least 1.
     pub(crate) next_hops: NextHops,
+    /// In the same form: what stands in while those lead nowhere.
+    pub(crate) backup: Vec<ReceivedHop>,
+    /// What must hold.
+    pub(crate) track: Option<Track>,
     pub(crate) recursion: bool,
     /// The prefix of the route, when it has a gateway inside and must not answer for itself.
     pub(crate) exclude: Option<AnyPrefix>,
 }
 
+/// Hops in the order of a key.
+fn sorted(mut hops: Vec<ReceivedHop>) -> Vec<ReceivedHop> {
+    for hop in &mut hops {
+        hop.weight = hop.weight.max(1);
+    }
+    let what = |h: &ReceivedHop| (h.gateway, h.interface, h.onlink);
+    // The weight of a repetition is lost, the first one's stays; stable, so "first" is as received.
+    hops.sort_by_key(what);
+    hops.dedup_by_key(|h| what(h));
+    hops
+}
+
 impl GroupKey {
     /// The key of what a protocol gave.
-    pub(crate) fn new(next_hops: &NextHops, recursion: bool) -> GroupKey {
-        let mut next_hops = next_hops.clone();
-        if let NextHops::Via(hops) = &mut next_hops {
-            for hop in hops.iter_mut() {
-                hop.weight = hop.weight.max(1);
-            }
-            let what = |h: &ReceivedHop| (h.gateway, h.interface, h.onlink);
-            // The weight of a repetition is lost, the first one's stays; stable, so "first" is as received.
-            hops.sort_by_key(what);
-            hops.dedup_by_key(|h| what(h));
+    pub(crate) fn new(set: &RouteSet) -> GroupKey {
+        GroupKey {
+            backup: sorted(set.backup.clone()),
+            track: set.track,
+            ..GroupKey::plain(set.next_hops.clone(), set.allow_recursion)
         }
-        GroupKey { next_hops, recursion, exclude: None }
+    }
+
+    /// The key of next hops alone.
+    pub(crate) fn plain(next_hops: NextHops, recursion: bool) -> GroupKey {
+        let next_hops = match next_hops {
+            NextHops::Via(hops) => NextHops::Via(sorted(hops)),
+            NextHops::Blackhole => NextHops::Blackhole,
+        };
+        GroupKey { next_hops, backup: Vec::new(), track: None, recursion, exclude: None }
+    }
+
+    /// What it asks the table: for each next hop, for each that stands in, and for what it tracks.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = Target> {
+        let of_hop = |hop| Target::new(hop, self.recursion, self.exclude);
+        let track = self.track.map(|track| Target::tracking(track, self.exclude));
+        self.hops().iter().chain(&self.backup).map(of_hop).chain(track)
     }
 
     pub(crate) fn hops(&self) -> &[ReceivedHop] {
@@ -43,16 +69,19 @@ impl GroupKey {
         }
     }
 
-    /// What it resolves to when its hops' targets have these `outcomes`, in order; `None` when nothing leads anywhere.
+    /// What it resolves to when its targets have these `outcomes`, in order; `None` when nothing leads anywhere.
     pub(crate) fn content<'a>(
         &'a self,
-        outcomes: impl Iterator<Item = &'a Outcome>,
+        mut outcomes: impl Iterator<Item = &'a Outcome>,
         max_ecmp: u16,
     ) -> Option<FibGroup> {
-        match &self.next_hops {
+        let first = match &self.next_hops {
             NextHops::Blackhole => Some(FibGroup::Blackhole),
-            NextHops::Via(hops) => flatten(hops.iter().zip(outcomes), max_ecmp),
-        }
+            NextHops::Via(hops) => flatten(hops.iter().zip(outcomes.by_ref()), max_ecmp),
+        };
+        let backup = flatten(self.backup.iter().zip(outcomes.by_ref()), max_ecmp);
+        let holds = outcomes.next().is_none_or(Outcome::is_resolved);
+        first.or(backup).filter(|_| holds)
     }
 }
 
@@ -60,7 +89,7 @@ impl GroupKey {
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) key: GroupKey,
-    /// The targets that the hops ask for, in the order of the hops.
+    /// What it asks, in the order of [`GroupKey::targets`].
     pub(crate) targets: Vec<u32>,
     /// Candidates in the tables that have it.
     pub(crate) routes: u32,

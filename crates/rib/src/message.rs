@@ -21,7 +21,8 @@ pub type DataplaneId = u8;
 /// No set: a withdrawal in [`RouteChanges`].
 pub const NONE: u32 = u32::MAX;
 
-/// Who announces routes. A source has at most one candidate for a prefix: its next one replaces the former.
+/// Who announces routes. A source has at most one candidate for a prefix: its next one replaces the former. Of static
+/// routes there is one for each distance, and a withdrawal takes all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Source {
     /// Addresses of interfaces; made by the RIB itself out of [`InterfaceEvent`].
@@ -137,6 +138,11 @@ pub enum NextHops {
 pub struct RouteSet {
     /// Where to.
     pub next_hops: NextHops,
+    /// Where to while none of `next_hops` leads anywhere: resolved beforehand, so that the loss of the last of them changes
+    /// a group and no route. Not a reason for another route of the prefix to take over. In any order.
+    pub backup: Vec<ReceivedHop>,
+    /// What must hold; otherwise the routes lead nowhere, whatever their next hops do.
+    pub track: Option<Track>,
     /// Administrative distance: the lowest wins. 255 is never used.
     pub distance: u8,
     /// Among equal distances the lowest wins.
@@ -146,6 +152,17 @@ pub struct RouteSet {
     pub allow_recursion: bool,
     /// How the routes were learnt; its [`Protocol::source`] must be the batch's.
     pub protocol: Protocol,
+}
+
+/// What a route's use may hang on beside its next hops. Never on the route itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Track {
+    /// That this interface is up.
+    Interface(IfIndex),
+    /// That there is a route for exactly this prefix, and it leads somewhere, be it a blackhole.
+    Prefix(AnyPrefix),
+    /// That some route leads to this address, by the rules of next hops that may recurse.
+    Address(IpAddr),
 }
 
 /// Routes that one source announces and withdraws.

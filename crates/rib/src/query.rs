@@ -4,7 +4,7 @@ use crate::cache::{CacheCounters, CacheMode};
 use crate::dataplane::{Dataplane, Failure, InstallStatus, Prefixes, Replay};
 use crate::group::Group;
 use crate::message::{
-    DataplaneId, FibGroup, GroupId, IfIndex, InterfaceEvent, NextHops, Protocol, ReceivedHop,
+    DataplaneId, FibGroup, GroupId, IfIndex, InterfaceEvent, NextHops, Protocol, ReceivedHop, Track,
 };
 use crate::rib::{Rib, changed, installed_prefixes};
 use crate::table::{Candidate, Route};
@@ -66,6 +66,8 @@ pub enum Verdict {
     Selected,
     /// None of its next hops leads anywhere.
     Unresolved,
+    /// What it tracks does not hold.
+    Tracked,
     /// Its distance is 255, which says not to use it.
     NeverUsed,
     /// The selected one has a lower distance: this.
@@ -81,6 +83,7 @@ impl fmt::Display for Verdict {
         match self {
             Verdict::Selected => f.write_str("selected"),
             Verdict::Unresolved => f.write_str("not used: none of its next hops leads anywhere"),
+            Verdict::Tracked => f.write_str("not used: what it tracks does not hold"),
             Verdict::NeverUsed => f.write_str("not used: distance 255 says never"),
             Verdict::Distance(d) => write!(f, "not used: the selected route has the lower distance {d}"),
             Verdict::Metric(m) => write!(f, "not used: the selected route has the lower metric {m}"),
@@ -100,6 +103,12 @@ pub struct GroupInfo {
     pub exclude: Option<AnyPrefix>,
     /// What each received hop resolves to; empty for a blackhole.
     pub hops: Vec<HopInfo>,
+    /// The hops that stand in while those lead nowhere, and what each resolves to.
+    pub backup: Vec<HopInfo>,
+    /// Whether they do now.
+    pub on_backup: bool,
+    /// What the group's use hangs on, and whether that holds.
+    pub track: Option<(Track, bool)>,
     /// What it does; `None` when no hop leads anywhere. This is what the cache keeps.
     pub content: Option<FibGroup>,
     /// How many look-ups deep the longest chain under it is; above [`crate::MAX_LEVEL`]: without end.
@@ -273,6 +282,7 @@ impl Rib {
         }
         match selected {
             Some(s) if s == candidate => Verdict::Selected,
+            _ if self.tracked(candidate.group) == Some(false) => Verdict::Tracked,
             _ if !self.resolver.is_resolved(candidate.group) => Verdict::Unresolved,
             Some(s) if s.distance != candidate.distance => Verdict::Distance(s.distance),
             Some(s) if s.metric != candidate.metric => Verdict::Metric(s.metric),
@@ -280,6 +290,13 @@ impl Rib {
             // A candidate that resolves is selected when nothing better is.
             None => Verdict::Unresolved,
         }
+    }
+
+    /// Whether what a group tracks holds, if it tracks anything.
+    fn tracked(&self, group: u32) -> Option<bool> {
+        let group = &self.resolver.groups.store[group];
+        let node = group.key.track.and(group.targets.last())?;
+        Some(self.resolver.nodes[*node].answer.outcome.is_resolved())
     }
 
     /// What each dataplane that is up made of the route for exactly `prefix`; empty when the FIB has none.
@@ -361,11 +378,19 @@ impl Rib {
                 level: answer.level,
             }
         };
+        let of = |received: &[ReceivedHop], from: usize| -> Vec<HopInfo> {
+            received.iter().zip(&group.targets[from..]).map(hop).collect()
+        };
+        let (first, backup) = (of(hops, 0), of(&group.key.backup, hops.len()));
+        let lost = |hop: &HopInfo| !hop.outcome.is_resolved();
         GroupInfo {
             id,
+            on_backup: group.content.is_some() && !first.is_empty() && first.iter().all(lost),
+            backup,
+            track: group.key.track.zip(self.tracked(id.0)),
             allow_recursion: group.key.recursion,
             exclude: group.key.exclude,
-            hops: hops.iter().zip(&group.targets).map(hop).collect(),
+            hops: first,
             content: group.content.clone(),
             level: group.level,
             stamp: group.stamp,

@@ -22,7 +22,7 @@ use crate::cache::Cache;
 use crate::group::{Group, GroupKey, Groups};
 use crate::lanes::UrgentOp;
 use crate::message::{
-    FibGroup, FibHop, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHopState, NextHops, Protocol,
+    FibGroup, FibHop, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHopState, Protocol, Track,
 };
 use crate::store::{Edges, Store};
 use crate::table::RouteTables;
@@ -99,11 +99,6 @@ impl Resolver {
 
     // ---- groups and targets come and go
 
-    /// The group of what a protocol gave.
-    pub(crate) fn intern(&mut self, next_hops: &NextHops, recursion: bool) -> u32 {
-        self.intern_key(GroupKey::new(next_hops, recursion))
-    }
-
     /// The group that a route of `prefix` has when the protocol gave it `group`: another one if a gateway lies
     /// inside the prefix, because a route does not lead to its own gateway.
     pub(crate) fn intern_for(&mut self, group: u32, prefix: AnyPrefix) -> u32 {
@@ -116,19 +111,15 @@ impl Resolver {
             return group;
         }
         let key = GroupKey { exclude: Some(prefix), ..key.clone() };
-        self.intern_key(key)
+        self.intern(key)
     }
 
-    fn intern_key(&mut self, key: GroupKey) -> u32 {
+    /// The group of what a protocol gave.
+    pub(crate) fn intern(&mut self, key: GroupKey) -> u32 {
         if let Some(id) = self.groups.find(&key) {
             return id;
         }
-        let targets: Vec<u32> = key
-            .hops()
-            .iter()
-            .map(|hop| Target::new(hop, key.recursion, key.exclude))
-            .map(|target| self.node_of(target))
-            .collect();
+        let targets: Vec<u32> = key.targets().map(|target| self.node_of(target)).collect();
         for node in &targets {
             self.nodes[*node].groups += 1;
         }
@@ -180,7 +171,7 @@ impl Resolver {
 
     /// Starts telling what becomes of `address`.
     pub(crate) fn track(&mut self, address: IpAddr) {
-        let id = self.node_of(tracking(address));
+        let id = self.node_of(Target::tracking(Track::Address(address), None));
         self.nodes[id].tracked += 1;
         self.tracked.entry(address).or_insert((id, None)).1 = None;
         self.to_say.push(address);
@@ -323,6 +314,11 @@ impl Resolver {
         consult: impl FnMut(&mut Resolver, u32) -> Result<u8, TooDeep>,
     ) -> Result<Answer, TooDeep> {
         self.cache.counters.lookups += 1;
+        match target.exactly {
+            Some(AnyPrefix::V4(prefix)) => return self.look_for(tables, target, prefix, consult),
+            Some(AnyPrefix::V6(prefix)) => return self.look_for(tables, target, prefix, consult),
+            None => {}
+        }
         match target.address() {
             Some(address @ IpAddr::V4(_)) => self.look_up::<V4>(tables, target, address, consult),
             Some(address @ IpAddr::V6(_)) => self.look_up::<V6>(tables, target, address, consult),
@@ -401,6 +397,29 @@ impl Resolver {
                 }
                 break;
             }
+        }
+        Ok(Answer::unresolved(why, None, level))
+    }
+
+    /// Answers a target that only asks whether there is a route for `prefix` that leads somewhere.
+    fn look_for<F: Family>(
+        &mut self,
+        tables: &RouteTables,
+        target: Target,
+        prefix: Prefix<F>,
+        mut consult: impl FnMut(&mut Resolver, u32) -> Result<u8, TooDeep>,
+    ) -> Result<Answer, TooDeep> {
+        let via = Some(prefix.any());
+        let (mut level, mut why) = (1, Why::NoRoute);
+        for candidate in tables.get::<F>().of(prefix).filter(|_| target.exclude != via) {
+            let there = candidate.protocol == Protocol::Connected || {
+                level = level.max(within(1 + consult(self, candidate.group)?)?);
+                self.is_resolved(candidate.group)
+            };
+            if there {
+                return Ok(Answer { outcome: Outcome::Hops(Vec::new()), via, cost: candidate.metric, level });
+            }
+            why = Why::NoneResolves;
         }
         Ok(Answer::unresolved(why, None, level))
     }
@@ -617,11 +636,6 @@ impl Resolver {
         }
         self.stale_nodes = nodes;
     }
-}
-
-/// The question that tracking `address` asks.
-fn tracking(address: IpAddr) -> Target {
-    Target::new(&crate::message::ReceivedHop::gateway(address), true, None)
 }
 
 /// A level if it is allowed.

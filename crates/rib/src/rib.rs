@@ -4,6 +4,7 @@ use crate::RibConfig;
 use crate::cache::CacheMode;
 use crate::confirm::Confirm;
 use crate::dataplane::{Dataplane, Dataplanes, Kind, PAGE, Prefixes, Replay};
+use crate::group::GroupKey;
 use crate::interface::Connected;
 use crate::lanes::UrgentOp;
 use crate::message::{
@@ -122,7 +123,7 @@ impl Rib {
 
     fn routes(&mut self, batch: &RouteBatch) {
         let candidate = |set: &crate::message::RouteSet| Candidate {
-            group: self.resolver.intern(&set.next_hops, set.allow_recursion),
+            group: self.resolver.intern(GroupKey::new(set)),
             metric: set.metric,
             distance: set.distance,
             protocol: set.protocol,
@@ -142,14 +143,16 @@ impl Rib {
         if concerned && let Some(candidate) = &mut candidate {
             candidate.group = self.resolver.intern_for(candidate.group, prefix.any());
         }
-        let Some(old) = self.tables.get_mut::<F>().put(prefix, source, candidate) else { return };
-        if let Some(new) = candidate {
-            self.resolver.retain(new.group);
+        let mut changed = false;
+        while let Some(old) = self.tables.get_mut::<F>().put(prefix, source, candidate) {
+            changed = true;
+            candidate.inspect(|new| self.resolver.retain(new.group));
+            old.inspect(|old| self.resolver.release(old.group));
+            if candidate.is_some() || source != Source::Static {
+                break;
+            }
         }
-        if let Some(old) = old {
-            self.resolver.release(old.group);
-        }
-        if concerned {
+        if concerned && changed {
             self.resolver.prefix_changed(prefix);
         }
     }
@@ -170,7 +173,7 @@ impl Rib {
             let mut hops: Vec<ReceivedHop> =
                 self.connected.on(prefix).iter().map(|i| ReceivedHop::interface(*i)).collect();
             let candidate = (!hops.is_empty()).then(|| Candidate {
-                group: self.resolver.intern(&NextHops::Via(std::mem::take(&mut hops)), false),
+                group: self.resolver.intern(GroupKey::plain(NextHops::Via(std::mem::take(&mut hops)), false)),
                 metric: 0,
                 distance: Protocol::Connected.default_distance(),
                 protocol: Protocol::Connected,

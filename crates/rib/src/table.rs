@@ -118,8 +118,8 @@ impl<F: Family> Default for Table<F> {
 }
 
 impl<F: Family> Table<F> {
-    /// Gives `source` this candidate for `prefix`, or takes away what it had. Returns the source's former
-    /// candidate when that is a change, and else `None`.
+    /// Gives `source` this candidate for `prefix`, or takes away one that it had. Returns the candidate whose place that
+    /// is when it is a change, and else `None`.
     pub(crate) fn put(
         &mut self,
         prefix: Prefix<F>,
@@ -130,7 +130,10 @@ impl<F: Family> Table<F> {
             Some(_) => self.routes.get_or_insert_with(prefix, Route::empty),
             None => self.routes.get_mut(prefix)?,
         };
-        let of_source = |c: &Candidate| c.protocol.source() == source;
+        let floats = |c: &Candidate| {
+            source == Source::Static && candidate.is_some_and(|new| new.distance != c.distance)
+        };
+        let of_source = |c: &Candidate| c.protocol.source() == source && !floats(c);
         let contested = if self.contested.is_empty() { None } else { self.contested.get_mut(&prefix) };
         let old = match (contested, route.candidate()) {
             (Some(list), _) => {
@@ -186,6 +189,12 @@ impl<F: Family> Table<F> {
         self.routes
             .matches(address)
             .map(|(prefix, route)| (prefix, self.candidates(prefix, route).filter(Candidate::usable)))
+    }
+
+    /// The candidates for `prefix` that may be selected, best first.
+    pub(crate) fn of(&self, prefix: Prefix<F>) -> impl Iterator<Item = Candidate> {
+        let route = self.routes.get(prefix).into_iter();
+        route.flat_map(move |route| self.candidates(prefix, route)).filter(Candidate::usable)
     }
 
     /// Marks for selection every prefix that has a candidate whose group is `wanted`. Looks at the whole table:

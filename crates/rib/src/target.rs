@@ -1,6 +1,6 @@
 //! What one next hop asks of the table, and the answer.
 
-use crate::message::{FibHop, IfIndex, ReceivedHop};
+use crate::message::{FibHop, IfIndex, ReceivedHop, Track};
 use ribtide_prefix::AnyPrefix;
 use std::fmt;
 use std::net::IpAddr;
@@ -24,6 +24,8 @@ pub(crate) struct Target {
     pub(crate) recursion: bool,
     /// The route that asks when the gateway lies inside it: it cannot be its own answer.
     pub(crate) exclude: Option<AnyPrefix>,
+    /// Whether there is a route for exactly this prefix is all that it asks; the gateway is the prefix's address.
+    pub(crate) exactly: Option<AnyPrefix>,
 }
 
 impl Target {
@@ -31,12 +33,28 @@ impl Target {
     pub(crate) fn new(hop: &ReceivedHop, recursion: bool, exclude: Option<AnyPrefix>) -> Target {
         let ReceivedHop { gateway, interface, onlink, .. } = *hop;
         let onlink = gateway.is_some_and(|a| onlink || is_link_local(a));
-        let mut target = Target { gateway, interface, onlink, recursion: false, exclude: None };
+        let mut target =
+            Target { gateway, interface, onlink, recursion: false, exclude: None, exactly: None };
         if let Some(address) = target.address().filter(|_| recursion) {
             target.recursion = true;
             target.exclude = exclude.filter(|p| p.contains(address));
         }
         target
+    }
+
+    /// What something tracked asks for a route of `exclude`, where that is given.
+    pub(crate) fn tracking(track: Track, exclude: Option<AnyPrefix>) -> Target {
+        match track {
+            Track::Interface(interface) => Target::new(&ReceivedHop::interface(interface), true, exclude),
+            Track::Address(address) => Target::new(&ReceivedHop::gateway(address), true, exclude),
+            Track::Prefix(prefix) => Target {
+                exactly: Some(prefix),
+                onlink: false,
+                recursion: true,
+                exclude: exclude.filter(|p| p.contains(prefix.addr())),
+                ..Target::new(&ReceivedHop::gateway(prefix.addr()), false, None)
+            },
+        }
     }
 
     /// The address to look up; `None` when only the interface decides. An IPv4-mapped address is IPv4's.
@@ -77,6 +95,13 @@ pub enum Outcome {
     Blackhole,
     /// No way out.
     Unresolved(Why),
+}
+
+impl Outcome {
+    /// Whether it leads somewhere.
+    pub fn is_resolved(&self) -> bool {
+        !matches!(self, Outcome::Unresolved(_))
+    }
 }
 
 /// Why a next hop leads nowhere. Displays as the end of a sentence.

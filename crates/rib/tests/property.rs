@@ -99,9 +99,18 @@ fn route_set() -> impl Strategy<Value = RouteSet> {
     ];
     let protocol = prop::sample::select(&Protocol::ALL[1..]);
     let distance = prop::option::weighted(0.2, prop::sample::select(&[0u8, 1, 20, 255][..]));
-    (next_hops, protocol, distance, 0..3u32, prop::bool::weighted(0.8)).prop_map(
-        |(next_hops, protocol, distance, metric, allow_recursion)| RouteSet {
+    let backup = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(received(), 1..3)];
+    let track = prop_oneof![
+        4 => Just(None),
+        1 => (1..5u32).prop_map(|i| Some(Track::Interface(i))),
+        1 => prefix().prop_map(|p| Some(Track::Prefix(p))),
+        1 => prop::sample::select(&GATEWAYS[..]).prop_map(|a| Some(Track::Address(ip(a)))),
+    ];
+    (next_hops, backup, track, protocol, distance, 0..3u32, prop::bool::weighted(0.8)).prop_map(
+        |(next_hops, backup, track, protocol, distance, metric, allow_recursion)| RouteSet {
             next_hops,
+            backup,
+            track,
             distance: distance.unwrap_or(protocol.default_distance()),
             metric,
             allow_recursion,
@@ -141,10 +150,10 @@ fn event() -> impl Strategy<Value = Event> {
 fn oracle_takes(oracle: &mut Oracle, event: &Event) {
     match event.clone() {
         Event::Announce(prefix, set) => {
-            oracle.routes.insert((prefix, set.protocol.source()), set);
+            oracle.announce(prefix, set);
         }
         Event::Withdraw(prefix, source) => {
-            oracle.routes.remove(&(prefix, source));
+            oracle.routes.retain(|(p, s, _), _| (*p, *s) != (prefix, source));
         }
         Event::Interface(state) => {
             oracle.interfaces.insert(state.index, state);
@@ -308,7 +317,7 @@ fn check(config: RibConfig, batches: Vec<Vec<Event>>) {
 
     // Everything goes: nothing may be left.
     let routes: Vec<RibIn> =
-        oracle.routes.keys().map(|(prefix, source)| route(*prefix, *source, None)).collect();
+        oracle.routes.keys().map(|(prefix, source, _)| route(*prefix, *source, None)).collect();
     let interfaces = oracle.interfaces.keys().map(|index| RibIn::InterfaceRemoved(*index));
     let out = rib.handle(routes.into_iter().chain(interfaces).chain([RibIn::Untrack(tracked)]));
     deliver(&out, &mut first, &mut second);

@@ -98,7 +98,15 @@ fn received(hop: netlink::Hop) -> ReceivedHop {
 pub(super) fn route_set(next_hops: NextHops, metric: Option<u32>) -> RouteSet {
     let protocol = Protocol::BgpInternal;
     let distance = protocol.default_distance();
-    RouteSet { next_hops, distance, metric: metric.unwrap_or(0), allow_recursion: true, protocol }
+    RouteSet {
+        next_hops,
+        backup: Vec::new(),
+        track: None,
+        distance,
+        metric: metric.unwrap_or(0),
+        allow_recursion: true,
+        protocol,
+    }
 }
 
 #[cfg(test)]

@@ -357,6 +357,8 @@ fn route_set(set: &FeedSet) -> RouteSet {
     let protocol = if set.kind.internal { Protocol::BgpInternal } else { Protocol::BgpExternal };
     RouteSet {
         next_hops: NextHops::Via(hops.collect()),
+        backup: Vec::new(),
+        track: None,
         distance: protocol.default_distance(),
         metric: 0,
         allow_recursion: set.kind.recursive,

@@ -264,6 +264,21 @@ pub struct StaticRoute {
     pub hops: Vec<StaticHop>,
     /// Administrative distance.
     pub distance: u8,
+    /// Gateways that stand in while `hops` lead nowhere.
+    pub backup: Vec<IpAddr>,
+    /// What must hold for the route to be used.
+    pub track: Option<StaticTrack>,
+}
+
+/// What the use of a static route hangs on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StaticTrack {
+    /// That the interface of this name is up.
+    Interface(String),
+    /// That there is a route for exactly this prefix.
+    Prefix(AnyPrefix),
+    /// That a route leads to this address.
+    Address(IpAddr),
 }
 
 /// One way of a static route.
@@ -356,23 +371,30 @@ impl Checker {
         let mut statics: Vec<StaticRoute> = Vec::new();
         for (i, s) in file.statics.iter().enumerate() {
             let Some(route) = self.static_route(i, s) else { continue };
-            if statics.iter().any(|r| r.prefix == route.prefix) {
+            if statics.iter().any(|r| (r.prefix, r.distance) == (route.prefix, route.distance)) {
                 self.problem(
                     key!["static", i, "prefix"],
                     format!(
-                        "there is already a static route for {}; list all its gateways in next-hop",
-                        route.prefix
+                        "there is already a static route for {} with distance {}; list all its gateways in next-hop, or \
+                         write another distance",
+                        route.prefix, route.distance
                     ),
                 );
             }
-            if let Some(name) = &s.interface
-                && fib.as_ref().is_none_or(|f| f.kernel.is_none())
-                && !interfaces.iter().any(|known| known.name == *name)
-            {
-                self.problem(
-                    key!["static", i, "interface"],
-                    format!("there is no [[interface]] named \"{name}\"; add one, or write another name"),
-                );
+            let known = |name: &String| {
+                fib.as_ref().is_some_and(|f| f.kernel.is_some())
+                    || interfaces.iter().any(|known| known.name == *name)
+            };
+            let tracked = s.track.as_ref().and_then(|track| track.interface.as_ref());
+            for (name, key) in [
+                (s.interface.as_ref(), key!["static", i, "interface"].to_vec()),
+                (tracked, key!["static", i, "track", "interface"].to_vec()),
+            ] {
+                if let Some(name) = name.filter(|name| !known(name)) {
+                    let says =
+                        format!("there is no [[interface]] named \"{name}\"; add one, or write another name");
+                    self.problem(&key, says);
+                }
             }
             statics.push(route);
         }
@@ -573,7 +595,52 @@ impl Checker {
                 file.next_hop.iter().map(hop).collect()
             }
         };
-        Some(StaticRoute { prefix, hops, distance })
+        if file.blackhole && !file.backup.is_empty() {
+            self.problem(
+                key!["static", i, "backup"],
+                "a blackhole never fails, so nothing can stand in for it; remove backup, or blackhole",
+            );
+        }
+        for (j, gateway) in file.backup.iter().enumerate() {
+            if matches!(gateway, IpAddr::V6(a) if a.is_unicast_link_local()) {
+                self.problem(
+                    key!["static", i, "backup", j],
+                    format!("{gateway} is on some link, and a backup names none; write an address that a route leads to"),
+                );
+            }
+        }
+        let backup = file.backup.clone();
+        let track = file.track.as_ref().and_then(|track| self.track(i, track));
+        Some(StaticRoute { prefix, hops, distance, backup, track })
+    }
+
+    fn track(&mut self, i: usize, file: &file::Track) -> Option<StaticTrack> {
+        let file::Track { interface, prefix, address } = file;
+        match (interface, prefix, address) {
+            (Some(name), None, None) => Some(StaticTrack::Interface(name.clone())),
+            (None, Some(prefix), None) => match prefix.parse::<AnyPrefix>() {
+                Ok(prefix) => Some(StaticTrack::Prefix(prefix)),
+                Err(e) => {
+                    self.problem(key!["static", i, "track", "prefix"], e.to_string());
+                    None
+                }
+            },
+            (None, None, Some(IpAddr::V6(address))) if address.is_unicast_link_local() => {
+                self.problem(
+                    key!["static", i, "track", "address"],
+                    format!("no route leads to {address}, which is on every link; track its interface"),
+                );
+                None
+            }
+            (None, None, Some(address)) => Some(StaticTrack::Address(*address)),
+            _ => {
+                self.problem(
+                    key!["static", i, "track"],
+                    "a route tracks one thing: write interface, or prefix, or address",
+                );
+                None
+            }
+        }
     }
 
     fn bgp(&mut self, file: &file::Bgp, router: &file::Router) -> BgpConfig {

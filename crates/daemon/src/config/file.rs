@@ -238,6 +238,17 @@ pub(super) struct Static {
     #[serde(default)]
     pub(super) blackhole: bool,
     pub(super) distance: Option<u8>,
+    #[serde(default)]
+    pub(super) backup: Vec<IpAddr>,
+    pub(super) track: Option<Track>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Track {
+    pub(super) interface: Option<String>,
+    pub(super) prefix: Option<String>,
+    pub(super) address: Option<IpAddr>,
 }
 
 #[derive(Debug, Default, Deserialize)]

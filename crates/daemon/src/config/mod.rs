@@ -12,7 +12,7 @@ mod policy;
 
 pub use check::{
     AnyAsn, ApiConfig, BgpConfig, Config, CpuChoice, DynamicRange, FibConfig, InterfaceConfig, KernelConfig,
-    NeighborConfig, NeighborSettings, StaticHop, StaticRoute, Threads, VirtualAsicConfig,
+    NeighborConfig, NeighborSettings, StaticHop, StaticRoute, StaticTrack, Threads, VirtualAsicConfig,
 };
 pub use diagnosis::{ConfigError, Problem};
 

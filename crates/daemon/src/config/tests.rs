@@ -118,6 +118,18 @@ fn what_cannot_be_combined_is_refused() {
         ),
         ("[fib]\nkernel = { protocol = 4 }\n", "protocol 4 marks routes"),
         ("[fib]\nnexthop-cache = \"on\"\n", "\"on\" is no mode of the next-hop cache"),
+        (
+            "[fib]\n[[static]]\nprefix = \"::/0\"\nblackhole = true\nbackup = [\"10.0.0.2\"]\n",
+            "a blackhole never fails",
+        ),
+        (
+            "[fib]\n[[static]]\nprefix = \"::/0\"\nblackhole = true\ntrack = { interface = \"e\", prefix = \"::/0\" }\n",
+            "a route tracks one thing",
+        ),
+        (
+            "[fib]\n[[static]]\nprefix = \"::/0\"\nblackhole = true\ntrack = { interface = \"e9\" }\n",
+            "there is no [[interface]] named \"e9\"",
+        ),
         ("[fib]\nmax-ecmp = 0\n", "write 1 to 1024"),
         (
             "[bgp.group.a]\ntype = \"internal\"\nneighbors = [\"10.0.0.2\"]\n[bgp.group.b]\ntype = \"internal\"\nneighbors = [\"10.0.0.2\"]\n",
@@ -131,7 +143,7 @@ fn what_cannot_be_combined_is_refused() {
         ),
         (
             "[fib]\n[[static]]\nprefix = \"10.0.0.0/8\"\nblackhole = true\n[[static]]\nprefix = \"10.0.0.0/8\"\nnext-hop = [\"10.0.0.2\"]\n",
-            ":9:10: there is already a static route for 10.0.0.0/8",
+            ":9:10: there is already a static route for 10.0.0.0/8 with distance 1",
         ),
         (
             "[fib]\n[[static]]\nprefix = \"::/0\"\nnext-hop = [\"fe80::1\"]\n",

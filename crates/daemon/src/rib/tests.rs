@@ -1,8 +1,8 @@
 //! The RIB manager's thread: what goes before what.
 
 use super::*;
-use ribtide_prefix::{Prefix, V4};
-use ribtide_rib::{FibAck, FibGroup};
+use ribtide_prefix::{Families, Prefix, V4};
+use ribtide_rib::{FibAck, FibGroup, IfIndex, NextHops, Protocol, ReceivedHop, RouteBatch, RouteSet};
 use ribtide_runtime::ring::Reading;
 use std::net::IpAddr;
 
@@ -92,6 +92,8 @@ fn routes(numbers: std::ops::Range<u32>) -> RibIn {
         NextHops::Via([1, 2].map(|index| ReceivedHop::gateway(IpAddr::from([10, 0, index, 2]))).to_vec());
     let set = RouteSet {
         next_hops,
+        backup: Vec::new(),
+        track: None,
         distance: 20,
         metric: 0,
         allow_recursion: false,

@@ -36,6 +36,8 @@ pub fn link(interface: IfIndex) -> FibHop {
 pub fn set(protocol: Protocol, hops: &[ReceivedHop]) -> RouteSet {
     RouteSet {
         next_hops: NextHops::Via(hops.to_vec()),
+        backup: Vec::new(),
+        track: None,
         distance: protocol.default_distance(),
         metric: 0,
         allow_recursion: protocol != Protocol::BgpExternal,

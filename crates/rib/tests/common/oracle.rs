@@ -6,7 +6,8 @@ use super::*;
 #[derive(Default, Clone)]
 pub struct Oracle {
     pub config: RibConfig,
-    pub routes: BTreeMap<(AnyPrefix, Source), RouteSet>,
+    /// By prefix and source; static ones by distance too.
+    pub routes: BTreeMap<(AnyPrefix, Source, u8), RouteSet>,
     pub interfaces: BTreeMap<IfIndex, InterfaceEvent>,
 }
 
@@ -25,6 +26,12 @@ fn own(hop: FibHop) -> FibHop {
 }
 
 impl Oracle {
+    pub fn announce(&mut self, prefix: AnyPrefix, set: RouteSet) {
+        let source = set.protocol.source();
+        let distance = if source == Source::Static { set.distance } else { 0 };
+        self.routes.insert((prefix, source, distance), set);
+    }
+
     fn connected(&self) -> BTreeMap<AnyPrefix, BTreeSet<IfIndex>> {
         let mut all: BTreeMap<AnyPrefix, BTreeSet<IfIndex>> = BTreeMap::new();
         for state in self.interfaces.values().filter(|s| s.up) {
@@ -39,7 +46,7 @@ impl Oracle {
     /// Candidates of every prefix, best first.
     fn candidates(&self) -> BTreeMap<AnyPrefix, Vec<RouteSet>> {
         let mut all: BTreeMap<AnyPrefix, Vec<RouteSet>> = BTreeMap::new();
-        for ((prefix, _), set) in &self.routes {
+        for ((prefix, ..), set) in &self.routes {
             all.entry(*prefix).or_default().push(set.clone());
         }
         for (prefix, interfaces) in self.connected() {
@@ -92,8 +99,84 @@ impl Oracle {
         lenient: bool,
         memo: &mut Memo,
     ) -> Result<Option<FibGroup>, Deep> {
-        let NextHops::Via(hops) = &set.next_hops else { return Ok(Some(FibGroup::Blackhole)) };
-        let mut hops = hops.clone();
+        let first = match &set.next_hops {
+            NextHops::Blackhole => Some(FibGroup::Blackhole),
+            NextHops::Via(hops) => self.via(table, owner, set, hops, budget, lenient, memo)?,
+        };
+        let backup = self.via(table, owner, set, &set.backup, budget, lenient, memo)?;
+        let holds = match self.holds(table, owner, set.track, budget, memo) {
+            Err(Deep) if lenient => false,
+            other => other?,
+        };
+        Ok(first.or(backup).filter(|_| holds))
+    }
+
+    /// Whether what is tracked holds.
+    fn holds(
+        &self,
+        table: &BTreeMap<AnyPrefix, Vec<RouteSet>>,
+        owner: AnyPrefix,
+        track: Option<Track>,
+        budget: u8,
+        memo: &mut Memo,
+    ) -> Result<bool, Deep> {
+        match track {
+            None => Ok(true),
+            Some(Track::Interface(interface)) => Ok(self.up(Some(interface)).is_some()),
+            Some(Track::Address(address)) => {
+                let exclude = Some(owner).filter(|p| p.contains(address));
+                Ok(self.gateway(table, (address, None, true, exclude, budget - 1), memo)?.is_some())
+            }
+            Some(Track::Prefix(prefix)) => {
+                // No interface has such a number: not a question that a gateway asks.
+                let mark = Some(u32::MAX - u32::from(prefix.len()));
+                let question = (prefix.addr(), mark, true, Some(owner), budget - 1);
+                if let Some(found) = memo.get(&question) {
+                    return found.clone().map(|found| found.is_some());
+                }
+                let found = self.exists(table, owner, prefix, budget - 1, memo);
+                let there = found.clone().map(|there| there.then(|| (Vec::new(), false, 0)));
+                memo.insert(question, there);
+                found
+            }
+        }
+    }
+
+    /// Whether a route for `prefix` that is not `owner`'s own leads somewhere.
+    fn exists(
+        &self,
+        table: &BTreeMap<AnyPrefix, Vec<RouteSet>>,
+        owner: AnyPrefix,
+        prefix: AnyPrefix,
+        budget: u8,
+        memo: &mut Memo,
+    ) -> Result<bool, Deep> {
+        if budget == 0 {
+            return Err(Deep);
+        }
+        for candidate in table.get(&prefix).into_iter().flatten().filter(|_| prefix != owner) {
+            if candidate.protocol == Protocol::Connected
+                || self.group(table, prefix, candidate, budget, false, memo)?.is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What hops lead to.
+    #[allow(clippy::too_many_arguments, reason = "a question and what it is asked of")]
+    fn via(
+        &self,
+        table: &BTreeMap<AnyPrefix, Vec<RouteSet>>,
+        owner: AnyPrefix,
+        set: &RouteSet,
+        hops: &[ReceivedHop],
+        budget: u8,
+        lenient: bool,
+        memo: &mut Memo,
+    ) -> Result<Option<FibGroup>, Deep> {
+        let mut hops = hops.to_vec();
         hops.sort_by_key(|h| (h.gateway, h.interface, h.onlink));
         hops.dedup_by_key(|h| (h.gateway, h.interface, h.onlink));
         let mut all: Vec<FibHop> = Vec::new();
@@ -158,6 +241,9 @@ impl Oracle {
             for candidate in candidates {
                 let NextHops::Via(hops) = &candidate.next_hops else {
                     if recursion && exclude != Some(*prefix) {
+                        if self.group(table, *prefix, candidate, budget, false, memo)?.is_none() {
+                            continue;
+                        }
                         if pinned.is_none() {
                             return Ok(Some((Vec::new(), true, candidate.metric)));
                         }

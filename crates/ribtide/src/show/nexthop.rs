@@ -1,7 +1,7 @@
 //! Next-hop groups and the resolution cache.
 
 use crate::text::{Table, count, number, wrap};
-use ribtide_daemon::api::model::{NextHopCache, NextHopGroup, ReceivedNextHop};
+use ribtide_daemon::api::model::{NextHopCache, NextHopGroup, ReceivedNextHop, Tracked};
 
 /// The cache and what it did.
 pub(super) fn cache(c: &NextHopCache) -> String {
@@ -74,16 +74,15 @@ pub(super) fn group(cache: &NextHopCache, g: &NextHopGroup) -> String {
         state(cache, g)
     );
     out += &format!("  Received: {}, {kind}{only}\n", count(g.received.len() as u64, "next hop"));
-    let mut table = Table::new(&["    Next hop", ">Weight", "Resolves"]);
-    for ReceivedNextHop { hop, weight, through, unresolved } in &g.received {
-        let resolves = match (unresolved, through) {
-            (Some(why), _) => format!("no: {why}"),
-            (None, Some(prefix)) => format!("through {prefix}"),
-            (None, None) => "on its interface".into(),
-        };
-        table.row([format!("    {hop}"), weight.to_string(), resolves]);
+    out += &hops(&g.received);
+    if !g.backup.is_empty() {
+        let state = if g.on_backup { "in use" } else { "standing by" };
+        out += &format!("  Backup: {}, {state}\n", count(g.backup.len() as u64, "next hop"));
+        out += &hops(&g.backup);
     }
-    out += &table.render();
+    if let Some(Tracked { what, holds }) = &g.tracks {
+        out += &format!("  Tracks: {what}, which {}\n", if *holds { "holds" } else { "does not hold" });
+    }
     match &g.resolved {
         None => out += "  Resolved: nothing leads anywhere\n",
         Some(hops) => {
@@ -97,6 +96,20 @@ pub(super) fn group(cache: &NextHopCache, g: &NextHopGroup) -> String {
         }
     }
     out
+}
+
+/// Next hops and what became of each.
+fn hops(hops: &[ReceivedNextHop]) -> String {
+    let mut table = Table::new(&["    Next hop", ">Weight", "Resolves"]);
+    for ReceivedNextHop { hop, weight, through, unresolved } in hops {
+        let resolves = match (unresolved, through) {
+            (Some(why), _) => format!("no: {why}"),
+            (None, Some(prefix)) => format!("through {prefix}"),
+            (None, None) => "on its interface".into(),
+        };
+        table.row([format!("    {hop}"), weight.to_string(), resolves]);
+    }
+    table.render()
 }
 
 /// What the cache makes of a group.
@@ -167,6 +180,9 @@ mod tests {
                 hop("via 10.0.5.2 dev eth4", 10, None, None),
                 hop("via 9.9.9.9", 1, None, Some("no route leads to it")),
             ],
+            backup: vec![],
+            on_backup: false,
+            tracks: None,
             resolved: Some(vec![
                 "via 10.0.5.2 dev eth4 weight 1".into(),
                 "via 10.0.6.2 dev eth5 weight 1".into(),
@@ -199,6 +215,22 @@ ID: 35
   Depends: (14)
 "
         );
+    }
+
+    #[test]
+    fn backups_and_what_is_tracked_are_told() {
+        let tracks = Some(Tracked { what: "interface eth1".into(), holds: false });
+        let backup = some().received.split_off(1);
+        let told = group(&cached(), &NextHopGroup { backup, on_backup: true, tracks, ..some() });
+        assert!(told.contains(
+            "\
+  Backup: 2 next hops, in use
+    Next hop               Weight  Resolves
+    via 10.0.5.2 dev eth4      10  on its interface
+    via 9.9.9.9                 1  no: no route leads to it
+  Tracks: interface eth1, which does not hold
+"
+        ));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `/v1/explain`: a prefix's way through every stage, from what peers announced to what the chip does.
 
-use super::{Inside, Refusal, Target, asic, fib, routes, target};
+use super::{Inside, Refusal, Target, asic, fib, nexthop, routes, target};
 use crate::api::model::{Explain, ExplainStage, Held, Route, StageState};
 use crate::bgp::Bgp;
 use crate::rib::RibHandle;
@@ -117,11 +117,12 @@ fn rib_stages(rib: &RibHandle, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, R
     let (found, awaited) = rib.asker.ask(move |s| {
         let found = s.rib.explain(prefix).map(|explanation| {
             let content = explanation.group.content.as_ref().map(|c| fib::content(s, c));
-            (explanation, content, s.plane_names())
+            let tracks = explanation.group.track.map(|(track, holds)| (nexthop::tracked(s, track), holds));
+            (explanation, content, tracks, s.plane_names())
         });
         (found, s.awaited_interface(prefix))
     })?;
-    let Some((e, content, names)) = found else {
+    let Some((e, content, tracks, names)) = found else {
         return Ok(vec![match awaited {
             Some(name) => {
                 let says = format!("the static route waits until there is an interface {name}");
@@ -130,7 +131,7 @@ fn rib_stages(rib: &RibHandle, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, R
             None => stage("rib", StageState::Absent, vec!["no protocol has a route".into()]),
         }]);
     };
-    let mut stages = vec![rib_stage(&e, content.as_deref())];
+    let mut stages = vec![rib_stage(&e, content.as_deref(), tracks)];
     for (id, status) in e.dataplanes {
         let name = names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}"));
         stages.push(match status {
@@ -146,7 +147,7 @@ fn rib_stages(rib: &RibHandle, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, R
     Ok(stages)
 }
 
-fn rib_stage(e: &Explanation, content: Option<&[String]>) -> ExplainStage {
+fn rib_stage(e: &Explanation, content: Option<&[String]>, tracks: Option<(String, bool)>) -> ExplainStage {
     let mut says = Vec::new();
     for c in &e.candidates {
         let verdict = match c.verdict {
@@ -155,9 +156,10 @@ fn rib_stage(e: &Explanation, content: Option<&[String]>) -> ExplainStage {
         };
         says.push(format!("{} route, distance {}, metric {}: {verdict}", c.protocol, c.distance, c.metric));
     }
-    for hop in &e.group.hops {
+    let backup = e.group.backup.iter().map(|hop| ("backup next hop", hop));
+    for (kind, hop) in e.group.hops.iter().map(|hop| ("next hop", hop)).chain(backup) {
         let received = match hop.received {
-            ReceivedHop { gateway: Some(g), .. } => format!("next hop {g}"),
+            ReceivedHop { gateway: Some(g), .. } => format!("{kind} {g}"),
             ReceivedHop { interface: Some(i), .. } => format!("interface {i}"),
             _ => "next hop".into(),
         };
@@ -167,6 +169,12 @@ fn rib_stage(e: &Explanation, content: Option<&[String]>) -> ExplainStage {
             Outcome::Blackhole => format!("{received} leads{via} to a blackhole"),
             Outcome::Unresolved(why) => format!("{received} does not resolve: {why}"),
         });
+    }
+    if e.group.on_backup {
+        says.push("its backup stands in for its next hops".into());
+    }
+    if let Some((what, holds)) = tracks {
+        says.push(format!("it tracks {what}, which {}", if holds { "holds" } else { "does not hold" }));
     }
     if let Some(content) = content {
         says.push(format!("group {}: {}", e.group.id.0, content.join(", ")));

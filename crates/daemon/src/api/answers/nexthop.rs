@@ -4,10 +4,10 @@ use super::fib::{content, interface_name, no_fib};
 use super::{Inside, Refusal};
 use crate::api::model::{
     InstalledGroup, NextHopCache, NextHopCacheSet, NextHopGroup, NextHopGroupPage, ReceivedNextHop,
-    RouteGroups, SetNextHopCache,
+    RouteGroups, SetNextHopCache, Tracked,
 };
 use crate::rib::{RibHandle, RibStage};
-use ribtide_rib::{CacheMode, GroupId, GroupInfo, HopInfo, Outcome, Source, Verdict};
+use ribtide_rib::{CacheMode, GroupId, GroupInfo, HopInfo, Outcome, Source, Track, Verdict};
 
 /// The group `id`, or at most `limit` groups after the one whose number `cursor` is.
 pub(crate) fn nexthop_groups(
@@ -71,11 +71,23 @@ fn group(stage: &RibStage, info: GroupInfo) -> NextHopGroup {
         allow_recursion: info.allow_recursion,
         only_for: info.exclude.map(|prefix| prefix.to_string()),
         received: info.hops.iter().map(|hop| received(stage, hop)).collect(),
+        backup: info.backup.iter().map(|hop| received(stage, hop)).collect(),
+        on_backup: info.on_backup,
+        tracks: info.track.map(|(track, holds)| Tracked { what: tracked(stage, track), holds }),
         resolved: info.content.as_ref().map(|c| content(stage, c)),
         level: info.level,
         stamp: (stage.rib.cache_mode() == CacheMode::Epoch).then_some(info.stamp),
         depends: ids(info.depends),
         dependents: ids(info.dependents),
+    }
+}
+
+/// What a route tracks, by name.
+pub(super) fn tracked(stage: &RibStage, track: Track) -> String {
+    match track {
+        Track::Interface(index) => format!("interface {}", interface_name(stage, index)),
+        Track::Prefix(prefix) => format!("prefix {prefix}"),
+        Track::Address(address) => format!("address {address}"),
     }
 }
 

@@ -54,6 +54,15 @@ pub struct NextHopGroup {
     pub only_for: Option<String>,
     /// As received, with what became of each; empty for a blackhole.
     pub received: Vec<ReceivedNextHop>,
+    /// What stands in while those lead nowhere, with what became of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub backup: Vec<ReceivedNextHop>,
+    /// Whether it does now.
+    #[serde(default)]
+    pub on_backup: bool,
+    /// What its use hangs on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracks: Option<Tracked>,
     /// What it resolves to, which is what the cache keeps; absent when nothing leads anywhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved: Option<Vec<String>>,
@@ -66,6 +75,15 @@ pub struct NextHopGroup {
     pub depends: Vec<u32>,
     /// Groups that resolve through it.
     pub dependents: Vec<u32>,
+}
+
+/// Something that a route tracks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Tracked {
+    /// `interface eth1`, `prefix 0.0.0.0/0`, `address 192.0.2.1`.
+    pub what: String,
+    /// Whether it holds.
+    pub holds: bool,
 }
 
 /// A next hop as a protocol gave it.

@@ -153,6 +153,8 @@ impl Learnt {
                         told.insert(prefix, (metric, next_hops.clone()));
                         batch.sets.push(RouteSet {
                             next_hops,
+                            backup: Vec::new(),
+                            track: None,
                             distance: Protocol::Kernel.default_distance(),
                             metric,
                             // The kernel saw to it that the gateway can be reached; it may lie behind another of
