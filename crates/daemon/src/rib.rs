@@ -44,8 +44,9 @@ use std::time::{Duration, Instant};
 const INBOX: usize = 256;
 /// How often to look whether something that failed is to be tried again.
 const LOOK: Duration = Duration::from_millis(100);
-/// Routes that are worked through together when they are at hand: bigger batches cost less each.
-const TOGETHER: usize = 8192;
+/// Routes that are worked through together when they are at hand: bigger batches cost less each, but a failure waits for
+/// the one under way (docs/perf/2026-11-failover.md).
+const TOGETHER: usize = 2048;
 
 /// The RIB manager before it runs: dataplanes are plugged in, then it starts.
 #[derive(Debug)]
