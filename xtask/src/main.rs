@@ -12,6 +12,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("wire", &["prefix"]),
     ("policy", &["prefix", "wire"]),
     ("bgp", &["prefix", "wire", "policy"]),
+    ("bfd", &["wire"]),
     ("rib", &["prefix"]),
     ("swss", &["prefix", "wire"]),
     ("runtime", &[]),
@@ -24,7 +25,7 @@ const GRAPH: &[(&str, &[&str])] = &[
 ];
 
 /// Crates without effects.
-const PURE: &[&str] = &["prefix", "wire", "policy", "bgp", "rib", "swss"];
+const PURE: &[&str] = &["prefix", "wire", "policy", "bgp", "bfd", "rib", "swss"];
 
 /// What a pure crate must not name. Tests may.
 const EFFECTS: &[(&str, &str)] = &[
