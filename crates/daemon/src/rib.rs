@@ -229,6 +229,11 @@ fn run(mut stage: RibStage, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, st
     }
 }
 
+/// Whether it may end or repair ways out, and therefore overtakes routes.
+fn is_failure(message: &RibIn) -> bool {
+    matches!(message, RibIn::Interface(_) | RibIn::InterfaceRemoved(_) | RibIn::Gateway(_))
+}
+
 fn route_count(message: &RibIn) -> usize {
     match message {
         RibIn::Routes(batch) => batch.changes.v4.len() + batch.changes.v6.len(),
@@ -310,7 +315,7 @@ impl RibStage {
         let routes = messages.iter().map(route_count).sum();
         let waiting: Vec<RibIn> = messages.iter().filter_map(|m| self.statics.interface(m)).collect();
         messages.extend(waiting);
-        if messages.iter().any(|m| matches!(m, RibIn::Interface(_) | RibIn::InterfaceRemoved(_))) {
+        if messages.iter().any(is_failure) {
             self.retries.hope(begin);
         }
         self.rib.set_time(self.clock.now());
@@ -334,7 +339,7 @@ impl RibStage {
         let mut next = Some(first);
         while let Some(message) = next {
             match message {
-                RibIn::Interface(_) | RibIn::InterfaceRemoved(_) => {
+                message if is_failure(&message) => {
                     self.taken.extend(self.statics.interface(&message));
                     events.push(message);
                 }

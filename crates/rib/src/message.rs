@@ -196,6 +196,17 @@ pub struct InterfaceEvent {
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
+/// Whether packets reach a neighbour, as somebody found out who watches that (BFD). Until it is said otherwise they do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GatewayEvent {
+    /// The neighbour.
+    pub address: IpAddr,
+    /// The interface over which this is said; without one, over all, and over other routes too.
+    pub interface: Option<IfIndex>,
+    /// Whether next hops may lead to it.
+    pub usable: bool,
+}
+
 /// Input of the RIB.
 #[derive(Clone, Debug)]
 pub enum RibIn {
@@ -207,6 +218,8 @@ pub enum RibIn {
     Interface(InterfaceEvent),
     /// An interface is gone.
     InterfaceRemoved(IfIndex),
+    /// A gateway can be used no more, or again.
+    Gateway(GatewayEvent),
     /// BGP wants to know about these next hops. Each is answered once and then on every change, until untracked
     /// as often as it was tracked.
     Track(Vec<IpAddr>),

@@ -1,8 +1,8 @@
 //! Recursive resolution, incremental: each target remembers its answer and what that rests on, and an event asks
 //! again only where the answer may differ.
 //!
-//! An answer rests on three things, each with its index. The interface, for targets that ask for nothing else
-//! (`by_interface`). The route that answered and the absence of a more specific one: when a prefix changes, the
+//! An answer rests on four things, each with its index. The interface, for targets that ask for nothing else
+//! (`by_interface`). Whether packets reach the gateway (`by_address`, and `on_trust` for targets that do not look it up). The route that answered and the absence of a more specific one: when a prefix changes, the
 //! targets whose address lies inside are one range of `by_address`, and those answered by something more specific
 //! still are left alone. The groups that were looked into on the way, taken or not (`dependents`). So an event
 //! marks a target or group stale, and with it everything that rests on it (`parents`: the groups of a target);
@@ -22,12 +22,13 @@ use crate::cache::Cache;
 use crate::group::{Group, GroupKey, Groups};
 use crate::lanes::UrgentOp;
 use crate::message::{
-    FibGroup, FibHop, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHopState, Protocol, Track,
+    FibGroup, FibHop, GatewayEvent, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHopState, Protocol, Track,
 };
 use crate::store::{Edges, Store};
 use crate::table::RouteTables;
 use crate::target::{Answer, MAX_LEVEL, OWN_WEIGHT, Outcome, Target, Why, is_link_local};
 use ribtide_prefix::{AnyPrefix, Family, Map, Prefix, V4, V6};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// A target with its present answer.
@@ -58,6 +59,10 @@ pub(crate) struct Resolver {
     by_target: Map<Target, u32>,
     by_address: Edges<IpAddr>,
     by_interface: Edges<IfIndex>,
+    /// Those of `by_interface` that have a gateway.
+    on_trust: Edges<IpAddr>,
+    /// What packets do not reach, over an interface or at all.
+    unusable: BTreeSet<(IpAddr, Option<IfIndex>)>,
     pub(crate) groups: Groups,
     /// Target → groups that have it.
     pub(crate) parents: Edges<u32>,
@@ -85,6 +90,8 @@ impl Resolver {
             by_target: Map::default(),
             by_address: Edges::default(),
             by_interface: Edges::default(),
+            on_trust: Edges::default(),
+            unusable: BTreeSet::new(),
             groups: Groups::default(),
             parents: Edges::default(),
             dependents: Edges::default(),
@@ -148,7 +155,10 @@ impl Resolver {
         self.by_target.insert(target, id);
         match (target.address(), target.interface) {
             (Some(address), _) => self.by_address.insert(address, id),
-            (None, Some(interface)) => self.by_interface.insert(interface, id),
+            (None, Some(interface)) => {
+                self.by_interface.insert(interface, id);
+                target.neighbor().inspect(|gateway| self.on_trust.insert(*gateway, id));
+            }
             (None, None) => {}
         }
         self.stale_nodes.push(id);
@@ -197,7 +207,10 @@ impl Resolver {
         self.by_target.remove(&node.target);
         match (node.target.address(), node.target.interface) {
             (Some(address), _) => self.by_address.remove(address, id),
-            (None, Some(interface)) => self.by_interface.remove(interface, id),
+            (None, Some(interface)) => {
+                self.by_interface.remove(interface, id);
+                node.target.neighbor().inspect(|gateway| self.on_trust.remove(*gateway, id));
+            }
             (None, None) => {}
         }
         for group in node.consulted {
@@ -227,6 +240,15 @@ impl Resolver {
     pub(crate) fn interface_changed(&mut self, interface: IfIndex) {
         let hit = self.by_interface.of(interface).collect();
         self.mark(hit);
+    }
+
+    /// Packets reach a gateway no more, or again.
+    pub(crate) fn gateway_event(&mut self, GatewayEvent { address, interface, usable }: GatewayEvent) {
+        let what = (address.to_canonical(), interface);
+        if if usable { self.unusable.remove(&what) } else { self.unusable.insert(what) } {
+            let hit = self.by_address.of(what.0).chain(self.on_trust.of(what.0)).collect();
+            self.mark(hit);
+        }
     }
 
     /// Marks targets stale, and with them everything that rests on them.
@@ -319,11 +341,27 @@ impl Resolver {
             Some(AnyPrefix::V6(prefix)) => return self.look_for(tables, target, prefix, consult),
             None => {}
         }
-        match target.address() {
-            Some(address @ IpAddr::V4(_)) => self.look_up::<V4>(tables, target, address, consult),
-            Some(address @ IpAddr::V6(_)) => self.look_up::<V6>(tables, target, address, consult),
-            None => Ok(self.on_link(target)),
+        let answer = match target.address() {
+            Some(address @ IpAddr::V4(_)) => self.look_up::<V4>(tables, target, address, consult)?,
+            Some(address @ IpAddr::V6(_)) => self.look_up::<V6>(tables, target, address, consult)?,
+            None => self.on_link(target),
+        };
+        Ok(self.reached(target, answer))
+    }
+
+    /// The same answer without the ways on which packets do not reach the gateway.
+    fn reached(&self, target: Target, mut answer: Answer) -> Answer {
+        let Some(gateway) = target.neighbor().filter(|_| !self.unusable.is_empty()) else { return answer };
+        let everywhere = self.unusable.contains(&(gateway, None));
+        if let Outcome::Hops(hops) = &mut answer.outcome {
+            let there = |h: &FibHop| h.gateway == Some(gateway);
+            hops.retain(|h| !there(h) || !self.unusable.contains(&(gateway, Some(h.interface))));
         }
+        let none_left = matches!(&answer.outcome, Outcome::Hops(hops) if hops.is_empty());
+        if none_left || (everywhere && answer.outcome.is_resolved()) {
+            answer.outcome = Outcome::Unresolved(Why::GatewayDown);
+        }
+        answer
     }
 
     /// Answers a target that only asks for its interface.
@@ -333,7 +371,7 @@ impl Resolver {
             Some((_, None)) => Outcome::Unresolved(Why::NoInterface),
             Some((_, Some(state))) if !state.up => Outcome::Unresolved(Why::InterfaceDown),
             Some((interface, Some(_))) => {
-                let gateway = target.gateway.map(|a| a.to_canonical());
+                let gateway = target.neighbor();
                 let onlink = gateway.is_some_and(|a| !is_link_local(a));
                 Outcome::Hops(vec![FibHop { gateway, interface, weight: OWN_WEIGHT, onlink }])
             }

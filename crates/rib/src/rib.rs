@@ -90,6 +90,7 @@ impl Rib {
                 RibIn::EndOfInitial(source) => self.awaited.retain(|s| *s != source),
                 RibIn::Interface(state) => self.interface_event(state.index, Some(state)),
                 RibIn::InterfaceRemoved(index) => self.interface_event(index, None),
+                RibIn::Gateway(event) => self.resolver.gateway_event(event),
                 RibIn::Track(addresses) => addresses.into_iter().for_each(|a| self.resolver.track(a)),
                 RibIn::Untrack(addresses) => addresses.into_iter().for_each(|a| self.resolver.untrack(a)),
                 RibIn::DataplaneUp(id) => {

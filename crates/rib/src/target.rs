@@ -57,9 +57,14 @@ impl Target {
         }
     }
 
+    /// The gateway, be it looked up or taken on trust.
+    pub(crate) fn neighbor(&self) -> Option<IpAddr> {
+        self.gateway.map(|a| a.to_canonical())
+    }
+
     /// The address to look up; `None` when only the interface decides. An IPv4-mapped address is IPv4's.
     pub(crate) fn address(&self) -> Option<IpAddr> {
-        if self.onlink { None } else { self.gateway.map(|a| a.to_canonical()) }
+        if self.onlink { None } else { self.neighbor() }
     }
 }
 
@@ -123,6 +128,8 @@ pub enum Why {
     InterfaceDown,
     /// Its interface does not exist.
     NoInterface,
+    /// Packets do not reach it: [`crate::GatewayEvent`].
+    GatewayDown,
     /// Neither gateway nor interface is given, or an interface is needed and missing.
     InterfaceMissing,
     /// The chain of routes is longer than [`MAX_LEVEL`] or comes back to where it began.
@@ -141,6 +148,7 @@ impl fmt::Display for Why {
             Why::OtherInterface => f.write_str("no route leads to it by the interface it is tied to"),
             Why::OwnAddress => f.write_str("it is an address of this router"),
             Why::InterfaceDown => f.write_str("its interface is down"),
+            Why::GatewayDown => f.write_str("packets do not reach it, says BFD"),
             Why::NoInterface => f.write_str("its interface does not exist"),
             Why::InterfaceMissing => f.write_str("it needs an interface and names none"),
             Why::TooDeep => {

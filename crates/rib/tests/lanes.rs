@@ -38,6 +38,27 @@ fn a_failure_changes_groups_at_once_and_routes_later() {
     assert!(bench.rib.urgent([]).is_empty() && bench.rib.handle([]).fib.is_none());
 }
 
+/// A gateway that packets do not reach is as good as a link that is down, and touches no less and no more.
+#[test]
+fn a_gateway_fails_in_the_same_lane() {
+    let mut bench = two_links();
+    let event =
+        |interface, usable| RibIn::Gateway(GatewayEvent { address: ip("10.0.1.2"), interface, usable });
+    assert!(bench.rib.urgent([event(Some(2), false)]).is_empty(), "on another link");
+    let urgent = bench.rib.urgent([event(Some(1), false)]);
+    let [UrgentOp { op, .. }] = &urgent[..] else { panic!("{urgent:?}") };
+    assert_eq!(op.content, FibGroup::Hops(vec![hop("10.0.2.2", 2)]));
+    let rest = bench.rib.handle([]).fib.unwrap();
+    let gone: Vec<String> = rest.routes.v4.iter().map(|r| r.prefix.to_string()).collect();
+    assert_eq!(gone, ["21.0.0.0/8"], "connected routes stay");
+    let why = bench.rib.explain(pfx("21.0.0.0/8")).unwrap().group.hops[0].outcome.clone();
+    assert_eq!(why, Outcome::Unresolved(Why::GatewayDown));
+    assert!(bench.rib.urgent([event(None, false)]).is_empty(), "nothing is left to lose");
+    assert!(bench.rib.urgent([event(Some(1), true)]).is_empty());
+    let urgent = bench.rib.urgent([event(None, true)]);
+    assert_eq!(urgent[0].op.content, FibGroup::Hops(vec![hop("10.0.1.2", 1), hop("10.0.2.2", 2)]));
+}
+
 #[test]
 fn where_each_route_asks_for_itself_nothing_is_urgent() {
     for cache in [CacheMode::Off, CacheMode::Epoch] {
@@ -95,6 +116,8 @@ enum Step {
     Route(u8, Option<Vec<u8>>),
     /// A link rises or falls.
     Link(IfIndex, bool),
+    /// Packets reach a gateway, or do not.
+    Gateway(u8, bool),
     /// The RIB manager does what it had left for later.
     Rest,
     /// The dataplane takes so many messages.
@@ -108,6 +131,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (0..6u8, hops).prop_map(|(p, h)| Step::Route(p, h)),
         4 => (1..4u32, any::<bool>()).prop_map(|(i, up)| Step::Link(i, up)),
+        2 => (0..6u8, any::<bool>()).prop_map(|(g, usable)| Step::Gateway(g, usable)),
         2 => Just(Step::Rest),
         4 => (1..4u8).prop_map(Step::Take),
         1 => Just(Step::Restart),
@@ -158,13 +182,14 @@ proptest! {
         };
         behind.model.repeats = true;
         behind.sent(rib.handle([RibIn::DataplaneUp(0)]));
+        let gateway = |n: u8| ip(&format!("10.0.{}.{}", 1 + n % 3, 2 + n / 3));
         let link = |i: u32, up| interface(i, up, &[&format!("10.0.{i}.1/24")]);
         behind.sent(rib.handle((1..4).map(|i| link(i, true))));
         for step in steps {
             match step {
                 Step::Route(prefix, hops) => {
                     let prefix = format!("{}.0.0.0/8", 20 + prefix);
-                    let hop = |h: &u8| gw(&format!("10.0.{}.{}", 1 + h % 3, 2 + h / 3));
+                    let hop = |h: &u8| ReceivedHop::gateway(gateway(*h));
                     let hops: Option<Vec<_>> = hops.map(|hops| hops.iter().map(hop).collect());
                     let event = match hops {
                         Some(hops) => announce(&prefix, BGP, &hops),
@@ -173,6 +198,10 @@ proptest! {
                     behind.sent(rib.handle([event]));
                 }
                 Step::Link(index, up) => behind.urgent.extend(rib.urgent([link(index, up)])),
+                Step::Gateway(n, usable) => {
+                    let event = GatewayEvent { address: gateway(n), interface: None, usable };
+                    behind.urgent.extend(rib.urgent([RibIn::Gateway(event)]));
+                }
                 Step::Rest => behind.sent(rib.handle([])),
                 Step::Take(n) => (0..n).for_each(|_| behind.take()),
                 Step::Restart => {

@@ -63,6 +63,7 @@ enum Event {
     Withdraw(AnyPrefix, Source),
     Interface(InterfaceEvent),
     Gone(IfIndex),
+    Gateway(GatewayEvent),
     /// The cache works otherwise.
     Mode(CacheMode),
     /// The second dataplane comes up.
@@ -129,6 +130,14 @@ fn event() -> impl Strategy<Value = Event> {
         let addresses = addresses.iter().map(|(a, len)| (ip(a), *len)).collect();
         Event::Interface(InterfaceEvent { index, name: format!("eth{index}"), up, addresses })
     });
+    let gateway = (
+        prop::sample::select(&GATEWAYS[..]),
+        prop::option::weighted(0.5, 1..4u32),
+        prop::bool::weighted(0.4),
+    );
+    let gateway = gateway.prop_map(|(address, interface, usable)| {
+        Event::Gateway(GatewayEvent { address: ip(address), interface, usable })
+    });
     let some = || prop::option::of(prefix());
     let ack = (prop::bool::weighted(0.7), some(), some()).prop_map(|(all, failed, installed)| Event::Ack {
         all,
@@ -141,6 +150,7 @@ fn event() -> impl Strategy<Value = Event> {
         4 => (prefix(), source).prop_map(|(p, s)| Event::Withdraw(p, s)),
         4 => interface,
         1 => (1..4u32).prop_map(Event::Gone),
+        4 => gateway,
         1 => Just(Event::Up),
         1 => mode().prop_map(Event::Mode),
         4 => ack,
@@ -161,6 +171,13 @@ fn oracle_takes(oracle: &mut Oracle, event: &Event) {
         Event::Gone(index) => {
             oracle.interfaces.remove(&index);
         }
+        Event::Gateway(GatewayEvent { address, interface, usable }) => {
+            if usable {
+                oracle.unusable.remove(&(address, interface));
+            } else {
+                oracle.unusable.insert((address, interface));
+            }
+        }
         Event::Up | Event::Ack { .. } | Event::Mode(_) => {}
     }
 }
@@ -172,6 +189,7 @@ fn rib_takes(event: Event, seq: u64) -> RibIn {
         Event::Withdraw(prefix, source) => route(prefix, source, None),
         Event::Interface(state) => RibIn::Interface(state),
         Event::Gone(index) => RibIn::InterfaceRemoved(index),
+        Event::Gateway(event) => RibIn::Gateway(event),
         Event::Up => RibIn::DataplaneUp(1),
         Event::Ack { all, failed, installed } => RibIn::Ack(FibAck {
             dataplane: 1,
@@ -265,9 +283,10 @@ fn check(config: RibConfig, batches: Vec<Vec<Event>>) {
             }
         }
         let mut events: Vec<RibIn> = batch.into_iter().map(|event| rib_takes(event, second.seq)).collect();
-        // Interfaces that lead take the priority lane.
-        let urgent =
-            events.iter().take_while(|e| matches!(e, RibIn::Interface(_) | RibIn::InterfaceRemoved(_)));
+        // Interfaces and gateways that lead take the priority lane.
+        let fails =
+            |e: &&RibIn| matches!(e, RibIn::Interface(_) | RibIn::InterfaceRemoved(_) | RibIn::Gateway(_));
+        let urgent = events.iter().take_while(fails);
         let rest = events.split_off(urgent.count());
         for op in rib.urgent(events) {
             for model in [&mut first, &mut second] {

@@ -55,6 +55,37 @@ fn an_interface_alone_needs_only_that_it_is_up() {
 }
 
 #[test]
+fn next_hops_avoid_a_gateway_that_packets_do_not_reach() {
+    let onlink = |interface| ReceivedHop { interface: Some(interface), ..gw("fe80::9") };
+    let mut b = Bench::with(vec![
+        interface(1, true, &["10.1.0.1/24", "2001:db8:1::1/64"]),
+        interface(2, true, &["10.2.0.1/24"]),
+        announce("30.0.0.0/8", Protocol::Static, &[gw("10.1.0.2"), gw("10.2.0.2")]),
+        announce("40.0.0.0/8", Protocol::BgpInternal, &[gw("30.0.0.1")]),
+        announce("50.0.0.0/8", Protocol::Static, &[onlink(1), onlink(2)]),
+    ]);
+    let gateway =
+        |address, interface, usable| RibIn::Gateway(GatewayEvent { address: ip(address), interface, usable });
+    // What leads there through other routes, too.
+    b.handle(vec![gateway("10.1.0.2", None, false)]);
+    b.expect("40.0.0.0/8", &[hop("10.2.0.2", 2)]);
+    b.expect("50.0.0.0/8", &[hop("fe80::9", 1), hop("fe80::9", 2)]);
+    // A gateway over one link only, and one that is several hops away.
+    b.handle(vec![gateway("fe80::9", Some(2), false), gateway("30.0.0.1", None, false)]);
+    b.expect("50.0.0.0/8", &[hop("fe80::9", 1)]);
+    b.expect_why("40.0.0.0/8", Why::GatewayDown);
+    b.expect("30.0.0.0/8", &[hop("10.2.0.2", 2)]);
+    // It is said of addresses, whether or not there is a route: one that comes later finds it so.
+    b.handle(vec![announce("60.0.0.0/8", Protocol::Static, &[gw("10.1.0.2")])]);
+    b.expect_why("60.0.0.0/8", Why::GatewayDown);
+    let back = [("10.1.0.2", None), ("fe80::9", Some(2)), ("30.0.0.1", None)];
+    b.handle(back.map(|(address, interface)| gateway(address, interface, true)).to_vec());
+    b.expect("40.0.0.0/8", &[hop("10.1.0.2", 1), hop("10.2.0.2", 2)]);
+    b.expect("50.0.0.0/8", &[hop("fe80::9", 1), hop("fe80::9", 2)]);
+    b.expect("60.0.0.0/8", &[hop("10.1.0.2", 1)]);
+}
+
+#[test]
 fn a_link_local_gateway_needs_its_interface_and_no_route() {
     let lone = ReceivedHop::gateway(ip("fe80::9"));
     let tied = ReceivedHop { interface: Some(2), ..lone };

@@ -9,6 +9,8 @@ pub struct Oracle {
     /// By prefix and source; static ones by distance too.
     pub routes: BTreeMap<(AnyPrefix, Source, u8), RouteSet>,
     pub interfaces: BTreeMap<IfIndex, InterfaceEvent>,
+    /// What packets do not reach.
+    pub unusable: BTreeSet<(IpAddr, Option<IfIndex>)>,
 }
 
 /// The chain is too long.
@@ -17,7 +19,9 @@ pub struct Deep;
 
 /// A question: gateway, interface, whether recursion is allowed, the route that asks, levels left.
 type Question = (IpAddr, Option<IfIndex>, bool, Option<AnyPrefix>, u8);
-type Found = Result<Option<(Vec<FibHop>, bool, u32)>, Deep>;
+/// Hops, whether packets are discarded, and the cost.
+type Way = (Vec<FibHop>, bool, u32);
+type Found = Result<Option<Way>, Deep>;
 type Memo = BTreeMap<Question, Found>;
 
 /// A way out that has no weight of its own.
@@ -164,6 +168,14 @@ impl Oracle {
         Ok(false)
     }
 
+    /// What is left of what was found for a gateway.
+    fn reached(&self, gateway: IpAddr, found: Option<Way>) -> Option<Way> {
+        let (mut hops, hole, cost) = found.filter(|_| !self.unusable.contains(&(gateway, None)))?;
+        let lost = |h: &FibHop| self.unusable.contains(&(gateway, Some(h.interface)));
+        hops.retain(|h| !(h.gateway == Some(gateway) && lost(h)));
+        (hole || !hops.is_empty()).then_some((hops, hole, cost))
+    }
+
     /// What hops lead to.
     #[allow(clippy::too_many_arguments, reason = "a question and what it is asked of")]
     fn via(
@@ -184,9 +196,16 @@ impl Oracle {
         for hop in hops {
             let found = match hop.gateway {
                 None => self.up(hop.interface).map(|i| (vec![own(link(i))], false, 0)),
-                Some(address) if hop.onlink => self.up(hop.interface).map(|interface| {
-                    (vec![FibHop { gateway: Some(address), interface, weight: 0, onlink: true }], false, 0)
-                }),
+                Some(address) if hop.onlink => {
+                    let there = self.up(hop.interface).map(|interface| {
+                        (
+                            vec![FibHop { gateway: Some(address), interface, weight: 0, onlink: true }],
+                            false,
+                            0,
+                        )
+                    });
+                    self.reached(address, there)
+                }
                 Some(address) => {
                     let exclude = Some(owner).filter(|p| set.allow_recursion && p.contains(address));
                     let question = (address, hop.interface, set.allow_recursion, exclude, budget - 1);
@@ -222,7 +241,7 @@ impl Oracle {
         if let Some(found) = memo.get(&question) {
             return found.clone();
         }
-        let found = self.ask(table, question, memo);
+        let found = self.ask(table, question, memo).map(|found| self.reached(question.0, found));
         memo.insert(question, found.clone());
         found
     }
