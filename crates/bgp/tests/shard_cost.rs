@@ -151,6 +151,20 @@ impl<'a> Sender<'a> {
     }
 }
 
+/// `peer` takes back all that it announced, by groups, in an order that nobody announced them in.
+fn withdrawals(peer: u32, groups: &[Vec<Prefix<V4>>], rng: &mut Rng) -> Vec<RouteBatch> {
+    let mut order: Vec<&[Prefix<V4>]> = groups.iter().map(Vec::as_slice).collect();
+    (1..order.len()).rev().for_each(|i| order.swap(i, rng.below(i + 1)));
+    let prefixes: Vec<Prefix<V4>> = order.concat();
+    let batch = |prefixes: &[Prefix<V4>]| RouteBatch {
+        peer: PeerId(peer),
+        session: 1,
+        ops: vec![RouteOp { attrs: None, afi: Afi::Ipv4, count: prefixes.len() as u32 }],
+        prefixes: Families { v4: prefixes.to_vec(), v6: Vec::new() },
+    };
+    prefixes.chunks(BATCH).map(batch).collect()
+}
+
 /// A shard and what it did.
 struct Timed {
     shard: Shard,
@@ -244,6 +258,12 @@ fn measure(load: &Load) {
     let far = NextHopState::Reachable { cost: 7 };
     timed.handle(ShardIn::NextHops(vec![(address(1).into(), far)]));
     timed.tell("a prefix judged again", load.prefixes);
+    if load.peers > 1 {
+        let gone = withdrawals(1, &groups, &mut Rng(10));
+        timed.since = cpu_time();
+        gone.into_iter().for_each(|batch| timed.handle(ShardIn::Routes(batch)));
+        timed.tell("a path withdrawn", load.prefixes);
+    }
     timed.handle(ShardIn::PeerDown { peer: PeerId(0), session: 1 });
     timed.tell("a path purged", load.prefixes);
 }

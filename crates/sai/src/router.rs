@@ -2,6 +2,7 @@
 
 use crate::dir24::{Dir24, Target};
 use ribtide_prefix::{Afi, AnyPrefix, Prefix, PrefixTable, V4, V6};
+use std::hint::black_box;
 use std::net::IpAddr;
 
 /// One table for each family: direct look-up for IPv4, one hash probe for each length in use for IPv6.
@@ -24,6 +25,14 @@ impl Router {
             AnyPrefix::V4(p) => self.v4.get(p),
             AnyPrefix::V6(p) => self.v6.get(p).copied(),
         }
+    }
+
+    /// Reads what will be read again when the route is dealt with.
+    pub(crate) fn look_at(&self, prefix: AnyPrefix) {
+        if let AnyPrefix::V4(p) = prefix {
+            self.v4.look_at(p);
+        }
+        black_box(self.get(prefix));
     }
 
     pub(crate) fn insert(&mut self, prefix: AnyPrefix, target: Target) -> Option<Target> {

@@ -13,6 +13,9 @@ use ribtide_swss::sai::{
 };
 use std::net::IpAddr;
 
+/// Entries of a bulk that are looked at together before they are dealt with.
+const AHEAD: usize = 32;
+
 /// A port that the chip has from the start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortSetup {
@@ -290,6 +293,17 @@ impl VirtualSwitch {
         Ok(())
     }
 
+    /// Reads what will be read again of routes that come next, so that the waits for memory overlap.
+    fn look_ahead(&self, items: &[Item]) {
+        for item in items {
+            if let ObjectId::Route(entry) = &item.id
+                && let Some(router) = self.routers.get(&entry.vr)
+            {
+                router.look_at(entry.dest);
+            }
+        }
+    }
+
     fn route(&mut self, verb: Verb, entry: &RouteEntry, attrs: &[Attr]) -> Result<(), Status> {
         let afi = entry.dest.afi();
         let router = self.routers.get(&entry.vr).ok_or(Status::InvalidObjectId)?;
@@ -491,10 +505,13 @@ impl Sai for VirtualSwitch {
         statuses: &mut Vec<Status>,
     ) {
         let mut stopped = false;
-        for item in items {
-            let status = if stopped { Status::NotExecuted } else { self.apply(verb, object, item) };
-            stopped |= mode == ErrorMode::StopOnError && !status.is_success();
-            statuses.push(status);
+        for items in items.chunks_mut(AHEAD) {
+            self.look_ahead(items);
+            for item in items {
+                let status = if stopped { Status::NotExecuted } else { self.apply(verb, object, item) };
+                stopped |= mode == ErrorMode::StopOnError && !status.is_success();
+                statuses.push(status);
+            }
         }
     }
 

@@ -15,12 +15,14 @@ mod groups;
 mod indexes;
 mod interfaces;
 mod judge;
+mod ledger;
 mod neighbors;
 mod pending;
 mod plan;
 mod ports;
 mod requests;
 mod routes;
+mod table;
 mod vrfs;
 
 #[cfg(test)]
@@ -38,6 +40,7 @@ pub use explain::{LeadState, RouteState, Waiting};
 use groups::Groups;
 use indexes::Indexes;
 use interfaces::Interfaces;
+pub use ledger::Finished;
 use neighbors::Neighbors;
 use pending::ToSync;
 use ports::Ports;
@@ -119,9 +122,9 @@ pub struct OrchOut {
     pub capability: Vec<Change<SwitchCapabilityRow>>,
     /// To APPL_STATE_DB, as messages and as rows; only with [`OrchConfig::responses`].
     pub responses: Vec<RouteResponse>,
-    /// Routes that were given up, and why, as a sentence: the chip has what it had of them before, if anything. Only
-    /// with [`OrchConfig::responses`].
-    pub given_up: Vec<(RouteKey, String)>,
+    /// Routes of which nobody waits for news: why the chip does not have one as asked, as a sentence, or `None` when it
+    /// has, though it was reported as failed before. Here, or in [`Finished::failed`].
+    pub verdicts: Vec<(RouteKey, Option<String>)>,
     /// To the log.
     pub events: Vec<OrchEvent>,
 }
@@ -210,6 +213,34 @@ impl Orch {
         self.inputs.indexes.add(change);
     }
 
+    /// Says of which batch the next changes of ROUTE_TABLE are: `rows` of them, after those of batches before.
+    /// [`Orch::finished`] tells when it is done.
+    pub fn batch(&mut self, batch: u64, rows: usize) {
+        self.routes.ledger.announce(batch, rows);
+    }
+
+    /// How many changes of ROUTE_TABLE were announced with [`Orch::batch`] and did not come yet.
+    pub fn rows_due(&self) -> usize {
+        self.routes.ledger.due()
+    }
+
+    /// The oldest batch of which every change is done, or given up, or overtaken by a later batch; each once.
+    ///
+    /// A change that waits for what is not there keeps its batch open until this is called with `quiet`, which says that
+    /// no row of any table is to be had, while nothing can proceed ([`Orch::idle`]): then it counts as failed, and what
+    /// becomes of it later is told by [`OrchOut::verdicts`].
+    pub fn finished(&mut self, quiet: bool) -> Option<Finished> {
+        if quiet && self.routes.ledger.waits() && self.ready() && self.idle() {
+            self.give_up_waiting();
+        }
+        self.routes.ledger.take()
+    }
+
+    /// Is shown changes of ROUTE_TABLE that come next: finds their routes, so that the waits for memory overlap.
+    pub fn look_ahead(&self, changes: &[Change<RouteRow>]) {
+        self.look_at_routes(changes);
+    }
+
     /// Takes in a change of ROUTE_TABLE.
     pub fn route(&mut self, change: Change<RouteRow>) {
         self.add_route(change);
@@ -229,6 +260,7 @@ impl Orch {
     /// Takes in the time, in milliseconds from any start: what the chip had no room for is tried again.
     pub fn tick(&mut self, now_ms: u64, out: &mut OrchOut) {
         self.now_ms = now_ms;
+        self.routes.table.trim();
         self.retry_starved(now_ms, out);
         self.ask_crm(now_ms);
     }

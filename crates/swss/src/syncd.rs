@@ -44,6 +44,8 @@ pub struct SyncdOut {
     pub events: Vec<String>,
 }
 
+/// Entries of a bulk that are looked at together before they are recorded.
+const AHEAD: usize = 32;
 /// The order in which objects can be made: each after all that it can refer to.
 const ORDER: [ObjectType; 10] = [
     ObjectType::Switch,
@@ -70,6 +72,8 @@ pub struct Syncd<S: Sai> {
     own: Map<Oid, ObjectType>,
     /// What orchagent describes, while it starts on a chip that holds something.
     view: Option<Store>,
+    /// Whether anybody writes [`SyncdOut::rows`].
+    keeps_rows: bool,
 }
 
 impl<S: Sai> Syncd<S> {
@@ -83,7 +87,13 @@ impl<S: Sai> Syncd<S> {
             store: Store::default(),
             own: Map::default(),
             view: None,
+            keeps_rows: true,
         }
+    }
+
+    /// Nobody writes ASIC_DB: [`SyncdOut::rows`] stays empty.
+    pub fn without_rows(self) -> Self {
+        Syncd { keeps_rows: false, ..self }
     }
 
     /// The chip.
@@ -363,7 +373,14 @@ impl<S: Sai> Syncd<S> {
         }
         let mut answered = for_chip.into_iter().zip(answers);
         let mut result = Vec::with_capacity(items.len());
-        for (item, status) in items.into_iter().zip(statuses) {
+        let mut items = items.into_iter();
+        let mut statuses = statuses.into_iter();
+        loop {
+            if result.len() % AHEAD == 0 {
+                let next = items.as_slice();
+                self.store.look_ahead(&next[..next.len().min(AHEAD)]);
+            }
+            let Some((item, status)) = items.next().zip(statuses.next()) else { break };
             let status = match status {
                 Some(status) => status,
                 // A chip that answers less than it was asked did not do the rest.
@@ -390,16 +407,22 @@ impl<S: Sai> Syncd<S> {
                 if let (Some(vid), Some(rid)) = (vid, in_chip.oid()) {
                     self.map(vid, rid, out);
                 }
-                self.store.insert(object, item.id, item.attrs.clone());
-                out.rows.push(AsicChange::Set(object, item.id, item.attrs));
+                if self.keeps_rows {
+                    out.rows.push(AsicChange::Set(object, item.id, item.attrs.clone()));
+                }
+                self.store.insert(object, item.id, item.attrs);
             }
             Verb::Set => {
-                self.store.set(object, item.id, item.attrs.clone());
-                out.rows.push(AsicChange::Set(object, item.id, item.attrs));
+                if self.keeps_rows {
+                    out.rows.push(AsicChange::Set(object, item.id, item.attrs.clone()));
+                }
+                self.store.set(object, item.id, item.attrs);
             }
             Verb::Remove => {
                 self.store.remove(&item.id);
-                out.rows.push(AsicChange::Remove(object, item.id));
+                if self.keeps_rows {
+                    out.rows.push(AsicChange::Remove(object, item.id));
+                }
                 if let Some(vid) = vid {
                     self.own.remove(&vid);
                     self.unmap(vid, out);

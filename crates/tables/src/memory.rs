@@ -9,13 +9,10 @@ use crossbeam_channel as channel;
 use ribtide_prefix::Map;
 use ribtide_runtime::ring::{self, Rings, TrySend};
 use ribtide_swss::{Change, Row};
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Changes that may wait at the producer before it waits itself.
 const WAITING: usize = 10_000;
-/// Changes in one batch.
+/// Changes that are a batch.
 const BATCH: usize = 1_000;
 
 /// Both ends of a table in memory, which holds at most `capacity` batches.
@@ -23,7 +20,7 @@ pub fn table<R: Row>(rings: &Rings, capacity: usize) -> (MemoryProducer<R>, Memo
     let (tx, rx) = rings.bounded(R::TABLE, capacity);
     let (waker, wake) = channel::bounded(1);
     let producer = MemoryProducer { tx, waker, waiting: Vec::new(), at: Map::default() };
-    (producer, MemoryConsumer { rx, wake, rest: VecDeque::new(), taken: Arc::default() })
+    (producer, MemoryConsumer { rx, wake, rest: Vec::new().into_iter() })
 }
 
 /// The producing end.
@@ -32,7 +29,8 @@ pub struct MemoryProducer<R: Row> {
     tx: ring::Sender<Vec<Change<R>>>,
     waker: channel::Sender<()>,
     waiting: Vec<Change<R>>,
-    /// Where each key's change stands in `waiting`.
+    /// Where each key's change stands in `waiting`. Empty until there is something to unite: what is written and flushed
+    /// at once goes as it is.
     at: Map<R::Key, usize>,
 }
 
@@ -70,8 +68,14 @@ impl<R: Row> MemoryProducer<R> {
 
 impl<R: Row> Producer<R> for MemoryProducer<R> {
     fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), TableError> {
-        for change in changes.drain(..) {
-            self.unite(change);
+        if self.waiting.is_empty() {
+            std::mem::swap(&mut self.waiting, changes);
+        } else {
+            if self.at.is_empty() {
+                let first = std::mem::take(&mut self.waiting);
+                first.into_iter().for_each(|change| self.unite(change));
+            }
+            changes.drain(..).for_each(|change| self.unite(change));
         }
         if self.waiting.len() >= WAITING {
             return self.flush();
@@ -110,15 +114,7 @@ pub struct MemoryConsumer<R: Row> {
     rx: ring::Receiver<Vec<Change<R>>>,
     wake: Wake,
     /// What a pop did not have room for.
-    rest: VecDeque<Change<R>>,
-    taken: Arc<AtomicU64>,
-}
-
-impl<R: Row> MemoryConsumer<R> {
-    /// Counts the changes that were popped, for who wants to know how far the consumer is.
-    pub fn taken(&self) -> Arc<AtomicU64> {
-        self.taken.clone()
-    }
+    rest: std::vec::IntoIter<Change<R>>,
 }
 
 impl<R: Row> Consumer<R> for MemoryConsumer<R> {
@@ -126,14 +122,13 @@ impl<R: Row> Consumer<R> for MemoryConsumer<R> {
         let mut room = max.max(1);
         loop {
             let take = room.min(self.rest.len());
-            changes.extend(self.rest.drain(..take));
-            self.taken.fetch_add(take as u64, Relaxed);
+            changes.extend(self.rest.by_ref().take(take));
             room -= take;
             if room == 0 {
                 return Ok(true);
             }
             match self.rx.try_recv() {
-                Some(batch) => self.rest.extend(batch),
+                Some(batch) => self.rest = batch.into_iter(),
                 None => return Ok(false),
             }
         }

@@ -29,8 +29,7 @@ use ribtide_swss::Change;
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, RouteView};
 use ribtide_swss::orch::{Orch, OrchConfig, OrchOut, RouteState, VidCounter};
 use ribtide_swss::row::{
-    IntfKey, IntfRow, Mac, NeighKey, NeighRow, NextHopGroupRow, PortKey, PortRow, RouteKey, RouteResponse,
-    RouteRow,
+    IntfKey, IntfRow, Mac, NeighKey, NeighRow, NextHopGroupRow, PortKey, PortRow, RouteRow,
 };
 use ribtide_swss::sai::{SaiReply, SaiRequest};
 use ribtide_swss::syncd::{Syncd, SyncdOut};
@@ -44,8 +43,12 @@ use std::time::{Duration, Instant};
 const ROWS: usize = 64;
 /// Marks that may wait at orchagent.
 const MARKS: usize = 256;
+/// Rows that may wait in orchagent: about what the bulks under way hold, or they leave the processor's caches meanwhile.
+const BACKLOG: usize = 8192;
 /// Bulks that may be under way to the chip at once.
-const WINDOW: usize = 8;
+const WINDOW: usize = 4;
+/// Routes that fpmsyncd is shown at a time.
+const AHEAD: usize = 32;
 /// Addresses that one question to the chip's thread holds; more are asked in turns, so that routing goes on.
 const PAGE: usize = 4096;
 /// The longest sleep: how late a stop is noticed.
@@ -102,34 +105,29 @@ pub fn start(
         routes,
         groups,
         marks,
-        written: 0,
         id: port.id,
         feedback: port.rib.feedback.clone(),
         meter: port.meter.clone(),
     };
 
     let mac = OrchConfig::default().mac;
-    let orch_config =
-        OrchConfig { window: WINDOW, responses: true, single_groups: true, mac, ..OrchConfig::default() };
+    let orch_config = OrchConfig { window: WINDOW, single_groups: true, mac, ..OrchConfig::default() };
     let mut orch = Orch::new(orch_config, Box::new(vids.clone()));
     describe(&mut orch, interfaces);
-    let acks = Acks::new(port.id, port.rib.feedback.clone(), routes_taken.taken());
+    let acks = Acks::new(port.id, port.rib.feedback.clone());
     let orchagent = OrchStage {
         orch,
         // Groups before the routes that name them.
         feeds: vec![
-            TableFeed::boxed(groups_taken, Orch::nexthop_group),
-            TableFeed::boxed(routes_taken, Orch::route),
+            Box::new(TableFeed::new(groups_taken, Orch::nexthop_group)),
+            Box::new(
+                TableFeed::new(routes_taken, Orch::route).announced(Orch::rows_due).ahead(Orch::look_ahead),
+            ),
         ],
         syncd: Box::new(ToSyncd { requests, replies: replied, waiting: 0 }),
-        outlet: Box::new(Answers {
-            acks,
-            marks: marked,
-            lab: config.lab,
-            responses: Vec::new(),
-            given_up: Vec::new(),
-        }),
+        outlet: Box::new(Answers { acks, marks: marked, lab: config.lab }),
         batch: 4096,
+        backlog: BACKLOG,
         rows: None,
         requests: None,
         meter: Some(meters.meter("orchagent")),
@@ -142,7 +140,7 @@ pub fn start(
     });
     let chip = VirtualSwitch::new(ports.collect(), Limits::default());
     let syncd = SyncdStage {
-        syncd: Syncd::new(chip, Box::new(vids)),
+        syncd: Syncd::new(chip, Box::new(vids)).without_rows(),
         link: Box::new(ToOrchagent { requests: requested, replies }),
         meter: Some(meters.meter("syncd")),
     };
@@ -297,8 +295,6 @@ struct Fpm {
     routes: MemoryProducer<RouteRow>,
     groups: MemoryProducer<NextHopGroupRow>,
     marks: ring::Sender<Mark>,
-    /// Route rows written ever.
-    written: u64,
     id: ribtide_rib::DataplaneId,
     feedback: ring::Sender<RibIn>,
     meter: Meter,
@@ -341,12 +337,16 @@ impl Fpm {
         let mut tell = |content: &Content<'_>| machine.message(content, out);
         let turned = !self.announcer.groups(batch, &mut tell).is_empty();
         let mut failed = Vec::new();
-        for_each_family!(F => for route in batch.routes.get::<F>() {
-            match self.announcer.route(route) {
-                Ok(content) => tell(&content),
-                Err(why) => failed.push((route.prefix.any(), why.to_owned())),
+        for_each_family!(F => for routes in batch.routes.get::<F>().chunks(AHEAD) {
+            machine.look_ahead(routes.iter().map(|route| route.prefix));
+            for route in routes {
+                match self.announcer.route(route) {
+                    Ok(content) => machine.message(&content, out),
+                    Err(why) => failed.push((route.prefix.any(), why.to_owned())),
+                }
             }
         });
+        let mut tell = |content: &Content<'_>| machine.message(content, out);
         self.announcer.delete_groups(batch, &mut tell);
         if batch.start_of_replay && self.replay == Replay::Asked {
             self.replay = Replay::Running;
@@ -365,18 +365,11 @@ impl Fpm {
         machine.take(out);
         out.offloads.clear();
         out.events.drain(..).for_each(|event| log("fpmsyncd", &event.to_string()));
-        self.written += (given_up.len() + out.routes.len()) as u64;
-        let routes = out.routes.iter().filter_map(|change| match change.key {
-            RouteKey::Route { prefix, .. } => Some((prefix, change.row.is_some())),
-            RouteKey::Resync => None,
-        });
-        let mark = Mark { seq: batch.seq, written: self.written, routes: routes.collect(), failed };
+        let rows = given_up.len() + out.routes.len();
         self.meter.add(batch.route_count(), begin);
-        // What overtook batches is done with them.
-        if batch.seq > 0 {
-            let stopped = |_| TableError::Stopped { table: "acknowledgements".into() };
-            self.marks.send(mark).map_err(stopped)?;
-        }
+        let mark = Mark { seq: batch.seq, rows, failed };
+        let stopped = |_| TableError::Stopped { table: "acknowledgements".into() };
+        self.marks.send(mark).map_err(stopped)?;
         // Apart, or a deletion and what follows it would be one row.
         self.routes.write(&mut given_up)?;
         self.routes.flush()?;
@@ -440,6 +433,7 @@ impl OrchLink for ToOrchagent {
     }
 
     fn answer(&mut self, out: &mut SyncdOut) -> Result<(), Error> {
+        // The rest, such as numbers, is nobody's either.
         out.rows.clear();
         let gone = |_| Error::new("orchagent has stopped; its log says why");
         self.replies.send(std::mem::take(&mut out.replies)).map_err(gone)
@@ -455,16 +449,13 @@ struct Answers {
     acks: Acks,
     marks: ring::Receiver<Mark>,
     lab: bool,
-    responses: Vec<RouteResponse>,
-    given_up: Vec<(RouteKey, String)>,
 }
 
 impl Outlet for Answers {
     fn carry_out(&mut self, orch: &mut Orch, out: &mut OrchOut) -> Result<bool, Error> {
         out.default_routes.clear();
         out.capability.clear();
-        self.responses.append(&mut out.responses);
-        self.given_up.append(&mut out.given_up);
+        out.verdicts.drain(..).for_each(|(key, why)| self.acks.verdict(&key, why));
         let mut made = false;
         for asked in out.resolve.drain(..) {
             if self.lab && asked.row.is_some() {
@@ -476,23 +467,14 @@ impl Outlet for Answers {
         Ok(made)
     }
 
-    fn after_round(&mut self, orch: &Orch, quiet: bool) -> Result<(), Error> {
-        // Marks first: what they announce may be confirmed in this very round.
+    fn before_round(&mut self, orch: &mut Orch) {
         while let Some(mark) = self.marks.try_recv() {
-            self.acks.mark(mark);
+            self.acks.mark(mark, orch);
         }
-        for response in self.responses.drain(..) {
-            self.acks.confirmed(&response, orch);
-        }
-        for (key, why) in self.given_up.drain(..) {
-            if let RouteKey::Route { vrf: None, prefix, .. } = key {
-                self.acks.given_up(prefix, why, orch);
-            }
-        }
-        if quiet && orch.ready() && orch.idle() {
-            self.acks.quiet(orch);
-        }
-        match self.acks.acknowledge() {
+    }
+
+    fn after_round(&mut self, orch: &mut Orch, quiet: bool) -> Result<(), Error> {
+        match self.acks.acknowledge(orch, quiet) {
             true => Ok(()),
             false => Err(Error::new("the RIB manager has stopped; its log says why")),
         }

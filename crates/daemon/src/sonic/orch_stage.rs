@@ -17,8 +17,8 @@ use ribtide_tables::Consumer;
 use std::time::Instant;
 
 const DAEMON: &str = "orchagent";
-/// Rows that may wait in the machine while it waits for syncd.
-const BACKLOG: usize = 50_000;
+/// Rows that the machine is shown at a time.
+const AHEAD: usize = 32;
 /// How often the machine learns the time.
 const TICK: Millis = 1000;
 
@@ -51,8 +51,11 @@ pub(super) trait Outlet: Send {
     /// Carries out, and empties, everything but requests and events. True when it gave the machine something to do.
     fn carry_out(&mut self, orch: &mut Orch, out: &mut OrchOut) -> Result<bool, Error>;
 
+    /// Before rows are taken.
+    fn before_round(&mut self, _orch: &mut Orch) {}
+
     /// After each round. `quiet`: nothing came in, and every table was found empty.
-    fn after_round(&mut self, _orch: &Orch, _quiet: bool) -> Result<(), Error> {
+    fn after_round(&mut self, _orch: &mut Orch, _quiet: bool) -> Result<(), Error> {
         Ok(())
     }
 
@@ -71,12 +74,26 @@ pub(super) struct TableFeed<R: Row, C: Consumer<R>> {
     ready: bool,
     changes: Vec<Change<R>>,
     take: fn(&mut Orch, Change<R>),
+    /// How many rows may be taken, beside what the caller has room for.
+    limit: Option<fn(&Orch) -> usize>,
+    /// Is shown rows that are taken next.
+    ahead: fn(&Orch, &[Change<R>]),
 }
 
 impl<R: Row, C: Consumer<R> + Send + 'static> TableFeed<R, C> {
     /// Feeds rows of `consumer` to the machine with `take`.
-    pub(super) fn boxed(consumer: C, take: fn(&mut Orch, Change<R>)) -> Box<dyn Feed> {
-        Box::new(TableFeed { consumer, ready: false, changes: Vec::new(), take })
+    pub(super) fn new(consumer: C, take: fn(&mut Orch, Change<R>)) -> Self {
+        TableFeed { consumer, ready: false, changes: Vec::new(), take, limit: None, ahead: |_, _| {} }
+    }
+
+    /// No more rows are taken than `due` says.
+    pub(super) fn announced(self, due: fn(&Orch) -> usize) -> Self {
+        TableFeed { limit: Some(due), ..self }
+    }
+
+    /// Rows are shown to `ahead`, some at a time, before they are taken.
+    pub(super) fn ahead(self, ahead: fn(&Orch, &[Change<R>])) -> Self {
+        TableFeed { ahead, ..self }
     }
 }
 
@@ -98,13 +115,20 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
                 return Err(Error::new(format!("nobody feeds {} any more; the log says why", R::TABLE)));
             }
         }
-        if !self.ready {
+        let max = self.limit.map_or(max, |limit| max.min(limit(orch)));
+        if !self.ready || max == 0 {
             return Ok(0);
         }
         self.ready = self.consumer.pop(max, &mut self.changes)?;
         // Rows that were passed over count too: there may be more behind them.
         let count = self.changes.len().max(usize::from(self.ready));
-        for change in self.changes.drain(..) {
+        let mut changes = self.changes.drain(..);
+        for n in 0.. {
+            if n % AHEAD == 0 {
+                let next = changes.as_slice();
+                (self.ahead)(orch, &next[..next.len().min(AHEAD)]);
+            }
+            let Some(change) = changes.next() else { break };
             if let Some(record) = &mut record {
                 record.change(&change);
             }
@@ -126,6 +150,8 @@ pub(super) struct OrchStage {
     pub(super) outlet: Box<dyn Outlet>,
     /// Rows that one look at a table takes at most (`-b`).
     pub(super) batch: usize,
+    /// Rows that may wait in the machine while it waits for syncd.
+    pub(super) backlog: usize,
     /// `swss.rec`.
     pub(super) rows: Option<Recording>,
     /// `sairedis.rec`.
@@ -161,11 +187,12 @@ impl OrchStage {
                 self.outlet.tick(&self.orch)?;
                 self.flush_recordings();
             }
+            self.outlet.before_round(&mut self.orch);
             let taken = self.take()?;
             self.orch.run(&mut out);
             let again = self.carry_out(&mut out)?;
             let quiet = taken + heard == 0 && !again;
-            self.outlet.after_round(&self.orch, quiet)?;
+            self.outlet.after_round(&mut self.orch, quiet)?;
             if !quiet {
                 if let Some(meter) = &self.meter {
                     meter.add(taken, begin);
@@ -180,7 +207,7 @@ impl OrchStage {
 
     /// One batch of the first table that has something.
     fn take(&mut self) -> Result<usize, Error> {
-        if self.syncd.waiting() && self.orch.backlog() >= BACKLOG {
+        if self.syncd.waiting() && self.orch.backlog() >= self.backlog {
             return Ok(0);
         }
         for feed in &mut self.feeds {
@@ -219,7 +246,7 @@ impl OrchStage {
         let mut select = Select::new();
         self.syncd.watch(&mut select);
         self.outlet.watch(&mut select);
-        if !(self.syncd.waiting() && self.orch.backlog() >= BACKLOG) {
+        if !(self.syncd.waiting() && self.orch.backlog() >= self.backlog) {
             self.feeds.iter().for_each(|feed| feed.watch(&mut select));
         }
         if let Some(asked) = asked {

@@ -29,6 +29,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const DAEMON: &str = "orchagent";
+/// Rows that may wait in the machine while it waits for syncd.
+const BACKLOG: usize = 50_000;
 /// The counter of object numbers.
 const VIDCOUNTER: &str = "VIDCOUNTER";
 /// How long syncd may take for one request, as in SONiC.
@@ -146,6 +148,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         syncd: Box::new(RedisLink::open(&databases, stop)?),
         outlet: Box::new(RedisOutlet::open(&databases, stop)?),
         batch: args.batch,
+        backlog: BACKLOG,
         rows: recording(2, &args.rows_file)?,
         requests: recording(1, &args.requests_file)?,
         meter: None,
@@ -169,12 +172,12 @@ fn feeds(databases: &Databases, stop: &Stop) -> Result<Vec<Box<dyn super::orch_s
     let mut wakes = wake_ups(appl, channels, stop)?.into_iter();
     let mut wake = || wakes.next().expect("a wake-up for each channel");
     Ok(vec![
-        TableFeed::boxed(open::<PortRow>(databases, wake(), stop)?, Orch::port),
-        TableFeed::boxed(open::<VrfRow>(databases, wake(), stop)?, Orch::vrf),
-        TableFeed::boxed(open::<IntfRow>(databases, wake(), stop)?, Orch::interface),
-        TableFeed::boxed(open::<NeighRow>(databases, wake(), stop)?, Orch::neighbor),
-        TableFeed::boxed(open::<NextHopGroupRow>(databases, wake(), stop)?, Orch::nexthop_group),
-        TableFeed::boxed(open::<RouteRow>(databases, wake(), stop)?, Orch::route),
+        Box::new(TableFeed::new(open::<PortRow>(databases, wake(), stop)?, Orch::port)),
+        Box::new(TableFeed::new(open::<VrfRow>(databases, wake(), stop)?, Orch::vrf)),
+        Box::new(TableFeed::new(open::<IntfRow>(databases, wake(), stop)?, Orch::interface)),
+        Box::new(TableFeed::new(open::<NeighRow>(databases, wake(), stop)?, Orch::neighbor)),
+        Box::new(TableFeed::new(open::<NextHopGroupRow>(databases, wake(), stop)?, Orch::nexthop_group)),
+        Box::new(TableFeed::new(open::<RouteRow>(databases, wake(), stop)?, Orch::route)),
     ])
 }
 
@@ -359,7 +362,7 @@ impl Outlet for RedisOutlet {
         write(&mut self.default_routes, &mut out.default_routes)?;
         write(&mut self.capability, &mut out.capability)?;
         // SONiC tells successes only.
-        out.given_up.clear();
+        out.verdicts.clear();
         if out.responses.is_empty() {
             return Ok(false);
         }

@@ -1,7 +1,8 @@
 //! Where a route is: what the chip has of it, and what it waits for.
 
 use super::Orch;
-use super::routes::{Cause, RouteId, State, Target};
+use super::routes::{Cause, State, Target};
+use super::table::RouteName;
 use crate::row::Name;
 use crate::sai::Oid;
 use ribtide_prefix::{Afi, AnyPrefix};
@@ -88,15 +89,16 @@ impl std::fmt::Display for Waiting {
 impl Orch {
     /// What is known of a route; `None` when it is neither in the chip nor wanted. `vrf`: `None` is the default one.
     pub fn explain(&self, vrf: Option<&str>, prefix: AnyPrefix) -> Option<RouteState> {
-        let id = RouteId { vrf: self.vrfs.find(&vrf.map(Name::from))?, prefix };
-        let lead = self.routes.lead(&id);
+        let name = RouteName { vrf: self.vrfs.find(&vrf.map(Name::from))?, prefix };
+        let id = self.routes.table.find(name);
+        let lead = id.and_then(|id| self.routes.table.lead(id));
         let in_chip = lead.map(|lead| LeadState {
             oid: self.target_oid(lead.target),
             hops: self.target_hops(lead.target),
             index: lead.index.map(|index| self.indexes.name(index).clone()),
         });
-        let waiting = match self.routes.task(&id).map(|task| task.state) {
-            _ if self.routes.is_held(&id) => Some(Waiting::Resync),
+        let waiting = match id.and_then(|id| self.routes.table.task(id)).map(|task| task.state) {
+            _ if self.routes.is_held(&name) => Some(Waiting::Resync),
             None => None,
             Some(State::Ready) if !self.ready() => Some(Waiting::Ports),
             Some(State::Ready) => Some(Waiting::Turn),
@@ -106,16 +108,9 @@ impl Orch {
         (in_chip.is_some() || waiting.is_some()).then_some(RouteState { in_chip, waiting })
     }
 
-    /// Whether nothing is left to do about a route: the chip has what was wanted last, or it was given up.
-    pub fn is_settled(&self, vrf: Option<&str>, prefix: AnyPrefix) -> bool {
-        let Some(vrf) = self.vrfs.find(&vrf.map(Name::from)) else { return true };
-        let id = RouteId { vrf, prefix };
-        self.routes.task(&id).is_none() && !self.routes.is_held(&id)
-    }
-
     /// How many routes the chip has, without the default routes that drop.
     pub fn routes_in_chip(&self) -> usize {
-        self.routes.in_chip_len()
+        self.routes.table.in_chip()
     }
 
     fn hop_name(&self, hop: u32) -> (IpAddr, Name) {
@@ -123,7 +118,7 @@ impl Orch {
         (ip, self.interfaces.name(interface).clone())
     }
 
-    fn explain_cause(&self, cause: Cause) -> Waiting {
+    pub(super) fn explain_cause(&self, cause: Cause) -> Waiting {
         match cause {
             Cause::Vrf(vrf) => Waiting::Vrf(self.vrfs.name(vrf).clone().unwrap_or_default()),
             Cause::Interface(interface) => Waiting::Interface(self.interfaces.name(interface).clone()),

@@ -6,7 +6,8 @@
 use super::arena::Arena;
 use super::groups::{GroupKey, Member};
 use super::plan;
-use super::routes::{Cause, RouteId};
+use super::routes::Cause;
+use super::table::RouteId;
 use super::{Orch, OrchOut};
 use crate::row::{Name, NextHopGroupRow};
 use ribtide_prefix::Set;

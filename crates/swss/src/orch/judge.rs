@@ -4,14 +4,17 @@ use super::groups::GroupKey;
 use super::indexes::Meaning;
 use super::pending::Pending;
 use super::plan::{self, Plan};
-use super::routes::{Cause, Lead, RouteId, Target};
+use super::routes::{Cause, Lead, Target};
+use super::table::{RouteId, RouteName};
 use super::{Orch, OrchOut};
 use crate::row::{RouteRow, Via};
-use ribtide_prefix::AnyPrefix;
+use ribtide_prefix::{AnyPrefix, Map};
 use std::sync::Arc;
 
 /// How many parsed rows are kept. Real tables have some thousand next-hop sets.
 const PLANS: usize = 65_536;
+/// Of these, how many are found without a look at their content.
+const LATELY: usize = 256;
 
 /// What a row comes to, given what there is.
 pub(super) enum Verdict {
@@ -40,20 +43,64 @@ pub(super) enum Bound {
     Index(u32),
 }
 
+/// Rows parsed and looked up.
+#[derive(Default)]
+pub(super) struct Plans {
+    by_content: Map<Arc<Via>, Bound>,
+    /// What was asked for lately, by where it stands in memory: many rows share one, and its content is long.
+    lately: Vec<Option<(Arc<Via>, Bound)>>,
+}
+
+impl Plans {
+    fn place(via: &Arc<Via>) -> usize {
+        Arc::as_ptr(via).addr() / size_of::<Via>() % LATELY
+    }
+
+    fn get(&mut self, via: &Arc<Via>) -> Option<Bound> {
+        if let Some(Some((same, bound))) = self.lately.get(Plans::place(via))
+            && Arc::ptr_eq(same, via)
+        {
+            return Some(bound.clone());
+        }
+        let bound = self.by_content.get(via).cloned()?;
+        self.note(via, &bound);
+        Some(bound)
+    }
+
+    fn insert(&mut self, via: &Arc<Via>, bound: &Bound) {
+        if self.by_content.len() >= PLANS {
+            self.clear();
+        }
+        self.by_content.insert(via.clone(), bound.clone());
+        self.note(via, bound);
+    }
+
+    fn note(&mut self, via: &Arc<Via>, bound: &Bound) {
+        self.lately.resize(LATELY, None);
+        self.lately[Plans::place(via)] = Some((via.clone(), bound.clone()));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.by_content.clear();
+        self.lately.clear();
+    }
+}
+
 impl Orch {
     /// What a task comes to, given what there is.
     pub(super) fn judge(&mut self, id: RouteId, change: &Pending<RouteRow>, out: &mut OrchOut) -> Verdict {
+        let vrf = self.routes.table.name(id).vrf;
         if self.routes.is_own(id, change) {
-            return match self.vrfs.usable(id.vrf) {
+            return match self.vrfs.usable(vrf) {
                 Some(_) => Verdict::Lead(Lead { target: Target::Cpu, index: None }),
-                None => Verdict::Wait(Cause::Vrf(id.vrf)),
+                None => Verdict::Wait(Cause::Vrf(vrf)),
             };
         }
         let Some(row) = &change.set else {
             return if change.del { Verdict::Remove } else { Verdict::Nothing };
         };
-        if self.vrfs.usable(id.vrf).is_none() {
-            return Verdict::Wait(Cause::Vrf(id.vrf));
+        if self.vrfs.usable(vrf).is_none() {
+            return Verdict::Wait(Cause::Vrf(vrf));
         }
         let lead = |target, index| Verdict::Lead(Lead { target, index });
         match self.bind(&row.via) {
@@ -72,12 +119,13 @@ impl Orch {
     }
 
     fn judge_direct(&self, id: RouteId, interface: u32) -> Verdict {
-        if !plan::is_global(id.prefix) {
+        let RouteName { prefix, .. } = self.routes.table.name(id);
+        if !plan::is_global(prefix) {
             return Verdict::Refuse("its addresses are only good on a link".into());
         }
         let there = self.interfaces.get(interface);
-        let host = AnyPrefix::host(id.prefix.addr()) == id.prefix;
-        if host && there.subnets().any(|subnet| subnet.contains(id.prefix.addr())) {
+        let host = AnyPrefix::host(prefix.addr()) == prefix;
+        if host && there.subnets().any(|subnet| subnet.contains(prefix.addr())) {
             return Verdict::Covered;
         }
         match there.usable() {
@@ -112,7 +160,7 @@ impl Orch {
         let members = self.groups.wanted(group);
         let usable: Vec<u32> =
             members.iter().map(|(hop, _)| *hop).filter(|hop| self.hop_usable(*hop).is_some()).collect();
-        let stays = match self.routes.lead(&id) {
+        let stays = match self.routes.table.lead(id) {
             Some(Lead { target: Target::Hop(hop), .. }) => usable.contains(&hop).then_some(hop),
             _ => None,
         };
@@ -128,7 +176,7 @@ impl Orch {
     /// The plan of a row's fields with all names looked up.
     fn bind(&mut self, via: &Arc<Via>) -> Bound {
         if let Some(bound) = self.routes.plans.get(via) {
-            return bound.clone();
+            return bound;
         }
         let bound = match plan::of_route(via) {
             Plan::Refused(why) => Bound::Refused(why.into()),
@@ -144,10 +192,7 @@ impl Orch {
                 }
             }
         };
-        if self.routes.plans.len() >= PLANS {
-            self.routes.plans.clear();
-        }
-        self.routes.plans.insert(via.clone(), bound.clone());
+        self.routes.plans.insert(via, &bound);
         bound
     }
 }

@@ -30,7 +30,7 @@ pub(super) enum Context {
     /// One asker for each object.
     Objects(Verb, ObjectType, Vec<(Asker, Item)>),
     /// Routes, and how many of the bulk's entries each has.
-    Routes(Vec<(super::routes::RouteId, u8)>),
+    Routes(Vec<(super::table::RouteId, u8)>),
 }
 
 /// Operations of one kind that wait for their turn. All are independent of each other: each was asked for when all

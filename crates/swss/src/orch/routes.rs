@@ -5,10 +5,12 @@
 //! changes gather behind it, so the chip never sees two changes of one route out of order.
 
 use super::indexes::Meaning;
-use super::judge::{Bound, Verdict};
+use super::judge::{Plans, Verdict};
+use super::ledger::{Ledger, Ticket};
 use super::pending::Pending;
 use super::plan;
 use super::requests::{Asker, Context, Outcome, outcome};
+use super::table::{RouteId, RouteName, RouteTable};
 use super::vrfs;
 use super::{Orch, OrchOut};
 use crate::row::{Change, DefaultRouteRow, Name, RouteKey, RouteResponse, RouteRow, Row, Via};
@@ -19,14 +21,7 @@ use ribtide_prefix::{Afi, AnyPrefix, Map, Set};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Which route: the VRF's number, and the destination.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct RouteId {
-    pub(super) vrf: u32,
-    pub(super) prefix: AnyPrefix,
-}
-
-impl RouteId {
+impl RouteName {
     /// The default VRF's default routes are in the chip from the start and never leave it.
     fn is_permanent(&self) -> bool {
         self.vrf == vrfs::DEFAULT && plan::is_default(self.prefix)
@@ -98,12 +93,16 @@ pub(super) struct Task {
     pub(super) state: State,
     /// What it keeps from being forgotten while it waits.
     pin: Option<Cause>,
+    /// Of the row that it carries out, or of the latest of them.
+    ticket: Ticket,
     /// Nobody asked: no response.
     silent: bool,
     /// The chip said otherwise than we thought: create or set.
     verb: Option<Verb>,
     /// The chip did half of what was asked, so all of it must be asked again.
     half: bool,
+    /// Why it is given up, once what the chip has is gone.
+    refused: Option<Box<str>>,
 }
 
 impl Task {
@@ -114,9 +113,11 @@ impl Task {
             spelled: None,
             state: State::Ready,
             pin: None,
+            ticket: Ticket::default(),
             silent,
             verb: None,
             half: false,
+            refused: None,
         }
     }
 
@@ -156,26 +157,25 @@ struct Own {
 /// All routes.
 #[derive(Default)]
 pub(super) struct Routes {
-    /// What the chip has.
-    in_chip: Map<RouteId, Lead>,
-    tasks: Map<RouteId, Task>,
+    pub(super) table: RouteTable,
+    pub(super) ledger: Ledger,
     ready: VecDeque<RouteId>,
     waiting: Map<Cause, Set<RouteId>>,
     /// How many routes are in `waiting`.
     parked: usize,
     own: Map<RouteId, Own>,
     /// Rows parsed and looked up; emptied when a number in it may have been given away.
-    pub(super) plans: Map<Arc<Via>, Bound>,
+    pub(super) plans: Plans,
     /// Objects that the chip had no room for.
     starved: VecDeque<Asker>,
     last_retry_ms: u64,
     /// While a resync is on: what to do at its end.
-    held: Option<Map<RouteId, Held>>,
+    held: Option<Map<RouteName, Held>>,
     default_ok: [bool; 2],
 }
 
-/// A change that a resync holds back, and the key as last spelled.
-type Held = (Pending<RouteRow>, Option<Name>);
+/// A change that a resync holds back, the key as last spelled, and the ticket.
+type Held = (Pending<RouteRow>, Option<Name>, Ticket);
 
 impl Routes {
     pub(super) fn ready_len(&self) -> usize {
@@ -184,7 +184,7 @@ impl Routes {
 
     /// How many changed routes wait for their turn or for the chip.
     pub(super) fn moving_len(&self) -> usize {
-        self.tasks.len() - self.parked
+        self.table.tasks() - self.parked
     }
 
     /// How many changed routes wait for what is not there.
@@ -192,29 +192,21 @@ impl Routes {
         self.parked
     }
 
-    pub(super) fn in_chip_len(&self) -> usize {
-        self.in_chip.len()
-    }
-
     pub(super) fn forget_plans(&mut self) {
         self.plans.clear();
     }
 
-    pub(super) fn task(&self, id: &RouteId) -> Option<&Task> {
-        self.tasks.get(id)
-    }
-
-    pub(super) fn lead(&self, id: &RouteId) -> Option<Lead> {
-        self.in_chip.get(id).copied()
-    }
-
-    pub(super) fn is_held(&self, id: &RouteId) -> bool {
-        self.held.as_ref().is_some_and(|held| held.contains_key(id))
+    /// Whether a resync holds a change of it back.
+    pub(super) fn is_held(&self, name: &RouteName) -> bool {
+        self.held.as_ref().is_some_and(|held| held.contains_key(name))
     }
 
     /// Whether the destination is the router's own. What the change says of it is kept for when it is not any more.
     pub(super) fn is_own(&mut self, id: RouteId, change: &Pending<RouteRow>) -> bool {
-        let Some(own) = self.own.get_mut(&id) else { return false };
+        if !self.table.is_own(id) {
+            return false;
+        }
+        let own = self.own.entry(id).or_default();
         if change.del || change.set.is_some() {
             own.masked = change.set.clone();
         }
@@ -236,7 +228,7 @@ impl Routes {
 
     /// Puts a task that may proceed in the queue.
     fn make_ready(&mut self, id: RouteId) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let Some(task) = self.table.task_mut(id) else { return };
         let before = std::mem::replace(&mut task.state, State::Ready);
         if let State::Waiting(cause) = before {
             self.unpark(id, cause);
@@ -246,61 +238,80 @@ impl Routes {
         }
     }
 
-    /// Takes in a change of a route.
-    fn add(&mut self, id: RouteId, row: Option<RouteRow>, spelled: Option<Name>, silent: bool) {
-        match self.tasks.get_mut(&id) {
-            Some(task) => {
-                task.add(row);
-                task.silent &= silent;
-                if !silent {
-                    task.spelled = spelled;
-                }
-                if !matches!(task.state, State::InFlight(_)) {
-                    self.make_ready(id);
-                }
-            }
-            None => {
-                let mut task = Task::new(Pending::new(row), silent);
-                task.spelled = spelled;
-                self.tasks.insert(id, task);
-                self.ready.push_back(id);
-            }
+    /// Takes in a change of a route, by a row or by nobody's.
+    fn add(&mut self, id: RouteId, row: Option<RouteRow>, spelled: Option<Name>, ticket: Option<Ticket>) {
+        let Some(task) = self.table.task_mut(id) else {
+            let mut task = Task::new(Pending::new(row), ticket.is_none());
+            task.spelled = spelled;
+            task.ticket = ticket.unwrap_or_default();
+            self.table.put_task(id, task);
+            self.ready.push_back(id);
+            return;
+        };
+        task.add(row);
+        if let Some(ticket) = ticket {
+            task.silent = false;
+            task.spelled = spelled;
+            // The former row's batch has nothing to wait for here any more.
+            let former = std::mem::replace(&mut task.ticket, ticket);
+            self.ledger.done(former, None);
+        }
+        if !matches!(task.state, State::InFlight(_)) {
+            self.make_ready(id);
         }
     }
 }
 
 impl Orch {
     pub(super) fn add_route(&mut self, change: Change<RouteRow>) {
+        let ticket = self.routes.ledger.row();
         let RouteKey::Route { vrf, prefix, spelled } = change.key else {
+            self.routes.ledger.done(ticket, None);
             return self.resync(change.row.is_some());
         };
-        let id = RouteId { vrf: self.vrfs.id_of(&vrf), prefix };
-        match &mut self.routes.held {
-            Some(held) => match held.get_mut(&id) {
-                Some((pending, spelling)) => {
-                    pending.add(change.row);
-                    *spelling = spelled;
-                }
-                None => drop(held.insert(id, (Pending::new(change.row), spelled))),
-            },
-            None => self.routes.add(id, change.row, spelled, false),
+        let name = RouteName { vrf: self.vrfs.id_of(&vrf), prefix };
+        let Some(held) = &mut self.routes.held else {
+            let id = self.routes.table.id_of(name);
+            return self.routes.add(id, change.row, spelled, Some(ticket));
+        };
+        match held.get_mut(&name) {
+            Some((pending, spelling, former)) => {
+                pending.add(change.row);
+                *spelling = spelled;
+                let former = std::mem::replace(former, ticket);
+                self.routes.ledger.done(former, None);
+            }
+            None => drop(held.insert(name, (Pending::new(change.row), spelled, ticket))),
+        }
+    }
+
+    pub(super) fn look_at_routes(&self, changes: &[Change<RouteRow>]) {
+        for change in changes {
+            if let RouteKey::Route { vrf, prefix, .. } = &change.key
+                && let Some(vrf) = self.vrfs.find(vrf)
+            {
+                self.routes.table.look_at(RouteName { vrf, prefix: *prefix });
+            }
         }
     }
 
     /// Begins a resync: every route is deleted unless it is said again. Ends it: what was said is done.
     fn resync(&mut self, begin: bool) {
+        let table = &mut self.routes.table;
         if begin {
-            let known = self.routes.in_chip.keys().chain(self.routes.tasks.keys());
-            let known = known.filter(|id| !self.routes.own.contains_key(*id));
-            let held = known.map(|id| (*id, (Pending::new(None), None)));
+            let known = table.iter().filter(|id| !table.is_own(*id));
+            let known = known.filter(|id| table.lead(*id).is_some() || table.task(*id).is_some());
+            let held = known.map(|id| (table.name(id), (Pending::new(None), None, Ticket::default())));
             self.routes.held = Some(held.collect());
         } else if let Some(held) = self.routes.held.take() {
-            for (id, (pending, spelled)) in held {
+            for (name, (pending, spelled, ticket)) in held {
+                let id = self.routes.table.id_of(name);
                 if pending.del {
-                    self.routes.add(id, None, spelled.clone(), false);
+                    let ticket = if pending.set.is_some() { Ticket::default() } else { ticket };
+                    self.routes.add(id, None, spelled.clone(), Some(ticket));
                 }
                 if let Some(row) = pending.set {
-                    self.routes.add(id, Some(row), spelled, false);
+                    self.routes.add(id, Some(row), spelled, Some(ticket));
                 }
             }
         }
@@ -308,7 +319,8 @@ impl Orch {
 
     /// An address of the router: its route leads to the CPU.
     pub(super) fn add_own(&mut self, vrf: u32, prefix: AnyPrefix) {
-        let id = RouteId { vrf, prefix };
+        let id = self.routes.table.id_of(RouteName { vrf, prefix });
+        self.routes.table.set_own(id, true);
         let own = self.routes.own.entry(id).or_default();
         own.count += 1;
         if own.count == 1 {
@@ -317,34 +329,36 @@ impl Orch {
     }
 
     pub(super) fn remove_own(&mut self, vrf: u32, prefix: AnyPrefix) {
-        let id = RouteId { vrf, prefix };
+        let Some(id) = self.routes.table.find(RouteName { vrf, prefix }) else { return };
         let Some(own) = self.routes.own.get_mut(&id) else { return };
         own.count -= 1;
         if own.count > 0 {
             return;
         }
         let masked = self.routes.own.remove(&id).and_then(|own| own.masked);
-        self.routes.add(id, None, None, true);
+        self.routes.table.set_own(id, false);
+        self.routes.add(id, None, None, None);
         if masked.is_some() {
-            self.routes.add(id, masked, None, true);
+            self.routes.add(id, masked, None, None);
         }
     }
 
     /// A route to the CPU that the start put into the chip.
     pub(super) fn own_from_start(&mut self, prefix: AnyPrefix) {
-        let id = RouteId { vrf: vrfs::DEFAULT, prefix };
+        let id = self.routes.table.id_of(RouteName { vrf: vrfs::DEFAULT, prefix });
+        self.routes.table.set_own(id, true);
         self.routes.own.insert(id, Own { count: 1, masked: None });
-        self.routes.in_chip.insert(id, Lead { target: Target::Cpu, index: None });
+        self.routes.table.set_lead(id, Some(Lead { target: Target::Cpu, index: None }));
         self.hold_vrf(vrfs::DEFAULT);
         self.crm.routes(prefix.afi(), 1);
     }
 
     fn look_at_own(&mut self, id: RouteId) {
-        match self.routes.tasks.get(&id).map(|task| task.state) {
+        match self.routes.table.task(id).map(|task| task.state) {
             Some(State::InFlight(_)) => {}
             Some(_) => self.routes.make_ready(id),
             None => {
-                self.routes.tasks.insert(id, Task::new(Pending { del: false, set: None }, true));
+                self.routes.table.put_task(id, Task::new(Pending { del: false, set: None }, true));
                 self.routes.ready.push_back(id);
             }
         }
@@ -352,13 +366,13 @@ impl Orch {
 
     /// A route that leads through an index is to be led anew, because the index means something else.
     pub(super) fn lead_again(&mut self, id: RouteId, index: u32) {
-        match self.routes.tasks.get(&id).map(|task| task.state) {
+        match self.routes.table.task(id).map(|task| task.state) {
             // The reply will show it.
             Some(State::InFlight(_)) => {}
             Some(_) => self.routes.make_ready(id),
             None => {
                 let via = Arc::new(Via::group(self.indexes.name(index)));
-                self.routes.add(id, Some(RouteRow { protocol: None, via }), None, true);
+                self.routes.add(id, Some(RouteRow { protocol: None, via }), None, None);
             }
         }
     }
@@ -369,7 +383,7 @@ impl Orch {
         // In order, so that equal input has equal results whatever the hash.
         self.routes.parked -= ids.len();
         let mut ids: Vec<RouteId> = ids.into_iter().collect();
-        ids.sort_unstable();
+        ids.sort_unstable_by_key(|id| self.routes.table.name(*id));
         for id in ids {
             self.routes.make_ready(id);
         }
@@ -430,7 +444,7 @@ impl Orch {
         let count = self.routes.ready.len().min(bulk_size);
         let mut ids: Vec<RouteId> = self.routes.ready.drain(..count).collect();
         // Chips and readers of ASIC_DB like neighbours together.
-        ids.sort_unstable();
+        ids.sort_unstable_by_key(|id| self.routes.table.name(*id));
         let mut bulk = Bulk::default();
         for id in ids {
             self.look_at(id, &mut bulk, out);
@@ -451,10 +465,10 @@ impl Orch {
 
     /// Looks at a task: brings it into the bulk, parks it, or finishes it.
     fn look_at(&mut self, id: RouteId, bulk: &mut Bulk, out: &mut OrchOut) {
-        let Some(mut task) = self.routes.tasks.remove(&id) else { return };
+        let Some(mut task) = self.routes.table.take_task(id) else { return };
         let pin = task.pin.take();
         let verdict = self.judge(id, &task.change, out);
-        let current = self.routes.in_chip.get(&id).copied();
+        let current = self.routes.table.lead(id);
         let there = current.is_some() || task.half;
         // What is to be deleted goes, when what comes after it cannot take its place at once.
         let first_remove = task.change.del && there;
@@ -479,8 +493,9 @@ impl Orch {
                 }
             }
             Verdict::Refuse(why) => {
-                out.refused(format_args!("route {}", self.route_name(&id)), why);
+                out.refused(format_args!("route {}", self.route_name(id)), why.as_str());
                 task.change.set = None;
+                task.refused = Some(why.into());
                 if first_remove {
                     self.emit(id, task, None, true, bulk);
                 } else {
@@ -505,7 +520,7 @@ impl Orch {
     fn wait(&mut self, id: RouteId, mut task: Task, cause: Cause) {
         task.state = State::Waiting(cause);
         self.routes.park(id, cause);
-        self.routes.tasks.insert(id, task);
+        self.routes.table.put_task(id, task);
     }
 
     /// The object that an entry names.
@@ -521,18 +536,20 @@ impl Orch {
 
     /// Brings a change of a route into the bulk.
     fn emit(&mut self, id: RouteId, mut task: Task, lead: Option<Lead>, finish: bool, bulk: &mut Bulk) {
-        let current = self.routes.in_chip.get(&id).copied();
-        let exists = current.is_some() || id.is_permanent();
+        let current = self.routes.table.lead(id);
+        let name = self.routes.table.name(id);
+        let permanent = name.is_permanent();
         let verb = match lead {
-            Some(_) => task.verb.take().unwrap_or(if exists { Verb::Set } else { Verb::Create }),
-            None if id.is_permanent() => Verb::Set,
+            Some(_) if current.is_some() || permanent => task.verb.take().unwrap_or(Verb::Set),
+            Some(_) => task.verb.take().unwrap_or(Verb::Create),
+            None if permanent => Verb::Set,
             None => Verb::Remove,
         };
         if let Some(lead) = lead {
             self.hold(id, lead);
         }
-        let vr = self.vrfs.get(id.vrf).oid.unwrap_or_default();
-        let entry = RouteEntry { switch: SWITCH, vr, dest: id.prefix };
+        let vr = self.vrfs.get(name.vrf).oid.unwrap_or_default();
+        let entry = RouteEntry { switch: SWITCH, vr, dest: name.prefix };
         let target = lead.map_or(Target::Drop, |lead| lead.target);
         let oid = self.target_oid(target);
         let forward = Attr::RoutePacketAction(PacketAction::Forward);
@@ -548,7 +565,7 @@ impl Orch {
             (Verb::Set, _) => {
                 // What the chip forwards already needs no word about it. The default route always gets it.
                 let forwards = current.is_some_and(|lead| lead.target != Target::Drop);
-                let forwards = forwards && !task.half && !id.is_permanent();
+                let forwards = forwards && !task.half && !permanent;
                 let forward = (!forwards).then_some(forward);
                 (&mut bulk.sets, forward.into_iter().chain([to]).collect())
             }
@@ -566,12 +583,12 @@ impl Orch {
         };
         list.1.push((id, count));
         task.state = State::InFlight(Asked { verb, lead, finish });
-        self.routes.tasks.insert(id, task);
+        self.routes.table.put_task(id, task);
     }
 
     /// Takes in what became of the entries of one route.
     pub(super) fn route_reply(&mut self, id: RouteId, statuses: &[Status], out: &mut OrchOut) {
-        let Some(mut task) = self.routes.tasks.remove(&id) else { return };
+        let Some(mut task) = self.routes.table.take_task(id) else { return };
         let State::InFlight(Asked { verb, lead, finish }) = task.state else { return };
         task.state = State::Ready;
         let status = statuses.iter().copied().find(|status| !status.is_success()).unwrap_or(Status::Success);
@@ -604,24 +621,21 @@ impl Orch {
             Outcome::Exists => task.verb = Some(Verb::Set),
             Outcome::Missing => {
                 // The chip lost it: forget that it was there, and create it.
-                if let Some(old) = self.routes.in_chip.remove(&id) {
+                if let Some(old) = self.routes.table.set_lead(id, None) {
                     self.release(id, old, out);
-                    self.crm.routes(id.prefix.afi(), -1);
+                    self.crm.routes(self.afi(id), -1);
                 }
                 task.verb = Some(Verb::Create);
             }
             Outcome::Starved => {
                 if task.later.is_none() {
-                    return self.wait(id, task, Cause::Room(id.prefix.afi()));
+                    return self.wait(id, task, Cause::Room(self.afi(id)));
                 }
             }
             Outcome::Again => {}
             Outcome::Done | Outcome::Failed => {
-                out.failed(format_args!("route {}", self.route_name(&id)), status);
-                if self.config.responses {
-                    out.given_up
-                        .push((self.key(id, &task), format!("the chip refused it: {}", status.name())));
-                }
+                out.failed(format_args!("route {}", self.route_name(id)), status);
+                task.refused = Some(format!("the chip refused it: {}", status.name()).into());
                 task.silent = true;
                 return self.finish(id, task, false, out);
             }
@@ -645,28 +659,30 @@ impl Orch {
 
     fn again(&mut self, id: RouteId, mut task: Task) {
         task.state = State::Ready;
-        self.routes.tasks.insert(id, task);
+        self.routes.table.put_task(id, task);
         self.routes.ready.push_back(id);
     }
 
     /// The chip has the route as asked.
     fn confirmed(&mut self, id: RouteId, lead: Option<Lead>, out: &mut OrchOut) {
         self.place(id, lead, out);
-        if id.is_permanent() {
+        let name = self.routes.table.name(id);
+        if name.is_permanent() {
             let ok = lead.is_some();
-            let known = &mut self.routes.default_ok[usize::from(id.prefix.afi() == Afi::Ipv6)];
+            let known = &mut self.routes.default_ok[usize::from(name.prefix.afi() == Afi::Ipv6)];
             if *known != ok {
                 *known = ok;
-                out.default_routes.push(Change::set(id.prefix, DefaultRouteRow { ok }));
+                out.default_routes.push(Change::set(name.prefix, DefaultRouteRow { ok }));
             }
         }
     }
 
     /// The route's entry leads elsewhere now: what it led to before may go.
     fn place(&mut self, id: RouteId, lead: Option<Lead>, out: &mut OrchOut) {
-        let old = match lead {
+        let permanent = self.routes.table.name(id).is_permanent();
+        let old = self.routes.table.set_lead(id, lead);
+        match lead {
             Some(lead) => {
-                let old = self.routes.in_chip.insert(id, lead);
                 if let Some(index) = lead.index {
                     let of_index = match self.indexes.get(index).meaning {
                         Meaning::Group(group) => lead.target == Target::Group(group),
@@ -674,20 +690,16 @@ impl Orch {
                     };
                     self.follow_index(index, id, !of_index);
                 }
-                if old.is_none() && !id.is_permanent() {
-                    self.crm.routes(id.prefix.afi(), 1);
+                if old.is_none() && !permanent {
+                    self.crm.routes(self.afi(id), 1);
                 }
-                old
             }
+            None if permanent => {}
             None => {
-                let old = self.routes.in_chip.remove(&id);
-                if !id.is_permanent() {
-                    self.crm.routes(id.prefix.afi(), -1);
-                    self.wake_some(Cause::Room(id.prefix.afi()), 1);
-                }
-                old
+                self.crm.routes(self.afi(id), -1);
+                self.wake_some(Cause::Room(self.afi(id)), 1);
             }
-        };
+        }
         if let Some(old) = old {
             if let Some(index) = old.index.filter(|index| lead.is_none_or(|lead| lead.index != Some(*index)))
             {
@@ -705,26 +717,68 @@ impl Orch {
             let protocol = task.change.set.as_ref().map(|row| row.protocol.clone().unwrap_or_default());
             out.responses.push(RouteResponse::success(key, protocol));
         }
+        let refused = task.refused.take();
         if task.later.is_some() {
             task.take_later(true);
             task.silent = false;
             task.verb = None;
             self.again(id, task);
+        } else {
+            self.settle(id, task.ticket, refused.as_deref(), out);
+            self.routes.table.let_go(id);
         }
         if let Some(cause) = pin {
             self.unpin(cause, out);
         }
     }
 
+    /// A route is done, or given up: its batch is told so, or, when none waits for it, whoever wants to know.
+    fn settle(&mut self, id: RouteId, ticket: Ticket, refused: Option<&str>, out: &mut OrchOut) {
+        let failed = self.routes.table.set_failed(id, refused.is_some());
+        let verdict = refused.map(|why| (self.route_key(id), why.to_owned()));
+        if ticket.is_some() {
+            self.routes.ledger.done(ticket, verdict);
+        } else if let Some((key, why)) = verdict {
+            out.verdicts.push((key, Some(why)));
+        }
+        if failed && refused.is_none() {
+            out.verdicts.push((self.route_key(id), None));
+        }
+    }
+
+    /// The key of a route in our spelling.
+    fn route_key(&self, id: RouteId) -> RouteKey {
+        let RouteName { vrf, prefix } = self.routes.table.name(id);
+        RouteKey::new(self.vrfs.name(vrf).clone(), prefix)
+    }
+
+    fn afi(&self, id: RouteId) -> Afi {
+        self.routes.table.name(id).prefix.afi()
+    }
+
     /// The key of the row that a task carries out.
     fn key(&self, id: RouteId, task: &Task) -> RouteKey {
-        let (vrf, prefix) = (self.vrfs.name(id.vrf).clone(), id.prefix);
-        RouteKey::Route { vrf, prefix, spelled: task.spelled.clone() }
+        let RouteName { vrf, prefix } = self.routes.table.name(id);
+        RouteKey::Route { vrf: self.vrfs.name(vrf).clone(), prefix, spelled: task.spelled.clone() }
+    }
+
+    /// Reports what waits for something that is not there as failed: see [`Orch::finished`].
+    pub(super) fn give_up_waiting(&mut self) {
+        let waiting = self.routes.waiting.iter().flat_map(|(cause, ids)| ids.iter().map(|id| (*cause, *id)));
+        for (cause, id) in waiting.collect::<Vec<_>>() {
+            let Some(task) = self.routes.table.task_mut(id) else { continue };
+            let ticket = std::mem::take(&mut task.ticket);
+            if ticket.is_some() {
+                let why = self.explain_cause(cause).to_string();
+                self.routes.table.set_failed(id, true);
+                self.routes.ledger.done(ticket, Some((self.route_key(id), why)));
+            }
+        }
     }
 
     /// Counts a route, in the chip or on its way there, with all that it leads through.
     fn hold(&mut self, id: RouteId, lead: Lead) {
-        self.hold_vrf(id.vrf);
+        self.hold_vrf(self.routes.table.name(id).vrf);
         match lead.target {
             Target::Drop | Target::Cpu => {}
             Target::Interface(interface) => self.hold_interface(interface),
@@ -746,7 +800,7 @@ impl Orch {
         if let Some(index) = lead.index {
             self.release_index(index, out);
         }
-        self.release_vrf(id.vrf, out);
+        self.release_vrf(self.routes.table.name(id).vrf, out);
     }
 
     /// Keeps what a task waits for from being forgotten.
@@ -770,9 +824,9 @@ impl Orch {
     }
 
     /// The route's key as text.
-    pub(super) fn route_name(&self, id: &RouteId) -> String {
+    fn route_name(&self, id: RouteId) -> String {
         let mut name = String::new();
-        RouteRow::key_text(&RouteKey::new(self.vrfs.name(id.vrf).clone(), id.prefix), &mut name);
+        RouteRow::key_text(&self.route_key(id), &mut name);
         name
     }
 }

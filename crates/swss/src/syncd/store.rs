@@ -1,7 +1,8 @@
 //! Objects with their attributes, small for routes: a million of them share few sets of attributes.
 
-use crate::sai::{Attr, Attrs, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry};
+use crate::sai::{Attr, Attrs, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry};
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family};
+use std::hint::black_box;
 
 /// A different set of attributes, once.
 #[derive(Default)]
@@ -9,12 +10,22 @@ struct Shared {
     slots: Vec<(Attrs, u32)>,
     free: Vec<u32>,
     of: Map<Attrs, u32>,
+    /// What was acquired last: routes that come together often share it.
+    last: u32,
 }
 
 impl Shared {
     fn acquire(&mut self, attrs: Attrs) -> u32 {
+        if let Some((same, users)) = self.slots.get_mut(self.last as usize)
+            && *users > 0
+            && *same == attrs
+        {
+            *users += 1;
+            return self.last;
+        }
         if let Some(&id) = self.of.get(&attrs) {
             self.slots[id as usize].1 += 1;
+            self.last = id;
             return id;
         }
         let id = self.free.pop().unwrap_or_else(|| {
@@ -84,6 +95,15 @@ impl Store {
     /// The type of a numbered object.
     pub(super) fn object_type(&self, oid: Oid) -> Option<ObjectType> {
         self.objects.get(&oid).map(|(object, _)| *object)
+    }
+
+    /// Reads what will be read again of objects that are dealt with next, so that the waits for memory overlap.
+    pub(super) fn look_ahead(&self, items: &[Item]) {
+        for item in items {
+            if let ObjectId::Route(entry) = &item.id {
+                black_box(self.route(entry));
+            }
+        }
     }
 
     /// Puts an object, in place of what it was.

@@ -1,5 +1,6 @@
 //! orchagent and syncd together on a strict model of a chip.
 
+mod batches;
 mod chip;
 mod failures;
 mod groups;

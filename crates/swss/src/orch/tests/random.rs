@@ -2,10 +2,11 @@
 //! all rows are gone nothing is left.
 
 use super::world::World;
-use crate::orch::OrchConfig;
+use crate::orch::{Finished, OrchConfig};
+use crate::row::{RouteKey, RouteRow, Row};
 use crate::sai::{ObjectType, Status, Verb};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a test does.
 #[derive(Clone, Debug)]
@@ -120,9 +121,51 @@ struct Player {
     world: World,
     routes: BTreeMap<u8, Way>,
     indexes: BTreeMap<u8, Vec<(u8, u8)>>,
+    batches: Batches,
+}
+
+/// What the writer of the rows knows of them.
+#[derive(Default)]
+struct Batches {
+    last: u64,
+    finished: u64,
+    /// The batch that changed a key last.
+    changed: BTreeMap<String, u64>,
+    /// Keys that are reported as failed.
+    failed: BTreeSet<String>,
+}
+
+impl Batches {
+    fn collect(&mut self, world: &mut World, quiet: bool) {
+        let text = |key: &RouteKey| {
+            let mut text = String::new();
+            RouteRow::key_text(key, &mut text);
+            text
+        };
+        while let Some(Finished { batch, failed }) = world.orch.finished(quiet) {
+            assert_eq!(batch, self.finished + 1, "in order, each once");
+            self.finished = batch;
+            let current = failed.iter().map(|(key, _)| text(key)).filter(|key| self.changed[key] <= batch);
+            self.failed.extend(current);
+        }
+        for (key, why) in world.out.verdicts.drain(..) {
+            match why {
+                Some(_) => drop(self.failed.insert(text(&key))),
+                None => drop(self.failed.remove(&text(&key))),
+            }
+        }
+    }
 }
 
 impl Player {
+    fn route(&mut self, n: u8, text: &str) {
+        self.batches.last += 1;
+        self.batches.changed.insert(key(n), self.batches.last);
+        self.batches.failed.remove(&key(n));
+        self.world.orch.batch(self.batches.last, 1);
+        self.world.set(&format!("ROUTE_TABLE:{}", key(n)), text);
+    }
+
     fn index(&mut self, n: u8, members: &[(u8, u8)]) {
         let members: Vec<(u8, Option<u8>)> = members.iter().map(|(hop, w)| (*hop, Some(*w))).collect();
         let text = fields(&members).replace(" nexthop_group= blackhole=false", "");
@@ -145,11 +188,11 @@ impl Player {
     fn play(&mut self, act: Act) {
         match act {
             Act::Route(n, way) => {
-                self.world.set(&format!("ROUTE_TABLE:{}", key(n)), &row(&way));
+                self.route(n, &row(&way));
                 self.routes.insert(n, way);
             }
             Act::NoRoute(n) => {
-                self.world.set(&format!("ROUTE_TABLE:{}", key(n)), "DEL");
+                self.route(n, "DEL");
                 self.routes.remove(&n);
             }
             Act::Index(n, members) => {
@@ -164,7 +207,10 @@ impl Player {
             Act::Mac(hop) => self.neighbor(hop, Some(2)),
             Act::Link(n, up) => self.link(n, up),
             Act::Vrf(there) => self.world.set("VRF_TABLE:Vrf1", if there { "fallback=false" } else { "DEL" }),
-            Act::Run => self.world.run(),
+            Act::Run => {
+                self.world.run();
+                self.batches.collect(&mut self.world, true);
+            }
             Act::Answer(at) if !self.world.queue.is_empty() => {
                 let at = at % self.world.queue.len();
                 self.world.answer(at);
@@ -195,6 +241,10 @@ impl Player {
         }
         assert_eq!(self.world.events(), [""; 0]);
         self.world.assert_db_agrees();
+        self.batches.collect(&mut self.world, true);
+        assert_eq!(self.batches.finished, self.batches.last, "every batch is finished");
+        let waiting = (0..ROUTES).map(key).filter(|key| !self.world.why(key).is_empty());
+        assert_eq!(self.batches.failed, waiting.collect(), "what failed, and nothing else, is said to have");
     }
 }
 
@@ -212,7 +262,7 @@ proptest! {
         let config = OrchConfig {
             window, bulk_size, single_groups, group_limit: Some(groups), crm_interval_ms: 0, ..OrchConfig::default()
         };
-        let mut player = Player { world: World::new(config), routes: BTreeMap::new(), indexes: BTreeMap::new() };
+        let mut player = Player { world: World::new(config), routes: BTreeMap::new(), indexes: BTreeMap::new(), batches: Batches::default() };
         for act in acts {
             player.play(act);
             prop_assert_eq!(&player.world.syncd.chip().violations, &[""; 0]);

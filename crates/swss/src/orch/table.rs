@@ -1,0 +1,218 @@
+//! Routes by number: what the chip has of each, and the task that changes it.
+//!
+//! A route is found by its prefix once, when a row of it comes; from there on its number leads to it. So what is done to
+//! it later (taken from the queue, brought into a bulk, confirmed) is an access to memory that its neighbours in the
+//! bulk share, and nothing is hashed.
+
+use super::routes::{Lead, Task};
+use hashbrown::HashTable;
+use ribtide_prefix::{AnyPrefix, HashBuilder};
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::hint::black_box;
+
+/// The number of a route, as long as there is something to know of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct RouteId(u32);
+
+/// Which route: the VRF's number, and the destination.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct RouteName {
+    pub(super) vrf: u32,
+    pub(super) prefix: AnyPrefix,
+}
+
+impl Hash for RouteName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let vrf = u64::from(self.vrf) << 40;
+        match self.prefix {
+            AnyPrefix::V4(prefix) => {
+                state.write_u64(vrf ^ u64::from(prefix.bits()) << 8 ^ u64::from(prefix.len()));
+            }
+            AnyPrefix::V6(prefix) => {
+                state.write_u128(u128::from_be_bytes(prefix.bits()));
+                state.write_u64(vrf ^ u64::from(prefix.len()));
+            }
+        }
+    }
+}
+
+/// No task.
+const NONE: u32 = u32::MAX;
+
+struct Record {
+    name: RouteName,
+    in_chip: Option<Lead>,
+    task: u32,
+    /// It stays, though there may be neither task nor entry.
+    kept: Kept,
+}
+
+/// Why else a record stays.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Kept {
+    /// The destination is the router's own.
+    own: bool,
+    /// It was reported as failed.
+    failed: bool,
+}
+
+/// All routes that are in the chip, on their way there or of the router's own.
+#[derive(Default)]
+pub(super) struct RouteTable {
+    records: Vec<Record>,
+    unused: Vec<u32>,
+    by_name: HashTable<u32>,
+    hasher: HashBuilder,
+    tasks: Vec<Option<Task>>,
+    unused_tasks: Vec<u32>,
+    in_chip: usize,
+}
+
+impl RouteTable {
+    /// The number of a route of which something is known.
+    pub(super) fn find(&self, name: RouteName) -> Option<RouteId> {
+        let hash = self.hasher.hash_one(name);
+        let same = |at: &u32| self.records[*at as usize].name == name;
+        self.by_name.find(hash, same).map(|at| RouteId(*at))
+    }
+
+    /// Reads what will be read again when the route is looked for.
+    pub(super) fn look_at(&self, name: RouteName) {
+        black_box(self.by_name.find(self.hasher.hash_one(name), |_| true));
+    }
+
+    /// The number of a route, which is made when there is none. Give it something to be kept for, or
+    /// [`RouteTable::let_go`].
+    pub(super) fn id_of(&mut self, name: RouteName) -> RouteId {
+        let RouteTable { records, unused, by_name, hasher, .. } = self;
+        let hash = hasher.hash_one(name);
+        let rehash = |at: &u32| hasher.hash_one(records[*at as usize].name);
+        let entry = match by_name.entry(hash, |at| records[*at as usize].name == name, rehash) {
+            hashbrown::hash_table::Entry::Occupied(known) => return RouteId(*known.get()),
+            hashbrown::hash_table::Entry::Vacant(entry) => entry,
+        };
+        let record = Record { name, in_chip: None, task: NONE, kept: Kept::default() };
+        let at = match unused.pop() {
+            Some(at) => at,
+            None => records.len() as u32,
+        };
+        entry.insert(at);
+        match records.get_mut(at as usize) {
+            Some(place) => *place = record,
+            None => records.push(record),
+        }
+        RouteId(at)
+    }
+
+    /// Forgets a route of which there is nothing to know any more.
+    pub(super) fn let_go(&mut self, id: RouteId) {
+        let Record { name, in_chip, task, kept } = self.record(id);
+        if in_chip.is_some() || *task != NONE || *kept != Kept::default() {
+            return;
+        }
+        if let Ok(entry) = self.by_name.find_entry(self.hasher.hash_one(name), |at| *at == id.0) {
+            entry.remove();
+        }
+        self.unused.push(id.0);
+        if self.by_name.is_empty() {
+            (self.records, self.unused, self.by_name) = Default::default();
+        }
+    }
+
+    /// Which route a number is of.
+    pub(super) fn name(&self, id: RouteId) -> RouteName {
+        self.record(id).name
+    }
+
+    /// Where the chip leads it.
+    pub(super) fn lead(&self, id: RouteId) -> Option<Lead> {
+        self.record(id).in_chip
+    }
+
+    /// Notes where the chip leads it from now on, or that it has no entry any more, and returns what was before.
+    pub(super) fn set_lead(&mut self, id: RouteId, lead: Option<Lead>) -> Option<Lead> {
+        let old = std::mem::replace(&mut self.record_mut(id).in_chip, lead);
+        self.in_chip += usize::from(lead.is_some());
+        self.in_chip -= usize::from(old.is_some());
+        old
+    }
+
+    /// How many the chip has.
+    pub(super) fn in_chip(&self) -> usize {
+        self.in_chip
+    }
+
+    /// The change of it that is not done.
+    pub(super) fn task(&self, id: RouteId) -> Option<&Task> {
+        self.tasks.get(self.record(id).task as usize)?.as_ref()
+    }
+
+    /// The change of it that is not done.
+    pub(super) fn task_mut(&mut self, id: RouteId) -> Option<&mut Task> {
+        let at = self.record(id).task as usize;
+        self.tasks.get_mut(at)?.as_mut()
+    }
+
+    /// Takes the task in hand: [`RouteTable::put_task`] gives it back, [`RouteTable::let_go`] ends it.
+    pub(super) fn take_task(&mut self, id: RouteId) -> Option<Task> {
+        let at = std::mem::replace(&mut self.record_mut(id).task, NONE);
+        let task = self.tasks.get_mut(at as usize)?.take();
+        self.unused_tasks.push(at);
+        task
+    }
+
+    /// Gives a route that has none a task.
+    pub(super) fn put_task(&mut self, id: RouteId, task: Task) {
+        let at = match self.unused_tasks.pop() {
+            Some(at) => {
+                self.tasks[at as usize] = Some(task);
+                at
+            }
+            None => {
+                self.tasks.push(Some(task));
+                self.tasks.len() as u32 - 1
+            }
+        };
+        self.record_mut(id).task = at;
+    }
+
+    /// How many tasks there are.
+    pub(super) fn tasks(&self) -> usize {
+        self.tasks.len() - self.unused_tasks.len()
+    }
+
+    /// Gives memory back that tasks had.
+    pub(super) fn trim(&mut self) {
+        if self.tasks() == 0 {
+            (self.tasks, self.unused_tasks) = Default::default();
+        }
+    }
+
+    /// Notes whether the destination is the router's own.
+    pub(super) fn set_own(&mut self, id: RouteId, own: bool) {
+        self.record_mut(id).kept.own = own;
+    }
+
+    /// Whether the destination is the router's own.
+    pub(super) fn is_own(&self, id: RouteId) -> bool {
+        self.record(id).kept.own
+    }
+
+    /// Notes whether it was last reported as failed, and returns whether it was before.
+    pub(super) fn set_failed(&mut self, id: RouteId, failed: bool) -> bool {
+        std::mem::replace(&mut self.record_mut(id).kept.failed, failed)
+    }
+
+    /// Every route that is known.
+    pub(super) fn iter(&self) -> impl Iterator<Item = RouteId> {
+        self.by_name.iter().map(|at| RouteId(*at))
+    }
+
+    fn record(&self, id: RouteId) -> &Record {
+        &self.records[id.0 as usize]
+    }
+
+    fn record_mut(&mut self, id: RouteId) -> &mut Record {
+        &mut self.records[id.0 as usize]
+    }
+}
