@@ -228,12 +228,15 @@ impl Orch {
     ///
     /// A change that waits for what is not there keeps its batch open until this is called with `quiet`, which says that
     /// no row of any table is to be had, while nothing can proceed ([`Orch::idle`]): then it counts as failed, and what
-    /// becomes of it later is told by [`OrchOut::verdicts`].
+    /// becomes of it later is told by [`OrchOut::verdicts`]. Those that came before this are older news.
     pub fn finished(&mut self, quiet: bool) -> Option<Finished> {
         if quiet && self.routes.ledger.waits() && self.ready() && self.idle() {
             self.give_up_waiting();
         }
-        self.routes.ledger.take()
+        let mut finished = self.routes.ledger.take()?;
+        // Some may be in place after all since.
+        finished.failed.retain(|(key, _)| self.has_failed(key));
+        Some(finished)
     }
 
     /// Is shown changes of ROUTE_TABLE that come next: finds their routes, so that the waits for memory overlap.

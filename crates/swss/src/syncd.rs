@@ -14,6 +14,7 @@ use crate::sai::{
     Status, Verb, VidSource, View,
 };
 use ribtide_prefix::{Map, Set};
+use std::hint::black_box;
 use store::Store;
 
 /// A change of ASIC_DB. All in VIDs, except where said.
@@ -46,6 +47,13 @@ pub struct SyncdOut {
 
 /// Entries of a bulk that are looked at together before they are recorded.
 const AHEAD: usize = 32;
+/// Reads items that another processor has just written, so that the waits for them overlap.
+fn look_at(items: &[Item]) {
+    for item in items {
+        black_box((item.id.oid().is_some(), item.attrs.first().map(Attr::create_only)));
+    }
+}
+
 /// The order in which objects can be made: each after all that it can refer to.
 const ORDER: [ObjectType; 10] = [
     ObjectType::Switch,
@@ -346,7 +354,10 @@ impl<S: Sai> Syncd<S> {
         let mut unknown = 0;
         // A number that stands twice in one create would be two objects.
         let mut twice: Set<Oid> = Set::default();
-        for item in &items {
+        for (n, item) in items.iter().enumerate() {
+            if n % AHEAD == 0 {
+                look_at(&items[n..items.len().min(n + AHEAD)]);
+            }
             let again = verb == Verb::Create
                 && items.len() > 1
                 && item.id.oid().is_some_and(|vid| !twice.insert(vid));

@@ -4,7 +4,7 @@ use super::source::{RawHop, SourceId, State, What, Written};
 use super::table::{Entry, Stage};
 use super::{Cause, Changed, FpmEvent, FpmOut, Fpmsyncd, Offload, RouteRef, Vrf};
 use crate::row::{Change, Name, RouteKey, RouteResponse, RouteRow, Via};
-use ribtide_prefix::{AnyPrefix, Set};
+use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_wire::netlink::numbers::{RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN};
 use ribtide_wire::netlink::{Hops, NextHops, Route, RouteKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -33,6 +33,22 @@ pub struct RouteView {
 /// What a missing gateway is written as.
 pub(super) fn no_gateway(ipv4: bool) -> IpAddr {
     if ipv4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
+/// What the rows of one hand-over share, apart from what the machine keeps: who gets the rows counts references on
+/// another processor, and two that count the same ones wait for each other at every row.
+#[derive(Default)]
+struct Copies {
+    vias: Map<usize, Arc<Via>>,
+    protocols: Map<u8, Name>,
+}
+
+impl Copies {
+    fn row(&mut self, via: &Arc<Via>, name: &Name, protocol: u8) -> RouteRow {
+        let same = self.vias.entry(Arc::as_ptr(via).addr()).or_insert_with(|| Arc::new(Via::clone(via)));
+        let name = self.protocols.entry(protocol).or_insert_with(|| Name::from(&**name));
+        RouteRow { protocol: Some(name.clone()), via: same.clone() }
+    }
 }
 
 impl Fpmsyncd {
@@ -175,18 +191,18 @@ impl Fpmsyncd {
         self.vrfs.get(at.0 as usize)?.routes.get(at.1)
     }
 
-    /// The row that a route has as things stand.
-    fn row_of(&self, at: RouteRef, entry: &Entry) -> Option<Written> {
+    /// The row that a route has as things stand: where it leads, and its protocol.
+    fn row_ref(&self, at: RouteRef, entry: &Entry) -> Option<(&Arc<Via>, u8)> {
         let source = entry.source?;
         match self.sources.state(source) {
-            State::Row(via) => Some(Written { via: via.clone(), protocol: entry.protocol }),
+            State::Row(via) => Some((via, entry.protocol)),
             State::Nothing => None,
-            State::Waiting => self.sources.had(source, &at),
+            State::Waiting => self.sources.had(source, &at).map(|had| (&had.via, had.protocol)),
         }
     }
 
-    fn row_at(&self, at: RouteRef) -> Option<Written> {
-        self.entry(at).and_then(|entry| self.row_of(at, entry))
+    fn row_of(&self, at: RouteRef, entry: &Entry) -> Option<Written> {
+        self.row_ref(at, entry).map(|(via, protocol)| Written { via: via.clone(), protocol })
     }
 
     /// Remembers what APPL_DB has of a route, because it changes now. Its row must still be the old one.
@@ -206,15 +222,18 @@ impl Fpmsyncd {
         if old.is_none_or(|entry| entry.source.is_none() || entry.epoch != epoch) {
             self.session.progress_ms = self.now_ms;
         }
-        let had = old.and_then(|entry| self.row_of(at, &entry));
-        let now = match self.sources.state(source) {
-            State::Row(via) => Some(Written { via: via.clone(), protocol }),
-            State::Nothing => None,
-            State::Waiting => had.clone(),
+        let waits = *self.sources.state(source) == State::Waiting;
+        // What a route has is only looked for where it matters: counting a reference costs more than all of the rest.
+        let had = old.filter(|old| old.source.is_some()).and_then(|old| self.row_of(at, &old));
+        let (same, has_row) = match (self.sources.state(source), &had) {
+            (State::Waiting, had) => (true, had.is_some()),
+            (State::Nothing, had) => (had.is_none(), false),
+            (State::Row(via), Some(had)) => (had.via == *via && had.protocol == protocol, true),
+            (State::Row(_), None) => (false, true),
         };
         // With FIB suppression a row that was not confirmed is written again: the answer to it may be lost.
         let confirmed = old.is_some_and(|entry| entry.stage == Stage::Confirmed);
-        if had != now || (self.config.suppress && now.is_some() && !confirmed) {
+        if !same || (self.config.suppress && has_row && !confirmed) {
             self.touch(at);
         } else {
             self.counters.unchanged += 1;
@@ -222,7 +241,7 @@ impl Fpmsyncd {
                 self.offload(at, protocol, out);
             }
         }
-        self.sources.join(source, at, had);
+        self.sources.join(source, at, had.filter(|_| waits));
         let entry = self.vrfs[at.0 as usize].routes.entry(at.1);
         let old = entry.source.replace(source);
         entry.protocol = protocol;
@@ -311,24 +330,31 @@ impl Fpmsyncd {
     /// Hands over what changed since the last time. A row that is again as it was is left out.
     pub fn take(&mut self, out: &mut FpmOut) {
         self.take_groups(out);
+        let mut copies = Copies::default();
         for Changed { at: (vrf, prefix), written } in std::mem::take(&mut self.changed) {
-            let row = self.row_at((vrf, prefix));
+            let of = &self.vrfs[vrf as usize];
+            let row = of.routes.get(prefix).and_then(|entry| self.row_ref((vrf, prefix), entry));
+            let key = || RouteKey::new(of.name.clone(), prefix);
+            let change = match (written, row) {
+                (None, None) => None,
+                (Some(_), None) => Some(Change::del(key())),
+                (Some(old), Some((via, protocol)))
+                    if old.via == *via && old.protocol == protocol && !self.config.suppress =>
+                {
+                    None
+                }
+                (old, Some((via, protocol))) => {
+                    let reshaped = old.is_some_and(|old| !old.via.same_shape(via));
+                    let row = copies.row(via, self.config.protocols.name(protocol), protocol);
+                    Some(Change { key: key(), row: Some(row), reshaped })
+                }
+            };
             let routes = &mut self.vrfs[vrf as usize].routes;
             let entry = routes.entry(prefix);
             entry.stage = Stage::Written;
             if entry.source.is_none() {
                 routes.remove(prefix);
             }
-            let key = RouteKey::new(self.vrfs[vrf as usize].name.clone(), prefix);
-            let change = match (written, row) {
-                (None, None) => None,
-                (Some(_), None) => Some(Change::del(key)),
-                (Some(old), Some(new)) if old == new && !self.config.suppress => None,
-                (old, Some(new)) => {
-                    let reshaped = old.is_some_and(|old| !old.via.same_shape(&new.via));
-                    Some(Change { key, row: Some(self.route_row(new)), reshaped })
-                }
-            };
             match change {
                 Some(change) => {
                     self.counters.written += 1;

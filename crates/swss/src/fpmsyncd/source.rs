@@ -174,8 +174,8 @@ impl Sources {
     }
 
     /// What APPL_DB has of a route whose source waits.
-    pub(super) fn had(&self, id: SourceId, at: &RouteRef) -> Option<Written> {
-        self.slot(id).waiting.get(at).cloned().flatten()
+    pub(super) fn had(&self, id: SourceId, at: &RouteRef) -> Option<&Written> {
+        self.slot(id).waiting.get(at)?.as_ref()
     }
 
     /// The routes that wait, and that until then keep a row which satisfies `keeps`.

@@ -1,5 +1,6 @@
 //! Requests under way: numbering them, gathering single operations into bulks, and finding the asker of a reply.
 
+use super::routes::AHEAD;
 use super::{Orch, OrchEvent, OrchOut};
 use crate::row::Name;
 use crate::sai::{ErrorMode, Item, ObjectType, Oid, SaiCall, SaiReply, SaiRequest, Status, Verb, VidSource};
@@ -173,10 +174,13 @@ impl Orch {
                     return;
                 }
                 let mut rest = &reply.statuses[..];
-                for (id, count) in routes {
-                    let (of_route, after) = rest.split_at(usize::from(count));
-                    rest = after;
-                    self.route_reply(id, of_route, out);
+                for routes in routes.chunks(AHEAD) {
+                    self.routes.table.look_at_tasks(routes.iter().map(|(id, _)| *id));
+                    for (id, count) in routes {
+                        let (of_route, after) = rest.split_at(usize::from(*count));
+                        rest = after;
+                        self.route_reply(*id, of_route, out);
+                    }
                 }
             }
         }

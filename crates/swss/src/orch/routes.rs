@@ -19,6 +19,7 @@ use crate::sai::{
 };
 use ribtide_prefix::{Afi, AnyPrefix, Map, Set};
 use std::collections::VecDeque;
+use std::hint::black_box;
 use std::sync::Arc;
 
 impl RouteName {
@@ -27,6 +28,9 @@ impl RouteName {
         self.vrf == vrfs::DEFAULT && plan::is_default(self.prefix)
     }
 }
+
+/// Routes that are looked at together before they are dealt with.
+pub(super) const AHEAD: usize = 32;
 
 /// Where a route in the chip leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -287,6 +291,8 @@ impl Orch {
 
     pub(super) fn look_at_routes(&self, changes: &[Change<RouteRow>]) {
         for change in changes {
+            // What another processor has just written comes slowly, too.
+            black_box(change.row.is_some());
             if let RouteKey::Route { vrf, prefix, .. } = &change.key
                 && let Some(vrf) = self.vrfs.find(vrf)
             {
@@ -446,8 +452,11 @@ impl Orch {
         // Chips and readers of ASIC_DB like neighbours together.
         ids.sort_unstable_by_key(|id| self.routes.table.name(*id));
         let mut bulk = Bulk::default();
-        for id in ids {
-            self.look_at(id, &mut bulk, out);
+        for ids in ids.chunks(AHEAD) {
+            self.routes.table.look_at_tasks(ids.iter().copied());
+            for id in ids {
+                self.look_at(*id, &mut bulk, out);
+            }
         }
         for (verb, items, routes) in [
             (Verb::Remove, bulk.removes.0, bulk.removes.1),
@@ -744,6 +753,13 @@ impl Orch {
         if failed && refused.is_none() {
             out.verdicts.push((self.route_key(id), None));
         }
+    }
+
+    /// Whether a route was last said to have failed.
+    pub(super) fn has_failed(&self, key: &RouteKey) -> bool {
+        let RouteKey::Route { vrf, prefix, .. } = key else { return false };
+        let name = self.vrfs.find(vrf).map(|vrf| RouteName { vrf, prefix: *prefix });
+        name.and_then(|name| self.routes.table.find(name)).is_some_and(|id| self.routes.table.has_failed(id))
     }
 
     /// The key of a route in our spelling.

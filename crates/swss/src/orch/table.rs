@@ -153,6 +153,14 @@ impl RouteTable {
         self.tasks.get_mut(at)?.as_mut()
     }
 
+    /// Reads what will be read again when the tasks of these are taken.
+    pub(super) fn look_at_tasks(&self, ids: impl Iterator<Item = RouteId>) {
+        let tasks = ids.filter_map(|id| self.tasks.get(self.record(id).task as usize));
+        tasks.for_each(|task| {
+            black_box(task.is_some());
+        });
+    }
+
     /// Takes the task in hand: [`RouteTable::put_task`] gives it back, [`RouteTable::let_go`] ends it.
     pub(super) fn take_task(&mut self, id: RouteId) -> Option<Task> {
         let at = std::mem::replace(&mut self.record_mut(id).task, NONE);
@@ -201,6 +209,11 @@ impl RouteTable {
     /// Notes whether it was last reported as failed, and returns whether it was before.
     pub(super) fn set_failed(&mut self, id: RouteId, failed: bool) -> bool {
         std::mem::replace(&mut self.record_mut(id).kept.failed, failed)
+    }
+
+    /// Whether it was last reported as failed.
+    pub(super) fn has_failed(&self, id: RouteId) -> bool {
+        self.record(id).kept.failed
     }
 
     /// Every route that is known.

@@ -142,17 +142,17 @@ impl Batches {
             RouteRow::key_text(key, &mut text);
             text
         };
-        while let Some(Finished { batch, failed }) = world.orch.finished(quiet) {
-            assert_eq!(batch, self.finished + 1, "in order, each once");
-            self.finished = batch;
-            let current = failed.iter().map(|(key, _)| text(key)).filter(|key| self.changed[key] <= batch);
-            self.failed.extend(current);
-        }
         for (key, why) in world.out.verdicts.drain(..) {
             match why {
                 Some(_) => drop(self.failed.insert(text(&key))),
                 None => drop(self.failed.remove(&text(&key))),
             }
+        }
+        while let Some(Finished { batch, failed }) = world.orch.finished(quiet) {
+            assert_eq!(batch, self.finished + 1, "in order, each once");
+            self.finished = batch;
+            let current = failed.iter().map(|(key, _)| text(key)).filter(|key| self.changed[key] <= batch);
+            self.failed.extend(current);
         }
     }
 }
