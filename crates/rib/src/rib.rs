@@ -15,6 +15,9 @@ use crate::resolve::Resolver;
 use crate::table::{Candidate, Route, RouteTables};
 use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, for_each_family};
 
+/// Routes that are looked at together before they are dealt with.
+const AHEAD: usize = 32;
+
 /// The RIB manager.
 ///
 /// [`Rib::handle`] takes events and returns effects; everything else only looks. One batch is worked through in
@@ -130,9 +133,12 @@ impl Rib {
             protocol: set.protocol,
         };
         let sets: Vec<Candidate> = batch.sets.iter().map(candidate).collect();
-        for_each_family!(F => for (prefix, set) in batch.changes.get::<F>() {
-            let candidate = (*set != NONE).then(|| sets[*set as usize]);
-            self.put::<F>(*prefix, batch.source, candidate);
+        for_each_family!(F => for changes in batch.changes.get::<F>().chunks(AHEAD) {
+            self.tables.get::<F>().look_ahead(changes.iter().map(|(prefix, _)| *prefix));
+            for (prefix, set) in changes {
+                let candidate = (*set != NONE).then(|| sets[*set as usize]);
+                self.put::<F>(*prefix, batch.source, candidate);
+            }
         });
     }
 

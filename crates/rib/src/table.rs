@@ -3,6 +3,7 @@
 use crate::message::{FibRoute, GroupId, Protocol, Source};
 use crate::resolve::Resolver;
 use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, PrefixTable};
+use std::hint::black_box;
 use std::net::IpAddr;
 
 /// The routing table of each family.
@@ -118,6 +119,13 @@ impl<F: Family> Default for Table<F> {
 }
 
 impl<F: Family> Table<F> {
+    /// Reads what will be read again of prefixes that come next, so that the waits for memory overlap.
+    pub(crate) fn look_ahead(&self, prefixes: impl Iterator<Item = Prefix<F>>) {
+        prefixes.for_each(|prefix| {
+            black_box(self.routes.get(prefix).map(Route::is_idle));
+        });
+    }
+
     /// Gives `source` this candidate for `prefix`, or takes away one that it had. Returns the candidate whose place that
     /// is when it is a change, and else `None`.
     pub(crate) fn put(
