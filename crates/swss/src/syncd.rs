@@ -199,7 +199,7 @@ impl<S: Sai> Syncd<S> {
         let mut view = Store::default();
         for (vid, object) in &self.own {
             let attrs = self.store.get(*object, &(*vid).into()).cloned().unwrap_or_default();
-            view.insert(*object, (*vid).into(), attrs);
+            view.insert(*object, (*vid).into(), &attrs);
         }
         self.view = Some(view);
     }
@@ -294,7 +294,7 @@ impl<S: Sai> Syncd<S> {
                 self.map(*vid, *rid, out);
                 if let Some(object) = attr.discovers() {
                     self.own.insert(*vid, object);
-                    self.store.set(object, (*vid).into(), Attrs::new());
+                    self.store.set(object, (*vid).into(), &Attrs::new());
                 }
             }
         }
@@ -384,14 +384,10 @@ impl<S: Sai> Syncd<S> {
         }
         let mut answered = for_chip.into_iter().zip(answers);
         let mut result = Vec::with_capacity(items.len());
-        let mut items = items.into_iter();
-        let mut statuses = statuses.into_iter();
-        loop {
-            if result.len() % AHEAD == 0 {
-                let next = items.as_slice();
-                self.store.look_ahead(&next[..next.len().min(AHEAD)]);
+        for (n, (item, status)) in items.iter().zip(statuses).enumerate() {
+            if n % AHEAD == 0 {
+                self.store.look_ahead(&items[n..items.len().min(n + AHEAD)]);
             }
-            let Some((item, status)) = items.next().zip(statuses.next()) else { break };
             let status = match status {
                 Some(status) => status,
                 // A chip that answers less than it was asked did not do the rest.
@@ -411,7 +407,7 @@ impl<S: Sai> Syncd<S> {
     }
 
     /// Says what ASIC_DB shall hold after an operation that succeeded.
-    fn record(&mut self, verb: Verb, object: ObjectType, item: Item, in_chip: ObjectId, out: &mut SyncdOut) {
+    fn record(&mut self, verb: Verb, object: ObjectType, item: &Item, in_chip: ObjectId, out: &mut SyncdOut) {
         let vid = item.id.oid();
         match verb {
             Verb::Create => {
@@ -421,13 +417,13 @@ impl<S: Sai> Syncd<S> {
                 if self.keeps_rows {
                     out.rows.push(AsicChange::Set(object, item.id, item.attrs.clone()));
                 }
-                self.store.insert(object, item.id, item.attrs);
+                self.store.insert(object, item.id, &item.attrs);
             }
             Verb::Set => {
                 if self.keeps_rows {
                     out.rows.push(AsicChange::Set(object, item.id, item.attrs.clone()));
                 }
-                self.store.set(object, item.id, item.attrs);
+                self.store.set(object, item.id, &item.attrs);
             }
             Verb::Remove => {
                 self.store.remove(&item.id);
@@ -508,10 +504,10 @@ impl<S: Sai> Syncd<S> {
             let vid = Oid::vid(object, index);
             self.map(vid, rid, out);
             self.own.insert(vid, object);
-            self.store.set(object, vid.into(), Attrs::new());
+            self.store.set(object, vid.into(), &Attrs::new());
             out.rows.push(AsicChange::Set(object, vid.into(), Attrs::new()));
             if let Some(view) = &mut self.view {
-                view.set(object, vid.into(), Attrs::new());
+                view.set(object, vid.into(), &Attrs::new());
             }
         }
         for oid in attr.oids_mut() {
@@ -536,8 +532,8 @@ fn describe(view: &mut Store, verb: Verb, object: ObjectType, mut item: Item) ->
     match (verb, view.get(object, &item.id).is_some()) {
         (Verb::Create, true) => return Status::ItemAlreadyExists,
         (Verb::Set | Verb::Remove, false) => return Status::ItemNotFound,
-        (Verb::Create, false) => view.insert(object, item.id, item.attrs),
-        (Verb::Set, true) => view.set(object, item.id, item.attrs),
+        (Verb::Create, false) => view.insert(object, item.id, &item.attrs),
+        (Verb::Set, true) => view.set(object, item.id, &item.attrs),
         (Verb::Remove, true) => view.remove(&item.id),
     }
     Status::Success

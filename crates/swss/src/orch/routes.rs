@@ -87,7 +87,8 @@ pub(super) struct Asked {
     finish: bool,
 }
 
-/// A route's change that is not done.
+/// A route's change that is not done. Handed on as it stands in memory: a copy of what was just written would wait until
+/// all that was written before it is in the cache.
 pub(super) struct Task {
     change: Pending<RouteRow>,
     /// Changes that came while a bulk is under way.
@@ -106,23 +107,27 @@ pub(super) struct Task {
     /// The chip did half of what was asked, so all of it must be asked again.
     half: bool,
     /// Why it is given up, once what the chip has is gone.
-    refused: Option<Box<str>>,
+    refused: Option<String>,
 }
 
 impl Task {
-    fn new(change: Pending<RouteRow>, silent: bool) -> Task {
-        Task {
-            change,
+    fn new(row: Option<RouteRow>, spelled: Option<Name>, ticket: Option<Ticket>) -> Box<Task> {
+        Box::new(Task {
+            change: Pending::new(row),
             later: None,
-            spelled: None,
+            spelled,
             state: State::Ready,
             pin: None,
-            ticket: Ticket::default(),
-            silent,
+            ticket: ticket.unwrap_or_default(),
+            silent: ticket.is_none(),
             verb: None,
             half: false,
             refused: None,
-        }
+        })
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.state == State::Ready
     }
 
     fn add(&mut self, row: Option<RouteRow>) {
@@ -245,10 +250,7 @@ impl Routes {
     /// Takes in a change of a route, by a row or by nobody's.
     fn add(&mut self, id: RouteId, row: Option<RouteRow>, spelled: Option<Name>, ticket: Option<Ticket>) {
         let Some(task) = self.table.task_mut(id) else {
-            let mut task = Task::new(Pending::new(row), ticket.is_none());
-            task.spelled = spelled;
-            task.ticket = ticket.unwrap_or_default();
-            self.table.put_task(id, task);
+            self.table.put_task(id, Task::new(row, spelled, ticket));
             self.ready.push_back(id);
             return;
         };
@@ -364,7 +366,9 @@ impl Orch {
             Some(State::InFlight(_)) => {}
             Some(_) => self.routes.make_ready(id),
             None => {
-                self.routes.table.put_task(id, Task::new(Pending { del: false, set: None }, true));
+                let mut task = Task::new(None, None, None);
+                task.change.del = false;
+                self.routes.table.put_task(id, task);
                 self.routes.ready.push_back(id);
             }
         }
@@ -504,7 +508,7 @@ impl Orch {
             Verdict::Refuse(why) => {
                 out.refused(format_args!("route {}", self.route_name(id)), why.as_str());
                 task.change.set = None;
-                task.refused = Some(why.into());
+                task.refused = Some(why);
                 if first_remove {
                     self.emit(id, task, None, true, bulk);
                 } else {
@@ -526,7 +530,7 @@ impl Orch {
         }
     }
 
-    fn wait(&mut self, id: RouteId, mut task: Task, cause: Cause) {
+    fn wait(&mut self, id: RouteId, mut task: Box<Task>, cause: Cause) {
         task.state = State::Waiting(cause);
         self.routes.park(id, cause);
         self.routes.table.put_task(id, task);
@@ -544,7 +548,7 @@ impl Orch {
     }
 
     /// Brings a change of a route into the bulk.
-    fn emit(&mut self, id: RouteId, mut task: Task, lead: Option<Lead>, finish: bool, bulk: &mut Bulk) {
+    fn emit(&mut self, id: RouteId, mut task: Box<Task>, lead: Option<Lead>, finish: bool, bulk: &mut Bulk) {
         let current = self.routes.table.lead(id);
         let name = self.routes.table.name(id);
         let permanent = name.is_permanent();
@@ -644,7 +648,7 @@ impl Orch {
             Outcome::Again => {}
             Outcome::Done | Outcome::Failed => {
                 out.failed(format_args!("route {}", self.route_name(id)), status);
-                task.refused = Some(format!("the chip refused it: {}", status.name()).into());
+                task.refused = Some(format!("the chip refused it: {}", status.name()));
                 task.silent = true;
                 return self.finish(id, task, false, out);
             }
@@ -666,7 +670,7 @@ impl Orch {
         }
     }
 
-    fn again(&mut self, id: RouteId, mut task: Task) {
+    fn again(&mut self, id: RouteId, mut task: Box<Task>) {
         task.state = State::Ready;
         self.routes.table.put_task(id, task);
         self.routes.ready.push_back(id);
@@ -719,7 +723,7 @@ impl Orch {
     }
 
     /// Ends a task: answers it, and goes on with what came later.
-    fn finish(&mut self, id: RouteId, mut task: Task, answer: bool, out: &mut OrchOut) {
+    fn finish(&mut self, id: RouteId, mut task: Box<Task>, answer: bool, out: &mut OrchOut) {
         let pin = task.pin.take();
         if answer && self.config.responses && !task.silent {
             let key = self.key(id, &task);

@@ -63,7 +63,7 @@ pub(super) struct RouteTable {
     unused: Vec<u32>,
     by_name: HashTable<u32>,
     hasher: HashBuilder,
-    tasks: Vec<Option<Task>>,
+    tasks: Vec<Option<Box<Task>>>,
     unused_tasks: Vec<u32>,
     in_chip: usize,
 }
@@ -144,25 +144,25 @@ impl RouteTable {
 
     /// The change of it that is not done.
     pub(super) fn task(&self, id: RouteId) -> Option<&Task> {
-        self.tasks.get(self.record(id).task as usize)?.as_ref()
+        self.tasks.get(self.record(id).task as usize)?.as_deref()
     }
 
     /// The change of it that is not done.
     pub(super) fn task_mut(&mut self, id: RouteId) -> Option<&mut Task> {
         let at = self.record(id).task as usize;
-        self.tasks.get_mut(at)?.as_mut()
+        self.tasks.get_mut(at)?.as_deref_mut()
     }
 
     /// Reads what will be read again when the tasks of these are taken.
     pub(super) fn look_at_tasks(&self, ids: impl Iterator<Item = RouteId>) {
         let tasks = ids.filter_map(|id| self.tasks.get(self.record(id).task as usize));
         tasks.for_each(|task| {
-            black_box(task.is_some());
+            black_box(task.as_deref().map(Task::is_ready));
         });
     }
 
     /// Takes the task in hand: [`RouteTable::put_task`] gives it back, [`RouteTable::let_go`] ends it.
-    pub(super) fn take_task(&mut self, id: RouteId) -> Option<Task> {
+    pub(super) fn take_task(&mut self, id: RouteId) -> Option<Box<Task>> {
         let at = std::mem::replace(&mut self.record_mut(id).task, NONE);
         let task = self.tasks.get_mut(at as usize)?.take();
         self.unused_tasks.push(at);
@@ -170,7 +170,7 @@ impl RouteTable {
     }
 
     /// Gives a route that has none a task.
-    pub(super) fn put_task(&mut self, id: RouteId, task: Task) {
+    pub(super) fn put_task(&mut self, id: RouteId, task: Box<Task>) {
         let at = match self.unused_tasks.pop() {
             Some(at) => {
                 self.tasks[at as usize] = Some(task);

@@ -15,15 +15,15 @@ struct Shared {
 }
 
 impl Shared {
-    fn acquire(&mut self, attrs: Attrs) -> u32 {
+    fn acquire(&mut self, attrs: &Attrs) -> u32 {
         if let Some((same, users)) = self.slots.get_mut(self.last as usize)
             && *users > 0
-            && *same == attrs
+            && same == attrs
         {
             *users += 1;
             return self.last;
         }
-        if let Some(&id) = self.of.get(&attrs) {
+        if let Some(&id) = self.of.get(attrs) {
             self.slots[id as usize].1 += 1;
             self.last = id;
             return id;
@@ -33,7 +33,7 @@ impl Shared {
             self.slots.len() as u32 - 1
         });
         self.slots[id as usize] = (attrs.clone(), 1);
-        self.of.insert(attrs, id);
+        self.of.insert(attrs.clone(), id);
         id
     }
 
@@ -107,10 +107,10 @@ impl Store {
     }
 
     /// Puts an object, in place of what it was.
-    pub(super) fn insert(&mut self, object: ObjectType, id: ObjectId, attrs: Attrs) {
+    pub(super) fn insert(&mut self, object: ObjectType, id: ObjectId, attrs: &Attrs) {
         match id {
-            ObjectId::Oid(oid) => drop(self.objects.insert(oid, (object, attrs))),
-            ObjectId::Neighbor(entry) => drop(self.neighbors.insert(entry, attrs)),
+            ObjectId::Oid(oid) => drop(self.objects.insert(oid, (object, attrs.clone()))),
+            ObjectId::Neighbor(entry) => drop(self.neighbors.insert(entry, attrs.clone())),
             ObjectId::Route(entry) => {
                 let shared = self.shared.acquire(attrs);
                 let routes = self.routes.entry((entry.switch, entry.vr)).or_default();
@@ -126,20 +126,21 @@ impl Store {
     }
 
     /// Changes attributes of an object, which is made when there is none.
-    pub(super) fn set(&mut self, object: ObjectType, id: ObjectId, new: Attrs) {
+    pub(super) fn set(&mut self, object: ObjectType, id: ObjectId, new: &Attrs) {
+        let new = new.iter().cloned();
         match id {
             ObjectId::Route(_) => {
                 let mut attrs = self.get(object, &id).cloned().unwrap_or_default();
-                new.into_iter().for_each(|attr| put(&mut attrs, attr));
-                self.insert(object, id, attrs);
+                new.for_each(|attr| put(&mut attrs, attr));
+                self.insert(object, id, &attrs);
             }
             ObjectId::Oid(oid) => {
                 let attrs = &mut self.objects.entry(oid).or_insert((object, Attrs::new())).1;
-                new.into_iter().for_each(|attr| put(attrs, attr));
+                new.for_each(|attr| put(attrs, attr));
             }
             ObjectId::Neighbor(entry) => {
                 let attrs = self.neighbors.entry(entry).or_default();
-                new.into_iter().for_each(|attr| put(attrs, attr));
+                new.for_each(|attr| put(attrs, attr));
             }
         }
     }

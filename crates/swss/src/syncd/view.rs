@@ -286,7 +286,7 @@ impl<S: Sai> Syncd<S> {
         self.store.for_each(&mut |object, id, attrs| {
             let rid_of = |vid: Oid| self.rid(vid);
             if let (Some(id), Some(attrs)) = (translated_id(id, &rid_of), translated(attrs, &rid_of)) {
-                actual.insert(object, id, attrs);
+                actual.insert(object, id, &attrs);
             }
         });
         let known = self.own.keys().chain([&SWITCH]).filter_map(|vid| Some((*vid, self.rid(*vid)?)));
@@ -355,9 +355,9 @@ impl<S: Sai> Syncd<S> {
                         if let (Some(vid), Some(rid)) = (step.id.oid(), item.id.oid()) {
                             view.keep(vid, rid);
                         }
-                        view.actual.insert(object, item.id, item.attrs);
+                        view.actual.insert(object, item.id, &item.attrs);
                     }
-                    Verb::Set => view.actual.set(object, item.id, item.attrs),
+                    Verb::Set => view.actual.set(object, item.id, &item.attrs),
                     Verb::Remove => view.actual.remove(&item.id),
                 }
             }
@@ -388,7 +388,7 @@ impl<S: Sai> Syncd<S> {
         let mut store = Store::default();
         view.actual.for_each(&mut |object, id, attrs| {
             if let (Some(id), Some(attrs)) = (translated_id(id, &vid_of), translated(attrs, &vid_of)) {
-                store.insert(object, id, attrs);
+                store.insert(object, id, &attrs);
             }
         });
         self.own.retain(|vid, _| self.rid_of.contains_key(vid));
