@@ -106,7 +106,7 @@ pub struct RibStage {
     /// What was taken of either and waits for its turn: at most one answer for each batch outstanding, and what the
     /// lane for failures has that is none. And what an operator switched.
     taken: VecDeque<RibIn>,
-    /// Whether what failures make of routes is still to be done.
+    /// Whether some of what failures make of routes is still to be done.
     owed: bool,
     statics: Statics,
     meter: Meter,
@@ -215,7 +215,7 @@ fn run(mut stage: RibStage, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, st
                     stage.handle(messages);
                 }
             }
-            default(Duration::from_millis(100)) => {}
+            default(if stage.owed { Duration::ZERO } else { Duration::from_millis(100) }) => {}
         }
         stage.retry();
         while let Some(message) = stage.taken.pop_front() {
@@ -319,8 +319,8 @@ impl RibStage {
             self.retries.hope(begin);
         }
         self.rib.set_time(self.clock.now());
-        self.owed = false;
         let out = self.rib.handle(messages);
+        self.owed = self.rib.has_more();
         self.meter.add(routes, begin);
         self.send(out);
     }

@@ -187,7 +187,7 @@ impl Router {
                 underlay_weights: fib.underlay_weights,
                 cache: fib.nexthop_cache,
                 initial_sources,
-                dataplanes: Vec::new(),
+                ..RibConfig::default()
             };
             let setup = RibSetup {
                 config: settings,

@@ -5,68 +5,88 @@
 //! where a next hop is resolved or a person asks. So the exact key is what is fast and small here; the table
 //! that forwards packets is the chip's.
 
-use crate::{Family, Map, Prefix};
+use crate::{Family, HashBuilder, Prefix};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use std::hash::BuildHasher;
 use std::net::IpAddr;
 
 /// A map from prefixes to `T` with longest match.
 pub struct PrefixTable<F: Family, T> {
-    map: Map<Prefix<F>, T>,
+    entries: HashTable<(Prefix<F>, T)>,
+    hasher: HashBuilder,
     /// How many prefixes there are of each length; only lengths in use are probed.
     lengths: [u32; 129],
+    /// How often entries may have moved to other places.
+    moves: u64,
 }
 
 impl<F: Family, T> Default for PrefixTable<F, T> {
     fn default() -> Self {
-        PrefixTable { map: Map::default(), lengths: [0; 129] }
+        PrefixTable { entries: HashTable::new(), hasher: HashBuilder::default(), lengths: [0; 129], moves: 0 }
     }
 }
 
 impl<F: Family, T> PrefixTable<F, T> {
     /// How many prefixes it holds.
     pub fn len(&self) -> usize {
-        self.map.len()
+        self.entries.len()
     }
 
     /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
-        self.map.is_empty()
+        self.entries.is_empty()
     }
 
     /// The value at exactly `prefix`.
+    #[inline]
     pub fn get(&self, prefix: Prefix<F>) -> Option<&T> {
-        self.map.get(&prefix)
+        let hash = self.hasher.hash_one(prefix);
+        self.entries.find(hash, |(known, _)| *known == prefix).map(|(_, value)| value)
     }
 
     /// The value at exactly `prefix`, to change.
+    #[inline]
     pub fn get_mut(&mut self, prefix: Prefix<F>) -> Option<&mut T> {
-        self.map.get_mut(&prefix)
+        let hash = self.hasher.hash_one(prefix);
+        self.entries.find_mut(hash, |(known, _)| *known == prefix).map(|(_, value)| value)
     }
 
     /// Puts `value` at `prefix` and returns what it replaced.
     pub fn insert(&mut self, prefix: Prefix<F>, value: T) -> Option<T> {
-        let old = self.map.insert(prefix, value);
-        if old.is_none() {
-            self.lengths[usize::from(prefix.len())] += 1;
+        match self.entry(prefix) {
+            Entry::Occupied(mut old) => Some(std::mem::replace(&mut old.get_mut().1, value)),
+            Entry::Vacant(place) => {
+                place.insert((prefix, value));
+                self.lengths[usize::from(prefix.len())] += 1;
+                None
+            }
         }
-        old
     }
 
     /// The value at `prefix`, made by `make` when there is none.
+    #[inline]
     pub fn get_or_insert_with(&mut self, prefix: Prefix<F>, make: impl FnOnce() -> T) -> &mut T {
-        let lengths = &mut self.lengths;
-        self.map.entry(prefix).or_insert_with(|| {
-            lengths[usize::from(prefix.len())] += 1;
-            make()
-        })
+        let PrefixTable { entries, hasher, lengths, moves } = self;
+        match entry(entries, hasher, moves, prefix) {
+            Entry::Occupied(old) => &mut old.into_mut().1,
+            Entry::Vacant(place) => {
+                lengths[usize::from(prefix.len())] += 1;
+                &mut place.insert((prefix, make())).into_mut().1
+            }
+        }
+    }
+
+    fn entry(&mut self, prefix: Prefix<F>) -> Entry<'_, (Prefix<F>, T)> {
+        entry(&mut self.entries, &self.hasher, &mut self.moves, prefix)
     }
 
     /// Removes and returns the value at `prefix`.
     pub fn remove(&mut self, prefix: Prefix<F>) -> Option<T> {
-        let old = self.map.remove(&prefix);
-        if old.is_some() {
-            self.lengths[usize::from(prefix.len())] -= 1;
-        }
-        old
+        let hash = self.hasher.hash_one(prefix);
+        let old = self.entries.find_entry(hash, |(known, _)| *known == prefix).ok()?;
+        self.lengths[usize::from(prefix.len())] -= 1;
+        Some(old.remove().0.1)
     }
 
     /// The most specific entry that holds `addr`.
@@ -79,25 +99,59 @@ impl<F: Family, T> PrefixTable<F, T> {
         let host = Prefix::<F>::host(addr);
         host.into_iter().flat_map(move |host| {
             (0..=F::WIDTH).rev().filter(|len| self.lengths[usize::from(*len)] > 0).filter_map(move |len| {
-                self.map.get_key_value(&host.truncate(len)).map(|(prefix, value)| (*prefix, value))
+                let prefix = host.truncate(len);
+                self.get(prefix).map(|value| (prefix, value))
             })
         })
     }
 
     /// Every entry, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (Prefix<F>, &T)> {
-        self.map.iter().map(|(prefix, value)| (*prefix, value))
+        self.entries.iter().map(|(prefix, value)| (*prefix, value))
     }
 
     /// Every entry, in no order, values to change.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Prefix<F>, &mut T)> {
-        self.map.iter_mut().map(|(prefix, value)| (*prefix, value))
+        self.entries.iter_mut().map(|(prefix, value)| (*prefix, value))
+    }
+
+    /// How many places for entries there are: those that [`PrefixTable::at`] takes.
+    pub fn places(&self) -> usize {
+        self.entries.num_buckets()
+    }
+
+    /// The entry in a place, if there is one, its value to change. Who goes through all places, in pieces and whatever
+    /// else happens meanwhile, meets every entry that was there all the time, as long as [`PrefixTable::moves`] stays.
+    #[inline]
+    pub fn at(&mut self, place: usize) -> Option<(Prefix<F>, &mut T)> {
+        self.entries.get_bucket_mut(place).map(|(prefix, value)| (*prefix, value))
+    }
+
+    /// Rises when entries may have moved to other places.
+    pub fn moves(&self) -> u64 {
+        self.moves
     }
 
     /// Bytes of memory that the table itself holds, without what values point to.
     pub fn allocation_size(&self) -> usize {
-        self.map.allocation_size() + size_of::<Self>()
+        self.entries.allocation_size() + size_of::<Self>()
     }
+}
+
+/// [`PrefixTable::entry`] when the table is borrowed in parts.
+#[inline]
+fn entry<'a, F: Family, T>(
+    entries: &'a mut HashTable<(Prefix<F>, T)>,
+    hasher: &HashBuilder,
+    moves: &mut u64,
+    prefix: Prefix<F>,
+) -> Entry<'a, (Prefix<F>, T)> {
+    if entries.len() == entries.capacity() {
+        // Room for another is made first.
+        *moves += 1;
+    }
+    let hash = hasher.hash_one(prefix);
+    entries.entry(hash, |(known, _)| *known == prefix, |(known, _)| hasher.hash_one(known))
 }
 
 #[cfg(test)]
@@ -121,5 +175,37 @@ mod tests {
         assert_eq!(ask(&table, "10.1.1.2"), "10.0.0.0/8");
         assert!(table.longest_match("::1".parse().unwrap()).is_none());
         assert_eq!(table.len(), 3);
+    }
+
+    #[test]
+    fn a_walk_in_pieces_meets_all_that_stays_unless_entries_moved() {
+        let prefix = |n: u32| Prefix::<V4>::host(std::net::IpAddr::V4(n.into())).unwrap();
+        let mut table = PrefixTable::<V4, bool>::default();
+        let (mut walks, mut whole, mut next) = (0, 0, 1000);
+        for n in 0..600 {
+            table.insert(prefix(n), false);
+        }
+        for _ in 0..200 {
+            table.iter_mut().for_each(|(_, seen)| *seen = false);
+            let moves = table.moves();
+            for place in 0..table.places() {
+                if let Some((_, seen)) = table.at(place) {
+                    *seen = true;
+                }
+                if place % 4 == 0 {
+                    // Others come and go between two pieces, so that the table is swept clean now and then.
+                    table.insert(prefix(next), true);
+                    table.remove(prefix(next - 100));
+                    next += 1;
+                }
+            }
+            walks += 1;
+            if table.moves() == moves {
+                whole += 1;
+                assert!((0..600).all(|n| table.get(prefix(n)) == Some(&true)));
+            }
+        }
+        assert!(whole > 10 && whole < walks, "{whole} of {walks}: some walks are whole, not all");
+        assert!(table.at(table.places()).is_none());
     }
 }

@@ -135,8 +135,14 @@ impl Resolver {
         let begin = self.cache.now();
         self.resolve(tables);
         if self.any_wakes_routes() {
-            for_each_family!(F => tables.get_mut::<F>().mark_users(|group| self.wakes_routes(group)));
+            if self.cache.is_per_route() {
+                for_each_family!(F => tables.get_mut::<F>().mark_users(|group| self.wakes_routes(group)));
+            } else {
+                for_each_family!(F => tables.get_mut::<F>().wake(self.waking()));
+            }
         }
+        let mut left = self.config.turn;
+        for_each_family!(F => left -= tables.get_mut::<F>().sweep(self, left));
         let tables = &*tables;
         if self.cache.is_per_route() {
             for_each_family!(F => for group in tables.get::<F>().marked_groups() {

@@ -18,6 +18,9 @@
 //! before the numbers that they are exceptions of, and are told again with the answer to each batch that names such
 //! a prefix: so a number says "all of these, but the blocked ones" whatever its receiver remembers.
 //!
+//! While a group leads nowhere whose routes are still to be looked at one by one, no mark is answered: which prefixes are blocked
+//! is not known yet.
+//!
 //! Whoever announces keeps the number of marks without an answer bounded; a BGP shard does.
 //!
 //! A dataplane that is down, or has not yet been sent everything again, confirms nothing. It takes nothing back either:
@@ -25,6 +28,7 @@
 
 use crate::dataplane::{Dataplane, Dataplanes, InstallStatus};
 use crate::message::{DataplaneId, FeedMark, FibBatch, RibOut};
+use crate::resolve::Resolver;
 use crate::rib::{changed, route};
 use crate::table::RouteTables;
 use ribtide_prefix::{AnyPrefix, Set, for_each_family};
@@ -119,16 +123,33 @@ impl Confirm {
     }
 
     /// The events at hand are worked through, and `seq` is the latest batch: says what there is to say.
-    pub(crate) fn tell(&mut self, tables: &RouteTables, dataplanes: &Dataplanes, seq: u64, out: &mut RibOut) {
+    pub(crate) fn tell(
+        &mut self,
+        tables: &RouteTables,
+        resolver: &mut Resolver,
+        dataplanes: &Dataplanes,
+        seq: u64,
+        out: &mut RibOut,
+    ) {
+        let unsettled = resolver.was_hollow();
         if !self.on {
             return;
         }
         let finished = |id| dataplanes.get(id).map_or(0, |d| d.finished());
         let finished = self.planes.iter().map(finished).min().unwrap_or(u64::MAX);
         self.marks.extend(self.fresh.drain(..).map(|mark| (seq, mark)));
+        if unsettled {
+            // Routes that dataplanes had may have gone with their group, to come back with this batch at the earliest.
+            self.marks.iter_mut().for_each(|(batch, _)| *batch = seq);
+        }
         let done = self.changing.partition_point(|(batch, _)| *batch <= finished);
         self.suspects.extend(self.changing.drain(..done).map(|(_, prefix)| (prefix, false)));
         for (prefix, failed) in std::mem::take(&mut self.suspects) {
+            if resolver.is_hollow() && leads_nowhere(tables, resolver, prefix) {
+                // It is about to be deselected, or to come back.
+                self.suspects.push((prefix, failed));
+                continue;
+            }
             let blocked = is_blocked(tables, dataplanes, prefix);
             // The failure of a change that is superseded says that the former one may be lost too.
             if (blocked || (failed && route(tables, prefix).is_some())) && self.blocked.insert(prefix) {
@@ -152,6 +173,10 @@ impl Confirm {
             } else if self.blocked.contains(&prefix) {
                 out.blocked.push((prefix, true));
             }
+        }
+        if resolver.is_hollow() {
+            // Which of the prefixes before a mark lead nowhere is not known until all of them have been looked at.
+            return;
         }
         let answered = self.marks.partition_point(|(batch, _)| *batch <= finished);
         for (_, mark) in self.marks.drain(..answered) {
@@ -183,6 +208,11 @@ impl Confirm {
         let has = |d: &Dataplane| d.status(prefix, changed) == InstallStatus::Installed;
         self.planes.iter().all(|id| dataplanes.get(id).is_some_and(has))
     }
+}
+
+/// Whether the FIB has `prefix` by a group that leads nowhere.
+fn leads_nowhere(tables: &RouteTables, resolver: &Resolver, prefix: AnyPrefix) -> bool {
+    route(tables, prefix).is_some_and(|route| route.fib != 0 && !resolver.is_resolved(route.fib))
 }
 
 /// Whether the FIB is known not to have what the RIB wants for `prefix`.

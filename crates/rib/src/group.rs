@@ -105,6 +105,8 @@ pub(crate) struct Group {
     pub(crate) in_fib: bool,
     /// The number of the batch that last gave it to them.
     pub(crate) made: u64,
+    /// Dataplanes were told that it leads nowhere, and nothing else since in a batch.
+    pub(crate) hollow: bool,
     /// Made in this batch: its routes are all marked for selection already.
     pub(crate) fresh: bool,
     /// Something it depends on may have changed in this batch.
@@ -117,6 +119,13 @@ pub(crate) struct Group {
     pub(crate) turned: bool,
     /// It is listed for [`crate::resolve::Resolver::finish`].
     pub(crate) touched: bool,
+}
+
+impl Group {
+    /// What dataplanes are to have of it.
+    pub(crate) fn in_dataplanes(&self) -> FibGroup {
+        self.content.clone().unwrap_or(FibGroup::Nowhere)
+    }
 }
 
 /// Groups by number and by content.
@@ -146,6 +155,7 @@ impl Groups {
             stamp: 0,
             in_fib: false,
             made: 0,
+            hollow: false,
             fresh: true,
             stale: true,
             moved: true,

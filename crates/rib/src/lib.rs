@@ -16,6 +16,7 @@ mod query;
 mod resolve;
 mod rib;
 mod store;
+mod sweep;
 mod table;
 mod target;
 
@@ -41,6 +42,9 @@ pub struct RibConfig {
     pub underlay_weights: bool,
     /// How the resolution cache works; see [`Rib::set_cache_mode`].
     pub cache: CacheMode,
+    /// The most routes that are selected again in one turn because their group lost its last way or has its first again; see
+    /// [`Rib::has_more`].
+    pub turn: usize,
     /// Sources whose [`RibIn::EndOfInitial`] must have come before a replay ends. A dataplane removes what it
     /// holds from before only then, so routes survive a restart.
     pub initial_sources: Vec<Source>,
@@ -56,6 +60,7 @@ impl Default for RibConfig {
             max_ecmp: 512,
             underlay_weights: false,
             cache: CacheMode::default(),
+            turn: 2048,
             initial_sources: Vec::new(),
             dataplanes: Vec::new(),
         }

@@ -302,6 +302,10 @@ pub enum FibGroup {
     Hops(Vec<FibHop>),
     /// Discards them.
     Blackhole,
+    /// Nothing: it lost its last way out a moment ago. A route by it forwards nothing and keeps nothing less specific from
+    /// forwarding, as if it were not there; its deletion, or its move to another group, is on its way. A dataplane that
+    /// cannot say that of a group leaves the group as it is, since what it led to is gone, and waits for the routes.
+    Nowhere,
 }
 
 /// A group to create or to give new content. Routes that use it stay as they are.

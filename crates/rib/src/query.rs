@@ -260,7 +260,7 @@ impl Rib {
         let table = self.tables.get::<F>();
         let route = table.routes.get(prefix)?;
         let best = route.candidate()?;
-        let selected = Some(best).filter(|_| route.fib != 0);
+        let selected = Some(best).filter(|_| route.fib != 0 && self.resolver.is_resolved(route.fib));
         let candidates = table.candidates(prefix, route).map(|c| CandidateInfo {
             protocol: c.protocol,
             distance: c.distance,

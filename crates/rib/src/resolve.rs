@@ -78,6 +78,10 @@ pub(crate) struct Resolver {
     unused: Vec<u32>,
     /// Tracked addresses that may have something to say.
     to_say: Vec<IpAddr>,
+    /// How many groups dataplanes have that lead nowhere.
+    hollow: usize,
+    /// Whether there was one since [`Resolver::was_hollow`] was asked.
+    hollowed: bool,
 }
 
 impl Resolver {
@@ -101,6 +105,8 @@ impl Resolver {
             touched: Vec::new(),
             unused: Vec::new(),
             to_say: Vec::new(),
+            hollow: 0,
+            hollowed: false,
         }
     }
 
@@ -573,7 +579,22 @@ impl Resolver {
     /// Every group that dataplanes have, as operations that create them.
     pub(crate) fn in_fib(&self) -> Vec<GroupOp> {
         let groups = self.groups.store.iter().filter(|(_, g)| g.in_fib);
-        groups.filter_map(|(id, g)| Some(GroupOp { id: GroupId(id), content: g.content.clone()? })).collect()
+        groups.map(|(id, g)| GroupOp { id: GroupId(id), content: g.in_dataplanes() }).collect()
+    }
+
+    /// Groups whose routes are to be looked at again because of this batch: [`Resolver::wakes_routes`].
+    pub(crate) fn waking(&self) -> impl Iterator<Item = u32> {
+        self.stale_groups.iter().copied().filter(|id| self.wakes_routes(*id))
+    }
+
+    /// Whether dataplanes have a group that leads nowhere.
+    pub(crate) fn is_hollow(&self) -> bool {
+        self.hollow > 0
+    }
+
+    /// Whether they have had one since this was asked last.
+    pub(crate) fn was_hollow(&mut self) -> bool {
+        std::mem::replace(&mut self.hollowed, self.hollow > 0)
     }
 
     // ---- before the end of a batch
@@ -598,11 +619,14 @@ impl Resolver {
             if !(group.changed && group.in_fib && group.installed > 0) {
                 continue;
             }
-            // One that leads nowhere loses its routes at the end of the batch.
-            if let Some(content) = group.content.clone() {
-                group.changed = false;
-                urgent.push(UrgentOp { after, made: group.made, op: GroupOp { id: GroupId(*id), content } });
+            let content = group.in_dataplanes();
+            // What fills one that led nowhere is told again in a batch, which dataplanes acknowledge: its routes are back
+            // only then.
+            group.changed = group.hollow && content != FibGroup::Nowhere;
+            if content == FibGroup::Nowhere && !std::mem::replace(&mut group.hollow, true) {
+                (self.hollow, self.hollowed) = (self.hollow + 1, true);
             }
+            urgent.push(UrgentOp { after, made: group.made, op: GroupOp { id: GroupId(*id), content } });
         }
         urgent
     }
@@ -621,11 +645,15 @@ impl Resolver {
         for id in self.touched.drain(..) {
             let group = &mut self.groups.store[id];
             let wanted = group.installed > 0;
-            match &group.content {
-                Some(content) if wanted && (group.changed || !group.in_fib) => {
-                    create.push(GroupOp { id: GroupId(id), content: content.clone() });
-                }
-                _ if group.in_fib && !wanted => delete.push(GroupId(id)),
+            if wanted && (group.changed || !group.in_fib) {
+                create.push(GroupOp { id: GroupId(id), content: group.in_dataplanes() });
+            } else if group.in_fib && !wanted {
+                delete.push(GroupId(id));
+            }
+            let hollow = wanted && group.content.is_none();
+            match (std::mem::replace(&mut group.hollow, hollow), hollow) {
+                (false, true) => (self.hollow, self.hollowed) = (self.hollow + 1, true),
+                (true, false) => self.hollow -= 1,
                 _ => {}
             }
             if wanted && !group.in_fib {

@@ -68,8 +68,14 @@ impl Rib {
         self.update_fib(&mut out);
         self.replay(&mut out);
         self.retry(&mut out);
-        self.confirm.tell(&self.tables, &self.dataplanes, self.seq, &mut out);
+        self.confirm.tell(&self.tables, &mut self.resolver, &self.dataplanes, self.seq, &mut out);
         out
+    }
+
+    /// Whether routes are left over whose group lost its last way or has its first again. Each [`Rib::handle`], be it without
+    /// events, selects some of them again, [`RibConfig::turn`] at most; what overtakes routes waits for no more than that.
+    pub fn has_more(&self) -> bool {
+        self.tables.v4.sweeps() || self.tables.v6.sweeps()
     }
 
     /// Takes events as [`Rib::handle`] does, failures foremost, but does no more about them than to give groups that

@@ -2,6 +2,7 @@
 
 use crate::message::{FibRoute, GroupId, Protocol, Source};
 use crate::resolve::Resolver;
+use crate::sweep::Sweep;
 use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, PrefixTable};
 use std::hint::black_box;
 use std::net::IpAddr;
@@ -104,6 +105,8 @@ pub(crate) struct Table<F: Family> {
     contested: Map<Prefix<F>, Vec<Candidate>>,
     /// Prefixes whose selection is to be made again in this batch.
     dirty: Vec<Prefix<F>>,
+    /// What is to be looked through for others.
+    sweep: Sweep,
     pub(crate) counts: Counts,
 }
 
@@ -113,6 +116,7 @@ impl<F: Family> Default for Table<F> {
             routes: PrefixTable::default(),
             contested: Map::default(),
             dirty: Vec::new(),
+            sweep: Sweep::default(),
             counts: Counts::default(),
         }
     }
@@ -205,9 +209,7 @@ impl<F: Family> Table<F> {
         route.flat_map(move |route| self.candidates(prefix, route)).filter(Candidate::usable)
     }
 
-    /// Marks for selection every prefix that has a candidate whose group is `wanted`. Looks at the whole table:
-    /// with the cache on `dependency` needed only when a group with routes gains its first hop or loses its last, which
-    /// takes its routes into or out of the FIB anyway.
+    /// Marks for selection every prefix that has a candidate whose group is `wanted`. Looks at the whole table.
     pub(crate) fn mark_users(&mut self, wanted: impl Fn(u32) -> bool) {
         for (prefix, route) in self.routes.iter_mut() {
             let uses = wanted(route.group)
@@ -218,6 +220,49 @@ impl<F: Family> Table<F> {
                 self.dirty.push(prefix);
             }
         }
+    }
+
+    /// From now on [`Table::sweep`] looks for routes of these groups too, at every entry once.
+    pub(crate) fn wake(&mut self, groups: impl Iterator<Item = u32>) {
+        self.sweep.add(groups, &self.routes);
+    }
+
+    /// Whether [`Table::sweep`] has more to look at.
+    pub(crate) fn sweeps(&self) -> bool {
+        self.sweep.is_under_way()
+    }
+
+    /// One turn of looking for prefixes that a woken group should have in the FIB and has not, or the other way round. Marks
+    /// them for selection, at most `limit`; how many. Prefixes with several candidates come first, as far as that is
+    /// found without long looking: for them there may be another way.
+    pub(crate) fn sweep(&mut self, resolver: &Resolver, limit: usize) -> usize {
+        let Table { routes, contested, dirty, sweep, .. } = self;
+        if !sweep.is_under_way() || limit == 0 {
+            return 0;
+        }
+        let before = dirty.len();
+        // Marks an entry if it is to be, and says whether more may be marked.
+        let mut look = |sweep: &Sweep, prefix: Prefix<F>, route: &mut Route| {
+            let wrong = |c: Candidate| {
+                sweep.wants(c.group) && resolver.is_resolved(c.group) != (route.fib == c.group)
+            };
+            if !route.dirty && candidates(contested, prefix, route).any(wrong) {
+                route.dirty = true;
+                dirty.push(prefix);
+            }
+            dirty.len() - before < limit
+        };
+        let mut more = true;
+        if sweep.begins() {
+            more = contested
+                .keys()
+                .take(limit * PLACES_EACH)
+                .all(|prefix| routes.get_mut(*prefix).is_none_or(|route| look(sweep, *prefix, route)));
+        }
+        if more {
+            sweep.turn(routes, limit * PLACES_EACH, look);
+        }
+        dirty.len() - before
     }
 
     /// How many prefixes are marked for selection.
@@ -280,6 +325,9 @@ impl<F: Family> Table<F> {
         self.routes.allocation_size() + self.contested.allocation_size() + lists
     }
 }
+
+/// How many places of the table a turn looks at for each route that it may mark: a look costs so much less than a route.
+const PLACES_EACH: usize = 8;
 
 /// [`Table::candidates`] when the table is borrowed in parts.
 fn candidates<'a, F: Family>(

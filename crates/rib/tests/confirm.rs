@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 const BGP: Protocol = Protocol::BgpInternal;
 
@@ -185,6 +186,10 @@ enum Event {
     Static(usize, Option<usize>),
     /// The second interface rises or falls.
     Link(bool),
+    /// The same in the lane for failures, before anything else is done about it.
+    Fail(bool),
+    /// The RIB manager does some of what it left for later.
+    Rest,
     /// A dataplane finishes some batches, and fails some prefixes of them.
     Finish {
         plane: usize,
@@ -206,10 +211,42 @@ enum Event {
 #[derive(Default)]
 struct Plane {
     up: bool,
-    waiting: VecDeque<FibBatch>,
-    /// What it did last about a prefix: with which batch, and whether it has a route now.
-    done: BTreeMap<AnyPrefix, (u64, bool)>,
+    waiting: VecDeque<Arc<FibBatch>>,
+    urgent: Vec<UrgentOp>,
+    lanes: Lanes,
+    groups: BTreeMap<GroupId, FibGroup>,
+    /// What it did last about a prefix.
+    done: BTreeMap<AnyPrefix, Done>,
     failed: BTreeSet<AnyPrefix>,
+}
+
+/// With which batch something was done about a prefix, by which group it is routed since, and whether that failed.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    seq: u64,
+    group: Option<GroupId>,
+    fails: bool,
+}
+
+impl Plane {
+    /// Whether it forwards by its route for a prefix.
+    fn has(&self, prefix: AnyPrefix) -> bool {
+        let done = self.done.get(&prefix).filter(|done| !done.fails);
+        let content = done.and_then(|done| self.groups.get(&done.group?));
+        content.is_some_and(|content| *content != FibGroup::Nowhere)
+    }
+
+    /// The next thing to do, what is urgent first.
+    fn next(&mut self) -> Option<Arc<FibBatch>> {
+        let ops = std::mem::take(&mut self.urgent);
+        if let Some(now) = self.lanes.urgent(&ops) {
+            self.groups.extend(now.groups.into_iter().map(|op| (op.id, op.content)));
+        }
+        let batch = self.waiting.pop_front()?;
+        let batch = self.lanes.in_order(batch);
+        self.groups.extend(batch.groups.iter().map(|op| (op.id, op.content.clone())));
+        Some(batch)
+    }
 }
 
 /// Whoever announces: the naive version of what a BGP shard does with confirmations.
@@ -234,14 +271,14 @@ struct Check {
     needs: BTreeMap<AnyPrefix, u64>,
 }
 
-fn prefixes(batch: &FibBatch) -> Vec<(AnyPrefix, bool)> {
-    let v4 = batch.routes.v4.iter().map(|r| (r.prefix.any(), r.group.is_some()));
-    v4.chain(batch.routes.v6.iter().map(|r| (r.prefix.any(), r.group.is_some()))).collect()
+fn prefixes(batch: &FibBatch) -> Vec<(AnyPrefix, Option<GroupId>)> {
+    let v4 = batch.routes.v4.iter().map(|r| (r.prefix.any(), r.group));
+    v4.chain(batch.routes.v6.iter().map(|r| (r.prefix.any(), r.group))).collect()
 }
 
 impl Check {
-    fn new() -> Check {
-        let config = RibConfig { dataplanes: vec![0, 1], ..RibConfig::default() };
+    fn new(turn: usize) -> Check {
+        let config = RibConfig { dataplanes: vec![0, 1], turn, ..RibConfig::default() };
         let mut check = Check {
             rib: Rib::new(config),
             planes: Default::default(),
@@ -260,10 +297,11 @@ impl Check {
             for (prefix, _) in prefixes(batch) {
                 self.changed.insert(prefix, batch.seq);
             }
+            let batch = Arc::new(batch.clone());
             self.planes.iter_mut().filter(|p| p.up).for_each(|p| p.waiting.push_back(batch.clone()));
         }
         for (id, page) in out.replay {
-            self.planes[usize::from(id)].waiting.push_back(page);
+            self.planes[usize::from(id)].waiting.push_back(Arc::new(page));
         }
         for prefix in self.bgp.waits.keys() {
             self.needs.entry(*prefix).or_insert(self.changed.get(prefix).copied().unwrap_or(0));
@@ -291,20 +329,25 @@ impl Check {
         for prefix in &self.bgp.advertised {
             let failed = (0..2).any(|id| self.rib.failed(id).any(|(failed, _)| failed == *prefix));
             assert!(!failed, "{prefix} is advertised and has failed");
-            assert!(self.rib.lookup(*prefix).is_some(), "{prefix} is advertised and leads nowhere");
+            // What was advertised before it lost its way is taken back when its turn comes.
+            assert!(
+                self.rib.lookup(*prefix).is_some() || self.rib.has_more(),
+                "{prefix} is advertised and leads nowhere"
+            );
         }
     }
 
     fn advertise(&mut self, prefix: AnyPrefix) {
         let needs = self.needs.remove(&prefix).unwrap_or(0);
         for plane in &self.planes {
-            let (done, has) = plane.done.get(&prefix).copied().unwrap_or((0, false));
+            let (done, has) = (plane.done.get(&prefix).map_or(0, |done| done.seq), plane.has(prefix));
             assert!(
                 plane.up && has && done >= needs,
                 "{prefix} is confirmed too early: {done} of {needs}, {has}"
             );
             assert!(!plane.failed.contains(&prefix), "{prefix} is confirmed and failed");
         }
+        assert!(self.rib.lookup(prefix).is_some(), "{prefix} is confirmed and leads nowhere");
         self.bgp.advertised.insert(prefix);
     }
 
@@ -334,11 +377,11 @@ impl Check {
         let mut ack = FibAck { dataplane: id as u8, seq: 0, failed: vec![], installed: vec![] };
         let mut said = BTreeMap::new();
         for _ in 0..batches {
-            let Some(batch) = plane.waiting.pop_front() else { break };
+            let Some(batch) = plane.next() else { break };
             ack.seq = batch.seq;
-            for (prefix, set) in prefixes(&batch) {
-                let fails = set && failed.contains(&prefix);
-                plane.done.insert(prefix, (batch.seq, set && !fails));
+            for (prefix, group) in prefixes(&batch) {
+                let fails = group.is_some() && failed.contains(&prefix);
+                plane.done.insert(prefix, Done { seq: batch.seq, group, fails });
                 said.insert(prefix, fails);
             }
         }
@@ -374,22 +417,27 @@ impl Check {
                 self.handle(vec![route(pfx(PREFIXES[*prefix]), Source::Static, set)]);
             }
             Event::Link(up) => self.handle(vec![interface(2, *up, &["10.1.0.9/24"])]),
+            Event::Fail(up) => {
+                let urgent = self.rib.urgent([interface(2, *up, &["10.1.0.9/24"])]);
+                self.planes.iter_mut().filter(|p| p.up).for_each(|p| p.urgent.extend(urgent.clone()));
+            }
+            Event::Rest => self.handle(vec![]),
             Event::Finish { plane, batches, failed } => {
                 let failed: Vec<AnyPrefix> = failed.iter().map(|n| pfx(PREFIXES[*n])).collect();
                 self.finish(*plane, *batches, &failed);
             }
             Event::News { plane: id, prefix, fails } => {
                 let (prefix, plane) = (pfx(PREFIXES[*prefix]), &mut self.planes[*id]);
-                let Some((_, has)) = plane.done.get_mut(&prefix).filter(|_| plane.up) else { return };
+                let Some(done) = plane.done.get_mut(&prefix).filter(|_| plane.up) else { return };
                 let mut ack = FibAck { dataplane: *id as u8, seq: 0, failed: vec![], installed: vec![] };
                 match fails {
-                    true if *has => {
-                        *has = false;
+                    true if done.group.is_some() && !done.fails => {
+                        done.fails = true;
                         plane.failed.insert(prefix);
                         ack.failed.push((prefix, "it is gone".into()));
                     }
                     false if plane.failed.remove(&prefix) => {
-                        *has = true;
+                        done.fails = false;
                         ack.installed.push(prefix);
                     }
                     _ => return,
@@ -411,6 +459,10 @@ impl Check {
     /// All dataplanes come up and do what they are told, without failure: what is in the FIB is advertised, all of it and
     /// nothing else.
     fn settle(mut self) {
+        self.handle(vec![]);
+        while self.rib.has_more() {
+            self.handle(vec![]);
+        }
         for id in 0..2 {
             if !self.planes[id].up {
                 self.happen(&Event::Up(id));
@@ -437,6 +489,8 @@ fn event() -> impl Strategy<Value = Event> {
         2 => prefix.clone().prop_map(Event::Move),
         2 => (prefix.clone(), prop::option::of(gateway)).prop_map(|(p, g)| Event::Static(p, g)),
         2 => any::<bool>().prop_map(Event::Link),
+        3 => any::<bool>().prop_map(Event::Fail),
+        2 => Just(Event::Rest),
         8 => (0..2usize, 1..4usize, some).prop_map(|(plane, batches, failed)| Event::Finish { plane, batches, failed }),
         2 => (0..2usize, prefix, any::<bool>()).prop_map(|(plane, prefix, fails)| Event::News { plane, prefix, fails }),
         1 => (0..2usize).prop_map(Event::Up),
@@ -451,8 +505,9 @@ proptest! {
     #[test]
     fn nothing_is_confirmed_before_it_is_there_and_everything_is_then(
         events in prop::collection::vec(event(), 1..60),
+        turn in prop::sample::select(&[1usize, 2048][..]),
     ) {
-        let mut check = Check::new();
+        let mut check = Check::new(turn);
         (0..2).for_each(|id| check.happen(&Event::Up(id)));
         events.iter().for_each(|event| check.happen(event));
         check.settle();

@@ -4,11 +4,18 @@ mod common;
 
 use common::*;
 use proptest::prelude::*;
+use ribtide_prefix::AnyPrefix;
 use ribtide_rib::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 const BGP: Protocol = Protocol::BgpInternal;
+
+/// Without the groups that lead nowhere.
+fn somewhere(mut ops: Vec<UrgentOp>) -> Vec<UrgentOp> {
+    ops.retain(|op| op.op.content != FibGroup::Nowhere);
+    ops
+}
 
 /// Two links, and routes by a gateway on each.
 fn two_links() -> Bench {
@@ -25,11 +32,14 @@ fn a_failure_changes_groups_at_once_and_routes_later() {
     let mut bench = two_links();
     let seq = bench.rib.seq();
     let urgent = bench.rib.urgent([interface(1, false, &["10.0.1.1/24"])]);
-    let [UrgentOp { after, made, op }] = &urgent[..] else { panic!("{urgent:?}") };
-    assert_eq!((*after, *made), (seq, seq));
-    assert_eq!(op.content, FibGroup::Hops(vec![hop("10.0.2.2", 2)]));
+    assert!(urgent.iter().all(|op| op.after == seq && op.made == seq));
+    let contents: Vec<&FibGroup> = urgent.iter().map(|op| &op.op.content).collect();
+    // The interface's own group and that of the route that lost its only way lead nowhere.
+    let shrunk = FibGroup::Hops(vec![hop("10.0.2.2", 2)]);
+    assert_eq!(contents.iter().filter(|c| ***c == shrunk).count(), 1);
+    assert_eq!(contents.iter().filter(|c| ***c == FibGroup::Nowhere).count(), 2);
     assert_eq!(bench.rib.seq(), seq, "it has no number of its own");
-    // What is left: the connected routes and the route that lost its only way. The group is not told again.
+    // What is left: the connected routes and the route that lost its only way. No group is told again.
     let rest = bench.rib.handle([]).fib.unwrap();
     assert!(rest.groups.is_empty());
     let gone: Vec<String> = rest.routes.v4.iter().map(|r| r.prefix.to_string()).collect();
@@ -45,7 +55,7 @@ fn a_gateway_fails_in_the_same_lane() {
     let event =
         |interface, usable| RibIn::Gateway(GatewayEvent { address: ip("10.0.1.2"), interface, usable });
     assert!(bench.rib.urgent([event(Some(2), false)]).is_empty(), "on another link");
-    let urgent = bench.rib.urgent([event(Some(1), false)]);
+    let urgent = somewhere(bench.rib.urgent([event(Some(1), false)]));
     let [UrgentOp { op, .. }] = &urgent[..] else { panic!("{urgent:?}") };
     assert_eq!(op.content, FibGroup::Hops(vec![hop("10.0.2.2", 2)]));
     let rest = bench.rib.handle([]).fib.unwrap();
@@ -57,6 +67,49 @@ fn a_gateway_fails_in_the_same_lane() {
     assert!(bench.rib.urgent([event(Some(1), true)]).is_empty());
     let urgent = bench.rib.urgent([event(None, true)]);
     assert_eq!(urgent[0].op.content, FibGroup::Hops(vec![hop("10.0.1.2", 1), hop("10.0.2.2", 2)]));
+}
+
+/// A group that loses its last way: one operation, and routes in turns that end when a way is back.
+#[test]
+fn routes_without_a_way_go_in_turns_and_stay_when_it_comes_back() {
+    let config = RibConfig { turn: 10, ..RibConfig::default() };
+    let mut rib = Rib::new(config);
+    let mut model = Model::new();
+    model.repeats = true;
+    let link = |up| interface(1, up, &["10.0.1.1/24"]);
+    let mut step = |rib: &mut Rib, events: Vec<RibIn>| {
+        let (ops, out) = (rib.urgent(events), rib.handle([]));
+        for op in &ops {
+            model.groups.insert(op.op.id, op.op.content.clone());
+        }
+        out.fib.iter().for_each(|batch| model.apply(batch));
+        let bgp = |prefix: &AnyPrefix| prefix.to_string().starts_with("20.");
+        let routes = out.fib.iter().map(|batch| batch.routes.v4.len()).sum::<usize>();
+        (ops.len(), routes, model.fib().keys().filter(|p| bgp(p)).count())
+    };
+    let mut events = vec![link(true), interface(2, true, &["10.0.2.1/24"])];
+    events.extend((0..100).map(|n| announce(&format!("20.0.{n}.0/24"), BGP, &[gw("10.0.1.2")])));
+    // A floating static route of one of them, which takes over first.
+    let mut floating = set(Protocol::Static, &[gw("10.0.2.2")]);
+    floating.distance = 250;
+    events.push(route(pfx("20.0.50.0/24"), Source::Static, Some(floating)));
+    assert_eq!(step(&mut rib, events), (0, 104, 100));
+    // Group of the interface and group of the routes; ten of these and the two connected ones.
+    assert_eq!(step(&mut rib, vec![link(false)]), (2, 12, 1));
+    assert!(rib.has_more());
+    assert_eq!(rib.lookup(pfx("20.0.50.0/24")).unwrap().content, FibGroup::Hops(vec![hop("10.0.2.2", 2)]));
+    assert_eq!(step(&mut rib, vec![]), (0, 10, 1));
+    // 80 never went, 19 come back, and the one of the floating route.
+    assert_eq!(step(&mut rib, vec![link(true)]).0, 1);
+    let mut routes = 0;
+    while rib.has_more() {
+        let (urgent, more, _) = step(&mut rib, vec![]);
+        routes += more;
+        assert!(urgent == 0 && more <= 10);
+    }
+    assert!(routes <= 20, "{routes}");
+    assert_eq!(step(&mut rib, vec![]), (0, 0, 100));
+    assert_eq!(rib.lookup(pfx("20.0.50.0/24")).unwrap().content, FibGroup::Hops(vec![hop("10.0.1.2", 1)]));
 }
 
 #[test]
@@ -80,7 +133,7 @@ fn a_group_overtakes_routes() {
     let more = bench.rib.handle([announce("22.0.0.0/8", BGP, &[gw("10.0.1.2"), gw("10.0.2.2")])]);
     // This one makes a group, which therefore cannot change before it is taken.
     let fresh = bench.rib.handle([announce("23.0.0.0/8", BGP, &[gw("10.0.1.3"), gw("10.0.2.3")])]);
-    let urgent = bench.rib.urgent([interface(1, false, &["10.0.1.1/24"])]);
+    let urgent = somewhere(bench.rib.urgent([interface(1, false, &["10.0.1.1/24"])]));
     assert_eq!(urgent.len(), 2);
 
     let now = lanes.urgent(&urgent).unwrap();
@@ -172,8 +225,11 @@ proptest! {
 
     /// Whatever overtakes what, the dataplane never names what is not there, and ends as the RIB manager has it.
     #[test]
-    fn overtaking_leads_to_the_same(steps in prop::collection::vec(step(), 1..60)) {
-        let mut rib = Rib::new(RibConfig::default());
+    fn overtaking_leads_to_the_same(
+        steps in prop::collection::vec(step(), 1..60),
+        turn in prop::sample::select(&[1usize, 2048][..]),
+    ) {
+        let mut rib = Rib::new(RibConfig { turn, ..RibConfig::default() });
         let mut behind = Behind {
             lanes: Lanes::default(),
             urgent: VecDeque::new(),
@@ -214,6 +270,9 @@ proptest! {
             }
         }
         behind.sent(rib.handle([]));
+        while rib.has_more() {
+            behind.sent(rib.handle([]));
+        }
         while !behind.batches.is_empty() {
             behind.take();
             let seq = behind.model.seq;

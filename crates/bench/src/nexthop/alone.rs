@@ -36,10 +36,33 @@ fn one(rib: &mut Rib, mode: CacheMode, scale: &Scale, phase: &Phase) -> Result<F
             routes += fib.route_count();
         }
     };
+    let (mut urgent, mut at_once, mut turn) = (0, 0, 0);
     let begin = cpu();
     // The input is there before and after, so that it does not count as memory.
     match &input {
-        Input::Events(events) => count(rib.handle(events.iter().cloned())),
+        Input::Events(lots) => {
+            // As the daemon does it: interfaces take the lane of failures, and routes come in turns.
+            for events in lots {
+                let told = if events.iter().all(|event| matches!(event, RibIn::Interface(_))) {
+                    let told = rib.urgent(events.iter().cloned()).len();
+                    if told > 0 {
+                        at_once = cpu() - begin;
+                    }
+                    count(turned(rib, &mut turn, []));
+                    told
+                } else {
+                    count(turned(rib, &mut turn, events.iter().cloned()));
+                    0
+                };
+                if told == 0 {
+                    at_once = cpu() - begin;
+                }
+                urgent += told;
+            }
+            while rib.has_more() {
+                count(turned(rib, &mut turn, []));
+            }
+        }
         Input::Messages(batches) => {
             for bytes in batches {
                 let begin = cpu();
@@ -58,10 +81,12 @@ fn one(rib: &mut Rib, mode: CacheMode, scale: &Scale, phase: &Phase) -> Result<F
     Ok(Figures {
         phase: phase.name.into(),
         cpu_s: seconds(total),
+        at_once_s: seconds(at_once),
+        turn_s: seconds(turn),
         decode_s: seconds(decoding),
         resolution_s: seconds(after.nanoseconds - before.nanoseconds),
         routes: scale.routes,
-        group_operations: groups as u64,
+        group_operations: (groups + urgent) as u64,
         route_operations: routes as u64,
         lookups: after.lookups - before.lookups,
         resolutions: after.resolutions - before.resolutions,
@@ -72,6 +97,14 @@ fn one(rib: &mut Rib, mode: CacheMode, scale: &Scale, phase: &Phase) -> Result<F
         fib: fingerprint(rib),
         wrong: wrong(rib, scale, phase),
     })
+}
+
+/// [`Rib::handle`]; `longest` becomes how long that took if nothing did so long before.
+fn turned(rib: &mut Rib, longest: &mut u64, events: impl IntoIterator<Item = RibIn>) -> RibOut {
+    let begin = cpu();
+    let out = rib.handle(events);
+    *longest = (*longest).max(cpu() - begin);
+    out
 }
 
 /// Lets the allocator give back what the growing tables have left behind, which it does a moment later and by the way.
@@ -92,7 +125,7 @@ fn wrong(rib: &Rib, scale: &Scale, phase: &Phase) -> Option<String> {
     let routes = (0..scale.routes).filter_map(|n| rib.lookup(scale.prefix(n).any()));
     let ways = |content: &FibGroup| match content {
         FibGroup::Hops(hops) => hops.len(),
-        FibGroup::Blackhole => 0,
+        FibGroup::Blackhole | FibGroup::Nowhere => 0,
     };
     let (mut installed, mut strange) = (0, 0);
     for route in routes {

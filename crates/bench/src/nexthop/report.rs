@@ -1,7 +1,7 @@
 //! What came out, for people and for programs.
 
 use super::Subject;
-use super::work::{CHURN, INSTALL, LINK_DOWN, LINK_UP, Work};
+use super::work::{ALL_DOWN, ALL_UP, CHURN, FLAP, INSTALL, LINK_DOWN, LINK_UP, Work};
 use crate::harness::text::{number, table};
 use crate::harness::{Machine, Spread};
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,10 @@ pub struct Figures {
     pub phase: String,
     /// CPU seconds in total: of the thread that decodes and runs the RIB manager, or of all of zebra.
     pub cpu_s: f64,
+    /// Of those, until dataplanes were told where groups lead now; 0 where routes came.
+    pub at_once_s: f64,
+    /// The longest turn, which whatever comes next has to wait for; 0 where routes came.
+    pub turn_s: f64,
     /// Of those, reading messages.
     pub decode_s: f64,
     /// Of those, resolution.
@@ -100,6 +104,10 @@ pub struct Summary {
     pub decode_s: Spread,
     /// In resolution.
     pub resolution_s: Spread,
+    /// Until dataplanes were told of groups.
+    pub at_once_s: Spread,
+    /// The longest turn.
+    pub turn_s: Spread,
     /// The middle one of the runs.
     pub figures: Figures,
 }
@@ -142,9 +150,19 @@ impl WorkReport {
         let spread = |of: fn(&Figures) -> f64| Spread::of(all.iter().map(|f| of(f)));
         let (cpu_s, decode_s, resolution_s) =
             (spread(|f| f.cpu_s)?, spread(|f| f.decode_s)?, spread(|f| f.resolution_s)?);
+        let (at_once_s, turn_s) = (spread(|f| f.at_once_s)?, spread(|f| f.turn_s)?);
         all.sort_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s));
         let figures = (*all.get(all.len() / 2)?).clone();
-        Some(Summary { phase: phase.into(), subject: subject.into(), cpu_s, decode_s, resolution_s, figures })
+        Some(Summary {
+            phase: phase.into(),
+            subject: subject.into(),
+            cpu_s,
+            decode_s,
+            resolution_s,
+            at_once_s,
+            turn_s,
+            figures,
+        })
     }
 
     /// What is wrong in any of the runs.
@@ -209,6 +227,19 @@ impl WorkReport {
             times(LINK_DOWN, DEPENDENCY, OFF, 100.0),
         );
         goal("link up: dependency resolves 100 times as fast as off", times(LINK_UP, DEPENDENCY, OFF, 100.0));
+        let turns = |phase: &str| {
+            let s = self.of(phase, DEPENDENCY)?;
+            let (at_once, turn) = (s.at_once_s.median, s.turn_s.median);
+            let text = |n| seconds_text(n);
+            Some((
+                format!("{} s, then turns of {} s", text(at_once), text(turn)),
+                at_once <= 0.01 && turn <= 0.01,
+            ))
+        };
+        for phase in [ALL_DOWN, ALL_UP, FLAP] {
+            let what = format!("{phase} with dependency in 10 CPU ms, what follows in turns of no more");
+            goal(&what, turns(phase));
+        }
         goal("link down with dependency in 10 CPU ms", at_most(LINK_DOWN, 0.01));
         goal("link up with dependency in 10 CPU ms", at_most(LINK_UP, 0.01));
         goal("a next hop moves with dependency in 10 CPU ms", at_most("a next hop moves", 0.01));
@@ -244,6 +275,8 @@ impl fmt::Display for WorkReport {
             "decode",
             "resolution",
             "of off",
+            "at once",
+            "turn",
             "sets resolved",
             "look-ups",
             "group ops",
@@ -263,11 +296,15 @@ impl fmt::Display for WorkReport {
             } else {
                 "-".into()
             };
+            let events = |s: &Spread| if s.median > 0.0 { s.show(seconds_text) } else { "-".into() };
             let name = format!("  {}", s.subject);
             if s.subject == Subject::Zebra.to_string() {
                 let none = || "-".to_owned();
                 let cpu = s.cpu_s.show(seconds_text);
-                rows.push(vec![name, cpu, none(), none(), none(), none(), none(), none(), none(), bytes]);
+                let mut row = vec![name, cpu];
+                row.resize_with(header.len() - 1, none);
+                row.push(bytes);
+                rows.push(row);
                 continue;
             }
             let of_off = self.of(&s.phase, OFF).map(|off| s.resolution_s.median / off.resolution_s.median);
@@ -277,6 +314,8 @@ impl fmt::Display for WorkReport {
                 s.decode_s.show(seconds_text),
                 s.resolution_s.show(seconds_text),
                 of_off.map_or("-".into(), |ratio| format!("{ratio:.5}")),
+                events(&s.at_once_s),
+                events(&s.turn_s),
                 count(s.figures.resolutions),
                 count(s.figures.lookups),
                 count(s.figures.group_operations),

@@ -27,8 +27,8 @@ const TOGETHER: usize = 8192;
 pub(super) enum Input {
     /// Encoded routes, a batch each.
     Messages(Vec<Vec<u8>>),
-    /// Anything else.
-    Events(Vec<RibIn>),
+    /// Anything else: lots of events, each of which comes when what the one before cannot wait with is done.
+    Events(Vec<Vec<RibIn>>),
 }
 
 /// A step of a workload, and what must be true after it.
@@ -98,23 +98,20 @@ impl Scale {
             Work::Ecmp => vec![
                 phase(INSTALL, routes, all, |s| s.announced(0)),
                 phase(CHURN, routes, all, |s| s.announced(1)),
-                phase("a next hop moves", routes, all, |s| Input::Events(vec![s.moved()])),
-                phase(LINK_DOWN, routes, all / 2 + 1, |_| Input::Events(vec![link(1, false)])),
-                phase(LINK_UP, routes, all, |_| Input::Events(vec![link(1, true)])),
+                phase("a next hop moves", routes, all, |s| Input::Events(vec![vec![s.moved()]])),
+                phase(LINK_DOWN, routes, all / 2 + 1, |_| Input::Events(vec![vec![link(1, false)]])),
+                phase(LINK_UP, routes, all, |_| Input::Events(vec![vec![link(1, true)]])),
                 phase(WITHDRAW, 0, 0, |s| s.withdrawn()),
             ],
             Work::Single => vec![
                 phase(INSTALL, routes, 2, |s| s.announced(0)),
-                phase("a next hop moves", routes, 1, |s| Input::Events(vec![s.moved()])),
-                phase("and back", routes, 2, |_| Input::Events(vec![fixed(network(FAR, 32), None)])),
-                phase(LINK_DOWN, routes, 1, |_| Input::Events(vec![link(1, false)])),
-                phase(LINK_UP, routes, 2, |_| Input::Events(vec![link(1, true)])),
-                phase("last link down", 0, 0, |_| {
-                    Input::Events(LINKS.iter().map(|n| link(*n, false)).collect())
-                }),
-                phase("links up", routes, 2, |_| {
-                    Input::Events(LINKS.iter().map(|n| link(*n, true)).collect())
-                }),
+                phase("a next hop moves", routes, 1, |s| Input::Events(vec![vec![s.moved()]])),
+                phase("and back", routes, 2, |_| Input::Events(vec![vec![fixed(network(FAR, 32), None)]])),
+                phase(LINK_DOWN, routes, 1, |_| Input::Events(vec![vec![link(1, false)]])),
+                phase(LINK_UP, routes, 2, |_| Input::Events(vec![vec![link(1, true)]])),
+                phase(ALL_DOWN, 0, 0, |_| Input::Events(vec![links(false)])),
+                phase(ALL_UP, routes, 2, |_| Input::Events(vec![links(true)])),
+                phase(FLAP, routes, 2, |_| Input::Events(vec![links(false), links(true)])),
                 phase(WITHDRAW, 0, 0, |s| s.withdrawn()),
             ],
         }
@@ -186,12 +183,19 @@ pub(super) const INSTALL: &str = "install";
 pub(super) const CHURN: &str = "churn: another set";
 pub(super) const LINK_DOWN: &str = "link down";
 pub(super) const LINK_UP: &str = "link up";
+pub(super) const ALL_DOWN: &str = "both links down";
+pub(super) const ALL_UP: &str = "both links up";
+pub(super) const FLAP: &str = "both links down and at once up";
 pub(super) const WITHDRAW: &str = "withdraw";
 
 /// A neighbour on a link.
 fn neighbor(link: u8, n: u16) -> Ipv4Addr {
     let [high, low] = (n + 256).to_be_bytes();
     Ipv4Addr::new(10, link, high, low)
+}
+
+fn links(up: bool) -> Vec<RibIn> {
+    LINKS.iter().map(|n| link(*n, up)).collect()
 }
 
 fn link(n: u8, up: bool) -> RibIn {

@@ -14,7 +14,7 @@
 
 use super::fit_weight;
 use ribtide_prefix::{Family, Map, Set};
-use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, Protocol};
+use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
 use ribtide_wire::netlink::numbers::{RTPROT_BGP, RTPROT_KERNEL, RTPROT_STATIC};
 use ribtide_wire::netlink::{
     Content, Forward, Hop, Hops, Member, Members, NextHop, NextHops, Route, RouteKind, Via,
@@ -88,7 +88,10 @@ impl Announcer {
     /// routes must be told anew, and until [`Announcer::retire`] what they named stays.
     pub(crate) fn groups(&mut self, batch: &FibBatch, tell: &mut dyn FnMut(&Content<'_>)) -> Set<GroupId> {
         let mut turned = Set::default();
-        for op in &batch.groups {
+        // A group that leads nowhere cannot be said. What the listener has stays as it is until its routes go, one by one.
+        let known = |op: &&GroupOp| op.content != FibGroup::Nowhere || !self.groups.contains_key(&op.id);
+        let ops: Vec<&GroupOp> = batch.groups.iter().filter(known).collect();
+        for op in ops {
             let by_group = |content| self.style == Style::Objects && has_object(content);
             let before = self.groups.get(&op.id);
             if before.is_some_and(|old| *old != op.content && !(by_group(old) && by_group(&op.content))) {
@@ -114,6 +117,8 @@ impl Announcer {
         let Some(id) = route.group else { return Ok(Content::DelRoute(told)) };
         let content = self.groups.get(&id).ok_or("its next-hop group was never announced")?;
         match content {
+            // It was overtaken before it was ever told. Like all that failed it is tried again.
+            FibGroup::Nowhere => return Err("its next-hop group leads nowhere at the moment"),
             FibGroup::Blackhole => told.kind = RouteKind::Blackhole,
             FibGroup::Hops(hops) if self.style == Style::Inline => {
                 let largest = largest_weight(hops);
@@ -222,7 +227,7 @@ fn largest_weight(hops: &[FibHop]) -> u16 {
 /// gateway is named by its single object: SONiC makes no group of it.
 fn has_object(content: &FibGroup) -> bool {
     match content {
-        FibGroup::Blackhole => false,
+        FibGroup::Blackhole | FibGroup::Nowhere => false,
         FibGroup::Hops(hops) => !matches!(&hops[..], [FibHop { gateway: None, .. }]),
     }
 }
@@ -272,7 +277,6 @@ pub(crate) fn protocol_number(protocol: Protocol) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ribtide_rib::GroupOp;
     use std::collections::BTreeMap;
 
     fn hop(gateway: &str, weight: u16) -> FibHop {
@@ -401,6 +405,35 @@ mod tests {
         lines.sort();
         assert_eq!(lines, ["delete 10.0.0.1", "delete 10.0.0.2"]);
         assert!(announcer.singles.is_empty() && announcer.groups.is_empty());
+    }
+
+    #[test]
+    fn a_group_that_leads_nowhere_stays_as_it_was_told() {
+        for style in [Style::Inline, Style::Objects] {
+            let (mut announcer, mut listener) = (Announcer::new(style), Listener::default());
+            let route = |group: Option<u32>| FibRoute::<ribtide_prefix::V4> {
+                prefix: "10.1.0.0/16".parse().unwrap(),
+                group: group.map(GroupId),
+                protocol: Protocol::BgpExternal,
+            };
+            let batch = |content: FibGroup, routes: &[Option<u32>]| {
+                let mut batch = FibBatch { groups: vec![group(1, content)], ..FibBatch::default() };
+                batch.routes.v4 = routes.iter().map(|id| route(*id)).collect();
+                batch
+            };
+            let hops = || FibGroup::Hops(vec![hop("10.0.0.1", 1)]);
+            // It goes before it was ever told.
+            assert_eq!(listener.hear(&mut announcer, &batch(FibGroup::Nowhere, &[])), [""; 0]);
+            assert!(announcer.route(&route(Some(1))).is_err());
+            let turned = announcer.groups(&batch(hops(), &[]), &mut |_| {});
+            assert!(turned.contains(&GroupId(1)), "its routes are to be told anew");
+            // It goes later: nothing is said until its route goes.
+            assert_eq!(listener.hear(&mut announcer, &batch(FibGroup::Nowhere, &[])), [""; 0]);
+            let turned = announcer.groups(&batch(hops(), &[]), &mut |_| {});
+            assert!(turned.is_empty(), "back as it was");
+            let lines = listener.hear(&mut announcer, &batch(FibGroup::Nowhere, &[None]));
+            assert_eq!(lines, ["10.1.0.0/16 gone"]);
+        }
     }
 
     #[test]

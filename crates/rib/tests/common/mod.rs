@@ -186,7 +186,8 @@ impl Model {
 
     /// What it does with packets.
     pub fn fib(&self) -> BTreeMap<AnyPrefix, (Protocol, FibGroup)> {
-        self.routes.iter().map(|(prefix, (p, g))| (*prefix, (*p, self.groups[g].clone()))).collect()
+        let all = self.routes.iter().map(|(prefix, (p, g))| (*prefix, (*p, self.groups[g].clone())));
+        all.filter(|(_, (_, content))| *content != FibGroup::Nowhere).collect()
     }
 }
 

@@ -25,6 +25,7 @@ fn describe(stage: &RibStage, info: RouteInfo) -> Described {
 pub(super) fn content(stage: &RibStage, group: &FibGroup) -> Vec<String> {
     match group {
         FibGroup::Blackhole => vec!["blackhole".into()],
+        FibGroup::Nowhere => vec!["nowhere".into()],
         FibGroup::Hops(hops) => hops.iter().map(|hop| hop_text(stage, hop, hops.len() > 1)).collect(),
     }
 }

@@ -131,22 +131,25 @@ impl Objects {
         self.groups.get(&group).filter(|g| !g.live.is_empty()).map(|g| g.id)
     }
 
-    /// Why the kernel does not have the RIB's group.
-    pub(super) fn refusal(&self, group: u32) -> Refusal {
+    /// Why the kernel does not have the RIB's group; `None` when it is to have none, because the group leads nowhere.
+    pub(super) fn refusal(&self, group: u32) -> Option<Refusal> {
         let Some(g) = self.groups.get(&group) else {
-            return Refusal {
+            return Some(Refusal {
                 errno: libc::ENOENT,
                 text: format!("next-hop group {group} was never announced"),
-            };
+            });
         };
+        if g.want.is_empty() {
+            return None;
+        }
         let of_members = || g.want.iter().find_map(|(way, _)| self.singles.get(way)?.refusal.clone());
-        g.refusal.clone().or_else(of_members).unwrap_or(Refusal {
+        Some(g.refusal.clone().or_else(of_members).unwrap_or(Refusal {
             errno: libc::ENETUNREACH,
             text: "the next-hop group has no next hop".into(),
-        })
+        }))
     }
 
-    /// Asks for the RIB's group `group` to have these members. Equal ways are one, with their weights added.
+    /// Asks for the RIB's group `group` to have these members; without any, for the kernel not to have it. Equal ways are one, with their weights added.
     pub(super) fn set_group(&mut self, group: u32, members: impl Iterator<Item = (Way, u16)>) {
         let mut want: Vec<(Way, u16)> = Vec::with_capacity(members.size_hint().0);
         for (way, weight) in members {

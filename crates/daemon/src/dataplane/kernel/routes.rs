@@ -126,6 +126,8 @@ impl Kernel {
         }
         for op in &batch.groups {
             match &op.content {
+                // The kernel deletes its routes together with it, so that less specific ones forward from here on.
+                FibGroup::Nowhere => self.objects.set_group(op.id.0, std::iter::empty()),
                 FibGroup::Blackhole => self.objects.set_group(op.id.0, [(Way::Blackhole, 1)].into_iter()),
                 FibGroup::Hops(hops) => {
                     let ways = hops.iter().map(|hop| {
@@ -462,7 +464,8 @@ impl Kernel {
     }
 
     /// Writes changes, and returns which were refused and why. A route whose group the kernel does not have is
-    /// deleted, so that packets do not go where the RIB no longer sends them, and counts as refused.
+    /// deleted, so that packets do not go where the RIB no longer sends them, and counts as refused, unless the group is to
+    /// lead nowhere.
     fn send<F: Family>(&mut self, changes: &[Change<F>]) -> io::Result<Vec<(usize, Refusal)>> {
         let (table, protocol, source) = (self.config.table, self.config.protocol, source::<F>(&self.config));
         let id = |change: &Change<F>| change.group.and_then(|group| self.objects.live_id(group.0));
@@ -491,7 +494,7 @@ impl Kernel {
         )?;
         for (index, (change, id)) in changes.iter().enumerate() {
             if let (Some(group), None) = (change.group, id) {
-                refused.push((index, self.objects.refusal(group.0)));
+                refused.extend(self.objects.refusal(group.0).map(|refusal| (index, refusal)));
             }
         }
         Ok(refused)

@@ -611,6 +611,60 @@ fn a_lost_next_hop_leaves_every_group_with_one_message() {
     });
 }
 
+#[test]
+fn a_group_that_leads_nowhere_takes_its_routes_along_and_brings_them_back() {
+    in_namespace("a_group_that_leads_nowhere_takes_its_routes_along_and_brings_them_back", || {
+        let mut kernel = open();
+        let prefix = |i: u32| format!("192.{}.{}.0/24", i / 256, i % 256);
+        let ways = [hop("10.0.0.2", "v0", 1)];
+        let mut batch = Batch::start()
+            .group(1, &ways)
+            .group(2, &[hop("10.0.1.2", "v1", 1)])
+            .route("192.0.0.0/8", Some(2));
+        for i in 0..500u32 {
+            batch = batch.route(&prefix(i), Some(1));
+        }
+        batch.end().apply(&mut kernel);
+        let nowhere = || {
+            let mut batch = Batch::default();
+            batch.0.groups.push(GroupOp { id: GroupId(1), content: FibGroup::Nowhere });
+            batch
+        };
+        // The object and the way that was in it, and with them all routes; the less specific one forwards from here on.
+        assert_eq!(told(|| nowhere().apply(&mut kernel)), (2, 0));
+        assert_eq!((table().len(), json("nexthop show").len()), (1, 2));
+        // Some of the routes go, and one comes that was on its way when the group lost its way: nothing is refused, and
+        // nothing said.
+        let after = told(|| {
+            let batch = (0..10).fold(nowhere(), |b, i| b.route(&prefix(i), None));
+            batch.apply(&mut kernel);
+        });
+        assert_eq!(after, (0, 0));
+        Batch::default().route("198.51.100.0/24", Some(1)).apply(&mut kernel);
+        kernel.verify().unwrap();
+        kernel.repair().unwrap();
+        assert_eq!((failed(&mut kernel), table().len()), (vec![], 1));
+        // A way is back: all that is still wanted, with it. To say it twice changes nothing.
+        Batch::default().group(1, &ways).apply(&mut kernel);
+        assert_eq!(table().len(), 1 + 490 + 1);
+        assert_eq!(table()["198.51.100.0/24"], ["10.0.0.2 v0 1"]);
+        assert_eq!(told(|| Batch::default().group(1, &ways).apply(&mut kernel)), (0, 0));
+        // With the link: the kernel has done it already.
+        ip("link set v0 down");
+        let v0 = ifindex("v0");
+        let after = told(|| {
+            kernel.interface_changed(&InterfaceChange { ifindex: v0, up: false, came_up: false }).unwrap();
+            nowhere().apply(&mut kernel);
+        });
+        assert_eq!((after, table().len()), ((0, 0), 1));
+        ip("link set v0 up");
+        kernel.interface_changed(&InterfaceChange { ifindex: v0, up: true, came_up: true }).unwrap();
+        assert_eq!(table().len(), 1, "it is the RIB's to say where it leads");
+        Batch::default().group(1, &ways).apply(&mut kernel);
+        assert_eq!(table().len(), 1 + 490 + 1);
+    });
+}
+
 /// The threads: interfaces are told, batches acknowledged, a flap mended.
 #[test]
 fn the_stage_tells_interfaces_and_acknowledges() {
