@@ -18,7 +18,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("runtime", &[]),
     ("sai", &["prefix", "swss"]),
     ("tables", &["prefix", "swss", "runtime"]),
-    ("daemon", &["prefix", "wire", "policy", "bgp", "rib", "swss", "runtime", "sai", "tables"]),
+    ("daemon", &["prefix", "wire", "policy", "bgp", "bfd", "rib", "swss", "runtime", "sai", "tables"]),
     ("bench", &["prefix", "wire", "rib"]),
     ("sim", &["prefix", "wire", "policy", "bgp"]),
     ("ribtide", &["prefix", "daemon", "bench"]),

@@ -305,7 +305,8 @@ impl Session {
         if self.state >= State::Init {
             self.enter(State::Down, Diagnostic::DETECTION_TIME_EXPIRED);
         }
-        self.remote = Remote { diagnostic: self.remote.diagnostic, ..UNKNOWN };
+        let Remote { state, min_rx, demand, .. } = UNKNOWN;
+        self.remote = Remote { discriminator: 0, state, min_rx, demand, ..self.remote };
     }
 
     fn enter(&mut self, state: State, diagnostic: Diagnostic) {

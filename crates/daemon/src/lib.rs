@@ -5,6 +5,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod api;
+pub mod bfd;
 pub mod bgp;
 pub mod config;
 pub mod dataplane;

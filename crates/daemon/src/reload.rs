@@ -1,6 +1,7 @@
 //! The configuration file read again: what changed is applied, or, where something cannot change while the router runs,
 //! nothing is.
 
+use crate::bfd;
 use crate::bgp::Bgp;
 use crate::bgp::resize::{NotResized, Resized};
 use crate::bgp::session::Neighbors;
@@ -25,6 +26,8 @@ pub struct Reloaded {
     pub suppression: Option<bool>,
     /// The neighbours.
     pub neighbors: Neighbors,
+    /// BFD sessions.
+    pub bfd: bfd::Changes,
 }
 
 /// Why a reload changed nothing. Displays as a sentence, or as `ribtide check` would.
@@ -40,6 +43,10 @@ pub enum NotReloaded {
     Busy,
     /// The number of shards.
     Shards(NotResized),
+    /// BFD.
+    Bfd(String),
+    /// The BFD thread does not answer.
+    NoBfd(NoAnswer),
     /// The neighbours.
     Neighbors(String),
     /// The session thread does not answer.
@@ -66,6 +73,8 @@ impl fmt::Display for NotReloaded {
             ),
             NotReloaded::Busy => write!(f, "a reload is under way; try again when it is done"),
             NotReloaded::Shards(e) => write!(f, "nothing is reloaded: {e}"),
+            NotReloaded::Bfd(e) => write!(f, "nothing is reloaded: {e}"),
+            NotReloaded::NoBfd(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Neighbors(e) => write!(f, "no neighbour is reloaded: {e}"),
             NotReloaded::NoAnswer(e) => write!(f, "no neighbour is reloaded: {e}"),
             NotReloaded::NoRib(e) => write!(f, "neighbours are reloaded, and the [fib] table is not: {e}"),
@@ -78,7 +87,8 @@ impl std::error::Error for NotReloaded {}
 /// Reads the file again and applies what changed. What can fail comes first.
 ///
 /// # Errors
-/// Why nothing changed; with [`NotReloaded::Neighbors`] and [`NotReloaded::NoAnswer`], nothing but the number of shards;
+/// Why nothing changed; with [`NotReloaded::Neighbors`] and [`NotReloaded::NoAnswer`], nothing but BFD sessions and the
+/// number of shards; with [`NotReloaded::Shards`], nothing but BFD sessions;
 /// with [`NotReloaded::NoRib`], everything but the `[fib]` table.
 pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
     let Some(file) = &inside.file else { return Err(NotReloaded::NoFile) };
@@ -88,6 +98,9 @@ pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
     if !fixed.is_empty() {
         return Err(NotReloaded::Fixed(fixed));
     }
+    let wanted = new.bfd.clone();
+    let bfd = inside.bfd.asker.wait(move |bfd| bfd.configure(&wanted));
+    let bfd = bfd.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?;
     let (shards, neighbors) = match (&inside.bgp, &new.bgp) {
         (Some(running), Some(bgp)) => (resize(inside, running, bgp)?, reconfigure(running, bgp)?),
         _ => (None, Neighbors::default()),
@@ -105,7 +118,7 @@ pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
         _ => (None, None),
     };
     inside.configure(new);
-    Ok(Reloaded { file: file.clone(), shards, nexthop_cache, suppression, neighbors })
+    Ok(Reloaded { file: file.clone(), shards, nexthop_cache, suppression, neighbors, bfd })
 }
 
 fn resize(inside: &Inside, running: &Bgp, bgp: &BgpConfig) -> Result<Option<Resized>, NotReloaded> {
@@ -132,7 +145,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
             keys.push(name.to_owned());
         }
     };
-    let Config { asn, router_id, bgp, fib, api, interfaces, statics } = new;
+    let Config { asn, router_id, bgp, fib, api, interfaces, statics, bfd } = new;
     key("router.asn", *asn == old.asn);
     key("router.router-id", *router_id == old.router_id);
     match (fib, &old.fib) {
@@ -162,6 +175,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
     key("api", *api == old.api);
     key("interface", interfaces.iter().map(described).eq(old.interfaces.iter().map(described)));
     key("static", *statics == old.statics);
+    key("bfd.listen", bfd.listen == old.bfd.listen);
     match (bgp, &old.bgp) {
         (Some(new), Some(old)) => {
             let BgpConfig {

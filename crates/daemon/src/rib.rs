@@ -129,6 +129,11 @@ impl RibBuilder {
         self.inbox.0.clone()
     }
 
+    /// The producing end for who finds out that ways out fail.
+    pub fn failures(&self) -> Sender<RibIn> {
+        self.failures.0.clone()
+    }
+
     /// Plugs in a dataplane, which counts in `meter`; the port is its end.
     pub fn plug(&mut self, name: &str, rings: &Rings, meter: Meter, stop: &Stop) -> Port {
         let (feedback, failures) = (self.feedback.0.clone(), self.failures.0.clone());

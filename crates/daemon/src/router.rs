@@ -2,6 +2,7 @@
 
 use crate::api::model::{AsicAnswer, Pipeline};
 use crate::api::{Api, ListenError, SocketFile, answers};
+use crate::bfd::{self, Bfd};
 use crate::bgp::owners::Owners;
 use crate::bgp::{Bgp, BgpBuilder, initial};
 use crate::config::{Config, InterfaceConfig};
@@ -45,6 +46,8 @@ pub struct Inside {
     pub meters: Meters,
     /// BGP, when configured.
     pub bgp: Option<Bgp>,
+    /// BFD.
+    pub bfd: Bfd,
     /// The RIB manager, when routes are installed.
     pub rib: Option<RibHandle>,
     /// The virtual ASIC, when there is one.
@@ -90,6 +93,8 @@ pub enum StartError {
     Api(ListenError),
     /// BGP cannot listen.
     Bgp(String),
+    /// BFD cannot work.
+    Bfd(bfd::NotStarted),
     /// The kernel dataplane cannot work.
     Kernel(String),
     /// The virtual ASIC cannot work.
@@ -102,6 +107,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Api(e) => e.fmt(f),
+            StartError::Bfd(e) => e.fmt(f),
             StartError::Bgp(e) | StartError::Kernel(e) | StartError::Asic(e) => f.write_str(e),
             StartError::Thread(e) => {
                 write!(f, "the system gives no thread: {e}; raise the limit of processes (ulimit -u)")
@@ -176,6 +182,12 @@ impl Router {
             }
         }
         let inbox = rib.as_ref().map(RibBuilder::inbox);
+        let outlets = bfd::Outlets {
+            rib: rib.as_ref().map(RibBuilder::failures),
+            bgp: bgp.as_ref().map(BgpBuilder::bfd),
+        };
+        let bfd = bfd::start(&config.bfd, &config.interfaces, outlets, &rings, stop.clone());
+        let bfd = bfd.map_err(StartError::Bfd)?;
         if let (Some(fib), Some(rib)) = (&config.fib, rib) {
             let mut initial_sources = vec![Source::Static, Source::Bgp];
             if fib.kernel.as_ref().is_some_and(|kernel| kernel.import) {
@@ -229,6 +241,7 @@ impl Router {
             rings,
             meters,
             bgp,
+            bfd,
             rib: handle,
             asic,
             fpm: clients,
@@ -314,9 +327,11 @@ impl Router {
     pub fn shut_down(&self) {
         self.stop.stop();
         let begin = Instant::now();
-        while self.inside.bgp.as_ref().is_some_and(|bgp| !bgp.session_thread.is_finished())
-            && begin.elapsed() < FAREWELL
-        {
+        let parting = |inside: &Inside| {
+            inside.bgp.as_ref().is_some_and(|bgp| !bgp.session_thread.is_finished())
+                || !inside.bfd.thread.is_finished()
+        };
+        while parting(&self.inside) && begin.elapsed() < FAREWELL {
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -67,21 +67,22 @@ class Bird:
 
 
 class Frr:
-    """FRR's zebra and, where configured, bgpd and staticd, from Debian's package, in a folder of their own."""
+    """FRR's zebra and, where configured, bgpd, staticd and bfdd, from Debian's package, in a folder of their own."""
 
     #: How FRR spells well-known communities.
     KNOWN = {"no-export": "65535:65281", "noExport": "65535:65281", "no-advertise": "65535:65282",
              "noAdvertise": "65535:65282", "local-AS": "65535:65283", "localAs": "65535:65283", "blackhole": "65535:666"}
 
-    def __init__(self, host, bgpd=None, staticd=None, zebra="", zebra_args=(), bgpd_args=()):
+    def __init__(self, host, bgpd=None, staticd=None, zebra="", zebra_args=(), bgpd_args=(), bfdd=None):
         need("/usr/lib/frr/zebra")
         self.host = host
         self.folder = host.folder / "frr"
         self.folder.mkdir()
         shutil.chown(self.folder, "frr", "frr")
-        self.arguments = {"zebra": zebra_args, "bgpd": bgpd_args}
+        self.arguments = {"zebra": zebra_args, "bgpd": bgpd_args, "bfdd": ("--bfdctl", self.folder / "bfdd.sock")}
         self.processes = {}
-        self.texts = {name: text for name, text in [("zebra", zebra), ("staticd", staticd), ("bgpd", bgpd)] if text is not None}
+        self.texts = {name: text for name, text in [("zebra", zebra), ("bfdd", bfdd), ("staticd", staticd), ("bgpd", bgpd)]
+                      if text is not None}
         for name in self.texts:
             self.start(name)
 

@@ -57,6 +57,11 @@ pub enum Event<'a> {
     Stop(Notification),
     /// The operator wants it anew; the peer is told with this Cease.
     Reset(Notification),
+    /// Packets do not reach the peer, or it is not proven that they do (BFD): no session until [`Event::Release`]. The peer
+    /// is told with Cease, BFD Down (RFC 9384).
+    Hold,
+    /// Nothing is held against a session any more.
+    Release,
     /// The peer opened a connection.
     Accepted,
     /// The connection asked for by [`Action::Connect`] is open.
@@ -178,6 +183,8 @@ enum End {
 pub struct Peer {
     settings: Settings,
     mode: Mode,
+    /// Between [`Event::Hold`] and [`Event::Release`].
+    held: bool,
     ours: Option<Connection>,
     theirs: Option<Connection>,
     /// When to connect next.
@@ -197,6 +204,7 @@ impl Peer {
         Peer {
             settings,
             mode: Mode::Stopped,
+            held: false,
             ours: None,
             theirs: None,
             connect_at: None,
@@ -221,13 +229,22 @@ impl Peer {
             Phase::OpenConfirm(_) => State::OpenConfirm,
             Phase::Established(_) => State::Established,
         };
-        let resting = if self.mode == Mode::Running { State::Active } else { State::Idle };
+        let resting = if self.wants_connections() { State::Active } else { State::Idle };
         self.ours.iter().chain(&self.theirs).map(of).max().unwrap_or(resting)
     }
 
     /// Whether the operator has stopped it.
     pub fn stopped(&self) -> bool {
         self.mode == Mode::Stopped
+    }
+
+    /// Whether it has no session because packets do not reach the peer.
+    pub fn held(&self) -> bool {
+        self.held
+    }
+
+    fn wants_connections(&self) -> bool {
+        self.mode == Mode::Running && !self.held
     }
 
     /// What was negotiated on the established session.
@@ -302,6 +319,18 @@ impl Peer {
                     self.stop(cease, Mode::Running, now, out);
                 }
             }
+            Event::Hold => {
+                self.held = true;
+                for side in [Side::Ours, Side::Theirs] {
+                    self.end(side, End::Cease(Notification::cease(cease::BFD_DOWN)), now, out);
+                }
+            }
+            Event::Release => {
+                if std::mem::take(&mut self.held) {
+                    self.failures = 0;
+                    self.connect_at = Some(now);
+                }
+            }
             Event::Accepted => self.accepted(now, out),
             Event::Connected => {
                 if self.ours.is_some_and(|c| c.phase == Phase::Connecting) {
@@ -356,7 +385,7 @@ impl Peer {
             self.connect_at = Some(now);
         }
         let idle = self.ours.is_none() && self.theirs.is_none();
-        if self.mode != Mode::Running || self.settings.passive || !idle {
+        if !self.wants_connections() || self.settings.passive || !idle {
             self.connect_at = None;
         } else if self.connect_at.is_none_or(|at| at <= now) {
             self.connect_at = None;
@@ -368,7 +397,9 @@ impl Peer {
 
     fn accepted(&mut self, now: Millis, out: &mut Vec<Action>) {
         // An established session stays (RFC 4271 section 6.8), and so does an earlier connection of the peer's.
-        let refusal = if self.mode != Mode::Running {
+        let refusal = if self.held {
+            Some(cease::BFD_DOWN)
+        } else if self.mode != Mode::Running {
             Some(cease::CONNECTION_REJECTED)
         } else if self.theirs.is_some() || self.negotiated().is_some() {
             Some(cease::COLLISION)

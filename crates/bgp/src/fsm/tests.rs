@@ -272,6 +272,34 @@ fn the_operator_stops_resets_and_starts() {
 }
 
 #[test]
+fn a_peer_that_packets_do_not_reach_is_told_why_and_left_alone_until_they_do() {
+    let mut bench = Bench::established(false);
+    let actions = bench.event(Event::Hold).to_vec();
+    assert_eq!((&actions[0], notified(&actions[1])), (&Action::Down, Some((code::CEASE, cease::BFD_DOWN))));
+    assert_eq!(actions[2..], [Action::Close(Side::Ours)]);
+    assert_eq!((bench.state(), bench.peer.held(), bench.peer.next_deadline()), (State::Idle, true, None));
+    let refusal = Action::Refuse(Notification::cease(cease::BFD_DOWN));
+    assert_eq!(bench.event(Event::Accepted), [refusal]);
+    assert!(bench.event(Event::Hold).is_empty());
+    assert!(bench.tick_at(1_000_000).is_empty());
+    // An operator's wish for a new session changes nothing in it; that for none outlasts it.
+    assert!(bench.event(Event::Reset(Notification::cease(cease::ADMIN_RESET))).is_empty());
+    assert_eq!(bench.event(Event::Release), [Action::Connect]);
+    assert!(bench.event(Event::Release).is_empty(), "once");
+    bench.event(Event::Hold);
+    bench.event(Event::Stop(Notification::cease(cease::ADMIN_SHUTDOWN)));
+    assert!(bench.event(Event::Release).is_empty());
+    assert_eq!(bench.event(Event::Start), [Action::Connect]);
+    // It may be so before there is a session, and before one is wanted.
+    let mut bench = Bench { peer: Peer::new(settings(1, true), 7), now: 0, out: Vec::new() };
+    bench.event(Event::Hold);
+    bench.event(Event::Start);
+    assert_eq!(bench.state(), State::Idle);
+    bench.event(Event::Release);
+    assert_eq!(bench.state(), State::Active);
+}
+
+#[test]
 fn a_session_lost_is_sought_again_and_a_stable_one_at_once() {
     let mut bench = Bench::new(false);
     for _ in 0..5 {

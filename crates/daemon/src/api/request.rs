@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use std::net::IpAddr;
 
 /// What goes wrong with a request.
 #[derive(Debug)]
@@ -163,6 +164,14 @@ pub(super) struct PageQuery {
 #[serde(deny_unknown_fields)]
 pub(super) struct PrefixQuery {
     pub(super) prefix: String,
+}
+
+/// Which BFD sessions.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BfdQuery {
+    /// Only those with this neighbour.
+    pub(super) peer: Option<IpAddr>,
 }
 
 /// Which page of neighbours.

@@ -2,8 +2,8 @@
 
 use super::model::{AsicFaults, AsicQuestion, Clear, Resize, SetNextHopCache, SetSuppression};
 use super::request::{
-    Asked, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, PageQuery, PrefixQuery, Refusal,
-    RouteQuery, Sent, limit,
+    Asked, BfdQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, PageQuery, PrefixQuery,
+    Refusal, RouteQuery, Sent, limit,
 };
 use super::{answers, metrics};
 use crate::config::ApiConfig;
@@ -240,6 +240,7 @@ fn routes(inside: Arc<Inside>) -> Router {
         .route("/v1/pipeline", get(|s| blocking(s, answers::pipeline)))
         .route("/v1/threads", get(|s| blocking(s, answers::threads)))
         .route("/v1/performance", get(|s| blocking(s, answers::performance)))
+        .route("/v1/bfd", get(|s, Asked(q): Asked<BfdQuery>| blocking(s, move |i| answers::bfd(i, q.peer))))
         .route("/v1/fpm", get(|s| blocking(s, answers::fpm)))
         .route(
             "/v1/asic/lookup",

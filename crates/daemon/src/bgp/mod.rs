@@ -47,7 +47,7 @@ use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
-use session::{Sessions, SessionsBuilder};
+use session::{BfdNews, Sessions, SessionsBuilder};
 use shard::ShardBuilder;
 use stage::{Hosted, Stage};
 use std::io;
@@ -121,6 +121,11 @@ impl BgpBuilder {
     /// The shards as the RIB manager knows them.
     pub fn lanes(&self) -> Vec<Lane> {
         self.shards.iter().map(ShardBuilder::lane).collect()
+    }
+
+    /// For BFD: where it tells what it finds out about neighbours.
+    pub fn bfd(&self) -> Sender<BfdNews> {
+        self.sessions.bfd()
     }
 
     /// Starts the threads; `rib` is where routes to install go.

@@ -1,5 +1,6 @@
 //! BGP as a peer sees it: real threads, real sockets, on loopback.
 
+mod bfd;
 mod reconfigure;
 mod resize;
 

@@ -1,5 +1,6 @@
 //! From the shape of the file to a configuration that works: defaults, ranges, and what cannot be combined.
 
+use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::diagnosis::{Problem, Step, key};
 use super::file;
 use super::policy::{Direction, Policies};
@@ -30,6 +31,8 @@ pub struct Config {
     pub interfaces: Vec<InterfaceConfig>,
     /// Static routes.
     pub statics: Vec<StaticRoute>,
+    /// BFD, and the sessions that neighbours and static routes ask for.
+    pub bfd: BfdConfig,
 }
 
 /// How many threads a kind of stage has.
@@ -159,6 +162,8 @@ pub struct NeighborSettings {
     pub multihop: Option<u8>,
     /// TCP-MD5 key (RFC 2385).
     pub password: Option<String>,
+    /// Watch the neighbour with BFD.
+    pub bfd: Option<BfdSettings>,
 }
 
 /// The most next hops that a route may have: what one netlink message of 64 KiB has room for in every form.
@@ -268,6 +273,8 @@ pub struct StaticRoute {
     pub backup: Vec<IpAddr>,
     /// What must hold for the route to be used.
     pub track: Option<StaticTrack>,
+    /// Watch the gateways with BFD.
+    pub bfd: Option<BfdSettings>,
 }
 
 /// What the use of a static route hangs on.
@@ -292,7 +299,8 @@ pub struct StaticHop {
 
 /// Checks; collects every problem before it gives up. Other files that this one names are sought from `folder`.
 pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Problem>> {
-    let mut c = Checker { problems: Vec::new(), policies: Policies::default() };
+    let mut c =
+        Checker { problems: Vec::new(), policies: Policies::default(), bfd_defaults: (None, None, None) };
     let config = c.config(file, folder);
     if c.problems.is_empty() { Ok(config) } else { Err(c.problems) }
 }
@@ -300,6 +308,8 @@ pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Prob
 pub(super) struct Checker {
     problems: Vec<Problem>,
     pub(super) policies: Policies,
+    /// Intervals and multiplier of BFD sessions that say nothing else.
+    pub(super) bfd_defaults: (Option<u32>, Option<u32>, Option<u8>),
 }
 
 impl Checker {
@@ -333,6 +343,7 @@ impl Checker {
             }
         }
         let fib = file.fib.as_ref().map(|f| self.fib(f));
+        let mut bfd = self.bfd(&file.bfd);
         let interfaces: Vec<InterfaceConfig> =
             file.interface.iter().enumerate().map(|(i, f)| self.interface(i, f)).collect();
         if fib.as_ref().is_some_and(|f| f.kernel.is_some()) && !interfaces.is_empty() {
@@ -396,6 +407,7 @@ impl Checker {
                     self.problem(&key, says);
                 }
             }
+            self.bfd_of_static(&mut bfd, i, &route);
             statics.push(route);
         }
         if fib.is_none() && !statics.is_empty() {
@@ -405,12 +417,21 @@ impl Checker {
             );
         }
         self.policies(&file.policy, file.router.asn, folder);
-        let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router));
+        let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router, &mut bfd));
         let api = ApiConfig {
             socket: file.api.socket.clone().unwrap_or_else(|| "/run/ribtide/ribtide.sock".into()),
             http: file.api.http,
         };
-        Config { asn: file.router.asn, router_id: file.router.router_id, bgp, fib, api, interfaces, statics }
+        Config {
+            asn: file.router.asn,
+            router_id: file.router.router_id,
+            bgp,
+            fib,
+            api,
+            interfaces,
+            statics,
+            bfd,
+        }
     }
 
     fn fib(&mut self, file: &file::Fib) -> FibConfig {
@@ -611,7 +632,14 @@ impl Checker {
         }
         let backup = file.backup.clone();
         let track = file.track.as_ref().and_then(|track| self.track(i, track));
-        Some(StaticRoute { prefix, hops, distance, backup, track })
+        let bfd = file.bfd.as_ref().and_then(|bfd| self.bfd_settings(bfd, false, key!["static", i, "bfd"]));
+        if bfd.is_some() && file.next_hop.is_empty() {
+            self.problem(
+                key!["static", i, "bfd"],
+                "BFD watches gateways, and this route has none; write next-hop, or remove bfd",
+            );
+        }
+        Some(StaticRoute { prefix, hops, distance, backup, track, bfd })
     }
 
     fn track(&mut self, i: usize, file: &file::Track) -> Option<StaticTrack> {
@@ -643,7 +671,7 @@ impl Checker {
         }
     }
 
-    fn bgp(&mut self, file: &file::Bgp, router: &file::Router) -> BgpConfig {
+    fn bgp(&mut self, file: &file::Bgp, router: &file::Router, bfd: &mut BfdConfig) -> BgpConfig {
         let mut bgp = BgpConfig {
             listen: file.listen.clone().unwrap_or_else(|| vec![SocketAddr::from(([0u16; 8], 179))]),
             shards: self.threads("shards", &file.shards),
@@ -658,7 +686,7 @@ impl Checker {
             dynamic: Vec::new(),
         };
         for (name, group) in &file.group {
-            self.group(&mut bgp, name, group, router);
+            self.group(&mut bgp, name, group, router, bfd);
         }
         bgp
     }
@@ -707,7 +735,14 @@ impl Checker {
         }
     }
 
-    fn group(&mut self, bgp: &mut BgpConfig, name: &str, file: &file::Group, router: &file::Router) {
+    fn group(
+        &mut self,
+        bgp: &mut BgpConfig,
+        name: &str,
+        file: &file::Group,
+        router: &file::Router,
+        bfd: &mut BfdConfig,
+    ) {
         let at = |rest: &[Step]| {
             let mut key = key!["bgp", "group", name].to_vec();
             key.extend_from_slice(rest);
@@ -724,6 +759,12 @@ impl Checker {
             self.problem(
                 &at(key!["route-reflector-client"]),
                 "only internal peers can be clients of a route reflector (RFC 4456); write type = \"internal\" or remove this",
+            );
+        }
+        if !file.dynamic_neighbors.is_empty() && matches!(&file.bfd, Some(bfd) if !bfd.is_off()) {
+            self.problem(
+                &at(key!["bfd"]),
+                "neighbours that come from dynamic-neighbors have no BFD; write them as neighbors, or bfd at those that are",
             );
         }
         for (j, text) in file.dynamic_neighbors.iter().enumerate() {
@@ -764,6 +805,12 @@ impl Checker {
                     &place,
                     format!("local-address must be of the same family as the neighbour {address}"),
                 );
+            }
+            if let (Some(bfd_settings), our_address) = (settings.bfd, settings.local_address) {
+                // Without a session of BGP there are no next hops either, so that nothing but it need be strict.
+                let settings = BfdSettings { strict: false, ..bfd_settings };
+                let session = BfdSession { settings, local: our_address, bgp: true };
+                self.bfd_session(bfd, BfdPeer { address, interface: None }, session, &place);
             }
             let description = neighbor.and_then(|n| n.description.clone());
             let config = NeighborConfig { address, description, settings };
@@ -875,6 +922,9 @@ impl Checker {
         let import = self.policy(Direction::Import, import, external, &at("import", own.import.is_some()));
         let export = own.export.or(group.export.as_deref());
         let export = self.policy(Direction::Export, export, external, &at("export", own.export.is_some()));
+        let far = multihop.is_some_and(|ttl| ttl > 1);
+        let bfd = own.bfd.or(group.bfd.as_ref());
+        let bfd = bfd.and_then(|bfd| self.bfd_settings(bfd, far, &at("bfd", own.bfd.is_some())));
         NeighborSettings {
             group: name.into(),
             peer_asn,
@@ -890,6 +940,7 @@ impl Checker {
             next_hop_self: own.next_hop_self.or(group.next_hop_self).unwrap_or(false),
             multihop,
             password,
+            bfd,
         }
     }
 }
@@ -909,6 +960,7 @@ struct Own<'a> {
     next_hop_self: Option<bool>,
     multihop: Option<u8>,
     password: Option<&'a str>,
+    bfd: Option<&'a file::Bfd>,
 }
 
 impl<'a> Own<'a> {
@@ -926,6 +978,7 @@ impl<'a> Own<'a> {
             next_hop_self: n.next_hop_self,
             multihop: n.multihop,
             password: n.password.as_deref(),
+            bfd: n.bfd.as_ref(),
         }
     }
 }

@@ -12,6 +12,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) bgp: Option<Bgp>,
     #[serde(default)]
+    pub(super) bfd: BfdDefaults,
+    #[serde(default)]
     pub(super) policy: Policy,
     #[serde(default)]
     pub(super) fib: Option<Fib>,
@@ -84,6 +86,7 @@ pub(super) struct Group {
     pub(super) next_hop_self: Option<bool>,
     pub(super) multihop: Option<u8>,
     pub(super) password: Option<String>,
+    pub(super) bfd: Option<Bfd>,
     #[serde(default)]
     pub(super) neighbors: Vec<IpAddr>,
     #[serde(default)]
@@ -109,6 +112,38 @@ pub(super) struct Neighbor {
     pub(super) next_hop_self: Option<bool>,
     pub(super) multihop: Option<u8>,
     pub(super) password: Option<String>,
+    pub(super) bfd: Option<Bfd>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct BfdDefaults {
+    pub(super) listen: Option<Vec<IpAddr>>,
+    pub(super) min_tx: Option<u32>,
+    pub(super) min_rx: Option<u32>,
+    pub(super) multiplier: Option<u8>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "this is not understood; write true, false, or a table of min-tx, min-rx (milliseconds), multiplier, \
+                 multihop, min-ttl and strict, such as { min-tx = 50, min-rx = 50 }"
+)]
+pub(super) enum Bfd {
+    Switch(bool),
+    Table(BfdTable),
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct BfdTable {
+    pub(super) min_tx: Option<u32>,
+    pub(super) min_rx: Option<u32>,
+    pub(super) multiplier: Option<u8>,
+    pub(super) multihop: Option<bool>,
+    pub(super) min_ttl: Option<u8>,
+    pub(super) strict: Option<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -240,6 +275,7 @@ pub(super) struct Static {
     pub(super) distance: Option<u8>,
     #[serde(default)]
     pub(super) backup: Vec<IpAddr>,
+    pub(super) bfd: Option<Bfd>,
     pub(super) track: Option<Track>,
 }
 

@@ -5,11 +5,13 @@
 //! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`] is the part of the check that
 //! makes policies.
 
+mod bfd;
 mod check;
 mod diagnosis;
 mod file;
 mod policy;
 
+pub use bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 pub use check::{
     AnyAsn, ApiConfig, BgpConfig, Config, CpuChoice, DynamicRange, FibConfig, InterfaceConfig, KernelConfig,
     NeighborConfig, NeighborSettings, StaticHop, StaticRoute, StaticTrack, Threads, VirtualAsicConfig,

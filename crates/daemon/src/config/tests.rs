@@ -215,3 +215,83 @@ fn broken_syntax_shows_its_place() {
     let says = error("[bgp\n");
     assert!(says.starts_with("ribtide.toml:4:5: "), "{says}");
 }
+
+#[test]
+fn bfd_sessions_are_those_that_neighbours_and_routes_ask_for() {
+    let config = parse(&format!(
+        r#"{BASE}
+        [bfd]
+        min-tx = 100
+        [bgp.group.a]
+        type = "external"
+        peer-asn = 65002
+        neighbors = ["192.0.2.1", "192.0.2.2"]
+        bfd = {{ min-rx = 50 }}
+        [[bgp.group.a.neighbor]]
+        address = "192.0.2.3"
+        multihop = 5
+        local-address = "192.0.2.9"
+        bfd = {{ strict = true }}
+        [[bgp.group.a.neighbor]]
+        address = "192.0.2.4"
+        bfd = false
+        [fib]
+        kernel = true
+        [[static]]
+        prefix = "0.0.0.0/0"
+        next-hop = ["192.0.2.1", "192.0.2.8"]
+        bfd = {{ min-rx = 50, strict = true }}
+        [[static]]
+        prefix = "::/0"
+        next-hop = ["fe80::1"]
+        interface = "eth0"
+        bfd = true
+        "#
+    ))
+    .unwrap();
+    let sessions: Vec<_> = config.bfd.sessions.iter().map(|(peer, s)| (peer.to_string(), *s)).collect();
+    let settings =
+        |min_rx, min_ttl, strict| BfdSettings { min_tx: 100, min_rx, multiplier: 3, min_ttl, strict };
+    let of = |peer: &str| sessions.iter().find(|(p, _)| p == peer).unwrap().1;
+    assert_eq!(sessions.len(), 5);
+    let shared = of("192.0.2.1");
+    assert_eq!((shared.settings, shared.bgp), (settings(50, None, true), true));
+    assert_eq!(of("192.0.2.2").settings, settings(50, None, false));
+    let far = of("192.0.2.3");
+    assert_eq!(far.settings, settings(300, Some(1), false), "it is the session of BGP that waits");
+    assert_eq!(far.local, Some("192.0.2.9".parse().unwrap()));
+    assert!(!of("192.0.2.8").bgp && of("fe80::1 on eth0").settings == settings(300, None, false));
+}
+
+#[test]
+fn what_bfd_cannot_do_is_refused() {
+    let group = "[bgp.group.a]\ntype = \"internal\"\nneighbors = [\"192.0.2.1\"]\n";
+    let cases = [
+        (format!("{group}bfd = {{ min-tx = 5 }}\n"), "write 10 to 60000 milliseconds"),
+        (format!("{group}bfd = {{ multiplier = 0 }}\n"), "write 1 to 255"),
+        (format!("{group}bfd = {{ multihop = false, min-ttl = 9 }}\n"), "several hops away"),
+        (format!("{group}bfd = 3\n"), "write true, false, or a table"),
+        (format!("[bfd]\nlisten = [\"::\"]\n{group}bfd = true\n"), "no address of its family"),
+        ("[bfd]\nlisten = [\"fe80::1\"]\n".into(), "write a global address"),
+        (
+            format!("{group}bfd = true\ndynamic-neighbors = [\"10.0.0.0/8\"]\n"),
+            "neighbours that come from dynamic-neighbors have no BFD",
+        ),
+        (
+            "[fib]\nkernel = true\n[[static]]\nprefix = \"10.0.0.0/8\"\nblackhole = true\nbfd = true\n"
+                .into(),
+            "this route has none",
+        ),
+        (
+            format!(
+                "{group}bfd = true\n[fib]\nkernel = true\n[[static]]\nprefix = \"10.0.0.0/8\"\nnext-hop = \
+                 [\"192.0.2.1\"]\nbfd = {{ min-tx = 50 }}\n"
+            ),
+            "asked for with other settings elsewhere",
+        ),
+    ];
+    for (text, says) in cases {
+        let error = error(&text);
+        assert!(error.contains(says), "{text}\n{error}");
+    }
+}

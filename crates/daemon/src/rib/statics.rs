@@ -98,7 +98,7 @@ mod tests {
     fn route(distance: u8, gateway: &str, track: Option<StaticTrack>) -> StaticRoute {
         let hops = vec![StaticHop { gateway: Some(gateway.parse().unwrap()), interface: None }];
         let prefix = "0.0.0.0/0".parse().unwrap();
-        StaticRoute { prefix, hops, distance, backup: Vec::new(), track }
+        StaticRoute { prefix, hops, distance, backup: Vec::new(), track, bfd: None }
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use super::*;
 use ribtide_prefix::{Families, Prefix, V4};
-use ribtide_rib::{FibAck, FibGroup, IfIndex, NextHops, Protocol, ReceivedHop, RouteBatch, RouteSet};
+use ribtide_rib::{
+    FibAck, FibGroup, GatewayEvent, IfIndex, NextHops, Protocol, ReceivedHop, RouteBatch, RouteSet,
+};
 use ribtide_runtime::ring::Reading;
 use std::net::IpAddr;
 
@@ -114,8 +116,15 @@ fn ways(batch: &FibBatch) -> usize {
     }
 }
 
-#[test]
-fn a_failed_link_overtakes_routes_while_a_dataplane_is_full() {
+/// Whether packets reach the neighbour on the first link.
+fn reached(usable: bool) -> RibIn {
+    let address = IpAddr::from([10, 0, 1, 2]);
+    RibIn::Gateway(GatewayEvent { address, interface: None, usable })
+}
+
+/// A dataplane that is full when one of two ways out ends, and has taken what came of that; and how many routes there
+/// are, of which it has one.
+fn overtaken(failure: RibIn) -> (Running, u32) {
     let mut running = Running::new();
     running.rib.inbox.send(routes(0..1)).unwrap();
     assert_eq!(ways(&running.take()), 2);
@@ -128,10 +137,27 @@ fn a_failed_link_overtakes_routes_while_a_dataplane_is_full() {
             next += 1;
         }
     }
-    running.port.rib.failures.send(link(1, false)).unwrap();
+    running.port.rib.failures.send(failure).unwrap();
     wait(|| (running.ring("RIB to test, urgent").depth > 0).then_some(()));
     let first = running.take();
     assert_eq!((first.seq, first.route_count(), ways(&first)), (0, 0, 1), "the group, before all routes");
+    (running, next)
+}
+
+#[test]
+fn a_neighbour_that_packets_do_not_reach_overtakes_routes_too() {
+    let (mut running, next) = overtaken(reached(false));
+    let mut seen = 1;
+    while seen < next as usize {
+        let batch = running.take();
+        assert!(batch.groups.is_empty() && batch.routes.v4.iter().all(|r| r.group.is_some()));
+        seen += batch.route_count();
+    }
+}
+
+#[test]
+fn a_failed_link_overtakes_routes_while_a_dataplane_is_full() {
+    let (mut running, next) = overtaken(link(1, false));
     // All routes come, and what became of the link's own after those that waited for the dataplane.
     let (mut seen, mut connected_gone) = (0, None);
     while seen + 1 < next as usize || connected_gone.is_none() {
@@ -146,18 +172,18 @@ fn a_failed_link_overtakes_routes_while_a_dataplane_is_full() {
     assert!(connected_gone.unwrap() >= crate::dataplane::BATCHES, "what waited in the ring goes first");
 }
 
-/// Microseconds from a link's end to the group that avoids it at the dataplane: docs/perf/2026-11-failover.md.
+/// Microseconds from a link's end, or BFD's, to the group that avoids it at the dataplane: docs/perf/2026-11-failover.md.
 #[test]
 #[ignore = "measures; in release mode, with --nocapture"]
 fn measure_failover() {
     const ROUTES: u32 = 1_000_000;
     const BATCH: u32 = 2048;
     let mut running = Running::new();
-    let flap = |running: &mut Running, label: &str| {
+    let flap = |running: &mut Running, event: fn(bool) -> RibIn, label: &str| {
         let (mut times, mut most): (Vec<u128>, usize) = (Vec::new(), 0);
         for up in [false, true].repeat(10) {
             let begin = Instant::now();
-            running.port.rib.failures.send(link(1, up)).unwrap();
+            running.port.rib.failures.send(event(up)).unwrap();
             let mut others = 0;
             loop {
                 let batch = running.take();
@@ -185,7 +211,9 @@ fn measure_failover() {
         taken += running.take().route_count();
     }
     sender.join().unwrap();
-    flap(&mut running, "1,000,000 routes of one group, at rest");
+    let first_link = |up| link(1, up);
+    flap(&mut running, first_link, "1,000,000 routes of one group, at rest: a link");
+    flap(&mut running, reached, "the same: BFD");
 
     // A backlog that never ends while links flap: routes come, and go again, as fast as they are taken.
     let (inbox, busy) = (running.rib.inbox.clone(), Stop::default());
@@ -206,7 +234,8 @@ fn measure_failover() {
         }
     });
     wait(|| (running.ring("shards to RIB").depth == INBOX as u64).then_some(()));
-    flap(&mut running, "the same, with more routes coming than the RIB manager takes");
+    flap(&mut running, first_link, "the same, with more routes coming than the RIB manager takes: a link");
+    flap(&mut running, reached, "the same: BFD");
     busy.stop();
     drop(running);
     sender.join().unwrap();

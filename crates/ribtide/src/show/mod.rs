@@ -1,5 +1,6 @@
 //! `ribtide show …`, `ribtide explain` and `ribtide clear`: the API's answers as text, or as JSON.
 
+mod bfd;
 mod bgp;
 mod fib;
 mod nexthop;
@@ -65,6 +66,11 @@ pub(crate) enum Show {
     NextHopGroup {
         /// Only this one, with all of its next hops
         id: Option<u32>,
+    },
+    /// BFD sessions: state, intervals as agreed on, packets, and why they went down last
+    Bfd {
+        /// Only those with this neighbour
+        address: Option<IpAddr>,
     },
     /// The FPM servers that are told routes: connection, what was sent and what they replied
     Fpm,
@@ -234,6 +240,10 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             })
         }
         Show::NextHopGroup { id: None } => nexthop_groups(&client, output, &mut out)?,
+        Show::Bfd { address } => {
+            let only = query(&[("peer", address.map(|a| a.to_string()))]);
+            print(&mut out, output, &client.get(&format!("/v1/bfd?{only}"))?, bfd::sessions)
+        }
         Show::Fpm => print(&mut out, output, &client.get("/v1/fpm")?, fib::fpm),
         Show::Pipeline => print(&mut out, output, &client.get("/v1/pipeline")?, threads::pipeline),
         Show::Performance { stage: None } => {

@@ -260,7 +260,11 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &Known) -> Neighbor {
         }
         .into(),
         dynamic: view.dynamic,
-        state: if view.stopped { "Idle (shut down)".into() } else { view.state.name().into() },
+        state: match (view.stopped, view.held) {
+            (true, _) => "Idle (shut down)".into(),
+            (_, true) => "Idle (BFD down)".into(),
+            _ => view.state.name().into(),
+        },
         state_seconds: view.state_age / 1000,
         flaps: view.flaps,
         last_error: view.last_error,

@@ -1,6 +1,7 @@
 //! Where the API's answers come from: questions to the stages, put together.
 
 mod asic;
+mod bfd;
 mod bgp;
 mod change;
 mod explain;
@@ -15,6 +16,7 @@ mod suppression;
 mod threads;
 
 pub(crate) use asic::{asic_faults, asic_lookup};
+pub(crate) use bfd::bfd;
 pub(super) use bgp::{bgp_clear, bgp_neighbor, bgp_neighbors, bgp_summary};
 pub(crate) use change::{reload, resize};
 pub(super) use explain::explain;

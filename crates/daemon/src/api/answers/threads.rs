@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const WINDOW: Duration = Duration::from_millis(500);
 
 /// What the threads of a name do; a number at its end does not count.
-const ROLES: [(&str, &str); 18] = [
+const ROLES: [(&str, &str); 20] = [
     ("sessions", "BGP sessions: state machines, timers, writing"),
     ("writer", "BGP: writes to sockets, beside the session thread"),
     ("reader", "BGP: reads and parses sessions"),
@@ -20,6 +20,8 @@ const ROLES: [(&str, &str); 18] = [
     ("egress", "BGP: an update thread, packs for update groups"),
     ("bgp-initial", "BGP: waits for the first tables"),
     ("log", "writes what the sessions log"),
+    ("bfd", "BFD sessions: packets, timers, who is told"),
+    ("bfd-log", "writes what BFD logs"),
     ("rib", "RIB manager: selection, next-hop groups"),
     ("kernel-fib", "writes routes to the kernel"),
     ("kernel-links", "watches interfaces"),

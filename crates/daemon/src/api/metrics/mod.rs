@@ -29,7 +29,7 @@ pub(crate) fn text(inside: &Inside) -> Result<String, Refusal> {
     m.gauge("info", "Which version this is.", one("version", env!("CARGO_PKG_VERSION")), 1u64);
     m.gauge("uptime_seconds", "Since the start.", Labels::new(), inside.clock.now() as f64 / 1000.0);
     let mut unanswered = 0u64;
-    let parts: [Part; 6] = [pipeline, shards, neighbors, groups, rib, fpm];
+    let parts: [Part; 7] = [pipeline, shards, neighbors, groups, rib, fpm, bfd];
     for part in parts {
         match part(inside, &mut m) {
             Ok(()) | Err(Refusal::Missing(_)) => {}
@@ -255,6 +255,25 @@ fn cache(m: &mut Families, c: &NextHopCache) {
     let outdated = "Next-hop groups whose cached result an event outdated.";
     m.counter("rib_next_hop_cache_invalidations", outdated, none(), c.invalidations);
     m.counter("rib_resolution_seconds", "Wall time spent on resolution.", none(), c.resolution_seconds);
+}
+
+fn bfd(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
+    let bfd = answers::bfd(inside, None)?;
+    for s in &bfd.sessions {
+        let who = || two(("peer", s.peer), ("interface", s.interface.as_deref().unwrap_or_default()));
+        m.gauge("bfd_session_up", "Whether the BFD session is up.", who(), s.state == "Up");
+        m.gauge("bfd_session_usable", "Whether next hops may lead to the neighbour.", who(), s.usable);
+        m.gauge("bfd_session_state_seconds", "How long it has been in its state.", who(), s.state_seconds);
+        let detection = "After so long without a packet it is down.";
+        m.gauge("bfd_session_detection_seconds", detection, who(), s.detection_ms / 1e3);
+        m.counter("bfd_session_flaps", "How often it went down from up.", who(), s.flaps);
+        m.counter("bfd_session_sent", "BFD packets sent.", who(), s.sent);
+        m.counter("bfd_session_received", "BFD packets received.", who(), s.received);
+    }
+    for (why, count) in &bfd.discarded {
+        m.counter("bfd_discarded", "BFD packets discarded, by reason.", one("reason", why), *count);
+    }
+    Ok(())
 }
 
 fn fpm(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {

@@ -97,25 +97,54 @@ pub struct Reloaded {
     pub reset: Vec<IpAddr>,
     /// Neighbours with other settings and the same session.
     pub refreshed: Vec<IpAddr>,
+    /// New BFD sessions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bfd_added: Vec<IpAddr>,
+    /// BFD sessions that are gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bfd_removed: Vec<IpAddr>,
+    /// BFD sessions with other settings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bfd_changed: Vec<IpAddr>,
 }
 
 impl From<reload::Reloaded> for Reloaded {
     fn from(reloaded: reload::Reloaded) -> Reloaded {
-        let reload::Reloaded { file, shards, nexthop_cache, suppression, neighbors } = reloaded;
+        let reload::Reloaded { file, shards, nexthop_cache, suppression, neighbors, bfd } = reloaded;
         let suppression = suppression.map(|to| SuppressionSet { from: !to, to });
         let nexthop_cache = nexthop_cache
             .map(|(from, to)| NextHopCacheSet { from: from.name().into(), to: to.name().into() });
         let crate::bgp::session::Neighbors { added, removed, reset, refreshed } = neighbors;
         let shards = shards.map(Resized::from);
-        Reloaded { file, shards, nexthop_cache, suppression, added, removed, reset, refreshed }
+        let crate::bfd::Changes { added: bfd_added, removed: bfd_removed, changed: bfd_changed } = bfd;
+        Reloaded {
+            file,
+            shards,
+            nexthop_cache,
+            suppression,
+            added,
+            removed,
+            reset,
+            refreshed,
+            bfd_added,
+            bfd_removed,
+            bfd_changed,
+        }
     }
 }
 
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reloaded { file, shards, nexthop_cache, suppression, added, removed, reset, refreshed } = self;
-        let lists =
-            [("added", added), ("removed", removed), ("session begun anew", reset), ("refreshed", refreshed)];
+        let Reloaded { file, shards, nexthop_cache, suppression, .. } = self;
+        let lists = [
+            ("added", &self.added),
+            ("removed", &self.removed),
+            ("session begun anew", &self.reset),
+            ("refreshed", &self.refreshed),
+            ("BFD added", &self.bfd_added),
+            ("BFD removed", &self.bfd_removed),
+            ("BFD changed", &self.bfd_changed),
+        ];
         let of = |(what, list): (&str, &Vec<IpAddr>)| {
             let list: Vec<String> = list.iter().map(ToString::to_string).collect();
             (!list.is_empty()).then(|| format!("{what}: {}", list.join(", ")))
@@ -148,6 +177,9 @@ mod tests {
             removed: vec![],
             reset: vec![],
             refreshed: vec![],
+            bfd_added: vec![],
+            bfd_removed: vec![],
+            bfd_changed: vec![],
         };
         assert_eq!(reloaded.to_string(), "ribtide.toml: nothing has changed");
         reloaded.shards = Some(resized);

@@ -2,6 +2,7 @@
 //!
 //! Times are in seconds, sizes in bytes. A field that does not apply is absent.
 
+mod bfd;
 mod bgp;
 mod change;
 mod explain;
@@ -11,6 +12,7 @@ mod performance;
 mod pipeline;
 mod route;
 
+pub use bfd::*;
 pub use bgp::*;
 pub use change::*;
 pub use explain::*;

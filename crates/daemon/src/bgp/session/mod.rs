@@ -11,6 +11,7 @@
 //! run here too, a bounded pass between any two looks at sockets and timers ([`Hosted`]).
 
 mod backlog;
+mod bfd;
 mod connection;
 mod ids;
 mod keys;
@@ -24,6 +25,7 @@ mod view;
 mod writers;
 
 pub use backlog::WriteQueue;
+pub use bfd::BfdNews;
 pub use reconfigure::Neighbors;
 #[cfg(test)]
 pub(super) use socket::set_md5;
@@ -40,6 +42,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use outbox::Outbox;
 use peer::Peer;
+use ribtide_bfd::Standing;
 use ribtide_bgp::egress::Write;
 use ribtide_bgp::fsm::{Action, Event, Millis, Side};
 use ribtide_bgp::message::EgressIn;
@@ -89,6 +92,7 @@ pub(super) struct SessionsBuilder {
     writes: (Sender<Vec<Write>>, Receiver<Vec<Write>>),
     reports: (Sender<Report>, Receiver<Report>),
     purged: (Sender<Purged>, Receiver<Purged>),
+    bfd: (Sender<BfdNews>, Receiver<BfdNews>),
     log: LogBuilder,
 }
 
@@ -140,10 +144,11 @@ impl SessionsBuilder {
             poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
             listeners.push(listener);
         }
-        let (writes, reports, purged) = (
+        let (writes, reports, purged, bfd) = (
             rings.bounded("workers to sessions", WRITES),
             rings.bounded("readers to sessions", REPORTS),
             rings.bounded("shards to sessions", REPORTS),
+            rings.bounded("BFD to sessions", REPORTS),
         );
         Ok(SessionsBuilder {
             rings: rings.clone(),
@@ -152,6 +157,7 @@ impl SessionsBuilder {
             writes: (writes.0.with_wake(Some(wake.clone())), writes.1),
             reports: (reports.0.with_wake(Some(wake.clone())), reports.1),
             purged: (purged.0.with_wake(Some(wake.clone())), purged.1),
+            bfd: (bfd.0.with_wake(Some(wake.clone())), bfd.1),
             wake,
             log: LogBuilder::new(rings),
         })
@@ -167,6 +173,10 @@ impl SessionsBuilder {
 
     pub(super) fn purged(&self) -> Sender<Purged> {
         self.purged.0.clone()
+    }
+
+    pub(super) fn bfd(&self) -> Sender<BfdNews> {
+        self.bfd.0.clone()
     }
 
     /// The addresses it listens on; a port of 0 in the configuration has become the one that the system chose.
@@ -213,6 +223,8 @@ impl SessionsBuilder {
             lingering: VecDeque::new(),
             rejected: 0,
             log,
+            proven: Map::default(),
+            bfd: self.bfd.1,
         };
         for neighbor in setup.bgp.neighbors.values() {
             sessions.configure(neighbor);
@@ -257,6 +269,9 @@ pub struct Sessions {
     /// Connections of nobody we know.
     rejected: u64,
     log: Log,
+    /// What BFD says of the way to neighbours.
+    proven: Map<IpAddr, Standing>,
+    bfd: Receiver<BfdNews>,
 }
 
 impl Sessions {
@@ -303,6 +318,9 @@ impl Sessions {
                     }
                 }
             }
+            while let Some(news) = self.bfd.try_recv() {
+                self.take_bfd(&news);
+            }
             self.write_all(room);
             while let Some(report) = reports.try_recv() {
                 self.report(report);
@@ -333,6 +351,7 @@ impl Sessions {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.description.clone_from(&neighbor.description);
         }
+        self.obey_bfd(id);
         id
     }
 

@@ -55,6 +55,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         next_hop_self,
         multihop,
         password,
+        bfd,
     } = new;
     let same_session = *peer_asn == old.peer_asn
         && *route_reflector_client == old.route_reflector_client
@@ -70,7 +71,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
     let (import, export) = (*import != old.import, *export != old.export);
     if !same_session {
         Difference::Session
-    } else if import || export || *group != old.group {
+    } else if import || export || *group != old.group || *bfd != old.bfd {
         Difference::Soft { import, export }
     } else {
         Difference::None
@@ -138,6 +139,7 @@ impl Sessions {
             peer.description = description;
             peer.dynamic = configured.is_none();
         }
+        self.obey_bfd(id);
         if let Difference::Soft { import, export } = takes {
             if export {
                 self.send_otherwise(id);

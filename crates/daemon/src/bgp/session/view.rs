@@ -32,6 +32,8 @@ pub struct NeighborView {
     pub dynamic: bool,
     /// Whether an operator has shut it down.
     pub stopped: bool,
+    /// Whether BFD keeps it from having a session.
+    pub held: bool,
     /// The AS that it must have, or has.
     pub asn: Option<u32>,
     /// External, internal or client.
@@ -148,6 +150,7 @@ impl Sessions {
             group: peer.settings.group.clone(),
             dynamic: peer.dynamic,
             stopped: peer.fsm.stopped(),
+            held: peer.fsm.held(),
             asn: up.as_ref().map(|up| up.info.asn).or(peer.fsm.settings().peer_asn),
             kind: peer.kind,
             state: peer.state.0,

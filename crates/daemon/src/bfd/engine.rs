@@ -1,0 +1,423 @@
+//! The state of BFD's thread: sessions, their sockets, and what is configured of them.
+
+use super::Outlets;
+use super::socket::{self, Listener};
+use super::tell::{Gateway, Tell};
+use crate::config::{BfdConfig, BfdPeer, BfdSession, BfdSettings, InterfaceConfig};
+use mio::unix::SourceFd;
+use mio::{Interest, Poll, Token};
+use ribtide_bfd::{Discriminator, Effect, Entry, Event, Micros, Place, Reach, Sessions, Standing, Timers};
+use ribtide_rib::IfIndex;
+use ribtide_runtime::ring::Sender;
+use ribtide_wire::bfd::{Control, Diagnostic, FIRST_SOURCE_PORT, State};
+use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+/// Packets read of a socket between two looks at timers.
+const AT_ONCE: usize = 256;
+
+/// What a reload did with sessions, each in one list at most.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Changes {
+    /// New ones.
+    pub added: Vec<IpAddr>,
+    /// Those that are gone.
+    pub removed: Vec<IpAddr>,
+    /// Those with other settings; only another address of ours or another least TTL begins a session anew.
+    pub changed: Vec<IpAddr>,
+}
+
+/// A session, to look at. Times in milliseconds.
+#[derive(Clone, Debug)]
+pub struct SessionView {
+    /// Whom it is with.
+    pub peer: BfdPeer,
+    /// What is configured.
+    pub wanted: BfdSession,
+    /// The session and its counters.
+    pub entry: Entry,
+    /// Our number for it.
+    pub discriminator: Discriminator,
+    /// How long it has been in its state.
+    pub state_age: u64,
+    /// Why its last packet could not be sent, as a sentence.
+    pub error: Option<String>,
+}
+
+/// What BFD logs; never waits.
+pub(super) struct Lines {
+    to: Sender<String>,
+    /// Lines for which there was no room.
+    lost: u64,
+}
+
+impl Lines {
+    pub(super) fn new(to: Sender<String>) -> Lines {
+        Lines { to, lost: 0 }
+    }
+
+    fn say(&mut self, mut line: String) {
+        if self.lost > 0 {
+            line.push_str(&format!("; {} earlier lines were left out", self.lost));
+        }
+        match self.to.try_send(line) {
+            Ok(()) => self.lost = 0,
+            Err(_) => self.lost += 1,
+        }
+    }
+}
+
+/// The state of BFD's thread. Ask it through its [`ribtide_runtime::ask::Asker`].
+pub struct Engine {
+    pub(super) poll: Poll,
+    listen: Vec<IpAddr>,
+    listeners: Vec<Listener>,
+    sessions: Sessions,
+    known: BTreeMap<Discriminator, Known>,
+    by_peer: BTreeMap<BfdPeer, Discriminator>,
+    /// Numbers that the configuration gives to interfaces.
+    numbers: BTreeMap<String, IfIndex>,
+    tell: Tell,
+    lines: Lines,
+    /// The next port to send from.
+    port: u16,
+    start: Instant,
+    effects: Vec<(Discriminator, Effect)>,
+}
+
+/// What this thread knows of a session beside its state.
+struct Known {
+    peer: BfdPeer,
+    wanted: BfdSession,
+    standing: Standing,
+    /// To send from; made when there is something to send.
+    socket: Option<UdpSocket>,
+    /// The system's number of its interface.
+    interface: Option<u32>,
+    error: Option<String>,
+}
+
+impl Engine {
+    pub(super) fn new(
+        poll: Poll,
+        listen: Vec<IpAddr>,
+        interfaces: &[InterfaceConfig],
+        outlets: Outlets,
+        lines: Lines,
+    ) -> Engine {
+        Engine {
+            poll,
+            listen,
+            listeners: Vec::new(),
+            sessions: Sessions::new(RandomState::new().hash_one(std::process::id())),
+            known: BTreeMap::new(),
+            by_peer: BTreeMap::new(),
+            numbers: interfaces.iter().map(|i| (i.name.clone(), i.index)).collect(),
+            tell: Tell::new(outlets),
+            lines,
+            port: FIRST_SOURCE_PORT,
+            start: Instant::now(),
+            effects: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> Micros {
+        self.start.elapsed().as_micros() as Micros
+    }
+
+    // ---- what the thread does
+
+    /// How long nothing needs to be done unless something happens.
+    pub(super) fn patience(&self) -> Duration {
+        if self.listeners.iter().any(|l| l.ready) {
+            return Duration::ZERO;
+        }
+        if self.tell.is_waiting() {
+            return Duration::from_millis(1);
+        }
+        let until = |at: Micros| Duration::from_micros(at.saturating_sub(self.now()));
+        self.sessions.deadline().map_or(Duration::MAX, until)
+    }
+
+    /// A socket has something.
+    pub(super) fn ready(&mut self, listener: usize) {
+        if let Some(listener) = self.listeners.get_mut(listener) {
+            listener.ready = true;
+        }
+    }
+
+    /// Takes what came.
+    pub(super) fn receive(&mut self) {
+        let now = self.now();
+        for at in 0..self.listeners.len() {
+            for _ in 0..AT_ONCE {
+                let listener = &mut self.listeners[at];
+                if !listener.ready {
+                    break;
+                }
+                let Some(received) = listener.receive() else { continue };
+                let bytes = &received.bytes[..received.len];
+                let taken = self.sessions.packet(bytes, &received.origin, now, &mut self.effects);
+                self.act();
+                if let Ok(id) = taken {
+                    self.judge(id);
+                }
+            }
+        }
+    }
+
+    /// Lets timers do their work.
+    pub(super) fn tick(&mut self) {
+        let now = self.now();
+        self.sessions.tick(now, &mut self.effects);
+        self.act();
+    }
+
+    /// Hands on what others are to hear.
+    pub(super) fn tell(&mut self) {
+        self.tell.send();
+    }
+
+    /// Tells every neighbour that this is no failure.
+    pub(super) fn close(&mut self) {
+        let now = self.now();
+        for id in self.known.keys() {
+            self.sessions.event(*id, Event::Disable, now, &mut self.effects);
+        }
+        self.act();
+    }
+
+    fn act(&mut self) {
+        let mut effects = std::mem::take(&mut self.effects);
+        for (id, effect) in effects.drain(..) {
+            match effect {
+                Effect::Send(control) => self.send(id, &control),
+                Effect::Changed(from, to) => {
+                    self.log(id, from, to);
+                    self.judge(id);
+                }
+            }
+        }
+        self.effects = effects;
+    }
+
+    fn send(&mut self, id: Discriminator, control: &Control) {
+        let Some(known) = self.known.get_mut(&id) else { return };
+        let local = known.local(&self.listen);
+        if let Some(name) = &known.peer.interface {
+            // It may have come, or come again with another number, since.
+            if known.error.is_some() || known.interface.is_none() {
+                known.interface = socket::index_of(name);
+                self.sessions.set_interface(id, known.interface.unwrap_or(0));
+            }
+            if known.interface.is_none() {
+                known.error = Some(format!("there is no interface {name}; packets go out when there is one"));
+                return;
+            }
+        }
+        let multihop = known.wanted.settings.min_ttl.is_some();
+        let to = socket::destination(known.peer.address, known.interface, multihop);
+        let sent = match &known.socket {
+            Some(socket) => socket.send_to(&control.to_bytes(), to),
+            None => socket::sender(local, &mut self.port).and_then(|socket| {
+                let sent = socket.send_to(&control.to_bytes(), to);
+                known.socket = Some(socket);
+                sent
+            }),
+        };
+        known.error = sent.err().map(|e| format!("packets cannot be sent from {local} to {to}: {e}"));
+    }
+
+    /// Those who rely on the neighbour hear what has become of the way to it.
+    fn judge(&mut self, id: Discriminator) {
+        let Some(standing) = self.sessions.get(id).map(|entry| entry.session.standing()) else { return };
+        let Some(known) = self.known.get_mut(&id) else { return };
+        if std::mem::replace(&mut known.standing, standing) != standing {
+            self.inform(id);
+        }
+    }
+
+    fn inform(&mut self, id: Discriminator) {
+        let Some(known) = self.known.get(&id) else { return };
+        self.tell.gateway(self.gateway(known), known.standing.usable(known.wanted.settings.strict));
+        if known.wanted.bgp {
+            self.tell.neighbor(known.peer.address, Some(known.standing));
+        }
+    }
+
+    fn gateway(&self, known: &Known) -> Gateway {
+        let number = |name: &String| self.numbers.get(name).copied().or(known.interface);
+        (known.peer.address, known.peer.interface.as_ref().and_then(number))
+    }
+
+    fn log(&mut self, id: Discriminator, from: State, to: State) {
+        let (Some(entry), Some(known)) = (self.sessions.get(id), self.known.get(&id)) else { return };
+        let session = &entry.session;
+        let ms = |us: u64| us as f64 / 1000.0;
+        let says = match (from, to) {
+            (_, State::Up) => "is up".into(),
+            (State::Up, State::AdminDown) => "is down: this router ends it".into(),
+            (State::Up, _) => match session.diagnostic() {
+                Diagnostic::DETECTION_TIME_EXPIRED => {
+                    format!(
+                        "is down: nothing came for {} ms, the detection time",
+                        ms(session.detection_time())
+                    )
+                }
+                _ if session.remote_state() == State::AdminDown => {
+                    "is down: an operator of the neighbour has taken it down, which is no failure".into()
+                }
+                _ => format!(
+                    "is down: the neighbour says that its session is down ({})",
+                    session.remote_diagnostic()
+                ),
+            },
+            _ => return,
+        };
+        self.lines.say(format!("session with {} {says}", known.peer));
+    }
+
+    // ---- what others ask
+
+    /// Brings other sessions into force; those that are configured as before are not touched.
+    ///
+    /// # Errors
+    /// A sentence, and nothing has changed, when a socket cannot be bound.
+    pub fn configure(&mut self, config: &BfdConfig) -> Result<Changes, String> {
+        self.listen_for(config)?;
+        let now = self.now();
+        let mut changes = Changes::default();
+        let gone = self.by_peer.iter().filter(|(peer, _)| !config.sessions.contains_key(peer));
+        for (peer, id) in gone.map(|(peer, id)| (peer.clone(), *id)).collect::<Vec<_>>() {
+            self.remove(id, now);
+            changes.removed.push(peer.address);
+        }
+        for (peer, wanted) in &config.sessions {
+            let Some(id) = self.by_peer.get(peer).copied() else {
+                self.add(peer.clone(), *wanted, now);
+                changes.added.push(peer.address);
+                continue;
+            };
+            let Some(known) = self.known.get_mut(&id) else { continue };
+            let former = std::mem::replace(&mut known.wanted, *wanted);
+            if former == *wanted {
+                continue;
+            }
+            changes.changed.push(peer.address);
+            let place = |s: &BfdSession| (s.local, s.settings.min_ttl);
+            if place(&former) != place(wanted) {
+                self.remove(id, now);
+                self.add(peer.clone(), *wanted, now);
+                continue;
+            }
+            if timers(&former.settings) != timers(&wanted.settings) {
+                let event = Event::Configure(timers(&wanted.settings));
+                self.sessions.event(id, event, now, &mut self.effects);
+                self.act();
+            }
+            if former.bgp && !wanted.bgp {
+                self.tell.neighbor(peer.address, None);
+            }
+            self.inform(id);
+        }
+        self.tell.send();
+        Ok(changes)
+    }
+
+    /// Every session, or those with `address`.
+    pub fn view(&self, address: Option<IpAddr>) -> Vec<SessionView> {
+        let now = self.now();
+        let wanted = self.by_peer.iter().filter(|(peer, _)| address.is_none_or(|a| a == peer.address));
+        let view = |(peer, id): (&BfdPeer, &Discriminator)| {
+            let (known, entry) = (self.known.get(id)?, self.sessions.get(*id)?);
+            Some(SessionView {
+                peer: peer.clone(),
+                wanted: known.wanted,
+                entry: entry.clone(),
+                discriminator: *id,
+                state_age: now.saturating_sub(entry.changed) / 1000,
+                error: known.error.clone(),
+            })
+        };
+        wanted.filter_map(view).collect()
+    }
+
+    /// Packets that were discarded, by reason.
+    pub fn discarded(&self) -> Vec<(&'static str, u64)> {
+        self.sessions.discarded().map(|(why, count)| (why.name(), count)).collect()
+    }
+
+    /// Binds what the sessions of `config` need and is not bound yet.
+    fn listen_for(&mut self, config: &BfdConfig) -> Result<(), String> {
+        let mut new: Vec<Listener> = Vec::new();
+        for (peer, session) in &config.sessions {
+            let multihop = session.settings.min_ttl.is_some();
+            for address in self.listen.iter().filter(|l| l.is_ipv4() == peer.address.is_ipv4()) {
+                let there = |l: &Listener| (l.address, l.multihop) == (*address, multihop);
+                if !self.listeners.iter().chain(&new).any(there) {
+                    new.push(Listener::bind(*address, multihop)?);
+                }
+            }
+        }
+        for listener in new {
+            let token = Token(self.listeners.len());
+            let fd = listener.socket.as_raw_fd();
+            let watched = self.poll.registry().register(&mut SourceFd(&fd), token, Interest::READABLE);
+            watched
+                .map_err(|e| format!("BFD cannot watch its socket: {e}; raise the limit of open files"))?;
+            self.listeners.push(listener);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, peer: BfdPeer, wanted: BfdSession, now: Micros) {
+        let interface = peer.interface.as_deref().and_then(socket::index_of);
+        let place = Place {
+            peer: peer.address,
+            local: wanted.local,
+            // An interface that is not there has no packets.
+            interface: peer.interface.as_ref().map(|_| interface.unwrap_or(0)),
+            reach: wanted.settings.min_ttl.map_or(Reach::Link, |min_ttl| Reach::Multihop { min_ttl }),
+        };
+        let id = self.sessions.add(place, timers(&wanted.settings), now);
+        let standing = Standing::Unproven;
+        let known = Known { peer: peer.clone(), wanted, standing, socket: None, interface, error: None };
+        self.known.insert(id, known);
+        self.by_peer.insert(peer, id);
+        self.inform(id);
+    }
+
+    fn remove(&mut self, id: Discriminator, now: Micros) {
+        self.sessions.remove(id, now, &mut self.effects);
+        self.act();
+        let Some(known) = self.known.remove(&id) else { return };
+        self.tell.gateway(self.gateway(&known), true);
+        if known.wanted.bgp {
+            self.tell.neighbor(known.peer.address, None);
+        }
+        self.by_peer.remove(&known.peer);
+    }
+}
+
+impl Known {
+    /// Our address to send from.
+    fn local(&self, listen: &[IpAddr]) -> IpAddr {
+        let any: IpAddr = match self.peer.address {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        // Where packets are received on one address only, answers must come to it.
+        let mut of_family = listen.iter().filter(|l| l.is_ipv4() == self.peer.address.is_ipv4());
+        let only = of_family.next().filter(|_| of_family.next().is_none() && self.peer.interface.is_none());
+        self.wanted.local.or(only.copied()).unwrap_or(any)
+    }
+}
+
+fn timers(settings: &BfdSettings) -> Timers {
+    let BfdSettings { min_tx, min_rx, multiplier, .. } = *settings;
+    Timers { min_tx: min_tx * 1000, min_rx: min_rx * 1000, multiplier }
+}

@@ -1,0 +1,133 @@
+//! BFD's thread: sockets, timers, and who is told when packets no longer reach a neighbour.
+//!
+//! ```text
+//! sockets ◄──► bfd ──► RIB manager (the lane of failures): next hops avoid the neighbour
+//!               │
+//!               └────► session thread: its session ends with Cease, BFD Down
+//! ```
+//!
+//! It waits for nobody and does nothing else, so that a busy router does not look like a dead one to its neighbours, nor
+//! they to it. What those whom it tells have no room for stays here, and only the newest of it ([`tell`]). Its lines go
+//! through a ring to a thread of their own, because standard error may be a pipe that nobody reads.
+
+mod engine;
+mod socket;
+mod tell;
+#[cfg(test)]
+mod tests;
+
+pub use engine::{Changes, Engine, SessionView};
+
+use crate::bgp::session::BfdNews;
+use crate::config::{BfdConfig, InterfaceConfig};
+use engine::Lines;
+use mio::{Events, Poll, Token, Waker};
+use ribtide_rib::RibIn;
+use ribtide_runtime::ask::{Asked, Asker, pair};
+use ribtide_runtime::log::log;
+use ribtide_runtime::ring::{Rings, Sender, Wake};
+use ribtide_runtime::thread::{self, Stop};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Lines that may wait to be written.
+const LINES: usize = 1024;
+/// How long it may sleep without looking whether it is to stop.
+const GLANCE: Duration = Duration::from_millis(100);
+const WAKE: Token = Token(usize::MAX);
+
+/// How to reach the thread.
+pub struct Bfd {
+    /// For questions.
+    pub asker: Asker<Engine>,
+    /// Ends when every neighbour has been told of a stop.
+    pub thread: JoinHandle<()>,
+}
+
+/// Who is told.
+pub struct Outlets {
+    /// The RIB manager's lane of failures.
+    pub rib: Option<Sender<RibIn>>,
+    /// The session thread.
+    pub bgp: Option<Sender<BfdNews>>,
+}
+
+/// Why BFD cannot do as it is configured. Displays as a sentence.
+#[derive(Debug)]
+pub struct NotStarted(String);
+
+impl fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotStarted {}
+
+impl From<io::Error> for NotStarted {
+    fn from(e: io::Error) -> NotStarted {
+        NotStarted(format!(
+            "the BFD thread cannot start: {e}; raise the limits of processes and open files (ulimit)"
+        ))
+    }
+}
+
+/// Binds the sockets, and starts the thread with the sessions of `config`. `interfaces`: those whose numbers the
+/// configuration gives.
+///
+/// # Errors
+/// When a socket cannot be bound, or the system gives no thread.
+pub fn start(
+    config: &BfdConfig,
+    interfaces: &[InterfaceConfig],
+    outlets: Outlets,
+    rings: &Rings,
+    stop: Stop,
+) -> Result<Bfd, NotStarted> {
+    let poll = Poll::new()?;
+    let waker = Waker::new(poll.registry(), WAKE)?;
+    // A waker fails only when the process is out of kernel memory; the thread also wakes by itself.
+    let wake: Wake = Arc::new(move || drop(waker.wake()));
+    let (asker, asked) = pair("BFD");
+    let (lines, written) = rings.bounded::<String>("BFD to log", LINES);
+    let logger = thread::spawn("bfd-log", move || {
+        while let Ok(line) = written.recv() {
+            log("bfd", &line);
+        }
+    })?;
+    let mut engine = Engine::new(poll, config.listen.clone(), interfaces, outlets, Lines::new(lines));
+    engine.configure(config).map_err(NotStarted)?;
+    let thread = thread::spawn("bfd", move || {
+        run(engine, &asked, &stop);
+        // The last lines say how the sessions ended.
+        let _ = logger.join();
+    })?;
+    Ok(Bfd { asker: asker.with_wake(Some(wake)), thread })
+}
+
+fn run(mut engine: Engine, asked: &Asked<Engine>, stop: &Stop) {
+    thread::hurry();
+    let mut events = Events::with_capacity(64);
+    while !stop.stopped() {
+        let patience = engine.patience().min(GLANCE);
+        if let Err(error) = engine.poll.poll(&mut events, Some(patience))
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            panic!("the BFD thread cannot wait for its sockets: {error}");
+        }
+        for event in &events {
+            if event.token() != WAKE {
+                engine.ready(event.token().0);
+            }
+        }
+        // Packets before timers: what came while the thread did not run has come.
+        engine.receive();
+        engine.tick();
+        asked.serve(&mut engine);
+        engine.tell();
+    }
+    engine.close();
+}

@@ -1,0 +1,106 @@
+//! What BFD tells the RIB manager and the session thread. It never waits for either: what does not fit stays here, and
+//! of each neighbour only the newest, and that it failed in between.
+
+use super::Outlets;
+use crate::bgp::session::BfdNews;
+use ribtide_bfd::Standing;
+use ribtide_rib::{GatewayEvent, IfIndex, RibIn};
+use ribtide_runtime::ring::TrySend;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// A gateway as the RIB manager knows it.
+pub(super) type Gateway = (IpAddr, Option<IfIndex>);
+
+pub(super) struct Tell {
+    outlets: Outlets,
+    /// Gateways that are not to be used.
+    unusable: BTreeSet<Gateway>,
+    /// Gateways of which the RIB manager is still to hear.
+    gateways: BTreeMap<Gateway, bool>,
+    /// Neighbours of which the session thread is still to hear.
+    neighbors: BTreeMap<IpAddr, BfdNews>,
+}
+
+impl Tell {
+    pub(super) fn new(outlets: Outlets) -> Tell {
+        Tell { outlets, unusable: BTreeSet::new(), gateways: BTreeMap::new(), neighbors: BTreeMap::new() }
+    }
+
+    pub(super) fn gateway(&mut self, gateway: Gateway, usable: bool) {
+        let changed = if usable { self.unusable.remove(&gateway) } else { self.unusable.insert(gateway) };
+        if changed && self.outlets.rib.is_some() {
+            self.gateways.insert(gateway, usable);
+        }
+    }
+
+    pub(super) fn neighbor(&mut self, address: IpAddr, standing: Option<Standing>) {
+        if self.outlets.bgp.is_none() {
+            return;
+        }
+        let news = BfdNews { address, failed: false, standing };
+        let waiting = self.neighbors.entry(address).or_insert(news);
+        waiting.failed |= standing == Some(Standing::Failed);
+        waiting.standing = standing;
+    }
+
+    /// Whether something waits for room.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.gateways.is_empty() || !self.neighbors.is_empty()
+    }
+
+    /// Hands on what rings have room for: first what repairs forwarding.
+    pub(super) fn send(&mut self) {
+        while let (Some(rib), Some(((address, interface), usable))) =
+            (&self.outlets.rib, self.gateways.pop_first())
+        {
+            let event = GatewayEvent { address, interface, usable };
+            // Closed is a ring only when the process is stopping.
+            if let Err(TrySend::Full(_)) = rib.try_send(RibIn::Gateway(event)) {
+                self.gateways.insert((address, interface), usable);
+                break;
+            }
+        }
+        while let (Some(bgp), Some((address, news))) = (&self.outlets.bgp, self.neighbors.pop_first()) {
+            if let Err(TrySend::Full(news)) = bgp.try_send(news) {
+                self.neighbors.insert(address, news);
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_runtime::ring::Rings;
+
+    #[test]
+    fn what_does_not_fit_coalesces_and_a_failure_is_not_forgotten() {
+        let rings = Rings::default();
+        let ((rib, to_rib), (bgp, to_bgp)) = (rings.bounded("r", 1), rings.bounded("b", 1));
+        let mut tell = Tell::new(Outlets { rib: Some(rib), bgp: Some(bgp) });
+        let address = |n: u8| IpAddr::from([10, 0, 0, n]);
+        tell.gateway((address(1), None), true);
+        assert!(!tell.is_waiting(), "they are usable until it is said otherwise");
+        for n in 1..3 {
+            tell.gateway((address(n), None), false);
+            tell.neighbor(address(n), Some(Standing::Failed));
+        }
+        tell.send();
+        assert!(tell.is_waiting());
+        tell.gateway((address(2), None), true);
+        tell.neighbor(address(2), Some(Standing::Up));
+        let mut gateways = Vec::new();
+        let mut neighbors = Vec::new();
+        while let Some(RibIn::Gateway(event)) = to_rib.try_recv() {
+            gateways.push((event.address, event.usable));
+            neighbors.extend(to_bgp.try_recv());
+            tell.send();
+        }
+        assert_eq!(gateways, [(address(1), false), (address(2), true)]);
+        let told: Vec<_> = neighbors.iter().map(|n| (n.address, n.failed, n.standing.unwrap())).collect();
+        assert_eq!(told, [(address(1), true, Standing::Failed), (address(2), true, Standing::Up)]);
+        assert!(!tell.is_waiting());
+    }
+}

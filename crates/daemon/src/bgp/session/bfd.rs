@@ -1,0 +1,45 @@
+//! What BFD says of neighbours: who is not reached loses the session at once, and gets it back when it is reached again
+//! (RFC 5882 section 4.3, RFC 9384).
+
+use super::Sessions;
+use ribtide_bfd::Standing;
+use ribtide_bgp::fsm::Event;
+use ribtide_bgp::peer::PeerId;
+use std::net::IpAddr;
+
+/// News of a BFD session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BfdNews {
+    /// The neighbour.
+    pub address: IpAddr,
+    /// Whether it was up and then not, since the last news.
+    pub failed: bool,
+    /// How it is now; `None`: there is no BFD session any more.
+    pub standing: Option<Standing>,
+}
+
+impl Sessions {
+    /// Takes news.
+    pub(in crate::bgp) fn take_bfd(&mut self, news: &BfdNews) {
+        match news.standing {
+            Some(standing) => self.proven.insert(news.address, standing),
+            None => self.proven.remove(&news.address),
+        };
+        let Some(id) = self.by_address.get(&news.address).copied() else { return };
+        let watched = self.peers.get(&id).is_some_and(|peer| peer.settings.bfd.is_some());
+        if news.failed && watched {
+            self.event(id, Event::Hold);
+        }
+        self.obey_bfd(id);
+    }
+
+    /// Lets a peer have a session or not, as its settings have it and BFD.
+    pub(super) fn obey_bfd(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get(&id) else { return };
+        let standing = self.proven.get(&peer.address).copied().unwrap_or(Standing::Unproven);
+        let usable = peer.settings.bfd.is_none_or(|bfd| standing.usable(bfd.strict));
+        if usable == peer.fsm.held() {
+            self.event(id, if usable { Event::Release } else { Event::Hold });
+        }
+    }
+}
