@@ -7,6 +7,7 @@
 
 use crate::attr::AttrSet;
 use crate::peer::PeerInfo;
+use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -26,6 +27,20 @@ pub struct DecisionOptions {
     pub prefer_oldest: bool,
     /// A missing MED counts as the highest, not as 0.
     pub med_missing_as_worst: bool,
+    /// The most next hops that a prefix is forwarded by, at least 1: the best path's, and those of paths as good as it
+    /// ([`multipath`]).
+    pub maximum_paths: u16,
+    /// Paths as good as the best one may be from another neighboring AS.
+    pub multipath_relax: bool,
+    /// Whether the best path by a next hop that a prefix is not forwarded by stands in for it.
+    pub backup_path: bool,
+}
+
+impl DecisionOptions {
+    /// Whether more of a prefix's paths matter to forwarding than the best one.
+    pub fn forwards_by_several(&self) -> bool {
+        self.maximum_paths > 1 || self.backup_path
+    }
 }
 
 impl Default for DecisionOptions {
@@ -35,6 +50,9 @@ impl Default for DecisionOptions {
             deterministic_med: true,
             prefer_oldest: false,
             med_missing_as_worst: false,
+            maximum_paths: 1,
+            multipath_relax: false,
+            backup_path: false,
         }
     }
 }
@@ -87,16 +105,16 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What attributes are worth as far as 16 bits can tell, the lower the better: of two usable paths the one with the
+/// What attributes are worth as far as 14 bits can tell, the lower the better: of two usable paths the one with the
 /// lower hint has the higher LOCAL_PREF or the shorter AS_PATH, and is preferred. Equal hints say nothing.
 ///
 /// A path carries it, so that most comparisons do not have to read attributes.
 pub fn hint(attrs: &AttrSet) -> u16 {
     // LOCAL_PREF from this on is one to the hint, and then AS_PATH says nothing.
-    const HIGH: u16 = 1023;
+    const HIGH: u16 = 511;
     let local_pref = attrs.local_pref().unwrap_or(DEFAULT_LOCAL_PREF);
     match u16::try_from(local_pref) {
-        Ok(local_pref) if local_pref < HIGH => (HIGH - local_pref) << 6 | attrs.as_hops().min(63),
+        Ok(local_pref) if local_pref < HIGH => (HIGH - local_pref) << 5 | attrs.as_hops().min(31),
         _ => 0,
     }
 }
@@ -215,6 +233,38 @@ pub fn best<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions) -> Opt
         }
     }
     best.map(|(index, _)| index)
+}
+
+/// Indices of the paths that are as good as the `best` one up to the rules that only break ties, it first, then the
+/// others in the order in which they would take its place.
+///
+/// As good: of its class, with its MED where the two may be compared and beaten by none's, from its kind of peer, at its
+/// interior cost, and by its neighboring AS unless [`DecisionOptions::multipath_relax`].
+pub fn multipath<C: Candidates + ?Sized>(
+    paths: &C,
+    best: usize,
+    options: &DecisionOptions,
+) -> SmallVec<[usize; 8]> {
+    let winner = paths.at(best);
+    let class = || {
+        let all = (0..paths.count()).map(|i| (i, paths.at(i)));
+        all.filter(|(_, path)| path.cost.is_ok() && path.rank.class == winner.rank.class)
+    };
+    let as_good = |path: &Candidate<'_>| {
+        let (rank, to_beat) = (&path.rank, &winner.rank);
+        path.cost == winner.cost
+            && path.peer.feed_kind() == winner.peer.feed_kind()
+            && (options.multipath_relax || rank.neighbor_as == to_beat.neighbor_as)
+            && (rank.med == to_beat.med || !rank.comparable(to_beat, options))
+            && !class().any(|(_, other)| other.rank.beats_by_med(rank, options))
+    };
+    let mut others: SmallVec<[(usize, Candidate<'_>); 8]> =
+        class().filter(|(i, path)| *i != best && as_good(path)).collect();
+    others.sort_by(|a, b| match a.0 < b.0 {
+        true => after_med(a.1, b.1, options).0,
+        false => after_med(b.1, a.1, options).0.reverse(),
+    });
+    std::iter::once(best).chain(others.iter().map(|(i, _)| *i)).collect()
 }
 
 /// For each path why it is not best; `None` for the best.
@@ -400,7 +450,7 @@ mod tests {
                 always_compare_med,
                 deterministic_med,
                 prefer_oldest,
-                med_missing_as_worst: false,
+                ..DecisionOptions::default()
             }
         })
     }
@@ -489,6 +539,30 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        // Whoever is as good as the best one is what is best next, when those before it are gone and nobody is worse off.
+        #[test]
+        fn equal_paths_differ_by_tie_breaks_alone(rows in rows(), options in options(), relax in any::<bool>()) {
+            let options = DecisionOptions { deterministic_med: true, multipath_relax: relax, ..options };
+            with_candidates(&rows, |paths| {
+                let Some(first) = best(paths, &options) else { return Ok(()) };
+                let found = multipath(paths, first, &options);
+                let lost = explain(paths, &options);
+                let equal: Vec<usize> = (0..rows.len()).filter(|i| match lost[*i] {
+                    None => true,
+                    Some(why) => why > Reason::IgpCost && (relax || rows[*i].neighbor_as == rows[first].neighbor_as),
+                }).collect();
+                let mut sorted = found.to_vec();
+                sorted.sort();
+                prop_assert_eq!(sorted, equal);
+                for at in 0..found.len() {
+                    let left: Vec<usize> = (0..rows.len()).filter(|i| found[at..].contains(i)).collect();
+                    let these: Vec<Candidate<'_>> = left.iter().map(|i| paths[*i]).collect();
+                    prop_assert_eq!(best(&these[..], &options).map(|i| left[i]), Some(found[at]));
+                }
+                Ok(())
+            })?;
+        }
 
         #[test]
         fn best_is_what_elimination_leaves(rows in rows(), options in options()) {

@@ -10,6 +10,7 @@
 use crate::attr::AttrSet;
 use crate::peer::{FeedKind, PeerId, PeerInfo};
 use ribtide_prefix::{Afi, AnyPrefix, Families, Family, PerFamily, Prefix};
+use smallvec::SmallVec;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -186,13 +187,16 @@ pub struct Feed {
     pub changes: Families<FeedChanges>,
 }
 
-/// The next hops of a BGP route, as received.
+/// The next hops of a BGP route, as received. Addresses alone: a link-local one that came beside a global one says
+/// nothing without its interface.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FeedSet {
-    /// Gateways, each once.
-    pub next_hops: Vec<ribtide_wire::bgp::NextHop>,
-    /// What kind of peer the best path came from.
+    /// Gateways, each once, in the order of their addresses: of the best path and of those that share its traffic.
+    pub next_hops: SmallVec<[IpAddr; 4]>,
+    /// What kind of peer these paths came from.
     pub kind: FeedKind,
+    /// What stands in while none of them leads anywhere: none of them, and the kind of peer that it came from.
+    pub backup: Option<(IpAddr, FeedKind)>,
 }
 
 /// Feed changes, per family.

@@ -188,6 +188,9 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
                 deterministic_med,
                 med_missing_as_worst,
                 prefer_oldest,
+                multipath,
+                multipath_relax,
+                backup_path,
                 neighbors: _,
                 dynamic: _,
             } = new;
@@ -201,6 +204,9 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
             key("bgp.deterministic-med", *deterministic_med == old.deterministic_med);
             key("bgp.med-missing-as-worst", *med_missing_as_worst == old.med_missing_as_worst);
             key("bgp.prefer-oldest", *prefer_oldest == old.prefer_oldest);
+            key("bgp.multipath", *multipath == old.multipath);
+            key("bgp.multipath-relax", *multipath_relax == old.multipath_relax);
+            key("bgp.backup-path", *backup_path == old.backup_path);
         }
         (None, None) => {}
         _ => key("bgp", false),

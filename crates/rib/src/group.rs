@@ -17,6 +17,8 @@ pub(crate) struct GroupKey {
     pub(crate) next_hops: NextHops,
     /// In the same form: what stands in while those lead nowhere.
     pub(crate) backup: Vec<ReceivedHop>,
+    /// `recursion` for those; false when there are none.
+    pub(crate) backup_recursion: bool,
     /// What must hold.
     pub(crate) track: Option<Track>,
     pub(crate) recursion: bool,
@@ -41,6 +43,7 @@ impl GroupKey {
     pub(crate) fn new(set: &RouteSet) -> GroupKey {
         GroupKey {
             backup: sorted(set.backup.clone()),
+            backup_recursion: set.backup_recursion && !set.backup.is_empty(),
             track: set.track,
             ..GroupKey::plain(set.next_hops.clone(), set.allow_recursion)
         }
@@ -52,14 +55,22 @@ impl GroupKey {
             NextHops::Via(hops) => NextHops::Via(sorted(hops)),
             NextHops::Blackhole => NextHops::Blackhole,
         };
-        GroupKey { next_hops, backup: Vec::new(), track: None, recursion, exclude: None }
+        GroupKey {
+            next_hops,
+            backup: Vec::new(),
+            backup_recursion: false,
+            track: None,
+            recursion,
+            exclude: None,
+        }
     }
 
     /// What it asks the table: for each next hop, for each that stands in, and for what it tracks.
     pub(crate) fn targets(&self) -> impl Iterator<Item = Target> {
-        let of_hop = |hop| Target::new(hop, self.recursion, self.exclude);
+        let first = self.hops().iter().map(|hop| Target::new(hop, self.recursion, self.exclude));
+        let backup = self.backup.iter().map(|hop| Target::new(hop, self.backup_recursion, self.exclude));
         let track = self.track.map(|track| Target::tracking(track, self.exclude));
-        self.hops().iter().chain(&self.backup).map(of_hop).chain(track)
+        first.chain(backup).chain(track)
     }
 
     pub(crate) fn hops(&self) -> &[ReceivedHop] {

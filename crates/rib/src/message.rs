@@ -141,6 +141,8 @@ pub struct RouteSet {
     /// Where to while none of `next_hops` leads anywhere: resolved beforehand, so that the loss of the last of them changes
     /// a group and no route. Not a reason for another route of the prefix to take over. In any order.
     pub backup: Vec<ReceivedHop>,
+    /// What `allow_recursion` is for those.
+    pub backup_recursion: bool,
     /// What must hold; otherwise the routes lead nowhere, whatever their next hops do.
     pub track: Option<Track>,
     /// Administrative distance: the lowest wins. 255 is never used.

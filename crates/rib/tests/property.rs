@@ -107,15 +107,19 @@ fn route_set() -> impl Strategy<Value = RouteSet> {
         1 => prefix().prop_map(|p| Some(Track::Prefix(p))),
         1 => prop::sample::select(&GATEWAYS[..]).prop_map(|a| Some(Track::Address(ip(a)))),
     ];
-    (next_hops, backup, track, protocol, distance, 0..3u32, prop::bool::weighted(0.8)).prop_map(
-        |(next_hops, backup, track, protocol, distance, metric, allow_recursion)| RouteSet {
-            next_hops,
-            backup,
-            track,
-            distance: distance.unwrap_or(protocol.default_distance()),
-            metric,
-            allow_recursion,
-            protocol,
+    let recursion = || prop::bool::weighted(0.8);
+    (next_hops, backup, track, protocol, distance, 0..3u32, recursion(), recursion()).prop_map(
+        |(next_hops, backup, track, protocol, distance, metric, allow_recursion, backup_recursion)| {
+            RouteSet {
+                next_hops,
+                backup,
+                backup_recursion,
+                track,
+                distance: distance.unwrap_or(protocol.default_distance()),
+                metric,
+                allow_recursion,
+                protocol,
+            }
         },
     )
 }

@@ -156,6 +156,40 @@ impl Oracle {
         self.reasons(paths).iter().position(Option::is_none)
     }
 
+    /// The next hops that a prefix is forwarded by, and the path whose next hop stands in; `None` without a best path.
+    pub fn forwarding(&self, prefix: AnyPrefix) -> Option<(BTreeSet<IpAddr>, Option<Learned>)> {
+        let mut left = self.paths.get(&prefix)?.clone();
+        let best = left[self.best(&left)?].clone();
+        let mut equal: Vec<Learned> =
+            left.iter().filter(|path| self.is_equal(&best, path, &left)).cloned().collect();
+        let mut next_hops = BTreeSet::from([best.with.next_hop.addr()]);
+        while next_hops.len() < usize::from(self.options.maximum_paths)
+            && let Some(next) = self.best(&equal)
+        {
+            next_hops.insert(equal.remove(next).with.next_hop.addr());
+        }
+        left.retain(|path| !next_hops.contains(&path.with.next_hop.addr()));
+        let backup = self.best(&left).filter(|_| self.options.backup_path);
+        Some((next_hops, backup.map(|backup| left[backup].clone())))
+    }
+
+    /// Whether a path is as good as the best of `all`: the two differ by rules that only break ties, and none of all has a
+    /// better claim by MED.
+    fn is_equal(&self, best: &Learned, path: &Learned, all: &[Learned]) -> bool {
+        let mut pair = [None, None];
+        self.eliminate(&[best.clone(), path.clone()], &mut pair);
+        let mut among_all: Vec<Option<Reason>> =
+            all.iter().map(|path| self.cost(path).is_none().then_some(Reason::NextHopUnreachable)).collect();
+        self.eliminate(all, &mut among_all);
+        let lost = all.iter().position(|other| other == path).and_then(|at| among_all[at]);
+        let same_kind = self.peers[best.peer].feed_kind() == self.peers[path.peer].feed_kind();
+        self.cost(path).is_some()
+            && pair.into_iter().flatten().all(|why| why > Reason::IgpCost)
+            && lost != Some(Reason::Med)
+            && same_kind
+            && (self.options.multipath_relax || neighbor(&best.with) == neighbor(&path.with))
+    }
+
     /// For each path of a prefix the rule by which it lost; `None` for the best.
     pub fn reasons(&self, paths: &[Learned]) -> Vec<Option<Reason>> {
         let unreachable = |path| self.cost(path).is_none().then_some(Reason::NextHopUnreachable);

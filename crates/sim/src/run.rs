@@ -13,7 +13,7 @@ use crate::world::{Event, World, updates};
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
 use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
-use ribtide_bgp::shard::{FamilyCounts, RouteView, Standing};
+use ribtide_bgp::shard::{FamilyCounts, Part, RouteView, Standing};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, V4, V6, for_each_family};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -317,10 +317,14 @@ impl<'w> Run<'w> {
             same_table(&table, &of_family.map(|(prefix, path)| (*prefix, path.clone())).collect());
         }
         let expected_feed: BTreeMap<AnyPrefix, FeedSet> = expected
-            .iter()
-            .map(|(prefix, path)| {
-                let kind = self.world.peers[path.peer].feed_kind();
-                (*prefix, FeedSet { next_hops: vec![path.with.next_hop], kind })
+            .keys()
+            .filter_map(|prefix| {
+                let (next_hops, backup) = self.oracle.forwarding(*prefix)?;
+                let kind = |peer: usize| self.world.peers[peer].feed_kind();
+                let kind_of_best = kind(expected[prefix].peer);
+                let backup = backup.map(|path| (path.with.next_hop.addr(), kind(path.peer)));
+                let next_hops = next_hops.into_iter().collect();
+                Some((*prefix, FeedSet { next_hops, kind: kind_of_best, backup }))
             })
             .collect();
         assert_eq!(feed, expected_feed, "next hops for the RIB manager");
@@ -386,6 +390,13 @@ impl<'w> Run<'w> {
             assert_eq!(seen.best, reason.is_none());
         }
         assert!(view.paths.iter().skip(1).all(|path| !path.best), "the best path is first");
+        let of = |part: Part| view.paths.iter().filter(move |path| path.part == part);
+        let members = of(Part::Member).chain(view.paths.iter().filter(|path| path.best));
+        let seen: BTreeSet<IpAddr> = members.map(|path| path.attrs.next_hop().addr()).collect();
+        let backup = of(Part::Backup).map(|path| path.peer.id.0 as usize).collect::<Vec<_>>();
+        let expected = self.oracle.forwarding(prefix).unwrap_or_default();
+        let expected_backup = expected.1.map(|path| path.peer);
+        assert_eq!((seen, backup), (expected.0, Vec::from_iter(expected_backup)), "who forwards {prefix}");
     }
 
     /// All sessions end: nothing may be left anywhere.

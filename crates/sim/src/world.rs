@@ -159,6 +159,9 @@ pub fn options(rng: &mut Rng, ordered: bool) -> DecisionOptions {
         deterministic_med: !ordered || rng.one_in(2),
         prefer_oldest: ordered && rng.one_in(2),
         med_missing_as_worst: rng.one_in(3),
+        maximum_paths: [1, 1, 2, 4][rng.below(4)],
+        multipath_relax: rng.one_in(2),
+        backup_path: rng.one_in(2),
     }
 }
 

@@ -101,6 +101,7 @@ pub(super) fn route_set(next_hops: NextHops, metric: Option<u32>) -> RouteSet {
     RouteSet {
         next_hops,
         backup: Vec::new(),
+        backup_recursion: false,
         track: None,
         distance,
         metric: metric.unwrap_or(0),

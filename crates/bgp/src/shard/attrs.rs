@@ -202,13 +202,14 @@ impl AttrTable {
         (hop.addr, hop.state)
     }
 
-    /// Whether two sets in use have one next hop.
+    /// The number of the next hop of a set in use.
+    pub(super) fn hop_number(&self, number: u32) -> u32 {
+        self.entry(number).hop
+    }
+
+    /// Whether two sets in use have one next hop, whatever the link-local address beside it.
     pub(super) fn same_next_hop(&self, a: u32, b: u32) -> bool {
-        let (hop, other) = (self.entry(a).hop, self.entry(b).hop);
-        // An IPv6 next hop may differ in its link-local address alone.
-        hop == other
-            && (self.hops.entries[hop as usize].addr.is_ipv4()
-                || self.get(a).next_hop() == self.get(b).next_hop())
+        self.entry(a).hop == self.entry(b).hop
     }
 
     /// How many sets are in use.

@@ -10,8 +10,8 @@
 //! What a route waits for stands in its own slot of the table, in bytes that were unused, so that suppression takes no
 //! memory for what waits for nothing, and none at all where it is off. The rules:
 //!
-//! - **Only another next hop waits**, as only that changes what is forwarded. Another AS path by the same next hop is told
-//!   at once, unless the prefix waits already.
+//! - **Only other next hops wait**, as only they change what is forwarded. Another AS path by the same ones is told at
+//!   once, unless the prefix waits already.
 //! - **What was told stays told while its successor waits**: forwarding goes by the former route until the new one is
 //!   there. That is the one thing kept beside the slots: the former path, for as long as that lasts.
 //! - **No best path any more is told at once.** Nothing is asked to confirm a withdrawal.
@@ -333,7 +333,7 @@ impl Core {
             self.retell(prefix, Gate::OPEN.wait(0, told), None, Some(best), out);
             return;
         }
-        out.feed(prefix, Some((self.attrs.get(best.attrs).next_hop(), self.feed_kind(best))));
+        self.feed_anew(route, best, out);
         route.gate = self.gates.wait(prefix, Gate::OPEN, told);
     }
 

@@ -9,6 +9,7 @@
 //! prefixes that came together overlap.
 
 mod attrs;
+mod feed;
 mod gate;
 mod moving;
 mod out;
@@ -23,13 +24,15 @@ mod work;
 
 pub use moving::Moved;
 pub use out::{Effects, ShardOut, ToEgress};
+pub use paths::Part;
 pub use query::{Counts, FamilyCounts, PathView, PeerCounts, RouteView, Standing};
 
 use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
 use crate::message::{NONE, NextHopState, RouteBatch, ShardIn};
-use crate::peer::{FeedKind, PeerId, PeerInfo};
+use crate::peer::{PeerId, PeerInfo};
 use attrs::AttrTable;
-use gate::{Gate, Gates};
+use feed::Fed;
+use gate::Gates;
 use paths::{Path, PathStore};
 use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard};
 use route::Route;
@@ -65,6 +68,8 @@ struct Core {
     attrs: AttrTable,
     paths: PathStore,
     gates: Gates,
+    /// What the RIB manager has of the route at hand, where it gets more than the best path.
+    fed: Fed,
     seed: Seed,
     /// Routes of sessions that had ended, not taken in.
     late: u64,
@@ -104,6 +109,7 @@ impl Shard {
                 attrs: AttrTable::new(seed.clone()),
                 paths: PathStore::default(),
                 gates: Gates::default(),
+                fed: None,
                 seed,
                 late: 0,
             },
@@ -163,7 +169,7 @@ impl Shard {
             for_each_family!(F => if F::AFI == op.afi {
                 let (tables, group, prefixes) = (tables.get_mut::<F>(), groups.get_mut::<F>(), prefixes.get::<F>());
                 let end = prefixes.len().min(group.taken + op.count as usize);
-                let path = |attrs| Path { attrs: *number, session, hint: decision::hint(attrs) };
+                let path = |attrs| Path::new(*number, session, decision::hint(attrs));
                 let path = op.attrs.as_ref().map(path);
                 let mut paths = 0;
                 while group.taken < end {
@@ -244,6 +250,7 @@ impl Core {
         self.attrs.cost(path.attrs)
     }
 
+    #[inline]
     fn usable(&self, path: Path) -> bool {
         match self.attrs.hops.all_reachable() {
             true => self.sessions.get(path.session).up,
@@ -265,12 +272,20 @@ impl Core {
 
     /// Judges all paths.
     fn decide<F: Family>(&self, route: &Route<F>) -> Option<usize> {
-        let paths = route.paths(&self.paths);
-        let usable = || paths.iter().enumerate().filter(|(_, path)| self.usable(**path));
-        let hint = usable().map(|(_, path)| path.hint).min()?;
+        self.best_among(self.usable_of(route.paths(&self.paths)))
+    }
+
+    /// Those of some paths that can be used, each with its index.
+    fn usable_of<'a>(&'a self, paths: &'a [Path]) -> impl Iterator<Item = (usize, Path)> + Clone + 'a {
+        paths.iter().copied().enumerate().filter(|(_, path)| self.usable(*path))
+    }
+
+    /// The best of usable paths.
+    fn best_among(&self, usable: impl Iterator<Item = (usize, Path)> + Clone) -> Option<usize> {
+        let hint = usable.clone().map(|(_, path)| path.worth()).min()?;
         // Whoever has a higher hint is of a lower class than all of these, and of no influence on them.
-        let first = || usable().filter(|(_, path)| path.hint == hint);
-        let candidates: SmallVec<[(usize, Path); 8]> = first().map(|(at, path)| (at, *path)).collect();
+        let candidates: SmallVec<[(usize, Path); 8]> =
+            usable.filter(|(_, path)| path.worth() == hint).collect();
         if let [(only, _)] = candidates[..] {
             return Some(only);
         }
@@ -281,8 +296,8 @@ impl Core {
 
     /// The effect of a new path on what was best without it.
     fn arrival(&self, best: Path, new: Path) -> Effect {
-        if new.hint != best.hint && self.usable(best) && self.usable(new) {
-            return if new.hint < best.hint { Effect::Take } else { Effect::Keep };
+        if new.worth() != best.worth() && self.usable(best) && self.usable(new) {
+            return if new.worth() < best.worth() { Effect::Take } else { Effect::Keep };
         }
         decision::arrival(self.candidate(best), self.candidate(new), &self.options)
     }
@@ -292,7 +307,8 @@ impl Core {
         let Some(best) = route.best().filter(|best| *best != at) else { return Effect::Rescan };
         let paths = route.paths(&self.paths);
         let (first, gone) = (paths[best], paths[at]);
-        let effect = match self.options.deterministic_med && gone.hint != first.hint && self.usable(first) {
+        let other_class = gone.worth() != first.worth() && self.usable(first);
+        let effect = match self.options.deterministic_med && other_class {
             true => Effect::Keep,
             false => {
                 let rank = Rank::new(self.attrs.get(gone.attrs), &self.options);
@@ -318,7 +334,7 @@ impl Core {
         let Some(at) = table.find_again(spot.at as usize, spot.hash, |route| route.is(prefix)) else {
             let best = self.usable(path);
             let mut route = Route::new(prefix, path, best);
-            route.gate = self.changed(prefix, Gate::OPEN, None, best.then_some(path), out);
+            self.changed(&mut route, [None, best.then_some(path)], out);
             table.insert(spot.hash, route);
             self.sessions.counts::<F>(path.session).paths += 1;
             return true;
@@ -330,6 +346,7 @@ impl Core {
             return false;
         }
         let old = self.best_of(route);
+        self.note_fed(route, out);
         let (mut effect, gone) = match place {
             Some(at) => {
                 let effect = self.before_departure(route, at);
@@ -349,9 +366,9 @@ impl Core {
             Effect::Take => route.set_best(Some(route.len() - 1)),
             Effect::Rescan => route.set_best(self.decide(route)),
         }
-        if effect != Effect::Keep {
+        if effect != Effect::Keep || self.options.forwards_by_several() {
             let new = self.best_of(route);
-            route.gate = self.changed(prefix, route.gate, old, new, out);
+            self.changed(route, [old, new], out);
         }
         if let Some(gone) = gone {
             self.attrs.release::<F>(gone.attrs);
@@ -395,6 +412,7 @@ impl Core {
     /// The path at `at` goes from `route`. Returns whether any is left; if not, the route is to go.
     fn forget<F: Family>(&mut self, route: &mut Route<F>, at: usize, out: &mut ShardOut) -> bool {
         let old = self.best_of(route);
+        self.note_fed(route, out);
         let left = route.len() > 1;
         let gone = if left {
             let effect = self.before_departure(route, at);
@@ -407,7 +425,7 @@ impl Core {
             route.paths(&self.paths)[0]
         };
         let new = if left { self.best_of(route) } else { None };
-        route.gate = self.changed(route.prefix(), route.gate, old, new, out);
+        self.changed(route, [old, new], out);
         self.sessions.counts::<F>(gone.session).paths -= 1;
         self.attrs.release::<F>(gone.attrs);
         left
@@ -416,27 +434,23 @@ impl Core {
     /// Judges a route again.
     fn redecide<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) {
         let old = self.best_of(route);
+        self.note_fed(route, out);
         route.set_best(self.decide(route));
         let new = self.best_of(route);
-        route.gate = self.changed(route.prefix(), route.gate, old, new, out);
+        self.changed(route, [old, new], out);
     }
 
-    /// A change of best path, if it is one: says what the route waits for after it. The attribute sets of both are still
-    /// in use.
+    /// A change of best path, or of those beside it that matter to forwarding, if it is one: tells who is to know. The
+    /// attribute sets of both are still in use.
     fn changed<F: Family>(
         &mut self,
-        prefix: Prefix<F>,
-        gate: Gate,
-        old: Option<Path>,
-        new: Option<Path>,
+        route: &mut Route<F>,
+        [old, new]: [Option<Path>; 2],
         out: &mut ShardOut,
-    ) -> Gate {
-        if old == new {
-            return gate;
-        }
-        let fed = out.feeds() && !self.same_feed(old, new);
-        if fed {
-            out.feed(prefix, new.map(|path| (self.attrs.get(path.attrs).next_hop(), self.feed_kind(path))));
+    ) {
+        let fed = self.feed(route, [old, new], out);
+        if old == new && !fed {
+            return;
         }
         if let Some(old) = old {
             self.sessions.counts::<F>(old.session).best -= 1;
@@ -444,7 +458,7 @@ impl Core {
         if let Some(new) = new {
             self.sessions.counts::<F>(new.session).best += 1;
         }
-        self.passes(prefix, gate, [old, new], fed, out)
+        route.gate = self.passes(route.prefix(), route.gate, [old, new], fed, out);
     }
 
     /// Tells workers that this path takes the place of what was told last. The attribute sets of both are still in use.
@@ -486,15 +500,5 @@ impl Core {
         let source = self.sessions.get(path.session).info.id;
         let (attrs, noted) = self.attrs.in_batch(path.attrs);
         out.path(attrs, source, noted)
-    }
-
-    fn feed_kind(&self, path: Path) -> FeedKind {
-        self.sessions.get(path.session).info.feed_kind()
-    }
-
-    /// Whether the RIB manager sees no difference between the two.
-    fn same_feed(&self, old: Option<Path>, new: Option<Path>) -> bool {
-        let (Some(old), Some(new)) = (old, new) else { return old.is_none() && new.is_none() };
-        self.attrs.same_next_hop(old.attrs, new.attrs) && self.feed_kind(old) == self.feed_kind(new)
     }
 }

@@ -4,7 +4,7 @@ use crate::attr::AttrSet;
 use crate::message::{BestBatch, BestPath, Change, EgressIn, Feed, FeedSet, NONE};
 use crate::peer::{FeedKind, PeerId};
 use ribtide_prefix::{Family, Map, Prefix};
-use ribtide_wire::bgp::NextHop;
+use smallvec::SmallVec;
 use std::net::IpAddr;
 
 /// Collects the effects of one or more messages; [`ShardOut::take`] hands them over. Batches grow until then.
@@ -14,7 +14,9 @@ pub struct ShardOut {
     len: usize,
     others: Others,
     without_feed: bool,
-    sets: Map<(NextHop, FeedKind), u32>,
+    /// Indices of the sets of one next hop and nothing else, and of the others.
+    single: Map<(IpAddr, FeedKind), u32>,
+    several: Map<FeedSet, u32>,
 }
 
 /// Effects of the messages that a shard handled.
@@ -68,7 +70,8 @@ impl ShardOut {
     /// Hands over what has happened since the last time.
     pub fn take(&mut self) -> Effects {
         self.others.clear();
-        self.sets.clear();
+        self.single.clear();
+        self.several.clear();
         self.len = 0;
         std::mem::take(&mut self.effects)
     }
@@ -99,12 +102,27 @@ impl ShardOut {
     }
 
     /// The next hop of the best path of `prefix` is another, or there is none any more.
-    pub(super) fn feed<F: Family>(&mut self, prefix: Prefix<F>, set: Option<(NextHop, FeedKind)>) {
+    pub(super) fn feed<F: Family>(&mut self, prefix: Prefix<F>, next_hop: Option<(IpAddr, FeedKind)>) {
         let feed = &mut self.effects.feed;
-        let index = set.map_or(NONE, |(next_hop, kind)| {
-            *self.sets.entry((next_hop, kind)).or_insert_with(|| {
-                feed.sets.push(FeedSet { next_hops: vec![next_hop], kind });
+        let index = next_hop.map_or(NONE, |(next_hop, kind)| {
+            *self.single.entry((next_hop, kind)).or_insert_with(|| {
+                let next_hops = SmallVec::from_elem(next_hop, 1);
+                feed.sets.push(FeedSet { next_hops, kind, backup: None });
                 (feed.sets.len() - 1) as u32
+            })
+        });
+        feed.changes.get_mut::<F>().push((prefix, index));
+    }
+
+    /// `prefix` is forwarded by this set from now on, or not at all; where more than the best path matters.
+    pub(super) fn feed_set<F: Family>(&mut self, prefix: Prefix<F>, set: Option<&FeedSet>) {
+        let feed = &mut self.effects.feed;
+        let index = set.map_or(NONE, |set| {
+            self.several.get(set).copied().unwrap_or_else(|| {
+                let index = feed.sets.len() as u32;
+                self.several.insert(set.clone(), index);
+                feed.sets.push(set.clone());
+                index
             })
         });
         feed.changes.get_mut::<F>().push((prefix, index));

@@ -7,12 +7,57 @@
 
 /// One path: with which attributes (a number of the shard's attribute table), by which session (a number of the shard's
 /// own), and what it is worth as far as 16 bits can tell.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+///
+/// Equal when these are: what it is worth follows from them, and its part in forwarding is its route's affair.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     pub(super) attrs: u32,
     pub(super) session: u16,
-    /// See [`hint`](crate::decision::hint).
+    /// See [`hint`](crate::decision::hint); in the two lowest bits the [`Part`].
     pub(super) hint: u16,
+}
+
+impl PartialEq for Path {
+    fn eq(&self, other: &Path) -> bool {
+        (self.attrs, self.session) == (other.attrs, other.session)
+    }
+}
+
+/// What a path that is not the best one does for forwarding, as the RIB manager was told last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub enum Part {
+    /// Nothing, or no more than a path before it by the same next hop.
+    Nothing = 0,
+    /// Its next hop shares the traffic with the best one's.
+    Member = 1,
+    /// Its next hop stands in.
+    Backup = 2,
+}
+
+impl Path {
+    /// A path that does nothing yet for forwarding. `hint` is that of its attributes.
+    pub(super) fn new(attrs: u32, session: u16, hint: u16) -> Path {
+        Path { attrs, session, hint: hint << 2 }
+    }
+
+    /// The hint of its attributes, to compare it with others'.
+    #[inline]
+    pub(super) fn worth(self) -> u16 {
+        self.hint >> 2
+    }
+
+    pub(super) fn part(self) -> Part {
+        match self.hint & 3 {
+            1 => Part::Member,
+            2 => Part::Backup,
+            _ => Part::Nothing,
+        }
+    }
+
+    pub(super) fn set_part(&mut self, part: Part) {
+        self.hint = self.hint & !3 | part as u16;
+    }
 }
 
 /// Names a block.

@@ -1,6 +1,7 @@
 //! What people and the management API may ask of a shard. Answers are copies; a page is bounded by its limit and
 //! by one logical shard's table.
 
+use super::paths::Part;
 use super::route::{self, Route};
 use super::table::Table;
 use super::{Core, Shard, Tables};
@@ -25,6 +26,8 @@ pub struct PathView {
     pub lost: Option<Reason>,
     /// Interior cost to its next hop, or why it cannot be used.
     pub cost: Result<u32, Reason>,
+    /// What it does for forwarding beside the best path.
+    pub part: Part,
 }
 
 /// A prefix and its paths.
@@ -180,6 +183,11 @@ impl Core {
                 peer: self.sessions.get(path.session).info.clone(),
                 lost,
                 cost: self.cost(*path),
+                // Without a best path nothing is forwarded, and the best one's own part is no matter.
+                part: match route.best() {
+                    Some(best) if best != index => path.part(),
+                    _ => Part::Nothing,
+                },
             })
             .collect();
         if let Some(best) = route.best() {

@@ -119,6 +119,14 @@ impl<F: Family> Route<F> {
         }
     }
 
+    /// The paths of a route that has more than one, to change.
+    pub(super) fn paths_mut<'a>(&self, store: &'a mut PathStore) -> &'a mut [Path] {
+        match self.form {
+            Form::Many => store.get_mut(self.path.attrs, self.len()),
+            _ => &mut [],
+        }
+    }
+
     /// Adds a path as the newest. The best one stays.
     pub(super) fn push(&mut self, store: &mut PathStore, path: Path) {
         let len = self.len();

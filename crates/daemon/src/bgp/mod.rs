@@ -150,6 +150,9 @@ impl BgpBuilder {
             deterministic_med: bgp.deterministic_med,
             prefer_oldest: bgp.prefer_oldest,
             med_missing_as_worst: bgp.med_missing_as_worst,
+            maximum_paths: bgp.multipath,
+            multipath_relax: bgp.multipath_relax,
+            backup_path: bgp.backup_path,
         };
         let inboxes: Vec<_> = shards.iter().map(ShardBuilder::inbox).collect();
         let requests: Vec<_> = shards.iter().map(ShardBuilder::feedback).collect();

@@ -21,7 +21,6 @@ use ribtide_runtime::activity::{Activity, Busy};
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
-use ribtide_wire::bgp::NextHop;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -347,17 +346,13 @@ fn to_rib(feed: Feed, next_hops: &[(IpAddr, bool)]) -> Vec<RibIn> {
 }
 
 fn route_set(set: &FeedSet) -> RouteSet {
-    let hops = set.next_hops.iter().map(|next_hop| {
-        ReceivedHop::gateway(match next_hop {
-            NextHop::V4(a) => IpAddr::V4(*a),
-            // The link-local address alone says nothing without its interface; the global one resolves.
-            NextHop::V6 { global, .. } => IpAddr::V6(*global),
-        })
-    });
     let protocol = if set.kind.internal { Protocol::BgpInternal } else { Protocol::BgpExternal };
     RouteSet {
-        next_hops: NextHops::Via(hops.collect()),
-        backup: Vec::new(),
+        next_hops: NextHops::Via(
+            set.next_hops.iter().map(|address| ReceivedHop::gateway(*address)).collect(),
+        ),
+        backup: set.backup.iter().map(|(address, _)| ReceivedHop::gateway(*address)).collect(),
+        backup_recursion: set.backup.is_some_and(|(_, kind)| kind.recursive),
         track: None,
         distance: protocol.default_distance(),
         metric: 0,
@@ -365,3 +360,6 @@ fn route_set(set: &FeedSet) -> RouteSet {
         protocol,
     }
 }
+
+#[cfg(test)]
+mod tests;

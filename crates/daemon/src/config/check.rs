@@ -96,6 +96,12 @@ pub struct BgpConfig {
     pub med_missing_as_worst: bool,
     /// Prefer the oldest external path before the router id decides.
     pub prefer_oldest: bool,
+    /// The most equal paths that a prefix is forwarded by.
+    pub multipath: u16,
+    /// Equal paths may be from different neighbouring ASes.
+    pub multipath_relax: bool,
+    /// Install the best of the other paths as a backup.
+    pub backup_path: bool,
     /// Configured neighbours, by address.
     pub neighbors: BTreeMap<IpAddr, NeighborConfig>,
     /// Ranges from which any peer may come; the most specific that holds an address counts.
@@ -682,9 +688,16 @@ impl Checker {
             deterministic_med: file.deterministic_med.unwrap_or(true),
             med_missing_as_worst: file.med_missing_as_worst,
             prefer_oldest: file.prefer_oldest,
+            multipath: file.multipath.unwrap_or(1),
+            multipath_relax: file.multipath_relax,
+            backup_path: file.backup_path,
             neighbors: BTreeMap::new(),
             dynamic: Vec::new(),
         };
+        if !(1..=256).contains(&bgp.multipath) {
+            let says = format!("{} equal paths cannot be; write 1 to 256", bgp.multipath);
+            self.problem(key!["bgp", "multipath"], says);
+        }
         for (name, group) in &file.group {
             self.group(&mut bgp, name, group, router, bfd);
         }

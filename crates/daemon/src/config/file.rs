@@ -52,6 +52,11 @@ pub(super) struct Bgp {
     pub(super) med_missing_as_worst: bool,
     #[serde(default)]
     pub(super) prefer_oldest: bool,
+    pub(super) multipath: Option<u16>,
+    #[serde(default)]
+    pub(super) multipath_relax: bool,
+    #[serde(default)]
+    pub(super) backup_path: bool,
     #[serde(default)]
     pub(super) group: BTreeMap<String, Group>,
 }

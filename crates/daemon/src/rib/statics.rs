@@ -62,6 +62,7 @@ impl Statics {
         Some(RouteSet {
             next_hops: if hops.is_empty() { NextHops::Blackhole } else { NextHops::Via(hops) },
             backup: route.backup.iter().map(|address| ReceivedHop::gateway(*address)).collect(),
+            backup_recursion: true,
             track,
             distance: route.distance,
             metric: 0,

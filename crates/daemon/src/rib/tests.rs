@@ -95,6 +95,7 @@ fn routes(numbers: std::ops::Range<u32>) -> RibIn {
     let set = RouteSet {
         next_hops,
         backup: Vec::new(),
+        backup_recursion: false,
         track: None,
         distance: 20,
         metric: 0,

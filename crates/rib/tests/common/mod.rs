@@ -37,6 +37,7 @@ pub fn set(protocol: Protocol, hops: &[ReceivedHop]) -> RouteSet {
     RouteSet {
         next_hops: NextHops::Via(hops.to_vec()),
         backup: Vec::new(),
+        backup_recursion: protocol != Protocol::BgpExternal,
         track: None,
         distance: protocol.default_distance(),
         metric: 0,

@@ -107,7 +107,8 @@ impl Oracle {
             NextHops::Blackhole => Some(FibGroup::Blackhole),
             NextHops::Via(hops) => self.via(table, owner, set, hops, budget, lenient, memo)?,
         };
-        let backup = self.via(table, owner, set, &set.backup, budget, lenient, memo)?;
+        let of_backup = RouteSet { allow_recursion: set.backup_recursion, ..set.clone() };
+        let backup = self.via(table, owner, &of_backup, &set.backup, budget, lenient, memo)?;
         let holds = match self.holds(table, owner, set.track, budget, memo) {
             Err(Deep) if lenient => false,
             other => other?,

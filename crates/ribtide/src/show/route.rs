@@ -3,7 +3,8 @@
 use super::bgp::FAMILIES;
 use crate::text::{Table, bytes, number};
 use ribtide_daemon::api::model::{
-    InstalledGroup, Route, RouteCounts, RouteGroups, RouteSummary, ShardLoad, Sharding,
+    BackupNextHop, Forwarding, InstalledGroup, Route, RouteCounts, RouteGroups, RouteSummary, ShardLoad,
+    Sharding,
 };
 
 const COLUMNS: [&str; 7] = ["", "Prefix", "Next hop", "From", ">Pref", ">MED", "AS path"];
@@ -41,7 +42,13 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
         };
         let lost = p.lost.as_ref().map_or(String::new(), |l| format!("  ({l})"));
         vec![
-            if p.best { "*" } else { "" }.into(),
+            match p.forwarding {
+                _ if p.best => "*",
+                None => "",
+                Some(Forwarding::Multipath) => "=",
+                Some(Forwarding::Backup) => "b",
+            }
+            .into(),
             if i == 0 { route.prefix.clone() } else { String::new() },
             p.next_hop.to_string(),
             p.neighbor.to_string(),
@@ -55,18 +62,28 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
 /// Which shard owns a prefix, and which next-hop groups it has.
 pub(super) fn owner(route: &Route) -> String {
     let Route { prefix, logical_shard, shard, groups, .. } = route;
-    let groups = match groups {
-        None => String::new(),
-        Some(RouteGroups { received, installed: None }) => {
-            format!("Received next-hop group {received}; not installed.\n")
-        }
-        Some(RouteGroups { received, installed: Some(InstalledGroup { group, protocol, .. }) }) => {
-            format!(
-                "Received next-hop group {received}; installed: group {group}, of the {protocol} route.\n"
-            )
-        }
+    let groups = groups.as_ref().map_or(String::new(), |RouteGroups { received, backup, installed }| {
+        let installed = match installed {
+            None => "not installed".into(),
+            Some(InstalledGroup { group, protocol, .. }) => {
+                format!("installed: group {group}, of the {protocol} route")
+            }
+        };
+        let backup = backup.as_ref().map_or(String::new(), |BackupNextHop { hop, unresolved, in_use }| {
+            let state = match (unresolved, in_use) {
+                (Some(why), _) => format!("would not help: {why}"),
+                (None, true) => "is in use: none of the first next hops leads anywhere".into(),
+                (None, false) => "stands by".into(),
+            };
+            format!("Backup {hop} {state}.\n")
+        });
+        format!("Received next-hop group {received}; {installed}.\n{backup}")
+    });
+    let parts = match route.paths.iter().any(|path| path.forwarding.is_some()) {
+        true => "* best path, = shares its traffic, b backup\n",
+        false => "",
     };
-    format!("{groups}{prefix} is in logical shard {logical_shard}, on shard {shard}.\n")
+    format!("{parts}{groups}{prefix} is in logical shard {logical_shard}, on shard {shard}.\n")
 }
 
 /// How many routes there are, and where.
@@ -222,14 +239,25 @@ mod tests {
             shard: 1,
             paths: vec![],
             held: None,
-            groups: Some(RouteGroups { received: 25, installed: None }),
+            groups: Some(RouteGroups { received: 25, backup: None, installed: None }),
         };
         let shard = "192.0.2.0/24 is in logical shard 3, on shard 1.\n";
         assert_eq!(owner(&route), format!("Received next-hop group 25; not installed.\n{shard}"));
         let installed = InstalledGroup { group: 30, protocol: "static".into(), hops: vec![] };
-        route.groups = Some(RouteGroups { received: 25, installed: Some(installed) });
+        let mut standing_by = BackupNextHop { hop: "via 192.0.2.3".into(), unresolved: None, in_use: false };
+        let groups_with =
+            |backup| Some(RouteGroups { received: 25, backup, installed: Some(installed.clone()) });
+        route.groups = groups_with(None);
         let groups = "Received next-hop group 25; installed: group 30, of the static route.\n";
         assert_eq!(owner(&route), format!("{groups}{shard}"));
+        route.groups = groups_with(Some(standing_by.clone()));
+        assert_eq!(owner(&route), format!("{groups}Backup via 192.0.2.3 stands by.\n{shard}"));
+        standing_by.in_use = true;
+        route.groups = groups_with(Some(standing_by.clone()));
+        assert!(owner(&route).contains("Backup via 192.0.2.3 is in use: none of"));
+        standing_by.unresolved = Some("no route leads to it".into());
+        route.groups = groups_with(Some(standing_by));
+        assert!(owner(&route).contains("Backup via 192.0.2.3 would not help: no route leads to it.\n"));
     }
 
     #[test]

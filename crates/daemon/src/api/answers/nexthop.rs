@@ -3,8 +3,8 @@
 use super::fib::{content, interface_name, no_fib};
 use super::{Inside, Refusal};
 use crate::api::model::{
-    InstalledGroup, NextHopCache, NextHopCacheSet, NextHopGroup, NextHopGroupPage, ReceivedNextHop,
-    RouteGroups, SetNextHopCache, Tracked,
+    BackupNextHop, InstalledGroup, NextHopCache, NextHopCacheSet, NextHopGroup, NextHopGroupPage,
+    ReceivedNextHop, RouteGroups, SetNextHopCache, Tracked,
 };
 use crate::rib::{RibHandle, RibStage};
 use ribtide_rib::{CacheMode, GroupId, GroupInfo, HopInfo, Outcome, Source, Track, Verdict};
@@ -118,7 +118,12 @@ pub(super) fn of_route(rib: &RibHandle, prefix: &str) -> Result<Option<RouteGrou
             protocol: c.protocol.name().into(),
             hops: stage.rib.lookup(prefix).map(|route| content(stage, &route.content)).unwrap_or_default(),
         });
-        Some(RouteGroups { received: received.group.0, installed })
+        let group = stage.rib.group(received.group)?;
+        let backup = group.backup.first().map(|hop| {
+            let ReceivedNextHop { hop, unresolved, .. } = self::received(stage, hop);
+            BackupNextHop { hop, unresolved, in_use: group.on_backup }
+        });
+        Some(RouteGroups { received: received.group.0, backup, installed })
     })?)
 }
 

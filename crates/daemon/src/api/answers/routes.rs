@@ -1,9 +1,9 @@
 //! `/v1/routes`: what the shards hold.
 
 use super::{Inside, Refusal, target};
-use crate::api::model::{Held, Path, Route, RoutePage};
+use crate::api::model::{Forwarding, Held, Path, Route, RoutePage};
 use crate::api::request::RouteQuery;
-use ribtide_bgp::shard::{PathView, RouteView, Shard, Standing};
+use ribtide_bgp::shard::{Part, PathView, RouteView, Shard, Standing};
 use ribtide_prefix::{AnyPrefix, Family, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Communities, ExtendedCommunities, LargeCommunities, Origin, code};
@@ -152,6 +152,11 @@ fn path(view: &PathView) -> Path {
         neighbor: view.peer.address,
         best: view.best,
         lost: view.lost.map(|reason| reason.to_string()),
+        forwarding: match view.part {
+            Part::Nothing => None,
+            Part::Member => Some(Forwarding::Multipath),
+            Part::Backup => Some(Forwarding::Backup),
+        },
         next_hop: attrs.next_hop().addr(),
         as_path: AsPath::new(value(code::AS_PATH)).to_string(),
         origin: match attrs.origin() {

@@ -50,9 +50,24 @@ pub enum Held {
 pub struct RouteGroups {
     /// That of the next hops which BGP gave.
     pub received: u32,
+    /// The next hop that stands in while those lead nowhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backup: Option<BackupNextHop>,
     /// What the FIB has for the prefix, BGP's or another protocol's; absent when it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub installed: Option<InstalledGroup>,
+}
+
+/// A next hop that stands in for others.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BackupNextHop {
+    /// As received: `via 192.0.2.1`.
+    pub hop: String,
+    /// Why it would lead nowhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unresolved: Option<String>,
+    /// Whether it stands in now.
+    pub in_use: bool,
 }
 
 /// A group that the FIB has for a prefix.
@@ -66,6 +81,16 @@ pub struct InstalledGroup {
     pub hops: Vec<String>,
 }
 
+/// What a path that is not the best one does for forwarding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Forwarding {
+    /// Its next hop shares the traffic with the best one's.
+    Multipath,
+    /// Its next hop stands in when those lead nowhere.
+    Backup,
+}
+
 /// A path of the Adj-RIB-In.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Path {
@@ -76,6 +101,9 @@ pub struct Path {
     /// Why it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
+    /// What its next hop does for forwarding all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forwarding: Option<Forwarding>,
     /// Its next hop.
     pub next_hop: IpAddr,
     /// Its AS path, as text.

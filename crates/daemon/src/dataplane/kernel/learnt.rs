@@ -154,6 +154,7 @@ impl Learnt {
                         batch.sets.push(RouteSet {
                             next_hops,
                             backup: Vec::new(),
+                            backup_recursion: false,
                             track: None,
                             distance: Protocol::Kernel.default_distance(),
                             metric,

@@ -1,0 +1,150 @@
+//! From a shard to the RIB manager and back: what a lost next hop costs where a backup path stands in.
+
+use super::*;
+use ribtide_bgp::attr::AttrSet;
+use ribtide_bgp::ingest::ShardBatches;
+use ribtide_bgp::message::NextHopState;
+use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerInfo, PeerKind};
+use ribtide_policy::Policy;
+use ribtide_prefix::{Prefix, V4};
+use ribtide_rib::{FibGroup, FibHop, InterfaceEvent, Rib, RibConfig, RibOut};
+use ribtide_wire::bgp::NextHop;
+use std::net::Ipv4Addr;
+
+const ROUTES: usize = 1000;
+
+/// A shard and a RIB manager that hear each other, and links 1 to 3 with 10.0.N.1/24 each.
+struct Bench {
+    shard: Shard,
+    out: ShardOut,
+    rib: Rib,
+}
+
+/// Peer `n`, external and on link `n`.
+fn peer(n: u8) -> Arc<PeerInfo> {
+    let families = FamilySet { ipv4: true, ipv6: false };
+    let address = Ipv4Addr::new(10, 0, n, 2);
+    Arc::new(PeerInfo {
+        id: PeerId(n.into()),
+        session: 1,
+        address: address.into(),
+        asn: 65001,
+        router_id: address,
+        kind: PeerKind::External,
+        multihop: false,
+        families,
+        egress: EgressSettings {
+            kind: PeerKind::External,
+            local_asn: 65000,
+            cluster_id: Ipv4Addr::LOCALHOST,
+            router_id: Ipv4Addr::LOCALHOST,
+            families,
+            four_octet_as: true,
+            max_message: 4096,
+            next_hop: NextHopRule::Keep,
+            export: Arc::new(Policy::new(vec![], true)),
+        },
+    })
+}
+
+fn link(index: u8, up: bool) -> RibIn {
+    let addresses = vec![(IpAddr::from([10, 0, index, 1]), 24)];
+    RibIn::Interface(InterfaceEvent { index: index.into(), name: format!("eth{index}"), up, addresses })
+}
+
+/// The way out by peer `n`.
+fn by(n: u8) -> FibGroup {
+    let gateway = Some(IpAddr::from([10, 0, n, 2]));
+    FibGroup::Hops(vec![FibHop { gateway, interface: n.into(), weight: 1, onlink: false }])
+}
+
+impl Bench {
+    fn new(options: DecisionOptions) -> Bench {
+        let mut bench = Bench {
+            shard: Shard::new(options),
+            out: ShardOut::default(),
+            rib: Rib::new(RibConfig::default()),
+        };
+        bench.rib.handle([1, 2, 3].map(|n| link(n, true)));
+        for n in [1, 2, 3] {
+            bench.shard.handle(ShardIn::PeerUp(peer(n)), &mut bench.out);
+        }
+        bench
+    }
+
+    /// All routes of a peer, by its own address; an ORIGIN of 0 is the best.
+    fn announce(&mut self, n: u8, origin: u8) {
+        let attrs = AttrSet::new(&[0x40, 1, 1, origin], NextHop::V4(Ipv4Addr::new(10, 0, n, 2)));
+        let mut batches = ShardBatches::new([0; 64]);
+        batches.extend(&peer(n), Some(&attrs), (0..ROUTES as u32).map(|n| Prefix::<V4>::new(n << 12, 24)));
+        for (_, batch) in batches.drain() {
+            self.shard.handle(ShardIn::Routes(batch), &mut self.out);
+        }
+    }
+
+    /// What the shard has to say goes to the RIB manager; its answers, and how many routes were fed.
+    fn feed(&mut self) -> (RibOut, usize) {
+        while self.shard.work_left() {
+            self.shard.step(&mut self.out);
+        }
+        let Effects { feed, next_hops, .. } = self.out.take();
+        let fed = feed.changes.v4.len();
+        (self.rib.handle(to_rib(feed, &next_hops)), fed)
+    }
+
+    fn hear(&mut self, said: &RibOut) {
+        let state = |state| match state {
+            ribtide_rib::NextHopState::Reachable { cost } => NextHopState::Reachable { cost },
+            ribtide_rib::NextHopState::Unreachable => NextHopState::Unreachable,
+        };
+        let news = said.next_hops.iter().map(|(address, s)| (*address, state(*s))).collect();
+        self.shard.handle(ShardIn::NextHops(news), &mut self.out);
+    }
+
+    /// Routes of BGP and groups that dataplanes are told.
+    fn told(out: &RibOut) -> (usize, usize) {
+        let Some(fib) = &out.fib else { return (0, 0) };
+        let bgp = fib.routes.v4.iter().filter(|route| route.protocol == Protocol::BgpExternal);
+        (bgp.count(), fib.groups.len())
+    }
+}
+
+#[test]
+fn a_lost_next_hop_with_a_backup_is_one_change_of_a_group_and_bgp_follows() {
+    let mut bench = Bench::new(DecisionOptions { backup_path: true, ..DecisionOptions::default() });
+    for (n, origin) in [(1, 0), (2, 1), (3, 2)] {
+        bench.announce(n, origin);
+    }
+    let (said, _) = bench.feed();
+    assert_eq!(Bench::told(&said), (ROUTES, 1), "all routes share a group");
+    bench.hear(&said);
+    assert_eq!(bench.feed().1, 0, "nothing new");
+
+    // Ahead of everything: the group, and nothing else.
+    let urgent = bench.rib.urgent([link(1, false)]);
+    assert_eq!(urgent.iter().map(|op| op.op.content.clone()).collect::<Vec<_>>(), [by(2)]);
+    let said = bench.rib.handle([]);
+    assert_eq!(Bench::told(&said), (0, 0), "no route and no other group");
+    assert_eq!(said.next_hops, [(IpAddr::from([10, 0, 1, 2]), ribtide_rib::NextHopState::Unreachable)]);
+
+    // BGP follows: each route goes over to its new best path, with a backup of its own.
+    bench.hear(&said);
+    let (said, fed) = bench.feed();
+    assert_eq!((fed, Bench::told(&said)), (ROUTES, (ROUTES, 1)));
+    assert_eq!(said.fib.unwrap().groups[0].content, by(2));
+    let urgent = bench.rib.urgent([link(2, false)]);
+    assert_eq!(urgent.iter().map(|op| op.op.content.clone()).collect::<Vec<_>>(), [by(3)]);
+}
+
+#[test]
+fn equal_paths_share_one_group_and_a_lost_one_touches_no_route() {
+    let mut bench = Bench::new(DecisionOptions { maximum_paths: 2, ..DecisionOptions::default() });
+    (1..=3).for_each(|n| bench.announce(n, 0));
+    let (said, fed) = bench.feed();
+    assert_eq!((fed, Bench::told(&said)), (2 * ROUTES, (ROUTES, 1)), "a third one is one too many");
+    let fib = said.fib.unwrap();
+    let FibGroup::Hops(hops) = &fib.groups[0].content else { panic!("next hops") };
+    assert_eq!(hops.iter().map(|hop| hop.interface).collect::<Vec<_>>(), [1, 2]);
+    let urgent = bench.rib.urgent([link(1, false)]);
+    assert_eq!(urgent.iter().map(|op| op.op.content.clone()).collect::<Vec<_>>(), [by(2)]);
+}
