@@ -250,3 +250,127 @@ def test_a_lost_next_hop_is_a_handful_of_messages_whatever_the_routes(pair):
         counts, total = told(what, then)
         # Routes: the connected ones of the network, which come and go with its address.
         assert total <= 12, counts
+
+
+#: The neighbours of the test of backup paths: one behind each link.
+NEAR, FAR = "10.7.0.2", "10.8.0.2"
+BACKUP_CONFIG = f"""
+[router]
+asn = {LEFT.asn}
+router-id = "{LEFT.four}"
+
+[bgp]
+listen = ["{Host.FEED_SIDE}:179"]
+backup-path = true
+
+[bgp.group.feeds]
+type = "external"
+peer-asn = {FEED_ASN}
+multihop = 2
+passive = true
+import = ["accept"]
+neighbors = ["{FEEDS[0]}", "{FEEDS[1]}"]
+
+[fib]
+kernel = true
+"""
+
+
+def two_feeds(a, config):
+    """A router that two neighbours tell the same routes, by a next hop each."""
+    a.lan("near0", "10.7.0.1/24")
+    a.lan("far0", "10.8.0.1/24")
+    router = Ribtide(a, config)
+    for n, next_hop in enumerate((NEAR, FAR)):
+        a.feeds.start(f"feed{n}", binary(), "blast", "--ipv4", ROUTES, "--ipv6", 0, "--next-hops4", next_hop, "--next-hops", 1,
+                      *feed_options(n))
+    wait_count(router, ROUTES)
+    wait_for("both have said all", lambda: all(len(r["paths"]) == 2 for r in router.show("route")), 60, 1)
+    return router
+
+
+def test_a_backup_path_stands_in_by_one_change_of_a_group(pair):
+    """Two neighbours say the same 20,000 prefixes. The better one's next hop goes: the group of all routes leads through
+    the other's before any route is written, and BGP's routes follow, each once."""
+    a = pair.a
+    router = two_feeds(a, BACKUP_CONFIG)
+    prefix = next(iter(router.table()))
+
+    def by(next_hop):
+        table = kernel_table(a, False)
+        return len(table) == ROUTES and set(table.values()) == {(next_hop,)}
+    wait_for("all routes are by the better next hop", lambda: by(NEAR), 60, 0.5, alive=[router.process])
+    text = router.text("show", "route", prefix)
+    assert f"Backup via {FAR} stands by." in text, text
+    shown = router.show("route", prefix)[0]
+    assert [p.get("forwarding") for p in shown["paths"]] == [None, "backup"]
+    assert shown["groups"]["backup"] == {"hop": f"via {FAR}", "in_use": False}
+
+    messages = Messages(a)
+    a.ip("addr", "del", "10.7.0.1/24", "dev", "near0")
+    wait_for("all routes are by the other next hop", lambda: by(FAR), 60, 0.5, alive=[router.process])
+    counts = messages.stop()
+    # The kernel's own: the connected routes of the network that went.
+    first = [what for what, prefix in messages.order if prefix is None or not prefix.startswith("10.7.0.")]
+    assert "new next hop" in first[:2], first[:10]
+    assert counts["new route"] == ROUTES, counts
+    assert counts["new next hop"] + counts.get("deleted next hop", 0) <= 8, counts
+
+
+def test_equal_paths_share_the_traffic(pair):
+    a = pair.a
+    two_feeds(a, BACKUP_CONFIG.replace("backup-path = true", "multipath = 4"))
+    wait_for("all routes are by both next hops", lambda: set(kernel_table(a, False).values()) == {(NEAR, FAR)}, 60, 0.5)
+
+
+POLICY = """
+[fib.policy]
+bgp = ["fib"]
+
+[policy.prefix-set.hidden]
+prefixes = [{hidden}]
+
+[[policy.definition.fib.statement]]
+conditions.match-prefix-set = "hidden"
+actions.policy-result = "reject"
+
+[[policy.definition.fib.statement]]
+actions.set-source = "{source}"
+"""
+
+
+def test_a_policy_says_what_is_installed_and_by_which_source(pair):
+    """Some routes are kept out of the kernel and all others get a source address; a reload changes only what is treated
+    otherwise."""
+    a = pair.a
+    a.ip("addr", "add", "10.99.0.1/32", "dev", "lo")
+    a.ip("addr", "add", "10.99.0.2/32", "dev", "lo")
+    router = Ribtide(a, CONFIG + POLICY.format(hidden='"0.0.0.0/0"', source="10.99.0.1"))
+    blast(a, ipv4=5000, ipv6=10)
+    wait_count(router, 5010)
+
+    def sources():
+        routes = json.loads(a.ip("-j", "-4", "route", "show", "table", "254", "proto", "bgp"))
+        return {r["dst"]: r.get("prefsrc") for r in routes if r["dst"] not in {p.removesuffix("/32") for p in STATIC}}
+    wait_for("all routes have the source", lambda: list(sources().values()) == ["10.99.0.1"] * 5000, 60, 0.5, alive=[router.process])
+    some = sorted(p for p in router.table() if "." in p and p != CONNECTED)[:10]
+
+    def reload(hidden, source):
+        api = router.config.read_text()
+        api = api[api.index("\n[api]"):]
+        router.config.write_text(CONFIG + POLICY.format(hidden=", ".join(f'"{p}"' for p in hidden), source=source) + api)
+        return router.text("reload")
+    messages = Messages(a)
+    assert "another policy" in reload(some, "10.99.0.1")
+    wait_for("ten are gone", lambda: len(sources()) == 4990, 20, 0.2, alive=[router.process])
+    counts = messages.stop()
+    assert counts == {"deleted route": 10}, counts
+    assert "not installed: fib.policy denies it" in router.text("show", "route", some[0])
+    assert "10 selected and not installed" in router.text("show", "route", "summary")
+    assert "fib.policy denies it" in router.explain(some[0])["conclusion"]
+
+    messages = Messages(a)
+    reload(["0.0.0.0/0"], "10.99.0.2")
+    wait_for("all have the other source", lambda: list(sources().values()) == ["10.99.0.2"] * 5000, 20, 0.2, alive=[router.process])
+    counts = messages.stop()
+    assert (counts["new route"], counts.get("deleted route")) == (5000, None), counts

@@ -24,6 +24,8 @@ pub struct Reloaded {
     pub nexthop_cache: Option<(CacheMode, CacheMode)>,
     /// Whether BGP waits for dataplanes, if it is otherwise now.
     pub suppression: Option<bool>,
+    /// Whether the policy for routes on their way to the FIB is another.
+    pub fib_policy: bool,
     /// The neighbours.
     pub neighbors: Neighbors,
     /// BFD sessions.
@@ -105,20 +107,26 @@ pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
         (Some(running), Some(bgp)) => (resize(inside, running, bgp)?, reconfigure(running, bgp)?),
         _ => (None, Neighbors::default()),
     };
-    let (nexthop_cache, suppression) = match (&inside.rib, &new.fib) {
+    let former = inside.config();
+    let (nexthop_cache, suppression, fib_policy) = match (&inside.rib, &new.fib) {
         (Some(rib), Some(fib)) => {
             let (mode, suppress) = (fib.nexthop_cache, fib.suppress_fib_pending);
             let before = rib.set_cache_mode(mode).map_err(NotReloaded::NoRib)?;
             let suppressed = rib.suppress(suppress).map_err(NotReloaded::NoRib)?;
+            let other = former.fib.as_ref().is_none_or(|former| former.policy != fib.policy);
+            if other {
+                rib.set_policy(fib.policy.clone()).map_err(NotReloaded::NoRib)?;
+            }
             (
                 Some((before, mode)).filter(|(from, to)| from != to),
                 (suppressed != suppress).then_some(suppress),
+                other,
             )
         }
-        _ => (None, None),
+        _ => (None, None, false),
     };
     inside.configure(new);
-    Ok(Reloaded { file: file.clone(), shards, nexthop_cache, suppression, neighbors, bfd })
+    Ok(Reloaded { file: file.clone(), shards, nexthop_cache, suppression, fib_policy, neighbors, bfd })
 }
 
 fn resize(inside: &Inside, running: &Bgp, bgp: &BgpConfig) -> Result<Option<Resized>, NotReloaded> {
@@ -160,6 +168,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
                 suppress_fib_pending: _,
                 max_ecmp,
                 underlay_weights,
+                policy: _,
             } = new;
             key("fib.kernel", *kernel == old.kernel);
             key("fib.fpm", *fpm == old.fpm);

@@ -12,16 +12,19 @@
 //! batches of routes that wait; what they make of routes comes in its turn.
 
 mod lanes;
+mod policy;
 mod retries;
 mod statics;
 
 pub use lanes::Lane;
+pub use policy::FibPolicy;
 pub use statics::Statics;
 
 use crate::config::InterfaceConfig;
 use crate::dataplane::{FAILURES, FEEDBACK, Outlet, Port, ToRib, merge};
 use crossbeam_channel::{Select, select_biased};
 use lanes::Lanes;
+use policy::Treatments;
 use retries::Retries;
 use ribtide_bgp::message::NextHopState as BgpNextHopState;
 use ribtide_prefix::AnyPrefix;
@@ -76,6 +79,8 @@ pub struct RibSetup {
     pub shards: Vec<Lane>,
     /// Whether BGP advertises only what dataplanes confirmed.
     pub suppress: bool,
+    /// What becomes of routes on their way to the FIB.
+    pub policy: FibPolicy,
     /// The router's.
     pub clock: Clock,
 }
@@ -106,7 +111,7 @@ pub struct RibStage {
     /// What was taken of either and waits for its turn: at most one answer for each batch outstanding, and what the
     /// lane for failures has that is none. And what an operator switched.
     taken: VecDeque<RibIn>,
-    /// Whether some of what failures make of routes is still to be done.
+    /// Whether some of what failures or another policy make of routes is still to be done.
     owed: bool,
     statics: Statics,
     meter: Meter,
@@ -150,7 +155,7 @@ impl RibBuilder {
     /// When the system gives no thread.
     pub fn start(self, setup: RibSetup, meters: &Meters, stop: Stop) -> io::Result<RibHandle> {
         let (asker, asked) = pair("RIB");
-        let RibSetup { mut config, statics, shards, suppress, clock } = setup;
+        let RibSetup { mut config, statics, shards, suppress, policy, clock } = setup;
         config.dataplanes = (0..self.planes.len() as DataplaneId).collect();
         let mut stage = RibStage {
             rib: Rib::new(config),
@@ -173,6 +178,7 @@ impl RibBuilder {
             stage.shards.suppress(true);
             stage.rib.handle([RibIn::Suppress(true)]);
         }
+        stage.rib.set_route_maps(Arc::new(Treatments::new(policy)));
         stage.set_shards(shards);
         stage.rib.set_clock(nanoseconds);
         let inbox = self.inbox.1;
@@ -253,6 +259,19 @@ impl RibHandle {
     /// When the RIB manager does not answer.
     pub fn suppress(&self, on: bool) -> Result<bool, NoAnswer> {
         self.asker.ask(move |stage| stage.suppress(on))
+    }
+
+    /// Treats routes so on their way to the FIB from now on. Those that are treated otherwise than before change, and no
+    /// others.
+    ///
+    /// # Errors
+    /// When the RIB manager does not answer.
+    pub fn set_policy(&self, policy: FibPolicy) -> Result<(), NoAnswer> {
+        let treatments = Arc::new(Treatments::new(policy));
+        self.asker.ask(move |stage| {
+            stage.rib.set_route_maps(treatments);
+            stage.owed = true;
+        })
     }
 
     /// Lets the resolution cache work by another mode from the next batch on; the mode before.

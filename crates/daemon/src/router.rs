@@ -206,6 +206,7 @@ impl Router {
                 statics: Statics::new(config.statics.clone(), &config.interfaces),
                 shards: bgp.as_ref().map(BgpBuilder::lanes).unwrap_or_default(),
                 suppress: fib.suppress_fib_pending,
+                policy: fib.policy.clone(),
                 clock,
             };
             let running = rib.start(setup, &meters, stop.clone())?;

@@ -32,5 +32,5 @@ pub use regex::Regex;
 pub use route::{Changes, DEFAULT_LOCAL_PREF, NewNextHop, Route, Source};
 pub use statement::{
     Actions, ChangeCommunities, Condition, Definition, Match, Med, Named, PrefixCondition, Prepend,
-    SetNextHop, Statement, Then,
+    SetNextHop, Sources, Statement, Then,
 };

@@ -2,7 +2,7 @@
 
 use crate::prefix_set::PrefixSet;
 use crate::route::{Changes, Draft, Route};
-use crate::statement::{Definition, Named, SetNextHop, Statement, Then};
+use crate::statement::{Actions, Condition, Definition, Named, SetNextHop, Sources, Statement, Then};
 use ribtide_prefix::{AnyPrefix, Family, Prefix};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -107,6 +107,27 @@ impl Policy {
     /// Whether it ever sets the next hop to this.
     pub fn sets_next_hop(&self, to: SetNextHop) -> bool {
         self.steps.iter().any(|step| self.statement(step).actions.next_hop == Some(to))
+    }
+
+    /// Whether it ever sets a source address, which means something on the way to the FIB alone.
+    pub fn sets_source(&self) -> bool {
+        self.steps.iter().any(|step| self.statement(step).actions.source != Sources::default())
+    }
+
+    /// The first condition or action, in words, that is not for routes on their way to the FIB: these have a prefix and a
+    /// family, `of_bgp` also the kind of neighbour that they were learnt from, and can be given a source address.
+    pub fn beyond_fib(&self, of_bgp: bool) -> Option<String> {
+        self.steps.iter().map(|step| self.statement(step)).find_map(|statement| {
+            let known = |condition: &&Condition| match condition {
+                Condition::AfiSafiIn(_) => true,
+                Condition::RouteType { .. } => of_bgp,
+                _ => false,
+            };
+            let condition = statement.conditions.iter().find(|condition| !known(condition));
+            let actions = Actions { source: Sources::default(), ..statement.actions.clone() };
+            let action = (!actions.is_empty()).then(|| actions.to_string());
+            condition.map(ToString::to_string).or(action)
+        })
     }
 
     /// What it says of a route: its changes, or `None` when it is rejected. Looks at everything anew;
@@ -258,7 +279,7 @@ impl Hash for Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statement::{Actions, Condition, Match, PrefixCondition};
+    use crate::statement::{Match, PrefixCondition};
     use crate::{Memo, PrefixRange, Source};
     use ribtide_prefix::{Afi, V4, V6};
     use ribtide_wire::bgp::NextHop;
@@ -339,6 +360,38 @@ mod tests {
         let (changes, says) = policy.explain(&route(&tagged), "10.1.0.0/16".parse().unwrap());
         let tagged_says = "customer, statement \"tagged\": match-community-set \"blackhole\" holds; rejected";
         assert_eq!((changes, says), (None, vec![tagged_says.to_string()]));
+    }
+
+    #[test]
+    fn what_is_for_routes_on_their_way_to_the_fib() {
+        let source = Sources { v4: Some(Ipv4Addr::new(10, 0, 0, 1)), v6: None };
+        let of = |conditions: Vec<Condition>, actions| {
+            let statement = Statement { conditions, actions, ..Statement::default() };
+            Policy::new(vec![Arc::new(Definition { name: "fib".into(), statements: vec![statement] })], false)
+        };
+        let policy =
+            of(vec![Condition::AfiSafiIn(vec![Afi::Ipv4])], Actions { source, ..Actions::default() });
+        assert!(policy.sets_source() && policy.beyond_fib(false).is_none());
+        let changes = policy.evaluate(&route(&[]), "10.0.0.0/8".parse::<Prefix<V4>>().unwrap()).unwrap();
+        assert_eq!(changes.source(), Some(Ipv4Addr::new(10, 0, 0, 1).into()));
+        assert_eq!(
+            policy.explain(&route(&[]), "10.0.0.0/8".parse().unwrap()).1[0],
+            "fib, statement 1: afi-safi-in ipv4-unicast holds; set-source 10.0.0.1; next statement"
+        );
+        let everywhere = of(vec![], Actions { source, ..Actions::default() });
+        let six = Route { afi: Afi::Ipv6, ..route(&[]) };
+        let changes = everywhere.evaluate(&six, "2001:db8::/32".parse::<Prefix<V6>>().unwrap());
+        assert!(changes.unwrap().is_empty(), "the other family's");
+
+        let kind = of(vec![Condition::RouteType { internal: true }], Actions::default());
+        assert_eq!(
+            (kind.beyond_fib(true), kind.beyond_fib(false).as_deref()),
+            (None, Some("route-type internal"))
+        );
+        let med = of(vec![], Actions { med: Some(crate::Med::Set(1)), source, ..Actions::default() });
+        assert_eq!(med.beyond_fib(true).as_deref(), Some("set-med 1"));
+        assert!(customer(&[]).beyond_fib(true).unwrap().starts_with("match-community-set"));
+        assert!(!customer(&[]).sets_source());
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub struct Changes {
     /// By [`Kind`].
     communities: [Option<Vec<u8>>; 3],
     next_hop: Option<NewNextHop>,
+    source: Option<IpAddr>,
 }
 
 /// A next hop that a policy sets.
@@ -70,6 +71,11 @@ impl Changes {
     /// The next hop, where the policy set it.
     pub fn next_hop(&self) -> Option<NewNextHop> {
         self.next_hop
+    }
+
+    /// The source address, where the policy set one for the route's family.
+    pub fn source(&self) -> Option<IpAddr> {
+        self.source
     }
 
     /// Appends `attributes`, which are in canonical form, with the changes; in canonical form too. The next hop is not
@@ -187,9 +193,10 @@ impl<'a> Draft<'a> {
     }
 
     pub(crate) fn apply(&mut self, actions: &Actions) {
-        let Actions { origin, local_pref, med, next_hop, prepend, communities } = actions;
+        let Actions { origin, local_pref, med, next_hop, prepend, communities, source } = actions;
         self.changes.origin = origin.or(self.changes.origin);
         self.changes.local_pref = local_pref.or(self.changes.local_pref);
+        self.changes.source = source.of(self.route.afi).or(self.changes.source);
         match med {
             None => {}
             Some(Med::Set(n)) => self.changes.med = Some(*n),

@@ -9,7 +9,7 @@ use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_wire::bgp::attribute::Origin;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 /// A set with the name that statements use. Equal when name and content are; comparing is cheap.
@@ -190,6 +190,27 @@ pub struct Actions {
     pub prepend: Option<Prepend>,
     /// Removes and adds communities.
     pub communities: ChangeCommunities,
+    /// Sets the source address of what this machine sends over the route: of routes on their way to the FIB only.
+    pub source: Sources,
+}
+
+/// A source address for the routes of each family; those of a family that has none stay as they are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Sources {
+    /// For IPv4 routes.
+    pub v4: Option<Ipv4Addr>,
+    /// For IPv6 routes.
+    pub v6: Option<Ipv6Addr>,
+}
+
+impl Sources {
+    /// That of a family.
+    pub fn of(&self, afi: Afi) -> Option<IpAddr> {
+        match afi {
+            Afi::Ipv4 => self.v4.map(IpAddr::V4),
+            Afi::Ipv6 => self.v6.map(IpAddr::V6),
+        }
+    }
 }
 
 /// What becomes of MULTI_EXIT_DISC. One that is absent counts as 0, and no sum leaves the range.
@@ -285,6 +306,8 @@ impl fmt::Display for Actions {
             let add: Vec<String> = communities.add.iter().map(ToString::to_string).collect();
             parts.push(format!("add communities {}", add.join(" ")));
         }
+        let sources = [Afi::Ipv4, Afi::Ipv6].into_iter().filter_map(|afi| self.source.of(afi));
+        parts.extend(sources.map(|source| format!("set-source {source}")));
         f.write_str(&parts.join(", "))
     }
 }

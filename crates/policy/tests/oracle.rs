@@ -276,6 +276,7 @@ fn actions() -> impl Strategy<Value = Actions> {
             next_hop,
             prepend,
             communities,
+            source: Default::default(),
         })
 }
 

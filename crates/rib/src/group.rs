@@ -4,9 +4,10 @@
 //! resolve alike do not share a FIB group: the day they part, every route of one would have to be rewritten,
 //! and a change of next hop must never cost the routes.
 
-use crate::message::{FibGroup, FibHop, NextHops, ReceivedHop, RouteSet, Track};
+use crate::message::{FibGroup, FibHop, GroupId, GroupOp, NextHops, ReceivedHop, RouteSet, Track};
 use crate::store::Store;
 use crate::target::{OWN_WEIGHT, Outcome, Target};
+use crate::treatment::Treatment;
 use ribtide_prefix::{AnyPrefix, HashBuilder};
 use std::hash::BuildHasher;
 
@@ -24,6 +25,8 @@ pub(crate) struct GroupKey {
     pub(crate) recursion: bool,
     /// The prefix of the route, when it has a gateway inside and must not answer for itself.
     pub(crate) exclude: Option<AnyPrefix>,
+    /// What route-maps make of its routes.
+    pub(crate) treatment: Treatment,
 }
 
 /// Hops in the order of a key.
@@ -62,6 +65,7 @@ impl GroupKey {
             track: None,
             recursion,
             exclude: None,
+            treatment: Treatment::default(),
         }
     }
 
@@ -136,6 +140,11 @@ impl Group {
     /// What dataplanes are to have of it.
     pub(crate) fn in_dataplanes(&self) -> FibGroup {
         self.content.clone().unwrap_or(FibGroup::Nowhere)
+    }
+
+    /// As an operation that gives them that.
+    pub(crate) fn op(&self, id: GroupId) -> GroupOp {
+        GroupOp { id, content: self.in_dataplanes(), source: self.key.treatment.source }
     }
 }
 

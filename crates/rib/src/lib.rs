@@ -19,6 +19,7 @@ mod store;
 mod sweep;
 mod table;
 mod target;
+mod treatment;
 
 pub use cache::{CacheCounters, CacheMode};
 pub use dataplane::{InstallStatus, PAGE};
@@ -30,6 +31,7 @@ pub use query::{
 };
 pub use rib::Rib;
 pub use target::{MAX_LEVEL, Outcome, Why};
+pub use treatment::{RouteMaps, Treatment};
 
 /// Settings of the RIB.
 #[derive(Clone, PartialEq, Eq, Debug)]

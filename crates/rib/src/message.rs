@@ -317,6 +317,9 @@ pub struct GroupOp {
     pub id: GroupId,
     /// All of its content.
     pub content: FibGroup,
+    /// The address that packets of this machine itself have as their source over its routes, of their family. A group
+    /// has it for as long as it is there.
+    pub source: Option<IpAddr>,
 }
 
 /// A route to install, replace or delete.

@@ -9,6 +9,7 @@ use crate::message::{
 use crate::rib::{Rib, changed, installed_prefixes};
 use crate::table::{Candidate, Route};
 use crate::target::Outcome;
+use crate::treatment::Treatment;
 use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Prefix, V4, V6, for_each_family};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -64,6 +65,8 @@ pub struct CandidateInfo {
 pub enum Verdict {
     /// It is the one in the FIB.
     Selected,
+    /// It is selected, and a route-map keeps it out of the FIB.
+    Denied,
     /// None of its next hops leads anywhere.
     Unresolved,
     /// What it tracks does not hold.
@@ -82,6 +85,9 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Verdict::Selected => f.write_str("selected"),
+            Verdict::Denied => {
+                f.write_str("selected, and not installed: the policy of its protocol denies it")
+            }
             Verdict::Unresolved => f.write_str("not used: none of its next hops leads anywhere"),
             Verdict::Tracked => f.write_str("not used: what it tracks does not hold"),
             Verdict::NeverUsed => f.write_str("not used: distance 255 says never"),
@@ -107,6 +113,8 @@ pub struct GroupInfo {
     pub backup: Vec<HopInfo>,
     /// Whether they do now.
     pub on_backup: bool,
+    /// What route-maps make of its routes.
+    pub treatment: Treatment,
     /// What the group's use hangs on, and whether that holds.
     pub track: Option<(Track, bool)>,
     /// What it does; `None` when no hop leads anywhere. This is what the cache keeps.
@@ -158,6 +166,8 @@ pub struct Total {
     pub candidates: u64,
     /// Routes in the FIB.
     pub installed: u64,
+    /// Routes that are selected and kept out of the FIB by a route-map.
+    pub denied: u64,
 }
 
 /// How a dataplane stands.
@@ -260,7 +270,10 @@ impl Rib {
         let table = self.tables.get::<F>();
         let route = table.routes.get(prefix)?;
         let best = route.candidate()?;
-        let selected = Some(best).filter(|_| route.fib != 0 && self.resolver.is_resolved(route.fib));
+        let selected = Some(best).filter(|c| {
+            let forwarded = route.fib != 0 && self.resolver.is_resolved(route.fib);
+            forwarded || route.is_denied() && self.resolver.is_resolved(c.group)
+        });
         let candidates = table.candidates(prefix, route).map(|c| CandidateInfo {
             protocol: c.protocol,
             distance: c.distance,
@@ -281,6 +294,7 @@ impl Rib {
             return Verdict::NeverUsed;
         }
         match selected {
+            Some(s) if s == candidate && self.resolver.denies(s.group) => Verdict::Denied,
             Some(s) if s == candidate => Verdict::Selected,
             _ if self.tracked(candidate.group) == Some(false) => Verdict::Tracked,
             _ if !self.resolver.is_resolved(candidate.group) => Verdict::Unresolved,
@@ -336,7 +350,8 @@ impl Rib {
                 let (candidates, installed) =
                     (counts.candidates[protocol as usize], counts.installed[protocol as usize]);
                 if candidates > 0 {
-                    totals.push(Total { afi: F::AFI, protocol, candidates, installed });
+                    let denied = counts.denied[protocol as usize];
+                    totals.push(Total { afi: F::AFI, protocol, candidates, installed, denied });
                 }
             }
         });
@@ -387,6 +402,7 @@ impl Rib {
             id,
             on_backup: group.content.is_some() && !first.is_empty() && first.iter().all(lost),
             backup,
+            treatment: group.key.treatment,
             track: group.key.track.zip(self.tracked(id.0)),
             allow_recursion: group.key.recursion,
             exclude: group.key.exclude,

@@ -27,6 +27,7 @@ use crate::message::{
 use crate::store::{Edges, Store};
 use crate::table::RouteTables;
 use crate::target::{Answer, MAX_LEVEL, OWN_WEIGHT, Outcome, Target, Why, is_link_local};
+use crate::treatment::Treatment;
 use ribtide_prefix::{AnyPrefix, Family, Map, Prefix, V4, V6};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -124,6 +125,16 @@ impl Resolver {
             return group;
         }
         let key = GroupKey { exclude: Some(prefix), ..key.clone() };
+        self.intern(key)
+    }
+
+    /// The group of routes that have `group` but for this treatment.
+    pub(crate) fn intern_treated(&mut self, group: u32, treatment: Treatment) -> u32 {
+        let key = &self.groups.store[group].key;
+        if key.treatment == treatment {
+            return group;
+        }
+        let key = GroupKey { treatment, ..key.clone() };
         self.intern(key)
     }
 
@@ -539,6 +550,12 @@ impl Resolver {
         self.groups.store[group].content.is_some()
     }
 
+    /// Whether routes with this group are kept out of the FIB.
+    #[inline]
+    pub(crate) fn denies(&self, group: u32) -> bool {
+        self.groups.store[group].key.treatment.deny
+    }
+
     /// Whether routes that had this group before the batch must be selected again: it resolves now or does so no more,
     /// or, where each route is to ask anew, it may.
     pub(crate) fn wakes_routes(&self, group: u32) -> bool {
@@ -579,7 +596,7 @@ impl Resolver {
     /// Every group that dataplanes have, as operations that create them.
     pub(crate) fn in_fib(&self) -> Vec<GroupOp> {
         let groups = self.groups.store.iter().filter(|(_, g)| g.in_fib);
-        groups.map(|(id, g)| GroupOp { id: GroupId(id), content: g.in_dataplanes() }).collect()
+        groups.map(|(id, g)| g.op(GroupId(id))).collect()
     }
 
     /// Groups whose routes are to be looked at again because of this batch: [`Resolver::wakes_routes`].
@@ -619,14 +636,14 @@ impl Resolver {
             if !(group.changed && group.in_fib && group.installed > 0) {
                 continue;
             }
-            let content = group.in_dataplanes();
+            let op = group.op(GroupId(*id));
             // What fills one that led nowhere is told again in a batch, which dataplanes acknowledge: its routes are back
             // only then.
-            group.changed = group.hollow && content != FibGroup::Nowhere;
-            if content == FibGroup::Nowhere && !std::mem::replace(&mut group.hollow, true) {
+            group.changed = group.hollow && op.content != FibGroup::Nowhere;
+            if op.content == FibGroup::Nowhere && !std::mem::replace(&mut group.hollow, true) {
                 (self.hollow, self.hollowed) = (self.hollow + 1, true);
             }
-            urgent.push(UrgentOp { after, made: group.made, op: GroupOp { id: GroupId(*id), content } });
+            urgent.push(UrgentOp { after, made: group.made, op });
         }
         urgent
     }
@@ -646,7 +663,7 @@ impl Resolver {
             let group = &mut self.groups.store[id];
             let wanted = group.installed > 0;
             if wanted && (group.changed || !group.in_fib) {
-                create.push(GroupOp { id: GroupId(id), content: group.in_dataplanes() });
+                create.push(group.op(GroupId(id)));
             } else if group.in_fib && !wanted {
                 delete.push(GroupId(id));
             }

@@ -9,11 +9,13 @@ use crate::interface::Connected;
 use crate::lanes::UrgentOp;
 use crate::message::{
     DataplaneId, FibAck, FibBatch, IfIndex, InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop, RibIn,
-    RibOut, RouteBatch, Source,
+    RibOut, RouteBatch, RouteSet, Source,
 };
 use crate::resolve::Resolver;
 use crate::table::{Candidate, Route, RouteTables};
-use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, for_each_family};
+use crate::treatment::{NoRouteMaps, RouteMaps, Treatment};
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, Prefix, for_each_family};
+use std::sync::Arc;
 
 /// Routes that are looked at together before they are dealt with.
 const AHEAD: usize = 32;
@@ -32,6 +34,7 @@ pub struct Rib {
     pub(crate) confirm: Confirm,
     /// What is to be tried again, and by whom.
     retries: Vec<DataplaneId>,
+    route_maps: Arc<dyn RouteMaps>,
     /// The time, as [`Rib::set_time`] told it.
     now: u64,
     /// Sources that a replay's end still waits for.
@@ -49,6 +52,7 @@ impl Rib {
             dataplanes: Dataplanes::default(),
             confirm: Confirm::new(config.dataplanes.clone()),
             retries: Vec::new(),
+            route_maps: Arc::new(NoRouteMaps),
             now: 0,
             awaited: config.initial_sources.clone(),
             seq: 0,
@@ -131,21 +135,62 @@ impl Rib {
         self.now = now;
     }
 
+    /// From now on routes are treated so on their way to the FIB. What is treated otherwise than before changes with the
+    /// next batch, which may be one without events; nothing else does. Looks at every route.
+    pub fn set_route_maps(&mut self, route_maps: Arc<dyn RouteMaps>) {
+        self.route_maps = route_maps;
+        // As in the scheme that the mode `epoch` follows; groups know their treatment.
+        self.resolver.invalidate();
+        let Rib { tables, resolver, route_maps, .. } = self;
+        for_each_family!(F => {
+            let mut known = Map::default();
+            tables.get_mut::<F>().regroup(|prefix, candidate| {
+                let treatment = treatment(&**route_maps, candidate.protocol, prefix);
+                let group = *known
+                    .entry((candidate.group, treatment))
+                    .or_insert_with(|| resolver.intern_treated(candidate.group, treatment));
+                if group != candidate.group {
+                    resolver.retain(group);
+                    resolver.release(candidate.group);
+                    if resolver.concerns(prefix) {
+                        resolver.prefix_changed(prefix);
+                    }
+                }
+                group
+            });
+        });
+    }
+
     fn routes(&mut self, batch: &RouteBatch) {
-        let candidate = |set: &crate::message::RouteSet| Candidate {
-            group: self.resolver.intern(GroupKey::new(set)),
-            metric: set.metric,
-            distance: set.distance,
-            protocol: set.protocol,
-        };
-        let sets: Vec<Candidate> = batch.sets.iter().map(candidate).collect();
-        for_each_family!(F => for changes in batch.changes.get::<F>().chunks(AHEAD) {
-            self.tables.get::<F>().look_ahead(changes.iter().map(|(prefix, _)| *prefix));
-            for (prefix, set) in changes {
-                let candidate = (*set != NONE).then(|| sets[*set as usize]);
-                self.put::<F>(*prefix, batch.source, candidate);
+        for_each_family!(F => if !batch.changes.get::<F>().is_empty() {
+            let sets: Vec<(Candidate, bool)> = batch.sets.iter().map(|set| self.candidate::<F>(set)).collect();
+            // Of sets whose routes are treated one by one: the groups that came of it.
+            let mut treated: Map<(u32, Treatment), u32> = Map::default();
+            for changes in batch.changes.get::<F>().chunks(AHEAD) {
+                self.tables.get::<F>().look_ahead(changes.iter().map(|(prefix, _)| *prefix));
+                for (prefix, set) in changes {
+                    let known = (*set != NONE).then(|| sets[*set as usize]);
+                    let candidate = known.map(|(mut candidate, by_prefix)| {
+                        if by_prefix {
+                            let treatment = self.route_maps.of(candidate.protocol, prefix.any());
+                            candidate.group = *treated
+                                .entry((candidate.group, treatment))
+                                .or_insert_with(|| self.resolver.intern_treated(candidate.group, treatment));
+                        }
+                        candidate
+                    });
+                    self.put::<F>(*prefix, batch.source, candidate);
+                }
             }
         });
+    }
+
+    /// The candidate of the routes of a set, and whether their treatment depends on their prefixes.
+    fn candidate<F: Family>(&mut self, set: &RouteSet) -> (Candidate, bool) {
+        let of_all = self.route_maps.of_all(set.protocol, F::AFI);
+        let key = GroupKey { treatment: of_all.unwrap_or_default(), ..GroupKey::new(set) };
+        let RouteSet { metric, distance, protocol, .. } = *set;
+        (Candidate { group: self.resolver.intern(key), metric, distance, protocol }, of_all.is_none())
     }
 
     /// Gives `source` a candidate for `prefix`, or takes it away.
@@ -192,10 +237,18 @@ impl Rib {
                 protocol: Protocol::Connected,
             });
             match prefix {
-                AnyPrefix::V4(prefix) => self.put(prefix, Source::Connected, candidate),
-                AnyPrefix::V6(prefix) => self.put(prefix, Source::Connected, candidate),
+                AnyPrefix::V4(prefix) => self.put_connected(prefix, candidate),
+                AnyPrefix::V6(prefix) => self.put_connected(prefix, candidate),
             }
         }
+    }
+
+    fn put_connected<F: Family>(&mut self, prefix: Prefix<F>, mut candidate: Option<Candidate>) {
+        if let Some(candidate) = &mut candidate {
+            let treatment = treatment(&*self.route_maps, Protocol::Connected, prefix);
+            candidate.group = self.resolver.intern_treated(candidate.group, treatment);
+        }
+        self.put(prefix, Source::Connected, candidate);
     }
 
     fn ack(&mut self, ack: FibAck) {
@@ -289,6 +342,12 @@ impl Rib {
             out.replay.push((id, page));
         }
     }
+}
+
+/// How a route is treated.
+fn treatment<F: Family>(route_maps: &dyn RouteMaps, protocol: Protocol, prefix: Prefix<F>) -> Treatment {
+    let of_all = route_maps.of_all(protocol, F::AFI);
+    of_all.unwrap_or_else(|| route_maps.of(protocol, prefix.any()))
 }
 
 /// Every prefix that the FIB has, in no order.

@@ -49,11 +49,16 @@ pub(crate) struct Route {
     pub(crate) changed: u32,
     distance: u8,
     protocol: Protocol,
-    /// How the route in the FIB was learnt.
+    /// How the route in the FIB was learnt, or the one that is kept out of it.
     fib_protocol: Protocol,
-    /// Whether it is in [`Table::dirty`].
-    dirty: bool,
+    /// [`DIRTY`], [`DENIED`].
+    marks: u8,
 }
+
+/// It is in [`Table::dirty`].
+const DIRTY: u8 = 1;
+/// The selected candidate is kept out of the FIB.
+const DENIED: u8 = 2;
 
 impl Route {
     fn empty() -> Route {
@@ -65,7 +70,7 @@ impl Route {
             distance: 0,
             protocol: Protocol::Connected,
             fib_protocol: Protocol::Connected,
-            dirty: false,
+            marks: 0,
         }
     }
 
@@ -73,6 +78,18 @@ impl Route {
     pub(crate) fn candidate(&self) -> Option<Candidate> {
         let Route { group, metric, distance, protocol, .. } = *self;
         (group != 0).then_some(Candidate { group, metric, distance, protocol })
+    }
+
+    /// Whether the selected candidate is kept out of the FIB.
+    pub(crate) fn is_denied(&self) -> bool {
+        self.marks & DENIED != 0
+    }
+
+    /// Marks it dirty; whether it was not.
+    fn mark(&mut self) -> bool {
+        let clean = self.marks & DIRTY == 0;
+        self.marks |= DIRTY;
+        clean
     }
 
     /// Whether somebody announces it and the FIB does not have it.
@@ -96,6 +113,7 @@ impl Route {
 pub(crate) struct Counts {
     pub(crate) candidates: [u64; Protocol::ALL.len()],
     pub(crate) installed: [u64; Protocol::ALL.len()],
+    pub(crate) denied: [u64; Protocol::ALL.len()],
 }
 
 /// The routing table of one family.
@@ -177,11 +195,36 @@ impl<F: Family> Table<F> {
         let count = &mut self.counts.candidates;
         old.inspect(|c| count[c.protocol as usize] -= 1);
         candidate.inspect(|c| count[c.protocol as usize] += 1);
-        if !route.dirty {
-            route.dirty = true;
+        if route.mark() {
             self.dirty.push(prefix);
         }
         Some(old)
+    }
+
+    /// Gives every candidate the group that `regroup` says, and marks for selection the prefixes where it is another.
+    pub(crate) fn regroup(&mut self, mut regroup: impl FnMut(Prefix<F>, Candidate) -> u32) {
+        for (prefix, route) in self.routes.iter_mut() {
+            let mut changed = false;
+            let mut each = |candidate: Candidate| {
+                let group = regroup(prefix, candidate);
+                changed |= group != candidate.group;
+                Candidate { group, ..candidate }
+            };
+            let list = if self.contested.is_empty() { None } else { self.contested.get_mut(&prefix) };
+            match list {
+                Some(list) => list.iter_mut().for_each(|candidate| *candidate = each(*candidate)),
+                None => route.set_candidate(route.candidate().map(&mut each)),
+            }
+            if changed {
+                if let Some(list) = self.contested.get(&prefix) {
+                    // Until selection, which may find that another resolves.
+                    route.set_candidate(list.first().copied());
+                }
+                if route.mark() {
+                    self.dirty.push(prefix);
+                }
+            }
+        }
     }
 
     /// The candidates for `prefix`, best first. `route` is its entry.
@@ -215,8 +258,7 @@ impl<F: Family> Table<F> {
             let uses = wanted(route.group)
                 || (!self.contested.is_empty()
                     && self.contested.get(&prefix).is_some_and(|l| l.iter().any(|c| wanted(c.group))));
-            if uses && !route.dirty {
-                route.dirty = true;
+            if uses && route.mark() {
                 self.dirty.push(prefix);
             }
         }
@@ -243,11 +285,12 @@ impl<F: Family> Table<F> {
         let before = dirty.len();
         // Marks an entry if it is to be, and says whether more may be marked.
         let mut look = |sweep: &Sweep, prefix: Prefix<F>, route: &mut Route| {
-            let wrong = |c: Candidate| {
-                sweep.wants(c.group) && resolver.is_resolved(c.group) != (route.fib == c.group)
+            let selected = |c: &Candidate| match resolver.denies(c.group) {
+                true => route.is_denied() && route.group == c.group,
+                false => route.fib == c.group,
             };
-            if !route.dirty && candidates(contested, prefix, route).any(wrong) {
-                route.dirty = true;
+            let wrong = |c: Candidate| sweep.wants(c.group) && resolver.is_resolved(c.group) != selected(&c);
+            if candidates(contested, prefix, route).any(wrong) && route.mark() {
                 dirty.push(prefix);
             }
             dirty.len() - before < limit
@@ -287,12 +330,17 @@ impl<F: Family> Table<F> {
     ) {
         for prefix in self.dirty.drain(..) {
             let Some(route) = self.routes.get_mut(prefix) else { continue };
-            route.dirty = false;
+            let was_denied = std::mem::take(&mut route.marks) & DENIED != 0;
             let resolves = |c: &Candidate| c.usable() && resolver.is_resolved(c.group);
             let selected = candidates(&self.contested, prefix, route).find(resolves);
             let shown = selected.or_else(|| candidates(&self.contested, prefix, route).next());
+            if was_denied {
+                self.counts.denied[route.fib_protocol as usize] -= 1;
+            }
             route.set_candidate(shown);
-            let (fib, protocol) = selected.map_or((0, route.fib_protocol), |c| (c.group, c.protocol));
+            let denied = selected.filter(|c| resolver.denies(c.group));
+            let installed = if denied.is_some() { None } else { selected };
+            let (fib, protocol) = installed.map_or((0, route.fib_protocol), |c| (c.group, c.protocol));
             if (fib, protocol) != (route.fib, route.fib_protocol) {
                 if route.fib != 0 {
                     resolver.uninstalled(route.fib);
@@ -304,6 +352,11 @@ impl<F: Family> Table<F> {
                 }
                 (route.fib, route.fib_protocol, route.changed) = (fib, protocol, seq as u32);
                 out.push(FibRoute { prefix, group: (fib != 0).then_some(GroupId(fib)), protocol });
+            }
+            if let Some(denied) = denied {
+                // The FIB has none, so that its protocol's place is free.
+                (route.marks, route.fib_protocol) = (DENIED, denied.protocol);
+                self.counts.denied[denied.protocol as usize] += 1;
             }
             if shown.is_none() {
                 self.routes.remove(prefix);

@@ -10,6 +10,7 @@ use ribtide_prefix::AnyPrefix;
 use ribtide_rib::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Prefixes that nest in each other and hold the gateways below.
 const PREFIXES: [&str; 18] = [
@@ -66,6 +67,8 @@ enum Event {
     Gateway(GatewayEvent),
     /// The cache works otherwise.
     Mode(CacheMode),
+    /// The route-maps are others.
+    Maps(Maps),
     /// The second dataplane comes up.
     Up,
     /// It says what failed and what no longer does, and may acknowledge everything that it got.
@@ -124,6 +127,12 @@ fn route_set() -> impl Strategy<Value = RouteSet> {
     )
 }
 
+fn maps() -> impl Strategy<Value = Maps> {
+    let said = prop_oneof![Just(Said::Deny), Just(Said::Permit), (1..3u8).prop_map(Said::Source)];
+    let protocol = prop::sample::select(&Protocol::ALL[..]);
+    prop::collection::vec((protocol, prop::option::of(prefix()), said), 0..6).prop_map(Maps)
+}
+
 fn mode() -> impl Strategy<Value = CacheMode> {
     prop::sample::select(&CacheMode::ALL[..])
 }
@@ -157,6 +166,7 @@ fn event() -> impl Strategy<Value = Event> {
         4 => gateway,
         1 => Just(Event::Up),
         1 => mode().prop_map(Event::Mode),
+        1 => maps().prop_map(Event::Maps),
         4 => ack,
     ]
 }
@@ -182,13 +192,13 @@ fn oracle_takes(oracle: &mut Oracle, event: &Event) {
                 oracle.unusable.insert((address, interface));
             }
         }
-        Event::Up | Event::Ack { .. } | Event::Mode(_) => {}
+        Event::Up | Event::Ack { .. } | Event::Mode(_) | Event::Maps(_) => {}
     }
 }
 
 fn rib_takes(event: Event, seq: u64) -> RibIn {
     match event {
-        Event::Mode(_) => RibIn::Untrack(Vec::new()),
+        Event::Mode(_) | Event::Maps(_) => RibIn::Untrack(Vec::new()),
         Event::Announce(prefix, set) => route(prefix, set.protocol.source(), Some(set)),
         Event::Withdraw(prefix, source) => route(prefix, source, None),
         Event::Interface(state) => RibIn::Interface(state),
@@ -283,6 +293,7 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
     first.repeats = true;
     second.repeats = true;
     let mut thought = Thought::default();
+    let mut maps = Maps::default();
     let mut told: BTreeMap<IpAddr, NextHopState> = BTreeMap::new();
     let tracked: Vec<IpAddr> = GATEWAYS.iter().map(|a| ip(a)).collect();
     for (address, state) in rib.handle([RibIn::Track(tracked.clone())]).next_hops {
@@ -292,8 +303,13 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
         batch.iter().for_each(|event| oracle_takes(&mut oracle, event));
         batch.iter().for_each(|event| thought.take(event, second.seq));
         for event in &batch {
-            if let Event::Mode(mode) = event {
-                rib.set_cache_mode(*mode);
+            match event {
+                Event::Mode(mode) => rib.set_cache_mode(*mode),
+                Event::Maps(now) => {
+                    maps = now.clone();
+                    rib.set_route_maps(Arc::new(now.clone()));
+                }
+                _ => {}
             }
         }
         let mut events: Vec<RibIn> = batch.into_iter().map(|event| rib_takes(event, second.seq)).collect();
@@ -318,7 +334,9 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
         for address in &tracked {
             assert_eq!(told[address], oracle.tracked(*address), "{address}");
         }
-        let expected = oracle.fib();
+        let mut expected = oracle.fib();
+        let selected = expected.len();
+        expected.retain(|prefix, (protocol, _)| !maps.of(*protocol, *prefix).deny);
         if patient {
             drain(&mut rib, &mut first, &mut second, &mut thought);
         } else if rib.has_more() {
@@ -326,6 +344,11 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
             assert!(first.fib().keys().all(|prefix| expected.contains_key(prefix)));
             continue;
         }
+        let sources =
+            expected.iter().map(|(prefix, (protocol, _))| (*prefix, maps.of(*protocol, *prefix).source));
+        assert_eq!(first.sources(), sources.collect(), "routes have the source addresses that they should");
+        let denied: u64 = rib.totals().iter().map(|t| t.denied).sum();
+        assert_eq!(denied, (selected - expected.len()) as u64, "what is kept out of the FIB is counted");
         assert_eq!(first.fib(), expected, "the incremental state equals the one from scratch");
         assert_eq!(first.fib().len(), first.routes.len(), "nothing that leads nowhere is left");
         for prefix in expected.keys() {
@@ -348,7 +371,9 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
     let out = rib.handle([RibIn::DataplaneUp(1)]);
     deliver(&out, &mut first, &mut second);
     drain(&mut rib, &mut first, &mut second, &mut thought);
-    assert_eq!(first.fib(), oracle.fib(), "in the end nothing is left over");
+    let mut expected = oracle.fib();
+    expected.retain(|prefix, (protocol, _)| !maps.of(*protocol, *prefix).deny);
+    assert_eq!(first.fib(), expected, "in the end nothing is left over");
     for _ in 0..3 {
         let ack = FibAck { dataplane: 1, seq: second.seq, failed: Vec::new(), installed: Vec::new() };
         let out = rib.handle([RibIn::Ack(ack)]);

@@ -14,11 +14,12 @@ SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, SO_RCVBUFFORCE = 270, 1, 33
 
 
 class Messages:
-    """Counts, from the moment it is made until `stop`. `counts` is by kind, and `prefixes` says of each IPv4 route, as
-    its address, how often it was named."""
+    """Counts, from the moment it is made until `stop`. `counts` is by kind, `prefixes` says of each IPv4 route, as its
+    address, how often it was named, and `order` what the first messages were: the kind, and of an IPv4 route its
+    address."""
 
     def __init__(self, host):
-        self.counts, self.prefixes = collections.Counter(), collections.Counter()
+        self.counts, self.prefixes, self.order = collections.Counter(), collections.Counter(), []
         with host.inside():
             self.socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
         self.socket.bind((0, 0))
@@ -42,8 +43,12 @@ class Messages:
         while at + 16 <= len(data):
             length, kind = struct.unpack_from("IH", data, at)
             self.counts[NAMES.get(kind, str(kind))] += 1
+            prefix = None
             if kind in (24, 25) and data[at + 16] == socket.AF_INET:
-                self.prefixes[destination(data[at + 28:at + length])] += 1
+                prefix = destination(data[at + 28:at + length])
+                self.prefixes[prefix] += 1
+            if len(self.order) < 100:
+                self.order.append((NAMES.get(kind, str(kind)), prefix))
             at += (length + 3) & ~3
 
     def total(self):

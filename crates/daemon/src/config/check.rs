@@ -4,11 +4,12 @@ use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::diagnosis::{Problem, Step, key};
 use super::file;
 use super::policy::{Direction, Policies};
+use super::threads::{CpuChoice, Threads};
+use crate::rib::FibPolicy;
 use ribtide_bgp::peer::{FamilySet, MOST_PEERS};
 use ribtide_policy::Policy;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{CacheMode, RibConfig};
-use ribtide_runtime::cpu::Cpus;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -33,46 +34,6 @@ pub struct Config {
     pub statics: Vec<StaticRoute>,
     /// BFD, and the sessions that neighbours and static routes ask for.
     pub bfd: BfdConfig,
-}
-
-/// How many threads a kind of stage has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Threads {
-    /// As many as the machine has cores.
-    Auto,
-    /// So many, from 1 to 64.
-    Number(u16),
-    /// None: one stage, which the session thread runs beside its own work.
-    Off,
-}
-
-impl Threads {
-    /// How many threads that is on this machine.
-    pub fn resolve(self) -> u16 {
-        match self {
-            Threads::Number(n) => n,
-            Threads::Auto => std::thread::available_parallelism().map_or(1, |n| n.get().min(64) as u16),
-            Threads::Off => 0,
-        }
-    }
-
-    /// How many stages: one for each thread, and one without.
-    pub fn stages(self) -> u16 {
-        self.resolve().max(1)
-    }
-}
-
-/// Which CPUs BGP's threads run on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum CpuChoice {
-    /// Wherever the system puts them.
-    Any,
-    /// One each of those that the process may use.
-    Auto,
-    /// One each of these.
-    These(Cpus),
-    /// One each of this NUMA node's.
-    Node(u16),
 }
 
 /// The `[bgp]` table.
@@ -196,6 +157,8 @@ pub struct FibConfig {
     pub max_ecmp: u16,
     /// Whether a way out through another route has that route's weight for it.
     pub underlay_weights: bool,
+    /// What becomes of routes on their way there.
+    pub policy: FibPolicy,
 }
 
 /// The kernel dataplane.
@@ -348,7 +311,7 @@ impl Checker {
                 );
             }
         }
-        let fib = file.fib.as_ref().map(|f| self.fib(f));
+        let mut fib = file.fib.as_ref().map(|f| self.fib(f));
         let mut bfd = self.bfd(&file.bfd);
         let interfaces: Vec<InterfaceConfig> =
             file.interface.iter().enumerate().map(|(i, f)| self.interface(i, f)).collect();
@@ -423,6 +386,9 @@ impl Checker {
             );
         }
         self.policies(&file.policy, file.router.asn, folder);
+        if let (Some(fib), Some(file)) = (&mut fib, &file.fib) {
+            fib.policy = self.fib_policy(&file.policy);
+        }
         let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router, &mut bfd));
         let api = ApiConfig {
             socket: file.api.socket.clone().unwrap_or_else(|| "/run/ribtide/ribtide.sock".into()),
@@ -474,6 +440,7 @@ impl Checker {
             fpm_next_hop_groups: file.fpm_next_hop_groups,
             virtual_asic,
             resolve_via_default: file.resolve_via_default.unwrap_or(true),
+            policy: FibPolicy::default(),
         }
     }
 
@@ -702,50 +669,6 @@ impl Checker {
             self.group(&mut bgp, name, group, router, bfd);
         }
         bgp
-    }
-
-    fn cpus(&mut self, file: &file::Bgp) -> CpuChoice {
-        let list = match file.cpus.as_deref() {
-            None => return file.numa_node.map_or(CpuChoice::Any, CpuChoice::Node),
-            Some("auto") => CpuChoice::Auto,
-            Some(list) => match list.parse() {
-                Ok(cpus) => CpuChoice::These(cpus),
-                Err(says) => {
-                    self.problem(key!["bgp", "cpus"], format!("{says}, or \"auto\" for all"));
-                    CpuChoice::Any
-                }
-            },
-        };
-        if file.numa_node.is_some() {
-            self.problem(
-                key!["bgp", "numa-node"],
-                "bgp.cpus already says where the threads run; remove one of the two",
-            );
-        }
-        list
-    }
-
-    fn threads(&mut self, name: &str, count: &file::Count) -> Threads {
-        match count {
-            file::Count::Auto => Threads::Auto,
-            file::Count::Word(word) if word == "auto" => Threads::Auto,
-            file::Count::Word(word) if word == "off" => Threads::Off,
-            file::Count::Number(n @ 1..=64) => Threads::Number(*n),
-            file::Count::Number(n) => {
-                self.problem(
-                    key!["bgp", name],
-                    format!("{n} threads cannot be; write \"auto\", \"off\" or 1 to 64"),
-                );
-                Threads::Auto
-            }
-            file::Count::Word(word) => {
-                self.problem(
-                    key!["bgp", name],
-                    format!("\"{word}\" is no number of threads; write \"auto\", \"off\" or 1 to 64"),
-                );
-                Threads::Auto
-            }
-        }
     }
 
     fn group(

@@ -184,6 +184,19 @@ pub(super) struct Fib {
     pub(super) max_ecmp: Option<u16>,
     #[serde(default)]
     pub(super) underlay_weights: bool,
+    #[serde(default)]
+    pub(super) policy: FibPolicy,
+}
+
+/// Lists of policies by who announced the routes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct FibPolicy {
+    pub(super) connected: Option<Vec<String>>,
+    #[serde(rename = "static")]
+    pub(super) statics: Option<Vec<String>>,
+    pub(super) kernel: Option<Vec<String>>,
+    pub(super) bgp: Option<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -428,7 +441,18 @@ pub(super) struct Actions {
     pub(super) set_as_path_prepend: Option<Prepend>,
     #[serde(default)]
     pub(super) set_community: SetCommunity,
+    pub(super) set_source: Option<SetSource>,
     pub(super) policy_result: Option<PolicyResult>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "this is no source address; write one, or a list of at most one of each family"
+)]
+pub(super) enum SetSource {
+    One(IpAddr),
+    Some(Vec<IpAddr>),
 }
 
 #[derive(Debug, Deserialize)]

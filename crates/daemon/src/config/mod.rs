@@ -10,13 +10,15 @@ mod check;
 mod diagnosis;
 mod file;
 mod policy;
+mod threads;
 
 pub use bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 pub use check::{
-    AnyAsn, ApiConfig, BgpConfig, Config, CpuChoice, DynamicRange, FibConfig, InterfaceConfig, KernelConfig,
-    NeighborConfig, NeighborSettings, StaticHop, StaticRoute, StaticTrack, Threads, VirtualAsicConfig,
+    AnyAsn, ApiConfig, BgpConfig, Config, DynamicRange, FibConfig, InterfaceConfig, KernelConfig,
+    NeighborConfig, NeighborSettings, StaticHop, StaticRoute, StaticTrack, VirtualAsicConfig,
 };
 pub use diagnosis::{ConfigError, Problem};
+pub use threads::{CpuChoice, Threads};
 
 use std::path::Path;
 

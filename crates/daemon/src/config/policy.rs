@@ -3,9 +3,10 @@
 use super::check::Checker;
 use super::diagnosis::{Step, key, nearest};
 use super::file;
+use crate::rib::FibPolicy;
 use ribtide_policy::{
     Actions, AsPathSet, ChangeCommunities, CommunitySet, Condition, Definition, Match, Med, Named, NumberSet,
-    Numbers, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend, SetNextHop, Statement, Then,
+    Numbers, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend, SetNextHop, Sources, Statement, Then,
 };
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_wire::bgp::attribute::Origin;
@@ -99,26 +100,14 @@ impl Checker {
                 "the list of policies is empty; write [\"accept\"] or [\"reject\"], or leave it out",
             );
         }
-        let names = names.unwrap_or_default();
-        let compiled = self.policies.compiled.iter().find(|(n, e, _)| n == names && *e == external);
-        let policy = match compiled {
-            Some((_, _, policy)) => policy.clone(),
-            None => {
-                let mut definitions = Vec::new();
-                for (i, name) in names.iter().enumerate() {
-                    let found = find(
-                        &self.policies.definitions,
-                        name,
-                        "policy",
-                        "[[policy.definition.NAME.statement]]",
-                    );
-                    definitions.extend(self.or_problem(&[place, key![i]].concat(), found));
-                }
-                let policy = Arc::new(Policy::new(definitions, external));
-                self.policies.compiled.push((names.to_vec(), external, policy.clone()));
-                policy
-            }
-        };
+        let policy = self.compile(names.unwrap_or_default(), external, place);
+        if policy.sets_source() {
+            self.problem(
+                place,
+                "a policy of this list has set-source, which means something only where routes are installed; use it in \
+                 [fib.policy]",
+            );
+        }
         if direction == Direction::Import && policy.sets_next_hop(SetNextHop::Own) {
             self.problem(
                 place,
@@ -133,6 +122,48 @@ impl Checker {
                  from; use it in import, or write \"self\" or an address there",
             );
         }
+        policy
+    }
+
+    /// Compiles the lists for routes on their way to the FIB.
+    pub(super) fn fib_policy(&mut self, file: &file::FibPolicy) -> FibPolicy {
+        let file::FibPolicy { connected, statics, kernel, bgp } = file;
+        FibPolicy {
+            connected: self.of_fib("connected", connected),
+            statics: self.of_fib("static", statics),
+            kernel: self.of_fib("kernel", kernel),
+            bgp: self.of_fib("bgp", bgp),
+        }
+    }
+
+    fn of_fib(&mut self, protocol: &str, names: &Option<Vec<String>>) -> Option<Arc<Policy>> {
+        let place = key!["fib", "policy", protocol];
+        let policy = self.compile(names.as_ref()?, false, place);
+        if let Some(what) = policy.beyond_fib(protocol == "bgp") {
+            let says = format!(
+                "a policy of this list has {what}, which is not for routes on their way to the FIB: there, conditions are \
+                 match-prefix-set, afi-safi-in and (for bgp) route-type, actions set-source and policy-result"
+            );
+            self.problem(place, says);
+        }
+        Some(policy)
+    }
+
+    /// The policy of a list of names. Where it does not decide, routes of `external` peers are rejected, and others
+    /// accepted.
+    fn compile(&mut self, names: &[String], external: bool, place: &[Step]) -> Arc<Policy> {
+        let compiled = self.policies.compiled.iter().find(|(n, e, _)| n == names && *e == external);
+        if let Some((_, _, policy)) = compiled {
+            return policy.clone();
+        }
+        let mut definitions = Vec::new();
+        for (i, name) in names.iter().enumerate() {
+            let found =
+                find(&self.policies.definitions, name, "policy", "[[policy.definition.NAME.statement]]");
+            definitions.extend(self.or_problem(&[place, key![i]].concat(), found));
+        }
+        let policy = Arc::new(Policy::new(definitions, external));
+        self.policies.compiled.push((names.to_vec(), external, policy.clone()));
         policy
     }
 
@@ -295,7 +326,24 @@ impl Checker {
             }
             Prepend { asn, count }
         });
+        let addresses = match &file.set_source {
+            None => &[][..],
+            Some(file::SetSource::One(address)) => std::slice::from_ref(address),
+            Some(file::SetSource::Some(list)) => list,
+        };
+        let mut source = Sources::default();
+        for address in addresses {
+            let taken = match address {
+                IpAddr::V4(a) => source.v4.replace(*a).is_some(),
+                IpAddr::V6(a) => source.v6.replace(*a).is_some(),
+            };
+            if taken {
+                let says = "a route has one source address; write at most one of each family";
+                self.problem(&under(at, "set-source"), says);
+            }
+        }
         Actions {
+            source,
             origin: file.set_route_origin.map(origin),
             local_pref: file.set_local_pref,
             med,

@@ -40,6 +40,8 @@ pub(crate) enum Style {
 pub(crate) struct Announcer {
     style: Style,
     groups: Map<GroupId, FibGroup>,
+    /// The source addresses of groups that a policy gave one.
+    sources: Map<GroupId, IpAddr>,
     /// How many members of groups are this way; its object is there while there is one.
     singles: Map<Via, Single>,
     /// What each id of a single object ever meant: as many as there were neighbours.
@@ -65,6 +67,7 @@ impl Announcer {
         Announcer {
             style,
             groups: Map::default(),
+            sources: Map::default(),
             singles: Map::default(),
             meanings: Map::default(),
             stale: Set::default(),
@@ -100,6 +103,10 @@ impl Announcer {
             if self.style == Style::Objects {
                 self.tell_objects(op.id, &op.content, tell);
             }
+            match op.source {
+                Some(source) => self.sources.insert(op.id, source),
+                None => self.sources.remove(&op.id),
+            };
             if let Some(old) = self.groups.insert(op.id, op.content.clone()) {
                 if has_object(&old) && !has_object(&op.content) {
                     self.retired.insert(op.id.0);
@@ -116,6 +123,7 @@ impl Announcer {
         let mut told = Route::new(route.prefix.any(), DEFAULT_VRF, number, NextHops::None);
         let Some(id) = route.group else { return Ok(Content::DelRoute(told)) };
         let content = self.groups.get(&id).ok_or("its next-hop group was never announced")?;
+        told.prefsrc = if self.sources.is_empty() { None } else { self.sources.get(&id).copied() };
         match content {
             // It was overtaken before it was ever told. Like all that failed it is tried again.
             FibGroup::Nowhere => return Err("its next-hop group leads nowhere at the moment"),
@@ -140,6 +148,7 @@ impl Announcer {
     pub(crate) fn delete_groups(&mut self, batch: &FibBatch, tell: &mut dyn FnMut(&Content<'_>)) {
         for id in &batch.after {
             let Some(content) = self.groups.remove(id) else { continue };
+            self.sources.remove(id);
             if self.style == Style::Objects && has_object(&content) {
                 // Before its members, which are retired.
                 tell(&Content::DelNextHop(id.0));
@@ -284,7 +293,7 @@ mod tests {
     }
 
     fn group(id: u32, content: FibGroup) -> GroupOp {
-        GroupOp { id: GroupId(id), content }
+        GroupOp { id: GroupId(id), content, source: None }
     }
 
     /// Who hears it all, and knows objects by what they are.

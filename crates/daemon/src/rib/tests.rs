@@ -27,6 +27,7 @@ impl Running {
             statics: Statics::default(),
             shards: Vec::new(),
             suppress: false,
+            policy: FibPolicy::default(),
             clock: Clock::default(),
         };
         let rib = builder.start(setup, &meters, stop.clone()).unwrap();

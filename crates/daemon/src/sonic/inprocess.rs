@@ -519,7 +519,7 @@ mod tests {
         let hop = FibHop { gateway: Some(ip("10.0.0.1")), interface: 1, weight: 1, onlink: false };
         let mut batch = FibBatch {
             seq: 5,
-            groups: vec![GroupOp { id: GroupId(1), content: FibGroup::Hops(vec![hop]) }],
+            groups: vec![GroupOp { id: GroupId(1), content: FibGroup::Hops(vec![hop]), source: None }],
             ..FibBatch::default()
         };
         let prefix = "10.1.0.0/16".parse().unwrap();

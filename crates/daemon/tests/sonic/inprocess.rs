@@ -39,6 +39,7 @@ fn hops<const N: usize>(id: u32, ways: [(&str, u32); N]) -> GroupOp {
     GroupOp {
         id: GroupId(id),
         content: FibGroup::Hops(ways.map(|(gateway, interface)| hop(gateway, interface)).into()),
+        source: None,
     }
 }
 
@@ -136,7 +137,7 @@ fn an_acknowledged_batch_is_in_the_chip() {
         groups: vec![
             hops(1, [("10.0.0.1", 1)]),
             hops(2, [("10.0.0.1", 1), ("10.0.4.1", 2)]),
-            GroupOp { id: GroupId(3), content: FibGroup::Blackhole },
+            GroupOp { id: GroupId(3), content: FibGroup::Blackhole, source: None },
             hops(4, [("", 1)]),
         ],
         routes: routes(&[
@@ -210,7 +211,7 @@ fn a_group_that_begins_to_drop_asks_for_its_routes() {
         ..FibBatch::default()
     });
     rib.send(FibBatch {
-        groups: vec![GroupOp { id: GroupId(1), content: FibGroup::Blackhole }],
+        groups: vec![GroupOp { id: GroupId(1), content: FibGroup::Blackhole, source: None }],
         ..FibBatch::default()
     });
     let answers = [rib.answer(), rib.answer()];
@@ -219,7 +220,7 @@ fn a_group_that_begins_to_drop_asks_for_its_routes() {
     let before = rib.path.counts().unwrap();
     let again = rib.send(FibBatch {
         start_of_replay: true,
-        groups: vec![GroupOp { id: GroupId(1), content: FibGroup::Blackhole }],
+        groups: vec![GroupOp { id: GroupId(1), content: FibGroup::Blackhole, source: None }],
         routes: routes(&[("10.1.0.0/16", Some(1)), ("10.2.0.0/16", Some(9))]),
         ..FibBatch::default()
     });

@@ -4,10 +4,11 @@
 
 pub mod oracle;
 
-use ribtide_prefix::{AnyPrefix, Families, Family, for_each_family};
+use ribtide_prefix::{Afi, AnyPrefix, Families, Family, for_each_family};
 use ribtide_rib::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 pub fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -78,6 +79,8 @@ pub fn interface(index: IfIndex, up: bool, addresses: &[&str]) -> RibIn {
 #[derive(Default)]
 pub struct Model {
     pub groups: BTreeMap<GroupId, FibGroup>,
+    /// The source addresses of the groups that have one.
+    pub sources: BTreeMap<GroupId, IpAddr>,
     pub routes: BTreeMap<AnyPrefix, (Protocol, GroupId)>,
     /// During a replay: what was named since its start.
     marked: Option<(BTreeSet<GroupId>, BTreeSet<AnyPrefix>)>,
@@ -130,6 +133,13 @@ impl Model {
                 assert!(hops.iter().all(|h| h.weight > 0));
             }
             let old = self.groups.insert(op.id, op.content.clone());
+            if old.is_some() && self.marked.is_none() {
+                assert_eq!(self.sources.get(&op.id).copied(), op.source, "a group keeps its source address");
+            }
+            match op.source {
+                Some(source) => self.sources.insert(op.id, source),
+                None => self.sources.remove(&op.id),
+            };
             if self.marked.is_none() && !self.repeats {
                 assert_ne!(old.as_ref(), Some(&op.content), "an operation changes something");
             }
@@ -140,6 +150,7 @@ impl Model {
         for_each_family!(F => self.routes::<F>(batch));
         for id in &batch.after {
             assert!(self.groups.remove(id).is_some() || self.marked.is_some(), "only groups that exist go");
+            self.sources.remove(id);
             if self.marked.is_none() {
                 assert!(self.routes.values().all(|(_, g)| g != id), "group {} goes while in use", id.0);
             }
@@ -148,6 +159,7 @@ impl Model {
             let (groups, routes) = self.marked.take().expect("a start before the end");
             self.routes.retain(|prefix, _| routes.contains(prefix));
             self.groups.retain(|id, _| groups.contains(id));
+            self.sources.retain(|id, _| groups.contains(id));
             self.finished = true;
         }
         if self.marked.is_none() {
@@ -185,10 +197,60 @@ impl Model {
         }
     }
 
+    /// The source address of each route.
+    pub fn sources(&self) -> BTreeMap<AnyPrefix, Option<IpAddr>> {
+        self.routes.iter().map(|(prefix, (_, g))| (*prefix, self.sources.get(g).copied())).collect()
+    }
+
     /// What it does with packets.
     pub fn fib(&self) -> BTreeMap<AnyPrefix, (Protocol, FibGroup)> {
         let all = self.routes.iter().map(|(prefix, (p, g))| (*prefix, (*p, self.groups[g].clone())));
         all.filter(|(_, (_, content))| *content != FibGroup::Nowhere).collect()
+    }
+}
+
+/// Route-maps of few words: the first that is for the protocol and, if it names one, holds the prefix says what becomes
+/// of the route.
+#[derive(Clone, Debug, Default)]
+pub struct Maps(pub Vec<(Protocol, Option<AnyPrefix>, Said)>);
+
+/// What a route-map says.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Said {
+    Deny,
+    Permit,
+    /// The source address ends with this, whatever the family.
+    Source(u8),
+}
+
+impl Said {
+    fn treatment(self, afi: Afi) -> Treatment {
+        let source = |n: u8| match afi {
+            Afi::Ipv4 => IpAddr::from([10, 255, 0, n]),
+            Afi::Ipv6 => IpAddr::from([0x2001, 0xdb8, 0xff, 0, 0, 0, 0, n.into()]),
+        };
+        match self {
+            Said::Deny => Treatment { deny: true, source: None },
+            Said::Permit => Treatment::default(),
+            Said::Source(n) => Treatment { deny: false, source: Some(source(n)) },
+        }
+    }
+}
+
+impl RouteMaps for Maps {
+    fn of_all(&self, protocol: Protocol, afi: Afi) -> Option<Treatment> {
+        let mut asked =
+            self.0.iter().filter(|(p, of, _)| *p == protocol && of.is_none_or(|of| of.afi() == afi));
+        match asked.next() {
+            None => Some(Treatment::default()),
+            Some((_, None, said)) => Some(said.treatment(afi)),
+            Some((_, Some(_), _)) => None,
+        }
+    }
+    fn of(&self, protocol: Protocol, prefix: AnyPrefix) -> Treatment {
+        let holds = |of: &AnyPrefix| of.contains(prefix.addr()) && of.len() <= prefix.len();
+        let mut asked = self.0.iter().filter(|(p, of, _)| *p == protocol && of.as_ref().is_none_or(holds));
+        asked.next().map_or(Treatment::default(), |(_, _, said)| said.treatment(prefix.afi()))
     }
 }
 
@@ -239,6 +301,12 @@ impl Bench {
             }
         }
         out
+    }
+
+    /// Route-maps, in every mode.
+    pub fn set_route_maps(&mut self, maps: &Maps) {
+        self.rib.set_route_maps(Arc::new(maps.clone()));
+        self.others.iter_mut().for_each(|(rib, _)| rib.set_route_maps(Arc::new(maps.clone())));
     }
 
     /// What the dataplane has for a prefix.

@@ -80,6 +80,9 @@ pub(super) fn group(cache: &NextHopCache, g: &NextHopGroup) -> String {
         out += &format!("  Backup: {}, {state}\n", count(g.backup.len() as u64, "next hop"));
         out += &hops(&g.backup);
     }
+    if let Some(policy) = &g.policy {
+        out += &format!("  Policy: {policy}\n");
+    }
     if let Some(Tracked { what, holds }) = &g.tracks {
         out += &format!("  Tracks: {what}, which {}\n", if *holds { "holds" } else { "does not hold" });
     }
@@ -182,6 +185,7 @@ mod tests {
             ],
             backup: vec![],
             on_backup: false,
+            policy: None,
             tracks: None,
             resolved: Some(vec![
                 "via 10.0.5.2 dev eth4 weight 1".into(),

@@ -62,11 +62,14 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
 /// Which shard owns a prefix, and which next-hop groups it has.
 pub(super) fn owner(route: &Route) -> String {
     let Route { prefix, logical_shard, shard, groups, .. } = route;
-    let groups = groups.as_ref().map_or(String::new(), |RouteGroups { received, backup, installed }| {
+    let groups = groups.as_ref().map_or(String::new(), |groups| {
+        let RouteGroups { received, backup, denied, source, installed } = groups;
         let installed = match installed {
+            None if *denied => "not installed: fib.policy denies it".into(),
             None => "not installed".into(),
             Some(InstalledGroup { group, protocol, .. }) => {
-                format!("installed: group {group}, of the {protocol} route")
+                let source = source.map_or(String::new(), |source| format!(", source {source}"));
+                format!("installed: group {group}, of the {protocol} route{source}")
             }
         };
         let backup = backup.as_ref().map_or(String::new(), |BackupNextHop { hop, unresolved, in_use }| {
@@ -108,6 +111,10 @@ pub(super) fn summary(s: &RouteSummary) -> String {
         table.row([p.protocol.clone(), p.family.replace("ip", "IP"), number(p.routes), number(p.active)]);
     }
     out.push_str(&format!("\n{}", table.render()));
+    let denied: u64 = main.protocols.iter().map(|p| p.denied).sum();
+    if denied > 0 {
+        out.push_str(&format!("{} selected and not installed: fib.policy denies them\n", number(denied)));
+    }
     out.push_str(&format!(
         "{} next-hop groups, cached by {}; tables of {}\n",
         number(main.next_hop_groups as u64),
@@ -239,14 +246,27 @@ mod tests {
             shard: 1,
             paths: vec![],
             held: None,
-            groups: Some(RouteGroups { received: 25, backup: None, installed: None }),
+            groups: Some(RouteGroups {
+                received: 25,
+                backup: None,
+                denied: false,
+                source: None,
+                installed: None,
+            }),
         };
         let shard = "192.0.2.0/24 is in logical shard 3, on shard 1.\n";
         assert_eq!(owner(&route), format!("Received next-hop group 25; not installed.\n{shard}"));
         let installed = InstalledGroup { group: 30, protocol: "static".into(), hops: vec![] };
         let mut standing_by = BackupNextHop { hop: "via 192.0.2.3".into(), unresolved: None, in_use: false };
-        let groups_with =
-            |backup| Some(RouteGroups { received: 25, backup, installed: Some(installed.clone()) });
+        let groups_with = |backup| {
+            Some(RouteGroups {
+                received: 25,
+                backup,
+                denied: false,
+                source: None,
+                installed: Some(installed.clone()),
+            })
+        };
         route.groups = groups_with(None);
         let groups = "Received next-hop group 25; installed: group 30, of the static route.\n";
         assert_eq!(owner(&route), format!("{groups}{shard}"));
@@ -258,6 +278,12 @@ mod tests {
         standing_by.unresolved = Some("no route leads to it".into());
         route.groups = groups_with(Some(standing_by));
         assert!(owner(&route).contains("Backup via 192.0.2.3 would not help: no route leads to it.\n"));
+        route.groups =
+            groups_with(None).map(|groups| RouteGroups { source: "10.0.0.1".parse().ok(), ..groups });
+        assert!(owner(&route).contains("of the static route, source 10.0.0.1.\n"));
+        route.groups =
+            groups_with(None).map(|groups| RouteGroups { denied: true, installed: None, ..groups });
+        assert!(owner(&route).contains("not installed: fib.policy denies it.\n"));
     }
 
     #[test]
@@ -284,8 +310,20 @@ shard-1  IPv4       2,000  20,000   1,999       1  1.0 MiB
         (all.bgp.waiting, all.bgp.blocked) = (2, 1);
         all.main = Some(MainTable {
             protocols: vec![
-                ProtocolCount { family: "ipv4".into(), protocol: "static".into(), routes: 2, active: 1 },
-                ProtocolCount { family: "ipv6".into(), protocol: "ebgp".into(), routes: 1, active: 1 },
+                ProtocolCount {
+                    family: "ipv4".into(),
+                    protocol: "static".into(),
+                    routes: 2,
+                    active: 1,
+                    denied: 0,
+                },
+                ProtocolCount {
+                    family: "ipv6".into(),
+                    protocol: "ebgp".into(),
+                    routes: 1,
+                    active: 1,
+                    denied: 0,
+                },
             ],
             next_hop_groups: 3,
             next_hop_cache: NextHopCache {

@@ -151,7 +151,7 @@ fn rib_stage(e: &Explanation, content: Option<&[String]>, tracks: Option<(String
     let mut says = Vec::new();
     for c in &e.candidates {
         let verdict = match c.verdict {
-            Verdict::Selected => "selected".to_string(),
+            selected @ (Verdict::Selected | Verdict::Denied) => selected.to_string(),
             other => format!("not selected: {other}"),
         };
         says.push(format!("{} route, distance {}, metric {}: {verdict}", c.protocol, c.distance, c.metric));
@@ -178,6 +178,11 @@ fn rib_stage(e: &Explanation, content: Option<&[String]>, tracks: Option<(String
     }
     if let Some(content) = content {
         says.push(format!("group {}: {}", e.group.id.0, content.join(", ")));
+    }
+    if e.candidates.iter().any(|c| c.verdict == Verdict::Denied) {
+        says.push("fib.policy denies it".into());
+    } else if let Some(source) = e.group.treatment.source {
+        says.push(format!("fib.policy gives it the source address {source}"));
     }
     let selected = e.candidates.iter().any(|c| c.verdict == Verdict::Selected);
     stage("rib", if selected { StageState::Passed } else { StageState::Stopped }, says)

@@ -7,7 +7,7 @@ use crate::api::model::{
     ReceivedNextHop, RouteGroups, SetNextHopCache, Tracked,
 };
 use crate::rib::{RibHandle, RibStage};
-use ribtide_rib::{CacheMode, GroupId, GroupInfo, HopInfo, Outcome, Source, Track, Verdict};
+use ribtide_rib::{CacheMode, GroupId, GroupInfo, HopInfo, Outcome, Source, Track, Treatment, Verdict};
 
 /// The group `id`, or at most `limit` groups after the one whose number `cursor` is.
 pub(crate) fn nexthop_groups(
@@ -73,6 +73,7 @@ fn group(stage: &RibStage, info: GroupInfo) -> NextHopGroup {
         received: info.hops.iter().map(|hop| received(stage, hop)).collect(),
         backup: info.backup.iter().map(|hop| received(stage, hop)).collect(),
         on_backup: info.on_backup,
+        policy: (info.treatment != Treatment::default()).then(|| info.treatment.to_string()),
         tracks: info.track.map(|(track, holds)| Tracked { what: tracked(stage, track), holds }),
         resolved: info.content.as_ref().map(|c| content(stage, c)),
         level: info.level,
@@ -123,7 +124,8 @@ pub(super) fn of_route(rib: &RibHandle, prefix: &str) -> Result<Option<RouteGrou
             let ReceivedNextHop { hop, unresolved, .. } = self::received(stage, hop);
             BackupNextHop { hop, unresolved, in_use: group.on_backup }
         });
-        Some(RouteGroups { received: received.group.0, backup, installed })
+        let Treatment { deny: denied, source } = group.treatment;
+        Some(RouteGroups { received: received.group.0, backup, denied, source, installed })
     })?)
 }
 

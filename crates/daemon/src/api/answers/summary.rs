@@ -89,6 +89,7 @@ pub(crate) fn main(inside: &Inside) -> Result<Option<MainTable>, Refusal> {
             protocol: t.protocol.name().into(),
             routes: t.candidates,
             active: t.installed,
+            denied: t.denied,
         });
         MainTable {
             protocols: protocols.collect(),

@@ -224,6 +224,8 @@ fn rib(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
         let labels = || two(("family", &p.family), ("protocol", &p.protocol));
         m.gauge("rib_routes", "Routes of the RIB manager.", labels(), p.routes);
         m.gauge("rib_active", "Of these, selected and given to the dataplanes.", labels(), p.active);
+        let denied = "Of these, selected and kept from the dataplanes by fib.policy.";
+        m.gauge("rib_denied", denied, labels(), p.denied);
     }
     m.gauge("rib_next_hop_groups", "Next-hop groups.", Labels::new(), next_hop_groups);
     m.gauge("rib_memory_bytes", "The routing tables, without groups.", Labels::new(), memory_bytes);

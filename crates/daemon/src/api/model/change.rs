@@ -89,6 +89,9 @@ pub struct Reloaded {
     /// Whether BGP waits for dataplanes, if it is otherwise now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suppression: Option<SuppressionSet>,
+    /// Whether another policy decides what of the routes is installed, and how.
+    #[serde(default)]
+    pub fib_policy: bool,
     /// New neighbours.
     pub added: Vec<IpAddr>,
     /// Neighbours that are gone.
@@ -110,7 +113,8 @@ pub struct Reloaded {
 
 impl From<reload::Reloaded> for Reloaded {
     fn from(reloaded: reload::Reloaded) -> Reloaded {
-        let reload::Reloaded { file, shards, nexthop_cache, suppression, neighbors, bfd } = reloaded;
+        let reload::Reloaded { file, shards, nexthop_cache, suppression, fib_policy, neighbors, bfd } =
+            reloaded;
         let suppression = suppression.map(|to| SuppressionSet { from: !to, to });
         let nexthop_cache = nexthop_cache
             .map(|(from, to)| NextHopCacheSet { from: from.name().into(), to: to.name().into() });
@@ -122,6 +126,7 @@ impl From<reload::Reloaded> for Reloaded {
             shards,
             nexthop_cache,
             suppression,
+            fib_policy,
             added,
             removed,
             reset,
@@ -135,7 +140,7 @@ impl From<reload::Reloaded> for Reloaded {
 
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reloaded { file, shards, nexthop_cache, suppression, .. } = self;
+        let Reloaded { file, shards, nexthop_cache, suppression, fib_policy, .. } = self;
         let lists = [
             ("added", &self.added),
             ("removed", &self.removed),
@@ -152,6 +157,7 @@ impl fmt::Display for Reloaded {
         let mut says: Vec<String> = shards.iter().map(ToString::to_string).collect();
         says.extend(nexthop_cache.iter().map(ToString::to_string));
         says.extend(suppression.iter().map(ToString::to_string));
+        says.extend(fib_policy.then(|| "routes go to the FIB by another policy".into()));
         says.extend(lists.into_iter().filter_map(of));
         if says.is_empty() {
             return write!(f, "{}: nothing has changed", file.display());
@@ -173,6 +179,7 @@ mod tests {
             shards: None,
             nexthop_cache: None,
             suppression: None,
+            fib_policy: false,
             added: vec![],
             removed: vec![],
             reset: vec![],

@@ -53,6 +53,12 @@ pub struct RouteGroups {
     /// The next hop that stands in while those lead nowhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup: Option<BackupNextHop>,
+    /// Whether `fib.policy` keeps BGP's route out of the FIB.
+    #[serde(default)]
+    pub denied: bool,
+    /// The source address that `fib.policy` gives it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
     /// What the FIB has for the prefix, BGP's or another protocol's; absent when it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub installed: Option<InstalledGroup>,
@@ -201,6 +207,9 @@ pub struct ProtocolCount {
     pub routes: u64,
     /// Of these, selected and given to the dataplanes.
     pub active: u64,
+    /// Of these, selected and kept from the dataplanes by `fib.policy`.
+    #[serde(default)]
+    pub denied: u64,
 }
 
 /// How a dataplane stands.

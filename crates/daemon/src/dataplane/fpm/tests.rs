@@ -95,7 +95,7 @@ fn hop(gateway: &str, interface: u32, weight: u16) -> FibHop {
 
 fn group(mut batch: FibBatch, id: u32, hops: &[FibHop]) -> FibBatch {
     let content = if hops.is_empty() { FibGroup::Blackhole } else { FibGroup::Hops(hops.to_vec()) };
-    batch.groups.push(GroupOp { id: GroupId(id), content });
+    batch.groups.push(GroupOp { id: GroupId(id), content, source: None });
     batch
 }
 

@@ -35,6 +35,7 @@ use routes::{InterfaceChange, Kernel};
 use socket::{Socket, overran};
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -73,6 +74,8 @@ enum Note {
     /// Notifications about interfaces or routes were lost, or the kernel may have dropped routes without a word: anything
     /// may have changed.
     Lost,
+    /// These addresses came or went.
+    Addresses(Vec<IpAddr>),
     /// Someone changed next-hop objects that may be ours.
     NextHops,
     /// Someone wrote or deleted routes where ours are.
@@ -329,6 +332,7 @@ impl Writer {
         match note {
             Note::Interface(change) => self.kernel.interface_changed(change)?,
             Note::Lost => self.kernel.repair()?,
+            Note::Addresses(addresses) => self.kernel.addresses_changed(addresses)?,
             Note::NextHops => self.kernel.doubt(),
             Note::Routes(touched) => self.kernel.touched(touched)?,
         }

@@ -26,8 +26,30 @@ struct Table<F: Family> {
     /// The RIB's group of each prefix that shall be in the kernel.
     want: Map<Prefix<F>, GroupId>,
     /// Routes with our mark, found in the kernel and not asked for yet, by prefix and metric: the kernel's id of
-    /// their group, 0 for routes that are not by a group or have another source address than ours.
+    /// their group, 0 for routes that are not by a group.
     found: Map<(Prefix<F>, u32), u32>,
+    /// The source addresses of those where it is not the configured one.
+    found_sources: Map<(Prefix<F>, u32), Option<IpAddr>>,
+}
+
+/// What a look at the kernel finds.
+type Found<F> = (Map<(Prefix<F>, u32), u32>, Map<(Prefix<F>, u32), Option<IpAddr>>);
+
+impl<F: Family> Table<F> {
+    /// Takes out what was found of a route: its group's id, or 0 if that or its source address is not what it should be.
+    fn take_found(
+        &mut self,
+        key: (Prefix<F>, u32),
+        configured: Option<IpAddr>,
+        source: Option<IpAddr>,
+    ) -> Option<u32> {
+        if self.found.is_empty() {
+            return None;
+        }
+        let id = self.found.remove(&key)?;
+        let found = self.found_sources.remove(&key).unwrap_or(configured);
+        Some(if found == source { id } else { 0 })
+    }
 }
 
 struct Tables;
@@ -61,6 +83,8 @@ pub(crate) struct Kernel {
     socket: Socket,
     config: KernelConfig,
     objects: Objects,
+    /// The source addresses of groups that a policy gave one.
+    sources: Map<GroupId, IpAddr>,
     tables: Families<Tables>,
     /// Whether the RIB is still telling all that it wants, so that what it did not name may not be removed yet.
     replaying: bool,
@@ -101,6 +125,7 @@ impl Kernel {
                 socket,
                 objects: Objects::new(config.protocol),
                 config,
+                sources: Map::default(),
                 tables: Families::default(),
                 replaying: true,
                 holding: false,
@@ -125,6 +150,10 @@ impl Kernel {
             self.restart()?;
         }
         for op in &batch.groups {
+            match op.source {
+                Some(source) => self.sources.insert(op.id, source),
+                None => self.sources.remove(&op.id),
+            };
             match &op.content {
                 // The kernel deletes its routes together with it, so that less specific ones forward from here on.
                 FibGroup::Nowhere => self.objects.set_group(op.id.0, std::iter::empty()),
@@ -151,6 +180,7 @@ impl Kernel {
         }
         for group in &batch.after {
             self.objects.delete_group(group.0);
+            self.sources.remove(group);
         }
         self.objects.delete_unused(&mut self.socket)?;
         if batch.end_of_replay {
@@ -196,6 +226,23 @@ impl Kernel {
             self.objects.mark_incomplete_through(ifindex);
         }
         self.converge_or_repair()
+    }
+
+    /// These addresses came or went. If routes have them as their source, the kernel may have dropped these.
+    ///
+    /// # Errors
+    /// The socket does not work any more.
+    pub(crate) fn addresses_changed(&mut self, addresses: &[IpAddr]) -> io::Result<()> {
+        let configured = [self.config.source4.map(IpAddr::V4), self.config.source6.map(IpAddr::V6)];
+        let used = |address: &IpAddr| {
+            configured.contains(&Some(*address)) || self.sources.values().any(|source| source == address)
+        };
+        if addresses.iter().any(used) { self.repair() } else { Ok(()) }
+    }
+
+    /// The source address of the routes of a group.
+    fn source<F: Family>(&self, group: GroupId) -> Option<IpAddr> {
+        self.sources.get(&group).copied().or(source::<F>(&self.config))
     }
 
     /// The kernel's next-hop objects may not be what they are believed to be: [`Kernel::verify`] will look.
@@ -286,17 +333,20 @@ impl Kernel {
         // Which groups came back does not matter: each route is compared.
         self.objects.converge(&mut self.socket)?;
         for_each_family!(F => {
-            let mut there = self.dump::<F>()?;
+            let (found, found_sources) = self.dump::<F>()?;
+            let mut there = Table::<F> { want: Map::default(), found, found_sources };
             let mut changes: Vec<Change<F>> = Vec::new();
             for (prefix, group) in &self.tables.get::<F>().want {
-                let id = there.remove(&(*prefix, metric));
+                let (configured, source) = (source::<F>(&self.config), self.source::<F>(*group));
+                let id = there.take_found((*prefix, metric), configured, source);
                 if id.is_some() && id == self.objects.live_id(group.0) {
                     self.verdicts.installed(prefix.any());
                 } else {
                     changes.push(Change { prefix: *prefix, metric, group: Some(*group) });
                 }
             }
-            self.tables.get_mut::<F>().found = there;
+            let table = self.tables.get_mut::<F>();
+            (table.found, table.found_sources) = (there.found, there.found_sources);
             self.write(&changes)?;
             if !self.replaying {
                 self.sweep::<F>()?;
@@ -315,16 +365,21 @@ impl Kernel {
         self.tables = Families::default();
         (self.replaying, self.holding) = (true, true);
         self.verdicts = Verdicts::default();
-        for_each_family!(F => self.tables.get_mut::<F>().found = self.dump::<F>()?);
+        self.sources.clear();
+        for_each_family!(F => {
+            let found = self.dump::<F>()?;
+            let table = self.tables.get_mut::<F>();
+            (table.found, table.found_sources) = found;
+        });
         Ok(())
     }
 
     /// Our routes in the kernel.
-    fn dump<F: Family>(&mut self) -> io::Result<Map<(Prefix<F>, u32), u32>> {
+    fn dump<F: Family>(&mut self) -> io::Result<Found<F>> {
         let (table, protocol, source) = (self.config.table, self.config.protocol, source::<F>(&self.config));
         let routes = self.socket.dump(
             |out, seq| dump_routes(out, seq, F::AFI, table, protocol),
-            |all: &mut Map<(Prefix<F>, u32), u32>, content| {
+            |(all, sources): &mut Found<F>, content| {
                 let Content::NewRoute(route) = content else { return };
                 if route.table != table || route.protocol != protocol || route.flags & RTM_F_CLONED != 0 {
                     return;
@@ -333,15 +388,19 @@ impl Kernel {
                     return;
                 };
                 let id = match route.next_hops {
-                    NextHops::Id(id) if route.prefsrc == source => id,
+                    NextHops::Id(id) => id,
                     _ => 0,
                 };
-                all.insert((prefix, route.metric.unwrap_or(0)), id);
+                let key = (prefix, route.metric.unwrap_or(0));
+                all.insert(key, id);
+                if route.prefsrc != source {
+                    sources.insert(key, route.prefsrc);
+                }
             },
         );
         match routes {
             // A table without routes does not exist.
-            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(Map::default()),
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(Found::<F>::default()),
             other => other,
         }
     }
@@ -350,7 +409,9 @@ impl Kernel {
     /// for.
     fn sweep<F: Family>(&mut self) -> io::Result<()> {
         self.let_go::<F>()?;
-        let found = std::mem::take(&mut self.tables.get_mut::<F>().found);
+        let table = self.tables.get_mut::<F>();
+        table.found_sources = Map::default();
+        let found = std::mem::take(&mut table.found);
         let stale: Vec<Change<F>> =
             found.into_keys().map(|(prefix, metric)| Change { prefix, metric, group: None }).collect();
         self.try_write(&stale).map(drop)
@@ -358,7 +419,7 @@ impl Kernel {
 
     /// Writes the routes that were held back.
     fn let_go<F: Family>(&mut self) -> io::Result<()> {
-        let Table { want, found } = self.tables.get_mut::<F>();
+        let Table { want, found, .. } = self.tables.get_mut::<F>();
         let ours = self.config.metric;
         let mut held: Vec<Change<F>> = Vec::new();
         found.retain(|(prefix, metric), _| match want.get(prefix).filter(|_| *metric == ours) {
@@ -407,9 +468,10 @@ impl Kernel {
         let before = self.note(routes);
         for (route, before) in routes.iter().zip(before) {
             let group = wanted(route);
+            let configured = source::<F>(&self.config);
+            let source = group.map_or(configured, |group| self.source::<F>(group));
             let table = self.tables.get_mut::<F>();
-            let found =
-                if table.found.is_empty() { None } else { table.found.remove(&(route.prefix, metric)) };
+            let found = table.take_found((route.prefix, metric), configured, source);
             if let Some(group) = group.filter(|_| self.replaying) {
                 self.objects.bind(group.0, found);
             }
@@ -467,7 +529,9 @@ impl Kernel {
     /// deleted, so that packets do not go where the RIB no longer sends them, and counts as refused, unless the group is to
     /// lead nowhere.
     fn send<F: Family>(&mut self, changes: &[Change<F>]) -> io::Result<Vec<(usize, Refusal)>> {
-        let (table, protocol, source) = (self.config.table, self.config.protocol, source::<F>(&self.config));
+        let (table, protocol, configured) =
+            (self.config.table, self.config.protocol, source::<F>(&self.config));
+        let sources = &self.sources;
         let id = |change: &Change<F>| change.group.and_then(|group| self.objects.live_id(group.0));
         let changes: Vec<(&Change<F>, Option<u32>)> = changes.iter().map(|c| (c, id(c))).collect();
         let mut refused = Vec::new();
@@ -478,7 +542,8 @@ impl Kernel {
                     Route::new(change.prefix.any(), table, protocol, id.map_or(NextHops::None, NextHops::Id));
                 route.metric = Some(change.metric);
                 let written = if id.is_some() {
-                    route.prefsrc = source;
+                    let of_group = if sources.is_empty() { None } else { change.group };
+                    route.prefsrc = of_group.and_then(|group| sources.get(&group).copied()).or(configured);
                     route.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, seq)
                 } else {
                     route.write_delete(out, 0, seq)

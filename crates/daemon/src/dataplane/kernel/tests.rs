@@ -132,7 +132,12 @@ impl Batch {
     }
     fn group(mut self, id: u32, hops: &[FibHop]) -> Self {
         let content = if hops.is_empty() { FibGroup::Blackhole } else { FibGroup::Hops(hops.to_vec()) };
-        self.0.groups.push(GroupOp { id: GroupId(id), content });
+        self.0.groups.push(GroupOp { id: GroupId(id), content, source: None });
+        self
+    }
+    /// Gives the last group a source address.
+    fn source(mut self, source: &str) -> Self {
+        self.0.groups.last_mut().unwrap().source = Some(source.parse().unwrap());
         self
     }
     fn route(self, prefix: &str, group: Option<u32>) -> Self {
@@ -295,6 +300,80 @@ fn a_restart_adopts_what_is_right_and_removes_what_is_stale() {
         );
         // Two groups, three ways, and the other's object.
         assert_eq!(json("nexthop show").len(), 6);
+    });
+}
+
+#[test]
+fn a_group_has_a_source_address_of_its_own() {
+    in_namespace("a_group_has_a_source_address_of_its_own", || {
+        for address in ["10.7.7.7/32", "10.7.7.8/32"] {
+            ip(&format!("addr add {address} dev lo"));
+        }
+        ip("addr add 2001:db8:7::8/128 dev lo nodad");
+        let source4 = Some("10.7.7.7".parse().unwrap());
+        // In other tables than main, the kernel keeps routes whose source address is gone.
+        let config = KernelConfig { table: 254, protocol: 114, source4, ..config() };
+        let sources = || -> BTreeMap<String, String> {
+            let shown =
+                ["-4", "-6"].map(|family| json(&format!("-N {family} route show table 254 proto 114")));
+            let text = |v: &Value| v.as_str().unwrap_or("none").to_owned();
+            shown.iter().flatten().map(|r| (text(&r["dst"]), text(&r["prefsrc"]))).collect()
+        };
+        let want = |all: &[(&str, &str)]| -> BTreeMap<String, String> {
+            all.iter().map(|(prefix, source)| (prefix.to_string(), source.to_string())).collect()
+        };
+        let (four, six) = ([hop("10.0.0.2", "v0", 1)], [hop("2001:db8::2", "v0", 1)]);
+        let mut kernel = Kernel::open(config.clone()).unwrap();
+        Batch::start()
+            .group(1, &four)
+            .group(2, &four)
+            .source("10.7.7.8")
+            .group(3, &six)
+            .source("2001:db8:7::8")
+            .group(4, &six)
+            .route("192.0.2.0/24", Some(1))
+            .route("198.51.100.0/24", Some(2))
+            .route("2001:db8:aaaa::/48", Some(3))
+            .route("2001:db8:bbbb::/48", Some(4))
+            .end()
+            .apply(&mut kernel);
+        let first = want(&[
+            ("192.0.2.0/24", "10.7.7.7"),
+            ("198.51.100.0/24", "10.7.7.8"),
+            ("2001:db8:aaaa::/48", "2001:db8:7::8"),
+            ("2001:db8:bbbb::/48", "none"),
+        ]);
+        assert_eq!(sources(), first);
+
+        // The kernel drops what names an address that goes; when it is back, so are they.
+        ip("addr del 10.7.7.8/32 dev lo");
+        assert_eq!(sources().len(), 3);
+        ip("addr add 10.7.7.8/32 dev lo");
+        kernel.addresses_changed(&["10.9.9.9".parse().unwrap()]).unwrap();
+        assert_eq!(sources().len(), 3, "nobody's address");
+        kernel.addresses_changed(&["10.7.7.8".parse().unwrap()]).unwrap();
+        assert_eq!(sources(), first);
+
+        // After a restart the policy is another: what has the right source stays, the others are written again.
+        let mut kernel = Kernel::open(config).unwrap();
+        Batch::start()
+            .group(5, &four)
+            .source("10.7.7.8")
+            .group(6, &six)
+            .source("2001:db8:7::8")
+            .route("192.0.2.0/24", Some(5))
+            .route("198.51.100.0/24", Some(5))
+            .route("2001:db8:aaaa::/48", Some(6))
+            .route("2001:db8:bbbb::/48", Some(6))
+            .end()
+            .apply(&mut kernel);
+        let second = want(&[
+            ("192.0.2.0/24", "10.7.7.8"),
+            ("198.51.100.0/24", "10.7.7.8"),
+            ("2001:db8:aaaa::/48", "2001:db8:7::8"),
+            ("2001:db8:bbbb::/48", "2001:db8:7::8"),
+        ]);
+        assert_eq!(sources(), second);
     });
 }
 
@@ -627,7 +706,7 @@ fn a_group_that_leads_nowhere_takes_its_routes_along_and_brings_them_back() {
         batch.end().apply(&mut kernel);
         let nowhere = || {
             let mut batch = Batch::default();
-            batch.0.groups.push(GroupOp { id: GroupId(1), content: FibGroup::Nowhere });
+            batch.0.groups.push(GroupOp { id: GroupId(1), content: FibGroup::Nowhere, source: None });
             batch
         };
         // The object and the way that was in it, and with them all routes; the less specific one forwards from here on.

@@ -20,6 +20,7 @@ use ribtide_wire::netlink::numbers::{
 };
 use ribtide_wire::netlink::{Content, Route, dump_next_hops, dump_table};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -67,8 +68,8 @@ struct Heard {
     touched: Vec<Touched>,
     /// A next-hop object that may be ours was changed.
     objects: bool,
-    /// Our source address came or went, and with it the kernel drops routes without a word.
-    source: bool,
+    /// Addresses that came or went: with the source address of routes the kernel drops them without a word.
+    addresses: Vec<IpAddr>,
     /// Others' routes may have gone without a word.
     learn_again: bool,
 }
@@ -140,8 +141,8 @@ impl Watcher {
             }
             return self.lost();
         }
-        if heard.source {
-            self.notes.send(Note::Lost)?;
+        if !heard.addresses.is_empty() {
+            self.notes.send(Note::Addresses(heard.addresses))?;
         }
         if heard.objects {
             self.notes.send(Note::NextHops)?;
@@ -221,8 +222,7 @@ impl Heard {
             Content::NewNextHop(object) => self.objects |= super::objects::may_be_ours(object.id),
             Content::DelNextHop(id) => self.objects |= super::objects::may_be_ours(*id),
             Content::NewAddress(address) | Content::DelAddress(address) => {
-                self.source |= [config.source4.map(Into::into), config.source6.map(Into::into)]
-                    .contains(&Some(address.local));
+                self.addresses.push(address.local);
             }
             _ => {}
         }
