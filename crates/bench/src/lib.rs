@@ -9,6 +9,7 @@
 
 pub mod bgp;
 pub mod blast;
+pub mod download;
 mod error;
 pub mod expected;
 pub mod harness;

@@ -2,7 +2,7 @@
 
 use crate::text::say;
 use clap::{CommandFactory, Subcommand, ValueEnum};
-use ribtide_bench::{bgp, kernel, nexthop};
+use ribtide_bench::{bgp, download, kernel, nexthop};
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -26,6 +26,9 @@ pub(crate) enum Suite {
     Kernel(kernel::Options),
     /// Next hops: what resolving them costs the RIB manager with each mode of its cache, beside zebra
     NexthopCache(nexthop::Options),
+    /// SONiC's route path: from FPM through fpmsyncd, orchagent and syncd as processes to the virtual switch, for each
+    /// way of wiring them; ends with a count of every database
+    RouteDownload(download::Options),
 }
 
 /// Does it.
@@ -34,6 +37,9 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
         Bench::List => say(&list()),
         Bench::Run { suite: Suite::Bgp(options) } => bgp::run(options).map_err(|e| e.to_string()),
         Bench::Run { suite: Suite::Kernel(options) } => kernel::run(options).map_err(|e| e.to_string()),
+        Bench::Run { suite: Suite::RouteDownload(options) } => {
+            download::run(options).map_err(|e| e.to_string())
+        }
         Bench::Run { suite: Suite::NexthopCache(options) } => {
             nexthop::run(options).map_err(|e| e.to_string())
         }
@@ -52,6 +58,8 @@ fn list() -> String {
     out += &values::<nexthop::Work>();
     out += "\nwhat nexthop-cache measures (--dut):\n";
     out += &values::<nexthop::Subject>();
+    out += "\nwirings of route-download (--dut):\n";
+    out += &values::<download::Wiring>();
     out += "\nrouters of bgp (--dut):\n";
     for dut in ["ribtide", "bird", "frr", "gobgp", "openbgpd"] {
         let version = dut.parse::<bgp::dut::Dut>().and_then(|dut| dut.version());

@@ -86,6 +86,9 @@ enum Command {
     Orchagent(ribtide_daemon::sonic::orchagent::Options),
     /// SONiC's syncd with the virtual switch: ASIC_DB in, forwarding tables out
     Syncd(ribtide_daemon::sonic::syncd::Options),
+    /// Redis servers for the daemons, for people who have none
+    #[command(subcommand)]
+    Redis(ribtide_daemon::sonic::servers::Redis),
 }
 
 #[derive(Debug, Args)]
@@ -133,6 +136,7 @@ fn run(command: Command) -> Result<(), String> {
         Command::Fpmsyncd(options) => sentence(ribtide_daemon::sonic::fpmsyncd::run(options)),
         Command::Orchagent(options) => sentence(ribtide_daemon::sonic::orchagent::run(options)),
         Command::Syncd(options) => sentence(ribtide_daemon::sonic::syncd::run(options)),
+        Command::Redis(redis) => sentence(ribtide_daemon::sonic::servers::run(redis)),
     }
 }
 

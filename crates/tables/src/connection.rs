@@ -70,7 +70,8 @@ impl Connection {
         self.queue_command(&mut Command::of(args));
     }
 
-    pub(crate) fn queue_command(&mut self, command: &mut Command) {
+    /// Queues a command that was put together an argument at a time, and empties it.
+    pub fn queue_command(&mut self, command: &mut Command) {
         command.finish(&mut self.out);
         self.queued += 1;
     }

@@ -50,6 +50,30 @@ impl Database {
     }
 }
 
+/// A Redis server that a configuration names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Server {
+    /// Its name, such as `redis1`.
+    pub name: String,
+    /// Where it listens.
+    pub host: String,
+    /// On which port, if on any.
+    pub port: Option<u16>,
+    /// On which Unix socket, if on any.
+    pub socket: Option<PathBuf>,
+}
+
+impl Server {
+    /// Whether a server takes connections there.
+    pub fn answers(&self) -> bool {
+        match (&self.socket, self.port) {
+            (Some(socket), _) => std::os::unix::net::UnixStream::connect(socket).is_ok(),
+            (None, Some(port)) => std::net::TcpStream::connect((self.host.as_str(), port)).is_ok(),
+            (None, None) => false,
+        }
+    }
+}
+
 /// All databases.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Databases(Vec<Database>);
@@ -90,6 +114,29 @@ impl Databases {
                 })
                 .collect(),
         )
+    }
+
+    /// The servers of a configuration, whatever databases are on them, by name.
+    ///
+    /// # Errors
+    /// [`TableError::Config`] when the file cannot be used.
+    pub fn servers(file: &Path) -> Result<Vec<Server>, TableError> {
+        let bad = |cause: String| TableError::Config { file: file.into(), cause };
+        let text = std::fs::read_to_string(file).map_err(|e| bad(e.to_string()))?;
+        let root: Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        let instances = root.get("INSTANCES").and_then(Value::as_object);
+        let instances = instances.ok_or_else(|| bad("it has no INSTANCES".into()))?;
+        let server = |(name, server): (&String, &Value)| {
+            let text =
+                |field: &str| server.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+            Server {
+                name: name.clone(),
+                host: text("hostname").unwrap_or("127.0.0.1").into(),
+                port: server.get("port").and_then(Value::as_u64).and_then(|port| port.try_into().ok()),
+                socket: text("unix_socket_path").map(PathBuf::from),
+            }
+        };
+        Ok(instances.iter().map(server).collect())
     }
 
     /// One of them.
@@ -161,6 +208,22 @@ mod tests {
         assert_eq!(databases.get(Db::State).address, Address::Unix("/run/a.sock".into()));
         assert_eq!(databases.get(Db::State).key("ROUTE_TABLE", "::/0"), "ROUTE_TABLE|::/0");
         assert_eq!(databases.get(Db::ApplState).id, 14);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let servers = Databases::servers(file.path()).unwrap();
+        let server = |name: &str, host: &str, port, socket: Option<&str>| Server {
+            name: name.into(),
+            host: host.into(),
+            port: Some(port),
+            socket: socket.map(PathBuf::from),
+        };
+        assert_eq!(
+            servers,
+            [
+                server("redis", "127.0.0.1", 6379, Some("/run/a.sock")),
+                server("redis1", "10.0.0.9", 6378, None)
+            ]
+        );
         let missing = Databases::parse(&text.replace("redis1\":", "redis9\":")).unwrap_err();
         assert_eq!(missing, "INSTANCES has no \"redis1\", where APPL_DB should be");
     }

@@ -31,6 +31,13 @@ pub enum TableError {
         /// The system's words.
         cause: String,
     },
+    /// A ZeroMQ endpoint cannot be used.
+    Endpoint {
+        /// The endpoint, for example `tcp://127.0.0.1:8100`.
+        endpoint: String,
+        /// The system's words.
+        cause: String,
+    },
     /// The server refused a command.
     Refused {
         /// The database.
@@ -44,6 +51,16 @@ pub enum TableError {
         table: String,
         /// What was found.
         found: String,
+    },
+    /// What carried a request, or who should answer it, went away.
+    Interrupted {
+        /// Who that is.
+        what: String,
+    },
+    /// A server came back without its rows.
+    Emptied {
+        /// The database.
+        database: String,
     },
     /// The stage at the other end of a memory table has stopped.
     Stopped {
@@ -66,12 +83,25 @@ impl fmt::Display for TableError {
             TableError::Lost { database, address, cause } => {
                 write!(f, "the connection to Redis for {database} at {address} broke ({cause})")
             }
+            TableError::Endpoint { endpoint, cause } => {
+                write!(f, "the ZeroMQ endpoint {endpoint} cannot be used: {cause}; name another one")
+            }
             TableError::Refused { database, message } => {
                 write!(f, "Redis refused a command on {database}: {message}")
             }
             TableError::Malformed { table, found } => {
                 write!(f, "{table} holds something that its contract does not know: {found}")
             }
+            TableError::Interrupted { what } => write!(
+                f,
+                "{what} went away while syncd had a request, and nobody knows whether it was carried out; start syncd and \
+                 orchagent again"
+            ),
+            TableError::Emptied { database } => write!(
+                f,
+                "Redis for {database} came back without its data; start syncd and orchagent again, so that both describe \
+                 the switch anew"
+            ),
             TableError::Stopped { table } => {
                 write!(f, "the stage at the other end of {table} has stopped; its log says why")
             }

@@ -1,26 +1,34 @@
 //! Producer and consumer tables: how rows of SONiC's databases travel between the stages of the route path.
 //!
-//! One pair of traits, two carriers: Redis, where keys, sets, queues and channels are SONiC's own, so that any
-//! stage can stand beside SONiC's others; and memory, where typed rows go through a bounded ring.
+//! One pair of traits, three carriers: Redis and ZeroMQ, where keys, sets, queues, channels and messages are SONiC's
+//! own, so that any stage can stand beside SONiC's others; and memory, where typed rows go through a bounded ring.
 // They panic where nobody reads any more.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+mod ahead;
+mod behind;
 mod connection;
 mod database;
 mod error;
+mod exchange;
 pub mod memory;
 mod plain;
 pub mod queue;
 mod resp;
 pub mod state_table;
 mod subscribe;
+mod united;
+pub mod zmq;
 
+pub use ahead::Ahead;
+pub use behind::Behind;
 pub use connection::Connection;
-pub use database::{Address, DEFAULT_CONFIG, Database, Databases};
+pub use database::{Address, DEFAULT_CONFIG, Database, Databases, Server};
 pub use error::TableError;
+pub use exchange::{Exchange, Message, Question, Reader};
 pub use plain::PlainTable;
-pub use resp::Reply;
+pub use resp::{Command, Reply};
 pub use state_table::{ConsumerStateTable, Pipeline, ProducerStateTable};
 pub use subscribe::{Heard, Wake, listen, wake_ups};
 

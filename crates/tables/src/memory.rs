@@ -4,10 +4,10 @@
 //! would in Redis, so a slow consumer sees the last state and not each one on the way to it.
 
 use crate::subscribe::Wake;
+use crate::united::United;
 use crate::{Consumer, Producer, TableError};
 use crossbeam_channel as channel;
-use ribtide_prefix::Map;
-use ribtide_runtime::ring::{self, Rings, TrySend};
+use ribtide_runtime::ring::{self, Rings};
 use ribtide_swss::{Change, Row};
 
 /// Changes that may wait at the producer before it waits itself.
@@ -19,7 +19,7 @@ const BATCH: usize = 1_000;
 pub fn table<R: Row>(rings: &Rings, capacity: usize) -> (MemoryProducer<R>, MemoryConsumer<R>) {
     let (tx, rx) = rings.bounded(R::TABLE, capacity);
     let (waker, wake) = channel::bounded(1);
-    let producer = MemoryProducer { tx, waker, waiting: Vec::new(), at: Map::default() };
+    let producer = MemoryProducer { tx, waker, waiting: United::default() };
     (producer, MemoryConsumer { rx, wake, rest: Vec::new().into_iter() })
 }
 
@@ -28,10 +28,7 @@ pub fn table<R: Row>(rings: &Rings, capacity: usize) -> (MemoryProducer<R>, Memo
 pub struct MemoryProducer<R: Row> {
     tx: ring::Sender<Vec<Change<R>>>,
     waker: channel::Sender<()>,
-    waiting: Vec<Change<R>>,
-    /// Where each key's change stands in `waiting`. Empty until there is something to unite: what is written and flushed
-    /// at once goes as it is.
-    at: Map<R::Key, usize>,
+    waiting: United<R>,
 }
 
 impl<R: Row> MemoryProducer<R> {
@@ -43,52 +40,17 @@ impl<R: Row> MemoryProducer<R> {
         // Full means that a wake-up waits already.
         let _ = self.waker.try_send(());
     }
-
-    /// Takes one change, united with the one of its key that still waits.
-    fn unite(&mut self, change: Change<R>) {
-        let Some(&at) = self.at.get(&change.key) else {
-            self.at.insert(change.key.clone(), self.waiting.len());
-            self.waiting.push(change);
-            return;
-        };
-        let waiting = &mut self.waiting[at];
-        let cleared = waiting.row.is_none() || waiting.reshaped || change.reshaped;
-        waiting.row = match (waiting.row.take(), change.row) {
-            (_, None) => None,
-            // A row after a deletion keeps nothing of what was before: that is what `reshaped` says.
-            (Some(mut older), Some(newer)) if !change.reshaped => {
-                older.merge(newer);
-                Some(older)
-            }
-            (_, Some(newer)) => Some(newer),
-        };
-        waiting.reshaped = cleared && waiting.row.is_some();
-    }
 }
 
 impl<R: Row> Producer<R> for MemoryProducer<R> {
     fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), TableError> {
-        if self.waiting.is_empty() {
-            std::mem::swap(&mut self.waiting, changes);
-        } else {
-            if self.at.is_empty() {
-                let first = std::mem::take(&mut self.waiting);
-                first.into_iter().for_each(|change| self.unite(change));
-            }
-            changes.drain(..).for_each(|change| self.unite(change));
-        }
+        self.waiting.add(changes);
         if self.waiting.len() >= WAITING {
             return self.flush();
         }
-        if self.waiting.len() >= BATCH {
-            match self.tx.try_send(std::mem::take(&mut self.waiting)) {
-                Ok(()) => {
-                    self.at.clear();
-                    self.woken();
-                }
-                Err(TrySend::Full(batch)) => self.waiting = batch,
-                Err(TrySend::Closed) => return Err(Self::stopped()),
-            }
+        // This is the only producer: what is not full now takes a batch without waiting.
+        if self.waiting.len() >= BATCH && !self.tx.is_full() {
+            return self.flush();
         }
         Ok(())
     }
@@ -97,8 +59,7 @@ impl<R: Row> Producer<R> for MemoryProducer<R> {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        self.at.clear();
-        self.tx.send(std::mem::take(&mut self.waiting)).map_err(|_| Self::stopped())?;
+        self.tx.send(self.waiting.take()).map_err(|_| Self::stopped())?;
         self.woken();
         Ok(())
     }

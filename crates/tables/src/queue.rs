@@ -3,11 +3,15 @@
 //! Requests go from sairedis to syncd through `ASIC_STATE`, replies come back through `GETRESPONSE`. A triple is
 //! pushed at the head and taken from the tail, so what was sent first is read first.
 
-use crate::TableError;
+pub use crate::exchange::Message;
+
 use crate::connection::Connection;
 use crate::database::Database;
-use crate::subscribe::Wake;
-use ribtide_runtime::thread::Stop;
+use crate::exchange::{Exchange, Pending, Question, Reader, WAITING};
+use crate::subscribe::{Wake, wake_ups};
+use crate::{Reply, TableError};
+use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::thread::{self, Stop};
 
 /// Takes the oldest triples. KEYS: list. ARGV: how many. Returns key, value, operation of each, oldest first.
 const POP: &str = r"
@@ -21,16 +25,8 @@ end
 return oldest_first
 ";
 
-/// One request or reply.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Message {
-    /// What it is about: an object, or a type and how many.
-    pub key: String,
-    /// A JSON array of strings, or `{}`.
-    pub value: String,
-    /// What to do, with SONiC's one-letter prefix: `Screate`, `Dremove`, `Sgetresponse`.
-    pub op: String,
-}
+/// Messages that one look takes, as in SONiC.
+const AT_ONCE: usize = 128;
 
 fn list(table: &str) -> String {
     format!("{table}_KEY_VALUE_OP_QUEUE")
@@ -122,5 +118,160 @@ impl QueueReader {
     /// Says when to look.
     pub fn wake(&self) -> &Wake {
         &self.wake
+    }
+}
+
+/// Sends requests through `ASIC_STATE` and takes replies from `GETRESPONSE`, on two threads.
+///
+/// `ask` spells a request; `hear` understands the reply to what it left pending, or returns `None` for what is the reply
+/// to something else, which an earlier run asked. A server that goes away while something is under way, or comes back
+/// without `counter`, ends the exchange.
+///
+/// # Errors
+/// [`TableError::Unreachable`] when the server is not there.
+pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
+    database: &Database,
+    counter: &'static str,
+    rings: &Rings,
+    stop: &Stop,
+    ask: impl Fn(Q) -> Question<P> + Send + 'static,
+    hear: impl Fn(&P, Message) -> Option<A> + Send + 'static,
+) -> Result<Exchange<Q, A>, TableError> {
+    let wake = wake_ups(database, vec![channel(database, "GETRESPONSE")], stop)?.remove(0);
+    let mut reader = QueueReader::open(database, "GETRESPONSE", wake, stop)?;
+    // Replies to an earlier run answer nothing of ours.
+    while !reader.pop(1000)?.is_empty() {}
+    let mut writer = QueueWriter::open(database, "ASIC_STATE", stop)?;
+    let (requests, asked) = rings.bounded::<Q>("orchagent to syncd", WAITING);
+    let (answers, replies) = rings.bounded("syncd to orchagent", WAITING);
+    let pending = Pending::default();
+
+    let (under_way, failed) = (pending.clone(), answers.clone());
+    let write = move || {
+        let mut generation = writer.connection().generation();
+        while let Ok(first) = asked.recv() {
+            for request in std::iter::once(first).chain(std::iter::from_fn(|| asked.try_recv())) {
+                let Question { message, pending } = ask(request);
+                pending.into_iter().for_each(|pending| under_way.add(pending));
+                writer.push(&message);
+            }
+            let sent = writer
+                .flush()
+                .and_then(|()| still_there(writer.connection(), &mut generation, &under_way, counter));
+            if let Err(e) = sent {
+                let _ = failed.send(Err(e));
+                return;
+            }
+        }
+    };
+    let read = move |ending: Stop| {
+        let mut generation = reader.generation();
+        let mut next = None;
+        while reader.wake().recv().is_ok() {
+            let mut round = || -> Result<bool, TableError> {
+                if ending.stopped() {
+                    return Ok(false);
+                }
+                let messages = reader.pop(AT_ONCE)?;
+                still_there(&mut reader.connection, &mut generation, &pending, counter)?;
+                let more = !messages.is_empty();
+                for message in messages {
+                    next = next.take().or_else(|| pending.oldest());
+                    let answer = next.as_ref().and_then(|next| hear(next, message));
+                    let Some(answer) = answer else {
+                        crate::report("a reply of syncd is passed over: it is to nothing that was asked");
+                        continue;
+                    };
+                    next = None;
+                    pending.answered();
+                    if answers.send(Ok(answer)).is_err() {
+                        return Ok(false);
+                    }
+                }
+                Ok(more)
+            };
+            loop {
+                match round() {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(e) => {
+                        let _ = answers.send(Err(e));
+                        return;
+                    }
+                }
+            }
+        }
+    };
+    let no_thread = |e: std::io::Error| TableError::Unreachable {
+        database: database.db.name().into(),
+        address: database.address.to_string(),
+        cause: e.to_string(),
+    };
+    thread::spawn("asic-requests", write).map_err(no_thread)?;
+    let reader = Reader::start("asic-responses", stop, read).map_err(no_thread)?;
+    Ok(Exchange { requests, replies, _reader: Some(reader) })
+}
+
+/// Takes messages as they come, on a thread, and hands on what `read` makes of each.
+///
+/// # Errors
+/// [`TableError::Unreachable`] when the server is not there.
+pub fn serve<T: Send + 'static>(
+    database: &Database,
+    table: &str,
+    rings: &Rings,
+    stop: &Stop,
+    read: impl Fn(Message) -> T + Send + 'static,
+) -> Result<(ring::Receiver<Result<T, TableError>>, Reader), TableError> {
+    let wake = wake_ups(database, vec![channel(database, table)], stop)?.remove(0);
+    let mut reader = QueueReader::open(database, table, wake, stop)?;
+    let (tx, taken) = rings.bounded("orchagent to syncd", WAITING);
+    let body = move |ending: Stop| {
+        while reader.wake().recv().is_ok() {
+            while !ending.stopped() {
+                let messages = match reader.pop(AT_ONCE) {
+                    Ok(messages) => messages,
+                    Err(e) => {
+                        let _ = tx.send(Err(e));
+                        return;
+                    }
+                };
+                if messages.is_empty() {
+                    break;
+                }
+                for message in messages {
+                    if tx.send(Ok(read(message))).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    };
+    let thread = Reader::start("asic-requests", stop, body).map_err(|e| TableError::Unreachable {
+        database: database.db.name().into(),
+        address: database.address.to_string(),
+        cause: e.to_string(),
+    })?;
+    Ok((taken, thread))
+}
+
+/// Fails when the server was lost while a request was under way, or came back without its data.
+fn still_there<P>(
+    connection: &mut Connection,
+    generation: &mut u64,
+    pending: &Pending<P>,
+    counter: &str,
+) -> Result<(), TableError> {
+    if std::mem::replace(generation, connection.generation()) == connection.generation() {
+        return Ok(());
+    }
+    if !pending.is_empty() {
+        return Err(TableError::Interrupted {
+            what: format!("Redis for {}", connection.database().db.name()),
+        });
+    }
+    match connection.ask(&["EXISTS", counter])? {
+        Reply::Integer(0) => Err(TableError::Emptied { database: connection.database().db.name().into() }),
+        _ => Ok(()),
     }
 }

@@ -3,18 +3,16 @@
 //! Our own, and not a client library, because the hot path wants commands written straight into one buffer and the
 //! rest of what such a library does (pools, clusters, typed commands) is not wanted here at all.
 
-use std::fmt::Write as _;
-
 /// One command under construction, so that its argument count need not be known beforehand.
 #[derive(Default, Debug)]
-pub(crate) struct Command {
+pub struct Command {
     body: Vec<u8>,
     args: usize,
 }
 
 impl Command {
     /// A command of these arguments.
-    pub(crate) fn of(args: &[&str]) -> Command {
+    pub fn of(args: &[&str]) -> Command {
         let mut command = Command::default();
         for arg in args {
             command.arg(arg);
@@ -23,8 +21,8 @@ impl Command {
     }
 
     /// Adds one argument.
-    pub(crate) fn arg(&mut self, text: &str) {
-        header(&mut self.body, '$', text.len());
+    pub fn arg(&mut self, text: &str) {
+        header(&mut self.body, b'$', text.len());
         self.body.extend_from_slice(text.as_bytes());
         self.body.extend_from_slice(b"\r\n");
         self.args += 1;
@@ -44,16 +42,27 @@ impl Command {
 
     /// Appends the command to `out` and empties this one for the next.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
-        header(out, '*', self.args);
+        header(out, b'*', self.args);
         out.append(&mut self.body);
         self.args = 0;
     }
 }
 
-fn header(out: &mut Vec<u8>, kind: char, n: usize) {
-    let mut text = String::with_capacity(16);
-    let _ = write!(text, "{kind}{n}\r\n");
-    out.extend_from_slice(text.as_bytes());
+fn header(out: &mut Vec<u8>, kind: u8, mut n: usize) {
+    // By hand: a route has a dozen of these, and formatting costs more than the rest of the argument.
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    out.push(kind);
+    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// What the server answered.

@@ -42,16 +42,19 @@ CONNECTED = {str(ipaddress.ip_interface(a).network): ("interface",) for p in POR
 
 
 class Sonic:
-    """Redis and the three daemons in a host whose ports are up."""
+    """Redis and the three daemons, or those of `start`, in a host whose ports are up. `config` is for CONFIG_DB; `flags`
+    are given to a daemon beside SONiC's."""
 
-    def __init__(self, host, neighbors=True, suppress=False):
+    def __init__(self, host, neighbors=True, suppress=False, config=None, flags=None, start=tuple(FLAGS)):
         self.host = host
         self.redis = Redis(host)
-        self.flags = dict(FLAGS)
+        self.flags = {name: [*usual, *(flags or {}).get(name, [])] for name, usual in FLAGS.items()}
+        for key, fields in (config or {}).items():
+            self.redis.db(CONFIG).hset(key, mapping=fields)
         if suppress:
             # SONiC's script gives orchagent its flag for the same setting.
             self.redis.db(CONFIG).hset("DEVICE_METADATA|localhost", "suppress-fib-pending", "enabled")
-            self.flags["orchagent"] = [*FLAGS["orchagent"], "-F"]
+            self.flags["orchagent"].append("-F")
         self.appl, self.asic = self.redis.db(APPL), self.redis.db(ASIC)
         self.processes = {}
         (host.folder / "sai.profile").write_text(f"SAI_VS_INTERFACE_LANE_MAP_FILE={host.folder}/lanemap.ini\n")
@@ -60,12 +63,16 @@ class Sonic:
             host.lan(port.name, *port.addresses)
         for name in FLAGS:
             (host.folder / name).symlink_to(binary())
+        for name in start:
             self.start(name)
+        self.everything_else(neighbors)
+
+    def everything_else(self, neighbors=True):
+        """What SONiC's other daemons write when they start."""
         self.ports_and_interfaces()
-        if neighbors:
-            for port in PORTS:
-                for address in port.neighbors:
-                    self.neighbor(port.name, address)
+        for port in PORTS if neighbors else []:
+            for address in port.neighbors:
+                self.neighbor(port.name, address)
 
     def start(self, name):
         flags = [flag.format(folder=self.host.folder) for flag in self.flags[name]]
@@ -116,6 +123,10 @@ class Sonic:
         self.set("NEIGH_TABLE", f"{interface}:{address}", neigh=mac(address), family="IPv6" if ":" in address else "IPv4")
 
     # What there is.
+
+    def setting(self, daemon, name):
+        """What a daemon says of one of its settings."""
+        return json.loads(self.redis.db(STATE).hget(f"RIBTIDE_PIPELINE|{daemon}", name) or '{"active": ""}')
 
     def routes(self):
         """ROUTE_TABLE: key as it is written → fields."""

@@ -6,6 +6,8 @@
 
 use super::fpm_server::{self, FpmEvent};
 use super::links::{self, LinkEvent};
+use super::north::{Persistence, Routes, Tell, ZmqRoutes, port};
+use super::settings::{ConfigDb, Settings};
 use super::{Error, log};
 use clap::Args;
 use crossbeam_channel::Select;
@@ -13,11 +15,10 @@ use ribtide_runtime::clock::Clock;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, Protocols};
-use ribtide_swss::row::{NextHopGroupRow, ROUTE_RESPONSE_CHANNEL, RouteResponse, RouteRow, RouteStateRow};
+use ribtide_swss::row::{NextHopGroupRow, ROUTE_RESPONSE_CHANNEL, RouteResponse, RouteStateRow};
 use ribtide_swss::{Change, Db, Row};
-use ribtide_tables::{
-    Connection, Databases, Heard, Pipeline, PlainTable, Producer, ProducerStateTable, listen,
-};
+use ribtide_tables::zmq::Endpoint;
+use ribtide_tables::{Databases, Heard, Pipeline, PlainTable, Producer, ProducerStateTable, listen};
 use ribtide_wire::fpm;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -46,6 +47,13 @@ pub struct Options {
     /// Delete what a client that connected again did not announce, once it was silent for so long
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub quiet: u64,
+    /// Send routes to orchagent over ZeroMQ rather than through APPL_DB. Without this CONFIG_DB says it
+    /// (SYSTEM_DEFAULTS|swss_zmq), and the endpoint is tcp://127.0.0.1:8100
+    #[arg(short = 'q', long = "zmq", value_name = "ENDPOINT")]
+    pub zmq: Option<String>,
+    /// How APPL_DB is kept when routes go over ZeroMQ; in SONiC always behind
+    #[arg(long, value_name = "WHEN")]
+    pub appl_db: Option<Persistence>,
     /// SONiC's database_config.json
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
@@ -66,14 +74,21 @@ pub fn run(options: Options) -> Result<(), Error> {
 pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let rings = Rings::default();
     let databases = Databases::load(options.database_config.as_deref())?;
-    let suppress = suppresses(&databases, stop)?;
+    let mut config_db = ConfigDb::open(&databases, stop)?;
+    // Asked once, as in SONiC.
+    let suppress = config_db.device("suppress-fib-pending")?.as_deref() == Some("enabled");
+    let mut settings = Settings::open(DAEMON, &databases, stop)?;
+    let on = |on| if on { "enabled" } else { "disabled" };
+    settings.note("suppress-fib-pending", on(suppress), on(suppress), "");
+    let routes = open_routes(options, &mut config_db, &mut settings, &databases, &rings, stop)?;
     let quiet_ms = options.quiet.saturating_mul(1000);
     let config = FpmConfig { suppress, quiet_ms, protocols: protocols(), ..FpmConfig::default() };
     let mut stage = Stage {
         machine: Fpmsyncd::new(config),
         out: FpmOut::default(),
-        routes: ProducerStateTable::open(&databases, Pipeline::default(), stop)?,
+        routes,
         groups: ProducerStateTable::open(&databases, Pipeline::default(), stop)?,
+        settings,
         generation: 0,
         flushed: Instant::now(),
         probed: Instant::now(),
@@ -83,6 +98,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let (links, link_events) = links::watch(DAEMON, &rings, stop)?;
     links.into_iter().for_each(|event| stage.link(event));
     stage.learn()?;
+    stage.settings.write()?;
     let (confirmations, confirmed) = rings.bounded("confirmations to fpmsyncd", CONFIRMATIONS);
     if suppress {
         hear(&databases, confirmations, stop)?;
@@ -95,11 +111,35 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     stage.run(&frames, &link_events, &confirmed, stop)
 }
 
-/// Whether routes count as offloaded only when the chip has them: asked once, as in SONiC.
-fn suppresses(databases: &Databases, stop: &Stop) -> Result<bool, Error> {
-    let mut config = Connection::open(databases.get(Db::Config), stop)?;
-    let value = config.ask(&["HGET", "DEVICE_METADATA|localhost", "suppress-fib-pending"])?;
-    Ok(value.into_text().as_deref() == Some("enabled"))
+/// ROUTE_TABLE by the transport that the command line or CONFIG_DB asks for.
+fn open_routes(
+    options: &Options,
+    config: &mut ConfigDb,
+    settings: &mut Settings,
+    databases: &Databases,
+    rings: &Rings,
+    stop: &Stop,
+) -> Result<Routes, Error> {
+    let endpoint = match &options.zmq {
+        Some(endpoint) => Some(endpoint.clone()),
+        None => config.routes_over_zmq()?.then(|| "tcp://127.0.0.1".to_owned()),
+    };
+    let Some(endpoint) = endpoint else {
+        if let Some(persistence @ (Persistence::Off | Persistence::Behind)) = options.appl_db {
+            return Err(Error::new(format!(
+                "--appl-db {persistence} would lose every route: without ZeroMQ, APPL_DB is the way to orchagent; add -q \
+                 tcp://127.0.0.1, or leave --appl-db out"
+            )));
+        }
+        settings.note("swss_zmq", "disabled", "disabled", "");
+        settings.note("appl-db", "in-line", "in-line", "the way to orchagent");
+        return Routes::redis(databases, stop);
+    };
+    let endpoint = Endpoint::parse(&endpoint, port()).map_err(Error::new)?;
+    let persistence = options.appl_db.unwrap_or(Persistence::Behind);
+    settings.note("swss_zmq", &endpoint, "disabled", "nobody takes routes there yet");
+    settings.note("appl-db", persistence, persistence, "");
+    ZmqRoutes::open(endpoint, persistence, databases, rings, stop)
 }
 
 fn protocols() -> Protocols {
@@ -133,8 +173,9 @@ fn hear(databases: &Databases, confirmations: ring::Sender<Confirmation>, stop: 
 struct Stage {
     machine: Fpmsyncd,
     out: FpmOut,
-    routes: ProducerStateTable<RouteRow>,
+    routes: Routes,
     groups: ProducerStateTable<NextHopGroupRow>,
+    settings: Settings,
     generation: u64,
     flushed: Instant,
     probed: Instant,
@@ -159,7 +200,8 @@ impl Stage {
                 busy = true;
                 self.link(event);
             }
-            if let Some(event) = frames.try_recv() {
+            let choked = self.is_choked();
+            if !choked && let Some(event) = frames.try_recv() {
                 busy = true;
                 self.fpm(event);
             }
@@ -171,13 +213,19 @@ impl Stage {
                 }
             }
             self.machine.tick(clock.now(), &mut self.out);
+            self.look_north()?;
             self.carry_out()?;
             if !busy {
                 self.probe()?;
                 let mut select = Select::new();
                 select.recv(links.raw());
-                select.recv(frames.raw());
+                if !choked {
+                    select.recv(frames.raw());
+                }
                 select.recv(confirmed.raw());
+                if let Routes::Zmq(zmq) = &self.routes {
+                    select.recv(zmq.producer.wake());
+                }
                 // Timed out or ready: the loop looks at everything either way.
                 let _ = select.ready_timeout(self.patience());
             }
@@ -245,14 +293,48 @@ impl Stage {
             }
         }
         let waiting = self.machine.pending();
+        if waiting == 0 || !self.routes.has_room() {
+            return Ok(());
+        }
         let due =
             waiting < SMALL || waiting >= Pipeline::default().capacity || self.flushed.elapsed() >= PUT_OFF;
-        if waiting > 0 && due { self.flush() } else { Ok(()) }
+        if due { self.flush() } else { Ok(()) }
+    }
+
+    /// Whether so much waits for orchagent that the routing daemon must wait too. While orchagent is away it need not:
+    /// what waits unites, and there are only so many routes.
+    fn is_choked(&self) -> bool {
+        !self.routes.has_room() && self.machine.pending() >= Pipeline::default().capacity
+    }
+
+    /// Goes on with ZeroMQ: what waits for room, and an orchagent that is new.
+    fn look_north(&mut self) -> Result<(), Error> {
+        let Routes::Zmq(zmq) = &mut self.routes else { return Ok(()) };
+        let knows_all = zmq.learnt_all || self.machine.is_replayed();
+        let tell = zmq.look(knows_all);
+        if tell != Tell::Changes {
+            // What changed meanwhile goes to APPL_DB too; what is only said again does not.
+            self.flush()?;
+            self.machine.rows(&mut self.out.routes);
+            if let Routes::Zmq(zmq) = &mut self.routes {
+                zmq.tell_all(&mut self.out.routes, tell == Tell::Sweep);
+            }
+        }
+        let Routes::Zmq(zmq) = &self.routes else { return Ok(()) };
+        match (zmq.producer.is_connected(), zmq.producer.is_acknowledged()) {
+            (true, true) => self.settings.now("swss_zmq", "acknowledged", ""),
+            (true, false) => self.settings.now("swss_zmq", "not acknowledged", "orchagent is not ribtide's"),
+            (false, _) => self.settings.now("swss_zmq", "disabled", "nobody takes routes there"),
+        }
     }
 
     /// How long to sleep when nothing happens.
     fn patience(&self) -> Duration {
-        if self.machine.pending() > 0 { PUT_OFF.saturating_sub(self.flushed.elapsed()) } else { NAP }
+        if self.machine.pending() > 0 && self.routes.has_room() {
+            PUT_OFF.saturating_sub(self.flushed.elapsed())
+        } else {
+            NAP
+        }
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -266,7 +348,8 @@ impl Stage {
             return Ok(());
         }
         self.probed = Instant::now();
-        self.routes.probe()?;
+        self.groups.probe()?;
+        self.settings.keep()?;
         self.write()
     }
 
@@ -274,7 +357,7 @@ impl Stage {
     fn write(&mut self) -> Result<(), Error> {
         loop {
             write(&mut self.groups, &mut self.out.groups)?;
-            write(&mut self.routes, &mut self.out.routes)?;
+            self.routes.write(&mut self.out.routes)?;
             write(&mut self.groups, &mut self.out.old_groups)?;
             self.flushed = Instant::now();
             let generation = self.routes.generation() + self.groups.generation();

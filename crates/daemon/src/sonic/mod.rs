@@ -5,14 +5,21 @@
 //! threads of this process, over tables in memory, behind a dataplane port.
 
 mod acks;
+mod asic_db;
 mod fpm_server;
 pub mod fpmsyncd;
 pub mod inprocess;
 mod links;
+mod north;
 mod orch_stage;
 pub mod orchagent;
+mod outlet;
 mod query;
 mod record;
+pub mod servers;
+pub mod settings;
+mod south;
+mod south_server;
 pub mod syncd;
 mod syncd_stage;
 

@@ -1,40 +1,32 @@
-//! `orchagent` as a process: APPL_DB's tables in, requests to syncd through ASIC_DB out, replies back.
+//! `orchagent` as a process: APPL_DB's tables in, requests to syncd out, replies back.
 //!
-//! It runs SONiC's `redis_sync` mode. When Redis goes away while a request is under way, nobody can know whether
-//! syncd carried it out: the queue has no numbers. orchagent then ends with a sentence, and its supervisor starts it
-//! again, which describes everything anew. At any other time it waits until Redis is back.
+//! When what carries requests goes away while one is under way, nobody can know whether syncd carried it out: requests
+//! have no numbers. orchagent then ends with a sentence, and its supervisor starts it again, which describes everything
+//! anew. At any other time it waits until Redis, or syncd, is back.
 
-use super::orch_stage::{OrchStage, Outlet, SyncdLink, TableFeed};
+use super::north;
+use super::orch_stage::{Feed, OrchStage, TableFeed};
+use super::outlet::RedisOutlet;
 use super::record::Recording;
+use super::settings::{ConfigDb, Settings};
+use super::south::{self, Mode, South, VIDCOUNTER};
 use super::{Error, log};
 use clap::Args;
-use crossbeam_channel::Select;
+use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::orch::{Crm, Orch, OrchConfig, OrchOut, VidSource};
-use ribtide_swss::row::{
-    DefaultRouteRow, IntfRow, Mac, NeighResolveRow, NeighRow, NextHopGroupRow, PortRow,
-    ROUTE_RESPONSE_CHANNEL, RouteRow, RouteStateRow, SwitchCapabilityRow, VrfRow,
-};
-use ribtide_swss::sai::{SaiReply, SaiRequest, text};
+use ribtide_swss::orch::{Orch, OrchConfig, VidSource};
+use ribtide_swss::row::{IntfRow, Mac, NeighRow, NextHopGroupRow, PortRow, RouteRow, VrfRow};
 use ribtide_swss::{Change, Db, Row};
-use ribtide_tables::Reply;
-use ribtide_tables::queue::{self, Message, QueueReader, QueueWriter};
+use ribtide_tables::zmq::{Endpoint, ZmqConsumer};
 use ribtide_tables::{
-    Connection, ConsumerStateTable, Databases, Pipeline, PlainTable, Producer, ProducerStateTable,
-    TableError, Wake, state_table, wake_ups,
+    Ahead, Connection, ConsumerStateTable, Databases, PlainTable, TableError, Wake, state_table, wake_ups,
 };
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 const DAEMON: &str = "orchagent";
 /// Rows that may wait in the machine while it waits for syncd.
 const BACKLOG: usize = 50_000;
-/// The counter of object numbers.
-const VIDCOUNTER: &str = "VIDCOUNTER";
-/// How long syncd may take for one request, as in SONiC.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Command line of `orchagent`, as SONiC starts it.
 #[derive(Args, Clone, Debug)]
@@ -48,9 +40,12 @@ pub struct Options {
     /// Wait for syncd's reply to each request: the same as -z redis_sync
     #[arg(short = 's')]
     pub synchronous: bool,
-    /// How to talk to syncd: redis_sync
+    /// How to talk to syncd; without -z and -s redis_async, as in SONiC
     #[arg(short = 'z', value_name = "MODE")]
-    pub mode: Option<String>,
+    pub mode: Option<Mode>,
+    /// Where syncd takes requests over ZeroMQ
+    #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:5555")]
+    pub zmq_syncd: String,
     /// The router's MAC address
     #[arg(short = 'm', value_name = "MAC")]
     pub mac: Option<String>,
@@ -72,30 +67,19 @@ pub struct Options {
     /// SONiC's database_config.json
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
-    /// SONiC's, refused: rows over ZeroMQ
-    #[arg(short = 'q', value_name = "ENDPOINT", hide = true)]
+    /// Take routes over ZeroMQ here, when CONFIG_DB (SYSTEM_DEFAULTS|swss_zmq) or --route-zmq says that they come so;
+    /// port 8100 if it names none
+    #[arg(short = 'q', value_name = "ENDPOINT")]
     pub zmq: Option<String>,
-    /// SONiC's, refused: a ring thread
-    #[arg(short = 'R', hide = true)]
+    /// Take routes over ZeroMQ whatever CONFIG_DB says
+    #[arg(long, requires = "zmq")]
+    pub route_zmq: bool,
+    /// Take routes from APPL_DB on a thread of their own while others are at work; over ZeroMQ they are anyway
+    #[arg(short = 'R')]
     pub ring: bool,
-    /// SONiC's, refused: recording and publishing on a thread of their own
-    #[arg(short = 'A', hide = true)]
+    /// Record, and publish what became of routes, on threads of their own
+    #[arg(short = 'A')]
     pub asynchronous: bool,
-}
-
-/// Checks that both sides of ASIC_DB are to run the one mode that there is.
-pub(super) fn check_mode(daemon: &str, synchronous: bool, mode: Option<&str>) -> Result<(), Error> {
-    match mode {
-        Some("redis_sync") => Ok(()),
-        None if synchronous => Ok(()),
-        None => Err(Error::new(format!(
-            "{daemon} without -s or -z is SONiC's redis_async mode, which loses failures and which ribtide does not run; start \
-             orchagent and syncd both with -s"
-        ))),
-        Some(mode) => Err(Error::new(format!(
-            "{daemon} -z {mode}: ribtide runs redis_sync only; start orchagent and syncd both with -s"
-        ))),
-    }
 }
 
 /// Runs for ever.
@@ -112,17 +96,6 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// # Errors
 /// As [`run`].
 pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
-    check_mode(DAEMON, args.synchronous, args.mode.as_deref())?;
-    let refused = [
-        (args.zmq.is_some(), "-q", "takes rows from Redis only"),
-        (args.ring, "-R", "takes rows while requests are under way without a ring thread"),
-        (args.asynchronous, "-A", "records and publishes on its main thread"),
-    ];
-    if let Some((_, flag, why)) = refused.iter().find(|(given, ..)| *given) {
-        return Err(Error::new(format!(
-            "{flag} has no effect here: ribtide's orchagent {why}; leave {flag} out"
-        )));
-    }
     for (flag, value) in [("-b", args.batch), ("-k", args.bulk)] {
         if value == 0 {
             return Err(Error::new(format!("{flag} 0 would never take anything; give a number from 1 up")));
@@ -136,17 +109,46 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
             .map_err(|_| Error::new(format!("-m {text} is not a MAC address such as 02:00:00:00:00:01")))?,
     };
     let databases = Databases::load(args.database_config.as_deref())?;
-    let config = OrchConfig { bulk_size: args.bulk, window: 1, responses: args.responses, mac, ..default };
+    let mode = Mode::asked(args.synchronous, args.mode);
+    let config =
+        OrchConfig { bulk_size: args.bulk, window: mode.window(), responses: args.responses, mac, ..default };
     let vids = RedisVids::open(&databases, stop)?;
+    let mut settings = Settings::open(DAEMON, &databases, stop)?;
+    let mut config_db = ConfigDb::open(&databases, stop)?;
+    let routes = route_endpoint(args, &mut config_db, &mut settings)?;
+    south::note(mode, &mut config_db, &mut settings)?;
+    settings.note("-b", args.batch, args.batch, "");
+    settings.note("-k", args.bulk, args.bulk, "");
+    let on = |on| if on { "enabled" } else { "disabled" };
+    match routes.is_some() && args.ring {
+        true => settings.note(
+            "ring_thread_enabled",
+            "enabled",
+            "disabled",
+            "over ZeroMQ another thread takes routes anyway",
+        ),
+        false => settings.note("ring_thread_enabled", on(args.ring), on(args.ring), ""),
+    }
+    settings.note("async_rec", on(args.asynchronous), on(args.asynchronous), "");
+    settings.note("suppress-fib-pending", on(args.responses), on(args.responses), "");
+    settings.note(
+        "-r",
+        args.record,
+        args.record & 3,
+        if args.record > 3 { "bits 4 and 8 record nothing here" } else { "" },
+    );
+    let rings = Rings::default();
+    let syncd = south::endpoint(&args.zmq_syncd)?;
     let recording = |bit: u32, file: &str| match args.record & bit {
         0 => Ok(None),
+        _ if args.asynchronous => Recording::on_thread(args.directory.join(file), &rings).map(Some),
         _ => Recording::open(args.directory.join(file)).map(Some),
     };
     let mut stage = OrchStage {
         orch: Orch::new(config, Box::new(vids)),
-        feeds: feeds(&databases, stop)?,
-        syncd: Box::new(RedisLink::open(&databases, stop)?),
-        outlet: Box::new(RedisOutlet::open(&databases, stop)?),
+        feeds: feeds(&databases, routes.as_ref(), args.ring.then_some(args.batch), &rings, stop)?,
+        syncd: Box::new(South::open(mode, &syncd, &databases, &rings, stop)?),
+        outlet: Box::new(RedisOutlet::open(&databases, args.asynchronous, &rings, stop)?),
         batch: args.batch,
         backlog: BACKLOG,
         rows: recording(2, &args.rows_file)?,
@@ -154,12 +156,43 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         meter: None,
     };
     refill(&mut stage, &databases, stop)?;
+    settings.write()?;
     log(DAEMON, "started");
     stage.run(None, stop)
 }
 
-/// The tables of APPL_DB, in the order in which what they hold depends on each other.
-fn feeds(databases: &Databases, stop: &Stop) -> Result<Vec<Box<dyn super::orch_stage::Feed>>, Error> {
+/// Where routes come over ZeroMQ, if they do.
+fn route_endpoint(
+    args: &Options,
+    config: &mut ConfigDb,
+    settings: &mut Settings,
+) -> Result<Option<Endpoint>, Error> {
+    let endpoint = args.zmq.as_deref().map(|text| Endpoint::parse(text, north::port())).transpose();
+    let endpoint = endpoint.map_err(|e| Error::new(format!("-q: {e}")))?;
+    if !args.route_zmq && !config.routes_over_zmq()? {
+        let why =
+            if endpoint.is_some() { "CONFIG_DB does not enable it, so -q listens for nothing" } else { "" };
+        settings.note("swss_zmq", "disabled", "disabled", why);
+        return Ok(None);
+    }
+    // SONiC's own script leaves -q out on the virtual switch, and fpmsyncd then talks to nobody.
+    let endpoint = match endpoint {
+        Some(endpoint) => endpoint,
+        None => Endpoint::parse("tcp://127.0.0.1", north::port()).map_err(Error::new)?,
+    };
+    settings.note("swss_zmq", "enabled", &endpoint, "");
+    Ok(Some(endpoint))
+}
+
+/// The tables of APPL_DB, in the order in which what they hold depends on each other. Routes may come over ZeroMQ, or be
+/// taken ahead, so many at a time.
+fn feeds(
+    databases: &Databases,
+    routes: Option<&Endpoint>,
+    ring: Option<usize>,
+    rings: &Rings,
+    stop: &Stop,
+) -> Result<Vec<Box<dyn Feed>>, Error> {
     let appl = databases.get(Db::Appl);
     let channels = vec![
         state_table::channel::<PortRow>(appl),
@@ -171,14 +204,26 @@ fn feeds(databases: &Databases, stop: &Stop) -> Result<Vec<Box<dyn super::orch_s
     ];
     let mut wakes = wake_ups(appl, channels, stop)?.into_iter();
     let mut wake = || wakes.next().expect("a wake-up for each channel");
-    Ok(vec![
+    let mut feeds: Vec<Box<dyn Feed>> = vec![
         Box::new(TableFeed::new(open::<PortRow>(databases, wake(), stop)?, Orch::port)),
         Box::new(TableFeed::new(open::<VrfRow>(databases, wake(), stop)?, Orch::vrf)),
         Box::new(TableFeed::new(open::<IntfRow>(databases, wake(), stop)?, Orch::interface)),
         Box::new(TableFeed::new(open::<NeighRow>(databases, wake(), stop)?, Orch::neighbor)),
         Box::new(TableFeed::new(open::<NextHopGroupRow>(databases, wake(), stop)?, Orch::nexthop_group)),
-        Box::new(TableFeed::new(open::<RouteRow>(databases, wake(), stop)?, Orch::route)),
-    ])
+    ];
+    feeds.push(match routes {
+        Some(endpoint) => Box::new(TableFeed::new(ZmqConsumer::bind(endpoint, rings, stop)?, Orch::route)),
+        None => {
+            let table = open::<RouteRow>(databases, wake(), stop)?;
+            match ring {
+                Some(batch) => {
+                    Box::new(TableFeed::new(Ahead::start(table, batch, rings, stop)?, Orch::route))
+                }
+                None => Box::new(TableFeed::new(table, Orch::route)),
+            }
+        }
+    });
+    Ok(feeds)
 }
 
 /// Takes in the rows that an earlier orchagent consumed: their place is in the tables, no longer in the queues.
@@ -232,171 +277,4 @@ impl VidSource for RedisVids {
             }
         }
     }
-}
-
-/// syncd through ASIC_DB's queues.
-struct RedisLink {
-    requests: QueueWriter,
-    replies: QueueReader,
-    /// Requests without a reply, oldest first, and when they were sent: the queue carries no numbers.
-    waiting: VecDeque<(u64, Instant)>,
-    generation: u64,
-}
-
-impl RedisLink {
-    fn open(databases: &Databases, stop: &Stop) -> Result<RedisLink, Error> {
-        let asic = databases.get(Db::Asic);
-        let wake = wake_ups(asic, vec![queue::channel(asic, "GETRESPONSE")], stop)?.remove(0);
-        let mut replies = QueueReader::open(asic, "GETRESPONSE", wake, stop)?;
-        // Replies to an earlier run answer nothing of ours.
-        while !replies.pop(1000)?.is_empty() {}
-        let mut requests = QueueWriter::open(asic, "ASIC_STATE", stop)?;
-        let generation = requests.connection().generation();
-        Ok(RedisLink { requests, replies, waiting: VecDeque::new(), generation })
-    }
-
-    /// Fails when Redis was lost while a request was under way, or came back without its data.
-    fn check_lost(&mut self) -> Result<(), Error> {
-        let generation = self.requests.connection().generation() + self.replies.generation();
-        if std::mem::replace(&mut self.generation, generation) == generation {
-            return Ok(());
-        }
-        if !self.waiting.is_empty() {
-            return Err(Error::new(
-                "Redis for ASIC_DB went away while syncd had a request, and nobody knows whether it was carried out; \
-                 start syncd and orchagent again",
-            ));
-        }
-        if self.requests.connection().ask(&["EXISTS", VIDCOUNTER])? == Reply::Integer(0) {
-            return Err(Error::new(
-                "Redis for ASIC_DB came back without its data; start syncd and orchagent again, so that both describe \
-                 the switch anew",
-            ));
-        }
-        Ok(())
-    }
-}
-
-impl SyncdLink for RedisLink {
-    fn send(&mut self, requests: &mut Vec<SaiRequest>) -> Result<(), Error> {
-        for request in requests.drain(..) {
-            let message = text::write_request(&request);
-            self.requests.push(&Message { key: message.key, value: message.value, op: message.op.into() });
-            self.waiting.push_back((request.id, Instant::now()));
-        }
-        self.requests.flush()?;
-        self.check_lost()
-    }
-
-    fn replies(&mut self, replies: &mut Vec<SaiReply>) -> Result<(), Error> {
-        if self.replies.wake().try_recv().is_err() {
-            return match self.waiting.front() {
-                Some((_, since)) if since.elapsed() >= PATIENCE => Err(Error::new(format!(
-                    "syncd did not answer within {} s; see whether it runs, with -s, on the same ASIC_DB",
-                    PATIENCE.as_secs()
-                ))),
-                _ => Ok(()),
-            };
-        }
-        loop {
-            let messages = self.replies.pop(128)?;
-            if messages.is_empty() {
-                return self.check_lost();
-            }
-            for message in messages {
-                let Some((id, _)) = self.waiting.pop_front() else {
-                    log(DAEMON, &format!("syncd answered {} to nothing that was asked", message.key));
-                    continue;
-                };
-                let reply = text::read_reply(id, &message.key, &message.value, &message.op);
-                replies.push(reply.map_err(|e| Error::new(format!("syncd's answer cannot be read: {e}")))?);
-            }
-        }
-    }
-
-    fn waiting(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    fn watch<'a>(&'a self, select: &mut Select<'a>) {
-        select.recv(self.replies.wake());
-    }
-}
-
-/// The tables that orchagent writes.
-struct RedisOutlet {
-    resolve: ProducerStateTable<NeighResolveRow>,
-    default_routes: PlainTable<DefaultRouteRow>,
-    capability: PlainTable<SwitchCapabilityRow>,
-    route_states: PlainTable<RouteStateRow>,
-    responses: Connection,
-    counters: Connection,
-    /// What the counters were last written from.
-    crm: Crm,
-}
-
-impl RedisOutlet {
-    fn open(databases: &Databases, stop: &Stop) -> Result<RedisOutlet, Error> {
-        // What an earlier run confirmed is confirmed anew, or is gone.
-        let mut responses = Connection::open(databases.get(Db::ApplState), stop)?;
-        let rows = responses.database().key(RouteStateRow::TABLE, "");
-        responses.scan(&format!("{rows}*"), |connection, names| {
-            names.iter().for_each(|name| connection.queue(&["UNLINK", name]));
-            connection.flush()
-        })?;
-        Ok(RedisOutlet {
-            resolve: ProducerStateTable::open(databases, Pipeline::default(), stop)?,
-            default_routes: PlainTable::open(databases, stop)?,
-            capability: PlainTable::open(databases, stop)?,
-            route_states: PlainTable::open(databases, stop)?,
-            responses,
-            counters: Connection::open(databases.get(Db::Counters), stop)?,
-            crm: Crm::default(),
-        })
-    }
-}
-
-impl Outlet for RedisOutlet {
-    fn carry_out(&mut self, _: &mut Orch, out: &mut OrchOut) -> Result<bool, Error> {
-        write(&mut self.resolve, &mut out.resolve)?;
-        write(&mut self.default_routes, &mut out.default_routes)?;
-        write(&mut self.capability, &mut out.capability)?;
-        // SONiC tells successes only.
-        out.verdicts.clear();
-        if out.responses.is_empty() {
-            return Ok(false);
-        }
-        // The row first: who hears the message may look for it.
-        let mut rows = Vec::with_capacity(out.responses.len());
-        for response in out.responses.drain(..) {
-            self.responses.queue(&["PUBLISH", ROUTE_RESPONSE_CHANNEL, &response.message()]);
-            // As in SONiC: the row of a route that was confirmed, no row for one that went, failures leave it as it is.
-            if response.is_success() {
-                let row = response.protocol.map(|protocol| RouteStateRow { protocol: Some(protocol) });
-                rows.push(Change { key: response.key, row, reshaped: false });
-            }
-        }
-        write(&mut self.route_states, &mut rows)?;
-        self.responses.flush()?;
-        Ok(false)
-    }
-
-    fn tick(&mut self, orch: &Orch) -> Result<(), Error> {
-        if *orch.crm() == self.crm {
-            return Ok(());
-        }
-        self.crm = orch.crm().clone();
-        let mut args = vec!["HSET".to_owned(), "CRM:STATS".to_owned()];
-        self.crm.fields(&mut |field, value| args.extend([field.to_owned(), value.to_owned()]));
-        self.counters.queue(&args.iter().map(String::as_str).collect::<Vec<_>>());
-        Ok(self.counters.flush()?)
-    }
-}
-
-fn write<R: Row>(table: &mut impl Producer<R>, changes: &mut Vec<Change<R>>) -> Result<(), Error> {
-    if !changes.is_empty() {
-        table.write(changes)?;
-        table.flush()?;
-    }
-    Ok(())
 }

@@ -1,9 +1,12 @@
 //! SONiC's recordings: each row that orchagent took (`swss.rec`) and each exchange with syncd (`sairedis.rec`), a
 //! line each, for people and tools that read SONiC's.
 //!
-//! Times are UTC. A hang-up signal makes the files be opened anew, which is how log rotation works there.
+//! Times are UTC. A hang-up signal makes the files be opened anew, which is how log rotation works there. With `-A` a
+//! thread of its own writes the file.
 
 use super::{Error, log};
+use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::thread;
 use ribtide_swss::sai::text::{row_fields, write_id};
 use ribtide_swss::sai::{Item, SaiCall, SaiReply, SaiRequest, Verb, View};
 use ribtide_swss::{Change, Row};
@@ -14,23 +17,88 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Pieces of a recording that may wait for its thread.
+const PIECES: usize = 64;
+/// How long a piece is.
+const PIECE: usize = 64 << 10;
+
 /// One recording.
 pub(super) struct Recording {
+    out: Out,
+    line: String,
+}
+
+/// Where lines go.
+enum Out {
+    /// Into the file.
+    Here(Log),
+    /// To a thread that writes the file, a piece at a time.
+    Thread(ring::Sender<Vec<u8>>, Vec<u8>),
+}
+
+/// The file.
+struct Log {
     path: PathBuf,
     /// None after a failure, until the next hang-up signal: a full disk stops the recording, not the routes.
     file: Option<BufWriter<File>>,
     reopen: Arc<AtomicBool>,
-    line: String,
+}
+
+impl Log {
+    fn open(path: PathBuf) -> Result<Log, Error> {
+        let file = append(&path)?;
+        let reopen = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, reopen.clone())
+            .map_err(|e| Error::new(format!("cannot prepare for log rotation: {e}")))?;
+        Ok(Log { path, file: Some(file), reopen })
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(file) = &mut self.file
+            && let Err(e) = file.write_all(bytes)
+        {
+            self.give_up(&format!("cannot write to {}: {e}", self.path.display()));
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(Err(e)) = self.file.as_mut().map(BufWriter::flush) {
+            self.give_up(&format!("cannot write to {}: {e}", self.path.display()));
+        }
+        if self.reopen.swap(false, Relaxed) {
+            match append(&self.path) {
+                Ok(file) => self.file = Some(file),
+                Err(e) => self.give_up(&e.to_string()),
+            }
+        }
+    }
+
+    fn give_up(&mut self, why: &str) {
+        log("orchagent", &format!("{why}; not recorded any more until the signal SIGHUP"));
+        self.file = None;
+    }
 }
 
 impl Recording {
     /// Opens the file to append.
     pub(super) fn open(path: PathBuf) -> Result<Recording, Error> {
-        let file = append(&path)?;
-        let reopen = Arc::new(AtomicBool::new(false));
-        signal_hook::flag::register(signal_hook::consts::SIGHUP, reopen.clone())
-            .map_err(|e| Error::new(format!("cannot prepare for log rotation: {e}")))?;
-        Ok(Recording { path, file: Some(file), reopen, line: String::new() })
+        Ok(Recording { out: Out::Here(Log::open(path)?), line: String::new() })
+    }
+
+    /// Opens the file to append, on a thread.
+    pub(super) fn on_thread(path: PathBuf, rings: &Rings) -> Result<Recording, Error> {
+        let mut log = Log::open(path)?;
+        let (pieces, waiting) = rings.bounded::<Vec<u8>>(format!("to {}", log.path.display()), PIECES);
+        let body = move || {
+            while let Ok(piece) = waiting.recv() {
+                log.write(&piece);
+                if waiting.is_empty() {
+                    log.flush();
+                }
+            }
+        };
+        thread::spawn("recorder", body).map_err(|e| Error::new(format!("no thread to record on: {e}")))?;
+        Ok(Recording { out: Out::Thread(pieces, Vec::with_capacity(PIECE)), line: String::new() })
     }
 
     /// A row that was taken: `TABLE:key|SET|field:value` or `|DEL`.
@@ -106,20 +174,11 @@ impl Recording {
 
     /// Hands everything to the system.
     pub(super) fn flush(&mut self) {
-        if let Some(Err(e)) = self.file.as_mut().map(BufWriter::flush) {
-            self.give_up(&format!("cannot write to {}: {e}", self.path.display()));
+        match &mut self.out {
+            Out::Here(log) => log.flush(),
+            // Also an empty piece: the thread may have to open the file anew.
+            Out::Thread(pieces, piece) => drop(pieces.send(std::mem::take(piece))),
         }
-        if self.reopen.swap(false, Relaxed) {
-            match append(&self.path) {
-                Ok(file) => self.file = Some(file),
-                Err(e) => self.give_up(&e.to_string()),
-            }
-        }
-    }
-
-    fn give_up(&mut self, why: &str) {
-        log("orchagent", &format!("{why}; not recorded any more until the signal SIGHUP"));
-        self.file = None;
     }
 
     fn begin(&mut self) {
@@ -130,10 +189,16 @@ impl Recording {
 
     fn end(&mut self) {
         self.line.push('\n');
-        if let Some(file) = &mut self.file
-            && let Err(e) = file.write_all(self.line.as_bytes())
-        {
-            self.give_up(&format!("cannot write to {}: {e}", self.path.display()));
+        let line = self.line.as_bytes();
+        match &mut self.out {
+            Out::Here(log) => log.write(line),
+            Out::Thread(pieces, piece) => {
+                piece.extend_from_slice(line);
+                if piece.len() >= PIECE {
+                    // The thread ends with this side only.
+                    let _ = pieces.send(std::mem::replace(piece, Vec::with_capacity(PIECE)));
+                }
+            }
         }
     }
 }
@@ -226,13 +291,30 @@ mod tests {
         recording.flush();
         recording.reply(&reply);
         recording.flush();
-        assert!(recording.file.is_none());
-        recording.path = dir.path().join("sairedis.rec");
-        recording.reopen.store(true, Relaxed);
+        let Out::Here(file) = &mut recording.out else { panic!() };
+        assert!(file.file.is_none());
+        file.path = dir.path().join("sairedis.rec");
+        let path = file.path.clone();
+        file.reopen.store(true, Relaxed);
         recording.flush();
         recording.reply(&reply);
         recording.flush();
-        assert_eq!(std::fs::read_to_string(&recording.path).unwrap().lines().count(), 1);
+        assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), 1);
+    }
+
+    #[test]
+    fn a_thread_writes_the_same_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sairedis.rec");
+        let mut recording = Recording::on_thread(path.clone(), &Rings::default()).unwrap();
+        (0..5000).for_each(|id| recording.reply(&SaiReply::one(id, Status::ObjectInUse)));
+        recording.flush();
+        let lines = || std::fs::read_to_string(&path).unwrap().lines().count();
+        let begin = std::time::Instant::now();
+        while lines() < 5000 && begin.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(lines(), 5000);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use ribtide_daemon::api::model::{
     self, AsicAnswers, AsicQuestion, BgpSummary, Explain, FailedPage, FibPage, Groups, Neighbor,
     NeighborPage, NextHopGroupPage, Performance, RoutePage, Sharding,
 };
+use ribtide_daemon::sonic::settings;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufWriter, Write};
@@ -81,7 +82,14 @@ pub(crate) enum Show {
         addresses: Vec<IpAddr>,
     },
     /// What each stage did, the queues between them, and the CPU time of each thread
-    Pipeline,
+    Pipeline {
+        /// Instead, each setting of SONiC's daemons: what was asked, what is active, and why the two differ
+        #[arg(long)]
+        sonic: bool,
+        /// With --sonic: SONiC's database_config.json, where it is not in SONiC's place
+        #[arg(long, value_name = "FILE", requires = "sonic")]
+        database_config: Option<PathBuf>,
+    },
     /// Each thread: its share of a CPU now, its CPU time, the CPUs it may use; and the queues between them
     ///
     /// "Now" is measured for half a second. A thread near 100% is what limits the router; one that waited long could
@@ -245,7 +253,11 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             print(&mut out, output, &client.get(&format!("/v1/bfd?{only}"))?, bfd::sessions)
         }
         Show::Fpm => print(&mut out, output, &client.get("/v1/fpm")?, fib::fpm),
-        Show::Pipeline => print(&mut out, output, &client.get("/v1/pipeline")?, threads::pipeline),
+        Show::Pipeline { sonic: true, database_config } => {
+            let settings = settings::of_daemons(database_config.as_deref()).map_err(|e| e.to_string())?;
+            print(&mut out, output, &settings, |settings| threads::settings(settings))
+        }
+        Show::Pipeline { .. } => print(&mut out, output, &client.get("/v1/pipeline")?, threads::pipeline),
         Show::Performance { stage: None } => {
             let stages: Vec<Performance> = client.get("/v1/performance")?;
             print(&mut out, output, &stages, |stages| performance::all(stages))

@@ -2,6 +2,7 @@
 
 use crate::text::{Table, bytes, number};
 use ribtide_daemon::api::model::{Pipeline, Ring, Threads};
+use ribtide_daemon::sonic::settings::DaemonSettings;
 
 pub(super) fn pipeline(p: &Pipeline) -> String {
     let mut stages =
@@ -31,6 +32,17 @@ pub(super) fn pipeline(p: &Pipeline) -> String {
         threads.render(),
         bytes(p.peak_memory_bytes)
     )
+}
+
+/// Settings of SONiC's daemons.
+pub(super) fn settings(daemons: &[DaemonSettings]) -> String {
+    let mut table = Table::new(&["Daemon", "Setting", "Asked", "Active", "Why"]);
+    for DaemonSettings { daemon, settings } in daemons {
+        for s in settings {
+            table.row([(*daemon).into(), s.name.clone(), s.asked.clone(), s.active.clone(), s.why.clone()]);
+        }
+    }
+    table.render()
 }
 
 fn rings(rings: &[Ring]) -> Table {

@@ -372,18 +372,22 @@ impl Fpmsyncd {
     /// [`Fpmsyncd::take`], and every row again: APPL_DB may have lost some.
     pub fn write_again(&mut self, out: &mut FpmOut) {
         self.take(out);
-        let mut rows = Vec::new();
+        let before = out.routes.len();
+        self.rows(&mut out.routes);
+        self.counters.written += (out.routes.len() - before) as u64;
+        self.groups_again(out);
+    }
+
+    /// Appends every route's row, to be said again to who may not have it.
+    pub fn rows(&self, out: &mut Vec<Change<RouteRow>>) {
         for (vrf, of) in (0..).zip(&self.vrfs) {
             of.routes.for_each(|prefix, entry| {
-                rows.extend(self.row_of((vrf, prefix), entry).map(|row| (vrf, prefix, row)))
+                out.extend(self.row_of((vrf, prefix), entry).map(|row| {
+                    let key = RouteKey::new(of.name.clone(), prefix);
+                    Change { key, row: Some(self.route_row(row)), reshaped: true }
+                }));
             });
         }
-        for (vrf, prefix, row) in rows {
-            let key = RouteKey::new(self.vrfs[vrf as usize].name.clone(), prefix);
-            self.counters.written += 1;
-            out.routes.push(Change { key, row: Some(self.route_row(row)), reshaped: true });
-        }
-        self.groups_again(out);
     }
 
     /// What is known of a route, to explain it.

@@ -74,6 +74,11 @@ impl Fpmsyncd {
         self.session.up = false;
     }
 
+    /// Whether a session has announced everything, and what it did not announce is gone.
+    pub fn is_replayed(&self) -> bool {
+        self.session.epoch > 0 && !self.session.stale
+    }
+
     /// Whether the replay has been silent for long enough.
     pub(super) fn replay_over(&self) -> bool {
         let Session { up, stale, started_ms, progress_ms, .. } = self.session;

@@ -1,0 +1,301 @@
+//! One run of one wiring.
+
+use super::redis::Redis;
+use super::{Options, Wiring};
+use crate::Error;
+use crate::harness::place::PROGRAM_LINK;
+use crate::harness::{Place, Program};
+use ribtide_prefix::AnyPrefix;
+use ribtide_wire::fpm;
+use ribtide_wire::netlink::{Hop, Hops, NextHops, Route, Via};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// The switch, and the neighbour that routes lead to.
+const SWITCH: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const NEIGHBOR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+/// The first route's destination.
+const FIRST: u32 = u32::from_be_bytes([11, 0, 0, 0]);
+const BGP: u8 = 186;
+/// How often the switch is asked.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long everything may take to come up.
+const START: Duration = Duration::from_secs(60);
+/// All daemons together used no more than 2% of one core for this long: they are quiet.
+const QUIET: Duration = Duration::from_millis(500);
+const APPL: u32 = 0;
+const ASIC: u32 = 1;
+
+/// What one daemon cost.
+#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
+pub struct Cost {
+    /// CPU seconds until everything was quiet.
+    pub cpu_s: f64,
+    /// Peak resident memory, in bytes.
+    pub peak: u64,
+}
+
+/// What a run cost.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct Figures {
+    /// Seconds from the first byte until the last route was confirmed; of `appl-db`, until it was written.
+    pub wall_s: f64,
+    /// Seconds from the first byte until nothing was left to do for anybody, databases included.
+    pub quiet_s: f64,
+    /// Each process.
+    pub costs: BTreeMap<String, Cost>,
+}
+
+struct Running {
+    place: Place,
+    folder: tempfile::TempDir,
+    programs: Vec<(&'static str, Program)>,
+}
+
+impl Running {
+    fn start(&mut self, name: &'static str, args: &[&str]) -> Result<(), Error> {
+        let binary = std::env::current_exe().map_err(Error::System)?;
+        let mut command: Command = self.place.command(&binary.to_string_lossy());
+        command.arg(name).args(args);
+        if name != "redis" {
+            command.arg("--database-config").arg(self.path("redis/database_config.json"));
+        }
+        let logs = self.path(&format!("{name}-log"));
+        std::fs::create_dir_all(&logs).map_err(Error::System)?;
+        self.programs.push((name, Program::start(name, vec![command], &logs)?));
+        Ok(())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        self.programs.iter_mut().try_for_each(|(_, program)| program.check())
+    }
+
+    /// Asks again and again until there is an answer.
+    fn wait<T>(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        mut probe: impl FnMut(&Running) -> Option<T>,
+    ) -> Result<T, Error> {
+        let begin = Instant::now();
+        loop {
+            if let Some(found) = probe(self) {
+                return Ok(found);
+            }
+            self.check()?;
+            if begin.elapsed() > limit {
+                return Err(Error::Options(format!("{what} did not happen within {} s", limit.as_secs())));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn redis(&self, wiring: Wiring, database: u32) -> io::Result<Redis> {
+        let several = wiring.flags().redis.contains(&"--multi-db");
+        let server = match database {
+            APPL if several => "redis1",
+            ASIC if several => "redis2",
+            _ => "redis",
+        };
+        Redis::open(&self.path(&format!("redis/{server}.sock")), database)
+    }
+}
+
+/// Runs it.
+pub(super) fn run(
+    wiring: Wiring,
+    options: &Options,
+    limit: Duration,
+    interrupted: &AtomicBool,
+) -> Result<Figures, Error> {
+    let place = Place::namespaces(SWITCH, &[NEIGHBOR], 24)?;
+    let folder = tempfile::tempdir().map_err(Error::System)?;
+    let mut it = Running { place, folder, programs: Vec::new() };
+    let flags = wiring.flags();
+    let dir = it.path("redis");
+    it.start("redis", &[&["up", "--dir", &dir.to_string_lossy()], flags.redis].concat())?;
+    it.wait("Redis", START, |it| it.redis(wiring, APPL).ok().and(it.redis(wiring, ASIC).ok()))?;
+    let socket = it.path("syncd.sock");
+    if wiring.has_chip() {
+        let (batch, bulk) = (options.batch.to_string(), options.bulk.to_string());
+        let records = it.folder.path().to_string_lossy().into_owned();
+        it.start(
+            "syncd",
+            &[&["-u", "-l", "--query-socket", &socket.to_string_lossy()], flags.syncd].concat(),
+        )?;
+        let args = ["-d", &records, "-b", &batch, "-k", &bulk, "-m", "02:00:00:00:00:01"];
+        it.start("orchagent", &[&args, flags.orchagent].concat())?;
+        rows(&mut it.redis(wiring, APPL).map_err(Error::System)?).map_err(Error::System)?;
+    }
+    it.start("fpmsyncd", flags.fpmsyncd)?;
+    let own = match wiring.has_chip() {
+        // Two default routes, two link-local ones, and the switch's own address.
+        true => it.wait("the switch", START, |_| {
+            counts(&socket).ok().filter(|(v4, v6)| v4 + v6 == 5).map(|(v4, _)| v4)
+        })?,
+        false => 0,
+    };
+    let ifindex = ifindex(&it.place)?;
+    let frames = frames(options.routes, ifindex);
+    let stream = connect(&mut it)?;
+    std::thread::sleep(Duration::from_millis(300));
+
+    let before: Vec<f64> = it.programs.iter().map(|(_, p)| p.cpu().as_secs_f64()).collect();
+    let begin = Instant::now();
+    let mut appl = it.redis(wiring, APPL).map_err(Error::System)?;
+    feed(stream, frames)?;
+    let routes = u64::from(options.routes);
+    it.wait("the last route", limit, |_| {
+        let done = match wiring.has_chip() {
+            true => counts(&socket).is_ok_and(|(v4, _)| v4 == own + routes),
+            false => appl.ask(&["SCARD", "ROUTE_TABLE_KEY_SET"]).is_ok_and(|n| n == routes),
+        };
+        (done || interrupted.load(Relaxed)).then_some(())
+    })?;
+    let wall_s = begin.elapsed().as_secs_f64();
+    let quiet_s = quiet(&mut it, begin, limit)?;
+    let costs = it.programs.iter().zip(before).map(|((name, program), before)| {
+        let usage = program.usage();
+        ((*name).to_owned(), Cost { cpu_s: usage.cpu.as_secs_f64() - before, peak: usage.peak })
+    });
+    let figures = Figures { wall_s, quiet_s, costs: costs.collect() };
+    if !interrupted.load(Relaxed) {
+        check(&mut it, wiring, routes)?;
+    }
+    Ok(figures)
+}
+
+/// What SONiC's other daemons write: a port, its address and a neighbour.
+fn rows(appl: &mut Redis) -> io::Result<()> {
+    let port = [
+        "lanes",
+        "1,2,3,4",
+        "speed",
+        "40000",
+        "alias",
+        "1",
+        "index",
+        "0",
+        "mtu",
+        "9100",
+        "admin_status",
+        "up",
+    ];
+    appl.set("PORT_TABLE", PROGRAM_LINK, &port)?;
+    appl.set("PORT_TABLE", "PortConfigDone", &["count", "1"])?;
+    appl.set("PORT_TABLE", "PortInitDone", &["lanes", "0"])?;
+    appl.set("INTF_TABLE", PROGRAM_LINK, &["NULL", "NULL"])?;
+    appl.set("INTF_TABLE", &format!("{PROGRAM_LINK}:{SWITCH}/24"), &["scope", "global", "family", "IPv4"])?;
+    let neighbor = ["neigh", "02:00:00:00:00:02", "family", "IPv4"];
+    appl.set("NEIGH_TABLE", &format!("{PROGRAM_LINK}:{NEIGHBOR}"), &neighbor)
+}
+
+/// IPv4 and IPv6 routes in the switch.
+fn counts(socket: &Path) -> io::Result<(u64, u64)> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.write_all(b"counts\n")?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    let counts: serde_json::Value = serde_json::from_str(&line)?;
+    let count = |name: &str| counts.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
+    Ok((count("ipv4_routes"), count("ipv6_routes")))
+}
+
+fn ifindex(place: &Place) -> Result<u32, Error> {
+    let shown = place.command("cat").arg(format!("/sys/class/net/{PROGRAM_LINK}/ifindex")).output();
+    let text = String::from_utf8_lossy(&shown.map_err(Error::System)?.stdout).trim().to_owned();
+    text.parse().map_err(|_| Error::Options(format!("{PROGRAM_LINK} has no number: {text}")))
+}
+
+/// Every route as zebra says it.
+fn frames(routes: u32, ifindex: u32) -> Vec<u8> {
+    let hop = Hop { via: Via { gateway: Some(NEIGHBOR.into()), ifindex, onlink: false }, weight: 1 };
+    let hops = [hop];
+    let mut out = Vec::new();
+    for n in 0..routes {
+        let address = Ipv4Addr::from_bits(FIRST + (n << 8));
+        let prefix = AnyPrefix::from_addr(address.into(), 24).expect("a /24");
+        let route = Route::new(prefix, 0, BGP, NextHops::Inline(Hops::from(&hops[..])));
+        fpm::write_route(&mut out, &route).expect("one next hop fits");
+    }
+    out
+}
+
+/// fpmsyncd listens on the loopback of its own namespace.
+fn connect(it: &mut Running) -> Result<TcpStream, Error> {
+    it.wait("fpmsyncd", START, |it| {
+        std::thread::scope(|scope| {
+            let connected = scope.spawn(|| {
+                it.place.enter_program().ok()?;
+                TcpStream::connect((Ipv4Addr::LOCALHOST, fpm::PORT)).ok()
+            });
+            connected.join().ok().flatten()
+        })
+    })
+}
+
+/// Sends everything, and reads the replies so that fpmsyncd need not wait for that, both on threads.
+fn feed(stream: TcpStream, frames: Vec<u8>) -> Result<(), Error> {
+    let mut replies = stream.try_clone().map_err(Error::System)?;
+    std::thread::spawn(move || {
+        let mut sink = vec![0; 256 << 10];
+        while replies.read(&mut sink).is_ok_and(|n| n > 0) {}
+    });
+    std::thread::spawn(move || {
+        let mut stream = stream;
+        // A run that failed has ended the other side; its own error says why.
+        if stream.write_all(&frames).is_ok() {
+            drop(frames);
+            // The session stays while the run does: its end would be another event.
+            std::thread::park_timeout(Duration::from_secs(3600));
+        }
+    });
+    Ok(())
+}
+
+/// Waits until nobody does anything any more; seconds from `begin` until then.
+fn quiet(it: &mut Running, begin: Instant, limit: Duration) -> Result<f64, Error> {
+    let cpu = |it: &Running| it.programs.iter().map(|(_, p)| p.cpu()).sum::<Duration>();
+    let end = Instant::now() + limit;
+    loop {
+        let (used, at) = (cpu(it), begin.elapsed());
+        std::thread::sleep(QUIET);
+        it.check()?;
+        if cpu(it).saturating_sub(used) <= QUIET.mul_f64(0.02) {
+            return Ok(at.as_secs_f64());
+        }
+        if Instant::now() > end {
+            return Err(Error::Options("the daemons do not come to rest".into()));
+        }
+    }
+}
+
+/// The databases have every route, or none where none is kept.
+fn check(it: &mut Running, wiring: Wiring, routes: u64) -> Result<(), Error> {
+    let mut appl = it.redis(wiring, APPL).map_err(Error::System)?;
+    let mut asic = it.redis(wiring, ASIC).map_err(Error::System)?;
+    let expect = |redis: &mut Redis, prefix: &str, wanted: u64| {
+        let found = redis.count(prefix).map_err(Error::System)?;
+        match found == wanted {
+            true => Ok(()),
+            false => Err(Error::Options(format!("{prefix}* has {found} rows in the end, not {wanted}"))),
+        }
+    };
+    if !wiring.has_chip() {
+        return expect(&mut appl, "_ROUTE_TABLE:", routes);
+    }
+    let kept = if wiring.has_rows() { routes } else { 0 };
+    expect(&mut appl, "ROUTE_TABLE:", kept)?;
+    let own = if wiring.has_rows() { 5 } else { 0 };
+    expect(&mut asic, "ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:", kept + own)
+}

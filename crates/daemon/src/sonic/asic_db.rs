@@ -1,0 +1,255 @@
+//! The rows that syncd keeps in ASIC_DB: what the chip holds, for SONiC's tools and for a syncd that is started again.
+//!
+//! Written in line they are exact: what orchagent was told is done has its row. Written behind they follow, in the same
+//! order; or there are none.
+
+use super::north::Persistence;
+use super::south::{NOTIFICATIONS, SHUTDOWN_REQUEST};
+use super::{Error, log};
+use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::thread::{self, Stop};
+use ribtide_sai::VirtualSwitch;
+use ribtide_swss::Db;
+use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, text};
+use ribtide_swss::syncd::{AsicChange, Syncd, SyncdOut};
+use ribtide_tables::{Command, Connection, Databases, Reply, TableError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const DAEMON: &str = "syncd";
+const ASIC_STATE: &str = "ASIC_STATE";
+const MAPS: [&str; 2] = ["VIDTORID", "RIDTOVID"];
+const HIDDEN: &str = "HIDDEN";
+/// A key that says that a syncd ran here before whose rows need not be exact.
+const RAN: &str = "RIBTIDE_SYNCD_RAN";
+/// Batches of rows that may wait to be written, of a bulk each.
+const BEHIND: usize = 1024;
+/// How often a server that nothing is written to is looked at.
+const PROBE: Duration = Duration::from_secs(1);
+
+/// Where rows go.
+pub(super) enum AsicDb {
+    /// Nowhere.
+    Off,
+    /// To a thread that writes them.
+    Behind(Behind),
+    /// Straight to the database.
+    InLine(Rows),
+}
+
+impl AsicDb {
+    /// Opens it, and makes the switch what the rows say.
+    pub(super) fn open(
+        persistence: Persistence,
+        syncd: &mut Syncd<VirtualSwitch>,
+        databases: &Databases,
+        rings: &Rings,
+        stop: &Stop,
+    ) -> Result<AsicDb, Error> {
+        let mut rows = Rows {
+            connection: Connection::open(databases.get(Db::Asic), stop)?,
+            generation: 0,
+            probed: Instant::now(),
+        };
+        if persistence == Persistence::InLine {
+            rows.connection.ask(&["DEL", RAN])?;
+            rows.recreate(syncd)?;
+            return Ok(AsicDb::InLine(rows));
+        }
+        // An orchagent that goes on from an earlier syncd believes in more than the rows say.
+        let before = rows.connection.ask(&["EXISTS", RAN, HIDDEN])?;
+        rows.connection.ask(&["SET", RAN, "1"])?;
+        if before != Reply::Integer(0) {
+            let request = format!(r#"["{SHUTDOWN_REQUEST}","{{\"switch_id\":\"oid:0x21000000000000\"}}"]"#);
+            rows.connection.ask(&["PUBLISH", NOTIFICATIONS, &request])?;
+        }
+        if persistence == Persistence::Off {
+            rows.write(AsicChange::Wipe)?;
+            rows.connection.flush()?;
+            return Ok(AsicDb::Off);
+        }
+        rows.recreate(syncd)?;
+        Behind::start(rows, rings).map(AsicDb::Behind)
+    }
+
+    /// Writes rows, or sees to it.
+    pub(super) fn write(&mut self, changes: &mut Vec<AsicChange>) -> Result<(), Error> {
+        match self {
+            AsicDb::Off => changes.clear(),
+            AsicDb::Behind(_) | AsicDb::InLine(_) if changes.is_empty() => {}
+            AsicDb::Behind(behind) => behind.write(std::mem::take(changes))?,
+            AsicDb::InLine(rows) => rows.write_all(changes.drain(..))?,
+        }
+        Ok(())
+    }
+
+    /// Notices a server that came back without its rows also when there is nothing to write.
+    pub(super) fn probe(&mut self) -> Result<(), Error> {
+        match self {
+            AsicDb::Off => Ok(()),
+            AsicDb::Behind(behind) => behind.failed.try_recv().map_or(Ok(()), Err),
+            AsicDb::InLine(rows) => rows.probe(),
+        }
+    }
+}
+
+/// A thread that writes rows.
+pub(super) struct Behind {
+    /// None only while it is dropped.
+    batches: Option<ring::Sender<Vec<AsicChange>>>,
+    thread: Option<JoinHandle<()>>,
+    failed: crossbeam_channel::Receiver<Error>,
+}
+
+impl Behind {
+    fn start(mut rows: Rows, rings: &Rings) -> Result<Behind, Error> {
+        let (batches, waiting) = rings.bounded::<Vec<AsicChange>>("ASIC_DB written behind", BEHIND);
+        let (failing, failed) = crossbeam_channel::bounded(1);
+        let body = move || {
+            while let Ok(first) = waiting.recv() {
+                let batches =
+                    std::iter::once(first).chain(std::iter::from_fn(|| waiting.try_recv()).take(16));
+                if let Err(e) = rows.write_all(batches.flatten()) {
+                    let _ = failing.send(e);
+                    return;
+                }
+            }
+        };
+        let thread =
+            thread::spawn("asic-db", body).map_err(|e| Error::new(format!("no thread for ASIC_DB: {e}")))?;
+        Ok(Behind { batches: Some(batches), thread: Some(thread), failed })
+    }
+
+    /// Waits while too much waits.
+    fn write(&self, changes: Vec<AsicChange>) -> Result<(), Error> {
+        let sent = self.batches.as_ref().is_some_and(|batches| batches.send(changes).is_ok());
+        match self.failed.try_recv() {
+            Ok(e) => Err(e),
+            Err(_) if !sent => Err(Error::new("ASIC_DB is no longer written; the log says why")),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for Behind {
+    /// What waits is still written.
+    fn drop(&mut self) {
+        self.batches = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The rows themselves.
+pub(super) struct Rows {
+    connection: Connection,
+    generation: u64,
+    probed: Instant,
+}
+
+impl Rows {
+    /// Makes the switch hold what ASIC_DB says, after syncd alone was started again.
+    fn recreate(&mut self, syncd: &mut Syncd<VirtualSwitch>) -> Result<(), Error> {
+        let hidden = self.connection.ask(&["HGETALL", HIDDEN])?.into_pairs();
+        let hidden: Vec<Attr> = hidden.iter().filter_map(|(name, value)| Attr::read(name, value)).collect();
+        let mut rows: Vec<(ObjectType, ObjectId, Attrs)> = Vec::new();
+        let prefix = self.connection.database().key(ASIC_STATE, "");
+        self.connection.scan(&format!("{prefix}*"), |connection, names| {
+            let hashes = connection.ask_all(names.iter().map(|name| ["HGETALL", name]))?;
+            for (name, hash) in names.iter().zip(hashes) {
+                let Some(Ok((object, id))) = name.strip_prefix(&prefix).map(text::read_row_key) else {
+                    continue;
+                };
+                let pairs = hash.into_pairs();
+                let attrs =
+                    pairs.iter().filter_map(|(name, value)| text::read_field(name, value).ok().flatten());
+                rows.push((object, id, attrs.collect()));
+            }
+            Ok(())
+        })?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        log(DAEMON, &format!("making {} objects again that ASIC_DB holds", rows.len()));
+        let mut out = SyncdOut::default();
+        syncd.recreate(rows, &hidden, &mut out);
+        for map in MAPS {
+            self.connection.queue(&["DEL", map]);
+        }
+        out.events.drain(..).for_each(|sentence| log(DAEMON, &sentence));
+        self.write_all(out.rows.drain(..))
+    }
+
+    fn write_all(&mut self, changes: impl Iterator<Item = AsicChange>) -> Result<(), Error> {
+        for change in changes {
+            self.write(change)?;
+        }
+        self.connection.flush()?;
+        self.check_lost()
+    }
+
+    /// Looks after the server once a second.
+    fn probe(&mut self) -> Result<(), Error> {
+        if self.probed.elapsed() < PROBE {
+            return Ok(());
+        }
+        self.probed = Instant::now();
+        self.connection.ask(&["PING"])?;
+        self.check_lost()
+    }
+
+    /// Fails when the server came back without the rows: the switch is no longer what ASIC_DB says.
+    fn check_lost(&mut self) -> Result<(), Error> {
+        let generation = self.connection.generation();
+        if std::mem::replace(&mut self.generation, generation) != generation
+            && self.connection.ask(&["EXISTS", HIDDEN])? == Reply::Integer(0)
+        {
+            return Err(TableError::Emptied { database: Db::Asic.name().into() }.into());
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, change: AsicChange) -> Result<(), TableError> {
+        let rows = &mut self.connection;
+        let place = |object, id: &ObjectId| {
+            let mut key = rows.database().key(ASIC_STATE, "");
+            text::write_row_key(object, id, &mut key);
+            key
+        };
+        match change {
+            AsicChange::Set(object, id, attrs) => {
+                let mut command = Command::of(&["HSET", &place(object, &id)]);
+                text::row_fields(&attrs, &mut |field, value| {
+                    command.arg(field);
+                    command.arg(value);
+                });
+                rows.queue_command(&mut command);
+            }
+            AsicChange::Remove(object, id) => rows.queue(&["DEL", &place(object, &id)]),
+            AsicChange::Map(vid, rid) => {
+                let (vid, rid) = (vid.to_string(), rid.to_string());
+                rows.queue(&["HSET", MAPS[0], &vid, &rid]);
+                rows.queue(&["HSET", MAPS[1], &rid, &vid]);
+            }
+            AsicChange::Unmap(vid, rid) => {
+                rows.queue(&["HDEL", MAPS[0], &vid.to_string()]);
+                rows.queue(&["HDEL", MAPS[1], &rid.to_string()]);
+            }
+            AsicChange::Hidden(attr) => {
+                let mut value = String::new();
+                attr.write_value(&mut value);
+                rows.queue(&["HSET", HIDDEN, attr.name(), &value]);
+            }
+            AsicChange::Wipe => {
+                let pattern = format!("{}*", rows.database().key(ASIC_STATE, ""));
+                rows.scan(&pattern, |connection, names| {
+                    names.iter().for_each(|name| connection.queue(&["UNLINK", name]));
+                    connection.flush()
+                })?;
+                rows.queue(&["DEL", HIDDEN, MAPS[0], MAPS[1]]);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! fpmsyncd's side of the seam to orchagent: ROUTE_TABLE through Redis, or over ZeroMQ with APPL_DB kept beside it.
+//!
+//! Over ZeroMQ nothing of what is under way survives a lost connection, and need not: fpmsyncd has every row. It says
+//! all of them on a new connection; to an orchagent of ours between the two halves of SONiC's `resync`, so that what it
+//! has beyond them goes. That is right only when fpmsyncd knows everything, which after its own start it does when the
+//! routing daemon's replay is over.
+
+use super::Error;
+use clap::ValueEnum;
+use ribtide_runtime::ring::Rings;
+use ribtide_runtime::thread::Stop;
+use ribtide_swss::row::{RouteKey, RouteRow};
+use ribtide_swss::{Change, Db, Row};
+use ribtide_tables::zmq::{Endpoint, ZmqProducer};
+use ribtide_tables::{Behind, Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable};
+use std::fmt;
+
+/// The port on which orchagent takes tables; of the namespaces of a machine with several chips, each has its own.
+pub(super) const PORT: u16 = 8100;
+
+/// The port in this namespace.
+pub(super) fn port() -> u16 {
+    let namespace = std::env::var("NAMESPACE_ID").ok().and_then(|id| id.trim().parse::<u16>().ok());
+    namespace.map_or(PORT, |id| PORT.saturating_add(id).saturating_add(1))
+}
+
+/// How a database that no route must pass is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Persistence {
+    /// It is not: nothing is written.
+    Off,
+    /// Written by a thread of its own, which unites changes of a row; a crash loses what it has not written.
+    Behind,
+    /// Written before the route goes on.
+    InLine,
+}
+
+impl fmt::Display for Persistence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Persistence::Off => "off",
+            Persistence::Behind => "behind",
+            Persistence::InLine => "in-line",
+        })
+    }
+}
+
+/// ROUTE_TABLE's writing side.
+pub(super) enum Routes {
+    /// Through APPL_DB.
+    Redis(Box<ProducerStateTable<RouteRow>>),
+    /// Over ZeroMQ.
+    Zmq(Box<ZmqRoutes>),
+}
+
+impl Routes {
+    pub(super) fn redis(databases: &Databases, stop: &Stop) -> Result<Routes, Error> {
+        Ok(Routes::Redis(Box::new(ProducerStateTable::open(databases, Pipeline::default(), stop)?)))
+    }
+
+    /// Every row that APPL_DB has from before.
+    pub(super) fn rows(&mut self, each: impl FnMut(RouteKey, RouteRow)) -> Result<(), Error> {
+        match self {
+            Routes::Redis(table) => Ok(table.rows(each)?),
+            Routes::Zmq(zmq) => zmq.rows(each),
+        }
+    }
+
+    /// Writes changes, and waits until Redis has them where Redis is in line.
+    pub(super) fn write(&mut self, changes: &mut Vec<Change<RouteRow>>) -> Result<(), Error> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        match self {
+            Routes::Redis(table) => {
+                table.write(changes)?;
+                Ok(table.flush()?)
+            }
+            Routes::Zmq(zmq) => zmq.write(changes),
+        }
+    }
+
+    /// How often Redis was lost and found again.
+    pub(super) fn generation(&self) -> u64 {
+        match self {
+            Routes::Redis(table) => table.generation(),
+            Routes::Zmq(zmq) => zmq.kept.as_ref().map_or(0, |kept| kept.generation()),
+        }
+    }
+
+    /// Whether changes that were taken now would go on: with nobody connected they go to APPL_DB.
+    pub(super) fn has_room(&self) -> bool {
+        match self {
+            Routes::Redis(_) => true,
+            Routes::Zmq(zmq) => !zmq.producer.is_connected() || zmq.producer.has_room(),
+        }
+    }
+}
+
+/// ROUTE_TABLE over ZeroMQ.
+pub(super) struct ZmqRoutes {
+    pub(super) producer: ZmqProducer<RouteRow>,
+    /// APPL_DB.
+    kept: Option<Box<dyn Producer<RouteRow>>>,
+    stored: Option<PlainTable<RouteRow>>,
+    /// At the start APPL_DB has everything that orchagent was told.
+    pub(super) learnt_all: bool,
+    /// Who connects next was not told everything.
+    missed: bool,
+    /// orchagent was told to forget what it has beyond what it is told.
+    swept: bool,
+}
+
+impl ZmqRoutes {
+    pub(super) fn open(
+        endpoint: Endpoint,
+        persistence: Persistence,
+        databases: &Databases,
+        rings: &Rings,
+        stop: &Stop,
+    ) -> Result<Routes, Error> {
+        let table = || PlainTable::<RouteRow>::open(databases, stop);
+        let kept: Option<Box<dyn Producer<RouteRow>>> = match persistence {
+            Persistence::Off => {
+                forget(databases, stop)?;
+                None
+            }
+            Persistence::Behind => Some(Box::new(Behind::start(table()?, rings)?)),
+            Persistence::InLine => Some(Box::new(table()?)),
+        };
+        let stored = kept.is_some().then(table).transpose()?;
+        Ok(Routes::Zmq(Box::new(ZmqRoutes {
+            producer: ZmqProducer::connect(endpoint, rings, stop)?,
+            kept,
+            stored,
+            learnt_all: persistence == Persistence::InLine,
+            missed: false,
+            swept: false,
+        })))
+    }
+
+    fn rows(&mut self, each: impl FnMut(RouteKey, RouteRow)) -> Result<(), Error> {
+        match self.stored.take() {
+            Some(mut table) => Ok(table.rows(each)?),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, changes: &mut Vec<Change<RouteRow>>) -> Result<(), Error> {
+        if let Some(kept) = &mut self.kept {
+            kept.write(&mut changes.clone())?;
+            kept.flush()?;
+        }
+        self.missed |= !self.producer.is_connected();
+        self.producer.send(changes);
+        Ok(())
+    }
+
+    /// Sends what waits, and finds out what orchagent must be told beyond changes.
+    pub(super) fn look(&mut self, knows_all: bool) -> Tell {
+        if self.producer.renewed() {
+            self.swept = false;
+            // The first connection missed nothing, unless something was written before it; each later one did.
+            let missed = std::mem::replace(&mut self.missed, true);
+            if missed && !(knows_all && self.producer.is_acknowledged()) {
+                return Tell::Everything;
+            }
+        }
+        self.producer.resume();
+        let sweep = knows_all && !self.swept && self.producer.is_acknowledged() && self.producer.has_room();
+        self.swept |= sweep;
+        if sweep { Tell::Sweep } else { Tell::Changes }
+    }
+
+    /// Tells orchagent all rows, and that there are no others if `sweep`.
+    pub(super) fn tell_all(&mut self, rows: &mut Vec<Change<RouteRow>>, sweep: bool) {
+        if sweep {
+            rows.insert(0, begin_resync());
+            rows.push(Change::del(RouteKey::Resync));
+        }
+        self.producer.send(rows);
+    }
+}
+
+/// What orchagent must be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tell {
+    /// Only what changes.
+    Changes,
+    /// Every row.
+    Everything,
+    /// Every row, and that there are no others.
+    Sweep,
+}
+
+fn begin_resync() -> Change<RouteRow> {
+    let row = RouteRow::from_fields(&mut [("nexthop", "0.0.0.0")].into_iter());
+    Change::set(RouteKey::Resync, row.expect("an address is a next hop"))
+}
+
+/// Deletes the rows of an earlier run: they would be what an orchagent that starts believes.
+fn forget(databases: &Databases, stop: &Stop) -> Result<(), Error> {
+    let mut appl = Connection::open(databases.get(Db::Appl), stop)?;
+    let rows = appl.database().key(RouteRow::TABLE, "");
+    Ok(appl.scan(&format!("{rows}*"), |connection, names| {
+        names.iter().for_each(|name| connection.queue(&["UNLINK", name]));
+        connection.flush()
+    })?)
+}

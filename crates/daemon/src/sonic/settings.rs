@@ -1,0 +1,153 @@
+//! What a daemon was asked to be and what it is: SONiC's settings in CONFIG_DB, and a row of STATE_DB that says of each
+//! setting what was asked, what is active, and why the two differ. `ribtide show pipeline --sonic`
+//! reads it.
+
+use super::Error;
+use ribtide_runtime::thread::Stop;
+use ribtide_swss::Db;
+use ribtide_tables::{Connection, Databases};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The table of STATE_DB; its keys are the daemons.
+const TABLE: &str = "RIBTIDE_PIPELINE";
+/// The daemons, in the order in which a route passes them.
+const DAEMONS: [&str; 3] = ["fpmsyncd", "orchagent", "syncd"];
+
+/// A setting.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Setting {
+    /// Its name; SONiC's where it has one.
+    pub name: String,
+    /// What the command line or CONFIG_DB asks for.
+    pub asked: String,
+    /// What is done.
+    pub active: String,
+    /// Why the two differ, or what else there is to say.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub why: String,
+}
+
+/// The settings of one daemon, and where they are written.
+pub(super) struct Settings {
+    connection: Connection,
+    key: String,
+    all: Vec<Setting>,
+    generation: u64,
+}
+
+impl Settings {
+    pub(super) fn open(daemon: &str, databases: &Databases, stop: &Stop) -> Result<Settings, Error> {
+        let connection = Connection::open(databases.get(Db::State), stop)?;
+        let key = connection.database().key(TABLE, daemon);
+        Ok(Settings { connection, key, all: Vec::new(), generation: 0 })
+    }
+
+    /// Notes a setting; [`Settings::write`] makes it seen.
+    pub(super) fn note(&mut self, name: &str, asked: impl ToString, active: impl ToString, why: &str) {
+        let setting = Setting {
+            name: name.into(),
+            asked: asked.to_string(),
+            active: active.to_string(),
+            why: why.into(),
+        };
+        match self.all.iter_mut().find(|other| other.name == name) {
+            Some(place) => *place = setting,
+            None => self.all.push(setting),
+        }
+    }
+
+    /// Writes all settings, in place of those of an earlier run.
+    pub(super) fn write(&mut self) -> Result<(), Error> {
+        self.connection.queue(&["DEL", &self.key]);
+        for setting in &self.all {
+            let text = serde_json::to_string(setting).unwrap_or_default();
+            self.connection.queue(&["HSET", &self.key, &setting.name, &text]);
+        }
+        Ok(self.connection.flush()?)
+    }
+
+    /// What is active of a setting changed; writes it if it did.
+    pub(super) fn now(&mut self, name: &str, active: &str, why: &str) -> Result<(), Error> {
+        match self.all.iter_mut().find(|setting| setting.name == name) {
+            Some(setting) if setting.active != active => {
+                (setting.active, setting.why) = (active.into(), why.into());
+                self.write()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes them again when the server was lost meanwhile.
+    pub(super) fn keep(&mut self) -> Result<(), Error> {
+        self.connection.ask(&["PING"])?;
+        if std::mem::replace(&mut self.generation, self.connection.generation())
+            != self.connection.generation()
+        {
+            self.write()?;
+        }
+        Ok(())
+    }
+}
+
+/// What a daemon says of its settings.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct DaemonSettings {
+    /// The daemon.
+    pub daemon: &'static str,
+    /// Its settings; none when it did not run since the databases started.
+    pub settings: Vec<Setting>,
+}
+
+/// What the daemons on the databases of `config` say of their settings; without one, SONiC's default.
+///
+/// # Errors
+/// A sentence when the databases cannot be read.
+pub fn of_daemons(config: Option<&Path>) -> Result<Vec<DaemonSettings>, Error> {
+    let databases = Databases::load(config)?;
+    let mut connection = Connection::open(databases.get(Db::State), &Stop::default())?;
+    let mut all = Vec::new();
+    for daemon in DAEMONS {
+        let key = connection.database().key(TABLE, daemon);
+        let pairs = connection.ask(&["HGETALL", &key])?.into_pairs();
+        let settings = pairs.iter().filter_map(|(_, text)| serde_json::from_str(text).ok());
+        all.push(DaemonSettings { daemon, settings: settings.collect() });
+    }
+    Ok(all)
+}
+
+/// SONiC's CONFIG_DB, read once at start as SONiC's daemons do.
+pub(super) struct ConfigDb(Connection);
+
+impl ConfigDb {
+    pub(super) fn open(databases: &Databases, stop: &Stop) -> Result<ConfigDb, Error> {
+        Ok(ConfigDb(Connection::open(databases.get(Db::Config), stop)?))
+    }
+
+    fn field(&mut self, table: &str, key: &str, field: &str) -> Result<Option<String>, Error> {
+        let key = self.0.database().key(table, key);
+        Ok(self.0.ask(&["HGET", &key, field])?.into_text())
+    }
+
+    /// A field of `DEVICE_METADATA|localhost`.
+    pub(super) fn device(&mut self, field: &str) -> Result<Option<String>, Error> {
+        self.field("DEVICE_METADATA", "localhost", field)
+    }
+
+    /// Whether `SYSTEM_DEFAULTS` enables a feature.
+    pub(super) fn enables(&mut self, feature: &str) -> Result<bool, Error> {
+        Ok(self.field("SYSTEM_DEFAULTS", feature, "status")?.as_deref() == Some("enabled"))
+    }
+
+    /// Whether routes go to orchagent over ZeroMQ: today's flag, or the one before June 2026.
+    pub(super) fn routes_over_zmq(&mut self) -> Result<bool, Error> {
+        Ok(self.enables("swss_zmq")?
+            || self.device("orch_northbond_route_zmq_enabled")?.as_deref() == Some("true"))
+    }
+
+    /// Whether requests go to syncd over ZeroMQ: today's flag, or the one before June 2026.
+    pub(super) fn requests_over_zmq(&mut self) -> Result<bool, Error> {
+        Ok(self.enables("swss_zmq")?
+            || self.device("orch_southbound_zmq_enabled")?.as_deref() == Some("true"))
+    }
+}

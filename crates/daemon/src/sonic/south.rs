@@ -1,0 +1,238 @@
+//! The seam between orchagent and syncd: which of SONiC's modes it runs in, and orchagent's end of it.
+//!
+//! SONiC's synchronous modes have one request under way. In `redis_async` SONiC's orchagent takes every request for
+//! carried out and never hears of one that was not. Ours asks for replies there too, in the first thing that it says,
+//! and has several bulks under way; a syncd that does not know the question is believed as SONiC's would be.
+
+use super::orch_stage::SyncdLink;
+use super::settings::{ConfigDb, Settings};
+use super::{Error, log};
+use clap::ValueEnum;
+use crossbeam_channel::Select;
+use ribtide_runtime::ring::Rings;
+use ribtide_runtime::thread::Stop;
+use ribtide_swss::Db;
+use ribtide_swss::sai::{SaiCall, SaiReply, SaiRequest, Status, View, text};
+use ribtide_tables::zmq::{self, Endpoint};
+use ribtide_tables::{Databases, Exchange, Heard, Message, Question, listen, queue};
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+const DAEMON: &str = "orchagent";
+/// The counter of object numbers in ASIC_DB; without it the database is another one.
+pub(super) const VIDCOUNTER: &str = "VIDCOUNTER";
+/// The channel of ASIC_DB on which syncd speaks without being asked.
+pub(super) const NOTIFICATIONS: &str = "NOTIFICATIONS";
+/// What syncd says there when the switch is no longer what orchagent knows: SONiC's orchagent ends then.
+pub(super) const SHUTDOWN_REQUEST: &str = "switch_shutdown_request";
+/// Where syncd takes requests over ZeroMQ, if nothing else is said.
+const PORT: u16 = 5555;
+/// Requests under way in the modes that do not wait for each.
+const WINDOW: usize = 8;
+/// How long syncd may take for one request, as in SONiC.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What orchagent adds to its first request in `redis_async`, and syncd to its reply, when each request is answered.
+pub(super) const ANSWERS: &str = r#"["RIBTIDE_ANSWERS","each request"]"#;
+
+/// How orchagent and syncd talk to each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Mode {
+    /// Through ASIC_DB; one request at a time.
+    #[value(name = "redis_sync")]
+    RedisSync,
+    /// Through ASIC_DB; several requests under way.
+    #[value(name = "redis_async")]
+    RedisAsync,
+    /// Over ZeroMQ; one request at a time.
+    #[value(name = "zmq_sync")]
+    ZmqSync,
+    /// Over ZeroMQ; several requests under way. For syncd the same as zmq_sync
+    #[value(name = "zmq_async")]
+    ZmqAsync,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::RedisSync => "redis_sync",
+            Mode::RedisAsync => "redis_async",
+            Mode::ZmqSync => "zmq_sync",
+            Mode::ZmqAsync => "zmq_async",
+        })
+    }
+}
+
+impl Mode {
+    /// What the command line asks for: `-z`, or `-s`, or SONiC's default.
+    pub(super) fn asked(synchronous: bool, mode: Option<Mode>) -> Mode {
+        mode.unwrap_or(if synchronous { Mode::RedisSync } else { Mode::RedisAsync })
+    }
+
+    /// Requests that may be under way.
+    pub(super) fn window(self) -> usize {
+        match self {
+            Mode::RedisSync | Mode::ZmqSync => 1,
+            Mode::RedisAsync | Mode::ZmqAsync => WINDOW,
+        }
+    }
+
+    pub(super) fn is_zmq(self) -> bool {
+        matches!(self, Mode::ZmqSync | Mode::ZmqAsync)
+    }
+}
+
+/// The endpoint of requests over ZeroMQ.
+pub(super) fn endpoint(given: &str) -> Result<Endpoint, Error> {
+    Endpoint::parse(given, PORT).map_err(Error::new)
+}
+
+/// CONFIG_DB may ask for another mode than the command line: both processes get theirs from SONiC's scripts, so the
+/// command line counts, and the difference is shown.
+pub(super) fn note(mode: Mode, config: &mut ConfigDb, settings: &mut Settings) -> Result<(), Error> {
+    let config_asks = match (config.requests_over_zmq()?, config.device("synchronous_mode")?.as_deref()) {
+        (true, _) => "zmq_sync".to_owned(),
+        (false, Some("disable")) => Mode::RedisAsync.to_string(),
+        (false, Some(_)) => Mode::RedisSync.to_string(),
+        (false, None) => mode.to_string(),
+    };
+    let why = if config_asks == mode.to_string() {
+        ""
+    } else {
+        "-s and -z of the command line count; SONiC's scripts set them"
+    };
+    settings.note("synchronous_mode", config_asks, mode, why);
+    Ok(())
+}
+
+/// What a reply needs to be understood.
+struct Waiting {
+    id: u64,
+    view: bool,
+}
+
+/// A reply, and whether it says that each request is answered.
+type Understood = Result<(SaiReply, bool), Error>;
+
+/// orchagent's end.
+pub(super) struct South {
+    exchange: Exchange<(SaiRequest, bool), Understood>,
+    /// When each request that is under way was sent.
+    waiting: VecDeque<Instant>,
+    /// Whether syncd answers each request; known from its first reply on.
+    answers: bool,
+    assumed: Vec<SaiReply>,
+    shutdown: crossbeam_channel::Receiver<()>,
+}
+
+impl South {
+    pub(super) fn open(
+        mode: Mode,
+        endpoint: &Endpoint,
+        databases: &Databases,
+        rings: &Rings,
+        stop: &Stop,
+    ) -> Result<South, Error> {
+        let asic = databases.get(Db::Asic);
+        let ask = move |(request, answered): (SaiRequest, bool)| question(&request, answered, mode);
+        let exchange = if mode.is_zmq() {
+            zmq::exchange(endpoint, rings, stop, ask, |waiting: &Waiting, message: &str| {
+                Some(understood(text::read_zmq_reply(waiting.id, message).map(|reply| (reply, true))))
+            })?
+        } else {
+            queue::exchange(asic, VIDCOUNTER, rings, stop, ask, |waiting: &Waiting, message: Message| {
+                // A late reply to what an earlier run asked is not one to a view step.
+                if waiting.view != (message.op == "Snotify") {
+                    return None;
+                }
+                let reply = text::read_reply(waiting.id, &message.key, &message.value, &message.op);
+                Some(understood(reply.map(|reply| (reply, message.value == ANSWERS))))
+            })?
+        };
+        let (tell, shutdown) = crossbeam_channel::bounded(1);
+        listen(asic, vec![NOTIFICATIONS.into()], stop, move |heard| {
+            if matches!(heard, Heard::Message { payload, .. } if payload.contains(SHUTDOWN_REQUEST)) {
+                // One is enough.
+                let _ = tell.try_send(());
+            }
+        })?;
+        let answers = mode != Mode::RedisAsync;
+        Ok(South { exchange, waiting: VecDeque::new(), answers, assumed: Vec::new(), shutdown })
+    }
+}
+
+fn understood(reply: Result<(SaiReply, bool), text::TextError>) -> Understood {
+    reply.map_err(|e| Error::new(format!("syncd's answer cannot be read: {e}")))
+}
+
+/// A request as text; `answered` says that a reply to it will come.
+fn question(request: &SaiRequest, answered: bool, mode: Mode) -> Question<Waiting> {
+    let text::Message { key, mut value, op } = text::write_request(request);
+    let view = matches!(request.call, SaiCall::View(_));
+    if mode == Mode::RedisAsync && request.call == SaiCall::View(View::Init) {
+        value = ANSWERS.into();
+    }
+    let pending = answered.then_some(Waiting { id: request.id, view });
+    Question { message: Message { key, value, op: op.into() }, pending }
+}
+
+/// The reply that SONiC's asynchronous mode takes for given.
+fn assume(request: &SaiRequest) -> Option<SaiReply> {
+    match &request.call {
+        SaiCall::One { .. } => Some(SaiReply::one(request.id, Status::Success)),
+        SaiCall::Bulk { items, .. } => Some(SaiReply::bulk(request.id, vec![Status::Success; items.len()])),
+        SaiCall::Get { .. } | SaiCall::View(_) => None,
+    }
+}
+
+impl SyncdLink for South {
+    fn send(&mut self, requests: &mut Vec<SaiRequest>) -> Result<(), Error> {
+        for request in requests.drain(..) {
+            let assumed = assume(&request).filter(|_| !self.answers);
+            let answered = assumed.is_none();
+            match assumed {
+                Some(reply) => self.assumed.push(reply),
+                None => self.waiting.push_back(Instant::now()),
+            }
+            if self.exchange.requests.send((request, answered)).is_err() {
+                // Its reason comes with the replies.
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn replies(&mut self, replies: &mut Vec<SaiReply>) -> Result<(), Error> {
+        if self.shutdown.try_recv().is_ok() {
+            return Err(Error::new(
+                "syncd was started again and does not have what it was told; start orchagent again, so that it describes \
+                 the switch anew",
+            ));
+        }
+        replies.append(&mut self.assumed);
+        while let Some(heard) = self.exchange.replies.try_recv() {
+            let (reply, answers) = heard??;
+            self.waiting.pop_front();
+            if answers && !std::mem::replace(&mut self.answers, true) {
+                log(DAEMON, "syncd answers each request");
+            }
+            replies.push(reply);
+        }
+        match self.waiting.front() {
+            Some(since) if since.elapsed() >= PATIENCE => Err(Error::new(format!(
+                "syncd did not answer within {} s; see whether it runs, in the same mode (-s, -z), on the same ASIC_DB",
+                PATIENCE.as_secs()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        select.recv(self.exchange.replies.raw());
+        select.recv(&self.shutdown);
+    }
+}

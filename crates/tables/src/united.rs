@@ -1,0 +1,69 @@
+//! Changes that wait, one a key: what came later unites with what waits, as it would in Redis.
+
+use ribtide_prefix::Map;
+use ribtide_swss::{Change, Row};
+
+/// Changes in the order in which their keys came first.
+#[derive(Debug)]
+pub(crate) struct United<R: Row> {
+    waiting: Vec<Change<R>>,
+    /// Where each key's change stands in `waiting`. Empty until there is something to unite: what is added and taken at
+    /// once goes as it is.
+    at: Map<R::Key, usize>,
+}
+
+impl<R: Row> Default for United<R> {
+    fn default() -> Self {
+        United { waiting: Vec::new(), at: Map::default() }
+    }
+}
+
+impl<R: Row> United<R> {
+    /// Takes all changes, each united with the one of its key that still waits.
+    pub(crate) fn add(&mut self, changes: &mut Vec<Change<R>>) {
+        if self.waiting.is_empty() {
+            std::mem::swap(&mut self.waiting, changes);
+            return;
+        }
+        if self.at.is_empty() {
+            std::mem::take(&mut self.waiting).into_iter().for_each(|change| self.unite(change));
+        }
+        changes.drain(..).for_each(|change| self.unite(change));
+    }
+
+    fn unite(&mut self, change: Change<R>) {
+        let Some(&at) = self.at.get(&change.key) else {
+            self.at.insert(change.key.clone(), self.waiting.len());
+            self.waiting.push(change);
+            return;
+        };
+        let waiting = &mut self.waiting[at];
+        let cleared = waiting.row.is_none() || waiting.reshaped || change.reshaped;
+        waiting.row = match (waiting.row.take(), change.row) {
+            (_, None) => None,
+            // A row after a deletion keeps nothing of what was before: that is what `reshaped` says.
+            (Some(mut older), Some(newer)) if !change.reshaped => {
+                older.merge(newer);
+                Some(older)
+            }
+            (_, Some(newer)) => Some(newer),
+        };
+        waiting.reshaped = cleared && waiting.row.is_some();
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether none waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// All of them.
+    pub(crate) fn take(&mut self) -> Vec<Change<R>> {
+        self.at.clear();
+        std::mem::take(&mut self.waiting)
+    }
+}

@@ -1,0 +1,165 @@
+"""orchagent and syncd in each of their modes: ours beside each other, and each beside a plain client of Redis or a plain
+socket of libzmq."""
+
+import json
+import signal
+
+import pytest
+from harness import Ribtide, blast, wait_for, zmq
+from harness.sonic import Sonic
+from test_sonic import ROUTER, check, own_routes
+
+SWITCH = "oid:0x21000000000000"
+
+
+def sonic_in(host, mode, asic_db="in-line", start=("syncd", "orchagent", "fpmsyncd")):
+    flags = {"orchagent": ["-z", mode], "syncd": ["-z", mode, "--asic-db", asic_db]}
+    return Sonic(host, flags=flags, start=start)
+
+
+@pytest.mark.parametrize("mode", ["redis_async", "zmq_sync", "zmq_async"])
+def test_a_burst_and_crashes(host, mode):
+    """The world changes while one of them sleeps, and while one of them is away."""
+    sonic = sonic_in(host, mode)
+    own = own_routes(sonic)
+    router = Ribtide(host, ROUTER)
+    check(sonic, router, own)
+    assert sonic.setting("orchagent", "synchronous_mode")["active"] == mode
+    for daemon in ("orchagent", "syncd"):
+        # Bulks are under way, and none is lost.
+        sonic.processes["syncd"].popen.send_signal(signal.SIGSTOP)
+        feed = blast(host, 20_000, 2_000)
+        wait_for("the table is here", lambda: router.count() == 22_000, 60, alive=[router.process])
+        sonic.processes["syncd"].popen.send_signal(signal.SIGCONT)
+        check(sonic, router, own)
+        sonic.processes[daemon].kill()
+        feed.kill()
+        wait_for("the table is gone", lambda: router.count() == 0, 60, alive=[router.process])
+        sonic.start(daemon)
+        check(sonic, router, own)
+
+
+@pytest.mark.parametrize("mode", ["redis_async", "zmq_async"])
+@pytest.mark.parametrize("asic_db", ["behind", "off"])
+def test_a_syncd_whose_rows_are_not_exact(host, mode, asic_db):
+    """It asks orchagent to describe everything anew: SONiC's orchagent ends then, and its supervisor starts it."""
+    sonic = sonic_in(host, mode, asic_db)
+    router = Ribtide(host, ROUTER)
+    feed = blast(host, 2_000, 200)
+    wait_for("the table is here", lambda: router.count() == 2_200, 60, alive=[router.process])
+    own = 4 + 4  # Default and link-local routes, and the addresses of two ports.
+    def in_chip():
+        counts = sonic.ask("counts")  # No counts while there is no switch.
+        return counts.get("ipv4_routes", 0) + counts.get("ipv6_routes", 0)
+    whole = wait_for("the chip has them", lambda: in_chip() >= 2_200 + own and in_chip(), 60, alive=sonic.alive())
+    sonic.processes["syncd"].kill()
+    sonic.start("syncd")
+    ended = sonic.processes["orchagent"]
+    wait_for("orchagent ends", lambda: ended.poll() is not None, 20)
+    assert "describes the switch anew" in ended.log()
+    sonic.start("orchagent")
+    wait_for("the chip has them again", lambda: in_chip() == whole, 60, alive=sonic.alive())
+    if asic_db == "behind":
+        wait_for("so has ASIC_DB", lambda: sonic.chip_routes() == whole, 30)
+        assert len(sonic.chip().routes()) == whole
+    else:
+        assert sonic.chip_routes() == 0
+    feed.kill()
+    wait_for("all but a few are gone", lambda: in_chip() < 50, 60, alive=sonic.alive())
+
+
+def test_syncd_for_a_plain_socket(host):
+    """libsairedis over ZeroMQ: one array of strings each way, operations without a letter before them."""
+    sonic_in(host, "zmq_sync", start=["syncd"])
+    with zmq.stock(host, "REQ", connect=zmq.REQUESTS) as socket:
+        def ask(*parts):
+            socket.send(json.dumps(parts, separators=(",", ":")).encode())
+            return socket.recv()
+        assert ask("INIT_VIEW", "notify") == b'["SAI_STATUS_SUCCESS","notify"]'
+        switch = f"SAI_OBJECT_TYPE_SWITCH:{SWITCH}"
+        assert ask(switch, "create", "SAI_SWITCH_ATTR_INIT_SWITCH", "true") == b'["SAI_STATUS_SUCCESS","getresponse"]'
+        status, op, name, router = json.loads(ask(switch, "get", "SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID", "oid:0x0"))
+        assert (status, op, name) == ("SAI_STATUS_SUCCESS", "getresponse", "SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID")
+        assert ask("APPLY_VIEW", "notify") == b'["SAI_STATUS_SUCCESS","notify"]'
+        entry = f'{{"dest":"10.1.0.0/16","switch_id":"{SWITCH}","vr":"{router}"}}'
+        made = ask("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "bulkcreate", entry, "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION=SAI_PACKET_ACTION_DROP")
+        assert made == b'["SAI_STATUS_SUCCESS","getresponse","SAI_STATUS_SUCCESS",""]'
+        again = ask("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "bulkcreate", entry, "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION=SAI_PACKET_ACTION_DROP")
+        assert again == b'["SAI_STATUS_FAILURE","getresponse","SAI_STATUS_ITEM_ALREADY_EXISTS",""]'
+        # What cannot be read is answered too: who asks waits.
+        socket.send(b"banana")
+        assert json.loads(socket.recv())[0] == "SAI_STATUS_NOT_SUPPORTED"
+        assert ask("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "bulkremove", entry, "") == b'["SAI_STATUS_SUCCESS","getresponse","SAI_STATUS_SUCCESS",""]'
+
+
+def test_orchagent_for_a_plain_socket(host):
+    """What orchagent asks a syncd that answers one thing at a time."""
+    sonic = sonic_in(host, "zmq_sync", start=["orchagent"])
+    with zmq.stock(host, "REP", bind=zmq.REQUESTS) as socket:
+        assert socket.recv() == b'["INIT_VIEW","notify"]'
+        socket.send(b'["SAI_STATUS_SUCCESS","notify"]')
+        assert socket.recv() == f'["SAI_OBJECT_TYPE_SWITCH:{SWITCH}","create","SAI_SWITCH_ATTR_INIT_SWITCH","true","SAI_SWITCH_ATTR_SRC_MAC_ADDRESS","02:00:00:00:00:01"]'.encode()
+        socket.send(b'["SAI_STATUS_FAILURE","getresponse"]')
+        process = sonic.processes["orchagent"]
+        wait_for("it ends", lambda: process.poll() is not None, 20)
+        assert "syncd did not make the switch: SAI_STATUS_FAILURE" in process.log()
+
+
+class Queue:
+    """libsairedis' end of ASIC_DB's queues."""
+
+    def __init__(self, sonic):
+        self.redis = sonic.asic
+
+    def send(self, key, value, op):
+        self.redis.lpush("ASIC_STATE_KEY_VALUE_OP_QUEUE", key, value, op)
+        self.redis.publish("ASIC_STATE_CHANNEL@1", "G")
+
+    def reply(self):
+        """The next reply, if one comes soon."""
+        def three():
+            return self.redis.llen("GETRESPONSE_KEY_VALUE_OP_QUEUE") >= 3
+        try:
+            wait_for("a reply", three, 2, 0.02)
+        except AssertionError:
+            return None
+        return tuple(self.redis.rpop("GETRESPONSE_KEY_VALUE_OP_QUEUE") for _ in range(3))
+
+
+def test_syncd_for_a_client_that_waits_for_nothing(host):
+    """redis_async as SONiC's orchagent speaks it: only view steps and questions are answered. A client of ours asks for more."""
+    sonic = sonic_in(host, "redis_async", start=["syncd"])
+    queue = Queue(sonic)
+    switch = f"SAI_OBJECT_TYPE_SWITCH:{SWITCH}"
+    queue.send("INIT_VIEW", "[]", "Snotify")
+    assert queue.reply() == ("SAI_STATUS_SUCCESS", "[]", "Snotify")
+    queue.send(switch, '["SAI_SWITCH_ATTR_INIT_SWITCH","true"]', "Screate")
+    assert queue.reply() is None
+    queue.send(switch, '["SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID","oid:0x0"]', "Sget")
+    assert queue.reply()[0] == "SAI_STATUS_SUCCESS"
+    queue.send("INIT_VIEW", '["RIBTIDE_ANSWERS","each request"]', "Snotify")
+    assert queue.reply() == ("SAI_STATUS_SUCCESS", '["RIBTIDE_ANSWERS","each request"]', "Snotify")
+    queue.send(switch, '["SAI_SWITCH_ATTR_INIT_SWITCH","true"]', "Screate")
+    assert queue.reply()[2] == "Sgetresponse"
+
+
+@pytest.mark.parametrize("mode", ["redis_sync", "redis_async", "zmq_sync"])
+def test_a_redis_that_loses_everything(host, mode):
+    """Who cannot know what was carried out ends; started again with the rest of SONiC, they make all tables equal."""
+    sonic = sonic_in(host, mode)
+    own = own_routes(sonic)
+    router = Ribtide(host, ROUTER)
+    feed = blast(host, 3_000, 300)
+    wait_for("the table is here", lambda: router.count() == 3_300, 60, alive=[router.process])
+    wait_for("routes are in the chip", lambda: sonic.chip_routes() > 3_300, 60)
+    sonic.redis.process.kill()
+    sonic.redis.start()
+    for daemon in ("syncd", "orchagent"):
+        sonic.processes[daemon].kill()
+    for daemon in ("syncd", "orchagent"):
+        sonic.start(daemon)
+    sonic.everything_else()
+    check(sonic, router, own, "rewritten")
+    feed.kill()
+    wait_for("the table is gone", lambda: router.count() == 0, 60, alive=[router.process])
+    check(sonic, router, own, "rewritten")
