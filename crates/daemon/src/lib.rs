@@ -13,3 +13,4 @@ pub mod reload;
 pub mod rib;
 pub mod router;
 pub mod sonic;
+mod vrf_numbers;

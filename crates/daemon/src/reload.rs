@@ -6,6 +6,7 @@ use crate::bgp::Bgp;
 use crate::bgp::resize::{NotResized, Resized};
 use crate::bgp::session::Neighbors;
 use crate::config::{self, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, Threads};
+use crate::rib::{RibHandle, VrfSetup, VrfsChanged, VrfsSetup};
 use crate::router::Inside;
 use ribtide_rib::CacheMode;
 use ribtide_runtime::ask::NoAnswer;
@@ -26,6 +27,8 @@ pub struct Reloaded {
     pub suppression: Option<bool>,
     /// Whether the policy for routes on their way to the FIB is another.
     pub fib_policy: bool,
+    /// VRFs that came and went.
+    pub vrfs: VrfsChanged,
     /// The neighbours.
     pub neighbors: Neighbors,
     /// BFD sessions.
@@ -53,8 +56,10 @@ pub enum NotReloaded {
     Neighbors(String),
     /// The session thread does not answer.
     NoAnswer(NoAnswer),
-    /// The RIB manager does not answer.
+    /// The RIB manager, or what is behind it, does not answer.
     NoRib(NoAnswer),
+    /// A VRF is not what it should be.
+    Vrf(String),
 }
 
 impl fmt::Display for NotReloaded {
@@ -73,13 +78,16 @@ impl fmt::Display for NotReloaded {
                 keys.join(", "),
                 if keys.len() == 1 { "it" } else { "them" }
             ),
+            NotReloaded::Vrf(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Busy => write!(f, "a reload is under way; try again when it is done"),
             NotReloaded::Shards(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Bfd(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::NoBfd(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Neighbors(e) => write!(f, "no neighbour is reloaded: {e}"),
             NotReloaded::NoAnswer(e) => write!(f, "no neighbour is reloaded: {e}"),
-            NotReloaded::NoRib(e) => write!(f, "neighbours are reloaded, and the [fib] table is not: {e}"),
+            NotReloaded::NoRib(e) => {
+                write!(f, "neighbours are reloaded, and routes, VRFs and the [fib] table may not be: {e}")
+            }
         }
     }
 }
@@ -91,15 +99,18 @@ impl std::error::Error for NotReloaded {}
 /// # Errors
 /// Why nothing changed; with [`NotReloaded::Neighbors`] and [`NotReloaded::NoAnswer`], nothing but BFD sessions and the
 /// number of shards; with [`NotReloaded::Shards`], nothing but BFD sessions;
-/// with [`NotReloaded::NoRib`], everything but the `[fib]` table.
+/// with [`NotReloaded::NoRib`], everything but static routes, VRFs and the `[fib]` table, or some of them.
 pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
     let Some(file) = &inside.file else { return Err(NotReloaded::NoFile) };
-    let Ok(_one) = inside.reloading.try_lock() else { return Err(NotReloaded::Busy) };
-    let new = config::load(file).map_err(NotReloaded::Invalid)?;
+    let Ok(mut numbers) = inside.reloading.try_lock() else { return Err(NotReloaded::Busy) };
+    let mut new = config::load(file).map_err(NotReloaded::Invalid)?;
     let fixed = fixed(&inside.config(), &new);
     if !fixed.is_empty() {
         return Err(NotReloaded::Fixed(fixed));
     }
+    // As they were numbered at the start.
+    new.interfaces.clone_from(&inside.config().interfaces);
+    let vrfs = numbers.number(&new).map_err(NotReloaded::Vrf)?;
     let wanted = new.bfd.clone();
     let bfd = inside.bfd.asker.wait(move |bfd| bfd.configure(&wanted));
     let bfd = bfd.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?;
@@ -125,8 +136,42 @@ pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
         }
         _ => (None, None, false),
     };
+    let changed = match &inside.rib {
+        Some(rib) => set_vrfs(inside, rib, &new, &vrfs).map_err(NotReloaded::NoRib)?,
+        None => VrfsChanged::default(),
+    };
+    numbers.vrfs = vrfs;
     inside.configure(new);
-    Ok(Reloaded { file: file.clone(), shards, nexthop_cache, suppression, fib_policy, neighbors, bfd })
+    Ok(Reloaded {
+        file: file.clone(),
+        shards,
+        nexthop_cache,
+        suppression,
+        fib_policy,
+        vrfs: changed,
+        neighbors,
+        bfd,
+    })
+}
+
+/// What a VRF needs in a dataplane is there before its first route, and goes after the last.
+fn set_vrfs(
+    inside: &Inside,
+    rib: &RibHandle,
+    new: &Config,
+    vrfs: &[VrfSetup],
+) -> Result<VrfsChanged, NoAnswer> {
+    if let Some(asic) = &inside.asic {
+        asic.set_vrfs(vrfs)?;
+    }
+    let changed = rib.set_vrfs(VrfsSetup::new(new, vrfs.to_vec()))?;
+    if let Some(asic) = &inside.asic {
+        asic.drop_other_vrfs(vrfs)?;
+    }
+    if let Some(kernel) = &inside.kernel {
+        kernel.set_vrfs(vrfs);
+    }
+    Ok(changed)
 }
 
 fn resize(inside: &Inside, running: &Bgp, bgp: &BgpConfig) -> Result<Option<Resized>, NotReloaded> {
@@ -153,7 +198,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
             keys.push(name.to_owned());
         }
     };
-    let Config { asn, router_id, bgp, fib, api, interfaces, statics, bfd } = new;
+    let Config { asn, router_id, bgp, fib, api, interfaces, statics: _, vrfs: _, bfd } = new;
     key("router.asn", *asn == old.asn);
     key("router.router-id", *router_id == old.router_id);
     match (fib, &old.fib) {
@@ -183,7 +228,6 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
     }
     key("api", *api == old.api);
     key("interface", interfaces.iter().map(described).eq(old.interfaces.iter().map(described)));
-    key("static", *statics == old.statics);
     key("bfd.listen", bfd.listen == old.bfd.listen);
     match (bgp, &old.bgp) {
         (Some(new), Some(old)) => {

@@ -15,12 +15,13 @@ mod lanes;
 mod policy;
 mod retries;
 mod statics;
+mod vrfs;
 
 pub use lanes::Lane;
 pub use policy::FibPolicy;
-pub use statics::Statics;
+pub use vrfs::{VrfSetup, VrfsChanged, VrfsSetup};
 
-use crate::config::InterfaceConfig;
+use crate::config::DEFAULT_VRF;
 use crate::dataplane::{FAILURES, FEEDBACK, Outlet, Port, ToRib, merge};
 use crossbeam_channel::{Select, select_biased};
 use lanes::Lanes;
@@ -29,19 +30,19 @@ use retries::Retries;
 use ribtide_bgp::message::NextHopState as BgpNextHopState;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{
-    CacheMode, DataplaneId, FibBatch, InterfaceEvent, NextHopState, Rib, RibConfig, RibIn, RibOut, Source,
-    UrgentOp,
+    CacheMode, DataplaneId, FibBatch, NextHopState, RibConfig, RibIn, RibOut, Source, UrgentOp, VrfId, Vrfs,
 };
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, TrySend};
 use ribtide_runtime::thread::{self, Stop};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
+use vrfs::Known;
 
 /// Batches from shards that may wait.
 const INBOX: usize = 256;
@@ -73,8 +74,8 @@ struct Plane {
 pub struct RibSetup {
     /// Its settings; the dataplanes are those that are plugged in.
     pub config: RibConfig,
-    /// Static routes.
-    pub statics: Statics,
+    /// VRFs, static routes, and the interfaces that no kernel tells of.
+    pub vrfs: VrfsSetup,
     /// The shards that there are.
     pub shards: Vec<Lane>,
     /// Whether BGP advertises only what dataplanes confirmed.
@@ -96,8 +97,8 @@ pub struct RibHandle {
 
 /// The state of the RIB's thread.
 pub struct RibStage {
-    /// The RIB.
-    pub rib: Rib,
+    /// The RIB of each VRF.
+    pub rib: Vrfs,
     planes: Vec<Plane>,
     /// Whether BGP waits for dataplanes, for those to see.
     confirms: Arc<AtomicBool>,
@@ -113,7 +114,7 @@ pub struct RibStage {
     taken: VecDeque<RibIn>,
     /// Whether some of what failures or another policy make of routes is still to be done.
     owed: bool,
-    statics: Statics,
+    known: BTreeMap<VrfId, Known>,
     meter: Meter,
 }
 
@@ -155,10 +156,10 @@ impl RibBuilder {
     /// When the system gives no thread.
     pub fn start(self, setup: RibSetup, meters: &Meters, stop: Stop) -> io::Result<RibHandle> {
         let (asker, asked) = pair("RIB");
-        let RibSetup { mut config, statics, shards, suppress, policy, clock } = setup;
+        let RibSetup { mut config, vrfs, shards, suppress, policy, clock } = setup;
         config.dataplanes = (0..self.planes.len() as DataplaneId).collect();
         let mut stage = RibStage {
-            rib: Rib::new(config),
+            rib: Vrfs::new(config),
             planes: self.planes,
             confirms: self.confirms,
             shards: Lanes::default(),
@@ -169,7 +170,7 @@ impl RibBuilder {
             feedback: self.feedback.1,
             taken: VecDeque::new(),
             owed: false,
-            statics,
+            known: BTreeMap::from([(VrfId::DEFAULT, Known::new(DEFAULT_VRF.into(), VrfId::DEFAULT))]),
             meter: meters.meter("rib"),
         };
         // Before there is any route: shards find it in their rings when they start.
@@ -182,7 +183,7 @@ impl RibBuilder {
         stage.set_shards(shards);
         stage.rib.set_clock(nanoseconds);
         let inbox = self.inbox.1;
-        thread::spawn("rib", move || run(stage, &inbox, &asked, &stop))?;
+        thread::spawn("rib", move || run(stage, vrfs, &inbox, &asked, &stop))?;
         Ok(RibHandle { inbox: self.inbox.0, asker })
     }
 }
@@ -193,10 +194,10 @@ fn nanoseconds() -> u64 {
     FIRST.elapsed().as_nanos() as u64
 }
 
-fn run(mut stage: RibStage, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, stop: &Stop) {
+fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, stop: &Stop) {
     let (failures, feedback) = (stage.failures.clone(), stage.feedback.clone());
-    let statics = stage.statics.batch();
-    stage.handle(vec![statics, RibIn::EndOfInitial(Source::Static)]);
+    stage.set_vrfs(vrfs);
+    stage.handle(vec![RibIn::EndOfInitial(Source::Static)]);
     while !stop.stopped() {
         // Then feedback: what a dataplane says goes ahead of any backlog of routes.
         select_biased! {
@@ -261,8 +262,8 @@ impl RibHandle {
         self.asker.ask(move |stage| stage.suppress(on))
     }
 
-    /// Treats routes so on their way to the FIB from now on. Those that are treated otherwise than before change, and no
-    /// others.
+    /// Treats routes of the default VRF so on their way to the FIB from now on. Those that are treated otherwise than before
+    /// change, and no others.
     ///
     /// # Errors
     /// When the RIB manager does not answer.
@@ -274,13 +275,21 @@ impl RibHandle {
         })
     }
 
+    /// From now on there are these VRFs, with these static routes and interfaces.
+    ///
+    /// # Errors
+    /// When the RIB manager does not answer.
+    pub fn set_vrfs(&self, setup: VrfsSetup) -> Result<VrfsChanged, NoAnswer> {
+        self.asker.ask(move |stage| stage.set_vrfs(setup))
+    }
+
     /// Lets the resolution cache work by another mode from the next batch on; the mode before.
     ///
     /// # Errors
     /// When the RIB manager does not answer.
     pub fn set_cache_mode(&self, mode: CacheMode) -> Result<CacheMode, NoAnswer> {
         self.asker.ask(move |stage| {
-            let before = stage.rib.cache_mode();
+            let before = stage.rib.default_vrf().cache_mode();
             stage.rib.set_cache_mode(mode);
             before
         })
@@ -294,13 +303,13 @@ impl RibStage {
     }
 
     /// The interface that a static route of `prefix` waits for, if one does.
-    pub fn awaited_interface(&self, prefix: AnyPrefix) -> Option<String> {
-        self.statics.awaited(prefix)
+    pub fn awaited_interface(&self, vrf: VrfId, prefix: AnyPrefix) -> Option<String> {
+        self.known.get(&vrf)?.statics.awaited(prefix)
     }
 
     /// From now on these shards hear of next hops and of dataplanes.
     pub fn set_shards(&mut self, lanes: Vec<Lane>) {
-        self.shards.set(lanes, self.rib.blocked());
+        self.shards.set(lanes, self.rib.default_vrf().blocked());
     }
 
     /// BGP advertises only what dataplanes confirmed from now on, or what it has. Whether it did before.
@@ -337,16 +346,22 @@ impl RibStage {
         self.take_failures();
         let begin = Instant::now();
         let routes = messages.iter().map(route_count).sum();
-        let waiting: Vec<RibIn> = messages.iter().filter_map(|m| self.statics.interface(m)).collect();
+        let waiting: Vec<RibIn> = messages.iter().filter_map(|m| self.awaited(m)).collect();
         messages.extend(waiting);
         if messages.iter().any(is_failure) {
             self.retries.hope(begin);
         }
         self.rib.set_time(self.clock.now());
-        let out = self.rib.handle(messages);
+        let outs = self.rib.handle(messages);
         self.owed = self.rib.has_more();
         self.meter.add(routes, begin);
-        self.send(out);
+        outs.into_iter().for_each(|out| self.send(out));
+    }
+
+    /// Static routes that waited for an interface.
+    fn awaited(&mut self, message: &RibIn) -> Option<RibIn> {
+        let RibIn::Interface(event) = message else { return None };
+        self.known.get_mut(&event.vrf)?.statics.interface(event)
     }
 
     /// Takes what waits in the lane for failures.
@@ -364,7 +379,8 @@ impl RibStage {
         while let Some(message) = next {
             match message {
                 message if is_failure(&message) => {
-                    self.taken.extend(self.statics.interface(&message));
+                    let waiting = self.awaited(&message);
+                    self.taken.extend(waiting);
                     events.push(message);
                 }
                 other => self.taken.push_back(other),
@@ -446,16 +462,6 @@ impl RibStage {
             self.taken.extend(std::iter::from_fn(|| self.feedback.try_recv()));
         }
     }
-}
-
-/// What the configuration's interfaces look like to the RIB: up, for ever.
-pub fn config_interfaces(interfaces: &[InterfaceConfig]) -> impl Iterator<Item = InterfaceEvent> {
-    interfaces.iter().map(|c| InterfaceEvent {
-        index: c.index,
-        name: c.name.clone(),
-        up: true,
-        addresses: c.addresses.clone(),
-    })
 }
 
 #[cfg(test)]

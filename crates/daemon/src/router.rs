@@ -5,12 +5,13 @@ use crate::api::{Api, ListenError, SocketFile, answers};
 use crate::bfd::{self, Bfd};
 use crate::bgp::owners::Owners;
 use crate::bgp::{Bgp, BgpBuilder, initial};
-use crate::config::{Config, InterfaceConfig};
+use crate::config::Config;
 use crate::dataplane::fpm::{self, FpmHandle};
-use crate::dataplane::kernel;
-use crate::rib::{RibBuilder, RibHandle, RibSetup, Statics, config_interfaces};
+use crate::dataplane::kernel::{self, KernelHandle};
+use crate::rib::{RibBuilder, RibHandle, RibSetup, VrfsSetup};
 use crate::sonic::inprocess::{self, InProcess};
-use ribtide_rib::{RibConfig, RibIn, Source};
+use crate::vrf_numbers::VrfNumbers;
+use ribtide_rib::{RibConfig, RibIn, Source, VrfId};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::log::log;
 use ribtide_runtime::meter::Meters;
@@ -18,6 +19,7 @@ use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -36,8 +38,8 @@ pub struct Inside {
     config: RwLock<Arc<Config>>,
     /// The file that it came from.
     pub(crate) file: Option<PathBuf>,
-    /// Held while the file is read again.
-    pub(crate) reloading: Mutex<()>,
+    /// Held while the file is read again; the numbers of VRFs.
+    pub(crate) reloading: Mutex<VrfNumbers>,
     /// Time since the start.
     pub clock: Clock,
     /// Every queue.
@@ -50,14 +52,16 @@ pub struct Inside {
     pub bfd: Bfd,
     /// The RIB manager, when routes are installed.
     pub rib: Option<RibHandle>,
+    /// The kernel, when routes are installed there.
+    pub kernel: Option<KernelHandle>,
     /// The virtual ASIC, when there is one.
     pub asic: Option<InProcess>,
     /// FPM clients.
     pub fpm: Vec<FpmHandle>,
     /// Reads of the FIB under way.
-    pub(crate) fib_reads: answers::Reads<ribtide_rib::Cursor>,
+    pub(crate) fib_reads: answers::Reads<(VrfId, ribtide_rib::Cursor)>,
     /// Reads of what dataplanes failed under way.
-    pub(crate) failed_reads: answers::Reads<ribtide_rib::FailedCursor>,
+    pub(crate) failed_reads: answers::Reads<VecDeque<(VrfId, ribtide_rib::FailedCursor)>>,
     /// Reads of BGP's routes under way.
     pub(crate) route_reads: answers::Reads<answers::RouteRead>,
 }
@@ -99,6 +103,8 @@ pub enum StartError {
     Kernel(String),
     /// The virtual ASIC cannot work.
     Asic(String),
+    /// A VRF is not what it should be.
+    Vrf(String),
     /// The system gives no thread.
     Thread(io::Error),
 }
@@ -108,7 +114,9 @@ impl fmt::Display for StartError {
         match self {
             StartError::Api(e) => e.fmt(f),
             StartError::Bfd(e) => e.fmt(f),
-            StartError::Bgp(e) | StartError::Kernel(e) | StartError::Asic(e) => f.write_str(e),
+            StartError::Bgp(e) | StartError::Kernel(e) | StartError::Asic(e) | StartError::Vrf(e) => {
+                f.write_str(e)
+            }
             StartError::Thread(e) => {
                 write!(f, "the system gives no thread: {e}; raise the limit of processes (ulimit -u)")
             }
@@ -124,23 +132,6 @@ impl From<io::Error> for StartError {
     }
 }
 
-/// FPM says interfaces by number, and its server asks the system for their names. Where the system has them all, its
-/// numbers are theirs; a mixture with numbers of our own could name one interface for another.
-fn number_as_the_system(interfaces: &mut [InterfaceConfig]) {
-    let numbers = kernel::interface_numbers().unwrap_or_default();
-    match interfaces.iter().find(|i| !numbers.contains_key(&i.name)) {
-        None => interfaces.iter_mut().for_each(|i| i.index = numbers[&i.name]),
-        Some(missing) => log(
-            "ribtide",
-            &format!(
-                "this system has no interface {}: over FPM, interfaces are numbered from 1 in the order of their \
-                 [[interface]] tables",
-                missing.name
-            ),
-        ),
-    }
-}
-
 impl Router {
     /// Starts everything that `config` names; `file` is what a reload reads. Returns once listeners are bound and the kernel has been asked; what
     /// cannot work is refused here and not found out later.
@@ -148,9 +139,9 @@ impl Router {
     /// # Errors
     /// The first thing that does not work, as a sentence.
     pub fn start(mut config: Config, file: Option<PathBuf>) -> Result<Router, StartError> {
-        if config.fib.as_ref().is_some_and(|fib| !fib.fpm.is_empty()) {
-            number_as_the_system(&mut config.interfaces);
-        }
+        let mut numbers = VrfNumbers::new(&mut config);
+        let vrfs = numbers.number(&config).map_err(StartError::Vrf)?;
+        numbers.vrfs = vrfs.clone();
         let (clock, rings, meters, stop) =
             (Clock::default(), Rings::default(), Meters::default(), Stop::default());
         let api = Api::bind(&config.api).map_err(StartError::Api)?;
@@ -163,11 +154,12 @@ impl Router {
             meters.meter(stage);
         }
         let mut rib = config.fib.as_ref().map(|_| RibBuilder::new(&rings));
-        let (mut handle, mut asic, mut clients) = (None, None, Vec::new());
+        let (mut handle, mut on_kernel, mut asic, mut clients) = (None, None, None, Vec::new());
         if let (Some(fib), Some(rib)) = (&config.fib, &mut rib) {
             if let Some(kernel) = &fib.kernel {
                 let port = rib.plug("kernel", &rings, meters.meter("kernel"), &stop);
-                kernel::start(kernel.clone(), port, &rings).map_err(StartError::Kernel)?;
+                let started = kernel::start(kernel.clone(), &vrfs, port, &rings);
+                on_kernel = Some(started.map_err(StartError::Kernel)?.0);
             }
             for (i, server) in fib.fpm.iter().enumerate() {
                 let name = if fib.fpm.len() == 1 { "fpm".to_string() } else { format!("fpm-{i}") };
@@ -177,7 +169,8 @@ impl Router {
             if let Some(virtual_asic) = fib.virtual_asic {
                 // What comes first behind it.
                 let port = rib.plug("virtual-asic", &rings, meters.meter("fpmsyncd"), &stop);
-                let started = inprocess::start(port, &config.interfaces, virtual_asic, &rings, &meters);
+                let started =
+                    inprocess::start(port, &config.interfaces, &vrfs, virtual_asic, &rings, &meters);
                 asic = Some(started.map_err(|e| StartError::Asic(e.to_string()))?);
             }
         }
@@ -203,18 +196,15 @@ impl Router {
             };
             let setup = RibSetup {
                 config: settings,
-                statics: Statics::new(config.statics.clone(), &config.interfaces),
+                vrfs: VrfsSetup::new(&config, vrfs),
                 shards: bgp.as_ref().map(BgpBuilder::lanes).unwrap_or_default(),
                 suppress: fib.suppress_fib_pending,
                 policy: fib.policy.clone(),
                 clock,
             };
             let running = rib.start(setup, &meters, stop.clone())?;
-            // The RIB's thread lives as long as the process.
-            for interface in config_interfaces(&config.interfaces) {
-                let _ = running.inbox.send(RibIn::Interface(interface));
-            }
             if bgp.is_none() {
+                // The RIB's thread lives as long as the process.
                 let _ = running.inbox.send(RibIn::EndOfInitial(Source::Bgp));
             }
             handle = Some(running);
@@ -237,13 +227,14 @@ impl Router {
         let inside = Inside {
             config: RwLock::new(Arc::new(config)),
             file,
-            reloading: Mutex::new(()),
+            reloading: Mutex::new(numbers),
             clock,
             rings,
             meters,
             bgp,
             bfd,
             rib: handle,
+            kernel: on_kernel,
             asic,
             fpm: clients,
             fib_reads: answers::Reads::default(),
@@ -273,7 +264,7 @@ impl Router {
     /// # Errors
     /// A sentence when there is no virtual ASIC or it does not answer.
     pub fn asic_lookup(&self, addresses: Vec<IpAddr>) -> Result<Vec<AsicAnswer>, String> {
-        answers::asic_lookup(&self.inside, &addresses).map(|a| a.answers).map_err(|e| e.sentence())
+        answers::asic_lookup(&self.inside, None, &addresses).map(|a| a.answers).map_err(|e| e.sentence())
     }
 
     /// How many routes the virtual ASIC holds: the RIB's, and a handful of its own.

@@ -1,6 +1,7 @@
 //! What each dataplane was sent, what it finished, what it failed, and its replay.
 
-use crate::message::{DataplaneId, FibAck, FibBatch};
+use crate::message::{DataplaneId, FibBatch};
+use crate::vrfs::VrfPrefix;
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix};
 use std::collections::VecDeque;
 
@@ -100,15 +101,22 @@ impl Dataplane {
 
     /// Notes what it finished, at the time `now`. `changed` gives the batch that last changed a prefix: a failure of an earlier one
     /// is of no interest any more. Of such a prefix nothing is noted as failed either, so that success has nothing to take back.
-    pub(crate) fn acknowledged(&mut self, ack: FibAck, now: u64, changed: impl Fn(AnyPrefix) -> u32) {
-        while self.outstanding.front().is_some_and(|(seq, _)| *seq <= ack.seq) {
+    pub(crate) fn acknowledged(
+        &mut self,
+        seq: u64,
+        failed: Vec<(VrfPrefix, String)>,
+        installed: Vec<VrfPrefix>,
+        now: u64,
+        changed: impl Fn(AnyPrefix) -> u32,
+    ) {
+        while self.outstanding.front().is_some_and(|(sent, _)| *sent <= seq) {
             self.outstanding.pop_front();
         }
-        self.acked = self.acked.max(ack.seq);
-        for prefix in ack.installed {
+        self.acked = self.acked.max(seq);
+        for VrfPrefix { prefix, .. } in installed {
             self.failed.remove(&prefix);
         }
-        for (prefix, reason) in ack.failed {
+        for (VrfPrefix { prefix, .. }, reason) in failed {
             if !self.is_outstanding(changed(prefix)) {
                 let since = self.failed.get(&prefix).map_or(now, |failure| failure.since);
                 self.failed.insert(prefix, Failure { reason, since });

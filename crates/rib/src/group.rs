@@ -157,6 +157,11 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
+    /// None yet, of numbers above `base`.
+    pub(crate) fn above(base: u32) -> Groups {
+        Groups { store: Store::above(base), ..Groups::default() }
+    }
+
     pub(crate) fn find(&self, key: &GroupKey) -> Option<u32> {
         let hash = self.hasher.hash_one(key);
         self.by_key.find(hash, |id| self.store[*id].key == *key).copied()

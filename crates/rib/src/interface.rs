@@ -61,11 +61,13 @@ fn prefixes(state: Option<&InterfaceEvent>) -> Vec<AnyPrefix> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vrfs::VrfId;
 
     #[test]
     fn loopback_and_link_local_addresses_make_no_routes() {
         let addresses = ["10.0.0.1", "127.0.0.1", "::1", "fe80::1", "0.0.0.0"];
         let state = InterfaceEvent {
+            vrf: VrfId::DEFAULT,
             index: 1,
             name: "eth0".into(),
             up: true,
@@ -78,6 +80,7 @@ mod tests {
     #[test]
     fn a_subnet_on_two_interfaces_stays_until_both_are_gone() {
         let on = |index, up| InterfaceEvent {
+            vrf: VrfId::DEFAULT,
             index,
             name: format!("eth{index}"),
             up,

@@ -2,7 +2,8 @@
 //! and the operations that every dataplane carries out.
 //!
 //! Nothing here has a thread, a socket or a clock. Start with [`message`]: it shows what goes in and comes out;
-//! then [`Rib`].
+//! then [`Rib`], which is one VRF's, and [`Vrfs`], which has
+//! them all.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -20,6 +21,7 @@ mod sweep;
 mod table;
 mod target;
 mod treatment;
+mod vrfs;
 
 pub use cache::{CacheCounters, CacheMode};
 pub use dataplane::{InstallStatus, PAGE};
@@ -32,10 +34,13 @@ pub use query::{
 pub use rib::Rib;
 pub use target::{MAX_LEVEL, Outcome, Why};
 pub use treatment::{RouteMaps, Treatment};
+pub use vrfs::{Vrf, VrfId, VrfPrefix, Vrfs};
 
 /// Settings of the RIB.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RibConfig {
+    /// Which VRF it is.
+    pub vrf: Vrf,
     /// Whether gateways may resolve through a default route.
     pub resolve_via_default: bool,
     /// The most hops a group has in the FIB; more are cut off.
@@ -58,6 +63,7 @@ pub struct RibConfig {
 impl Default for RibConfig {
     fn default() -> Self {
         RibConfig {
+            vrf: Vrf::default(),
             resolve_via_default: true,
             max_ecmp: 512,
             underlay_weights: false,

@@ -8,6 +8,7 @@
 //!                                                    └── confirmed, blocked ► BGP
 //! ```
 
+use crate::vrfs::{Vrf, VrfId, VrfPrefix};
 use ribtide_prefix::{AnyPrefix, Families, Family, PerFamily, Prefix};
 use std::fmt;
 use std::net::IpAddr;
@@ -170,6 +171,8 @@ pub enum Track {
 /// Routes that one source announces and withdraws.
 #[derive(Clone, Debug)]
 pub struct RouteBatch {
+    /// Of which VRF.
+    pub vrf: VrfId,
     /// Who.
     pub source: Source,
     /// Distinct sets that the changes name by index.
@@ -188,6 +191,8 @@ impl PerFamily for RouteChanges {
 /// The whole present state of one interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InterfaceEvent {
+    /// The VRF that it is in.
+    pub vrf: VrfId,
     /// Its number.
     pub index: IfIndex,
     /// Its name, for output.
@@ -350,7 +355,9 @@ impl PerFamily for FibRoutes {
 pub struct FibBatch {
     /// Rises from batch to batch; the acknowledgement names it. A dataplane sees gaps: pages of another's replay.
     pub seq: u64,
-    /// The first page of a replay. What a dataplane got before it, it may ignore; what it holds from before it
+    /// The VRF that its routes are of. Groups need none: their numbers are of all VRFs.
+    pub vrf: Vrf,
+    /// The first page of a replay, which is of all VRFs. What a dataplane got before it, it may ignore; what it holds from before it
     /// must keep until the end of the replay, then remove what no batch since this one named.
     pub start_of_replay: bool,
     /// Groups to create or change.
@@ -390,8 +397,8 @@ pub struct FibAck {
     /// The latest batch that is finished.
     pub seq: u64,
     /// Prefixes of the finished batches that could not be installed, and why, as a sentence.
-    pub failed: Vec<(AnyPrefix, String)>,
+    pub failed: Vec<(VrfPrefix, String)>,
     /// Prefixes that were reported in `failed` before and are now as the RIB manager asked, whatever helped: a
     /// later try, a neighbour that appeared, another answer of the hardware. None of them is in `failed` too.
-    pub installed: Vec<AnyPrefix>,
+    pub installed: Vec<VrfPrefix>,
 }

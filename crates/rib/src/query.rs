@@ -439,8 +439,14 @@ impl Rib {
 
     /// How the dataplanes that are up stand.
     pub fn dataplanes(&self) -> impl Iterator<Item = DataplaneInfo> {
-        self.dataplanes.iter().map(|(id, d)| DataplaneInfo {
-            id: *id,
+        self.dataplanes.keys().filter_map(|id| self.dataplane(*id))
+    }
+
+    /// How a dataplane stands, if it is up.
+    pub fn dataplane(&self, id: DataplaneId) -> Option<DataplaneInfo> {
+        let d = self.dataplanes.get(&id)?;
+        Some(DataplaneInfo {
+            id,
             outstanding: d.outstanding(),
             acked: d.acked,
             failed: d.failed.len(),

@@ -89,7 +89,6 @@ impl Resolver {
     pub(crate) fn new(config: RibConfig) -> Resolver {
         Resolver {
             cache: Cache::new(config.cache),
-            config,
             interfaces: Map::default(),
             nodes: Store::default(),
             by_target: Map::default(),
@@ -97,7 +96,8 @@ impl Resolver {
             by_interface: Edges::default(),
             on_trust: Edges::default(),
             unusable: BTreeSet::new(),
-            groups: Groups::default(),
+            groups: Groups::above(config.vrf.id.groups()),
+            config,
             parents: Edges::default(),
             dependents: Edges::default(),
             tracked: Map::default(),

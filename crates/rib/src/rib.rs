@@ -14,6 +14,7 @@ use crate::message::{
 use crate::resolve::Resolver;
 use crate::table::{Candidate, Route, RouteTables};
 use crate::treatment::{NoRouteMaps, RouteMaps, Treatment};
+use crate::vrfs::{Vrf, VrfId};
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, Prefix, for_each_family};
 use std::sync::Arc;
 
@@ -39,8 +40,9 @@ pub struct Rib {
     now: u64,
     /// Sources that a replay's end still waits for.
     awaited: Vec<Source>,
-    /// Number of the latest batch.
+    /// Number of the latest batch, of this VRF or another.
     pub(crate) seq: u64,
+    vrf: Vrf,
 }
 
 impl Rib {
@@ -56,6 +58,7 @@ impl Rib {
             now: 0,
             awaited: config.initial_sources.clone(),
             seq: 0,
+            vrf: config.vrf,
             resolver: Resolver::new(config),
         }
     }
@@ -66,13 +69,10 @@ impl Rib {
     /// # Panics
     /// When a change of a [`RouteBatch`] names a set that the batch does not have.
     pub fn handle(&mut self, events: impl IntoIterator<Item = RibIn>) -> RibOut {
-        self.take(events);
         let mut out = RibOut::default();
-        self.resolver.resolve_batch(&mut self.tables);
-        self.update_fib(&mut out);
-        self.replay(&mut out);
-        self.retry(&mut out);
-        self.confirm.tell(&self.tables, &mut self.resolver, &self.dataplanes, self.seq, &mut out);
+        self.update(events, &mut out);
+        self.catch_up(&mut out);
+        self.end_replays(&mut out, |_| true);
         out
     }
 
@@ -80,6 +80,20 @@ impl Rib {
     /// events, selects some of them again, [`RibConfig::turn`] at most; what overtakes routes waits for no more than that.
     pub fn has_more(&self) -> bool {
         self.tables.v4.sweeps() || self.tables.v6.sweeps()
+    }
+
+    /// The first part of [`Rib::handle`]: what changes, for every dataplane.
+    pub(crate) fn update(&mut self, events: impl IntoIterator<Item = RibIn>, out: &mut RibOut) {
+        self.take(events);
+        self.resolver.resolve_batch(&mut self.tables);
+        self.update_fib(out);
+    }
+
+    /// The second part: what single dataplanes are still to be sent, and what is confirmed.
+    pub(crate) fn catch_up(&mut self, out: &mut RibOut) {
+        self.replay(out);
+        self.retry(out);
+        self.confirm.tell(&self.tables, &mut self.resolver, &self.dataplanes, self.seq, out);
     }
 
     /// Takes events as [`Rib::handle`] does, failures foremost, but does no more about them than to give groups that
@@ -254,16 +268,19 @@ impl Rib {
     fn ack(&mut self, ack: FibAck) {
         let tables = &self.tables;
         if let Some(dataplane) = self.dataplanes.get_mut(&ack.dataplane) {
-            ack.failed.iter().for_each(|(prefix, _)| self.confirm.suspect(*prefix, true));
-            ack.installed.iter().for_each(|prefix| self.confirm.suspect(*prefix, false));
-            dataplane.acknowledged(ack, self.now, |prefix| changed(tables, prefix));
+            let FibAck { seq, mut failed, mut installed, .. } = ack;
+            failed.retain(|(at, _)| at.vrf == self.vrf.id);
+            installed.retain(|at| at.vrf == self.vrf.id);
+            failed.iter().for_each(|(at, _)| self.confirm.suspect(at.prefix, true));
+            installed.iter().for_each(|at| self.confirm.suspect(at.prefix, false));
+            dataplane.acknowledged(seq, failed, installed, self.now, |prefix| changed(tables, prefix));
         }
     }
 
     /// Selects again where needed, and makes the batch that brings the FIB up to date.
     fn update_fib(&mut self, out: &mut RibOut) {
-        let Rib { tables, resolver, confirm, .. } = self;
-        let mut fib = FibBatch { seq: self.seq + 1, ..FibBatch::default() };
+        let Rib { tables, resolver, confirm, vrf, .. } = self;
+        let mut fib = FibBatch { seq: self.seq + 1, vrf: *vrf, ..FibBatch::default() };
         for_each_family!(F => {
             let idle = |prefix: Prefix<F>| confirm.suspect(prefix.any(), false);
             tables.get_mut::<F>().select(resolver, fib.seq, fib.routes.get_mut::<F>(), idle);
@@ -282,14 +299,14 @@ impl Rib {
 
     /// Sends the next pages to dataplanes whose replay is under way.
     fn replay(&mut self, out: &mut RibOut) {
-        let Rib { tables, resolver, dataplanes, seq, awaited, confirm, .. } = self;
+        let Rib { tables, resolver, dataplanes, seq, confirm, vrf, .. } = self;
         for (id, dataplane) in dataplanes {
             while dataplane.wants_page() {
-                let mut page = FibBatch { seq: *seq + 1, ..FibBatch::default() };
-                let mut kind = Kind::Page;
+                let mut page = FibBatch { seq: *seq + 1, vrf: *vrf, ..FibBatch::default() };
                 match &mut dataplane.replay {
                     Replay::New => {
-                        page.start_of_replay = true;
+                        // The other VRFs' are part of it.
+                        page.start_of_replay = vrf.id == VrfId::DEFAULT;
                         page.groups = resolver.in_fib();
                         dataplane.replay = Replay::Sending(installed_prefixes(tables));
                     }
@@ -304,29 +321,61 @@ impl Rib {
                             dataplane.replay = Replay::Waiting;
                         }
                     }
-                    Replay::Waiting if awaited.is_empty() => {
-                        kind = Kind::Mark;
-                        page.end_of_replay = true;
-                        dataplane.replay = Replay::Done;
-                    }
                     Replay::Waiting | Replay::Done => break,
                 }
                 if page.is_empty() {
                     continue;
                 }
                 *seq = page.seq;
-                dataplane.sent(&page, kind);
+                dataplane.sent(&page, Kind::Page);
                 confirm.sent(&page);
                 out.replay.push((*id, page));
             }
         }
     }
 
+    /// Ends the replays that have no route left to send, where the sources have announced everything and other VRFs have
+    /// nothing left either (`others`).
+    pub(crate) fn end_replays(&mut self, out: &mut RibOut, others: impl Fn(DataplaneId) -> bool) {
+        if !self.awaited.is_empty() {
+            return;
+        }
+        let Rib { dataplanes, seq, vrf, .. } = self;
+        for (id, dataplane) in dataplanes {
+            if matches!(dataplane.replay, Replay::Waiting) && others(*id) {
+                *seq += 1;
+                let end = FibBatch { seq: *seq, vrf: *vrf, end_of_replay: true, ..FibBatch::default() };
+                dataplane.replay = Replay::Done;
+                dataplane.sent(&end, Kind::Mark);
+                out.replay.push((*id, end));
+            }
+        }
+    }
+
+    /// Whether no route of a replay is left to be sent to this dataplane.
+    pub(crate) fn has_sent_all(&self, id: DataplaneId) -> bool {
+        self.dataplanes.get(&id).is_none_or(|d| matches!(d.replay, Replay::Waiting | Replay::Done))
+    }
+
+    /// Forgets every interface, and withdraws every route.
+    pub(crate) fn clear(&mut self) {
+        let interfaces: Vec<IfIndex> = self.resolver.interfaces.keys().copied().collect();
+        interfaces.into_iter().for_each(|index| self.interface_event(index, None));
+        for_each_family!(F => {
+            let prefixes: Vec<Prefix<F>> = self.tables.get::<F>().routes.iter().map(|(prefix, _)| prefix).collect();
+            for prefix in prefixes {
+                for source in [Source::Kernel, Source::Static, Source::Bgp] {
+                    self.put(prefix, source, None);
+                }
+            }
+        });
+    }
+
     /// Sends what failed once more, a page of it, to each dataplane that is to try again.
     fn retry(&mut self, out: &mut RibOut) {
         for id in std::mem::take(&mut self.retries) {
             let Some(dataplane) = self.dataplanes.get_mut(&id) else { continue };
-            let mut page = FibBatch { seq: self.seq + 1, again: true, ..FibBatch::default() };
+            let mut page = FibBatch { seq: self.seq + 1, vrf: self.vrf, again: true, ..FibBatch::default() };
             for prefix in dataplane.retry(PAGE) {
                 match prefix {
                     AnyPrefix::V4(prefix) => page.routes.v4.extend(self.tables.v4.installed(prefix)),

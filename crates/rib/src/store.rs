@@ -3,41 +3,48 @@
 use std::collections::BTreeSet;
 use std::ops::{Index, IndexMut};
 
-/// Objects under stable 32-bit numbers from 1 up; 0 is free to mean "none". Numbers of removed objects are used
+/// Objects under stable 32-bit numbers from 1 up, or from above another base; 0 is free to mean "none". Numbers of removed objects are used
 /// again.
 #[derive(Debug)]
 pub(crate) struct Store<T> {
+    /// What the numbers count from.
+    base: u32,
     slots: Vec<Option<T>>,
     free: Vec<u32>,
 }
 
 impl<T> Default for Store<T> {
     fn default() -> Self {
-        Store { slots: vec![None], free: Vec::new() }
+        Store::above(0)
     }
 }
 
 impl<T> Store<T> {
+    /// One whose numbers begin above `base`.
+    pub(crate) fn above(base: u32) -> Self {
+        Store { base, slots: vec![None], free: Vec::new() }
+    }
+
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
             Some(id) => {
-                self.slots[id as usize] = Some(value);
+                self.slots[(id - self.base) as usize] = Some(value);
                 id
             }
             None => {
                 self.slots.push(Some(value));
-                (self.slots.len() - 1) as u32
+                self.base + (self.slots.len() - 1) as u32
             }
         }
     }
 
     /// The object of a number that may be stale or made up.
     pub(crate) fn get(&self, id: u32) -> Option<&T> {
-        self.slots.get(id as usize)?.as_ref()
+        self.slots.get(id.checked_sub(self.base)? as usize)?.as_ref()
     }
 
     pub(crate) fn remove(&mut self, id: u32) -> T {
-        let value = self.slots[id as usize].take().expect("a number in use");
+        let value = self.slots[(id - self.base) as usize].take().expect("a number in use");
         self.free.push(id);
         value
     }
@@ -48,8 +55,9 @@ impl<T> Store<T> {
 
     /// Those with higher numbers than `id`.
     pub(crate) fn after(&self, id: u32) -> impl Iterator<Item = (u32, &T)> {
-        let slots = self.slots.iter().enumerate().skip(id as usize + 1);
-        slots.filter_map(|(id, slot)| Some((id as u32, slot.as_ref()?)))
+        let skipped = id.saturating_sub(self.base) as usize + 1;
+        let slots = self.slots.iter().enumerate().skip(skipped);
+        slots.filter_map(|(slot, value)| Some((self.base + slot as u32, value.as_ref()?)))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -61,14 +69,14 @@ impl<T> Index<u32> for Store<T> {
     type Output = T;
     #[inline]
     fn index(&self, id: u32) -> &T {
-        self.slots[id as usize].as_ref().expect("a number in use")
+        self.slots[(id - self.base) as usize].as_ref().expect("a number in use")
     }
 }
 
 impl<T> IndexMut<u32> for Store<T> {
     #[inline]
     fn index_mut(&mut self, id: u32) -> &mut T {
-        self.slots[id as usize].as_mut().expect("a number in use")
+        self.slots[(id - self.base) as usize].as_mut().expect("a number in use")
     }
 }
 

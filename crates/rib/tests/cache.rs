@@ -26,7 +26,7 @@ fn routes(count: u32) -> RibIn {
     let mut changes: Families<RouteChanges> = Families::default();
     changes.v4.extend((0..count).map(|n| (Prefix::new(0x6440_0000 + n, 32), 0)));
     let sets = vec![set(INT, &[gw("192.0.2.1"), gw("10.0.0.9")])];
-    RibIn::Routes(RouteBatch { source: Source::Bgp, sets, changes })
+    RibIn::Routes(RouteBatch { vrf: VrfId::DEFAULT, source: Source::Bgp, sets, changes })
 }
 
 /// What the cache did in one batch.

@@ -12,8 +12,13 @@ use std::sync::Arc;
 const BGP: Protocol = Protocol::BgpInternal;
 
 fn ack(dataplane: DataplaneId, seq: u64, failed: &[&str], installed: &[&str]) -> RibIn {
-    let failed = failed.iter().map(|p| (pfx(p), "no room".into())).collect();
-    RibIn::Ack(FibAck { dataplane, seq, failed, installed: installed.iter().map(|p| pfx(p)).collect() })
+    let failed = failed.iter().map(|p| (pfx(p).into(), "no room".into())).collect();
+    RibIn::Ack(FibAck {
+        dataplane,
+        seq,
+        failed,
+        installed: installed.iter().map(|p| pfx(p).into()).collect(),
+    })
 }
 
 fn mark(seq: u64) -> RibIn {
@@ -388,9 +393,9 @@ impl Check {
         for (prefix, fails) in said {
             if fails {
                 plane.failed.insert(prefix);
-                ack.failed.push((prefix, "no room".into()));
+                ack.failed.push((prefix.into(), "no room".into()));
             } else if plane.failed.remove(&prefix) {
-                ack.installed.push(prefix);
+                ack.installed.push(prefix.into());
             }
         }
         if ack.seq > 0 {
@@ -434,11 +439,11 @@ impl Check {
                     true if done.group.is_some() && !done.fails => {
                         done.fails = true;
                         plane.failed.insert(prefix);
-                        ack.failed.push((prefix, "it is gone".into()));
+                        ack.failed.push((prefix.into(), "it is gone".into()));
                     }
                     false if plane.failed.remove(&prefix) => {
                         done.fails = false;
-                        ack.installed.push(prefix);
+                        ack.installed.push(prefix.into());
                     }
                     _ => return,
                 }

@@ -13,11 +13,16 @@ fn ack(dataplane: DataplaneId, seq: u64) -> RibIn {
 }
 
 fn fail(dataplane: DataplaneId, seq: u64, prefix: &str, reason: &str) -> RibIn {
-    RibIn::Ack(FibAck { dataplane, seq, failed: vec![(pfx(prefix), reason.into())], installed: Vec::new() })
+    RibIn::Ack(FibAck {
+        dataplane,
+        seq,
+        failed: vec![(pfx(prefix).into(), reason.into())],
+        installed: Vec::new(),
+    })
 }
 
 fn mend(dataplane: DataplaneId, prefix: &str) -> RibIn {
-    RibIn::Ack(FibAck { dataplane, seq: 0, failed: Vec::new(), installed: vec![pfx(prefix)] })
+    RibIn::Ack(FibAck { dataplane, seq: 0, failed: Vec::new(), installed: vec![pfx(prefix).into()] })
 }
 
 /// A RIB with dataplane 0 up and everything acknowledged.
@@ -115,7 +120,7 @@ fn many() -> Vec<RibIn> {
     let sets = vec![set(BGP, &[gw("10.0.0.2")]), set(BGP, &[gw("10.0.0.3")])];
     vec![
         interface(1, true, &["10.0.0.1/24"]),
-        RibIn::Routes(RouteBatch { source: Source::Bgp, sets, changes }),
+        RibIn::Routes(RouteBatch { vrf: VrfId::DEFAULT, source: Source::Bgp, sets, changes }),
     ]
 }
 

@@ -19,7 +19,8 @@ fn bytes_per_route<F: Family>() -> f64 {
         changes.get_mut::<F>().push((Prefix::new(bits, 24), 0));
     }
     let sets = vec![set(Protocol::BgpInternal, &[gw("10.0.0.2")])];
-    let out = rib.handle([RibIn::Routes(RouteBatch { source: Source::Bgp, sets, changes })]);
+    let out =
+        rib.handle([RibIn::Routes(RouteBatch { vrf: VrfId::DEFAULT, source: Source::Bgp, sets, changes })]);
     assert_eq!(out.fib.unwrap().route_count() as u64, ROUTES);
     (rib.table_size() - empty) as f64 / ROUTES as f64
 }

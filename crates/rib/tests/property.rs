@@ -141,7 +141,13 @@ fn event() -> impl Strategy<Value = Event> {
     let addresses = prop::collection::vec(prop::sample::select(&ADDRESSES[..]), 0..4);
     let interface = (1..4u32, prop::bool::weighted(0.8), addresses).prop_map(|(index, up, addresses)| {
         let addresses = addresses.iter().map(|(a, len)| (ip(a), *len)).collect();
-        Event::Interface(InterfaceEvent { index, name: format!("eth{index}"), up, addresses })
+        Event::Interface(InterfaceEvent {
+            vrf: VrfId::DEFAULT,
+            index,
+            name: format!("eth{index}"),
+            up,
+            addresses,
+        })
     });
     let gateway = (
         prop::sample::select(&GATEWAYS[..]),
@@ -208,8 +214,8 @@ fn rib_takes(event: Event, seq: u64) -> RibIn {
         Event::Ack { all, failed, installed } => RibIn::Ack(FibAck {
             dataplane: 1,
             seq: if all { seq } else { 0 },
-            failed: failed.into_iter().map(|prefix| (prefix, "no room".into())).collect(),
-            installed: installed.into_iter().collect(),
+            failed: failed.into_iter().map(|prefix| (prefix.into(), "no room".into())).collect(),
+            installed: installed.map(Into::into).into_iter().collect(),
         }),
     }
 }

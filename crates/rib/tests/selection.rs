@@ -93,7 +93,7 @@ fn thousand() -> Bench {
         changes.v4.push((ribtide_prefix::Prefix::new(0x6440_0000 + n, 32), 0));
     }
     let sets = vec![set(INT, &[gw("10.0.0.2"), gw("10.0.0.3"), gw("10.0.1.2")])];
-    bench(vec![RibIn::Routes(RouteBatch { source: Source::Bgp, sets, changes })])
+    bench(vec![RibIn::Routes(RouteBatch { vrf: VrfId::DEFAULT, source: Source::Bgp, sets, changes })])
 }
 
 #[test]

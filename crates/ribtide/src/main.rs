@@ -45,6 +45,9 @@ enum Command {
     Explain {
         /// A prefix, or an address whose longest match is meant
         prefix: String,
+        /// In this VRF; without, in the default one
+        #[arg(long, value_name = "NAME")]
+        vrf: Option<String>,
         #[command(flatten)]
         output: show::Output,
     },
@@ -124,7 +127,7 @@ fn run(command: Command) -> Result<(), String> {
         Command::Run(file) => router(&file.config),
         Command::Check(file) => check(&file.config),
         Command::Show { what, output } => show::show(&what, &output),
-        Command::Explain { prefix, output } => show::explain(&prefix, &output),
+        Command::Explain { prefix, vrf, output } => show::explain(&prefix, vrf.as_deref(), &output),
         Command::Clear { what, output } => show::clear(&what, &output),
         Command::Config { what, output } => change::config(&what, &output),
         Command::Reload { output } => change::reload(&output),

@@ -354,7 +354,10 @@ fn next_hop_groups(router: &Router) {
     let one = router.json(&["nexthop-group", &id]);
     assert_eq!(&one["groups"][0], most);
     let text = router.text(&["nexthop-group", &id]);
-    assert!(text.contains(&format!("ID: {id}\n")) && text.contains("Cache: kept up to date"), "{text}");
+    assert!(
+        text.contains(&format!("ID: {id}, VRF default\n")) && text.contains("Cache: kept up to date"),
+        "{text}"
+    );
     assert_eq!(router.text(&["nexthop-group"]).lines().count(), groups.len() + 4, "a head, and a line each");
     assert!(router.complaint(&["nexthop-group", "99999"]).contains("there is no next-hop group 99999"));
     // A route names its groups.
@@ -473,7 +476,7 @@ fn metrics(router: &Router) {
     );
     assert_eq!(total("ribtide_bgp_neighbor_write_queue_stops_total", ""), 0.0);
     assert_eq!(total("ribtide_bgp_update_group_members", ""), 3.0);
-    assert_eq!(value("ribtide_rib_routes{family=\"ipv4\",protocol=\"ebgp\"}"), IPV4 as f64);
+    assert_eq!(value("ribtide_rib_routes{vrf=\"default\",family=\"ipv4\",protocol=\"ebgp\"}"), IPV4 as f64);
     assert_eq!(value("ribtide_rib_next_hop_cache_info{mode=\"dependency\"}"), 1.0);
     assert!(
         value("ribtide_rib_next_hop_cache_hits_total") > value("ribtide_rib_next_hop_cache_misses_total")

@@ -2,7 +2,7 @@
 //! manager.
 
 use ribtide_prefix::{AnyPrefix, Families, Map};
-use ribtide_rib::{CacheMode, NONE, NextHops, Protocol, ReceivedHop, RouteBatch, RouteSet, Source};
+use ribtide_rib::{CacheMode, NONE, NextHops, Protocol, ReceivedHop, RouteBatch, RouteSet, Source, VrfId};
 use ribtide_wire::netlink::numbers::RTM_DELROUTE;
 use ribtide_wire::netlink::{self, Hops, Malformed, Route, Via, messages};
 
@@ -45,7 +45,12 @@ impl<'a> Memo<'a> {
 /// # Errors
 /// What is wrong with the bytes.
 pub(super) fn batch(bytes: &[u8], mode: CacheMode) -> Result<RouteBatch, Malformed> {
-    let mut batch = RouteBatch { source: Source::Bgp, sets: Vec::new(), changes: Families::default() };
+    let mut batch = RouteBatch {
+        vrf: VrfId::DEFAULT,
+        source: Source::Bgp,
+        sets: Vec::new(),
+        changes: Families::default(),
+    };
     let mut memo = (mode == CacheMode::Dependency).then(Memo::default);
     for message in messages(bytes) {
         let message = message?;

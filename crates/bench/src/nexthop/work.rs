@@ -3,7 +3,7 @@
 use super::decode::route_set;
 use ribtide_prefix::{AnyPrefix, Families, Prefix, V4};
 use ribtide_rib::{
-    InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source,
+    InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, VrfId,
 };
 use ribtide_wire::netlink::numbers::NLM_F_CREATE;
 use ribtide_wire::netlink::{self, Hop, Route, Via};
@@ -200,7 +200,13 @@ fn links(up: bool) -> Vec<RibIn> {
 
 fn link(n: u8, up: bool) -> RibIn {
     let addresses = vec![(IpAddr::from([10, n, 0, 1]), 16)];
-    RibIn::Interface(InterfaceEvent { index: n.into(), name: format!("link{n}"), up, addresses })
+    RibIn::Interface(InterfaceEvent {
+        vrf: VrfId::DEFAULT,
+        index: n.into(),
+        name: format!("link{n}"),
+        up,
+        addresses,
+    })
 }
 
 /// The prefix of this length that holds an address.
@@ -220,5 +226,5 @@ fn fixed(prefix: Prefix<V4>, hops: Option<Vec<ReceivedHop>>) -> RibIn {
         .collect();
     let set = if sets.is_empty() { NONE } else { 0 };
     let changes = Families { v4: vec![(prefix, set)], v6: Vec::new() };
-    RibIn::Routes(RouteBatch { source: Source::Static, sets, changes })
+    RibIn::Routes(RouteBatch { vrf: VrfId::DEFAULT, source: Source::Static, sets, changes })
 }

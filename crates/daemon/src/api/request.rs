@@ -136,6 +136,8 @@ pub(super) struct RouteQuery {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FibQuery {
+    /// Of this VRF; without, of the default one.
+    pub(super) vrf: Option<String>,
     pub(super) prefix: Option<String>,
     pub(super) cursor: Option<String>,
     pub(super) limit: Option<usize>,
@@ -147,6 +149,8 @@ pub(super) struct FibQuery {
 pub(super) struct NextHopGroupQuery {
     /// Only this one.
     pub(super) id: Option<u32>,
+    /// Only those of this VRF.
+    pub(super) vrf: Option<String>,
     pub(super) cursor: Option<String>,
     pub(super) limit: Option<usize>,
 }
@@ -163,6 +167,8 @@ pub(super) struct PageQuery {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PrefixQuery {
+    /// Of this VRF; without, of the default one.
+    pub(super) vrf: Option<String>,
     pub(super) prefix: String,
 }
 

@@ -204,7 +204,8 @@ fn routes(inside: Arc<Inside>) -> Router {
             "/v1/fib",
             get(|s, Asked(q): Asked<FibQuery>| {
                 blocking(s, move |i| {
-                    answers::fib(i, q.prefix.as_deref(), q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
+                    let limit = limit(q.limit, MAX_PAGE)?;
+                    answers::fib(i, q.vrf.as_deref(), q.prefix.as_deref(), q.cursor.as_deref(), limit)
                 })
             }),
         )
@@ -213,7 +214,7 @@ fn routes(inside: Arc<Inside>) -> Router {
             get(|s, Asked(q): Asked<NextHopGroupQuery>| {
                 blocking(s, move |i| {
                     let limit = limit(q.limit, MAX_GROUPS)?;
-                    answers::nexthop_groups(i, q.id, q.cursor.as_deref(), limit)
+                    answers::nexthop_groups(i, q.id, q.vrf.as_deref(), q.cursor.as_deref(), limit)
                 })
             }),
         )
@@ -235,7 +236,9 @@ fn routes(inside: Arc<Inside>) -> Router {
         )
         .route(
             "/v1/explain",
-            get(|s, Asked(q): Asked<PrefixQuery>| blocking(s, move |i| answers::explain(i, &q.prefix))),
+            get(|s, Asked(q): Asked<PrefixQuery>| {
+                blocking(s, move |i| answers::explain(i, q.vrf.as_deref(), &q.prefix))
+            }),
         )
         .route("/v1/pipeline", get(|s| blocking(s, answers::pipeline)))
         .route("/v1/threads", get(|s| blocking(s, answers::threads)))
@@ -252,7 +255,7 @@ fn routes(inside: Arc<Inside>) -> Router {
                             q.addresses.len()
                         )));
                     }
-                    answers::asic_lookup(i, &q.addresses)
+                    answers::asic_lookup(i, q.vrf.as_deref(), &q.addresses)
                 })
             }),
         )

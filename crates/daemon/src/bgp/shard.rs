@@ -16,7 +16,7 @@ use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{Effects, Moved, Shard, ShardOut, ToEgress};
 use ribtide_prefix::{Families, LogicalShard};
-use ribtide_rib::{FeedMark, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source};
+use ribtide_rib::{FeedMark, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, VrfId};
 use ribtide_runtime::activity::{Activity, Busy};
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
@@ -337,7 +337,7 @@ fn to_rib(feed: Feed, next_hops: &[(IpAddr, bool)]) -> Vec<RibIn> {
     if !feed.changes.v4.is_empty() || !feed.changes.v6.is_empty() {
         let sets = feed.sets.iter().map(route_set).collect();
         let changes = Families { v4: feed.changes.v4, v6: feed.changes.v6 };
-        messages.push(RibIn::Routes(RouteBatch { source: Source::Bgp, sets, changes }));
+        messages.push(RibIn::Routes(RouteBatch { vrf: VrfId::DEFAULT, source: Source::Bgp, sets, changes }));
     }
     if !untrack.is_empty() {
         messages.push(RibIn::Untrack(untrack));

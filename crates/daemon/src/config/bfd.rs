@@ -1,9 +1,10 @@
 //! BFD: the `[bfd]` table, and what neighbours and static routes say of it. All that ask for a session with the same
 //! neighbour share one.
 
-use super::check::{Checker, StaticRoute};
+use super::check::Checker;
 use super::diagnosis::{Step, key};
 use super::file;
+use super::statics::StaticRoute;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

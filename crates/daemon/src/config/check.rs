@@ -4,7 +4,9 @@ use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::diagnosis::{Problem, Step, key};
 use super::file;
 use super::policy::{Direction, Policies};
+use super::statics::{Place, StaticRoute};
 use super::threads::{CpuChoice, Threads};
+use super::vrf::VrfConfig;
 use crate::rib::FibPolicy;
 use ribtide_bgp::peer::{FamilySet, MOST_PEERS};
 use ribtide_policy::Policy;
@@ -30,10 +32,12 @@ pub struct Config {
     pub api: ApiConfig,
     /// Interfaces that no kernel tells of.
     pub interfaces: Vec<InterfaceConfig>,
-    /// Static routes.
+    /// Static routes of the default VRF.
     pub statics: Vec<StaticRoute>,
     /// BFD, and the sessions that neighbours and static routes ask for.
     pub bfd: BfdConfig,
+    /// The other VRFs.
+    pub vrfs: BTreeMap<String, VrfConfig>,
 }
 
 /// The `[bgp]` table.
@@ -229,43 +233,6 @@ pub struct InterfaceConfig {
     pub neighbors: Vec<(IpAddr, [u8; 6])>,
 }
 
-/// A `[[static]]` table.
-#[derive(Clone, PartialEq, Debug)]
-pub struct StaticRoute {
-    /// Its prefix.
-    pub prefix: AnyPrefix,
-    /// Where to; empty: drop.
-    pub hops: Vec<StaticHop>,
-    /// Administrative distance.
-    pub distance: u8,
-    /// Gateways that stand in while `hops` lead nowhere.
-    pub backup: Vec<IpAddr>,
-    /// What must hold for the route to be used.
-    pub track: Option<StaticTrack>,
-    /// Watch the gateways with BFD.
-    pub bfd: Option<BfdSettings>,
-}
-
-/// What the use of a static route hangs on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum StaticTrack {
-    /// That the interface of this name is up.
-    Interface(String),
-    /// That there is a route for exactly this prefix.
-    Prefix(AnyPrefix),
-    /// That a route leads to this address.
-    Address(IpAddr),
-}
-
-/// One way of a static route.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StaticHop {
-    /// The gateway; none: the interface itself.
-    pub gateway: Option<IpAddr>,
-    /// The interface, by name.
-    pub interface: Option<String>,
-}
-
 /// Checks; collects every problem before it gives up. Other files that this one names are sought from `folder`.
 pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Problem>> {
     let mut c =
@@ -348,36 +315,17 @@ impl Checker {
                  table alone), or write [[interface]] tables",
             );
         }
-        let mut statics: Vec<StaticRoute> = Vec::new();
-        for (i, s) in file.statics.iter().enumerate() {
-            let Some(route) = self.static_route(i, s) else { continue };
-            if statics.iter().any(|r| (r.prefix, r.distance) == (route.prefix, route.distance)) {
-                self.problem(
-                    key!["static", i, "prefix"],
-                    format!(
-                        "there is already a static route for {} with distance {}; list all its gateways in next-hop, or \
-                         write another distance",
-                        route.prefix, route.distance
-                    ),
-                );
-            }
-            let known = |name: &String| {
-                fib.as_ref().is_some_and(|f| f.kernel.is_some())
-                    || interfaces.iter().any(|known| known.name == *name)
-            };
-            let tracked = s.track.as_ref().and_then(|track| track.interface.as_ref());
-            for (name, key) in [
-                (s.interface.as_ref(), key!["static", i, "interface"].to_vec()),
-                (tracked, key!["static", i, "track", "interface"].to_vec()),
-            ] {
-                if let Some(name) = name.filter(|name| !known(name)) {
-                    let says =
-                        format!("there is no [[interface]] named \"{name}\"; add one, or write another name");
-                    self.problem(&key, says);
-                }
-            }
-            self.bfd_of_static(&mut bfd, i, &route);
-            statics.push(route);
+        let on_kernel = fib.as_ref().is_some_and(|f| f.kernel.is_some());
+        let vrfs = self.vrfs(&file.vrf, fib.as_ref(), &interfaces);
+        // Where interfaces are the kernel's, it is the kernel that knows which there are.
+        let known = || interfaces.iter().map(|known| known.name.clone()).collect();
+        let place = Place {
+            known: (!on_kernel).then(known),
+            outside: vrfs.values().flat_map(|vrf| vrf.interfaces.iter().flatten()).cloned().collect(),
+        };
+        let statics = self.statics(key!["static"], &file.statics, &place);
+        for (i, route) in statics.iter().enumerate() {
+            self.bfd_of_static(&mut bfd, i, route);
         }
         if fib.is_none() && !statics.is_empty() {
             self.problem(
@@ -403,6 +351,7 @@ impl Checker {
             interfaces,
             statics,
             bfd,
+            vrfs,
         }
     }
 
@@ -548,100 +497,6 @@ impl Checker {
             }
         }
         InterfaceConfig { index: i as u32 + 1, name: file.name.clone(), addresses, neighbors }
-    }
-
-    fn static_route(&mut self, i: usize, file: &file::Static) -> Option<StaticRoute> {
-        let prefix = match file.prefix.parse::<AnyPrefix>() {
-            Ok(prefix) => prefix,
-            Err(e) => {
-                self.problem(key!["static", i, "prefix"], e.to_string());
-                return None;
-            }
-        };
-        let ways =
-            usize::from(file.blackhole) + usize::from(!file.next_hop.is_empty() || file.interface.is_some());
-        if ways != 1 {
-            self.problem(
-                key!["static", i],
-                "a static route needs either next-hop (and, if you like, interface), or interface alone, or blackhole = true",
-            );
-        }
-        for (j, gateway) in file.next_hop.iter().enumerate() {
-            if matches!(gateway, IpAddr::V6(a) if a.is_unicast_link_local()) && file.interface.is_none() {
-                self.problem(
-                    key!["static", i, "next-hop", j],
-                    format!("{gateway} is on some link; write which in interface"),
-                );
-            }
-        }
-        let distance = file.distance.unwrap_or(1);
-        if distance == 0 || distance == 255 {
-            self.problem(
-                key!["static", i, "distance"],
-                "a distance is 1 to 254: 0 is for connected routes, 255 is never used",
-            );
-        }
-        let hops = match (file.blackhole, file.next_hop.is_empty()) {
-            (true, _) => Vec::new(),
-            (false, true) => vec![StaticHop { gateway: None, interface: file.interface.clone() }],
-            (false, false) => {
-                let hop = |g: &IpAddr| StaticHop { gateway: Some(*g), interface: file.interface.clone() };
-                file.next_hop.iter().map(hop).collect()
-            }
-        };
-        if file.blackhole && !file.backup.is_empty() {
-            self.problem(
-                key!["static", i, "backup"],
-                "a blackhole never fails, so nothing can stand in for it; remove backup, or blackhole",
-            );
-        }
-        for (j, gateway) in file.backup.iter().enumerate() {
-            if matches!(gateway, IpAddr::V6(a) if a.is_unicast_link_local()) {
-                self.problem(
-                    key!["static", i, "backup", j],
-                    format!("{gateway} is on some link, and a backup names none; write an address that a route leads to"),
-                );
-            }
-        }
-        let backup = file.backup.clone();
-        let track = file.track.as_ref().and_then(|track| self.track(i, track));
-        let bfd = file.bfd.as_ref().and_then(|bfd| self.bfd_settings(bfd, false, key!["static", i, "bfd"]));
-        if bfd.is_some() && file.next_hop.is_empty() {
-            self.problem(
-                key!["static", i, "bfd"],
-                "BFD watches gateways, and this route has none; write next-hop, or remove bfd",
-            );
-        }
-        Some(StaticRoute { prefix, hops, distance, backup, track, bfd })
-    }
-
-    fn track(&mut self, i: usize, file: &file::Track) -> Option<StaticTrack> {
-        let file::Track { interface, prefix, address } = file;
-        match (interface, prefix, address) {
-            (Some(name), None, None) => Some(StaticTrack::Interface(name.clone())),
-            (None, Some(prefix), None) => match prefix.parse::<AnyPrefix>() {
-                Ok(prefix) => Some(StaticTrack::Prefix(prefix)),
-                Err(e) => {
-                    self.problem(key!["static", i, "track", "prefix"], e.to_string());
-                    None
-                }
-            },
-            (None, None, Some(IpAddr::V6(address))) if address.is_unicast_link_local() => {
-                self.problem(
-                    key!["static", i, "track", "address"],
-                    format!("no route leads to {address}, which is on every link; track its interface"),
-                );
-                None
-            }
-            (None, None, Some(address)) => Some(StaticTrack::Address(*address)),
-            _ => {
-                self.problem(
-                    key!["static", i, "track"],
-                    "a route tracks one thing: write interface, or prefix, or address",
-                );
-                None
-            }
-        }
     }
 
     fn bgp(&mut self, file: &file::Bgp, router: &file::Router, bfd: &mut BfdConfig) -> BgpConfig {

@@ -25,6 +25,8 @@ pub(super) struct File {
     pub(super) interface: Vec<Interface>,
     #[serde(default, rename = "static")]
     pub(super) statics: Vec<Static>,
+    #[serde(default)]
+    pub(super) vrf: BTreeMap<String, Vrf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -295,6 +297,15 @@ pub(super) struct Static {
     pub(super) backup: Vec<IpAddr>,
     pub(super) bfd: Option<Bfd>,
     pub(super) track: Option<Track>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Vrf {
+    pub(super) table: Option<u32>,
+    pub(super) interfaces: Option<Vec<String>>,
+    #[serde(default, rename = "static")]
+    pub(super) statics: Vec<Static>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -2,23 +2,27 @@
 //!
 //! Two layers. [`file`] is the shape of the file, read by serde with unknown names refused. [`check`] turns it into
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
-//! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`] is the part of the check that
-//! makes policies.
+//! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`] and [`vrf`] are the
+//! parts of the check that make policies, static routes and VRFs.
 
 mod bfd;
 mod check;
 mod diagnosis;
 mod file;
 mod policy;
+mod statics;
 mod threads;
+mod vrf;
 
 pub use bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 pub use check::{
     AnyAsn, ApiConfig, BgpConfig, Config, DynamicRange, FibConfig, InterfaceConfig, KernelConfig,
-    NeighborConfig, NeighborSettings, StaticHop, StaticRoute, StaticTrack, VirtualAsicConfig,
+    NeighborConfig, NeighborSettings, VirtualAsicConfig,
 };
 pub use diagnosis::{ConfigError, Problem};
+pub use statics::{StaticHop, StaticRoute, StaticTrack};
 pub use threads::{CpuChoice, Threads};
+pub use vrf::{DEFAULT as DEFAULT_VRF, VrfConfig};
 
 use std::path::Path;
 

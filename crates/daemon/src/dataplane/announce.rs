@@ -9,20 +9,19 @@
 //! SONiC's server never forgets a single object and never changes it, over all connections: so an id must always mean
 //! the same way, also after a restart of either side. It is made from the way itself, and what once had it keeps it.
 //!
-//! The default VRF is table 0: SONiC takes the number for a VRF's interface index, not for a kernel table. A route
+//! A route's table is the number of its VRF's device, and 0 the default VRF: SONiC takes the number for an interface
+//! index, not for a kernel table. A route
 //! carries the protocol's own number as zebra sends it, since `fpmsyncd` shows it by name.
 
 use super::fit_weight;
 use ribtide_prefix::{Family, Map, Set};
-use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
+use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, IfIndex, Protocol};
 use ribtide_wire::netlink::numbers::{RTPROT_BGP, RTPROT_KERNEL, RTPROT_STATIC};
 use ribtide_wire::netlink::{
     Content, Forward, Hop, Hops, Member, Members, NextHop, NextHops, Route, RouteKind, Via,
 };
 use std::net::IpAddr;
 
-/// The table number of the default VRF.
-pub(crate) const DEFAULT_VRF: u32 = 0;
 /// Ids of single objects have this bit; groups have the RIB manager's numbers, which count from 1.
 const SINGLE: u32 = 1 << 31;
 
@@ -117,10 +116,14 @@ impl Announcer {
         turned
     }
 
-    /// What to tell of a route. The error is a sentence.
-    pub(crate) fn route<F: Family>(&mut self, route: &FibRoute<F>) -> Result<Content<'_>, &'static str> {
+    /// What to tell of a route of the VRF with this device. The error is a sentence.
+    pub(crate) fn route<F: Family>(
+        &mut self,
+        device: IfIndex,
+        route: &FibRoute<F>,
+    ) -> Result<Content<'_>, &'static str> {
         let number = protocol_number(route.protocol);
-        let mut told = Route::new(route.prefix.any(), DEFAULT_VRF, number, NextHops::None);
+        let mut told = Route::new(route.prefix.any(), device, number, NextHops::None);
         let Some(id) = route.group else { return Ok(Content::DelRoute(told)) };
         let content = self.groups.get(&id).ok_or("its next-hop group was never announced")?;
         told.prefsrc = if self.sources.is_empty() { None } else { self.sources.get(&id).copied() };
@@ -330,7 +333,7 @@ mod tests {
             let mut tell = |content: &Content<'_>| lines.push(self.line(content));
             announcer.groups(batch, &mut tell);
             for route in &batch.routes.v4 {
-                tell(&announcer.route(route).unwrap());
+                tell(&announcer.route(0, route).unwrap());
             }
             announcer.delete_groups(batch, &mut tell);
             announcer.retire(&mut tell);
@@ -390,7 +393,7 @@ mod tests {
         let batch = FibBatch { after: vec![GroupId(4)], ..FibBatch::default() };
         assert_eq!(listener.hear(&mut announcer, &batch), ["delete link"]);
         assert_eq!(
-            announcer.route(&route("10.0.0.0/24", Some(4))),
+            announcer.route(0, &route("10.0.0.0/24", Some(4))),
             Err("its next-hop group was never announced")
         );
     }
@@ -433,7 +436,7 @@ mod tests {
             let hops = || FibGroup::Hops(vec![hop("10.0.0.1", 1)]);
             // It goes before it was ever told.
             assert_eq!(listener.hear(&mut announcer, &batch(FibGroup::Nowhere, &[])), [""; 0]);
-            assert!(announcer.route(&route(Some(1))).is_err());
+            assert!(announcer.route(0, &route(Some(1))).is_err());
             let turned = announcer.groups(&batch(hops(), &[]), &mut |_| {});
             assert!(turned.contains(&GroupId(1)), "its routes are to be told anew");
             // It goes later: nothing is said until its route goes.

@@ -381,16 +381,18 @@ impl Reader {
 
     fn take(&self, message: &FpmMessage<'_>, replies: &mut Replies) {
         let FpmMessage::NewRoute(reply) = message else { return };
-        let count = match (reply.offload_failed(), reply.offloaded()) {
-            (false, false) => return,
-            _ if !self.told.matches(reply) => &self.counters.unmatched,
-            (true, _) => {
+        if !reply.offload_failed() && !reply.offloaded() {
+            return;
+        }
+        let count = match (reply.offload_failed(), self.told.matches(reply)) {
+            (_, None) => &self.counters.unmatched,
+            (true, Some(route)) => {
                 let why = "the FPM server reports that the hardware refused it";
-                replies.replied(reply.prefix, Some(why), Instant::now());
+                replies.replied(route, Some(why), Instant::now());
                 &self.counters.offload_failed
             }
-            (false, true) => {
-                replies.replied(reply.prefix, None, Instant::now());
+            (false, Some(route)) => {
+                replies.replied(route, None, Instant::now());
                 &self.counters.offloaded
             }
         };

@@ -2,41 +2,41 @@
 //!
 //! While nothing fails, nothing is kept and a success costs a look at two empty tables.
 
-use ribtide_prefix::{AnyPrefix, Map, Set};
-use ribtide_rib::{DataplaneId, FibAck};
+use ribtide_prefix::{Map, Set};
+use ribtide_rib::{DataplaneId, FibAck, VrfPrefix};
 
 /// One dataplane's books on failures.
 #[derive(Default, Debug)]
 pub(crate) struct Verdicts {
     /// Reported as failed, and not as installed since.
-    failed: Set<AnyPrefix>,
+    failed: Set<VrfPrefix>,
     /// The last word on each prefix since the last report: why it failed, or `None` when it is in place.
-    news: Map<AnyPrefix, Option<String>>,
+    news: Map<VrfPrefix, Option<String>>,
 }
 
 impl Verdicts {
     /// Notes that a route could not be installed, and why, as a sentence.
-    pub(crate) fn refused(&mut self, prefix: AnyPrefix, why: String) {
-        self.news.insert(prefix, Some(why));
+    pub(crate) fn refused(&mut self, route: VrfPrefix, why: String) {
+        self.news.insert(route, Some(why));
     }
 
     /// Notes that a route is as the RIB manager asked.
-    pub(crate) fn installed(&mut self, prefix: AnyPrefix) {
-        if self.failed.contains(&prefix) || self.news.contains_key(&prefix) {
-            self.news.insert(prefix, None);
+    pub(crate) fn installed(&mut self, route: VrfPrefix) {
+        if self.failed.contains(&route) || self.news.contains_key(&route) {
+            self.news.insert(route, None);
         }
     }
 
     /// The acknowledgement of every batch up to `seq`, with all that was noted since the last one.
     pub(crate) fn ack(&mut self, dataplane: DataplaneId, seq: u64) -> FibAck {
         let mut ack = FibAck { dataplane, seq, failed: Vec::new(), installed: Vec::new() };
-        for (prefix, verdict) in self.news.drain() {
+        for (route, verdict) in self.news.drain() {
             match verdict {
                 Some(why) => {
-                    self.failed.insert(prefix);
-                    ack.failed.push((prefix, why));
+                    self.failed.insert(route);
+                    ack.failed.push((route, why));
                 }
-                None if self.failed.remove(&prefix) => ack.installed.push(prefix),
+                None if self.failed.remove(&route) => ack.installed.push(route),
                 // It failed and was mended before anybody was told.
                 None => {}
             }
@@ -54,12 +54,14 @@ impl Verdicts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ribtide_prefix::AnyPrefix;
 
     #[test]
     fn a_failure_is_taken_back_once_and_only_if_it_was_told() {
-        let [a, b, c] = ["10.0.0.0/8", "11.0.0.0/8", "2001:db8::/32"].map(|p| p.parse().unwrap());
+        let [a, b, c] =
+            ["10.0.0.0/8", "11.0.0.0/8", "2001:db8::/32"].map(|p| p.parse::<AnyPrefix>().unwrap().into());
         let mut verdicts = Verdicts::default();
-        let ack = |seq, failed: &[(AnyPrefix, &str)], installed: &[AnyPrefix]| FibAck {
+        let ack = |seq, failed: &[(VrfPrefix, &str)], installed: &[VrfPrefix]| FibAck {
             dataplane: 4,
             seq,
             failed: failed.iter().map(|(p, why)| (*p, why.to_string())).collect(),

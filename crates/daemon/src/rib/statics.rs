@@ -1,24 +1,34 @@
 //! Static routes of the configuration: as the RIB manager takes them, once the interfaces that they name are there.
 
-use crate::config::{InterfaceConfig, StaticHop, StaticRoute, StaticTrack};
+use crate::config::{StaticHop, StaticRoute, StaticTrack};
 use ribtide_prefix::{AnyPrefix, Families};
 use ribtide_rib::{
-    IfIndex, NONE, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, Track,
+    IfIndex, InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source,
+    Track, VrfId,
 };
 use std::collections::BTreeMap;
 
-/// Static routes; those that name an interface wait until it is known.
-#[derive(Clone, Debug, Default)]
-pub struct Statics {
+/// The static routes of a VRF; those that name an interface wait until it is known there.
+#[derive(Clone, Debug)]
+pub(super) struct Statics {
+    vrf: VrfId,
     routes: Vec<StaticRoute>,
     indexes: BTreeMap<String, IfIndex>,
 }
 
 impl Statics {
     /// From the configuration.
-    pub fn new(routes: Vec<StaticRoute>, interfaces: &[InterfaceConfig]) -> Statics {
-        let indexes = interfaces.iter().map(|c| (c.name.clone(), c.index)).collect();
-        Statics { routes, indexes }
+    pub(super) fn new(vrf: VrfId, routes: Vec<StaticRoute>) -> Statics {
+        Statics { vrf, routes, indexes: BTreeMap::new() }
+    }
+
+    /// Other routes from now on; what to announce and withdraw for it.
+    pub(super) fn replace(&mut self, routes: Vec<StaticRoute>) -> Option<RibIn> {
+        if self.routes == routes {
+            return None;
+        }
+        let former = std::mem::replace(&mut self.routes, routes);
+        Some(self.batch_after(&former))
     }
 
     /// The interface that a route of `prefix` waits for, if one does.
@@ -30,12 +40,22 @@ impl Statics {
 
     /// Everything that can be announced now; it takes the place of everything before.
     pub(super) fn batch(&self) -> RibIn {
-        let mut batch = RouteBatch { source: Source::Static, sets: Vec::new(), changes: Families::default() };
+        self.batch_after(&self.routes)
+    }
+
+    /// The same, where these routes were announced before.
+    fn batch_after(&self, former: &[StaticRoute]) -> RibIn {
+        let mut batch = RouteBatch {
+            vrf: self.vrf,
+            source: Source::Static,
+            sets: Vec::new(),
+            changes: Families::default(),
+        };
         let mut change = |prefix, set| match prefix {
             AnyPrefix::V4(p) => batch.changes.v4.push((p, set)),
             AnyPrefix::V6(p) => batch.changes.v6.push((p, set)),
         };
-        self.routes.iter().for_each(|route| change(route.prefix, NONE));
+        former.iter().for_each(|route| change(route.prefix, NONE));
         for (route, set) in self.routes.iter().filter_map(|route| Some((route, self.set(route)?))) {
             change(route.prefix, batch.sets.len() as u32);
             batch.sets.push(set);
@@ -71,9 +91,8 @@ impl Statics {
         })
     }
 
-    /// Learns an interface's number; all static routes again when that changed one of them.
-    pub(super) fn interface(&mut self, message: &RibIn) -> Option<RibIn> {
-        let RibIn::Interface(event) = message else { return None };
+    /// Learns the number of an interface of this VRF; all static routes again when that changed one of them.
+    pub(super) fn interface(&mut self, event: &InterfaceEvent) -> Option<RibIn> {
         if self.indexes.insert(event.name.clone(), event.index) == Some(event.index) {
             return None;
         }
@@ -94,7 +113,7 @@ fn interfaces(route: &StaticRoute) -> impl Iterator<Item = &String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ribtide_rib::{InterfaceEvent, Rib, RibConfig};
+    use ribtide_rib::{Rib, RibConfig};
 
     fn route(distance: u8, gateway: &str, track: Option<StaticTrack>) -> StaticRoute {
         let hops = vec![StaticHop { gateway: Some(gateway.parse().unwrap()), interface: None }];
@@ -105,7 +124,8 @@ mod tests {
     #[test]
     fn a_route_that_tracks_an_interface_waits_for_it_and_follows_it() {
         let track = Some(StaticTrack::Interface("eth1".into()));
-        let mut statics = Statics::new(vec![route(1, "10.0.0.2", track), route(250, "10.0.0.3", None)], &[]);
+        let routes = vec![route(1, "10.0.0.2", track), route(250, "10.0.0.3", None)];
+        let mut statics = Statics::new(VrfId::DEFAULT, routes);
         let mut rib = Rib::new(RibConfig::default());
         let prefix = "0.0.0.0/0".parse().unwrap();
         let mut gateway = |events: Vec<RibIn>| {
@@ -116,14 +136,17 @@ mod tests {
         let eth = |index: IfIndex, up| {
             let name = format!("eth{index}");
             let addresses = vec![(format!("10.0.{index}.1").parse().unwrap(), 24)];
-            RibIn::Interface(InterfaceEvent { index: index + 1, name, up, addresses })
+            InterfaceEvent { vrf: VrfId::DEFAULT, index: index + 1, name, up, addresses }
         };
-        assert_eq!(gateway(vec![statics.batch(), eth(0, true)]).as_deref(), Some("10.0.0.3"));
+        assert_eq!(
+            gateway(vec![statics.batch(), RibIn::Interface(eth(0, true))]).as_deref(),
+            Some("10.0.0.3")
+        );
         assert_eq!(statics.awaited(prefix), Some("eth1".into()));
         let again = statics.interface(&eth(1, true)).unwrap();
-        assert_eq!(gateway(vec![eth(1, true), again]).as_deref(), Some("10.0.0.2"));
+        assert_eq!(gateway(vec![RibIn::Interface(eth(1, true)), again]).as_deref(), Some("10.0.0.2"));
         assert!(statics.awaited(prefix).is_none() && statics.interface(&eth(1, false)).is_none());
-        assert_eq!(gateway(vec![eth(1, false)]).as_deref(), Some("10.0.0.3"));
-        assert_eq!(gateway(vec![eth(1, true)]).as_deref(), Some("10.0.0.2"));
+        assert_eq!(gateway(vec![RibIn::Interface(eth(1, false))]).as_deref(), Some("10.0.0.3"));
+        assert_eq!(gateway(vec![RibIn::Interface(eth(1, true))]).as_deref(), Some("10.0.0.2"));
     }
 }

@@ -3,7 +3,8 @@
 use super::*;
 use ribtide_prefix::{Families, Prefix, V4};
 use ribtide_rib::{
-    FibAck, FibGroup, GatewayEvent, IfIndex, NextHops, Protocol, ReceivedHop, RouteBatch, RouteSet,
+    FibAck, FibGroup, GatewayEvent, IfIndex, InterfaceEvent, NextHops, Protocol, ReceivedHop, RouteBatch,
+    RouteSet,
 };
 use ribtide_runtime::ring::Reading;
 use std::net::IpAddr;
@@ -24,7 +25,7 @@ impl Running {
         let mut port = builder.plug("test", &rings, meters.meter("test"), &stop);
         let setup = RibSetup {
             config: RibConfig::default(),
-            statics: Statics::default(),
+            vrfs: VrfsSetup::default(),
             shards: Vec::new(),
             suppress: false,
             policy: FibPolicy::default(),
@@ -82,6 +83,7 @@ fn wait<T>(mut look: impl FnMut() -> Option<T>) -> T {
 fn link(index: IfIndex, up: bool) -> RibIn {
     let address = IpAddr::from([10, 0, index as u8, 1]);
     RibIn::Interface(InterfaceEvent {
+        vrf: VrfId::DEFAULT,
         index,
         name: format!("eth{index}"),
         up,
@@ -106,7 +108,7 @@ fn routes(numbers: std::ops::Range<u32>) -> RibIn {
     let mut changes = Families::default();
     let prefix = |n: u32| Prefix::<V4>::new(0x1400_0000 + n, 32);
     changes.v4 = numbers.map(|n| (prefix(n), 0)).collect();
-    RibIn::Routes(RouteBatch { source: Source::Bgp, sets: vec![set], changes })
+    RibIn::Routes(RouteBatch { vrf: VrfId::DEFAULT, source: Source::Bgp, sets: vec![set], changes })
 }
 
 /// How many ways out a batch gives to its one group that leads anywhere.

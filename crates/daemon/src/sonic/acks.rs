@@ -4,9 +4,9 @@
 //! machine of orchagent counts them off ([`Orch::batch`]), and tells when each batch is finished and which of its
 //! routes failed; what becomes of those later is reported too.
 
+use super::vrf_names::VrfNames;
 use crate::dataplane::verdicts::Verdicts;
-use ribtide_prefix::AnyPrefix;
-use ribtide_rib::{DataplaneId, RibIn};
+use ribtide_rib::{DataplaneId, RibIn, VrfPrefix};
 use ribtide_runtime::ring;
 use ribtide_swss::orch::Orch;
 use ribtide_swss::row::RouteKey;
@@ -20,7 +20,7 @@ pub(super) struct Mark {
     /// How many route rows are written for it.
     pub(super) rows: usize,
     /// Routes that have no row, and why.
-    pub(super) failed: Vec<(AnyPrefix, String)>,
+    pub(super) failed: Vec<(VrfPrefix, String)>,
 }
 
 /// Batches that are not finished.
@@ -29,13 +29,14 @@ pub(super) struct Acks {
     dataplane: DataplaneId,
     feedback: ring::Sender<RibIn>,
     /// What failed before there was a row, by batch.
-    failed: VecDeque<(u64, Vec<(AnyPrefix, String)>)>,
+    failed: VecDeque<(u64, Vec<(VrfPrefix, String)>)>,
     verdicts: Verdicts,
+    vrfs: VrfNames,
 }
 
 impl Acks {
-    pub(super) fn new(dataplane: DataplaneId, feedback: ring::Sender<RibIn>) -> Acks {
-        Acks { dataplane, feedback, failed: VecDeque::new(), verdicts: Verdicts::default() }
+    pub(super) fn new(dataplane: DataplaneId, feedback: ring::Sender<RibIn>, vrfs: VrfNames) -> Acks {
+        Acks { dataplane, feedback, failed: VecDeque::new(), verdicts: Verdicts::default(), vrfs }
     }
 
     /// Takes in a batch, before its rows.
@@ -48,11 +49,12 @@ impl Acks {
 
     /// Takes in news of a route that no batch waits for.
     pub(super) fn verdict(&mut self, key: &RouteKey, why: Option<String>) {
-        if let RouteKey::Route { vrf: None, prefix, .. } = key {
-            match why {
-                Some(why) => self.verdicts.refused(*prefix, why),
-                None => self.verdicts.installed(*prefix),
-            }
+        let RouteKey::Route { vrf, prefix, .. } = key else { return };
+        let Some(vrf) = self.vrfs.id(vrf.as_ref()) else { return };
+        let route = VrfPrefix { vrf, prefix: *prefix };
+        match why {
+            Some(why) => self.verdicts.refused(route, why),
+            None => self.verdicts.installed(route),
         }
     }
 
@@ -68,7 +70,7 @@ impl Acks {
             }
             while self.failed.front().is_some_and(|(seq, _)| *seq == finished.batch) {
                 let Some((_, failed)) = self.failed.pop_front() else { break };
-                failed.into_iter().for_each(|(prefix, why)| self.verdicts.refused(prefix, why));
+                failed.into_iter().for_each(|(route, why)| self.verdicts.refused(route, why));
             }
         }
         let ack = match last {

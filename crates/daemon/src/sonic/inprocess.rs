@@ -7,19 +7,21 @@
 //!  └───────────── acknowledgements ───────────┘  └─────replies────────┘
 //! ```
 //!
-//! Ports, addresses and neighbours come from the configuration. In lab mode every gateway that a route needs is given
+//! Ports, addresses, neighbours and VRFs come from the configuration. In lab mode every gateway that a route needs is given
 //! a neighbour with a made-up MAC address.
 
 use super::acks::{Acks, Mark};
 use super::orch_stage::{OrchStage, Outlet, SyncdLink, TableFeed};
 use super::syncd_stage::{OrchLink, SyncdStage};
+use super::vrf_names::VrfNames;
 use super::{Error, log};
 use crate::config::{InterfaceConfig, VirtualAsicConfig};
 use crate::dataplane::Port;
 use crate::dataplane::announce::{Announcer, Style};
+use crate::rib::VrfSetup;
 use crossbeam_channel::Select;
 use ribtide_prefix::{AnyPrefix, for_each_family};
-use ribtide_rib::{FibBatch, FibRoute, RibIn};
+use ribtide_rib::{FibBatch, FibRoute, RibIn, VrfId, VrfPrefix};
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{self, Rings};
@@ -29,14 +31,16 @@ use ribtide_swss::Change;
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, RouteView};
 use ribtide_swss::orch::{Orch, OrchConfig, OrchOut, RouteState, VidCounter};
 use ribtide_swss::row::{
-    IntfKey, IntfRow, Mac, NeighKey, NeighRow, NextHopGroupRow, PortKey, PortRow, RouteRow,
+    IntfKey, IntfRow, Mac, Name, NeighKey, NeighRow, NextHopGroupRow, PortKey, PortRow, RouteRow, VrfRow,
 };
-use ribtide_swss::sai::{SaiReply, SaiRequest};
+use ribtide_swss::sai::{Oid, SaiReply, SaiRequest};
 use ribtide_swss::syncd::{Syncd, SyncdOut};
 use ribtide_tables::memory::{self, MemoryProducer};
 use ribtide_tables::{Producer, TableError};
 use ribtide_wire::netlink::Content;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Batches of rows that may wait at orchagent.
@@ -60,6 +64,8 @@ pub struct InProcess {
     fpmsyncd: Asker<Fpm>,
     orchagent: Asker<OrchStage>,
     syncd: Asker<SyncdStage>,
+    interfaces: Arc<[Name]>,
+    vrfs: VrfNames,
 }
 
 /// What each stage knows of a route.
@@ -80,6 +86,7 @@ pub struct Explained {
 pub fn start(
     port: Port,
     interfaces: &[InterfaceConfig],
+    vrfs: &[VrfSetup],
     config: VirtualAsicConfig,
     rings: &Rings,
     meters: &Meters,
@@ -96,6 +103,9 @@ pub fn start(
     for interface in interfaces {
         machine.link(interface.index, &interface.name);
     }
+    vrfs.iter().for_each(|vrf| machine.link(vrf.vrf.device, &vrf.name));
+    let vrf_names = VrfNames::default();
+    vrf_names.set(names(vrfs));
     machine.session_up();
     let fpm = Fpm {
         machine,
@@ -114,7 +124,8 @@ pub fn start(
     let orch_config = OrchConfig { window: WINDOW, single_groups: true, mac, ..OrchConfig::default() };
     let mut orch = Orch::new(orch_config, Box::new(vids.clone()));
     describe(&mut orch, interfaces);
-    let acks = Acks::new(port.id, port.rib.feedback.clone());
+    place(&mut orch, interfaces.iter().map(|interface| interface.name.as_str().into()), vrfs);
+    let acks = Acks::new(port.id, port.rib.feedback.clone(), vrf_names.clone());
     let orchagent = OrchStage {
         orch,
         // Groups before the routes that name them.
@@ -167,21 +178,57 @@ pub fn start(
     stage("syncd", Box::new(move || syncd.run(Some(&asked_syncd), &stop_syncd)))?;
     stage("orchagent", Box::new(move || orchagent.run(Some(&asked_orchagent), &stop_orchagent)))?;
     stage("fpmsyncd", Box::new(move || fpm.run(port, &asked_fpmsyncd)))?;
-    Ok(InProcess { fpmsyncd: ask_fpmsyncd, orchagent: ask_orchagent, syncd: ask_syncd })
+    let interfaces = interfaces.iter().map(|interface| interface.name.as_str().into()).collect();
+    Ok(InProcess {
+        fpmsyncd: ask_fpmsyncd,
+        orchagent: ask_orchagent,
+        syncd: ask_syncd,
+        interfaces,
+        vrfs: vrf_names,
+    })
 }
 
 impl InProcess {
-    /// Where the chip sends packets to each of `addresses`.
+    /// These VRFs are there from now on, and interfaces are in them: before the first routes of new ones come, and the last
+    /// routes of others go.
+    ///
+    /// # Errors
+    /// When a stage has stopped or is too busy.
+    pub fn set_vrfs(&self, vrfs: &[VrfSetup]) -> Result<(), NoAnswer> {
+        let (mut all, new) = (self.vrfs.all(), names(vrfs));
+        all.retain(|_, name| !new.values().any(|other| other == name));
+        all.extend(new);
+        self.vrfs.set(all);
+        let links: Vec<_> = vrfs.iter().map(|vrf| (vrf.vrf.device, vrf.name.clone())).collect();
+        self.fpmsyncd
+            .ask(move |fpm| links.iter().for_each(|(device, name)| fpm.machine.link(*device, name)))?;
+        let (interfaces, vrfs) = (self.interfaces.clone(), vrfs.to_vec());
+        self.orchagent.ask(move |stage| place(&mut stage.orch, interfaces.iter().cloned(), &vrfs))
+    }
+
+    /// Other VRFs than these go, when what is under way of them is done: after the RIB manager has withdrawn their routes.
     ///
     /// # Errors
     /// When the stage has stopped or is too busy.
-    pub fn lookup(&self, addresses: &[IpAddr]) -> Result<Vec<Option<Forward>>, NoAnswer> {
+    pub fn drop_other_vrfs(&self, vrfs: &[VrfSetup]) -> Result<(), NoAnswer> {
+        let stay = names(vrfs);
+        let mut gone: Vec<Name> = self.vrfs.all().into_values().collect();
+        gone.retain(|name| !stay.values().any(|other| other == name));
+        self.orchagent.ask(move |stage| gone.into_iter().for_each(|name| stage.orch.vrf(Change::del(name))))
+    }
+
+    /// Where the chip sends packets to each of `addresses`, in a VRF that it has.
+    ///
+    /// # Errors
+    /// When the stage has stopped or is too busy.
+    pub fn lookup(&self, vrf: VrfId, addresses: &[IpAddr]) -> Result<Vec<Option<Forward>>, NoAnswer> {
+        let router = self.virtual_router(vrf)?;
         let mut found = Vec::with_capacity(addresses.len());
         for page in addresses.chunks(PAGE) {
             let page = page.to_vec();
             found.extend(self.syncd.ask(move |stage| {
                 let chip = stage.syncd.chip();
-                let vr = chip.default_router();
+                let vr = router.and_then(|vid| stage.syncd.rid(vid));
                 let look = |addr: IpAddr| vr.and_then(|vr| chip.lookup(vr, addr));
                 page.into_iter().map(look).collect::<Vec<_>>()
             })?);
@@ -212,15 +259,30 @@ impl InProcess {
     ///
     /// # Errors
     /// When a stage has stopped or is too busy.
-    pub fn explain(&self, prefix: AnyPrefix) -> Result<Explained, NoAnswer> {
+    pub fn explain(&self, route: VrfPrefix) -> Result<Explained, NoAnswer> {
+        let VrfPrefix { vrf, prefix } = route;
+        let name = self.vrfs.name(vrf);
+        let (of_fpmsyncd, of_orchagent) = (name.clone(), name);
+        let router = self.virtual_router(vrf)?;
         Ok(Explained {
-            fpmsyncd: self.fpmsyncd.ask(move |fpm| fpm.machine.lookup(None, prefix))?,
-            orchagent: self.orchagent.ask(move |stage| stage.orch.explain(None, prefix))?,
+            fpmsyncd: self.fpmsyncd.ask(move |fpm| fpm.machine.lookup(of_fpmsyncd.as_ref(), prefix))?,
+            orchagent: self
+                .orchagent
+                .ask(move |stage| stage.orch.explain(of_orchagent.as_deref(), prefix))?,
             chip: self.syncd.ask(move |stage| {
-                let chip = stage.syncd.chip();
-                chip.default_router().and_then(|vr| chip.route_at(vr, prefix))
+                let vr = router.and_then(|vid| stage.syncd.rid(vid))?;
+                stage.syncd.chip().route_at(vr, prefix)
             })?,
         })
+    }
+
+    /// orchagent's number for a VRF's virtual router, if the chip has it.
+    fn virtual_router(&self, vrf: VrfId) -> Result<Option<Oid>, NoAnswer> {
+        let name = self.vrfs.name(vrf);
+        if name.is_none() && vrf != VrfId::DEFAULT {
+            return Ok(None);
+        }
+        self.orchagent.ask(move |stage| stage.orch.virtual_router(name.as_deref()))
     }
 }
 
@@ -246,7 +308,6 @@ fn describe(orch: &mut Orch, interfaces: &[InterfaceConfig]) {
             ..PortRow::default()
         };
         orch.port(Change::set(PortKey::Port(name.clone()), row));
-        orch.interface(Change::set(IntfKey::Interface(name.clone()), IntfRow::default()));
         for (address, len) in &interface.addresses {
             let row =
                 IntfRow { scope: Some("global".into()), ipv6: Some(address.is_ipv6()), ..IntfRow::default() };
@@ -261,6 +322,27 @@ fn describe(orch: &mut Orch, interfaces: &[InterfaceConfig]) {
         PortRow { count: Some(interfaces.len() as u32), ..PortRow::default() },
     ));
     orch.port(Change::set(PortKey::InitDone, PortRow::default()));
+}
+
+/// SONiC's names of VRFs.
+fn names(vrfs: &[VrfSetup]) -> BTreeMap<VrfId, Name> {
+    vrfs.iter().map(|setup| (setup.vrf.id, setup.name.as_str().into())).collect()
+}
+
+fn vrf_row(orch: &mut Orch, setup: &VrfSetup) {
+    orch.vrf(Change::set(setup.name.as_str().into(), VrfRow::default()));
+}
+
+/// Tells orchagent which VRFs there are, and which each interface is in.
+fn place(orch: &mut Orch, interfaces: impl Iterator<Item = Name>, vrfs: &[VrfSetup]) {
+    vrfs.iter().for_each(|setup| vrf_row(orch, setup));
+    for name in interfaces {
+        let vrf = vrfs.iter().find(|setup| setup.interfaces.iter().flatten().any(|listed| **listed == *name));
+        // The default one has to be said too: rows unite.
+        let vrf_name = vrf.map_or("", |setup| &setup.name).into();
+        let row = IntfRow { vrf_name: Some(vrf_name), ..IntfRow::default() };
+        orch.interface(Change::set(IntfKey::Interface(name), row));
+    }
 }
 
 fn neighbor(key: NeighKey, mac: Mac) -> Change<NeighRow> {
@@ -327,7 +409,7 @@ impl Fpm {
         if batch.again {
             // A row that is as it was asks for nothing: what was given up is deleted first.
             for_each_family!(F => for route in batch.routes.get::<F>() {
-                if let Ok(content) = self.announcer.route(&FibRoute { group: None, ..*route }) {
+                if let Ok(content) = self.announcer.route(batch.vrf.device, &FibRoute { group: None, ..*route }) {
                     machine.message(&content, out);
                 }
             });
@@ -340,9 +422,12 @@ impl Fpm {
         for_each_family!(F => for routes in batch.routes.get::<F>().chunks(AHEAD) {
             machine.look_ahead(routes.iter().map(|route| route.prefix));
             for route in routes {
-                match self.announcer.route(route) {
+                match self.announcer.route(batch.vrf.device, route) {
                     Ok(content) => machine.message(&content, out),
-                    Err(why) => failed.push((route.prefix.any(), why.to_owned())),
+                    Err(why) => {
+                        let route = VrfPrefix { vrf: batch.vrf.id, prefix: route.prefix.any() };
+                        failed.push((route, why.to_owned()));
+                    }
                 }
             }
         });
@@ -491,7 +576,6 @@ mod tests {
     use crate::dataplane::{Outlet, ToRib};
     use ribtide_rib::{FibAck, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
     use ribtide_runtime::thread::Stop;
-    use std::sync::Arc;
 
     #[test]
     fn a_route_whose_neighbour_appears_later_no_longer_fails() {
@@ -508,7 +592,7 @@ mod tests {
             addresses: vec![(ip("10.0.0.254"), 24)],
             neighbors: Vec::new(),
         };
-        let path = start(port, &[interface], VirtualAsicConfig { lab: false }, &rings, &meters).unwrap();
+        let path = start(port, &[interface], &[], VirtualAsicConfig { lab: false }, &rings, &meters).unwrap();
         let answer = || loop {
             match answers.recv_timeout(Duration::from_secs(30)).unwrap().expect("an answer") {
                 RibIn::DataplaneUp(3) => {}
@@ -526,15 +610,17 @@ mod tests {
         batch.routes.v4 = vec![FibRoute { prefix, group: Some(GroupId(1)), protocol: Protocol::BgpExternal }];
         batches.send(Arc::new(batch)).unwrap();
         let refused = answer();
-        assert_eq!((refused.seq, refused.failed[0].0), (5, prefix.any()));
+        assert_eq!((refused.seq, refused.failed[0].0), (5, prefix.any().into()));
 
         let key = NeighKey { ifname: "Ethernet0".into(), ip: ip("10.0.0.1") };
         let row = neighbor(key, Mac([2, 0, 0, 0, 0, 9]));
         path.orchagent.ask(move |stage| stage.orch.neighbor(row)).unwrap();
-        let mended = FibAck { dataplane: 3, seq: 0, failed: vec![], installed: vec![prefix.any()] };
+        let mended = FibAck { dataplane: 3, seq: 0, failed: vec![], installed: vec![prefix.any().into()] };
         assert_eq!(answer(), mended);
         assert!(
-            path.lookup(&[ip("10.1.2.3")]).unwrap()[0].as_ref().is_some_and(|f| f.reaches(ip("10.0.0.1")))
+            path.lookup(VrfId::DEFAULT, &[ip("10.1.2.3")]).unwrap()[0]
+                .as_ref()
+                .is_some_and(|f| f.reaches(ip("10.0.0.1")))
         );
         stop.stop();
     }

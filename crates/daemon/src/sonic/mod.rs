@@ -22,6 +22,7 @@ mod south;
 mod south_server;
 pub mod syncd;
 mod syncd_stage;
+mod vrf_names;
 
 use ribtide_tables::TableError;
 use std::fmt;

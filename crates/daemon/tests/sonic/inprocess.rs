@@ -7,6 +7,7 @@ use ribtide_daemon::sonic::inprocess::{self, InProcess};
 use ribtide_prefix::{AnyPrefix, Families};
 use ribtide_rib::{
     FibAck, FibBatch, FibGroup, FibHop, FibRoute, FibRoutes, GroupId, GroupOp, Protocol, RibIn, UrgentOp,
+    VrfId,
 };
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
@@ -73,7 +74,8 @@ impl Rib {
             interface(1, "Ethernet0", "10.0.0.254", Some("10.0.0.1")),
             interface(2, "Ethernet4", "10.0.4.254", None),
         ];
-        let path = inprocess::start(port, &interfaces, VirtualAsicConfig { lab }, &rings, &meters).unwrap();
+        let path =
+            inprocess::start(port, &interfaces, &[], VirtualAsicConfig { lab }, &rings, &meters).unwrap();
         let rib = Rib { batches, urgent, feedback: answers, path, rings, stop, seq: 0 };
         assert!(matches!(rib.answer(), RibIn::DataplaneUp(3)));
         rib
@@ -109,7 +111,7 @@ impl Rib {
     }
 
     fn lookup(&self, addr: &str) -> Option<Forward> {
-        self.path.lookup(&[ip(addr)]).unwrap().remove(0)
+        self.path.lookup(VrfId::DEFAULT, &[ip(addr)]).unwrap().remove(0)
     }
 
     /// The gateways that packets to `addr` really leave through.
@@ -178,7 +180,7 @@ fn an_acknowledged_batch_is_in_the_chip() {
     assert_eq!(rib.lookup("10.3.2.3").unwrap().prefix.to_string(), "0.0.0.0/0");
     eventually("the group to go", || (rib.path.counts().unwrap().groups < before.groups).then_some(()));
 
-    let explained = rib.path.explain("10.1.0.0/16".parse().unwrap()).unwrap();
+    let explained = rib.path.explain("10.1.0.0/16".parse::<AnyPrefix>().unwrap().into()).unwrap();
     assert_eq!(explained.orchagent.unwrap().waiting, None);
     assert_eq!(explained.chip.unwrap().hops.len(), 2);
     assert!(explained.fpmsyncd.unwrap().row.is_some());
@@ -262,7 +264,7 @@ fn a_table_of_many_batches_arrives_whole() {
     }
     assert_eq!(rib.acked(last), []);
     let addresses: Vec<IpAddr> = (0..40_000).map(|n| ip(&format!("20.{}.{}.1", n / 256, n % 256))).collect();
-    let found = rib.path.lookup(&addresses).unwrap();
+    let found = rib.path.lookup(VrfId::DEFAULT, &addresses).unwrap();
     for (n, forward) in (0..40_000u32).zip(found) {
         let gateway = ip(&format!("10.0.0.{}", (n + 2) % 50 + 1));
         assert!(forward.is_some_and(|f| f.reaches(gateway)), "route {n}");

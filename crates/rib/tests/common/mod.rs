@@ -55,7 +55,7 @@ pub fn route(prefix: AnyPrefix, source: Source, set: Option<RouteSet>) -> RibIn 
         AnyPrefix::V4(prefix) => changes.v4.push((prefix, index)),
         AnyPrefix::V6(prefix) => changes.v6.push((prefix, index)),
     }
-    RibIn::Routes(RouteBatch { source, sets: set.into_iter().collect(), changes })
+    RibIn::Routes(RouteBatch { vrf: VrfId::DEFAULT, source, sets: set.into_iter().collect(), changes })
 }
 
 pub fn announce(prefix: &str, protocol: Protocol, hops: &[ReceivedHop]) -> RibIn {
@@ -72,7 +72,13 @@ pub fn interface(index: IfIndex, up: bool, addresses: &[&str]) -> RibIn {
         (ip(address), len.parse().unwrap())
     };
     let addresses = addresses.iter().map(address).collect();
-    RibIn::Interface(InterfaceEvent { index, name: format!("eth{index}"), up, addresses })
+    RibIn::Interface(InterfaceEvent {
+        vrf: VrfId::DEFAULT,
+        index,
+        name: format!("eth{index}"),
+        up,
+        addresses,
+    })
 }
 
 /// A dataplane that panics when it is told what a real one could not do.

@@ -2,6 +2,7 @@
 
 use crate::text::{Table, bytes, number};
 use ribtide_daemon::api::model::{self, AsicAnswers, Explain, FailedRoute, FibRoute, Fpm, StageState};
+use ribtide_daemon::config::DEFAULT_VRF;
 use std::net::IpAddr;
 
 pub(super) fn fib_table() -> Table {
@@ -24,11 +25,17 @@ pub(super) fn fib_row(table: &mut Table, r: &FibRoute) {
 }
 
 pub(super) fn failed_table() -> Table {
-    Table::new(&["Prefix", "Dataplane", ">For", "Why"])
+    Table::new(&["VRF", "Prefix", "Dataplane", ">For", "Why"])
 }
 
 pub(super) fn failed_row(table: &mut Table, r: &FailedRoute) {
-    table.row([r.prefix.clone(), r.dataplane.clone(), format!("{:.0} s", r.seconds), r.reason.clone()]);
+    table.row([
+        r.vrf.clone(),
+        r.prefix.clone(),
+        r.dataplane.clone(),
+        format!("{:.0} s", r.seconds),
+        r.reason.clone(),
+    ]);
 }
 
 pub(super) fn asic_table(addresses: &[IpAddr], answer: &AsicAnswers) -> String {
@@ -97,9 +104,10 @@ pub(super) fn fpm(f: &Fpm) -> String {
 }
 
 pub(super) fn explain_text(e: &Explain) -> String {
+    let vrf = if e.vrf == DEFAULT_VRF { String::new() } else { format!(", VRF {}", e.vrf) };
     let mut out = match &e.prefix {
-        Some(prefix) if *prefix != e.asked => format!("{} is in {prefix}\n", e.asked),
-        _ => format!("{}\n", e.asked),
+        Some(prefix) if *prefix != e.asked => format!("{} is in {prefix}{vrf}\n", e.asked),
+        _ => format!("{}{vrf}\n", e.asked),
     };
     for s in &e.stages {
         let mark = match s.state {

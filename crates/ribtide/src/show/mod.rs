@@ -61,12 +61,18 @@ pub(crate) enum Show {
     Fib {
         /// Only this prefix, or the longest match of this address
         prefix: Option<String>,
+        /// Of this VRF; without, of the default one
+        #[arg(long, value_name = "NAME")]
+        vrf: Option<String>,
     },
     /// Next-hop groups: what protocols gave, what it resolves to, who uses it; and what the resolution cache did
     #[command(name = "nexthop-group")]
     NextHopGroup {
         /// Only this one, with all of its next hops
         id: Option<u32>,
+        /// Only those of this VRF
+        #[arg(long, value_name = "NAME", conflicts_with = "id")]
+        vrf: Option<String>,
     },
     /// BFD sessions: state, intervals as agreed on, packets, and why they went down last
     Bfd {
@@ -80,6 +86,9 @@ pub(crate) enum Show {
         /// The addresses
         #[arg(required = true)]
         addresses: Vec<IpAddr>,
+        /// In this VRF; without, in the default one
+        #[arg(long, value_name = "NAME")]
+        vrf: Option<String>,
     },
     /// What each stage did, the queues between them, and the CPU time of each thread
     Pipeline {
@@ -134,8 +143,17 @@ pub(crate) enum ShowBgp {
 /// What to show of routes, other than the routes.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum ShowRoute {
-    /// How many routes there are: in total, in the main table, and in each shard thread
+    /// How many routes there are: in total, in the table of each VRF, and in each shard thread
     Summary,
+    /// The selected routes of a VRF with their next hops and their state in each dataplane
+    ///
+    /// BGP's routes are the default VRF's, whose name is `default`.
+    Vrf {
+        /// The VRF
+        name: String,
+        /// Only this prefix, or the longest match of this address
+        prefix: Option<String>,
+    },
     /// What dataplanes could not install, for how long, and why; it is tried again when the cause may be over
     Failed,
     /// The shard threads and their shares of the work, or the routes of one of them
@@ -228,26 +246,29 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             print(&mut out, output, &client.get("/v1/routes/sharding")?, route::sharding)
         }
         Show::Route { what: Some(ShowRoute::RibSharding { shard: Some(Shard::Main) }), .. } => {
-            fib(&client, output, &mut out, None)?
+            fib(&client, output, &mut out, None, None)?
+        }
+        Show::Route { what: Some(ShowRoute::Vrf { name, prefix }), .. } => {
+            fib(&client, output, &mut out, Some(name), prefix.as_deref())?
         }
         Show::Route { what: Some(ShowRoute::RibSharding { shard: Some(Shard::Number(n)) }), .. } => {
             shard_routes(&client, output, &mut out, *n)?
         }
         Show::Route { what: None, prefix } => routes(&client, output, &mut out, prefix.as_deref())?,
-        Show::Fib { prefix } => fib(&client, output, &mut out, prefix.as_deref())?,
-        Show::Asic { addresses } => {
-            let answer: AsicAnswers =
-                client.post("/v1/asic/lookup", &AsicQuestion { addresses: addresses.clone() })?;
+        Show::Fib { prefix, vrf } => fib(&client, output, &mut out, vrf.as_deref(), prefix.as_deref())?,
+        Show::Asic { addresses, vrf } => {
+            let question = AsicQuestion { vrf: vrf.clone(), addresses: addresses.clone() };
+            let answer: AsicAnswers = client.post("/v1/asic/lookup", &question)?;
             print(&mut out, output, &answer, |a| fib::asic_table(addresses, a))
         }
-        Show::NextHopGroup { id: Some(id) } => {
+        Show::NextHopGroup { id: Some(id), .. } => {
             let page: NextHopGroupPage = client.get(&format!("/v1/nexthop-groups?id={id}"))?;
             print(&mut out, output, &page, |page| {
                 let groups = page.groups.iter().map(|g| nexthop::group(&page.cache, g));
                 nexthop::cache(&page.cache) + &groups.collect::<String>()
             })
         }
-        Show::NextHopGroup { id: None } => nexthop_groups(&client, output, &mut out)?,
+        Show::NextHopGroup { id: None, vrf } => nexthop_groups(&client, output, &mut out, vrf.as_deref())?,
         Show::Bfd { address } => {
             let only = query(&[("peer", address.map(|a| a.to_string()))]);
             print(&mut out, output, &client.get(&format!("/v1/bfd?{only}"))?, bfd::sessions)
@@ -283,9 +304,9 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
 }
 
 /// Runs `ribtide explain`.
-pub(crate) fn explain(prefix: &str, output: &Output) -> Result<(), String> {
-    let answer: Explain =
-        Client::new(&output.socket).get(&format!("/v1/explain?prefix={}", escape(prefix)))?;
+pub(crate) fn explain(prefix: &str, vrf: Option<&str>, output: &Output) -> Result<(), String> {
+    let asked = query(&[("prefix", Some(prefix.into())), ("vrf", vrf.map(Into::into))]);
+    let answer: Explain = Client::new(&output.socket).get(&format!("/v1/explain?{asked}"))?;
     let mut out = io::stdout().lock();
     finish(print(&mut out, output, &answer, fib::explain_text))
 }
@@ -360,9 +381,16 @@ fn shard_routes(client: &Client, output: &Output, out: &mut impl Write, shard: u
     })
 }
 
-fn fib(client: &Client, output: &Output, out: &mut impl Write, prefix: Option<&str>) -> Printed {
+fn fib(
+    client: &Client,
+    output: &Output,
+    out: &mut impl Write,
+    vrf: Option<&str>,
+    prefix: Option<&str>,
+) -> Printed {
     let mut table = fib::fib_table();
-    paged(client, "/v1/fib", PAGE, &query(&[("prefix", prefix.map(Into::into))]), |page: FibPage| {
+    let only = query(&[("vrf", vrf.map(Into::into)), ("prefix", prefix.map(Into::into))]);
+    paged(client, "/v1/fib", PAGE, &only, |page: FibPage| {
         lines(out, output, &page.routes, &mut table, fib::fib_row)?;
         Ok(page.next)
     })
@@ -376,11 +404,12 @@ fn failed(client: &Client, output: &Output, out: &mut impl Write) -> Printed {
     })
 }
 
-fn nexthop_groups(client: &Client, output: &Output, out: &mut impl Write) -> Printed {
+fn nexthop_groups(client: &Client, output: &Output, out: &mut impl Write, vrf: Option<&str>) -> Printed {
+    let only = query(&[("vrf", vrf.map(Into::into))]);
     let mut all: Option<NextHopGroupPage> = None;
     let mut table = nexthop::table();
     let mut first = true;
-    let printed = paged(client, "/v1/nexthop-groups", GROUPS, "", |mut page: NextHopGroupPage| {
+    let printed = paged(client, "/v1/nexthop-groups", GROUPS, &only, |mut page: NextHopGroupPage| {
         let next = page.next.take();
         if output.json {
             match &mut all {

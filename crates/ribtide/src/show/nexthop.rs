@@ -25,6 +25,7 @@ pub(super) fn cache(c: &NextHopCache) -> String {
 pub(super) fn table() -> Table {
     Table::new(&[
         ">ID",
+        "VRF",
         "Received",
         "",
         "Resolved",
@@ -47,6 +48,7 @@ pub(super) fn row(table: &mut Table, cache: &NextHopCache, g: &NextHopGroup) {
     };
     table.row([
         g.id.to_string(),
+        g.vrf.clone(),
         received,
         more_received,
         resolved,
@@ -67,8 +69,9 @@ pub(super) fn group(cache: &NextHopCache, g: &NextHopGroup) -> String {
         g.only_for.as_ref().map_or(String::new(), |p| format!(", for {p} alone, whose next hop is inside"));
     let installed = if g.installed { "installed" } else { "not installed" };
     let mut out = format!(
-        "ID: {}\n  {}, {} in the FIB; {installed}\n  Cache: {}\n",
+        "ID: {}, VRF {}\n  {}, {} in the FIB; {installed}\n  Cache: {}\n",
         g.id,
+        g.vrf,
         count(g.routes.into(), "route"),
         number(g.installed_routes.into()),
         state(cache, g)
@@ -173,6 +176,7 @@ mod tests {
         };
         NextHopGroup {
             id: 35,
+            vrf: "default".into(),
             routes: 1000,
             installed_routes: 999,
             installed: true,
@@ -205,7 +209,7 @@ mod tests {
             "\
 Next-hop cache: epoch, generation 14
   999 hits (99.9%), 1 misses; 3 resolutions, 9 look-ups of next hops in 0.002 s; 2 invalidations
-ID: 35
+ID: 35, VRF default
   1,000 routes, 999 in the FIB; installed
   Cache: current, generation 14 of 14
   Received: 3 next hops, may recurse
@@ -254,10 +258,10 @@ ID: 35
         assert_eq!(
             table.render(),
             "\
-ID  Received                 Resolved                                    Level  Routes  In FIB  Depends           Dependents  Cache
-35  via 3.3.3.3  and 2 more  via 10.0.5.2 dev eth4 weight 1  and 1 more      2   1,000     999  14                -           current, generation 14 of 14
-35  blackhole                blackhole                                       2   1,000     999  1 2 3 and 5 more  -           outdated, generation 13 of 14
-35  via 3.3.3.3  and 2 more  unresolved                                      2   1,000     999  14                -           not cached yet
+ID  VRF      Received                 Resolved                                    Level  Routes  In FIB  Depends           Dependents  Cache
+35  default  via 3.3.3.3  and 2 more  via 10.0.5.2 dev eth4 weight 1  and 1 more      2   1,000     999  14                -           current, generation 14 of 14
+35  default  blackhole                blackhole                                       2   1,000     999  1 2 3 and 5 more  -           outdated, generation 13 of 14
+35  default  via 3.3.3.3  and 2 more  unresolved                                      2   1,000     999  14                -           not cached yet
 "
         );
         let off = NextHopCache { mode: "off".into(), ..cached() };

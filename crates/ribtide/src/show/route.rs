@@ -128,6 +128,21 @@ pub(super) fn summary(s: &RouteSummary) -> String {
             number(s.bgp.blocked)
         ));
     }
+    for vrf in &s.vrfs {
+        let mut table = Table::new(&[&format!("VRF {}", vrf.vrf), "Family", ">Routes", ">Active"]);
+        for p in &vrf.protocols {
+            table.row([p.protocol.clone(), p.family.replace("ip", "IP"), number(p.routes), number(p.active)]);
+        }
+        out.push_str(&format!(
+            "\n{}{} next-hop groups; tables of {}\n",
+            table.render(),
+            number(vrf.next_hop_groups as u64),
+            bytes(vrf.memory_bytes)
+        ));
+    }
+    if !s.vrfs.is_empty() {
+        out.push('\n');
+    }
     for d in &main.dataplanes {
         out.push_str(&format!(
             "Dataplane {}: {} batches unconfirmed, {} routes failed\n",
@@ -209,7 +224,7 @@ mod tests {
     use super::*;
     use ribtide_daemon::api::model::{
         DataplaneCount, LogicalShardLoad, MainTable, NextHopCache, PerFamilyCount, ProtocolCount, Ring,
-        ShardSummary,
+        ShardSummary, VrfTable,
     };
 
     fn both(ipv4: u64, ipv6: u64) -> PerFamilyCount {
@@ -293,6 +308,7 @@ mod tests {
             router_id: [10, 0, 0, 1].into(),
             bgp: counts(5000),
             main: None,
+            vrfs: vec![],
             shards: vec![part(0, 3000), part(1, 2000)],
         };
         let expected = "\
@@ -349,6 +365,26 @@ FIB suppression is on: 2 best paths wait for confirmation, 1 are not in the FIB 
 Dataplane kernel: 1 batches unconfirmed, 0 routes failed
 ";
         assert_eq!(summary(&all), format!("{expected}{main}"));
+        let routes = ProtocolCount {
+            family: "ipv4".into(),
+            protocol: "static".into(),
+            routes: 4,
+            active: 3,
+            denied: 0,
+        };
+        all.vrfs = vec![VrfTable {
+            vrf: "Vrfred".into(),
+            protocols: vec![routes],
+            next_hop_groups: 2,
+            memory_bytes: 1024,
+        }];
+        let red = "
+VRF Vrfred  Family  Routes  Active
+static      IPv4         4       3
+2 next-hop groups; tables of 1.0 KiB
+
+Dataplane";
+        assert_eq!(summary(&all), format!("{expected}{}", main.replace("Dataplane", red)));
     }
 
     #[test]

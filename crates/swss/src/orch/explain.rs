@@ -87,6 +87,11 @@ impl std::fmt::Display for Waiting {
 }
 
 impl Orch {
+    /// The virtual router of a VRF, once the chip has it.
+    pub fn virtual_router(&self, vrf: Option<&str>) -> Option<Oid> {
+        self.vrfs.usable(self.vrfs.find(&vrf.map(Name::from))?)
+    }
+
     /// What is known of a route; `None` when it is neither in the chip nor wanted. `vrf`: `None` is the default one.
     pub fn explain(&self, vrf: Option<&str>, prefix: AnyPrefix) -> Option<RouteState> {
         let name = RouteName { vrf: self.vrfs.find(&vrf.map(Name::from))?, prefix };

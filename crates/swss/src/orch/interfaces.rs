@@ -42,6 +42,11 @@ impl Interface {
         self.rif.filter(|(_, vrf)| self.wanted && !self.busy && *vrf == self.vrf).map(|(oid, _)| oid)
     }
 
+    /// Whether its router interface is on the way to another VRF: neighbours leave it, and come back to the next one.
+    pub(super) fn moves(&self) -> bool {
+        self.wanted && self.rif.is_some_and(|(_, vrf)| vrf != self.vrf)
+    }
+
     pub(super) fn oid(&self) -> Option<Oid> {
         self.rif.map(|(oid, _)| oid)
     }
@@ -100,7 +105,13 @@ impl Orch {
         for (key, pending) in self.inputs.interfaces.take() {
             let id = self.interfaces.id_of(key.ifname());
             match key {
-                IntfKey::Interface(_) => self.sync_interface(id, pending),
+                IntfKey::Interface(_) => {
+                    let before = self.interfaces.get(id).moves();
+                    self.sync_interface(id, pending);
+                    if self.interfaces.get(id).moves() != before {
+                        self.step_neighbors(id, out);
+                    }
+                }
                 IntfKey::Address(_, ip, len) => {
                     let interface = self.interfaces.get_mut(id);
                     if pending.set.is_some() {
@@ -215,6 +226,15 @@ impl Orch {
             self.step_neighbor(neighbor, out);
         }
         self.wake(Cause::Interface(id));
+    }
+
+    /// The interface begins to move to another VRF, or stays after all.
+    fn step_neighbors(&mut self, id: u32, out: &mut OrchOut) {
+        let neighbors: Vec<u32> = self.interfaces.get(id).neighbors.iter().copied().collect();
+        for neighbor in neighbors {
+            self.hop_changed(neighbor, out);
+            self.step_neighbor(neighbor, out);
+        }
     }
 
     /// Brings the routes to the router's own addresses in line with what is wanted.

@@ -56,7 +56,8 @@ impl Orch {
     /// The next hop, if it is resolved.
     pub(super) fn hop_resolved(&self, id: u32) -> Option<Oid> {
         let neighbor = self.neighbors.get(id);
-        neighbor.oid.filter(|_| neighbor.wanted.is_some() && !neighbor.leaving)
+        let stays = !neighbor.leaving && !self.interfaces.get(self.neighbors.key(id).0).moves();
+        neighbor.oid.filter(|_| neighbor.wanted.is_some() && stays)
     }
 
     /// The next hop's number in the chip.
@@ -103,12 +104,14 @@ impl Orch {
         let (interface, ip) = *self.neighbors.key(id);
         let rif = self.interfaces.get(interface).usable();
         let rif_in_chip = self.interfaces.get(interface).oid().unwrap_or_default();
+        let moves = self.interfaces.get(interface).moves();
         let neighbor = self.neighbors.get_mut(id);
         if neighbor.busy {
             return;
         }
         let entry = |rif| NeighborEntry { switch: SWITCH, rif, ip };
-        let (verb, object, item) = match (neighbor.wanted, neighbor.have, neighbor.oid) {
+        let wanted = neighbor.wanted.filter(|_| !moves);
+        let (verb, object, item) = match (wanted, neighbor.have, neighbor.oid) {
             (Some(mac), None, _) => {
                 let Some(rif) = rif else { return };
                 let no_host = matches!(ip, IpAddr::V4(ip) if ip.is_link_local());

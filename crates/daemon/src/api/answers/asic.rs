@@ -1,10 +1,11 @@
 //! `/v1/asic/lookup`, and the SONiC path's part of `/v1/explain`.
 
 use super::explain::stage;
-use super::{Inside, Refusal, Target, target};
+use super::{Inside, Refusal, Target, target, vrf as vrf_of};
 use crate::api::model::{AsicAnswer, AsicAnswers, AsicFaults, ExplainStage, StageState};
 use crate::sonic::inprocess::InProcess;
 use ribtide_prefix::AnyPrefix;
+use ribtide_rib::{VrfId, VrfPrefix};
 use ribtide_sai::Forward;
 use ribtide_swss::Row;
 use ribtide_swss::orch::{RouteState, Waiting};
@@ -12,8 +13,14 @@ use ribtide_swss::sai::PacketAction;
 use std::net::IpAddr;
 
 /// What the virtual ASIC does with packets to these addresses.
-pub(crate) fn asic_lookup(inside: &Inside, addresses: &[IpAddr]) -> Result<AsicAnswers, Refusal> {
-    Ok(AsicAnswers { answers: asic(inside)?.lookup(addresses)?.iter().map(answer).collect() })
+pub(crate) fn asic_lookup(
+    inside: &Inside,
+    vrf: Option<&str>,
+    addresses: &[IpAddr],
+) -> Result<AsicAnswers, Refusal> {
+    let asic = asic(inside)?;
+    let vrf = inside.rib.as_ref().map_or(Ok(VrfId::DEFAULT), |rib| vrf_of(rib, vrf))?;
+    Ok(AsicAnswers { answers: asic.lookup(vrf, addresses)?.iter().map(answer).collect() })
 }
 
 /// Has the virtual ASIC refuse some routes from now on, or no longer.
@@ -54,8 +61,8 @@ fn answer(forward: &Option<Forward>) -> AsicAnswer {
 }
 
 /// fpmsyncd's, orchagent's and the chip's word on a prefix.
-pub(super) fn stages(asic: &InProcess, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, Refusal> {
-    let e = asic.explain(prefix)?;
+pub(super) fn stages(asic: &InProcess, route: VrfPrefix) -> Result<Vec<ExplainStage>, Refusal> {
+    let e = asic.explain(route)?;
     let fpmsyncd = match &e.fpmsyncd {
         None => stage("fpmsyncd", StageState::Absent, vec!["nobody announced it".into()]),
         Some(view) => match (&view.row, view.waits_for) {

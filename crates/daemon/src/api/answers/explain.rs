@@ -1,36 +1,49 @@
 //! `/v1/explain`: a prefix's way through every stage, from what peers announced to what the chip does.
 
-use super::{Inside, Refusal, Target, asic, fib, nexthop, routes, target};
+use super::{Inside, Refusal, Target, asic, fib, nexthop, routes, target, vrf as vrf_of};
 use crate::api::model::{Explain, ExplainStage, Held, Route, StageState};
 use crate::bgp::Bgp;
+use crate::config::DEFAULT_VRF;
 use crate::rib::RibHandle;
 use ribtide_bgp::message::BestPath;
 use ribtide_prefix::{AnyPrefix, Family, Prefix, logical_shard};
-use ribtide_rib::{Explanation, InstallStatus, Outcome, ReceivedHop, Verdict};
+use ribtide_rib::{Explanation, InstallStatus, Outcome, ReceivedHop, Verdict, VrfId, VrfPrefix};
 
 /// Every stage's word on a prefix, or on the longest match of an address.
-pub(crate) fn explain(inside: &Inside, text: &str) -> Result<Explain, Refusal> {
+pub(crate) fn explain(inside: &Inside, vrf: Option<&str>, text: &str) -> Result<Explain, Refusal> {
     let asked = target(text)?;
+    let of = match (&inside.rib, vrf) {
+        (Some(rib), vrf) => vrf_of(rib, vrf)?,
+        (None, Some(_)) => return Err(fib::no_fib()),
+        (None, None) => VrfId::DEFAULT,
+    };
     let prefix = match (asked, &inside.rib) {
         (Target::Prefix(p), _) => Some(p),
-        (Target::Address(_), Some(rib)) => fib::prefix_of(rib, asked)?,
+        (Target::Address(_), Some(rib)) => fib::prefix_of(rib, of, asked)?,
         (Target::Address(_), None) => None,
     };
-    let bgp = routes::lookup(inside, prefix.map_or(asked, Target::Prefix))?;
+    // BGP is the default VRF's.
+    let (bgp, mut stages) = if of == VrfId::DEFAULT {
+        let bgp = routes::lookup(inside, prefix.map_or(asked, Target::Prefix))?;
+        let stages = vec![bgp_stage(inside, bgp.as_ref())?];
+        (bgp, stages)
+    } else {
+        (None, Vec::new())
+    };
     let prefix = prefix.or_else(|| bgp.as_ref().and_then(|r| r.prefix.parse().ok()));
-    let mut stages = vec![bgp_stage(inside, bgp.as_ref())?];
     if let (Some(rib), Some(prefix)) = (&inside.rib, prefix) {
         if let Some(held) = bgp.as_ref().and_then(|route| route.held) {
             stages[0].says.push(held_back(rib, prefix, held)?);
             stages[0].state = StageState::Waiting;
         }
-        stages.extend(rib_stages(rib, prefix)?);
+        stages.extend(rib_stages(rib, VrfPrefix { vrf: of, prefix })?);
     }
     if let (Some(path), Some(prefix)) = (&inside.asic, prefix) {
-        stages.extend(asic::stages(path, prefix)?);
+        stages.extend(asic::stages(path, VrfPrefix { vrf: of, prefix })?);
     }
     let conclusion = conclude(inside, text, &stages);
-    Ok(Explain { asked: text.into(), prefix: prefix.map(|p| p.to_string()), stages, conclusion })
+    let vrf = vrf.unwrap_or(DEFAULT_VRF).into();
+    Ok(Explain { asked: text.into(), vrf, prefix: prefix.map(|p| p.to_string()), stages, conclusion })
 }
 
 pub(super) fn stage(name: impl Into<String>, state: StageState, says: Vec<String>) -> ExplainStage {
@@ -96,7 +109,7 @@ fn exports<F: Family>(bgp: &Bgp, prefix: Prefix<F>, says: &mut Vec<String>) -> R
 /// Why a best path is not advertised, with `fib.suppress-fib-pending`.
 fn held_back(rib: &RibHandle, prefix: AnyPrefix, held: Held) -> Result<String, Refusal> {
     let waits = rib.asker.ask(move |stage| {
-        let has = stage.rib.status(prefix);
+        let has = stage.rib.default_vrf().status(prefix);
         let done = |id: usize| {
             has.iter().any(|(has, state)| usize::from(*has) == id && *state == InstallStatus::Installed)
         };
@@ -113,14 +126,16 @@ fn held_back(rib: &RibHandle, prefix: AnyPrefix, held: Held) -> Result<String, R
     })
 }
 
-fn rib_stages(rib: &RibHandle, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, Refusal> {
+fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<Vec<ExplainStage>, Refusal> {
+    let VrfPrefix { vrf, prefix } = route;
     let (found, awaited) = rib.asker.ask(move |s| {
-        let found = s.rib.explain(prefix).map(|explanation| {
+        let explained = s.rib.get(vrf).and_then(|rib| rib.explain(prefix));
+        let found = explained.map(|explanation| {
             let content = explanation.group.content.as_ref().map(|c| fib::content(s, c));
             let tracks = explanation.group.track.map(|(track, holds)| (nexthop::tracked(s, track), holds));
             (explanation, content, tracks, s.plane_names())
         });
-        (found, s.awaited_interface(prefix))
+        (found, s.awaited_interface(vrf, prefix))
     })?;
     let Some((e, content, tracks, names)) = found else {
         return Ok(vec![match awaited {

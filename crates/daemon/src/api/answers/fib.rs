@@ -1,24 +1,30 @@
 //! `/v1/fib`: what the RIB manager selected.
 
-use super::{Inside, Refusal, Target, target};
+use super::{Inside, Refusal, Target, gone, target, vrf as vrf_of};
 use crate::api::model::{DataplaneState, FibPage, FibRoute};
 use crate::rib::{RibHandle, RibStage};
 use ribtide_prefix::AnyPrefix;
-use ribtide_rib::{FibGroup, FibHop, IfIndex, InstallStatus, RouteInfo};
+use ribtide_rib::{FibGroup, FibHop, IfIndex, InstallStatus, Rib, RouteInfo, VrfId};
 
 /// What one route costs to describe stays on the RIB's thread only as far as it must.
 struct Described {
+    vrf: String,
     info: RouteInfo,
     hops: Vec<String>,
     states: Vec<(String, InstallStatus)>,
 }
 
-fn describe(stage: &RibStage, info: RouteInfo) -> Described {
+fn describe(stage: &RibStage, vrf: VrfId, rib: &Rib, info: RouteInfo) -> Described {
     let names = stage.plane_names();
-    let states = stage.rib.status(info.prefix).into_iter().map(|(id, status)| {
+    let states = rib.status(info.prefix).into_iter().map(|(id, status)| {
         (names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}")), status)
     });
-    Described { states: states.collect(), hops: content(stage, &info.content), info }
+    Described {
+        vrf: stage.vrf_name(vrf),
+        states: states.collect(),
+        hops: content(stage, &info.content),
+        info,
+    }
 }
 
 /// What a group does, a line for each hop.
@@ -49,6 +55,7 @@ pub(super) fn interface_name(stage: &RibStage, index: IfIndex) -> String {
 
 fn model(d: Described) -> FibRoute {
     FibRoute {
+        vrf: d.vrf,
         prefix: d.info.prefix.to_string(),
         protocol: d.info.protocol.name().into(),
         distance: d.info.distance,
@@ -70,13 +77,14 @@ fn model(d: Described) -> FibRoute {
 }
 
 /// The RIB manager's route for a target.
-pub(super) fn lookup(rib: &RibHandle, what: Target) -> Result<Option<FibRoute>, Refusal> {
+fn lookup(rib: &RibHandle, vrf: VrfId, what: Target) -> Result<Option<FibRoute>, Refusal> {
     let found = rib.asker.ask(move |stage| {
+        let rib = stage.rib.get(vrf)?;
         let info = match what {
-            Target::Prefix(p) => stage.rib.lookup(p),
-            Target::Address(a) => stage.rib.longest_match(a),
+            Target::Prefix(p) => rib.lookup(p),
+            Target::Address(a) => rib.longest_match(a),
         };
-        info.map(|info| describe(stage, info))
+        info.map(|info| describe(stage, vrf, rib, info))
     })?;
     Ok(found.map(model))
 }
@@ -84,30 +92,37 @@ pub(super) fn lookup(rib: &RibHandle, what: Target) -> Result<Option<FibRoute>, 
 /// A page, one prefix, or the longest match of an address.
 pub(crate) fn fib(
     inside: &Inside,
+    vrf: Option<&str>,
     prefix: Option<&str>,
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<FibPage, Refusal> {
     let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
     if let Some(text) = prefix {
-        let found = lookup(rib, target(text)?)?;
-        let route = found.ok_or_else(|| Refusal::Missing(format!("no route for {text} is selected")))?;
+        let found = lookup(rib, vrf_of(rib, vrf)?, target(text)?)?;
+        let whose = vrf.map_or(String::new(), |vrf| format!(" in VRF {vrf}"));
+        let route =
+            found.ok_or_else(|| Refusal::Missing(format!("no route for {text} is selected{whose}")))?;
         return Ok(FibPage { routes: vec![route], next: None });
     }
-    let mut read = match cursor {
+    let (vrf, mut read) = match cursor {
         Some(cursor) => inside.fib_reads.take(cursor)?,
         None => {
-            let mut read = rib.asker.ask(|stage| stage.rib.cursor())?;
+            let vrf = vrf_of(rib, vrf)?;
+            let mut read =
+                rib.asker.ask(move |stage| Some(stage.rib.get(vrf)?.cursor()))?.ok_or_else(gone)?;
             read.sort();
-            read
+            (vrf, read)
         }
     };
-    let (read, routes) = rib.asker.ask(move |stage| {
-        let page = stage.rib.page(&mut read, limit);
-        let routes: Vec<_> = page.into_iter().map(|info| describe(stage, info)).collect();
-        (read, routes)
+    let page = rib.asker.ask(move |stage| {
+        let rib = stage.rib.get(vrf)?;
+        let page = rib.page(&mut read, limit);
+        let routes: Vec<_> = page.into_iter().map(|info| describe(stage, vrf, rib, info)).collect();
+        Some((read, routes))
     })?;
-    let next = (!read.is_done()).then(|| inside.fib_reads.put(read));
+    let (read, routes) = page.ok_or_else(gone)?;
+    let next = (!read.is_done()).then(|| inside.fib_reads.put((vrf, read)));
     Ok(FibPage { routes: routes.into_iter().map(model).collect(), next })
 }
 
@@ -116,9 +131,11 @@ pub(super) fn no_fib() -> Refusal {
 }
 
 /// The exact prefix that a target means to the RIB.
-pub(super) fn prefix_of(rib: &RibHandle, what: Target) -> Result<Option<AnyPrefix>, Refusal> {
+pub(super) fn prefix_of(rib: &RibHandle, vrf: VrfId, what: Target) -> Result<Option<AnyPrefix>, Refusal> {
     match what {
         Target::Prefix(p) => Ok(Some(p)),
-        Target::Address(a) => Ok(rib.asker.ask(move |stage| stage.rib.longest_match(a).map(|i| i.prefix))?),
+        Target::Address(a) => {
+            Ok(rib.asker.ask(move |stage| Some(stage.rib.get(vrf)?.longest_match(a)?.prefix))?)
+        }
     }
 }

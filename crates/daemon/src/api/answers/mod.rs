@@ -27,7 +27,7 @@ pub(super) use performance::performance;
 pub(crate) use reads::Reads;
 pub(crate) use routes::Read as RouteRead;
 pub(super) use routes::routes;
-pub(super) use summary::{main, route_summary, sharding};
+pub(super) use summary::{main, route_summary, sharding, vrfs};
 pub(super) use suppression::{failed, set_suppression};
 pub(crate) use threads::pipeline;
 pub(super) use threads::threads;
@@ -36,9 +36,11 @@ use super::model::{Fpm, FpmClient};
 pub(crate) use super::request::Refusal;
 use crate::bgp::owners::Owners;
 use crate::dataplane::fpm::FpmReading;
+use crate::rib::RibHandle;
 use crate::router::Inside;
 use ribtide_bgp::shard::Shard;
 use ribtide_prefix::AnyPrefix;
+use ribtide_rib::VrfId;
 use std::net::IpAddr;
 
 /// What a person asks about.
@@ -58,6 +60,23 @@ fn target(text: &str) -> Result<Target, Refusal> {
     text.parse()
         .map(Target::Prefix)
         .map_err(|e: ribtide_prefix::ParsePrefixError| Refusal::Bad(e.to_string()))
+}
+
+/// The VRF of a name; without a name, the default one.
+fn vrf(rib: &RibHandle, name: Option<&str>) -> Result<VrfId, Refusal> {
+    let Some(name) = name else { return Ok(VrfId::DEFAULT) };
+    let asked = name.to_owned();
+    let found = rib.asker.ask(move |stage| {
+        let names = || stage.vrfs().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+        stage.vrf_named(Some(&asked)).ok_or_else(names)
+    })?;
+    found
+        .map_err(|names| Refusal::Missing(format!("there is no VRF {name}; there are: {}", names.join(", "))))
+}
+
+/// The VRF that was just there is gone.
+fn gone() -> Refusal {
+    Refusal::Missing("the VRF has been removed meanwhile".into())
 }
 
 /// Puts a question to every shard; the answers in the order of their numbers.

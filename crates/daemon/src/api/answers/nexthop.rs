@@ -1,18 +1,21 @@
 //! `/v1/nexthop-groups` and `/v1/nexthop-cache`: next-hop groups and the resolution cache.
 
 use super::fib::{content, interface_name, no_fib};
-use super::{Inside, Refusal};
+use super::{Inside, Refusal, vrf as vrf_of};
 use crate::api::model::{
     BackupNextHop, InstalledGroup, NextHopCache, NextHopCacheSet, NextHopGroup, NextHopGroupPage,
     ReceivedNextHop, RouteGroups, SetNextHopCache, Tracked,
 };
 use crate::rib::{RibHandle, RibStage};
-use ribtide_rib::{CacheMode, GroupId, GroupInfo, HopInfo, Outcome, Source, Track, Treatment, Verdict};
+use ribtide_rib::{
+    CacheMode, GroupId, GroupInfo, HopInfo, Outcome, Source, Track, Treatment, Verdict, VrfId,
+};
 
-/// The group `id`, or at most `limit` groups after the one whose number `cursor` is.
+/// The group `id`, or of one VRF or all of them at most `limit` groups after the one whose number `cursor` is.
 pub(crate) fn nexthop_groups(
     inside: &Inside,
     id: Option<u32>,
+    vrf: Option<&str>,
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<NextHopGroupPage, Refusal> {
@@ -24,12 +27,16 @@ pub(crate) fn nexthop_groups(
             return Err(Refusal::Bad("a cursor is what `next` said; start again without one".into()));
         }
     };
+    let vrf = vrf.map(|name| vrf_of(rib, Some(name))).transpose()?;
     let page = rib.asker.ask(move |stage| {
-        let described = |info| group(stage, info);
+        let described = |(vrf, info)| group(stage, vrf, info);
         let (groups, next): (Vec<_>, _) = match id {
             Some(id) => (stage.rib.group(GroupId(id)).map(described).into_iter().collect(), None),
             None => {
-                let mut infos = stage.rib.groups_after(GroupId(after));
+                // In the order of their numbers: each VRF's are apart.
+                let of_vrf = stage.rib.iter().filter(|(id, _)| vrf.is_none_or(|vrf| vrf == *id));
+                let mut infos =
+                    of_vrf.flat_map(|(id, rib)| rib.groups_after(GroupId(after)).map(move |info| (id, info)));
                 let page: Vec<_> = infos.by_ref().take(limit).map(described).collect();
                 let more = infos.next().is_some();
                 let last = page.last().map(|g| g.id.to_string());
@@ -46,11 +53,12 @@ pub(crate) fn nexthop_groups(
     }
 }
 
-/// The cache and its counters.
+/// The cache, and its counters in the default VRF.
 pub(super) fn cache(stage: &RibStage) -> NextHopCache {
-    let c = stage.rib.cache_counters();
+    let rib = stage.rib.default_vrf();
+    let c = rib.cache_counters();
     NextHopCache {
-        mode: stage.rib.cache_mode().name().into(),
+        mode: rib.cache_mode().name().into(),
         generation: c.generation,
         hits: c.hits,
         misses: c.misses,
@@ -61,10 +69,11 @@ pub(super) fn cache(stage: &RibStage) -> NextHopCache {
     }
 }
 
-fn group(stage: &RibStage, info: GroupInfo) -> NextHopGroup {
+fn group(stage: &RibStage, vrf: VrfId, info: GroupInfo) -> NextHopGroup {
     let ids = |ids: Vec<GroupId>| ids.into_iter().map(|id| id.0).collect();
     NextHopGroup {
         id: info.id.0,
+        vrf: stage.vrf_name(vrf),
         routes: info.candidates,
         installed_routes: info.installed,
         installed: info.in_fib,
@@ -77,7 +86,7 @@ fn group(stage: &RibStage, info: GroupInfo) -> NextHopGroup {
         tracks: info.track.map(|(track, holds)| Tracked { what: tracked(stage, track), holds }),
         resolved: info.content.as_ref().map(|c| content(stage, c)),
         level: info.level,
-        stamp: (stage.rib.cache_mode() == CacheMode::Epoch).then_some(info.stamp),
+        stamp: (stage.rib.default_vrf().cache_mode() == CacheMode::Epoch).then_some(info.stamp),
         depends: ids(info.depends),
         dependents: ids(info.dependents),
     }
@@ -112,14 +121,16 @@ fn received(stage: &RibStage, hop: &HopInfo) -> ReceivedNextHop {
 pub(super) fn of_route(rib: &RibHandle, prefix: &str) -> Result<Option<RouteGroups>, Refusal> {
     let Ok(prefix) = prefix.parse() else { return Ok(None) };
     Ok(rib.asker.ask(move |stage| {
-        let candidates = stage.rib.explain(prefix)?.candidates;
+        // BGP's routes are the default VRF's.
+        let rib = stage.rib.default_vrf();
+        let candidates = rib.explain(prefix)?.candidates;
         let received = candidates.iter().find(|c| c.protocol.source() == Source::Bgp)?;
         let installed = candidates.iter().find(|c| c.verdict == Verdict::Selected).map(|c| InstalledGroup {
             group: c.group.0,
             protocol: c.protocol.name().into(),
-            hops: stage.rib.lookup(prefix).map(|route| content(stage, &route.content)).unwrap_or_default(),
+            hops: rib.lookup(prefix).map(|route| content(stage, &route.content)).unwrap_or_default(),
         });
-        let group = stage.rib.group(received.group)?;
+        let group = rib.group(received.group)?;
         let backup = group.backup.first().map(|hop| {
             let ReceivedNextHop { hop, unresolved, .. } = self::received(stage, hop);
             BackupNextHop { hop, unresolved, in_use: group.on_backup }

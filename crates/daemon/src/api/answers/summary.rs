@@ -5,12 +5,13 @@ use super::bgp::{bgp, thread, threading};
 use super::{Inside, Refusal, each_shard, threads};
 use crate::api::model::{
     DataplaneCount, LogicalShardLoad, MainTable, PerFamilyCount, ProtocolCount, RouteCounts, RouteSummary,
-    ShardLoad, ShardSummary, Sharding,
+    ShardLoad, ShardSummary, Sharding, VrfTable,
 };
 use crate::bgp::Bgp;
 use crate::bgp::owners::Owners;
 use ribtide_bgp::shard::{Counts, FamilyCounts};
 use ribtide_prefix::{Afi, LogicalShard, V4, V6};
+use ribtide_rib::{Rib, Total};
 
 /// Everything, by where it is.
 pub(crate) fn route_summary(inside: &Inside) -> Result<RouteSummary, Refusal> {
@@ -18,12 +19,13 @@ pub(crate) fn route_summary(inside: &Inside) -> Result<RouteSummary, Refusal> {
         Some(bgp) => shards(bgp, &bgp.owners.read())?,
         None => Vec::new(),
     };
-    let main = main(inside)?;
+    let (main, vrfs) = (main(inside)?, vrfs(inside)?);
     Ok(RouteSummary {
         asn: inside.config().asn,
         router_id: inside.config().router_id,
         bgp: total(&shards),
         main,
+        vrfs,
         shards,
     })
 }
@@ -80,27 +82,46 @@ pub(crate) fn main(inside: &Inside) -> Result<Option<MainTable>, Refusal> {
             outstanding_batches: d.outstanding as u64,
             failed: d.failed as u64,
         });
-        let protocols = stage.rib.totals().into_iter().map(|t| ProtocolCount {
-            family: match t.afi {
-                Afi::Ipv4 => "ipv4",
-                Afi::Ipv6 => "ipv6",
-            }
-            .into(),
-            protocol: t.protocol.name().into(),
-            routes: t.candidates,
-            active: t.installed,
-            denied: t.denied,
-        });
+        let rib = stage.rib.default_vrf();
         MainTable {
-            protocols: protocols.collect(),
-            next_hop_groups: stage.rib.group_count(),
+            protocols: protocols(rib),
+            next_hop_groups: rib.group_count(),
             next_hop_cache: super::nexthop::cache(stage),
-            memory_bytes: stage.rib.table_size() as u64,
-            suppress_fib_pending: stage.rib.suppresses(),
+            memory_bytes: rib.table_size() as u64,
+            suppress_fib_pending: rib.suppresses(),
             dataplanes: dataplanes.collect(),
         }
     })?;
     Ok(Some(table))
+}
+
+/// The tables of the VRFs beside the default one.
+pub(crate) fn vrfs(inside: &Inside) -> Result<Vec<VrfTable>, Refusal> {
+    let Some(rib) = &inside.rib else { return Ok(Vec::new()) };
+    Ok(rib.asker.ask(|stage| {
+        let others = stage.vrfs().skip(1).map(|(name, rib)| VrfTable {
+            vrf: name.into(),
+            protocols: protocols(rib),
+            next_hop_groups: rib.group_count(),
+            memory_bytes: rib.table_size() as u64,
+        });
+        others.collect()
+    })?)
+}
+
+fn protocols(rib: &Rib) -> Vec<ProtocolCount> {
+    let count = |t: Total| ProtocolCount {
+        family: match t.afi {
+            Afi::Ipv4 => "ipv4",
+            Afi::Ipv6 => "ipv6",
+        }
+        .into(),
+        protocol: t.protocol.name().into(),
+        routes: t.candidates,
+        active: t.installed,
+        denied: t.denied,
+    };
+    rib.totals().into_iter().map(count).collect()
 }
 
 /// Each shard thread with its share of the work.

@@ -3,30 +3,46 @@
 use super::fib::no_fib;
 use super::{Inside, Refusal};
 use crate::api::model::{FailedPage, FailedRoute, SetSuppression, SuppressionSet};
+use crate::rib::RibStage;
+use std::collections::VecDeque;
 
 /// A page of what dataplanes could not install.
 pub(crate) fn failed(inside: &Inside, cursor: Option<&str>, limit: usize) -> Result<FailedPage, Refusal> {
     let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
-    let mut read = match cursor {
+    let mut reads = match cursor {
         Some(cursor) => inside.failed_reads.take(cursor)?,
         None => {
-            let mut read = rib.asker.ask(|stage| stage.rib.failed_cursor())?;
-            read.sort();
-            read
+            let of_each = |stage: &mut RibStage| {
+                stage.rib.iter().map(|(vrf, rib)| (vrf, rib.failed_cursor())).collect::<VecDeque<_>>()
+            };
+            let mut reads = rib.asker.ask(of_each)?;
+            reads.iter_mut().for_each(|(_, read)| read.sort());
+            reads
         }
     };
-    let (read, routes) = rib.asker.ask(move |stage| {
+    let (reads, routes) = rib.asker.ask(move |stage| {
         let (names, now) = (stage.plane_names(), stage.now());
-        let routes = stage.rib.failed_page(&mut read, limit).into_iter().map(|failed| FailedRoute {
-            prefix: failed.prefix.to_string(),
-            dataplane: names.get(usize::from(failed.dataplane)).cloned().unwrap_or_default(),
-            seconds: now.saturating_sub(failed.since) as f64 / 1000.0,
-            reason: failed.reason,
-        });
-        let routes = routes.collect();
-        (read, routes)
+        let mut routes = Vec::new();
+        while routes.len() < limit
+            && let Some((vrf, read)) = reads.front_mut()
+        {
+            // One that is gone has no failures either.
+            let page = stage.rib.get(*vrf).map(|rib| rib.failed_page(read, limit - routes.len()));
+            let over = page.is_none() || read.is_done();
+            routes.extend(page.into_iter().flatten().map(|failed| FailedRoute {
+                vrf: stage.vrf_name(*vrf),
+                prefix: failed.prefix.to_string(),
+                dataplane: names.get(usize::from(failed.dataplane)).cloned().unwrap_or_default(),
+                seconds: now.saturating_sub(failed.since) as f64 / 1000.0,
+                reason: failed.reason,
+            }));
+            if over {
+                reads.pop_front();
+            }
+        }
+        (reads, routes)
     })?;
-    let next = (!read.is_done()).then(|| inside.failed_reads.put(read));
+    let next = (!reads.is_empty()).then(|| inside.failed_reads.put(reads));
     Ok(FailedPage { routes, next })
 }
 

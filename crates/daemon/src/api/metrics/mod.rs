@@ -11,6 +11,7 @@ use super::model::{
     Group, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
 };
 use super::request::{NeighborQuery, Refusal};
+use crate::config::DEFAULT_VRF;
 use crate::router::Inside;
 use family::{Families, Labels};
 
@@ -220,8 +221,11 @@ fn rib(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
     } = main;
     let suppress = "Whether BGP advertises only what dataplanes confirmed.";
     m.gauge("suppress_fib_pending", suppress, Labels::new(), suppress_fib_pending);
-    for p in &protocols {
-        let labels = || two(("family", &p.family), ("protocol", &p.protocol));
+    let others = answers::vrfs(inside)?;
+    let of_default = protocols.iter().map(|p| (DEFAULT_VRF, p));
+    let of_others = others.iter().flat_map(|table| table.protocols.iter().map(|p| (table.vrf.as_str(), p)));
+    for (vrf, p) in of_default.chain(of_others) {
+        let labels = || [two(("vrf", vrf), ("family", &p.family)), one("protocol", &p.protocol)].concat();
         m.gauge("rib_routes", "Routes of the RIB manager.", labels(), p.routes);
         m.gauge("rib_active", "Of these, selected and given to the dataplanes.", labels(), p.active);
         let denied = "Of these, selected and kept from the dataplanes by fib.policy.";

@@ -92,6 +92,15 @@ pub struct Reloaded {
     /// Whether another policy decides what of the routes is installed, and how.
     #[serde(default)]
     pub fib_policy: bool,
+    /// New VRFs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vrfs_added: Vec<String>,
+    /// VRFs that are gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vrfs_removed: Vec<String>,
+    /// VRFs with other static routes; the default one is `default`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub static_routes: Vec<String>,
     /// New neighbours.
     pub added: Vec<IpAddr>,
     /// Neighbours that are gone.
@@ -113,7 +122,7 @@ pub struct Reloaded {
 
 impl From<reload::Reloaded> for Reloaded {
     fn from(reloaded: reload::Reloaded) -> Reloaded {
-        let reload::Reloaded { file, shards, nexthop_cache, suppression, fib_policy, neighbors, bfd } =
+        let reload::Reloaded { file, shards, nexthop_cache, suppression, fib_policy, vrfs, neighbors, bfd } =
             reloaded;
         let suppression = suppression.map(|to| SuppressionSet { from: !to, to });
         let nexthop_cache = nexthop_cache
@@ -127,6 +136,9 @@ impl From<reload::Reloaded> for Reloaded {
             nexthop_cache,
             suppression,
             fib_policy,
+            vrfs_added: vrfs.added,
+            vrfs_removed: vrfs.removed,
+            static_routes: vrfs.statics,
             added,
             removed,
             reset,
@@ -141,24 +153,27 @@ impl From<reload::Reloaded> for Reloaded {
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Reloaded { file, shards, nexthop_cache, suppression, fib_policy, .. } = self;
-        let lists = [
-            ("added", &self.added),
-            ("removed", &self.removed),
-            ("session begun anew", &self.reset),
-            ("refreshed", &self.refreshed),
-            ("BFD added", &self.bfd_added),
-            ("BFD removed", &self.bfd_removed),
-            ("BFD changed", &self.bfd_changed),
-        ];
-        let of = |(what, list): (&str, &Vec<IpAddr>)| {
-            let list: Vec<String> = list.iter().map(ToString::to_string).collect();
-            (!list.is_empty()).then(|| format!("{what}: {}", list.join(", ")))
-        };
         let mut says: Vec<String> = shards.iter().map(ToString::to_string).collect();
         says.extend(nexthop_cache.iter().map(ToString::to_string));
         says.extend(suppression.iter().map(ToString::to_string));
         says.extend(fib_policy.then(|| "routes go to the FIB by another policy".into()));
-        says.extend(lists.into_iter().filter_map(of));
+        let texts = |list: &[IpAddr]| list.iter().map(ToString::to_string).collect::<Vec<String>>();
+        for (what, list) in [
+            ("VRFs added", self.vrfs_added.clone()),
+            ("VRFs removed", self.vrfs_removed.clone()),
+            ("other static routes in VRF", self.static_routes.clone()),
+            ("added", texts(&self.added)),
+            ("removed", texts(&self.removed)),
+            ("session begun anew", texts(&self.reset)),
+            ("refreshed", texts(&self.refreshed)),
+            ("BFD added", texts(&self.bfd_added)),
+            ("BFD removed", texts(&self.bfd_removed)),
+            ("BFD changed", texts(&self.bfd_changed)),
+        ] {
+            if !list.is_empty() {
+                says.push(format!("{what}: {}", list.join(", ")));
+            }
+        }
         if says.is_empty() {
             return write!(f, "{}: nothing has changed", file.display());
         }
@@ -180,6 +195,9 @@ mod tests {
             nexthop_cache: None,
             suppression: None,
             fib_policy: false,
+            vrfs_added: vec![],
+            vrfs_removed: vec![],
+            static_routes: vec![],
             added: vec![],
             removed: vec![],
             reset: vec![],
@@ -190,11 +208,12 @@ mod tests {
         };
         assert_eq!(reloaded.to_string(), "ribtide.toml: nothing has changed");
         reloaded.shards = Some(resized);
+        reloaded.vrfs_added = vec!["Vrfred".into()];
         reloaded.added = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
         assert_eq!(
             reloaded.to_string(),
             "ribtide.toml is in force: 4 shard threads, 1 before: 48 of 64 logical shards moved with 750000 prefixes, and \
-             readers paused for 132.4 ms; added: 192.0.2.1, 2001:db8::1"
+             readers paused for 132.4 ms; VRFs added: Vrfred; added: 192.0.2.1, 2001:db8::1"
         );
     }
 

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 pub struct Explain {
     /// What was asked.
     pub asked: String,
+    /// In which VRF; the default one is `default`.
+    pub vrf: String,
     /// The prefix that answers: the one asked, or the longest match of an address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,

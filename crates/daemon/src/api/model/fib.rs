@@ -17,6 +17,8 @@ pub struct FibPage {
 /// A selected route.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FibRoute {
+    /// The VRF; the default one is `default`.
+    pub vrf: String,
     /// The prefix.
     pub prefix: String,
     /// Whose route: `connected`, `static`, `ebgp`, ….
@@ -57,6 +59,8 @@ pub struct FailedPage {
 /// A route that a dataplane could not install.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FailedRoute {
+    /// The VRF; the default one is `default`.
+    pub vrf: String,
     /// The prefix.
     pub prefix: String,
     /// By whom.
@@ -145,6 +149,9 @@ pub struct FpmClient {
 /// `POST /v1/asic/lookup`: addresses to look up in the virtual ASIC, at most 65,536.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AsicQuestion {
+    /// In this VRF; without, in the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vrf: Option<String>,
     /// The addresses.
     pub addresses: Vec<IpAddr>,
 }

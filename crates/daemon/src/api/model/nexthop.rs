@@ -41,6 +41,8 @@ pub struct NextHopCache {
 pub struct NextHopGroup {
     /// Its number, of the received group and of what it resolves to: the one is never shared without the other.
     pub id: u32,
+    /// The VRF; the default one is `default`.
+    pub vrf: String,
     /// Candidates of all prefixes that have it.
     pub routes: u32,
     /// Routes in the FIB that have it.

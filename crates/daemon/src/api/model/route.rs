@@ -142,9 +142,12 @@ pub struct RouteSummary {
     pub router_id: std::net::Ipv4Addr,
     /// BGP's routes in all shards together.
     pub bgp: RouteCounts,
-    /// The main table, where routes are installed.
+    /// The main table, where routes are installed: the default VRF's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub main: Option<MainTable>,
+    /// Those of the other VRFs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vrfs: Vec<VrfTable>,
     /// Each shard thread.
     pub shards: Vec<ShardSummary>,
 }
@@ -196,7 +199,20 @@ pub struct MainTable {
     pub dataplanes: Vec<DataplaneCount>,
 }
 
-/// Routes of one family and protocol in the main table.
+/// The RIB manager's table of a VRF beside the default one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VrfTable {
+    /// Its name.
+    pub vrf: String,
+    /// By family and protocol.
+    pub protocols: Vec<ProtocolCount>,
+    /// Next-hop groups.
+    pub next_hop_groups: usize,
+    /// Bytes of memory that the tables take, without groups.
+    pub memory_bytes: u64,
+}
+
+/// Routes of one family and protocol in a table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProtocolCount {
     /// `ipv4` or `ipv6`.

@@ -49,7 +49,13 @@ fn peer(n: u8) -> Arc<PeerInfo> {
 
 fn link(index: u8, up: bool) -> RibIn {
     let addresses = vec![(IpAddr::from([10, 0, index, 1]), 24)];
-    RibIn::Interface(InterfaceEvent { index: index.into(), name: format!("eth{index}"), up, addresses })
+    RibIn::Interface(InterfaceEvent {
+        vrf: ribtide_rib::VrfId::DEFAULT,
+        index: index.into(),
+        name: format!("eth{index}"),
+        up,
+        addresses,
+    })
 }
 
 /// The way out by peer `n`.

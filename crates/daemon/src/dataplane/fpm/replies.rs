@@ -6,8 +6,8 @@
 //! comes after all.
 
 use super::super::verdicts::Verdicts;
-use ribtide_prefix::{AnyPrefix, Family, Map, for_each_family};
-use ribtide_rib::{DataplaneId, FibAck, FibBatch, FibRoute, Protocol};
+use ribtide_prefix::{Family, Map, for_each_family};
+use ribtide_rib::{DataplaneId, FibAck, FibBatch, FibRoute, Protocol, VrfId, VrfPrefix};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub(super) struct Replies {
     /// Batches written and not finished: the number, and how many routes are unanswered.
     open: VecDeque<(u64, usize)>,
     /// The batch that changed a prefix last.
-    pending: Map<AnyPrefix, u64>,
+    pending: Map<VrfPrefix, u64>,
     verdicts: Verdicts,
     /// The batch that is being written: not finished, whatever is answered.
     writing: Option<u64>,
@@ -54,38 +54,38 @@ impl Replies {
         }
         self.last = now;
         for_each_family!(F => for route in batch.routes.get::<F>() {
-            self.asked_for(route, batch.seq);
+            self.asked_for(batch.vrf.id, route, batch.seq);
         });
     }
 
-    fn asked_for<F: Family>(&mut self, route: &FibRoute<F>, seq: u64) {
-        let prefix = route.prefix.any();
+    fn asked_for<F: Family>(&mut self, vrf: VrfId, route: &FibRoute<F>, seq: u64) {
+        let at = VrfPrefix { vrf, prefix: route.prefix.any() };
         let ours = !matches!(route.protocol, Protocol::Connected | Protocol::Kernel);
         if route.group.is_none() || !ours {
-            self.verdicts.installed(prefix);
-            return self.settle(prefix);
+            self.verdicts.installed(at);
+            return self.settle(at);
         }
-        let before = self.pending.insert(prefix, seq);
+        let before = self.pending.insert(at, seq);
         self.count(before, -1);
         self.count(Some(seq), 1);
     }
 
     /// The server has a route in hardware, or says why not.
-    pub(super) fn replied(&mut self, prefix: AnyPrefix, refused: Option<&str>, now: Instant) {
+    pub(super) fn replied(&mut self, at: VrfPrefix, refused: Option<&str>, now: Instant) {
         self.last = now;
         match refused {
-            Some(why) => self.verdicts.refused(prefix, why.into()),
-            None => self.verdicts.installed(prefix),
+            Some(why) => self.verdicts.refused(at, why.into()),
+            None => self.verdicts.installed(at),
         }
-        self.settle(prefix);
+        self.settle(at);
     }
 
     /// The batch is written, but for these.
-    pub(super) fn written(&mut self, but: Vec<(AnyPrefix, String)>) {
+    pub(super) fn written(&mut self, but: Vec<(VrfPrefix, String)>) {
         self.writing = None;
-        for (prefix, why) in but {
-            self.verdicts.refused(prefix, why);
-            self.settle(prefix);
+        for (at, why) in but {
+            self.verdicts.refused(at, why);
+            self.settle(at);
         }
     }
 
@@ -102,8 +102,8 @@ impl Replies {
     pub(super) fn news(&mut self, now: Instant) -> Option<FibAck> {
         if !self.pending.is_empty() && now.saturating_duration_since(self.last) >= SILENCE {
             let why = "the FPM server has not confirmed it; with suppress-fib-pending it must reply that it is in hardware";
-            for prefix in std::mem::take(&mut self.pending).into_keys() {
-                self.verdicts.refused(prefix, why.into());
+            for at in std::mem::take(&mut self.pending).into_keys() {
+                self.verdicts.refused(at, why.into());
             }
             self.open.iter_mut().for_each(|(_, left)| *left = 0);
         }
@@ -115,8 +115,8 @@ impl Replies {
         }
     }
 
-    fn settle(&mut self, prefix: AnyPrefix) {
-        let seq = self.pending.remove(&prefix);
+    fn settle(&mut self, at: VrfPrefix) {
+        let seq = self.pending.remove(&at);
         self.count(seq, -1);
     }
 
@@ -131,6 +131,7 @@ impl Replies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ribtide_prefix::AnyPrefix;
     use ribtide_rib::GroupId;
 
     fn batch(seq: u64, routes: &[(&str, bool)]) -> FibBatch {
@@ -155,7 +156,7 @@ mod tests {
     fn a_batch_is_finished_by_the_last_answer_or_by_its_successors() {
         let now = Instant::now();
         let [a, b] = ["10.0.0.0/8", "11.0.0.0/8"];
-        let [p, q] = [a, b].map(|text| text.parse().unwrap());
+        let [p, q] = [a, b].map(|text| text.parse::<AnyPrefix>().unwrap().into());
         let mut replies = Replies::new(3, now);
         let asked = |replies: &mut Replies, batch: FibBatch| {
             replies.asked(&batch, true, now);
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn silence_is_failure_until_there_is_an_answer() {
         let now = Instant::now();
-        let (a, p) = ("10.0.0.0/8", "10.0.0.0/8".parse().unwrap());
+        let (a, p) = ("10.0.0.0/8", "10.0.0.0/8".parse::<AnyPrefix>().unwrap().into());
         let mut replies = Replies::new(3, now);
         replies.asked(&batch(1, &[(a, true)]), true, now);
         replies.written(Vec::new());

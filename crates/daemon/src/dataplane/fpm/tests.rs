@@ -3,7 +3,7 @@
 use super::super::{FEEDBACK, Outlet, ToRib};
 use super::*;
 use ribtide_prefix::AnyPrefix;
-use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, UrgentOp};
+use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, UrgentOp, Vrf, VrfId};
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
 use ribtide_wire::fpm::{write_delete_next_hop, write_offload_reply, write_route};
@@ -119,7 +119,7 @@ fn feed(encoder: &mut Encoder, server: &mut Server, batch: &FibBatch) -> Vec<(An
         rest = &rest[f.len..];
     }
     assert!(rest.is_empty());
-    verdicts.ack(7, batch.seq).failed
+    verdicts.ack(7, batch.seq).failed.into_iter().map(|(route, why)| (route.prefix, why)).collect()
 }
 
 fn first_batches() -> FibBatch {
@@ -308,7 +308,7 @@ fn a_session_a_break_and_a_replay() {
     write_offload_reply(&mut replies, "198.51.100.0/24".parse().unwrap(), 0, 186, false);
     stream.write_all(&replies).unwrap();
     let RibIn::Ack(ack) = client.said.recv().unwrap() else { panic!("no failure reported") };
-    assert_eq!((ack.seq, ack.failed[0].0), (0, "198.51.100.0/24".parse().unwrap()));
+    assert_eq!((ack.seq, ack.failed[0].0), (0, "198.51.100.0/24".parse::<AnyPrefix>().unwrap().into()));
     let reading = client.handle.read();
     assert_eq!((reading.offloaded, reading.offload_failed, reading.routes), (1, 1, 5));
     assert!(reading.connected);
@@ -319,7 +319,7 @@ fn a_session_a_break_and_a_replay() {
     stream.write_all(&replies).unwrap();
     let RibIn::Ack(ack) = client.said.recv().unwrap() else { panic!("nothing was taken back") };
     assert_eq!((ack.seq, ack.failed.len()), (0, 0));
-    assert_eq!(ack.installed, ["198.51.100.0/24".parse().unwrap()]);
+    assert_eq!(ack.installed, ["198.51.100.0/24".parse::<AnyPrefix>().unwrap().into()]);
 
     // The server goes, with what it knows kept; a route goes meanwhile.
     drop(stream);
@@ -431,6 +431,57 @@ fn where_bgp_waits_a_batch_is_done_when_its_routes_are_answered() {
             break;
         }
     }
-    assert_eq!(failed, [prefixes[0]]);
+    assert_eq!(failed, [prefixes[0].into()]);
     client.stop.stop();
+}
+
+#[test]
+fn vrfs_go_by_the_numbers_of_their_devices() {
+    let red = Vrf { id: VrfId(1), table: 0, device: 41 };
+    let mut encoder = Encoder::new(Style::Inline);
+    let told = encoder.told();
+    let mut say = |batch: FibBatch, vrf: Vrf| {
+        let (mut bytes, mut lines) = (Vec::new(), Vec::new());
+        encoder.handle(&FibBatch { vrf, ..batch }, &mut Verdicts::default(), &mut |out| bytes.append(out));
+        let mut rest = &bytes[..];
+        while let Some(f) = frame(rest).unwrap() {
+            lines.extend(f.messages().map(|m| match m.unwrap() {
+                FpmMessage::NewRoute(Route { prefix, table, next_hops: NextHops::Inline(hops), .. }) => {
+                    format!("{prefix} in {table}: {}", text(hops))
+                }
+                FpmMessage::DelRoute(route) => format!("{} in {} gone", route.prefix, route.table),
+                other => panic!("{other:?}"),
+            }));
+            rest = &rest[f.len..];
+        }
+        lines
+    };
+    let default = Vrf::default();
+    let (near, far) = ([hop("10.0.0.2", 3, 1)], [hop("10.0.0.2", 4, 1)]);
+    let groups = || group(group(FibBatch { start_of_replay: true, ..batch() }, 1, &near), 9, &far);
+    assert_eq!(say(route(groups(), "192.0.2.0/24", Some(1)), default), ["192.0.2.0/24 in 0: 10.0.0.2@3*1"]);
+    let of_red = route(route(batch(), "192.0.2.0/24", Some(9)), "198.51.100.0/24", Some(9));
+    let both = ["192.0.2.0/24 in 41: 10.0.0.2@4*1", "198.51.100.0/24 in 41: 10.0.0.2@4*1"];
+    assert_eq!(say(of_red, red), both);
+    // A reply says its table too.
+    let reply = |table: u32, ifindex: u32| {
+        let via = Via { gateway: Some("10.0.0.2".parse().unwrap()), ifindex, onlink: false };
+        let hops = [Hop { via, weight: 1 }];
+        let next_hops = NextHops::Inline(Hops::from(&hops[..]));
+        told.matches(&Route::new("192.0.2.0/24".parse().unwrap(), table, 186, next_hops)).map(|at| at.vrf)
+    };
+    assert_eq!(
+        [reply(0, 3), reply(254, 3), reply(41, 4)],
+        [Some(default.id), Some(default.id), Some(red.id)]
+    );
+    assert_eq!([reply(0, 4), reply(41, 3), reply(42, 4)], [None; 3]);
+    // A group that begins to drop is told by its routes, of whichever VRF.
+    let turned = say(group(batch(), 9, &near), default);
+    assert_eq!(turned.len(), 2, "{turned:?}");
+    assert!(turned.iter().all(|line| line.ends_with("in 41: 10.0.0.2@3*1")));
+    // What a replay does not name goes, where it was.
+    assert!(say(route(groups(), "192.0.2.0/24", Some(1)), default).len() == 1);
+    say(route(batch(), "192.0.2.0/24", Some(9)), red);
+    let end = FibBatch { end_of_replay: true, ..batch() };
+    assert_eq!(say(end, default), ["198.51.100.0/24 in 41 gone"]);
 }

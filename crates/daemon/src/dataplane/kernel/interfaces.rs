@@ -1,9 +1,11 @@
 //! The kernel's interfaces and addresses, folded into one state per interface as the RIB wants it.
 
+use crate::rib::VrfSetup;
 use ribtide_prefix::{Map, Set};
-use ribtide_rib::InterfaceEvent;
+use ribtide_rib::{InterfaceEvent, VrfId};
 use ribtide_wire::netlink::{Address, Content};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// What is known of one interface.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -28,10 +30,11 @@ pub(super) enum News {
 }
 
 /// All interfaces.
-#[derive(Default)]
 pub(super) struct Interfaces {
-    /// The VRF whose addresses count; without, those that are in none.
+    /// The device of the default VRF; without, it has the interfaces that are in no other.
     vrf: Option<u32>,
+    /// The other VRFs.
+    vrfs: Arc<[VrfSetup]>,
     states: Map<u32, State>,
     /// What the RIB was told.
     told: Map<u32, InterfaceEvent>,
@@ -39,9 +42,32 @@ pub(super) struct Interfaces {
 }
 
 impl Interfaces {
-    /// Those of a VRF, by the number of its device; or those outside of any.
-    pub(super) fn of(vrf: Option<u32>) -> Interfaces {
-        Interfaces { vrf, ..Interfaces::default() }
+    /// None yet. `vrf` is the number of the default VRF's device, if it has one.
+    pub(super) fn of(vrf: Option<u32>, vrfs: Arc<[VrfSetup]>) -> Interfaces {
+        Interfaces { vrf, vrfs, states: Map::default(), told: Map::default(), touched: Set::default() }
+    }
+
+    /// From now on there are these VRFs beside the default one.
+    pub(super) fn set_vrfs(&mut self, vrfs: Arc<[VrfSetup]>) {
+        self.vrfs = vrfs;
+        self.touched.extend(self.states.keys());
+    }
+
+    /// The VRF that an interface is in. `None`: one that is not ours, and its addresses are not either.
+    fn place(&self, index: u32, state: &State) -> Option<VrfId> {
+        let lists = |vrf: &&VrfSetup| vrf.interfaces.iter().flatten().any(|name| *name == state.name);
+        if let Some(listed) = self.vrfs.iter().find(lists) {
+            return Some(listed.vrf.id);
+        }
+        // The addresses of a VRF and of its members are connected routes of the VRF's table, and of no other.
+        let device = if state.is_vrf { Some(index) } else { state.master };
+        let device = device.and_then(|device| Some((device, self.states.get(&device).filter(|d| d.is_vrf)?)));
+        if device.map(|(index, _)| index) == self.vrf {
+            return Some(VrfId::DEFAULT);
+        }
+        let of =
+            |vrf: &&VrfSetup| vrf.interfaces.is_none() && device.is_some_and(|(_, d)| d.name == vrf.name);
+        self.vrfs.iter().find(of).map(|vrf| vrf.vrf.id)
     }
 
     /// Takes one message of the kernel, from a dump or a notification.
@@ -49,12 +75,13 @@ impl Interfaces {
         match content {
             Content::NewLink(link) => {
                 let state = self.states.entry(link.index).or_default();
+                let renamed = state.name != link.name;
                 state.name = link.name.into();
                 state.operative = link.operative();
                 state.fell |= !state.operative;
                 state.master = link.master;
                 let is_vrf = link.kind == Some("vrf");
-                if std::mem::replace(&mut state.is_vrf, is_vrf) != is_vrf {
+                if std::mem::replace(&mut state.is_vrf, is_vrf) != is_vrf || (is_vrf && renamed) {
                     // Its members' addresses belong to another table, or no longer do.
                     self.touched.extend(self.states.keys());
                 }
@@ -103,14 +130,13 @@ impl Interfaces {
                 }
                 continue;
             };
-            // The addresses of a VRF and of its members are connected routes of the VRF's table, and of no other.
-            let master = state.master.filter(|m| self.states.get(m).is_some_and(|m| m.is_vrf));
-            let vrf = if state.is_vrf { Some(index) } else { master };
+            let place = self.place(index, state);
             let event = InterfaceEvent {
+                vrf: place.unwrap_or_default(),
                 index,
                 name: state.name.clone(),
                 up: state.operative,
-                addresses: if vrf == self.vrf { state.addresses.clone() } else { Vec::new() },
+                addresses: if place.is_some() { state.addresses.clone() } else { Vec::new() },
             };
             let before = self.told.get(&index);
             let came_up = event.up && (fell || !before.is_some_and(|b| b.up));
@@ -164,12 +190,12 @@ mod tests {
 
     fn event(index: u32, name: &str, up: bool, addresses: &[(&str, u8)]) -> InterfaceEvent {
         let addresses = addresses.iter().map(|(a, l)| (a.parse().unwrap(), *l)).collect();
-        InterfaceEvent { index, name: name.into(), up, addresses }
+        InterfaceEvent { vrf: VrfId::DEFAULT, index, name: name.into(), up, addresses }
     }
 
     #[test]
     fn one_event_tells_the_whole_state() {
-        let mut all = Interfaces::default();
+        let mut all = Interfaces::of(None, [].into());
         all.take(&link(2, "eth0", true));
         all.take(&Content::NewAddress(address(2, "10.0.0.1/24", 0x80)));
         all.take(&Content::NewAddress(address(2, "fe80::1/64", 0x80)));
@@ -200,7 +226,7 @@ mod tests {
 
     #[test]
     fn an_address_counts_when_duplicate_detection_is_over() {
-        let mut all = Interfaces::default();
+        let mut all = Interfaces::of(None, [].into());
         all.take(&link(2, "eth0", true));
         all.take(&Content::NewAddress(address(2, "2001:db8::1/64", 0x40)));
         assert_eq!(all.news(), [News::Changed { event: event(2, "eth0", true, &[]), came_up: true }]);
@@ -211,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_a_new_dump_does_not_show_is_gone() {
-        let mut all = Interfaces::default();
+        let mut all = Interfaces::of(None, [].into());
         all.take(&link(2, "eth0", true));
         all.take(&link(3, "eth1", true));
         all.news();
@@ -226,20 +252,61 @@ mod tests {
             let kind = vrf_table.map(|_| "vrf");
             Content::NewLink(Link { index, name, flags: 0x10001, mtu: 1500, master, kind, vrf_table })
         };
-        let seen = |vrf| {
-            let mut all = Interfaces::of(vrf);
+        let seen = |vrf, vrfs: &[VrfSetup]| {
+            let mut all = Interfaces::of(vrf, vrfs.into());
             all.take(&link(2, "eth0", Some(9), None));
             all.take(&Content::NewAddress(address(2, "10.0.0.1/24", 0)));
             all.take(&link(3, "eth1", None, None));
             all.take(&Content::NewAddress(address(3, "10.0.1.1/24", 0)));
             all.take(&link(9, "red", None, Some(100)));
             let told = all.news().into_iter().map(|news| match news {
-                News::Changed { event, .. } => (event.index, event.addresses.len()),
+                News::Changed { event, .. } => (event.index, event.vrf.0, event.addresses.len()),
                 News::Removed(index) => panic!("{index} is not gone"),
             });
             told.collect::<Vec<_>>()
         };
-        assert_eq!(seen(None), [(2, 0), (3, 1), (9, 0)]);
-        assert_eq!(seen(Some(9)), [(2, 1), (3, 0), (9, 0)]);
+        assert_eq!(seen(None, &[]), [(2, 0, 0), (3, 0, 1), (9, 0, 0)]);
+        assert_eq!(seen(Some(9), &[]), [(2, 0, 1), (3, 0, 0), (9, 0, 0)]);
+        let vrf = |name: &str, interfaces: Option<&[&str]>| VrfSetup {
+            name: name.into(),
+            vrf: ribtide_rib::Vrf { id: VrfId(4), table: 100, device: 9 },
+            interfaces: interfaces.map(|names| names.iter().map(|name| name.to_string()).collect()),
+            statics: Vec::new(),
+        };
+        assert_eq!(seen(None, &[vrf("red", None)]), [(2, 4, 1), (3, 0, 1), (9, 4, 0)]);
+        assert_eq!(seen(None, &[vrf("blue", None)]), [(2, 0, 0), (3, 0, 1), (9, 0, 0)]);
+        assert_eq!(seen(None, &[vrf("any", Some(&["eth1"]))]), [(2, 0, 0), (3, 4, 1), (9, 0, 0)]);
+    }
+
+    #[test]
+    fn an_interface_follows_its_device_and_the_configuration() {
+        let link = |index, name, master, vrf_table: Option<u32>| {
+            let kind = vrf_table.map(|_| "vrf");
+            Content::NewLink(Link { index, name, flags: 0x10001, mtu: 1500, master, kind, vrf_table })
+        };
+        let vrf = |id, name: &str| VrfSetup {
+            name: name.into(),
+            vrf: ribtide_rib::Vrf { id: VrfId(id), table: 100, device: 9 },
+            interfaces: None,
+            statics: Vec::new(),
+        };
+        let mut all = Interfaces::of(None, [vrf(1, "red")].into());
+        all.take(&link(9, "red", None, Some(100)));
+        all.take(&link(2, "eth0", None, None));
+        let mut places = |message: Option<Content<'_>>, vrfs: Option<VrfSetup>| {
+            message.iter().for_each(|message| all.take(message));
+            vrfs.into_iter().for_each(|vrf| all.set_vrfs([vrf].into()));
+            let told = all.news().into_iter().filter_map(|news| match news {
+                News::Changed { event, .. } if event.index == 2 => Some(event.vrf.0),
+                _ => None,
+            });
+            told.collect::<Vec<_>>()
+        };
+        assert_eq!(places(None, None), [0]);
+        assert_eq!(places(Some(link(2, "eth0", Some(9), None)), None), [1]);
+        assert_eq!(places(None, Some(vrf(3, "red"))), [3]);
+        assert_eq!(places(Some(link(9, "blue", None, Some(100))), None), [0]);
+        assert_eq!(places(Some(link(9, "red", None, Some(100))), None), [3]);
+        assert_eq!(places(Some(link(2, "eth0", None, None)), None), [0]);
     }
 }

@@ -1,12 +1,12 @@
 //! Routes that others put into the kernel: an administrator, DHCP, router advertisements, another routing daemon.
 //! The RIB takes them as candidates of protocol `kernel`, so that next hops resolve through them.
 //!
-//! Of the main table, whatever ours is: that is what the machine itself routes by; in a VRF, of its table. The kernel's own routes are left
+//! Of the main table, whatever ours is: that is what the machine itself routes by; of a VRF, its table. The kernel's own routes are left
 //! out, since they are those of addresses, and so is everything that is not plain forwarding or dropping.
 
 use crate::config::KernelConfig;
 use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
-use ribtide_rib::{NONE, NextHops, Protocol, ReceivedHop, RouteBatch, RouteSet, Source};
+use ribtide_rib::{NONE, NextHops, Protocol, ReceivedHop, RouteBatch, RouteSet, Source, Vrf, VrfId};
 use ribtide_wire::netlink::numbers::{RT_TABLE_MAIN, RTM_F_CLONED, RTPROT_KERNEL, RTPROT_REDIRECT};
 use ribtide_wire::netlink::{Content, Forward, Hop, Link, Member, NextHops as Given, Route, RouteKind, Via};
 use std::collections::BTreeMap;
@@ -54,6 +54,7 @@ impl PerFamily for Tables {
 
 /// Others' routes, and what the RIB was told of them.
 pub(super) struct Learnt {
+    vrf: VrfId,
     /// Marks our own routes.
     ours: u8,
     /// The table that is read.
@@ -63,10 +64,21 @@ pub(super) struct Learnt {
 }
 
 impl Learnt {
-    /// None yet.
+    /// None yet, of the default VRF.
     pub(super) fn new(config: &KernelConfig) -> Learnt {
         let table = if config.vrf.is_some() { config.table } else { RT_TABLE_MAIN.into() };
-        Learnt { ours: config.protocol, table, tables: Families::default(), objects: Map::default() }
+        Learnt::of(config, Vrf { table, ..Vrf::default() })
+    }
+
+    /// None yet, of another VRF.
+    pub(super) fn of(config: &KernelConfig, vrf: Vrf) -> Learnt {
+        let Vrf { id, table, .. } = vrf;
+        Learnt { vrf: id, ours: config.protocol, table, tables: Families::default(), objects: Map::default() }
+    }
+
+    /// Whether they are of this VRF.
+    pub(super) fn is_of(&self, vrf: Vrf) -> bool {
+        (self.vrf, self.table) == (vrf.id, vrf.table)
     }
 
     /// The table to be read.
@@ -138,7 +150,12 @@ impl Learnt {
 
     /// What the RIB is to be told.
     pub(super) fn news(&mut self) -> Option<RouteBatch> {
-        let mut batch = RouteBatch { source: Source::Kernel, sets: Vec::new(), changes: Families::default() };
+        let mut batch = RouteBatch {
+            vrf: self.vrf,
+            source: Source::Kernel,
+            sets: Vec::new(),
+            changes: Families::default(),
+        };
         for_each_family!(F => {
             let mut touched: Vec<Prefix<F>> = self.tables.get_mut::<F>().touched.drain().collect();
             touched.sort_unstable();

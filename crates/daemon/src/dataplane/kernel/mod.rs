@@ -23,6 +23,7 @@ mod tests;
 
 use super::Port;
 use crate::config::KernelConfig;
+use crate::rib::VrfSetup;
 use crossbeam_channel::{Select, TryRecvError};
 use interfaces::{Interfaces, News};
 use ribtide_rib::{IfIndex, RibIn, Source};
@@ -40,6 +41,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use vrf::Listed;
+pub(crate) use vrf::numbers as vrf_numbers;
 use watch::Touched;
 
 /// How often a waiting thread looks whether it shall stop.
@@ -80,6 +83,8 @@ enum Note {
     NextHops,
     /// Someone wrote or deleted routes where ours are.
     Routes(Vec<Touched>),
+    /// There are other VRFs than before.
+    Vrfs,
 }
 
 /// Starts the kernel dataplane in the network namespace of the calling thread.
@@ -89,7 +94,12 @@ enum Note {
 ///
 /// # Errors
 /// A sentence that says what is missing (a capability, next-hop objects) and what to do.
-pub fn start(mut config: KernelConfig, port: Port, rings: &Rings) -> Result<[JoinHandle<()>; 3], String> {
+pub fn start(
+    mut config: KernelConfig,
+    vrfs: &[VrfSetup],
+    port: Port,
+    rings: &Rings,
+) -> Result<(KernelHandle, [JoinHandle<()>; 3]), String> {
     let vrf = match &config.vrf {
         Some(name) => {
             let (ifindex, table) = vrf::find(name)?;
@@ -98,7 +108,9 @@ pub fn start(mut config: KernelConfig, port: Port, rings: &Rings) -> Result<[Joi
         }
         None => None,
     };
-    let kernel = Kernel::open(config.clone())?;
+    let listed = Listed::default();
+    listed.set(vrfs);
+    let kernel = Kernel::open(config.clone(), &listed.numbers())?;
     if !config.compat_mode {
         leave_compat_mode();
     }
@@ -111,6 +123,7 @@ pub fn start(mut config: KernelConfig, port: Port, rings: &Rings) -> Result<[Joi
     let writing_port = Arc::new(AtomicU32::new(kernel.port()));
     let routes = watch::Watcher::new(
         config.clone(),
+        listed.clone(),
         writing_port.clone(),
         notes.clone(),
         port.rib.feedback.clone(),
@@ -120,17 +133,37 @@ pub fn start(mut config: KernelConfig, port: Port, rings: &Rings) -> Result<[Joi
     let watcher = Watcher {
         monitor,
         requests,
-        interfaces: Interfaces::of(vrf),
-        notes,
+        interfaces: Interfaces::of(vrf, vrfs.into()),
+        listed: listed.clone(),
+        seen: 0,
+        notes: notes.clone(),
         rib: port.rib.failures.clone(),
         stop: port.stop.clone(),
     };
     let id = port.id;
     let watcher = thread::spawn("kernel-links", move || watcher.run(id)).map_err(cannot)?;
     let routes = thread::spawn("kernel-routes", move || routes.run()).map_err(cannot)?;
-    let writer = Writer { kernel, config, port, noted, writing_port, replayed: false };
+    let writer =
+        Writer { kernel, config, listed: listed.clone(), port, noted, writing_port, replayed: false };
     let writer = thread::spawn("kernel-fib", move || writer.run()).map_err(cannot)?;
-    Ok([watcher, routes, writer])
+    Ok((KernelHandle { listed, notes }, [watcher, routes, writer]))
+}
+
+/// The running dataplane.
+#[derive(Clone)]
+pub struct KernelHandle {
+    listed: Listed,
+    notes: ring::Sender<Note>,
+}
+
+impl KernelHandle {
+    /// From now on there are these VRFs beside the default one. The RIB manager is told of their interfaces and routes, so it
+    /// has to know them before.
+    pub(crate) fn set_vrfs(&self, vrfs: &[VrfSetup]) {
+        self.listed.set(vrfs);
+        // Closed only when the process is stopping.
+        let _ = self.notes.send(Note::Vrfs);
+    }
 }
 
 /// Has the kernel say that a next-hop object changed in one message, and not by another about every route that uses
@@ -166,6 +199,9 @@ struct Watcher {
     monitor: Socket,
     requests: Socket,
     interfaces: Interfaces,
+    listed: Listed,
+    /// Which change of the list is seen.
+    seen: u32,
     notes: ring::Sender<Note>,
     /// The lane for failures, so that they overtake; and for what may not overtake them.
     rib: ring::Sender<RibIn>,
@@ -184,6 +220,9 @@ impl Watcher {
         }
         while !self.stop.stopped() {
             let interfaces = &mut self.interfaces;
+            if let Some(vrfs) = self.listed.news(&mut self.seen) {
+                interfaces.set_vrfs(vrfs);
+            }
             let told = match self.monitor.notified(|_, content| interfaces.take(&content)) {
                 Ok(()) => self.tell(),
                 Err(e) => {
@@ -250,6 +289,7 @@ impl Watcher {
 struct Writer {
     kernel: Kernel,
     config: KernelConfig,
+    listed: Listed,
     port: Port,
     noted: ring::Receiver<Note>,
     /// Where the watcher of routes reads the number of the kernel's socket.
@@ -326,7 +366,7 @@ impl Writer {
     }
 
     fn noted(&mut self, note: &Note) -> io::Result<()> {
-        if !self.replayed {
+        if !self.replayed && !matches!(note, Note::Vrfs) {
             return Ok(());
         }
         match note {
@@ -335,6 +375,7 @@ impl Writer {
             Note::Addresses(addresses) => self.kernel.addresses_changed(addresses)?,
             Note::NextHops => self.kernel.doubt(),
             Note::Routes(touched) => self.kernel.touched(touched)?,
+            Note::Vrfs => self.listed.numbers().into_iter().try_for_each(|vrf| self.kernel.know(vrf))?,
         }
         self.report();
         Ok(())
@@ -365,7 +406,7 @@ impl Writer {
                 // Nothing is expected from a dataplane that is down; what was under way is dropped.
                 self.port.next(left)?;
             }
-            match Kernel::open(self.config.clone()) {
+            match Kernel::open(self.config.clone(), &self.listed.numbers()) {
                 Ok(kernel) => {
                     self.writing_port.store(kernel.port(), Relaxed);
                     self.kernel = kernel;

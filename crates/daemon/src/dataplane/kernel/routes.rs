@@ -10,9 +10,10 @@ use super::socket::{Refusal, Socket, overran};
 use super::watch::Touched;
 use crate::config::KernelConfig;
 use ribtide_prefix::{Afi, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
-use ribtide_rib::{FibBatch, FibGroup, FibRoute, GroupId, Protocol};
+use ribtide_rib::{FibBatch, FibGroup, FibRoute, GroupId, Protocol, Vrf, VrfId, VrfPrefix};
 use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE, RTM_F_CLONED};
 use ribtide_wire::netlink::{Content, NextHops, Route, Via, dump_routes, write_next_hop_delete};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -57,6 +58,13 @@ impl PerFamily for Tables {
     type Of<F: Family> = Table<F>;
 }
 
+/// A VRF's routes.
+struct InVrf {
+    /// The kernel's table.
+    table: u32,
+    routes: Families<Tables>,
+}
+
 /// One change of the kernel's table.
 #[derive(Clone, Copy)]
 struct Change<F: Family> {
@@ -77,15 +85,15 @@ pub(crate) struct InterfaceChange {
     pub(crate) came_up: bool,
 }
 
-/// Routes and next-hop objects of one kernel table. Routes with the configured protocol number in that table, and
-/// next-hop objects with that number, belong to it: nobody else may use the number there.
+/// Routes and next-hop objects of the kernel's tables, one for each VRF. Routes with the configured protocol number in those
+/// tables, and next-hop objects with that number, belong to it: nobody else may use the number there.
 pub(crate) struct Kernel {
     socket: Socket,
     config: KernelConfig,
     objects: Objects,
     /// The source addresses of groups that a policy gave one.
     sources: Map<GroupId, IpAddr>,
-    tables: Families<Tables>,
+    vrfs: BTreeMap<VrfId, InVrf>,
     /// Whether the RIB is still telling all that it wants, so that what it did not name may not be removed yet.
     replaying: bool,
     /// Whether routes that were found stay as they are until the RIB has told all: what it wants of them before is not
@@ -102,7 +110,7 @@ impl Kernel {
     ///
     /// # Errors
     /// A sentence that says what is missing and what to do.
-    pub(crate) fn open(config: KernelConfig) -> Result<Kernel, String> {
+    pub(crate) fn open(config: KernelConfig, vrfs: &[Vrf]) -> Result<Kernel, String> {
         let cannot = |e: io::Error| format!("the kernel's routing socket (netlink) cannot be used: {e}");
         let mut socket = Socket::open().map_err(cannot)?;
         let mut answer = None;
@@ -122,11 +130,14 @@ impl Kernel {
                 Err("this kernel has no next-hop objects, which need Linux 5.3 or later; set fib.kernel = false".into())
             }
             _ => Ok(Kernel {
+                vrfs: std::iter::once((VrfId::DEFAULT, config.table))
+                    .chain(vrfs.iter().map(|vrf| (vrf.id, vrf.table)))
+                    .map(|(id, table)| (id, InVrf { table, routes: Families::default() }))
+                    .collect(),
                 socket,
                 objects: Objects::new(config.protocol),
                 config,
                 sources: Map::default(),
-                tables: Families::default(),
                 replaying: true,
                 holding: false,
                 doubt: None,
@@ -149,6 +160,7 @@ impl Kernel {
         if batch.start_of_replay {
             self.restart()?;
         }
+        self.know(batch.vrf)?;
         for op in &batch.groups {
             match op.source {
                 Some(source) => self.sources.insert(op.id, source),
@@ -173,7 +185,7 @@ impl Kernel {
         match self.write_batch(batch) {
             Err(e) if overran(&e) => {
                 // Answers were lost. Comparing tells what is left to do, once the table says what is wanted.
-                for_each_family!(F => self.note::<F>(batch.routes.get::<F>()));
+                for_each_family!(F => self.note::<F>(batch.vrf.id, batch.routes.get::<F>()));
                 self.repair()?;
             }
             other => other?,
@@ -185,7 +197,7 @@ impl Kernel {
         self.objects.delete_unused(&mut self.socket)?;
         if batch.end_of_replay {
             (self.replaying, self.holding) = (false, false);
-            for_each_family!(F => self.sweep::<F>()?);
+            self.sweep_all()?;
             self.objects.sweep(&mut self.socket)?;
         }
         Ok(())
@@ -193,8 +205,46 @@ impl Kernel {
 
     fn write_batch(&mut self, batch: &FibBatch) -> io::Result<()> {
         self.converge()?;
-        for_each_family!(F => self.apply_routes::<F>(batch.routes.get::<F>())?);
+        for_each_family!(F => self.apply_routes::<F>(batch.vrf.id, batch.routes.get::<F>())?);
         Ok(())
+    }
+
+    /// This VRF is there, if it was not before. What its table has of ours is left over, unless a replay is to say so.
+    ///
+    /// # Errors
+    /// The socket does not work any more.
+    pub(crate) fn know(&mut self, vrf: Vrf) -> io::Result<()> {
+        let known = self.vrfs.get(&vrf.id).is_some_and(|known| known.table == vrf.table);
+        if known || vrf.id == VrfId::DEFAULT {
+            return Ok(());
+        }
+        self.vrfs.insert(vrf.id, InVrf { table: vrf.table, routes: Families::default() });
+        for_each_family!(F => {
+            let (found, found_sources) = self.dump::<F>(vrf.id)?;
+            *self.table::<F>(vrf.id) = Table { want: Map::default(), found, found_sources };
+            if !self.replaying {
+                self.sweep::<F>(vrf.id)?;
+            }
+        });
+        Ok(())
+    }
+
+    fn sweep_all(&mut self) -> io::Result<()> {
+        for vrf in self.ids() {
+            for_each_family!(F => self.sweep::<F>(vrf)?);
+        }
+        Ok(())
+    }
+
+    fn ids(&self) -> Vec<VrfId> {
+        self.vrfs.keys().copied().collect()
+    }
+
+    /// The routes of a VRF that is known.
+    fn table<F: Family>(&mut self, vrf: VrfId) -> &mut Table<F> {
+        let table = self.config.table;
+        let new = || InVrf { table, routes: Families::default() };
+        self.vrfs.entry(vrf).or_insert_with(new).routes.get_mut::<F>()
     }
 
     /// An interface changed: the kernel may have removed objects and routes that used it, and may take again what
@@ -210,7 +260,9 @@ impl Kernel {
         if !up {
             if std::mem::take(&mut self.holding) {
                 // Some of what was found may be gone with the interface.
-                for_each_family!(F => self.let_go::<F>()?);
+                for vrf in self.ids() {
+                    for_each_family!(F => self.let_go::<F>(vrf)?);
+                }
             }
             // What the kernel did is known without asking, and the RIB's answer to it is not to wait. A group that is
             // gone took its routes along; before one of them counts as deleted, a look.
@@ -241,8 +293,8 @@ impl Kernel {
     }
 
     /// The source address of the routes of a group.
-    fn source<F: Family>(&self, group: GroupId) -> Option<IpAddr> {
-        self.sources.get(&group).copied().or(source::<F>(&self.config))
+    fn source<F: Family>(&self, vrf: VrfId, group: GroupId) -> Option<IpAddr> {
+        self.sources.get(&group).copied().or(source::<F>(vrf, &self.config))
     }
 
     /// The kernel's next-hop objects may not be what they are believed to be: [`Kernel::verify`] will look.
@@ -272,20 +324,29 @@ impl Kernel {
     /// # Errors
     /// The socket does not work any more.
     pub(crate) fn touched(&mut self, touched: &[Touched]) -> io::Result<()> {
+        for vrf in self.ids() {
+            self.touched_in(vrf, touched)?;
+        }
+        Ok(())
+    }
+
+    fn touched_in(&mut self, vrf: VrfId, touched: &[Touched]) -> io::Result<()> {
+        let at = self.vrfs.get(&vrf).map_or(0, |vrf| vrf.table);
         for_each_family!(F => {
             let mut changes: Vec<Change<F>> = Vec::new();
-            for Touched { prefix, metric, marked } in touched {
+            for Touched { prefix, metric, marked, .. } in touched.iter().filter(|touched| touched.table == at) {
                 let Some(prefix) = Prefix::<F>::from_addr(prefix.addr(), prefix.len()) else { continue };
-                let want = self.tables.get::<F>().want.get(&prefix).filter(|_| *metric == self.config.metric);
+                let ours = *metric == self.config.metric;
+                let want = self.table::<F>(vrf).want.get(&prefix).copied().filter(|_| ours);
                 match want {
                     // Without its group there is no route to put back: it comes with the group.
                     Some(group) if self.objects.live_id(group.0).is_some() => {
-                        changes.push(Change { prefix, metric: *metric, group: Some(*group) });
+                        changes.push(Change { prefix, metric: *metric, group: Some(group) });
                     }
                     Some(_) => {}
                     // What bears our mark and was not asked for goes, once all is asked for.
                     None if *marked && self.replaying => {
-                        self.tables.get_mut::<F>().found.insert((prefix, *metric), 0);
+                        self.table::<F>(vrf).found.insert((prefix, *metric), 0);
                     }
                     None if *marked => changes.push(Change { prefix, metric: *metric, group: None }),
                     None => {}
@@ -293,7 +354,7 @@ impl Kernel {
             }
             changes.sort_unstable_by_key(|change| (change.prefix, change.metric));
             changes.dedup_by_key(|change| (change.prefix, change.metric));
-            match self.write(&changes) {
+            match self.write(vrf, &changes) {
                 Err(e) if overran(&e) => self.repair()?,
                 other => other?,
             }
@@ -332,26 +393,30 @@ impl Kernel {
         self.objects.check(&mut self.socket)?;
         // Which groups came back does not matter: each route is compared.
         self.objects.converge(&mut self.socket)?;
-        for_each_family!(F => {
-            let (found, found_sources) = self.dump::<F>()?;
-            let mut there = Table::<F> { want: Map::default(), found, found_sources };
-            let mut changes: Vec<Change<F>> = Vec::new();
-            for (prefix, group) in &self.tables.get::<F>().want {
-                let (configured, source) = (source::<F>(&self.config), self.source::<F>(*group));
-                let id = there.take_found((*prefix, metric), configured, source);
-                if id.is_some() && id == self.objects.live_id(group.0) {
-                    self.verdicts.installed(prefix.any());
-                } else {
-                    changes.push(Change { prefix: *prefix, metric, group: Some(*group) });
+        for vrf in self.ids() {
+            for_each_family!(F => {
+                let (found, found_sources) = self.dump::<F>(vrf)?;
+                let mut there = Table::<F> { want: Map::default(), found, found_sources };
+                let mut changes: Vec<Change<F>> = Vec::new();
+                let Kernel { vrfs, objects, verdicts, sources, config, .. } = self;
+                let Some(table) = vrfs.get_mut(&vrf).map(|vrf| vrf.routes.get_mut::<F>()) else { continue };
+                let configured = source::<F>(vrf, config);
+                for (prefix, group) in &table.want {
+                    let source = sources.get(group).copied().or(configured);
+                    let id = there.take_found((*prefix, metric), configured, source);
+                    if id.is_some() && id == objects.live_id(group.0) {
+                        verdicts.installed(VrfPrefix { vrf, prefix: prefix.any() });
+                    } else {
+                        changes.push(Change { prefix: *prefix, metric, group: Some(*group) });
+                    }
                 }
-            }
-            let table = self.tables.get_mut::<F>();
-            (table.found, table.found_sources) = (there.found, there.found_sources);
-            self.write(&changes)?;
-            if !self.replaying {
-                self.sweep::<F>()?;
-            }
-        });
+                (table.found, table.found_sources) = (there.found, there.found_sources);
+                self.write(vrf, &changes)?;
+                if !self.replaying {
+                    self.sweep::<F>(vrf)?;
+                }
+            });
+        }
         if !self.replaying {
             self.objects.sweep(&mut self.socket)?;
         }
@@ -362,21 +427,22 @@ impl Kernel {
     fn restart(&mut self) -> io::Result<()> {
         self.objects = Objects::new(self.config.protocol);
         self.objects.check(&mut self.socket)?;
-        self.tables = Families::default();
         (self.replaying, self.holding) = (true, true);
         self.verdicts = Verdicts::default();
         self.sources.clear();
-        for_each_family!(F => {
-            let found = self.dump::<F>()?;
-            let table = self.tables.get_mut::<F>();
-            (table.found, table.found_sources) = found;
-        });
+        for vrf in self.ids() {
+            for_each_family!(F => {
+                let (found, found_sources) = self.dump::<F>(vrf)?;
+                *self.table::<F>(vrf) = Table { want: Map::default(), found, found_sources };
+            });
+        }
         Ok(())
     }
 
-    /// Our routes in the kernel.
-    fn dump<F: Family>(&mut self) -> io::Result<Found<F>> {
-        let (table, protocol, source) = (self.config.table, self.config.protocol, source::<F>(&self.config));
+    /// Our routes in the kernel's table for a VRF.
+    fn dump<F: Family>(&mut self, vrf: VrfId) -> io::Result<Found<F>> {
+        let Some(table) = self.vrfs.get(&vrf).map(|vrf| vrf.table) else { return Ok(Found::<F>::default()) };
+        let (protocol, source) = (self.config.protocol, source::<F>(vrf, &self.config));
         let routes = self.socket.dump(
             |out, seq| dump_routes(out, seq, F::AFI, table, protocol),
             |(all, sources): &mut Found<F>, content| {
@@ -407,20 +473,20 @@ impl Kernel {
 
     /// Makes what was found what is wanted: writes the routes that were held back, and removes those that nothing asked
     /// for.
-    fn sweep<F: Family>(&mut self) -> io::Result<()> {
-        self.let_go::<F>()?;
-        let table = self.tables.get_mut::<F>();
+    fn sweep<F: Family>(&mut self, vrf: VrfId) -> io::Result<()> {
+        self.let_go::<F>(vrf)?;
+        let table = self.table::<F>(vrf);
         table.found_sources = Map::default();
         let found = std::mem::take(&mut table.found);
         let stale: Vec<Change<F>> =
             found.into_keys().map(|(prefix, metric)| Change { prefix, metric, group: None }).collect();
-        self.try_write(&stale).map(drop)
+        self.try_write(vrf, &stale).map(drop)
     }
 
     /// Writes the routes that were held back.
-    fn let_go<F: Family>(&mut self) -> io::Result<()> {
-        let Table { want, found, .. } = self.tables.get_mut::<F>();
+    fn let_go<F: Family>(&mut self, vrf: VrfId) -> io::Result<()> {
         let ours = self.config.metric;
+        let Table { want, found, .. } = self.table::<F>(vrf);
         let mut held: Vec<Change<F>> = Vec::new();
         found.retain(|(prefix, metric), _| match want.get(prefix).filter(|_| *metric == ours) {
             Some(group) => {
@@ -429,7 +495,7 @@ impl Kernel {
             }
             None => true,
         });
-        self.write(&held)
+        self.write(vrf, &held)
     }
 
     /// Makes the groups right, and writes again the routes of those that the kernel had lost.
@@ -439,13 +505,15 @@ impl Kernel {
             return Ok(());
         }
         let metric = self.config.metric;
-        for_each_family!(F => {
-            let lost: Vec<Change<F>> = self.tables.get::<F>().want.iter()
-                .filter(|(_, group)| back.contains(&group.0))
-                .map(|(prefix, group)| Change { prefix: *prefix, metric, group: Some(*group) })
-                .collect();
-            self.try_write(&lost)?;
-        });
+        for vrf in self.ids() {
+            for_each_family!(F => {
+                let lost: Vec<Change<F>> = self.table::<F>(vrf).want.iter()
+                    .filter(|(_, group)| back.contains(&group.0))
+                    .map(|(prefix, group)| Change { prefix: *prefix, metric, group: Some(*group) })
+                    .collect();
+                self.try_write(vrf, &lost)?;
+            });
+        }
         Ok(())
     }
 
@@ -453,8 +521,8 @@ impl Kernel {
     ///
     /// A loop of nothing but that: a table of a million entries is in no cache, and the processor waits for several of
     /// these accesses at once only where little stands between them.
-    fn note<F: Family>(&mut self, routes: &[FibRoute<F>]) -> Vec<Option<GroupId>> {
-        let want = &mut self.tables.get_mut::<F>().want;
+    fn note<F: Family>(&mut self, vrf: VrfId, routes: &[FibRoute<F>]) -> Vec<Option<GroupId>> {
+        let want = &mut self.table::<F>(vrf).want;
         let note = |route: &FibRoute<F>| match wanted(route) {
             Some(group) => want.insert(route.prefix, group),
             None => want.remove(&route.prefix),
@@ -462,15 +530,15 @@ impl Kernel {
         routes.iter().map(note).collect()
     }
 
-    fn apply_routes<F: Family>(&mut self, routes: &[FibRoute<F>]) -> io::Result<()> {
+    fn apply_routes<F: Family>(&mut self, vrf: VrfId, routes: &[FibRoute<F>]) -> io::Result<()> {
         let metric = self.config.metric;
         let mut changes: Vec<Change<F>> = Vec::with_capacity(routes.len());
-        let before = self.note(routes);
+        let before = self.note(vrf, routes);
         for (route, before) in routes.iter().zip(before) {
             let group = wanted(route);
-            let configured = source::<F>(&self.config);
-            let source = group.map_or(configured, |group| self.source::<F>(group));
-            let table = self.tables.get_mut::<F>();
+            let configured = source::<F>(vrf, &self.config);
+            let source = group.map_or(configured, |group| self.source::<F>(vrf, group));
+            let table = self.table::<F>(vrf);
             let found = table.take_found((route.prefix, metric), configured, source);
             if let Some(group) = group.filter(|_| self.replaying) {
                 self.objects.bind(group.0, found);
@@ -481,20 +549,20 @@ impl Kernel {
                 None => found.is_none() && before.and_then(|before| self.objects.live_id(before.0)).is_none(),
             };
             if let Some(id) = found.filter(|id| self.holding && !right && *id != 0) {
-                table.found.insert((route.prefix, metric), id);
+                self.table::<F>(vrf).found.insert((route.prefix, metric), id);
             } else if !right {
                 changes.push(Change { prefix: route.prefix, metric, group });
             } else if group.is_none() {
                 // It may have failed before, which does not matter any more.
-                self.verdicts.installed(route.prefix.any());
+                self.verdicts.installed(VrfPrefix { vrf, prefix: route.prefix.any() });
             }
         }
-        self.write(&changes)
+        self.write(vrf, &changes)
     }
 
     /// Writes changes into the kernel. Where the kernel turns out to have lost a group, mends that and tries again.
-    fn write<F: Family>(&mut self, changes: &[Change<F>]) -> io::Result<()> {
-        let refused = self.try_write(changes)?;
+    fn write<F: Family>(&mut self, vrf: VrfId, changes: &[Change<F>]) -> io::Result<()> {
+        let refused = self.try_write(vrf, changes)?;
         let lost = refused.iter().any(|(index, refusal)| {
             matches!(refusal.errno, libc::EINVAL | libc::ENOENT)
                 && changes[*index].group.is_some_and(|g| self.objects.live_id(g.0).is_some())
@@ -503,23 +571,27 @@ impl Kernel {
             self.objects.check(&mut self.socket)?;
             self.converge()?;
             let left: Vec<Change<F>> = refused.iter().map(|(index, _)| changes[*index]).collect();
-            self.try_write(&left)?;
+            self.try_write(vrf, &left)?;
         }
         Ok(())
     }
 
     /// [`Kernel::send`], and notes what became of each.
-    fn try_write<F: Family>(&mut self, changes: &[Change<F>]) -> io::Result<Vec<(usize, Refusal)>> {
-        let refused = self.send(changes)?;
+    fn try_write<F: Family>(
+        &mut self,
+        vrf: VrfId,
+        changes: &[Change<F>],
+    ) -> io::Result<Vec<(usize, Refusal)>> {
+        let refused = self.send(vrf, changes)?;
         // What has another metric was left over, and says nothing about the route of its prefix.
         let ours = |change: &&Change<F>| change.metric == self.config.metric;
         for change in changes.iter().filter(ours) {
-            self.verdicts.installed(change.prefix.any());
+            self.verdicts.installed(VrfPrefix { vrf, prefix: change.prefix.any() });
         }
         for (index, refusal) in &refused {
             if let Some(change) = Some(&changes[*index]).filter(ours) {
                 let why = format!("the kernel refused it: {}", refusal.text);
-                self.verdicts.refused(change.prefix.any(), why);
+                self.verdicts.refused(VrfPrefix { vrf, prefix: change.prefix.any() }, why);
             }
         }
         Ok(refused)
@@ -528,9 +600,9 @@ impl Kernel {
     /// Writes changes, and returns which were refused and why. A route whose group the kernel does not have is
     /// deleted, so that packets do not go where the RIB no longer sends them, and counts as refused, unless the group is to
     /// lead nowhere.
-    fn send<F: Family>(&mut self, changes: &[Change<F>]) -> io::Result<Vec<(usize, Refusal)>> {
-        let (table, protocol, configured) =
-            (self.config.table, self.config.protocol, source::<F>(&self.config));
+    fn send<F: Family>(&mut self, vrf: VrfId, changes: &[Change<F>]) -> io::Result<Vec<(usize, Refusal)>> {
+        let Some(table) = self.vrfs.get(&vrf).map(|vrf| vrf.table) else { return Ok(Vec::new()) };
+        let (protocol, configured) = (self.config.protocol, source::<F>(vrf, &self.config));
         let sources = &self.sources;
         let id = |change: &Change<F>| change.group.and_then(|group| self.objects.live_id(group.0));
         let changes: Vec<(&Change<F>, Option<u32>)> = changes.iter().map(|c| (c, id(c))).collect();
@@ -572,8 +644,11 @@ fn wanted<F: Family>(route: &FibRoute<F>) -> Option<GroupId> {
     route.group.filter(|_| !matches!(route.protocol, Protocol::Connected | Protocol::Kernel))
 }
 
-/// The source address of our routes of a family.
-fn source<F: Family>(config: &KernelConfig) -> Option<IpAddr> {
+/// The source address of our routes of a family. The configured one is the default VRF's, and no address of another.
+fn source<F: Family>(vrf: VrfId, config: &KernelConfig) -> Option<IpAddr> {
+    if vrf != VrfId::DEFAULT {
+        return None;
+    }
     match F::AFI {
         Afi::Ipv4 => config.source4.map(IpAddr::V4),
         Afi::Ipv6 => config.source6.map(IpAddr::V6),

@@ -4,7 +4,9 @@ use super::super::{FEEDBACK, Outlet, ToRib};
 use super::routes::InterfaceChange;
 use super::*;
 use ribtide_prefix::{AnyPrefix, Family, Prefix, V4, V6};
-use ribtide_rib::{FibAck, FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, UrgentOp};
+use ribtide_rib::{
+    FibAck, FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, UrgentOp, VrfPrefix,
+};
 use ribtide_runtime::meter::Meters;
 use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_ROUTE, RTNLGRP_NEXTHOP};
 use serde_json::Value;
@@ -18,6 +20,7 @@ fn config() -> KernelConfig {
 }
 
 mod others;
+mod vrfs;
 
 const INSIDE: &str = "RIBTIDE_TEST_NETNS";
 
@@ -79,9 +82,13 @@ fn json(arguments: &str) -> Vec<Value> {
 
 /// The table as the kernel shows it: prefix → next hops, as text in a fixed order.
 fn table() -> BTreeMap<String, Vec<String>> {
+    table_of(1000)
+}
+
+fn table_of(number: u32) -> BTreeMap<String, Vec<String>> {
     let mut all = BTreeMap::new();
     for family in ["-4", "-6"] {
-        for route in json(&format!("{family} route show table 1000")) {
+        for route in json(&format!("{family} route show table {number}")) {
             let mut hops: Vec<String> = Vec::new();
             let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
             let hop = |v: &Value| {
@@ -168,13 +175,14 @@ impl Batch {
 
 /// What the kernel refused since this was asked last.
 fn failed(kernel: &mut Kernel) -> Vec<(AnyPrefix, String)> {
-    let mut failed = kernel.verdicts.ack(0, 0).failed;
+    let failed = kernel.verdicts.ack(0, 0).failed.into_iter().map(|(route, why)| (route.prefix, why));
+    let mut failed: Vec<_> = failed.collect();
     failed.sort();
     failed
 }
 
 fn open() -> Kernel {
-    Kernel::open(config()).unwrap()
+    Kernel::open(config(), &[]).unwrap()
 }
 
 #[test]
@@ -323,7 +331,7 @@ fn a_group_has_a_source_address_of_its_own() {
             all.iter().map(|(prefix, source)| (prefix.to_string(), source.to_string())).collect()
         };
         let (four, six) = ([hop("10.0.0.2", "v0", 1)], [hop("2001:db8::2", "v0", 1)]);
-        let mut kernel = Kernel::open(config.clone()).unwrap();
+        let mut kernel = Kernel::open(config.clone(), &[]).unwrap();
         Batch::start()
             .group(1, &four)
             .group(2, &four)
@@ -355,7 +363,7 @@ fn a_group_has_a_source_address_of_its_own() {
         assert_eq!(sources(), first);
 
         // After a restart the policy is another: what has the right source stays, the others are written again.
-        let mut kernel = Kernel::open(config).unwrap();
+        let mut kernel = Kernel::open(config, &[]).unwrap();
         Batch::start()
             .group(5, &four)
             .source("10.7.7.8")
@@ -411,7 +419,8 @@ fn what_the_kernel_refuses_is_named_and_the_rest_is_installed() {
         assert_eq!(table().len(), 600);
         let mut said = kernel.verdicts.news(0).unwrap();
         said.installed.sort();
-        let came: Vec<AnyPrefix> = refused.iter().map(|(p, _)| *p).filter(|p| p.addr().is_ipv4()).collect();
+        let came = refused.iter().map(|(p, _)| *p).filter(|p| p.addr().is_ipv4());
+        let came: Vec<VrfPrefix> = came.map(VrfPrefix::from).collect();
         assert_eq!((said.installed, said.failed), (came, vec![]));
         // A route that moves to a group that cannot be does not stay where it was.
         ip("addr del 99.9.9.1/24 dev v0");
@@ -422,7 +431,10 @@ fn what_the_kernel_refuses_is_named_and_the_rest_is_installed() {
         // It does not matter either when it is no longer wanted.
         kernel.apply(&Batch::default().route("192.0.1.0/24", None).0).unwrap();
         let said = kernel.verdicts.news(0).unwrap();
-        assert_eq!((said.installed, said.failed), (vec!["192.0.1.0/24".parse().unwrap()], vec![]));
+        assert_eq!(
+            (said.installed, said.failed),
+            (vec!["192.0.1.0/24".parse::<AnyPrefix>().unwrap().into()], vec![])
+        );
     });
 }
 
@@ -753,7 +765,7 @@ fn the_stage_tells_interfaces_and_acknowledges() {
         let rib = ToRib { failures: feedback.clone(), feedback, confirms: Arc::default() };
         let (stop, meter) = (Stop::default(), Meters::default().meter("kernel"));
         let (port, Outlet { batches, urgent }) = Port::new(3, "kernel", &rings, rib, meter, stop.clone());
-        let threads = start(KernelConfig { import: false, ..config() }, port, &rings).unwrap();
+        let (_, threads) = start(KernelConfig { import: false, ..config() }, &[], port, &rings).unwrap();
         let mut interfaces = Vec::new();
         loop {
             match said.recv().unwrap() {
@@ -810,9 +822,9 @@ fn the_stage_tells_interfaces_and_acknowledges() {
                 break ack;
             }
         };
-        assert_eq!(ack().failed[0].0, prefix.parse().unwrap());
+        assert_eq!(ack().failed[0].0, prefix.parse::<AnyPrefix>().unwrap().into());
         ip("addr add 99.9.9.1/24 dev v0");
-        let installed = vec![prefix.parse().unwrap()];
+        let installed = vec![prefix.parse::<AnyPrefix>().unwrap().into()];
         assert_eq!(ack(), FibAck { dataplane: 3, seq: 0, failed: vec![], installed });
         assert!(table_has(prefix));
         stop.stop();

@@ -1,23 +1,51 @@
 //! A VRF: a device of the kernel to which a routing table and interfaces belong.
 
 use super::socket::Socket;
-use ribtide_rib::IfIndex;
+use crate::config::VrfConfig;
+use crate::rib::VrfSetup;
+use ribtide_rib::{IfIndex, Vrf};
 use ribtide_wire::netlink::{Content, Link, dump_links};
+use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The VRFs that the configuration says there are, for the threads that care. Clones are of the same list.
+#[derive(Clone, Default)]
+pub(super) struct Listed(Arc<(Mutex<Arc<[VrfSetup]>>, AtomicU32)>);
+
+impl Listed {
+    /// From now on there are these.
+    pub(super) fn set(&self, vrfs: &[VrfSetup]) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = vrfs.into();
+        self.0.1.fetch_add(1, Release);
+    }
+
+    /// They, when `seen` is not yet the number of the last change; then it is.
+    pub(super) fn news(&self, seen: &mut u32) -> Option<Arc<[VrfSetup]>> {
+        let now = self.0.1.load(Acquire);
+        (std::mem::replace(seen, now) != now).then(|| self.get())
+    }
+
+    /// They.
+    pub(super) fn get(&self) -> Arc<[VrfSetup]> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Their numbers.
+    pub(super) fn numbers(&self) -> Vec<Vrf> {
+        self.get().iter().map(|setup| setup.vrf).collect()
+    }
+}
 
 /// What the kernel knows under a name.
 #[derive(Default)]
 enum Found {
     #[default]
     Nothing,
-    OtherDevice,
+    OtherDevice(IfIndex),
     Vrf(IfIndex, u32),
 }
 
-/// The number and the table of the VRF device `name`.
-///
-/// # Errors
-/// A sentence: there is none, or this kernel cannot have any.
-pub(super) fn find(name: &str) -> Result<(IfIndex, u32), String> {
+fn look(name: &str) -> Result<Found, String> {
     let links = |found: &mut Found, content: Content<'_>| {
         if let Content::NewLink(link) = content
             && link.name == name
@@ -26,9 +54,17 @@ pub(super) fn find(name: &str) -> Result<(IfIndex, u32), String> {
         }
     };
     let found = Socket::open().and_then(|mut socket| socket.dump(dump_links, links));
-    match found.map_err(|e| format!("the kernel's interfaces cannot be read: {e}"))? {
+    found.map_err(|e| format!("the kernel's interfaces cannot be read: {e}"))
+}
+
+/// The number and the table of the VRF device `name`.
+///
+/// # Errors
+/// A sentence: there is none, or this kernel cannot have any.
+pub(super) fn find(name: &str) -> Result<(IfIndex, u32), String> {
+    match look(name)? {
         Found::Vrf(ifindex, table) => Ok((ifindex, table)),
-        Found::OtherDevice => Err(format!(
+        Found::OtherDevice(_) => Err(format!(
             "fib.kernel.vrf: {name} is an interface, but not a VRF; name a device of `ip link show type vrf`"
         )),
         Found::Nothing => Err(format!(
@@ -39,9 +75,51 @@ pub(super) fn find(name: &str) -> Result<(IfIndex, u32), String> {
     }
 }
 
+/// The table of the VRF `name`, and the number of what stands for it, 0 where nothing does. `by_number`: something must.
+///
+/// # Errors
+/// A sentence: the kernel lacks what the configuration rests on.
+pub(crate) fn numbers(name: &str, wanted: &VrfConfig, by_number: bool) -> Result<(u32, IfIndex), String> {
+    const CURE: &str =
+        "`ip link add NAME type vrf table 100` makes one, if the kernel was built with VRFs (CONFIG_NET_VRF)";
+    let found = look(name)?;
+    let table = match (&found, wanted.table) {
+        (Found::Vrf(_, of_device), Some(table)) if *of_device != table => {
+            return Err(format!(
+                "vrf.{name}.table is {table}, and the kernel's VRF device {name} has table {of_device}; write that one, or \
+                 remove it"
+            ));
+        }
+        (Found::Vrf(_, table), _) => *table,
+        (_, Some(table)) => table,
+        _ => {
+            return Err(format!(
+                "VRF {name}: the kernel has no VRF device of that name in this network namespace; {CURE}. Without them, \
+                 vrf.{name}.table and vrf.{name}.interfaces make a table of its own without a device"
+            ));
+        }
+    };
+    let device = match found {
+        Found::Vrf(ifindex, _) | Found::OtherDevice(ifindex) => ifindex,
+        Found::Nothing => 0,
+    };
+    if wanted.interfaces.is_none() && !matches!(found, Found::Vrf(..)) {
+        return Err(format!(
+            "VRF {name}: no interface can be in it, because the kernel has no VRF device of that name; {CURE}. Without them, \
+             name the interfaces in vrf.{name}.interfaces"
+        ));
+    }
+    if by_number && device == 0 {
+        return Err(format!(
+            "VRF {name}: over FPM a VRF goes by the number of its device, and the kernel has none of that name; {CURE}"
+        ));
+    }
+    Ok((table, device))
+}
+
 fn what(link: &Link<'_>) -> Found {
     match link.vrf_table.filter(|_| link.kind == Some("vrf")) {
         Some(table) => Found::Vrf(link.index, table),
-        None => Found::OtherDevice,
+        None => Found::OtherDevice(link.index),
     }
 }

@@ -7,6 +7,7 @@
 use super::Note;
 use super::learnt::Learnt;
 use super::socket::{Socket, overran};
+use super::vrf::Listed;
 use super::{REOPEN, STOP_POLL};
 use crate::config::KernelConfig;
 use ribtide_prefix::{Afi, AnyPrefix};
@@ -38,6 +39,8 @@ const COMPARE_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Touched {
     /// Its prefix.
     pub(crate) prefix: AnyPrefix,
+    /// Its table.
+    pub(crate) table: u32,
     /// Its metric.
     pub(crate) metric: u32,
     /// Whether it is there and bears our mark.
@@ -53,8 +56,11 @@ pub(super) struct Watcher {
     writer: Arc<AtomicU32>,
     /// The port that the kernel leaves out.
     left_out: u32,
-    /// Others' routes, where they are wanted.
-    learnt: Option<Learnt>,
+    /// Others' routes, where they are wanted, of each VRF; the default one is the first.
+    learnt: Vec<Learnt>,
+    /// The VRFs beside it, and which of their changes is seen.
+    listed: Listed,
+    seen: u32,
     /// When it was last said that routes were put right.
     said: Option<Instant>,
     notes: ring::Sender<Note>,
@@ -81,6 +87,7 @@ impl Watcher {
     /// The system refuses the sockets.
     pub(super) fn new(
         config: KernelConfig,
+        listed: Listed,
         writer: Arc<AtomicU32>,
         notes: ring::Sender<Note>,
         feedback: ring::Sender<RibIn>,
@@ -96,8 +103,10 @@ impl Watcher {
         ];
         let monitor = Socket::monitor(&groups, config.receive_buffer, STOP_POLL)?;
         let requests = Socket::open()?;
-        let learnt = config.import.then(|| Learnt::new(&config));
+        let learnt = config.import.then(|| Learnt::new(&config)).into_iter().collect();
         Ok(Watcher {
+            listed,
+            seen: 0,
             config,
             monitor,
             requests,
@@ -113,8 +122,9 @@ impl Watcher {
 
     pub(super) fn run(mut self) {
         // It listens already, so nothing that happens during the dump is missed.
+        self.place();
         let mut told = self.learn();
-        if self.learnt.is_some() {
+        if self.config.import {
             told = told.and_then(|()| self.feedback.send(RibIn::EndOfInitial(Source::Kernel)));
         }
         while told.is_ok() && !self.stop.stopped() {
@@ -122,16 +132,36 @@ impl Watcher {
         }
     }
 
+    /// Reads other VRFs, if there are others than were. Whether there are.
+    fn place(&mut self) -> bool {
+        let Some(vrfs) = self.listed.news(&mut self.seen) else { return false };
+        if self.config.import {
+            // One that stays knows what it told.
+            let mut former = self.learnt.split_off(1);
+            for setup in &*vrfs {
+                let known = former.iter().position(|learnt| learnt.is_of(setup.vrf));
+                let learnt = known.map(|at| former.swap_remove(at));
+                self.learnt.push(learnt.unwrap_or_else(|| Learnt::of(&self.config, setup.vrf)));
+            }
+        }
+        true
+    }
+
     fn step(&mut self) -> Result<(), Closed> {
+        if self.place() {
+            self.learn()?;
+        }
         let writer = self.writer.load(Relaxed);
         if writer != self.left_out && self.monitor.leave_out(writer).is_ok() {
             self.left_out = writer;
         }
         let mut heard = Heard::default();
+        let tables: Vec<u32> =
+            self.listed.numbers().iter().map(|vrf| vrf.table).chain([self.config.table]).collect();
         let (config, learnt) = (&self.config, &mut self.learnt);
         let listened = self.monitor.notified(|port, content| {
             if port != writer {
-                heard.take(config, learnt.as_mut(), &content);
+                heard.take(config, &tables, learnt, &content);
             }
         });
         if let Err(e) = listened {
@@ -179,21 +209,23 @@ impl Watcher {
     /// Reads all routes of others and tells what differs. Tries until it succeeds.
     fn learn(&mut self) -> Result<(), Closed> {
         loop {
-            let Some(learnt) = &mut self.learnt else { return Ok(()) };
-            learnt.restart();
-            let (requests, table) = (&mut self.requests, learnt.table());
-            // A dump that had to begin again repeats itself, which does no harm here.
-            let mut dump = |write: &dyn Fn(&mut Vec<u8>, u32)| {
-                let read = requests.dump(write, |(): &mut (), content| learnt.take(&content));
-                match read {
-                    // A kernel without a family has no routes of it.
-                    Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => Ok(()),
-                    other => other,
-                }
-            };
-            let read = dump(&dump_next_hops)
-                .and_then(|()| dump(&|out, seq| dump_table(out, seq, Afi::Ipv4, table)))
-                .and_then(|()| dump(&|out, seq| dump_table(out, seq, Afi::Ipv6, table)));
+            let requests = &mut self.requests;
+            let read = self.learnt.iter_mut().try_for_each(|learnt| {
+                learnt.restart();
+                let table = learnt.table();
+                // A dump that had to begin again repeats itself, which does no harm here.
+                let mut dump = |write: &dyn Fn(&mut Vec<u8>, u32)| {
+                    let read = requests.dump(write, |(): &mut (), content| learnt.take(&content));
+                    match read {
+                        // A kernel without a family, or without the table, has no routes of it.
+                        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => Ok(()),
+                        other => other,
+                    }
+                };
+                dump(&dump_next_hops)
+                    .and_then(|()| dump(&|out, seq| dump_table(out, seq, Afi::Ipv4, table)))
+                    .and_then(|()| dump(&|out, seq| dump_table(out, seq, Afi::Ipv6, table)))
+            });
             match read {
                 Ok(()) => return self.tell(),
                 Err(_) if self.stop.stopped() => return Err(Closed),
@@ -207,18 +239,18 @@ impl Watcher {
 
     /// Tells the RIB what is new of others' routes.
     fn tell(&mut self) -> Result<(), Closed> {
-        match self.learnt.as_mut().and_then(Learnt::news) {
-            Some(batch) => self.feedback.send(RibIn::Routes(batch)),
-            None => Ok(()),
+        for batch in self.learnt.iter_mut().filter_map(Learnt::news) {
+            self.feedback.send(RibIn::Routes(batch))?;
         }
+        Ok(())
     }
 }
 
 impl Heard {
-    fn take(&mut self, config: &KernelConfig, learnt: Option<&mut Learnt>, content: &Content<'_>) {
+    fn take(&mut self, config: &KernelConfig, tables: &[u32], learnt: &mut [Learnt], content: &Content<'_>) {
         match content {
-            Content::NewRoute(route) => self.route(config, route, true),
-            Content::DelRoute(route) => self.route(config, route, false),
+            Content::NewRoute(route) => self.route(config, tables, route, true),
+            Content::DelRoute(route) => self.route(config, tables, route, false),
             Content::NewNextHop(object) => self.objects |= super::objects::may_be_ours(object.id),
             Content::DelNextHop(id) => self.objects |= super::objects::may_be_ours(*id),
             Content::NewAddress(address) | Content::DelAddress(address) => {
@@ -226,17 +258,22 @@ impl Heard {
             }
             _ => {}
         }
-        if let Some(learnt) = learnt {
+        for learnt in learnt {
             learnt.take(content);
             self.learn_again |= learnt.may_have_lost(content);
         }
     }
 
-    fn route(&mut self, config: &KernelConfig, route: &Route<'_>, there: bool) {
+    fn route(&mut self, config: &KernelConfig, tables: &[u32], route: &Route<'_>, there: bool) {
         let metric = route.metric.unwrap_or(0);
         let ours = route.protocol == config.protocol;
-        if route.table == config.table && (ours || metric == config.metric) {
-            self.touched.push(Touched { prefix: route.prefix, metric, marked: there && ours });
+        if tables.contains(&route.table) && (ours || metric == config.metric) {
+            self.touched.push(Touched {
+                prefix: route.prefix,
+                table: route.table,
+                metric,
+                marked: there && ours,
+            });
         }
     }
 }

@@ -319,6 +319,30 @@ fn a_deleted_route_goes_even_when_what_replaces_it_waits() {
 }
 
 #[test]
+fn an_interface_takes_its_neighbours_to_another_vrf() {
+    let mut world = World::new(OrchConfig::default());
+    world.neighbor("10.0.0.2");
+    world.set("VRF_TABLE:Vrf1", "fallback=false");
+    world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);
+    world.settle();
+    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2");
+    world.set("INTF_TABLE:Ethernet0", "vrf_name=Vrf1");
+    world.set("ROUTE_TABLE:Vrf1:10.1.0.0/16", VIA_0);
+    world.settle();
+    // What is still there keeps it; what comes waits.
+    assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2");
+    assert_eq!(
+        world.why("Vrf1:10.1.0.0/16"),
+        "next hop 10.0.0.2 on Ethernet0 is not resolved, or its link is down"
+    );
+    world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
+    world.settle();
+    assert_eq!(world.way("Vrf1:10.1.0.0/16"), "10.0.0.2");
+    assert_eq!(world.way("Vrf1:10.0.0.1"), "cpu");
+    assert_eq!(world.way("10.0.0.1"), "-");
+}
+
+#[test]
 fn vrfs() {
     let mut world = World::new(OrchConfig::default());
     world.neighbor("10.0.0.2");

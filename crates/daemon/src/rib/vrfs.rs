@@ -1,0 +1,124 @@
+//! VRFs of the configuration: their numbers, and how they come and go while the router runs.
+
+use super::RibStage;
+use super::statics::Statics;
+use crate::config::{Config, DEFAULT_VRF, InterfaceConfig, StaticRoute};
+use ribtide_rib::{InterfaceEvent, Rib, RibIn, Vrf, VrfId};
+
+/// A VRF beside the default one, as the RIB manager and dataplanes take it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct VrfSetup {
+    /// Its name.
+    pub name: String,
+    /// Its numbers.
+    pub vrf: Vrf,
+    /// The interfaces that are in it, by name; none: the kernel says it.
+    pub interfaces: Option<Vec<String>>,
+    /// Its static routes.
+    pub statics: Vec<StaticRoute>,
+}
+
+/// What the configuration says of VRFs and their routes.
+#[derive(Clone, Default, Debug)]
+pub struct VrfsSetup {
+    /// The default VRF's static routes.
+    pub statics: Vec<StaticRoute>,
+    /// The other VRFs.
+    pub vrfs: Vec<VrfSetup>,
+    /// The interfaces that no kernel tells of.
+    pub interfaces: Vec<InterfaceConfig>,
+}
+
+impl VrfsSetup {
+    /// Of a configuration, whose VRFs have these numbers.
+    pub fn new(config: &Config, vrfs: Vec<VrfSetup>) -> VrfsSetup {
+        VrfsSetup { statics: config.statics.clone(), vrfs, interfaces: config.interfaces.clone() }
+    }
+}
+
+/// What a change of VRFs did, by name.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct VrfsChanged {
+    /// New ones, and those that are other ones now under the same name.
+    pub added: Vec<String>,
+    /// Those that are gone, and those that are other ones now.
+    pub removed: Vec<String>,
+    /// Those that have other static routes now.
+    pub statics: Vec<String>,
+}
+
+/// What the configuration's interfaces look like to the RIB: up, for ever.
+pub(super) fn config_interfaces(setup: &VrfsSetup) -> impl Iterator<Item = InterfaceEvent> {
+    setup.interfaces.iter().map(|c| {
+        let vrf = setup.vrfs.iter().find(|vrf| vrf.interfaces.iter().flatten().any(|name| *name == c.name));
+        InterfaceEvent {
+            vrf: vrf.map_or(VrfId::DEFAULT, |vrf| vrf.vrf.id),
+            index: c.index,
+            name: c.name.clone(),
+            up: true,
+            addresses: c.addresses.clone(),
+        }
+    })
+}
+
+/// A VRF as the RIB manager's thread knows it.
+pub(super) struct Known {
+    pub(super) name: String,
+    pub(super) statics: Statics,
+}
+
+impl Known {
+    /// Without routes yet.
+    pub(super) fn new(name: String, id: VrfId) -> Known {
+        Known { name, statics: Statics::new(id, Vec::new()) }
+    }
+}
+
+impl RibStage {
+    /// The VRF of a name; without a name, the default one.
+    pub fn vrf_named(&self, name: Option<&str>) -> Option<VrfId> {
+        let name = name.unwrap_or(DEFAULT_VRF);
+        self.known.iter().find(|(_, known)| known.name == name).map(|(id, _)| *id)
+    }
+
+    /// The name of a VRF; of one that is gone, its number.
+    pub fn vrf_name(&self, id: VrfId) -> String {
+        self.known.get(&id).map_or_else(|| format!("vrf{}", id.0), |known| known.name.clone())
+    }
+
+    /// Every VRF with its name, the default one first.
+    pub fn vrfs(&self) -> impl Iterator<Item = (&str, &Rib)> {
+        self.known.iter().filter_map(|(id, known)| Some((known.name.as_str(), self.rib.get(*id)?)))
+    }
+
+    /// From now on there are these VRFs, with these static routes and interfaces. What is the same stays as it is.
+    pub(super) fn set_vrfs(&mut self, setup: VrfsSetup) -> VrfsChanged {
+        let mut changed = VrfsChanged::default();
+        let mut messages = Vec::new();
+        for VrfSetup { name, vrf, .. } in &setup.vrfs {
+            if !self.known.contains_key(&vrf.id) {
+                self.rib.add(*vrf);
+                changed.added.push(name.clone());
+                self.known.insert(vrf.id, Known::new(name.clone(), vrf.id));
+            }
+        }
+        let others = setup.vrfs.iter().map(|setup| (setup.vrf.id, &setup.statics));
+        for (id, statics) in std::iter::once((VrfId::DEFAULT, &setup.statics)).chain(others) {
+            let Some(known) = self.known.get_mut(&id) else { continue };
+            if let Some(routes) = known.statics.replace(statics.clone()) {
+                messages.push(routes);
+                changed.statics.extend(Some(known.name.clone()).filter(|name| !changed.added.contains(name)));
+            }
+        }
+        messages.extend(config_interfaces(&setup).map(RibIn::Interface));
+        self.handle(messages);
+        let gone = |id: &VrfId| *id != VrfId::DEFAULT && !setup.vrfs.iter().any(|vrf| vrf.vrf.id == *id);
+        let gone: Vec<VrfId> = self.known.keys().filter(|id| gone(id)).copied().collect();
+        for id in gone {
+            changed.removed.extend(self.known.remove(&id).map(|known| known.name));
+            let out = self.rib.remove(id);
+            self.send(out);
+        }
+        changed
+    }
+}

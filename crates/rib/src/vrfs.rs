@@ -1,0 +1,314 @@
+//! Routing tables apart from each other: a VRF is a [`Rib`] of its own, with routes, groups and interfaces that no other
+//! sees. [`Vrfs`] holds them all behind the same dataplanes.
+//!
+//! A dataplane sees one sequence of batches, each of one VRF, with one numbering: so an acknowledgement is each
+//! [`Rib`]'s, which knows what of it is its own, and urgent operations are ordered as among the batches of one. A replay
+//! begins with the default VRF, holds all of them, and ends when none has anything left to send. Groups have numbers that
+//! say their VRF, since a dataplane knows them by nothing else.
+//!
+//! What BGP announces and asks is of the default VRF.
+
+use crate::RibConfig;
+use crate::cache::CacheMode;
+use crate::lanes::UrgentOp;
+use crate::message::{DataplaneId, FibAck, GroupId, IfIndex, InterfaceEvent, RibIn, RibOut};
+use crate::query::{DataplaneInfo, GroupInfo};
+use crate::rib::Rib;
+use crate::treatment::RouteMaps;
+use ribtide_prefix::{AnyPrefix, Map, Set};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Number of a VRF, given by whoever wires the stages; that of a VRF that is gone should rest before it is another's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct VrfId(pub u8);
+
+impl VrfId {
+    /// The default VRF, which is always there.
+    pub const DEFAULT: VrfId = VrfId(0);
+
+    /// The number below those of its groups. A VRF other than the default one has room for four million, and all of them
+    /// stay below half of what 32 bits can say.
+    pub(crate) fn groups(self) -> u32 {
+        match self {
+            VrfId::DEFAULT => 0,
+            VrfId(n) => (1 << 30) + (u32::from(n) << GROUP_BITS),
+        }
+    }
+}
+
+/// Of a group's number, what does not say the VRF.
+const GROUP_BITS: u32 = 22;
+
+/// A VRF as dataplanes know it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Vrf {
+    /// Which.
+    pub id: VrfId,
+    /// The kernel's routing table for it. Of no meaning for the default VRF, whose table the kernel dataplane is given.
+    pub table: u32,
+    /// The number of the interface that stands for it, which is what SONiC knows it by; 0 for the default VRF.
+    pub device: IfIndex,
+}
+
+/// A prefix of a VRF. Out of a prefix alone: of the default one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct VrfPrefix {
+    /// The VRF.
+    pub vrf: VrfId,
+    /// The prefix.
+    pub prefix: AnyPrefix,
+}
+
+impl From<AnyPrefix> for VrfPrefix {
+    fn from(prefix: AnyPrefix) -> VrfPrefix {
+        VrfPrefix { vrf: VrfId::DEFAULT, prefix }
+    }
+}
+
+impl fmt::Display for VrfPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.vrf {
+            VrfId::DEFAULT => self.prefix.fmt(f),
+            VrfId(n) => write!(f, "{} in VRF {n}", self.prefix),
+        }
+    }
+}
+
+/// The RIB manager of every VRF.
+pub struct Vrfs {
+    default: Rib,
+    others: BTreeMap<VrfId, Rib>,
+    /// What a VRF that comes is made with.
+    config: RibConfig,
+    clock: Option<fn() -> u64>,
+    now: u64,
+    /// The VRF of each interface.
+    places: Map<IfIndex, VrfId>,
+    /// Dataplanes that are up.
+    up: Set<DataplaneId>,
+    /// Number of the latest batch of all.
+    seq: u64,
+}
+
+impl Vrfs {
+    /// The default VRF alone, without a route.
+    pub fn new(config: RibConfig) -> Vrfs {
+        let config = RibConfig { vrf: Vrf::default(), ..config };
+        Vrfs {
+            default: Rib::new(config.clone()),
+            others: BTreeMap::new(),
+            config,
+            clock: None,
+            now: 0,
+            places: Map::default(),
+            up: Set::default(),
+            seq: 0,
+        }
+    }
+
+    /// A VRF is there from now on. Events of it come later.
+    ///
+    /// # Panics
+    /// When there is one of this number.
+    pub fn add(&mut self, vrf: Vrf) {
+        let mut rib = Rib::new(RibConfig { vrf, ..self.config.clone() });
+        self.clock.into_iter().for_each(|clock| rib.set_clock(clock));
+        rib.set_time(self.now);
+        // It has nothing to tell them yet.
+        let mut nothing = RibOut::default();
+        rib.update(self.up.iter().map(|id| RibIn::DataplaneUp(*id)), &mut nothing);
+        rib.catch_up(&mut nothing);
+        let before = self.others.insert(vrf.id, rib);
+        assert!(vrf.id != VrfId::DEFAULT && before.is_none(), "{} is there already", vrf.id.0);
+    }
+
+    /// A VRF is gone, and so are its routes and what it knew of interfaces. What that changes is to be carried out.
+    pub fn remove(&mut self, id: VrfId) -> RibOut {
+        let Some(mut rib) = self.others.remove(&id) else { return RibOut::default() };
+        self.places.retain(|_, place| *place != id);
+        rib.clear();
+        numbered(&mut self.seq, &mut rib, |rib, out| rib.update([], out))
+    }
+
+    /// A VRF, if it is there.
+    pub fn get(&self, id: VrfId) -> Option<&Rib> {
+        if id == VrfId::DEFAULT { Some(&self.default) } else { self.others.get(&id) }
+    }
+
+    /// The default VRF.
+    pub fn default_vrf(&self) -> &Rib {
+        &self.default
+    }
+
+    /// All of them, the default one first.
+    pub fn iter(&self) -> impl Iterator<Item = (VrfId, &Rib)> {
+        let others = self.others.iter().map(|(id, rib)| (*id, rib));
+        std::iter::once((VrfId::DEFAULT, &self.default)).chain(others)
+    }
+
+    /// A group of any VRF, and which one that is.
+    pub fn group(&self, id: GroupId) -> Option<(VrfId, GroupInfo)> {
+        self.iter().find_map(|(vrf, rib)| Some((vrf, rib.group(id)?)))
+    }
+
+    /// An interface of any VRF, if it exists.
+    pub fn interface(&self, index: IfIndex) -> Option<&InterfaceEvent> {
+        self.get(*self.places.get(&index)?)?.interface(index)
+    }
+
+    /// Takes events, in order, and returns what they change, to be carried out in order: of each VRF, and at last the ends
+    /// of replays. What concerns a VRF that is not there is passed over.
+    ///
+    /// # Panics
+    /// As [`Rib::handle`].
+    pub fn handle(&mut self, events: impl IntoIterator<Item = RibIn>) -> Vec<RibOut> {
+        let (events, mut others) = self.sort(events);
+        let Vrfs { default, others: ribs, seq, .. } = self;
+        let mut outs: Vec<RibOut> = Vec::with_capacity(2 * ribs.len() + 3);
+        // What changes goes before all replays: those begin together, and a change builds on what was before.
+        outs.push(numbered(seq, default, |rib, out| rib.update(events, out)));
+        for (id, rib) in ribs.iter_mut() {
+            let events = others.remove(id).unwrap_or_default();
+            outs.push(numbered(seq, rib, |rib, out| rib.update(events, out)));
+        }
+        outs.push(numbered(seq, default, Rib::catch_up));
+        outs.extend(ribs.values_mut().map(|rib| numbered(seq, rib, Rib::catch_up)));
+        let sent_all = |id| ribs.values().all(|rib| rib.has_sent_all(id));
+        outs.push(numbered(seq, default, |rib, out| rib.end_replays(out, sent_all)));
+        outs
+    }
+
+    /// [`Rib::urgent`], of each VRF.
+    ///
+    /// # Panics
+    /// As [`Rib::handle`].
+    pub fn urgent(&mut self, events: impl IntoIterator<Item = RibIn>) -> Vec<UrgentOp> {
+        let (default, others) = self.sort(events);
+        self.default.seq = self.seq;
+        let mut ops = self.default.urgent(default);
+        for (id, events) in others {
+            if let Some(rib) = self.others.get_mut(&id) {
+                rib.seq = self.seq;
+                ops.extend(rib.urgent(events));
+            }
+        }
+        ops
+    }
+
+    /// Which VRF's each event is: the default one's, and the others'.
+    fn sort(&mut self, events: impl IntoIterator<Item = RibIn>) -> (Vec<RibIn>, BTreeMap<VrfId, Vec<RibIn>>) {
+        let mut default = Vec::new();
+        let mut others: BTreeMap<VrfId, Vec<RibIn>> = BTreeMap::new();
+        for event in events {
+            let mut put = |id, event| match id {
+                VrfId::DEFAULT => default.push(event),
+                _ => others.entry(id).or_default().push(event),
+            };
+            match event {
+                RibIn::Routes(batch) => put(batch.vrf, RibIn::Routes(batch)),
+                RibIn::Interface(state) => {
+                    let (index, vrf) = (state.index, state.vrf);
+                    if let Some(before) = self.places.insert(index, vrf).filter(|before| *before != vrf) {
+                        put(before, RibIn::InterfaceRemoved(index));
+                    }
+                    put(vrf, RibIn::Interface(state));
+                }
+                RibIn::InterfaceRemoved(index) => {
+                    if let Some(vrf) = self.places.remove(&index) {
+                        put(vrf, RibIn::InterfaceRemoved(index));
+                    }
+                }
+                RibIn::Gateway(gateway) => {
+                    // One that is everywhere is the default VRF's.
+                    let place = gateway.interface.and_then(|index| self.places.get(&index));
+                    put(place.copied().unwrap_or_default(), RibIn::Gateway(gateway));
+                }
+                RibIn::Ack(ack) => {
+                    for id in self.others.keys() {
+                        put(*id, RibIn::Ack(part(&ack, *id)));
+                    }
+                    default.push(RibIn::Ack(ack));
+                }
+                RibIn::DataplaneUp(_) | RibIn::DataplaneDown(_) | RibIn::Retry(_) => {
+                    match event {
+                        RibIn::DataplaneUp(id) => _ = self.up.insert(id),
+                        RibIn::DataplaneDown(id) => _ = self.up.remove(&id),
+                        _ => {}
+                    }
+                    self.others.keys().for_each(|id| put(*id, event.clone()));
+                    default.push(event);
+                }
+                RibIn::EndOfInitial(_)
+                | RibIn::Track(_)
+                | RibIn::Untrack(_)
+                | RibIn::Confirm(_)
+                | RibIn::Suppress(_) => default.push(event),
+            }
+        }
+        (default, others)
+    }
+
+    /// As [`Rib::has_more`], of any VRF.
+    pub fn has_more(&self) -> bool {
+        self.iter().any(|(_, rib)| rib.has_more())
+    }
+
+    /// How the dataplanes that are up stand, with what all VRFs sent them.
+    pub fn dataplanes(&self) -> impl Iterator<Item = DataplaneInfo> {
+        self.default.dataplanes().map(|mut of_all| {
+            for other in self.others.values().flat_map(|rib| rib.dataplane(of_all.id)) {
+                of_all.outstanding += other.outstanding;
+                of_all.failed += other.failed;
+            }
+            of_all
+        })
+    }
+
+    /// The resolution cache works so from the next batch on, in each VRF; nothing resolves differently.
+    pub fn set_cache_mode(&mut self, mode: CacheMode) {
+        self.config.cache = mode;
+        self.each(|rib| rib.set_cache_mode(mode));
+    }
+
+    /// As [`Rib::set_clock`], in each VRF.
+    pub fn set_clock(&mut self, clock: fn() -> u64) {
+        self.clock = Some(clock);
+        self.each(|rib| rib.set_clock(clock));
+    }
+
+    /// As [`Rib::set_time`], in each VRF.
+    pub fn set_time(&mut self, now: u64) {
+        self.now = now;
+        self.each(|rib| rib.set_time(now));
+    }
+
+    /// As [`Rib::set_route_maps`], in the default VRF: what they say of protocols and source addresses is about it.
+    pub fn set_route_maps(&mut self, maps: Arc<dyn RouteMaps>) {
+        self.default.set_route_maps(maps);
+    }
+
+    fn each(&mut self, does: impl FnMut(&mut Rib)) {
+        std::iter::once(&mut self.default).chain(self.others.values_mut()).for_each(does);
+    }
+}
+
+/// What `rib` says when it `does` something, its batches numbered on from `seq`.
+fn numbered(seq: &mut u64, rib: &mut Rib, does: impl FnOnce(&mut Rib, &mut RibOut)) -> RibOut {
+    let mut out = RibOut::default();
+    rib.seq = *seq;
+    does(rib, &mut out);
+    *seq = rib.seq;
+    out
+}
+
+/// What an acknowledgement says about a VRF.
+fn part(ack: &FibAck, vrf: VrfId) -> FibAck {
+    FibAck {
+        dataplane: ack.dataplane,
+        seq: ack.seq,
+        failed: ack.failed.iter().filter(|(at, _)| at.vrf == vrf).cloned().collect(),
+        installed: ack.installed.iter().filter(|at| at.vrf == vrf).copied().collect(),
+    }
+}
