@@ -55,12 +55,12 @@ def objects(host):
 
 
 def leads_to(objects, number):
-    """The gateways behind a next-hop object, sorted, or that it drops. One that was made since `objects` were listed
-    leads to the unknown."""
+    """The gateways behind a next-hop object, sorted, or that it drops. One that was made since `objects` were listed, or
+    is just being changed, leads to the unknown."""
     found = objects.get(number, {"gateway": "unknown"})
     if "group" in found:
         return tuple(sorted(g for member in found["group"] for g in leads_to(objects, member["id"])))
-    return ("blackhole",) if "blackhole" in found else (found["gateway"],)
+    return ("blackhole",) if "blackhole" in found else (found.get("gateway", "unknown"),)
 
 
 def kernel_table(host, at_rest=True):
