@@ -58,7 +58,7 @@ impl Plane {
         if !self.known {
             return;
         }
-        for GroupOp { id, content } in &batch.groups {
+        for GroupOp { id, content, .. } in &batch.groups {
             self.groups.insert(*id, content.clone());
         }
         let v4 = batch.routes.v4.iter().map(|r| (r.prefix.any(), r.group));
