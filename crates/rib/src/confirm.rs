@@ -53,6 +53,9 @@ pub(crate) struct Confirm {
     suspects: Vec<(AnyPrefix, bool)>,
     /// Blocked ones that a batch changes, to be looked at when it is finished.
     changing: VecDeque<(u64, AnyPrefix)>,
+    /// The batch by which groups that led nowhere came back last, at the latest: a route that a dataplane has is not
+    /// forwarded before it is done, though no batch names it.
+    refilled: u64,
 }
 
 impl Confirm {
@@ -66,6 +69,7 @@ impl Confirm {
             named: Vec::new(),
             suspects: Vec::new(),
             changing: VecDeque::new(),
+            refilled: 0,
         }
     }
 
@@ -78,7 +82,8 @@ impl Confirm {
         if self.on == on {
             return;
         }
-        *self = Confirm { on, ..Confirm::new(std::mem::take(&mut self.planes)) };
+        let refilled = self.refilled;
+        *self = Confirm { on, refilled, ..Confirm::new(std::mem::take(&mut self.planes)) };
         if on {
             for_each_family!(F => {
                 let routes = tables.get::<F>().routes.iter();
@@ -132,6 +137,9 @@ impl Confirm {
         out: &mut RibOut,
     ) {
         let unsettled = resolver.was_hollow();
+        if unsettled {
+            self.refilled = seq;
+        }
         if !self.on {
             return;
         }
@@ -141,11 +149,12 @@ impl Confirm {
         if unsettled {
             // Routes that dataplanes had may have gone with their group, to come back with this batch at the earliest.
             self.marks.iter_mut().for_each(|(batch, _)| *batch = seq);
+            self.changing.iter_mut().for_each(|(batch, _)| *batch = seq);
         }
         let done = self.changing.partition_point(|(batch, _)| *batch <= finished);
         self.suspects.extend(self.changing.drain(..done).map(|(_, prefix)| (prefix, false)));
         for (prefix, failed) in std::mem::take(&mut self.suspects) {
-            if resolver.is_hollow() && leads_nowhere(tables, resolver, prefix) {
+            if !failed && resolver.is_hollow() && leads_nowhere(tables, resolver, prefix) {
                 // It is about to be deselected, or to come back.
                 self.suspects.push((prefix, failed));
                 continue;
@@ -156,7 +165,7 @@ impl Confirm {
                 out.blocked.push((prefix, true));
             }
             if !blocked && self.blocked.contains(&prefix) {
-                if self.is_installed(tables, dataplanes, prefix) {
+                if finished >= self.refilled && self.is_installed(tables, dataplanes, prefix) {
                     self.blocked.remove(&prefix);
                     out.blocked.push((prefix, false));
                 } else {

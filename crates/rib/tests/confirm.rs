@@ -504,6 +504,70 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+fn play(events: &[Event], turn: usize) {
+    let mut check = Check::new(turn);
+    (0..2).for_each(|id| check.happen(&Event::Up(id)));
+    events.iter().for_each(|event| check.happen(event));
+    check.settle();
+}
+
+#[test]
+fn a_blocked_prefix_whose_group_comes_back_waits_for_the_batch_that_brings_it() {
+    use Event::*;
+    let finish = |plane, batches| Finish { plane, batches, failed: vec![] };
+    let events = [
+        finish(1, 2),
+        Rest,
+        finish(0, 1),
+        Bgp(2, Some(3)),
+        Bgp(1, Some(2)),
+        finish(0, 2),
+        finish(1, 1),
+        Fail(false),
+        finish(1, 1),
+        Link(true),
+    ];
+    play(&events, 1);
+}
+
+#[test]
+fn a_prefix_that_is_tried_again_waits_for_the_batch_that_brings_its_group_back() {
+    use Event::*;
+    let finish = |plane, batches, failed| Finish { plane, batches, failed };
+    let events = [
+        Bgp(0, Some(2)),
+        Up(0),
+        finish(1, 1, vec![]),
+        Bgp(1, None),
+        finish(0, 2, vec![0]),
+        finish(1, 3, vec![]),
+        finish(0, 1, vec![]),
+        Retry(0),
+        Fail(false),
+        Link(true),
+        finish(0, 1, vec![]),
+    ];
+    play(&events, 1);
+}
+
+#[test]
+fn a_failure_is_told_at_once_also_while_the_group_leads_nowhere() {
+    use Event::*;
+    let finish = |plane, batches| Finish { plane, batches, failed: vec![] };
+    let events = [
+        Bgp(4, Some(0)),
+        finish(0, 4),
+        finish(1, 4),
+        Bgp(0, Some(2)),
+        Bgp(4, Some(2)),
+        Bgp(0, Some(2)),
+        finish(1, 2),
+        Fail(false),
+        News { plane: 1, prefix: 4, fails: true },
+    ];
+    play(&events, 1);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
@@ -512,9 +576,6 @@ proptest! {
         events in prop::collection::vec(event(), 1..60),
         turn in prop::sample::select(&[1usize, 2048][..]),
     ) {
-        let mut check = Check::new(turn);
-        (0..2).for_each(|id| check.happen(&Event::Up(id)));
-        events.iter().for_each(|event| check.happen(event));
-        check.settle();
+        play(&events, turn);
     }
 }
