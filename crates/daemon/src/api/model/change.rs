@@ -90,7 +90,7 @@ pub struct Reloaded {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suppression: Option<SuppressionSet>,
     /// Whether another policy decides what of the routes is installed, and how.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fib_policy: bool,
     /// New VRFs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
