@@ -8,6 +8,7 @@ use crate::TableError;
 use crossbeam_channel as channel;
 use ribtide_runtime::ring;
 use ribtide_runtime::thread::{self, Stop};
+pub use ribtide_swss::sai::text::Message;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -17,33 +18,6 @@ use std::thread::JoinHandle;
 pub(crate) const WAITING: usize = 64;
 /// Requests that may wait for a reply.
 pub(crate) const UNANSWERED: usize = 1 << 16;
-
-/// One message between orchagent and syncd.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Message {
-    /// What it is about: an object, or a type and how many; of a reply, its status.
-    pub key: String,
-    /// A JSON array of strings, or `{}`.
-    pub value: String,
-    /// What to do, with SONiC's one-letter prefix: `Screate`, `Dremove`, `Sgetresponse`.
-    pub op: String,
-}
-
-impl Message {
-    /// The form on a ZeroMQ socket: one array of key, operation without its prefix, fields and values.
-    pub fn to_zmq(&self) -> String {
-        let mut out = String::with_capacity(self.key.len() + self.value.len() + 32);
-        let op = self.op.get(1..).unwrap_or_default();
-        ribtide_swss::json::write_strings([self.key.as_str(), op].into_iter(), &mut out);
-        if let Some(fields) = self.value.strip_prefix('[').filter(|fields| *fields != "]") {
-            // Splice the two arrays: "[key,op]" and "[field,value,…]".
-            out.pop();
-            out.push(',');
-            out.push_str(fields);
-        }
-        out
-    }
-}
 
 /// What to send, and how to know its reply.
 #[derive(Debug)]

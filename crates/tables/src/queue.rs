@@ -105,7 +105,7 @@ impl QueueReader {
         let mut texts = texts.into_iter();
         let mut messages = Vec::new();
         while let (Some(key), Some(value), Some(op)) = (texts.next(), texts.next(), texts.next()) {
-            messages.push(Message { key, value, op });
+            messages.push(Message { key, value, op: op.into() });
         }
         Ok(messages)
     }

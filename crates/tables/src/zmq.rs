@@ -5,6 +5,7 @@
 
 mod binary;
 mod endpoint;
+mod listener;
 mod requests;
 mod table;
 mod zmtp;

@@ -11,7 +11,7 @@ use ribtide_tables::{Consumer, Producer, memory, wake_ups};
 use std::time::Duration;
 
 fn message(key: &str, value: &str, op: &str) -> Message {
-    Message { key: key.into(), value: value.into(), op: op.into() }
+    Message { key: key.into(), value: value.into(), op: op.to_owned().into() }
 }
 
 #[test]
@@ -30,8 +30,9 @@ fn requests_leave_in_the_order_in_which_they_came() {
     writer.flush().unwrap();
     // Pushed at the head as key, value, operation: the list reads backwards.
     let list = server.client(Db::Asic).ask("LRANGE ASIC_STATE_KEY_VALUE_OP_QUEUE 0 -1").into_texts();
-    let pushed = [&bulk.key, &bulk.value, &bulk.op, &remove.key, &remove.value, &remove.op];
-    assert!(list.iter().eq(pushed.into_iter().rev()), "{list:?}");
+    let parts = |message: &Message| [message.key.clone(), message.value.clone(), message.op.to_string()];
+    let pushed = [parts(&bulk), parts(&remove)].concat();
+    assert!(list.iter().eq(pushed.iter().rev()), "{list:?}");
 
     let channel = queue::channel(database, "ASIC_STATE");
     assert_eq!(channel, "ASIC_STATE_CHANNEL@1");

@@ -167,13 +167,13 @@ fn understood(reply: Result<(SaiReply, bool), text::TextError>) -> Understood {
 
 /// A request as text; `answered` says that a reply to it will come.
 fn question(request: &SaiRequest, answered: bool, mode: Mode) -> Question<Waiting> {
-    let text::Message { key, mut value, op } = text::write_request(request);
+    let mut message = text::write_request(request);
     let view = matches!(request.call, SaiCall::View(_));
     if mode == Mode::RedisAsync && request.call == SaiCall::View(View::Init) {
-        value = ANSWERS.into();
+        message.value = ANSWERS.into();
     }
     let pending = answered.then_some(Waiting { id: request.id, view });
-    Question { message: Message { key, value, op: op.into() }, pending }
+    Question { message, pending }
 }
 
 /// The reply that SONiC's asynchronous mode takes for given.

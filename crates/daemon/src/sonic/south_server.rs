@@ -210,10 +210,11 @@ fn spell(reply: Reply) -> Message {
     match reply {
         Reply::Refused(message) => message,
         Reply::Done(reply, kind) => {
-            let text::Message { key, value, op } =
-                text::write_reply(&reply, matches!(kind, Kind::View | Kind::Answering));
-            let value = if kind == Kind::Answering { ANSWERS.into() } else { value };
-            Message { key, value, op: op.into() }
+            let message = text::write_reply(&reply, matches!(kind, Kind::View | Kind::Answering));
+            match kind {
+                Kind::Answering => Message { value: ANSWERS.into(), ..message },
+                _ => message,
+            }
         }
     }
 }

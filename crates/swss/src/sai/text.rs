@@ -11,6 +11,7 @@ use super::{
 use crate::json;
 use crate::row::FILLER;
 use ribtide_prefix::AnyPrefix;
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 /// Where a bulk's objects and its attributes part.
@@ -40,22 +41,26 @@ fn bad<T>(what: impl Into<String>) -> Result<T, TextError> {
 pub struct Message {
     /// `TYPE:ID`, `TYPE:COUNT`, a view's name, or a reply's status.
     pub key: String,
-    /// The value: a JSON array of alternating fields and values.
+    /// A JSON array of alternating fields and values, or `{}`.
     pub value: String,
-    /// The operation, with the letter that the Redis queue has before it.
-    pub op: &'static str,
+    /// The operation, with the letter that the Redis queue has before it: `Screate`, `Dremove`, `Sgetresponse`.
+    pub op: Cow<'static, str>,
 }
 
 impl Message {
-    /// The form on a ZeroMQ socket: one array.
+    fn new(key: String, value: String, op: &'static str) -> Message {
+        Message { key, value, op: op.into() }
+    }
+
+    /// The form on a ZeroMQ socket: one array of key, operation without its letter, fields and values.
     pub fn to_zmq(&self) -> String {
         let mut out = String::with_capacity(self.key.len() + self.value.len() + 32);
-        json::write_strings([&self.key, &self.op[1..]].into_iter(), &mut out);
-        if self.value.len() > 2 {
+        json::write_strings([self.key.as_str(), self.op.get(1..).unwrap_or_default()].into_iter(), &mut out);
+        if let Some(fields) = self.value.strip_prefix('[').filter(|fields| *fields != "]") {
             // Splice the two arrays: "[key,op]" and "[field,value,…]".
             out.pop();
             out.push(',');
-            out.push_str(&self.value[1..]);
+            out.push_str(fields);
         }
         out
     }
@@ -195,9 +200,9 @@ pub fn write_request(request: &SaiRequest) -> Message {
         SaiCall::One { verb, object, item } => {
             write_row_key(*object, &item.id, &mut key);
             match verb {
-                Verb::Create => Message { key, value: attr_fields(&item.attrs), op: "Screate" },
-                Verb::Set => Message { key, value: attr_fields(&item.attrs), op: "Sset" },
-                Verb::Remove => Message { key, value: "{}".into(), op: "Dremove" },
+                Verb::Create => Message::new(key, attr_fields(&item.attrs), "Screate"),
+                Verb::Set => Message::new(key, attr_fields(&item.attrs), "Sset"),
+                Verb::Remove => Message::new(key, "{}".into(), "Dremove"),
             }
         }
         SaiCall::Bulk { verb, object, items, .. } => {
@@ -207,15 +212,13 @@ pub fn write_request(request: &SaiRequest) -> Message {
                 Verb::Set => "Sbulkset",
                 Verb::Remove => "Sbulkremove",
             };
-            Message { key, value: bulk_fields(*verb, items), op }
+            Message::new(key, bulk_fields(*verb, items), op)
         }
         SaiCall::Get { object, id, attrs } => {
             write_row_key(*object, id, &mut key);
-            Message { key, value: attr_fields(attrs), op: "Sget" }
+            Message::new(key, attr_fields(attrs), "Sget")
         }
-        SaiCall::View(view) => {
-            Message { key: view_name(*view).into(), value: Fields::new().end(), op: "Snotify" }
-        }
+        SaiCall::View(view) => Message::new(view_name(*view).into(), Fields::new().end(), "Snotify"),
     }
 }
 
@@ -355,7 +358,7 @@ pub fn write_reply(reply: &SaiReply, view: bool) -> Message {
         fields.put(attr.name(), &value);
     }
     let op = if view { "Snotify" } else { "Sgetresponse" };
-    Message { key: reply.status.name().into(), value: fields.end(), op }
+    Message::new(reply.status.name().into(), fields.end(), op)
 }
 
 /// The reply of a message from the Redis queue to request `id`. `op` may have its one-letter prefix or not.
@@ -407,7 +410,7 @@ mod tests {
 
     fn check(request: SaiRequest, key: &str, value: &str, op: &'static str) {
         let message = write_request(&request);
-        assert_eq!(message, Message { key: key.into(), value: value.into(), op });
+        assert_eq!(message, Message::new(key.into(), value.into(), op));
         assert_eq!(read_request(request.id, key, value, op).unwrap(), request);
         if value != "{}" {
             assert_eq!(read_zmq_request(request.id, &message.to_zmq()).unwrap(), request);
@@ -511,14 +514,14 @@ mod tests {
         assert_eq!(message.key, "SAI_STATUS_FAILURE");
         assert_eq!(message.value, r#"["SAI_STATUS_SUCCESS","","SAI_STATUS_TABLE_FULL",""]"#);
         assert_eq!(message.op, "Sgetresponse");
-        assert_eq!(read_reply(9, &message.key, &message.value, message.op).unwrap(), bulk);
+        assert_eq!(read_reply(9, &message.key, &message.value, &message.op).unwrap(), bulk);
         assert_eq!(read_zmq_reply(9, &message.to_zmq()).unwrap(), bulk);
         let mut get = SaiReply::one(4, Status::Success);
         get.values = vec![Attr::SwitchPortList(Box::new([Oid(0x1000000000002)]))];
         let message = write_reply(&get, false);
-        assert_eq!(read_reply(4, &message.key, &message.value, message.op).unwrap(), get);
+        assert_eq!(read_reply(4, &message.key, &message.value, &message.op).unwrap(), get);
         let view = write_reply(&SaiReply::one(4, Status::Success), true);
-        assert_eq!((&*view.key, &*view.value, view.op), ("SAI_STATUS_SUCCESS", "[]", "Snotify"));
+        assert_eq!((&*view.key, &*view.value, &*view.op), ("SAI_STATUS_SUCCESS", "[]", "Snotify"));
     }
 
     #[test]

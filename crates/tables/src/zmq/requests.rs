@@ -4,6 +4,7 @@
 //! several may be under way to any syncd; their answers come in order.
 
 use super::endpoint::Endpoint;
+use super::listener::{Service, bind};
 use super::table::{BACK_OFF, reason};
 use super::zmtp::{Kind, Peer, Reader, Writer, introduce};
 use crate::TableError;
@@ -12,7 +13,7 @@ use crossbeam_channel as channel;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -167,30 +168,16 @@ pub fn serve<T: Send + 'static>(
     stop: &Stop,
     read: impl Fn(&str) -> T + Send + Clone + 'static,
 ) -> Result<ring::Receiver<(T, Answer)>, TableError> {
-    let addresses = endpoint.resolve().map_err(|e| no_thread(endpoint, &e))?;
-    let listener = TcpListener::bind(addresses.as_slice()).map_err(|e| no_thread(endpoint, &e))?;
     let (requests, taken) = rings.bounded("orchagent to syncd", WAITING);
-    let stop = stop.clone();
-    let body = move || {
-        while !stop.stopped() {
-            let Ok((stream, from)) = listener.accept() else {
-                // Out of descriptors, most likely: trying at once would only spin.
-                std::thread::sleep(Duration::from_millis(100));
-                continue;
-            };
-            let (requests, read) = (requests.clone(), read.clone());
-            let body = move || {
-                let ended = introduce(stream, Kind::Rep, LIMIT).and_then(|peer| take(peer, &requests, &read));
-                if let Err(e) = ended {
-                    crate::report(&format!("the requests of {from} ended: {}", reason(&e)));
-                }
-            };
-            if let Err(e) = thread::spawn("asic-requests", body) {
-                crate::report(&format!("no thread for the requests of {from}: {e}"));
-            }
-        }
+    let service = Service {
+        kind: Kind::Rep,
+        limit: LIMIT,
+        what: "requests",
+        listens: "asic-listen",
+        serves: "asic-requests",
     };
-    thread::spawn("asic-listen", body).map_err(|e| no_thread(endpoint, &e))?;
+    let body = move |peer: Peer| take(peer, &requests, &read);
+    bind(endpoint, service, stop, body).map_err(|e| no_thread(endpoint, &e))?;
     Ok(taken)
 }
 

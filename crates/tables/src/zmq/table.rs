@@ -7,6 +7,7 @@
 
 use super::binary::{self, Malformed};
 use super::endpoint::Endpoint;
+use super::listener::{Service, bind};
 use super::zmtp::{Kind, Peer, Writer, introduce};
 use crate::subscribe::Wake;
 use crate::{Consumer, TableError};
@@ -17,7 +18,7 @@ use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::{Change, Row};
 use std::collections::VecDeque;
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -299,32 +300,17 @@ impl<R: Row> ZmqConsumer<R> {
     /// [`TableError::Endpoint`] when the endpoint is taken or is not of this machine.
     pub fn bind(endpoint: &Endpoint, rings: &Rings, stop: &Stop) -> Result<Self, TableError> {
         let failed = |e: &io::Error| unreachable(&endpoint.to_string(), e);
-        let addresses = endpoint.resolve().map_err(|e| failed(&e))?;
-        let listener = TcpListener::bind(addresses.as_slice()).map_err(|e| failed(&e))?;
         let (batches, taken) = rings.bounded(R::TABLE, WINDOW as usize);
         let (waker, wake) = channel::bounded(1);
-        let stop = stop.clone();
-        let body = move || {
-            while !stop.stopped() {
-                let Ok((stream, from)) = listener.accept() else {
-                    // Out of descriptors, most likely: trying at once would only spin.
-                    std::thread::sleep(Duration::from_millis(100));
-                    continue;
-                };
-                let (batches, waker) = (batches.clone(), waker.clone());
-                let body = move || {
-                    let ended =
-                        introduce(stream, Kind::Pull, LIMIT).and_then(|peer| pull(peer, &batches, &waker));
-                    if let Err(e) = ended {
-                        crate::report(&format!("{} from {from} ended: {}", R::TABLE, reason(&e)));
-                    }
-                };
-                if let Err(e) = thread::spawn("zmq-pull", body) {
-                    crate::report(&format!("no thread for {} from {from}: {e}", R::TABLE));
-                }
-            }
+        let service = Service {
+            kind: Kind::Pull,
+            limit: LIMIT,
+            what: R::TABLE,
+            listens: "zmq-listen",
+            serves: "zmq-pull",
         };
-        thread::spawn("zmq-listen", body).map_err(|e| failed(&e))?;
+        let body = move |peer: Peer| pull(peer, &batches, &waker);
+        bind(endpoint, service, stop, body).map_err(|e| failed(&e))?;
         Ok(ZmqConsumer { batches: taken, wake, rest: VecDeque::new(), taken: None })
     }
 }

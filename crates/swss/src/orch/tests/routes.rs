@@ -94,7 +94,7 @@ fn one_route_on_the_wires() {
     world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
     world.settle();
     let message = text::write_request(&world.sent[0]);
-    assert_eq!((message.op, &*message.key), ("Sbulkremove", "SAI_OBJECT_TYPE_ROUTE_ENTRY:1"));
+    assert_eq!((&*message.op, &*message.key), ("Sbulkremove", "SAI_OBJECT_TYPE_ROUTE_ENTRY:1"));
     assert!(message.value.ends_with(r#"","" ]"#.replace(' ', "").as_str()));
     assert!(!world.asic_db.contains_key(&key));
     world.assert_db_agrees();

@@ -110,7 +110,7 @@ impl World {
         let request = self.queue.remove(at);
         // As over Redis: through text, where it can be.
         let message = text::write_request(&request);
-        let mut read = text::read_request(request.id, &message.key, &message.value, message.op).unwrap();
+        let mut read = text::read_request(request.id, &message.key, &message.value, &message.op).unwrap();
         if let (SaiCall::Bulk { mode, .. }, SaiCall::Bulk { mode: sent, .. }) =
             (&mut read.call, &request.call)
         {
@@ -123,7 +123,7 @@ impl World {
         for reply in out.replies {
             let view = matches!(request.call, SaiCall::View(_));
             let message = text::write_reply(&reply, view);
-            let again = text::read_reply(reply.id, &message.key, &message.value, message.op).unwrap();
+            let again = text::read_reply(reply.id, &message.key, &message.value, &message.op).unwrap();
             assert_eq!(again, reply);
             self.reply(again);
         }

@@ -1,0 +1,55 @@
+//! Who connects to a socket that is bound: a thread waits for them, and each is served on one of its own.
+
+use super::endpoint::Endpoint;
+use super::table::reason;
+use super::zmtp::{Kind, Peer, introduce};
+use ribtide_runtime::thread::{self, Stop};
+use std::io;
+use std::net::TcpListener;
+use std::time::Duration;
+
+/// What is served, and on which threads.
+#[derive(Clone, Copy)]
+pub(super) struct Service {
+    pub(super) kind: Kind,
+    /// The longest message, in bytes.
+    pub(super) limit: usize,
+    /// What comes, for the log.
+    pub(super) what: &'static str,
+    /// The thread that waits.
+    pub(super) listens: &'static str,
+    /// The thread of a connection.
+    pub(super) serves: &'static str,
+}
+
+/// Binds to `endpoint`, and has `serve` deal with whoever connects until its connection ends. The error is of the
+/// address or of the thread that waits.
+pub(super) fn bind(
+    endpoint: &Endpoint,
+    service: Service,
+    stop: &Stop,
+    serve: impl Fn(Peer) -> io::Result<()> + Send + Clone + 'static,
+) -> io::Result<()> {
+    let listener = TcpListener::bind(endpoint.resolve()?.as_slice())?;
+    let stop = stop.clone();
+    let Service { kind, limit, what, listens, serves } = service;
+    let body = move || {
+        while !stop.stopped() {
+            let Ok((stream, from)) = listener.accept() else {
+                // Out of descriptors, most likely: trying at once would only spin.
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            let serve = serve.clone();
+            let body = move || {
+                if let Err(e) = introduce(stream, kind, limit).and_then(serve) {
+                    crate::report(&format!("{what} from {from} ended: {}", reason(&e)));
+                }
+            };
+            if let Err(e) = thread::spawn(serves, body) {
+                crate::report(&format!("no thread for {what} from {from}: {e}"));
+            }
+        }
+    };
+    thread::spawn(listens, body).map(drop)
+}
