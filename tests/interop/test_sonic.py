@@ -291,6 +291,39 @@ def test_fib_suppression(host):
     client.close()
 
 
+def test_performance_timers(host):
+    """SONiC's PerformanceTimer in each daemon: kept, logged where that is asked for, and not there where it is off."""
+    sonic = Sonic(host, flags={"orchagent": ["--performance", "log"], "syncd": ["--performance", "off"]})
+    own = own_routes(sonic)
+    client = connect_fpm(sonic)
+    port = ifindex(host, "Ethernet0")
+    client.send(b"".join(fpm.route(fpm.NEWROUTE, f"11.{n >> 8}.{n & 255}.0/24", "193.203.0.7", port) for n in range(25_000)))
+    sonic.wait_chip(len(own) + 25_000)
+
+    def stages():
+        shown = subprocess.run([binary(), "show", "performance", "--sonic", "--database-config", sonic.redis.config, "--json"],
+                               capture_output=True, text=True, check=True)
+        return {stage["stage"]: stage["records"] for stage in json.loads(shown.stdout)}
+
+    names = ["fpmsyncd/FLUSH", "fpmsyncd/READ", "orchagent/ADD_TO_SYNC", "orchagent/DRAIN", "orchagent/POPS"]
+    # A record wants a millisecond of work too, which READ and ADD_TO_SYNC may not have had yet.
+    wait_for("orchagent and fpmsyncd have records", lambda: {"fpmsyncd/FLUSH", "orchagent/DRAIN", "orchagent/POPS"} <= stages().keys(), 20)
+    shown = stages()
+    assert set(shown) <= set(names), shown.keys()
+    for record in shown["orchagent/DRAIN"]:
+        assert list(record) == ["API", "RPS[k]", "Tasks", "Total[ms]", "busy[ms]", "idle[ms]", "m_gaps", "m_incs", "m_intervals"]
+        assert record["API"] == "DRAIN" and record["Tasks"] >= 10_000 and record["Total[ms]"] == record["busy[ms]"] + record["idle[ms]"]
+    logged = [json.loads(line.removeprefix("orchagent: ")) for line in (host.folder / "orchagent.log").read_text().splitlines()
+              if line.startswith('orchagent: {"API"')]
+    assert [line for line in logged if line["API"] == "DRAIN"] == shown["orchagent/DRAIN"]
+    assert '{"API"' not in (host.folder / "fpmsyncd.log").read_text() + (host.folder / "syncd.log").read_text()
+    assert sonic.setting("syncd", "performance")["active"] == "off"
+    one = subprocess.run([binary(), "show", "performance", "orchagent/DRAIN", "--sonic", "--database-config", sonic.redis.config],
+                         capture_output=True, text=True, check=True)
+    assert one.stdout.startswith("orchagent/DRAIN: "), one.stdout
+    client.close()
+
+
 def test_every_wiring_of_the_bench(folder):
     """Each way of wiring the three, on Redis servers that ribtide starts, one or several: the bench counts every database."""
     report = folder / "report.json"

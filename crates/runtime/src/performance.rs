@@ -21,6 +21,8 @@ const KEPT: usize = 64;
 /// One line of the document: some calls in a row.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Record {
+    /// Its place among all records of its timer, from 1 up.
+    pub number: u64,
     /// Tasks finished.
     pub tasks: u64,
     /// Calls that finished any.
@@ -53,6 +55,7 @@ impl Record {
 #[derive(Debug, Default)]
 pub struct PerformanceTimer {
     last_end: Option<Instant>,
+    made: u64,
     now: Record,
     records: VecDeque<Record>,
 }
@@ -80,6 +83,8 @@ impl PerformanceTimer {
             if self.records.len() == KEPT {
                 self.records.pop_front();
             }
+            self.made += 1;
+            now.number = self.made;
             self.records.push_back(std::mem::take(now));
         }
     }
@@ -133,6 +138,7 @@ mod tests {
             timer.add(at(0), at(1), THRESHOLD + call);
         }
         assert_eq!(timer.records().count(), KEPT);
-        assert_eq!(timer.records().next().unwrap().tasks, THRESHOLD + 1);
+        let first = timer.records().next().unwrap();
+        assert_eq!((first.number, first.tasks), (2, THRESHOLD + 1));
     }
 }

@@ -7,11 +7,13 @@
 use super::fpm_server::{self, FpmEvent};
 use super::links::{self, LinkEvent};
 use super::north::{Persistence, Routes, Tell, ZmqRoutes, port};
+use super::performance::{Timers, Timing};
 use super::settings::{ConfigDb, Settings};
 use super::{Error, log};
 use clap::Args;
 use crossbeam_channel::Select;
 use ribtide_runtime::clock::Clock;
+use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, Protocols};
@@ -54,6 +56,9 @@ pub struct Options {
     /// How APPL_DB is kept when routes go over ZeroMQ; in SONiC always behind
     #[arg(long, value_name = "WHEN")]
     pub appl_db: Option<Persistence>,
+    /// What is done with PerformanceTimers
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Timing::Keep)]
+    pub performance: Timing,
     /// SONiC's database_config.json
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
@@ -81,6 +86,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let on = |on| if on { "enabled" } else { "disabled" };
     settings.note("suppress-fib-pending", on(suppress), on(suppress), "");
     let routes = open_routes(options, &mut config_db, &mut settings, &databases, &rings, stop)?;
+    let timers = Timers::start(options.performance, DAEMON, &databases, &mut settings, stop)?;
     let quiet_ms = options.quiet.saturating_mul(1000);
     let config = FpmConfig { suppress, quiet_ms, protocols: protocols(), ..FpmConfig::default() };
     let mut stage = Stage {
@@ -93,6 +99,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         flushed: Instant::now(),
         probed: Instant::now(),
         replies: None,
+        read: timers.timer("READ"),
+        flush: timers.timer("FLUSH"),
         states: suppress.then(|| PlainTable::open(&databases, stop)).transpose()?,
     };
     let (links, link_events) = links::watch(DAEMON, &rings, stop)?;
@@ -183,6 +191,9 @@ struct Stage {
     replies: Option<ring::Sender<Vec<u8>>>,
     /// What orchagent confirmed; only with FIB suppression.
     states: Option<PlainTable<RouteStateRow>>,
+    /// PerformanceTimers: messages of FPM made into rows, and rows written.
+    read: Option<Meter>,
+    flush: Option<Meter>,
 }
 
 impl Stage {
@@ -256,11 +267,15 @@ impl Stage {
                 self.machine.session_up();
             }
             FpmEvent::Frames(bytes) => {
-                let mut at = 0;
+                let (begin, mut at, mut read) = (Instant::now(), 0, 0);
                 // The server cut the stream into whole frames.
                 while let Some(Ok(Some(frame))) = bytes.get(at..).map(fpm::frame) {
                     self.machine.frame(&frame, &mut self.out);
                     at += frame.len;
+                    read += 1;
+                }
+                if let Some(timer) = &self.read {
+                    timer.add(read, begin);
                 }
             }
             FpmEvent::Disconnected => {
@@ -356,9 +371,13 @@ impl Stage {
     /// Writes what was taken; and everything when Redis was lost since the last time.
     fn write(&mut self) -> Result<(), Error> {
         loop {
+            let (begin, routes) = (Instant::now(), self.out.routes.len());
             write(&mut self.groups, &mut self.out.groups)?;
             self.routes.write(&mut self.out.routes)?;
             write(&mut self.groups, &mut self.out.old_groups)?;
+            if let Some(timer) = &self.flush {
+                timer.add(routes, begin);
+            }
             self.flushed = Instant::now();
             let generation = self.routes.generation() + self.groups.generation();
             if generation == self.generation {

@@ -142,6 +142,7 @@ pub fn start(
         rows: None,
         requests: None,
         meter: Some(meters.meter("orchagent")),
+        drain: None,
     };
 
     let ports = interfaces.iter().enumerate().map(|(i, interface)| PortSetup {
@@ -154,6 +155,7 @@ pub fn start(
         syncd: Syncd::new(chip, Box::new(vids)).without_rows(),
         link: Box::new(ToOrchagent { requests: requested, replies }),
         meter: Some(meters.meter("syncd")),
+        answer: None,
     };
 
     let (ask_fpmsyncd, asked_fpmsyncd) = pair("fpmsyncd");

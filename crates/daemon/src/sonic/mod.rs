@@ -14,6 +14,7 @@ mod north;
 mod orch_stage;
 pub mod orchagent;
 mod outlet;
+pub mod performance;
 mod query;
 mod record;
 pub mod servers;

@@ -4,6 +4,7 @@
 //! unite per key.
 
 use super::record::Recording;
+use super::syncd_stage::routes_in;
 use super::{Error, log};
 use crossbeam_channel::{Select, TryRecvError};
 use ribtide_runtime::ask::Asked;
@@ -78,17 +79,34 @@ pub(super) struct TableFeed<R: Row, C: Consumer<R>> {
     limit: Option<fn(&Orch) -> usize>,
     /// Is shown rows that are taken next.
     ahead: fn(&Orch, &[Change<R>]),
+    /// PerformanceTimers: rows taken from the table, and given to the machine.
+    pops: Option<Meter>,
+    adds: Option<Meter>,
 }
 
 impl<R: Row, C: Consumer<R> + Send + 'static> TableFeed<R, C> {
     /// Feeds rows of `consumer` to the machine with `take`.
     pub(super) fn new(consumer: C, take: fn(&mut Orch, Change<R>)) -> Self {
-        TableFeed { consumer, ready: false, changes: Vec::new(), take, limit: None, ahead: |_, _| {} }
+        TableFeed {
+            consumer,
+            ready: false,
+            changes: Vec::new(),
+            take,
+            limit: None,
+            ahead: |_, _| {},
+            pops: None,
+            adds: None,
+        }
     }
 
     /// No more rows are taken than `due` says.
     pub(super) fn announced(self, due: fn(&Orch) -> usize) -> Self {
         TableFeed { limit: Some(due), ..self }
+    }
+
+    /// With PerformanceTimers for rows taken from the table, and for rows given to the machine.
+    pub(super) fn timed(self, pops: Option<Meter>, adds: Option<Meter>) -> Self {
+        TableFeed { pops, adds, ..self }
     }
 
     /// Rows are shown to `ahead`, some at a time, before they are taken.
@@ -119,7 +137,12 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
         if !self.ready || max == 0 {
             return Ok(0);
         }
+        let begin = Instant::now();
         self.ready = self.consumer.pop(max, &mut self.changes)?;
+        let (came, popped) = (self.changes.len(), Instant::now());
+        if let Some(timer) = &self.pops {
+            timer.add(came, begin);
+        }
         // Rows that were passed over count too: there may be more behind them.
         let count = self.changes.len().max(usize::from(self.ready));
         let mut changes = self.changes.drain(..);
@@ -133,6 +156,10 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
                 record.change(&change);
             }
             (self.take)(orch, change);
+        }
+        drop(changes);
+        if let Some(timer) = &self.adds {
+            timer.add(came, popped);
         }
         Ok(count)
     }
@@ -158,6 +185,8 @@ pub(super) struct OrchStage {
     pub(super) requests: Option<Recording>,
     /// Rows handled and time spent.
     pub(super) meter: Option<Meter>,
+    /// PerformanceTimer: routes that went on to syncd, and the time from their rows to requests.
+    pub(super) drain: Option<Meter>,
 }
 
 impl OrchStage {
@@ -189,8 +218,13 @@ impl OrchStage {
             }
             self.outlet.before_round(&mut self.orch);
             let taken = self.take()?;
+            let drain = Instant::now();
             self.orch.run(&mut out);
+            let drained = out.requests.iter().map(routes_in).sum();
             let again = self.carry_out(&mut out)?;
+            if let Some(timer) = &self.drain {
+                timer.add(drained, drain);
+            }
             let quiet = taken + heard == 0 && !again;
             self.outlet.after_round(&mut self.orch, quiet)?;
             if !quiet {

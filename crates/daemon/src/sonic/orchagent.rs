@@ -7,6 +7,7 @@
 use super::north;
 use super::orch_stage::{Feed, OrchStage, TableFeed};
 use super::outlet::RedisOutlet;
+use super::performance::{Timers, Timing};
 use super::record::Recording;
 use super::settings::{ConfigDb, Settings};
 use super::south::{self, Mode, South, VIDCOUNTER};
@@ -19,7 +20,8 @@ use ribtide_swss::row::{IntfRow, Mac, NeighRow, NextHopGroupRow, PortRow, RouteR
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::{Endpoint, ZmqConsumer};
 use ribtide_tables::{
-    Ahead, Connection, ConsumerStateTable, Databases, PlainTable, TableError, Wake, state_table, wake_ups,
+    Ahead, Connection, Consumer, ConsumerStateTable, Databases, PlainTable, TableError, Wake, state_table,
+    wake_ups,
 };
 use std::ops::Range;
 use std::path::PathBuf;
@@ -64,6 +66,9 @@ pub struct Options {
     /// Name of the recording of requests to syncd
     #[arg(short = 'j', value_name = "FILE", default_value = "sairedis.rec")]
     pub requests_file: String,
+    /// What is done with PerformanceTimers
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Timing::Keep)]
+    pub performance: Timing,
     /// SONiC's database_config.json
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
@@ -137,6 +142,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         args.record & 3,
         if args.record > 3 { "bits 4 and 8 record nothing here" } else { "" },
     );
+    let timers = Timers::start(args.performance, DAEMON, &databases, &mut settings, stop)?;
     let rings = Rings::default();
     let syncd = south::endpoint(&args.zmq_syncd)?;
     let recording = |bit: u32, file: &str| match args.record & bit {
@@ -146,7 +152,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     };
     let mut stage = OrchStage {
         orch: Orch::new(config, Box::new(vids)),
-        feeds: feeds(&databases, routes.as_ref(), args.ring.then_some(args.batch), &rings, stop)?,
+        feeds: feeds(&databases, routes.as_ref(), args.ring.then_some(args.batch), &timers, &rings, stop)?,
         syncd: Box::new(South::open(mode, &syncd, &databases, &rings, stop)?),
         outlet: Box::new(RedisOutlet::open(&databases, args.asynchronous, &rings, stop)?),
         batch: args.batch,
@@ -154,6 +160,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         rows: recording(2, &args.rows_file)?,
         requests: recording(1, &args.requests_file)?,
         meter: None,
+        drain: timers.timer("DRAIN"),
     };
     refill(&mut stage, &databases, stop)?;
     settings.write()?;
@@ -190,6 +197,7 @@ fn feeds(
     databases: &Databases,
     routes: Option<&Endpoint>,
     ring: Option<usize>,
+    timers: &Timers,
     rings: &Rings,
     stop: &Stop,
 ) -> Result<Vec<Box<dyn Feed>>, Error> {
@@ -212,18 +220,20 @@ fn feeds(
         Box::new(TableFeed::new(open::<NextHopGroupRow>(databases, wake(), stop)?, Orch::nexthop_group)),
     ];
     feeds.push(match routes {
-        Some(endpoint) => Box::new(TableFeed::new(ZmqConsumer::bind(endpoint, rings, stop)?, Orch::route)),
+        Some(endpoint) => route_feed(ZmqConsumer::bind(endpoint, rings, stop)?, timers),
         None => {
             let table = open::<RouteRow>(databases, wake(), stop)?;
             match ring {
-                Some(batch) => {
-                    Box::new(TableFeed::new(Ahead::start(table, batch, rings, stop)?, Orch::route))
-                }
-                None => Box::new(TableFeed::new(table, Orch::route)),
+                Some(batch) => route_feed(Ahead::start(table, batch, rings, stop)?, timers),
+                None => route_feed(table, timers),
             }
         }
     });
     Ok(feeds)
+}
+
+fn route_feed(table: impl Consumer<RouteRow> + Send + 'static, timers: &Timers) -> Box<dyn Feed> {
+    Box::new(TableFeed::new(table, Orch::route).timed(timers.timer("POPS"), timers.timer("ADD_TO_SYNC")))
 }
 
 /// Takes in the rows that an earlier orchagent consumed: their place is in the tables, no longer in the queues.

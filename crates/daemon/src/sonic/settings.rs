@@ -12,7 +12,7 @@ use std::path::Path;
 /// The table of STATE_DB; its keys are the daemons.
 const TABLE: &str = "RIBTIDE_PIPELINE";
 /// The daemons, in the order in which a route passes them.
-const DAEMONS: [&str; 3] = ["fpmsyncd", "orchagent", "syncd"];
+pub(super) const DAEMONS: [&str; 3] = ["fpmsyncd", "orchagent", "syncd"];
 
 /// A setting.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

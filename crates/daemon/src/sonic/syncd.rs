@@ -7,6 +7,7 @@
 use super::asic_db::AsicDb;
 use super::north::Persistence;
 use super::orchagent::RedisVids;
+use super::performance::{Timers, Timing};
 use super::settings::{ConfigDb, Settings};
 use super::south::{self, Mode};
 use super::south_server::SouthServer;
@@ -56,6 +57,9 @@ pub struct Options {
     /// Answer questions about the switch on this Unix socket: `lookup ADDRESS`, `route PREFIX`, `counts`
     #[arg(long, value_name = "PATH")]
     pub query_socket: Option<PathBuf>,
+    /// What is done with PerformanceTimers
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Timing::Keep)]
+    pub performance: Timing,
     /// SONiC's database_config.json
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
@@ -93,8 +97,10 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
     south::note(mode, &mut ConfigDb::open(&databases, stop)?, &mut settings)?;
     settings.note("asic-db", persistence, persistence, "");
+    let timers = Timers::start(options.performance, DAEMON, &databases, &mut settings, stop)?;
     settings.write()?;
-    let stage = SyncdStage { syncd, link: Box::new(link), meter: None };
+    let (meter, answer) = (timers.timer("SAI"), timers.timer("ANSWER"));
+    let stage = SyncdStage { syncd, link: Box::new(link), meter, answer };
     let (asker, asked) = ask::pair("syncd");
     if let Some(path) = &options.query_socket {
         query::start(DAEMON, path, asker, |stage: &SyncdStage| stage.syncd.chip())?;

@@ -34,6 +34,8 @@ pub(super) struct SyncdStage {
     pub(super) link: Box<dyn OrchLink>,
     /// Routes handled and time spent.
     pub(super) meter: Option<Meter>,
+    /// PerformanceTimer: routes answered, and their rows written.
+    pub(super) answer: Option<Meter>,
 }
 
 impl SyncdStage {
@@ -60,7 +62,11 @@ impl SyncdStage {
                     meter.add(routes, begin);
                 }
                 out.events.drain(..).for_each(|sentence| log(DAEMON, &sentence));
+                let begin = Instant::now();
                 self.link.answer(&mut out)?;
+                if let Some(timer) = &self.answer {
+                    timer.add(routes, begin);
+                }
             }
         }
         Ok(())
@@ -77,7 +83,8 @@ impl SyncdStage {
     }
 }
 
-fn routes_in(request: &SaiRequest) -> usize {
+/// Routes that a request is about.
+pub(super) fn routes_in(request: &SaiRequest) -> usize {
     match &request.call {
         SaiCall::One { object: ObjectType::RouteEntry, .. } => 1,
         SaiCall::Bulk { object: ObjectType::RouteEntry, items, .. } => items.len(),

@@ -15,7 +15,7 @@ use ribtide_daemon::api::model::{
     self, AsicAnswers, AsicQuestion, BgpSummary, Explain, FailedPage, FibPage, Groups, Neighbor,
     NeighborPage, NextHopGroupPage, Performance, RoutePage, Sharding,
 };
-use ribtide_daemon::sonic::settings;
+use ribtide_daemon::sonic::{performance as sonic_performance, settings};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufWriter, Write};
@@ -110,6 +110,12 @@ pub(crate) enum Show {
     Performance {
         /// Only this stage, record by record
         stage: Option<String>,
+        /// Instead, the timers of SONiC's daemons, such as orchagent/DRAIN
+        #[arg(long)]
+        sonic: bool,
+        /// With --sonic: SONiC's database_config.json, where it is not in SONiC's place
+        #[arg(long, value_name = "FILE", requires = "sonic")]
+        database_config: Option<PathBuf>,
     },
 }
 
@@ -279,24 +285,14 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             print(&mut out, output, &settings, |settings| threads::settings(settings))
         }
         Show::Pipeline { .. } => print(&mut out, output, &client.get("/v1/pipeline")?, threads::pipeline),
-        Show::Performance { stage: None } => {
-            let stages: Vec<Performance> = client.get("/v1/performance")?;
-            print(&mut out, output, &stages, |stages| performance::all(stages))
-        }
-        Show::Performance { stage: Some(name) } => {
-            let stages: Vec<Performance> = client.get("/v1/performance")?;
-            let Some(stage) = stages.iter().find(|s| s.stage == *name) else {
-                let names: Vec<&str> = stages.iter().map(|s| s.stage.as_str()).collect();
-                return Err(format!("there is no stage \"{name}\"; there are {}", names.join(", ")));
+        Show::Performance { stage, sonic, database_config } => {
+            let stages = match sonic {
+                true => {
+                    sonic_performance::of_daemons(database_config.as_deref()).map_err(|e| e.to_string())?
+                }
+                false => client.get("/v1/performance")?,
             };
-            if output.json {
-                stage.records.iter().try_for_each(|record| {
-                    serde_json::to_writer(&mut out, record)?;
-                    writeln!(out)
-                })
-            } else {
-                out.write_all(performance::one(stage).as_bytes())
-            }
+            performance(&stages, stage.as_deref(), output, &mut out)?
         }
         Show::Threads => print(&mut out, output, &client.get("/v1/threads")?, threads::threads),
     };
@@ -313,6 +309,25 @@ pub(crate) fn explain(prefix: &str, vrf: Option<&str>, output: &Output) -> Resul
 
 /// What printing came to. The outer error is the router's, the inner one the output's.
 type Printed = Result<io::Result<()>, String>;
+
+/// All stages, or the records of one.
+fn performance(stages: &[Performance], only: Option<&str>, output: &Output, out: &mut impl Write) -> Printed {
+    let Some(name) = only else {
+        return Ok(print(out, output, &stages, |stages| performance::all(stages)));
+    };
+    let Some(stage) = stages.iter().find(|s| s.stage == name) else {
+        let names: Vec<&str> = stages.iter().map(|s| s.stage.as_str()).collect();
+        return Err(format!("there is no stage \"{name}\"; there are {}", names.join(", ")));
+    };
+    Ok(if output.json {
+        stage.records.iter().try_for_each(|record| {
+            serde_json::to_writer(&mut *out, record)?;
+            writeln!(out)
+        })
+    } else {
+        out.write_all(performance::one(stage).as_bytes())
+    })
+}
 
 fn summary(client: &Client, output: &Output, out: &mut impl Write) -> Printed {
     let mut answer: BgpSummary = client.get("/v1/bgp/summary")?;

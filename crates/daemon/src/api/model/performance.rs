@@ -1,6 +1,8 @@
 //! `/v1/performance`.
 
+use ribtide_runtime::performance::Record;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// A stage's thread and the latest records of its PerformanceTimer, oldest first.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -38,4 +40,47 @@ pub struct PerformanceRecord {
     pub m_incs: Vec<u64>,
     /// Milliseconds of each.
     pub m_intervals: Vec<u64>,
+}
+
+impl PerformanceRecord {
+    /// The line of `record`, which the timer named `api` made.
+    pub(crate) fn of(api: &str, record: &Record) -> PerformanceRecord {
+        let ms = |time: &Duration| time.as_millis() as u64;
+        let (busy_ms, idle_ms) = (ms(&record.busy), ms(&record.idle));
+        PerformanceRecord {
+            api: api.into(),
+            rps_k: (record.rate() / 100.0).round() / 10.0,
+            tasks: record.tasks,
+            total_ms: busy_ms + idle_ms,
+            busy_ms,
+            idle_ms,
+            m_gaps: record.gaps.iter().map(ms).collect(),
+            m_incs: record.incs.clone(),
+            m_intervals: record.intervals.iter().map(ms).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_reads_as_in_the_document() {
+        let ms = Duration::from_millis;
+        let record = Record {
+            number: 1,
+            tasks: 30_000,
+            calls: 1,
+            busy: ms(591),
+            idle: ms(343),
+            gaps: vec![ms(343)],
+            incs: vec![30_000],
+            intervals: vec![ms(591)],
+        };
+        assert_eq!(
+            serde_json::to_string(&PerformanceRecord::of("DRAIN", &record)).unwrap(),
+            r#"{"API":"DRAIN","RPS[k]":32.1,"Tasks":30000,"Total[ms]":934,"busy[ms]":591,"idle[ms]":343,"m_gaps":[343],"m_incs":[30000],"m_intervals":[591]}"#
+        );
+    }
 }

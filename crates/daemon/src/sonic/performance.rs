@@ -1,0 +1,148 @@
+//! The PerformanceTimers of SONiC's three daemons ("BGP loading optimization"): which there are, where they are kept,
+//! and the log lines of that document.
+//!
+//! A stage adds to its timer once a batch and knows no more about it. A thread of its own looks at all of them now and
+//! then, writes new records to STATE_DB, where `ribtide show performance --sonic` finds them, and logs them where that was
+//! asked for. When timers are off there are none, nor the thread.
+
+use super::settings::{DAEMONS, Settings};
+use super::{Error, log};
+use crate::api::model::{Performance, PerformanceRecord};
+use clap::ValueEnum;
+use ribtide_runtime::meter::{Meter, Meters};
+use ribtide_runtime::thread::{self, Stop};
+use ribtide_swss::Db;
+use ribtide_tables::{Connection, Databases, TableError};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+/// The table of STATE_DB: its keys are the daemons, its fields the timers.
+const TABLE: &str = "RIBTIDE_PERFORMANCE";
+/// How often the timers are looked at: less than a timer takes to make more records than are kept.
+const LOOK: Duration = Duration::from_millis(500);
+/// While this file exists SONiC's timers log where everybody sees it.
+const NOTICE: &str = "/var/log/syslog_notice_flag";
+
+/// What is done with PerformanceTimers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Timing {
+    /// There are none.
+    Off,
+    /// The latest records are kept for `ribtide show performance --sonic`. They are logged too while
+    /// /var/log/syslog_notice_flag exists, as in SONiC.
+    Keep,
+    /// They are kept, and each is logged.
+    Log,
+}
+
+impl fmt::Display for Timing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Timing::Off => "off",
+            Timing::Keep => "keep",
+            Timing::Log => "log",
+        })
+    }
+}
+
+/// The timers of one daemon.
+pub(super) struct Timers(Option<Meters>);
+
+impl Timers {
+    /// Starts the thread that brings records to STATE_DB and to the log.
+    pub(super) fn start(
+        timing: Timing,
+        daemon: &'static str,
+        databases: &Databases,
+        settings: &mut Settings,
+        stop: &Stop,
+    ) -> Result<Timers, Error> {
+        settings.note("performance", timing, timing, "");
+        let mut connection = Connection::open(databases.get(Db::State), stop)?;
+        let key = connection.database().key(TABLE, daemon);
+        // Those of an earlier run are not this one's.
+        connection.ask(&["DEL", &key])?;
+        if timing == Timing::Off {
+            return Ok(Timers(None));
+        }
+        let meters = Meters::default();
+        let reporter =
+            Reporter { daemon, timing, meters: meters.clone(), connection, key, seen: BTreeMap::new() };
+        let stop = stop.clone();
+        thread::spawn("performance", move || reporter.run(&stop))
+            .map_err(|e| Error::new(format!("no thread for PerformanceTimers: {e}")))?;
+        Ok(Timers(Some(meters)))
+    }
+
+    /// The timer of this name, if there are timers.
+    pub(super) fn timer(&self, api: &str) -> Option<Meter> {
+        self.0.as_ref().map(|meters| meters.meter(api))
+    }
+}
+
+struct Reporter {
+    daemon: &'static str,
+    timing: Timing,
+    meters: Meters,
+    connection: Connection,
+    key: String,
+    /// The latest record of each timer that was reported.
+    seen: BTreeMap<String, u64>,
+}
+
+impl Reporter {
+    fn run(mut self, stop: &Stop) {
+        while !stop.stopped() {
+            std::thread::sleep(LOOK);
+            if let Err(e) = self.look()
+                && !stop.stopped()
+            {
+                // What routes need stays as it is.
+                return log(self.daemon, &format!("PerformanceTimers are not reported any more: {e}"));
+            }
+        }
+    }
+
+    fn look(&mut self) -> Result<(), TableError> {
+        for (api, records) in self.meters.performance() {
+            let latest = records.last().map_or(0, |record| record.number);
+            let seen = std::mem::replace(self.seen.entry(api.clone()).or_default(), latest);
+            if latest == seen {
+                continue;
+            }
+            let told = self.timing == Timing::Log || Path::new(NOTICE).exists();
+            for record in records.iter().filter(|record| told && record.number > seen) {
+                log(self.daemon, &text(&PerformanceRecord::of(&api, record)));
+            }
+            let lines: Vec<_> = records.iter().map(|record| PerformanceRecord::of(&api, record)).collect();
+            self.connection.ask(&["HSET", &self.key, &api, &text(&lines)])?;
+        }
+        Ok(())
+    }
+}
+
+fn text<T: serde::Serialize>(what: &T) -> String {
+    serde_json::to_string(what).unwrap_or_default()
+}
+
+/// The latest records of every timer of the daemons on the databases of `config`, oldest first; without one, SONiC's
+/// default. Stages are named `DAEMON/TIMER`.
+///
+/// # Errors
+/// A sentence when the databases cannot be read.
+pub fn of_daemons(config: Option<&Path>) -> Result<Vec<Performance>, Error> {
+    let databases = Databases::load(config)?;
+    let mut connection = Connection::open(databases.get(Db::State), &Stop::default())?;
+    let mut all = Vec::new();
+    for daemon in DAEMONS {
+        let key = connection.database().key(TABLE, daemon);
+        let mut timers = connection.ask(&["HGETALL", &key])?.into_pairs();
+        timers.sort();
+        all.extend(timers.iter().filter_map(|(api, lines)| {
+            Some(Performance { stage: format!("{daemon}/{api}"), records: serde_json::from_str(lines).ok()? })
+        }));
+    }
+    Ok(all)
+}
