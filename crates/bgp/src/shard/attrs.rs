@@ -8,6 +8,7 @@ use crate::attr::AttrSet;
 use crate::decision::Reason;
 use crate::message::NextHopState;
 use ribtide_prefix::{Afi, Family, Map};
+use std::hint::black_box;
 use std::net::IpAddr;
 
 /// Attribute sets in use, numbered.
@@ -19,9 +20,14 @@ pub(super) struct AttrTable {
     /// Several, so that none is large when it grows: by the first bits of the hash.
     by_content: Vec<Table<Numbered>>,
     used: usize,
+    /// Numbers that nothing refers to, or did not for a moment; some may stand here twice. At most [`IDLE`].
+    idle: Vec<u32>,
     pub(super) hops: NextHops,
     memory: usize,
 }
+
+/// Sets that go together, so that waits for their memory overlap.
+const IDLE: usize = 32;
 
 /// Entries of a chunk.
 const CHUNK: usize = 1 << CHUNK_BITS;
@@ -37,6 +43,15 @@ struct Entry {
     refs: u32,
     /// Where a batch that has this set may have it first.
     in_batch: u32,
+    /// What [`spot`] takes.
+    hash: u32,
+}
+
+impl Entry {
+    /// Whether it is a set that nothing refers to.
+    fn is_idle(&self) -> bool {
+        self.refs == 0 && self.attrs.is_some()
+    }
 }
 
 /// A number under the hash of its set's content, less the bits that tell the table.
@@ -60,9 +75,8 @@ impl Slot for Numbered {
     }
 }
 
-/// Which table a set is in, and its hash there.
-fn spot(attrs: &AttrSet) -> (usize, u32) {
-    let hash = (attrs.content_hash() >> 32) as u32;
+/// Which table a set is in, and its hash there; from the better half of its content's hash.
+fn spot(hash: u32) -> (usize, u32) {
     ((hash >> (u32::BITS - PARTS_BITS)) as usize, hash << PARTS_BITS)
 }
 
@@ -73,6 +87,7 @@ impl AttrTable {
             unused: NONE,
             by_content: (0..1 << PARTS_BITS).map(|_| Table::new(seed.clone())).collect(),
             used: 0,
+            idle: Vec::with_capacity(IDLE),
             hops: NextHops::default(),
             memory: 0,
         }
@@ -80,7 +95,8 @@ impl AttrTable {
 
     /// The number of `attrs`, which stays good until [`AttrTable::let_go`] if no path comes to use it.
     pub(super) fn acquire(&mut self, attrs: &AttrSet) -> u32 {
-        let (part, hash) = spot(attrs);
+        let content = (attrs.content_hash() >> 32) as u32;
+        let (part, hash) = spot(content);
         let same = |slot: &Numbered| {
             slot.hash == hash
                 && self
@@ -96,7 +112,7 @@ impl AttrTable {
         }
         let hop = self.hops.acquire(attrs.next_hop().addr());
         self.memory += attrs.memory();
-        let number = self.add(Entry { attrs: Some(attrs.clone()), hop, refs: 1, in_batch: 0 });
+        let number = self.add(Entry { attrs: Some(attrs.clone()), hop, refs: 1, in_batch: 0, hash: content });
         self.by_content[part].insert(hash, Numbered { hash, number });
         self.used += 1;
         number
@@ -107,13 +123,37 @@ impl AttrTable {
         self.entry_mut(number).refs += 1;
     }
 
-    /// Undoes one [`AttrTable::acquire`] or [`AttrTable::hold`].
+    /// Undoes one [`AttrTable::acquire`] or [`AttrTable::hold`]. The last takes the set away, with the next
+    /// [`AttrTable::clear_out`] at the latest.
     pub(super) fn let_go(&mut self, number: u32) {
         let entry = self.entry_mut(number);
         entry.refs -= 1;
         if entry.refs == 0 {
-            self.remove(number);
+            if self.idle.len() == IDLE {
+                self.clear_out();
+            }
+            self.idle.push(number);
         }
+    }
+
+    /// Takes away the sets that nothing refers to any more.
+    pub(super) fn clear_out(&mut self) {
+        let idle = std::mem::take(&mut self.idle);
+        for number in &idle {
+            let entry = self.entry(*number);
+            if let Some(attrs) = entry.attrs.as_ref().filter(|_| entry.refs == 0) {
+                let (part, hash) = spot(entry.hash);
+                black_box((attrs.memory(), self.by_content[part].peek(hash).map(Slot::is_empty)));
+            }
+        }
+        for number in &idle {
+            // With the last set all numbers go.
+            if self.used > 0 && self.entry(*number).is_idle() {
+                self.remove(*number);
+            }
+        }
+        self.idle = idle;
+        self.idle.clear();
     }
 
     /// `count` more paths use a set in use.
@@ -124,7 +164,7 @@ impl AttrTable {
         self.hops.entries[hop as usize].paths[family::<F>()] += count;
     }
 
-    /// A path less uses a set; the last takes it away.
+    /// A path less uses a set; see [`AttrTable::let_go`].
     pub(super) fn release<F: Family>(&mut self, number: u32) {
         let hop = self.entry(number).hop;
         self.hops.entries[hop as usize].paths[family::<F>()] -= 1;
@@ -135,10 +175,11 @@ impl AttrTable {
         let next = self.unused;
         let entry = self.entry_mut(number);
         let hop = std::mem::replace(&mut entry.hop, next);
+        let (part, hash) = spot(entry.hash);
+        let attrs = entry.attrs.take();
         self.unused = number;
-        if let Some(attrs) = self.entry_mut(number).attrs.take() {
+        if let Some(attrs) = attrs {
             self.memory -= attrs.memory();
-            let (part, hash) = spot(&attrs);
             let table = &mut self.by_content[part];
             if let Some(at) = table.find(hash, |slot| slot.number == number) {
                 table.remove(at);
@@ -358,11 +399,13 @@ mod tests {
         assert_eq!((table.len(), table.hops.in_use()), (2, 1));
         table.let_go(a);
         table.let_go(a);
+        table.clear_out();
         assert_eq!((table.len(), table.hops.in_use()), (1, 1));
         assert_eq!(table.acquire(&set(2, "10.0.0.2")), a, "numbers are used again");
         assert!(!table.same_next_hop(a, b));
         table.let_go(a);
         table.let_go(b);
+        table.clear_out();
         assert_eq!((table.len(), table.hops.in_use(), table.memory), (0, 0, 0));
         let hop = |text: &str| text.parse().unwrap();
         let uses = [
@@ -375,6 +418,26 @@ mod tests {
     }
 
     #[test]
+    fn a_set_that_comes_back_before_it_is_cleared_out_stays() {
+        let mut table = AttrTable::new(Seed::default());
+        let (a, b) = (table.acquire(&set(0, "10.0.0.1")), table.acquire(&set(1, "10.0.0.2")));
+        table.let_go(a);
+        assert_eq!(table.acquire(&set(0, "10.0.0.1")), a);
+        table.clear_out();
+        assert_eq!((table.len(), table.get(a).next_hop().addr()), (2, "10.0.0.1".parse().unwrap()));
+        // Idle twice, it goes once; and the rest of those that are idle does not mind that all are gone.
+        for number in [b, a] {
+            table.let_go(number);
+            table.hold(number);
+            table.let_go(number);
+        }
+        table.clear_out();
+        assert_eq!((table.len(), table.hops.in_use(), table.memory), (0, 0, 0));
+        let again = table.acquire(&set(2, "10.0.0.1"));
+        assert_eq!((again, table.len()), (0, 1));
+    }
+
+    #[test]
     fn what_is_known_of_a_next_hop_outlives_its_use() {
         let mut table = AttrTable::new(Seed::default());
         let addr = "10.0.0.1".parse().unwrap();
@@ -384,10 +447,12 @@ mod tests {
         assert!(table.hops.tell(addr, NextHopState::Reachable { cost: 7 }));
         assert!(!table.hops.tell(addr, NextHopState::Reachable { cost: 7 }));
         table.let_go(a);
+        table.clear_out();
         let a = table.acquire(&set(0, "10.0.0.1"));
         assert_eq!(table.cost(a), Ok(7));
         assert!(table.hops.tell(addr, NextHopState::Reachable { cost: 0 }));
         table.let_go(a);
+        table.clear_out();
         assert!(table.hops.by_addr.is_empty());
     }
 }

@@ -131,7 +131,7 @@ impl Shard {
         }
         // What was told of a session that has ended may have been the last of it.
         self.core.settle(out);
-        out.next_hops(&mut self.core.attrs.hops.uses);
+        self.core.clear_out(out);
     }
 
     fn peer_up(&mut self, info: Arc<PeerInfo>, out: &mut ShardOut) {
@@ -175,7 +175,8 @@ impl Shard {
                 while group.taken < end {
                     let at = group.taken % GROUP;
                     if at == 0 {
-                        core.look_ahead(tables, &prefixes[group.taken..], &mut group.spots);
+                        let leaving = path.is_none().then_some(session);
+                        core.look_ahead(tables, &prefixes[group.taken..], leaving, &mut group.spots);
                     }
                     let (prefix, spot) = (prefixes[group.taken], group.spots[at]);
                     group.taken += 1;
@@ -206,12 +207,13 @@ impl Shard {
 
 impl Core {
     /// Finds out where the next prefixes of a batch are to be found, and reads what will be read again soon: routes, then
-    /// their paths, then the attributes of the best ones. All wait for memory at the same time here, as none needs
-    /// another's answer.
+    /// their paths, then the attributes of the best ones, or what the `leaving` session's paths need. All wait for memory
+    /// at the same time here, as none needs another's answer.
     fn look_ahead<F: Family>(
         &self,
         tables: &[Table<Route<F>>],
         prefixes: &[Prefix<F>],
+        leaving: Option<u16>,
         spots: &mut [Spot; GROUP],
     ) {
         for (prefix, spot) in prefixes.iter().zip(&mut *spots) {
@@ -227,7 +229,29 @@ impl Core {
                 routes.push(*table.get(at));
             }
         }
-        self.look_at_best(&routes);
+        match leaving {
+            Some(session) => self.look_at_leaving(&routes, session),
+            None => self.look_at_best(&routes),
+        }
+    }
+
+    /// Reads what is needed to take a session's paths out of routes: of most it is the count of their attributes, since
+    /// the best path is another and of another class.
+    fn look_at_leaving<F: Family>(&self, routes: &[Route<F>], session: u16) {
+        let mut judged: SmallVec<[u32; 2 * GROUP]> = SmallVec::new();
+        for route in routes {
+            let paths = route.paths(&self.paths);
+            let Some(gone) = paths.iter().find(|path| path.session == session) else { continue };
+            black_box(self.attrs.hop_number(gone.attrs));
+            if let Some(best) = route.best().map(|best| paths[best])
+                && best.worth() == gone.worth()
+            {
+                judged.extend([best.attrs, gone.attrs]);
+            }
+        }
+        for attrs in judged {
+            black_box(self.attrs.get(attrs).as_hops());
+        }
     }
 
     /// Reads what is needed of routes that will be dealt with next.
@@ -241,6 +265,12 @@ impl Core {
     /// Confirms the end of sessions of which nothing is left.
     fn settle(&mut self, out: &mut ShardOut) {
         self.sessions.settle(|peer, session| out.purged(peer, session));
+    }
+
+    /// Sets that no path uses any more go, and next hops that came into use or went out of it are told.
+    fn clear_out(&mut self, out: &mut ShardOut) {
+        self.attrs.clear_out();
+        out.next_hops(&mut self.attrs.hops.uses);
     }
 
     fn cost(&self, path: Path) -> Result<u32, Reason> {

@@ -109,7 +109,7 @@ impl Shard {
         });
         moved.next_hops.sort_unstable_by_key(|(addr, _)| *addr);
         moved.next_hops.dedup_by_key(|(addr, _)| *addr);
-        out.next_hops(&mut self.core.attrs.hops.uses);
+        self.core.clear_out(out);
         moved
     }
 
@@ -184,7 +184,7 @@ impl Shard {
         if differs {
             self.work.redecide();
         }
-        out.next_hops(&mut self.core.attrs.hops.uses);
+        self.core.clear_out(out);
     }
 
     /// The number here of a session that is up where routes came from.

@@ -107,7 +107,7 @@ impl Shard {
         if let Some(task) = self.work.tasks.pop_front() {
             self.go_on(task, out);
         }
-        out.next_hops(&mut self.core.attrs.hops.uses);
+        self.core.clear_out(out);
     }
 
     /// A step of one task.
