@@ -103,6 +103,23 @@ impl Place {
         let Place::Namespaces { program, .. } = self else { return Ok(()) };
         enter(program)
     }
+
+    /// Runs `what` on a thread of its own in the program's half.
+    ///
+    /// # Errors
+    /// The system refuses, or what `what` says.
+    pub fn inside_program<R: Send>(
+        &self,
+        what: impl FnOnce() -> std::io::Result<R> + Send,
+    ) -> Result<R, Error> {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                self.enter_program()?;
+                what().map_err(Error::System)
+            });
+            thread.join().unwrap_or_else(|e| std::panic::resume_unwind(e))
+        })
+    }
 }
 
 fn enter(namespace: &str) -> Result<(), Error> {

@@ -13,6 +13,7 @@ mod table;
 
 pub use installer::Installer;
 pub use report::Report;
+pub(crate) use table::Kernel;
 
 use crate::Error;
 use crate::harness::{Machine, Place, machine};

@@ -198,7 +198,7 @@ impl Work<'_> {
             }
             Work::Ceiling(kernel) => {
                 let known = kernel.take();
-                let (made, figures) = inside(place, || {
+                let (made, figures) = place.inside_program(|| {
                     let mut kernel = match known {
                         Some(kernel) => kernel,
                         None => {
@@ -253,20 +253,9 @@ fn settle(
     }
 }
 
-/// Runs `what` on a thread in the namespace of the program.
-fn inside<R: Send>(place: &Place, what: impl FnOnce() -> std::io::Result<R> + Send) -> Result<R, Error> {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            place.enter_program()?;
-            what().map_err(Error::System)
-        });
-        thread.join().unwrap_or_else(|e| std::panic::resume_unwind(e))
-    })
-}
-
 /// Compares the kernel's table with what it must be.
 fn check(place: &Place, phase: Phase, table: &Table) -> Result<(), Error> {
-    let counts = inside(place, || Kernel::open()?.routes_by_gateway())?;
+    let counts = place.inside_program(|| Kernel::open()?.routes_by_gateway())?;
     let all = table.count::<V4>();
     for (n, gateway) in GATEWAYS.into_iter().enumerate() {
         let want = if phase.gateway() == Some(n) { all } else { 0 };

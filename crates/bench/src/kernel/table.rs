@@ -21,14 +21,14 @@ const MAIN: u32 = RT_TABLE_MAIN as u32;
 const OBJECTS: u32 = 1;
 
 /// A netlink socket in the namespace of the calling thread.
-pub(super) struct Kernel {
+pub(crate) struct Kernel {
     socket: socket2::Socket,
     read: Vec<u8>,
     seq: u32,
 }
 
 impl Kernel {
-    pub(super) fn open() -> io::Result<Kernel> {
+    pub(crate) fn open() -> io::Result<Kernel> {
         let protocol = Some(Protocol::from(nix::libc::NETLINK_ROUTE));
         let socket = socket2::Socket::new(Domain::from(nix::libc::AF_NETLINK), Type::RAW, protocol)?;
         socket.set_recv_buffer_size(1 << 20)?;
@@ -135,6 +135,20 @@ impl Kernel {
                 }
             }
         }
+    }
+
+    /// How many IPv4 routes of the main table a protocol has.
+    pub(crate) fn routes_of(&mut self, protocol: u8) -> io::Result<u64> {
+        let mut count = 0;
+        self.dump(
+            |out, seq| dump_table(out, seq, Afi::Ipv4, MAIN),
+            |content| {
+                if let Content::NewRoute(route) = content {
+                    count += u64::from(route.table == MAIN && route.protocol == protocol);
+                }
+            },
+        )?;
+        Ok(count)
     }
 
     /// How many IPv4 routes of the main table lead to each gateway; those without one are left out.
