@@ -11,6 +11,7 @@ mod event;
 mod objects;
 mod protocols;
 mod routes;
+mod rows;
 mod session;
 mod source;
 mod table;
@@ -21,13 +22,13 @@ use crate::row::{Change, Name, NextHopGroupRow, RouteRow};
 pub use event::{Cause, FpmCounters, FpmEvent};
 use objects::Objects;
 pub use protocols::Protocols;
-use ribtide_prefix::{AnyPrefix, Family, Map, Prefix, Set};
+use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_wire::fpm::{self, Frame};
 use ribtide_wire::netlink::Content;
 pub use routes::RouteView;
+pub use rows::Rows;
 use session::Session;
 use source::{Sources, Written};
-use std::hint::black_box;
 use table::RouteTable;
 
 /// A route: number of its VRF, and destination.
@@ -173,16 +174,6 @@ impl Fpmsyncd {
                     out.events.push(FpmEvent::Malformed(e.to_string()));
                 }
             }
-        }
-    }
-
-    /// Is shown prefixes of the default VRF that messages will be about next: finds their routes, so that the waits for
-    /// memory overlap.
-    pub fn look_ahead<F: Family>(&self, prefixes: impl Iterator<Item = Prefix<F>>) {
-        if let Some(vrf) = self.vrfs.first() {
-            prefixes.for_each(|prefix| {
-                black_box(vrf.routes.get(prefix.any()));
-            });
         }
     }
 

@@ -80,7 +80,7 @@ pub struct Syncd<S: Sai> {
     own: Map<Oid, ObjectType>,
     /// What orchagent describes, while it starts on a chip that holds something.
     view: Option<Store>,
-    /// Whether anybody writes [`SyncdOut::rows`].
+    /// Whether anybody writes [`SyncdOut::rows`], and orchagent may start again on a chip that holds something.
     keeps_rows: bool,
 }
 
@@ -99,7 +99,9 @@ impl<S: Sai> Syncd<S> {
         }
     }
 
-    /// Nobody writes ASIC_DB: [`SyncdOut::rows`] stays empty.
+    /// Nobody writes ASIC_DB, and orchagent lives and dies with this machine, so that there is nothing to compare with: the
+    /// chip alone knows its routes. [`SyncdOut::rows`] names none, and neither do [`Syncd::attrs`] and
+    /// [`Syncd::for_each`]; a second start of orchagent is refused.
     pub fn without_rows(self) -> Self {
         Syncd { keeps_rows: false, ..self }
     }
@@ -158,10 +160,7 @@ impl<S: Sai> Syncd<S> {
     pub fn handle(&mut self, request: SaiRequest, out: &mut SyncdOut) {
         let id = request.id;
         let reply = match request.call {
-            SaiCall::View(View::Init) => {
-                self.begin(out);
-                SaiReply::one(id, Status::Success)
-            }
+            SaiCall::View(View::Init) => SaiReply::one(id, self.begin(out)),
             SaiCall::View(View::Apply) => SaiReply::one(
                 id,
                 match self.view.take() {
@@ -186,7 +185,7 @@ impl<S: Sai> Syncd<S> {
     }
 
     /// Orchagent starts, and describes all that shall be. A chip that holds nothing takes it as it comes.
-    fn begin(&mut self, out: &mut SyncdOut) {
+    fn begin(&mut self, out: &mut SyncdOut) -> Status {
         if self.rid(SWITCH).is_none() {
             self.rid_of.clear();
             self.vid_of.clear();
@@ -194,7 +193,10 @@ impl<S: Sai> Syncd<S> {
             self.own.clear();
             self.view = None;
             out.rows.push(AsicChange::Wipe);
-            return;
+            return Status::Success;
+        }
+        if !self.keeps_rows {
+            return Status::NotSupported;
         }
         let mut view = Store::default();
         for (vid, object) in &self.own {
@@ -202,6 +204,7 @@ impl<S: Sai> Syncd<S> {
             view.insert(*object, (*vid).into(), &attrs);
         }
         self.view = Some(view);
+        Status::Success
     }
 
     fn objects(
@@ -385,7 +388,7 @@ impl<S: Sai> Syncd<S> {
         let mut answered = for_chip.into_iter().zip(answers);
         let mut result = Vec::with_capacity(items.len());
         for (n, (item, status)) in items.iter().zip(statuses).enumerate() {
-            if n % AHEAD == 0 {
+            if n % AHEAD == 0 && self.keeps_rows {
                 self.store.look_ahead(&items[n..items.len().min(n + AHEAD)]);
             }
             let status = match status {
@@ -408,6 +411,9 @@ impl<S: Sai> Syncd<S> {
 
     /// Says what ASIC_DB shall hold after an operation that succeeded.
     fn record(&mut self, verb: Verb, object: ObjectType, item: &Item, in_chip: ObjectId, out: &mut SyncdOut) {
+        if !self.keeps_rows && object == ObjectType::RouteEntry {
+            return;
+        }
         let vid = item.id.oid();
         match verb {
             Verb::Create => {

@@ -20,15 +20,15 @@ use crate::dataplane::Port;
 use crate::dataplane::announce::{Announcer, Style};
 use crate::rib::VrfSetup;
 use crossbeam_channel::Select;
-use ribtide_prefix::{AnyPrefix, for_each_family};
-use ribtide_rib::{FibBatch, FibRoute, RibIn, VrfId, VrfPrefix};
+use ribtide_prefix::{AnyPrefix, Family, for_each_family};
+use ribtide_rib::{FibBatch, FibRoute, GroupId, IfIndex, Protocol, RibIn, VrfId, VrfPrefix};
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread;
 use ribtide_sai::{Counts, Forward, Limits, PortSetup, VirtualSwitch};
 use ribtide_swss::Change;
-use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, RouteView};
+use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, Rows};
 use ribtide_swss::orch::{Orch, OrchConfig, OrchOut, RouteState, VidCounter};
 use ribtide_swss::row::{
     IntfKey, IntfRow, Mac, Name, NeighKey, NeighRow, NextHopGroupRow, PortKey, PortRow, RouteRow, VrfRow,
@@ -51,8 +51,6 @@ const MARKS: usize = 256;
 const BACKLOG: usize = 8192;
 /// Bulks that may be under way to the chip at once.
 const WINDOW: usize = 4;
-/// Routes that fpmsyncd is shown at a time.
-const AHEAD: usize = 32;
 /// Addresses that one question to the chip's thread holds; more are asked in turns, so that routing goes on.
 const PAGE: usize = 4096;
 /// The longest sleep: how late a stop is noticed.
@@ -71,8 +69,8 @@ pub struct InProcess {
 /// What each stage knows of a route.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explained {
-    /// fpmsyncd: its row. `None`: nobody announced it.
-    pub fpmsyncd: Option<RouteView>,
+    /// fpmsyncd: its row, or why it has none. `None`: nobody announced it.
+    pub fpmsyncd: Option<Result<RouteRow, String>>,
     /// orchagent: what the chip has and what the route waits for. `None`: neither there nor wanted.
     pub orchagent: Option<RouteState>,
     /// The chip's own entry for exactly this prefix.
@@ -112,6 +110,7 @@ pub fn start(
         announcer: Announcer::new(Style::Objects),
         replay: Replay::None,
         out: FpmOut::default(),
+        rows: Vec::new(),
         routes,
         groups,
         marks,
@@ -257,20 +256,24 @@ impl InProcess {
         self.syncd.ask(|stage| stage.syncd.chip().counts())
     }
 
-    /// What each stage knows of a route.
+    /// What each stage knows of a route, and makes of the one that the RIB manager `selected`: where it leads, and whose
+    /// it is.
     ///
     /// # Errors
     /// When a stage has stopped or is too busy.
-    pub fn explain(&self, route: VrfPrefix) -> Result<Explained, NoAnswer> {
+    pub fn explain(
+        &self,
+        route: VrfPrefix,
+        selected: Option<(GroupId, Protocol)>,
+    ) -> Result<Explained, NoAnswer> {
         let VrfPrefix { vrf, prefix } = route;
         let name = self.vrfs.name(vrf);
-        let (of_fpmsyncd, of_orchagent) = (name.clone(), name);
         let router = self.virtual_router(vrf)?;
+        let of_fpmsyncd = selected
+            .map(|(group, protocol)| self.fpmsyncd.ask(move |fpm| fpm.row_of(prefix, group, protocol)));
         Ok(Explained {
-            fpmsyncd: self.fpmsyncd.ask(move |fpm| fpm.machine.lookup(of_fpmsyncd.as_ref(), prefix))?,
-            orchagent: self
-                .orchagent
-                .ask(move |stage| stage.orch.explain(of_orchagent.as_deref(), prefix))?,
+            fpmsyncd: of_fpmsyncd.transpose()?,
+            orchagent: self.orchagent.ask(move |stage| stage.orch.explain(name.as_deref(), prefix))?,
             chip: self.syncd.ask(move |stage| {
                 let vr = router.and_then(|vid| stage.syncd.rid(vid))?;
                 stage.syncd.chip().route_at(vr, prefix)
@@ -376,6 +379,8 @@ struct Fpm {
     announcer: Announcer,
     replay: Replay,
     out: FpmOut,
+    /// Rows of the batch at hand. The RIB manager knows its routes, so nobody else keeps them here.
+    rows: Vec<Change<RouteRow>>,
     routes: MemoryProducer<RouteRow>,
     groups: MemoryProducer<NextHopGroupRow>,
     marks: ring::Sender<Mark>,
@@ -406,34 +411,23 @@ impl Fpm {
 
     fn batch(&mut self, batch: &FibBatch) -> Result<(), Error> {
         let begin = Instant::now();
-        let (machine, out) = (&mut self.machine, &mut self.out);
-        let mut given_up = Vec::new();
-        if batch.again {
-            // A row that is as it was asks for nothing: what was given up is deleted first.
-            for_each_family!(F => for route in batch.routes.get::<F>() {
-                if let Ok(content) = self.announcer.route(batch.vrf.device, &FibRoute { group: None, ..*route }) {
-                    machine.message(&content, out);
-                }
-            });
-            machine.take(out);
-            given_up.append(&mut out.routes);
-        }
+        let (announcer, machine, out) = (&mut self.announcer, &mut self.machine, &mut self.out);
         let mut tell = |content: &Content<'_>| machine.message(content, out);
-        let turned = !self.announcer.groups(batch, &mut tell).is_empty();
-        let mut failed = Vec::new();
-        for_each_family!(F => for routes in batch.routes.get::<F>().chunks(AHEAD) {
-            machine.look_ahead(routes.iter().map(|route| route.prefix));
-            for route in routes {
-                match self.announcer.route(batch.vrf.device, route) {
-                    Ok(content) => machine.message(&content, out),
-                    Err(why) => {
-                        let route = VrfPrefix { vrf: batch.vrf.id, prefix: route.prefix.any() };
-                        failed.push((route, why.to_owned()));
-                    }
-                }
+        let turned = !announcer.groups(batch, &mut tell).is_empty();
+        let (mut given_up, mut failed) = (Vec::new(), Vec::new());
+        let mut rows = self.machine.rows_now();
+        let device = batch.vrf.device;
+        for_each_family!(F => for route in batch.routes.get::<F>() {
+            if batch.again {
+                // A row that is as it was asks for nothing: what was given up is deleted first.
+                given_up.extend(row(announcer, &mut rows, device, &FibRoute { group: None, ..*route }));
+            }
+            match row(announcer, &mut rows, device, route) {
+                Ok(change) => self.rows.push(change),
+                Err(why) => failed.push((VrfPrefix { vrf: batch.vrf.id, prefix: route.prefix.any() }, why)),
             }
         });
-        let mut tell = |content: &Content<'_>| machine.message(content, out);
+        let mut tell = |content: &Content<'_>| self.machine.message(content, &mut self.out);
         self.announcer.delete_groups(batch, &mut tell);
         if batch.start_of_replay && self.replay == Replay::Asked {
             self.replay = Replay::Running;
@@ -449,10 +443,9 @@ impl Fpm {
         if self.replay == Replay::None {
             self.announcer.retire(&mut tell);
         }
-        machine.take(out);
-        out.offloads.clear();
-        out.events.drain(..).for_each(|event| log("fpmsyncd", &event.to_string()));
-        let rows = given_up.len() + out.routes.len();
+        self.machine.take(&mut self.out);
+        self.out.events.drain(..).for_each(|event| log("fpmsyncd", &event.to_string()));
+        let rows = given_up.len() + self.rows.len();
         self.meter.add(batch.route_count(), begin);
         let mark = Mark { seq: batch.seq, rows, failed };
         let stopped = |_| TableError::Stopped { table: "acknowledgements".into() };
@@ -462,7 +455,7 @@ impl Fpm {
         self.routes.flush()?;
         self.groups.write(&mut self.out.groups)?;
         self.groups.flush()?;
-        self.routes.write(&mut self.out.routes)?;
+        self.routes.write(&mut self.rows)?;
         self.routes.flush()?;
         self.groups.write(&mut self.out.old_groups)?;
         self.groups.flush()?;
@@ -472,6 +465,33 @@ impl Fpm {
         }
         Ok(())
     }
+}
+
+impl Fpm {
+    /// The row of a route that leads there, in any VRF; the error is a sentence.
+    fn row_of(&mut self, prefix: AnyPrefix, group: GroupId, protocol: Protocol) -> Result<RouteRow, String> {
+        let (announcer, mut rows, group) = (&mut self.announcer, self.machine.rows_now(), Some(group));
+        let change = match prefix {
+            AnyPrefix::V4(prefix) => row(announcer, &mut rows, 0, &FibRoute { prefix, group, protocol }),
+            AnyPrefix::V6(prefix) => row(announcer, &mut rows, 0, &FibRoute { prefix, group, protocol }),
+        };
+        change?.row.ok_or_else(|| "it leads through the switch's management, so it has no row".into())
+    }
+}
+
+/// The row of a route; the error is a sentence.
+fn row<F: Family>(
+    announcer: &mut Announcer,
+    rows: &mut Rows<'_>,
+    device: IfIndex,
+    route: &FibRoute<F>,
+) -> Result<Change<RouteRow>, String> {
+    let change = match announcer.route(device, route)? {
+        Content::NewRoute(route) => rows.announced(&route),
+        Content::DelRoute(route) => rows.withdrawn(&route),
+        _ => unreachable!("an announcer says routes of routes"),
+    };
+    change.map_err(|why| why.to_string())
 }
 
 /// orchagent's way to syncd.

@@ -180,10 +180,11 @@ fn an_acknowledged_batch_is_in_the_chip() {
     assert_eq!(rib.lookup("10.3.2.3").unwrap().prefix.to_string(), "0.0.0.0/0");
     eventually("the group to go", || (rib.path.counts().unwrap().groups < before.groups).then_some(()));
 
-    let explained = rib.path.explain("10.1.0.0/16".parse::<AnyPrefix>().unwrap().into()).unwrap();
+    let selected = Some((GroupId(2), Protocol::BgpExternal));
+    let explained = rib.path.explain("10.1.0.0/16".parse::<AnyPrefix>().unwrap().into(), selected).unwrap();
     assert_eq!(explained.orchagent.unwrap().waiting, None);
     assert_eq!(explained.chip.unwrap().hops.len(), 2);
-    assert!(explained.fpmsyncd.unwrap().row.is_some());
+    assert!(explained.fpmsyncd.unwrap().is_ok());
     assert!(rib.rings.read().iter().any(|ring| ring.name == "ROUTE_TABLE"));
 }
 

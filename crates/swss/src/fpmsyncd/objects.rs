@@ -209,7 +209,7 @@ impl Fpmsyncd {
     }
 
     /// What a route has that names an object.
-    fn state_of_object(&self, id: u32) -> State {
+    pub(super) fn state_of_object(&self, id: u32) -> State {
         match self.objects.map.get(&id) {
             None | Some(Object::Group(_, false)) => State::Waiting,
             Some(Object::Group(_, true)) => State::Row(Arc::new(Via::group(&id.to_string()))),

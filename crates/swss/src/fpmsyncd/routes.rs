@@ -38,16 +38,32 @@ pub(super) fn no_gateway(ipv4: bool) -> IpAddr {
 /// What the rows of one hand-over share, apart from what the machine keeps: who gets the rows counts references on
 /// another processor, and two that count the same ones wait for each other at every row.
 #[derive(Default)]
-struct Copies {
+pub(super) struct Copies {
     vias: Map<usize, Arc<Via>>,
     protocols: Map<u8, Name>,
 }
 
 impl Copies {
-    fn row(&mut self, via: &Arc<Via>, name: &Name, protocol: u8) -> RouteRow {
+    pub(super) fn row(&mut self, via: &Arc<Via>, name: &Name, protocol: u8) -> RouteRow {
         let same = self.vias.entry(Arc::as_ptr(via).addr()).or_insert_with(|| Arc::new(Via::clone(via)));
         let name = self.protocols.entry(protocol).or_insert_with(|| Name::from(&**name));
         RouteRow { protocol: Some(name.clone()), via: same.clone() }
+    }
+}
+
+/// Whether a route drops packets; the error is why the chip does not carry it.
+pub(super) fn carried(route: &Route<'_>) -> Result<bool, Cause> {
+    let unsupported = |kind| Err(Cause::Kind(kind));
+    match route.kind {
+        RouteKind::Blackhole => Ok(true),
+        RouteKind::Unicast if route.encap != 0 => Err(Cause::Encapsulated(route.encap)),
+        RouteKind::Unicast => Ok(false),
+        RouteKind::Local => unsupported("local"),
+        RouteKind::Broadcast => unsupported("broadcast"),
+        RouteKind::Multicast => unsupported("multicast"),
+        RouteKind::Unreachable => unsupported("unreachable"),
+        RouteKind::Prohibit => unsupported("prohibit"),
+        RouteKind::Other(_) => unsupported("other"),
     }
 }
 
@@ -97,22 +113,27 @@ impl Fpmsyncd {
         }
     }
 
-    /// The VRF of a table. Unlike in SONiC a kernel's number for the main table is the default VRF's too, and for a
-    /// withdrawal the name counts that the interface had.
+    /// The number of a table's VRF.
     fn vrf_of(&mut self, table: u32, present: bool) -> Result<u32, Option<Cause>> {
+        Ok(self.vrf_name(table, present)?.map_or(0, |name| self.vrf_named(&name)))
+    }
+
+    /// The name of a table's VRF; the default one has none. Unlike in SONiC a kernel's number for the main table is the
+    /// default VRF's too, and for a withdrawal the name counts that the interface had.
+    pub(super) fn vrf_name(&self, table: u32, present: bool) -> Result<Option<Name>, Option<Cause>> {
         if table == 0 {
-            return Ok(0);
+            return Ok(None);
         }
         let link = self.links.get(&table).filter(|link| link.present || !present);
         let name = link
-            .map(|link| link.name.clone())
+            .map(|link| &link.name)
             .filter(|name| ["Vrf", "Vnet", "mgmt"].iter().any(|prefix| name.starts_with(prefix)));
         match name {
-            Some(name) if name.starts_with("Vrf") => Ok(self.vrf_named(&name)),
+            Some(name) if name.starts_with("Vrf") => Ok(Some(name.clone())),
             Some(name) if name.starts_with("Vnet") => Err(Some(Cause::Vnet(table))),
             Some(_) => Err(None),
             None if [RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL].map(u32::from).contains(&table) => {
-                Ok(0)
+                Ok(None)
             }
             None => Err(Some(Cause::UnknownVrf(table))),
         }
@@ -135,17 +156,8 @@ impl Fpmsyncd {
 
     /// Where a route leads, or why it is not carried. A source that was made has no user yet.
     fn source_of(&mut self, route: &Route<'_>) -> Result<SourceId, Cause> {
-        let unsupported = |kind| Err(Cause::Kind(kind));
-        match route.kind {
-            RouteKind::Blackhole => return Ok(self.sources.fixed(&Arc::new(Via::blackhole()))),
-            RouteKind::Unicast if route.encap != 0 => return Err(Cause::Encapsulated(route.encap)),
-            RouteKind::Unicast => {}
-            RouteKind::Local => return unsupported("local"),
-            RouteKind::Broadcast => return unsupported("broadcast"),
-            RouteKind::Multicast => return unsupported("multicast"),
-            RouteKind::Unreachable => return unsupported("unreachable"),
-            RouteKind::Prohibit => return unsupported("prohibit"),
-            RouteKind::Other(_) => return unsupported("other"),
+        if carried(route)? {
+            return Ok(self.sources.fixed(&Arc::new(Via::blackhole())));
         }
         match route.next_hops {
             NextHops::Id(id) => Ok(self.object_source(id)),
@@ -155,12 +167,7 @@ impl Fpmsyncd {
     }
 
     fn hops_source(&mut self, hops: Hops<'_>, ipv4: bool) -> SourceId {
-        let raw = |hop: ribtide_wire::netlink::Hop| RawHop {
-            gateway: hop.via.gateway.unwrap_or(no_gateway(ipv4)),
-            ifindex: hop.via.ifindex,
-            weight: hop.weight.max(1),
-        };
-        let hops: smallvec::SmallVec<[RawHop; 8]> = hops.map(raw).collect();
+        let hops: smallvec::SmallVec<[RawHop; 8]> = hops.map(|hop| RawHop::new(hop, ipv4)).collect();
         if let Some(id) = self.sources.find_hops(&hops) {
             return id;
         }

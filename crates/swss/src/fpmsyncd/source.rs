@@ -4,8 +4,10 @@
 //! rows, and a next-hop object that changes is one change here.
 
 use super::RouteRef;
+use super::routes::no_gateway;
 use crate::row::Via;
 use ribtide_prefix::Map;
+use ribtide_wire::netlink::Hop;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -26,6 +28,17 @@ pub(super) struct RawHop {
     pub(super) gateway: IpAddr,
     pub(super) ifindex: u32,
     pub(super) weight: u16,
+}
+
+impl RawHop {
+    /// A next hop of a route to IPv4 or IPv6 destinations.
+    pub(super) fn new(hop: Hop, ipv4: bool) -> RawHop {
+        RawHop {
+            gateway: hop.via.gateway.unwrap_or(no_gateway(ipv4)),
+            ifindex: hop.via.ifindex,
+            weight: hop.weight.max(1),
+        }
+    }
 }
 
 /// What a source is.

@@ -474,3 +474,44 @@ fn nonsense_is_counted_and_what_follows_is_read() {
     assert_eq!(bench.sentences(), ["malformed netlink message: a route's length exceeds its family's"]);
     assert_eq!(bench.take(), ["ROUTE_TABLE:10.2.0.0/16 SET protocol=bgp blackhole=true"]);
 }
+
+#[test]
+fn rows_for_who_remembers_its_routes_are_those_that_messages_give() {
+    let mut bench = Bench::new();
+    bench.way(21, "10.0.0.1", 7);
+    bench.way(22, "10.0.4.1", 8);
+    bench.way(23, "10.9.0.1", 1);
+    bench.group(9, &[(21, 1), (22, 2)]);
+    bench.take();
+    let hops = [Hop { via: out("10.0.0.1", 7), weight: 1 }, Hop { via: out("10.0.4.1", 8), weight: 3 }];
+    let inline = NextHops::Inline(Hops::from(&hops[..]));
+    let leading = [NextHops::Id(21), NextHops::Id(9), NextHops::Id(9), inline, NextHops::Id(23)];
+    let mut routes: Vec<Route<'_>> =
+        leading.into_iter().map(|to| Route::new(prefix("10.1.0.0/16"), 0, 186, to)).collect();
+    routes[2].table = 40;
+    routes.push(Route {
+        kind: RouteKind::Blackhole,
+        ..Route::new(prefix("2001:db8::/32"), 254, 4, NextHops::None)
+    });
+    for route in routes {
+        // Something is there, so that a route through the switch's management has a row to lose.
+        bench.send(Content::NewRoute(Route { kind: RouteKind::Blackhole, protocol: 11, ..route }));
+        bench.take();
+        let mut rows = bench.machine.rows_now();
+        let (announced, withdrawn) = (rows.announced(&route).unwrap(), rows.withdrawn(&route).unwrap());
+        bench.send(Content::NewRoute(route));
+        bench.machine.take(&mut bench.out);
+        let [change] = &bench.out.routes[..] else { panic!("{:?}", bench.out.routes) };
+        assert_eq!((&announced.key, &announced.row), (&change.key, &change.row));
+        assert_eq!(withdrawn, Change::del(announced.key));
+        bench.out.routes.clear();
+    }
+    let mut rows = bench.machine.rows_now();
+    let mut refused = |route: Route<'_>| rows.announced(&route).unwrap_err();
+    let plain = Route::new(prefix("10.1.0.0/16"), 0, 186, NextHops::None);
+    assert_eq!(refused(plain), Cause::NoNextHops);
+    assert_eq!(refused(Route { next_hops: NextHops::Id(99), ..plain }), Cause::Waits(99));
+    assert_eq!(refused(Route { table: 77, ..plain }), Cause::UnknownVrf(77));
+    assert_eq!(refused(Route { table: 42, ..plain }), Cause::Vnet(42));
+    assert_eq!(refused(Route { kind: RouteKind::Prohibit, ..plain }), Cause::Kind("prohibit"));
+}

@@ -482,3 +482,31 @@ fn syncd_alone_starts_again() {
         "1 of 4 SAI_OBJECT_TYPE_ROUTE_ENTRY could not be made again; restart orchagent"
     );
 }
+
+#[test]
+fn without_rows_only_the_chip_knows_its_routes() {
+    let mut syncd = Syncd::new(Chip::default(), Box::new(VidCounter::default())).without_rows();
+    let mut ask = |call| {
+        let mut out = SyncdOut::default();
+        syncd.handle(SaiRequest { id: 7, call }, &mut out);
+        assert!(out.rows.iter().all(|row| !matches!(row, AsicChange::Set(ObjectType::RouteEntry, ..))));
+        out.replies.pop().unwrap()
+    };
+    assert_eq!(ask(SaiCall::View(View::Init)).status, Status::Success);
+    let switch = Item::new(SWITCH, [Attr::SwitchInit(true), Attr::SwitchSrcMac(Mac([2, 0, 0, 0, 0, 1]))]);
+    let make = |object, item| SaiCall::One { verb: Verb::Create, object, item };
+    assert_eq!(ask(make(ObjectType::Switch, switch)).status, Status::Success);
+    let attrs = vec![Attr::SwitchDefaultVirtualRouter(Oid::NULL)];
+    let got = ask(SaiCall::Get { object: ObjectType::Switch, id: SWITCH.into(), attrs });
+    let [Attr::SwitchDefaultVirtualRouter(vr)] = got.values[..] else { panic!("{got:?}") };
+    assert_eq!(ask(SaiCall::View(View::Apply)).status, Status::Success);
+    let entry = RouteEntry { switch: SWITCH, vr, dest: "10.1.0.0/16".parse().unwrap() };
+    let drop = Item::new(entry, [Attr::RoutePacketAction(PacketAction::Drop)]);
+    assert_eq!(ask(make(ObjectType::RouteEntry, drop.clone())).status, Status::Success);
+    // The chip itself says that it has it.
+    assert_eq!(ask(make(ObjectType::RouteEntry, drop)).status, Status::ItemAlreadyExists);
+    // What it holds is not known here, so nothing can be compared with it.
+    assert_eq!(ask(SaiCall::View(View::Init)).status, Status::NotSupported);
+    assert!(syncd.attrs(ObjectType::RouteEntry, &entry.into()).is_none());
+    assert!(syncd.chip().told().keys().any(|(object, _)| *object == ObjectType::RouteEntry));
+}

@@ -5,7 +5,7 @@ use super::{Inside, Refusal, Target, target, vrf as vrf_of};
 use crate::api::model::{AsicAnswer, AsicAnswers, AsicFaults, ExplainStage, StageState};
 use crate::sonic::inprocess::InProcess;
 use ribtide_prefix::AnyPrefix;
-use ribtide_rib::{VrfId, VrfPrefix};
+use ribtide_rib::{GroupId, Protocol, VrfId, VrfPrefix};
 use ribtide_sai::Forward;
 use ribtide_swss::Row;
 use ribtide_swss::orch::{RouteState, Waiting};
@@ -60,24 +60,21 @@ fn answer(forward: &Option<Forward>) -> AsicAnswer {
     AsicAnswer { prefix: Some(forward.prefix.to_string()), action: action.into(), next_hops }
 }
 
-/// fpmsyncd's, orchagent's and the chip's word on a prefix.
-pub(super) fn stages(asic: &InProcess, route: VrfPrefix) -> Result<Vec<ExplainStage>, Refusal> {
-    let e = asic.explain(route)?;
+/// fpmsyncd's, orchagent's and the chip's word on a prefix, of which the RIB manager `selected` a route.
+pub(super) fn stages(
+    asic: &InProcess,
+    route: VrfPrefix,
+    selected: Option<(GroupId, Protocol)>,
+) -> Result<Vec<ExplainStage>, Refusal> {
+    let e = asic.explain(route, selected)?;
     let fpmsyncd = match &e.fpmsyncd {
         None => stage("fpmsyncd", StageState::Absent, vec!["nobody announced it".into()]),
-        Some(view) => match (&view.row, view.waits_for) {
-            (_, Some(id)) => {
-                stage("fpmsyncd", StageState::Waiting, vec![format!("waits for next-hop object {id}")])
-            }
-            (None, None) => {
-                stage("fpmsyncd", StageState::Absent, vec!["it has no row in ROUTE_TABLE".into()])
-            }
-            (Some(row), None) => {
-                let mut fields = Vec::new();
-                row.fields(&mut |field, value| fields.push(format!("{field}={value}")));
-                stage("fpmsyncd", StageState::Passed, vec![format!("ROUTE_TABLE: {}", fields.join(" "))])
-            }
-        },
+        Some(Err(why)) => stage("fpmsyncd", StageState::Stopped, vec![why.clone()]),
+        Some(Ok(row)) => {
+            let mut fields = Vec::new();
+            row.fields(&mut |field, value| fields.push(format!("{field}={value}")));
+            stage("fpmsyncd", StageState::Passed, vec![format!("ROUTE_TABLE: {}", fields.join(" "))])
+        }
     };
     Ok(vec![fpmsyncd, orchagent(e.orchagent.as_ref()), chip(e.chip.as_ref())])
 }

@@ -7,7 +7,9 @@ use crate::config::DEFAULT_VRF;
 use crate::rib::RibHandle;
 use ribtide_bgp::message::BestPath;
 use ribtide_prefix::{AnyPrefix, Family, Prefix, logical_shard};
-use ribtide_rib::{Explanation, InstallStatus, Outcome, ReceivedHop, Verdict, VrfId, VrfPrefix};
+use ribtide_rib::{
+    Explanation, GroupId, InstallStatus, Outcome, Protocol, ReceivedHop, Verdict, VrfId, VrfPrefix,
+};
 
 /// Every stage's word on a prefix, or on the longest match of an address.
 pub(crate) fn explain(inside: &Inside, vrf: Option<&str>, text: &str) -> Result<Explain, Refusal> {
@@ -30,16 +32,19 @@ pub(crate) fn explain(inside: &Inside, vrf: Option<&str>, text: &str) -> Result<
     } else {
         (None, Vec::new())
     };
+    let mut selected = None;
     let prefix = prefix.or_else(|| bgp.as_ref().and_then(|r| r.prefix.parse().ok()));
     if let (Some(rib), Some(prefix)) = (&inside.rib, prefix) {
         if let Some(held) = bgp.as_ref().and_then(|route| route.held) {
             stages[0].says.push(held_back(rib, prefix, held)?);
             stages[0].state = StageState::Waiting;
         }
-        stages.extend(rib_stages(rib, VrfPrefix { vrf: of, prefix })?);
+        let (told, leads) = rib_stages(rib, VrfPrefix { vrf: of, prefix })?;
+        stages.extend(told);
+        selected = leads;
     }
     if let (Some(path), Some(prefix)) = (&inside.asic, prefix) {
-        stages.extend(asic::stages(path, VrfPrefix { vrf: of, prefix })?);
+        stages.extend(asic::stages(path, VrfPrefix { vrf: of, prefix }, selected)?);
     }
     let conclusion = conclude(inside, text, &stages);
     let vrf = vrf.unwrap_or(DEFAULT_VRF).into();
@@ -126,7 +131,11 @@ fn held_back(rib: &RibHandle, prefix: AnyPrefix, held: Held) -> Result<String, R
     })
 }
 
-fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<Vec<ExplainStage>, Refusal> {
+/// The RIB manager's and the dataplanes' word on a prefix; and the group and the protocol of the route that was selected.
+fn rib_stages(
+    rib: &RibHandle,
+    route: VrfPrefix,
+) -> Result<(Vec<ExplainStage>, Option<(GroupId, Protocol)>), Refusal> {
     let VrfPrefix { vrf, prefix } = route;
     let (found, awaited) = rib.asker.ask(move |s| {
         let explained = s.rib.get(vrf).and_then(|rib| rib.explain(prefix));
@@ -138,14 +147,17 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<Vec<ExplainStage>, Re
         (found, s.awaited_interface(vrf, prefix))
     })?;
     let Some((e, content, tracks, names)) = found else {
-        return Ok(vec![match awaited {
+        let stage = match awaited {
             Some(name) => {
                 let says = format!("the static route waits until there is an interface {name}");
                 stage("rib", StageState::Waiting, vec![says])
             }
             None => stage("rib", StageState::Absent, vec!["no protocol has a route".into()]),
-        }]);
+        };
+        return Ok((vec![stage], None));
     };
+    let selected = e.candidates.iter().find(|candidate| candidate.verdict == Verdict::Selected);
+    let selected = selected.map(|candidate| (e.group.id, candidate.protocol));
     let mut stages = vec![rib_stage(&e, content.as_deref(), tracks)];
     for (id, status) in e.dataplanes {
         let name = names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}"));
@@ -159,7 +171,7 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<Vec<ExplainStage>, Re
             InstallStatus::Failed(why) => stage(name, StageState::Stopped, vec![format!("refused: {why}")]),
         });
     }
-    Ok(stages)
+    Ok((stages, selected))
 }
 
 fn rib_stage(e: &Explanation, content: Option<&[String]>, tracks: Option<(String, bool)>) -> ExplainStage {

@@ -1,0 +1,82 @@
+//! Rows for a caller that itself remembers every route that it announced, as the RIB manager of the same process does:
+//! nothing of a route is kept here a second time.
+//!
+//! What such a caller has to do for it: announce objects before routes that name them, as it would have to with a switch,
+//! and announce again what names an object that is not a group when that changes.
+
+use super::event::Cause;
+use super::routes::{Copies, carried};
+use super::source::{RawHop, State};
+use super::{Fpmsyncd, Name};
+use crate::row::{Change, RouteKey, RouteRow, Via};
+use ribtide_prefix::Map;
+use ribtide_wire::netlink::{NextHops, Route};
+use std::sync::Arc;
+
+/// Makes rows of one hand-over, which share what is equal in them.
+pub struct Rows<'a> {
+    machine: &'a Fpmsyncd,
+    copies: Copies,
+    objects: Map<u32, State>,
+    /// The VRF asked for last, by table.
+    vrf: Option<(u32, Option<Name>)>,
+}
+
+impl Fpmsyncd {
+    /// Makes rows with objects and interfaces as they are now.
+    pub fn rows_now(&self) -> Rows<'_> {
+        Rows { machine: self, copies: Copies::default(), objects: Map::default(), vrf: None }
+    }
+}
+
+impl Rows<'_> {
+    /// The row of a route, or its deletion where it leads through the switch's management.
+    ///
+    /// # Errors
+    /// Why the chip cannot have it.
+    pub fn announced(&mut self, route: &Route<'_>) -> Result<Change<RouteRow>, Cause> {
+        let key = self.key(route, true)?;
+        let drops = carried(route)?;
+        let state = match route.next_hops {
+            _ if drops => &State::Row(Arc::new(Via::blackhole())),
+            NextHops::Id(id) => self.objects.entry(id).or_insert_with(|| self.machine.state_of_object(id)),
+            NextHops::Inline(hops) => {
+                let ipv4 = route.prefix.addr().is_ipv4();
+                let hops: Vec<RawHop> = hops.map(|hop| RawHop::new(hop, ipv4)).collect();
+                &self.machine.state_of_hops(&hops)
+            }
+            NextHops::None => return Err(Cause::NoNextHops),
+        };
+        match (state, route.next_hops) {
+            (State::Row(via), _) => {
+                let name = self.machine.config.protocols.name(route.protocol);
+                let row = Some(self.copies.row(via, name, route.protocol));
+                // Whatever it had before.
+                Ok(Change { key, row, reshaped: true })
+            }
+            (State::Nothing, _) => Ok(Change::del(key)),
+            (State::Waiting, NextHops::Id(id)) => Err(Cause::Waits(id)),
+            (State::Waiting, _) => Err(Cause::NoNextHops),
+        }
+    }
+
+    /// The deletion of a route's row.
+    ///
+    /// # Errors
+    /// Its table is no VRF's.
+    pub fn withdrawn(&mut self, route: &Route<'_>) -> Result<Change<RouteRow>, Cause> {
+        Ok(Change::del(self.key(route, false)?))
+    }
+
+    fn key(&mut self, route: &Route<'_>, present: bool) -> Result<RouteKey, Cause> {
+        let vrf = match &self.vrf {
+            Some((table, vrf)) if *table == route.table => vrf.clone(),
+            _ => {
+                let unknown = |why: Option<Cause>| why.unwrap_or(Cause::UnknownVrf(route.table));
+                let vrf = self.machine.vrf_name(route.table, present).map_err(unknown)?;
+                self.vrf.insert((route.table, vrf)).1.clone()
+            }
+        };
+        Ok(RouteKey::new(vrf, route.prefix))
+    }
+}
