@@ -66,6 +66,9 @@ pub struct InProcess {
     vrfs: VrfNames,
 }
 
+/// Where the route leads that the RIB manager selected, and whose it is.
+pub type Selected = (GroupId, Protocol);
+
 /// What each stage knows of a route.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explained {
@@ -256,16 +259,11 @@ impl InProcess {
         self.syncd.ask(|stage| stage.syncd.chip().counts())
     }
 
-    /// What each stage knows of a route, and makes of the one that the RIB manager `selected`: where it leads, and whose
-    /// it is.
+    /// What each stage knows of a route, and makes of the one that the RIB manager `selected`.
     ///
     /// # Errors
     /// When a stage has stopped or is too busy.
-    pub fn explain(
-        &self,
-        route: VrfPrefix,
-        selected: Option<(GroupId, Protocol)>,
-    ) -> Result<Explained, NoAnswer> {
+    pub fn explain(&self, route: VrfPrefix, selected: Option<Selected>) -> Result<Explained, NoAnswer> {
         let VrfPrefix { vrf, prefix } = route;
         let name = self.vrfs.name(vrf);
         let router = self.virtual_router(vrf)?;

@@ -3,9 +3,9 @@
 use super::explain::stage;
 use super::{Inside, Refusal, Target, target, vrf as vrf_of};
 use crate::api::model::{AsicAnswer, AsicAnswers, AsicFaults, ExplainStage, StageState};
-use crate::sonic::inprocess::InProcess;
+use crate::sonic::inprocess::{InProcess, Selected};
 use ribtide_prefix::AnyPrefix;
-use ribtide_rib::{GroupId, Protocol, VrfId, VrfPrefix};
+use ribtide_rib::{VrfId, VrfPrefix};
 use ribtide_sai::Forward;
 use ribtide_swss::Row;
 use ribtide_swss::orch::{RouteState, Waiting};
@@ -64,7 +64,7 @@ fn answer(forward: &Option<Forward>) -> AsicAnswer {
 pub(super) fn stages(
     asic: &InProcess,
     route: VrfPrefix,
-    selected: Option<(GroupId, Protocol)>,
+    selected: Option<Selected>,
 ) -> Result<Vec<ExplainStage>, Refusal> {
     let e = asic.explain(route, selected)?;
     let fpmsyncd = match &e.fpmsyncd {

@@ -5,11 +5,10 @@ use crate::api::model::{Explain, ExplainStage, Held, Route, StageState};
 use crate::bgp::Bgp;
 use crate::config::DEFAULT_VRF;
 use crate::rib::RibHandle;
+use crate::sonic::inprocess::Selected;
 use ribtide_bgp::message::BestPath;
 use ribtide_prefix::{AnyPrefix, Family, Prefix, logical_shard};
-use ribtide_rib::{
-    Explanation, GroupId, InstallStatus, Outcome, Protocol, ReceivedHop, Verdict, VrfId, VrfPrefix,
-};
+use ribtide_rib::{Explanation, InstallStatus, Outcome, ReceivedHop, Verdict, VrfId, VrfPrefix};
 
 /// Every stage's word on a prefix, or on the longest match of an address.
 pub(crate) fn explain(inside: &Inside, vrf: Option<&str>, text: &str) -> Result<Explain, Refusal> {
@@ -131,11 +130,8 @@ fn held_back(rib: &RibHandle, prefix: AnyPrefix, held: Held) -> Result<String, R
     })
 }
 
-/// The RIB manager's and the dataplanes' word on a prefix; and the group and the protocol of the route that was selected.
-fn rib_stages(
-    rib: &RibHandle,
-    route: VrfPrefix,
-) -> Result<(Vec<ExplainStage>, Option<(GroupId, Protocol)>), Refusal> {
+/// The RIB manager's and the dataplanes' word on a prefix, and which route was selected.
+fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<(Vec<ExplainStage>, Option<Selected>), Refusal> {
     let VrfPrefix { vrf, prefix } = route;
     let (found, awaited) = rib.asker.ask(move |s| {
         let explained = s.rib.get(vrf).and_then(|rib| rib.explain(prefix));
