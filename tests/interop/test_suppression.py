@@ -155,6 +155,39 @@ def test_what_the_chip_refuses_is_never_told(host):
     assert router.neighbor(RECEIVER)["flaps"] == 0
 
 
+def test_one_percent_that_a_slow_chip_fails_is_never_told(host):
+    # The same 1% of all destinations each time that they are tried.
+    chip = "{ fail-rate = 0.01, rate = 5000 }"
+    router = Ribtide(host, ASIC.replace("{ lab = true }", f"{{ lab = true, chip = {chip} }}"))
+    everything = [f"{20 + n // 65536}.{n // 256 % 256}.{n % 256}.0/24" for n in range(10_000)]
+
+    def in_the_chip(texts):
+        addresses = [text.split("/")[0] for text in texts]
+        answers = json.loads(router.text("show", "asic", *addresses, "--json"))["answers"]
+        return {a["prefix"] for a in answers if a["action"] == "forward"}
+
+    receiver = Receiver(host, in_the_chip)
+    sender = Speaker(host, SENDER, 65010)
+    announce(sender, everything, "10.0.0.5")
+    receiver.listen(lambda: len(receiver.table) >= 9_850, 120)
+    receiver.listen(lambda: set(everything) - receiver.table == failed(router).keys(), 60)
+    refused = failed(router).keys()
+    assert 50 <= len(refused) <= 150, len(refused)
+    assert receiver.ever == set(everything) - refused, "one that failed was told"
+    # Withdrawn and announced again by the other way while the chip stalls: nothing is told of what it has not confirmed.
+    router.text("config", "asic", "stall")
+    sender.send(raw_update(withdrawn=nlri(everything[:100])))
+    receiver.listen(lambda: not receiver.table & set(everything[:100]))
+    announce(sender, everything[:100], "10.0.0.6")
+    receiver.quiet()
+    assert not receiver.table & set(everything[:100])
+    router.text("config", "asic", "resume")
+    receiver.listen(lambda: receiver.table == set(everything) - refused)
+    state = json.loads(router.text("show", "asic", "--json"))
+    assert not state["stalled"] and state["failed"] >= len(refused) and state["busy_seconds"] >= 2.0, state
+    assert router.neighbor(RECEIVER)["flaps"] == 0
+
+
 def test_what_the_kernel_refuses_is_never_told(host):
     host.lan("lan0", "10.9.0.1/24")
     router = Ribtide(host, KERNEL)

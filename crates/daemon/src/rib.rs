@@ -23,14 +23,16 @@ pub use vrfs::{VrfSetup, VrfsChanged, VrfsSetup};
 
 use crate::config::DEFAULT_VRF;
 use crate::dataplane::{FAILURES, FEEDBACK, Outlet, Port, ToRib, merge};
+use crate::journal::Journal;
 use crossbeam_channel::{Select, select_biased};
 use lanes::Lanes;
 use policy::Treatments;
 use retries::Retries;
 use ribtide_bgp::message::NextHopState as BgpNextHopState;
-use ribtide_prefix::AnyPrefix;
+use ribtide_prefix::{AnyPrefix, for_each_family};
 use ribtide_rib::{
-    CacheMode, DataplaneId, FibBatch, NextHopState, RibConfig, RibIn, RibOut, Source, UrgentOp, VrfId, Vrfs,
+    CacheMode, DataplaneId, FibBatch, NextHopState, RibConfig, RibIn, RibOut, Source, UrgentOp, VrfId,
+    VrfPrefix, Vrfs,
 };
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::clock::Clock;
@@ -116,6 +118,8 @@ pub struct RibStage {
     owed: bool,
     known: BTreeMap<VrfId, Known>,
     meter: Meter,
+    /// What dataplanes were told to change, for who compares.
+    pub(crate) changed: Journal<VrfPrefix>,
 }
 
 impl RibBuilder {
@@ -172,6 +176,7 @@ impl RibBuilder {
             owed: false,
             known: BTreeMap::from([(VrfId::DEFAULT, Known::new(DEFAULT_VRF.into(), VrfId::DEFAULT))]),
             meter: meters.meter("rib"),
+            changed: Journal::default(),
         };
         // Before there is any route: shards find it in their rings when they start.
         if suppress {
@@ -427,6 +432,10 @@ impl RibStage {
             {
                 self.retries.hope(Instant::now());
             }
+            let vrf = batch.vrf.id;
+            for_each_family!(F => self.changed.note(
+                batch.routes.get::<F>().iter().map(|route| VrfPrefix { vrf, prefix: route.prefix.any() })
+            ));
             let batch = Arc::new(batch);
             for plane in 0..self.planes.len() {
                 if self.rib.dataplanes().any(|d| usize::from(d.id) == plane) {

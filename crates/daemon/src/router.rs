@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::dataplane::fpm::{self, FpmHandle};
 use crate::dataplane::kernel::{self, KernelHandle};
 use crate::rib::{RibBuilder, RibHandle, RibSetup, VrfsSetup};
+use crate::route_check;
 use crate::sonic::inprocess::{self, InProcess};
 use crate::vrf_numbers::VrfNumbers;
 use ribtide_rib::{RibConfig, RibIn, Source, VrfId};
@@ -58,6 +59,8 @@ pub struct Inside {
     pub asic: Option<InProcess>,
     /// FPM clients.
     pub fpm: Vec<FpmHandle>,
+    /// What the last look at RIB and chip left to be looked at.
+    pub(crate) route_check: Mutex<route_check::State>,
     /// Reads of the FIB under way.
     pub(crate) fib_reads: answers::Reads<(VrfId, ribtide_rib::Cursor)>,
     /// Reads of what dataplanes failed under way.
@@ -237,6 +240,7 @@ impl Router {
             kernel: on_kernel,
             asic,
             fpm: clients,
+            route_check: Mutex::default(),
             fib_reads: answers::Reads::default(),
             failed_reads: answers::Reads::default(),
             route_reads: answers::Reads::default(),

@@ -1,15 +1,17 @@
 //! `ribtide config` and `ribtide reload`: the running router, otherwise.
 
 use crate::client::Client;
-use crate::show::Output;
+use crate::show::{self, Output};
 use crate::text;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use ribtide_daemon::api::model::{
-    AsicFaults, Auto, NextHopCacheSet, Reloaded, Resize, Resized, SetNextHopCache, SetSuppression,
-    ShardCount, SuppressionSet,
+    AsicFaults, AsicState, Auto, NextHopCacheSet, Reloaded, Resize, Resized, SetAsic, SetNextHopCache,
+    SetSuppression, ShardCount, SuppressionSet,
 };
+use ribtide_daemon::sonic::syncd::chip_setting;
 use serde::Serialize;
 use std::fmt::Display;
+use std::path::PathBuf;
 
 /// What to change.
 #[derive(Clone, Debug, Subcommand)]
@@ -21,7 +23,6 @@ pub(crate) enum Config {
     #[command(subcommand)]
     Fib(ConfigFib),
     /// The virtual ASIC
-    #[command(subcommand)]
     Asic(ConfigAsic),
 }
 
@@ -43,8 +44,18 @@ pub(crate) enum ConfigFib {
 }
 
 /// What to change of the virtual ASIC.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ConfigAsic {
+    #[command(subcommand)]
+    what: AsicChange,
+    /// That of the syncd that answers here (its --query-socket), rather than the router's
+    #[arg(long, global = true, value_name = "PATH")]
+    syncd: Option<PathBuf>,
+}
+
+/// What the virtual ASIC is told.
 #[derive(Clone, Debug, Subcommand)]
-pub(crate) enum ConfigAsic {
+enum AsicChange {
     /// Refuse routes of these prefixes: a fault on demand
     Refuse {
         /// The prefixes
@@ -57,6 +68,61 @@ pub(crate) enum ConfigAsic {
         #[arg(required = true)]
         prefixes: Vec<String>,
     },
+    /// Behave otherwise: sizes of tables, failures, the time that things take
+    ///
+    /// `ribtide show asic` has all settings; docs/configuration.md says what each does.
+    Set {
+        /// The settings, such as rate=20000, ipv4-routes=1000, fail-rate=0.01
+        #[arg(required = true, value_name = "NAME=VALUE", value_parser = chip_setting)]
+        settings: Vec<(String, String)>,
+    },
+    /// Do nothing, for so long or until told to go on
+    Stall {
+        /// Seconds
+        seconds: Option<f64>,
+    },
+    /// Go on
+    Resume,
+}
+
+impl AsicChange {
+    /// Settings that it comes to.
+    fn settings(&self) -> Option<Vec<(String, String)>> {
+        let stall = |value: String| Some(vec![("stall".into(), value)]);
+        match self {
+            AsicChange::Refuse { .. } | AsicChange::Take { .. } => None,
+            AsicChange::Set { settings } => Some(settings.clone()),
+            AsicChange::Stall { seconds } => stall(seconds.map_or("on".into(), |s| s.to_string())),
+            AsicChange::Resume => stall("off".into()),
+        }
+    }
+}
+
+fn asic(what: &ConfigAsic, output: &Output, client: &Client) -> Result<(), String> {
+    let (word, prefixes) = match &what.what {
+        AsicChange::Refuse { prefixes } => ("refuse", &prefixes[..]),
+        AsicChange::Take { prefixes } => ("take", &prefixes[..]),
+        _ => ("set", &[][..]),
+    };
+    let settings = what.what.settings();
+    if let Some(path) = &what.syncd {
+        let settings = settings.iter().flatten().map(|(name, value)| format!(" {name}={value}"));
+        let words = prefixes.iter().map(|prefix| format!(" {prefix}")).chain(settings);
+        return show::asic::say(
+            output,
+            &show::asic::of_syncd(path, &format!("{word}{}", words.collect::<String>()))?,
+        );
+    }
+    match settings {
+        Some(set) => {
+            let set = SetAsic { set: set.into_iter().collect() };
+            show::asic::say(output, &client.post::<_, AsicState>("/v1/asic", &set)?)
+        }
+        None => {
+            let request = AsicFaults { prefixes: prefixes.to_vec(), refuse: word == "refuse" };
+            say(output, &client.post::<_, AsicFaults>("/v1/asic/faults", &request)?)
+        }
+    }
 }
 
 /// What to change of BGP.
@@ -93,14 +159,7 @@ pub(crate) fn config(what: &Config, output: &Output) -> Result<(), String> {
             let request = SetSuppression { suppress_fib_pending: on == "on" };
             say(output, &client.post::<_, SuppressionSet>("/v1/fib/suppression", &request)?)
         }
-        Config::Asic(what) => {
-            let (prefixes, refuse) = match what {
-                ConfigAsic::Refuse { prefixes } => (prefixes.clone(), true),
-                ConfigAsic::Take { prefixes } => (prefixes.clone(), false),
-            };
-            let request = AsicFaults { prefixes, refuse };
-            say(output, &client.post::<_, AsicFaults>("/v1/asic/faults", &request)?)
-        }
+        Config::Asic(what) => asic(what, output, &client),
         Config::Fib(ConfigFib::NexthopCache { mode }) => {
             let request = SetNextHopCache { mode: mode.clone() };
             say(output, &client.post::<_, NextHopCacheSet>("/v1/nexthop-cache", &request)?)

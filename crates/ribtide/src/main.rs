@@ -7,6 +7,7 @@ mod bench;
 mod change;
 mod client;
 mod demo;
+mod route_check;
 mod show;
 mod text;
 
@@ -51,6 +52,8 @@ enum Command {
         #[command(flatten)]
         output: show::Output,
     },
+    /// Whether RIB, databases, kernel and chip have the same routes; exit status 0: they have, 1: not, 2: not found out
+    RouteCheck(route_check::Options),
     /// End sessions, or exchange their routes again
     Clear {
         #[command(subcommand)]
@@ -102,7 +105,11 @@ struct ConfigFile {
 }
 
 fn main() -> ExitCode {
-    match command().and_then(run) {
+    let done = match command() {
+        Ok(Command::RouteCheck(options)) => return route_check::run(&options),
+        command => command.and_then(run),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {
             text::complain(&sentence);
@@ -128,6 +135,10 @@ fn run(command: Command) -> Result<(), String> {
         Command::Check(file) => check(&file.config),
         Command::Show { what, output } => show::show(&what, &output),
         Command::Explain { prefix, vrf, output } => show::explain(&prefix, vrf.as_deref(), &output),
+        Command::RouteCheck(options) => match route_check::run(&options) {
+            status if status == ExitCode::SUCCESS => Ok(()),
+            _ => Err("the routes differ".into()),
+        },
         Command::Clear { what, output } => show::clear(&what, &output),
         Command::Config { what, output } => change::config(&what, &output),
         Command::Reload { output } => change::reload(&output),

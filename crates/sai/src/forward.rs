@@ -77,6 +77,11 @@ impl VirtualSwitch {
         router.into_iter().flat_map(|r| r.iter().map(|(prefix, target)| self.forward(prefix, target)))
     }
 
+    /// The prefix of every route of virtual router `vr`, in no order.
+    pub fn prefixes(&self, vr: Oid) -> impl Iterator<Item = AnyPrefix> {
+        self.routers.get(&vr).into_iter().flat_map(|router| router.iter().map(|(prefix, _)| prefix))
+    }
+
     /// Looks up each address and compares where it goes with the gateway that it should go through.
     pub fn check(&self, vr: Oid, expected: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Checked {
         let mut checked = Checked::default();

@@ -1,7 +1,9 @@
 //! The virtual switch: objects, routes and neighbours, with the checks and limits of a chip.
 
+use crate::behavior::Behavior;
 use crate::dir24::Target;
 use crate::objects::Objects;
+use crate::pace::{Pace, Work};
 use crate::router::Router;
 use crate::target::{Action, Targets};
 use ribtide_prefix::{Afi, AnyPrefix, Map, Set};
@@ -12,6 +14,7 @@ use ribtide_swss::sai::{
     RouteEntry, Sai, Status, Verb,
 };
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 /// Entries of a bulk that are looked at together before they are dealt with.
 const AHEAD: usize = 32;
@@ -39,57 +42,6 @@ impl PortSetup {
     }
 }
 
-/// How much fits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "each is the size of the table that its name says")]
-pub struct Limits {
-    pub ipv4_routes: u32,
-    pub ipv6_routes: u32,
-    pub ipv4_next_hops: u32,
-    pub ipv6_next_hops: u32,
-    pub ipv4_neighbors: u32,
-    pub ipv6_neighbors: u32,
-    pub groups: u32,
-    pub group_members: u32,
-}
-
-impl Default for Limits {
-    /// Room for a full internet table several times over.
-    fn default() -> Self {
-        Limits {
-            ipv4_routes: 4 << 20,
-            ipv6_routes: 2 << 20,
-            ipv4_next_hops: 64 << 10,
-            ipv6_next_hops: 64 << 10,
-            ipv4_neighbors: 64 << 10,
-            ipv6_neighbors: 64 << 10,
-            groups: 16 << 10,
-            group_members: 256 << 10,
-        }
-    }
-}
-
-impl Limits {
-    fn of<T>(afi: Afi, v4: T, v6: T) -> T {
-        match afi {
-            Afi::Ipv4 => v4,
-            Afi::Ipv6 => v6,
-        }
-    }
-
-    fn routes(&self, afi: Afi) -> u32 {
-        Limits::of(afi, self.ipv4_routes, self.ipv6_routes)
-    }
-
-    fn next_hops(&self, afi: Afi) -> u32 {
-        Limits::of(afi, self.ipv4_next_hops, self.ipv6_next_hops)
-    }
-
-    fn neighbors(&self, afi: Afi) -> u32 {
-        Limits::of(afi, self.ipv4_neighbors, self.ipv6_neighbors)
-    }
-}
-
 /// How full the switch is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(missing_docs, reason = "each is the number of entries of the table that its name says")]
@@ -108,7 +60,7 @@ pub struct Counts {
 /// A switch in software. One thread owns it; who wants to look asks that thread.
 pub struct VirtualSwitch {
     setup: Vec<PortSetup>,
-    limits: Limits,
+    behavior: Behavior,
     pub(crate) objects: Objects,
     pub(crate) routers: Map<Oid, Router>,
     pub(crate) targets: Targets,
@@ -125,6 +77,16 @@ pub struct VirtualSwitch {
     pub(crate) started: Option<Started>,
     /// Routes that it refuses: faults on demand.
     refused: Set<AnyPrefix>,
+    stall: Option<Stall>,
+    pace: Pace,
+}
+
+/// The chip does nothing for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stall {
+    since: Instant,
+    /// `None`: until told.
+    until: Option<Instant>,
 }
 
 /// What a started switch has of its own.
@@ -141,15 +103,15 @@ fn family(addr: IpAddr) -> Afi {
 }
 
 fn index(afi: Afi) -> usize {
-    Limits::of(afi, 0, 1)
+    usize::from(afi == Afi::Ipv6)
 }
 
 impl VirtualSwitch {
     /// A switch that waits to be started by the creation of its switch object.
-    pub fn new(setup: Vec<PortSetup>, limits: Limits) -> VirtualSwitch {
+    pub fn new(setup: Vec<PortSetup>, behavior: Behavior) -> VirtualSwitch {
         VirtualSwitch {
             setup,
-            limits,
+            behavior,
             objects: Objects::default(),
             routers: Map::default(),
             targets: Targets::default(),
@@ -163,7 +125,79 @@ impl VirtualSwitch {
             group_members: 0,
             started: None,
             refused: Set::default(),
+            stall: None,
+            pace: Pace::default(),
         }
+    }
+
+    /// How it behaves.
+    pub fn behavior(&self) -> Behavior {
+        self.behavior
+    }
+
+    /// Behaves otherwise from now on; or not at all when one of the settings cannot be. Beside those of [`Behavior::set`] there
+    /// is `stall`: a number of seconds, `on` or `off`. What is in a table that is smaller now stays.
+    ///
+    /// # Errors
+    /// A sentence: which setting cannot be that, and why.
+    pub fn behave<'a>(
+        &mut self,
+        settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<(), String> {
+        let (mut behavior, mut stall, now) = (self.behavior, self.stall, Instant::now());
+        for (name, value) in settings {
+            if name != "stall" {
+                behavior.set(name, value)?;
+                continue;
+            }
+            let since = self.stall.map_or(now, |stall| stall.since);
+            stall = match value {
+                "off" => None,
+                "on" => Some(Stall { since, until: None }),
+                seconds => {
+                    let seconds =
+                        seconds.parse::<f64>().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+                    let until = seconds.and_then(|seconds| now.checked_add(seconds));
+                    let bad = || format!("stall = {value} is neither a number of seconds nor on nor off");
+                    Some(Stall { since, until: Some(until.ok_or_else(bad)?) })
+                }
+            };
+        }
+        self.behavior = behavior;
+        if let (Some(over), None) = (self.stall, stall) {
+            self.pace.pause(now - over.since);
+        }
+        self.stall = stall;
+        Ok(())
+    }
+
+    /// Whether it does nothing `now`: until when, as far as that is known.
+    pub fn stalled(&mut self, now: Instant) -> Option<Option<Instant>> {
+        let stall = self.stall?;
+        if let Some(until) = stall.until.filter(|until| *until <= now) {
+            self.stall = None;
+            self.pace.pause(until - stall.since);
+            return None;
+        }
+        Some(stall.until)
+    }
+
+    /// When it will have done what it was asked since the last time, which came `now`; `None`: it is done. Tables show it
+    /// at once: nobody but who drives the chip can tell.
+    pub fn done_at(&mut self, now: Instant) -> Option<Instant> {
+        self.pace.done_at(now)
+    }
+
+    /// What it did since the start.
+    pub fn work(&self) -> Work {
+        self.pace.work
+    }
+
+    /// The prefixes of which it refuses routes, in order.
+    pub fn refused(&self) -> Vec<AnyPrefix> {
+        let mut refused: Vec<AnyPrefix> = self.refused.iter().copied().collect();
+        refused.sort_unstable();
+        refused
     }
 
     /// Refuses routes of exactly this prefix from now on, or no longer: a fault on demand. What it has of them stays.
@@ -209,8 +243,11 @@ impl VirtualSwitch {
 
     /// The removal of the switch: all that it holds goes with it.
     fn shut_down(&mut self) {
-        let mut empty = VirtualSwitch::new(std::mem::take(&mut self.setup), self.limits);
+        let mut empty = VirtualSwitch::new(std::mem::take(&mut self.setup), self.behavior);
         empty.objects.number_after(&self.objects);
+        // It is the same chip.
+        empty.refused = std::mem::take(&mut self.refused);
+        (empty.stall, empty.pace) = (self.stall, self.pace);
         *self = empty;
     }
 
@@ -228,15 +265,15 @@ impl VirtualSwitch {
             ObjectType::Switch => return Ok(self.start(attrs.clone())),
             ObjectType::NextHop => {
                 let afi = next_hop_family(attrs);
-                full(self.next_hops[index(afi)], self.limits.next_hops(afi))?;
+                full(self.next_hops[index(afi)], self.behavior.limits.next_hops(afi))?;
                 self.next_hops[index(afi)] += 1;
             }
             ObjectType::NextHopGroup => {
-                full(self.groups, self.limits.groups)?;
+                full(self.groups, self.behavior.limits.groups)?;
                 self.groups += 1;
             }
             ObjectType::NextHopGroupMember => {
-                full(self.group_members, self.limits.group_members)?;
+                full(self.group_members, self.behavior.limits.group_members)?;
                 self.group_members += 1;
             }
             _ => {}
@@ -304,19 +341,28 @@ impl VirtualSwitch {
         }
     }
 
+    /// Whether it is a route without which no switch starts: a default route, or one to the switch itself.
+    fn is_own(&self, dest: AnyPrefix, attrs: &[Attr]) -> bool {
+        let cpu = self.started.as_ref().map(|own| own.cpu_port);
+        dest.len() == 0 || attrs.iter().any(|attr| matches!(attr, Attr::RouteNextHop(to) if Some(*to) == cpu))
+    }
+
     fn route(&mut self, verb: Verb, entry: &RouteEntry, attrs: &[Attr]) -> Result<(), Status> {
         let afi = entry.dest.afi();
         let router = self.routers.get(&entry.vr).ok_or(Status::InvalidObjectId)?;
         let old = router.get(entry.dest);
         match (verb, old) {
             (Verb::Create, Some(_)) => return Err(Status::ItemAlreadyExists),
-            (Verb::Create, None) if self.routes[index(afi)] >= self.limits.routes(afi) => {
+            (Verb::Create, None) if self.routes[index(afi)] >= self.behavior.limits.routes(afi) => {
                 return Err(Status::TableFull);
             }
             (Verb::Set | Verb::Remove, None) => return Err(Status::ItemNotFound),
             _ => {}
         }
-        if verb != Verb::Remove && self.refused.contains(&entry.dest) {
+        if verb != Verb::Remove
+            && (self.refused.contains(&entry.dest)
+                || !self.is_own(entry.dest, attrs) && self.behavior.failures.refuses(entry.dest))
+        {
             return Err(Status::Failure);
         }
         if verb == Verb::Remove {
@@ -383,7 +429,7 @@ impl VirtualSwitch {
                 if !attrs.iter().any(|a| matches!(a, Attr::NeighborMac(_))) {
                     return Err(Status::MandatoryAttributeMissing);
                 }
-                if *count >= self.limits.neighbors(afi) {
+                if *count >= self.behavior.limits.neighbors(afi) {
                     return Err(Status::TableFull);
                 }
                 *count += 1;
@@ -432,7 +478,7 @@ impl VirtualSwitch {
 
     fn switch_value(&self, own: &Started, attr: &mut Attr) -> Result<(), Status> {
         let left = |limit: u32, count: u32| limit.saturating_sub(count);
-        let limits = &self.limits;
+        let limits = &self.behavior.limits;
         match attr {
             Attr::SwitchDefaultVirtualRouter(value) => *value = own.default_router,
             Attr::SwitchCpuPort(value) => *value = own.cpu_port,
@@ -504,11 +550,18 @@ impl Sai for VirtualSwitch {
         mode: ErrorMode,
         statuses: &mut Vec<Status>,
     ) {
-        let mut stopped = false;
-        for items in items.chunks_mut(AHEAD) {
+        let (count, mut stopped) = (items.len(), false);
+        self.pace.call(count, self.behavior.latency.of(count));
+        for (page, items) in items.chunks_mut(AHEAD).enumerate() {
             self.look_ahead(items);
-            for item in items {
-                let status = if stopped { Status::NotExecuted } else { self.apply(verb, object, item) };
+            for (n, item) in items.iter_mut().enumerate() {
+                let strikes = verb != Verb::Remove && self.behavior.failures.strikes(page * AHEAD + n, count);
+                let status = match (stopped, strikes) {
+                    (true, _) => Status::NotExecuted,
+                    (false, true) => Status::Failure,
+                    (false, false) => self.apply(verb, object, item),
+                };
+                self.pace.work.failed += u64::from(!status.is_success());
                 stopped |= mode == ErrorMode::StopOnError && !status.is_success();
                 statuses.push(status);
             }
@@ -516,6 +569,7 @@ impl Sai for VirtualSwitch {
     }
 
     fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status> {
+        self.pace.call(0, self.behavior.latency.of(0));
         let own = self.started.clone().ok_or(Status::Uninitialized)?;
         match id {
             ObjectId::Oid(oid) if self.objects.is(*oid, &[object]) => {

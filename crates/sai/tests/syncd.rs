@@ -1,6 +1,6 @@
 //! syncd on the virtual switch: starts of orchagent and of syncd leave what forwards as it is.
 
-use ribtide_sai::{Limits, PortSetup, VirtualSwitch};
+use ribtide_sai::{Behavior, PortSetup, VirtualSwitch};
 use ribtide_swss::sai::{
     Attr, Attrs, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, RifType,
     RouteEntry, SWITCH, SaiCall, SaiReply, SaiRequest, Status, Verb, VidCounter, VidSource, View,
@@ -18,7 +18,7 @@ struct Bench {
 }
 
 fn chip() -> VirtualSwitch {
-    VirtualSwitch::new(PortSetup::usual(), Limits::default())
+    VirtualSwitch::new(PortSetup::usual(), Behavior::default())
 }
 
 impl Bench {

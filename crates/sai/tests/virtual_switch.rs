@@ -2,13 +2,14 @@
 
 use proptest::prelude::*;
 use ribtide_prefix::AnyPrefix;
-use ribtide_sai::{Limits, PortSetup, VirtualSwitch};
+use ribtide_sai::{Behavior, Limits, PortSetup, VirtualSwitch};
 use ribtide_swss::sai::{
     Attr, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, PacketAction,
     RifType, RouteEntry, Sai, Status, Verb,
 };
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 struct Bench {
     chip: VirtualSwitch,
@@ -23,7 +24,8 @@ fn ip(text: &str) -> IpAddr {
 
 impl Bench {
     fn new(limits: Limits) -> Bench {
-        let mut chip = VirtualSwitch::new(PortSetup::usual(), limits);
+        let behavior = Behavior { limits, ..Behavior::default() };
+        let mut chip = VirtualSwitch::new(PortSetup::usual(), behavior);
         let mut start = Item::new(Oid::NULL, [Attr::SwitchInit(true)]);
         assert_eq!(chip.one(Verb::Create, ObjectType::Switch, &mut start), Status::Success);
         let switch = start.id.oid().unwrap();
@@ -177,6 +179,82 @@ fn a_full_table_says_so_and_recovers() {
     statuses.clear();
     bench.chip.bulk(create, kind, &mut items, ErrorMode::StopOnError, &mut statuses);
     assert_eq!(statuses, [Status::TableFull, Status::NotExecuted, Status::NotExecuted, Status::NotExecuted]);
+}
+
+#[test]
+fn it_fails_as_it_is_told_to() {
+    let mut bench = Bench::new(Limits::default());
+    let entry = |bench: &Bench, n: u32| {
+        Item::new(
+            bench.entry(&format!("20.{}.{}.0/24", n / 256, n % 256)),
+            [Attr::RoutePacketAction(PacketAction::Drop)],
+        )
+    };
+    let bulk = |bench: &mut Bench, verb, range: std::ops::Range<u32>| {
+        let mut items: Vec<Item> = range.map(|n| entry(bench, n)).collect();
+        let mut statuses = Vec::new();
+        bench.chip.bulk(verb, ObjectType::RouteEntry, &mut items, ErrorMode::IgnoreError, &mut statuses);
+        let failed: Vec<usize> =
+            (0..).zip(&statuses).filter(|(_, s)| !s.is_success()).map(|(n, _)| n).collect();
+        (statuses.len(), failed)
+    };
+    // One entry of a bulk, and not of what is no bulk.
+    bench.chip.behave([("fail-entry", "40")]).unwrap();
+    assert_eq!(bulk(&mut bench, Verb::Create, 0..100), (100, vec![39]));
+    assert_eq!(bulk(&mut bench, Verb::Create, 39..40), (1, vec![]));
+    // A share of all destinations, the same ones each time; what is there can always go.
+    bench.chip.behave([("fail-entry", "0"), ("fail-rate", "0.1")]).unwrap();
+    let (_, failed) = bulk(&mut bench, Verb::Set, 0..100);
+    assert!((1..30).contains(&failed.len()), "{failed:?}");
+    assert_eq!(bulk(&mut bench, Verb::Set, 0..100).1, failed);
+    assert_eq!(bulk(&mut bench, Verb::Remove, 0..100).1, []);
+    assert_eq!(bulk(&mut bench, Verb::Create, 0..100).1, failed);
+    // A table that becomes smaller than what is in it.
+    bench.chip.behave([("fail-rate", "0"), ("ipv4-routes", "50")]).unwrap();
+    assert_eq!(bulk(&mut bench, Verb::Set, 0..100).1, failed, "they are not there");
+    assert_eq!(bulk(&mut bench, Verb::Create, 100..110).1.len(), 10);
+    // All or nothing of what is set.
+    assert!(bench.chip.behave([("ipv4-routes", "70"), ("speed", "1")]).is_err());
+    assert_eq!(bench.chip.behavior().limits.ipv4_routes, 50);
+    assert!(bench.chip.work().failed >= 11);
+}
+
+#[test]
+fn its_time_and_its_stalls() {
+    let mut bench = Bench::new(Limits::default());
+    let ms = Duration::from_millis;
+    let now = Instant::now();
+    assert_eq!((bench.chip.done_at(now), bench.chip.stalled(now)), (None, None));
+    bench.chip.behave([("call-us", "1000"), ("bulk-us", "2000"), ("entry-us", "500")]).unwrap();
+    let drop = vec![Attr::RoutePacketAction(PacketAction::Drop)];
+    assert_eq!(bench.route(Verb::Create, "10.0.0.0/8", drop.clone()), Status::Success);
+    assert_eq!(bench.chip.done_at(now), Some(now + Duration::from_micros(1500)));
+    let mut items = ["11.0.0.0/8", "12.0.0.0/8"].map(|dest| Item::new(bench.entry(dest), drop.clone()));
+    bench.chip.bulk(
+        Verb::Create,
+        ObjectType::RouteEntry,
+        &mut items,
+        ErrorMode::IgnoreError,
+        &mut Vec::new(),
+    );
+    assert_eq!(bench.chip.done_at(now), Some(now + Duration::from_micros(5500)));
+    let work = bench.chip.work();
+    assert_eq!((work.busy, work.idle), (Duration::from_micros(5500), Duration::ZERO));
+
+    bench.chip.behave([("stall", "on")]).unwrap();
+    assert_eq!(bench.chip.stalled(now + ms(60_000)), Some(None));
+    bench.chip.behave([("stall", "off")]).unwrap();
+    assert_eq!(bench.chip.stalled(now), None);
+    bench.chip.behave([("stall", "60")]).unwrap();
+    let until = bench.chip.stalled(now).flatten().unwrap();
+    assert!(until >= now + ms(60_000));
+    assert_eq!(bench.chip.stalled(until), None);
+    // What is under way is done that much later.
+    assert_eq!(bench.route(Verb::Create, "13.0.0.0/8", drop), Status::Success);
+    assert!(bench.chip.done_at(now).unwrap() >= now + ms(60_000));
+    for bad in ["soon", "-1", "1e30"] {
+        assert!(bench.chip.behave([("stall", bad)]).is_err(), "{bad}");
+    }
 }
 
 proptest! {

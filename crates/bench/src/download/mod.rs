@@ -36,6 +36,10 @@ pub struct Options {
     /// orchagent's -k: routes in one request to the switch
     #[arg(short = 'k', long, value_name = "OBJECTS", default_value_t = 1000)]
     pub bulk: u32,
+    /// Have the switch stand for a chip that takes so many routes a second; the report says what share of the time it was
+    /// at work. Not of appl-db, which has none
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub chip_rate: Option<u32>,
     /// Runs of each, in turns
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
@@ -61,6 +65,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         routes: options.routes,
         batch: options.batch,
         bulk: options.bulk,
+        chip_rate: options.chip_rate,
         runs: Vec::new(),
         summary: Vec::new(),
     };

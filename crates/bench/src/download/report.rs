@@ -23,6 +23,8 @@ pub struct Report {
     pub batch: u32,
     /// orchagent's `-k`.
     pub bulk: u32,
+    /// Routes a second that the chip stands for, if it stands for one.
+    pub chip_rate: Option<u32>,
     /// Each run, in the order in which they were made.
     pub runs: Vec<RunReport>,
     /// Each wiring over all runs.
@@ -49,6 +51,8 @@ pub struct Summary {
     pub rate: Spread,
     /// Seconds until nothing was left to do.
     pub quiet_s: Spread,
+    /// With a rate of the chip: the share of the time in which it was at work.
+    pub chip_busy: Option<Spread>,
     /// The median of each process.
     pub costs: BTreeMap<String, Cost>,
 }
@@ -79,6 +83,7 @@ impl Report {
             wiring,
             rate: spread(&|f| f64::from(self.routes) / f.wall_s)?,
             quiet_s: spread(&|f| f.quiet_s)?,
+            chip_busy: Spread::of(all.iter().filter_map(|f| f.chip_busy)),
             costs: PROCESSES.into_iter().filter_map(cost).collect(),
         })
     }
@@ -89,8 +94,15 @@ impl fmt::Display for Report {
         writeln!(f, "{}", self.machine)?;
         let commit = self.commit.as_ref().map_or(String::new(), |c| format!("; commit {c}"));
         let (routes, batch, bulk) = (number(f64::from(self.routes)), self.batch, self.bulk);
-        writeln!(f, "{routes} IPv4 routes, orchagent -b {batch} -k {bulk}{commit}: median (least..most)")?;
-        let header = ["wiring", "routes/s", "quiet after s"].map(String::from).to_vec();
+        let chip = self
+            .chip_rate
+            .map_or(String::new(), |rate| format!(", a chip of {} routes/s", number(f64::from(rate))));
+        writeln!(
+            f,
+            "{routes} IPv4 routes, orchagent -b {batch} -k {bulk}{chip}{commit}: median (least..most)"
+        )?;
+        let mut header = ["wiring", "routes/s", "quiet after s"].map(String::from).to_vec();
+        header.extend(self.chip_rate.map(|_| "chip at work".into()));
         let costs = PROCESSES.map(|name| format!("{name} CPU s")).into_iter();
         let peaks = PROCESSES.map(|name| format!("{name} MB")).into_iter();
         let mut rows = vec![header.into_iter().chain(costs).chain(peaks).collect::<Vec<_>>()];
@@ -100,7 +112,10 @@ impl fmt::Display for Report {
             };
             let cpu = of(&|cost| format!("{:.2}", cost.cpu_s));
             let peak = of(&|cost| number(cost.peak as f64 / 1e6));
-            let head = [s.wiring.name().into(), s.rate.show(number), s.quiet_s.show(|n| format!("{n:.1}"))];
+            let mut head =
+                vec![s.wiring.name().into(), s.rate.show(number), s.quiet_s.show(|n| format!("{n:.1}"))];
+            let share = |share: f64| format!("{:.1}%", 100.0 * share);
+            head.extend(self.chip_rate.map(|_| s.chip_busy.map_or("-".into(), |busy| busy.show(share))));
             rows.push(head.into_iter().chain(cpu).chain(peak).collect());
         }
         f.write_str(&table(&rows))?;

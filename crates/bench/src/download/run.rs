@@ -48,6 +48,8 @@ pub struct Figures {
     pub wall_s: f64,
     /// Seconds from the first byte until nothing was left to do for anybody, databases included.
     pub quiet_s: f64,
+    /// With a rate of the chip: the share of `wall_s` in which it was at work.
+    pub chip_busy: Option<f64>,
     /// Each process.
     pub costs: BTreeMap<String, Cost>,
 }
@@ -129,10 +131,10 @@ pub(super) fn run(
     if wiring.has_chip() {
         let (batch, bulk) = (options.batch.to_string(), options.bulk.to_string());
         let records = it.folder.path().to_string_lossy().into_owned();
-        it.start(
-            "syncd",
-            &[&["-u", "-l", "--query-socket", &socket.to_string_lossy()], flags.syncd].concat(),
-        )?;
+        let rate = options.chip_rate.map_or(0, u64::from);
+        let (rate, socket) = (format!("rate={rate}"), socket.to_string_lossy());
+        let args = ["-u", "-l", "--query-socket", &socket, "--chip", &rate];
+        it.start("syncd", &[&args, flags.syncd].concat())?;
         let args = ["-d", &records, "-b", &batch, "-k", &bulk, "-m", "02:00:00:00:00:01"];
         it.start("orchagent", &[&args, flags.orchagent].concat())?;
         rows(&mut it.redis(wiring, APPL).map_err(Error::System)?).map_err(Error::System)?;
@@ -151,6 +153,7 @@ pub(super) fn run(
     std::thread::sleep(Duration::from_millis(300));
 
     let before: Vec<f64> = it.programs.iter().map(|(_, p)| p.cpu().as_secs_f64()).collect();
+    let busy_before = options.chip_rate.filter(|_| wiring.has_chip()).and_then(|_| busy(&socket).ok());
     let begin = Instant::now();
     let mut appl = it.redis(wiring, APPL).map_err(Error::System)?;
     feed(stream, frames)?;
@@ -163,12 +166,13 @@ pub(super) fn run(
         (done || interrupted.load(Relaxed)).then_some(())
     })?;
     let wall_s = begin.elapsed().as_secs_f64();
+    let chip_busy = busy_before.and_then(|before| Some((busy(&socket).ok()? - before) / wall_s));
     let quiet_s = quiet(&mut it, begin, limit)?;
     let costs = it.programs.iter().zip(before).map(|((name, program), before)| {
         let usage = program.usage();
         ((*name).to_owned(), Cost { cpu_s: usage.cpu.as_secs_f64() - before, peak: usage.peak })
     });
-    let figures = Figures { wall_s, quiet_s, costs: costs.collect() };
+    let figures = Figures { wall_s, quiet_s, chip_busy, costs: costs.collect() };
     if !interrupted.load(Relaxed) {
         check(&mut it, wiring, routes)?;
     }
@@ -200,15 +204,28 @@ fn rows(appl: &mut Redis) -> io::Result<()> {
     appl.set("NEIGH_TABLE", &format!("{PROGRAM_LINK}:{NEIGHBOR}"), &neighbor)
 }
 
-/// IPv4 and IPv6 routes in the switch.
-fn counts(socket: &Path) -> io::Result<(u64, u64)> {
+/// Asks the switch.
+fn ask(socket: &Path, question: &str) -> io::Result<serde_json::Value> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.write_all(b"counts\n")?;
+    writeln!(stream, "{question}")?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
-    let counts: serde_json::Value = serde_json::from_str(&line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// IPv4 and IPv6 routes in the switch.
+fn counts(socket: &Path) -> io::Result<(u64, u64)> {
+    let counts = ask(socket, "counts")?;
     let count = |name: &str| counts.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
     Ok((count("ipv4_routes"), count("ipv6_routes")))
+}
+
+/// Seconds that the chip was at work since its start.
+fn busy(socket: &Path) -> io::Result<f64> {
+    let chip = ask(socket, "chip")?;
+    chip.get("busy_seconds")
+        .and_then(serde_json::Value::as_f64)
+        .ok_or_else(|| io::Error::other("the switch does not say how busy it was"))
 }
 
 fn ifindex(place: &Place) -> Result<u32, Error> {

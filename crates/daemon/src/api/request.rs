@@ -172,6 +172,18 @@ pub(super) struct PrefixQuery {
     pub(super) prefix: String,
 }
 
+/// How much of the routes is compared.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RouteCheckQuery {
+    /// All, rather than what changed.
+    #[serde(default)]
+    pub(super) full: bool,
+    /// Only the default routes.
+    #[serde(default)]
+    pub(super) defaults: bool,
+}
+
 /// Which BFD sessions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

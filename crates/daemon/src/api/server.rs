@@ -1,9 +1,9 @@
 //! Listeners and routes of the API.
 
-use super::model::{AsicFaults, AsicQuestion, Clear, Resize, SetNextHopCache, SetSuppression};
+use super::model::{AsicFaults, AsicQuestion, Clear, Resize, SetAsic, SetNextHopCache, SetSuppression};
 use super::request::{
     Asked, BfdQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, PageQuery, PrefixQuery,
-    Refusal, RouteQuery, Sent, limit,
+    Refusal, RouteCheckQuery, RouteQuery, Sent, limit,
 };
 use super::{answers, metrics};
 use crate::config::ApiConfig;
@@ -235,6 +235,12 @@ fn routes(inside: Arc<Inside>) -> Router {
             post(|s, Sent(set): Sent<SetSuppression>| blocking(s, move |i| answers::set_suppression(i, set))),
         )
         .route(
+            "/v1/route-check",
+            get(|s, Asked(q): Asked<RouteCheckQuery>| {
+                blocking(s, move |i| answers::route_check(i, q.full, q.defaults))
+            }),
+        )
+        .route(
             "/v1/explain",
             get(|s, Asked(q): Asked<PrefixQuery>| {
                 blocking(s, move |i| answers::explain(i, q.vrf.as_deref(), &q.prefix))
@@ -245,6 +251,11 @@ fn routes(inside: Arc<Inside>) -> Router {
         .route("/v1/performance", get(|s| blocking(s, answers::performance)))
         .route("/v1/bfd", get(|s, Asked(q): Asked<BfdQuery>| blocking(s, move |i| answers::bfd(i, q.peer))))
         .route("/v1/fpm", get(|s| blocking(s, answers::fpm)))
+        .route(
+            "/v1/asic",
+            get(|s| blocking(s, answers::asic_state))
+                .post(|s, Sent(c): Sent<SetAsic>| blocking(s, move |i| answers::set_asic(i, c))),
+        )
         .route(
             "/v1/asic/lookup",
             post(|s, Sent(q): Sent<AsicQuestion>| {

@@ -7,11 +7,13 @@ use super::policy::{Direction, Policies};
 use super::statics::{Place, StaticRoute};
 use super::threads::{CpuChoice, Threads};
 use super::vrf::VrfConfig;
+use crate::combinations::{self, Asked};
 use crate::rib::FibPolicy;
 use ribtide_bgp::peer::{FamilySet, MOST_PEERS};
 use ribtide_policy::Policy;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{CacheMode, RibConfig};
+use ribtide_sai::Behavior;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -209,6 +211,8 @@ impl Default for KernelConfig {
 pub struct VirtualAsicConfig {
     /// Make the neighbours that next hops need.
     pub lab: bool,
+    /// How the chip behaves: how much fits, what fails, how long things take.
+    pub chip: Behavior,
 }
 
 /// The `[api]` table.
@@ -282,12 +286,16 @@ impl Checker {
         let mut bfd = self.bfd(&file.bfd);
         let interfaces: Vec<InterfaceConfig> =
             file.interface.iter().enumerate().map(|(i, f)| self.interface(i, f)).collect();
-        if fib.as_ref().is_some_and(|f| f.kernel.is_some()) && !interfaces.is_empty() {
-            self.problem(
-                key!["interface"],
-                "[[interface]] tables describe interfaces that no kernel has; with fib.kernel on, the kernel's own are \
-                 used: remove the tables or set fib.kernel = false",
-            );
+        let asked = Asked {
+            kernel: fib.as_ref().is_some_and(|f| f.kernel.is_some()),
+            virtual_asic: fib.as_ref().is_some_and(|f| f.virtual_asic.is_some()),
+            interfaces: !interfaces.is_empty(),
+            ..Asked::default()
+        };
+        for rule in combinations::broken(&asked) {
+            let name = rule.settings.last().copied().unwrap_or_default();
+            let key: Vec<Step> = name.split('.').map(Step::from).collect();
+            self.problem(&key, rule.says);
         }
         for (i, a) in interfaces.iter().enumerate() {
             if interfaces[..i].iter().any(|b| a.name == b.name) {
@@ -297,12 +305,7 @@ impl Checker {
                 );
             }
         }
-        if fib.as_ref().is_some_and(|f| f.kernel.is_some() && f.virtual_asic.is_some()) {
-            self.problem(
-                key!["fib", "virtual-asic"],
-                "the virtual ASIC's ports come from [[interface]] tables, which fib.kernel excludes; remove one of the two",
-            );
-        } else if fib.as_ref().is_some_and(|f| f.virtual_asic.is_some()) && interfaces.is_empty() {
+        if asked.virtual_asic && !asked.kernel && interfaces.is_empty() {
             self.problem(
                 key!["fib", "virtual-asic"],
                 "the virtual ASIC has no ports; write an [[interface]] table with name and addresses for each",
@@ -364,8 +367,16 @@ impl Checker {
         let kernel = kernel.map(|t| self.kernel(&t));
         let virtual_asic = match &file.virtual_asic {
             file::VirtualAsic::Switch(false) => None,
-            file::VirtualAsic::Switch(true) => Some(VirtualAsicConfig { lab: false }),
-            file::VirtualAsic::Table(t) => Some(VirtualAsicConfig { lab: t.lab }),
+            file::VirtualAsic::Switch(true) => Some(VirtualAsicConfig::default()),
+            file::VirtualAsic::Table(t) => {
+                let mut chip = Behavior::default();
+                for (name, value) in &t.chip {
+                    if let Err(says) = chip.set(name, &value.to_string()) {
+                        self.problem(key!["fib", "virtual-asic", "chip", name.as_str()], says);
+                    }
+                }
+                Some(VirtualAsicConfig { lab: t.lab, chip })
+            }
         };
         let nexthop_cache = file.nexthop_cache.as_ref().map_or(Ok(CacheMode::default()), |mode| mode.parse());
         let nexthop_cache = nexthop_cache.unwrap_or_else(|says| {

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -250,6 +251,24 @@ impl Default for VirtualAsic {
 pub(super) struct VirtualAsicTable {
     #[serde(default)]
     pub(super) lab: bool,
+    #[serde(default)]
+    pub(super) chip: BTreeMap<String, ChipValue>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "this is no number; write 1000, or 0.01")]
+pub(super) enum ChipValue {
+    Whole(i64),
+    Part(f64),
+}
+
+impl fmt::Display for ChipValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChipValue::Whole(number) => number.fmt(f),
+            ChipValue::Part(number) => number.fmt(f),
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]

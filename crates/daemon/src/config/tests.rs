@@ -39,7 +39,7 @@ fn the_example_of_the_design_is_accepted() {
         [fib]
         kernel = false
         fpm = ["127.0.0.1:2620"]
-        virtual-asic = { lab = true }
+        virtual-asic = { lab = true, chip = { rate = 20000, fail-rate = 0.01 } }
 
         [sonic]
         north = "memory"
@@ -66,7 +66,9 @@ fn the_example_of_the_design_is_accepted() {
     assert_eq!(bgp.neighbors[&own].settings.hold_time, 30);
     assert!(bgp.neighbors[&own].settings.passive && bgp.neighbors[&own].settings.route_reflector_client);
     assert_eq!(bgp.dynamic[0].settings.peer_asn, AnyAsn::Exactly(65001));
-    assert!(config.fib.unwrap().virtual_asic.unwrap().lab);
+    let asic = config.fib.unwrap().virtual_asic.unwrap();
+    assert!(asic.lab);
+    assert_eq!((asic.chip.latency.entry.as_micros(), asic.chip.failures.per_million), (50, 10_000));
     assert_eq!(config.interfaces[0].neighbors[0].1, [2, 0, 0, 0, 0, 1]);
 }
 
@@ -158,6 +160,11 @@ fn what_cannot_be_combined_is_refused() {
             ":5:7: next hops resolve over interfaces, and there are none",
         ),
         ("[fib]\nvirtual-asic = true\n", "the virtual ASIC has no ports"),
+        (
+            "[fib]\nvirtual-asic = { chip = { speed = 3 } }\n[[interface]]\nname = \"e9\"\n",
+            ":5:35: the chip has no setting \"speed\"",
+        ),
+        ("[fib.virtual-asic.chip]\nfail-rate = 1.5\n[[interface]]\nname = \"e9\"\n", "is more than all"),
         ("[fib]\nvirtual-asic = true\nkernel = true\n", "which fib.kernel excludes"),
         (
             "[bgp.group.a]\ntype = \"internal\"\nneighbors = [\"fe80::2\"]\n",

@@ -8,8 +8,9 @@ use super::fpm_server::{self, FpmEvent};
 use super::links::{self, LinkEvent};
 use super::north::{Persistence, Routes, Tell, ZmqRoutes, port};
 use super::performance::{Timers, Timing};
-use super::settings::{ConfigDb, Settings};
-use super::{Error, log};
+use super::settings::{ConfigDb, Settings, warm_restart};
+use super::{Error, log, refuse};
+use crate::combinations::Asked;
 use clap::Args;
 use crossbeam_channel::Select;
 use ribtide_runtime::clock::Clock;
@@ -81,7 +82,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let databases = Databases::load(options.database_config.as_deref())?;
     let mut config_db = ConfigDb::open(&databases, stop)?;
     // Asked once, as in SONiC.
-    let suppress = config_db.device("suppress-fib-pending")?.as_deref() == Some("enabled");
+    let suppress = config_db.suppresses()?;
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
     let on = |on| if on { "enabled" } else { "disabled" };
     settings.note("suppress-fib-pending", on(suppress), on(suppress), "");
@@ -132,13 +133,13 @@ fn open_routes(
         Some(endpoint) => Some(endpoint.clone()),
         None => config.routes_over_zmq()?.then(|| "tcp://127.0.0.1".to_owned()),
     };
+    refuse(&Asked {
+        routes_over_zmq: Some(endpoint.is_some()),
+        appl_db: options.appl_db,
+        warm_restart: warm_restart(databases, &["bgp", "swss"], stop)?,
+        ..Asked::default()
+    })?;
     let Some(endpoint) = endpoint else {
-        if let Some(persistence @ (Persistence::Off | Persistence::Behind)) = options.appl_db {
-            return Err(Error::new(format!(
-                "--appl-db {persistence} would lose every route: without ZeroMQ, APPL_DB is the way to orchagent; add -q \
-                 tcp://127.0.0.1, or leave --appl-db out"
-            )));
-        }
         settings.note("swss_zmq", "disabled", "disabled", "");
         settings.note("appl-db", "in-line", "in-line", "the way to orchagent");
         return Routes::redis(databases, stop);

@@ -15,6 +15,7 @@ use super::orch_stage::{OrchStage, Outlet, SyncdLink, TableFeed};
 use super::syncd_stage::{OrchLink, SyncdStage};
 use super::vrf_names::VrfNames;
 use super::{Error, log};
+use crate::api::model::AsicState;
 use crate::config::{InterfaceConfig, VirtualAsicConfig};
 use crate::dataplane::Port;
 use crate::dataplane::announce::{Announcer, Style};
@@ -26,7 +27,7 @@ use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread;
-use ribtide_sai::{Counts, Forward, Limits, PortSetup, VirtualSwitch};
+use ribtide_sai::{Counts, Forward, PortSetup, VirtualSwitch};
 use ribtide_swss::Change;
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, Rows};
 use ribtide_swss::orch::{Orch, OrchConfig, OrchOut, RouteState, VidCounter};
@@ -39,6 +40,7 @@ use ribtide_tables::memory::{self, MemoryProducer};
 use ribtide_tables::{Producer, TableError};
 use ribtide_wire::netlink::Content;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -152,13 +154,10 @@ pub fn start(
         lanes: lanes(i),
         speed: SPEED,
     });
-    let chip = VirtualSwitch::new(ports.collect(), Limits::default());
-    let syncd = SyncdStage {
-        syncd: Syncd::new(chip, Box::new(vids)).without_rows(),
-        link: Box::new(ToOrchagent { requests: requested, replies }),
-        meter: Some(meters.meter("syncd")),
-        answer: None,
-    };
+    let chip = VirtualSwitch::new(ports.collect(), config.chip);
+    let link = Box::new(ToOrchagent { requests: requested, replies });
+    let syncd = Syncd::new(chip, Box::new(vids)).without_rows();
+    let syncd = SyncdStage::new(syncd, link, Some(meters.meter("syncd")), None);
 
     let (ask_fpmsyncd, asked_fpmsyncd) = pair("fpmsyncd");
     let (ask_orchagent, asked_orchagent) = pair("orchagent");
@@ -248,6 +247,77 @@ impl InProcess {
         self.syncd.ask(move |stage| {
             let chip = stage.syncd.chip_mut();
             prefixes.into_iter().for_each(|prefix| chip.refuse(prefix, refused));
+        })
+    }
+
+    /// Has the chip behave otherwise; see [`VirtualSwitch::behave`].
+    ///
+    /// # Errors
+    /// When the stage has stopped or is too busy. Inside: which setting cannot be that.
+    pub fn behave(&self, settings: Vec<(String, String)>) -> Result<Result<(), String>, NoAnswer> {
+        self.syncd.ask(move |stage| {
+            let settings = settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            stage.syncd.chip_mut().behave(settings)
+        })
+    }
+
+    /// How the chip behaves and what it did.
+    ///
+    /// # Errors
+    /// When the stage has stopped or is too busy.
+    pub fn chip(&self) -> Result<AsicState, NoAnswer> {
+        self.syncd.ask(|stage| AsicState::of(stage.syncd.chip_mut()))
+    }
+
+    /// Routes that the chip was asked to change since the last time this was asked; `None`: this is the first time, or
+    /// they are too many.
+    ///
+    /// # Errors
+    /// When a stage has stopped or is too busy.
+    pub(crate) fn changed(&self) -> Result<Option<Vec<VrfPrefix>>, NoAnswer> {
+        let Some(changed) = self.syncd.ask(|stage| stage.changed.take())? else { return Ok(None) };
+        if changed.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        let mut vrfs = vec![(VrfId::DEFAULT, self.virtual_router(VrfId::DEFAULT)?)];
+        for vrf in self.vrfs.all().into_keys() {
+            vrfs.push((vrf, self.virtual_router(vrf)?));
+        }
+        let of = |vr: Oid| vrfs.iter().find(|(_, known)| *known == Some(vr)).map(|(vrf, _)| *vrf);
+        let routes = changed.into_iter().filter_map(|(vr, prefix)| Some(VrfPrefix { vrf: of(vr)?, prefix }));
+        Ok(Some(routes.collect()))
+    }
+
+    /// The chip's entries for exactly these prefixes, of any VRFs, in the same order.
+    ///
+    /// # Errors
+    /// When a stage has stopped or is too busy.
+    pub(crate) fn entries(&self, routes: &[VrfPrefix]) -> Result<Vec<Option<Forward>>, NoAnswer> {
+        let mut vrfs: BTreeMap<VrfId, Option<Oid>> = BTreeMap::new();
+        for route in routes {
+            if let Entry::Vacant(place) = vrfs.entry(route.vrf) {
+                place.insert(self.virtual_router(route.vrf)?);
+            }
+        }
+        let routes = routes.to_vec();
+        self.syncd.ask(move |stage| {
+            let entry = |route: VrfPrefix| {
+                let vr = vrfs.get(&route.vrf).copied().flatten().and_then(|vid| stage.syncd.rid(vid))?;
+                stage.syncd.chip().route_at(vr, route.prefix)
+            };
+            routes.into_iter().map(entry).collect()
+        })
+    }
+
+    /// Every prefix that the chip has of a VRF.
+    ///
+    /// # Errors
+    /// When a stage has stopped or is too busy.
+    pub(crate) fn prefixes(&self, vrf: VrfId) -> Result<Vec<AnyPrefix>, NoAnswer> {
+        let router = self.virtual_router(vrf)?;
+        self.syncd.ask(move |stage| {
+            let vr = router.and_then(|vid| stage.syncd.rid(vid));
+            vr.map(|vr| stage.syncd.chip().prefixes(vr).collect()).unwrap_or_default()
         })
     }
 
@@ -612,7 +682,7 @@ mod tests {
             addresses: vec![(ip("10.0.0.254"), 24)],
             neighbors: Vec::new(),
         };
-        let path = start(port, &[interface], &[], VirtualAsicConfig { lab: false }, &rings, &meters).unwrap();
+        let path = start(port, &[interface], &[], VirtualAsicConfig::default(), &rings, &meters).unwrap();
         let answer = || loop {
             match answers.recv_timeout(Duration::from_secs(30)).unwrap().expect("an answer") {
                 RibIn::DataplaneUp(3) => {}

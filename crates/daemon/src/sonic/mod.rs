@@ -17,6 +17,7 @@ mod outlet;
 pub mod performance;
 mod query;
 mod record;
+pub mod route_check;
 pub mod servers;
 pub mod settings;
 mod south;
@@ -25,7 +26,10 @@ pub mod syncd;
 mod syncd_stage;
 mod vrf_names;
 
+use crate::combinations::{self, Asked};
+pub use north::Persistence;
 use ribtide_tables::TableError;
+pub use south::Mode;
 use std::fmt;
 
 /// Why a daemon ended or did not start: one sentence, for the operator.
@@ -49,6 +53,14 @@ impl std::error::Error for Error {}
 impl From<TableError> for Error {
     fn from(e: TableError) -> Error {
         Error(e.to_string())
+    }
+}
+
+/// Refuses settings that cannot be combined.
+fn refuse(asked: &Asked) -> Result<(), Error> {
+    match combinations::broken(asked).next() {
+        Some(rule) => Err(Error::new(rule.says)),
+        None => Ok(()),
     }
 }
 

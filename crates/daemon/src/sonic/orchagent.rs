@@ -11,7 +11,8 @@ use super::performance::{Timers, Timing};
 use super::record::Recording;
 use super::settings::{ConfigDb, Settings};
 use super::south::{self, Mode, South, VIDCOUNTER};
-use super::{Error, log};
+use super::{Error, log, refuse};
+use crate::combinations::Asked;
 use clap::Args;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
@@ -120,6 +121,13 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let vids = RedisVids::open(&databases, stop)?;
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
     let mut config_db = ConfigDb::open(&databases, stop)?;
+    let asked = Asked {
+        suppress: config_db.suppresses()?,
+        responses: Some(args.responses),
+        mode: Some(mode),
+        ..Asked::default()
+    };
+    refuse(&asked)?;
     let routes = route_endpoint(args, &mut config_db, &mut settings)?;
     south::note(mode, &mut config_db, &mut settings)?;
     settings.note("-b", args.batch, args.batch, "");
@@ -153,7 +161,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let mut stage = OrchStage {
         orch: Orch::new(config, Box::new(vids)),
         feeds: feeds(&databases, routes.as_ref(), args.ring.then_some(args.batch), &timers, &rings, stop)?,
-        syncd: Box::new(South::open(mode, &syncd, &databases, &rings, stop)?),
+        syncd: Box::new(South::open(asked, mode, &syncd, &databases, &rings, stop)?),
         outlet: Box::new(RedisOutlet::open(&databases, args.asynchronous, &rings, stop)?),
         batch: args.batch,
         backlog: BACKLOG,

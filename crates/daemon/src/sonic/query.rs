@@ -1,8 +1,11 @@
 //! A look into a standalone syncd's virtual switch: a Unix socket that answers one line with one line of JSON.
 //!
-//! `lookup ADDRESS`, `route PREFIX`, `counts`. What a real chip shows through its vendor's shell.
+//! `lookup ADDRESS`, `route PREFIX`, `counts`, `chip`. What a real chip shows through its vendor's shell. And orders:
+//! `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
 
+use super::syncd::chip_setting;
 use super::{Error, log};
+use crate::api::model::AsicState;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::ask::Asker;
 use ribtide_runtime::thread;
@@ -15,7 +18,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 /// The longest question.
-const LINE: u64 = 256;
+const LINE: u64 = 64 << 10;
 
 /// Answers on `path`; `switch` finds the virtual switch in the stage's state.
 ///
@@ -25,7 +28,7 @@ pub(super) fn start<S: 'static>(
     daemon: &'static str,
     path: &Path,
     asker: Asker<S>,
-    switch: fn(&S) -> &VirtualSwitch,
+    switch: fn(&mut S) -> &mut VirtualSwitch,
 ) -> Result<(), Error> {
     let failed =
         |e: std::io::Error| Error::new(format!("cannot answer questions on {}: {e}", path.display()));
@@ -47,10 +50,23 @@ pub(super) fn start<S: 'static>(
     thread::spawn("query-listen", body).map(drop).map_err(failed)
 }
 
+/// What the syncd that answers at `path` says to a question.
+///
+/// # Errors
+/// A sentence when it does not answer.
+pub(super) fn ask(path: &Path, question: &str) -> Result<Value, Error> {
+    let failed = |e: std::io::Error| Error::new(format!("no syncd answers at {}: {e}", path.display()));
+    let mut stream = UnixStream::connect(path).map_err(failed)?;
+    writeln!(stream, "{question}").map_err(failed)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).map_err(failed)?;
+    serde_json::from_str(&line).map_err(|e| Error::new(format!("what syncd answered cannot be read: {e}")))
+}
+
 fn serve<S: 'static>(
     stream: UnixStream,
     asker: &Asker<S>,
-    switch: fn(&S) -> &VirtualSwitch,
+    switch: fn(&mut S) -> &mut VirtualSwitch,
 ) -> std::io::Result<()> {
     let mut answers = stream.try_clone()?;
     let mut questions = BufReader::new(stream);
@@ -65,10 +81,21 @@ fn serve<S: 'static>(
     }
 }
 
-fn answer(switch: &VirtualSwitch, question: &str) -> Value {
-    let bad = || json!({ "error": "ask lookup ADDRESS, route PREFIX or counts" });
+fn answer(switch: &mut VirtualSwitch, question: &str) -> Value {
+    let bad = || {
+        let says = "ask lookup ADDRESS, route PREFIX, counts or chip; order set NAME=VALUE, refuse PREFIX or take PREFIX";
+        json!({ "error": says })
+    };
+    let (word, rest) = question.split_once(' ').unwrap_or((question, ""));
+    match (word, order(switch, word, rest)) {
+        (_, Err(says)) => return json!({ "error": says }),
+        ("chip" | "set" | "refuse" | "take", Ok(())) => {
+            return serde_json::to_value(AsicState::of(switch)).unwrap_or_default();
+        }
+        _ => {}
+    }
     let Some(vr) = switch.default_router() else { return json!({ "error": "the switch is not started" }) };
-    match question.split_once(' ').unwrap_or((question, "")) {
+    match (word, rest) {
         ("lookup", text) => match text.parse::<IpAddr>() {
             Ok(addr) => switch.lookup(vr, addr).map_or(Value::Null, |forward| describe(&forward)),
             Err(_) => bad(),
@@ -91,6 +118,24 @@ fn answer(switch: &VirtualSwitch, question: &str) -> Value {
             })
         }
         _ => bad(),
+    }
+}
+
+/// Carries out what is no question.
+fn order(switch: &mut VirtualSwitch, word: &str, rest: &str) -> Result<(), String> {
+    match word {
+        "set" => {
+            let settings = rest.split_whitespace().map(chip_setting).collect::<Result<Vec<_>, String>>()?;
+            switch.behave(settings.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+        }
+        "refuse" | "take" => {
+            let prefixes =
+                rest.split_whitespace().map(|text| text.parse::<AnyPrefix>().map_err(|e| e.to_string()));
+            let prefixes = prefixes.collect::<Result<Vec<_>, String>>()?;
+            prefixes.into_iter().for_each(|prefix| switch.refuse(prefix, word == "refuse"));
+            Ok(())
+        }
+        _ => Ok(()),
     }
 }
 

@@ -145,9 +145,26 @@ impl ConfigDb {
             || self.device("orch_northbond_route_zmq_enabled")?.as_deref() == Some("true"))
     }
 
+    /// Whether FIB suppression is asked for.
+    pub(super) fn suppresses(&mut self) -> Result<bool, Error> {
+        Ok(self.device("suppress-fib-pending")?.as_deref() == Some("enabled"))
+    }
+
     /// Whether requests go to syncd over ZeroMQ: today's flag, or the one before June 2026.
     pub(super) fn requests_over_zmq(&mut self) -> Result<bool, Error> {
         Ok(self.enables("swss_zmq")?
             || self.device("orch_southbound_zmq_enabled")?.as_deref() == Some("true"))
     }
+}
+
+/// Whether STATE_DB enables warm restart of everything, or of one of these dockers.
+pub(super) fn warm_restart(databases: &Databases, dockers: &[&str], stop: &Stop) -> Result<bool, Error> {
+    let mut state = Connection::open(databases.get(Db::State), stop)?;
+    for name in std::iter::once(&"system").chain(dockers) {
+        let key = state.database().key("WARM_RESTART_ENABLE_TABLE", name);
+        if state.ask(&["HGET", &key, "enable"])?.into_text().as_deref() == Some("true") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

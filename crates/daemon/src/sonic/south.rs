@@ -6,7 +6,8 @@
 
 use super::orch_stage::SyncdLink;
 use super::settings::{ConfigDb, Settings};
-use super::{Error, log};
+use super::{Error, log, refuse};
+use crate::combinations::Asked;
 use clap::ValueEnum;
 use crossbeam_channel::Select;
 use ribtide_runtime::ring::Rings;
@@ -30,8 +31,9 @@ pub(super) const SHUTDOWN_REQUEST: &str = "switch_shutdown_request";
 const PORT: u16 = 5555;
 /// Requests under way in the modes that do not wait for each.
 const WINDOW: usize = 8;
-/// How long syncd may take for one request, as in SONiC.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long syncd may take for one request. SONiC gives up after a minute; a chip that stalls for as long is no reason to
+/// describe everything anew.
+const PATIENCE: Duration = Duration::from_secs(300);
 /// What orchagent adds to its first request in `redis_async`, and syncd to its reply, when each request is answered.
 pub(super) const ANSWERS: &str = r#"["RIBTIDE_ANSWERS","each request"]"#;
 
@@ -123,10 +125,13 @@ pub(super) struct South {
     answers: bool,
     assumed: Vec<SaiReply>,
     shutdown: crossbeam_channel::Receiver<()>,
+    /// What this run was asked to be: whether it can be that shows when syncd has answered for the first time.
+    asked: Asked,
 }
 
 impl South {
     pub(super) fn open(
+        asked: Asked,
         mode: Mode,
         endpoint: &Endpoint,
         databases: &Databases,
@@ -157,7 +162,7 @@ impl South {
             }
         })?;
         let answers = mode != Mode::RedisAsync;
-        Ok(South { exchange, waiting: VecDeque::new(), answers, assumed: Vec::new(), shutdown })
+        Ok(South { exchange, waiting: VecDeque::new(), answers, assumed: Vec::new(), shutdown, asked })
     }
 }
 
@@ -216,6 +221,7 @@ impl SyncdLink for South {
             if answers && !std::mem::replace(&mut self.answers, true) {
                 log(DAEMON, "syncd answers each request");
             }
+            refuse(&Asked { syncd_answers: Some(self.answers), ..self.asked })?;
             replies.push(reply);
         }
         match self.waiting.front() {

@@ -8,16 +8,17 @@ use super::asic_db::AsicDb;
 use super::north::Persistence;
 use super::orchagent::RedisVids;
 use super::performance::{Timers, Timing};
-use super::settings::{ConfigDb, Settings};
+use super::settings::{ConfigDb, Settings, warm_restart};
 use super::south::{self, Mode};
 use super::south_server::SouthServer;
 use super::syncd_stage::SyncdStage;
-use super::{Error, log, query};
+use super::{Error, log, query, refuse};
+use crate::combinations::Asked;
 use clap::Args;
 use ribtide_runtime::ask;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use ribtide_sai::{Limits, PortSetup, VirtualSwitch};
+use ribtide_sai::{Behavior, PortSetup, VirtualSwitch};
 use ribtide_swss::syncd::Syncd;
 use ribtide_tables::Databases;
 use std::path::{Path, PathBuf};
@@ -54,15 +55,30 @@ pub struct Options {
     /// SONiC's switch for a vendor's shell, of which a virtual switch has none; --query-socket is its stand-in
     #[arg(short = 'd', long = "diag")]
     pub diag: bool,
-    /// Answer questions about the switch on this Unix socket: `lookup ADDRESS`, `route PREFIX`, `counts`
+    /// Answer questions about the switch on this Unix socket: `lookup ADDRESS`, `route PREFIX`, `counts`,
+    /// `chip`; and take orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`
     #[arg(long, value_name = "PATH")]
     pub query_socket: Option<PathBuf>,
     /// What is done with PerformanceTimers
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Timing::Keep)]
     pub performance: Timing,
+    /// How the virtual switch behaves, such as rate=20000 or ipv4-routes=1000; may be given several times. docs/sonic.md
+    /// has the settings
+    #[arg(long, value_name = "NAME=VALUE", value_parser = chip_setting)]
+    pub chip: Vec<(String, String)>,
     /// SONiC's database_config.json
     #[arg(long, value_name = "FILE")]
     pub database_config: Option<PathBuf>,
+}
+
+/// `NAME=VALUE`.
+///
+/// # Errors
+/// A sentence, when it is something else.
+pub fn chip_setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| format!("\"{text}\" is no NAME=VALUE, such as rate=20000"))?;
+    Ok((name.into(), value.into()))
 }
 
 /// Runs for ever.
@@ -88,8 +104,16 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         Some(profile) => ports_of(profile)?,
     };
     let databases = Databases::load(options.database_config.as_deref())?;
+    refuse(&Asked {
+        asic_db: Some(persistence),
+        warm_restart: warm_restart(&databases, &["syncd"], stop)?,
+        ..Asked::default()
+    })?;
     let vids = Box::new(RedisVids::open(&databases, stop)?);
-    let mut syncd = Syncd::new(VirtualSwitch::new(ports, Limits::default()), vids);
+    let mut chip = VirtualSwitch::new(ports, Behavior::default());
+    chip.behave(options.chip.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+        .map_err(Error::new)?;
+    let mut syncd = Syncd::new(chip, vids);
     let rings = Rings::default();
     let rows = AsicDb::open(persistence, &mut syncd, &databases, &rings, stop)?;
     let endpoint = south::endpoint(&options.zmq_requests)?;
@@ -100,10 +124,10 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let timers = Timers::start(options.performance, DAEMON, &databases, &mut settings, stop)?;
     settings.write()?;
     let (meter, answer) = (timers.timer("SAI"), timers.timer("ANSWER"));
-    let stage = SyncdStage { syncd, link: Box::new(link), meter, answer };
+    let stage = SyncdStage::new(syncd, Box::new(link), meter, answer);
     let (asker, asked) = ask::pair("syncd");
     if let Some(path) = &options.query_socket {
-        query::start(DAEMON, path, asker, |stage: &SyncdStage| stage.syncd.chip())?;
+        query::start(DAEMON, path, asker, |stage: &mut SyncdStage| stage.syncd.chip_mut())?;
     }
     log(DAEMON, "started");
     stage.run(Some(&asked), stop)

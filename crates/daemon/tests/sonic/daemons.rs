@@ -156,3 +156,40 @@ fn what_does_not_work_is_one_sentence() {
     let says = syncd::run_until(&away, &stop).unwrap_err().to_string();
     assert!(says.starts_with("the database configuration /nonexistent.json cannot be used: "), "{says}");
 }
+
+#[test]
+fn a_chip_takes_orders_while_it_stalls() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.syncd();
+    bench.orchagent("");
+    bench.ports();
+    bench.set("ROUTE_TABLE", "10.1.0.0/16", "protocol bgp nexthop 10.0.0.1 ifname Ethernet0");
+    bench.forwards("10.1.2.3", &["10.0.0.1"]);
+    assert_eq!(bench.query("set stall=on rate=1000 fail-entry=2")["stalled"], true);
+    assert!(bench.query("set stall=soon")["error"].as_str().unwrap().contains("neither a number of seconds"));
+    assert!(bench.query("refuse everything")["error"].is_string());
+    bench.set("ROUTE_TABLE", "10.2.0.0/16", "protocol bgp nexthop 10.0.0.1 ifname Ethernet0");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(bench.query("lookup 10.2.2.3")["prefix"], "0.0.0.0/0");
+    let state = bench.query("set stall=off");
+    assert_eq!((&state["stalled"], state["settings"]["rate"].as_str()), (&false.into(), Some("1000")));
+    bench.forwards("10.2.2.3", &["10.0.0.1"]);
+    assert_eq!(bench.query("refuse 10.3.0.0/16")["refused"][0], "10.3.0.0/16");
+    bench.set("ROUTE_TABLE", "10.3.0.0/16", "protocol bgp nexthop 10.0.0.1 ifname Ethernet0");
+    eventually("the refusal", || (bench.query("chip")["failed"] == 1).then_some(()));
+    assert_eq!(bench.query("take 10.3.0.0/16")["refused"], serde_json::Value::Null);
+    assert!(bench.query("chip")["busy_seconds"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn settings_that_cannot_be_combined_are_refused_at_the_start() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.server.client(Db::Config).ask("HSET DEVICE_METADATA|localhost suppress-fib-pending enabled");
+    let which = bench.orchagent("");
+    let says = bench.end(which).unwrap_err().to_string();
+    assert!(says.contains("start orchagent with -F"), "{says}");
+    bench.server.client(Db::State).ask("HSET WARM_RESTART_ENABLE_TABLE|system enable true");
+    let options: syncd::Options = parse(&format!("syncd -s --asic-db off {}", bench.config()));
+    let says = syncd::run_until(&options, &Stop::default()).unwrap_err().to_string();
+    assert!(says.contains("does not know what the chip holds"), "{says}");
+}

@@ -4,7 +4,7 @@ use crate::bench::eventually;
 use ribtide_daemon::config::{InterfaceConfig, VirtualAsicConfig};
 use ribtide_daemon::dataplane::{Outlet, Port, ToRib};
 use ribtide_daemon::sonic::inprocess::{self, InProcess};
-use ribtide_prefix::{AnyPrefix, Families};
+use ribtide_prefix::{AnyPrefix, Families, Prefix, V4};
 use ribtide_rib::{
     FibAck, FibBatch, FibGroup, FibHop, FibRoute, FibRoutes, GroupId, GroupOp, Protocol, RibIn, UrgentOp,
     VrfId,
@@ -16,7 +16,7 @@ use ribtide_sai::Forward;
 use ribtide_swss::sai::PacketAction;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 struct Rib {
     batches: Sender<Arc<FibBatch>>,
@@ -74,8 +74,15 @@ impl Rib {
             interface(1, "Ethernet0", "10.0.0.254", Some("10.0.0.1")),
             interface(2, "Ethernet4", "10.0.4.254", None),
         ];
-        let path =
-            inprocess::start(port, &interfaces, &[], VirtualAsicConfig { lab }, &rings, &meters).unwrap();
+        let path = inprocess::start(
+            port,
+            &interfaces,
+            &[],
+            VirtualAsicConfig { lab, ..VirtualAsicConfig::default() },
+            &rings,
+            &meters,
+        )
+        .unwrap();
         let rib = Rib { batches, urgent, feedback: answers, path, rings, stop, seq: 0 };
         assert!(matches!(rib.answer(), RibIn::DataplaneUp(3)));
         rib
@@ -272,4 +279,84 @@ fn a_table_of_many_batches_arrives_whole() {
     }
     // 40,000 routes, one for each of two own addresses, and the default route.
     assert_eq!(rib.path.counts().unwrap().ipv4_routes, 40_003);
+}
+
+/// Settings for the chip.
+fn behave(rib: &Rib, settings: &[(&str, &str)]) {
+    let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    rib.path.behave(settings).unwrap().unwrap();
+}
+
+#[test]
+fn a_chip_that_stalls_or_is_full_loses_nothing() {
+    let mut rib = Rib::new(true);
+    rib.carried_out(FibBatch {
+        groups: vec![hops(1, [("10.0.0.1", 1)])],
+        routes: routes(&[("10.9.0.0/16", Some(1))]),
+        ..FibBatch::default()
+    });
+    // While it stalls nothing is confirmed, and questions are answered.
+    behave(&rib, &[("stall", "on")]);
+    let seq = rib.send(FibBatch { routes: routes(&[("10.1.0.0/16", Some(1))]), ..FibBatch::default() });
+    let prefix: AnyPrefix = "10.1.0.0/16".parse().unwrap();
+    eventually("the route to wait for the chip", || {
+        let explained = rib.path.explain(prefix.into(), None).unwrap();
+        (explained.orchagent?.waiting?.to_string().contains("chip")).then_some(())
+    });
+    assert!(rib.path.chip().unwrap().stalled);
+    assert_eq!(rib.lookup("10.1.2.3").unwrap().prefix.to_string(), "0.0.0.0/0");
+    behave(&rib, &[("stall", "off")]);
+    assert_eq!(rib.acked(seq), []);
+    // A chip that takes 10 ms for each entry.
+    behave(&rib, &[("entry-us", "10000")]);
+    let begin = Instant::now();
+    rib.carried_out(FibBatch {
+        routes: routes(&[("10.2.0.0/16", Some(1)), ("10.3.0.0/16", Some(1)), ("10.4.0.0/16", Some(1))]),
+        ..FibBatch::default()
+    });
+    assert!(begin.elapsed() >= Duration::from_millis(30));
+    assert!(rib.path.chip().unwrap().busy_seconds >= 0.03);
+    // No room: it waits for room, and comes in when there is some.
+    let full = rib.path.counts().unwrap().ipv4_routes.to_string();
+    behave(&rib, &[("entry-us", "0"), ("ipv4-routes", &full)]);
+    let seq = rib.send(FibBatch { routes: routes(&[("10.5.0.0/16", Some(1))]), ..FibBatch::default() });
+    let failed = rib.acked(seq);
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    rib.carried_out(FibBatch { routes: routes(&[("10.2.0.0/16", None)]), ..FibBatch::default() });
+    eventually("the route to find room", || {
+        (rib.gateways("10.5.2.3") == ["10.0.0.1 Ethernet0"]).then_some(())
+    });
+    let refused = rib.path.behave(vec![("speed".into(), "1".into())]).unwrap().unwrap_err();
+    assert!(refused.contains("no setting \"speed\""), "{refused}");
+}
+
+/// Not a test: the share of the time in which a chip of so many routes a second is at work while a table comes.
+#[test]
+#[ignore = "a measurement of a minute; cargo test --release --test sonic -- --ignored --nocapture the_share"]
+fn the_share_of_the_time_in_which_the_chip_is_at_work() {
+    for rate in [20_000, 100_000] {
+        let mut rib = Rib::new(true);
+        rib.carried_out(FibBatch { groups: vec![hops(1, [("10.0.0.1", 1)])], ..FibBatch::default() });
+        behave(&rib, &[("rate", &rate.to_string())]);
+        let (before, begin) = (rib.path.chip().unwrap().busy_seconds, Instant::now());
+        let mut last = 0;
+        for page in 0..150 {
+            let prefix = |n: u32| Prefix::<V4>::new(20 << 24 | n << 8, 24);
+            let routes = (page * 2000..(page + 1) * 2000).map(|n| FibRoute {
+                prefix: prefix(n),
+                group: Some(GroupId(1)),
+                protocol: Protocol::BgpExternal,
+            });
+            let mut batch = FibBatch::default();
+            batch.routes.v4 = routes.collect();
+            last = rib.send(batch);
+        }
+        assert_eq!(rib.acked(last), []);
+        let wall = begin.elapsed().as_secs_f64();
+        let busy = rib.path.chip().unwrap().busy_seconds - before;
+        println!(
+            "a chip of {rate} routes/s, 300,000 routes: {wall:.3} s, at work {:.2}%",
+            100.0 * busy / wall
+        );
+    }
 }

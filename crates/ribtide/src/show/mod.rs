@@ -1,5 +1,6 @@
 //! `ribtide show …`, `ribtide explain` and `ribtide clear`: the API's answers as text, or as JSON.
 
+pub(crate) mod asic;
 mod bfd;
 mod bgp;
 mod fib;
@@ -81,14 +82,16 @@ pub(crate) enum Show {
     },
     /// The FPM servers that are told routes: connection, what was sent and what they replied
     Fpm,
-    /// What the virtual ASIC does with a packet to each of these addresses
+    /// The virtual ASIC: how it behaves, what it holds and what it did; or what it does with a packet to these addresses
     Asic {
         /// The addresses
-        #[arg(required = true)]
         addresses: Vec<IpAddr>,
         /// In this VRF; without, in the default one
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_name = "NAME", requires = "addresses")]
         vrf: Option<String>,
+        /// Instead, that of the syncd that answers here (its --query-socket)
+        #[arg(long, value_name = "PATH", conflicts_with = "addresses")]
+        syncd: Option<PathBuf>,
     },
     /// What each stage did, the queues between them, and the CPU time of each thread
     Pipeline {
@@ -262,7 +265,13 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         }
         Show::Route { what: None, prefix } => routes(&client, output, &mut out, prefix.as_deref())?,
         Show::Fib { prefix, vrf } => fib(&client, output, &mut out, vrf.as_deref(), prefix.as_deref())?,
-        Show::Asic { addresses, vrf } => {
+        Show::Asic { syncd: Some(path), .. } => {
+            print(&mut out, output, &asic::of_syncd(path, "chip")?, asic::state)
+        }
+        Show::Asic { addresses, .. } if addresses.is_empty() => {
+            print(&mut out, output, &client.get("/v1/asic")?, asic::state)
+        }
+        Show::Asic { addresses, vrf, .. } => {
             let question = AsicQuestion { vrf: vrf.clone(), addresses: addresses.clone() };
             let answer: AsicAnswers = client.post("/v1/asic/lookup", &question)?;
             print(&mut out, output, &answer, |a| fib::asic_table(addresses, a))

@@ -1,8 +1,8 @@
-//! `/v1/asic/lookup`, and the SONiC path's part of `/v1/explain`.
+//! `/v1/asic`, and the SONiC path's part of `/v1/explain`.
 
 use super::explain::stage;
 use super::{Inside, Refusal, Target, target, vrf as vrf_of};
-use crate::api::model::{AsicAnswer, AsicAnswers, AsicFaults, ExplainStage, StageState};
+use crate::api::model::{AsicAnswer, AsicAnswers, AsicFaults, AsicState, ExplainStage, SetAsic, StageState};
 use crate::sonic::inprocess::{InProcess, Selected};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{VrfId, VrfPrefix};
@@ -34,6 +34,18 @@ pub(crate) fn asic_faults(inside: &Inside, faults: AsicFaults) -> Result<AsicFau
     let prefixes = faults.prefixes.iter().map(prefix).collect::<Result<Vec<AnyPrefix>, Refusal>>()?;
     asic(inside)?.refuse(prefixes, faults.refuse)?;
     Ok(faults)
+}
+
+/// How the virtual ASIC behaves, what it holds and what it did.
+pub(crate) fn asic_state(inside: &Inside) -> Result<AsicState, Refusal> {
+    Ok(asic(inside)?.chip()?)
+}
+
+/// Has the virtual ASIC behave otherwise.
+pub(crate) fn set_asic(inside: &Inside, change: SetAsic) -> Result<AsicState, Refusal> {
+    let asic = asic(inside)?;
+    asic.behave(change.set.into_iter().collect())?.map_err(Refusal::Bad)?;
+    Ok(asic.chip()?)
 }
 
 fn asic(inside: &Inside) -> Result<&InProcess, Refusal> {

@@ -223,7 +223,8 @@ fn conclude(inside: &Inside, asked: &str, stages: &[ExplainStage]) -> String {
             stuck.says.last().cloned().unwrap_or_default()
         );
     }
-    if let Some(waiting) = stages.iter().find(|s| s.state == StageState::Waiting) {
+    // Those before it wait for it.
+    if let Some(waiting) = stages.iter().rev().find(|s| s.state == StageState::Waiting) {
         return format!(
             "the route waits at {}: {}",
             waiting.stage,

@@ -15,7 +15,7 @@ mod summary;
 mod suppression;
 mod threads;
 
-pub(crate) use asic::{asic_faults, asic_lookup};
+pub(crate) use asic::{asic_faults, asic_lookup, asic_state, set_asic};
 pub(crate) use bfd::bfd;
 pub(super) use bgp::{bgp_clear, bgp_neighbor, bgp_neighbors, bgp_summary};
 pub(crate) use change::{reload, resize};
@@ -42,6 +42,21 @@ use ribtide_bgp::shard::Shard;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::VrfId;
 use std::net::IpAddr;
+
+/// `/v1/route-check`.
+pub(super) fn route_check(
+    inside: &Inside,
+    full: bool,
+    defaults: bool,
+) -> Result<super::model::RouteCheck, Refusal> {
+    if inside.rib.is_none() {
+        return Err(fib::no_fib());
+    }
+    Ok(match defaults {
+        true => crate::route_check::default_routes(inside)?,
+        false => crate::route_check::check(inside, full)?,
+    })
+}
 
 /// What a person asks about.
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 //!
 //! Times are in seconds, sizes in bytes. A field that does not apply is absent.
 
+mod asic;
 mod bfd;
 mod bgp;
 mod change;
@@ -11,7 +12,9 @@ mod nexthop;
 mod performance;
 mod pipeline;
 mod route;
+mod route_check;
 
+pub use asic::*;
 pub use bfd::*;
 pub use bgp::*;
 pub use change::*;
@@ -21,6 +24,7 @@ pub use nexthop::*;
 pub use performance::*;
 pub use pipeline::*;
 pub use route::*;
+pub use route_check::*;
 
 use ribtide_prefix::Afi;
 use serde::{Deserialize, Serialize};

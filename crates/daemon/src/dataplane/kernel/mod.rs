@@ -26,12 +26,13 @@ use crate::config::KernelConfig;
 use crate::rib::VrfSetup;
 use crossbeam_channel::{Select, TryRecvError};
 use interfaces::{Interfaces, News};
+use ribtide_prefix::{Afi, AnyPrefix, Set};
 use ribtide_rib::{IfIndex, RibIn, Source};
 use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::{self, Stop};
-use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK};
-use ribtide_wire::netlink::{Content, dump_addresses, dump_links};
+use ribtide_wire::netlink::numbers::{RTM_F_CLONED, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK};
+use ribtide_wire::netlink::{Content, dump_addresses, dump_links, dump_routes};
 use routes::{InterfaceChange, Kernel};
 use socket::{Socket, overran};
 use std::collections::BTreeMap;
@@ -57,6 +58,34 @@ const REOPEN: Duration = Duration::from_secs(1);
 const NOTES: usize = 256;
 /// How much of what interfaces do may wait for its watcher, in bytes.
 const LINKS_BUFFER: u32 = 8 * 1024 * 1024;
+
+/// The prefixes of our routes in the kernel's table for the default VRF, as the kernel has them now.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn installed(config: &KernelConfig) -> io::Result<Set<AnyPrefix>> {
+    let mut socket = Socket::open()?;
+    let mut all = Set::default();
+    for afi in [Afi::Ipv4, Afi::Ipv6] {
+        let (table, protocol) = (config.table, config.protocol);
+        let found = socket.dump(
+            |out, seq| dump_routes(out, seq, afi, table, protocol),
+            |found: &mut Vec<AnyPrefix>, content| {
+                let Content::NewRoute(route) = content else { return };
+                if route.table == table && route.protocol == protocol && route.flags & RTM_F_CLONED == 0 {
+                    found.push(route.prefix);
+                }
+            },
+        );
+        match found {
+            Ok(found) => all.extend(found),
+            // A table without routes does not exist.
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(all)
+}
 
 /// The numbers of this system's interfaces, by name.
 ///

@@ -1,0 +1,73 @@
+//! The virtual switch itself: how it behaves, what it holds, what it did.
+
+use ribtide_prefix::AnyPrefix;
+use ribtide_sai::VirtualSwitch;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// `POST /v1/asic`: how the virtual switch is to behave from now on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetAsic {
+    /// Settings by name, each a number; and `stall`: seconds, `on` or `off`.
+    pub set: BTreeMap<String, String>,
+}
+
+/// `GET /v1/asic`, and the answer to a change.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AsicState {
+    /// How it behaves: every setting by name.
+    pub settings: BTreeMap<String, String>,
+    /// Prefixes whose routes it refuses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<String>,
+    /// Whether it does nothing now.
+    pub stalled: bool,
+    /// For how many seconds more, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled_seconds: Option<f64>,
+    /// What is in it, by the name of the table.
+    pub entries: BTreeMap<String, u64>,
+    /// Calls that it was asked.
+    pub calls: u64,
+    /// Entries in them.
+    pub asked: u64,
+    /// Of these, entries that were not done as asked.
+    pub failed: u64,
+    /// Seconds that it worked, where a latency is set.
+    pub busy_seconds: f64,
+    /// Seconds that it had nothing to do between its first call that took time and its last.
+    pub idle_seconds: f64,
+}
+
+impl AsicState {
+    /// Of a switch, now.
+    pub fn of(switch: &mut VirtualSwitch) -> AsicState {
+        let now = Instant::now();
+        let stall = switch.stalled(now);
+        let (work, counts) = (switch.work(), switch.counts());
+        let settings = switch.behavior().settings().into_iter().map(|(name, value)| (name.into(), value));
+        let entries = [
+            ("ipv4-routes", counts.ipv4_routes),
+            ("ipv6-routes", counts.ipv6_routes),
+            ("router-interfaces", counts.router_interfaces),
+            ("neighbors", counts.neighbors),
+            ("next-hops", counts.next_hops),
+            ("groups", counts.groups),
+            ("group-members", counts.group_members),
+        ];
+        AsicState {
+            settings: settings.collect(),
+            refused: switch.refused().iter().map(AnyPrefix::to_string).collect(),
+            stalled: stall.is_some(),
+            stalled_seconds: stall.flatten().map(|until| (until - now).as_secs_f64()),
+            entries: entries.into_iter().map(|(name, count)| (name.into(), count as u64)).collect(),
+            calls: work.calls,
+            asked: work.entries,
+            failed: work.failed,
+            busy_seconds: work.busy.as_secs_f64(),
+            idle_seconds: work.idle.as_secs_f64(),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Settings that cannot be combined, in one table: which, why, and what to choose instead.
+//!
+//! The check of a configuration and the daemons of SONiC's path ask it with what they know, at the start and when a setting
+//! changes. What loses routes, or lets them wait for ever, is refused; what only gains nothing is shown in
+//! `ribtide show pipeline --sonic` and not refused.
+
+use crate::sonic::{Mode, Persistence};
+
+/// What is asked for. What one does not know of is left as in the default, which conflicts with nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// `fib.kernel`.
+    pub kernel: bool,
+    /// `fib.virtual-asic`.
+    pub virtual_asic: bool,
+    /// `[[interface]]` tables.
+    pub interfaces: bool,
+    /// FIB suppression: CONFIG_DB's `suppress-fib-pending`.
+    pub suppress: bool,
+    /// Whether orchagent answers what became of routes (`-F`).
+    pub responses: Option<bool>,
+    /// Whether routes go to orchagent over ZeroMQ.
+    pub routes_over_zmq: Option<bool>,
+    /// `fpmsyncd --appl-db`.
+    pub appl_db: Option<Persistence>,
+    /// `syncd --asic-db`.
+    pub asic_db: Option<Persistence>,
+    /// How orchagent talks to syncd.
+    pub mode: Option<Mode>,
+    /// Whether syncd answers each request, once that is known.
+    pub syncd_answers: Option<bool>,
+    /// Whether STATE_DB enables warm restart.
+    pub warm_restart: bool,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct Rule {
+    /// The settings.
+    pub settings: &'static [&'static str],
+    /// Why, and what to choose instead.
+    pub says: &'static str,
+    broken: fn(&Asked) -> bool,
+}
+
+/// The table.
+pub const RULES: &[Rule] = &[
+    Rule {
+        settings: &["fib.kernel", "fib.virtual-asic"],
+        says: "the virtual ASIC's ports come from [[interface]] tables, which fib.kernel excludes; remove one of the two",
+        broken: |asked| asked.kernel && asked.virtual_asic,
+    },
+    Rule {
+        settings: &["fib.kernel", "interface"],
+        says: "[[interface]] tables describe interfaces that no kernel has; with fib.kernel on, the kernel's own are used: \
+               remove the tables or set fib.kernel = false",
+        broken: |asked| asked.kernel && asked.interfaces,
+    },
+    Rule {
+        settings: &["suppress-fib-pending", "orchagent -F"],
+        says: "CONFIG_DB enables suppress-fib-pending, and without -F nobody answers what became of a route, so that none \
+               would ever be advertised; start orchagent with -F, or set suppress-fib-pending to disabled",
+        broken: |asked| asked.suppress && asked.responses == Some(false),
+    },
+    Rule {
+        settings: &["orchagent -F", "redis_async"],
+        says: "this syncd answers no request in redis_async, so what FIB suppression would be told is only assumed, and a \
+               route that failed would be advertised; start both with -s or -z zmq_sync, or use ribtide's syncd, which answers",
+        broken: |asked| {
+            asked.responses == Some(true)
+                && asked.mode == Some(Mode::RedisAsync)
+                && asked.syncd_answers == Some(false)
+        },
+    },
+    Rule {
+        settings: &["--appl-db off", "routes through Redis"],
+        says: "--appl-db off would lose every route: without ZeroMQ, APPL_DB is the way to orchagent; add -q \
+               tcp://127.0.0.1, or leave --appl-db out",
+        broken: |asked| asked.routes_over_zmq == Some(false) && asked.appl_db == Some(Persistence::Off),
+    },
+    Rule {
+        settings: &["--appl-db behind", "routes through Redis"],
+        says: "--appl-db behind would lose every route: without ZeroMQ, APPL_DB is the way to orchagent; add -q \
+               tcp://127.0.0.1, or leave --appl-db out",
+        broken: |asked| asked.routes_over_zmq == Some(false) && asked.appl_db == Some(Persistence::Behind),
+    },
+    Rule {
+        settings: &["warm restart", "--appl-db off"],
+        says: "STATE_DB enables warm restart, and with --appl-db off there is nothing that a restarted daemon could begin \
+               with: every route would leave the chip and come back; choose --appl-db behind, or disable warm restart",
+        broken: |asked| asked.warm_restart && asked.appl_db == Some(Persistence::Off),
+    },
+    Rule {
+        settings: &["warm restart", "--asic-db off"],
+        says: "STATE_DB enables warm restart, and with --asic-db off a restarted syncd does not know what the chip holds; \
+               choose --asic-db behind or in-line, or disable warm restart",
+        broken: |asked| asked.warm_restart && asked.asic_db == Some(Persistence::Off),
+    },
+];
+
+/// The rules that what is asked for breaks.
+pub fn broken(asked: &Asked) -> impl Iterator<Item = &'static Rule> {
+    let asked = *asked;
+    RULES.iter().filter(move |rule| (rule.broken)(&asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(asked: Asked) -> Vec<&'static [&'static str]> {
+        broken(&asked).map(|rule| rule.settings).collect()
+    }
+
+    #[test]
+    fn what_is_not_known_conflicts_with_nothing() {
+        assert!(says(Asked::default()).is_empty());
+        assert!(
+            says(Asked { suppress: true, warm_restart: true, kernel: true, ..Asked::default() }).is_empty()
+        );
+    }
+
+    #[test]
+    fn each_rule_can_be_broken_and_kept() {
+        let base = Asked::default();
+        let breaks: [(Asked, Asked); 8] = [
+            (Asked { kernel: true, virtual_asic: true, ..base }, Asked { virtual_asic: true, ..base }),
+            (Asked { kernel: true, interfaces: true, ..base }, Asked { kernel: true, ..base }),
+            (
+                Asked { suppress: true, responses: Some(false), ..base },
+                Asked { suppress: true, responses: Some(true), ..base },
+            ),
+            (
+                Asked {
+                    responses: Some(true),
+                    mode: Some(Mode::RedisAsync),
+                    syncd_answers: Some(false),
+                    ..base
+                },
+                Asked {
+                    responses: Some(true),
+                    mode: Some(Mode::RedisAsync),
+                    syncd_answers: Some(true),
+                    ..base
+                },
+            ),
+            (
+                Asked { routes_over_zmq: Some(false), appl_db: Some(Persistence::Off), ..base },
+                Asked { routes_over_zmq: Some(true), appl_db: Some(Persistence::Off), ..base },
+            ),
+            (
+                Asked { routes_over_zmq: Some(false), appl_db: Some(Persistence::Behind), ..base },
+                Asked { routes_over_zmq: Some(false), appl_db: Some(Persistence::InLine), ..base },
+            ),
+            (
+                Asked { warm_restart: true, appl_db: Some(Persistence::Off), ..base },
+                Asked { warm_restart: true, appl_db: Some(Persistence::Behind), ..base },
+            ),
+            (
+                Asked { warm_restart: true, asic_db: Some(Persistence::Off), ..base },
+                Asked { asic_db: Some(Persistence::Off), ..base },
+            ),
+        ];
+        assert_eq!(breaks.len(), RULES.len());
+        for (rule, (bad, good)) in RULES.iter().zip(breaks) {
+            assert_eq!(says(bad), [rule.settings]);
+            assert!(says(good).is_empty(), "{:?}", rule.settings);
+        }
+    }
+}

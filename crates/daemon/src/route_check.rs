@@ -1,0 +1,398 @@
+//! Whether RIB, kernel, SONiC path and chip agree, inside a running router.
+//!
+//! What the RIB manager hands to dataplanes and what the chip is asked to change is noted where it happens
+//! ([`crate::journal`]), so a look compares what changed since the last one, and what differed then: of a table
+//! that rests, nothing. The first look, one that is asked to, and one after too many changes compare everything, a page at a
+//! time. A difference is found by the two ends, the RIB and the chip; the stage where the route is, by asking those between.
+
+use crate::api::model::{DefaultRoute, Difference, RouteCheck};
+use crate::dataplane::kernel;
+use crate::rib::RibStage;
+use crate::router::Inside;
+use crate::sonic::inprocess::{Explained, InProcess, Selected};
+use ribtide_prefix::{AnyPrefix, Set};
+use ribtide_rib::{FibGroup, IfIndex, InstallStatus, Protocol, VrfId, VrfPrefix};
+use ribtide_runtime::ask::NoAnswer;
+use ribtide_sai::Forward;
+use ribtide_swss::orch::Waiting;
+use ribtide_swss::sai::PacketAction;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Instant;
+
+/// Routes that one question to a stage is about.
+const PAGE: usize = 1000;
+/// Differences that are told one by one.
+const TOLD: usize = 1000;
+
+/// Between two looks.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Everything was compared once.
+    known: bool,
+    /// What differed, or was not looked at yet.
+    open: Set<VrfPrefix>,
+}
+
+/// A way out: gateway and interface.
+type Way = (Option<IpAddr>, String);
+
+/// Where packets go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Leads {
+    Drop,
+    Ways(BTreeSet<Way>),
+    /// Of a group that has no way out for the moment: whatever the chip does with it is as good.
+    Anywhere,
+}
+
+impl std::fmt::Display for Leads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Leads::Drop => f.write_str("drop"),
+            Leads::Anywhere => f.write_str("nowhere"),
+            Leads::Ways(ways) => {
+                let way = |(gateway, interface): &Way| match gateway {
+                    Some(gateway) => format!("via {gateway} dev {interface}"),
+                    None => format!("dev {interface}"),
+                };
+                f.write_str(&ways.iter().map(way).collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+}
+
+/// What the RIB manager has of a route.
+#[derive(Clone, Debug)]
+struct Wanted {
+    leads: Leads,
+    selected: Selected,
+    /// Each dataplane that has not confirmed it: its name, and why it failed if it did.
+    open: Vec<(String, Option<String>)>,
+}
+
+fn wanted(stage: &RibStage, names: &[String], route: VrfPrefix) -> Option<Wanted> {
+    let rib = stage.rib.get(route.vrf)?;
+    let info = rib.lookup(route.prefix)?;
+    let interface = |index: IfIndex| {
+        stage.rib.interface(index).map_or_else(|| format!("if{index}"), |interface| interface.name.clone())
+    };
+    let leads = match &info.content {
+        FibGroup::Blackhole => Leads::Drop,
+        FibGroup::Nowhere => Leads::Anywhere,
+        FibGroup::Hops(hops) => {
+            Leads::Ways(hops.iter().map(|hop| (hop.gateway, interface(hop.interface))).collect())
+        }
+    };
+    let open = rib.status(route.prefix).into_iter().filter_map(|(id, status)| {
+        let name = || names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}"));
+        match status {
+            InstallStatus::Installed => None,
+            InstallStatus::Pending => Some((name(), None)),
+            InstallStatus::Failed(why) => Some((name(), Some(why))),
+        }
+    });
+    Some(Wanted { leads, selected: (info.group, info.protocol), open: open.collect() })
+}
+
+/// What the chip does; `None`: the entry is the switch's own.
+fn found(forward: &Forward) -> Option<Leads> {
+    let own = |hop: &ribtide_sai::ForwardHop| hop.gateway.is_none() && &*hop.port == "CPU";
+    if forward.hops.iter().any(own) || forward.action == PacketAction::Trap {
+        return None;
+    }
+    if forward.hops.is_empty() {
+        return Some(Leads::Drop);
+    }
+    Some(Leads::Ways(forward.hops.iter().map(|hop| (hop.gateway, hop.port.to_string())).collect()))
+}
+
+/// The switch's own: it has default routes that drop, and routes to itself.
+fn is_own(prefix: AnyPrefix, forward: &Forward) -> bool {
+    match found(forward) {
+        None => true,
+        Some(leads) => prefix.len() == 0 && leads == Leads::Drop,
+    }
+}
+
+fn agree(wanted: Option<&Wanted>, chip: Option<&Forward>, prefix: AnyPrefix) -> bool {
+    match (wanted, chip) {
+        (None, None) => true,
+        (None, Some(forward)) => is_own(prefix, forward),
+        (Some(wanted), None) => wanted.leads == Leads::Anywhere,
+        (Some(wanted), Some(forward)) => {
+            let found = found(forward);
+            // The router's own address, whoever announces it too.
+            wanted.leads == Leads::Anywhere || found.is_none_or(|found| found == wanted.leads)
+        }
+    }
+}
+
+/// Looks.
+///
+/// # Errors
+/// When a stage has stopped or is too busy.
+pub(crate) fn check(inside: &Inside, full: bool) -> Result<RouteCheck, NoAnswer> {
+    let begin = Instant::now();
+    let Some(rib) = &inside.rib else { return Ok(RouteCheck::default()) };
+    let asic = inside.asic.as_ref();
+    let mut state = inside.route_check.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (changed, installed) = rib.asker.ask(|stage| {
+        let totals = stage.rib.iter().flat_map(|(_, rib)| rib.totals());
+        (stage.changed.take(), totals.map(|total| total.installed).sum::<u64>())
+    })?;
+    let (moved, in_chip) = match asic {
+        Some(asic) => {
+            let counts = asic.counts()?;
+            (asic.changed()?, (counts.ipv4_routes + counts.ipv6_routes) as u64)
+        }
+        None => (Some(Vec::new()), 0),
+    };
+    let all = full || !state.known || changed.is_none() || moved.is_none();
+    state.open.extend(changed.into_iter().flatten());
+    state.open.extend(moved.into_iter().flatten());
+    let mut left: Vec<VrfPrefix> = Vec::new();
+    if all {
+        state.known = false;
+        left = everything(inside)?;
+    }
+    left.extend(state.open.iter().copied());
+    left.sort_unstable();
+    left.dedup();
+    let checked = left.len() as u64;
+    let mut open = Vec::new();
+    for page in left.chunks(PAGE) {
+        open.extend(differing(inside, page)?);
+    }
+    let mut differences = Vec::new();
+    let (mut differing, mut under_way) = (0, 0);
+    state.open = open.iter().map(|(route, ..)| *route).collect();
+    for (n, (route, wanted, chip)) in open.into_iter().enumerate() {
+        differing += 1;
+        if n < TOLD {
+            let difference = explain(inside, route, wanted, chip)?;
+            under_way += u64::from(difference.under_way);
+            differences.push(difference);
+        }
+    }
+    if all {
+        let kernel = in_kernel(inside)?;
+        differing += kernel.len() as u64;
+        differences.extend(kernel.into_iter().take(TOLD));
+    }
+    state.known = true;
+    Ok(RouteCheck {
+        full: all,
+        checked,
+        differing,
+        under_way,
+        differences,
+        routes: [("rib".to_owned(), installed)]
+            .into_iter()
+            .chain(asic.map(|_| ("chip".to_owned(), in_chip)))
+            .collect(),
+        default_routes: defaults(inside)?,
+        milliseconds: begin.elapsed().as_secs_f64() * 1e3,
+    })
+}
+
+/// Every route of the RIB manager and of the chip.
+fn everything(inside: &Inside) -> Result<Vec<VrfPrefix>, NoAnswer> {
+    let Some(rib) = &inside.rib else { return Ok(Vec::new()) };
+    let vrfs: Vec<VrfId> = rib.asker.ask(|stage| stage.rib.iter().map(|(id, _)| id).collect())?;
+    let mut all = Vec::new();
+    for vrf in vrfs {
+        // Prefixes are copied in one go, as every paged read of the FIB begins.
+        let prefixes = rib.asker.ask(move |stage| {
+            let rib = stage.rib.get(vrf)?;
+            let mut cursor = rib.cursor();
+            let mut prefixes = Vec::new();
+            while !cursor.is_done() {
+                prefixes.extend(rib.page(&mut cursor, 4096).into_iter().map(|info| info.prefix));
+            }
+            Some(prefixes)
+        })?;
+        all.extend(prefixes.into_iter().flatten().map(|prefix| VrfPrefix { vrf, prefix }));
+        if let Some(asic) = &inside.asic {
+            all.extend(asic.prefixes(vrf)?.into_iter().map(|prefix| VrfPrefix { vrf, prefix }));
+        }
+    }
+    Ok(all)
+}
+
+type Open = (VrfPrefix, Option<Wanted>, Option<Forward>);
+
+/// Those of `page` that differ.
+fn differing(inside: &Inside, page: &[VrfPrefix]) -> Result<Vec<Open>, NoAnswer> {
+    let Some(rib) = &inside.rib else { return Ok(Vec::new()) };
+    let asked = page.to_vec();
+    let of_rib: Vec<Option<Wanted>> = rib.asker.ask(move |stage| {
+        let names = stage.plane_names();
+        asked.into_iter().map(|route| wanted(stage, &names, route)).collect()
+    })?;
+    let of_chip = match &inside.asic {
+        Some(asic) => Some(asic.entries(page)?),
+        None => None,
+    };
+    let mut open = Vec::new();
+    for (n, (route, wanted)) in page.iter().zip(of_rib).enumerate() {
+        let chip = of_chip.as_ref().and_then(|entries| entries.get(n).cloned().flatten());
+        let same = of_chip.is_none() || agree(wanted.as_ref(), chip.as_ref(), route.prefix);
+        if !same || wanted.as_ref().is_some_and(|wanted| !wanted.open.is_empty()) {
+            open.push((*route, wanted, chip));
+        }
+    }
+    Ok(open)
+}
+
+/// Which stage a route that differs waits at, and for what.
+fn explain(
+    inside: &Inside,
+    route: VrfPrefix,
+    wanted: Option<Wanted>,
+    chip: Option<Forward>,
+) -> Result<Difference, NoAnswer> {
+    let same = agree(wanted.as_ref(), chip.as_ref(), route.prefix);
+    let at = |stage: &str, under_way: bool, says: String| (stage.to_owned(), under_way, says);
+    let (stage, under_way, says) = match &inside.asic {
+        Some(asic) if !same => between(asic, route, wanted.as_ref())?,
+        _ => match wanted.iter().flat_map(|wanted| wanted.open.iter()).next() {
+            Some((plane, Some(why))) => at(plane, false, why.clone()),
+            Some((plane, None)) => at(plane, true, "sent, not yet confirmed".into()),
+            None => at("rib", true, "it has changed meanwhile".into()),
+        },
+    };
+    let vrf = match &inside.rib {
+        Some(rib) => rib.asker.ask(move |stage| stage.vrf_name(route.vrf))?,
+        None => String::new(),
+    };
+    let chip = inside.asic.is_some().then(|| match &chip {
+        None => "absent".to_owned(),
+        Some(forward) => found(forward).map_or_else(|| "to the CPU".to_owned(), |leads| leads.to_string()),
+    });
+    Ok(Difference {
+        vrf,
+        prefix: route.prefix.to_string(),
+        rib: wanted.map_or_else(|| "absent".into(), |wanted| wanted.leads.to_string()),
+        found: chip.unwrap_or_else(|| "not confirmed".into()),
+        stage,
+        says,
+        under_way,
+    })
+}
+
+/// The stage of the SONiC path after which the route is no longer as the RIB has it.
+fn between(
+    asic: &InProcess,
+    route: VrfPrefix,
+    wanted: Option<&Wanted>,
+) -> Result<(String, bool, String), NoAnswer> {
+    let Explained { fpmsyncd, orchagent, .. } = asic.explain(route, wanted.map(|wanted| wanted.selected))?;
+    let refused = wanted.and_then(|wanted| wanted.open.iter().find_map(|(_, why)| why.clone()));
+    let pending = wanted.is_some_and(|wanted| wanted.open.iter().any(|(_, why)| why.is_none()));
+    let at = |stage: &str, under_way: bool, says: String| Ok((stage.to_owned(), under_way, says));
+    if let Some(waiting) = orchagent.as_ref().and_then(|state| state.waiting.as_ref()) {
+        return match waiting {
+            Waiting::Chip => at("chip", true, waiting.to_string()),
+            Waiting::Turn | Waiting::Group => at("orchagent", true, waiting.to_string()),
+            _ => at("orchagent", false, waiting.to_string()),
+        };
+    }
+    if let Some(why) = refused {
+        return at("chip", false, why);
+    }
+    let programmed = orchagent.as_ref().and_then(|state| state.in_chip.as_ref());
+    match (fpmsyncd, programmed) {
+        (Some(Err(why)), _) => at("fpmsyncd", false, why),
+        (Some(Ok(_)), None) => {
+            at("orchagent", pending, "it has a row, and orchagent did not take it yet".into())
+        }
+        (None, Some(_)) => {
+            at("orchagent", true, "the RIB manager has no such route any more, and it is programmed".into())
+        }
+        _ if pending => at("orchagent", true, "an earlier change is in the chip".into()),
+        _ => at("syncd", false, "the chip has something else than orchagent was told".into()),
+    }
+}
+
+/// The kernel's routes that are ours against those that should be: of the default VRF, which are there.
+fn in_kernel(inside: &Inside) -> Result<Vec<Difference>, NoAnswer> {
+    let config = inside.config();
+    let (Some(rib), Some(kernel)) = (&inside.rib, config.fib.as_ref().and_then(|fib| fib.kernel.as_ref()))
+    else {
+        return Ok(Vec::new());
+    };
+    let mut there = match kernel::installed(kernel) {
+        Ok(there) => there,
+        Err(e) => return Ok(vec![of_kernel("", "-", "-", format!("its table cannot be read: {e}"))]),
+    };
+    let (missing, stale) = rib.asker.ask(move |stage| {
+        let rib = stage.rib.default_vrf();
+        let (mut cursor, mut missing) = (rib.cursor(), Vec::new());
+        while !cursor.is_done() {
+            for info in rib.page(&mut cursor, 4096) {
+                let ours = !matches!(info.protocol, Protocol::Connected | Protocol::Kernel);
+                if ours && !there.remove(&info.prefix) && info.content != FibGroup::Nowhere {
+                    missing.push(info.prefix);
+                }
+            }
+        }
+        (missing, there)
+    })?;
+    let missing = missing.iter().map(|prefix| {
+        of_kernel(&prefix.to_string(), "selected", "absent", "the kernel does not have it".into())
+    });
+    let stale = stale.iter().map(|prefix| {
+        of_kernel(&prefix.to_string(), "absent", "there", "the kernel has it with our protocol number".into())
+    });
+    Ok(missing.chain(stale).collect())
+}
+
+fn of_kernel(prefix: &str, rib: &str, found: &str, says: String) -> Difference {
+    Difference {
+        vrf: "default".into(),
+        prefix: prefix.into(),
+        stage: "kernel".into(),
+        rib: rib.into(),
+        found: found.into(),
+        says,
+        under_way: false,
+    }
+}
+
+/// Only the default routes, in constant time.
+///
+/// # Errors
+/// When a stage has stopped or is too busy.
+pub(crate) fn default_routes(inside: &Inside) -> Result<RouteCheck, NoAnswer> {
+    Ok(RouteCheck { default_routes: defaults(inside)?, ..RouteCheck::default() })
+}
+
+/// The default routes, of each family, by one look at each end.
+fn defaults(inside: &Inside) -> Result<Vec<DefaultRoute>, NoAnswer> {
+    let routes = ["0.0.0.0/0", "::/0"].into_iter().filter_map(|text| text.parse::<AnyPrefix>().ok());
+    let routes: Vec<VrfPrefix> = routes.map(VrfPrefix::from).collect();
+    let Some(rib) = &inside.rib else { return Ok(Vec::new()) };
+    let asked = routes.clone();
+    let of_rib = rib.asker.ask(move |stage| {
+        let names = stage.plane_names();
+        asked.into_iter().map(|route| wanted(stage, &names, route)).collect::<Vec<_>>()
+    })?;
+    let chip = match &inside.asic {
+        Some(asic) => Some(asic.entries(&routes)?),
+        None => None,
+    };
+    let all = routes.iter().zip(of_rib).enumerate();
+    Ok(all
+        .map(|(n, (route, wanted))| {
+            let entry = chip.as_ref().and_then(|entries| entries.get(n).cloned().flatten());
+            let same = chip.is_none() || agree(wanted.as_ref(), entry.as_ref(), route.prefix);
+            DefaultRoute {
+                prefix: route.prefix.to_string(),
+                forwarded: same
+                    && wanted.as_ref().is_some_and(|w| w.open.is_empty() && w.leads != Leads::Drop),
+                leads: wanted.map(|wanted| wanted.leads.to_string()),
+            }
+        })
+        .collect())
+}

@@ -1,0 +1,158 @@
+//! `ribtide route-check`: whether everybody from the RIB down to the chip has the same routes.
+//!
+//! Exit status: 0 they have, 1 they have not, 2 it could not be found out.
+
+use crate::client::Client;
+use crate::show::Output;
+use crate::text::{self, Table, number};
+use clap::Args;
+use ribtide_daemon::api::model::RouteCheck;
+use ribtide_daemon::sonic::route_check::DaemonsCheck;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How often a difference that somebody is at work on is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What to compare.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Compare everything, rather than what changed since the last look
+    #[arg(long)]
+    full: bool,
+    /// How long a route may be under way before it counts as a difference
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    wait: f64,
+    /// Look again and again, so often; until Ctrl-C
+    #[arg(long, value_name = "SECONDS")]
+    every: Option<f64>,
+    /// Only the default routes: whether there is one that forwards
+    #[arg(long, conflicts_with = "full")]
+    default_route: bool,
+    /// Of SONiC's daemons as processes, by their databases
+    #[arg(long)]
+    sonic: bool,
+    /// With --sonic: SONiC's database_config.json, where it is not in SONiC's place
+    #[arg(long, value_name = "FILE", requires = "sonic")]
+    database_config: Option<PathBuf>,
+    /// With --sonic: the switch of the syncd that answers here (its --query-socket), too
+    #[arg(long, value_name = "PATH", requires = "sonic")]
+    syncd: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Who is asked.
+enum Asked {
+    Router(Client),
+    Daemons(Box<DaemonsCheck>),
+}
+
+impl Asked {
+    fn look(&mut self, full: bool) -> Result<RouteCheck, String> {
+        match self {
+            Asked::Router(client) => client.get(&format!("/v1/route-check?full={full}")),
+            Asked::Daemons(daemons) => daemons.look(full).map_err(|e| e.to_string()),
+        }
+    }
+
+    fn defaults(&mut self) -> Result<RouteCheck, String> {
+        match self {
+            Asked::Router(client) => client.get("/v1/route-check?defaults=true"),
+            Asked::Daemons(daemons) => {
+                let default_routes = daemons.default_routes().map_err(|e| e.to_string())?;
+                Ok(RouteCheck { default_routes, ..RouteCheck::default() })
+            }
+        }
+    }
+}
+
+/// Compares, prints, and says by the exit status whether all is well.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    match compare(options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(sentence) => {
+            text::complain(&sentence);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn compare(options: &Options) -> Result<bool, String> {
+    let wait = Duration::try_from_secs_f64(options.wait).map_err(|e| format!("--wait: {e}"))?;
+    let every =
+        options.every.map(Duration::try_from_secs_f64).transpose().map_err(|e| format!("--every: {e}"))?;
+    let mut asked = match options.sonic {
+        false => Asked::Router(Client::new(&options.output.socket)),
+        true => {
+            let daemons = DaemonsCheck::open(options.database_config.as_deref(), options.syncd.clone());
+            Asked::Daemons(Box::new(daemons.map_err(|e| e.to_string())?))
+        }
+    };
+    loop {
+        let begin = Instant::now();
+        let well = if options.default_route {
+            let found = asked.defaults()?;
+            print(options, &found, defaults)?;
+            found.default_routes.iter().any(|route| route.forwarded)
+        } else {
+            let mut found = asked.look(options.full)?;
+            while found.differing > 0 && found.under_way > 0 && begin.elapsed() < wait {
+                std::thread::sleep(LOOK);
+                // What differed is looked at again in any case.
+                found = asked.look(false)?;
+            }
+            print(options, &found, all)?;
+            found.differing == 0
+        };
+        let Some(every) = every else { return Ok(well) };
+        std::thread::sleep(every.saturating_sub(begin.elapsed()));
+    }
+}
+
+fn print(options: &Options, found: &RouteCheck, text: fn(&RouteCheck) -> String) -> Result<(), String> {
+    if options.output.json {
+        // A line for each look.
+        let json = serde_json::to_string(found).map_err(|e| e.to_string())?;
+        return text::say(&format!("{json}\n"));
+    }
+    text::say(&text(found))
+}
+
+fn all(found: &RouteCheck) -> String {
+    let routes: Vec<String> =
+        found.routes.iter().map(|(stage, n)| format!("{stage} {}", number(*n))).collect();
+    let what = if found.full { "everything" } else { "what changed" };
+    let mut out = format!(
+        "{} ({}; compared {what}: {} routes in {:.1} ms)\n",
+        match found.differing {
+            0 => "All agree".to_owned(),
+            n => format!("{} differ", text::count(n, "route")),
+        },
+        routes.join(", "),
+        number(found.checked),
+        found.milliseconds
+    );
+    if !found.differences.is_empty() {
+        let mut table = Table::new(&["VRF", "Prefix", "Stage", "Wanted", "Found", "Why"]);
+        for d in &found.differences {
+            table.row([&d.vrf, &d.prefix, &d.stage, &d.rib, &d.found, &d.says].map(String::clone));
+        }
+        out += &table.render();
+    }
+    if found.differing > found.differences.len() as u64 {
+        out += &format!("and {} more\n", found.differing - found.differences.len() as u64);
+    }
+    out
+}
+
+fn defaults(found: &RouteCheck) -> String {
+    let line = |route: &ribtide_daemon::api::model::DefaultRoute| {
+        let leads = route.leads.as_deref().unwrap_or("absent");
+        let forwards = if route.forwarded { "forwards" } else { "does not forward" };
+        format!("{} {leads}: {forwards}\n", route.prefix)
+    };
+    found.default_routes.iter().map(line).collect()
+}
