@@ -239,14 +239,18 @@ impl Orch {
         Some(finished)
     }
 
-    /// Is shown changes of ROUTE_TABLE that come next: finds their routes, so that the waits for memory overlap.
-    pub fn look_ahead(&self, changes: &[Change<RouteRow>]) {
-        self.look_at_routes(changes);
+    /// Takes in a change of ROUTE_TABLE.
+    pub fn route(&mut self, mut change: Change<RouteRow>) {
+        self.add_route(&mut change);
     }
 
-    /// Takes in a change of ROUTE_TABLE.
-    pub fn route(&mut self, change: Change<RouteRow>) {
-        self.add_route(change);
+    /// Takes in changes of ROUTE_TABLE in their order, and what they say out of them. Finds the routes of some at a time, so
+    /// that the waits for memory overlap.
+    pub fn routes(&mut self, changes: &mut [Change<RouteRow>]) {
+        for changes in changes.chunks_mut(routes::AHEAD) {
+            self.look_at_routes(changes);
+            changes.iter_mut().for_each(|change| self.add_route(change));
+        }
     }
 
     /// Takes in that a port's link went up or down. Until told, links are up.

@@ -135,9 +135,7 @@ pub fn start(
         // Groups before the routes that name them.
         feeds: vec![
             Box::new(TableFeed::new(groups_taken, Orch::nexthop_group)),
-            Box::new(
-                TableFeed::new(routes_taken, Orch::route).announced(Orch::rows_due).ahead(Orch::look_ahead),
-            ),
+            Box::new(TableFeed::together(routes_taken, Orch::routes).announced(Orch::rows_due)),
         ],
         syncd: Box::new(ToSyncd { requests, replies: replied, waiting: 0 }),
         outlet: Box::new(Answers { acks, marks: marked, lab: config.lab }),

@@ -18,8 +18,6 @@ use ribtide_tables::Consumer;
 use std::time::Instant;
 
 const DAEMON: &str = "orchagent";
-/// Rows that the machine is shown at a time.
-const AHEAD: usize = 32;
 /// How often the machine learns the time.
 const TICK: Millis = 1000;
 
@@ -69,34 +67,38 @@ pub(super) trait Outlet: Send {
     }
 }
 
+/// How the machine takes rows.
+enum Take<R: Row> {
+    Each(fn(&mut Orch, Change<R>)),
+    Together(fn(&mut Orch, &mut [Change<R>])),
+}
+
 /// A [`Feed`] of one table.
 pub(super) struct TableFeed<R: Row, C: Consumer<R>> {
     consumer: C,
     ready: bool,
     changes: Vec<Change<R>>,
-    take: fn(&mut Orch, Change<R>),
+    take: Take<R>,
     /// How many rows may be taken, beside what the caller has room for.
     limit: Option<fn(&Orch) -> usize>,
-    /// Is shown rows that are taken next.
-    ahead: fn(&Orch, &[Change<R>]),
     /// PerformanceTimers: rows taken from the table, and given to the machine.
     pops: Option<Meter>,
     adds: Option<Meter>,
 }
 
 impl<R: Row, C: Consumer<R> + Send + 'static> TableFeed<R, C> {
-    /// Feeds rows of `consumer` to the machine with `take`.
+    /// Feeds rows of `consumer` to the machine, each with `take`.
     pub(super) fn new(consumer: C, take: fn(&mut Orch, Change<R>)) -> Self {
-        TableFeed {
-            consumer,
-            ready: false,
-            changes: Vec::new(),
-            take,
-            limit: None,
-            ahead: |_, _| {},
-            pops: None,
-            adds: None,
-        }
+        TableFeed::with(consumer, Take::Each(take))
+    }
+
+    /// Feeds rows of `consumer` to the machine, those that come together with one call of `take`.
+    pub(super) fn together(consumer: C, take: fn(&mut Orch, &mut [Change<R>])) -> Self {
+        TableFeed::with(consumer, Take::Together(take))
+    }
+
+    fn with(consumer: C, take: Take<R>) -> Self {
+        TableFeed { consumer, ready: false, changes: Vec::new(), take, limit: None, pops: None, adds: None }
     }
 
     /// No more rows are taken than `due` says.
@@ -107,11 +109,6 @@ impl<R: Row, C: Consumer<R> + Send + 'static> TableFeed<R, C> {
     /// With PerformanceTimers for rows taken from the table, and for rows given to the machine.
     pub(super) fn timed(self, pops: Option<Meter>, adds: Option<Meter>) -> Self {
         TableFeed { pops, adds, ..self }
-    }
-
-    /// Rows are shown to `ahead`, some at a time, before they are taken.
-    pub(super) fn ahead(self, ahead: fn(&Orch, &[Change<R>])) -> Self {
-        TableFeed { ahead, ..self }
     }
 }
 
@@ -145,19 +142,14 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
         }
         // Rows that were passed over count too: there may be more behind them.
         let count = self.changes.len().max(usize::from(self.ready));
-        let mut changes = self.changes.drain(..);
-        for n in 0.. {
-            if n % AHEAD == 0 {
-                let next = changes.as_slice();
-                (self.ahead)(orch, &next[..next.len().min(AHEAD)]);
-            }
-            let Some(change) = changes.next() else { break };
-            if let Some(record) = &mut record {
-                record.change(&change);
-            }
-            (self.take)(orch, change);
+        if let Some(record) = &mut record {
+            self.changes.iter().for_each(|change| record.change(change));
         }
-        drop(changes);
+        match self.take {
+            Take::Each(take) => self.changes.drain(..).for_each(|change| take(orch, change)),
+            Take::Together(take) => take(orch, &mut self.changes),
+        }
+        self.changes.clear();
         if let Some(timer) = &self.adds {
             timer.add(came, popped);
         }

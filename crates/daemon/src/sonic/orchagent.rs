@@ -241,7 +241,9 @@ fn feeds(
 }
 
 fn route_feed(table: impl Consumer<RouteRow> + Send + 'static, timers: &Timers) -> Box<dyn Feed> {
-    Box::new(TableFeed::new(table, Orch::route).timed(timers.timer("POPS"), timers.timer("ADD_TO_SYNC")))
+    Box::new(
+        TableFeed::together(table, Orch::routes).timed(timers.timer("POPS"), timers.timer("ADD_TO_SYNC")),
+    )
 }
 
 /// Takes in the rows that an earlier orchagent consumed: their place is in the tables, no longer in the queues.

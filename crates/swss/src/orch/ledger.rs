@@ -12,9 +12,12 @@ use std::collections::VecDeque;
 pub(super) struct Ticket(u64);
 
 impl Ticket {
+    /// Nobody waits.
+    pub(super) const NONE: Ticket = Ticket(0);
+
     /// Whether a batch waits for the row.
     pub(super) fn is_some(self) -> bool {
-        self != Ticket::default()
+        self != Ticket::NONE
     }
 }
 

@@ -111,19 +111,28 @@ pub(super) struct Task {
 }
 
 impl Task {
+    const BLANK: Task = Task {
+        change: Pending { del: false, set: None },
+        later: None,
+        spelled: None,
+        state: State::Ready,
+        pin: None,
+        ticket: Ticket::NONE,
+        silent: false,
+        verb: None,
+        half: false,
+        refused: None,
+    };
+
+    /// Written where it stays: see [`Task`].
     fn new(row: Option<RouteRow>, spelled: Option<Name>, ticket: Option<Ticket>) -> Box<Task> {
-        Box::new(Task {
-            change: Pending::new(row),
-            later: None,
-            spelled,
-            state: State::Ready,
-            pin: None,
-            ticket: ticket.unwrap_or_default(),
-            silent: ticket.is_none(),
-            verb: None,
-            half: false,
-            refused: None,
-        })
+        let mut task = Box::new(Task::BLANK);
+        task.change.del = row.is_none();
+        task.change.set = row;
+        task.spelled = spelled;
+        task.silent = ticket.is_none();
+        task.ticket = ticket.unwrap_or_default();
+        task
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -269,25 +278,27 @@ impl Routes {
 }
 
 impl Orch {
-    pub(super) fn add_route(&mut self, change: Change<RouteRow>) {
+    /// Takes what a change says out of it, where it stands in memory: see [`Task`].
+    pub(super) fn add_route(&mut self, change: &mut Change<RouteRow>) {
         let ticket = self.routes.ledger.row();
-        let RouteKey::Route { vrf, prefix, spelled } = change.key else {
+        let RouteKey::Route { vrf, prefix, spelled } = &mut change.key else {
             self.routes.ledger.done(ticket, None);
             return self.resync(change.row.is_some());
         };
-        let name = RouteName { vrf: self.vrfs.id_of(&vrf), prefix };
+        let name = RouteName { vrf: self.vrfs.id_of(vrf), prefix: *prefix };
+        let (row, spelled) = (change.row.take(), spelled.take());
         let Some(held) = &mut self.routes.held else {
             let id = self.routes.table.id_of(name);
-            return self.routes.add(id, change.row, spelled, Some(ticket));
+            return self.routes.add(id, row, spelled, Some(ticket));
         };
         match held.get_mut(&name) {
             Some((pending, spelling, former)) => {
-                pending.add(change.row);
+                pending.add(row);
                 *spelling = spelled;
                 let former = std::mem::replace(former, ticket);
                 self.routes.ledger.done(former, None);
             }
-            None => drop(held.insert(name, (Pending::new(change.row), spelled, ticket))),
+            None => drop(held.insert(name, (Pending::new(row), spelled, ticket))),
         }
     }
 

@@ -36,6 +36,16 @@ impl Hash for RouteName {
     }
 }
 
+/// What is kept of a route's hash.
+fn hash(hasher: &HashBuilder, name: RouteName) -> u32 {
+    (hasher.hash_one(name) >> 32) as u32
+}
+
+/// The table takes a place from the lower bits and a mark from the highest.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
+}
+
 /// No task.
 const NONE: u32 = u32::MAX;
 
@@ -61,7 +71,8 @@ struct Kept {
 pub(super) struct RouteTable {
     records: Vec<Record>,
     unused: Vec<u32>,
-    by_name: HashTable<u32>,
+    /// Numbers with their hashes, so that a table that grows need not look at the records.
+    by_name: HashTable<(u32, u32)>,
     hasher: HashBuilder,
     tasks: Vec<Option<Box<Task>>>,
     unused_tasks: Vec<u32>,
@@ -71,24 +82,26 @@ pub(super) struct RouteTable {
 impl RouteTable {
     /// The number of a route of which something is known.
     pub(super) fn find(&self, name: RouteName) -> Option<RouteId> {
-        let hash = self.hasher.hash_one(name);
-        let same = |at: &u32| self.records[*at as usize].name == name;
-        self.by_name.find(hash, same).map(|at| RouteId(*at))
+        let hash = hash(&self.hasher, name);
+        let same = |(of, at): &(u32, u32)| *of == hash && self.records[*at as usize].name == name;
+        self.by_name.find(spread(hash), same).map(|(_, at)| RouteId(*at))
     }
 
     /// Reads what will be read again when the route is looked for.
     pub(super) fn look_at(&self, name: RouteName) {
-        black_box(self.by_name.find(self.hasher.hash_one(name), |_| true));
+        let hash = hash(&self.hasher, name);
+        let found = self.by_name.find(spread(hash), |(of, _)| *of == hash);
+        black_box(found.and_then(|(_, at)| self.records.get(*at as usize)).map(|record| record.task));
     }
 
     /// The number of a route, which is made when there is none. Give it something to be kept for, or
     /// [`RouteTable::let_go`].
     pub(super) fn id_of(&mut self, name: RouteName) -> RouteId {
         let RouteTable { records, unused, by_name, hasher, .. } = self;
-        let hash = hasher.hash_one(name);
-        let rehash = |at: &u32| hasher.hash_one(records[*at as usize].name);
-        let entry = match by_name.entry(hash, |at| records[*at as usize].name == name, rehash) {
-            hashbrown::hash_table::Entry::Occupied(known) => return RouteId(*known.get()),
+        let hash = hash(hasher, name);
+        let same = |(of, at): &(u32, u32)| *of == hash && records[*at as usize].name == name;
+        let entry = match by_name.entry(spread(hash), same, |(of, _)| spread(*of)) {
+            hashbrown::hash_table::Entry::Occupied(known) => return RouteId(known.get().1),
             hashbrown::hash_table::Entry::Vacant(entry) => entry,
         };
         let record = Record { name, in_chip: None, task: NONE, kept: Kept::default() };
@@ -96,7 +109,7 @@ impl RouteTable {
             Some(at) => at,
             None => records.len() as u32,
         };
-        entry.insert(at);
+        entry.insert((hash, at));
         match records.get_mut(at as usize) {
             Some(place) => *place = record,
             None => records.push(record),
@@ -110,7 +123,7 @@ impl RouteTable {
         if in_chip.is_some() || *task != NONE || *kept != Kept::default() {
             return;
         }
-        if let Ok(entry) = self.by_name.find_entry(self.hasher.hash_one(name), |at| *at == id.0) {
+        if let Ok(entry) = self.by_name.find_entry(spread(hash(&self.hasher, *name)), |(_, at)| *at == id.0) {
             entry.remove();
         }
         self.unused.push(id.0);
@@ -218,7 +231,7 @@ impl RouteTable {
 
     /// Every route that is known.
     pub(super) fn iter(&self) -> impl Iterator<Item = RouteId> {
-        self.by_name.iter().map(|at| RouteId(*at))
+        self.by_name.iter().map(|(_, at)| RouteId(*at))
     }
 
     fn record(&self, id: RouteId) -> &Record {
