@@ -285,12 +285,12 @@ impl Orch {
             self.routes.ledger.done(ticket, None);
             return self.resync(change.row.is_some());
         };
-        let name = RouteName { vrf: self.vrfs.id_of(vrf), prefix: *prefix };
-        let (row, spelled) = (change.row.take(), spelled.take());
+        let vrf = self.vrfs.id_of(vrf);
         let Some(held) = &mut self.routes.held else {
-            let id = self.routes.table.id_of(name);
-            return self.routes.add(id, row, spelled, Some(ticket));
+            let id = self.routes.table.id_of(vrf, prefix);
+            return self.routes.add(id, change.row.take(), spelled.take(), Some(ticket));
         };
+        let (name, row, spelled) = (RouteName { vrf, prefix: *prefix }, change.row.take(), spelled.take());
         match held.get_mut(&name) {
             Some((pending, spelling, former)) => {
                 pending.add(row);
@@ -309,7 +309,7 @@ impl Orch {
             if let RouteKey::Route { vrf, prefix, .. } = &change.key
                 && let Some(vrf) = self.vrfs.find(vrf)
             {
-                self.routes.table.look_at(RouteName { vrf, prefix: *prefix });
+                self.routes.table.look_at(vrf, prefix);
             }
         }
     }
@@ -324,7 +324,7 @@ impl Orch {
             self.routes.held = Some(held.collect());
         } else if let Some(held) = self.routes.held.take() {
             for (name, (pending, spelled, ticket)) in held {
-                let id = self.routes.table.id_of(name);
+                let id = self.routes.table.id_of(name.vrf, &name.prefix);
                 if pending.del {
                     let ticket = if pending.set.is_some() { Ticket::default() } else { ticket };
                     self.routes.add(id, None, spelled.clone(), Some(ticket));
@@ -338,7 +338,7 @@ impl Orch {
 
     /// An address of the router: its route leads to the CPU.
     pub(super) fn add_own(&mut self, vrf: u32, prefix: AnyPrefix) {
-        let id = self.routes.table.id_of(RouteName { vrf, prefix });
+        let id = self.routes.table.id_of(vrf, &prefix);
         self.routes.table.set_own(id, true);
         let own = self.routes.own.entry(id).or_default();
         own.count += 1;
@@ -364,7 +364,7 @@ impl Orch {
 
     /// A route to the CPU that the start put into the chip.
     pub(super) fn own_from_start(&mut self, prefix: AnyPrefix) {
-        let id = self.routes.table.id_of(RouteName { vrf: vrfs::DEFAULT, prefix });
+        let id = self.routes.table.id_of(vrfs::DEFAULT, &prefix);
         self.routes.table.set_own(id, true);
         self.routes.own.insert(id, Own { count: 1, masked: None });
         self.routes.table.set_lead(id, Some(Lead { target: Target::Cpu, index: None }));

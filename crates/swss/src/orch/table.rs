@@ -7,7 +7,7 @@
 use super::routes::{Lead, Task};
 use hashbrown::HashTable;
 use ribtide_prefix::{AnyPrefix, HashBuilder};
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hasher};
 use std::hint::black_box;
 
 /// The number of a route, as long as there is something to know of it.
@@ -15,30 +15,25 @@ use std::hint::black_box;
 pub(super) struct RouteId(u32);
 
 /// Which route: the VRF's number, and the destination.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct RouteName {
     pub(super) vrf: u32,
     pub(super) prefix: AnyPrefix,
 }
 
-impl Hash for RouteName {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let vrf = u64::from(self.vrf) << 40;
-        match self.prefix {
-            AnyPrefix::V4(prefix) => {
-                state.write_u64(vrf ^ u64::from(prefix.bits()) << 8 ^ u64::from(prefix.len()));
-            }
-            AnyPrefix::V6(prefix) => {
-                state.write_u128(u128::from_be_bytes(prefix.bits()));
-                state.write_u64(vrf ^ u64::from(prefix.len()));
-            }
+/// What is kept of a route's hash.
+fn hash(hasher: &HashBuilder, vrf: u32, prefix: &AnyPrefix) -> u32 {
+    let (mut state, vrf) = (hasher.build_hasher(), u64::from(vrf) << 40);
+    match prefix {
+        AnyPrefix::V4(prefix) => {
+            state.write_u64(vrf ^ u64::from(prefix.bits()) << 8 ^ u64::from(prefix.len()));
+        }
+        AnyPrefix::V6(prefix) => {
+            state.write_u128(u128::from_be_bytes(prefix.bits()));
+            state.write_u64(vrf ^ u64::from(prefix.len()));
         }
     }
-}
-
-/// What is kept of a route's hash.
-fn hash(hasher: &HashBuilder, name: RouteName) -> u32 {
-    (hasher.hash_one(name) >> 32) as u32
+    (state.finish() >> 32) as u32
 }
 
 /// The table takes a place from the lower bits and a mark from the highest.
@@ -82,29 +77,35 @@ pub(super) struct RouteTable {
 impl RouteTable {
     /// The number of a route of which something is known.
     pub(super) fn find(&self, name: RouteName) -> Option<RouteId> {
-        let hash = hash(&self.hasher, name);
+        let hash = hash(&self.hasher, name.vrf, &name.prefix);
         let same = |(of, at): &(u32, u32)| *of == hash && self.records[*at as usize].name == name;
         self.by_name.find(spread(hash), same).map(|(_, at)| RouteId(*at))
     }
 
     /// Reads what will be read again when the route is looked for.
-    pub(super) fn look_at(&self, name: RouteName) {
-        let hash = hash(&self.hasher, name);
+    pub(super) fn look_at(&self, vrf: u32, prefix: &AnyPrefix) {
+        let hash = hash(&self.hasher, vrf, prefix);
         let found = self.by_name.find(spread(hash), |(of, _)| *of == hash);
         black_box(found.and_then(|(_, at)| self.records.get(*at as usize)).map(|record| record.task));
     }
 
     /// The number of a route, which is made when there is none. Give it something to be kept for, or
-    /// [`RouteTable::let_go`].
-    pub(super) fn id_of(&mut self, name: RouteName) -> RouteId {
+    /// [`RouteTable::let_go`]. The prefix is read where it stands, for the reason that [`Task`] says.
+    pub(super) fn id_of(&mut self, vrf: u32, prefix: &AnyPrefix) -> RouteId {
         let RouteTable { records, unused, by_name, hasher, .. } = self;
-        let hash = hash(hasher, name);
-        let same = |(of, at): &(u32, u32)| *of == hash && records[*at as usize].name == name;
+        let hash = hash(hasher, vrf, prefix);
+        let is = |name: &RouteName| name.vrf == vrf && name.prefix == *prefix;
+        let same = |(of, at): &(u32, u32)| *of == hash && is(&records[*at as usize].name);
         let entry = match by_name.entry(spread(hash), same, |(of, _)| spread(*of)) {
             hashbrown::hash_table::Entry::Occupied(known) => return RouteId(known.get().1),
             hashbrown::hash_table::Entry::Vacant(entry) => entry,
         };
-        let record = Record { name, in_chip: None, task: NONE, kept: Kept::default() };
+        let record = Record {
+            name: RouteName { vrf, prefix: *prefix },
+            in_chip: None,
+            task: NONE,
+            kept: Kept::default(),
+        };
         let at = match unused.pop() {
             Some(at) => at,
             None => records.len() as u32,
@@ -123,7 +124,9 @@ impl RouteTable {
         if in_chip.is_some() || *task != NONE || *kept != Kept::default() {
             return;
         }
-        if let Ok(entry) = self.by_name.find_entry(spread(hash(&self.hasher, *name)), |(_, at)| *at == id.0) {
+        if let Ok(entry) =
+            self.by_name.find_entry(spread(hash(&self.hasher, name.vrf, &name.prefix)), |(_, at)| *at == id.0)
+        {
             entry.remove();
         }
         self.unused.push(id.0);
