@@ -57,6 +57,11 @@ impl Pace {
         self.ends
     }
 
+    /// How long it will work on what it was asked until now.
+    pub(crate) fn left(&self, now: Instant) -> Duration {
+        self.ends.map_or(Duration::ZERO, |ends| ends.saturating_duration_since(now))
+    }
+
     /// Nothing was done for so long: what is under way ends that much later.
     pub(crate) fn pause(&mut self, pause: Duration) {
         self.ends = self.ends.map(|ends| ends + pause);
@@ -84,6 +89,7 @@ mod tests {
         assert_eq!(pace.done_at(start + ms(14)), Some(start + ms(19)));
         let expected = Work { calls: 5, entries: 41, failed: 0, busy: ms(16), idle: ms(3) };
         assert_eq!(pace.work, expected);
+        assert_eq!((pace.left(start + ms(15)), pace.left(start + ms(30))), (ms(4), ms(0)));
         pace.pause(ms(100));
         pace.call(1, ms(1));
         assert_eq!(pace.done_at(start + ms(20)), Some(start + ms(120)));

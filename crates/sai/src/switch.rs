@@ -188,6 +188,11 @@ impl VirtualSwitch {
         self.pace.done_at(now)
     }
 
+    /// How long it will work on what it was asked until `now`, if it goes on.
+    pub fn left(&self, now: Instant) -> Duration {
+        self.pace.left(now)
+    }
+
     /// What it did since the start.
     pub fn work(&self) -> Work {
         self.pace.work

@@ -160,7 +160,9 @@ pub(super) fn run(
     let routes = u64::from(options.routes);
     it.wait("the last route", limit, |_| {
         let done = match wiring.has_chip() {
-            true => counts(&socket).is_ok_and(|(v4, _)| v4 == own + routes),
+            true => {
+                counts(&socket).is_ok_and(|(v4, _)| v4 == own + routes) && rests(&socket).unwrap_or(false)
+            }
             false => appl.ask(&["SCARD", "ROUTE_TABLE_KEY_SET"]).is_ok_and(|n| n == routes),
         };
         (done || interrupted.load(Relaxed)).then_some(())
@@ -218,6 +220,11 @@ fn counts(socket: &Path) -> io::Result<(u64, u64)> {
     let counts = ask(socket, "counts")?;
     let count = |name: &str| counts.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
     Ok((count("ipv4_routes"), count("ipv6_routes")))
+}
+
+/// Whether the chip has done all that it was asked: its tables show it before.
+fn rests(socket: &Path) -> io::Result<bool> {
+    Ok(ask(socket, "chip")?.get("left_seconds").and_then(serde_json::Value::as_f64) == Some(0.0))
 }
 
 /// Seconds that the chip was at work since its start.

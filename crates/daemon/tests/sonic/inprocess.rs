@@ -341,7 +341,7 @@ fn the_share_of_the_time_in_which_the_chip_is_at_work() {
         let (before, begin) = (rib.path.chip().unwrap().busy_seconds, Instant::now());
         let mut last = 0;
         for page in 0..150 {
-            let prefix = |n: u32| Prefix::<V4>::new(20 << 24 | n << 8, 24);
+            let prefix = |n: u32| Prefix::<V4>::new(32 << 24 | n << 8, 24);
             let routes = (page * 2000..(page + 1) * 2000).map(|n| FibRoute {
                 prefix: prefix(n),
                 group: Some(GroupId(1)),

@@ -37,6 +37,8 @@ pub struct AsicState {
     pub failed: u64,
     /// Seconds that it worked, where a latency is set.
     pub busy_seconds: f64,
+    /// Seconds that it will still work on what it was asked.
+    pub left_seconds: f64,
     /// Seconds that it had nothing to do between its first call that took time and its last.
     pub idle_seconds: f64,
 }
@@ -67,6 +69,7 @@ impl AsicState {
             asked: work.entries,
             failed: work.failed,
             busy_seconds: work.busy.as_secs_f64(),
+            left_seconds: switch.left(now).as_secs_f64(),
             idle_seconds: work.idle.as_secs_f64(),
         }
     }
