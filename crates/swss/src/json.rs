@@ -3,6 +3,7 @@
 //! Written byte for byte as SONiC's own writer does (compact, UTF-8 as it is, control characters escaped), because
 //! the text of an object is its identity in ASIC_DB.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Appends one string, quoted.
@@ -46,7 +47,7 @@ pub fn write_strings<'a>(items: impl Iterator<Item = &'a str>, out: &mut String)
 }
 
 /// The strings of an array; `None` when the text is not an array of strings and nothing else.
-pub fn read_strings(text: &str) -> Option<Vec<String>> {
+pub fn read_strings(text: &str) -> Option<Vec<Cow<'_, str>>> {
     let mut reader = Reader { rest: text.trim_start().strip_prefix('[')? };
     let mut items = Vec::new();
     if reader.eat(']') {
@@ -64,7 +65,7 @@ pub fn read_strings(text: &str) -> Option<Vec<String>> {
 }
 
 /// The names and values of a flat object of strings; `None` when the text is not one and nothing else.
-pub fn read_object(text: &str) -> Option<Vec<(String, String)>> {
+pub fn read_object(text: &str) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {
     let mut reader = Reader { rest: text.trim_start().strip_prefix('{')? };
     let mut items = Vec::new();
     if reader.eat('}') {
@@ -85,13 +86,17 @@ pub fn read_object(text: &str) -> Option<Vec<(String, String)>> {
     }
 }
 
+/// Bytes that a string with escapes usually has at most: a route's key.
+const ROOM: usize = 128;
+
 struct Reader<'a> {
     rest: &'a str,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn eat(&mut self, token: char) -> bool {
-        match self.rest.trim_start().strip_prefix(token) {
+        // SONiC's writers put nothing in between.
+        match self.rest.strip_prefix(token).or_else(|| self.rest.trim_start().strip_prefix(token)) {
             Some(rest) => {
                 self.rest = rest;
                 true
@@ -104,19 +109,27 @@ impl Reader<'_> {
         self.rest.trim_end().is_empty()
     }
 
-    fn string(&mut self) -> Option<String> {
+    /// The next string, which is where it stands when nothing in it is escaped.
+    fn string(&mut self) -> Option<Cow<'a, str>> {
         if !self.eat('"') {
             return None;
         }
         let mut out = String::new();
         loop {
-            let stop = self.rest.find(['"', '\\'])?;
+            let stop = self.rest.bytes().position(|byte| matches!(byte, b'"' | b'\\'))?;
             let (plain, rest) = self.rest.split_at(stop);
-            out.push_str(plain);
             if let Some(rest) = rest.strip_prefix('"') {
                 self.rest = rest;
-                return Some(out);
+                if out.is_empty() {
+                    return Some(plain.into());
+                }
+                out.push_str(plain);
+                return Some(out.into());
             }
+            if out.is_empty() {
+                out.reserve(ROOM);
+            }
+            out.push_str(plain);
             let mut chars = rest[1..].chars();
             match chars.next()? {
                 c @ ('"' | '\\' | '/') => out.push(c),
@@ -162,7 +175,7 @@ mod tests {
             assert_eq!(read_strings(text), None, "{text}");
         }
         assert_eq!(read_strings(" [ \"a\" , \"\\u0041\\ud83d\\ude00\" ] ").unwrap(), ["a", "A😀"]);
-        assert_eq!(read_strings("[]").unwrap(), Vec::<String>::new());
+        assert_eq!(read_strings("[]").unwrap(), Vec::<&str>::new());
     }
 
     proptest! {

@@ -12,6 +12,7 @@ pub mod json;
 pub mod orch;
 pub mod row;
 pub mod sai;
+mod spell;
 pub mod syncd;
 
 pub use row::{Change, Db, Name, Row, RowError};

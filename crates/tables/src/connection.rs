@@ -7,7 +7,7 @@
 
 use crate::TableError;
 use crate::database::{Address, Database};
-use crate::resp::{Command, Decoder, Reply};
+use crate::resp::{Answers, Command, Decoder, Raw, Reply};
 use ribtide_runtime::thread::Stop;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -29,9 +29,13 @@ pub struct Connection {
     /// Commands that were queued and not yet all answered.
     out: Vec<u8>,
     queued: usize,
+    /// Empty between two uses.
+    command: Command,
     /// Scripts that the server must know, under their hashes, before `out` is sent.
     scripts: Vec<&'static str>,
     generation: u64,
+    /// To the commands of `out`, or of the one before.
+    answers: Answers,
 }
 
 impl Connection {
@@ -48,8 +52,10 @@ impl Connection {
             decoder: Decoder::default(),
             out: Vec::new(),
             queued: 0,
+            command: Command::default(),
             scripts: Vec::new(),
             generation: 0,
+            answers: Answers::default(),
         };
         connection.greet()?;
         Ok(connection)
@@ -67,12 +73,19 @@ impl Connection {
 
     /// Queues a command; its reply is read, and dropped, at the next flush.
     pub fn queue(&mut self, args: &[&str]) {
-        self.queue_command(&mut Command::of(args));
+        self.queue_with(|command| args.iter().for_each(|arg| command.arg(arg)));
     }
 
     /// Queues a command that was put together an argument at a time, and empties it.
     pub fn queue_command(&mut self, command: &mut Command) {
         command.finish(&mut self.out);
+        self.queued += 1;
+    }
+
+    /// Queues a command of what `args` adds to it.
+    pub fn queue_with(&mut self, args: impl FnOnce(&mut Command)) {
+        args(&mut self.command);
+        self.command.finish(&mut self.out);
         self.queued += 1;
     }
 
@@ -82,7 +95,7 @@ impl Connection {
     /// [`TableError::Refused`] with the first refusal, after every command was tried; [`TableError::Lost`] only when
     /// the server is gone and the process stops.
     pub fn flush(&mut self) -> Result<(), TableError> {
-        self.send(&mut Vec::new())
+        self.send().map(drop)
     }
 
     /// Sends what is queued, then one command, and returns its reply. It may run twice when the server is lost.
@@ -90,7 +103,8 @@ impl Connection {
     /// # Errors
     /// As [`Connection::flush`].
     pub fn ask(&mut self, args: &[&str]) -> Result<Reply, TableError> {
-        self.ask_command(&mut Command::of(args))
+        self.queue(args);
+        self.send()?.last().map_or(Ok(Reply::Nil), |reply| self.read(reply))
     }
 
     /// Sends what is queued, then `commands`, and returns a reply for each.
@@ -103,9 +117,8 @@ impl Connection {
     ) -> Result<Vec<Reply>, TableError> {
         self.flush()?;
         commands.for_each(|command| self.queue(&command));
-        let mut replies = Vec::with_capacity(self.queued);
-        self.send(&mut replies)?;
-        Ok(replies)
+        let answers = self.send()?;
+        answers.iter().map(|reply| self.read(reply)).collect()
     }
 
     /// Hands the keys that match `pattern` to `each`, a page at a time, so that the server serves others in between.
@@ -130,13 +143,6 @@ impl Connection {
         }
     }
 
-    pub(crate) fn ask_command(&mut self, command: &mut Command) -> Result<Reply, TableError> {
-        self.queue_command(command);
-        let mut replies = Vec::with_capacity(self.queued);
-        self.send(&mut replies)?;
-        Ok(replies.pop().unwrap_or(Reply::Nil))
-    }
-
     /// Makes the server know `script` and returns its hash for `EVALSHA`.
     ///
     /// # Errors
@@ -146,14 +152,17 @@ impl Connection {
         Ok(self.ask(&["SCRIPT", "LOAD", script])?.into_text().unwrap_or_default())
     }
 
-    /// Carries out the queue; `replies` is then the reply to each command, unless one was refused.
-    fn send(&mut self, replies: &mut Vec<Reply>) -> Result<(), TableError> {
+    /// Carries out the queue, and returns the reply to each command.
+    ///
+    /// # Errors
+    /// As [`Connection::flush`].
+    pub(crate) fn send(&mut self) -> Result<Answers, TableError> {
+        self.answers.clear();
         if self.queued == 0 {
-            return Ok(());
+            return Ok(Answers::default());
         }
         let refusal = loop {
-            replies.clear();
-            match self.exchange(replies) {
+            match self.exchange() {
                 // Somebody made the server forget its scripts; what ran meanwhile may run again.
                 Ok(Some(message)) if message.starts_with("NOSCRIPT") => match self.load_scripts() {
                     Ok(()) => {}
@@ -166,21 +175,21 @@ impl Connection {
         self.out.clear();
         self.queued = 0;
         match refusal {
-            None => Ok(()),
+            None => Ok(std::mem::take(&mut self.answers)),
             Some(message) => Err(self.refused(message)),
         }
     }
 
     /// One attempt: all commands out, all replies in. The first refusal, if there was one.
-    fn exchange(&mut self, replies: &mut Vec<Reply>) -> Result<Option<String>, TableError> {
+    fn exchange(&mut self) -> Result<Option<String>, TableError> {
         let lost = |cause: &io::Error| lost(&self.database, cause);
+        self.answers.clear();
         self.stream.write_all(&self.out).map_err(|e| lost(&e))?;
         let mut refusal = None;
         for _ in 0..self.queued {
-            match receive(&mut self.stream, &mut self.decoder).map_err(|e| lost(&e))? {
-                Reply::Error(message) => refusal = refusal.or(Some(message)),
-                reply => replies.push(reply),
-            }
+            let reply = receive(&mut self.stream, &mut self.decoder).map_err(|e| lost(&e))?;
+            refusal = refusal.or_else(|| reply.refusal());
+            self.answers.push(reply);
         }
         Ok(refusal)
     }
@@ -223,10 +232,14 @@ impl Connection {
         let mut bytes = Vec::new();
         Command::of(args).finish(&mut bytes);
         let sent = self.stream.write_all(&bytes).and_then(|()| receive(&mut self.stream, &mut self.decoder));
-        match sent.map_err(|e| lost(&self.database, &e))? {
-            Reply::Error(message) => Err(self.refused(message)),
-            _ => Ok(()),
+        match sent.map_err(|e| lost(&self.database, &e))?.refusal() {
+            Some(message) => Err(self.refused(message)),
+            None => Ok(()),
         }
+    }
+
+    fn read(&self, reply: Raw<'_>) -> Result<Reply, TableError> {
+        reply.reply().map_err(|_| lost(&self.database, &not_redis()))
     }
 
     fn refused(&self, message: String) -> TableError {
@@ -243,17 +256,11 @@ pub(crate) fn lost(database: &Database, cause: &io::Error) -> TableError {
 }
 
 /// Reads until one reply is whole.
-pub(crate) fn receive(stream: &mut Stream, decoder: &mut Decoder) -> io::Result<Reply> {
-    let mut buf = [0; 64 << 10];
-    loop {
-        match decoder.next() {
-            Ok(Some(reply)) => return Ok(reply),
-            Ok(None) => {}
-            Err(_) => return Err(io::Error::other("what answers there is not Redis")),
-        }
-        match stream.read(&mut buf) {
+pub(crate) fn receive<'d>(stream: &mut Stream, decoder: &'d mut Decoder) -> io::Result<Raw<'d>> {
+    while !decoder.advance().map_err(|_| not_redis())? {
+        match decoder.fill(|room| stream.read(room)) {
             Ok(0) => return Err(io::Error::other("the server closed it")),
-            Ok(n) => decoder.feed(&buf[..n]),
+            Ok(_) => {}
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"));
@@ -261,6 +268,11 @@ pub(crate) fn receive(stream: &mut Stream, decoder: &mut Decoder) -> io::Result<
             Err(e) => return Err(e),
         }
     }
+    Ok(decoder.current())
+}
+
+fn not_redis() -> io::Error {
+    io::Error::other("what answers there is not Redis")
 }
 
 /// A socket to a server.

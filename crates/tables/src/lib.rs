@@ -15,6 +15,7 @@ mod exchange;
 pub mod memory;
 mod plain;
 pub mod queue;
+mod remembered;
 mod resp;
 pub mod state_table;
 mod subscribe;

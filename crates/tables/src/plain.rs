@@ -16,6 +16,9 @@ const CAPACITY: usize = 10_000;
 pub struct PlainTable<R: Row> {
     connection: Connection,
     waiting: usize,
+    /// Scratch for a row's name, of which so much is the same for all.
+    name: String,
+    prefix: usize,
     row: PhantomData<fn(R)>,
 }
 
@@ -25,11 +28,9 @@ impl<R: Row> PlainTable<R> {
     /// # Errors
     /// [`TableError::Unreachable`] when the server is not there.
     pub fn open(databases: &Databases, stop: &Stop) -> Result<Self, TableError> {
-        Ok(PlainTable {
-            connection: Connection::open(databases.get(R::DB), stop)?,
-            waiting: 0,
-            row: PhantomData,
-        })
+        let connection = Connection::open(databases.get(R::DB), stop)?;
+        let name = connection.database().key(R::TABLE, "");
+        Ok(PlainTable { connection, waiting: 0, prefix: name.len(), name, row: PhantomData })
     }
 
     /// The row at `key`, if there is one.
@@ -78,17 +79,21 @@ fn malformed<R: Row>(found: String) -> TableError {
 impl<R: Row> Producer<R> for PlainTable<R> {
     fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), TableError> {
         for change in changes.drain(..) {
-            let key = self.key(&change.key);
+            self.name.truncate(self.prefix);
+            R::key_text(&change.key, &mut self.name);
+            let name = &self.name;
             if change.row.is_none() || change.reshaped {
-                self.connection.queue(&["DEL", &key]);
+                self.connection.queue(&["DEL", name]);
             }
             if let Some(row) = &change.row {
-                let mut command = crate::resp::Command::of(&["HSET", &key]);
-                row.fields(&mut |field, value| {
-                    command.arg(field);
-                    command.arg(value);
+                self.connection.queue_with(|command| {
+                    command.arg("HSET");
+                    command.arg(name);
+                    row.fields(&mut |field, value| {
+                        command.arg(field);
+                        command.arg(value);
+                    });
                 });
-                self.connection.queue_command(&mut command);
             }
             self.waiting += 1;
             if self.waiting >= CAPACITY {

@@ -33,6 +33,17 @@ impl Command {
         self.args
     }
 
+    /// The arguments as they are sent.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Drops all arguments.
+    pub(crate) fn clear(&mut self) {
+        self.body.clear();
+        self.args = 0;
+    }
+
     /// Moves the arguments of `other` behind those of this one.
     pub(crate) fn append(&mut self, other: &mut Command) {
         self.body.append(&mut other.body);
@@ -131,14 +142,20 @@ pub(crate) struct NotResp;
 #[derive(Default, Debug)]
 pub(crate) struct Decoder {
     buf: Vec<u8>,
-    /// Bytes of the first reply that are known to be whole tokens.
+    /// Where the current reply begins in `buf`.
+    begin: usize,
+    /// As far as whole tokens of it are known.
     scanned: usize,
-    /// Tokens of the first reply beyond `scanned`; zero before the first byte of a reply was looked at.
+    /// Tokens of it beyond `scanned`.
     left: usize,
 }
 
+/// Bytes that one read may bring.
+const READ: usize = 64 << 10;
 /// The longest string that a server may send: Redis's own limit.
 const MAX_TEXT: usize = 512 << 20;
+/// How deep arrays may stand in each other.
+const MAX_DEPTH: usize = 8;
 
 enum Token<'a> {
     Nil,
@@ -149,20 +166,28 @@ enum Token<'a> {
 }
 
 impl Decoder {
-    /// Takes bytes from the stream.
-    pub(crate) fn feed(&mut self, bytes: &[u8]) {
-        self.buf.extend_from_slice(bytes);
+    /// Takes what `read` puts into the room that it is given; how much that was.
+    pub(crate) fn fill<E>(&mut self, read: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<usize, E> {
+        // What was decoded goes once a read, not once a reply: a read brings thousands of short ones.
+        self.buf.drain(..self.begin);
+        self.scanned -= self.begin;
+        self.begin = 0;
+        let len = self.buf.len();
+        self.buf.resize(len + READ, 0);
+        let came = read(&mut self.buf[len..]);
+        self.buf.truncate(len + came.as_ref().map_or(0, |n| *n));
+        came
     }
 
-    /// The next whole reply.
-    pub(crate) fn next(&mut self) -> Result<Option<Reply>, NotResp> {
+    /// Goes on to the next reply; false when it is not whole yet.
+    pub(crate) fn advance(&mut self) -> Result<bool, NotResp> {
         if self.left == 0 {
-            self.left = 1;
+            (self.begin, self.left) = (self.scanned, 1);
         }
-        // A long reply comes in many reads: each byte is scanned once, then the whole is parsed once.
+        // A long reply comes in many reads: each byte is scanned once.
         while self.left > 0 {
             let Some((token, len)) = token(self.buf.get(self.scanned..).unwrap_or_default())? else {
-                return Ok(None);
+                return Ok(false);
             };
             self.left -= 1;
             if let Token::Array(n) = token {
@@ -170,11 +195,125 @@ impl Decoder {
             }
             self.scanned += len;
         }
-        let mut rest = self.buf.get(..self.scanned).unwrap_or_default();
-        let reply = parse(&mut rest, 0)?;
-        self.buf.drain(..self.scanned);
-        self.scanned = 0;
-        Ok(Some(reply))
+        Ok(true)
+    }
+
+    /// The reply that [`Decoder::advance`] found whole.
+    pub(crate) fn current(&self) -> Raw<'_> {
+        Raw(self.buf.get(self.begin..self.scanned).unwrap_or_default())
+    }
+}
+
+/// One reply as it came, whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Raw<'a>(&'a [u8]);
+
+impl<'a> Raw<'a> {
+    /// The server's own words, if it refused the command.
+    pub(crate) fn refusal(self) -> Option<String> {
+        match token(self.0) {
+            Ok(Some((Token::Error(text), _))) => Some(String::from_utf8_lossy(text).into_owned()),
+            _ => None,
+        }
+    }
+
+    /// The text of a string or status. One that is not UTF-8 is `\u{fffd}`, which nothing means.
+    pub(crate) fn text(self) -> Option<&'a str> {
+        match token(self.0) {
+            Ok(Some((Token::Text(text), _))) => Some(std::str::from_utf8(text).unwrap_or("\u{fffd}")),
+            _ => None,
+        }
+    }
+
+    /// The elements of an array; none for any other reply.
+    pub(crate) fn items(self) -> Items<'a> {
+        match token(self.0) {
+            Ok(Some((Token::Array(left), len))) => {
+                Items { rest: self.0.get(len..).unwrap_or_default(), left }
+            }
+            _ => Items::default(),
+        }
+    }
+
+    /// All of it, copied.
+    pub(crate) fn reply(self) -> Result<Reply, NotResp> {
+        parse(&mut { self.0 }, 0)
+    }
+}
+
+/// The elements of an array, or those of them that are left.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Items<'a> {
+    rest: &'a [u8],
+    left: usize,
+}
+
+impl<'a> Items<'a> {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Their bytes, which are the same for the same elements.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Fields and values, which alternate. What is not a text is as good as empty.
+    pub(crate) fn pairs(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let mut texts = self.map(|item| item.text().unwrap_or_default());
+        std::iter::from_fn(move || Some((texts.next()?, texts.next()?)))
+    }
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Raw<'a>;
+
+    fn next(&mut self) -> Option<Raw<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        let (mut len, mut tokens) = (0, 1);
+        while tokens > 0 {
+            let (token, more) = token(self.rest.get(len..)?).ok()??;
+            len += more;
+            tokens -= 1;
+            if let Token::Array(n) = token {
+                tokens += n;
+            }
+        }
+        let (item, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(Raw(item))
+    }
+}
+
+/// Replies as they came, in order.
+#[derive(Default, Debug)]
+pub(crate) struct Answers {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Answers {
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    pub(crate) fn push(&mut self, reply: Raw<'_>) {
+        self.bytes.extend_from_slice(reply.0);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Raw<'_>> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins.zip(&self.ends).map(|(begin, end)| Raw(&self.bytes[begin..*end]))
+    }
+
+    /// The last one.
+    pub(crate) fn last(&self) -> Option<Raw<'_>> {
+        let begin = self.ends.iter().rev().nth(1).copied().unwrap_or(0);
+        self.ends.last().map(|end| Raw(&self.bytes[begin..*end]))
     }
 }
 
@@ -187,7 +326,7 @@ fn parse(rest: &mut &[u8], depth: usize) -> Result<Reply, NotResp> {
         Token::Integer(n) => Reply::Integer(n),
         Token::Text(bytes) => Reply::Text(text(bytes)),
         Token::Error(bytes) => Reply::Error(text(bytes)),
-        Token::Array(_) if depth > 8 => return Err(NotResp),
+        Token::Array(_) if depth > MAX_DEPTH => return Err(NotResp),
         Token::Array(n) => {
             let mut items = Vec::with_capacity(n.min(rest.len()));
             for _ in 0..n {
@@ -200,24 +339,32 @@ fn parse(rest: &mut &[u8], depth: usize) -> Result<Reply, NotResp> {
 
 /// The first token and its length in bytes, or `None` while it is not whole.
 fn token(buf: &[u8]) -> Result<Option<(Token<'_>, usize)>, NotResp> {
-    let Some(end) = buf.windows(2).position(|w| w == b"\r\n") else { return Ok(None) };
+    // Neither a number nor a status has a carriage return in it.
+    let Some(end) = buf.iter().position(|byte| *byte == b'\r') else { return Ok(None) };
     let (Some(kind), Some(line)) = (buf.first(), buf.get(1..end)) else { return Err(NotResp) };
+    match buf.get(end + 1) {
+        Some(b'\n') => {}
+        Some(_) => return Err(NotResp),
+        None => return Ok(None),
+    }
     let number = || std::str::from_utf8(line).ok().and_then(|text| text.parse::<i64>().ok()).ok_or(NotResp);
     let after = end + 2;
     let token = match kind {
         b'+' => Token::Text(line),
         b'-' => Token::Error(line),
         b':' => Token::Integer(number()?),
-        b'*' | b'$' if number()? == -1 => Token::Nil,
-        b'*' => Token::Array(usize::try_from(number()?).map_err(|_| NotResp)?),
-        b'$' => {
-            let len = usize::try_from(number()?).ok().filter(|len| *len <= MAX_TEXT).ok_or(NotResp)?;
-            return match (buf.get(after..after + len), buf.get(after + len..after + len + 2)) {
-                (Some(text), Some(b"\r\n")) => Ok(Some((Token::Text(text), after + len + 2))),
-                (_, Some(_)) => Err(NotResp),
-                (_, None) => Ok(None),
-            };
-        }
+        b'*' | b'$' => match (kind, number()?) {
+            (_, -1) => Token::Nil,
+            (b'*', n) => Token::Array(usize::try_from(n).map_err(|_| NotResp)?),
+            (_, n) => {
+                let len = usize::try_from(n).ok().filter(|len| *len <= MAX_TEXT).ok_or(NotResp)?;
+                return match (buf.get(after..after + len), buf.get(after + len..after + len + 2)) {
+                    (Some(text), Some(b"\r\n")) => Ok(Some((Token::Text(text), after + len + 2))),
+                    (_, Some(_)) => Err(NotResp),
+                    (_, None) => Ok(None),
+                };
+            }
+        },
         _ => return Err(NotResp),
     };
     Ok(Some((token, after)))
@@ -226,6 +373,14 @@ fn token(buf: &[u8]) -> Result<Option<(Token<'_>, usize)>, NotResp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn feed(decoder: &mut Decoder, bytes: &[u8]) {
+        let read = |room: &mut [u8]| {
+            room[..bytes.len()].copy_from_slice(bytes);
+            Ok::<_, NotResp>(bytes.len())
+        };
+        decoder.fill(read).unwrap();
+    }
 
     #[test]
     fn a_command_is_an_array_of_strings() {
@@ -252,9 +407,9 @@ mod tests {
         for step in 1..stream.len() {
             let (mut decoder, mut replies) = (Decoder::default(), Vec::new());
             for piece in stream.chunks(step) {
-                decoder.feed(piece);
-                while let Some(reply) = decoder.next().unwrap() {
-                    replies.push(reply);
+                feed(&mut decoder, piece);
+                while decoder.advance().unwrap() {
+                    replies.push(decoder.current().reply().unwrap());
                 }
             }
             assert_eq!(replies, expected, "cut each {step} bytes");
@@ -262,11 +417,30 @@ mod tests {
     }
 
     #[test]
+    fn replies_are_looked_into_where_they_are() {
+        let stream = b"*3\r\n$1\r\na\r\n*2\r\n$1\r\nf\r\n$2\r\nv\xff\r\n:7\r\n-ERR no\r\n";
+        let (mut decoder, mut answers) = (Decoder::default(), Answers::default());
+        feed(&mut decoder, stream);
+        while decoder.advance().unwrap() {
+            answers.push(decoder.current());
+        }
+        assert_eq!(answers.last().unwrap().refusal().unwrap(), "ERR no");
+        let first = answers.iter().next().unwrap();
+        assert_eq!((first.refusal(), first.text()), (None, None));
+        let items: Vec<_> = first.items().collect();
+        assert_eq!(items.len(), 3);
+        assert_eq!(items[0].text(), Some("a"));
+        assert_eq!(items[0].items().count(), 0);
+        assert_eq!(items[1].items().pairs().collect::<Vec<_>>(), [("f", "\u{fffd}")]);
+        assert_eq!(items[2].reply(), Ok(Reply::Integer(7)));
+    }
+
+    #[test]
     fn other_protocols_are_refused() {
         for stream in ["HTTP/1.1 400 Bad Request\r\n", "$5\r\nabcdefg\r\n", "*x\r\n", "$99999999999\r\n"] {
             let mut decoder = Decoder::default();
-            decoder.feed(stream.as_bytes());
-            assert_eq!(decoder.next(), Err(NotResp), "{stream:?}");
+            feed(&mut decoder, stream.as_bytes());
+            assert_eq!(decoder.advance(), Err(NotResp), "{stream:?}");
         }
     }
 }

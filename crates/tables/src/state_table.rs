@@ -11,62 +11,95 @@
 
 use crate::connection::Connection;
 use crate::database::{Database, Databases};
-use crate::resp::{Command, Reply};
+use crate::remembered::Remembered;
+use crate::resp::{Command, Items, Raw, Reply};
 use crate::subscribe::Wake;
 use crate::{Consumer, Producer, TableError};
+use ribtide_prefix::Map;
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::{Change, Row};
+use ribtide_swss::{Change, Row, RowError};
 use std::collections::BTreeSet;
-use std::marker::PhantomData;
 
 /// Notes and writes many rows.
 ///
 /// KEYS: channel, set of changed keys, set of keys to clear first, prefix of unconsumed rows.
-/// ARGV: payload, then for each change `S` (set), `D` (delete) or `R` (replace), key, how many texts follow, fields
-/// and values. `unpack` has room for some 8,000 values: `MAX_BATCH` keeps the key list below that.
+/// ARGV: payload, how many lists of fields, how many changes; each list: `S` (set), `D` (delete) or `R` (replace), how
+/// many texts follow, fields and values; then the number of each change's list; then each change's key. `unpack` has
+/// room for some 8,000 values: `MAX_BATCH` keeps the keys below that.
+///
+/// Many routes lead to the same place. The first row of a list is written a field at a time; the others are copies of
+/// it, which is cheaper, unless one of them waits already and has fields that must stay.
 const WRITE: &str = r"
-local at, changed, clear = 2, {}, {}
-while at <= #ARGV do
-  local op, key, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+local call, lists, at = redis.call, {}, 4
+for n = 1, tonumber(ARGV[2]) do
+  local texts = tonumber(ARGV[at + 1])
+  lists[tostring(n)] = {op = ARGV[at], first = at + 2, last = at + 1 + texts, fields = texts / 2}
+  at = at + 2 + texts
+end
+local clear, models, count = {}, {}, tonumber(ARGV[3])
+local keys, share = at + count, count > tonumber(ARGV[2])
+local function forget(row)
+  if models[row] then
+    models[row].model, models[row] = nil, nil
+  end
+end
+for n = 0, count - 1 do
+  local list, key = lists[ARGV[at + n]], ARGV[keys + n]
   local row = KEYS[4] .. key
-  changed[#changed + 1] = key
-  if op ~= 'S' then
+  if list.op ~= 'S' then
     clear[#clear + 1] = key
-    redis.call('DEL', row)
+    call('DEL', row)
+    forget(row)
   end
-  if n > 0 then
-    redis.call('HSET', row, unpack(ARGV, at + 3, at + 2 + n))
+  local model = list.model
+  if list.op ~= 'D' and not (model and model ~= row and call('COPY', model, row) == 1) then
+    forget(row)
+    call('HSET', row, unpack(ARGV, list.first, list.last))
+    if share and call('HLEN', row) == list.fields then
+      list.model, models[row] = row, list
+    end
   end
-  at = at + 3 + n
 end
 if #clear > 0 then
-  redis.call('SADD', KEYS[3], unpack(clear))
+  call('SADD', KEYS[3], unpack(clear))
 end
-if redis.call('SADD', KEYS[2], unpack(changed)) > 0 then
-  redis.call('PUBLISH', KEYS[1], ARGV[1])
+if call('SADD', KEYS[2], unpack(ARGV, keys, keys + count - 1)) > 0 then
+  call('PUBLISH', KEYS[1], ARGV[1])
 end
 ";
 
 /// Takes rows and moves them to their final place.
 ///
 /// KEYS: set of changed keys, set of keys to clear first, prefix of unconsumed rows, prefix of final rows.
-/// ARGV: how many. Returns key, fields and values for each row taken. A row that must not keep any old field takes
-/// its place by a change of name, which is cheaper than a copy and ends in the same hash.
+/// ARGV: how many. Returns for each row taken: the key alone when the row is now all of the final one, for then it is
+/// cheaper read there; else an array of the key, fields and values, which are none for a deletion. A row that need not
+/// keep any old field takes its place by a change of name, which is cheaper than a copy and ends in the same hash.
 const POP: &str = r"
-local rows = {}
-for _, key in ipairs(redis.call('SPOP', KEYS[1], ARGV[1])) do
+local call, rows = redis.call, {}
+local keys = call('SPOP', KEYS[1], ARGV[1])
+local clears = call('EXISTS', KEYS[2]) == 1
+for n, key in ipairs(keys) do
   local new, final = KEYS[3] .. key, KEYS[4] .. key
-  local clear = redis.call('SREM', KEYS[2], key) == 1
-  local fields = redis.call('HGETALL', new)
-  if #fields == 0 then
-    if clear then redis.call('DEL', final) end
-  elseif clear then
-    redis.call('RENAME', new, final)
+  local row = key
+  if clears and call('SREM', KEYS[2], key) == 1 then
+    if call('EXISTS', new) == 1 then
+      call('RENAME', new, final)
+    else
+      call('DEL', final)
+      row = {key}
+    end
   else
-    redis.call('HSET', final, unpack(fields))
-    redis.call('DEL', new)
+    local moved = redis.pcall('RENAMENX', new, final)
+    if moved == 0 then
+      row = call('HGETALL', new)
+      call('HSET', final, unpack(row))
+      call('DEL', new)
+      table.insert(row, 1, key)
+    elseif moved ~= 1 then
+      row = {key}
+    end
   end
-  rows[#rows + 1] = {key, fields}
+  rows[n] = row
 end
 return rows
 ";
@@ -98,13 +131,27 @@ pub struct ProducerStateTable<R: Row> {
     script: String,
     /// Channel, changed keys, keys to clear, prefix.
     keys: [String; 4],
-    call: Command,
-    in_call: usize,
+    call: Call<R>,
     waiting: usize,
-    /// Scratch for texts.
+    /// Scratch for a key.
     text: String,
+}
+
+/// One call of [`WRITE`] under construction.
+#[derive(Debug)]
+struct Call<R: Row> {
+    changes: usize,
+    lists: Command,
+    /// The number of each list, by its bytes.
+    numbers: Map<Box<[u8]>, usize>,
+    /// What the last change makes of its row, and the number of its list as text.
+    last: Option<(Option<R>, bool, String)>,
+    /// The number of each change's list.
+    of: Command,
+    keys: Command,
+    /// Scratch for a list.
     fields: Command,
-    row: PhantomData<fn(R)>,
+    list: Command,
 }
 
 impl<R: Row> ProducerStateTable<R> {
@@ -128,12 +175,9 @@ impl<R: Row> ProducerStateTable<R> {
             pipeline: Pipeline { batch, capacity: pipeline.capacity.max(1) },
             script,
             keys,
-            call: Command::default(),
-            in_call: 0,
+            call: Call::default(),
             waiting: 0,
             text: String::new(),
-            fields: Command::default(),
-            row: PhantomData,
         })
     }
 
@@ -183,19 +227,55 @@ impl<R: Row> ProducerStateTable<R> {
     }
 
     fn push(&mut self, change: &Change<R>) {
-        if self.in_call == 0 {
-            let [channel, changed, clear, prefix] = &self.keys;
-            for arg in ["EVALSHA", &self.script, "4", channel, changed, clear, prefix, "G"] {
-                self.call.arg(arg);
-            }
+        self.text.clear();
+        R::key_text(&change.key, &mut self.text);
+        self.call.add(&self.text, change);
+        self.waiting += 1;
+        if self.call.changes == self.pipeline.batch {
+            self.finish_call();
         }
+    }
+
+    fn finish_call(&mut self) {
+        if self.call.changes > 0 {
+            let mut command = Command::of(&["EVALSHA", &self.script, "4"]);
+            self.keys.iter().for_each(|key| command.arg(key));
+            command.arg("G");
+            self.call.finish(&mut command);
+            self.connection.queue_command(&mut command);
+        }
+    }
+}
+
+impl<R: Row> Default for Call<R> {
+    fn default() -> Self {
+        let [lists, of, keys, fields, list] = std::array::from_fn(|_| Command::default());
+        Call { changes: 0, lists, numbers: Map::default(), last: None, of, keys, fields, list }
+    }
+}
+
+impl<R: Row> Call<R> {
+    fn add(&mut self, key: &str, change: &Change<R>) {
+        self.keys.arg(key);
+        self.changes += 1;
+        // Routes that come together often lead to the same place.
+        if let Some((row, reshaped, number)) = &self.last
+            && (row, *reshaped) == (&change.row, change.reshaped)
+        {
+            return self.of.arg(number);
+        }
+        let number = self.number(change).to_string();
+        self.of.arg(&number);
+        self.last = Some((change.row.clone(), change.reshaped, number));
+    }
+
+    /// The number of a change's list.
+    fn number(&mut self, change: &Change<R>) -> usize {
         let op = match &change.row {
             None => "D",
             Some(_) if change.reshaped => "R",
             Some(_) => "S",
         };
-        self.text.clear();
-        R::key_text(&change.key, &mut self.text);
         let mut put = |field: &str, value: &str| {
             self.fields.arg(field);
             self.fields.arg(value);
@@ -205,23 +285,28 @@ impl<R: Row> ProducerStateTable<R> {
             Some(row) if change.reshaped => row.all_fields(&mut put),
             Some(row) => row.fields(&mut put),
         }
-        let texts = self.fields.len().to_string();
-        for arg in [op, &self.text, &texts] {
-            self.call.arg(arg);
+        self.list.arg(op);
+        self.list.arg(&self.fields.len().to_string());
+        self.list.append(&mut self.fields);
+        if let Some(number) = self.numbers.get(self.list.bytes()) {
+            self.list.clear();
+            return *number;
         }
-        self.call.append(&mut self.fields);
-        self.in_call += 1;
-        self.waiting += 1;
-        if self.in_call == self.pipeline.batch {
-            self.finish_call();
-        }
+        let number = self.numbers.len() + 1;
+        self.numbers.insert(self.list.bytes().into(), number);
+        self.lists.append(&mut self.list);
+        number
     }
 
-    fn finish_call(&mut self) {
-        if self.in_call > 0 {
-            self.connection.queue_command(&mut self.call);
-            self.in_call = 0;
+    /// Moves the arguments behind those of `command`.
+    fn finish(&mut self, command: &mut Command) {
+        command.arg(&self.numbers.len().to_string());
+        command.arg(&self.changes.to_string());
+        for args in [&mut self.lists, &mut self.of, &mut self.keys] {
+            command.append(args);
         }
+        self.numbers.clear();
+        (self.changes, self.last) = (0, None);
     }
 }
 
@@ -274,7 +359,7 @@ pub struct ConsumerStateTable<R: Row> {
     /// Changed keys, keys to clear, prefix of unconsumed rows, prefix of final rows.
     keys: [String; 4],
     wake: Wake,
-    row: PhantomData<fn() -> R>,
+    rows: Remembered<R>,
 }
 
 impl<R: Row> ConsumerStateTable<R> {
@@ -292,7 +377,7 @@ impl<R: Row> ConsumerStateTable<R> {
             database.key(&format!("_{table}"), ""),
             database.key(table, ""),
         ];
-        Ok(ConsumerStateTable { connection, script, keys, wake, row: PhantomData })
+        Ok(ConsumerStateTable { connection, script, keys, wake, rows: Remembered::default() })
     }
 }
 
@@ -301,18 +386,35 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
         let max = max.clamp(1, MAX_BATCH);
         let [changed, clear, new, last] = &self.keys;
         let count = max.to_string();
-        let rows = self
-            .connection
-            .ask(&["EVALSHA", &self.script, "4", changed, clear, new, last, &count])?
-            .into_array();
-        let more = rows.len() == max;
-        for row in rows {
-            match parse::<R>(row) {
+        self.connection.queue(&["EVALSHA", &self.script, "4", changed, clear, new, last, &count]);
+        let answers = self.connection.send()?;
+        let taken = || answers.iter().flat_map(Raw::items);
+        let mut name = last.clone();
+        for key in taken().filter_map(Raw::text) {
+            name.truncate(last.len());
+            name.push_str(key);
+            self.connection.queue(&["HGETALL", &name]);
+        }
+        let moved = self.connection.send()?;
+        let mut moved = moved.iter();
+        for row in taken() {
+            let (key, fields) = match row.text() {
+                Some(key) => (Some(key), moved.next().map(Raw::items).unwrap_or_default()),
+                None => {
+                    let mut items = row.items();
+                    (items.next().and_then(Raw::text), items)
+                }
+            };
+            // A row that is nowhere any more went with its server, and its producer will say it again.
+            if row.text().is_some() && fields.is_empty() {
+                continue;
+            }
+            match change(key.unwrap_or_default(), fields, &mut self.rows) {
                 Ok(change) => changes.push(change),
                 Err(e) => crate::report(&format!("a row is passed over: {e}")),
             }
         }
-        Ok(more)
+        Ok(taken().count() == max)
     }
 
     fn wake(&self) -> &Wake {
@@ -320,15 +422,10 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
     }
 }
 
-fn parse<R: Row>(row: Reply) -> Result<Change<R>, String> {
-    let mut parts = row.into_array().into_iter();
-    let key = parts.next().and_then(Reply::into_text).unwrap_or_default();
-    let pairs = parts.next().map(Reply::into_pairs).unwrap_or_default();
-    let says = |e: ribtide_swss::RowError| e.to_string();
-    let key = R::parse_key(&key).map_err(says)?;
-    if pairs.is_empty() {
+fn change<R: Row>(key: &str, fields: Items<'_>, rows: &mut Remembered<R>) -> Result<Change<R>, RowError> {
+    let key = R::parse_key(key)?;
+    if fields.is_empty() {
         return Ok(Change::del(key));
     }
-    let mut fields = pairs.iter().map(|(field, value)| (field.as_str(), value.as_str()));
-    Ok(Change::set(key, R::from_fields(&mut fields).map_err(says)?))
+    rows.row(fields.bytes(), || R::from_fields(&mut fields.clone().pairs())).map(|row| Change::set(key, row))
 }

@@ -6,7 +6,7 @@
 use crate::TableError;
 use crate::connection::{Stream, lost, receive};
 use crate::database::Database;
-use crate::resp::{Command, Decoder, Reply};
+use crate::resp::{Command, Decoder, Raw};
 use crossbeam_channel as channel;
 use ribtide_runtime::thread::{self, Stop};
 use std::io::{self, Write};
@@ -114,11 +114,11 @@ fn subscribe(database: &Database, channels: &[String]) -> Result<Ears, TableErro
         stream.write_all(&bytes)?;
         for _ in channels {
             // A message can come between two confirmations; the wake-up that follows covers it.
-            while let Reply::Array(items) = receive(&mut stream, &mut decoder)? {
-                if items.first() == Some(&Reply::Text("subscribe".into())) {
-                    break;
-                }
-            }
+            while receive(&mut stream, &mut decoder)?
+                .items()
+                .next()
+                .is_some_and(|first| first.text() != Some("subscribe"))
+            {}
         }
         stream.set_patience(GLANCE)
     };
@@ -127,11 +127,9 @@ fn subscribe(database: &Database, channels: &[String]) -> Result<Ears, TableErro
 }
 
 fn hear((stream, decoder): &mut Ears, tell: &mut impl FnMut(Heard<'_>)) -> io::Result<()> {
-    let mut parts = receive(stream, decoder)?.into_texts().into_iter();
-    if let (Some("message"), Some(channel), Some(payload)) =
-        (parts.next().as_deref(), parts.next(), parts.next())
-    {
-        tell(Heard::Message { channel: &channel, payload: &payload });
+    let mut parts = receive(stream, decoder)?.items().filter_map(Raw::text);
+    if let (Some("message"), Some(channel), Some(payload)) = (parts.next(), parts.next(), parts.next()) {
+        tell(Heard::Message { channel, payload });
     }
     Ok(())
 }

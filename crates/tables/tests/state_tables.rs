@@ -151,6 +151,54 @@ fn unconsumed_changes_unite() {
     }
 }
 
+/// However many changes a call carries, Redis ends up the same: rows that are copies of others among them.
+#[test]
+fn a_call_of_many_changes_is_as_many_calls() {
+    let Some(server) = Server::start() else { return };
+    let mut client = server.client(Db::Appl);
+    let rows = [
+        hops("10.0.0.1", "Ethernet0"),
+        hops("10.0.0.2", "Ethernet4"),
+        row(&[("protocol", "bgp"), ("nexthop_group", "7")]),
+        row(&[("blackhole", "true")]),
+    ];
+    // A sequence without a pattern; the same for every batch size.
+    let mut state = 1u64;
+    let mut roll = move |sides: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 33) % sides) as usize
+    };
+    for _ in 0..20 {
+        let changes: Vec<_> = (0..60)
+            .map(|_| {
+                let (key, row) = (format!("10.0.{}.0/24", roll(20)), rows[roll(4)].clone());
+                match roll(8) {
+                    0 => del(&key),
+                    1 | 2 => replace(&key, row),
+                    _ => set(&key, row),
+                }
+            })
+            .collect();
+        let mut contents = [1, 7, 60].map(|batch| {
+            client.ask("FLUSHDB");
+            write(&mut producer(&server, batch), changes.clone());
+            let keys = client.keys();
+            let rows = keys.iter().filter(|key| key.starts_with('_'));
+            let rows: Vec<_> = rows.map(|row| (row.clone(), client.hash(row))).collect();
+            let sets = ["SMEMBERS ROUTE_TABLE_KEY_SET", "SMEMBERS ROUTE_TABLE_DEL_SET"].map(|ask| {
+                let mut keys = client.ask(ask).into_texts();
+                keys.sort();
+                keys
+            });
+            (keys, rows, sets)
+        });
+        let [one_each, rest @ ..] = &mut contents;
+        for many in rest {
+            assert_eq!(many, one_each, "{changes:?}");
+        }
+    }
+}
+
 #[test]
 fn a_backlog_is_found_at_start_and_later_changes_wake() {
     let Some(server) = Server::start() else { return };

@@ -12,7 +12,7 @@ use ribtide_sai::VirtualSwitch;
 use ribtide_swss::Db;
 use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, text};
 use ribtide_swss::syncd::{AsicChange, Syncd, SyncdOut};
-use ribtide_tables::{Command, Connection, Databases, Reply, TableError};
+use ribtide_tables::{Connection, Databases, Reply, TableError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,8 @@ const MAPS: [&str; 2] = ["VIDTORID", "RIDTOVID"];
 const HIDDEN: &str = "HIDDEN";
 /// A key that says that a syncd ran here before whose rows need not be exact.
 const RAN: &str = "RIBTIDE_SYNCD_RAN";
-/// Batches of rows that may wait to be written, of a bulk each.
-const BEHIND: usize = 1024;
+/// Batches of rows that may wait to be written, of a bulk each: they are memory.
+const BEHIND: usize = 256;
 /// How often a server that nothing is written to is looked at.
 const PROBE: Duration = Duration::from_secs(1);
 
@@ -46,11 +46,9 @@ impl AsicDb {
         rings: &Rings,
         stop: &Stop,
     ) -> Result<AsicDb, Error> {
-        let mut rows = Rows {
-            connection: Connection::open(databases.get(Db::Asic), stop)?,
-            generation: 0,
-            probed: Instant::now(),
-        };
+        let connection = Connection::open(databases.get(Db::Asic), stop)?;
+        let key = connection.database().key(ASIC_STATE, "");
+        let mut rows = Rows { connection, generation: 0, probed: Instant::now(), prefix: key.len(), key };
         if persistence == Persistence::InLine {
             rows.connection.ask(&["DEL", RAN])?;
             rows.recreate(syncd)?;
@@ -146,6 +144,9 @@ pub(super) struct Rows {
     connection: Connection,
     generation: u64,
     probed: Instant,
+    /// Scratch for a row's key, of which so much is the same for all.
+    key: String,
+    prefix: usize,
 }
 
 impl Rows {
@@ -211,22 +212,27 @@ impl Rows {
     }
 
     fn write(&mut self, change: AsicChange) -> Result<(), TableError> {
-        let rows = &mut self.connection;
-        let place = |object, id: &ObjectId| {
-            let mut key = rows.database().key(ASIC_STATE, "");
-            text::write_row_key(object, id, &mut key);
-            key
+        let (rows, key) = (&mut self.connection, &mut self.key);
+        let mut place = |object, id: &ObjectId| {
+            key.truncate(self.prefix);
+            text::write_row_key(object, id, key);
         };
         match change {
             AsicChange::Set(object, id, attrs) => {
-                let mut command = Command::of(&["HSET", &place(object, &id)]);
-                text::row_fields(&attrs, &mut |field, value| {
-                    command.arg(field);
-                    command.arg(value);
+                place(object, &id);
+                rows.queue_with(|command| {
+                    command.arg("HSET");
+                    command.arg(key);
+                    text::row_fields(&attrs, &mut |field, value| {
+                        command.arg(field);
+                        command.arg(value);
+                    });
                 });
-                rows.queue_command(&mut command);
             }
-            AsicChange::Remove(object, id) => rows.queue(&["DEL", &place(object, &id)]),
+            AsicChange::Remove(object, id) => {
+                place(object, &id);
+                rows.queue(&["DEL", key]);
+            }
             AsicChange::Map(vid, rid) => {
                 let (vid, rid) = (vid.to_string(), rid.to_string());
                 rows.queue(&["HSET", MAPS[0], &vid, &rid]);

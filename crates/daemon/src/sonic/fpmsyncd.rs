@@ -1,7 +1,8 @@
 //! `fpmsyncd` as a process: an FPM server on one side, APPL_DB's tables on the other.
 //!
 //! Between two flushes all changes of a route unite. A flush comes at once while little happens, and during a burst
-//! when half a second has passed or the pipeline is full. When Redis came back, perhaps without its data, every row
+//! when half a second has passed or a script call's worth waits; but never while an earlier one waits to be written, so
+//! the slower Redis or orchagent, the more unites. When Redis came back, perhaps without its data, every row
 //! is written again.
 
 use super::fpm_server::{self, FpmEvent};
@@ -86,8 +87,12 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
     let on = |on| if on { "enabled" } else { "disabled" };
     settings.note("suppress-fib-pending", on(suppress), on(suppress), "");
-    let routes = open_routes(options, &mut config_db, &mut settings, &databases, &rings, stop)?;
     let timers = Timers::start(options.performance, DAEMON, &databases, &mut settings, stop)?;
+    let flush = timers.timer("FLUSH");
+    let routes =
+        open_routes(options, &mut config_db, &mut settings, &databases, flush.clone(), &rings, stop)?;
+    // Through Redis it is the thread that writes which knows how long that takes.
+    let flush = flush.filter(|_| matches!(routes, Routes::Zmq(_)));
     let quiet_ms = options.quiet.saturating_mul(1000);
     let config = FpmConfig { suppress, quiet_ms, protocols: protocols(), ..FpmConfig::default() };
     let mut stage = Stage {
@@ -101,7 +106,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         probed: Instant::now(),
         replies: None,
         read: timers.timer("READ"),
-        flush: timers.timer("FLUSH"),
+        flush,
         states: suppress.then(|| PlainTable::open(&databases, stop)).transpose()?,
     };
     let (links, link_events) = links::watch(DAEMON, &rings, stop)?;
@@ -126,6 +131,7 @@ fn open_routes(
     config: &mut ConfigDb,
     settings: &mut Settings,
     databases: &Databases,
+    flush: Option<Meter>,
     rings: &Rings,
     stop: &Stop,
 ) -> Result<Routes, Error> {
@@ -142,7 +148,7 @@ fn open_routes(
     let Some(endpoint) = endpoint else {
         settings.note("swss_zmq", "disabled", "disabled", "");
         settings.note("appl-db", "in-line", "in-line", "the way to orchagent");
-        return Routes::redis(databases, stop);
+        return Routes::redis(databases, flush, rings, stop);
     };
     let endpoint = Endpoint::parse(&endpoint, port()).map_err(Error::new)?;
     let persistence = options.appl_db.unwrap_or(Persistence::Behind);
@@ -235,9 +241,7 @@ impl Stage {
                     select.recv(frames.raw());
                 }
                 select.recv(confirmed.raw());
-                if let Routes::Zmq(zmq) = &self.routes {
-                    select.recv(zmq.producer.wake());
-                }
+                select.recv(self.routes.wake());
                 // Timed out or ready: the loop looks at everything either way.
                 let _ = select.ready_timeout(self.patience());
             }
@@ -313,7 +317,7 @@ impl Stage {
             return Ok(());
         }
         let due =
-            waiting < SMALL || waiting >= Pipeline::default().capacity || self.flushed.elapsed() >= PUT_OFF;
+            waiting < SMALL || waiting >= Pipeline::default().batch || self.flushed.elapsed() >= PUT_OFF;
         if due { self.flush() } else { Ok(()) }
     }
 
@@ -375,7 +379,10 @@ impl Stage {
             let (begin, routes) = (Instant::now(), self.out.routes.len());
             write(&mut self.groups, &mut self.out.groups)?;
             self.routes.write(&mut self.out.routes)?;
-            write(&mut self.groups, &mut self.out.old_groups)?;
+            if !self.out.old_groups.is_empty() {
+                self.routes.settle()?;
+                write(&mut self.groups, &mut self.out.old_groups)?;
+            }
             if let Some(timer) = &self.flush {
                 timer.add(routes, begin);
             }

@@ -7,12 +7,15 @@
 
 use super::Error;
 use clap::ValueEnum;
+use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::row::{RouteKey, RouteRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::{Endpoint, ZmqProducer};
-use ribtide_tables::{Behind, Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable};
+use ribtide_tables::{
+    Behind, Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable, Wake,
+};
 use std::fmt;
 
 /// The port on which orchagent takes tables; of the namespaces of a machine with several chips, each has its own.
@@ -48,42 +51,65 @@ impl fmt::Display for Persistence {
 /// ROUTE_TABLE's writing side.
 pub(super) enum Routes {
     /// Through APPL_DB.
-    Redis(Box<ProducerStateTable<RouteRow>>),
+    Redis(Box<RedisRoutes>),
     /// Over ZeroMQ.
     Zmq(Box<ZmqRoutes>),
 }
 
 impl Routes {
-    pub(super) fn redis(databases: &Databases, stop: &Stop) -> Result<Routes, Error> {
-        Ok(Routes::Redis(Box::new(ProducerStateTable::open(databases, Pipeline::default(), stop)?)))
+    pub(super) fn redis(
+        databases: &Databases,
+        flush: Option<Meter>,
+        rings: &Rings,
+        stop: &Stop,
+    ) -> Result<Routes, Error> {
+        let table = || ProducerStateTable::open(databases, Pipeline::default(), stop);
+        let written = Behind::start(table()?, flush, rings)?;
+        Ok(Routes::Redis(Box::new(RedisRoutes { written, stored: Some(table()?) })))
     }
 
     /// Every row that APPL_DB has from before.
     pub(super) fn rows(&mut self, each: impl FnMut(RouteKey, RouteRow)) -> Result<(), Error> {
         match self {
-            Routes::Redis(table) => Ok(table.rows(each)?),
+            Routes::Redis(redis) => match redis.stored.take() {
+                Some(mut table) => Ok(table.rows(each)?),
+                None => Ok(()),
+            },
             Routes::Zmq(zmq) => zmq.rows(each),
         }
     }
 
-    /// Writes changes, and waits until Redis has them where Redis is in line.
+    /// Writes changes; through APPL_DB on a thread of its own, so that routes are decoded and unite meanwhile.
     pub(super) fn write(&mut self, changes: &mut Vec<Change<RouteRow>>) -> Result<(), Error> {
         if changes.is_empty() {
             return Ok(());
         }
         match self {
-            Routes::Redis(table) => {
-                table.write(changes)?;
-                Ok(table.flush()?)
-            }
+            Routes::Redis(redis) => Ok(redis.written.write(changes)?),
             Routes::Zmq(zmq) => zmq.write(changes),
+        }
+    }
+
+    /// Waits until APPL_DB has what was written, where it is the way to orchagent.
+    pub(super) fn settle(&mut self) -> Result<(), Error> {
+        match self {
+            Routes::Redis(redis) => Ok(redis.written.settle()?),
+            Routes::Zmq(_) => Ok(()),
+        }
+    }
+
+    /// Says when there may be room.
+    pub(super) fn wake(&self) -> &Wake {
+        match self {
+            Routes::Redis(redis) => redis.written.wake(),
+            Routes::Zmq(zmq) => zmq.producer.wake(),
         }
     }
 
     /// How often Redis was lost and found again.
     pub(super) fn generation(&self) -> u64 {
         match self {
-            Routes::Redis(table) => table.generation(),
+            Routes::Redis(redis) => redis.written.generation(),
             Routes::Zmq(zmq) => zmq.kept.as_ref().map_or(0, |kept| kept.generation()),
         }
     }
@@ -91,10 +117,17 @@ impl Routes {
     /// Whether changes that were taken now would go on: with nobody connected they go to APPL_DB.
     pub(super) fn has_room(&self) -> bool {
         match self {
-            Routes::Redis(_) => true,
+            Routes::Redis(redis) => redis.written.has_room(),
             Routes::Zmq(zmq) => !zmq.producer.is_connected() || zmq.producer.has_room(),
         }
     }
+}
+
+/// ROUTE_TABLE through Redis.
+pub(super) struct RedisRoutes {
+    written: Behind<RouteRow>,
+    /// What is there at the start, until it was asked for.
+    stored: Option<ProducerStateTable<RouteRow>>,
 }
 
 /// ROUTE_TABLE over ZeroMQ.
@@ -125,7 +158,7 @@ impl ZmqRoutes {
                 forget(databases, stop)?;
                 None
             }
-            Persistence::Behind => Some(Box::new(Behind::start(table()?, rings)?)),
+            Persistence::Behind => Some(Box::new(Behind::start(table()?, None, rings)?)),
             Persistence::InLine => Some(Box::new(table()?)),
         };
         let stored = kept.is_some().then(table).transpose()?;

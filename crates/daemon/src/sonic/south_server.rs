@@ -104,7 +104,7 @@ impl SouthServer {
                 let request = text::read_zmq_request(0, message);
                 let what = request.map_err(|e| {
                     let parts = json::read_strings(message).unwrap_or_default();
-                    let part = |n: usize| parts.get(n).map_or("", String::as_str);
+                    let part = |n: usize| parts.get(n).map_or("", |part| part);
                     refusal(part(0), part(1), e.to_string())
                 });
                 Incoming { what, asks_for_answers: false }

@@ -56,8 +56,8 @@ impl RouteResponse {
         let mut protocol = None;
         for pair in fields.chunks_exact(2) {
             match &*pair[0] {
-                "err_str" => status = Some(pair[1].as_str().into()),
-                "protocol" => protocol = Some(pair[1].as_str().into()),
+                "err_str" => status = Some((&*pair[1]).into()),
+                "protocol" => protocol = Some((&*pair[1]).into()),
                 _ => {}
             }
         }

@@ -1,8 +1,8 @@
 //! `ROUTE_TABLE`: what fpmsyncd says and orchagent programs.
 
 use super::{Db, FILLER, Field, Name, Row, RowError, Via};
+use crate::spell;
 use ribtide_prefix::AnyPrefix;
-use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -31,9 +31,11 @@ impl RouteKey {
 
 /// Appends a prefix the way libnl spells it: a host has no length.
 fn prefix_text(prefix: AnyPrefix, out: &mut String) {
-    let host = AnyPrefix::host(prefix.addr()) == prefix;
-    // Writing to a String cannot fail.
-    let _ = if host { write!(out, "{}", prefix.addr()) } else { write!(out, "{prefix}") };
+    if AnyPrefix::host(prefix.addr()) == prefix {
+        spell::addr(prefix.addr(), out);
+    } else {
+        spell::prefix(prefix, out);
+    }
 }
 
 /// A prefix with or without a length; bits beyond the length are cleared.

@@ -32,7 +32,7 @@ value_by_display!(u32, bool, IpAddr, Mac);
 
 impl Value for Oid {
     fn write(&self, out: &mut String) {
-        let _ = write!(out, "{self}");
+        self.spell(out);
     }
     fn read(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("oid:0x").filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;

@@ -1,5 +1,6 @@
 //! Which object: its type, and the number or the key that identifies it.
 
+use crate::spell;
 use ribtide_prefix::AnyPrefix;
 use std::fmt;
 use std::net::IpAddr;
@@ -85,6 +86,12 @@ impl Oid {
     pub fn object_type(self) -> Option<ObjectType> {
         let number = (self.0 >> 48 & 0xff) as u8;
         ObjectType::ALL.iter().copied().find(|t| *t as u8 == number)
+    }
+
+    /// Appends its text.
+    pub fn spell(self, out: &mut String) {
+        out.push_str("oid:0x");
+        spell::hex(self.0, out);
     }
 
     /// The index in a VID.

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::json;
 use crate::row::FILLER;
+use crate::spell;
 use ribtide_prefix::AnyPrefix;
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -68,16 +69,27 @@ impl Message {
 
 /// Appends the text that identifies an object.
 pub fn write_id(id: &ObjectId, out: &mut String) {
-    // Writing to a String cannot fail.
-    let _ = match id {
-        ObjectId::Oid(oid) => write!(out, "{oid}"),
+    match id {
+        ObjectId::Oid(oid) => oid.spell(out),
         ObjectId::Route(RouteEntry { switch, vr, dest }) => {
-            write!(out, "{{\"dest\":\"{dest}\",\"switch_id\":\"{switch}\",\"vr\":\"{vr}\"}}")
+            out.push_str("{\"dest\":\"");
+            spell::prefix(*dest, out);
+            out.push_str("\",\"switch_id\":\"");
+            switch.spell(out);
+            out.push_str("\",\"vr\":\"");
+            vr.spell(out);
+            out.push_str("\"}");
         }
         ObjectId::Neighbor(NeighborEntry { switch, rif, ip }) => {
-            write!(out, "{{\"ip\":\"{ip}\",\"rif\":\"{rif}\",\"switch_id\":\"{switch}\"}}")
+            out.push_str("{\"ip\":\"");
+            spell::addr(*ip, out);
+            out.push_str("\",\"rif\":\"");
+            rif.spell(out);
+            out.push_str("\",\"switch_id\":\"");
+            switch.spell(out);
+            out.push_str("\"}");
         }
-    };
+    }
 }
 
 /// The object of a text.
@@ -90,9 +102,8 @@ pub fn read_id(object: ObjectType, text: &str) -> Result<ObjectId, TextError> {
         return Oid::read(text).map(ObjectId::Oid).ok_or_else(wrong);
     }
     let fields = json::read_object(text).ok_or_else(wrong)?;
-    let get = |name: &str| {
-        fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str()).ok_or_else(wrong)
-    };
+    let get =
+        |name: &str| fields.iter().find(|(n, _)| n == name).map(|(_, value)| &**value).ok_or_else(wrong);
     let oid = |name: &str| Oid::read(get(name)?).ok_or_else(wrong);
     let switch = oid("switch_id")?;
     if object == ObjectType::RouteEntry {
@@ -255,7 +266,7 @@ pub fn read_request(id: u64, key: &str, value: &str, op: &str) -> Result<SaiRequ
     let Some(items) = items.filter(|items| items.len() % 2 == 0) else {
         return bad(format!("the fields of {op} {key} are not an array of pairs"));
     };
-    let pairs = || items.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str()));
+    let pairs = || items.chunks_exact(2).map(|pair| (&*pair[0], &*pair[1]));
     read_pairs(id, key, &mut pairs(), op.strip_prefix(['S', 'D']).unwrap_or(op))
 }
 
@@ -267,7 +278,7 @@ pub fn read_zmq_request(id: u64, message: &str) -> Result<SaiRequest, TextError>
     let items = json::read_strings(message);
     match items.as_deref() {
         Some([key, op, fields @ ..]) if fields.len() % 2 == 0 => {
-            let mut pairs = fields.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str()));
+            let mut pairs = fields.chunks_exact(2).map(|pair| (&*pair[0], &*pair[1]));
             read_pairs(id, key, &mut pairs, op)
         }
         _ => bad("a message to syncd is not an array of a key, an operation, and pairs"),
@@ -383,7 +394,7 @@ pub fn read_zmq_reply(id: u64, message: &str) -> Result<SaiReply, TextError> {
     }
 }
 
-fn read_reply_items(id: u64, key: &str, op: &str, items: &[String]) -> Result<SaiReply, TextError> {
+fn read_reply_items(id: u64, key: &str, op: &str, items: &[Cow<'_, str>]) -> Result<SaiReply, TextError> {
     if op != GET_RESPONSE && op != NOTIFY {
         return bad(format!("{op} is not a reply of syncd"));
     }

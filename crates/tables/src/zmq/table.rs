@@ -9,10 +9,10 @@ use super::binary::{self, Malformed};
 use super::endpoint::Endpoint;
 use super::listener::{Service, bind};
 use super::zmtp::{Kind, Peer, Writer, introduce};
+use crate::remembered::Remembered;
 use crate::subscribe::Wake;
 use crate::{Consumer, TableError};
 use crossbeam_channel as channel;
-use ribtide_prefix::Map;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::{Change, Row};
@@ -33,8 +33,6 @@ const FULL: usize = 1 << 20;
 const LIMIT: usize = 16 << 20;
 /// Pauses between attempts to connect start and end here.
 pub(super) const BACK_OFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// Different rows that a consumer remembers by their bytes.
-const REMEMBERED: usize = 4096;
 
 /// The producing end of one connection.
 #[derive(Debug)]
@@ -318,7 +316,7 @@ impl<R: Row> ZmqConsumer<R> {
 /// One connection to its end.
 fn pull<R: Row>(peer: Peer, batches: &ring::Sender<Batch<R>>, waker: &channel::Sender<()>) -> io::Result<()> {
     let Peer { mut reader, writer, ours } = peer;
-    let mut memory = Map::default();
+    let mut memory = Remembered::default();
     let mut message = Vec::new();
     let mut count = 0;
     loop {
@@ -342,10 +340,7 @@ fn pull<R: Row>(peer: Peer, batches: &ring::Sender<Batch<R>>, waker: &channel::S
     }
 }
 
-/// Rows that many keys share are made once.
-type Memory<R> = Map<Box<[u8]>, R>;
-
-fn read<R: Row>(message: &[u8], memory: &mut Memory<R>) -> Result<Vec<Change<R>>, Malformed> {
+fn read<R: Row>(message: &[u8], memory: &mut Remembered<R>) -> Result<Vec<Change<R>>, Malformed> {
     let mut reader = binary::Reader::new(message)?;
     if (reader.database, reader.table) != (R::DB.name(), R::TABLE) {
         crate::report(&format!(
@@ -366,7 +361,7 @@ fn read<R: Row>(message: &[u8], memory: &mut Memory<R>) -> Result<Vec<Change<R>>
 
 fn row<R: Row>(
     change: binary::Change<'_>,
-    memory: &mut Memory<R>,
+    memory: &mut Remembered<R>,
 ) -> Result<Result<Change<R>, ribtide_swss::RowError>, Malformed> {
     let key = match R::parse_key(change.key) {
         Ok(key) => key,
@@ -375,18 +370,15 @@ fn row<R: Row>(
     if change.fields.is_empty() {
         return Ok(Ok(Change::del(key)));
     }
-    if let Some(row) = memory.get(change.fields) {
-        return Ok(Ok(Change::set(key, row.clone())));
+    let row = memory.row(change.fields, || match binary::pairs(change.fields) {
+        Ok(pairs) => R::from_fields(&mut pairs.into_iter()).map_err(Ok),
+        Err(malformed) => Err(Err(malformed)),
+    });
+    match row {
+        Ok(row) => Ok(Ok(Change::set(key, row))),
+        Err(Ok(e)) => Ok(Err(e)),
+        Err(Err(malformed)) => Err(malformed),
     }
-    let row = match R::from_fields(&mut binary::pairs(change.fields)?.into_iter()) {
-        Ok(row) => row,
-        Err(e) => return Ok(Err(e)),
-    };
-    if memory.len() >= REMEMBERED {
-        memory.clear();
-    }
-    memory.insert(change.fields.into(), row.clone());
-    Ok(Ok(Change::set(key, row)))
 }
 
 impl<R: Row> Consumer<R> for ZmqConsumer<R> {
