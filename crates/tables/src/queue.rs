@@ -13,18 +13,6 @@ use crate::{Reply, TableError};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 
-/// Takes the oldest triples. KEYS: list. ARGV: how many. Returns key, value, operation of each, oldest first.
-const POP: &str = r"
-local n = ARGV[1] * 3
-local texts = redis.call('LRANGE', KEYS[1], -n, -1)
-redis.call('LTRIM', KEYS[1], 0, -n - 1)
-local oldest_first = {}
-for i = #texts, 1, -1 do
-  oldest_first[#oldest_first + 1] = texts[i]
-end
-return oldest_first
-";
-
 /// Messages that one look takes, as in SONiC.
 const AT_ONCE: usize = 128;
 
@@ -80,7 +68,6 @@ impl QueueWriter {
 pub struct QueueReader {
     connection: Connection,
     list: String,
-    script: String,
     wake: Wake,
 }
 
@@ -90,9 +77,7 @@ impl QueueReader {
     /// # Errors
     /// [`TableError::Unreachable`] when the server is not there.
     pub fn open(database: &Database, table: &str, wake: Wake, stop: &Stop) -> Result<Self, TableError> {
-        let mut connection = Connection::open(database, stop)?;
-        let script = connection.load(POP)?;
-        Ok(QueueReader { connection, list: list(table), script, wake })
+        Ok(QueueReader { connection: Connection::open(database, stop)?, list: list(table), wake })
     }
 
     /// The oldest messages, at most `max`.
@@ -100,9 +85,9 @@ impl QueueReader {
     /// # Errors
     /// What [`Connection::flush`] says.
     pub fn pop(&mut self, max: usize) -> Result<Vec<Message>, TableError> {
-        let count = max.to_string();
-        let texts = self.connection.ask(&["EVALSHA", &self.script, "1", &self.list, &count])?.into_texts();
-        let mut texts = texts.into_iter();
+        // From the tail: what was sent first, and of a triple the key.
+        let count = max.saturating_mul(3).to_string();
+        let mut texts = self.connection.ask(&["RPOP", &self.list, &count])?.into_texts().into_iter();
         let mut messages = Vec::new();
         while let (Some(key), Some(value), Some(op)) = (texts.next(), texts.next(), texts.next()) {
             messages.push(Message { key, value, op: op.into() });

@@ -3,12 +3,13 @@
 mod common;
 
 use common::Server;
+use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::row::{Field, RouteKey, RouteRow, RouteStateRow, Via};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::{
-    Consumer, ConsumerStateTable, Pipeline, PlainTable, Producer, ProducerStateTable, Reply, TableError,
-    state_table, wake_ups,
+    Behind, Consumer, ConsumerStateTable, Pipeline, PlainTable, Producer, ProducerStateTable, Reply,
+    TableError, state_table, wake_ups,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -303,6 +304,38 @@ fn plain_tables_hold_rows_where_they_stay() {
     table.rows(|key, row| drop(rows.insert(key, row))).unwrap();
     let expected = [(key("10.0.0.0/24"), state("bgp")), (key("Vrfred:2001:db8::/32"), state("static"))];
     assert_eq!(rows, expected.into());
+}
+
+#[test]
+fn what_is_written_behind_is_there_when_it_settles() {
+    let Some(mut server) = Server::start() else { return };
+    let rings = Rings::default();
+    let mut behind = Behind::start(producer(&server, 1000), &rings).unwrap();
+    let mut changes: Vec<_> = (0..25_000)
+        .map(|n: u32| {
+            set(&format!("10.{}.{}.0/24", n >> 8 & 0x3f, n & 255), hops("10.0.0.1", &format!("Ethernet{n}")))
+        })
+        .collect();
+    behind.write(&mut changes).unwrap();
+    assert_eq!(changes, []);
+    behind.settle().unwrap();
+    assert!(behind.has_room());
+    let mut client = server.client(Db::Appl);
+    assert_eq!(client.ask("SCARD ROUTE_TABLE_KEY_SET").as_integer(), Some(16_384));
+    // Rows of a key unite in order: what was said last stands.
+    assert_eq!(client.hash("_ROUTE_TABLE:10.0.0.0/24"), "ifname=Ethernet16384 nexthop=10.0.0.1 protocol=bgp");
+
+    // A server that comes back without its rows is another generation.
+    server.restart();
+    behind.write(&mut vec![del("10.0.0.0/24")]).unwrap();
+    behind.settle().unwrap();
+    assert_eq!(behind.generation(), 1);
+    assert_eq!(server.client(Db::Appl).keys(), ["ROUTE_TABLE_DEL_SET", "ROUTE_TABLE_KEY_SET"]);
+
+    // What waits when it is dropped is still written.
+    behind.write(&mut vec![set("10.1.0.0/24", hops("10.0.0.1", "Ethernet0"))]).unwrap();
+    drop(behind);
+    assert_eq!(server.client(Db::Appl).ask("EXISTS _ROUTE_TABLE:10.1.0.0/24"), Reply::Integer(1));
 }
 
 #[test]
