@@ -31,6 +31,7 @@ const START: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_millis(500);
 const APPL: u32 = 0;
 const ASIC: u32 = 1;
+const STATE: u32 = 6;
 
 /// What one daemon cost.
 #[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
@@ -126,7 +127,9 @@ pub(super) fn run(
     let flags = wiring.flags();
     let dir = it.path("redis");
     it.start("redis", &[&["up", "--dir", &dir.to_string_lossy()], flags.redis].concat())?;
-    it.wait("Redis", START, |it| it.redis(wiring, APPL).ok().and(it.redis(wiring, ASIC).ok()))?;
+    it.wait("Redis", START, |it| {
+        [APPL, ASIC, STATE].into_iter().try_for_each(|database| it.redis(wiring, database).map(drop)).ok()
+    })?;
     let socket = it.path("syncd.sock");
     if wiring.has_chip() {
         let (batch, bulk) = (options.batch.to_string(), options.bulk.to_string());
