@@ -86,7 +86,19 @@ impl<F: Family, T> PrefixTable<F, T> {
         let hash = self.hasher.hash_one(prefix);
         let old = self.entries.find_entry(hash, |(known, _)| *known == prefix).ok()?;
         self.lengths[usize::from(prefix.len())] -= 1;
-        Some(old.remove().0.1)
+        let value = old.remove().0.1;
+        self.relieve();
+        Some(value)
+    }
+
+    /// Gives memory back when hardly any of it is in use. Each entry that moves was paid for by several removals.
+    fn relieve(&mut self) {
+        const LITTLE: usize = 4096;
+        let PrefixTable { entries, hasher, moves, .. } = self;
+        if entries.capacity() > LITTLE && entries.len() * 8 < entries.capacity() {
+            *moves += 1;
+            entries.shrink_to(entries.len() * 2, |(known, _)| hasher.hash_one(known));
+        }
     }
 
     /// The most specific entry that holds `addr`.
@@ -175,6 +187,22 @@ mod tests {
         assert_eq!(ask(&table, "10.1.1.2"), "10.0.0.0/8");
         assert!(table.longest_match("::1".parse().unwrap()).is_none());
         assert_eq!(table.len(), 3);
+    }
+
+    #[test]
+    fn memory_is_given_back_when_entries_go() {
+        let prefix = |n: u32| Prefix::<V4>::host(std::net::IpAddr::V4(n.into())).unwrap();
+        let mut table = PrefixTable::<V4, u32>::default();
+        let before = table.allocation_size();
+        for n in 0..100_000 {
+            table.insert(prefix(n), n);
+        }
+        let (full, moves) = (table.allocation_size(), table.moves());
+        for n in 10..100_000 {
+            assert_eq!(table.remove(prefix(n)), Some(n));
+        }
+        assert!(table.allocation_size() < before + full / 10, "{} of {full} bytes", table.allocation_size());
+        assert!(table.moves() > moves && (0..10).all(|n| table.get(prefix(n)) == Some(&n)));
     }
 
     #[test]

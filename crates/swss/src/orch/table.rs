@@ -205,11 +205,25 @@ impl RouteTable {
         self.tasks.len() - self.unused_tasks.len()
     }
 
-    /// Gives memory back that tasks had.
+    /// Gives memory back that tasks had, and routes when hardly any are left.
     pub(super) fn trim(&mut self) {
+        const LITTLE: usize = 4096;
         if self.tasks() == 0 {
             (self.tasks, self.unused_tasks) = Default::default();
         }
+        let RouteTable { records, unused, by_name, .. } = self;
+        if records.len() <= LITTLE || by_name.len() * 8 >= records.len() {
+            return;
+        }
+        // Numbers stay what they are, so only those at the end can go.
+        unused.sort_unstable();
+        while unused.last().is_some_and(|at| *at as usize + 1 == records.len()) {
+            unused.pop();
+            records.pop();
+        }
+        unused.shrink_to_fit();
+        records.shrink_to_fit();
+        by_name.shrink_to(by_name.len() * 2, |(of, _)| spread(*of));
     }
 
     /// Notes whether the destination is the router's own.
