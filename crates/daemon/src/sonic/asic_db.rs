@@ -23,7 +23,7 @@ const HIDDEN: &str = "HIDDEN";
 /// A key that says that a syncd ran here before whose rows need not be exact.
 const RAN: &str = "RIBTIDE_SYNCD_RAN";
 /// Batches of rows that may wait to be written, of a bulk each: they are memory.
-const BEHIND: usize = 256;
+const BEHIND: usize = 384;
 /// How often a server that nothing is written to is looked at.
 const PROBE: Duration = Duration::from_secs(1);
 
