@@ -34,6 +34,16 @@ impl Objects {
         self.last = earlier.last;
     }
 
+    /// The highest number that was given out.
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The next object gets the number after this.
+    pub(crate) fn count_from(&mut self, last: u64) {
+        self.last = last;
+    }
+
     /// Whether `oid` is an object of one of these kinds.
     pub(crate) fn is(&self, oid: Oid, kinds: &[ObjectType]) -> bool {
         self.map.get(&oid).is_some_and(|object| kinds.contains(&object.kind))

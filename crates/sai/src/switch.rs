@@ -77,6 +77,7 @@ pub struct VirtualSwitch {
     pub(crate) started: Option<Started>,
     /// Routes that it refuses: faults on demand.
     refused: Set<AnyPrefix>,
+    operations: u64,
     stall: Option<Stall>,
     pace: Pace,
 }
@@ -125,6 +126,7 @@ impl VirtualSwitch {
             group_members: 0,
             started: None,
             refused: Set::default(),
+            operations: 0,
             stall: None,
             pace: Pace::default(),
         }
@@ -211,6 +213,27 @@ impl VirtualSwitch {
             true => self.refused.insert(prefix),
             false => self.refused.remove(&prefix),
         };
+    }
+
+    /// The highest number that it gave to an object.
+    pub fn last_number(&self) -> u64 {
+        self.objects.last()
+    }
+
+    /// Has the next object that is made numbered after `last`: so a switch is made again as it was in another process.
+    pub fn number_after(&mut self, last: u64) {
+        self.objects.count_from(last);
+    }
+
+    /// How often it was told to make, change or remove something, successful or not, since [`VirtualSwitch::new`] or
+    /// the last [`VirtualSwitch::forget_operations`].
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// Counts [`VirtualSwitch::operations`] from 0 again.
+    pub fn forget_operations(&mut self) {
+        self.operations = 0;
     }
 
     /// How full it is.
@@ -555,6 +578,7 @@ impl Sai for VirtualSwitch {
         mode: ErrorMode,
         statuses: &mut Vec<Status>,
     ) {
+        self.operations += items.len() as u64;
         let (count, mut stopped) = (items.len(), false);
         self.pace.call(count, self.behavior.latency.of(count));
         for (page, items) in items.chunks_mut(AHEAD).enumerate() {

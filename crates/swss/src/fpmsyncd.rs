@@ -184,6 +184,8 @@ impl Fpmsyncd {
             Content::DelRoute(route) => self.del_route(route, out),
             Content::NewNextHop(object) => self.new_object(object, out),
             Content::DelNextHop(id) => self.del_object(*id),
+            // ribtide's own client says when it has announced everything.
+            Content::Done(_) => self.end_of_replay(out),
             _ => self.counters.ignored += 1,
         }
     }

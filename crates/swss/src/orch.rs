@@ -11,6 +11,7 @@ mod arena;
 mod boot;
 mod crm;
 mod explain;
+mod former;
 mod groups;
 mod indexes;
 mod interfaces;
@@ -37,6 +38,7 @@ pub use crate::sai::{VidCounter, VidSource};
 use boot::Boot;
 pub use crm::{Crm, Usage};
 pub use explain::{LeadState, RouteState, Waiting};
+pub use former::Former;
 use groups::Groups;
 use indexes::Indexes;
 use interfaces::Interfaces;
@@ -166,6 +168,8 @@ pub struct Orch {
     requests: Requests,
     crm: Crm,
     now_ms: u64,
+    /// What objects were called, while it starts warm.
+    former: Option<Former>,
 }
 
 impl Orch {
@@ -184,6 +188,7 @@ impl Orch {
             requests: Requests::new(vids),
             crm: Crm::default(),
             now_ms: 0,
+            former: None,
             config,
         }
     }
@@ -274,7 +279,7 @@ impl Orch {
 
     /// Goes on with all that came in, until it must wait for replies or for changes.
     pub fn run(&mut self, out: &mut OrchOut) {
-        if self.boot.done() {
+        if self.boot.takes_rows() {
             self.sync_ports(out);
             if self.ports.ready() {
                 self.sync_vrfs(out);
@@ -284,16 +289,42 @@ impl Orch {
             }
         }
         self.send(out);
+        if self.boot.is_described() && self.ready() && self.idle() {
+            // Groups that waited for a member that does not come do without it.
+            if self.former.take().is_some() {
+                self.groups.ids().into_iter().for_each(|id| self.step_group(id, out));
+                self.send(out);
+            }
+            if self.idle() {
+                self.boot.apply();
+                self.send(out);
+            }
+        }
+    }
+
+    /// Whether it starts warm and what it describes is not applied yet.
+    pub fn restoring(&self) -> bool {
+        self.boot.is_warm()
+    }
+
+    /// Whether, since the start, every route was said between the two halves of a resync.
+    pub fn resynced(&self) -> bool {
+        self.routes.resynced
+    }
+
+    /// Every row of every table is in: as soon as nothing can proceed, what was described is applied.
+    pub fn restored(&mut self) {
+        self.boot.described();
     }
 
     /// Whether nothing is in flight and nothing can proceed: what is left waits for changes.
     pub fn idle(&self) -> bool {
-        self.requests.idle() && self.boot.done() && (!self.ready() || self.routes.ready_len() == 0)
+        self.requests.idle() && self.boot.takes_rows() && (!self.ready() || self.routes.ready_len() == 0)
     }
 
     /// Whether the ports are there, so that other tables are looked at.
     pub fn ready(&self) -> bool {
-        self.boot.done() && self.ports.ready()
+        self.boot.takes_rows() && self.ports.ready()
     }
 
     /// How many changes wait for their turn or for a reply.

@@ -34,6 +34,17 @@ pub enum AsicChange {
     Hidden(Attr),
 }
 
+/// What orchagent and the chip call an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Number {
+    /// orchagent's number.
+    pub vid: Oid,
+    /// The chip's number.
+    pub rid: Oid,
+    /// Its type, if it is one that the chip has of its own.
+    pub own: Option<ObjectType>,
+}
+
 /// What comes out: append-only, emptied by who carries it out. Replies go first.
 #[derive(Default, Debug)]
 pub struct SyncdOut {
@@ -55,7 +66,7 @@ fn look_at(items: &[Item]) {
 }
 
 /// The order in which objects can be made: each after all that it can refer to.
-const ORDER: [ObjectType; 10] = [
+pub const ORDER: [ObjectType; 10] = [
     ObjectType::Switch,
     ObjectType::Port,
     ObjectType::Hostif,
@@ -97,6 +108,30 @@ impl<S: Sai> Syncd<S> {
             view: None,
             keeps_rows: true,
         }
+    }
+
+    /// syncd on a chip that went on while no syncd was there: what [`Syncd::numbers`] and [`Syncd::for_each`] said of it.
+    pub fn resume(
+        chip: S,
+        vids: Box<dyn VidSource>,
+        numbers: impl IntoIterator<Item = Number>,
+        objects: impl IntoIterator<Item = (ObjectType, ObjectId, Attrs)>,
+    ) -> Self {
+        let mut syncd = Syncd::new(chip, vids);
+        for Number { vid, rid, own } in numbers {
+            syncd.rid_of.insert(vid, rid);
+            syncd.vid_of.insert(rid, vid);
+            syncd.own.extend(own.map(|object| (vid, object)));
+        }
+        for (object, id, attrs) in objects {
+            syncd.store.insert(object, id, &attrs);
+        }
+        syncd
+    }
+
+    /// Every numbered object of the chip.
+    pub fn numbers(&self) -> impl Iterator<Item = Number> {
+        self.rid_of.iter().map(|(vid, rid)| Number { vid: *vid, rid: *rid, own: self.own.get(vid).copied() })
     }
 
     /// Nobody writes ASIC_DB, and orchagent lives and dies with this machine, so that there is nothing to compare with: the
@@ -198,6 +233,7 @@ impl<S: Sai> Syncd<S> {
         if !self.keeps_rows {
             return Status::NotSupported;
         }
+        self.pass_numbers(out);
         let mut view = Store::default();
         for (vid, object) in &self.own {
             let attrs = self.store.get(*object, &(*vid).into()).cloned().unwrap_or_default();
@@ -466,9 +502,43 @@ impl<S: Sai> Syncd<S> {
         Ok(attrs)
     }
 
+    /// A counter that was lost must not give out what objects are called.
+    fn pass_numbers(&mut self, out: &mut SyncdOut) {
+        let last = self.rid_of.keys().map(|vid| vid.index()).max().unwrap_or(0);
+        if let Err(why) = self.vids.pass(last) {
+            out.events.push(format!("object numbers may be given out twice: {why}"));
+        }
+    }
+
+    /// Says everything that ASIC_DB shall hold, in place of whatever it holds: it was lost, or is of another time.
+    pub fn all_rows(&mut self, out: &mut SyncdOut) {
+        self.pass_numbers(out);
+        out.rows.push(AsicChange::Wipe);
+        for mut attr in self.own_attrs() {
+            attr.oids_mut()
+                .iter_mut()
+                .for_each(|oid| *oid = self.vid_of.get(oid).copied().unwrap_or(Oid::NULL));
+            out.rows.push(AsicChange::Hidden(attr));
+        }
+        out.rows.extend(self.rid_of.iter().map(|(vid, rid)| AsicChange::Map(*vid, *rid)));
+        self.store.for_each(&mut |object, id, attrs| {
+            out.rows.push(AsicChange::Set(object, id, attrs.clone()));
+        });
+    }
+
     /// Learns what a switch has of its own.
     fn discover_all(&mut self, out: &mut SyncdOut) {
-        let Some(switch) = self.rid(SWITCH).map(ObjectId::Oid) else { return };
+        for attr in self.own_attrs() {
+            // What a chip does not say now is found when orchagent asks for it.
+            if let Some(object) = attr.discovers() {
+                let _ = self.discover(object, attr, out);
+            }
+        }
+    }
+
+    /// What a switch has of its own, in the chip's numbers.
+    fn own_attrs(&mut self) -> Vec<Attr> {
+        let Some(switch) = self.rid(SWITCH).map(ObjectId::Oid) else { return Vec::new() };
         let mut count = [Attr::SwitchPortNumber(0)];
         let ports = match self.chip.get(ObjectType::Switch, &switch, &mut count) {
             Ok(()) => {
@@ -476,19 +546,18 @@ impl<S: Sai> Syncd<S> {
             }
             Err(_) => 0,
         };
-        for asked in [
+        let asked = [
             Attr::SwitchDefaultVirtualRouter(Oid::NULL),
             Attr::SwitchCpuPort(Oid::NULL),
             Attr::SwitchPortList(vec![Oid::NULL; ports as usize].into()),
-        ] {
+        ];
+        let said = asked.into_iter().filter_map(|asked| {
             let mut attrs = [asked];
-            let got = self.chip.get(ObjectType::Switch, &switch, &mut attrs);
+            self.chip.get(ObjectType::Switch, &switch, &mut attrs).ok()?;
             let [attr] = attrs;
-            // What a chip does not say now is found when orchagent asks for it.
-            if let (Ok(()), Some(object)) = (got, attr.discovers()) {
-                let _ = self.discover(object, attr, out);
-            }
-        }
+            Some(attr)
+        });
+        said.collect()
     }
 
     /// Gives VIDs to objects that the chip has of its own and that were not seen before. `attr` is in RIDs.

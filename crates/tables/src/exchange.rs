@@ -62,6 +62,18 @@ impl Reader {
     }
 }
 
+impl Reader {
+    /// It takes nothing more from when it is woken next.
+    pub fn end(&self) {
+        self.ending.stop();
+    }
+
+    /// Whether it takes nothing more, and has handed on what it took.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
 impl Drop for Reader {
     fn drop(&mut self) {
         self.ending.stop();

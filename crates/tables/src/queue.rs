@@ -212,7 +212,7 @@ pub fn serve<T: Send + 'static>(
     let mut reader = QueueReader::open(database, table, wake, stop)?;
     let (tx, taken) = rings.bounded("orchagent to syncd", WAITING);
     let body = move |ending: Stop| {
-        while reader.wake().recv().is_ok() {
+        while reader.wake().recv().is_ok() && !ending.stopped() {
             while !ending.stopped() {
                 let messages = match reader.pop(AT_ONCE) {
                     Ok(messages) => messages,

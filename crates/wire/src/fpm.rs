@@ -6,7 +6,8 @@
 
 use crate::netlink::numbers::*;
 use crate::netlink::{
-    Content, Malformed, Message, Messages, NextHop, NextHops, Route, TooLong, messages, write_next_hop_delete,
+    Content, Malformed, Message, Messages, NextHop, NextHops, Route, TooLong, messages, write_done,
+    write_next_hop_delete,
 };
 use ribtide_prefix::AnyPrefix;
 
@@ -127,6 +128,15 @@ pub fn write_delete(out: &mut Vec<u8>, prefix: AnyPrefix, table: u32, protocol: 
 /// Appends a frame that makes or replaces a next-hop object. Members go before the group that names them.
 pub fn write_next_hop(out: &mut Vec<u8>, next_hop: &NextHop<'_>) -> Result<(), TooLong> {
     write_frame(out, |out| next_hop.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, 0))
+}
+
+/// Appends a frame that says that everything was announced: netlink's mark of the end of a dump. Servers that do not know
+/// it pass over it.
+pub fn write_end_of_replay(out: &mut Vec<u8>) {
+    write_short(out, |out| {
+        write_done(out);
+        Ok(())
+    });
 }
 
 /// Appends a frame that deletes the next-hop object `id`.

@@ -198,9 +198,10 @@ class Redis:
         self.socket = host.folder / "redis.sock"
         self.start()
 
-    def start(self):
+    def start(self, append=False):
+        """`append`: from its file of every write, which it also keeps."""
         self.process = self.host.start("redis", "redis-server", "--port", str(self.port), "--bind", "127.0.0.1",
-                                       "--unixsocket", self.socket, "--save", "", "--appendonly", "no",
+                                       "--unixsocket", self.socket, "--save", "", "--appendonly", "yes" if append else "no",
                                        "--notify-keyspace-events", "AKE", "--dir", self.host.folder)
         wait_for("Redis answers", self.ping, 10, alive=[self.process])
         instances = {"redis": {"hostname": "127.0.0.1", "port": self.port, "unix_socket_path": str(self.socket),

@@ -156,10 +156,18 @@ class Sonic:
         return self.ask(f"route {prefix}")
 
     def ask(self, question):
+        [answer] = self.ask_all([question])
+        return answer
+
+    def ask_all(self, questions):
+        """What syncd says of its switch, to each question."""
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(str(self.host.folder / "syncd.sock"))
-            s.sendall(f"{question}\n".encode())
-            return json.loads(s.makefile().readline())
+            answers = s.makefile()
+            def one(question):
+                s.sendall(f"{question}\n".encode())
+                return json.loads(answers.readline())
+            return [one(question) for question in questions]
 
     def wait_routes(self, what, routes, timeout=60):
         """Waits until ASIC_DB holds exactly these, and no group that none of them uses."""

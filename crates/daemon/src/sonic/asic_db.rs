@@ -13,6 +13,8 @@ use ribtide_swss::Db;
 use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, text};
 use ribtide_swss::syncd::{AsicChange, Syncd, SyncdOut};
 use ribtide_tables::{Connection, Databases, Reply, TableError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -38,10 +40,11 @@ pub(super) enum AsicDb {
 }
 
 impl AsicDb {
-    /// Opens it, and makes the switch what the rows say.
+    /// Opens it, and makes the switch what the rows say, unless it goes on as they say (`warm`).
     pub(super) fn open(
         persistence: Persistence,
         syncd: &mut Syncd<VirtualSwitch>,
+        warm: bool,
         databases: &Databases,
         rings: &Rings,
         stop: &Stop,
@@ -51,23 +54,36 @@ impl AsicDb {
         let mut rows = Rows { connection, generation: 0, probed: Instant::now(), prefix: key.len(), key };
         if persistence == Persistence::InLine {
             rows.connection.ask(&["DEL", RAN])?;
-            rows.recreate(syncd)?;
+            if !warm {
+                rows.recreate(syncd)?;
+            }
             return Ok(AsicDb::InLine(rows));
         }
-        // An orchagent that goes on from an earlier syncd believes in more than the rows say.
-        let before = rows.connection.ask(&["EXISTS", RAN, HIDDEN])?;
-        rows.connection.ask(&["SET", RAN, "1"])?;
-        if before != Reply::Integer(0) {
-            let request = format!(r#"["{SHUTDOWN_REQUEST}","{{\"switch_id\":\"oid:0x21000000000000\"}}"]"#);
-            rows.connection.ask(&["PUBLISH", NOTIFICATIONS, &request])?;
+        if !warm {
+            // An orchagent that goes on from an earlier syncd believes in more than the rows say.
+            let before = rows.connection.ask(&["EXISTS", RAN, HIDDEN])?;
+            rows.connection.ask(&["SET", RAN, "1"])?;
+            if before != Reply::Integer(0) {
+                let request =
+                    format!(r#"["{SHUTDOWN_REQUEST}","{{\"switch_id\":\"oid:0x21000000000000\"}}"]"#);
+                rows.connection.ask(&["PUBLISH", NOTIFICATIONS, &request])?;
+            }
         }
         if persistence == Persistence::Off {
             rows.write(AsicChange::Wipe)?;
             rows.connection.flush()?;
             return Ok(AsicDb::Off);
         }
-        rows.recreate(syncd)?;
+        if !warm {
+            rows.recreate(syncd)?;
+        }
         Behind::start(rows, rings).map(AsicDb::Behind)
+    }
+
+    /// Whether ASIC_DB still has the rows of a switch that goes on.
+    pub(super) fn has_rows(databases: &Databases, stop: &Stop) -> Result<bool, Error> {
+        let mut asic = Connection::open(databases.get(Db::Asic), stop)?;
+        Ok(asic.ask(&["EXISTS", HIDDEN])? == Reply::Integer(1))
     }
 
     /// Writes rows, or sees to it.
@@ -81,12 +97,16 @@ impl AsicDb {
         Ok(())
     }
 
-    /// Notices a server that came back without its rows also when there is nothing to write.
-    pub(super) fn probe(&mut self) -> Result<(), Error> {
+    /// Whether every row must be written again, because the server came back and what it has may be of another time; also
+    /// when there was nothing to write.
+    pub(super) fn is_lost(&mut self) -> Result<bool, Error> {
         match self {
-            AsicDb::Off => Ok(()),
-            AsicDb::Behind(behind) => behind.failed.try_recv().map_or(Ok(()), Err),
-            AsicDb::InLine(rows) => rows.probe(),
+            AsicDb::Off => Ok(false),
+            AsicDb::Behind(behind) => {
+                behind.failed.try_recv().map_or(Ok(()), Err)?;
+                Ok(behind.lost.swap(false, Relaxed))
+            }
+            AsicDb::InLine(rows) => rows.is_lost(),
         }
     }
 }
@@ -97,25 +117,43 @@ pub(super) struct Behind {
     batches: Option<ring::Sender<Vec<AsicChange>>>,
     thread: Option<JoinHandle<()>>,
     failed: crossbeam_channel::Receiver<Error>,
+    lost: Arc<AtomicBool>,
 }
 
 impl Behind {
     fn start(mut rows: Rows, rings: &Rings) -> Result<Behind, Error> {
         let (batches, waiting) = rings.bounded::<Vec<AsicChange>>("ASIC_DB written behind", BEHIND);
         let (failing, failed) = crossbeam_channel::bounded(1);
+        let lost = Arc::new(AtomicBool::new(false));
+        let tell = lost.clone();
         let body = move || {
-            while let Ok(first) = waiting.recv() {
-                let batches =
-                    std::iter::once(first).chain(std::iter::from_fn(|| waiting.try_recv()).take(16));
-                if let Err(e) = rows.write_all(batches.flatten()) {
-                    let _ = failing.send(e);
-                    return;
+            let mut round = || {
+                let first = match waiting.recv_timeout(PROBE) {
+                    Ok(Some(first)) => Some(first),
+                    Ok(None) => None,
+                    Err(_) => return Ok(false),
+                };
+                let more = std::iter::from_fn(|| waiting.try_recv()).take(16);
+                rows.write_all(first.into_iter().chain(more).flatten())?;
+                if rows.is_lost()? {
+                    tell.store(true, Relaxed);
+                }
+                Ok(true)
+            };
+            loop {
+                match round() {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(e) => {
+                        let _ = failing.send(e);
+                        return;
+                    }
                 }
             }
         };
         let thread =
             thread::spawn("asic-db", body).map_err(|e| Error::new(format!("no thread for ASIC_DB: {e}")))?;
-        Ok(Behind { batches: Some(batches), thread: Some(thread), failed })
+        Ok(Behind { batches: Some(batches), thread: Some(thread), failed, lost })
     }
 
     /// Waits while too much waits.
@@ -186,29 +224,17 @@ impl Rows {
         for change in changes {
             self.write(change)?;
         }
-        self.connection.flush()?;
-        self.check_lost()
+        Ok(self.connection.flush()?)
     }
 
-    /// Looks after the server once a second.
-    fn probe(&mut self) -> Result<(), Error> {
-        if self.probed.elapsed() < PROBE {
-            return Ok(());
+    /// Looks after the server once a second, and whether it came back since the last time.
+    fn is_lost(&mut self) -> Result<bool, Error> {
+        if self.probed.elapsed() >= PROBE {
+            self.probed = Instant::now();
+            self.connection.ask(&["PING"])?;
         }
-        self.probed = Instant::now();
-        self.connection.ask(&["PING"])?;
-        self.check_lost()
-    }
-
-    /// Fails when the server came back without the rows: the switch is no longer what ASIC_DB says.
-    fn check_lost(&mut self) -> Result<(), Error> {
         let generation = self.connection.generation();
-        if std::mem::replace(&mut self.generation, generation) != generation
-            && self.connection.ask(&["EXISTS", HIDDEN])? == Reply::Integer(0)
-        {
-            return Err(TableError::Emptied { database: Db::Asic.name().into() }.into());
-        }
-        Ok(())
+        Ok(std::mem::replace(&mut self.generation, generation) != generation)
     }
 
     fn write(&mut self, change: AsicChange) -> Result<(), TableError> {

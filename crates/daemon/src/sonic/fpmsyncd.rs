@@ -10,6 +10,7 @@ use super::links::{self, LinkEvent};
 use super::north::{Persistence, Routes, Tell, ZmqRoutes, port};
 use super::performance::{Timers, Timing};
 use super::settings::{ConfigDb, Settings, warm_restart};
+use super::warm::Replay;
 use super::{Error, log, refuse};
 use crate::combinations::Asked;
 use clap::Args;
@@ -101,6 +102,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         routes,
         groups: ProducerStateTable::open(&databases, Pipeline::default(), stop)?,
         settings,
+        replay: Replay::open(quiet_ms, &mut config_db, &databases, stop)?,
+        sessions: 0,
         generation: 0,
         flushed: Instant::now(),
         probed: Instant::now(),
@@ -191,6 +194,9 @@ struct Stage {
     routes: Routes,
     groups: ProducerStateTable<NextHopGroupRow>,
     settings: Settings,
+    replay: Replay,
+    /// How many clients connected.
+    sessions: u64,
     generation: u64,
     flushed: Instant,
     probed: Instant,
@@ -221,7 +227,7 @@ impl Stage {
             let choked = self.is_choked();
             if !choked && let Some(event) = frames.try_recv() {
                 busy = true;
-                self.fpm(event);
+                self.fpm(event)?;
             }
             while let Some(confirmation) = confirmed.try_recv() {
                 busy = true;
@@ -231,6 +237,7 @@ impl Stage {
                 }
             }
             self.machine.tick(clock.now(), &mut self.out);
+            self.replay.look(&mut self.machine, &mut self.out)?;
             self.look_north()?;
             self.carry_out()?;
             if !busy {
@@ -261,15 +268,21 @@ impl Stage {
         let machine = &mut self.machine;
         self.groups.rows(|key, row| machine.known_group(&key, row))?;
         self.routes.rows(|key, row| machine.known_route(key, &row))?;
+        if let Some(states) = self.states.as_mut().filter(|_| self.replay.started_warm()) {
+            let out = &mut self.out;
+            states.rows(|key, row| machine.confirm(&RouteResponse::success(key, row.protocol), out))?;
+        }
         Ok(())
     }
 
-    fn fpm(&mut self, event: FpmEvent) {
+    fn fpm(&mut self, event: FpmEvent) -> Result<(), Error> {
         match event {
             FpmEvent::Connected(peer, replies) => {
                 log(DAEMON, &format!("FPM session with {peer}"));
                 self.replies = Some(replies);
                 self.machine.session_up();
+                self.sessions += 1;
+                self.replay.connected(self.sessions == 1, &mut self.machine)?;
             }
             FpmEvent::Frames(bytes) => {
                 let (begin, mut at, mut read) = (Instant::now(), 0, 0);
@@ -288,6 +301,7 @@ impl Stage {
                 self.machine.session_down();
             }
         }
+        Ok(())
     }
 
     fn confirm(&mut self, confirmation: Confirmation) -> Result<(), Error> {
@@ -313,7 +327,7 @@ impl Stage {
             }
         }
         let waiting = self.machine.pending();
-        if waiting == 0 || !self.routes.has_room() {
+        if waiting == 0 || !self.routes.has_room() || self.replay.holds() {
             return Ok(());
         }
         let due =
@@ -324,12 +338,18 @@ impl Stage {
     /// Whether so much waits for orchagent that the routing daemon must wait too. While orchagent is away it need not:
     /// what waits unites, and there are only so many routes.
     fn is_choked(&self) -> bool {
-        !self.routes.has_room() && self.machine.pending() >= Pipeline::default().capacity
+        !self.replay.holds()
+            && !self.routes.has_room()
+            && self.machine.pending() >= Pipeline::default().capacity
     }
 
     /// Goes on with ZeroMQ: what waits for room, and an orchagent that is new.
     fn look_north(&mut self) -> Result<(), Error> {
         let Routes::Zmq(zmq) = &mut self.routes else { return Ok(()) };
+        if self.replay.holds() {
+            zmq.go_on();
+            return Ok(());
+        }
         let knows_all = zmq.learnt_all || self.machine.is_replayed();
         let tell = zmq.look(knows_all);
         if tell != Tell::Changes {
@@ -350,7 +370,7 @@ impl Stage {
 
     /// How long to sleep when nothing happens.
     fn patience(&self) -> Duration {
-        if self.machine.pending() > 0 && self.routes.has_room() {
+        if self.machine.pending() > 0 && self.routes.has_room() && !self.replay.holds() {
             PUT_OFF.saturating_sub(self.flushed.elapsed())
         } else {
             NAP
@@ -394,6 +414,18 @@ impl Stage {
             self.generation = generation;
             log(DAEMON, "writing every row again, since Redis may have lost some");
             self.machine.write_again(&mut self.out);
+            // It may have come back with what it had at another time: what is too much goes.
+            let (machine, out) = (&self.machine, &mut self.out);
+            self.routes.rows(|key, _| {
+                if !machine.has_row(&key) {
+                    out.routes.push(Change::del(key));
+                }
+            })?;
+            self.groups.rows(|key, _| {
+                if !machine.has_group_row(&key) {
+                    out.old_groups.push(Change::del(key));
+                }
+            })?;
         }
     }
 }

@@ -145,6 +145,8 @@ pub fn start(
         requests: None,
         meter: Some(meters.meter("orchagent")),
         drain: None,
+        restore: None,
+        check: None,
     };
 
     let ports = interfaces.iter().enumerate().map(|(i, interface)| PortSetup {

@@ -6,6 +6,7 @@
 
 mod acks;
 mod asic_db;
+mod former;
 mod fpm_server;
 pub mod fpmsyncd;
 pub mod inprocess;
@@ -25,6 +26,8 @@ mod south_server;
 pub mod syncd;
 mod syncd_stage;
 mod vrf_names;
+mod warm;
+mod warm_file;
 
 use crate::combinations::{self, Asked};
 pub use north::Persistence;

@@ -173,8 +173,8 @@ impl ZmqRoutes {
     }
 
     fn rows(&mut self, each: impl FnMut(RouteKey, RouteRow)) -> Result<(), Error> {
-        match self.stored.take() {
-            Some(mut table) => Ok(table.rows(each)?),
+        match &mut self.stored {
+            Some(table) => Ok(table.rows(each)?),
             None => Ok(()),
         }
     }
@@ -203,6 +203,13 @@ impl ZmqRoutes {
         let sweep = knows_all && !self.swept && self.producer.is_acknowledged() && self.producer.has_room();
         self.swept |= sweep;
         if sweep { Tell::Sweep } else { Tell::Changes }
+    }
+
+    /// Sends what waits and nothing else, while it is not known what there is to say.
+    pub(super) fn go_on(&mut self) {
+        // This is the look that a wake-up asks for.
+        let _ = self.producer.wake().try_recv();
+        self.producer.resume();
     }
 
     /// Tells orchagent all rows, and that there are no others if `sweep`.

@@ -5,6 +5,7 @@
 
 use super::record::Recording;
 use super::syncd_stage::routes_in;
+use super::warm::{RestartCheck, Restore};
 use super::{Error, log};
 use crossbeam_channel::{Select, TryRecvError};
 use ribtide_runtime::ask::Asked;
@@ -15,9 +16,13 @@ use ribtide_swss::orch::{Orch, OrchEvent, OrchOut};
 use ribtide_swss::sai::{SaiReply, SaiRequest};
 use ribtide_swss::{Change, Row};
 use ribtide_tables::Consumer;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const DAEMON: &str = "orchagent";
+/// How often it looks whether it may be stopped, while somebody asks.
+const GLANCE: Duration = Duration::from_millis(20);
+/// The longest sleep while it stands still.
+const NAP: Duration = Duration::from_millis(200);
 /// How often the machine learns the time.
 const TICK: Millis = 1000;
 
@@ -52,6 +57,11 @@ pub(super) trait Outlet: Send {
 
     /// Before rows are taken.
     fn before_round(&mut self, _orch: &mut Orch) {}
+
+    /// A warm start is over: what was held back is in `out`, and `out` is emptied of what is as it was.
+    fn restored(&mut self, _out: &mut OrchOut) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// After each round. `quiet`: nothing came in, and every table was found empty.
     fn after_round(&mut self, _orch: &mut Orch, _quiet: bool) -> Result<(), Error> {
@@ -179,6 +189,10 @@ pub(super) struct OrchStage {
     pub(super) meter: Option<Meter>,
     /// PerformanceTimer: routes that went on to syncd, and the time from their rows to requests.
     pub(super) drain: Option<Meter>,
+    /// It starts warm.
+    pub(super) restore: Option<Restore>,
+    /// Who asks whether it may be stopped.
+    pub(super) check: Option<RestartCheck>,
 }
 
 impl OrchStage {
@@ -219,6 +233,20 @@ impl OrchStage {
             }
             let quiet = taken + heard == 0 && !again;
             self.outlet.after_round(&mut self.orch, quiet)?;
+            if let Some(mut restore) = self.restore.take() {
+                match restore.look(&mut self, quiet)? {
+                    true => self.outlet.restored(&mut out)?,
+                    false => {
+                        self.restore = Some(restore);
+                        // Perhaps that was the last row.
+                        self.orch.run(&mut out);
+                    }
+                }
+                self.carry_out(&mut out)?;
+            }
+            if self.stands_still(quiet)? {
+                return self.freeze(stop);
+            }
             if !quiet {
                 if let Some(meter) = &self.meter {
                     meter.add(taken, begin);
@@ -227,6 +255,23 @@ impl OrchStage {
             }
             self.flush_recordings();
             self.wait(asked, &clock, next_tick);
+        }
+        Ok(())
+    }
+
+    /// Answers who asks whether it may be stopped. True when it must do nothing more.
+    fn stands_still(&mut self, quiet: bool) -> Result<bool, Error> {
+        let Some(check) = &mut self.check else { return Ok(false) };
+        let idle = quiet && self.orch.idle() && !self.syncd.waiting() && !self.orch.restoring();
+        check.answer(idle && self.orch.backlog() + self.orch.parked() == 0, idle)
+    }
+
+    /// Stands still, so that what takes its place finds what it left.
+    fn freeze(mut self, stop: &Stop) -> Result<(), Error> {
+        self.flush_recordings();
+        log(DAEMON, "stands still for a warm restart; stop it now");
+        while !stop.stopped() {
+            std::thread::sleep(NAP);
         }
         Ok(())
     }
@@ -258,6 +303,11 @@ impl OrchStage {
         if !out.requests.is_empty() {
             self.syncd.send(&mut out.requests)?;
         }
+        if self.orch.restoring() {
+            // Nothing of it is in place before the view is applied.
+            let resolve = std::mem::take(&mut out.resolve);
+            return self.outlet.carry_out(&mut self.orch, &mut OrchOut { resolve, ..OrchOut::default() });
+        }
         self.outlet.carry_out(&mut self.orch, out)
     }
 
@@ -278,7 +328,14 @@ impl OrchStage {
         if let Some(asked) = asked {
             select.recv(asked.raw());
         }
+        let mut patience = clock.until(next_tick);
+        if let Some(check) = &self.check {
+            check.watch(&mut select);
+            if check.is_open() {
+                patience = patience.min(GLANCE);
+            }
+        }
         // Timed out or ready: the loop looks at everything either way.
-        let _ = select.ready_timeout(clock.until(next_tick));
+        let _ = select.ready_timeout(patience);
     }
 }

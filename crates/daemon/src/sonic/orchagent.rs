@@ -4,6 +4,7 @@
 //! have no numbers. orchagent then ends with a sentence, and its supervisor starts it again, which describes everything
 //! anew. At any other time it waits until Redis, or syncd, is back.
 
+use super::former::{self, Samples};
 use super::north;
 use super::orch_stage::{Feed, OrchStage, TableFeed};
 use super::outlet::RedisOutlet;
@@ -11,6 +12,7 @@ use super::performance::{Timers, Timing};
 use super::record::Recording;
 use super::settings::{ConfigDb, Settings};
 use super::south::{self, Mode, South, VIDCOUNTER};
+use super::warm::{RestartCheck, Restore, WarmStart};
 use super::{Error, log, refuse};
 use crate::combinations::Asked;
 use clap::Args;
@@ -26,6 +28,7 @@ use ribtide_tables::{
 };
 use std::ops::Range;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const DAEMON: &str = "orchagent";
 /// Rows that may wait in the machine while it waits for syncd.
@@ -83,6 +86,9 @@ pub struct Options {
     /// Take routes from APPL_DB on a thread of their own while others are at work; over ZeroMQ they are anyway
     #[arg(short = 'R')]
     pub ring: bool,
+    /// How long a warm start waits for fpmsyncd's routes over ZeroMQ; then what APPL_DB has is all
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub warm_timer: u64,
     /// Record, and publish what became of routes, on threads of their own
     #[arg(short = 'A')]
     pub asynchronous: bool,
@@ -119,6 +125,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let config =
         OrchConfig { bulk_size: args.bulk, window: mode.window(), responses: args.responses, mac, ..default };
     let vids = RedisVids::open(&databases, stop)?;
+    let warm = WarmStart::begin(DAEMON, "swss", &databases, stop)?;
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
     let mut config_db = ConfigDb::open(&databases, stop)?;
     let asked = Asked {
@@ -162,15 +169,22 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         orch: Orch::new(config, Box::new(vids)),
         feeds: feeds(&databases, routes.as_ref(), args.ring.then_some(args.batch), &timers, &rings, stop)?,
         syncd: Box::new(South::open(asked, mode, &syncd, &databases, &rings, stop)?),
-        outlet: Box::new(RedisOutlet::open(&databases, args.asynchronous, &rings, stop)?),
+        outlet: Box::new(RedisOutlet::open(&databases, args.asynchronous, warm.is_warm(), &rings, stop)?),
         batch: args.batch,
         backlog: BACKLOG,
         rows: recording(2, &args.rows_file)?,
         requests: recording(1, &args.requests_file)?,
         meter: None,
         drain: timers.timer("DRAIN"),
+        restore: None,
+        check: Some(RestartCheck::listen(&databases, stop)?),
     };
-    refill(&mut stage, &databases, stop)?;
+    let samples = refill(&mut stage, &databases, stop)?;
+    if warm.is_warm() {
+        stage.orch.restore(former::read(samples, &databases, stop)?);
+        let resync = routes.is_some().then(|| Duration::from_secs(args.warm_timer));
+        stage.restore = Some(Restore::begin(warm, resync)?);
+    }
     settings.write()?;
     log(DAEMON, "started");
     stage.run(None, stop)
@@ -247,7 +261,7 @@ fn route_feed(table: impl Consumer<RouteRow> + Send + 'static, timers: &Timers) 
 }
 
 /// Takes in the rows that an earlier orchagent consumed: their place is in the tables, no longer in the queues.
-fn refill(stage: &mut OrchStage, databases: &Databases, stop: &Stop) -> Result<(), Error> {
+fn refill(stage: &mut OrchStage, databases: &Databases, stop: &Stop) -> Result<Samples, Error> {
     fn table<R: Row>(
         databases: &Databases,
         stop: &Stop,
@@ -261,8 +275,12 @@ fn refill(stage: &mut OrchStage, databases: &Databases, stop: &Stop) -> Result<(
     table::<IntfRow>(databases, stop, |change| orch.interface(change))?;
     table::<NeighRow>(databases, stop, |change| orch.neighbor(change))?;
     table::<NextHopGroupRow>(databases, stop, |change| orch.nexthop_group(change))?;
-    table::<RouteRow>(databases, stop, |change| orch.route(change))?;
-    Ok(())
+    let mut samples = Samples::default();
+    table::<RouteRow>(databases, stop, |change| {
+        samples.look(&change);
+        orch.route(change);
+    })?;
+    Ok(samples)
 }
 
 fn open<R: Row>(databases: &Databases, wake: Wake, stop: &Stop) -> Result<ConsumerStateTable<R>, Error> {
@@ -296,5 +314,15 @@ impl VidSource for RedisVids {
                 return Ok(first..end + 1);
             }
         }
+    }
+
+    fn pass(&mut self, last: u64) -> Result<(), String> {
+        let count = self.counter.ask(&["GET", VIDCOUNTER]).map_err(|e| e.to_string())?;
+        let count = count.into_text().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        if count < last {
+            let missing = (last - count).to_string();
+            self.counter.ask(&["INCRBY", VIDCOUNTER, &missing]).map_err(|e| e.to_string())?;
+        }
+        Ok(())
     }
 }

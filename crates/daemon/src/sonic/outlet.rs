@@ -11,6 +11,7 @@ use ribtide_swss::row::{
 };
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::{Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable};
+use std::collections::BTreeMap;
 
 /// Batches of responses that may wait for the publisher.
 const BATCHES: usize = 64;
@@ -27,20 +28,27 @@ pub(super) struct RedisOutlet {
 }
 
 impl RedisOutlet {
-    /// `publisher`: what became of routes is told on a thread of its own (`-A`).
+    /// `publisher`: what became of routes is told on a thread of its own (`-A`). `warm`: what an earlier run confirmed
+    /// counts until [`Outlet::restored`].
     pub(super) fn open(
         databases: &Databases,
         publisher: bool,
+        warm: bool,
         rings: &Rings,
         stop: &Stop,
     ) -> Result<RedisOutlet, Error> {
         // What an earlier run confirmed is confirmed anew, or is gone.
         let mut responses = Connection::open(databases.get(Db::ApplState), stop)?;
         let rows = responses.database().key(RouteStateRow::TABLE, "");
-        responses.scan(&format!("{rows}*"), |connection, names| {
-            names.iter().for_each(|name| connection.queue(&["UNLINK", name]));
-            connection.flush()
-        })?;
+        let mut forget = || {
+            responses.scan(&format!("{rows}*"), |connection, names| {
+                names.iter().for_each(|name| connection.queue(&["UNLINK", name]));
+                connection.flush()
+            })
+        };
+        if !warm {
+            forget()?;
+        }
         let here = Publisher { route_states: PlainTable::open(databases, stop)?, responses };
         Ok(RedisOutlet {
             resolve: ProducerStateTable::open(databases, Pipeline::default(), stop)?,
@@ -70,6 +78,13 @@ impl Outlet for RedisOutlet {
         Ok(false)
     }
 
+    fn restored(&mut self, out: &mut OrchOut) -> Result<(), Error> {
+        // Of each default route what it came to; on the way there it dropped, but not in the chip.
+        let last: BTreeMap<_, _> = out.default_routes.drain(..).map(|change| (change.key, change)).collect();
+        out.default_routes.extend(last.into_values());
+        self.responses.reconcile(std::mem::take(&mut out.responses))
+    }
+
     fn tick(&mut self, orch: &Orch) -> Result<(), Error> {
         if *orch.crm() == self.crm {
             return Ok(());
@@ -85,12 +100,19 @@ impl Outlet for RedisOutlet {
 /// Who tells what became of routes.
 enum Responses {
     Here(Box<Publisher>),
-    Thread(ring::Sender<Vec<RouteResponse>>, crossbeam_channel::Receiver<Error>),
+    Thread(ring::Sender<Told>, crossbeam_channel::Receiver<Error>),
+}
+
+/// What the publisher is told.
+struct Told {
+    responses: Vec<RouteResponse>,
+    /// They are of all routes: rows of others go.
+    all: bool,
 }
 
 impl Responses {
     fn thread(mut publisher: Publisher, rings: &Rings) -> Result<Responses, Error> {
-        let (tx, waiting) = rings.bounded::<Vec<RouteResponse>>("route states", BATCHES);
+        let (tx, waiting) = rings.bounded::<Told>("route states", BATCHES);
         let (failing, failed) = crossbeam_channel::bounded(1);
         let body = move || {
             while let Ok(batch) = waiting.recv() {
@@ -105,9 +127,18 @@ impl Responses {
     }
 
     fn publish(&mut self, responses: Vec<RouteResponse>) -> Result<(), Error> {
+        self.tell(Told { responses, all: false })
+    }
+
+    /// After a warm start: these are all that there are.
+    fn reconcile(&mut self, responses: Vec<RouteResponse>) -> Result<(), Error> {
+        self.tell(Told { responses, all: true })
+    }
+
+    fn tell(&mut self, told: Told) -> Result<(), Error> {
         match self {
-            Responses::Here(publisher) => publisher.publish(responses),
-            Responses::Thread(publisher, failed) => match publisher.send(responses) {
+            Responses::Here(publisher) => publisher.publish(told),
+            Responses::Thread(publisher, failed) => match publisher.send(told) {
                 Ok(()) => Ok(()),
                 Err(closed) => Err(failed.try_recv().unwrap_or_else(|_| Error::new(closed.to_string()))),
             },
@@ -122,7 +153,11 @@ struct Publisher {
 }
 
 impl Publisher {
-    fn publish(&mut self, responses: Vec<RouteResponse>) -> Result<(), Error> {
+    fn publish(&mut self, Told { responses, all }: Told) -> Result<(), Error> {
+        let mut there = BTreeMap::new();
+        if all {
+            self.route_states.rows(|key, row| drop(there.insert(key, row)))?;
+        }
         // The row first: who hears the message may look for it.
         let mut rows = Vec::with_capacity(responses.len());
         for response in responses {
@@ -130,9 +165,13 @@ impl Publisher {
             // As in SONiC: the row of a route that was confirmed, no row for one that went, failures leave it as it is.
             if response.is_success() {
                 let row = response.protocol.map(|protocol| RouteStateRow { protocol: Some(protocol) });
+                if all && row.is_some() && there.remove(&response.key) == row {
+                    continue;
+                }
                 rows.push(Change { key: response.key, row, reshaped: false });
             }
         }
+        rows.extend(there.into_keys().map(Change::del));
         write(&mut self.route_states, &mut rows)?;
         Ok(self.responses.flush()?)
     }

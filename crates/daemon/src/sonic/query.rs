@@ -115,6 +115,7 @@ fn answer(switch: &mut VirtualSwitch, question: &str) -> Value {
                 "groups": counts.groups,
                 "group_members": counts.group_members,
                 "bytes": counts.bytes,
+                "operations": switch.operations(),
             })
         }
         _ => bad(),

@@ -134,6 +134,11 @@ impl ConfigDb {
         self.field("DEVICE_METADATA", "localhost", field)
     }
 
+    /// A number of `WARM_RESTART|bgp`.
+    pub(super) fn warm_bgp(&mut self, field: &str) -> Result<Option<u64>, Error> {
+        Ok(self.field("WARM_RESTART", "bgp", field)?.and_then(|text| text.trim().parse().ok()))
+    }
+
     /// Whether `SYSTEM_DEFAULTS` enables a feature.
     pub(super) fn enables(&mut self, feature: &str) -> Result<bool, Error> {
         Ok(self.field("SYSTEM_DEFAULTS", feature, "status")?.as_deref() == Some("enabled"))

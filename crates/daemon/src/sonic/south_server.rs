@@ -14,13 +14,17 @@ use ribtide_swss::syncd::SyncdOut;
 use ribtide_swss::{Db, json};
 use ribtide_tables::queue::{self, QueueWriter};
 use ribtide_tables::zmq::{self, Answer, Endpoint};
-use ribtide_tables::{Connection, Databases, Message, Reader, TableError};
+use ribtide_tables::{Connection, Database, Databases, Message, Reader, TableError};
 use std::collections::VecDeque;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 const DAEMON: &str = "syncd";
 const ASIC_STATE: &str = "ASIC_STATE";
 /// A key of ASIC_DB: orchagent asked for an answer to each request.
 const ASKED: &str = "RIBTIDE_ANSWERS";
+/// How long nothing must come before nothing is on the way.
+const SILENCE: Duration = Duration::from_millis(200);
 /// Requests and replies that may wait.
 const WAITING: usize = 64;
 
@@ -72,8 +76,15 @@ enum Kind {
 pub(super) struct SouthServer {
     requests: Requests,
     /// The thread that takes them from Redis.
-    _reader: Option<Reader>,
-    replies: ring::Sender<(Way, Reply)>,
+    reader: Option<Reader>,
+    /// Wakes it.
+    asic: Database,
+    /// None only while it ends.
+    replies: Option<ring::Sender<(Way, Reply)>>,
+    replier: Option<JoinHandle<()>>,
+    /// Nothing came since then, while it ends.
+    silent: Option<Instant>,
+    stop: Stop,
     failed: crossbeam_channel::Receiver<TableError>,
     /// Requests under way: their numbers, ways back and kinds.
     under_way: VecDeque<(u64, Way, Kind)>,
@@ -143,11 +154,16 @@ impl SouthServer {
                 }
             }
         };
-        thread::spawn("asic-replies", body).map_err(|e| Error::new(format!("no thread for replies: {e}")))?;
+        let replier = thread::spawn("asic-replies", body);
+        let replier = replier.map_err(|e| Error::new(format!("no thread for replies: {e}")))?;
         Ok(SouthServer {
             requests,
-            _reader: reader,
-            replies,
+            reader,
+            asic: asic.clone(),
+            replies: Some(replies),
+            replier: Some(replier),
+            silent: None,
+            stop: stop.clone(),
             failed,
             under_way: VecDeque::new(),
             taken: 0,
@@ -165,13 +181,10 @@ impl SouthServer {
                 request.id = self.taken;
                 let kind = match request.call {
                     SaiCall::View(View::Init) => {
-                        if let Some(asked) = &mut self.asked {
-                            self.answers = incoming.asks_for_answers;
-                            asked.ask(if self.answers {
-                                &["SET", ASKED, "1"][..]
-                            } else {
-                                &["DEL", ASKED]
-                            })?;
+                        let answers = incoming.asks_for_answers;
+                        if let Some(asked) = self.asked.as_mut().filter(|_| self.answers != answers) {
+                            self.answers = answers;
+                            asked.ask(if answers { &["SET", ASKED, "1"][..] } else { &["DEL", ASKED] })?;
                         }
                         if incoming.asks_for_answers { Kind::Answering } else { Kind::View }
                     }
@@ -185,12 +198,27 @@ impl SouthServer {
             Err(Refusal { why, reply }) => {
                 log(DAEMON, &format!("refused: {why}"));
                 if self.answers {
-                    // The thread that sends it says itself why it ended.
-                    let _ = self.replies.send((way, Reply::Refused(reply)));
+                    self.reply(way, Reply::Refused(reply));
                 }
             }
         }
         Ok(())
+    }
+}
+
+impl SouthServer {
+    fn reply(&self, way: Way, reply: Reply) {
+        if let Some(replies) = &self.replies {
+            // The thread that sends it says itself why it ended.
+            let _ = replies.send((way, reply));
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match &self.requests {
+            Requests::Redis(requests) => requests.is_empty(),
+            Requests::Zmq(requests) => requests.is_empty(),
+        }
     }
 }
 
@@ -224,7 +252,6 @@ impl OrchLink for SouthServer {
         if let Ok(e) = self.failed.try_recv() {
             return Err(e.into());
         }
-        self.rows.probe()?;
         // One at a time: its reply leaves before the next one is begun.
         let came = match &self.requests {
             Requests::Redis(requests) => {
@@ -257,10 +284,39 @@ impl OrchLink for SouthServer {
                 }
                 continue;
             }
-            // The thread that sends it says itself why it ended.
-            let _ = self.replies.send((way, Reply::Done(reply, kind)));
+            self.reply(way, Reply::Done(reply, kind));
         }
         self.rows.write(&mut out.rows)
+    }
+
+    fn wants_all_rows(&mut self) -> Result<bool, Error> {
+        self.rows.is_lost()
+    }
+
+    fn close(&mut self) -> Result<bool, Error> {
+        // Over ZeroMQ nobody can be told to wait: orchagent stands still, so what comes is what is on the way.
+        if !self.is_empty() {
+            self.silent = None;
+        }
+        let silent = self.silent.get_or_insert_with(Instant::now).elapsed() >= SILENCE;
+        let Some(reader) = &self.reader else { return Ok(silent && self.is_empty()) };
+        reader.end();
+        if !reader.has_ended() {
+            // What the queue holds then is the next syncd's.
+            let channel = queue::channel(&self.asic, ASIC_STATE);
+            Connection::open(&self.asic, &self.stop)?.ask(&["PUBLISH", &channel, "G"])?;
+        }
+        Ok(reader.has_ended() && self.is_empty())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.replies = None;
+        if let Some(replier) = self.replier.take() {
+            let _ = replier.join();
+        }
+        // Rows that are written behind are written.
+        self.rows = AsicDb::Off;
+        self.failed.try_recv().map_or(Ok(()), |e| Err(e.into()))
     }
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {

@@ -11,16 +11,18 @@ use super::performance::{Timers, Timing};
 use super::settings::{ConfigDb, Settings, warm_restart};
 use super::south::{self, Mode};
 use super::south_server::SouthServer;
-use super::syncd_stage::SyncdStage;
-use super::{Error, log, query, refuse};
+use super::syncd_stage::{Shutdown, SyncdStage};
+use super::warm::{State, WarmStart};
+use super::{Error, log, query, refuse, warm_file};
 use crate::combinations::Asked;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ribtide_runtime::ask;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_sai::{Behavior, PortSetup, VirtualSwitch};
 use ribtide_swss::syncd::Syncd;
-use ribtide_tables::Databases;
+use ribtide_swss::{Db, json};
+use ribtide_tables::{Databases, Heard, listen};
 use std::path::{Path, PathBuf};
 
 const DAEMON: &str = "syncd";
@@ -49,6 +51,9 @@ pub struct Options {
     /// Take orchagent's start as a description of all that shall be, which ribtide always does
     #[arg(short = 'u')]
     pub temp_view: bool,
+    /// How it starts: cold, or warm on the switch that an earlier syncd left. Without this WARM_RESTART_ENABLE_TABLE says it
+    #[arg(short = 't', long = "start-type", value_name = "TYPE")]
+    pub start_type: Option<StartType>,
     /// Carry bulks out as bulks, which ribtide always does
     #[arg(short = 'l')]
     pub bulk: bool,
@@ -81,6 +86,17 @@ pub fn chip_setting(text: &str) -> Result<(String, String), String> {
     Ok((name.into(), value.into()))
 }
 
+/// How syncd starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum StartType {
+    /// On a switch that holds nothing, or what ASIC_DB says.
+    Cold,
+    /// On a switch that went on.
+    Warm,
+    /// SONiC's fast restart: here as cold.
+    Fast,
+}
+
 /// Runs for ever.
 ///
 /// # Errors
@@ -110,12 +126,31 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         ..Asked::default()
     })?;
     let vids = Box::new(RedisVids::open(&databases, stop)?);
-    let mut chip = VirtualSwitch::new(ports, Behavior::default());
-    chip.behave(options.chip.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+    let mut warm = WarmStart::begin(DAEMON, DAEMON, &databases, stop)?;
+    let wanted = options.start_type.map_or(warm.is_warm(), |start| start == StartType::Warm);
+    let kept = match wanted && (persistence == Persistence::Off || AsicDb::has_rows(&databases, stop)?) {
+        true => warm_file::load(&file(options, READ_FILE)?, ports.clone(), vids)?,
+        false => None,
+    };
+    let resumed = kept.is_some();
+    match (wanted, resumed) {
+        (true, true) => log(DAEMON, "goes on with the switch that an earlier syncd left"),
+        (true, false) => log(DAEMON, "no earlier syncd left a switch that ASIC_DB knows; starting cold"),
+        _ => {}
+    }
+    let mut syncd = match kept {
+        Some(syncd) => syncd,
+        None => {
+            let vids = Box::new(RedisVids::open(&databases, stop)?);
+            Syncd::new(VirtualSwitch::new(ports, Behavior::default()), vids)
+        }
+    };
+    syncd
+        .chip_mut()
+        .behave(options.chip.iter().map(|(name, value)| (name.as_str(), value.as_str())))
         .map_err(Error::new)?;
-    let mut syncd = Syncd::new(chip, vids);
     let rings = Rings::default();
-    let rows = AsicDb::open(persistence, &mut syncd, &databases, &rings, stop)?;
+    let rows = AsicDb::open(persistence, &mut syncd, resumed, &databases, &rings, stop)?;
     let endpoint = south::endpoint(&options.zmq_requests)?;
     let link = SouthServer::open(mode, &endpoint, persistence, rows, &databases, &rings, stop)?;
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
@@ -124,7 +159,13 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let timers = Timers::start(options.performance, DAEMON, &databases, &mut settings, stop)?;
     settings.write()?;
     let (meter, answer) = (timers.timer("SAI"), timers.timer("ANSWER"));
-    let stage = SyncdStage::new(syncd, Box::new(link), meter, answer);
+    if resumed {
+        warm.tell(State::Reconciled)?;
+    }
+    let shutdown =
+        Shutdown { asked: listen_for_shutdown(&databases, stop)?, file: file(options, WRITE_FILE)? };
+    let mut stage = SyncdStage::new(syncd, Box::new(link), meter, answer);
+    stage.shutdown = Some(shutdown);
     let (asker, asked) = ask::pair("syncd");
     if let Some(path) = &options.query_socket {
         query::start(DAEMON, path, asker, |stage: &mut SyncdStage| stage.syncd.chip_mut())?;
@@ -133,17 +174,55 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     stage.run(Some(&asked), stop)
 }
 
+/// The channel of ASIC_DB on which SONiC asks syncd to end.
+const RESTART_QUERY: &str = "RESTARTQUERY";
+/// Where a profile says that the switch is read from, and kept in.
+const READ_FILE: &str = "SAI_WARM_BOOT_READ_FILE";
+const WRITE_FILE: &str = "SAI_WARM_BOOT_WRITE_FILE";
+/// Where it is if a profile does not say.
+const KEPT_IN: &str = "/var/warmboot/sai-warmboot.bin";
+
+/// Hears who asks syncd to end: true for warm. SONiC's preparations for it ask for nothing here.
+fn listen_for_shutdown(
+    databases: &Databases,
+    stop: &Stop,
+) -> Result<crossbeam_channel::Receiver<bool>, Error> {
+    let (tell, asked) = crossbeam_channel::bounded(1);
+    listen(databases.get(Db::Asic), vec![RESTART_QUERY.into()], stop, move |heard| {
+        let Heard::Message { payload, .. } = heard else { return };
+        let parts = json::read_strings(payload).unwrap_or_default();
+        let warm = match parts.first().map(String::as_str) {
+            Some("WARM") => true,
+            Some("COLD" | "FAST") => false,
+            _ => return,
+        };
+        // One is enough.
+        let _ = tell.try_send(warm);
+    })?;
+    Ok(asked)
+}
+
+/// The file of the profile under this key.
+fn file(options: &Options, key: &str) -> Result<PathBuf, Error> {
+    let named = options.profile.as_deref().map(|profile| profile_value(profile, key)).transpose()?.flatten();
+    Ok(named.map_or_else(|| KEPT_IN.into(), PathBuf::from))
+}
+
+fn profile_value(profile: &Path, key: &str) -> Result<Option<String>, Error> {
+    let text = std::fs::read_to_string(profile);
+    let text = text.map_err(|e| Error::new(format!("cannot read {}: {e}", profile.display())))?;
+    let mut pairs = text.lines().filter_map(|line| line.trim().split_once('='));
+    Ok(pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned()))
+}
+
 /// The ports of a SONiC virtual switch's profile: a file of `KEY=VALUE`, one of which names a file of `NAME:LANES`.
 fn ports_of(profile: &Path) -> Result<Vec<PortSetup>, Error> {
     let read = |path: &Path| {
         std::fs::read_to_string(path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))
     };
-    let text = read(profile)?;
-    let key = "SAI_VS_INTERFACE_LANE_MAP_FILE";
-    let map =
-        text.lines().filter_map(|line| line.trim().split_once('=')).find(|(name, _)| name.trim() == key);
-    let Some((_, map)) = map else { return Ok(PortSetup::usual()) };
-    let map = Path::new(map.trim());
+    let map = profile_value(profile, "SAI_VS_INTERFACE_LANE_MAP_FILE")?;
+    let Some(map) = map else { return Ok(PortSetup::usual()) };
+    let map = Path::new(&map);
     let lines = read(map)?;
     let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines

@@ -3,7 +3,7 @@
 //! Where the switch stands for a chip that takes time, the next requests are taken while it works, and each is answered
 //! when its turn is over. While the switch is stalled nothing is taken and nothing answered, but questions are.
 
-use super::{Error, log};
+use super::{Error, log, warm_file};
 use crate::journal::Journal;
 use crossbeam_channel::Select;
 use ribtide_prefix::AnyPrefix;
@@ -14,9 +14,12 @@ use ribtide_sai::VirtualSwitch;
 use ribtide_swss::sai::{ObjectId, ObjectType, Oid, SaiCall, SaiRequest};
 use ribtide_swss::syncd::{Syncd, SyncdOut};
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const DAEMON: &str = "syncd";
+/// How long it sleeps while the last requests are on the way.
+const GLANCE: Duration = Duration::from_millis(5);
 /// The longest sleep: how late a stop is noticed.
 const NAP: Duration = Duration::from_millis(500);
 /// Requests that the chip may work on or have before it, beyond which no more are taken.
@@ -29,6 +32,21 @@ pub(super) trait OrchLink: Send {
 
     /// Sends the replies, then writes the rows; empties both.
     fn answer(&mut self, out: &mut SyncdOut) -> Result<(), Error>;
+
+    /// Whether the rows that were written may be lost, so that all are to be said again.
+    fn wants_all_rows(&mut self) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    /// Takes nothing more than what is on the way. False while there may be some of it: ask again.
+    fn close(&mut self) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    /// Waits until everything that it was given is where it belongs.
+    fn finish(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Lets `select` see when requests come.
     fn watch<'a>(&'a self, select: &mut Select<'a>);
@@ -50,6 +68,16 @@ pub(super) struct SyncdStage {
     pub(super) changed: Journal<(Oid, AnyPrefix)>,
     /// What the chip works on.
     at_work: VecDeque<AtWork>,
+    /// Who asks it to end.
+    pub(super) shutdown: Option<Shutdown>,
+}
+
+/// How syncd is asked to end: SONiC's `syncd_request_shutdown`.
+pub(super) struct Shutdown {
+    /// True: warm.
+    pub(super) asked: crossbeam_channel::Receiver<bool>,
+    /// Where the switch is kept.
+    pub(super) file: PathBuf,
 }
 
 /// A request whose time on the chip is over when it is `done`; then it is answered.
@@ -75,6 +103,7 @@ impl SyncdStage {
             waiting: VecDeque::new(),
             changed: Journal::default(),
             at_work: VecDeque::new(),
+            shutdown: None,
         }
     }
 
@@ -87,6 +116,17 @@ impl SyncdStage {
         while !stop.stopped() {
             if let Some(asked) = asked {
                 asked.serve(&mut self);
+            }
+            let ending = self.shutdown.as_ref().and_then(|shutdown| shutdown.asked.try_recv().ok());
+            if let Some(warm) = ending {
+                return self.end(warm);
+            }
+            if self.link.wants_all_rows()? {
+                log(DAEMON, "writing all of ASIC_DB again, since Redis may have lost some");
+                self.answer_all()?;
+                let mut out = SyncdOut::default();
+                self.syncd.all_rows(&mut out);
+                self.link.answer(&mut out)?;
             }
             let now = Instant::now();
             if let Some(until) = self.syncd.chip_mut().stalled(now) {
@@ -153,6 +193,44 @@ impl SyncdStage {
         Ok(())
     }
 
+    /// Answers what the chip works on without waiting for it.
+    fn answer_all(&mut self) -> Result<(), Error> {
+        while let Some(work) = self.at_work.pop_front() {
+            self.answer(work)?;
+        }
+        Ok(())
+    }
+
+    /// Does what is on the way, and ends; warm: the switch goes on.
+    fn end(mut self, warm: bool) -> Result<(), Error> {
+        let mut requests: Vec<SaiRequest> = std::mem::take(&mut self.waiting).into();
+        loop {
+            let closed = self.link.close()?;
+            self.link.requests(&mut requests)?;
+            if requests.is_empty() && closed {
+                break;
+            }
+            if requests.is_empty() {
+                std::thread::sleep(GLANCE);
+            }
+            for request in requests.drain(..) {
+                self.carry_out(request, Instant::now())?;
+            }
+            self.answer_all()?;
+        }
+        self.link.finish()?;
+        if let Some(Shutdown { file, .. }) = self.shutdown.filter(|_| warm) {
+            if self.syncd.in_view() {
+                return Err(Error::new(
+                    "orchagent is describing the switch, so it is not kept; orchagent describes it anew",
+                ));
+            }
+            warm_file::save(&file, &self.syncd)?;
+            log(DAEMON, &format!("the switch goes on without syncd, as {} says", file.display()));
+        }
+        Ok(())
+    }
+
     /// Sleeps until there is something to do, or `until`; `takes`: requests are something to do.
     fn wait(&self, asked: Option<&Asked<SyncdStage>>, takes: bool, until: Option<Instant>) {
         let mut select = Select::new();
@@ -161,6 +239,9 @@ impl SyncdStage {
         }
         if let Some(asked) = asked {
             select.recv(asked.raw());
+        }
+        if let Some(shutdown) = &self.shutdown {
+            select.recv(&shutdown.asked);
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         // Timed out or ready: the loop looks at everything either way.

@@ -286,6 +286,12 @@ impl Fpmsyncd {
         }
     }
 
+    /// Whether APPL_DB shall have a row of this index; indexes that are not numbers are another program's.
+    pub fn has_group_row(&self, key: &<NextHopGroupRow as Row>::Key) -> bool {
+        key.parse::<u32>()
+            .map_or(true, |id| self.objects.rows.get(&id).is_some_and(|row| row.wanted.is_some()))
+    }
+
     /// Takes in a row of `NEXTHOP_GROUP_TABLE` that APPL_DB has from before; see [`Fpmsyncd::known_route`]. Indexes
     /// that are not numbers are another program's.
     pub fn known_group(&mut self, key: &<NextHopGroupRow as Row>::Key, row: NextHopGroupRow) {

@@ -235,7 +235,12 @@ impl Fpmsyncd {
         let (same, has_row) = match (self.sources.state(source), &had) {
             (State::Waiting, had) => (true, had.is_some()),
             (State::Nothing, had) => (had.is_none(), false),
-            (State::Row(via), Some(had)) => (had.via == *via && had.protocol == protocol, true),
+            (State::Row(via), Some(had)) => {
+                // A routing daemon that started again may name next hops in another order.
+                let replayed = old.is_some_and(|old| old.epoch != epoch);
+                let there = had.via == *via || (replayed && had.via.same_hops(via));
+                (there && had.protocol == protocol, true)
+            }
             (State::Row(_), None) => (false, true),
         };
         // With FIB suppression a row that was not confirmed is written again: the answer to it may be lost.
@@ -395,6 +400,13 @@ impl Fpmsyncd {
                 }));
             });
         }
+    }
+
+    /// Whether APPL_DB shall have a row of this key.
+    pub fn has_row(&self, key: &RouteKey) -> bool {
+        let RouteKey::Route { vrf, prefix, spelled: None } = key else { return false };
+        let at = self.find_vrf(vrf.as_ref()).map(|vrf| (vrf, *prefix));
+        at.is_some_and(|at| self.entry(at).is_some_and(|entry| self.row_ref(at, entry).is_some()))
     }
 
     /// What is known of a route, to explain it.

@@ -1,7 +1,8 @@
 //! Sessions: what was announced in which, and what goes when a replay is over.
 //!
-//! FPM has no end-of-replay mark, and nothing is withdrawn that vanished while nobody was connected. So each route
-//! bears the number of the session that announced it last, and those of older ones go when the replay falls silent.
+//! SONiC's FPM has no end-of-replay mark, and nothing is withdrawn that vanished while nobody was connected. So each route
+//! bears the number of the session that announced it last, and those of older ones go when the replay is over: when its
+//! client says so, or somebody who knows ([`Fpmsyncd::end_of_replay`]), or it falls silent.
 
 use super::{FpmEvent, FpmOut, Fpmsyncd};
 use crate::row::{Change, RouteKey, RouteRow};
@@ -77,6 +78,21 @@ impl Fpmsyncd {
     /// Whether a session has announced everything, and what it did not announce is gone.
     pub fn is_replayed(&self) -> bool {
         self.session.epoch > 0 && !self.session.stale
+    }
+
+    /// From now on a replay is over when it is silent for so long; 0 for never: somebody else knows.
+    pub fn set_quiet(&mut self, quiet_ms: u64) {
+        self.config.quiet_ms = quiet_ms;
+    }
+
+    /// For how many milliseconds the session that is on has announced nothing that was missing; `None` when none is on.
+    pub fn silent_ms(&self) -> Option<u64> {
+        self.session.up.then(|| self.now_ms.saturating_sub(self.session.progress_ms))
+    }
+
+    /// For how many milliseconds the session has been on; `None` when none is.
+    pub fn session_ms(&self) -> Option<u64> {
+        self.session.up.then(|| self.now_ms.saturating_sub(self.session.started_ms))
     }
 
     /// Whether the replay has been silent for long enough.

@@ -45,6 +45,7 @@ impl Bench {
             Content::DelRoute(route) => {
                 fpm::write_delete(&mut bytes, route.prefix, route.table, route.protocol)
             }
+            Content::Done(_) => fpm::write_end_of_replay(&mut bytes),
             Content::NewNextHop(object) => fpm::write_next_hop(&mut bytes, &object).unwrap(),
             Content::DelNextHop(id) => fpm::write_delete_next_hop(&mut bytes, id),
             other => panic!("{other:?}"),
@@ -376,6 +377,28 @@ fn a_new_session_numbers_objects_anew_and_sweeps_what_it_does_not_announce() {
     assert_eq!(bench.sentences(), ["deleted 2 routes and 1 next-hop groups that were not announced again"]);
     bench.machine.tick(90_000, &mut bench.out);
     assert!(bench.take().is_empty() && bench.sentences().is_empty());
+}
+
+#[test]
+fn a_client_says_when_it_has_announced_everything() {
+    let mut bench = Bench::new();
+    let two = [("10.0.0.1", 7, 1), ("10.0.0.2", 8, 2)];
+    bench.route_in(0, "10.1.0.0/16", &two);
+    bench.route("10.2.0.0/16", "10.0.0.1", 7);
+    bench.take();
+    bench.machine.set_quiet(0);
+    bench.reconnect();
+    // Next hops in another order are the same ones, when they are said again; with other weights they are not.
+    bench.route_in(0, "10.1.0.0/16", &[two[1], two[0]]);
+    assert!(bench.take().is_empty());
+    bench.machine.tick(1_000_000, &mut bench.out);
+    assert!(bench.take().is_empty() && !bench.machine.is_replayed());
+    bench.send(Content::Done(ribtide_wire::netlink::Ack { errno: 0, text: None }));
+    assert_eq!(bench.take(), ["ROUTE_TABLE:10.2.0.0/16 DEL"]);
+    assert!(bench.machine.is_replayed());
+    bench.reconnect();
+    bench.route_in(0, "10.1.0.0/16", &[("10.0.0.1", 7, 2), ("10.0.0.2", 8, 1)]);
+    assert_eq!(bench.take().len(), 1);
 }
 
 #[test]

@@ -23,6 +23,8 @@ enum Step {
     PortList,
     PortLanes,
     Routes,
+    /// Warm: rows are described.
+    Restore,
     ApplyView,
     Done,
 }
@@ -36,11 +38,41 @@ pub(super) struct Boot {
     pub(super) cpu_port: Oid,
     port_count: u32,
     ports: Vec<Oid>,
+    /// It starts warm, and what it describes is not applied.
+    warm: bool,
+    /// Every row is described.
+    described: bool,
 }
 
 impl Boot {
     pub(super) fn done(&self) -> bool {
         self.step == Step::Done
+    }
+
+    /// Whether the switch is there, so that rows are looked at.
+    pub(super) fn takes_rows(&self) -> bool {
+        self.done() || self.step == Step::Restore || (self.warm && self.step == Step::ApplyView)
+    }
+
+    pub(super) fn start_warm(&mut self) {
+        self.warm = true;
+    }
+
+    pub(super) fn is_warm(&self) -> bool {
+        self.warm
+    }
+
+    pub(super) fn described(&mut self) {
+        self.described = true;
+    }
+
+    /// Whether only [`Boot::apply`] is missing.
+    pub(super) fn is_described(&self) -> bool {
+        self.step == Step::Restore && self.described
+    }
+
+    pub(super) fn apply(&mut self) {
+        self.step = Step::ApplyView;
     }
 }
 
@@ -61,7 +93,7 @@ fn link_local(mac: Mac) -> [AnyPrefix; 2] {
 impl Orch {
     /// Queues the requests of the next step of the start; false when there is nothing to queue now.
     pub(super) fn boot_next(&mut self, out: &mut OrchOut) -> bool {
-        if self.boot.done() || self.boot.open.is_some() {
+        if self.boot.done() || self.boot.step == Step::Restore || self.boot.open.is_some() {
             return false;
         }
         let get = |attr| SaiCall::Get { object: ObjectType::Switch, id: SWITCH.into(), attrs: attr };
@@ -105,7 +137,7 @@ impl Orch {
                 defaults.chain(own).collect()
             }
             Step::ApplyView => vec![SaiCall::View(View::Apply)],
-            Step::Done => vec![],
+            Step::Restore | Step::Done => vec![],
         };
         if calls.is_empty() {
             self.boot_advance(out);
@@ -160,7 +192,7 @@ impl Orch {
         }
     }
 
-    /// Goes to the next step; after the last, tells what was learned.
+    /// Goes to the next step; when the switch is known, tells what was learned.
     fn boot_advance(&mut self, out: &mut OrchOut) {
         self.boot.step = match self.boot.step {
             Step::InitView => Step::Switch,
@@ -169,12 +201,18 @@ impl Orch {
             Step::Groups => Step::PortList,
             Step::PortList => Step::PortLanes,
             Step::PortLanes => Step::Routes,
+            Step::Routes if self.boot.warm => Step::Restore,
             Step::Routes => Step::ApplyView,
-            Step::ApplyView | Step::Done => Step::Done,
+            Step::Restore | Step::ApplyView | Step::Done => Step::Done,
         };
-        if self.boot.step != Step::Done {
-            return;
+        match (self.boot.warm, self.boot.step) {
+            (true, Step::Done) => self.boot.warm = false,
+            (true, Step::Restore) | (false, Step::Done) => self.tell_learnt(out),
+            _ => {}
         }
+    }
+
+    fn tell_learnt(&mut self, out: &mut OrchOut) {
         let limit = self.groups.limit_or(DEFAULT_GROUPS, self.config.group_limit);
         let capability = SwitchCapabilityRow { max_nexthop_groups: Some(limit) };
         out.capability.push(Change::set("switch".into(), capability));

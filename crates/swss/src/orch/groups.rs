@@ -121,6 +121,11 @@ impl Groups {
         (self.arena.len(), self.placed, self.queue.len())
     }
 
+    /// Every group that is known.
+    pub(super) fn ids(&self) -> Vec<u32> {
+        self.arena.iter().map(|(id, ..)| id).collect()
+    }
+
     pub(super) fn contains(&self, id: u32) -> bool {
         self.arena.contains(id)
     }
@@ -221,7 +226,7 @@ impl Orch {
                 self.hold_hop(hop);
                 let attrs = [Attr::MemberGroup(oid), Attr::MemberNextHop(self.hop_oid(hop))];
                 let weight = (weight > 0).then_some(Attr::MemberWeight(weight));
-                let member = self.requests.vid(ObjectType::NextHopGroupMember, out);
+                let member = self.number(ObjectType::NextHopGroupMember, &attrs, out);
                 self.ask_member(id, hop, Verb::Create, Item::new(member, attrs.into_iter().chain(weight)));
             }
         } else if !reweighed.is_empty() {
@@ -254,6 +259,10 @@ impl Orch {
         for hop in &unresolved {
             self.resolve(*hop, out);
         }
+        // What the group was before is known by all its members.
+        if self.former.is_some() && unresolved.iter().any(|hop| self.hop_comes(*hop)) {
+            return;
+        }
         // An index is content with those that are there.
         if by_members && !unresolved.is_empty() || !self.any_usable(id) {
             return;
@@ -272,7 +281,7 @@ impl Orch {
             self.groups.placed += 1;
         }
         group.open += 1;
-        let oid = self.requests.vid(ObjectType::NextHopGroup, out);
+        let oid = self.group_number(id, wanted, out);
         let item = Item::new(oid, [Attr::GroupKind(GroupType::DynamicUnorderedEcmp)]);
         self.requests.ask(Verb::Create, ObjectType::NextHopGroup, Asker::Group(id), item);
     }

@@ -89,6 +89,7 @@ impl Orch {
             }
         };
         let members = self.members_of(&hops);
+        let hop_will_do = !self.config.single_groups && !self.was_group(id);
         let index = self.indexes.0.get_mut(id);
         index.del = false;
         let before = index.meaning;
@@ -102,7 +103,7 @@ impl Orch {
                 // Routes that lead to one member meanwhile may lead to one that is no member now.
                 return self.wake_through(id, before);
             }
-            (_, [(hop, _)]) if !self.config.single_groups => {
+            (_, [(hop, _)]) if hop_will_do => {
                 index.meaning = Meaning::Hop(*hop);
                 self.neighbors.get_mut(*hop).named += 1;
                 self.resolve(*hop, out);

@@ -42,6 +42,11 @@ impl Interface {
         self.rif.filter(|(_, vrf)| self.wanted && !self.busy && *vrf == self.vrf).map(|(oid, _)| oid)
     }
 
+    /// Whether it has a router interface, or will have one when its VRF is there.
+    pub(super) fn comes(&self) -> bool {
+        self.wanted && self.port.is_some()
+    }
+
     /// Whether its router interface is on the way to another VRF: neighbours leave it, and come back to the next one.
     pub(super) fn moves(&self) -> bool {
         self.wanted && self.rif.is_some_and(|(_, vrf)| vrf != self.vrf)
@@ -160,7 +165,7 @@ impl Orch {
                 ];
                 attrs.extend(interface.row.mtu.map(Attr::RifMtu));
                 self.hold_vrf(vrf);
-                let oid = self.requests.vid(ObjectType::RouterInterface, out);
+                let oid = self.number(ObjectType::RouterInterface, &attrs, out);
                 let asker = Asker::Interface(id);
                 self.requests.ask(Verb::Create, ObjectType::RouterInterface, asker, Item::new(oid, attrs));
             }

@@ -60,6 +60,11 @@ impl Orch {
         neighbor.oid.filter(|_| neighbor.wanted.is_some() && stays)
     }
 
+    /// Whether the neighbour is known, and its interface there or on its way.
+    pub(super) fn hop_comes(&self, id: u32) -> bool {
+        self.neighbors.get(id).wanted.is_some() && self.interfaces.get(self.neighbors.key(id).0).comes()
+    }
+
     /// The next hop's number in the chip.
     pub(super) fn hop_oid(&self, id: u32) -> Oid {
         self.neighbors.get(id).oid.unwrap_or_default()
@@ -127,11 +132,8 @@ impl Orch {
             (Some(_), Some(_), None) => {
                 let attrs =
                     [Attr::NextHopKind(NextHopType::Ip), Attr::NextHopIp(ip), Attr::NextHopRif(rif_in_chip)];
-                (
-                    Verb::Create,
-                    ObjectType::NextHop,
-                    Item::new(self.requests.vid(ObjectType::NextHop, out), attrs),
-                )
+                let oid = self.number(ObjectType::NextHop, &attrs, out);
+                (Verb::Create, ObjectType::NextHop, Item::new(oid, attrs))
             }
             // It goes when nobody leads to it any more.
             (None, _, Some(oid)) if neighbor.refs == 0 => {

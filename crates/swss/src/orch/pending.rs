@@ -50,6 +50,10 @@ impl<R: Row> ToSync<R> {
         std::mem::take(&mut self.0)
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&R::Key, &Pending<R>)> {
+        self.0.iter()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -27,6 +27,11 @@ impl Ports {
         self.init_done && self.config_done.is_some_and(|count| self.found.len() >= count as usize)
     }
 
+    /// A port's number in the chip.
+    pub(super) fn oid(&self, name: &Name) -> Option<Oid> {
+        self.found.get(name).copied()
+    }
+
     /// Takes in which lanes a port of the chip has.
     pub(super) fn found(&mut self, mut lanes: Box<[u32]>, port: Oid) {
         lanes.sort_unstable();
@@ -84,9 +89,10 @@ impl Orch {
             self.port_found(name, oid, out);
             return;
         }
-        let oid = self.requests.vid(ObjectType::Port, out);
         let speed = now.speed.map(Attr::PortSpeed);
-        let item = Item::new(oid, std::iter::once(Attr::PortLanes(lanes)).chain(speed));
+        let attrs: Vec<Attr> = std::iter::once(Attr::PortLanes(lanes)).chain(speed).collect();
+        let oid = self.number(ObjectType::Port, &attrs, out);
+        let item = Item::new(oid, attrs);
         self.ports.asked.insert(name.clone(), oid);
         self.requests.ask(Verb::Create, ObjectType::Port, Asker::Port(name), item);
     }

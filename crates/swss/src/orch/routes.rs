@@ -189,6 +189,8 @@ pub(super) struct Routes {
     last_retry_ms: u64,
     /// While a resync is on: what to do at its end.
     held: Option<Map<RouteName, Held>>,
+    /// A resync has ended.
+    pub(super) resynced: bool,
     default_ok: [bool; 2],
 }
 
@@ -323,6 +325,7 @@ impl Orch {
             let held = known.map(|id| (table.name(id), (Pending::new(None), None, Ticket::default())));
             self.routes.held = Some(held.collect());
         } else if let Some(held) = self.routes.held.take() {
+            self.routes.resynced = true;
             for (name, (pending, spelled, ticket)) in held {
                 let id = self.routes.table.id_of(name.vrf, &name.prefix);
                 if pending.del {

@@ -85,7 +85,7 @@ impl Orch {
         match (vrf.wanted, vrf.oid) {
             (true, None) => {
                 vrf.busy = true;
-                let oid = self.requests.vid(ObjectType::VirtualRouter, out);
+                let oid = self.router_number(id, out);
                 let item = Item::new(oid, [Attr::VirtualRouterV4(true), Attr::VirtualRouterV6(true)]);
                 self.requests.ask(Verb::Create, ObjectType::VirtualRouter, Asker::Vrf(id), item);
             }

@@ -186,6 +186,25 @@ impl Via {
         self.said().map(|(field, _)| field).eq(other.said().map(|(field, _)| field))
     }
 
+    /// Whether both name the same next hops, in whatever order, and otherwise the same.
+    pub fn same_hops(&self, other: &Via) -> bool {
+        const LISTS: [Field; 3] = [Field::Nexthop, Field::Ifname, Field::Weight];
+        let rest = |via: &Via| {
+            via.said()
+                .filter(|(field, _)| !LISTS.contains(field))
+                .map(|(f, v)| (f, v.to_owned()))
+                .collect::<Vec<_>>()
+        };
+        let hops = |via: &Via| {
+            let mut hops = via.parse_hops().ok()?;
+            hops.sort_unstable();
+            Some(hops)
+        };
+        self.same_shape(other)
+            && rest(self) == rest(other)
+            && hops(self).is_some_and(|ours| hops(other) == Some(ours))
+    }
+
     /// Whether it drops what matches.
     pub fn is_blackhole(&self) -> bool {
         self.get(Field::Blackhole) == "true"

@@ -92,6 +92,11 @@ pub fn write_id(id: &ObjectId, out: &mut String) {
     }
 }
 
+/// The number of a text such as `oid:0x21000000000000`.
+pub fn read_oid(text: &str) -> Option<Oid> {
+    Oid::read(text)
+}
+
 /// The object of a text.
 ///
 /// # Errors

@@ -12,6 +12,12 @@ pub trait VidSource: Send {
     /// # Errors
     /// A sentence when the counter cannot be reached.
     fn take(&mut self, count: u64) -> Result<Range<u64>, String>;
+
+    /// Sees to it that no number up to `last` is taken: objects have them, though the counter may have been lost.
+    ///
+    /// # Errors
+    /// As [`VidSource::take`].
+    fn pass(&mut self, last: u64) -> Result<(), String>;
 }
 
 /// A counter in memory, for orchagent and syncd in one process, or for one of them alone. Clones count together.
@@ -23,5 +29,10 @@ impl VidSource for VidCounter {
         // From 1 on: an index of 0 is the switch.
         let start = self.0.fetch_add(count, Ordering::Relaxed) + 1;
         Ok(start..start + count)
+    }
+
+    fn pass(&mut self, last: u64) -> Result<(), String> {
+        self.0.fetch_max(last, Ordering::Relaxed);
+        Ok(())
     }
 }

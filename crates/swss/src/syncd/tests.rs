@@ -449,6 +449,27 @@ fn a_view_that_fails_says_so_and_the_database_tells_the_truth() {
 }
 
 #[test]
+fn a_database_that_is_of_another_time_is_written_again() {
+    let mut world = World::new();
+    describe_some(&mut world, false);
+    let (rows, hidden) = (world.db.rows.clone(), world.db.hidden.clone());
+    // It has what is no more, lacks what is, and its counter is lost.
+    let entry = world.entry("20.0.0.0/8");
+    world.db.rows.remove(&(ObjectType::RouteEntry, entry.into()));
+    let lost = RouteEntry { dest: "77.0.0.0/8".parse().unwrap(), ..entry };
+    world.db.rows.insert((ObjectType::RouteEntry, lost.into()), BTreeMap::new());
+    world.db.hidden.clear();
+    world.syncd.vids = Box::new(VidCounter::default());
+    let mut out = SyncdOut::default();
+    world.syncd.all_rows(&mut out);
+    world.db.write(out.rows);
+    world.check();
+    assert_eq!((&world.db.rows, &world.db.hidden), (&rows, &hidden));
+    let last = rows.keys().filter_map(|(_, id)| id.oid()).map(Oid::index).max();
+    assert_eq!(world.syncd.vids.take(1).map(|numbers| numbers.start).ok(), last.map(|last| last + 1));
+}
+
+#[test]
 fn syncd_alone_starts_again() {
     let mut world = World::new();
     describe_some(&mut world, false);

@@ -73,6 +73,8 @@ struct Comparison {
     rid_of: Map<Oid, Oid>,
     /// The chip's objects that the new view has.
     kept: Set<Oid>,
+    /// What objects were called: of several that are alike, one keeps its number.
+    former: Map<Oid, Oid>,
 }
 
 /// The ports that a virtual router's interfaces are on: all that tells one router from another.
@@ -146,6 +148,11 @@ impl Comparison {
         self.match_members(new);
     }
 
+    /// The object of the chip that had a number before, if the new view does not have it yet.
+    fn free_former(&self, vid: Oid) -> Option<Oid> {
+        self.former.get(&vid).copied().filter(|rid| !self.kept.contains(rid))
+    }
+
     fn keep(&mut self, vid: Oid, rid: Oid) {
         self.rid_of.insert(vid, rid);
         self.kept.insert(rid);
@@ -157,6 +164,12 @@ impl Comparison {
         let mut free: Vec<Oid> =
             self.actual.sorted(ObjectType::VirtualRouter).iter().filter_map(|(id, _)| id.oid()).collect();
         free.retain(|rid| !self.kept.contains(rid));
+        for (id, _) in new.sorted(ObjectType::VirtualRouter) {
+            let Some(vid) = id.oid().filter(|vid| !self.rid_of.contains_key(vid)) else { continue };
+            if let Some(at) = self.free_former(vid).and_then(|rid| free.iter().position(|of| *of == rid)) {
+                self.keep(vid, free.swap_remove(at));
+            }
+        }
         // First those that share a port, then any.
         for share in [true, false] {
             for (id, _) in new.sorted(ObjectType::VirtualRouter) {
@@ -186,11 +199,23 @@ impl Comparison {
                 by_content.entry(content).or_default().push(rid);
             }
         }
-        for (id, attrs) in new.sorted(object) {
-            let Some(vid) = id.oid().filter(|vid| !self.rid_of.contains_key(vid)) else { continue };
-            let content = content(object, &attrs, theirs.get(&vid), &|vid| self.rid_of.get(&vid).copied());
-            if let Some(rid) = content.and_then(|content| by_content.get_mut(&content)).and_then(Vec::pop) {
-                self.keep(vid, rid);
+        for same in [true, false] {
+            for (id, attrs) in new.sorted(object) {
+                let Some(vid) = id.oid().filter(|vid| !self.rid_of.contains_key(vid)) else { continue };
+                let former = self.free_former(vid);
+                if same && former.is_none() {
+                    continue;
+                }
+                let rid_of = |vid: Oid| self.rid_of.get(&vid).copied();
+                let Some(content) = content(object, &attrs, theirs.get(&vid), &rid_of) else { continue };
+                let Some(alike) = by_content.get_mut(&content) else { continue };
+                let rid = match same {
+                    true => alike.iter().position(|rid| Some(*rid) == former).map(|at| alike.remove(at)),
+                    false => alike.pop(),
+                };
+                if let Some(rid) = rid {
+                    self.keep(vid, rid);
+                }
             }
         }
     }
@@ -215,8 +240,9 @@ impl Comparison {
                 _ => 0,
             };
             let fitting = free.iter().enumerate().filter(|(_, (_, of))| *of == kind);
-            let best = fitting.map(|(at, (rid, _))| (shared(rid), at)).max();
-            if let Some((_, at)) = best.filter(|(shared, _)| *shared > 0) {
+            let former = self.free_former(vid);
+            let best = fitting.map(|(at, (rid, _))| ((former == Some(*rid), shared(rid)), at)).max();
+            if let Some((_, at)) = best.filter(|((same, shared), _)| *same || *shared > 0) {
                 let (rid, _) = free.swap_remove(at);
                 self.keep(vid, rid);
             }
@@ -230,7 +256,9 @@ impl Comparison {
         for (group, members) in theirs {
             let Some(ours) = self.rid_of.get(&group).and_then(|rid| ours.get_mut(rid)) else { continue };
             for (vid, attrs) in members {
-                if let Some(at) = ours.iter().position(|(_, of)| *of == attrs) {
+                let alike = |(_, of): &(Oid, Vec<Attr>)| *of == attrs;
+                let same = |of: &(Oid, Vec<Attr>)| alike(of) && self.former.get(&vid) == Some(&of.0);
+                if let Some(at) = ours.iter().position(same).or_else(|| ours.iter().position(alike)) {
                     let (rid, _) = ours.swap_remove(at);
                     self.keep(vid, rid);
                 }
@@ -290,7 +318,8 @@ impl<S: Sai> Syncd<S> {
             }
         });
         let known = self.own.keys().chain([&SWITCH]).filter_map(|vid| Some((*vid, self.rid(*vid)?)));
-        let mut view = Comparison { actual, rid_of: known.collect(), kept: Set::default() };
+        let former = self.rid_of.clone();
+        let mut view = Comparison { actual, rid_of: known.collect(), kept: Set::default(), former };
         view.kept.extend(self.rid(SWITCH));
         view.match_all(&new, &self.own);
         let mut steps = view.steps(&new);

@@ -1,6 +1,7 @@
 //! The message header, the walk over several messages in one buffer, and the kernel's acknowledgements.
 
-use super::numbers::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLMSGERR_ATTR_MSG};
+use super::build::Builder;
+use super::numbers::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLMSG_DONE, NLMSGERR_ATTR_MSG};
 use super::{Attrs, Malformed};
 
 /// Length of the header that every message begins with.
@@ -55,6 +56,11 @@ impl<'a> Iterator for Messages<'a> {
             body,
         }))
     }
+}
+
+/// Appends the message that ends a dump.
+pub fn write_done(out: &mut Vec<u8>) {
+    Builder::new(out, NLMSG_DONE, 0, 0, &[0; 4]).finish_short();
 }
 
 /// The kernel's verdict on a request, or the end of a dump. Which request: [`Message::seq`].

@@ -26,7 +26,7 @@ pub(crate) use build::patch;
 pub use content::Content;
 pub use hop::{Hop, Hops, Via};
 pub use link::{Address, Link};
-pub use message::{Ack, Message, Messages, messages};
+pub use message::{Ack, Message, Messages, messages, write_done};
 pub use nexthop::{Forward, Member, Members, NextHop, write_next_hop_delete};
 pub use request::{dump_addresses, dump_links, dump_next_hops, dump_routes, dump_table};
 pub use route::{NextHops, Route, RouteKind};

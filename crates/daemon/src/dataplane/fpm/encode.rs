@@ -125,6 +125,7 @@ impl Encoder {
             for_each_family!(F => self.delete_unnamed::<F>(verdicts, flush));
             let out = &mut self.out;
             self.announcer.delete_stale(&mut |object| write_object(out, object, flush));
+            fpm::write_end_of_replay(out);
         }
         flush(&mut self.out);
         self.done

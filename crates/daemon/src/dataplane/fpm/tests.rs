@@ -19,6 +19,7 @@ struct Server {
     objects: BTreeMap<u32, String>,
     /// Every id that ever was a single object: it may never mean something else.
     singles: BTreeMap<u32, String>,
+    replays_ended: usize,
 }
 
 impl Server {
@@ -54,6 +55,7 @@ impl Server {
                 };
                 self.objects.insert(object.id, text);
             }
+            FpmMessage::Done(_) => self.replays_ended += 1,
             FpmMessage::DelNextHop(id) => {
                 assert!(self.objects.remove(id).is_some(), "deleted object {id} twice");
                 let used = format!("by {id}");
@@ -222,7 +224,9 @@ fn a_replay_deletes_what_is_gone_since() {
             &FibBatch { start_of_replay: true, ..route(b, "198.51.100.0/24", Some(1)) },
         );
         assert_eq!(server.routes.len(), 4);
+        assert_eq!(server.replays_ended, 0);
         feed(&mut encoder, &mut server, &FibBatch { end_of_replay: true, ..batch() });
+        assert_eq!(server.replays_ended, 1);
         let shown = if objects { "186 by 1" } else { "186 10.0.0.2@4*1" };
         assert_eq!(server.routes, routes(&[("198.51.100.0/24", shown)]));
         assert_eq!(server.objects.len(), if objects { 2 } else { 0 });

@@ -6,4 +6,5 @@ mod failures;
 mod groups;
 mod random;
 mod routes;
+mod warm;
 mod world;

@@ -1,10 +1,8 @@
 //! orchagent, syncd, the chip, and what the databases hold, with a queue between them that tests can disturb.
 
 use super::chip::{Chip, Forwarding};
-use crate::orch::{Orch, OrchConfig, OrchEvent, OrchOut};
-use crate::row::{
-    Change, IntfRow, NeighRow, NextHopGroupRow, PortKey, PortRow, RouteKey, RouteRow, Row, VrfRow,
-};
+use crate::orch::{Former, Orch, OrchConfig, OrchEvent, OrchOut};
+use crate::row::{Change, IntfRow, NeighRow, NextHopGroupRow, PortRow, RouteKey, RouteRow, Row, VrfRow};
 use crate::sai::{Attr, Item, ObjectType, Oid, RouteEntry, SaiCall, SaiReply, SaiRequest, VidCounter, text};
 use crate::syncd::{AsicChange, Syncd, SyncdOut};
 use std::collections::BTreeMap;
@@ -22,6 +20,9 @@ pub(super) struct World {
     pub(super) sent: Vec<SaiRequest>,
     pub(super) vids: VidCounter,
     pub(super) now_ms: u64,
+    /// What the tables of APPL_DB hold.
+    rows: BTreeMap<String, BTreeMap<String, String>>,
+    config: OrchConfig,
 }
 
 fn fields<R: Row>(text: &str) -> R {
@@ -54,7 +55,7 @@ impl World {
     pub(super) fn bare(config: OrchConfig, chip: Chip) -> World {
         let vids = VidCounter::default();
         World {
-            orch: Orch::new(config, Box::new(vids.clone())),
+            orch: Orch::new(config.clone(), Box::new(vids.clone())),
             syncd: Syncd::new(chip, Box::new(vids.clone())),
             out: OrchOut::default(),
             asic_db: BTreeMap::new(),
@@ -64,6 +65,8 @@ impl World {
             sent: Vec::new(),
             vids,
             now_ms: 0,
+            rows: BTreeMap::new(),
+            config,
         }
     }
 
@@ -73,12 +76,22 @@ impl World {
             self.set(&format!("PORT_TABLE:Ethernet{n}"), &lanes);
         }
         self.set("PORT_TABLE:PortConfigDone", "count=4");
-        self.orch
-            .port(Change::set(PortKey::InitDone, PortRow { lanes: Some("0".into()), ..PortRow::default() }));
+        self.set("PORT_TABLE:PortInitDone", "lanes=0");
     }
 
     /// Hands in a change: `TABLE:KEY`, and fields or `DEL`.
     pub(super) fn set(&mut self, key: &str, text: &str) {
+        if text == "DEL" {
+            self.rows.remove(key);
+        } else {
+            let pairs = text.split(' ').filter_map(|pair| pair.split_once('='));
+            let row = self.rows.entry(key.into()).or_default();
+            row.extend(pairs.map(|(field, value)| (field.into(), value.into())));
+        }
+        self.take(key, text);
+    }
+
+    fn take(&mut self, key: &str, text: &str) {
         let (table, key) = key.split_once(':').unwrap();
         match table {
             PortRow::TABLE => self.orch.port(change(key, text)),
@@ -89,6 +102,66 @@ impl World {
             RouteRow::TABLE => self.orch.route(change(key, text)),
             _ => panic!("{table}"),
         }
+    }
+
+    /// What a row of a table says in full.
+    fn row_text(&self, key: &str) -> String {
+        let pairs = self.rows[key].iter().map(|(field, value)| format!("{field}={value}"));
+        pairs.collect::<Vec<_>>().join(" ")
+    }
+
+    /// What ASIC_DB says of an earlier run.
+    fn former(&self) -> Former {
+        let mut former = Former::default();
+        let mut leads = BTreeMap::new();
+        for (key, row) in &self.asic_db {
+            let (object, id) = text::read_row_key(key).unwrap();
+            let fields = row.iter().filter_map(|(name, value)| text::read_field(name, value).unwrap());
+            let attrs = fields.collect();
+            former.object(object, &id, &attrs);
+            if let crate::sai::ObjectId::Route(entry) = id {
+                let to = attrs
+                    .iter()
+                    .find_map(|a| if let Attr::RouteNextHop(oid) = a { Some(*oid) } else { None });
+                leads.extend(to.map(|to| (entry.dest, to)));
+            }
+        }
+        for (key, row) in &self.rows {
+            let route = key.strip_prefix("ROUTE_TABLE:").map(|key| RouteRow::parse_key(key).unwrap());
+            if let (Some(RouteKey::Route { vrf: None, prefix, .. }), Some(index)) =
+                (route, row.get("nexthop_group"))
+                && let Some(to) = leads.get(&prefix)
+                && to.object_type() == Some(ObjectType::NextHopGroup)
+            {
+                former.index(index.as_str().into(), *to);
+            }
+        }
+        former
+    }
+
+    /// orchagent is started again, warm, and takes what `rows` changed meanwhile into account. Returns what the chip was
+    /// asked for.
+    pub(super) fn restart_warm(&mut self, changes: &[(&str, &str)]) -> usize {
+        self.restart_warm_from(self.former(), changes)
+    }
+
+    pub(super) fn restart_warm_from(&mut self, former: Former, changes: &[(&str, &str)]) -> usize {
+        // The one that is on its way out takes them, and does nothing of it.
+        changes.iter().for_each(|(key, text)| self.set(key, text));
+        (self.queue.clear(), self.out = OrchOut::default());
+        self.orch = Orch::new(self.config.clone(), Box::new(self.vids.clone()));
+        self.orch.restore(former);
+        for key in self.rows.keys().cloned().collect::<Vec<_>>() {
+            let text = self.row_text(&key);
+            self.take(&key, &text);
+        }
+        let before = self.syncd.chip().asked;
+        self.settle();
+        assert!(self.orch.restoring() && self.syncd.in_view());
+        self.orch.restored();
+        self.settle();
+        assert!(!self.orch.restoring() && !self.syncd.in_view());
+        self.syncd.chip().asked - before
     }
 
     pub(super) fn neighbor(&mut self, ip: &str) {

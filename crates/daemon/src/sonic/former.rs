@@ -1,0 +1,70 @@
+//! What ASIC_DB says that an earlier orchagent called its objects; see [`Former`].
+
+use super::Error;
+use ribtide_prefix::AnyPrefix;
+use ribtide_runtime::thread::Stop;
+use ribtide_swss::orch::Former;
+use ribtide_swss::row::{Field, Name, RouteKey, RouteRow};
+use ribtide_swss::sai::{Attr, ObjectType, Oid, RouteEntry, SWITCH, text};
+use ribtide_swss::{Change, Db};
+use ribtide_tables::{Connection, Databases};
+use std::collections::BTreeMap;
+
+/// A route of each index of NEXTHOP_GROUP_TABLE: where it leads tells which group the index was.
+#[derive(Default)]
+pub(super) struct Samples(BTreeMap<Name, AnyPrefix>);
+
+impl Samples {
+    /// Looks at a route of ROUTE_TABLE.
+    pub(super) fn look(&mut self, change: &Change<RouteRow>) {
+        let RouteKey::Route { vrf: None, prefix, .. } = &change.key else { return };
+        let index = change.row.as_ref().map_or("", |row| row.via.get(Field::NexthopGroup));
+        if !index.is_empty() && !self.0.contains_key(index) {
+            self.0.insert(index.into(), *prefix);
+        }
+    }
+}
+
+/// Reads all objects that have numbers, and what `samples` tell.
+pub(super) fn read(samples: Samples, databases: &Databases, stop: &Stop) -> Result<Former, Error> {
+    let mut former = Former::default();
+    let mut rows = Connection::open(databases.get(Db::Asic), stop)?;
+    let prefix = rows.database().key("ASIC_STATE", "");
+    let entry = |name: &str| ObjectType::ALL.iter().any(|of| of.is_entry() && name.starts_with(of.name()));
+    rows.scan(&format!("{prefix}*"), |connection, names| {
+        let names: Vec<&str> =
+            names.iter().filter_map(|name| name.strip_prefix(&prefix)).filter(|name| !entry(name)).collect();
+        let keys: Vec<String> = names.iter().map(|name| format!("{prefix}{name}")).collect();
+        let hashes = connection.ask_all(keys.iter().map(|key| ["HGETALL", key]))?;
+        for (name, hash) in names.iter().zip(hashes) {
+            let Ok((object, id)) = text::read_row_key(name) else { continue };
+            let pairs = hash.into_pairs();
+            let attrs = pairs.iter().filter_map(|(name, value)| text::read_field(name, value).ok().flatten());
+            former.object(object, &id, &attrs.collect());
+        }
+        Ok(())
+    })?;
+    let router = Attr::SwitchDefaultVirtualRouter(Oid::NULL);
+    let router = rows.ask(&["HGET", "HIDDEN", router.name()])?.into_text();
+    let Some(vr) = router.as_deref().and_then(text::read_oid) else { return Ok(former) };
+    let field = Attr::RouteNextHop(Oid::NULL);
+    let keys: Vec<String> = (samples.0.values())
+        .map(|dest| {
+            let mut key = prefix.clone();
+            text::write_row_key(
+                ObjectType::RouteEntry,
+                &RouteEntry { switch: SWITCH, vr, dest: *dest }.into(),
+                &mut key,
+            );
+            key
+        })
+        .collect();
+    let leads = rows.ask_all(keys.iter().map(|key| ["HGET", key, field.name()]))?;
+    for (index, lead) in samples.0.into_keys().zip(leads) {
+        let lead = lead.into_text().as_deref().and_then(text::read_oid);
+        if let Some(group) = lead.filter(|oid| oid.object_type() == Some(ObjectType::NextHopGroup)) {
+            former.index(index, group);
+        }
+    }
+    Ok(former)
+}

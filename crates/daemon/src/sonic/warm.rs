@@ -1,0 +1,289 @@
+//! Warm restart as SONiC's tables have it: who starts warm, how far each daemon is, when a replay is over, and whether
+//! orchagent may be stopped.
+//!
+//! `WARM_RESTART_ENABLE_TABLE` says of the system or of a container that its daemons start warm; a daemon does when it ran
+//! before, which its `restore_count` in `WARM_RESTART_TABLE` shows. There each also says how far it is.
+
+use super::orch_stage::OrchStage;
+use super::settings::ConfigDb;
+use super::{Error, log};
+use ribtide_runtime::thread::Stop;
+use ribtide_swss::fpmsyncd::{FpmOut, Fpmsyncd};
+use ribtide_swss::{Db, json};
+use ribtide_tables::{Connection, Databases, Heard, listen};
+use std::time::{Duration, Instant};
+
+/// How far a daemon is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// It does not start warm.
+    Disabled,
+    /// It starts.
+    Initialized,
+    /// It has what its former self had.
+    Restored,
+    /// That is what it should be.
+    Reconciled,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            State::Disabled => "disabled",
+            State::Initialized => "initialized",
+            State::Restored => "restored",
+            State::Reconciled => "reconciled",
+        }
+    }
+}
+
+/// A daemon in SONiC's tables.
+pub(super) struct WarmStart {
+    state: Connection,
+    app: &'static str,
+    container: &'static str,
+    warm: bool,
+}
+
+impl WarmStart {
+    /// Finds out whether `app`, in `container`, starts warm, and notes that it starts.
+    pub(super) fn begin(
+        app: &'static str,
+        container: &'static str,
+        databases: &Databases,
+        stop: &Stop,
+    ) -> Result<WarmStart, Error> {
+        let state = Connection::open(databases.get(Db::State), stop)?;
+        let mut warm = WarmStart { state, app, container, warm: false };
+        warm.again()?;
+        Ok(warm)
+    }
+
+    /// [`WarmStart::begin`] of something that the daemon does anew.
+    pub(super) fn again(&mut self) -> Result<(), Error> {
+        let mut enabled = false;
+        for of in ["system", self.container] {
+            let key = self.state.database().key("WARM_RESTART_ENABLE_TABLE", of);
+            enabled |= self.state.ask(&["HGET", &key, "enable"])?.into_text().as_deref() == Some("true");
+        }
+        let key = self.key();
+        let count = self.state.ask(&["HGET", &key, "restore_count"])?.into_text();
+        let count = count.and_then(|text| text.parse::<u64>().ok());
+        self.warm = enabled && count.is_some();
+        let count = if self.warm { count.unwrap_or(0) + 1 } else { 0 };
+        self.state.queue(&["HSET", &key, "restore_count", &count.to_string()]);
+        self.tell(if self.warm { State::Initialized } else { State::Disabled })
+    }
+
+    /// Whether it starts warm.
+    pub(super) fn is_warm(&self) -> bool {
+        self.warm
+    }
+
+    /// Says how far it is.
+    pub(super) fn tell(&mut self, state: State) -> Result<(), Error> {
+        let key = self.key();
+        self.state.queue(&["HSET", &key, "state", state.name()]);
+        Ok(self.state.flush()?)
+    }
+
+    fn key(&self) -> String {
+        self.state.database().key("WARM_RESTART_TABLE", self.app)
+    }
+}
+
+/// When SONiC looks for BGP's marks for the first time.
+const FIRST_LOOK_MS: u64 = 5000;
+const LOOK_MS: u64 = 1000;
+
+/// fpmsyncd's part: what a routing daemon that connected announces is held back until it has announced everything, so
+/// that APPL_DB sees the difference only.
+pub(super) struct Replay {
+    warm: WarmStart,
+    /// Without a warm start: how long a silence ends a replay.
+    quiet_ms: u64,
+    limit_ms: u64,
+    /// How long it must be silent after BGP has marked the end of its initial updates.
+    hold_ms: u64,
+    looked_ms: u64,
+    holding: bool,
+}
+
+impl Replay {
+    pub(super) fn open(
+        quiet_ms: u64,
+        config: &mut ConfigDb,
+        databases: &Databases,
+        stop: &Stop,
+    ) -> Result<Replay, Error> {
+        let seconds = |given: Option<u64>, usual: u64| given.unwrap_or(usual).saturating_mul(1000);
+        Ok(Replay {
+            warm: WarmStart::begin("bgp", "bgp", databases, stop)?,
+            quiet_ms,
+            limit_ms: seconds(config.warm_bgp("bgp_timer")?, 120),
+            hold_ms: seconds(config.warm_bgp("eoiu_hold")?, 3),
+            looked_ms: 0,
+            holding: false,
+        })
+    }
+
+    /// Whether the daemon itself started warm.
+    pub(super) fn started_warm(&self) -> bool {
+        self.warm.is_warm()
+    }
+
+    /// Whether changes are held back.
+    pub(super) fn holds(&self) -> bool {
+        self.holding
+    }
+
+    /// A routing daemon connected. `first` since this process started.
+    pub(super) fn connected(&mut self, first: bool, machine: &mut Fpmsyncd) -> Result<(), Error> {
+        if !first {
+            self.warm.again()?;
+        }
+        self.looked_ms = 0;
+        self.holding = self.warm.is_warm() && !machine.is_empty();
+        machine.set_quiet(if self.holding { 0 } else { self.quiet_ms });
+        match (self.warm.is_warm(), self.holding) {
+            (true, true) => self.warm.tell(State::Restored),
+            (true, false) => self.warm.tell(State::Reconciled),
+            _ => Ok(()),
+        }
+    }
+
+    /// Finds out whether everything was announced.
+    pub(super) fn look(&mut self, machine: &mut Fpmsyncd, out: &mut FpmOut) -> Result<(), Error> {
+        let (true, Some(on), Some(silent)) = (self.holding, machine.session_ms(), machine.silent_ms()) else {
+            return Ok(());
+        };
+        if !machine.is_replayed() {
+            let look = on >= FIRST_LOOK_MS && on >= self.looked_ms + LOOK_MS;
+            if look {
+                self.looked_ms = on;
+            }
+            if on >= self.limit_ms || (look && silent >= self.hold_ms && self.has_eoiu()?) {
+                machine.end_of_replay(out);
+            }
+        }
+        if machine.is_replayed() {
+            self.holding = false;
+            machine.set_quiet(self.quiet_ms);
+            self.warm.tell(State::Reconciled)?;
+            log("fpmsyncd", &format!("the replay is over after {on} ms; APPL_DB gets the difference"));
+        }
+        Ok(())
+    }
+
+    /// Whether BGP has marked, for both families, that every peer sent all that it has.
+    fn has_eoiu(&mut self) -> Result<bool, Error> {
+        for family in ["IPv4|eoiu", "IPv6|eoiu"] {
+            let key = self.warm.state.database().key("BGP_STATE_TABLE", family);
+            if self.warm.state.ask(&["HGET", &key, "state"])?.into_text().as_deref() != Some("reached") {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// orchagent's part: what rows ask for is described to syncd until all of them are in.
+pub(super) struct Restore {
+    warm: WarmStart,
+    /// All routes come over ZeroMQ between the halves of a resync, if they come; else at this time they are all.
+    resync_until: Option<Instant>,
+}
+
+impl Restore {
+    pub(super) fn begin(mut warm: WarmStart, resync: Option<Duration>) -> Result<Restore, Error> {
+        warm.tell(State::Restored)?;
+        Ok(Restore { warm, resync_until: resync.map(|limit| Instant::now() + limit) })
+    }
+
+    /// Looks whether every row is in; `quiet`: nothing comes. True once the view is applied.
+    pub(super) fn look(&mut self, stage: &mut OrchStage, quiet: bool) -> Result<bool, Error> {
+        let due = self.resync_until.is_none_or(|until| stage.orch.resynced() || Instant::now() >= until);
+        if quiet && due {
+            stage.orch.restored();
+        }
+        if stage.orch.restoring() {
+            return Ok(false);
+        }
+        self.warm.tell(State::Reconciled)?;
+        log("orchagent", "started warm: what was there stays, what changed meanwhile is done");
+        Ok(true)
+    }
+}
+
+const CHECK: &str = "RESTARTCHECK";
+const CHECK_REPLY: &str = "RESTARTCHECKREPLY";
+/// How long a question waits for a moment in which nothing is under way.
+const CHECK_PATIENCE: Duration = Duration::from_millis(500);
+
+/// What SONiC's `orchagent_restart_check` asks.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    since: Instant,
+    freeze: bool,
+    skip_pending: bool,
+}
+
+/// Whether orchagent may be stopped: asked on a channel, answered there, and then it stands still.
+pub(super) struct RestartCheck {
+    asked: crossbeam_channel::Receiver<Question>,
+    open: Option<Question>,
+    appl: Connection,
+}
+
+impl RestartCheck {
+    pub(super) fn listen(databases: &Databases, stop: &Stop) -> Result<RestartCheck, Error> {
+        let (tell, asked) = crossbeam_channel::bounded(16);
+        let appl = databases.get(Db::Appl);
+        listen(appl, vec![CHECK.into()], stop, move |heard| {
+            let Heard::Message { payload, .. } = heard else { return };
+            let parts = json::read_strings(payload).unwrap_or_default();
+            if parts.first().map(String::as_str) != Some("orchagent") {
+                return;
+            }
+            let says = |name: &str| {
+                parts
+                    .get(2..)
+                    .unwrap_or_default()
+                    .chunks(2)
+                    .any(|pair| pair[0] == name && pair.get(1).is_some_and(|v| v == "true"))
+            };
+            // Who asks again while so many wait hears of the first.
+            let _ = tell.try_send(Question {
+                since: Instant::now(),
+                freeze: !says("NoFreeze"),
+                skip_pending: says("SkipPendingTaskCheck"),
+            });
+        })?;
+        Ok(RestartCheck { asked, open: None, appl: Connection::open(appl, stop)? })
+    }
+
+    /// Lets `select` see when somebody asks.
+    pub(super) fn watch<'a>(&'a self, select: &mut crossbeam_channel::Select<'a>) {
+        select.recv(&self.asked);
+    }
+
+    /// Answers who asked, if there is an answer now: `settled` says that nothing comes, is under way or waits, `idle` that
+    /// nothing is under way. True when nothing must be done from here on.
+    pub(super) fn answer(&mut self, settled: bool, idle: bool) -> Result<bool, Error> {
+        self.open = self.open.take().or_else(|| self.asked.try_recv().ok());
+        let Some(question) = self.open else { return Ok(false) };
+        let ready = settled || (question.skip_pending && idle);
+        if !ready && question.since.elapsed() < CHECK_PATIENCE {
+            return Ok(false);
+        }
+        self.open = None;
+        let answer = if ready { "READY" } else { "NOT_READY" };
+        self.appl.ask(&["PUBLISH", CHECK_REPLY, &format!(r#"["orchagent","{answer}"]"#)])?;
+        Ok(ready && question.freeze)
+    }
+
+    /// Whether a question waits for its answer.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+}

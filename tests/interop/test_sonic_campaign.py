@@ -1,0 +1,218 @@
+"""Faults at random moments under load, in each way of wiring SONiC's daemons. After each round the routes of the router,
+of APPL_DB, of ASIC_DB and of the virtual switch are compared one by one: nothing may be lost and nothing stale.
+
+Some rounds of fixed seeds are a test. `make campaign` (CAMPAIGN_ROUNDS, CAMPAIGN_SEED) runs hundreds."""
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+
+import pytest
+from harness import Ribtide, blast, wait_for
+from harness.sonic import CONFIG, Sonic
+from test_sonic import ROUTER, check_rows, own_routes, selected
+
+ROUNDS = int(os.environ.get("CAMPAIGN_ROUNDS", "2"))
+SEED = int(os.environ.get("CAMPAIGN_SEED", "1"))
+DAEMONS = ("fpmsyncd", "orchagent", "syncd")
+
+
+def zmq(appl_db, asic_db, south="zmq_async"):
+    return {"syncd": ["-z", south, "--asic-db", asic_db], "orchagent": ["-z", south, "-q", "tcp://127.0.0.1", "--route-zmq"],
+            "fpmsyncd": ["-q", "tcp://127.0.0.1", "--appl-db", appl_db]}
+
+
+#: Name → flags, and how APPL_DB and ASIC_DB are kept.
+WIRINGS = {
+    "redis-sync": ({"orchagent": ["-R"]}, "in-line", "in-line"),
+    "redis-async": ({"syncd": ["-z", "redis_async"], "orchagent": ["-z", "redis_async", "-R", "-A"]}, "in-line", "in-line"),
+    "redis-async-behind": ({"syncd": ["-z", "redis_async", "-R"], "orchagent": ["-z", "redis_async"]}, "in-line", "behind"),
+    "zmq-in-line": (zmq("in-line", "in-line"), "in-line", "in-line"),
+    "zmq-behind": (zmq("behind", "behind"), "behind", "behind"),
+    "zmq-off": (zmq("off", "off"), "off", "off"),
+    "zmq-north": (zmq("behind", "in-line", "redis_sync"), "behind", "in-line"),
+}
+#: Those whose short run is part of every test run.
+SHORT = ("redis-async", "zmq-behind")
+
+
+def settled(look, timeout=60):
+    """`look` finds nothing wrong in the end; its last finding is the error."""
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            return look()
+        except (AssertionError, KeyError, ValueError, OSError):
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.5)
+
+
+class Supervisor:
+    """Starts what has ended, as SONiC's does."""
+
+    def __init__(self, sonic):
+        self.sonic, self.ended = sonic, threading.Event()
+        self.lock = threading.RLock()
+        self.started = 0
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while not self.ended.wait(0.2):
+            with self.lock:
+                for name in DAEMONS:
+                    if self.sonic.processes[name].poll() is not None and self.sonic.redis.process.poll() is None:
+                        self.started += 1
+                        self.sonic.start(name)
+
+    def close(self):
+        self.ended.set()
+        self.thread.join()
+
+
+class Campaign:
+    def __init__(self, host, wiring, seed):
+        flags, self.appl_db, self.asic_db = WIRINGS[wiring]
+        self.host, self.random = host, random.Random(f"{wiring} {seed}")
+        self.sonic = Sonic(host, flags=flags)
+        self.own = own_routes(self.sonic) if self.asic_db != "off" else None
+        self.router = Ribtide(host, ROUTER)
+        self.feed = None
+        self.wiring = wiring
+        self.told = []
+
+    def load(self):
+        """Another table takes the place of the one that is there, or comes."""
+        self.size = (self.random.randrange(500, 4000), self.random.randrange(50, 400))
+        self.seed = self.random.randrange(1 << 30)
+        self.announce()
+
+    def announce(self):
+        if self.feed is not None:
+            self.feed.kill()
+        self.feed = blast(self.host, *self.size, seed=self.seed)
+
+    # Faults. Each is over when it returns; who ended is started by the supervisor.
+
+    def kill(self, name):
+        with self.supervisor.lock:
+            self.sonic.processes[name].kill()
+            time.sleep(self.random.choice((0, self.random.uniform(0, 2))))
+
+    def stall(self, name):
+        process = self.sonic.redis.process if name == "redis" else self.sonic.processes[name]
+        process.popen.send_signal(signal.SIGSTOP)
+        time.sleep(self.random.uniform(0.2, 3))
+        process.popen.send_signal(signal.SIGCONT)
+
+    def disconnect(self, kind):
+        self.sonic.appl.execute_command("CLIENT", "KILL", "TYPE", kind)
+
+    def restart_router(self, _):
+        self.router.process.kill()
+        self.router.start()
+        # Whose session is gone announces everything again.
+        self.announce()
+
+    def restart_redis(self, how):
+        with self.supervisor.lock:
+            redis = self.sonic.redis
+            config = {key: redis.db(CONFIG).hgetall(key) for key in redis.db(CONFIG).keys()}
+            if how == "its data of before":
+                redis.db(0).save()
+                time.sleep(self.random.uniform(0, 1))
+            elif how == "its data":
+                # Every write is on the disk before it is answered.
+                redis.db(0).config_set("appendonly", "yes")
+                redis.db(0).config_set("appendfsync", "always")
+                wait_for("the file is written", lambda: redis.db(0).info("persistence")["aof_rewrite_in_progress"] == 0
+                         and redis.db(0).info("persistence")["aof_rewrite_scheduled"] == 0, 10)
+                time.sleep(self.random.uniform(0, 1))
+            redis.process.kill()
+            if how == "nothing":
+                time.sleep(self.random.uniform(0, 1))
+            redis.start(append=how == "its data")
+            redis.db(0).config_set("appendonly", "no")
+            for file in [*self.host.folder.glob("dump.rdb"), *self.host.folder.glob("appendonlydir/*")]:
+                with contextlib.suppress(FileNotFoundError):
+                    file.unlink()
+            for key, fields in config.items():
+                redis.db(CONFIG).hset(key, mapping=fields)
+        if how != "its data":
+            self.sonic.everything_else()
+
+    def faults(self):
+        return ([(self.kill, name) for name in DAEMONS] + [(self.stall, name) for name in (*DAEMONS, "redis")]
+                + [(self.disconnect, kind) for kind in ("normal", "pubsub")] + [(self.restart_router, "")]
+                + [(self.restart_redis, how) for how in ("its data", "its data of before", "nothing")])
+
+    def round(self):
+        faults = self.random.choices(self.faults(), k=self.random.choice((1, 1, 2, 3)))
+        self.told.append([(fault.__name__, what) for fault, what in faults])
+        print(f"{self.wiring} round {len(self.told)}: {self.told[-1]}", flush=True)
+        self.load()
+        for fault, what in faults:
+            time.sleep(self.random.uniform(0, 1.5))
+            fault(what)
+
+    def in_chip(self):
+        counts = self.sonic.ask("counts")
+        return counts.get("ipv4_routes", 0) + counts.get("ipv6_routes", 0)
+
+    def check(self):
+        """Every route of the load is in the router, and what the router has is everywhere, and nothing else."""
+        wait_for("the table is here", lambda: self.router.count() == sum(self.size), 60, alive=[self.router.process, self.feed])
+        if self.asic_db == "off":
+            # Default and link-local routes, and the addresses of two ports.
+            want = selected(self.router)
+            wait_for("the chip has as many", lambda: self.in_chip() == len(want) + 8, 60, 0.5)
+            settled(lambda: self.check_chip(want))
+            assert self.sonic.chip_routes() == 0
+        else:
+            settled(self.agree)
+            self.check_chip(self.sonic.chip().routes())
+
+    def agree(self):
+        want = selected(self.router)
+        whole = self.own | want
+        have = self.sonic.chip().routes()
+        wrong = [(p, whole.get(p), have.get(p)) for p in whole.keys() | have.keys() if whole.get(p) != have.get(p)]
+        assert not wrong, (len(wrong), sorted(wrong, key=str)[:5])
+        assert self.sonic.chip().unused() == []
+        if self.appl_db == "off":
+            assert self.sonic.route_count() == 0
+        else:
+            check_rows(self.sonic, self.router, want, "rewritten")
+        assert self.sonic.in_flight() == 0
+
+    def check_chip(self, want):
+        """What the virtual switch has of each."""
+        answers = self.sonic.ask_all(f"route {prefix}" for prefix in want)
+        for prefix, answer in zip(want, answers):
+            assert answer, f"{prefix} is not in the switch"
+            hops = tuple(sorted(h["gateway"] for h in answer["hops"] if h["gateway"]))
+            port = {h["port"] for h in answer["hops"] if not h["gateway"]}
+            where = {("drop", ()): ("drop",), ("forward", ()): ("cpu",) if port == {"CPU"} else ("interface",)}.get((answer["action"], hops), hops)
+            assert where == want[prefix], (answer, want[prefix])
+
+    def run(self, rounds):
+        self.supervisor = Supervisor(self.sonic)
+        try:
+            for _ in range(rounds):
+                self.round()
+                self.check()
+        except BaseException:
+            print(f"{self.wiring} failed in round {len(self.told)}: {self.told}", flush=True)
+            raise
+        finally:
+            self.supervisor.close()
+        print(f"{self.wiring}: {rounds} rounds, {self.supervisor.started} daemons started again, losses 0", flush=True)
+
+
+@pytest.mark.parametrize("wiring", WIRINGS if "CAMPAIGN_ROUNDS" in os.environ else SHORT)
+def test_campaign(host, wiring):
+    Campaign(host, wiring, SEED).run(ROUNDS)

@@ -1,0 +1,205 @@
+"""Warm restarts of SONiC's daemons: nothing is written and the switch is told nothing when nothing changed, and else
+exactly what changed. Writes are counted by Redis's own notifications, what the switch is told by the switch."""
+
+import json
+
+import pytest
+from harness import FEED_ASN, Ribtide, blast, fpm, wait_for
+from harness.peers import FEEDS
+from harness.sonic import APPL, ASIC, CONFIG, STATE, Sonic
+from harness.speaker import Speaker, prefixes, raw_update, update
+from test_sonic import ROUTER, check, connect_fpm, ifindex, own_routes
+
+WIRINGS = {
+    "redis_sync": {},
+    "redis_async": {"syncd": ["-z", "redis_async", "-R"], "orchagent": ["-z", "redis_async", "-R", "-A"]},
+    "zmq": {"syncd": ["-z", "zmq_sync"], "orchagent": ["-z", "zmq_async", "-q", "tcp://127.0.0.1", "--route-zmq"],
+            "fpmsyncd": ["-q", "tcp://127.0.0.1"]},
+}
+#: What travels, rather than what is kept.
+QUEUES = ("ASIC_STATE_KEY_VALUE_OP_QUEUE", "GETRESPONSE_KEY_VALUE_OP_QUEUE")
+
+
+class Warm(Sonic):
+    """The daemons, allowed to start warm from the second time on."""
+
+    def __init__(self, host, wiring, **kw):
+        super().__init__(host, flags=WIRINGS[wiring], **kw)
+        with open(host.folder / "sai.profile", "a") as profile:
+            profile.write(f"SAI_WARM_BOOT_WRITE_FILE={host.folder}/switch\nSAI_WARM_BOOT_READ_FILE={host.folder}/switch\n")
+        # syncd read its profile before it named the file.
+        for name in self.processes:
+            self.processes[name].kill()
+        self.redis.process.kill()
+        self.redis.start()
+        for name in list(self.processes):
+            self.start(name)
+        self.everything_else()
+        self.state = self.redis.db(STATE)
+        self.listener = self.redis.db(APPL).pubsub()
+        self.listener.psubscribe(f"__keyspace@{APPL}__:*", f"__keyspace@{ASIC}__:*", "RESTARTCHECKREPLY")
+
+    def enable(self):
+        self.state.hset("WARM_RESTART_ENABLE_TABLE|system", "enable", "true")
+        self.heard()
+
+    def heard(self):
+        """Keys of APPL_DB and ASIC_DB that were written since last asked, and answers."""
+        keys = []
+        while message := self.listener.get_message(timeout=0.3):
+            if message["type"] != "pmessage":
+                continue
+            key = message["channel"].split("__:", 1)[-1]
+            if key == "RESTARTCHECKREPLY":
+                keys.append(json.loads(message["data"])[1])
+            elif key not in QUEUES:
+                keys.append(key)
+        return keys
+
+    def warm_state(self, app):
+        return self.state.hget(f"WARM_RESTART_TABLE|{app}", "state")
+
+    def asked_to_stop(self, **values):
+        """SONiC's orchagent_restart_check."""
+        flags = [text for pair in values.items() for text in pair]
+        self.redis.db(APPL).publish("RESTARTCHECK", json.dumps(["orchagent", "orchagent", *flags]))
+        return wait_for("orchagent answers", lambda: [a for a in self.heard() if a in ("READY", "NOT_READY")], 10, 0.05)
+
+    def end(self, name):
+        if name == "orchagent":
+            # A network of an interface that is no port waits for ever.
+            assert self.asked_to_stop(SkipPendingTaskCheck="true") == ["READY"]
+            self.processes[name].kill()
+        elif name == "syncd":
+            self.redis.db(ASIC).publish("RESTARTQUERY", '["WARM","WARM"]')
+            wait_for("syncd ends", lambda: self.processes[name].poll() == 0, 20)
+        else:
+            self.processes[name].kill()
+
+    def end_all(self, names):
+        """In SONiC's order: who asks goes before who is asked."""
+        # Without asking for a stand-still syncd may go alone, at rest.
+        for name in names:
+            self.end(name)
+
+    def again(self, names):
+        for app in ("bgp", "orchagent", "syncd"):
+            self.state.hset(f"WARM_RESTART_TABLE|{app}", "state", "-")
+        for name in names:
+            self.start(name)
+        for name in names:
+            app = "bgp" if name == "fpmsyncd" else name
+            wait_for(f"{name} is reconciled", lambda: self.warm_state(app) == "reconciled", 40, alive=self.alive())
+
+    def operations(self):
+        return self.ask("counts")["operations"]
+
+
+#: Each alone, all together, in the order in which they end; they start in the other one.
+RESTARTS = [["fpmsyncd"], ["orchagent"], ["syncd"], ["fpmsyncd", "orchagent", "syncd"]]
+
+
+@pytest.mark.parametrize("wiring", WIRINGS)
+def test_warm(host, wiring):
+    sonic = Warm(host, wiring)
+    own = own_routes(sonic)
+    router = Ribtide(host, ROUTER)
+    check(sonic, router, own)
+    blast(host, 3000, 300)
+    wait_for("the table is here", lambda: router.count() == 3300, 60, alive=[router.process])
+    feed = Speaker(host, FEEDS[0], FEED_ASN)
+    feed.send(update(["192.0.2.0/24", "0.0.0.0/0"], [FEED_ASN, 7], "193.203.0.33"))
+    wait_for("so are two more", lambda: router.count() == 3302, 30)
+    appl_db = "behind" if wiring == "zmq" else "in-line"
+    check(sonic, router, own, appl_db)
+    sonic.enable()
+    for names in RESTARTS:
+        before = sonic.operations()
+        sonic.end_all(names)
+        sonic.again(names[::-1])
+        assert sonic.heard() == [], names
+        # A new syncd counts from 0.
+        assert sonic.operations() - (0 if "syncd" in names else before) == 0, names
+        check(sonic, router, own, appl_db)
+    # The world changes while they are away.
+    for n, names in enumerate(RESTARTS):
+        before = 0 if "syncd" in names else sonic.operations()
+        sonic.end_all(names)
+        feed.send(update([f"192.0.{n + 3}.0/24"], [FEED_ASN, 7], "193.203.0.34"))
+        feed.send(raw_update(prefixes([f"192.0.{n + 2}.0/24"])))
+        wait_for("the router knows", lambda: f"192.0.{n + 3}.0/24" in router.table() and f"192.0.{n + 2}.0/24" not in router.table(), 30)
+        sonic.again(names[::-1])
+        check(sonic, router, own, appl_db)
+        # One more, one less, and nothing else.
+        written = {key.split("dest\":\"")[-1].split('"')[0].split("ROUTE_TABLE:")[-1] for key in sonic.heard()}
+        written -= {"ROUTE_TABLE_KEY_SET", "ROUTE_TABLE_DEL_SET"}
+        assert written == {f"192.0.{n + 2}.0/24", f"192.0.{n + 3}.0/24"}, names
+        assert sonic.operations() - before == 2, names
+    # A default route that is there stays there all the time.
+    assert sonic.state.hget("ROUTE_TABLE|0.0.0.0/0", "state") == "ok"
+
+
+def test_whether_orchagent_may_stop(host):
+    """A task that waits speaks against it, unless that is to be passed over; and it stands still only when asked to."""
+    sonic = Warm(host, "redis_sync")
+    own = own_routes(sonic)
+    sonic.enable()
+    assert sonic.asked_to_stop(NoFreeze="true") == ["READY"]
+    sonic.set("ROUTE_TABLE", "192.0.2.0/24", protocol="bgp", nexthop="193.203.0.200", ifname="Ethernet0")
+    wait_for("the route waits", lambda: sonic.appl.exists("_NEIGH_RESOLVE_TABLE:Ethernet0:193.203.0.200"), 20)
+    assert sonic.asked_to_stop() == ["NOT_READY"]
+    assert sonic.asked_to_stop(NoFreeze="true", SkipPendingTaskCheck="true") == ["READY"]
+    sonic.neighbor("Ethernet0", "193.203.0.200")
+    sonic.wait_routes("it goes on", own | {"192.0.2.0/24": ("193.203.0.200",)})
+    assert sonic.asked_to_stop() == ["READY"]
+    sonic.set("ROUTE_TABLE", "192.0.3.0/24", protocol="bgp", nexthop="193.203.0.1", ifname="Ethernet0")
+    assert sonic.heard() and sonic.chip().routes() == own | {"192.0.2.0/24": ("193.203.0.200",)}
+    sonic.processes["orchagent"].kill()
+    sonic.again(["orchagent"])
+    sonic.wait_routes("what it did not take waits for it", own | {"192.0.2.0/24": ("193.203.0.200",), "192.0.3.0/24": ("193.203.0.1",)})
+
+
+def test_a_routing_daemon_that_starts_again(host):
+    """What zebra says meanwhile is held back until BGP has marked its end, or the timer has run out: APPL_DB sees the
+    difference only."""
+    sonic = Warm(host, "redis_sync")
+    own = own_routes(sonic)
+    sonic.redis.db(CONFIG).hset("WARM_RESTART|bgp", mapping={"bgp_timer": "12", "eoiu_hold": "1"})
+    sonic.restart("fpmsyncd")
+    port = ifindex(host, "Ethernet0")
+    def announce(client, hops):
+        client.send(b"".join(fpm.route(fpm.NEWROUTE, f"10.0.{n}.0/24", f"193.203.0.{hop}", port) for n, hop in hops.items()))
+    def ways(hops):
+        return {f"10.0.{n}.0/24": (f"193.203.0.{hop}",) for n, hop in hops.items()}
+    hops = {n: 7 for n in range(50)}
+    client = connect_fpm(sonic)
+    announce(client, hops)
+    sonic.wait_routes("all are there", own | ways(hops))
+    sonic.enable()
+    for mark in (True, False):
+        client.close()
+        client = connect_fpm(sonic)
+        wait_for("it is held back", lambda: sonic.warm_state("bgp") == "restored", 10)
+        # On the way there routes lead elsewhere, and some are late.
+        announce(client, dict.fromkeys(list(hops)[:40], 9))
+        announce(client, hops)
+        if mark:
+            for family in ("IPv4", "IPv6"):
+                sonic.state.hset(f"BGP_STATE_TABLE|{family}|eoiu", "state", "reached")
+        else:
+            sonic.state.delete("BGP_STATE_TABLE|IPv4|eoiu")
+        assert sonic.heard() == [] and sonic.warm_state("bgp") == "restored"
+        wait_for("it is over", lambda: sonic.warm_state("bgp") == "reconciled", 20)
+        assert sonic.heard() == []
+        assert sonic.chip().routes() == own | ways(hops)
+    # What is not said again goes, and what is new comes.
+    client.close()
+    client = connect_fpm(sonic)
+    del hops[0]
+    hops[99] = 8
+    announce(client, hops)
+    for family in ("IPv4", "IPv6"):
+        sonic.state.hset(f"BGP_STATE_TABLE|{family}|eoiu", "state", "reached")
+    sonic.wait_routes("the difference is made", own | ways(hops))
+    written = {key for key in sonic.heard() if key.startswith("ROUTE_TABLE:")}
+    assert written == {"ROUTE_TABLE:10.0.0.0/24", "ROUTE_TABLE:10.0.99.0/24"}
