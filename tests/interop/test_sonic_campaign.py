@@ -216,3 +216,16 @@ class Campaign:
 @pytest.mark.parametrize("wiring", WIRINGS if "CAMPAIGN_ROUNDS" in os.environ else SHORT)
 def test_campaign(host, wiring):
     Campaign(host, wiring, SEED).run(ROUNDS)
+
+
+def test_redis_comes_back(host):
+    """With routes over ZeroMQ and requests through Redis: with its data, with that of another time, and with none."""
+    campaign = Campaign(host, "zmq-north", 0)
+    campaign.supervisor = Supervisor(campaign.sonic)
+    try:
+        for how in ("its data", "its data of before", "nothing"):
+            campaign.load()
+            campaign.restart_redis(how)
+            campaign.check()
+    finally:
+        campaign.supervisor.close()

@@ -143,6 +143,32 @@ def test_syncd_for_a_client_that_waits_for_nothing(host):
     assert queue.reply()[2] == "Sgetresponse"
 
 
+def test_a_failure_that_nobody_is_told_of(host):
+    """Who waits for nothing believes that all succeeds: syncd ends, and what ASIC_DB has is what the switch has."""
+    sonic = sonic_in(host, "redis_async", start=["syncd"])
+    queue = Queue(sonic)
+    switch = f"SAI_OBJECT_TYPE_SWITCH:{SWITCH}"
+    queue.send("INIT_VIEW", "[]", "Snotify")
+    queue.send(switch, '["SAI_SWITCH_ATTR_INIT_SWITCH","true"]', "Screate")
+    queue.send("APPLY_VIEW", "[]", "Snotify")
+    assert queue.reply() == queue.reply() == ("SAI_STATUS_SUCCESS", "[]", "Snotify")
+    router = sonic.asic.hget("HIDDEN", "SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID")
+    def route(prefix):
+        entry = json.dumps({"dest": prefix, "switch_id": SWITCH, "vr": router}, separators=(",", ":"))
+        queue.send(f"SAI_OBJECT_TYPE_ROUTE_ENTRY:{entry}", '["SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION","SAI_PACKET_ACTION_DROP"]', "Screate")
+    route("10.1.0.0/16")
+    wait_for("it is there", lambda: sonic.chip_routes() == 1, 10, alive=sonic.alive())
+    # The second is there already.
+    route("10.2.0.0/16")
+    route("10.1.0.0/16")
+    process = sonic.processes["syncd"]
+    wait_for("syncd ends", lambda: process.poll() is not None, 10)
+    assert "in redis_async, where orchagent cannot be told" in process.log()
+    sonic.start("syncd")
+    counts = wait_for("it is back", lambda: (counts := sonic.ask("counts")).get("ipv4_routes") and counts, 20, alive=sonic.alive())
+    assert counts["ipv4_routes"] == sonic.chip_routes() == 2
+
+
 @pytest.mark.parametrize("mode", ["redis_sync", "redis_async", "zmq_sync"])
 def test_a_redis_that_loses_everything(host, mode):
     """Who cannot know what was carried out ends; started again with the rest of SONiC, they make all tables equal."""
