@@ -148,7 +148,8 @@ impl World {
     pub(super) fn restart_warm_from(&mut self, former: Former, changes: &[(&str, &str)]) -> usize {
         // The one that is on its way out takes them, and does nothing of it.
         changes.iter().for_each(|(key, text)| self.set(key, text));
-        (self.queue.clear(), self.out = OrchOut::default());
+        self.queue.clear();
+        self.out = OrchOut::default();
         self.orch = Orch::new(self.config.clone(), Box::new(self.vids.clone()));
         self.orch.restore(former);
         for key in self.rows.keys().cloned().collect::<Vec<_>>() {
