@@ -129,6 +129,7 @@ def test_warm(host, wiring):
         feed.send(raw_update(prefixes([f"192.0.{n + 2}.0/24"])))
         wait_for("the router knows", lambda: f"192.0.{n + 3}.0/24" in router.table() and f"192.0.{n + 2}.0/24" not in router.table(), 30)
         sonic.again(names[::-1])
+        wait_for("the change is made", lambda: sonic.route(f"192.0.{n + 3}.0/24") and not sonic.route(f"192.0.{n + 2}.0/24"), 30, alive=sonic.alive())
         check(sonic, router, own, appl_db)
         # One more, one less, and nothing else.
         written = {key.split("dest\":\"")[-1].split('"')[0].split("ROUTE_TABLE:")[-1] for key in sonic.heard()}

@@ -36,7 +36,7 @@ pub(super) enum AsicDb {
     /// To a thread that writes them.
     Behind(Behind),
     /// Straight to the database.
-    InLine(Rows),
+    InLine(Box<Rows>),
 }
 
 impl AsicDb {
@@ -57,7 +57,7 @@ impl AsicDb {
             if !warm {
                 rows.recreate(syncd)?;
             }
-            return Ok(AsicDb::InLine(rows));
+            return Ok(AsicDb::InLine(Box::new(rows)));
         }
         if !warm {
             // An orchagent that goes on from an earlier syncd believes in more than the rows say.

@@ -191,7 +191,7 @@ fn listen_for_shutdown(
     listen(databases.get(Db::Asic), vec![RESTART_QUERY.into()], stop, move |heard| {
         let Heard::Message { payload, .. } = heard else { return };
         let parts = json::read_strings(payload).unwrap_or_default();
-        let warm = match parts.first().map(String::as_str) {
+        let warm = match parts.first().map(|part| &**part) {
             Some("WARM") => true,
             Some("COLD" | "FAST") => false,
             _ => return,

@@ -242,7 +242,7 @@ impl RestartCheck {
         listen(appl, vec![CHECK.into()], stop, move |heard| {
             let Heard::Message { payload, .. } = heard else { return };
             let parts = json::read_strings(payload).unwrap_or_default();
-            if parts.first().map(String::as_str) != Some("orchagent") {
+            if parts.first().map(|part| &**part) != Some("orchagent") {
                 return;
             }
             let says = |name: &str| {

@@ -141,7 +141,8 @@ fn put(
 ) -> Result<(), Status> {
     let done = |status: Status| if status.is_success() { Ok(()) } else { Err(status) };
     if id.oid().is_some_and(|oid| own.contains(&oid)) {
-        let mut sets = attrs.iter().filter(|attr| !attr.create_only()).map(|attr| Item::new(id, [attr.clone()]));
+        let mut sets =
+            attrs.iter().filter(|attr| !attr.create_only()).map(|attr| Item::new(id, [attr.clone()]));
         return sets.try_for_each(|mut set| done(chip.one(Verb::Set, object, &mut set)));
     }
     let mut item = Item { id, attrs: attrs.clone() };

@@ -224,9 +224,9 @@ fn a_replay_deletes_what_is_gone_since() {
             &FibBatch { start_of_replay: true, ..route(b, "198.51.100.0/24", Some(1)) },
         );
         assert_eq!(server.routes.len(), 4);
-        assert_eq!(server.replays_ended, 0);
-        feed(&mut encoder, &mut server, &FibBatch { end_of_replay: true, ..batch() });
         assert_eq!(server.replays_ended, 1);
+        feed(&mut encoder, &mut server, &FibBatch { end_of_replay: true, ..batch() });
+        assert_eq!(server.replays_ended, 2);
         let shown = if objects { "186 by 1" } else { "186 10.0.0.2@4*1" };
         assert_eq!(server.routes, routes(&[("198.51.100.0/24", shown)]));
         assert_eq!(server.objects.len(), if objects { 2 } else { 0 });
@@ -454,6 +454,7 @@ fn vrfs_go_by_the_numbers_of_their_devices() {
                     format!("{prefix} in {table}: {}", text(hops))
                 }
                 FpmMessage::DelRoute(route) => format!("{} in {} gone", route.prefix, route.table),
+                FpmMessage::Done(_) => "that is all".into(),
                 other => panic!("{other:?}"),
             }));
             rest = &rest[f.len..];
@@ -487,5 +488,5 @@ fn vrfs_go_by_the_numbers_of_their_devices() {
     assert!(say(route(groups(), "192.0.2.0/24", Some(1)), default).len() == 1);
     say(route(batch(), "192.0.2.0/24", Some(9)), red);
     let end = FibBatch { end_of_replay: true, ..batch() };
-    assert_eq!(say(end, default), ["198.51.100.0/24 in 41 gone"]);
+    assert_eq!(say(end, default), ["198.51.100.0/24 in 41 gone", "that is all"]);
 }
