@@ -221,7 +221,8 @@ fn with_suppression_only_what_the_chip_has_is_offloaded() {
 #[test]
 fn a_redis_that_lost_its_data_is_filled_again() {
     let Some(mut bench) = Bench::new() else { return };
-    let (syncd, orchagent) = (bench.syncd(), bench.orchagent(""));
+    bench.syncd();
+    let orchagent = bench.orchagent("");
     bench.ports();
     let (address, _) = bench.fpmsyncd();
     let mut zebra = Zebra::connect(address);
@@ -238,11 +239,9 @@ fn a_redis_that_lost_its_data_is_filled_again() {
     dropped(&bench, "10.9.0.1", "10.9.0.0/16");
 
     bench.server.restart();
-    for which in [syncd, orchagent] {
-        let says = bench.end(which).unwrap_err().to_string();
-        assert!(says.starts_with("Redis for ASIC_DB "), "{says}");
-    }
-    bench.syncd();
+    // syncd and fpmsyncd write their rows again; an orchagent with empty tables is to be started again.
+    let says = bench.end(orchagent).unwrap_err().to_string();
+    assert!(says.starts_with("Redis for ASIC_DB "), "{says}");
     bench.orchagent("");
     bench.ports();
     dropped(&bench, "10.9.0.1", "10.9.0.0/16");
