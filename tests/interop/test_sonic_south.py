@@ -68,6 +68,26 @@ def test_a_syncd_whose_rows_are_not_exact(host, mode, asic_db):
     wait_for("all but a few are gone", lambda: in_chip() < 50, 60, alive=sonic.alive())
 
 
+def test_a_redis_that_loses_the_mark_of_a_syncd(host):
+    """Without rows a mark in ASIC_DB is all that tells the next syncd that orchagent believes in more than it has."""
+    sonic = sonic_in(host, "zmq_async", "off")
+    router = Ribtide(host, ROUTER)
+    blast(host, 2_000, 0)
+    in_chip = lambda: sonic.ask("counts").get("ipv4_routes", 0)
+    wait_for("the table is here", lambda: router.count() == 2_000, 60, alive=[router.process])
+    whole = wait_for("the chip has it", lambda: in_chip() > 2_000 and in_chip(), 60, alive=sonic.alive())
+    sonic.redis.process.kill()
+    sonic.redis.start()
+    wait_for("the mark is there again", lambda: sonic.asic.exists("RIBTIDE_SYNCD_RAN"), 30, alive=sonic.alive())
+    sonic.processes["syncd"].kill()
+    sonic.start("syncd")
+    ended = sonic.processes["orchagent"]
+    wait_for("orchagent ends", lambda: ended.poll() is not None, 20)
+    sonic.start("orchagent")
+    sonic.everything_else()
+    wait_for("the chip has it again", lambda: in_chip() == whole, 60, alive=sonic.alive())
+
+
 def test_syncd_for_a_plain_socket(host):
     """libsairedis over ZeroMQ: one array of strings each way, operations without a letter before them."""
     sonic_in(host, "zmq_sync", start=["syncd"])

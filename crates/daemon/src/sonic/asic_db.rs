@@ -31,8 +31,8 @@ const PROBE: Duration = Duration::from_secs(1);
 
 /// Where rows go.
 pub(super) enum AsicDb {
-    /// Nowhere.
-    Off,
+    /// Nowhere. While syncd runs, a thread sees to it that the next one finds its mark, whatever becomes of the server.
+    Off { _mark: Option<Behind> },
     /// To a thread that writes them.
     Behind(Behind),
     /// Straight to the database.
@@ -72,7 +72,10 @@ impl AsicDb {
         if persistence == Persistence::Off {
             rows.write(AsicChange::Wipe)?;
             rows.connection.flush()?;
-            return Ok(AsicDb::Off);
+            let mut behind = Behind::start(rows, rings)?;
+            // It has nothing to write when syncd ends, so nobody waits for it.
+            behind.thread = None;
+            return Ok(AsicDb::Off { _mark: Some(behind) });
         }
         if !warm {
             rows.recreate(syncd)?;
@@ -89,7 +92,7 @@ impl AsicDb {
     /// Writes rows, or sees to it.
     pub(super) fn write(&mut self, changes: &mut Vec<AsicChange>) -> Result<(), Error> {
         match self {
-            AsicDb::Off => changes.clear(),
+            AsicDb::Off { .. } => changes.clear(),
             AsicDb::Behind(_) | AsicDb::InLine(_) if changes.is_empty() => {}
             AsicDb::Behind(behind) => behind.write(std::mem::take(changes))?,
             AsicDb::InLine(rows) => rows.write_all(changes.drain(..))?,
@@ -101,7 +104,7 @@ impl AsicDb {
     /// when there was nothing to write.
     pub(super) fn is_lost(&mut self) -> Result<bool, Error> {
         match self {
-            AsicDb::Off => Ok(false),
+            AsicDb::Off { .. } => Ok(false),
             AsicDb::Behind(behind) => {
                 behind.failed.try_recv().map_or(Ok(()), Err)?;
                 Ok(behind.lost.swap(false, Relaxed))
@@ -111,7 +114,7 @@ impl AsicDb {
     }
 }
 
-/// A thread that writes rows.
+/// A thread that writes rows, and the mark again when the server may have lost it.
 pub(super) struct Behind {
     /// None only while it is dropped.
     batches: Option<ring::Sender<Vec<AsicChange>>>,
@@ -136,6 +139,7 @@ impl Behind {
                 let more = std::iter::from_fn(|| waiting.try_recv()).take(16);
                 rows.write_all(first.into_iter().chain(more).flatten())?;
                 if rows.is_lost()? {
+                    rows.connection.ask(&["SET", RAN, "1"])?;
                     tell.store(true, Relaxed);
                 }
                 Ok(true)

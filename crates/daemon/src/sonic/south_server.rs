@@ -315,7 +315,7 @@ impl OrchLink for SouthServer {
             let _ = replier.join();
         }
         // Rows that are written behind are written.
-        self.rows = AsicDb::Off;
+        self.rows = AsicDb::Off { _mark: None };
         self.failed.try_recv().map_or(Ok(()), |e| Err(e.into()))
     }
 
