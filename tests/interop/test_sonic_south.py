@@ -157,10 +157,23 @@ def test_syncd_for_a_client_that_waits_for_nothing(host):
     assert queue.reply() is None
     queue.send(switch, '["SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID","oid:0x0"]', "Sget")
     assert queue.reply()[0] == "SAI_STATUS_SUCCESS"
+    assert sonic.setting("syncd", "synchronous_mode")["active"] == "redis_async, and no request is answered"
     queue.send("INIT_VIEW", '["RIBTIDE_ANSWERS","each request"]', "Snotify")
     assert queue.reply() == ("SAI_STATUS_SUCCESS", '["RIBTIDE_ANSWERS","each request"]', "Snotify")
     queue.send(switch, '["SAI_SWITCH_ATTR_INIT_SWITCH","true"]', "Screate")
     assert queue.reply()[2] == "Sgetresponse"
+    assert sonic.setting("syncd", "synchronous_mode")["active"] == "redis_async"
+
+
+def test_orchagent_beside_a_syncd_that_answers_nothing(host):
+    """SONiC's syncd in redis_async: orchagent believes what it asks for, and says that it does."""
+    sonic = sonic_in(host, "redis_async", start=["orchagent"])
+    taken = wait_for("orchagent begins a view", lambda: sonic.asic.lrange("ASIC_STATE_KEY_VALUE_OP_QUEUE", 0, -1), 20, alive=sonic.alive())
+    assert taken[::-1][:3] == ["INIT_VIEW", '["RIBTIDE_ANSWERS","each request"]', "Snotify"]
+    assert sonic.setting("orchagent", "synchronous_mode")["active"] == "redis_async"
+    sonic.asic.lpush("GETRESPONSE_KEY_VALUE_OP_QUEUE", "SAI_STATUS_SUCCESS", "[]", "Snotify")
+    sonic.asic.publish("GETRESPONSE_CHANNEL@1", "G")
+    wait_for("it says so", lambda: "believed" in sonic.setting("orchagent", "synchronous_mode")["active"], 20, alive=sonic.alive())
 
 
 def test_a_failure_that_nobody_is_told_of(host):

@@ -3,11 +3,13 @@
 use crate::client::Client;
 use crate::show::{self, Output};
 use crate::text;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand};
 use ribtide_daemon::api::model::{
     AsicFaults, AsicState, Auto, NextHopCacheSet, Reloaded, Resize, Resized, SetAsic, SetNextHopCache,
     SetSuppression, ShardCount, SuppressionSet,
 };
+use ribtide_daemon::sonic::config_db;
 use ribtide_daemon::sonic::syncd::chip_setting;
 use serde::Serialize;
 use std::fmt::Display;
@@ -24,6 +26,21 @@ pub(crate) enum Config {
     Fib(ConfigFib),
     /// The virtual ASIC
     Asic(ConfigAsic),
+    /// CONFIG_DB of a SONiC switch, which its daemons read when they start: SONiC's `config` commands
+    Sonic {
+        /// What to turn on or off
+        #[arg(value_enum)]
+        setting: config_db::Switch,
+        /// enable or disable
+        #[arg(value_parser = PossibleValuesParser::new([
+            PossibleValue::new("enable").alias("enabled"),
+            PossibleValue::new("disable").alias("disabled"),
+        ]))]
+        state: String,
+        /// SONiC's database_config.json, where it is not in SONiC's place
+        #[arg(long, value_name = "FILE")]
+        database_config: Option<PathBuf>,
+    },
 }
 
 /// What to change of the RIB manager.
@@ -158,6 +175,10 @@ pub(crate) fn config(what: &Config, output: &Output) -> Result<(), String> {
         Config::Fib(ConfigFib::SuppressFibPending { on }) => {
             let request = SetSuppression { suppress_fib_pending: on == "on" };
             say(output, &client.post::<_, SuppressionSet>("/v1/fib/suppression", &request)?)
+        }
+        Config::Sonic { setting, state, database_config } => {
+            let on = state.starts_with("enable");
+            say(output, &config_db::set(*setting, on, database_config.as_deref()).map_err(|e| e.to_string())?)
         }
         Config::Asic(what) => asic(what, output, &client),
         Config::Fib(ConfigFib::NexthopCache { mode }) => {

@@ -5,6 +5,9 @@
 //! once, as it is last. A deletion, and a row whose fields are not those it had, also note the key in `T_DEL_SET`:
 //! the old fields go before the new ones come.
 //!
+//! A producer may also write rows straight to their final place ([`Pipeline::stable`]): a key in `T_KEY_SET` without
+//! a row beside and without a note in `T_DEL_SET` says that its row is there already. Only our consumer knows that.
+//!
 //! Both sides' scripts are our own. On keys, sets and channels they do what SONiC's do, so either side can stand
 //! opposite SONiC's other one; inside one call they handle many rows, which costs the server half as much. `batch`
 //! of one gives SONiC's way: one call and, for a key not yet noted, one publication for each row.
@@ -22,7 +25,8 @@ use std::collections::BTreeSet;
 
 /// Notes and writes many rows.
 ///
-/// KEYS: channel, set of changed keys, set of keys to clear first, prefix of unconsumed rows.
+/// KEYS: channel, set of changed keys, set of keys to clear first (empty: rows are in their final place, where nothing
+/// is to be cleared), prefix of rows.
 /// ARGV: payload, how many lists of fields, how many changes; each list: `S` (set), `D` (delete) or `R` (replace), how
 /// many texts follow, fields and values; then the number of each change's list; then each change's key. `unpack` has
 /// room for some 8,000 values: `MAX_BATCH` keeps the keys below that.
@@ -60,7 +64,7 @@ for n = 0, count - 1 do
     end
   end
 end
-if #clear > 0 then
+if #clear > 0 and KEYS[3] ~= '' then
   call('SADD', KEYS[3], unpack(clear))
 end
 if call('SADD', KEYS[2], unpack(ARGV, keys, keys + count - 1)) > 0 then
@@ -95,13 +99,30 @@ for n, key in ipairs(keys) do
       call('HSET', final, unpack(row))
       call('DEL', new)
       table.insert(row, 1, key)
-    elseif moved ~= 1 then
+    elseif moved ~= 1 and call('EXISTS', final) == 0 then
       row = {key}
     end
   end
   rows[n] = row
 end
 return rows
+";
+
+/// Brings rows that nobody has taken to their final place; they stay noted.
+///
+/// KEYS: set of keys to clear first, prefix of unconsumed rows, prefix of final rows. ARGV: keys.
+const SETTLE: &str = r"
+for _, key in ipairs(ARGV) do
+  local new, final = KEYS[2] .. key, KEYS[3] .. key
+  if redis.call('SREM', KEYS[1], key) == 1 then
+    redis.call('DEL', final)
+  end
+  local fields = redis.call('HGETALL', new)
+  if #fields > 0 then
+    redis.call('HSET', final, unpack(fields))
+    redis.call('DEL', new)
+  end
+end
 ";
 
 /// The most changes one call may carry.
@@ -114,12 +135,15 @@ pub struct Pipeline {
     pub batch: usize,
     /// Changes that may wait for a flush; at this many they are flushed at once.
     pub capacity: usize,
+    /// Write rows straight to their final place. The consumer must be [`ConsumerStateTable`]: SONiC's would take each row
+    /// for deleted.
+    pub stable: bool,
 }
 
 impl Default for Pipeline {
     /// A thousand a call, where bigger calls stop paying; the pipeline as deep as fpmsyncd's.
     fn default() -> Self {
-        Pipeline { batch: 1000, capacity: 50_000 }
+        Pipeline { batch: 1000, capacity: 50_000, stable: false }
     }
 }
 
@@ -163,16 +187,20 @@ impl<R: Row> ProducerStateTable<R> {
         let mut connection = Connection::open(databases.get(R::DB), stop)?;
         let script = connection.load(WRITE)?;
         let (table, database) = (R::TABLE, connection.database());
-        let keys = [
-            channel::<R>(database),
-            format!("{table}_KEY_SET"),
-            format!("{table}_DEL_SET"),
-            database.key(&format!("_{table}"), ""),
-        ];
+        let (changed, clear) = (format!("{table}_KEY_SET"), format!("{table}_DEL_SET"));
+        let (new, last) = (database.key(&format!("_{table}"), ""), database.key(table, ""));
+        let channel = channel::<R>(database);
+        let keys = match pipeline.stable {
+            false => [channel, changed, clear, new],
+            true => {
+                settle(&mut connection, &changed, [&clear, &new, &last])?;
+                [channel, changed, String::new(), last]
+            }
+        };
         let batch = pipeline.batch.clamp(1, MAX_BATCH);
         Ok(ProducerStateTable {
             connection,
-            pipeline: Pipeline { batch, capacity: pipeline.capacity.max(1) },
+            pipeline: Pipeline { batch, capacity: pipeline.capacity.max(1), ..pipeline },
             script,
             keys,
             call: Call::default(),
@@ -334,6 +362,18 @@ impl<R: Row> Producer<R> for ProducerStateTable<R> {
     fn generation(&self) -> u64 {
         self.connection.generation()
     }
+}
+
+/// Brings what an earlier producer left beside to its final place: it is older than what is written there from now on.
+fn settle(connection: &mut Connection, changed: &str, keys: [&str; 3]) -> Result<(), TableError> {
+    let script = connection.load(SETTLE)?;
+    let [clear, new, last] = keys;
+    for page in connection.ask(&["SMEMBERS", changed])?.into_texts().chunks(MAX_BATCH) {
+        let head = ["EVALSHA", &script, "3", clear, new, last];
+        let args: Vec<&str> = head.into_iter().chain(page.iter().map(String::as_str)).collect();
+        connection.ask(&args)?;
+    }
+    Ok(())
 }
 
 /// Hands over a row that its table knows.

@@ -352,3 +352,42 @@ fn rows_are_written_as_appendix_a_of_the_contract_shows() {
         "ifname=Ethernet0 nexthop=10.0.0.1 protocol=bgp weight=1"
     );
 }
+
+#[test]
+fn rows_can_be_written_straight_to_their_final_place() {
+    let Some(server) = Server::start() else { return };
+    let mut client = server.client(Db::Appl);
+    // What an earlier producer left: a new row, a replaced one and a deletion, none of them taken yet.
+    client.ask("HSET ROUTE_TABLE:10.2.0.0/16 blackhole true");
+    client.ask("HSET ROUTE_TABLE:10.3.0.0/16 blackhole true");
+    let left = vec![
+        set("10.1.0.0/16", hops("10.0.0.1", "Ethernet0")),
+        replace("10.2.0.0/16", hops("10.0.0.2", "Ethernet0")),
+        del("10.3.0.0/16"),
+    ];
+    write(&mut producer(&server, 100), left);
+    let pipeline = Pipeline { stable: true, ..Pipeline::default() };
+    let mut table = Routes::open(&server.databases, pipeline, &server.stop).unwrap();
+    let noted = ["ROUTE_TABLE:10.1.0.0/16", "ROUTE_TABLE:10.2.0.0/16", "ROUTE_TABLE_KEY_SET"];
+    assert_eq!(client.keys(), noted);
+    assert_eq!(client.hash(noted[0]), "ifname=Ethernet0 nexthop=10.0.0.1 protocol=bgp");
+    // Newer than that: what is written now.
+    let changes = vec![
+        set("10.1.0.0/16", hops("10.0.0.9", "Ethernet4")),
+        del("10.2.0.0/16"),
+        set("10.4.0.0/16", hops("10.0.0.4", "Ethernet0")),
+        replace("10.4.0.0/16", row(&[("protocol", "bgp"), ("blackhole", "true")])),
+    ];
+    write(&mut table, changes);
+    assert_eq!(client.keys(), ["ROUTE_TABLE:10.1.0.0/16", "ROUTE_TABLE:10.4.0.0/16", "ROUTE_TABLE_KEY_SET"]);
+    assert_eq!(
+        drain(&mut consumer(&server)),
+        map([
+            ("10.1.0.0/16", "SET protocol=bgp nexthop=10.0.0.9 ifname=Ethernet4"),
+            ("10.2.0.0/16", "DEL"),
+            ("10.3.0.0/16", "DEL"),
+            ("10.4.0.0/16", "SET protocol=bgp blackhole=true"),
+        ])
+    );
+    assert_eq!(client.keys(), ["ROUTE_TABLE:10.1.0.0/16", "ROUTE_TABLE:10.4.0.0/16"]);
+}

@@ -5,11 +5,12 @@
 //! the slower Redis or orchagent, the more unites. When Redis came back, perhaps without its data, every row
 //! is written again.
 
+use super::config_db::{ConfigDb, Switch};
 use super::fpm_server::{self, FpmEvent};
 use super::links::{self, LinkEvent};
 use super::north::{Persistence, Routes, Tell, ZmqRoutes, port};
 use super::performance::{Timers, Timing};
-use super::settings::{ConfigDb, Settings, warm_restart};
+use super::settings::{Settings, warm_restart};
 use super::warm::Replay;
 use super::{Error, log, refuse};
 use crate::combinations::Asked;
@@ -30,10 +31,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const DAEMON: &str = "fpmsyncd";
-/// Changes below which a flush is not put off.
-const SMALL: usize = 500;
-/// How long a flush may be put off.
-const PUT_OFF: Duration = Duration::from_millis(500);
+/// Confirmations that are taken in before zebra is told of them.
+const TOLD: usize = 500;
 /// How often a Redis that nothing is written to is looked at.
 const PROBE: Duration = Duration::from_secs(1);
 /// The longest sleep: the machine learns the time then.
@@ -42,6 +41,20 @@ const NAP: Duration = Duration::from_millis(500);
 const CONFIRMATIONS: usize = 10_000;
 /// Where names of route protocols are, the first that exists.
 const PROTOCOLS: [&str; 2] = ["/etc/iproute2/rt_protos", "/usr/share/iproute2/rt_protos"];
+
+/// When rows are written.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Flush {
+    /// Changed routes that may wait; at so many they are written
+    #[arg(long, value_name = "ROUTES", default_value_t = 1000)]
+    pub pipeline: usize,
+    /// How long changed routes may wait for more of them
+    #[arg(long, value_name = "MS", default_value_t = 500)]
+    pub flush_timer: u64,
+    /// Fewer changed routes than this are written at once
+    #[arg(long, value_name = "ROUTES", default_value_t = 500)]
+    pub small_traffic: usize,
+}
 
 /// Command line of `fpmsyncd`. SONiC's own takes no options.
 #[derive(Args, Clone, Debug)]
@@ -56,6 +69,12 @@ pub struct Options {
     /// (SYSTEM_DEFAULTS|swss_zmq), and the endpoint is tcp://127.0.0.1:8100
     #[arg(short = 'q', long = "zmq", value_name = "ENDPOINT")]
     pub zmq: Option<String>,
+    /// When rows are written
+    #[command(flatten)]
+    pub flush: Flush,
+    /// Write routes to ROUTE_TABLE itself rather than beside it for orchagent to move; orchagent must be ribtide's
+    #[arg(long)]
+    pub stable_table: bool,
     /// How APPL_DB is kept when routes go over ZeroMQ; in SONiC always behind
     #[arg(long, value_name = "WHEN")]
     pub appl_db: Option<Persistence>,
@@ -80,14 +99,22 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// # Errors
 /// As [`run`].
 pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
+    if options.flush.pipeline == 0 {
+        return Err(Error::new("--pipeline 0 would never take anything; give a number from 1 up"));
+    }
     let rings = Rings::default();
     let databases = Databases::load(options.database_config.as_deref())?;
     let mut config_db = ConfigDb::open(&databases, stop)?;
     // Asked once, as in SONiC.
-    let suppress = config_db.suppresses()?;
+    let suppress = config_db.has(Switch::SuppressFibPending)?;
+    let groups = config_db.has(Switch::NextHopGroup)?;
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
     let on = |on| if on { "enabled" } else { "disabled" };
     settings.note("suppress-fib-pending", on(suppress), on(suppress), "");
+    settings.note("next-hop-group", on(groups), "as announced", "whether groups are announced is zebra's");
+    settings.note("--pipeline", options.flush.pipeline, options.flush.pipeline, "");
+    settings.note("--flush-timer", options.flush.flush_timer, options.flush.flush_timer, "");
+    settings.note("--small-traffic", options.flush.small_traffic, options.flush.small_traffic, "");
     let timers = Timers::start(options.performance, DAEMON, &databases, &mut settings, stop)?;
     let flush = timers.timer("FLUSH");
     let routes =
@@ -101,6 +128,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         out: FpmOut::default(),
         routes,
         groups: ProducerStateTable::open(&databases, Pipeline::default(), stop)?,
+        flush: options.flush,
         settings,
         replay: Replay::open(quiet_ms, &mut config_db, &databases, stop)?,
         sessions: 0,
@@ -109,7 +137,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         probed: Instant::now(),
         replies: None,
         read: timers.timer("READ"),
-        flush,
+        write: flush,
         states: suppress.then(|| PlainTable::open(&databases, stop)).transpose()?,
     };
     let (links, link_events) = links::watch(DAEMON, &rings, stop)?;
@@ -151,10 +179,16 @@ fn open_routes(
     let Some(endpoint) = endpoint else {
         settings.note("swss_zmq", "disabled", "disabled", "");
         settings.note("appl-db", "in-line", "in-line", "the way to orchagent");
-        return Routes::redis(databases, flush, rings, stop);
+        let why = if options.stable_table { "right with ribtide's orchagent only" } else { "" };
+        settings.note("--stable-table", options.stable_table, options.stable_table, why);
+        let pipeline = Pipeline { stable: options.stable_table, ..Pipeline::default() };
+        return Routes::redis(databases, pipeline, flush, rings, stop);
     };
     let endpoint = Endpoint::parse(&endpoint, port()).map_err(Error::new)?;
     let persistence = options.appl_db.unwrap_or(Persistence::Behind);
+    if options.stable_table {
+        settings.note("--stable-table", true, false, "over ZeroMQ rows are written nowhere else");
+    }
     settings.note("swss_zmq", &endpoint, "disabled", "nobody takes routes there yet");
     settings.note("appl-db", persistence, persistence, "");
     ZmqRoutes::open(endpoint, persistence, databases, rings, stop)
@@ -193,6 +227,7 @@ struct Stage {
     out: FpmOut,
     routes: Routes,
     groups: ProducerStateTable<NextHopGroupRow>,
+    flush: Flush,
     settings: Settings,
     replay: Replay,
     /// How many clients connected.
@@ -206,7 +241,7 @@ struct Stage {
     states: Option<PlainTable<RouteStateRow>>,
     /// PerformanceTimers: messages of FPM made into rows, and rows written.
     read: Option<Meter>,
-    flush: Option<Meter>,
+    write: Option<Meter>,
 }
 
 impl Stage {
@@ -232,7 +267,7 @@ impl Stage {
             while let Some(confirmation) = confirmed.try_recv() {
                 busy = true;
                 self.confirm(confirmation)?;
-                if self.out.offloads.len() >= SMALL {
+                if self.out.offloads.len() >= TOLD {
                     break;
                 }
             }
@@ -330,8 +365,9 @@ impl Stage {
         if waiting == 0 || !self.routes.has_room() || self.replay.holds() {
             return Ok(());
         }
-        let due =
-            waiting < SMALL || waiting >= Pipeline::default().batch || self.flushed.elapsed() >= PUT_OFF;
+        let due = waiting < self.flush.small_traffic
+            || waiting >= self.flush.pipeline
+            || self.flushed.elapsed() >= self.put_off();
         if due { self.flush() } else { Ok(()) }
     }
 
@@ -340,7 +376,7 @@ impl Stage {
     fn is_choked(&self) -> bool {
         !self.replay.holds()
             && !self.routes.has_room()
-            && self.machine.pending() >= Pipeline::default().capacity
+            && self.machine.pending() >= Pipeline::default().capacity.max(self.flush.pipeline)
     }
 
     /// Goes on with ZeroMQ: what waits for room, and an orchagent that is new.
@@ -371,10 +407,14 @@ impl Stage {
     /// How long to sleep when nothing happens.
     fn patience(&self) -> Duration {
         if self.machine.pending() > 0 && self.routes.has_room() && !self.replay.holds() {
-            PUT_OFF.saturating_sub(self.flushed.elapsed())
+            self.put_off().saturating_sub(self.flushed.elapsed())
         } else {
             NAP
         }
+    }
+
+    fn put_off(&self) -> Duration {
+        Duration::from_millis(self.flush.flush_timer)
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -403,7 +443,7 @@ impl Stage {
                 self.routes.settle()?;
                 write(&mut self.groups, &mut self.out.old_groups)?;
             }
-            if let Some(timer) = &self.flush {
+            if let Some(timer) = &self.write {
                 timer.add(routes, begin);
             }
             self.flushed = Instant::now();

@@ -147,6 +147,7 @@ pub fn start(
         drain: None,
         restore: None,
         check: None,
+        heartbeat: None,
     };
 
     let ports = interfaces.iter().enumerate().map(|(i, interface)| PortSetup {

@@ -6,6 +6,7 @@
 
 mod acks;
 mod asic_db;
+pub mod config_db;
 mod former;
 mod fpm_server;
 pub mod fpmsyncd;
@@ -23,6 +24,7 @@ pub mod servers;
 pub mod settings;
 mod south;
 mod south_server;
+mod stock;
 pub mod syncd;
 mod syncd_stage;
 mod vrf_names;

@@ -59,11 +59,12 @@ pub(super) enum Routes {
 impl Routes {
     pub(super) fn redis(
         databases: &Databases,
+        pipeline: Pipeline,
         flush: Option<Meter>,
         rings: &Rings,
         stop: &Stop,
     ) -> Result<Routes, Error> {
-        let table = || ProducerStateTable::open(databases, Pipeline::default(), stop);
+        let table = || ProducerStateTable::open(databases, pipeline, stop);
         let written = Behind::start(table()?, flush, rings)?;
         Ok(Routes::Redis(Box::new(RedisRoutes { written, stored: Some(table()?) })))
     }

@@ -16,6 +16,7 @@ use ribtide_swss::orch::{Orch, OrchEvent, OrchOut};
 use ribtide_swss::sai::{SaiReply, SaiRequest};
 use ribtide_swss::{Change, Row};
 use ribtide_tables::Consumer;
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 const DAEMON: &str = "orchagent";
@@ -25,6 +26,30 @@ const GLANCE: Duration = Duration::from_millis(20);
 const NAP: Duration = Duration::from_millis(200);
 /// How often the machine learns the time.
 const TICK: Millis = 1000;
+
+/// Says on standard output, where supervisord listens, that orchagent is alive: SONiC raises an alarm when nothing comes.
+pub(super) struct Heartbeat {
+    interval: Duration,
+    last: Option<Instant>,
+}
+
+impl Heartbeat {
+    /// As often as was asked for, or else every ten seconds where supervisord started the process; otherwise never.
+    pub(super) fn every(asked: Option<u64>) -> Option<Heartbeat> {
+        let supervised = || std::env::var_os("SUPERVISOR_ENABLED").map(|_| 10_000);
+        asked.or_else(supervised).map(|ms| Heartbeat { interval: Duration::from_millis(ms), last: None })
+    }
+
+    fn tick(&mut self) {
+        if self.last.is_none_or(|last| last.elapsed() >= self.interval) {
+            self.last = Some(Instant::now());
+            let mut out = std::io::stdout();
+            // Who listened may have gone away, which is no reason to stop.
+            let _ = writeln!(out, "<!--XSUPERVISOR:BEGIN-->heartbeat<!--XSUPERVISOR:END-->");
+            let _ = out.flush();
+        }
+    }
+}
 
 /// Where rows come from: one table.
 pub(super) trait Feed: Send {
@@ -193,6 +218,8 @@ pub(super) struct OrchStage {
     pub(super) restore: Option<Restore>,
     /// Who asks whether it may be stopped.
     pub(super) check: Option<RestartCheck>,
+    /// What supervisord is told.
+    pub(super) heartbeat: Option<Heartbeat>,
 }
 
 impl OrchStage {
@@ -221,6 +248,9 @@ impl OrchStage {
                 self.orch.tick(clock.now(), &mut out);
                 self.outlet.tick(&self.orch)?;
                 self.flush_recordings();
+                if let Some(heartbeat) = &mut self.heartbeat {
+                    heartbeat.tick();
+                }
             }
             self.outlet.before_round(&mut self.orch);
             let taken = self.take()?;

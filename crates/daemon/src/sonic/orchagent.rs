@@ -4,14 +4,16 @@
 //! have no numbers. orchagent then ends with a sentence, and its supervisor starts it again, which describes everything
 //! anew. At any other time it waits until Redis, or syncd, is back.
 
+use super::config_db::{ConfigDb, Switch};
 use super::former::{self, Samples};
 use super::north;
-use super::orch_stage::{Feed, OrchStage, TableFeed};
+use super::orch_stage::{Feed, Heartbeat, OrchStage, TableFeed};
 use super::outlet::RedisOutlet;
 use super::performance::{Timers, Timing};
 use super::record::Recording;
-use super::settings::{ConfigDb, Settings};
+use super::settings::Settings;
 use super::south::{self, Mode, South, VIDCOUNTER};
+use super::stock::OrchagentStock;
 use super::warm::{RestartCheck, Restore, WarmStart};
 use super::{Error, log, refuse};
 use crate::combinations::Asked;
@@ -21,10 +23,10 @@ use ribtide_runtime::thread::Stop;
 use ribtide_swss::orch::{Orch, OrchConfig, VidSource};
 use ribtide_swss::row::{IntfRow, Mac, NeighRow, NextHopGroupRow, PortRow, RouteRow, VrfRow};
 use ribtide_swss::{Change, Db, Row};
+use ribtide_tables::state_table::{self, MAX_BATCH};
 use ribtide_tables::zmq::{Endpoint, ZmqConsumer};
 use ribtide_tables::{
-    Ahead, Connection, Consumer, ConsumerStateTable, Databases, PlainTable, TableError, Wake, state_table,
-    wake_ups,
+    Ahead, Connection, Consumer, ConsumerStateTable, Databases, PlainTable, TableError, Wake, wake_ups,
 };
 use std::ops::Range;
 use std::path::PathBuf;
@@ -33,16 +35,18 @@ use std::time::Duration;
 const DAEMON: &str = "orchagent";
 /// Rows that may wait in the machine while it waits for syncd.
 const BACKLOG: usize = 50_000;
+/// Why fewer rows are taken than were asked for.
+const TOO_MANY: &str = "more in one script would hold up everybody on the same Redis";
 
 /// Command line of `orchagent`, as SONiC starts it.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Rows that one look at a table takes at most
-    #[arg(short = 'b', value_name = "ROWS", default_value_t = 128)]
-    pub batch: usize,
-    /// Objects in one bulk at most
-    #[arg(short = 'k', value_name = "OBJECTS", default_value_t = 1000)]
-    pub bulk: usize,
+    /// Rows that one look at a table takes at most; 128 without it
+    #[arg(short = 'b', value_name = "ROWS")]
+    pub batch: Option<usize>,
+    /// Objects in one bulk at most; 1000 without it
+    #[arg(short = 'k', value_name = "OBJECTS")]
+    pub bulk: Option<usize>,
     /// Wait for syncd's reply to each request: the same as -z redis_sync
     #[arg(short = 's')]
     pub synchronous: bool,
@@ -92,6 +96,24 @@ pub struct Options {
     /// Record, and publish what became of routes, on threads of their own
     #[arg(short = 'A')]
     pub asynchronous: bool,
+    /// Make a group even of a NEXTHOP_GROUP_TABLE row with a single next hop, so that another next hop is one change of
+    /// the group and none of its routes
+    #[arg(long)]
+    pub single_groups: bool,
+    /// Also do what SONiC's script makes options of: DEVICE_METADATA, SYSTEM_DEFAULTS and HEARTBEAT of CONFIG_DB. Options
+    /// of the command line count before it
+    #[arg(long)]
+    pub config_db: bool,
+    /// How long syncd may take to make the switch
+    #[arg(short = 't', value_name = "SECONDS")]
+    pub create_switch: Option<u64>,
+    /// Say on standard output that orchagent is alive, as often as this and once a second at most; supervisord is told
+    /// every ten seconds without it
+    #[arg(short = 'I', value_name = "MS")]
+    pub heartbeat: Option<u64>,
+    /// What SONiC's has beyond that
+    #[command(flatten)]
+    pub stock: OrchagentStock,
 }
 
 /// Runs for ever.
@@ -108,69 +130,64 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// # Errors
 /// As [`run`].
 pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
-    for (flag, value) in [("-b", args.batch), ("-k", args.bulk)] {
-        if value == 0 {
-            return Err(Error::new(format!("{flag} 0 would never take anything; give a number from 1 up")));
-        }
-    }
-    let default = OrchConfig::default();
-    let mac = match &args.mac {
-        None => default.mac,
-        Some(text) => text
-            .parse::<Mac>()
-            .map_err(|_| Error::new(format!("-m {text} is not a MAC address such as 02:00:00:00:00:01")))?,
-    };
     let databases = Databases::load(args.database_config.as_deref())?;
-    let mode = Mode::asked(args.synchronous, args.mode);
-    let config =
-        OrchConfig { bulk_size: args.bulk, window: mode.window(), responses: args.responses, mac, ..default };
-    let vids = RedisVids::open(&databases, stop)?;
     let warm = WarmStart::begin(DAEMON, "swss", &databases, stop)?;
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
     let mut config_db = ConfigDb::open(&databases, stop)?;
+    let given = Given::of(args, &mut config_db, &mut settings)?;
     let asked = Asked {
-        suppress: config_db.suppresses()?,
-        responses: Some(args.responses),
-        mode: Some(mode),
+        suppress: config_db.has(Switch::SuppressFibPending)?,
+        responses: Some(given.responses),
+        mode: Some(given.mode),
         ..Asked::default()
     };
     refuse(&asked)?;
     let routes = route_endpoint(args, &mut config_db, &mut settings)?;
-    south::note(mode, &mut config_db, &mut settings)?;
-    settings.note("-b", args.batch, args.batch, "");
-    settings.note("-k", args.bulk, args.bulk, "");
-    let on = |on| if on { "enabled" } else { "disabled" };
-    match routes.is_some() && args.ring {
-        true => settings.note(
-            "ring_thread_enabled",
-            "enabled",
-            "disabled",
-            "over ZeroMQ another thread takes routes anyway",
-        ),
-        false => settings.note("ring_thread_enabled", on(args.ring), on(args.ring), ""),
+    if given.ring && routes.is_some() {
+        let why = "over ZeroMQ another thread takes routes anyway";
+        settings.note(&Switch::RingThread.name(), "enabled", "disabled", why);
     }
-    settings.note("async_rec", on(args.asynchronous), on(args.asynchronous), "");
-    settings.note("suppress-fib-pending", on(args.responses), on(args.responses), "");
     settings.note(
         "-r",
         args.record,
         args.record & 3,
         if args.record > 3 { "bits 4 and 8 record nothing here" } else { "" },
     );
+    args.stock.note(&mut settings);
     let timers = Timers::start(args.performance, DAEMON, &databases, &mut settings, stop)?;
     let rings = Rings::default();
     let syncd = south::endpoint(&args.zmq_syncd)?;
     let recording = |bit: u32, file: &str| match args.record & bit {
         0 => Ok(None),
-        _ if args.asynchronous => Recording::on_thread(args.directory.join(file), &rings).map(Some),
+        _ if given.asynchronous => Recording::on_thread(args.directory.join(file), &rings).map(Some),
         _ => Recording::open(args.directory.join(file)).map(Some),
     };
+    let config = OrchConfig {
+        bulk_size: given.bulk,
+        window: given.mode.window(),
+        responses: given.responses,
+        mac: given.mac,
+        single_groups: given.single_groups,
+        ..OrchConfig::default()
+    };
+    // Listening first: rows that come while the others are read are not missed.
+    let ring = given.ring.then_some(given.batch);
+    let feeds = feeds(&databases, routes.as_ref(), ring, &timers, &rings, stop)?;
+    let create_switch = args.create_switch.map(Duration::from_secs);
     let mut stage = OrchStage {
-        orch: Orch::new(config, Box::new(vids)),
-        feeds: feeds(&databases, routes.as_ref(), args.ring.then_some(args.batch), &timers, &rings, stop)?,
-        syncd: Box::new(South::open(asked, mode, &syncd, &databases, &rings, stop)?),
-        outlet: Box::new(RedisOutlet::open(&databases, args.asynchronous, warm.is_warm(), &rings, stop)?),
-        batch: args.batch,
+        orch: Orch::new(config, Box::new(RedisVids::open(&databases, stop)?)),
+        feeds,
+        syncd: Box::new(South::open(
+            asked,
+            (given.mode, &syncd),
+            &databases,
+            create_switch,
+            settings,
+            &rings,
+            stop,
+        )?),
+        outlet: Box::new(RedisOutlet::open(&databases, given.asynchronous, warm.is_warm(), &rings, stop)?),
+        batch: given.batch,
         backlog: BACKLOG,
         rows: recording(2, &args.rows_file)?,
         requests: recording(1, &args.requests_file)?,
@@ -178,6 +195,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         drain: timers.timer("DRAIN"),
         restore: None,
         check: Some(RestartCheck::listen(&databases, stop)?),
+        heartbeat: given.heartbeat,
     };
     let samples = refill(&mut stage, &databases, stop)?;
     if warm.is_warm() {
@@ -185,9 +203,74 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         let resync = routes.is_some().then(|| Duration::from_secs(args.warm_timer));
         stage.restore = Some(Restore::begin(warm, resync)?);
     }
-    settings.write()?;
     log(DAEMON, "started");
     stage.run(None, stop)
+}
+
+/// What the command line asks for, and CONFIG_DB where it counts.
+struct Given {
+    batch: usize,
+    bulk: usize,
+    mode: Mode,
+    mac: Mac,
+    ring: bool,
+    asynchronous: bool,
+    responses: bool,
+    single_groups: bool,
+    heartbeat: Option<Heartbeat>,
+}
+
+impl Given {
+    /// Notes each.
+    fn of(args: &Options, config: &mut ConfigDb, settings: &mut Settings) -> Result<Given, Error> {
+        let scripts = args.config_db;
+        let kind = if scripts { config.device("switch_type")? } else { None };
+        // As SONiC's script has it.
+        let [batch, bulk] = match kind.as_deref() {
+            Some("dpu") => [125_000, 125_000],
+            Some("chassis-packet") => [128, 1000],
+            _ if scripts => [1024, 1000],
+            _ => [128, 1000],
+        };
+        let (batch, bulk) = (args.batch.unwrap_or(batch), args.bulk.unwrap_or(bulk));
+        for (flag, value) in [("-b", batch), ("-k", bulk)] {
+            if value == 0 {
+                return Err(Error::new(format!(
+                    "{flag} 0 would never take anything; give a number from 1 up"
+                )));
+            }
+        }
+        settings.note("-b", batch, batch.min(MAX_BATCH), if batch > MAX_BATCH { TOO_MANY } else { "" });
+        settings.note("-k", bulk, bulk, "");
+        let mac = match &args.mac {
+            None if scripts => config.device("mac")?,
+            given => given.clone(),
+        };
+        let mac = match mac {
+            None => OrchConfig::default().mac,
+            Some(text) => text.parse::<Mac>().map_err(|_| {
+                Error::new(format!("-m {text} is not a MAC address such as 02:00:00:00:00:01"))
+            })?,
+        };
+        let mode = Mode::asked(args.synchronous, args.mode, scripts, config)?;
+        south::note(mode, config, settings)?;
+        let interval = match args.heartbeat {
+            None if scripts => config.heartbeat()?.and_then(|text| text.parse().ok()),
+            given => given,
+        };
+        let mut option = |switch, given| config.option(switch, given, scripts, settings);
+        Ok(Given {
+            batch,
+            bulk,
+            mode,
+            mac,
+            ring: option(Switch::RingThread, args.ring)?,
+            asynchronous: option(Switch::AsyncRec, args.asynchronous)?,
+            responses: option(Switch::SuppressFibPending, args.responses)?,
+            single_groups: option(Switch::NextHopGroup, args.single_groups)?,
+            heartbeat: Heartbeat::every(interval),
+        })
+    }
 }
 
 /// Where routes come over ZeroMQ, if they do.
@@ -269,7 +352,6 @@ fn refill(stage: &mut OrchStage, databases: &Databases, stop: &Stop) -> Result<S
     ) -> Result<(), TableError> {
         PlainTable::<R>::open(databases, stop)?.rows(|key, row| take(Change::set(key, row)))
     }
-    let orch = &mut stage.orch;
     table::<PortRow>(databases, stop, |change| orch.port(change))?;
     table::<VrfRow>(databases, stop, |change| orch.vrf(change))?;
     table::<IntfRow>(databases, stop, |change| orch.interface(change))?;

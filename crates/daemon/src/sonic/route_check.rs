@@ -6,8 +6,8 @@
 //! is over with that.
 
 use super::Error;
+use super::config_db::{ConfigDb, Switch};
 use super::query;
-use super::settings::ConfigDb;
 use crate::api::model::{DefaultRoute, Difference, RouteCheck};
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_runtime::thread::Stop;
@@ -130,7 +130,7 @@ impl DaemonsCheck {
                 tell(key, "orchagent", "no row", "in ASIC_DB", says, true);
             }
         }
-        if self.config.suppresses()? {
+        if self.config.has(Switch::SuppressFibPending)? {
             let answered = self.answered()?;
             for key in rows.iter().filter(|key| !answered.contains(*key) && routes.contains_key(*key)) {
                 let says = "APPL_STATE_DB has no answer for it, so it is not advertised";

@@ -1,6 +1,5 @@
-//! What a daemon was asked to be and what it is: SONiC's settings in CONFIG_DB, and a row of STATE_DB that says of each
-//! setting what was asked, what is active, and why the two differ. `ribtide show pipeline --sonic`
-//! reads it.
+//! What a daemon was asked to be and what it is: a row of STATE_DB that says of each setting what was asked, what is
+//! active, and why the two differ. `ribtide show pipeline --sonic` reads it.
 
 use super::Error;
 use ribtide_runtime::thread::Stop;
@@ -114,52 +113,6 @@ pub fn of_daemons(config: Option<&Path>) -> Result<Vec<DaemonSettings>, Error> {
         all.push(DaemonSettings { daemon, settings: settings.collect() });
     }
     Ok(all)
-}
-
-/// SONiC's CONFIG_DB, read once at start as SONiC's daemons do.
-pub(super) struct ConfigDb(Connection);
-
-impl ConfigDb {
-    pub(super) fn open(databases: &Databases, stop: &Stop) -> Result<ConfigDb, Error> {
-        Ok(ConfigDb(Connection::open(databases.get(Db::Config), stop)?))
-    }
-
-    fn field(&mut self, table: &str, key: &str, field: &str) -> Result<Option<String>, Error> {
-        let key = self.0.database().key(table, key);
-        Ok(self.0.ask(&["HGET", &key, field])?.into_text())
-    }
-
-    /// A field of `DEVICE_METADATA|localhost`.
-    pub(super) fn device(&mut self, field: &str) -> Result<Option<String>, Error> {
-        self.field("DEVICE_METADATA", "localhost", field)
-    }
-
-    /// A number of `WARM_RESTART|bgp`.
-    pub(super) fn warm_bgp(&mut self, field: &str) -> Result<Option<u64>, Error> {
-        Ok(self.field("WARM_RESTART", "bgp", field)?.and_then(|text| text.trim().parse().ok()))
-    }
-
-    /// Whether `SYSTEM_DEFAULTS` enables a feature.
-    pub(super) fn enables(&mut self, feature: &str) -> Result<bool, Error> {
-        Ok(self.field("SYSTEM_DEFAULTS", feature, "status")?.as_deref() == Some("enabled"))
-    }
-
-    /// Whether routes go to orchagent over ZeroMQ: today's flag, or the one before June 2026.
-    pub(super) fn routes_over_zmq(&mut self) -> Result<bool, Error> {
-        Ok(self.enables("swss_zmq")?
-            || self.device("orch_northbond_route_zmq_enabled")?.as_deref() == Some("true"))
-    }
-
-    /// Whether FIB suppression is asked for.
-    pub(super) fn suppresses(&mut self) -> Result<bool, Error> {
-        Ok(self.device("suppress-fib-pending")?.as_deref() == Some("enabled"))
-    }
-
-    /// Whether requests go to syncd over ZeroMQ: today's flag, or the one before June 2026.
-    pub(super) fn requests_over_zmq(&mut self) -> Result<bool, Error> {
-        Ok(self.enables("swss_zmq")?
-            || self.device("orch_southbound_zmq_enabled")?.as_deref() == Some("true"))
-    }
 }
 
 /// Whether STATE_DB enables warm restart of everything, or of one of these dockers.

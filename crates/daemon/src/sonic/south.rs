@@ -4,8 +4,9 @@
 //! carried out and never hears of one that was not. Ours asks for replies there too, in the first thing that it says,
 //! and has several bulks under way; a syncd that does not know the question is believed as SONiC's would be.
 
+use super::config_db::{ConfigDb, Switch};
 use super::orch_stage::SyncdLink;
-use super::settings::{ConfigDb, Settings};
+use super::settings::Settings;
 use super::{Error, log, refuse};
 use crate::combinations::Asked;
 use clap::ValueEnum;
@@ -13,7 +14,7 @@ use crossbeam_channel::Select;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
-use ribtide_swss::sai::{SaiCall, SaiReply, SaiRequest, Status, View, text};
+use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, text};
 use ribtide_tables::zmq::{self, Endpoint};
 use ribtide_tables::{Databases, Exchange, Heard, Message, Question, listen, queue};
 use std::collections::VecDeque;
@@ -36,6 +37,9 @@ const WINDOW: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(300);
 /// What orchagent adds to its first request in `redis_async`, and syncd to its reply, when each request is answered.
 pub(super) const ANSWERS: &str = r#"["RIBTIDE_ANSWERS","each request"]"#;
+
+/// The setting of the mode, as `show pipeline --sonic` has it.
+pub(super) const MODE: &str = "synchronous_mode";
 
 /// How orchagent and syncd talk to each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -66,9 +70,20 @@ impl fmt::Display for Mode {
 }
 
 impl Mode {
-    /// What the command line asks for: `-z`, or `-s`, or SONiC's default.
-    pub(super) fn asked(synchronous: bool, mode: Option<Mode>) -> Mode {
-        mode.unwrap_or(if synchronous { Mode::RedisSync } else { Mode::RedisAsync })
+    /// What the command line asks for, `-z` or `-s`; if it asks for nothing, with `scripts` what CONFIG_DB asks for,
+    /// without them SONiC's default.
+    pub(super) fn asked(
+        synchronous: bool,
+        mode: Option<Mode>,
+        scripts: bool,
+        config: &mut ConfigDb,
+    ) -> Result<Mode, Error> {
+        Ok(match mode {
+            Some(mode) => mode,
+            None if synchronous => Mode::RedisSync,
+            None if scripts => config_asks(config)?,
+            None => Mode::RedisAsync,
+        })
     }
 
     /// Requests that may be under way.
@@ -89,21 +104,26 @@ pub(super) fn endpoint(given: &str) -> Result<Endpoint, Error> {
     Endpoint::parse(given, PORT).map_err(Error::new)
 }
 
+/// What CONFIG_DB asks for.
+fn config_asks(config: &mut ConfigDb) -> Result<Mode, Error> {
+    Ok(match (config.requests_over_zmq()?, config.has(Switch::SynchronousMode)?) {
+        (true, _) => Mode::ZmqSync,
+        (false, true) => Mode::RedisSync,
+        (false, false) => Mode::RedisAsync,
+    })
+}
+
 /// CONFIG_DB may ask for another mode than the command line: both processes get theirs from SONiC's scripts, so the
 /// command line counts, and the difference is shown.
 pub(super) fn note(mode: Mode, config: &mut ConfigDb, settings: &mut Settings) -> Result<(), Error> {
-    let config_asks = match (config.requests_over_zmq()?, config.device("synchronous_mode")?.as_deref()) {
-        (true, _) => "zmq_sync".to_owned(),
-        (false, Some("disable")) => Mode::RedisAsync.to_string(),
-        (false, Some(_)) => Mode::RedisSync.to_string(),
-        (false, None) => mode.to_string(),
+    let asked = config_asks(config)?;
+    let why = match asked == mode {
+        true => "",
+        false => {
+            "-s and -z of the command line count, which SONiC's scripts set; --config-db does what they do"
+        }
     };
-    let why = if config_asks == mode.to_string() {
-        ""
-    } else {
-        "-s and -z of the command line count; SONiC's scripts set them"
-    };
-    settings.note("synchronous_mode", config_asks, mode, why);
+    settings.note(MODE, asked, mode, why);
     Ok(())
 }
 
@@ -119,8 +139,11 @@ type Understood = Result<(SaiReply, bool), Error>;
 /// orchagent's end.
 pub(super) struct South {
     exchange: Exchange<(SaiRequest, bool), Understood>,
-    /// When each request that is under way was sent.
+    /// When a reply must be there to each request that is under way.
     waiting: VecDeque<Instant>,
+    /// How long syncd may take to make the switch.
+    create_switch: Duration,
+    settings: Settings,
     /// Whether syncd answers each request; known from its first reply on.
     answers: bool,
     assumed: Vec<SaiReply>,
@@ -132,9 +155,10 @@ pub(super) struct South {
 impl South {
     pub(super) fn open(
         asked: Asked,
-        mode: Mode,
-        endpoint: &Endpoint,
+        (mode, endpoint): (Mode, &Endpoint),
         databases: &Databases,
+        create_switch: Option<Duration>,
+        settings: Settings,
         rings: &Rings,
         stop: &Stop,
     ) -> Result<South, Error> {
@@ -162,7 +186,25 @@ impl South {
             }
         })?;
         let answers = mode != Mode::RedisAsync;
-        Ok(South { exchange, waiting: VecDeque::new(), answers, assumed: Vec::new(), shutdown, asked })
+        Ok(South {
+            exchange,
+            waiting: VecDeque::new(),
+            create_switch: create_switch.unwrap_or(PATIENCE),
+            settings,
+            answers,
+            assumed: Vec::new(),
+            shutdown,
+            asked,
+        })
+    }
+}
+
+impl South {
+    fn patience(&self, request: &SaiRequest) -> Duration {
+        match request.call {
+            SaiCall::One { verb: Verb::Create, object: ObjectType::Switch, .. } => self.create_switch,
+            _ => PATIENCE,
+        }
     }
 }
 
@@ -197,7 +239,7 @@ impl SyncdLink for South {
             let answered = assumed.is_none();
             match assumed {
                 Some(reply) => self.assumed.push(reply),
-                None => self.waiting.push_back(Instant::now()),
+                None => self.waiting.push_back(Instant::now() + self.patience(&request)),
             }
             if self.exchange.requests.send((request, answered)).is_err() {
                 // Its reason comes with the replies.
@@ -222,13 +264,18 @@ impl SyncdLink for South {
                 log(DAEMON, "syncd answers each request");
             }
             refuse(&Asked { syncd_answers: Some(self.answers), ..self.asked })?;
+            // Its first reply says it.
+            if !self.answers {
+                let why = "syncd is not ribtide's and answers none";
+                self.settings.now(MODE, "redis_async, and each request is believed", why)?;
+            }
             replies.push(reply);
         }
         match self.waiting.front() {
-            Some(since) if since.elapsed() >= PATIENCE => Err(Error::new(format!(
-                "syncd did not answer within {} s; see whether it runs, in the same mode (-s, -z), on the same ASIC_DB",
-                PATIENCE.as_secs()
-            ))),
+            Some(due) if *due <= Instant::now() => Err(Error::new(
+                "syncd did not answer in time; see whether it runs, in the same mode (-s, -z), on the same ASIC_DB; making the \
+                 switch may take as long as -t says, all else five minutes",
+            )),
             _ => Ok(()),
         }
     }

@@ -3,7 +3,8 @@
 
 use super::asic_db::AsicDb;
 use super::north::Persistence;
-use super::south::{ANSWERS, Mode};
+use super::settings::Settings;
+use super::south::{ANSWERS, MODE, Mode};
 use super::syncd_stage::OrchLink;
 use super::{Error, log};
 use crossbeam_channel::Select;
@@ -25,6 +26,8 @@ const ASIC_STATE: &str = "ASIC_STATE";
 const ASKED: &str = "RIBTIDE_ANSWERS";
 /// How long nothing must come before nothing is on the way.
 const SILENCE: Duration = Duration::from_millis(200);
+/// Why requests are not answered in `redis_async`.
+const UNASKED: &str = "orchagent is not ribtide's and does not ask for answers";
 /// Requests and replies that may wait.
 const WAITING: usize = 64;
 
@@ -95,14 +98,15 @@ pub(super) struct SouthServer {
     asked: Option<Connection>,
     rows: AsicDb,
     in_line: bool,
+    settings: Settings,
 }
 
 impl SouthServer {
     pub(super) fn open(
-        mode: Mode,
-        endpoint: &Endpoint,
+        (mode, endpoint): (Mode, &Endpoint),
         persistence: Persistence,
         rows: AsicDb,
+        mut settings: Settings,
         databases: &Databases,
         rings: &Rings,
         stop: &Stop,
@@ -156,6 +160,7 @@ impl SouthServer {
         };
         let replier = thread::spawn("asic-replies", body);
         let replier = replier.map_err(|e| Error::new(format!("no thread for replies: {e}")))?;
+        settings.write()?;
         Ok(SouthServer {
             requests,
             reader,
@@ -171,6 +176,7 @@ impl SouthServer {
             asked,
             rows,
             in_line: persistence == Persistence::InLine,
+            settings,
         })
     }
 
@@ -185,6 +191,13 @@ impl SouthServer {
                         if let Some(asked) = self.asked.as_mut().filter(|_| self.answers != answers) {
                             self.answers = answers;
                             asked.ask(if answers { &["SET", ASKED, "1"][..] } else { &["DEL", ASKED] })?;
+                        }
+                        if self.asked.is_some() {
+                            let (active, why) = match answers {
+                                true => ("redis_async", ""),
+                                false => ("redis_async, and no request is answered", UNASKED),
+                            };
+                            self.settings.now(MODE, active, why)?;
                         }
                         if incoming.asks_for_answers { Kind::Answering } else { Kind::View }
                     }

@@ -5,12 +5,14 @@
 //! before goes then.
 
 use super::asic_db::AsicDb;
+use super::config_db::{ConfigDb, Switch};
 use super::north::Persistence;
 use super::orchagent::RedisVids;
 use super::performance::{Timers, Timing};
-use super::settings::{ConfigDb, Settings, warm_restart};
+use super::settings::{Settings, warm_restart};
 use super::south::{self, Mode};
 use super::south_server::SouthServer;
+use super::stock::{ContextFile, SyncdStock, Watchdog};
 use super::syncd_stage::{Shutdown, SyncdStage};
 use super::warm::{State, WarmStart};
 use super::{Error, log, query, refuse, warm_file};
@@ -31,31 +33,31 @@ const DAEMON: &str = "syncd";
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Answer each request: the same as -z redis_sync
-    #[arg(short = 's')]
+    #[arg(short = 's', long = "syncMode")]
     pub synchronous: bool,
     /// How to talk to orchagent; without -z and -s redis_async, as in SONiC
-    #[arg(short = 'z', value_name = "MODE")]
+    #[arg(short = 'z', long = "redisCommunicationMode", value_name = "MODE")]
     pub mode: Option<Mode>,
-    /// Where to take requests over ZeroMQ
-    #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:5555")]
-    pub zmq_requests: String,
+    /// Where to take requests over ZeroMQ; without this and -x tcp://127.0.0.1:5555
+    #[arg(long, value_name = "ENDPOINT")]
+    pub zmq_requests: Option<String>,
     /// Write ASIC_DB behind: the same as --asic-db behind
-    #[arg(short = 'R')]
+    #[arg(short = 'R', long = "asyncRec")]
     pub behind: bool,
     /// How ASIC_DB is kept
     #[arg(long, value_name = "WHEN", conflicts_with = "behind")]
     pub asic_db: Option<Persistence>,
     /// The switch's profile; its SAI_VS_INTERFACE_LANE_MAP_FILE names the ports and their lanes
-    #[arg(short = 'p', value_name = "FILE")]
+    #[arg(short = 'p', long = "profile", value_name = "FILE")]
     pub profile: Option<PathBuf>,
     /// Take orchagent's start as a description of all that shall be, which ribtide always does
-    #[arg(short = 'u')]
+    #[arg(short = 'u', long = "useTempView")]
     pub temp_view: bool,
     /// How it starts: cold, or warm on the switch that an earlier syncd left. Without this WARM_RESTART_ENABLE_TABLE says it
-    #[arg(short = 't', long = "start-type", value_name = "TYPE")]
+    #[arg(short = 't', long = "startType", alias = "start-type", value_name = "TYPE")]
     pub start_type: Option<StartType>,
     /// Carry bulks out as bulks, which ribtide always does
-    #[arg(short = 'l')]
+    #[arg(short = 'l', long = "enableSaiBulkSupport")]
     pub bulk: bool,
     /// SONiC's switch for a vendor's shell, of which a virtual switch has none; --query-socket is its stand-in
     #[arg(short = 'd', long = "diag")]
@@ -64,6 +66,19 @@ pub struct Options {
     /// `chip`; and take orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`
     #[arg(long, value_name = "PATH")]
     pub query_socket: Option<PathBuf>,
+    /// SONiC's context
+    #[command(flatten)]
+    pub context: ContextFile,
+    /// When a request takes too long
+    #[command(flatten)]
+    pub watchdog: Watchdog,
+    /// Also do what SONiC's script makes options of: DEVICE_METADATA and SYSTEM_DEFAULTS of CONFIG_DB. Options of the
+    /// command line count before it
+    #[arg(long)]
+    pub config_db: bool,
+    /// What SONiC's has beyond that
+    #[command(flatten)]
+    pub stock: SyncdStock,
     /// What is done with PerformanceTimers
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Timing::Keep)]
     pub performance: Timing,
@@ -95,6 +110,11 @@ pub enum StartType {
     Warm,
     /// SONiC's fast restart: here as cold.
     Fast,
+    /// The same with the chip left as it was: here as cold.
+    #[value(name = "fastfast")]
+    FastFast,
+    /// Cisco's way of it: here as cold.
+    Express,
 }
 
 /// Runs for ever.
@@ -110,16 +130,20 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// # Errors
 /// As [`run`].
 pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
-    let mode = Mode::asked(options.synchronous, options.mode);
+    let databases = Databases::load(options.database_config.as_deref())?;
+    let mut config = ConfigDb::open(&databases, stop)?;
+    let context = options.context.read(DAEMON)?;
+    let mode = context.mode(Mode::asked(options.synchronous, options.mode, options.config_db, &mut config)?);
+    // SONiC's script writes ASIC_DB behind when both are asked for.
+    let scripts = options.config_db && config.has(Switch::Zmq)? && config.has(Switch::AsyncRec)?;
     let persistence = match options.asic_db {
-        None if options.behind => Persistence::Behind,
+        None if options.behind || scripts => Persistence::Behind,
         asked => asked.unwrap_or(Persistence::InLine),
     };
     let ports = match &options.profile {
         None => PortSetup::usual(),
         Some(profile) => ports_of(profile)?,
     };
-    let databases = Databases::load(options.database_config.as_deref())?;
     refuse(&Asked {
         asic_db: Some(persistence),
         warm_restart: warm_restart(&databases, &["syncd"], stop)?,
@@ -151,20 +175,31 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         .map_err(Error::new)?;
     let rings = Rings::default();
     let rows = AsicDb::open(persistence, &mut syncd, resumed, &databases, &rings, stop)?;
-    let endpoint = south::endpoint(&options.zmq_requests)?;
-    let link = SouthServer::open(mode, &endpoint, persistence, rows, &databases, &rings, stop)?;
+    let endpoint = options.zmq_requests.as_deref().or(context.zmq_endpoint.as_deref());
+    let endpoint = south::endpoint(endpoint.unwrap_or("tcp://127.0.0.1"))?;
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
-    south::note(mode, &mut ConfigDb::open(&databases, stop)?, &mut settings)?;
+    south::note(mode, &mut config, &mut settings)?;
     settings.note("asic-db", persistence, persistence, "");
+    if let Some(start) = options.start_type {
+        let asked = start.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        let (active, why) = match (resumed, start) {
+            (true, _) => ("warm", ""),
+            (false, StartType::Cold) => ("cold", ""),
+            (false, StartType::Warm) => ("cold", "no earlier syncd left a switch that ASIC_DB knows"),
+            (false, _) => ("cold", "the virtual switch begins with what ASIC_DB has, and orchagent describes it anew"),
+        };
+        settings.note("-t", asked, active, why);
+    }
+    options.stock.note(&mut settings);
     let timers = Timers::start(options.performance, DAEMON, &databases, &mut settings, stop)?;
-    settings.write()?;
+    let link = SouthServer::open((mode, &endpoint), persistence, rows, settings, &databases, &rings, stop)?;
     let (meter, answer) = (timers.timer("SAI"), timers.timer("ANSWER"));
     if resumed {
         warm.tell(State::Reconciled)?;
     }
     let shutdown =
         Shutdown { asked: listen_for_shutdown(&databases, stop)?, file: file(options, WRITE_FILE)? };
-    let mut stage = SyncdStage::new(syncd, Box::new(link), meter, answer);
+    let mut stage = SyncdStage::new(syncd, Box::new(link), meter, answer).watched(options.watchdog);
     stage.shutdown = Some(shutdown);
     let (asker, asked) = ask::pair("syncd");
     if let Some(path) = &options.query_socket {

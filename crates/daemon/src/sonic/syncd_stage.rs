@@ -3,6 +3,7 @@
 //! Where the switch stands for a chip that takes time, the next requests are taken while it works, and each is answered
 //! when its turn is over. While the switch is stalled nothing is taken and nothing answered, but questions are.
 
+use super::stock::Watchdog;
 use super::{Error, log, warm_file};
 use crate::journal::Journal;
 use crossbeam_channel::Select;
@@ -11,7 +12,7 @@ use ribtide_runtime::ask::Asked;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::thread::Stop;
 use ribtide_sai::VirtualSwitch;
-use ribtide_swss::sai::{ObjectId, ObjectType, Oid, SaiCall, SaiRequest};
+use ribtide_swss::sai::{ObjectId, ObjectType, Oid, SaiCall, SaiRequest, View};
 use ribtide_swss::syncd::{Syncd, SyncdOut};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -62,6 +63,10 @@ pub(super) struct SyncdStage {
     pub(super) meter: Option<Meter>,
     /// PerformanceTimer: routes answered, and their rows written.
     pub(super) answer: Option<Meter>,
+    /// Says when the switch takes too long.
+    watchdog: Option<Watchdog>,
+    /// No view was applied yet.
+    starting: bool,
     /// Requests that came and are not carried out.
     waiting: VecDeque<SaiRequest>,
     /// Routes, by virtual router, that the chip was asked to change, for who compares.
@@ -83,6 +88,8 @@ pub(super) struct Shutdown {
 /// A request whose time on the chip is over when it is `done`; then it is answered.
 struct AtWork {
     done: Instant,
+    begun: Instant,
+    applies: bool,
     routes: usize,
     out: SyncdOut,
 }
@@ -100,11 +107,18 @@ impl SyncdStage {
             link,
             meter,
             answer,
+            watchdog: None,
+            starting: true,
             waiting: VecDeque::new(),
             changed: Journal::default(),
             at_work: VecDeque::new(),
             shutdown: None,
         }
+    }
+
+    /// Says when a request takes longer than this.
+    pub(super) fn watched(self, watchdog: Watchdog) -> SyncdStage {
+        SyncdStage { watchdog: Some(watchdog), ..self }
     }
 
     /// Runs until `stop`, answering questions in between.
@@ -156,6 +170,7 @@ impl SyncdStage {
     fn carry_out(&mut self, request: SaiRequest, now: Instant) -> Result<(), Error> {
         let begin = Instant::now();
         let routes = routes_in(&request);
+        let applies = request.call == SaiCall::View(View::Apply);
         let mut out = SyncdOut::default();
         let items = match &request.call {
             SaiCall::One { item, .. } => std::slice::from_ref(item),
@@ -174,7 +189,7 @@ impl SyncdStage {
         let done = self.syncd.chip_mut().done_at(now);
         // Behind what the chip still works on, in any case.
         let done = done.or_else(|| self.at_work.back().map(|work| work.done));
-        let work = AtWork { done: done.unwrap_or(now), routes, out };
+        let work = AtWork { done: done.unwrap_or(now), begun: begin, applies, routes, out };
         match done {
             None => self.answer(work),
             Some(_) => {
@@ -186,6 +201,13 @@ impl SyncdStage {
 
     fn answer(&mut self, mut work: AtWork) -> Result<(), Error> {
         let begin = Instant::now();
+        if let Some(watchdog) = &self.watchdog
+            && begin - work.begun > watchdog.span(self.starting)
+        {
+            let (ms, routes) = ((begin - work.begun).as_millis(), work.routes);
+            log(DAEMON, &format!("the switch took {ms} ms for a request, of {routes} routes"));
+        }
+        self.starting &= !work.applies;
         self.link.answer(&mut work.out)?;
         if let Some(timer) = &self.answer {
             timer.add(work.routes, begin);

@@ -1,0 +1,181 @@
+//! SONiC's CONFIG_DB: what it asks of the daemons of the route path, and SONiC's commands that change it.
+//!
+//! SONiC's daemons read a part of it themselves, once at start; the rest SONiC's scripts (orchagent.sh,
+//! syncd_init_common.sh) read, and give the daemons options for. Ours do as SONiC's do, and with `--config-db` also what
+//! the scripts do.
+
+use super::Error;
+use super::settings::Settings;
+use clap::ValueEnum;
+use ribtide_runtime::thread::Stop;
+use ribtide_swss::Db;
+use ribtide_tables::{Connection, Databases};
+use serde::Serialize;
+use std::fmt;
+use std::path::Path;
+
+/// Why a setting of CONFIG_DB is not active.
+const SCRIPTS: &str = "SONiC's scripts make options of it, and there was none; --config-db does what they do";
+
+/// A setting of CONFIG_DB that is on or off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Switch {
+    /// orchagent waits for syncd's reply to each request; on unless it is said otherwise
+    #[value(name = "synchronous_mode")]
+    SynchronousMode,
+    /// BGP advertises only what the switch has confirmed; wants synchronous_mode
+    #[value(name = "suppress-fib-pending")]
+    SuppressFibPending,
+    /// zebra names next-hop groups, and orchagent makes a group even of a single next hop
+    #[value(name = "next-hop-group")]
+    NextHopGroup,
+    /// orchagent takes routes on a thread of their own
+    #[value(name = "ring_thread_enabled")]
+    RingThread,
+    /// ZeroMQ on both seams
+    #[value(name = "swss_zmq")]
+    Zmq,
+    /// Recordings and responses on threads of their own; with swss_zmq, ASIC_DB behind
+    #[value(name = "async_rec")]
+    AsyncRec,
+}
+
+impl Switch {
+    /// SONiC's name of it, as commands and `show pipeline --sonic` have it.
+    pub(super) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// Table, key, field, and what is written for on and off.
+    fn place(self) -> (&'static str, &'static str, &'static str, [&'static str; 2]) {
+        let device = |field, words| ("DEVICE_METADATA", "localhost", field, words);
+        let default = |key| ("SYSTEM_DEFAULTS", key, "status", ["enabled", "disabled"]);
+        match self {
+            Switch::SynchronousMode => device("synchronous_mode", ["enable", "disable"]),
+            Switch::SuppressFibPending => device("suppress-fib-pending", ["enabled", "disabled"]),
+            Switch::NextHopGroup => device("nexthop_group", ["enabled", "disabled"]),
+            Switch::RingThread => device("ring_thread_enabled", ["true", "false"]),
+            Switch::Zmq => default("swss_zmq"),
+            Switch::AsyncRec => default("async_rec"),
+        }
+    }
+}
+
+/// A database.
+pub(super) struct ConfigDb(Connection);
+
+impl ConfigDb {
+    pub(super) fn open(databases: &Databases, stop: &Stop) -> Result<ConfigDb, Error> {
+        Ok(ConfigDb(Connection::open(databases.get(Db::Config), stop)?))
+    }
+
+    fn field(&mut self, table: &str, key: &str, field: &str) -> Result<Option<String>, Error> {
+        let key = self.0.database().key(table, key);
+        Ok(self.0.ask(&["HGET", &key, field])?.into_text())
+    }
+
+    /// A field of `DEVICE_METADATA|localhost`.
+    pub(super) fn device(&mut self, field: &str) -> Result<Option<String>, Error> {
+        self.field("DEVICE_METADATA", "localhost", field)
+    }
+
+    /// A number of `WARM_RESTART|bgp`.
+    pub(super) fn warm_bgp(&mut self, field: &str) -> Result<Option<u64>, Error> {
+        Ok(self.field("WARM_RESTART", "bgp", field)?.and_then(|text| text.trim().parse().ok()))
+    }
+
+    /// Milliseconds between orchagent's heartbeats.
+    pub(super) fn heartbeat(&mut self) -> Result<Option<String>, Error> {
+        self.field("HEARTBEAT", "orchagent", "heartbeat_interval")
+    }
+
+    /// Whether a setting is on.
+    pub(super) fn has(&mut self, switch: Switch) -> Result<bool, Error> {
+        let (table, key, field, [on, off]) = switch.place();
+        let says = self.field(table, key, field)?;
+        Ok(match switch {
+            Switch::SynchronousMode => says.as_deref() != Some(off),
+            _ => says.as_deref() == Some(on),
+        })
+    }
+
+    /// Whether routes go to orchagent over ZeroMQ: today's flag, or the one before June 2026.
+    pub(super) fn routes_over_zmq(&mut self) -> Result<bool, Error> {
+        Ok(self.has(Switch::Zmq)?
+            || self.device("orch_northbond_route_zmq_enabled")?.as_deref() == Some("true"))
+    }
+
+    /// Whether requests go to syncd over ZeroMQ: today's flag, the one before June 2026, or a switch that is a DPU.
+    pub(super) fn requests_over_zmq(&mut self) -> Result<bool, Error> {
+        Ok(self.has(Switch::Zmq)?
+            || self.device("orch_southbound_zmq_enabled")?.as_deref() == Some("true")
+            || self.device("switch_type")?.as_deref() == Some("dpu"))
+    }
+
+    /// Whether an option is given: on the command line, or with `scripts` by CONFIG_DB. Notes what was asked.
+    pub(super) fn option(
+        &mut self,
+        switch: Switch,
+        given: bool,
+        scripts: bool,
+        settings: &mut Settings,
+    ) -> Result<bool, Error> {
+        let asked = self.has(switch)?;
+        let active = given || (scripts && asked);
+        let on = |on| if on { "enabled" } else { "disabled" };
+        settings.note(
+            &switch.name(),
+            on(asked || given),
+            on(active),
+            if asked && !active { SCRIPTS } else { "" },
+        );
+        Ok(active)
+    }
+}
+
+/// What was written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Written {
+    /// The row of CONFIG_DB.
+    pub row: String,
+    /// Its field.
+    pub field: &'static str,
+    /// What it says now.
+    pub value: &'static str,
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Written { row, field, value } = self;
+        write!(
+            f,
+            "CONFIG_DB {row} {field} = {value}. The daemons read it when they start: restart those that run."
+        )
+    }
+}
+
+/// Turns a setting on or off, for daemons that start from now on; `config` is SONiC's database_config.json, where it is
+/// not in SONiC's place.
+///
+/// # Errors
+/// A sentence when CONFIG_DB cannot be reached, or when another setting forbids this one, as SONiC's own model does.
+pub fn set(switch: Switch, on: bool, config: Option<&Path>) -> Result<Written, Error> {
+    let mut config = ConfigDb::open(&Databases::load(config)?, &Stop::default())?;
+    if switch == Switch::SynchronousMode && !on && config.has(Switch::SuppressFibPending)? {
+        return Err(Error::new(
+            "suppress-fib-pending wants synchronous_mode: without replies nobody knows what the switch has; disable \
+             suppress-fib-pending first",
+        ));
+    }
+    if switch == Switch::SuppressFibPending && on && !config.has(Switch::SynchronousMode)? {
+        return Err(Error::new(
+            "suppress-fib-pending wants synchronous_mode: without replies nobody knows what the switch has; enable \
+             synchronous_mode first",
+        ));
+    }
+    let (table, key, field, words) = switch.place();
+    let row = config.0.database().key(table, key);
+    let value = words[usize::from(!on)];
+    config.0.ask(&["HSET", &row, field, value])?;
+    Ok(Written { row, field, value })
+}
