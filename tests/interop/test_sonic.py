@@ -324,11 +324,28 @@ def test_performance_timers(host):
     client.close()
 
 
-def test_every_wiring_of_the_bench(folder):
-    """Each way of wiring the three, on Redis servers that ribtide starts, one or several: the bench counts every database."""
+def bench(folder, *words):
+    """A suite of the bench: its runs and their sums. The bench counts every database itself."""
     report = folder / "report.json"
-    done = subprocess.run([binary(), "bench", "run", "route-download", "--routes", "3000", "--runs", "1", "--json", report],
-                          capture_output=True, text=True, timeout=600)
+    done = subprocess.run([binary(), "bench", "run", *words, "--runs", "1", "--json", report], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
-    runs = json.loads(report.read_text())["runs"]
-    assert len(runs) == 10 and all(run["figures"]["wall_s"] > 0 for run in runs)
+    report = json.loads(report.read_text())
+    assert all(run["figures"]["wall_s"] > 0 for run in report["runs"])
+    return {summary["wiring"]: summary for summary in report["summary"]}, done.stdout
+
+
+def test_every_wiring_of_the_bench(folder):
+    """Each way of wiring the three, on Redis servers that ribtide starts, one or several."""
+    assert len(bench(folder, "route-download", "--routes", "3000")[0]) == 12
+    columns = ",".join(f"column-{n}" for n in range(10))
+    assert len(bench(folder, "route-download", "--routes", "3000", "--family", "both", "--ways", "2", "--dut", columns)[0]) == 10
+
+
+def test_the_other_suites_of_the_bench(folder):
+    """Both workloads of the transports, timers of a loading, and reactions under load."""
+    assert len(bench(folder, "transport", "--percent", "5")[0]) == 12
+    summary, text = bench(folder, "loading", "--routes", "40000")
+    assert summary["after"]["timers"]["orchagent/DRAIN"]["tasks"] >= 10_000
+    assert summary["after"]["timers"]["orchagent/DRAIN"]["line"] in text
+    summary, _ = bench(folder, "batch-sizes", "--routes", "60000", "--sizes", "128:1000,1024:1000")
+    assert all(s["route_ms"]["median"] > 0 and s["link_ms"]["median"] > 0 for s in summary.values())

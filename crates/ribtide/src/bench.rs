@@ -29,6 +29,12 @@ pub(crate) enum Suite {
     /// SONiC's route path: from FPM through fpmsyncd, orchagent and syncd as processes to the virtual switch, for each
     /// way of wiring them; ends with a count of every database
     RouteDownload(download::Options),
+    /// SONiC's transports: the combinations of "Improve orchagent route performance", with its two workloads
+    Transport(download::transport::Options),
+    /// "BGP loading optimization", before and after: fpmsyncd and orchagent by their PerformanceTimers
+    Loading(download::loading::Options),
+    /// orchagent's -b and -k: speed, and how soon an urgent route and a link event get through under load
+    BatchSizes(download::sizes::Options),
 }
 
 /// Does it.
@@ -39,6 +45,15 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
         Bench::Run { suite: Suite::Kernel(options) } => kernel::run(options).map_err(|e| e.to_string()),
         Bench::Run { suite: Suite::RouteDownload(options) } => {
             download::run(options).map_err(|e| e.to_string())
+        }
+        Bench::Run { suite: Suite::Transport(options) } => {
+            download::transport::run(options).map_err(|e| e.to_string())
+        }
+        Bench::Run { suite: Suite::Loading(options) } => {
+            download::loading::run(options).map_err(|e| e.to_string())
+        }
+        Bench::Run { suite: Suite::BatchSizes(options) } => {
+            download::sizes::run(options).map_err(|e| e.to_string())
         }
         Bench::Run { suite: Suite::NexthopCache(options) } => {
             nexthop::run(options).map_err(|e| e.to_string())
@@ -60,6 +75,12 @@ fn list() -> String {
     out += &values::<nexthop::Subject>();
     out += "\nwirings of route-download (--dut):\n";
     out += &values::<download::Wiring>();
+    out += "\nworkloads of transport (--work):\n";
+    out += &values::<download::transport::Work>();
+    out += "\ncombinations of transport (--dut):\n";
+    out += &values::<download::transport::Combination>();
+    out += "\nwhat loading measures (--dut):\n";
+    out += &values::<download::loading::When>();
     out += "\nrouters of bgp (--dut):\n";
     for dut in ["ribtide", "bird", "frr", "gobgp", "openbgpd"] {
         let version = dut.parse::<bgp::dut::Dut>().and_then(|dut| dut.version());

@@ -36,9 +36,10 @@ impl Redis {
 
     /// A row, as the producing side of a state table writes it.
     pub(super) fn set(&mut self, table: &str, key: &str, fields: &[&str]) -> io::Result<()> {
-        self.ask(&["SADD", &format!("{table}_KEY_SET"), key])?;
         let row = format!("_{table}:{key}");
         self.ask(&[&["HSET", &row], fields].concat())?;
+        // Last: a consumer that takes the key at once must find the row.
+        self.ask(&["SADD", &format!("{table}_KEY_SET"), key])?;
         self.ask(&["PUBLISH", &format!("{table}_CHANNEL@0"), "G"]).map(drop)
     }
 

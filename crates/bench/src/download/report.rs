@@ -1,30 +1,24 @@
 //! What came out, for people and for programs.
 
-use super::Wiring;
 use super::run::{Cost, Figures};
+use super::timers::Timer;
 use crate::harness::text::{number, table};
 use crate::harness::{Machine, Spread};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Everything about one call of the suite.
+/// Everything about one call of a suite.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
+    /// What was measured.
+    pub title: String,
     /// The command line.
     pub command: String,
     /// The machine, before the first run.
     pub machine: Machine,
     /// The commit of the folder it was called in.
     pub commit: Option<String>,
-    /// Routes.
-    pub routes: u32,
-    /// orchagent's `-b`.
-    pub batch: u32,
-    /// orchagent's `-k`.
-    pub bulk: u32,
-    /// Routes a second that the chip stands for, if it stands for one.
-    pub chip_rate: Option<u32>,
     /// Each run, in the order in which they were made.
     pub runs: Vec<RunReport>,
     /// Each wiring over all runs.
@@ -34,8 +28,10 @@ pub struct Report {
 /// One run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RunReport {
-    /// The wiring.
-    pub wiring: Wiring,
+    /// The wiring, or what else was varied.
+    pub wiring: String,
+    /// Routes.
+    pub routes: u32,
     /// What it cost, if it ended right.
     pub figures: Option<Figures>,
     /// Why it failed.
@@ -46,7 +42,9 @@ pub struct RunReport {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Summary {
     /// The wiring.
-    pub wiring: Wiring,
+    pub wiring: String,
+    /// Seconds until the last route was confirmed.
+    pub wall_s: Spread,
     /// Routes a second until the last was confirmed.
     pub rate: Spread,
     /// Seconds until nothing was left to do.
@@ -55,37 +53,65 @@ pub struct Summary {
     pub chip_busy: Option<Spread>,
     /// The median of each process.
     pub costs: BTreeMap<String, Cost>,
+    /// Milliseconds of urgent routes under load, of all runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route_ms: Option<Spread>,
+    /// Milliseconds of link events under load, of all runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_ms: Option<Spread>,
+    /// PerformanceTimers of the last run.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub timers: BTreeMap<String, Timer>,
 }
 
 /// The processes, in the order in which a route passes them.
 const PROCESSES: [&str; 4] = ["fpmsyncd", "orchagent", "syncd", "redis"];
 
 impl Report {
-    /// Sums the runs up.
-    pub(super) fn summarize(&mut self) {
-        let mut wirings: Vec<Wiring> = self.runs.iter().map(|run| run.wiring).collect();
-        wirings.sort_unstable();
-        wirings.dedup();
-        self.summary = wirings.into_iter().filter_map(|wiring| self.summary_of(wiring)).collect();
+    /// Sums the runs up, in the order of `names`.
+    pub(super) fn summarize<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        self.summary = names.filter_map(|name| self.summary_of(name)).collect();
     }
 
-    fn summary_of(&self, wiring: Wiring) -> Option<Summary> {
-        let runs = self.runs.iter().filter(|run| run.wiring == wiring);
-        let all: Vec<&Figures> = runs.filter_map(|run| run.figures.as_ref()).collect();
-        let spread = |of: &dyn Fn(&Figures) -> f64| Spread::of(all.iter().map(|f| of(f)));
+    fn summary_of(&self, name: &str) -> Option<Summary> {
+        let runs = self.runs.iter().filter(|run| run.wiring == name);
+        let all: Vec<(f64, &Figures)> =
+            runs.filter_map(|run| Some((f64::from(run.routes), run.figures.as_ref()?))).collect();
+        let spread = |of: &dyn Fn(f64, &Figures) -> f64| Spread::of(all.iter().map(|(n, f)| of(*n, f)));
         let cost = |name: &str| {
-            let of =
-                |of: &dyn Fn(&Cost) -> f64| Spread::of(all.iter().filter_map(|f| f.costs.get(name)).map(of));
+            let of = |of: &dyn Fn(&Cost) -> f64| {
+                Spread::of(all.iter().filter_map(|(_, f)| f.costs.get(name)).map(of))
+            };
             let (cpu, peak) = (of(&|cost| cost.cpu_s)?, of(&|cost| cost.peak as f64)?);
             Some((name.to_owned(), Cost { cpu_s: cpu.median, peak: peak.median as u64 }))
         };
+        let reactions = || all.iter().filter_map(|(_, f)| f.reactions.as_ref());
         Some(Summary {
-            wiring,
-            rate: spread(&|f| f64::from(self.routes) / f.wall_s)?,
-            quiet_s: spread(&|f| f.quiet_s)?,
-            chip_busy: Spread::of(all.iter().filter_map(|f| f.chip_busy)),
+            wiring: name.into(),
+            wall_s: spread(&|_, f| f.wall_s)?,
+            rate: spread(&|routes, f| routes / f.wall_s)?,
+            quiet_s: spread(&|_, f| f.quiet_s)?,
+            chip_busy: Spread::of(all.iter().filter_map(|(_, f)| f.chip_busy)),
             costs: PROCESSES.into_iter().filter_map(cost).collect(),
+            route_ms: Spread::of(reactions().flat_map(|r| r.route_ms.iter().copied())),
+            link_ms: Spread::of(reactions().flat_map(|r| r.link_ms.iter().copied())),
+            timers: all.last().map(|(_, f)| f.timers.clone()).unwrap_or_default(),
         })
+    }
+
+    fn timers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for summary in self.summary.iter().filter(|summary| !summary.timers.is_empty()) {
+            writeln!(f, "\n{}: PerformanceTimers of the last run", summary.wiring)?;
+            let header = ["timer", "routes", "routes/s", "total ms", "busy ms"].map(String::from).to_vec();
+            let rows = summary.timers.iter().map(|(name, timer)| {
+                let counts = [timer.tasks as f64, timer.rate(), timer.total_ms as f64, timer.busy_ms as f64];
+                std::iter::once(name.clone()).chain(counts.map(number)).collect()
+            });
+            f.write_str(&table(&std::iter::once(header).chain(rows).collect::<Vec<Vec<String>>>()))?;
+            writeln!(f, "their last lines:")?;
+            summary.timers.values().try_for_each(|timer| writeln!(f, "{}", timer.line))?;
+        }
+        Ok(())
     }
 }
 
@@ -93,37 +119,43 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.machine)?;
         let commit = self.commit.as_ref().map_or(String::new(), |c| format!("; commit {c}"));
-        let (routes, batch, bulk) = (number(f64::from(self.routes)), self.batch, self.bulk);
-        let chip = self
-            .chip_rate
-            .map_or(String::new(), |rate| format!(", a chip of {} routes/s", number(f64::from(rate))));
-        writeln!(
-            f,
-            "{routes} IPv4 routes, orchagent -b {batch} -k {bulk}{chip}{commit}: median (least..most)"
-        )?;
-        let mut header = ["wiring", "routes/s", "quiet after s"].map(String::from).to_vec();
-        header.extend(self.chip_rate.map(|_| "chip at work".into()));
+        writeln!(f, "{}{commit}: median (least..most)", self.title)?;
+        let reactions = self.summary.iter().any(|s| s.link_ms.is_some());
+        let chip = self.summary.iter().any(|s| s.chip_busy.is_some());
+        let at_work = if chip { &["chip at work"][..] } else { &[] };
+        let urgent = if reactions { &["urgent route ms", "link event ms"][..] } else { &[] };
+        let header = ["wiring", "s", "routes/s", "quiet after s"]
+            .iter()
+            .chain(at_work)
+            .chain(urgent)
+            .map(|&t| t.to_owned());
         let costs = PROCESSES.map(|name| format!("{name} CPU s")).into_iter();
         let peaks = PROCESSES.map(|name| format!("{name} MB")).into_iter();
-        let mut rows = vec![header.into_iter().chain(costs).chain(peaks).collect::<Vec<_>>()];
+        let mut rows = vec![header.chain(costs).chain(peaks).collect::<Vec<_>>()];
         for s in &self.summary {
             let of = |show: &dyn Fn(&Cost) -> String| {
                 PROCESSES.map(|name| s.costs.get(name).map_or("-".into(), show)).into_iter()
             };
             let cpu = of(&|cost| format!("{:.2}", cost.cpu_s));
             let peak = of(&|cost| number(cost.peak as f64 / 1e6));
+            let tenth = |n| format!("{n:.1}");
             let mut head =
-                vec![s.wiring.name().into(), s.rate.show(number), s.quiet_s.show(|n| format!("{n:.1}"))];
-            let share = |share: f64| format!("{:.1}%", 100.0 * share);
-            head.extend(self.chip_rate.map(|_| s.chip_busy.map_or("-".into(), |busy| busy.show(share))));
+                vec![s.wiring.clone(), s.wall_s.show(tenth), s.rate.show(number), s.quiet_s.show(tenth)];
+            if chip {
+                let share = |share: f64| format!("{:.1}%", 100.0 * share);
+                head.push(s.chip_busy.map_or("-".into(), |busy| busy.show(share)));
+            }
+            if reactions {
+                head.extend([s.route_ms, s.link_ms].map(|ms| ms.map_or("-".into(), |ms| ms.show(tenth))));
+            }
             rows.push(head.into_iter().chain(cpu).chain(peak).collect());
         }
         f.write_str(&table(&rows))?;
         for run in &self.runs {
             if let Some(failure) = &run.failure {
-                writeln!(f, "failed: {}: {failure}", run.wiring.name())?;
+                writeln!(f, "failed: {}: {failure}", run.wiring)?;
             }
         }
-        Ok(())
+        self.timers(f)
     }
 }

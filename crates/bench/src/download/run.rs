@@ -1,13 +1,15 @@
-//! One run of one wiring.
+//! One run: Redis servers, daemons and a network of its own, one load.
 
+use super::load::{Load, SWITCH};
+use super::reaction::{self, Reactions};
 use super::redis::Redis;
-use super::{Options, Wiring};
+use super::timers::{self, Timers};
+use super::wiring::Flags;
 use crate::Error;
 use crate::harness::place::PROGRAM_LINK;
 use crate::harness::{Place, Program};
-use ribtide_prefix::AnyPrefix;
 use ribtide_wire::fpm;
-use ribtide_wire::netlink::{Hop, Hops, NextHops, Route, Via};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -17,12 +19,23 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The switch, and the neighbour that routes lead to.
-const SWITCH: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const NEIGHBOR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-/// The first route's destination.
-const FIRST: u32 = u32::from_be_bytes([11, 0, 0, 0]);
-const BGP: u8 = 186;
+/// What is run.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    /// As reports have it.
+    pub(super) name: String,
+    pub(super) flags: Flags,
+    pub(super) load: Load,
+    /// orchagent's `-b` and `-k`, where the wiring does not say them.
+    pub(super) sizes: (u32, u32),
+    /// Routes a second of the chip that the switch stands for, if it stands for one.
+    pub(super) chip_rate: Option<u32>,
+    /// Measures urgent routes and link events meanwhile.
+    pub(super) reactions: bool,
+    /// Reads the daemons' PerformanceTimers.
+    pub(super) timers: bool,
+}
+
 /// How often the switch is asked.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long everything may take to come up.
@@ -53,6 +66,12 @@ pub struct Figures {
     pub chip_busy: Option<f64>,
     /// Each process.
     pub costs: BTreeMap<String, Cost>,
+    /// What happened besides, where that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reactions: Option<Reactions>,
+    /// PerformanceTimers, where they were read.
+    #[serde(skip_serializing_if = "Timers::is_empty")]
+    pub timers: Timers,
 }
 
 struct Running {
@@ -103,8 +122,8 @@ impl Running {
         }
     }
 
-    fn redis(&self, wiring: Wiring, database: u32) -> io::Result<Redis> {
-        let several = wiring.flags().redis.contains(&"--multi-db");
+    fn redis(&self, case: &Case, database: u32) -> io::Result<Redis> {
+        let several = case.flags.redis.contains(&"--multi-db");
         let server = match database {
             APPL if several => "redis1",
             ASIC if several => "redis2",
@@ -115,77 +134,98 @@ impl Running {
 }
 
 /// Runs it.
-pub(super) fn run(
-    wiring: Wiring,
-    options: &Options,
-    limit: Duration,
-    interrupted: &AtomicBool,
-) -> Result<Figures, Error> {
-    let place = Place::namespaces(SWITCH, &[NEIGHBOR], 24)?;
+pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Result<Figures, Error> {
+    let Case { flags, load, .. } = case;
+    let place = Place::namespaces(SWITCH.0, &[Ipv4Addr::new(10, 0, 0, 2)], 24)?;
     let folder = tempfile::tempdir().map_err(Error::System)?;
     let mut it = Running { place, folder, programs: Vec::new() };
-    let flags = wiring.flags();
     let dir = it.path("redis");
-    it.start("redis", &[&["up", "--dir", &dir.to_string_lossy()], flags.redis].concat())?;
+    it.start("redis", &[&["up", "--dir", &*dir.to_string_lossy()], &flags.redis[..]].concat())?;
     it.wait("Redis", START, |it| {
-        [APPL, ASIC, STATE].into_iter().try_for_each(|database| it.redis(wiring, database).map(drop)).ok()
+        [APPL, ASIC, STATE].into_iter().try_for_each(|database| it.redis(case, database).map(drop)).ok()
     })?;
     let socket = it.path("syncd.sock");
-    if wiring.has_chip() {
-        let (batch, bulk) = (options.batch.to_string(), options.bulk.to_string());
+    let timing: &[&str] = if case.timers { &["--performance", "log"] } else { &[] };
+    let mut appl = it.redis(case, APPL).map_err(Error::System)?;
+    if flags.has_chip {
+        let (batch, bulk) = flags.sizes.unwrap_or(case.sizes);
+        let (batch, bulk) = (batch.to_string(), bulk.to_string());
         let records = it.folder.path().to_string_lossy().into_owned();
-        let rate = options.chip_rate.map_or(0, u64::from);
-        let (rate, socket) = (format!("rate={rate}"), socket.to_string_lossy());
-        let args = ["-u", "-l", "--query-socket", &socket, "--chip", &rate];
-        it.start("syncd", &[&args, flags.syncd].concat())?;
-        let args = ["-d", &records, "-b", &batch, "-k", &bulk, "-m", "02:00:00:00:00:01"];
-        it.start("orchagent", &[&args, flags.orchagent].concat())?;
-        rows(&mut it.redis(wiring, APPL).map_err(Error::System)?).map_err(Error::System)?;
+        let asked_at = socket.to_string_lossy();
+        let rate = format!("rate={}", case.chip_rate.map_or(0, u64::from));
+        let own = ["-u", "-l", "--query-socket", &*asked_at, "--chip", &*rate];
+        it.start("syncd", &[&own[..], timing, &flags.syncd].concat())?;
+        let own = ["-d", &*records, "-b", &*batch, "-k", &*bulk, "-m", "02:00:00:00:00:01"];
+        it.start("orchagent", &[&own[..], timing, &flags.orchagent].concat())?;
+        if case.reactions {
+            reaction::prepare(&mut appl).map_err(Error::System)?;
+        }
+        rows(&mut appl, case).map_err(Error::System)?;
     }
-    it.start("fpmsyncd", flags.fpmsyncd)?;
-    let own = match wiring.has_chip() {
-        // Two default routes, two link-local ones, and the switch's own address.
-        true => it.wait("the switch", START, |_| {
-            counts(&socket).ok().filter(|(v4, v6)| v4 + v6 == 5).map(|(v4, _)| v4)
-        })?,
-        false => 0,
-    };
-    let ifindex = ifindex(&it.place)?;
-    let frames = frames(options.routes, ifindex);
+    it.start("fpmsyncd", &[timing, &flags.fpmsyncd[..]].concat())?;
+    let mut own = own_routes(case);
+    if flags.has_chip {
+        it.wait("the switch", START, |_| counts(&socket).ok().filter(|found| *found == own))?;
+    }
+    let frames = load.frames(ifindex(&it.place)?, flags.objects);
     let stream = connect(&mut it)?;
+    if case.reactions {
+        reaction::begin(&mut appl).map_err(Error::System)?;
+        own.0 += 1;
+        it.wait("the switch", START, |_| counts(&socket).ok().filter(|found| *found == own))?;
+    }
     std::thread::sleep(Duration::from_millis(300));
 
     let before: Vec<f64> = it.programs.iter().map(|(_, p)| p.cpu().as_secs_f64()).collect();
-    let busy_before = options.chip_rate.filter(|_| wiring.has_chip()).and_then(|_| busy(&socket).ok());
-    let begin = Instant::now();
-    let mut appl = it.redis(wiring, APPL).map_err(Error::System)?;
-    feed(stream, frames)?;
-    let routes = u64::from(options.routes);
-    it.wait("the last route", limit, |_| {
-        let done = match wiring.has_chip() {
-            true => {
-                counts(&socket).is_ok_and(|(v4, _)| v4 == own + routes) && rests(&socket).unwrap_or(false)
-            }
-            false => appl.ask(&["SCARD", "ROUTE_TABLE_KEY_SET"]).is_ok_and(|n| n == routes),
-        };
-        (done || interrupted.load(Relaxed)).then_some(())
+    let busy_before = case.chip_rate.filter(|_| flags.has_chip).and_then(|_| busy(&socket).ok());
+    let over = AtomicBool::new(false);
+    let (wall_s, reactions, begin) = std::thread::scope(|scope| {
+        let probes = it.redis(case, APPL).map_err(Error::System)?;
+        let begin = Instant::now();
+        feed(stream, frames)?;
+        let watched = case
+            .reactions
+            .then(|| scope.spawn(|| reaction::measure(probes, &socket, &over).map_err(Error::System)));
+        let wanted = (own.0 + u64::from(load.ipv4), own.1 + u64::from(load.ipv6));
+        let waited = it.wait("the last route", limit, |_| {
+            let there = match flags.has_chip {
+                true => {
+                    counts(&socket).is_ok_and(|(v4, v6)| v4 >= wanted.0 && v6 >= wanted.1)
+                        && rests(&socket).unwrap_or(false)
+                }
+                false => {
+                    appl.ask(&["SCARD", "ROUTE_TABLE_KEY_SET"]).is_ok_and(|n| n == u64::from(load.total()))
+                }
+            };
+            (there || interrupted.load(Relaxed)).then_some(())
+        });
+        over.store(true, Relaxed);
+        let wall_s = begin.elapsed().as_secs_f64();
+        let reactions = watched.and_then(|thread| thread.join().ok()).transpose()?;
+        waited.map(|()| (wall_s, reactions, begin))
     })?;
-    let wall_s = begin.elapsed().as_secs_f64();
     let chip_busy = busy_before.and_then(|before| Some((busy(&socket).ok()? - before) / wall_s));
     let quiet_s = quiet(&mut it, begin, limit)?;
     let costs = it.programs.iter().zip(before).map(|((name, program), before)| {
         let usage = program.usage();
         ((*name).to_owned(), Cost { cpu_s: usage.cpu.as_secs_f64() - before, peak: usage.peak })
     });
-    let figures = Figures { wall_s, quiet_s, chip_busy, costs: costs.collect() };
+    let costs = costs.collect();
     if !interrupted.load(Relaxed) {
-        check(&mut it, wiring, routes)?;
+        check(&mut it, case, reactions.as_ref().map_or(0, |all| all.routes as u64))?;
     }
-    Ok(figures)
+    let timers = if case.timers { timers::read(it.folder.path()) } else { Timers::default() };
+    Ok(Figures { wall_s, quiet_s, chip_busy, costs, reactions, timers })
 }
 
-/// What SONiC's other daemons write: a port, its address and a neighbour.
-fn rows(appl: &mut Redis) -> io::Result<()> {
+/// IPv4 and IPv6 routes of a switch that nobody has told any: default routes, two link-local ones, the switch's own
+/// addresses.
+fn own_routes(case: &Case) -> (u64, u64) {
+    (2 + u64::from(case.reactions), 3 + u64::from(case.load.ipv6 > 0))
+}
+
+/// What SONiC's other daemons write: a port, its addresses and the neighbours.
+fn rows(appl: &mut Redis, case: &Case) -> io::Result<()> {
     let port = [
         "lanes",
         "1,2,3,4",
@@ -201,18 +241,27 @@ fn rows(appl: &mut Redis) -> io::Result<()> {
         "up",
     ];
     appl.set("PORT_TABLE", PROGRAM_LINK, &port)?;
-    appl.set("PORT_TABLE", "PortConfigDone", &["count", "1"])?;
+    let ports = if case.reactions { "2" } else { "1" };
+    appl.set("PORT_TABLE", "PortConfigDone", &["count", ports])?;
     appl.set("PORT_TABLE", "PortInitDone", &["lanes", "0"])?;
     appl.set("INTF_TABLE", PROGRAM_LINK, &["NULL", "NULL"])?;
-    appl.set("INTF_TABLE", &format!("{PROGRAM_LINK}:{SWITCH}/24"), &["scope", "global", "family", "IPv4"])?;
-    let neighbor = ["neigh", "02:00:00:00:00:02", "family", "IPv4"];
-    appl.set("NEIGH_TABLE", &format!("{PROGRAM_LINK}:{NEIGHBOR}"), &neighbor)
+    let (v4, v6) = SWITCH;
+    appl.set("INTF_TABLE", &format!("{PROGRAM_LINK}:{v4}/24"), &["scope", "global", "family", "IPv4"])?;
+    if case.load.ipv6 > 0 {
+        appl.set("INTF_TABLE", &format!("{PROGRAM_LINK}:{v6}/64"), &["scope", "global", "family", "IPv6"])?;
+    }
+    for (n, neighbor) in case.load.neighbors().enumerate() {
+        let (mac, family) =
+            (format!("02:00:00:00:00:{:02x}", 2 + n), if neighbor.is_ipv4() { "IPv4" } else { "IPv6" });
+        appl.set("NEIGH_TABLE", &format!("{PROGRAM_LINK}:{neighbor}"), &["neigh", &mac, "family", family])?;
+    }
+    Ok(())
 }
 
-/// Asks the switch.
-fn ask(socket: &Path, question: &str) -> io::Result<serde_json::Value> {
+/// The switch's answer to a question.
+pub(super) fn ask(socket: &Path, question: &str) -> io::Result<Value> {
     let mut stream = UnixStream::connect(socket)?;
-    writeln!(stream, "{question}")?;
+    stream.write_all(format!("{question}\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
@@ -221,20 +270,20 @@ fn ask(socket: &Path, question: &str) -> io::Result<serde_json::Value> {
 /// IPv4 and IPv6 routes in the switch.
 fn counts(socket: &Path) -> io::Result<(u64, u64)> {
     let counts = ask(socket, "counts")?;
-    let count = |name: &str| counts.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
+    let count = |name: &str| counts.get(name).and_then(Value::as_u64).unwrap_or(0);
     Ok((count("ipv4_routes"), count("ipv6_routes")))
 }
 
 /// Whether the chip has done all that it was asked: its tables show it before.
 fn rests(socket: &Path) -> io::Result<bool> {
-    Ok(ask(socket, "chip")?.get("left_seconds").and_then(serde_json::Value::as_f64) == Some(0.0))
+    Ok(ask(socket, "chip")?.get("left_seconds").and_then(Value::as_f64) == Some(0.0))
 }
 
 /// Seconds that the chip was at work since its start.
 fn busy(socket: &Path) -> io::Result<f64> {
     let chip = ask(socket, "chip")?;
     chip.get("busy_seconds")
-        .and_then(serde_json::Value::as_f64)
+        .and_then(Value::as_f64)
         .ok_or_else(|| io::Error::other("the switch does not say how busy it was"))
 }
 
@@ -242,20 +291,6 @@ fn ifindex(place: &Place) -> Result<u32, Error> {
     let shown = place.command("cat").arg(format!("/sys/class/net/{PROGRAM_LINK}/ifindex")).output();
     let text = String::from_utf8_lossy(&shown.map_err(Error::System)?.stdout).trim().to_owned();
     text.parse().map_err(|_| Error::Options(format!("{PROGRAM_LINK} has no number: {text}")))
-}
-
-/// Every route as zebra says it.
-fn frames(routes: u32, ifindex: u32) -> Vec<u8> {
-    let hop = Hop { via: Via { gateway: Some(NEIGHBOR.into()), ifindex, onlink: false }, weight: 1 };
-    let hops = [hop];
-    let mut out = Vec::new();
-    for n in 0..routes {
-        let address = Ipv4Addr::from_bits(FIRST + (n << 8));
-        let prefix = AnyPrefix::from_addr(address.into(), 24).expect("a /24");
-        let route = Route::new(prefix, 0, BGP, NextHops::Inline(Hops::from(&hops[..])));
-        fpm::write_route(&mut out, &route).expect("one next hop fits");
-    }
-    out
 }
 
 /// fpmsyncd listens on the loopback of its own namespace.
@@ -307,10 +342,10 @@ fn quiet(it: &mut Running, begin: Instant, limit: Duration) -> Result<f64, Error
     }
 }
 
-/// The databases have every route, or none where none is kept.
-fn check(it: &mut Running, wiring: Wiring, routes: u64) -> Result<(), Error> {
-    let mut appl = it.redis(wiring, APPL).map_err(Error::System)?;
-    let mut asic = it.redis(wiring, ASIC).map_err(Error::System)?;
+/// The databases have every route, and `urgent` that were written besides, or none where none is kept.
+fn check(it: &mut Running, case: &Case, urgent: u64) -> Result<(), Error> {
+    let mut appl = it.redis(case, APPL).map_err(Error::System)?;
+    let mut asic = it.redis(case, ASIC).map_err(Error::System)?;
     let expect = |redis: &mut Redis, prefix: &str, wanted: u64| {
         let found = redis.count(prefix).map_err(Error::System)?;
         match found == wanted {
@@ -318,11 +353,14 @@ fn check(it: &mut Running, wiring: Wiring, routes: u64) -> Result<(), Error> {
             false => Err(Error::Options(format!("{prefix}* has {found} rows in the end, not {wanted}"))),
         }
     };
-    if !wiring.has_chip() {
-        return expect(&mut appl, "_ROUTE_TABLE:", routes);
+    // And with those, one through both ports.
+    let routes = u64::from(case.load.total()) + urgent + u64::from(case.reactions);
+    if !case.flags.has_chip {
+        let stable = case.flags.fpmsyncd.contains(&"--stable-table");
+        return expect(&mut appl, if stable { "ROUTE_TABLE:" } else { "_ROUTE_TABLE:" }, routes);
     }
-    let kept = if wiring.has_rows() { routes } else { 0 };
+    let (v4, v6) = own_routes(case);
+    let (kept, own) = if case.flags.has_rows { (routes, v4 + v6) } else { (0, 0) };
     expect(&mut appl, "ROUTE_TABLE:", kept)?;
-    let own = if wiring.has_rows() { 5 } else { 0 };
     expect(&mut asic, "ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:", kept + own)
 }

@@ -8,6 +8,8 @@ use clap::ValueEnum;
 pub enum Wiring {
     /// fpmsyncd into APPL_DB, and nobody behind it
     ApplDb,
+    /// The same, straight to the stable table
+    ApplDbStable,
     /// SONiC's defaults: Redis on both seams, synchronous, recorded
     Default,
     /// The same without recordings
@@ -16,7 +18,9 @@ pub enum Wiring {
     RedisAsync,
     /// The same with orchagent's ring thread
     RedisRing,
-    /// The same on several Redis servers
+    /// The same, and fpmsyncd writes straight to the stable table
+    RedisStable,
+    /// As redis-ring on several Redis servers
     RedisMulti,
     /// Routes over ZeroMQ, APPL_DB written behind; Redis to syncd
     ZmqNorth,
@@ -26,25 +30,124 @@ pub enum Wiring {
     Zmq,
     /// ZeroMQ on both seams, no route in any database
     ZmqOff,
+    /// Document 1's table, baseline: Redis, synchronous, recorded, responses published
+    #[value(name = "column-0")]
+    Column0,
+    /// Its first column: without APPL_STATE_DB
+    #[value(name = "column-1")]
+    Column1,
+    /// Its second: asynchronous
+    #[value(name = "column-2")]
+    Column2,
+    /// Its third: several Redis servers
+    #[value(name = "column-3")]
+    Column3,
+    /// Its fourth: all but asynchronous mode, groups and databases that are off
+    #[value(name = "column-4")]
+    Column4,
+    /// Its fifth: the same without databases
+    #[value(name = "column-5")]
+    Column5,
+    /// Its sixth: asynchronous, several Redis servers, ring, no APPL_STATE_DB
+    #[value(name = "column-6")]
+    Column6,
+    /// Its seventh: everything but groups and databases that are off
+    #[value(name = "column-7")]
+    Column7,
+    /// Its eighth: the same without databases
+    #[value(name = "column-8")]
+    Column8,
+    /// Its ninth: everything
+    #[value(name = "column-9")]
+    Column9,
 }
 
-/// Flags beyond those that every run has.
-#[derive(Default)]
+/// Flags beyond those that every run has, and what they mean for the run.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Flags {
-    pub(super) redis: &'static [&'static str],
-    pub(super) fpmsyncd: &'static [&'static str],
-    pub(super) orchagent: &'static [&'static str],
-    pub(super) syncd: &'static [&'static str],
+    pub(super) redis: Vec<&'static str>,
+    pub(super) fpmsyncd: Vec<&'static str>,
+    pub(super) orchagent: Vec<&'static str>,
+    pub(super) syncd: Vec<&'static str>,
+    /// orchagent's `-b` and `-k`, where the wiring says them.
+    pub(super) sizes: Option<(u32, u32)>,
+    /// Routes name next-hop objects.
+    pub(super) objects: bool,
+    /// orchagent and syncd run.
+    pub(super) has_chip: bool,
+    /// APPL_DB and ASIC_DB have the routes in the end.
+    pub(super) has_rows: bool,
+}
+
+impl Default for Flags {
+    fn default() -> Self {
+        Flags {
+            redis: vec![],
+            fpmsyncd: vec![],
+            orchagent: vec![],
+            syncd: vec![],
+            sizes: None,
+            objects: false,
+            has_chip: true,
+            has_rows: true,
+        }
+    }
+}
+
+/// What the documents turn on and off, on SONiC's defaults.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Features {
+    pub(super) asynchronous: bool,
+    pub(super) multi_db: bool,
+    /// `-b 10000 -k 10000`.
+    pub(super) big_bulks: bool,
+    /// What became of routes is published to APPL_STATE_DB.
+    pub(super) responses: bool,
+    pub(super) ring: bool,
+    /// Routes come over ZeroMQ.
+    pub(super) zmq: bool,
+    pub(super) no_logs: bool,
+    /// Next-hop groups, even of a single next hop.
+    pub(super) groups: bool,
+    /// No route in APPL_DB and ASIC_DB; wants `zmq`.
+    pub(super) no_databases: bool,
+}
+
+impl Features {
+    pub(super) fn flags(self) -> Flags {
+        let mut flags = Flags { has_rows: !self.no_databases, objects: self.groups, ..Flags::default() };
+        flags.sizes = Some(if self.big_bulks { (10_000, 10_000) } else { (1024, 1000) });
+        let mode: &[&str] = if self.asynchronous { &["-z", "redis_async"] } else { &["-s"] };
+        flags.orchagent.extend(mode);
+        flags.syncd.extend(mode);
+        let on = |on: bool, to: &mut Vec<&'static str>, words: &[&'static str]| {
+            if on {
+                to.extend(words);
+            }
+        };
+        on(self.multi_db, &mut flags.redis, &["--multi-db"]);
+        on(self.zmq, &mut flags.fpmsyncd, &["-q", "tcp://127.0.0.1"]);
+        on(self.zmq, &mut flags.orchagent, &["-q", "tcp://127.0.0.1", "--route-zmq"]);
+        on(self.responses, &mut flags.orchagent, &["-F"]);
+        on(self.ring, &mut flags.orchagent, &["-R"]);
+        on(self.no_logs, &mut flags.orchagent, &["-r", "0"]);
+        on(self.groups, &mut flags.orchagent, &["--single-groups"]);
+        on(self.no_databases, &mut flags.fpmsyncd, &["--appl-db", "off"]);
+        on(self.no_databases, &mut flags.syncd, &["--asic-db", "off"]);
+        flags
+    }
 }
 
 impl Wiring {
-    /// All of them.
-    pub const ALL: [Wiring; 10] = [
+    /// Those that are measured when none are named.
+    pub const SUITE: [Wiring; 12] = [
         Wiring::ApplDb,
+        Wiring::ApplDbStable,
         Wiring::Default,
         Wiring::Redis,
         Wiring::RedisAsync,
         Wiring::RedisRing,
+        Wiring::RedisStable,
         Wiring::RedisMulti,
         Wiring::ZmqNorth,
         Wiring::ZmqInLine,
@@ -53,19 +156,8 @@ impl Wiring {
     ];
 
     /// As on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Wiring::ApplDb => "appl-db",
-            Wiring::Default => "default",
-            Wiring::Redis => "redis",
-            Wiring::RedisAsync => "redis-async",
-            Wiring::RedisRing => "redis-ring",
-            Wiring::RedisMulti => "redis-multi",
-            Wiring::ZmqNorth => "zmq-north",
-            Wiring::ZmqInLine => "zmq-in-line",
-            Wiring::Zmq => "zmq",
-            Wiring::ZmqOff => "zmq-off",
-        }
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
     pub(super) fn flags(self) -> Flags {
@@ -74,50 +166,83 @@ impl Wiring {
         const BEHIND: &[&str] = &["-z", "redis_async", "-R"];
         const NORTH: &[&str] = &["-q", "tcp://127.0.0.1"];
         const ZMQ: &[&str] = &["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "zmq_async", "-r", "0"];
-        let redis = Flags { orchagent: &["-s", "-r", "0"], syncd: &["-s"], ..Flags::default() };
+        let wired = |fpmsyncd: &[&'static str], orchagent: &[&'static str], syncd: &[&'static str]| Flags {
+            fpmsyncd: fpmsyncd.to_vec(),
+            orchagent: orchagent.to_vec(),
+            syncd: syncd.to_vec(),
+            ..Flags::default()
+        };
         match self {
-            Wiring::ApplDb => Flags::default(),
-            Wiring::Default => Flags { orchagent: &["-s"], syncd: &["-s"], ..Flags::default() },
-            Wiring::Redis => redis,
-            Wiring::RedisAsync => Flags { orchagent: ASYNC, syncd: BEHIND, ..Flags::default() },
-            Wiring::RedisRing => Flags { orchagent: RING, syncd: BEHIND, ..Flags::default() },
-            Wiring::RedisMulti => {
-                Flags { redis: &["--multi-db"], orchagent: RING, syncd: BEHIND, ..Flags::default() }
+            Wiring::ApplDb => Flags { has_chip: false, ..wired(&[], &[], &[]) },
+            Wiring::ApplDbStable => Flags { has_chip: false, ..wired(&["--stable-table"], &[], &[]) },
+            Wiring::Default => wired(&[], &["-s"], &["-s"]),
+            Wiring::Redis => wired(&[], &["-s", "-r", "0"], &["-s"]),
+            Wiring::RedisAsync => wired(&[], ASYNC, BEHIND),
+            Wiring::RedisRing => wired(&[], RING, BEHIND),
+            Wiring::RedisStable => wired(&["--stable-table"], RING, BEHIND),
+            Wiring::RedisMulti => Flags { redis: vec!["--multi-db"], ..wired(&[], RING, BEHIND) },
+            Wiring::ZmqNorth => wired(
+                NORTH,
+                &["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "redis_async", "-r", "0"],
+                BEHIND,
+            ),
+            Wiring::ZmqInLine => {
+                wired(&["-q", "tcp://127.0.0.1", "--appl-db", "in-line"], ZMQ, &["-z", "zmq_sync"])
             }
-            Wiring::ZmqNorth => Flags {
-                fpmsyncd: NORTH,
-                orchagent: &["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "redis_async", "-r", "0"],
-                syncd: BEHIND,
-                ..Flags::default()
-            },
-            Wiring::ZmqInLine => Flags {
-                fpmsyncd: &["-q", "tcp://127.0.0.1", "--appl-db", "in-line"],
-                orchagent: ZMQ,
-                syncd: &["-z", "zmq_sync"],
-                ..Flags::default()
-            },
-            Wiring::Zmq => Flags {
-                fpmsyncd: NORTH,
-                orchagent: ZMQ,
-                syncd: &["-z", "zmq_sync", "-R"],
-                ..Flags::default()
-            },
+            Wiring::Zmq => wired(NORTH, ZMQ, &["-z", "zmq_sync", "-R"]),
             Wiring::ZmqOff => Flags {
-                fpmsyncd: &["-q", "tcp://127.0.0.1", "--appl-db", "off"],
-                orchagent: ZMQ,
-                syncd: &["-z", "zmq_sync", "--asic-db", "off"],
-                ..Flags::default()
+                has_rows: false,
+                ..wired(
+                    &["-q", "tcp://127.0.0.1", "--appl-db", "off"],
+                    ZMQ,
+                    &["-z", "zmq_sync", "--asic-db", "off"],
+                )
             },
+            column => column.features().flags(),
         }
     }
 
-    /// Whether orchagent and syncd run.
-    pub(super) fn has_chip(self) -> bool {
-        self != Wiring::ApplDb
+    /// The columns of document 1's table, by its rows. Sorted bulks and bulks that no second validation sees are how
+    /// ribtide always works.
+    fn features(self) -> Features {
+        let none = Features::default();
+        let multi = Features { multi_db: true, ring: true, ..none };
+        let all = Features { big_bulks: true, zmq: true, no_logs: true, ..multi };
+        match self {
+            Wiring::Column1 => none,
+            Wiring::Column2 => Features { asynchronous: true, responses: true, ..none },
+            Wiring::Column3 => Features { multi_db: true, responses: true, ..none },
+            Wiring::Column4 => all,
+            Wiring::Column5 => Features { no_databases: true, ..all },
+            Wiring::Column6 => Features { asynchronous: true, ..multi },
+            Wiring::Column7 => Features { asynchronous: true, ..all },
+            Wiring::Column8 => Features { asynchronous: true, no_databases: true, ..all },
+            Wiring::Column9 => Features { asynchronous: true, no_databases: true, groups: true, ..all },
+            _ => Features { responses: true, ..none },
+        }
     }
+}
 
-    /// Whether APPL_DB and ASIC_DB have the routes in the end.
-    pub(super) fn has_rows(self) -> bool {
-        self != Wiring::ZmqOff
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_columns_turn_on_what_the_document_says() {
+        let words = |wiring: Wiring| {
+            let flags = wiring.flags();
+            let all = [flags.redis, flags.fpmsyncd, flags.orchagent, flags.syncd];
+            (all.map(|words| words.join(" ")), flags.sizes)
+        };
+        let small = Some((1024, 1000));
+        assert_eq!(words(Wiring::Column0), (["", "", "-s -F", "-s"].map(String::from), small));
+        assert_eq!(words(Wiring::Column1), (["", "", "-s", "-s"].map(String::from), small));
+        let (last, sizes) = words(Wiring::Column9);
+        assert_eq!(sizes, Some((10_000, 10_000)));
+        assert_eq!(last[0], "--multi-db");
+        assert_eq!(last[1], "-q tcp://127.0.0.1 --appl-db off");
+        assert_eq!(last[2], "-z redis_async -q tcp://127.0.0.1 --route-zmq -R -r 0 --single-groups");
+        assert_eq!(last[3], "-z redis_async --asic-db off");
+        assert!(!Wiring::Column9.flags().has_rows && Wiring::Column7.flags().has_rows);
     }
 }

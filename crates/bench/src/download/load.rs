@@ -1,0 +1,123 @@
+//! What is sent: routes as zebra announces them.
+
+use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_wire::fpm;
+use ribtide_wire::netlink::{Forward, Hop, Hops, Member, NextHop, NextHops, Route, Via};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The switch's addresses on the port that routes lead out of.
+pub(super) const SWITCH: (Ipv4Addr, Ipv6Addr) =
+    (Ipv4Addr::new(10, 0, 0, 1), Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1));
+/// The most next hops of a route.
+pub(super) const WAYS: u8 = 8;
+/// The first routes' destinations.
+const FIRST_V4: u32 = u32::from_be_bytes([11, 0, 0, 0]);
+const FIRST_V6: u128 = 0x2a00 << 112;
+const BGP: u8 = 186;
+
+/// Routes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub(super) struct Load {
+    /// IPv4, each a /24.
+    pub(super) ipv4: u32,
+    /// IPv6, each a /48.
+    pub(super) ipv6: u32,
+    /// Next hops of each, 1 to [`WAYS`].
+    pub(super) ways: u8,
+}
+
+impl Load {
+    /// All of them.
+    pub(super) fn total(self) -> u32 {
+        self.ipv4 + self.ipv6
+    }
+
+    /// The neighbours that routes lead to.
+    pub(super) fn neighbors(self) -> impl Iterator<Item = IpAddr> {
+        let v4 = (0..self.ways).map(|n| gateway(Afi::Ipv4, n));
+        v4.chain((0..self.ways).filter(move |_| self.ipv6 > 0).map(|n| gateway(Afi::Ipv6, n)))
+    }
+
+    /// Every route as zebra says it, with next hops of its own or of a next-hop object that is said first.
+    pub(super) fn frames(self, ifindex: u32, objects: bool) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (afi, count, first) in [(Afi::Ipv4, self.ipv4, 1), (Afi::Ipv6, self.ipv6, 100)] {
+            let via = |n| Via { gateway: Some(gateway(afi, n)), ifindex, onlink: false };
+            let hops: Vec<Hop> = (0..self.ways).map(|n| Hop { via: via(n), weight: 1 }).collect();
+            let next_hops = match objects && count > 0 {
+                false => NextHops::Inline(Hops::from(&hops[..])),
+                true => NextHops::Id(write_objects(&mut out, first, afi, &hops)),
+            };
+            for n in 0..count {
+                let prefix = match afi {
+                    Afi::Ipv4 => AnyPrefix::from_addr(Ipv4Addr::from_bits(FIRST_V4 + (n << 8)).into(), 24),
+                    Afi::Ipv6 => {
+                        AnyPrefix::from_addr(Ipv6Addr::from_bits(FIRST_V6 + (u128::from(n) << 80)).into(), 48)
+                    }
+                };
+                let route = Route::new(prefix.expect("no bits beyond the length"), 0, BGP, next_hops);
+                fpm::write_route(&mut out, &route).expect("eight next hops fit");
+            }
+        }
+        out
+    }
+}
+
+fn gateway(afi: Afi, n: u8) -> IpAddr {
+    match afi {
+        Afi::Ipv4 => Ipv4Addr::new(10, 0, 0, 2 + n).into(),
+        Afi::Ipv6 => Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2 + u16::from(n)).into(),
+    }
+}
+
+/// An object for each next hop, and a group of them where there are several; the number that routes name.
+fn write_objects(out: &mut Vec<u8>, first: u32, afi: Afi, hops: &[Hop]) -> u32 {
+    let mut write = |id, forward| {
+        fpm::write_next_hop(out, &NextHop { id, protocol: BGP, forward }).expect("eight members fit");
+    };
+    let members: Vec<Member> =
+        (first..).zip(hops).map(|(id, hop)| Member { id, weight: hop.weight }).collect();
+    for (member, hop) in members.iter().zip(hops) {
+        write(member.id, Forward::Via(afi, hop.via));
+    }
+    if let [one] = members[..] {
+        return one.id;
+    }
+    let group = first + u32::from(WAYS);
+    write(group, Forward::Group(members[..].into()));
+    group
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_wire::netlink::Content;
+
+    #[test]
+    fn frames_are_what_they_say() {
+        for (objects, messages) in [(false, 5), (true, 3 * 2 + 5)] {
+            let load = Load { ipv4: 3, ipv6: 2, ways: 2 };
+            assert_eq!((load.total(), load.neighbors().count()), (5, 4));
+            let bytes = load.frames(7, objects);
+            let (mut at, mut seen, mut routes) = (0, 0, Vec::new());
+            while let Some(frame) = fpm::frame(&bytes[at..]).unwrap() {
+                for message in frame.messages() {
+                    seen += 1;
+                    if let Content::NewRoute(route) = message.unwrap() {
+                        routes.push(route.prefix.to_string());
+                        match route.next_hops {
+                            NextHops::Inline(hops) => assert!(!objects && hops.count() == 2),
+                            NextHops::Id(id) => {
+                                assert_eq!(id, if route.prefix.addr().is_ipv4() { 9 } else { 108 })
+                            }
+                            NextHops::None => panic!(),
+                        }
+                    }
+                }
+                at += frame.len;
+            }
+            assert_eq!((at, seen), (bytes.len(), messages));
+            assert_eq!(routes, ["11.0.0.0/24", "11.0.1.0/24", "11.0.2.0/24", "2a00::/48", "2a00:0:1::/48"]);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! `ribtide bench run loading`: "BGP loading optimization", before and after, with the speed of fpmsyncd and orchagent
+//! by their PerformanceTimers, and the lines that those log.
+
+use super::load::Load;
+use super::run::Case;
+use super::suite::{How, Sizes, measure};
+use super::wiring::Flags;
+use crate::Error;
+use crate::harness::text::number;
+use clap::ValueEnum;
+
+/// Which of the two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum When {
+    /// A pipeline of 128 that every event flushes, no ring thread, one request to syncd at a time
+    Before,
+    /// A pipeline of 50,000 and a flush timer, the ring thread, several requests to syncd under way
+    After,
+}
+
+/// What to measure.
+#[derive(Clone, PartialEq, Debug, clap::Args)]
+pub struct Options {
+    /// Before, after, or both
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = [When::Before, When::After])]
+    pub dut: Vec<When>,
+    /// IPv4 routes, each a /24
+    #[arg(long, value_name = "N", default_value_t = 2_000_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
+    pub routes: u32,
+    /// orchagent's sizes
+    #[command(flatten)]
+    pub sizes: Sizes,
+    /// How it is measured
+    #[command(flatten)]
+    pub how: How,
+}
+
+impl When {
+    fn flags(self) -> Flags {
+        match self {
+            When::Before => Flags {
+                fpmsyncd: vec!["--pipeline", "128", "--flush-timer", "0"],
+                orchagent: vec!["-s"],
+                syncd: vec!["-s"],
+                ..Flags::default()
+            },
+            When::After => Flags {
+                orchagent: vec!["-z", "redis_async", "-R"],
+                syncd: vec!["-z", "redis_async"],
+                ..Flags::default()
+            },
+        }
+    }
+}
+
+/// Measures, prints a table, and writes JSON where asked to.
+///
+/// # Errors
+/// As [`super::run`].
+pub fn run(options: &Options) -> Result<(), Error> {
+    let cases: Vec<Case> = options
+        .dut
+        .iter()
+        .map(|when| Case {
+            name: when.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
+            flags: when.flags(),
+            load: Load { ipv4: options.routes, ipv6: 0, ways: 1 },
+            sizes: options.sizes.pair(),
+            chip_rate: None,
+            reactions: false,
+            timers: true,
+        })
+        .collect();
+    let (routes, (batch, bulk)) = (number(f64::from(options.routes)), options.sizes.pair());
+    measure(
+        format!("Loading {routes} IPv4 routes over Redis, orchagent -b {batch} -k {bulk}"),
+        &cases,
+        &options.how,
+    )
+}

@@ -1,0 +1,78 @@
+//! `ribtide bench run batch-sizes`: what orchagent's `-b` and `-k` do to its speed and to how soon it reacts. While a load
+//! is under way, one urgent route after the other is written to ROUTE_TABLE, and the link of a port goes down and up.
+
+use super::load::Load;
+use super::run::Case;
+use super::suite::{How, measure};
+use super::wiring::Wiring;
+use crate::Error;
+use crate::harness::text::number;
+
+/// What to measure.
+#[derive(Clone, PartialEq, Debug, clap::Args)]
+pub struct Options {
+    /// How the daemons are wired; urgent routes come through Redis, so routes must too
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Wiring::RedisRing)]
+    pub dut: Wiring,
+    /// IPv4 routes, each a /24
+    #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
+    pub routes: u32,
+    /// orchagent's -b and -k, in pairs
+    #[arg(long, value_name = "B:K", value_delimiter = ',', value_parser = pair,
+          default_values = ["128:128", "128:1000", "1024:128", "1024:1000", "4000:1000", "1024:10000", "4000:10000"])]
+    pub sizes: Vec<(u32, u32)>,
+    /// How it is measured
+    #[command(flatten)]
+    pub how: How,
+}
+
+fn pair(text: &str) -> Result<(u32, u32), String> {
+    let numbers = text.split_once(':').and_then(|(b, k)| Some((b.parse().ok()?, k.parse().ok()?)));
+    numbers
+        .filter(|(b, k)| *b > 0 && *k > 0)
+        .ok_or_else(|| format!("\"{text}\" is not two numbers such as 1024:1000"))
+}
+
+/// Measures, prints a table, and writes JSON where asked to.
+///
+/// # Errors
+/// As [`super::run`]; a wiring whose routes do not come through Redis.
+pub fn run(options: &Options) -> Result<(), Error> {
+    let flags = options.dut.flags();
+    if !flags.has_chip || flags.fpmsyncd.contains(&"-q") || flags.sizes.is_some() {
+        return Err(Error::Options(format!(
+            "urgent routes come through Redis and sizes are given here; {} does otherwise: name default, redis, redis-async, \
+             redis-ring, redis-stable or redis-multi",
+            options.dut.name()
+        )));
+    }
+    let case = |&(batch, bulk): &(u32, u32)| Case {
+        name: format!("-b {batch} -k {bulk}"),
+        flags: flags.clone(),
+        load: Load { ipv4: options.routes, ipv6: 0, ways: 1 },
+        sizes: (batch, bulk),
+        chip_rate: None,
+        reactions: true,
+        timers: false,
+    };
+    let cases: Vec<Case> = options.sizes.iter().map(case).collect();
+    let routes = number(f64::from(options.routes));
+    measure(
+        format!("Sizes: {routes} IPv4 routes, {}, with urgent routes and link events", options.dut.name()),
+        &cases,
+        &options.how,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_pairs() {
+        assert_eq!(pair("1024:1000"), Ok((1024, 1000)));
+        for text in ["1024", "a:1", "0:1", "1:0", ""] {
+            assert!(pair(text).unwrap_err().ends_with("is not two numbers such as 1024:1000"));
+        }
+    }
+}

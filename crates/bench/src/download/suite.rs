@@ -1,0 +1,96 @@
+//! What the suites of the SONiC path share: runs of cases in turns, a report of all of them.
+
+use super::report::{Report, RunReport};
+use super::run::{self, Case};
+use crate::Error;
+use crate::harness::{Machine, Place, machine};
+use crate::options::interrupted;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// How it is measured.
+#[derive(Clone, PartialEq, Debug, clap::Args)]
+pub struct How {
+    /// Runs of each, in turns
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+    /// The longest that a run may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub limit: u64,
+    /// Also write everything as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// orchagent's sizes, where a wiring does not say them.
+#[derive(Clone, PartialEq, Debug, clap::Args)]
+pub struct Sizes {
+    /// orchagent's -b: rows that it takes at once
+    #[arg(short = 'b', long, value_name = "ROWS", default_value_t = 1024)]
+    pub batch: u32,
+    /// orchagent's -k: routes in one request to the switch
+    #[arg(short = 'k', long, value_name = "OBJECTS", default_value_t = 1000)]
+    pub bulk: u32,
+}
+
+impl Sizes {
+    pub(super) fn pair(&self) -> (u32, u32) {
+        (self.batch, self.bulk)
+    }
+}
+
+/// Runs all cases, prints the report, and writes JSON where asked to. `title` says what all of them are about.
+pub(super) fn measure(title: String, cases: &[Case], how: &How) -> Result<(), Error> {
+    Place::may_make_namespaces()?;
+    let interrupted = interrupted()?;
+    let mut report = Report {
+        title,
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        machine: Machine::now(),
+        commit: machine::commit(),
+        runs: Vec::new(),
+        summary: Vec::new(),
+    };
+    let limit = Duration::from_secs(how.limit);
+    'runs: for n in 0..how.runs {
+        // Who is first changes, so that nobody always finds the machine warm.
+        let mut order: Vec<&Case> = cases.iter().collect();
+        if n % 2 == 1 {
+            order.reverse();
+        }
+        for case in order {
+            let head = format!("run {} of {}, {}", n + 1, how.runs, case.name);
+            let outcome = run::run(case, limit, &interrupted);
+            if interrupted.load(Relaxed) {
+                break 'runs;
+            }
+            let says = match &outcome {
+                Ok(figures) => format!("{:.2} s", figures.wall_s),
+                Err(e) => e.to_string(),
+            };
+            // Progress that nobody reads any more is no reason to stop.
+            let _ = writeln!(std::io::stderr(), "{head}: {says}");
+            let (figures, failure) = match outcome {
+                Ok(figures) => (Some(figures), None),
+                Err(e) => (None, Some(e.to_string())),
+            };
+            let (wiring, routes) = (case.name.clone(), case.load.total());
+            report.runs.push(RunReport { wiring, routes, figures, failure });
+        }
+    }
+    report.summarize(cases.iter().map(|case| case.name.as_str()));
+    // A reader that went away wants no report.
+    let _ = write!(std::io::stdout(), "{report}");
+    if let Some(path) = &how.json {
+        let failed = |source| Error::File { path: path.clone(), source };
+        let text = serde_json::to_string_pretty(&report).map_err(|e| failed(e.into()))?;
+        std::fs::write(path, text + "\n").map_err(failed)?;
+    }
+    let bad = report.runs.iter().filter(|r| r.failure.is_some()).count();
+    if bad > 0 {
+        return Err(Error::Options(format!("{bad} of {} runs failed; see above", report.runs.len())));
+    }
+    Ok(())
+}

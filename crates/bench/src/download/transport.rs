@@ -1,0 +1,135 @@
+//! `ribtide bench run transport`: the combinations of "Improve orchagent route performance", with its two workloads.
+
+use super::load::Load;
+use super::run::Case;
+use super::suite::{How, Sizes, measure};
+use super::wiring::Features;
+use crate::Error;
+use clap::ValueEnum;
+
+/// A combination of the document's table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Combination {
+    /// Without any feature: SONiC's defaults
+    None,
+    /// Several Redis servers
+    MultiDb,
+    /// orchagent's ring thread
+    Ring,
+    /// Routes over ZeroMQ
+    Zmq,
+    /// Several Redis servers, and the ring thread
+    MultiDbRing,
+    /// Several Redis servers, the ring thread, and ZeroMQ
+    MultiDbRingZmq,
+}
+
+/// What is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Work {
+    /// As the document's T1 switch: 12,951 routes, half of them IPv6, each through 4 neighbours
+    T1,
+    /// As its chassis: 308,037 routes, half of them IPv6, each through 8 neighbours
+    Chassis,
+}
+
+/// What to measure.
+#[derive(Clone, PartialEq, Debug, clap::Args)]
+pub struct Options {
+    /// Which combinations
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = ALL)]
+    pub dut: Vec<Combination>,
+    /// Which workloads
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = [Work::T1, Work::Chassis])]
+    pub work: Vec<Work>,
+    /// A hundredth of the routes, or so: to see whether it works
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub percent: u32,
+    /// orchagent's sizes
+    #[command(flatten)]
+    pub sizes: Sizes,
+    /// How it is measured
+    #[command(flatten)]
+    pub how: How,
+}
+
+const ALL: [Combination; 6] = [
+    Combination::None,
+    Combination::MultiDb,
+    Combination::Ring,
+    Combination::Zmq,
+    Combination::MultiDbRing,
+    Combination::MultiDbRingZmq,
+];
+
+impl Combination {
+    fn features(self) -> Features {
+        let none = Features::default();
+        match self {
+            Combination::None => none,
+            Combination::MultiDb => Features { multi_db: true, ..none },
+            Combination::Ring => Features { ring: true, ..none },
+            Combination::Zmq => Features { zmq: true, ..none },
+            Combination::MultiDbRing => Features { multi_db: true, ring: true, ..none },
+            Combination::MultiDbRingZmq => Features { multi_db: true, ring: true, zmq: true, ..none },
+        }
+    }
+}
+
+impl Work {
+    fn load(self, percent: u32) -> Load {
+        let (routes, ways) = match self {
+            Work::T1 => (12_951, 4),
+            Work::Chassis => (308_037, 8),
+        };
+        let routes: u32 = routes * percent / 100;
+        Load { ipv4: routes.div_ceil(2), ipv6: routes / 2, ways }
+    }
+}
+
+fn name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// Measures, prints a table, and writes JSON where asked to.
+///
+/// # Errors
+/// As [`super::run`].
+pub fn run(options: &Options) -> Result<(), Error> {
+    let cases: Vec<Case> = options
+        .work
+        .iter()
+        .flat_map(|work| options.dut.iter().map(|dut| (*work, *dut)))
+        .map(|(work, dut)| Case {
+            name: format!("{}: {}", name(work), name(dut)),
+            flags: dut.features().flags(),
+            load: work.load(options.percent),
+            sizes: options.sizes.pair(),
+            chip_rate: None,
+            reactions: false,
+            timers: false,
+        })
+        .collect();
+    measure(
+        "Transports: the combinations of the document, synchronous and recorded".into(),
+        &cases,
+        &options.how,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workloads_are_the_documents() {
+        assert_eq!(Work::T1.load(100), Load { ipv4: 6476, ipv6: 6475, ways: 4 });
+        assert_eq!(Work::Chassis.load(100).total(), 308_037);
+        assert_eq!(Work::T1.load(1).total(), 129);
+        let all = Combination::MultiDbRingZmq.features().flags();
+        assert_eq!(
+            (all.redis.join(" "), all.orchagent.join(" ")),
+            ("--multi-db".into(), "-s -q tcp://127.0.0.1 --route-zmq -R".into())
+        );
+    }
+}
