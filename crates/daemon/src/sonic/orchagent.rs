@@ -352,6 +352,7 @@ fn refill(stage: &mut OrchStage, databases: &Databases, stop: &Stop) -> Result<S
     ) -> Result<(), TableError> {
         PlainTable::<R>::open(databases, stop)?.rows(|key, row| take(Change::set(key, row)))
     }
+    let orch = &mut stage.orch;
     table::<PortRow>(databases, stop, |change| orch.port(change))?;
     table::<VrfRow>(databases, stop, |change| orch.vrf(change))?;
     table::<IntfRow>(databases, stop, |change| orch.interface(change))?;

@@ -186,7 +186,9 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
             (true, _) => ("warm", ""),
             (false, StartType::Cold) => ("cold", ""),
             (false, StartType::Warm) => ("cold", "no earlier syncd left a switch that ASIC_DB knows"),
-            (false, _) => ("cold", "the virtual switch begins with what ASIC_DB has, and orchagent describes it anew"),
+            (false, _) => {
+                ("cold", "the virtual switch begins with what ASIC_DB has, and orchagent describes it anew")
+            }
         };
         settings.note("-t", asked, active, why);
     }

@@ -4,8 +4,8 @@
 //! `WARM_RESTART_ENABLE_TABLE` says of the system or of a container that its daemons start warm; a daemon does when it ran
 //! before, which its `restore_count` in `WARM_RESTART_TABLE` shows. There each also says how far it is.
 
+use super::config_db::ConfigDb;
 use super::orch_stage::OrchStage;
-use super::settings::ConfigDb;
 use super::{Error, log};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::fpmsyncd::{FpmOut, Fpmsyncd};
