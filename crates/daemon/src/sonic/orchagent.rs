@@ -174,6 +174,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let ring = given.ring.then_some(given.batch);
     let feeds = feeds(&databases, routes.as_ref(), ring, &timers, &rings, stop)?;
     let create_switch = args.create_switch.map(Duration::from_secs);
+    settings.write()?;
     let mut stage = OrchStage {
         orch: Orch::new(config, Box::new(RedisVids::open(&databases, stop)?)),
         feeds,
