@@ -11,6 +11,7 @@ import time
 
 import pytest
 from harness import Host, Ribtide, binary, fpm, wait_for
+from harness.config import HEAD, LAB, external
 from harness.sonic import Sonic
 from harness.speaker import Speaker, prefixes as nlri, raw_update, update
 from test_sonic import connect_fpm, ifindex
@@ -22,28 +23,7 @@ STALL = 60 if LONG else 4
 #: Beyond what it holds of the routes: rings, sockets, and what the allocator keeps for itself.
 SLACK = 160 << 20
 SENDER = Host.FEEDS[0]
-ROUTER = f"""
-[router]
-asn = 65001
-router-id = "10.0.255.254"
-
-[bgp]
-listen = ["{Host.FEED_SIDE}:179"]
-
-[bgp.group.sender]
-type = "external"
-peer-asn = 65010
-passive = true
-import = ["accept"]
-neighbors = ["{SENDER}"]
-
-[fib]
-virtual-asic = {{ lab = true }}
-
-[[interface]]
-name = "Ethernet0"
-addresses = ["10.0.255.254/16"]
-"""
+ROUTER = HEAD + external("sender", 65010, SENDER, 'import = ["accept"]') + "[fib]" + LAB
 ALL = [f"{20 + (n >> 16)}.{n >> 8 & 255}.{n & 255}.0/24" for n in range(PREFIXES)]
 
 

@@ -6,16 +6,11 @@ import socket
 import pytest
 
 from harness import Host, Ribtide, binary, wait_for
+from harness.config import HEAD, LAB
 
 parser = pytest.importorskip("prometheus_client.openmetrics.parser", reason="python3-prometheus-client is missing")
 
-CONFIG = f"""
-[router]
-asn = 65001
-router-id = "10.0.255.254"
-
-[bgp]
-listen = ["{Host.FEED_SIDE}:179"]
+CONFIG = HEAD + """
 shards = 2
 update-threads = 2
 
@@ -26,12 +21,7 @@ export = ["accept"]
 dynamic-neighbors = ["198.19.0.0/24"]
 
 [fib]
-virtual-asic = {{ lab = true }}
-
-[[interface]]
-name = "Ethernet0"
-addresses = ["10.0.255.254/16"]
-"""
+""" + LAB
 
 
 class Unix(http.client.HTTPConnection):

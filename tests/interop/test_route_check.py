@@ -4,34 +4,13 @@ import json
 import subprocess
 
 from harness import Host, Ribtide, binary, wait_for
+from harness.config import HEAD, LAB, external
 from harness.sonic import Sonic
 from harness.speaker import Speaker, prefixes as nlri, raw_update, update
 
 SENDER = Host.FEEDS[0]
-CONFIG = f"""
-[router]
-asn = 65001
-router-id = "10.0.255.254"
-
-[bgp]
-listen = ["{Host.FEED_SIDE}:179"]
-
-[bgp.group.sender]
-type = "external"
-peer-asn = 65010
-passive = true
-import = ["accept"]
-neighbors = ["{SENDER}"]
-
-[fib]
-"""
-ASIC = CONFIG + """
-virtual-asic = { lab = true }
-
-[[interface]]
-name = "Ethernet0"
-addresses = ["10.0.255.254/16"]
-"""
+CONFIG = HEAD + external("sender", 65010, SENDER, 'import = ["accept"]') + "[fib]\n"
+ASIC = CONFIG + LAB
 KERNEL = CONFIG + "kernel = { table = 254 }\n"
 ALL = [f"20.{n // 256}.{n % 256}.0/24" for n in range(1000)]
 

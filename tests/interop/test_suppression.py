@@ -7,45 +7,14 @@ import struct
 import time
 
 from harness import Host, Ribtide, wait_for
+from harness.config import HEAD, LAB, external
 from harness.speaker import UPDATE, Speaker, raw_update, prefixes as nlri, update
 
 SENDER, RECEIVER = Host.FEEDS
-CONFIG = f"""
-[router]
-asn = 65001
-router-id = "10.0.255.254"
-
-[bgp]
-listen = ["{Host.FEED_SIDE}:179"]
-shards = 3
-
-[bgp.group.sender]
-type = "external"
-peer-asn = 65010
-passive = true
-import = ["accept"]
-neighbors = ["{SENDER}"]
-
-[bgp.group.receiver]
-type = "external"
-peer-asn = 65020
-passive = true
-export = ["accept"]
-neighbors = ["{RECEIVER}"]
-
-[fib]
-suppress-fib-pending = true
-"""
-ASIC = CONFIG + """
-virtual-asic = { lab = true }
-
-[[interface]]
-name = "Ethernet0"
-addresses = ["10.0.255.254/16"]
-"""
-KERNEL = CONFIG + """
-kernel = { table = 254 }
-"""
+CONFIG = (HEAD + "shards = 3\n" + external("sender", 65010, SENDER, 'import = ["accept"]')
+          + external("receiver", 65020, RECEIVER, 'export = ["accept"]') + "[fib]\nsuppress-fib-pending = true\n")
+ASIC = CONFIG + LAB
+KERNEL = CONFIG + "kernel = { table = 254 }\n"
 ALL = [f"20.{n // 256}.{n % 256}.0/24" for n in range(2000)]
 
 

@@ -36,11 +36,14 @@ pub(crate) struct Options {
     /// Prefixes of the generated table; one in six is IPv6
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
     prefixes: u32,
+    /// Only IPv4, each a /24 and one after the other, and one set of attributes
+    #[arg(long)]
+    uniform: bool,
     /// Names the generated table
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Play the largest table or all updates of this MRT file instead
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["prefixes", "seed"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prefixes", "uniform", "seed"])]
     mrt: Option<PathBuf>,
     /// Leave when the check is done, non-zero if anything was wrong
     #[arg(long)]
@@ -228,7 +231,8 @@ fn send(options: &Options, port: u16) -> Result<(Feed, Expected, f64), String> {
             Ok((Feed::Recorded(Box::new(replay)), expected, report.seconds))
         }
         None => {
-            let ipv6 = options.prefixes / 6;
+            let ipv6 = if options.uniform { 0 } else { options.prefixes / 6 };
+            args.extend(options.uniform.then(|| "--uniform".into()));
             args.extend([
                 "--ipv4".into(),
                 (options.prefixes - ipv6).to_string(),

@@ -1,4 +1,4 @@
-//! Numbers, addresses and prefixes as text, by hand: a route is spelled at each seam, and the machinery of formatting
+//! Numbers, addresses and prefixes as text, without formatting: a route is spelled at each seam, and that machinery
 //! costs more than the rest of its row.
 
 use ribtide_prefix::AnyPrefix;
@@ -6,18 +6,8 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 /// Appends a number.
-pub(crate) fn decimal(mut n: u64, out: &mut String) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            break;
-        }
-    }
-    out.extend(digits[at..].iter().map(|digit| char::from(*digit)));
+pub(crate) fn decimal(n: u64, out: &mut String) {
+    out.push_str(itoa::Buffer::new().format(n));
 }
 
 /// Appends a number in hexadecimal digits, without leading zeros.

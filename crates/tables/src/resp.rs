@@ -59,20 +59,9 @@ impl Command {
     }
 }
 
-fn header(out: &mut Vec<u8>, kind: u8, mut n: usize) {
-    // By hand: a route has a dozen of these, and formatting costs more than the rest of the argument.
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            break;
-        }
-    }
+fn header(out: &mut Vec<u8>, kind: u8, n: usize) {
     out.push(kind);
-    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 

@@ -16,7 +16,7 @@ pub use report::Report;
 pub use run::Figures;
 
 use crate::Error;
-use crate::harness::{Machine, Place, machine};
+use crate::harness::{Machine, Place, machine, tell};
 use crate::options::interrupted;
 use dut::Dut;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -84,13 +84,7 @@ fn factor(text: &str) -> Result<f64, String> {
 /// Nothing could be measured, a router under test failed or ended wrong, or somebody pressed Ctrl-C.
 pub fn run(options: &Options) -> Result<(), Error> {
     let (report, interrupted) = measure(options)?;
-    // A reader that went away wants no report.
-    let _ = write!(std::io::stdout(), "{report}");
-    if let Some(path) = &options.json {
-        let failed = |source| Error::File { path: path.clone(), source };
-        let text = serde_json::to_string_pretty(&report).map_err(|e| failed(e.into()))?;
-        std::fs::write(path, text + "\n").map_err(failed)?;
-    }
+    tell(&report, options.json.as_deref())?;
     if interrupted {
         return Err(Error::Options("interrupted".into()));
     }

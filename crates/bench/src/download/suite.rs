@@ -3,7 +3,7 @@
 use super::report::{Report, RunReport};
 use super::run::{self, Case};
 use crate::Error;
-use crate::harness::{Machine, Place, machine};
+use crate::harness::{Machine, Place, machine, tell};
 use crate::options::interrupted;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -81,13 +81,7 @@ pub(super) fn measure(title: String, cases: &[Case], how: &How) -> Result<(), Er
         }
     }
     report.summarize(cases.iter().map(|case| case.name.as_str()));
-    // A reader that went away wants no report.
-    let _ = write!(std::io::stdout(), "{report}");
-    if let Some(path) = &how.json {
-        let failed = |source| Error::File { path: path.clone(), source };
-        let text = serde_json::to_string_pretty(&report).map_err(|e| failed(e.into()))?;
-        std::fs::write(path, text + "\n").map_err(failed)?;
-    }
+    tell(&report, how.json.as_deref())?;
     let bad = report.runs.iter().filter(|r| r.failure.is_some()).count();
     if bad > 0 {
         return Err(Error::Options(format!("{bad} of {} runs failed; see above", report.runs.len())));

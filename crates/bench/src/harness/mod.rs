@@ -5,9 +5,11 @@ pub mod machine;
 pub mod place;
 pub mod program;
 pub mod spread;
+mod tell;
 pub mod text;
 
 pub use machine::Machine;
 pub use place::Place;
 pub use program::{Program, Usage};
 pub use spread::Spread;
+pub use tell::tell;

@@ -16,7 +16,7 @@ pub use report::Report;
 pub(crate) use table::Kernel;
 
 use crate::Error;
-use crate::harness::{Machine, Place, machine};
+use crate::harness::{Machine, Place, machine, tell};
 use crate::options::interrupted;
 use crate::table::{Table, TableOptions};
 use report::RunReport;
@@ -93,13 +93,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         }
     }
     report.summarize();
-    // A reader that went away wants no report.
-    let _ = write!(std::io::stdout(), "{report}");
-    if let Some(path) = &options.json {
-        let failed = |source| Error::File { path: path.clone(), source };
-        let text = serde_json::to_string_pretty(&report).map_err(|e| failed(e.into()))?;
-        std::fs::write(path, text + "\n").map_err(failed)?;
-    }
+    tell(&report, options.json.as_deref())?;
     let bad = report.runs.iter().filter(|r| r.failure.is_some()).count();
     if bad > 0 {
         return Err(Error::Options(format!("{bad} of {} runs failed; see above", report.runs.len())));

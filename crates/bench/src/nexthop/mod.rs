@@ -18,7 +18,7 @@ pub use report::{Figures, Report};
 pub use work::Work;
 
 use crate::Error;
-use crate::harness::{Machine, machine};
+use crate::harness::{Machine, machine, tell};
 use report::{RunReport, WorkReport};
 use ribtide_rib::CacheMode;
 use std::fmt;
@@ -100,13 +100,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         return writeln!(std::io::stdout(), "{text}").map_err(Error::System);
     }
     let report = measure(options)?;
-    // A reader that went away wants no report.
-    let _ = write!(std::io::stdout(), "{report}");
-    if let Some(path) = &options.json {
-        let failed = |source| Error::File { path: path.clone(), source };
-        let text = serde_json::to_string_pretty(&report).map_err(|e| failed(e.into()))?;
-        std::fs::write(path, text + "\n").map_err(failed)?;
-    }
+    tell(&report, options.json.as_deref())?;
     if report.works.iter().all(|work| work.runs.is_empty()) {
         return Err(Error::Options("nothing could be measured".into()));
     }

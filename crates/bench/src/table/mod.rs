@@ -32,6 +32,10 @@ pub struct TableOptions {
     /// IPv6 prefixes that share one set of attributes, on average.
     #[arg(long, value_name = "N", default_value_t = 1.7, value_parser = at_least_one)]
     pub ipv6_per_set: f64,
+    /// Prefixes of one length, one after the other (11.0.0.0/24, 11.0.1.0/24 and on; 2a00::/48 and on), and one set of
+    /// attributes a family.
+    #[arg(long, conflicts_with_all = ["ipv4_per_set", "ipv6_per_set"])]
+    pub uniform: bool,
 }
 
 impl Default for TableOptions {
@@ -78,7 +82,11 @@ impl Table {
         let mut shapes = shapes.into_iter();
         for_each_family!(F => {
             let (count, per_set) = shapes.next().unwrap_or_default();
-            *table.lists.get_mut::<F>() = groups::<F>(options.seed, count.min(MAX_PREFIXES), per_set);
+            let count = count.min(MAX_PREFIXES);
+            *table.lists.get_mut::<F>() = match options.uniform {
+                true => Groups { prefixes: prefixes::uniform(count), ends: Vec::from_iter((count > 0).then_some(count)) },
+                false => groups::<F>(options.seed, count, per_set),
+            };
         });
         table
     }

@@ -52,6 +52,14 @@ pub(super) fn generate<F: Family>(rng: &mut Rng, count: usize) -> Vec<Prefix<F>>
     placed
 }
 
+/// `count` prefixes of the length that most have, one after the other.
+pub(super) fn uniform<F: Family>(count: u32) -> Vec<Prefix<F>> {
+    let (first, len) = Shape::of::<F>().uniform;
+    std::iter::successors(Some(Prefix::new(F::Bits::from_left(first), len)), |prefix| next_of(*prefix))
+        .take(count as usize)
+        .collect()
+}
+
 /// How often a place inside another prefix, or one that no other covers, is looked for before any will do.
 const ATTEMPTS: u32 = 16;
 

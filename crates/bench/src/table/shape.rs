@@ -20,6 +20,8 @@ pub struct Shape {
     pub inside: &'static [(u128, u8)],
     /// Blocks inside those that no prefix may touch.
     pub outside: &'static [(u128, u8)],
+    /// The first prefix of a table that has no shape: [`MAX_PREFIXES`] of them lie side by side from here on.
+    pub uniform: (u128, u8),
 }
 
 const V4_SHAPE: Shape = Shape {
@@ -55,6 +57,7 @@ const V4_SHAPE: Shape = Shape {
         (v4(172, 16), 12),
         (v4(192, 168), 16),
     ],
+    uniform: (v4(11, 0), 24),
 };
 
 const V6_SHAPE: Shape = Shape {
@@ -97,6 +100,7 @@ const V6_SHAPE: Shape = Shape {
     ],
     // Special purposes and documentation.
     outside: &[(v6(0x2001, 0), 23), (v6(0x2001, 0x0db8), 32)],
+    uniform: (v6(0x2a00, 0), 48),
 };
 
 impl Shape {

@@ -161,3 +161,19 @@ fn within_the_own_as_the_path_starts_elsewhere_and_has_a_preference() {
     assert_eq!(path.local_pref, Some(100));
     assert!(!path.as_path.contains(&65_100));
 }
+
+#[test]
+fn a_table_without_a_shape() {
+    let table =
+        Table::new(&TableOptions { ipv4: MAX_PREFIXES, ipv6: 3, uniform: true, ..TableOptions::default() });
+    let last = table.prefixes::<V4>().last().unwrap();
+    assert_eq!((table.count::<V4>(), last.to_string()), (4_000_000, "72.8.255.0/24".into()));
+    assert!(table.prefixes::<V4>().iter().all(|p| Shape::of::<V4>().admits(*p)));
+    assert_eq!(
+        table.group::<V6>(0).iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["2a00::/48", "2a00:0:1::/48", "2a00:0:2::/48"]
+    );
+    assert_eq!((table.group_count::<V4>(), table.group_count::<V6>()), (1, 1));
+    let none = Table::new(&TableOptions { ipv4: 1, ipv6: 0, uniform: true, ..TableOptions::default() });
+    assert_eq!(none.group_count::<V6>(), 0);
+}

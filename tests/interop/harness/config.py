@@ -1,0 +1,33 @@
+"""Pieces of configuration that several tests have."""
+
+from .host import Host
+
+#: AS 65001, where the feeds reach it.
+HEAD = f"""
+[router]
+asn = 65001
+router-id = "10.0.255.254"
+
+[bgp]
+listen = ["{Host.FEED_SIDE}:179"]
+"""
+#: `[fib]`'s line for the virtual ASIC, and the interface behind which every gateway of the tests is.
+LAB = """
+virtual-asic = { lab = true }
+
+[[interface]]
+name = "Ethernet0"
+addresses = ["10.0.255.254/16"]
+"""
+
+
+def external(name, asn, neighbor, policy):
+    """A group of one external neighbour, which connects; `policy` is what lets routes through."""
+    return f"""
+[bgp.group.{name}]
+type = "external"
+peer-asn = {asn}
+passive = true
+{policy}
+neighbors = ["{neighbor}"]
+"""
