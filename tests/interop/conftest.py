@@ -35,7 +35,7 @@ def nothing_left():
 def folder(tmp_path):
     """A folder that FRR, which is not root, can reach and write."""
     for parent in tmp_path.parents:
-        if parent.owner() == tmp_path.owner() and parent.name.startswith("pytest-"):
+        if parent.owner() == tmp_path.owner() and parent.name.startswith(("pytest-", "popen-")):
             parent.chmod(0o755)
     tmp_path.chmod(0o777)
     return tmp_path

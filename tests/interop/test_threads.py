@@ -55,6 +55,7 @@ def calm_table(folder):
         host.close()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("threads", [('"auto"', '"auto"'), ('"off"', '"off"')], ids=["auto", "one-thread"])
 def test_no_session_expires_under_full_load(folder, threads):
     """Ten senders change a fifth of 200,000 prefixes over and over, for twenty receivers, with a hold time of 3 s: a
