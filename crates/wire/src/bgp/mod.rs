@@ -25,6 +25,8 @@ pub use update::{Update, UpdateContext};
 /// The two-octet AS number that stands for one that needs four (RFC 6793).
 pub const AS_TRANS: u16 = 23456;
 
+#[cfg(any(test, fuzzing))]
+pub mod promises;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -3,62 +3,10 @@
 use super::attribute::{Attributes, code};
 use super::message::{MAX_EXTENDED_LEN, RouteRefresh, frame};
 use super::nlri::Prefixes;
-use super::update::{Disposition, Update, UpdateContext, parse};
-use super::{AsPath, NextHop, Notification, Open, build};
+use super::update::{UpdateContext, parse};
+use super::{AsPath, Notification, Open, build, promises};
 use proptest::prelude::*;
-use ribtide_prefix::{Family, V4, V6, for_each_family};
-
-/// Checks what [`Update`] promises to whoever reads it.
-fn check_promises(update: &Update<'_>, ctx: &UpdateContext) {
-    let withdrawn = matches!(update.disposition(), Disposition::TreatAsWithdraw { .. });
-    for_each_family!(F => {
-        let announced = update.announced::<F>().count();
-        assert!(announced == 0 || update.next_hop::<F>().is_some_and(NextHop::is_host));
-        assert!(!withdrawn || announced == 0);
-        assert!(update.end_of_rib().is_none() || announced + update.withdrawn::<F>().count() == 0);
-    });
-    let mut codes = std::collections::HashSet::new();
-    for attribute in update.attributes() {
-        assert!(!withdrawn);
-        assert!(codes.insert(attribute.code), "each attribute once");
-        assert!(![code::NEXT_HOP, code::MP_REACH_NLRI, code::MP_UNREACH_NLRI].contains(&attribute.code));
-        assert_eq!(attribute.flags & 0x1f, 0);
-    }
-    let key: usize = update.attribute_key().iter().map(|piece| piece.len()).sum();
-    assert!(key <= update.raw_attributes().len());
-    for discarded in update.discarded() {
-        assert!(!discarded.fault.to_string().is_empty());
-    }
-    for_each_family!(F => rebuild::<F>(update, ctx));
-}
-
-/// Writes an UPDATE again from what was read, as for a four-octet peer: it has to read the same.
-fn rebuild<F: Family>(update: &Update<'_>, ctx: &UpdateContext) {
-    let Some(next_hop) = update.next_hop::<F>().filter(|_| update.announced::<F>().next().is_some()) else {
-        return;
-    };
-    let mut attributes = Vec::new();
-    for attribute in update.attributes() {
-        build::attribute(&mut attributes, attribute.flags, attribute.code, attribute.value);
-    }
-    let mut out = Vec::new();
-    let packer = build::UpdatePacker::new(&attributes, next_hop, MAX_EXTENDED_LEN);
-    if packer.announce(update.announced::<F>(), &mut out).is_err() {
-        return;
-    }
-    let four_octet = UpdateContext { four_octet_as: true, ..*ctx };
-    let mut announced = Vec::new();
-    let mut stream = out.as_slice();
-    while let Some(message) = frame(stream, MAX_EXTENDED_LEN).unwrap() {
-        let again = parse(message.body, &four_octet).unwrap();
-        assert_eq!((again.disposition(), again.discarded()), (Disposition::Normal, &[][..]));
-        assert!(again.attributes().eq(update.attributes()));
-        assert_eq!(again.next_hop::<F>(), Some(next_hop));
-        announced.extend(again.announced::<F>());
-        stream = &stream[message.total_len..];
-    }
-    assert!(announced.into_iter().eq(update.announced::<F>()));
-}
+use ribtide_prefix::{V4, V6};
 
 /// Prefixes of up to `width` bits, as on the wire; one in a hundred cannot be.
 fn plausible_prefixes(width: u8) -> impl Strategy<Value = Vec<u8>> {
@@ -199,14 +147,14 @@ proptest! {
         ctx in contexts(),
     ) {
         if let Ok(update) = parse(&body, &ctx) {
-            check_promises(&update, &ctx);
+            promises::check(&update, &ctx);
         }
     }
 
     #[test]
     fn plausible_updates_have_an_outcome(body in plausible_body(), ctx in contexts()) {
         match parse(&body, &ctx) {
-            Ok(update) => check_promises(&update, &ctx),
+            Ok(update) => promises::check(&update, &ctx),
             Err(notification) => prop_assert_eq!(notification.code, 3),
         }
     }

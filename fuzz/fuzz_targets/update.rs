@@ -1,0 +1,15 @@
+//! The body of an UPDATE, in each of the contexts that a session can give it: what is read keeps every promise of
+//! [`Update`], and written again it reads the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ribtide_wire::bgp::update::parse;
+use ribtide_wire::bgp::{UpdateContext, promises};
+
+fuzz_target!(|input: (bool, bool, &[u8])| {
+    let (four_octet_as, external, body) = input;
+    let ctx = UpdateContext { four_octet_as, external };
+    if let Ok(update) = parse(body, &ctx) {
+        promises::check(&update, &ctx);
+    }
+});
