@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// Batches that may wait.
-const BATCHES: usize = 384;
+const BATCHES: usize = 320;
 /// Rows in a batch at most.
 const BATCH: usize = 1000;
 /// Rows that unite and are written at once.

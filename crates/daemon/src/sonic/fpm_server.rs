@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// Batches of frames that may wait at the daemon.
-const BATCHES: usize = 64;
+const BATCHES: usize = 16;
 /// Buffers of replies that may wait at the client.
 const REPLIES: usize = 256;
 /// What one read takes at most; zebra sends in pieces of 64 KiB.
