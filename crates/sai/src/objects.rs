@@ -1,10 +1,10 @@
 //! Numbered objects: attributes, and who refers to whom.
 //!
 //! Every kind is kept the same way, as the attributes that it was given. What a kind needs, and what its
-//! references must lead to, is one table here.
+//! references must lead to, is one table here; what makes it complete is SAI's own schema.
 
 use ribtide_prefix::Map;
-use ribtide_swss::sai::{Attr, Attrs, ObjectType, Oid, Status};
+use ribtide_swss::sai::{Attr, Attrs, ObjectType, Oid, Status, schema};
 
 /// The chip's own numbers have this bit, which no number of orchagent's has: a mix-up finds no object.
 const OURS: u64 = 1 << 63;
@@ -122,31 +122,13 @@ impl Objects {
 
     /// Whether a new object may have these attributes.
     pub(crate) fn check_new(&self, kind: ObjectType, attrs: &[Attr]) -> Result<(), Status> {
-        for (i, attr) in attrs.iter().enumerate() {
-            if attrs[..i].iter().any(|earlier| earlier.same_kind(attr)) {
+        for (n, attr) in attrs.iter().enumerate() {
+            if schema::twice(attrs, n) {
                 return Err(Status::InvalidParameter);
             }
             self.check(attr)?;
         }
-        let has = |pick: fn(&Attr) -> bool| attrs.iter().any(pick);
-        let complete = match kind {
-            ObjectType::Switch => has(|a| matches!(a, Attr::SwitchInit(true))),
-            ObjectType::Port => has(|a| matches!(a, Attr::PortLanes(_))),
-            ObjectType::RouterInterface => {
-                has(|a| matches!(a, Attr::RifVirtualRouter(_))) && has(|a| matches!(a, Attr::RifKind(_)))
-            }
-            ObjectType::NextHop => {
-                has(|a| matches!(a, Attr::NextHopKind(_)))
-                    && has(|a| matches!(a, Attr::NextHopIp(_)))
-                    && has(|a| matches!(a, Attr::NextHopRif(_)))
-            }
-            ObjectType::NextHopGroup => has(|a| matches!(a, Attr::GroupKind(_))),
-            ObjectType::NextHopGroupMember => {
-                has(|a| matches!(a, Attr::MemberGroup(_))) && has(|a| matches!(a, Attr::MemberNextHop(_)))
-            }
-            _ => true,
-        };
-        if complete { Ok(()) } else { Err(Status::MandatoryAttributeMissing) }
+        schema::complete(kind, attrs).map_err(|broken| broken.status)
     }
 
     /// Whether what an attribute refers to exists and is of the right kind.

@@ -6,6 +6,7 @@
 mod attr;
 mod object;
 mod request;
+pub mod schema;
 pub mod text;
 mod vid;
 

@@ -9,6 +9,7 @@ mod store;
 mod tests;
 mod view;
 
+use crate::sai::schema::{self, Validation};
 use crate::sai::{
     Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, SWITCH, Sai, SaiCall, SaiReply, SaiRequest,
     Status, Verb, VidSource, View,
@@ -93,6 +94,8 @@ pub struct Syncd<S: Sai> {
     view: Option<Store>,
     /// Whether anybody writes [`SyncdOut::rows`], and orchagent may start again on a chip that holds something.
     keeps_rows: bool,
+    /// Which requests are held against SAI's schema.
+    validation: Validation,
 }
 
 impl<S: Sai> Syncd<S> {
@@ -107,6 +110,7 @@ impl<S: Sai> Syncd<S> {
             own: Map::default(),
             view: None,
             keeps_rows: true,
+            validation: Validation::default(),
         }
     }
 
@@ -136,9 +140,15 @@ impl<S: Sai> Syncd<S> {
 
     /// Nobody writes ASIC_DB, and orchagent lives and dies with this machine, so that there is nothing to compare with: the
     /// chip alone knows its routes. [`SyncdOut::rows`] names none, and neither do [`Syncd::attrs`] and
-    /// [`Syncd::for_each`]; a second start of orchagent is refused.
+    /// [`Syncd::for_each`]; a second start of orchagent is refused. Requests are not validated, since ours are right by their
+    /// types.
     pub fn without_rows(self) -> Self {
-        Syncd { keeps_rows: false, ..self }
+        Syncd { keeps_rows: false, validation: Validation::Off, ..self }
+    }
+
+    /// Which requests are held against SAI's schema: all of them, if nothing is said.
+    pub fn validate(self, validation: Validation) -> Self {
+        Syncd { validation, ..self }
     }
 
     /// The chip.
@@ -205,11 +215,13 @@ impl<S: Sai> Syncd<S> {
                 },
             ),
             SaiCall::One { verb, object, item } => {
-                let statuses = self.objects(verb, object, vec![item], ErrorMode::StopOnError, out);
+                let rules = self.validation.covers(false);
+                let statuses = self.objects(verb, object, vec![item], ErrorMode::StopOnError, rules, out);
                 SaiReply::one(id, statuses.first().copied().unwrap_or(Status::Failure))
             }
             SaiCall::Bulk { verb, object, items, mode } => {
-                SaiReply::bulk(id, self.objects(verb, object, items, mode, out))
+                let rules = self.validation.covers(true);
+                SaiReply::bulk(id, self.objects(verb, object, items, mode, rules, out))
             }
             SaiCall::Get { object, id: of, attrs } => match self.get(object, of, attrs, out) {
                 Ok(values) => SaiReply { values, ..SaiReply::one(id, Status::Success) },
@@ -243,16 +255,18 @@ impl<S: Sai> Syncd<S> {
         Status::Success
     }
 
+    /// `rules`: they are held against the schema.
     fn objects(
         &mut self,
         verb: Verb,
         object: ObjectType,
         items: Vec<Item>,
         mode: ErrorMode,
+        rules: bool,
         out: &mut SyncdOut,
     ) -> Vec<Status> {
         let Some(view) = &mut self.view else {
-            let statuses = self.bulk(verb, object, items, mode, out);
+            let statuses = self.bulk(verb, object, items, mode, rules, out);
             if object == ObjectType::Switch && verb == Verb::Create {
                 self.discover_all(out);
             }
@@ -260,7 +274,11 @@ impl<S: Sai> Syncd<S> {
         };
         let mut stopped = false;
         let one = |item: Item| {
-            let status = if stopped { Status::NotExecuted } else { describe(view, verb, object, item) };
+            let status = match stopped {
+                true => Status::NotExecuted,
+                false => refused(rules, verb, object, &item, out)
+                    .unwrap_or_else(|| describe(view, verb, object, item)),
+            };
             stopped |= mode == ErrorMode::StopOnError && !status.is_success();
             status
         };
@@ -296,7 +314,7 @@ impl<S: Sai> Syncd<S> {
                 let count = items.len();
                 let before = out.rows.len();
                 let ids: Vec<ObjectId> = items.iter().map(|item| item.id).collect();
-                let statuses = self.bulk(verb, object, items, ErrorMode::IgnoreError, out);
+                let statuses = self.bulk(verb, object, items, ErrorMode::IgnoreError, false, out);
                 // The rows are there already; only numbers changed.
                 let new = out.rows.split_off(before);
                 out.rows.extend(new.into_iter().filter(|row| matches!(row, AsicChange::Map(..))));
@@ -384,6 +402,7 @@ impl<S: Sai> Syncd<S> {
         object: ObjectType,
         items: Vec<Item>,
         mode: ErrorMode,
+        rules: bool,
         out: &mut SyncdOut,
     ) -> Vec<Status> {
         // What cannot be translated is answered here; with the mode that stops, so is what comes after it.
@@ -403,7 +422,10 @@ impl<S: Sai> Syncd<S> {
             let translated = match stopped {
                 true => Err(Status::NotExecuted),
                 false if again => Err(Status::ItemAlreadyExists),
-                false => self.translate(verb, object, item),
+                false => match refused(rules, verb, object, item, out) {
+                    Some(status) => Err(status),
+                    None => self.translate(verb, object, item),
+                },
             };
             unknown += usize::from(translated == Err(Status::InvalidObjectId));
             stopped |= translated.is_err() && mode == ErrorMode::StopOnError;
@@ -591,6 +613,15 @@ impl<S: Sai> Syncd<S> {
         out.rows.push(AsicChange::Hidden(attr));
         Ok(())
     }
+}
+
+/// The status to answer when an object breaks a rule that it is held against.
+fn refused(rules: bool, verb: Verb, object: ObjectType, item: &Item, out: &mut SyncdOut) -> Option<Status> {
+    let broken = if rules { schema::check(verb, object, item).err()? } else { return None };
+    let mut id = String::new();
+    crate::sai::text::write_id(&item.id, &mut id);
+    out.events.push(format!("{} {id} {}: refused", object.name(), broken.why));
+    Some(broken.status)
 }
 
 /// Notes in a view what would be done on the chip.

@@ -59,8 +59,10 @@ fn in_syncd<F: Family>() -> f64 {
         assert_eq!(out.replies.pop().unwrap().status, Status::Success);
     };
     create(ObjectType::Switch, vec![Item::new(SWITCH, [Attr::SwitchInit(true)])]);
+    let vr = Oid::vid(ObjectType::VirtualRouter, 1);
+    create(ObjectType::VirtualRouter, vec![Item::bare(vr)]);
     let route = |dest| {
-        let entry = RouteEntry { switch: SWITCH, vr: SWITCH, dest };
+        let entry = RouteEntry { switch: SWITCH, vr, dest };
         Item::new(entry, [Attr::RoutePacketAction(PacketAction::Drop)])
     };
     create(ObjectType::RouteEntry, prefixes::<F>().map(route).collect());

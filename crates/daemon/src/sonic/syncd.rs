@@ -22,6 +22,7 @@ use ribtide_runtime::ask;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_sai::{Behavior, PortSetup, VirtualSwitch};
+use ribtide_swss::sai::schema::Validation;
 use ribtide_swss::syncd::Syncd;
 use ribtide_swss::{Db, json};
 use ribtide_tables::{Databases, Heard, listen};
@@ -69,6 +70,9 @@ pub struct Options {
     /// SONiC's context
     #[command(flatten)]
     pub context: ContextFile,
+    /// Which requests are held against SAI's schema before the switch sees them
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Validate::All)]
+    pub validation: Validate,
     /// When a request takes too long
     #[command(flatten)]
     pub watchdog: Watchdog,
@@ -99,6 +103,27 @@ pub fn chip_setting(text: &str) -> Result<(String, String), String> {
     let (name, value) =
         text.split_once('=').ok_or_else(|| format!("\"{text}\" is no NAME=VALUE, such as rate=20000"))?;
     Ok((name.into(), value.into()))
+}
+
+/// Which requests are held against SAI's schema.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Validate {
+    /// All of them.
+    All,
+    /// Those for one object; bulks, which are what routes come in, go by.
+    Single,
+    /// None.
+    Off,
+}
+
+impl Validate {
+    fn rules(self) -> Validation {
+        match self {
+            Validate::All => Validation::All,
+            Validate::Single => Validation::Single,
+            Validate::Off => Validation::Off,
+        }
+    }
 }
 
 /// How syncd starts.
@@ -168,7 +193,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
             let vids = Box::new(RedisVids::open(&databases, stop)?);
             Syncd::new(VirtualSwitch::new(ports, Behavior::default()), vids)
         }
-    };
+    }
+    .validate(options.validation.rules());
     syncd
         .chip_mut()
         .behave(options.chip.iter().map(|(name, value)| (name.as_str(), value.as_str())))
@@ -180,6 +206,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
     south::note(mode, &mut config, &mut settings)?;
     settings.note("asic-db", persistence, persistence, "");
+    let validation = format!("{:?}", options.validation).to_lowercase();
+    settings.note("validation", &validation, &validation, "");
     if let Some(start) = options.start_type {
         let asked = start.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
         let (active, why) = match (resumed, start) {

@@ -58,7 +58,7 @@ impl World {
     fn new() -> World {
         let vids = VidCounter::default();
         let mut world = World {
-            syncd: Syncd::new(Chip::default(), Box::new(vids.clone())),
+            syncd: Syncd::new(Chip::default(), Box::new(vids.clone())).validate(Validation::Off),
             vids,
             db: Db::default(),
             events: Vec::new(),
@@ -160,7 +160,7 @@ impl World {
 
     /// syncd alone starts again, on an empty chip.
     fn restart_syncd(&mut self) {
-        self.syncd = Syncd::new(Chip::default(), Box::new(self.vids.clone()));
+        self.syncd = Syncd::new(Chip::default(), Box::new(self.vids.clone())).validate(Validation::Off);
         // As the daemon does: the maps are written anew.
         self.db.rid_of.clear();
         let rows: Vec<_> = self
@@ -530,4 +530,41 @@ fn without_rows_only_the_chip_knows_its_routes() {
     assert_eq!(ask(SaiCall::View(View::Init)).status, Status::NotSupported);
     assert!(syncd.attrs(ObjectType::RouteEntry, &entry.into()).is_none());
     assert!(syncd.chip().told().keys().any(|(object, _)| *object == ObjectType::RouteEntry));
+}
+
+#[test]
+fn rules_of_the_schema_are_held_where_they_are_asked_for() {
+    let bad = |world: &World, n: u8| {
+        Item::new(world.entry(&format!("20.{n}.0.0/16")), [Attr::NextHopRif(Oid::NULL)])
+    };
+    let good = |world: &World, n: u8| Item::bare(world.entry(&format!("20.{n}.0.0/16")));
+    let (create, route) = (Verb::Create, ObjectType::RouteEntry);
+    let outcomes = |validation| {
+        let mut world = World::new();
+        world.syncd.validation = validation;
+        let one = world.one(create, route, bad(&world, 1));
+        let items = vec![good(&world, 2), bad(&world, 3), good(&world, 4)];
+        let stopped = world.bulk(create, route, items, ErrorMode::StopOnError);
+        let items = vec![bad(&world, 5), good(&world, 6)];
+        let all = world.bulk(create, route, items, ErrorMode::IgnoreError);
+        (one, stopped, all, world.events)
+    };
+    use Status::{InvalidParameter as Bad, NotExecuted as Not, Success as Good};
+    let (one, stopped, all, events) = outcomes(Validation::All);
+    assert_eq!((one, stopped, all), (Bad, vec![Good, Bad, Not], vec![Bad, Good]));
+    assert!(
+        events[0].ends_with(" has no attribute SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID: refused"),
+        "{events:?}"
+    );
+    let (one, stopped, all, _) = outcomes(Validation::Single);
+    assert_eq!((one, stopped, all), (Bad, vec![Good, Good, Good], vec![Good, Good]));
+    assert_eq!(outcomes(Validation::Off).0, Good);
+
+    // Also while a view is described.
+    let mut world = World::new();
+    world.syncd.validation = Validation::All;
+    world.start();
+    assert!(world.syncd.in_view());
+    let items = vec![good(&world, 2), bad(&world, 3), good(&world, 4)];
+    assert_eq!(world.bulk(create, route, items, ErrorMode::StopOnError), [Good, Bad, Not]);
 }

@@ -1,0 +1,340 @@
+//! What SAI says of an object's attributes: a request that breaks it is refused before a chip sees it.
+//!
+//! SONiC's orchagent carries such checks in front of every request, with all attributes of all objects in its memory
+//! (saimeta); ours cannot make a request that fails them, and another client of syncd has none at all. So they stand here,
+//! where requests of everybody pass, as rules that are compiled in and keep nothing: what exists, what is in use and how often is
+//! what syncd and the chip know already.
+
+use super::{Attr, Item, ObjectId, ObjectType, Oid, RifType, Status, Verb};
+
+/// Which requests are held against the schema.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Validation {
+    /// All.
+    #[default]
+    All,
+    /// Those for one object. Bulks, which are what routes come in, go by.
+    Single,
+    /// None.
+    Off,
+}
+
+impl Validation {
+    /// Whether a request is checked.
+    pub fn covers(self, bulk: bool) -> bool {
+        match self {
+            Validation::All => true,
+            Validation::Single => !bulk,
+            Validation::Off => false,
+        }
+    }
+}
+
+/// What is wrong with a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// What to answer.
+    pub status: Status,
+    /// The rule, as the end of a sentence about the object.
+    pub why: String,
+}
+
+type Rule = Result<(), Violation>;
+
+fn broken(status: Status, why: impl Into<String>) -> Rule {
+    Err(Violation { status, why: why.into() })
+}
+
+/// Holds one object of a request against the schema.
+///
+/// # Errors
+/// The first rule that it breaks.
+pub fn check(verb: Verb, object: ObjectType, item: &Item) -> Rule {
+    key(object, &item.id)?;
+    match (verb, item.attrs.len()) {
+        (Verb::Remove, 0) | (Verb::Set, 1) | (Verb::Create, _) => {}
+        (Verb::Remove, _) => return broken(Status::InvalidParameter, "is removed with attributes"),
+        (Verb::Set, n) => return broken(Status::InvalidParameter, format!("has {n} attributes set at once")),
+    }
+    for (n, attr) in item.attrs.iter().enumerate() {
+        let wrong = |what: &str| broken(Status::InvalidParameter, format!("{what} {}", attr.name()));
+        if !belongs(attr, object) {
+            return wrong("has no attribute");
+        }
+        if twice(&item.attrs, n) {
+            return wrong("is given twice");
+        }
+        if read_only(attr) {
+            return wrong("is given, which is read only,");
+        }
+        if verb == Verb::Set && attr.create_only() {
+            return wrong("exists, so nobody can change its");
+        }
+        refers(attr)?;
+    }
+    if verb == Verb::Create { complete(object, &item.attrs) } else { Ok(()) }
+}
+
+/// An object's identity is what its type has, and names objects of the right types.
+fn key(object: ObjectType, id: &ObjectId) -> Rule {
+    let fits = match (object, id) {
+        (ObjectType::RouteEntry, ObjectId::Route(entry)) => {
+            is(entry.switch, &[ObjectType::Switch]) && is(entry.vr, &[ObjectType::VirtualRouter])
+        }
+        (ObjectType::NeighborEntry, ObjectId::Neighbor(entry)) => {
+            is(entry.switch, &[ObjectType::Switch]) && is(entry.rif, &[ObjectType::RouterInterface])
+        }
+        (ObjectType::RouteEntry | ObjectType::NeighborEntry, _) => false,
+        (_, ObjectId::Oid(oid)) => is(*oid, &[object]),
+        // A type of entry that has no rule here.
+        _ => object.is_entry(),
+    };
+    if fits { Ok(()) } else { broken(Status::InvalidObjectType, "has a key of objects of other types") }
+}
+
+/// Whether a number (VID) is of one of these types.
+fn is(oid: Oid, types: &[ObjectType]) -> bool {
+    oid.object_type().is_some_and(|of| types.contains(&of))
+}
+
+/// SAI names an attribute after its object: `SAI_NEXT_HOP_ATTR_IP` is one of `SAI_OBJECT_TYPE_NEXT_HOP`.
+fn belongs(attr: &Attr, object: ObjectType) -> bool {
+    let owner = object.name().strip_prefix("SAI_OBJECT_TYPE_").unwrap_or_default();
+    let rest = attr.name().strip_prefix("SAI_").and_then(|name| name.strip_prefix(owner));
+    rest.is_some_and(|rest| rest.starts_with("_ATTR_"))
+}
+
+/// What the chip says and nobody tells it.
+fn read_only(attr: &Attr) -> bool {
+    matches!(
+        attr,
+        Attr::PortOperStatus(_)
+            | Attr::SwitchDefaultVirtualRouter(_)
+            | Attr::SwitchCpuPort(_)
+            | Attr::SwitchPortNumber(_)
+            | Attr::SwitchPortList(_)
+            | Attr::SwitchEcmpGroups(_)
+            | Attr::SwitchAvailableIpv4Route(_)
+            | Attr::SwitchAvailableIpv6Route(_)
+            | Attr::SwitchAvailableIpv4Nexthop(_)
+            | Attr::SwitchAvailableIpv6Nexthop(_)
+            | Attr::SwitchAvailableIpv4Neighbor(_)
+            | Attr::SwitchAvailableIpv6Neighbor(_)
+            | Attr::SwitchAvailableGroup(_)
+            | Attr::SwitchAvailableGroupMember(_)
+    )
+}
+
+/// An attribute that names an object names one of a type that it may.
+fn refers(attr: &Attr) -> Rule {
+    use ObjectType::{NextHop, NextHopGroup, Port, RouterInterface, VirtualRouter};
+    let (oid, types, null): (Oid, &[ObjectType], bool) = match attr {
+        Attr::RifVirtualRouter(oid) => (*oid, &[VirtualRouter], false),
+        Attr::RifPort(oid) => (*oid, &[Port], false),
+        Attr::NextHopRif(oid) => (*oid, &[RouterInterface], false),
+        Attr::MemberGroup(oid) => (*oid, &[NextHopGroup], false),
+        Attr::MemberNextHop(oid) => (*oid, &[NextHop], false),
+        Attr::RouteNextHop(oid) => (*oid, &[NextHop, NextHopGroup, RouterInterface, Port], true),
+        _ => return Ok(()),
+    };
+    if oid.is_null() && !null {
+        return broken(Status::InvalidParameter, format!("names no object as its {}", attr.name()));
+    }
+    if !oid.is_null() && !is(oid, types) {
+        return broken(
+            Status::InvalidObjectType,
+            format!("names {oid}, of another type, as its {}", attr.name()),
+        );
+    }
+    Ok(())
+}
+
+/// Whether attribute `n` stands before it already.
+pub fn twice(attrs: &[Attr], n: usize) -> bool {
+    attrs[..n].iter().any(|other| other.same_kind(&attrs[n]))
+}
+
+/// A new object has what SAI makes mandatory, also under a condition.
+///
+/// # Errors
+/// [`Status::MandatoryAttributeMissing`], and what is missing.
+pub fn complete(object: ObjectType, attrs: &[Attr]) -> Result<(), Violation> {
+    let has = |wanted: fn(&Attr) -> bool| attrs.iter().any(wanted);
+    let needs: &[(bool, &str)] = match object {
+        ObjectType::Switch => {
+            &[(has(|a| matches!(a, Attr::SwitchInit(true))), "SAI_SWITCH_ATTR_INIT_SWITCH")]
+        }
+        ObjectType::Port => &[
+            (has(|a| matches!(a, Attr::PortLanes(_))), "SAI_PORT_ATTR_HW_LANE_LIST"),
+            (has(|a| matches!(a, Attr::PortSpeed(_))), "SAI_PORT_ATTR_SPEED"),
+        ],
+        ObjectType::RouterInterface => &[
+            (has(|a| matches!(a, Attr::RifVirtualRouter(_))), "SAI_ROUTER_INTERFACE_ATTR_VIRTUAL_ROUTER_ID"),
+            (has(|a| matches!(a, Attr::RifKind(_))), "SAI_ROUTER_INTERFACE_ATTR_TYPE"),
+            (
+                has(|a| matches!(a, Attr::RifPort(_))) || !has(|a| matches!(a, Attr::RifKind(RifType::Port))),
+                "SAI_ROUTER_INTERFACE_ATTR_PORT_ID",
+            ),
+        ],
+        ObjectType::NeighborEntry => {
+            &[(has(|a| matches!(a, Attr::NeighborMac(_))), "SAI_NEIGHBOR_ENTRY_ATTR_DST_MAC_ADDRESS")]
+        }
+        ObjectType::NextHop => &[
+            (has(|a| matches!(a, Attr::NextHopKind(_))), "SAI_NEXT_HOP_ATTR_TYPE"),
+            (has(|a| matches!(a, Attr::NextHopIp(_))), "SAI_NEXT_HOP_ATTR_IP"),
+            (has(|a| matches!(a, Attr::NextHopRif(_))), "SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID"),
+        ],
+        ObjectType::NextHopGroup => {
+            &[(has(|a| matches!(a, Attr::GroupKind(_))), "SAI_NEXT_HOP_GROUP_ATTR_TYPE")]
+        }
+        ObjectType::NextHopGroupMember => &[
+            (has(|a| matches!(a, Attr::MemberGroup(_))), "SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_GROUP_ID"),
+            (has(|a| matches!(a, Attr::MemberNextHop(_))), "SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_ID"),
+        ],
+        _ => &[],
+    };
+    match needs.iter().find(|(there, _)| !there) {
+        None => Ok(()),
+        Some((_, name)) => broken(Status::MandatoryAttributeMissing, format!("is to be made without {name}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{GroupType, NextHopType, PacketAction, RouteEntry, SWITCH};
+    use super::*;
+
+    const VR: Oid = Oid::vid(ObjectType::VirtualRouter, 1);
+    const RIF: Oid = Oid::vid(ObjectType::RouterInterface, 2);
+    const HOP: Oid = Oid::vid(ObjectType::NextHop, 3);
+    const GROUP: Oid = Oid::vid(ObjectType::NextHopGroup, 4);
+    const MEMBER: Oid = Oid::vid(ObjectType::NextHopGroupMember, 5);
+
+    fn route(vr: Oid, attrs: &[Attr]) -> Item {
+        Item::new(RouteEntry { switch: SWITCH, vr, dest: "10.0.0.0/8".parse().unwrap() }, attrs.to_vec())
+    }
+
+    fn said(verb: Verb, object: ObjectType, item: &Item) -> (Status, String) {
+        let Violation { status, why } = check(verb, object, item).unwrap_err();
+        (status, why)
+    }
+
+    #[test]
+    fn what_orchagent_asks_for_is_right() {
+        let ip = Attr::NextHopIp("10.0.0.1".parse().unwrap());
+        let hop = Item::new(HOP, [Attr::NextHopKind(NextHopType::Ip), ip, Attr::NextHopRif(RIF)]);
+        assert_eq!(check(Verb::Create, ObjectType::NextHop, &hop), Ok(()));
+        let group = Item::new(GROUP, [Attr::GroupKind(GroupType::DynamicUnorderedEcmp)]);
+        assert_eq!(check(Verb::Create, ObjectType::NextHopGroup, &group), Ok(()));
+        let member = Item::new(MEMBER, [Attr::MemberGroup(GROUP), Attr::MemberNextHop(HOP)]);
+        assert_eq!(check(Verb::Create, ObjectType::NextHopGroupMember, &member), Ok(()));
+        for to in [HOP, GROUP, RIF, Oid::NULL] {
+            let route = route(VR, &[Attr::RouteNextHop(to)]);
+            assert_eq!(check(Verb::Create, ObjectType::RouteEntry, &route), Ok(()));
+            assert_eq!(check(Verb::Set, ObjectType::RouteEntry, &route), Ok(()));
+        }
+        assert_eq!(check(Verb::Create, ObjectType::RouteEntry, &route(VR, &[])), Ok(()));
+        assert_eq!(check(Verb::Remove, ObjectType::RouteEntry, &route(VR, &[])), Ok(()));
+        // What the route path does not use is held against its name alone.
+        let other = Attr::read("SAI_HOSTIF_ATTR_NAME", "Ethernet0").unwrap();
+        let hostif = Item::new(Oid::vid(ObjectType::Hostif, 6), [other]);
+        assert_eq!(check(Verb::Create, ObjectType::Hostif, &hostif), Ok(()));
+    }
+
+    #[test]
+    fn what_breaks_a_rule_is_refused_with_it() {
+        let (create, set) = (Verb::Create, Verb::Set);
+        let drop = Attr::RoutePacketAction(PacketAction::Drop);
+        let cases = [
+            (
+                create,
+                ObjectType::RouteEntry,
+                route(HOP, &[]),
+                Status::InvalidObjectType,
+                "has a key of objects",
+            ),
+            (
+                create,
+                ObjectType::RouteEntry,
+                Item::bare(HOP),
+                Status::InvalidObjectType,
+                "has a key of objects",
+            ),
+            (
+                create,
+                ObjectType::NextHop,
+                Item::bare(GROUP),
+                Status::InvalidObjectType,
+                "has a key of objects",
+            ),
+            (
+                create,
+                ObjectType::RouteEntry,
+                route(VR, &[drop.clone(), drop.clone()]),
+                Status::InvalidParameter,
+                "is given twice SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION",
+            ),
+            (
+                create,
+                ObjectType::RouteEntry,
+                route(VR, &[Attr::RouteNextHop(MEMBER)]),
+                Status::InvalidObjectType,
+                "names oid:0x2d000000000005, of another type, as its SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID",
+            ),
+            (
+                create,
+                ObjectType::RouteEntry,
+                route(VR, &[Attr::NextHopRif(RIF)]),
+                Status::InvalidParameter,
+                "has no attribute SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID",
+            ),
+            (
+                create,
+                ObjectType::NextHop,
+                Item::new(HOP, [Attr::NextHopKind(NextHopType::Ip), Attr::NextHopRif(RIF)]),
+                Status::MandatoryAttributeMissing,
+                "is to be made without SAI_NEXT_HOP_ATTR_IP",
+            ),
+            (
+                create,
+                ObjectType::NextHopGroupMember,
+                Item::new(MEMBER, [Attr::MemberGroup(Oid::NULL)]),
+                Status::InvalidParameter,
+                "names no object as its SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_GROUP_ID",
+            ),
+            (
+                set,
+                ObjectType::NextHop,
+                Item::new(HOP, [Attr::NextHopRif(RIF)]),
+                Status::InvalidParameter,
+                "exists, so nobody can change its SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID",
+            ),
+            (
+                set,
+                ObjectType::RouteEntry,
+                route(VR, &[]),
+                Status::InvalidParameter,
+                "has 0 attributes set at once",
+            ),
+            (
+                Verb::Remove,
+                ObjectType::RouteEntry,
+                route(VR, &[drop]),
+                Status::InvalidParameter,
+                "is removed with attributes",
+            ),
+            (
+                set,
+                ObjectType::Switch,
+                Item::new(SWITCH, [Attr::SwitchPortNumber(3)]),
+                Status::InvalidParameter,
+                "is given, which is read only, SAI_SWITCH_ATTR_PORT_NUMBER",
+            ),
+        ];
+        for (verb, object, item, status, why) in cases {
+            let (was, said) = said(verb, object, &item);
+            assert_eq!(was, status, "{item:?}");
+            assert!(said.starts_with(why), "{said}");
+        }
+    }
+}
