@@ -18,7 +18,7 @@ pub struct Shape {
     pub nested: f64,
     /// Blocks that addresses are taken from, with the length of each.
     pub inside: &'static [(u128, u8)],
-    /// Blocks inside those that no prefix may touch.
+    /// Blocks inside those that no prefix may touch: private use, documentation, benchmarks (RFC 6890).
     pub outside: &'static [(u128, u8)],
     /// The first prefix of a table that has no shape: [`MAX_PREFIXES`] of them lie side by side from here on.
     pub uniform: (u128, u8),
@@ -55,7 +55,11 @@ const V4_SHAPE: Shape = Shape {
         (v4(127, 0), 8),
         (v4(169, 254), 16),
         (v4(172, 16), 12),
+        (v4(192, 0) | 2 << 104, 24),
         (v4(192, 168), 16),
+        (v4(198, 18), 15),
+        (v4(198, 51) | 100 << 104, 24),
+        (v4(203, 0) | 113 << 104, 24),
     ],
     uniform: (v4(11, 0), 24),
 };
