@@ -259,6 +259,19 @@ pub(crate) fn destination(next_hops: &NextHops<'_>) -> u32 {
     }
 }
 
+/// A number for all that a route says of its way: that of [`destination`], weights, and whatever else may differ. Equal for equal
+/// ones, and rarely for others.
+pub(crate) fn variant(route: &Route<'_>) -> u32 {
+    let weights = match &route.next_hops {
+        NextHops::Inline(hops) => hops.fold(0_u32, |sum, hop| {
+            sum.wrapping_add(fingerprint(&hop.via).wrapping_mul(2 * u32::from(hop.weight) + 1))
+        }),
+        NextHops::None | NextHops::Id(_) => 0,
+    };
+    let source = Via { gateway: route.prefsrc, ifindex: 0, onlink: false };
+    destination(&route.next_hops).wrapping_add(weights).wrapping_add(fingerprint(&source).rotate_left(7))
+}
+
 /// A number that depends on the way alone, equal in every run (FNV-1a).
 fn fingerprint(via: &Via) -> u32 {
     let mut hash = 0x811c_9dc5_u32;

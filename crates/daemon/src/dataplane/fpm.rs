@@ -7,17 +7,18 @@
 //!
 //! A batch counts as done when its bytes are with the operating system. A reply that the hardware refused a route
 //! comes later and is reported as that route's failure, until another one says that it took it. A reply counts only when
-//! it is about the route as it was told last: the late one about a route that was replaced confirms nothing. Servers are
+//! it is about the route as it was told last ([`told`]): the late one about a route that was replaced confirms nothing. Servers are
 //! not required to reply, so nothing waits for it, unless BGP is to wait for dataplanes: then a batch is done when its
 //! routes are answered ([`replies`]).
 
 mod encode;
 mod replies;
+mod told;
 
 use super::Port;
 use super::announce::Style;
 use super::verdicts::Verdicts;
-use encode::{Encoder, Told};
+use encode::{Done, Encoder};
 use replies::Replies;
 use ribtide_rib::RibIn;
 use ribtide_runtime::log::log;
@@ -29,6 +30,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use told::{Meaning, Told};
 
 /// Pause between two attempts to connect, as other FPM clients have it.
 pub const RETRY: Duration = Duration::from_secs(3);
@@ -64,7 +66,15 @@ struct Counters {
     offloaded: AtomicU64,
     offload_failed: AtomicU64,
     unmatched: AtomicU64,
+    asked_again: AtomicU64,
     errors: AtomicU64,
+}
+
+impl Counters {
+    fn add(&self, done: Done) {
+        self.routes.fetch_add(done.routes, Relaxed);
+        self.deletes.fetch_add(done.deletes, Relaxed);
+    }
 }
 
 /// A moment's counts of a client.
@@ -96,8 +106,10 @@ pub struct FpmReading {
     pub offloaded: u64,
     /// Replies that said the hardware refused a route.
     pub offload_failed: u64,
-    /// Replies of either kind about routes that are not as they were told last; not among the two above.
+    /// Replies of either kind that are not about a route as it was told last, or may not be; not among the two above.
     pub unmatched: u64,
+    /// Routes told once more, because it was unsure which change a reply was about; among the routes too.
+    pub asked_again: u64,
 }
 
 impl FpmHandle {
@@ -119,6 +131,7 @@ impl FpmHandle {
             offloaded: c.offloaded.load(Relaxed),
             offload_failed: c.offload_failed.load(Relaxed),
             unmatched: c.unmatched.load(Relaxed),
+            asked_again: c.asked_again.load(Relaxed),
         }
     }
 }
@@ -175,7 +188,8 @@ impl Client {
             }
         };
         let gone = Arc::new(AtomicBool::new(false));
-        let replies = Answers(Arc::new(Mutex::new(Replies::new(self.port.id, Instant::now()))));
+        let replies = Replies::new(self.port.id, Instant::now());
+        let replies = Answers { told: self.encoder.told(), books: Arc::new(Mutex::new(replies)) };
         if self.start_reader(&stream, &gone, &replies).is_err() {
             return self.pause();
         }
@@ -212,7 +226,6 @@ impl Client {
             confirms: self.port.rib.confirms.clone(),
             feedback: self.port.rib.feedback.clone(),
             replies: replies.clone(),
-            told: self.encoder.told(),
         };
         thread::spawn("fpm-reader", move || reader.run()).map(drop)
     }
@@ -221,8 +234,11 @@ impl Client {
     fn serve(&mut self, connection: &mut Connection, replies: &Answers) -> Result<(), Closed> {
         let mut replayed = false;
         while !connection.gone() {
-            let Some(batch) = self.port.next(STOP_POLL)? else { continue };
+            let batch = self.port.next(STOP_POLL)?;
             let begin = Instant::now();
+            replies.told.tick(begin);
+            self.ask_again(connection, replies, begin);
+            let Some(batch) = batch else { continue };
             replayed |= batch.start_of_replay;
             // What comes before the replay builds on what this server was never told.
             let mut verdicts = Verdicts::default();
@@ -230,8 +246,7 @@ impl Client {
             replies.lock().asked(&batch, replayed && self.port.rib.confirms.load(Relaxed), begin);
             if replayed {
                 let done = self.encoder.handle(&batch, &mut verdicts, &mut |out| connection.write(out));
-                self.counters.routes.fetch_add(done.routes, Relaxed);
-                self.counters.deletes.fetch_add(done.deletes, Relaxed);
+                self.counters.add(done);
             }
             if connection.gone() {
                 return Ok(());
@@ -243,6 +258,19 @@ impl Client {
             })?;
         }
         Ok(())
+    }
+
+    /// Tells routes once more of which it is unsure what the server said.
+    fn ask_again(&mut self, connection: &mut Connection, replies: &Answers, now: Instant) {
+        let again = replies.lock().again(now);
+        if again.is_empty() {
+            return;
+        }
+        let mut verdicts = Verdicts::default();
+        let done = self.encoder.ask_again(&again, &mut verdicts, &mut |out| connection.write(out));
+        self.counters.add(done);
+        self.counters.asked_again.fetch_add(done.routes, Relaxed);
+        replies.lock().could_not(verdicts.ack(self.port.id, 0).failed);
     }
 
     /// Waits before the next attempt. What was under way to this dataplane is dropped: it is down.
@@ -261,11 +289,14 @@ impl Client {
 /// The books that both sides of a connection keep. What they say is told in their order, so they are held until it is: the
 /// RIB manager always takes it.
 #[derive(Clone)]
-struct Answers(Arc<Mutex<Replies>>);
+struct Answers {
+    books: Arc<Mutex<Replies>>,
+    told: Told,
+}
 
 impl Answers {
     fn lock(&self) -> MutexGuard<'_, Replies> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes something, and tells the RIB manager what came of it.
@@ -329,7 +360,6 @@ struct Reader {
     confirms: Arc<AtomicBool>,
     feedback: ring::Sender<RibIn>,
     replies: Answers,
-    told: Told,
 }
 
 impl Reader {
@@ -384,17 +414,21 @@ impl Reader {
         if !reply.offload_failed() && !reply.offloaded() {
             return;
         }
-        let count = match (reply.offload_failed(), self.told.matches(reply)) {
-            (_, None) => &self.counters.unmatched,
-            (true, Some(route)) => {
-                let why = "the FPM server reports that the hardware refused it";
-                replies.replied(route, Some(why), Instant::now());
+        let (refused, now) = (reply.offload_failed(), Instant::now());
+        let count = match self.replies.told.reply(reply) {
+            Meaning::Now(route) if refused => {
+                replies.replied(route, Some("the FPM server reports that the hardware refused it"), now);
                 &self.counters.offload_failed
             }
-            (false, Some(route)) => {
-                replies.replied(route, None, Instant::now());
+            Meaning::Now(route) => {
+                replies.replied(route, None, now);
                 &self.counters.offloaded
             }
+            Meaning::Unsure(route) => {
+                replies.unsure(route, refused, now);
+                &self.counters.unmatched
+            }
+            Meaning::Nothing => &self.counters.unmatched,
         };
         count.fetch_add(1, Relaxed);
     }
@@ -405,5 +439,7 @@ fn waits(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

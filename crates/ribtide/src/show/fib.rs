@@ -93,10 +93,11 @@ pub(super) fn fpm(f: &Fpm) -> String {
         row(
             "Replies",
             format!(
-                "{} offloaded, {} refused by the hardware, {} about routes that are others now",
+                "{} offloaded, {} refused by the hardware, {} perhaps about routes that are others now; {} asked again",
                 number(c.offloaded),
                 number(c.offload_failed),
-                number(c.unmatched)
+                number(c.unmatched),
+                number(c.asked_again)
             ),
         );
     }

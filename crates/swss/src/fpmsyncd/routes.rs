@@ -24,7 +24,7 @@ pub struct RouteView {
     pub waits_for: Option<u32>,
     /// The row's change is not taken yet.
     pub pending: bool,
-    /// The chip confirmed it. Only with FIB suppression.
+    /// The chip confirmed it, and it is sure which row. Only with FIB suppression.
     pub confirmed: bool,
     /// It was announced in the session that is on, or was on last; else it is left over from before.
     pub announced: bool,
@@ -215,11 +215,12 @@ impl Fpmsyncd {
     /// Remembers what APPL_DB has of a route, because it changes now. Its row must still be the old one.
     pub(super) fn touch(&mut self, at: RouteRef) {
         let written = match self.entry(at) {
-            Some(entry) if entry.stage == Stage::Changed => return,
+            Some(entry) if entry.stage.is_changed() => return,
             Some(entry) => self.row_of(at, entry),
             None => None,
         };
-        self.vrfs[at.0 as usize].routes.entry(at.1).stage = Stage::Changed;
+        let entry = self.vrfs[at.0 as usize].routes.entry(at.1);
+        entry.stage = entry.stage.changed();
         self.changed.push(Changed { at, written });
     }
 
@@ -243,8 +244,9 @@ impl Fpmsyncd {
             }
             (State::Row(_), None) => (false, true),
         };
-        // With FIB suppression a row that was not confirmed is written again: the answer to it may be lost.
-        let confirmed = old.is_some_and(|entry| entry.stage == Stage::Confirmed);
+        // With FIB suppression a row that was not confirmed is written again: the answer to it may be lost. So is one that
+        // the same session announces again: it may ask because it does not know which row an answer was about.
+        let confirmed = old.is_some_and(|entry| entry.stage == Stage::Confirmed && entry.epoch != epoch);
         if !same || (self.config.suppress && has_row && !confirmed) {
             self.touch(at);
         } else {
@@ -302,11 +304,12 @@ impl Fpmsyncd {
         let Some(entry) = self.entry(at) else { return };
         // An answer to an older row says nothing about one that is not written yet.
         let waits = entry.source.is_none_or(|source| *self.sources.state(source) == State::Waiting);
-        if waits || entry.stage == Stage::Changed {
+        if waits || entry.stage.is_changed() {
             return;
         }
         let protocol = self.config.protocols.number(protocol).unwrap_or(entry.protocol);
-        self.vrfs[vrf as usize].routes.entry(*prefix).stage = Stage::Confirmed;
+        let entry = self.vrfs[vrf as usize].routes.entry(*prefix);
+        entry.stage = entry.stage.answered();
         if self.session.up {
             self.offload(at, protocol, out);
         }
@@ -363,7 +366,7 @@ impl Fpmsyncd {
             };
             let routes = &mut self.vrfs[vrf as usize].routes;
             let entry = routes.entry(prefix);
-            entry.stage = Stage::Written;
+            entry.stage = entry.stage.written();
             if entry.source.is_none() {
                 routes.remove(prefix);
             }
@@ -416,7 +419,7 @@ impl Fpmsyncd {
         Some(RouteView {
             row: self.row_of(at, entry).map(|row| self.route_row(row)),
             waits_for: entry.source.and_then(|source| self.sources.awaited(source)),
-            pending: entry.stage == Stage::Changed,
+            pending: entry.stage.is_changed(),
             confirmed: entry.stage == Stage::Confirmed,
             announced: entry.source.is_some() && entry.epoch != 0 && entry.epoch == self.session.epoch,
         })

@@ -17,16 +17,50 @@ pub(super) struct Entry {
 /// How far a route's last change is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
+    /// Nothing of it was taken.
+    Known,
     /// Not taken yet.
     Changed,
+    /// Not taken yet, and what was taken before is not answered.
+    ChangedAgain,
     /// Taken.
     Written,
+    /// Taken, when what was taken before was not answered: an answer may be about either.
+    WrittenAgain,
     /// The chip confirmed it.
     Confirmed,
 }
 
+impl Stage {
+    /// It changes.
+    pub(super) fn changed(self) -> Stage {
+        match self {
+            Stage::Known | Stage::Confirmed | Stage::Changed => Stage::Changed,
+            Stage::Written | Stage::WrittenAgain | Stage::ChangedAgain => Stage::ChangedAgain,
+        }
+    }
+
+    /// Its change is taken.
+    pub(super) fn written(self) -> Stage {
+        if self == Stage::ChangedAgain { Stage::WrittenAgain } else { Stage::Written }
+    }
+
+    /// The chip has what was taken, or what was taken before.
+    pub(super) fn answered(self) -> Stage {
+        match self {
+            Stage::Known | Stage::Written => Stage::Confirmed,
+            other => other,
+        }
+    }
+
+    /// Its change is not taken yet.
+    pub(super) fn is_changed(self) -> bool {
+        matches!(self, Stage::Changed | Stage::ChangedAgain)
+    }
+}
+
 impl Entry {
-    pub(super) const GONE: Entry = Entry { source: None, epoch: 0, protocol: 0, stage: Stage::Written };
+    pub(super) const GONE: Entry = Entry { source: None, epoch: 0, protocol: 0, stage: Stage::Known };
 }
 
 const _: () = assert!(size_of::<Entry>() == 8);

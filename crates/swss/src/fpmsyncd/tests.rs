@@ -467,13 +467,27 @@ fn with_suppression_the_chip_must_confirm() {
     let answer = |table| Offload { prefix: to, table, protocol: 186 };
     assert_eq!(bench.out.offloads, [answer(40), answer(254)]);
     bench.out.offloads.clear();
-    // Confirmed: the same again is answered at once. Not confirmed: it is written again.
+    // Asked about in the same session: the chip is asked. In another: the same again is answered at once.
     bench.route_in(254, "10.1.0.0/16", &[("10.0.0.1", 7, 1)]);
-    assert_eq!(bench.out.offloads, [answer(254)]);
+    assert!(bench.out.offloads.is_empty());
+    assert_eq!(bench.take().len(), 1);
+    bench.machine.confirm(&response("10.1.0.0/16", Some("bgp")), &mut bench.out);
+    bench.reconnect();
+    bench.route_in(254, "10.1.0.0/16", &[("10.0.0.1", 7, 1)]);
+    assert_eq!(bench.out.offloads, [answer(254), answer(254)]);
     assert!(bench.take().is_empty());
+    bench.out.offloads.clear();
+    // Not confirmed: it is written again. What is answered may be the one or the other, so it is not sure afterwards either.
+    let again = Offload { prefix: prefix("10.2.0.0/16"), table: 0, protocol: 186 };
     bench.route("10.2.0.0/16", "10.0.0.1", 7);
     assert_eq!(bench.take().len(), 1);
-    bench.route("10.2.0.0/16", "10.0.0.1", 7);
+    bench.route("10.2.0.0/16", "10.0.0.2", 7);
+    assert_eq!(bench.take().len(), 1);
+    bench.machine.confirm(&response("10.2.0.0/16", Some("bgp")), &mut bench.out);
+    assert_eq!(bench.out.offloads, [again]);
+    bench.reconnect();
+    bench.route("10.2.0.0/16", "10.0.0.2", 7);
+    assert_eq!(bench.out.offloads, [again]);
     assert_eq!(bench.take().len(), 1);
 }
 

@@ -122,6 +122,7 @@ pub(super) fn fpm(inside: &Inside) -> Result<Fpm, Refusal> {
             offloaded,
             offload_failed,
             unmatched,
+            asked_again,
         } = client.read();
         FpmClient {
             name: client.name.clone(),
@@ -142,6 +143,7 @@ pub(super) fn fpm(inside: &Inside) -> Result<Fpm, Refusal> {
             offloaded,
             offload_failed,
             unmatched,
+            asked_again,
         }
     });
     Ok(Fpm { clients: clients.collect() })

@@ -300,6 +300,8 @@ fn fpm(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
         {
             m.counter("fpm_replies", "Replies about routes, by what they said.", replies(result), count);
         }
+        let again = "Routes sent once more, because it was unsure which change a reply was about.";
+        m.counter("fpm_asked_again", again, client(), c.asked_again);
         m.counter("fpm_routes", "Routes sent, replacements included.", client(), c.routes);
         m.counter("fpm_deletes", "Deletions sent.", client(), c.deletes);
         let stalled = "Time spent waiting for the server to read.";

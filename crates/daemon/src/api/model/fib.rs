@@ -142,8 +142,11 @@ pub struct FpmClient {
     pub offloaded: u64,
     /// Replies that said the hardware refused a route.
     pub offload_failed: u64,
-    /// Replies of either kind about routes that are not as they were told last, which count for nothing.
+    /// Replies of either kind that are not about a route as it was told last, or may not be, which count for nothing.
     pub unmatched: u64,
+    /// Routes told once more, because it was unsure which change a reply was about.
+    #[serde(default)]
+    pub asked_again: u64,
 }
 
 /// `POST /v1/asic/lookup`: addresses to look up in the virtual ASIC, at most 65,536.

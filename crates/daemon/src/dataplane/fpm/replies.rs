@@ -1,9 +1,12 @@
 //! Which batches an FPM server has confirmed, for FIB suppression: a batch is finished when each of its routes was
 //! answered, or changed again by a later batch.
 //!
-//! Which change a reply is about, the encoder's books tell. What the server never answers (SONiC's ignores routes of its management network)
-//! must not hold up the rest: when nothing has come for a while, what is unanswered is reported as failed, until an answer
-//! comes after all.
+//! Which change a reply is about, [`super::told`] says. Where that is unsure and no other reply comes for [`DOUBT`], the route is to
+//! be told once more, so that there will be another; until it is sure or there is none.
+//!
+//! What the server never answers (SONiC's ignores routes of its management network, and says nothing of what failed) must
+//! not hold up the rest. It is reported as failed, until an answer comes after all, when nothing was answered for [`SILENCE`];
+//! or nothing of its batch, while all of a batch was that was written so much later.
 
 use super::super::verdicts::Verdicts;
 use ribtide_prefix::{Family, Map, for_each_family};
@@ -13,19 +16,44 @@ use std::time::{Duration, Instant};
 
 /// How long a server may say nothing before what it has not answered counts as failed.
 pub(super) const SILENCE: Duration = Duration::from_secs(10);
+/// How long after a reply that may be about a former route another is waited for.
+pub(super) const DOUBT: Duration = Duration::from_secs(1);
+/// The most routes that are asked about again at once.
+const AGAIN: usize = 4096;
+
+/// A batch that was written and is not finished.
+struct Open {
+    seq: u64,
+    /// Unanswered routes.
+    left: usize,
+    written: Instant,
+    /// When it was written, or one of its routes was answered last.
+    last: Instant,
+}
+
+/// A route of which it is unsure what the server said.
+#[derive(Clone, Copy)]
+enum Doubt {
+    /// To be asked about again then.
+    Until(Instant),
+    /// It was asked about again.
+    Asked,
+}
 
 /// The books on answers, and on what they said.
 pub(super) struct Replies {
     dataplane: DataplaneId,
-    /// Batches written and not finished: the number, and how many routes are unanswered.
-    open: VecDeque<(u64, usize)>,
+    open: VecDeque<Open>,
     /// The batch that changed a prefix last.
     pending: Map<VrfPrefix, u64>,
+    doubts: Map<VrfPrefix, Doubt>,
     verdicts: Verdicts,
     /// The batch that is being written: not finished, whatever is answered.
     writing: Option<u64>,
     /// When something was written or answered last.
     last: Instant,
+    /// When the latest batch was written of which all is answered.
+    answered: Instant,
 }
 
 impl Replies {
@@ -34,9 +62,11 @@ impl Replies {
             dataplane,
             open: VecDeque::new(),
             pending: Map::default(),
+            doubts: Map::default(),
             verdicts: Verdicts::default(),
             writing: None,
             last: now,
+            answered: now,
         }
     }
 
@@ -47,7 +77,7 @@ impl Replies {
         if batch.seq == 0 {
             return;
         }
-        self.open.push_back((batch.seq, 0));
+        self.open.push_back(Open { seq: batch.seq, left: 0, written: now, last: now });
         self.writing = Some(batch.seq);
         if !wait {
             return self.forgo();
@@ -66,6 +96,7 @@ impl Replies {
             return self.settle(at);
         }
         let before = self.pending.insert(at, seq);
+        self.doubts.remove(&at);
         self.count(before, -1);
         self.count(Some(seq), 1);
     }
@@ -77,12 +108,55 @@ impl Replies {
             Some(why) => self.verdicts.refused(at, why.into()),
             None => self.verdicts.installed(at),
         }
+        let seq = self.pending.get(&at).copied();
         self.settle(at);
+        if let Some(open) = seq.and_then(|seq| self.find(seq)) {
+            open.last = now;
+            if open.left == 0 {
+                let written = open.written;
+                self.answered = self.answered.max(written);
+            }
+        }
+    }
+
+    /// The server said something of a route, perhaps as it was before. Who waits for it, or hears that it was `refused`,
+    /// must know.
+    pub(super) fn unsure(&mut self, at: VrfPrefix, refused: bool, now: Instant) {
+        self.last = now;
+        let doubt = match self.doubts.get(&at) {
+            // Nothing else is under way.
+            Some(Doubt::Asked) => now,
+            Some(Doubt::Until(_)) | None => now + DOUBT,
+        };
+        if refused || self.pending.contains_key(&at) {
+            self.doubts.insert(at, Doubt::Until(doubt));
+        }
+    }
+
+    /// Routes to ask about again now.
+    pub(super) fn again(&mut self, now: Instant) -> Vec<VrfPrefix> {
+        if self.doubts.is_empty() {
+            return Vec::new();
+        }
+        let due = |(at, doubt): (&VrfPrefix, &Doubt)| match doubt {
+            Doubt::Until(until) if *until <= now => Some(*at),
+            _ => None,
+        };
+        let again: Vec<VrfPrefix> = self.doubts.iter().filter_map(due).take(AGAIN).collect();
+        for at in &again {
+            self.doubts.insert(*at, Doubt::Asked);
+        }
+        again
     }
 
     /// The batch is written, but for these.
     pub(super) fn written(&mut self, but: Vec<(VrfPrefix, String)>) {
         self.writing = None;
+        self.could_not(but);
+    }
+
+    /// These could not be told.
+    pub(super) fn could_not(&mut self, but: Vec<(VrfPrefix, String)>) {
         for (at, why) in but {
             self.verdicts.refused(at, why);
             self.settle(at);
@@ -95,36 +169,60 @@ impl Replies {
             return;
         }
         self.pending.clear();
-        self.open.iter_mut().for_each(|(_, left)| *left = 0);
+        self.open.iter_mut().for_each(|open| open.left = 0);
     }
 
     /// What there is to tell the RIB manager.
     pub(super) fn news(&mut self, now: Instant) -> Option<FibAck> {
-        if !self.pending.is_empty() && now.saturating_duration_since(self.last) >= SILENCE {
-            let why = "the FPM server has not confirmed it; with suppress-fib-pending it must reply that it is in hardware";
-            for at in std::mem::take(&mut self.pending).into_keys() {
-                self.verdicts.refused(at, why.into());
-            }
-            self.open.iter_mut().for_each(|(_, left)| *left = 0);
+        if !self.pending.is_empty() {
+            self.give_up(now);
         }
-        let finished = |(seq, left): &&(u64, usize)| *left == 0 && self.writing != Some(*seq);
+        let finished = |open: &&Open| open.left == 0 && self.writing != Some(open.seq);
         let done = self.open.iter().take_while(finished).count();
         match self.open.drain(..done).next_back() {
-            Some((seq, _)) => Some(self.verdicts.ack(self.dataplane, seq)),
+            Some(Open { seq, .. }) => Some(self.verdicts.ack(self.dataplane, seq)),
             None => self.verdicts.news(self.dataplane),
         }
     }
 
+    /// Reports as failed what is not going to be answered.
+    fn give_up(&mut self, now: Instant) {
+        let why = "the FPM server has not confirmed it; with suppress-fib-pending it must reply that it is in hardware";
+        if now.saturating_duration_since(self.last) >= SILENCE {
+            for at in std::mem::take(&mut self.pending).into_keys() {
+                self.verdicts.refused(at, why.into());
+            }
+            self.doubts.clear();
+            self.open.iter_mut().for_each(|open| open.left = 0);
+        }
+        // Only the first holds up others.
+        let Some(first) = self.open.iter().find(|open| open.left > 0) else { return };
+        if self.answered.saturating_duration_since(first.last) >= SILENCE {
+            let of_first = |(_, seq): &(&VrfPrefix, &u64)| **seq == first.seq;
+            let unanswered: Vec<VrfPrefix> =
+                self.pending.iter().filter(of_first).map(|(at, _)| *at).collect();
+            for at in unanswered {
+                self.verdicts.refused(at, why.into());
+                self.settle(at);
+            }
+        }
+    }
+
     fn settle(&mut self, at: VrfPrefix) {
+        self.doubts.remove(&at);
         let seq = self.pending.remove(&at);
         self.count(seq, -1);
     }
 
     fn count(&mut self, seq: Option<u64>, by: isize) {
-        let Some(seq) = seq else { return };
-        if let Ok(at) = self.open.binary_search_by_key(&seq, |(seq, _)| *seq) {
-            self.open[at].1 = self.open[at].1.saturating_add_signed(by);
+        if let Some(open) = seq.and_then(|seq| self.find(seq)) {
+            open.left = open.left.saturating_add_signed(by);
         }
+    }
+
+    fn find(&mut self, seq: u64) -> Option<&mut Open> {
+        let at = self.open.binary_search_by_key(&seq, |open| open.seq).ok()?;
+        Some(&mut self.open[at])
     }
 }
 

@@ -305,8 +305,9 @@ fn a_session_a_break_and_a_replay() {
     let only = |s: &Server| s.routes["192.0.2.0/24"].ends_with(" 10.0.1.2@5*1");
     read_until(&mut stream, &mut server, only);
 
-    // Replies: one in hardware, one refused.
+    // Replies: one in hardware, after the one about what it was before; one refused.
     let mut replies = Vec::new();
+    write_offload_reply(&mut replies, "192.0.2.0/24".parse().unwrap(), 0, 186, true);
     write_offload_reply(&mut replies, "192.0.2.0/24".parse().unwrap(), 0, 186, true);
     write_delete_next_hop(&mut replies, 1); // of no meaning in this direction
     write_offload_reply(&mut replies, "198.51.100.0/24".parse().unwrap(), 0, 186, false);
@@ -314,7 +315,8 @@ fn a_session_a_break_and_a_replay() {
     let RibIn::Ack(ack) = client.said.recv().unwrap() else { panic!("no failure reported") };
     assert_eq!((ack.seq, ack.failed[0].0), (0, "198.51.100.0/24".parse::<AnyPrefix>().unwrap().into()));
     let reading = client.handle.read();
-    assert_eq!((reading.offloaded, reading.offload_failed, reading.routes), (1, 1, 5));
+    assert_eq!((reading.offloaded, reading.offload_failed, reading.unmatched), (1, 1, 1));
+    assert_eq!(reading.routes, 5);
     assert!(reading.connected);
     // The other way round: what was refused is in hardware after all.
     let mut replies = Vec::new();
@@ -362,7 +364,7 @@ fn a_session_a_break_and_a_replay() {
     }
     let after = client.handle.read();
     let counts = (after.offload_failed, after.offloaded, after.unmatched);
-    assert_eq!(counts, (before.offload_failed, before.offloaded + 1, 4));
+    assert_eq!(counts, (before.offload_failed, before.offloaded + 1, before.unmatched + 4));
 
     // A server that does not speak FPM is left.
     stream.write_all(&[1, 0, 0, 4]).unwrap();
@@ -473,7 +475,10 @@ fn vrfs_go_by_the_numbers_of_their_devices() {
         let via = Via { gateway: Some("10.0.0.2".parse().unwrap()), ifindex, onlink: false };
         let hops = [Hop { via, weight: 1 }];
         let next_hops = NextHops::Inline(Hops::from(&hops[..]));
-        told.matches(&Route::new("192.0.2.0/24".parse().unwrap(), table, 186, next_hops)).map(|at| at.vrf)
+        match told.reply(&Route::new("192.0.2.0/24".parse().unwrap(), table, 186, next_hops)) {
+            Meaning::Now(at) => Some(at.vrf),
+            _ => None,
+        }
     };
     assert_eq!(
         [reply(0, 3), reply(254, 3), reply(41, 4)],

@@ -1,0 +1,381 @@
+//! The client's books beside a server that unites changes, takes its time, fails what it likes without a word, and outlives
+//! connections: whatever the order, nothing is confirmed before the chip has it, and everything is in the end.
+
+use super::super::verdicts::Verdicts;
+use super::encode::Encoder;
+use super::replies::{DOUBT, Replies, SILENCE};
+use super::told::{FORGOTTEN, Meaning};
+use super::*;
+use crate::dataplane::announce::Style;
+use proptest::prelude::*;
+use ribtide_prefix::{AnyPrefix, Prefix};
+use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
+use ribtide_wire::netlink::{NextHops, Route};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+const PREFIXES: u32 = 3;
+const GROUPS: u32 = 3;
+
+/// What happens. Numbers are taken modulo what there is.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A prefix leads elsewhere, or nowhere.
+    Route(u32, Option<u32>),
+    /// A group has another content: routes that carry it are told anew.
+    Group(u32, u8),
+    /// The server hands what it knows of a prefix to the chip.
+    Pop(u32),
+    /// The chip is done with the oldest of a prefix, and says so unless it fails.
+    Done(u32, bool),
+    /// A reply arrives.
+    Reply,
+    /// The connection breaks and is made again; all routes are told again.
+    Reconnect,
+    /// Time passes.
+    Time,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..PREFIXES, prop::option::weighted(0.8, 0..GROUPS)).prop_map(|(p, g)| Step::Route(p, g)),
+        1 => (0..GROUPS, 0..3_u8).prop_map(|(g, c)| Step::Group(g, c)),
+        4 => (0..PREFIXES).prop_map(Step::Pop),
+        4 => (0..PREFIXES, prop::bool::weighted(0.1)).prop_map(|(p, fails)| Step::Done(p, fails)),
+        6 => Just(Step::Reply),
+        1 => Just(Step::Reconnect),
+        2 => Just(Step::Time),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+/// What a route says, as the server sees it; `None` when it is deleted.
+type Said = Option<String>;
+
+/// SONiC's server, database, orchagent and chip.
+#[derive(Default)]
+struct Server {
+    /// Told and not popped: a later change takes the place of an earlier one.
+    waiting: BTreeMap<AnyPrefix, Said>,
+    /// Popped, in order.
+    working: BTreeMap<AnyPrefix, VecDeque<Said>>,
+    chip: BTreeMap<AnyPrefix, Said>,
+    /// Under way to the client.
+    replies: VecDeque<AnyPrefix>,
+}
+
+impl Server {
+    fn read(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while let Some(f) = frame(rest).unwrap() {
+            for message in f.messages() {
+                match message.unwrap() {
+                    FpmMessage::NewRoute(route) => {
+                        self.waiting.insert(route.prefix, Some(said(&route)));
+                    }
+                    FpmMessage::DelRoute(route) => {
+                        self.waiting.insert(route.prefix, None);
+                    }
+                    _ => {}
+                }
+            }
+            rest = &rest[f.len..];
+        }
+    }
+
+    fn pop(&mut self, prefix: AnyPrefix) {
+        if let Some(said) = self.waiting.remove(&prefix) {
+            self.working.entry(prefix).or_default().push_back(said);
+        }
+    }
+
+    fn done(&mut self, prefix: AnyPrefix, fails: bool) {
+        let Some(said) = self.working.get_mut(&prefix).and_then(VecDeque::pop_front) else { return };
+        if !fails {
+            if said.is_some() {
+                self.replies.push_back(prefix);
+            }
+            self.chip.insert(prefix, said);
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.working.values().all(VecDeque::is_empty) && self.replies.is_empty()
+    }
+}
+
+fn said(route: &Route<'_>) -> String {
+    match route.next_hops {
+        NextHops::Inline(hops) => hops
+            .map(|hop: ribtide_wire::netlink::Hop| format!("{:?}*{} ", hop.via.gateway, hop.weight))
+            .collect(),
+        NextHops::Id(id) => format!("by {id}"),
+        NextHops::None => "none".into(),
+    }
+}
+
+/// The client without its threads and sockets.
+struct Client {
+    encoder: Encoder,
+    replies: Replies,
+    now: Instant,
+    seq: u64,
+    groups: BTreeMap<u32, u8>,
+    routes: BTreeMap<u32, u32>,
+    /// What the server was told last of a prefix: not known to the client in these words.
+    told: BTreeMap<AnyPrefix, String>,
+    /// Prefixes that a dataplane failed and did not take back.
+    failed: BTreeSet<AnyPrefix>,
+    acked: u64,
+}
+
+fn prefix(number: u32) -> Prefix<ribtide_prefix::V4> {
+    Prefix::new((10 << 24) | (number << 8), 24)
+}
+
+impl Client {
+    fn new(style: Style) -> Client {
+        let now = Instant::now();
+        Client {
+            encoder: Encoder::new(style),
+            replies: Replies::new(1, now),
+            now,
+            seq: 0,
+            groups: (0..GROUPS).map(|group| (group, 0)).collect(),
+            routes: BTreeMap::new(),
+            told: BTreeMap::new(),
+            failed: BTreeSet::new(),
+            acked: 0,
+        }
+    }
+
+    fn op(&self, group: u32) -> GroupOp {
+        let gateway = format!("10.0.{}.{}", group + 1, self.groups[&group] + 1).parse().unwrap();
+        let hop = FibHop { gateway: Some(gateway), interface: 4, weight: 1, onlink: false };
+        GroupOp { id: GroupId(group + 1), content: FibGroup::Hops(vec![hop]), source: None }
+    }
+
+    fn route(number: u32, group: Option<u32>) -> FibRoute<ribtide_prefix::V4> {
+        let group = group.map(|group| GroupId(group + 1));
+        FibRoute { prefix: prefix(number), group, protocol: Protocol::BgpExternal }
+    }
+
+    fn write(&mut self, mut batch: FibBatch, server: &mut Server) {
+        self.seq += 1;
+        batch.seq = self.seq;
+        self.encoder.told().tick(self.now);
+        self.replies.asked(&batch, true, self.now);
+        for route in &batch.routes.v4 {
+            self.failed.remove(&route.prefix.any());
+        }
+        let (mut bytes, mut verdicts) = (Vec::new(), Verdicts::default());
+        self.encoder.handle(&batch, &mut verdicts, &mut |out| bytes.append(out));
+        self.replies.written(verdicts.ack(1, 0).failed);
+        self.said(&bytes, server);
+        self.hear();
+    }
+
+    fn said(&mut self, bytes: &[u8], server: &mut Server) {
+        let mut beside = Server::default();
+        beside.read(bytes);
+        for (prefix, said) in beside.waiting {
+            match said {
+                Some(said) => self.told.insert(prefix, said),
+                None => self.told.remove(&prefix),
+            };
+        }
+        server.read(bytes);
+    }
+
+    fn replay(&mut self, server: &mut Server) {
+        self.replies = Replies::new(1, self.now);
+        self.failed.clear();
+        let mut batch = FibBatch { start_of_replay: true, end_of_replay: true, ..FibBatch::default() };
+        batch.groups = (0..GROUPS).map(|group| self.op(group)).collect();
+        batch.routes.v4 = self.routes.iter().map(|(p, g)| Client::route(*p, Some(*g))).collect();
+        self.write(batch, server);
+    }
+
+    fn hear(&mut self) {
+        while let Some(ack) = self.replies.news(self.now) {
+            self.acked = self.acked.max(ack.seq);
+            for at in ack.installed {
+                self.failed.remove(&at.prefix);
+            }
+            self.failed.extend(ack.failed.into_iter().map(|(at, _)| at.prefix));
+        }
+    }
+
+    fn reply(&mut self, server: &mut Server) {
+        let Some(prefix) = server.replies.pop_front() else { return };
+        match self.encoder.told().reply(&Route::new(prefix, 0, 186, NextHops::None)) {
+            Meaning::Now(at) => {
+                let want = self.told.get(&prefix);
+                // It may have been overtaken by the chip's failure of a later try of the same.
+                assert_eq!(server.chip[&prefix].as_ref(), want, "{prefix} is confirmed too early");
+                self.replies.replied(at, None, self.now);
+            }
+            Meaning::Unsure(at) => self.replies.unsure(at, false, self.now),
+            Meaning::Nothing => {}
+        }
+        self.hear();
+    }
+
+    fn pass(&mut self, time: Duration, server: &mut Server) {
+        self.now += time;
+        let again = self.replies.again(self.now);
+        let (mut bytes, mut verdicts) = (Vec::new(), Verdicts::default());
+        self.encoder.ask_again(&again, &mut verdicts, &mut |out| bytes.append(out));
+        assert!(verdicts.ack(1, 0).failed.is_empty());
+        self.said(&bytes, server);
+        self.hear();
+    }
+}
+
+fn step(step: &Step, client: &mut Client, server: &mut Server) {
+    match step {
+        Step::Route(number, group) => {
+            match group {
+                Some(group) => client.routes.insert(*number, *group),
+                None => client.routes.remove(number),
+            };
+            let mut batch = FibBatch::default();
+            batch.routes.v4.push(Client::route(*number, *group));
+            client.write(batch, server);
+        }
+        Step::Group(group, content) => {
+            client.groups.insert(*group, *content);
+            let batch = FibBatch { groups: vec![client.op(*group)], ..FibBatch::default() };
+            client.write(batch, server);
+        }
+        Step::Pop(number) => server.pop(prefix(*number).any()),
+        Step::Done(number, fails) => server.done(prefix(*number).any(), *fails),
+        Step::Reply => client.reply(server),
+        Step::Reconnect => client.replay(server),
+        Step::Time => client.pass(DOUBT, server),
+    }
+}
+
+/// Until nothing is under way and nobody asks any more.
+fn settle(client: &mut Client, server: &mut Server) {
+    for _ in 0..200 {
+        for number in 0..PREFIXES {
+            let prefix = prefix(number).any();
+            server.pop(prefix);
+            while !server.working.get(&prefix).is_none_or(VecDeque::is_empty) {
+                server.done(prefix, false);
+            }
+        }
+        while !server.replies.is_empty() {
+            client.reply(server);
+        }
+        client.pass(DOUBT, server);
+        if server.is_idle() {
+            return;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_confirmed_before_the_chip_has_it_and_everything_is_then(steps in steps(), objects: bool) {
+        let style = if objects { Style::Objects } else { Style::Inline };
+        let (mut client, mut server) = (Client::new(style), Server::default());
+        client.replay(&mut server);
+        for s in &steps {
+            step(s, &mut client, &mut server);
+        }
+        // From now on the server answers everything, and nothing changes.
+        settle(&mut client, &mut server);
+        prop_assert!(server.is_idle());
+        client.pass(SILENCE, &mut server);
+        prop_assert_eq!(client.acked, client.seq);
+        // Only what the chip failed without a word is not confirmed; the RIB manager tries it again.
+        for prefix in std::mem::take(&mut client.failed) {
+            let fails = steps.iter().any(|s| matches!(s, Step::Done(_, true)));
+            prop_assert!(fails, "{prefix} is in the chip and counts as failed");
+        }
+        let mut again = FibBatch { again: true, ..FibBatch::default() };
+        again.routes.v4 = client.routes.iter().map(|(p, g)| Client::route(*p, Some(*g))).collect();
+        client.write(again, &mut server);
+        settle(&mut client, &mut server);
+        prop_assert_eq!(client.acked, client.seq);
+        prop_assert!(client.failed.is_empty());
+    }
+}
+
+#[test]
+fn the_reply_about_a_former_version_confirms_nothing_and_the_server_is_asked_again() {
+    let (mut client, mut server) = (Client::new(Style::Inline), Server::default());
+    client.replay(&mut server);
+    let p = prefix(0).any();
+    for group in [0, 1] {
+        step(&Step::Route(0, Some(group)), &mut client, &mut server);
+    }
+    // Both became one before the chip saw any: one reply, which could be the first's.
+    server.pop(p);
+    server.done(p, false);
+    client.reply(&mut server);
+    assert_eq!((client.acked, client.seq), (2, 3), "what is superseded needs no answer");
+    client.pass(DOUBT / 2, &mut server);
+    assert!(server.waiting.is_empty());
+    client.pass(DOUBT / 2, &mut server);
+    assert!(server.waiting.contains_key(&p), "it is asked again");
+    client.pass(DOUBT, &mut server);
+    server.pop(p);
+    server.done(p, false);
+    client.reply(&mut server);
+    assert_eq!(client.acked, 3);
+}
+
+#[test]
+fn what_is_gone_is_remembered_while_a_reply_about_it_may_come() {
+    let (mut client, mut server) = (Client::new(Style::Inline), Server::default());
+    client.replay(&mut server);
+    let p = prefix(0).any();
+    for group in [Some(0), None, Some(1)] {
+        step(&Step::Route(0, group), &mut client, &mut server);
+        server.pop(p);
+    }
+    server.done(p, false);
+    client.reply(&mut server);
+    assert_eq!(client.acked, 3, "the reply about the first is not the third's");
+    server.done(p, false);
+    server.done(p, false);
+    client.reply(&mut server);
+    assert_eq!(client.acked, 4);
+    // Without an answer it is forgotten some day: the encoder's clock began a moment after ours.
+    let told = client.encoder.told();
+    for number in 0..2_000 {
+        step(&Step::Route(number, Some(0)), &mut client, &mut server);
+        step(&Step::Route(number, None), &mut client, &mut server);
+    }
+    assert_eq!(told.gone(), 2_000);
+    client.now += FORGOTTEN + Duration::from_secs(60);
+    for number in 2_000..5_000 {
+        step(&Step::Route(number, Some(0)), &mut client, &mut server);
+        step(&Step::Route(number, None), &mut client, &mut server);
+    }
+    assert_eq!(told.gone(), 3_000);
+}
+
+#[test]
+fn what_is_never_answered_does_not_hold_up_what_comes_after_it() {
+    let (mut client, mut server) = (Client::new(Style::Inline), Server::default());
+    client.replay(&mut server);
+    step(&Step::Route(0, Some(0)), &mut client, &mut server);
+    server.pop(prefix(0).any());
+    server.done(prefix(0).any(), true);
+    // Something is always answered, so that it is never silent.
+    for number in (1..PREFIXES).cycle().take(30) {
+        client.pass(Duration::from_secs(1), &mut server);
+        step(&Step::Route(number, None), &mut client, &mut server);
+        step(&Step::Route(number, Some(1)), &mut client, &mut server);
+        server.pop(prefix(number).any());
+        server.done(prefix(number).any(), false);
+        client.reply(&mut server);
+    }
+    assert_eq!(client.acked, client.seq);
+    assert_eq!(client.failed, BTreeSet::from([prefix(0).any()]));
+}
