@@ -7,7 +7,8 @@
 //! facts and an 8-byte handle.
 
 use ribtide_wire::bgp::attribute::{
-    Attribute, Attributes, Communities, Community, Origin, code, number, router_ids,
+    Attribute, Attributes, Communities, Community, ExtendedCommunities, ExtendedCommunity, Origin, code,
+    number, router_ids,
 };
 use ribtide_wire::bgp::{AsPath, NextHop, build};
 use std::ffi::c_void;
@@ -148,6 +149,12 @@ impl AttrSet {
     /// How many cluster ids CLUSTER_LIST holds; 0 when absent (RFC 4456 section 9).
     pub fn cluster_list_len(&self) -> u16 {
         self.facts().cluster_list_len
+    }
+
+    /// The lowest of its link bandwidths, in octets per second (RFC 10005 has the lowest count); `None` without one.
+    pub fn link_bandwidth(&self) -> Option<f32> {
+        let communities = ExtendedCommunities::new(self.value(code::EXTENDED_COMMUNITIES)?);
+        communities.iter().filter_map(ExtendedCommunity::link_bandwidth).reduce(f32::min)
     }
 
     /// Whether the community NO_EXPORT is present (RFC 1997).

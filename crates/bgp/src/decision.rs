@@ -32,6 +32,8 @@ pub struct DecisionOptions {
     pub maximum_paths: u16,
     /// Paths as good as the best one may be from another neighboring AS.
     pub multipath_relax: bool,
+    /// Whether paths that share traffic do so by their link bandwidths, where each has one ([`crate::link_bandwidth`]).
+    pub link_bandwidth: bool,
     /// Whether the best path by a next hop that a prefix is not forwarded by stands in for it.
     pub backup_path: bool,
 }
@@ -52,6 +54,7 @@ impl Default for DecisionOptions {
             med_missing_as_worst: false,
             maximum_paths: 1,
             multipath_relax: false,
+            link_bandwidth: false,
             backup_path: false,
         }
     }

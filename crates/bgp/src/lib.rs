@@ -9,6 +9,7 @@ pub mod decision;
 pub mod egress;
 pub mod fsm;
 pub mod ingest;
+pub mod link_bandwidth;
 pub mod message;
 pub mod peer;
 pub mod shard;

@@ -191,8 +191,9 @@ pub struct Feed {
 /// nothing without its interface.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FeedSet {
-    /// Gateways, each once, in the order of their addresses: of the best path and of those that share its traffic.
-    pub next_hops: SmallVec<[IpAddr; 4]>,
+    /// Gateways and what share of the traffic each has, 1 to [`SHARES`](crate::link_bandwidth::SHARES), each once, in the order of
+    /// their addresses: of the best path and of those that share its traffic.
+    pub next_hops: SmallVec<[(IpAddr, u16); 4]>,
     /// What kind of peer these paths came from.
     pub kind: FeedKind,
     /// What stands in while none of them leads anywhere: none of them, and the kind of peer that it came from.

@@ -243,6 +243,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
                 prefer_oldest,
                 multipath,
                 multipath_relax,
+                link_bandwidth,
                 backup_path,
                 neighbors: _,
                 dynamic: _,
@@ -259,6 +260,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
             key("bgp.prefer-oldest", *prefer_oldest == old.prefer_oldest);
             key("bgp.multipath", *multipath == old.multipath);
             key("bgp.multipath-relax", *multipath_relax == old.multipath_relax);
+            key("bgp.link-bandwidth-ext-community", *link_bandwidth == old.link_bandwidth);
             key("bgp.backup-path", *backup_path == old.backup_path);
         }
         (None, None) => {}

@@ -156,21 +156,41 @@ impl Oracle {
         self.reasons(paths).iter().position(Option::is_none)
     }
 
-    /// The next hops that a prefix is forwarded by, and the path whose next hop stands in; `None` without a best path.
-    pub fn forwarding(&self, prefix: AnyPrefix) -> Option<(BTreeSet<IpAddr>, Option<Learned>)> {
+    /// The next hops that a prefix is forwarded by, each with its share, and the path whose next hop stands in; `None`
+    /// without a best path.
+    pub fn forwarding(&self, prefix: AnyPrefix) -> Option<(BTreeMap<IpAddr, u16>, Option<Learned>)> {
         let mut left = self.paths.get(&prefix)?.clone();
         let best = left[self.best(&left)?].clone();
         let mut equal: Vec<Learned> =
             left.iter().filter(|path| self.is_equal(&best, path, &left)).cloned().collect();
-        let mut next_hops = BTreeSet::from([best.with.next_hop.addr()]);
+        let bandwidth = |path: &Learned| path.with.bandwidths.iter().min().copied();
+        let mut next_hops = BTreeMap::from([(best.with.next_hop.addr(), bandwidth(&best))]);
         while next_hops.len() < usize::from(self.options.maximum_paths)
             && let Some(next) = self.best(&equal)
         {
-            next_hops.insert(equal.remove(next).with.next_hop.addr());
+            let path = equal.remove(next);
+            next_hops.entry(path.with.next_hop.addr()).or_insert(bandwidth(&path));
         }
-        left.retain(|path| !next_hops.contains(&path.with.next_hop.addr()));
+        left.retain(|path| !next_hops.contains_key(&path.with.next_hop.addr()));
         let backup = self.best(&left).filter(|_| self.options.backup_path);
-        Some((next_hops, backup.map(|backup| left[backup].clone())))
+        Some((self.shares(next_hops), backup.map(|backup| left[backup].clone())))
+    }
+
+    /// RFC 10005: in proportion, in parts of 256 at most, where every path says what it carries.
+    fn shares(&self, bandwidths: BTreeMap<IpAddr, Option<u16>>) -> BTreeMap<IpAddr, u16> {
+        let largest = bandwidths.values().flatten().copied().max().unwrap_or(0);
+        let all = bandwidths.values().all(Option::is_some);
+        if !self.options.link_bandwidth || !all || largest == 0 {
+            return bandwidths.into_keys().map(|addr| (addr, 1)).collect();
+        }
+        let parts = |of: Option<u16>| {
+            ((2 * 256 * u32::from(of.unwrap_or(0)) + u32::from(largest)) / (2 * u32::from(largest))).max(1)
+        };
+        let parts: BTreeMap<IpAddr, u32> =
+            bandwidths.into_iter().map(|(addr, of)| (addr, parts(of))).collect();
+        let factor =
+            (1..=256).rev().find(|factor| parts.values().all(|part| part % factor == 0)).unwrap_or(1);
+        parts.into_iter().map(|(addr, part)| (addr, (part / factor) as u16)).collect()
     }
 
     /// Whether a path is as good as the best of `all`: the two differ by rules that only break ties, and none of all has a

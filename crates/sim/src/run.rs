@@ -396,7 +396,8 @@ impl<'w> Run<'w> {
         let backup = of(Part::Backup).map(|path| path.peer.id.0 as usize).collect::<Vec<_>>();
         let expected = self.oracle.forwarding(prefix).unwrap_or_default();
         let expected_backup = expected.1.map(|path| path.peer);
-        assert_eq!((seen, backup), (expected.0, Vec::from_iter(expected_backup)), "who forwards {prefix}");
+        let by = expected.0.into_keys().collect();
+        assert_eq!((seen, backup), (by, Vec::from_iter(expected_backup)), "who forwards {prefix}");
     }
 
     /// All sessions end: nothing may be left anywhere.

@@ -40,6 +40,8 @@ pub struct Announcement {
     pub originator: Option<Ipv4Addr>,
     /// CLUSTER_LIST.
     pub clusters: Vec<Ipv4Addr>,
+    /// Link bandwidths (RFC 10005), transitive, in octets per second.
+    pub bandwidths: Vec<u16>,
     /// The next hop.
     pub next_hop: NextHop,
 }
@@ -71,6 +73,12 @@ impl Announcement {
             let rest: Vec<u8> = rest.iter().flat_map(|cluster| cluster.octets()).collect();
             build::cluster_list(&mut out, *first, &rest);
         }
+        let bandwidth = |bandwidth: &u16| {
+            let [a, b, c, d] = f32::from(*bandwidth).to_be_bytes();
+            [0x00, 0x04, 0xfd, 0xe9, a, b, c, d]
+        };
+        let bandwidths: Vec<u8> = self.bandwidths.iter().flat_map(bandwidth).collect();
+        build::list(&mut out, 0, code::EXTENDED_COMMUNITIES, &bandwidths);
         out
     }
 }
@@ -161,6 +169,7 @@ pub fn options(rng: &mut Rng, ordered: bool) -> DecisionOptions {
         med_missing_as_worst: rng.one_in(3),
         maximum_paths: [1, 1, 2, 4][rng.below(4)],
         multipath_relax: rng.one_in(2),
+        link_bandwidth: rng.one_in(2),
         backup_path: rng.one_in(2),
     }
 }
@@ -252,6 +261,12 @@ fn announcement(rng: &mut Rng, alike: bool) -> Announcement {
         clusters: (0..rng.below(3))
             .map(|_| if rng.one_in(20) { CLUSTER_ID } else { Ipv4Addr::new(10, 2, 0, rng.below(3) as u8) })
             .collect(),
+        bandwidths: match rng.below(6) {
+            0 => vec![],
+            1 => vec![0],
+            2 => vec![3, 1 + rng.below(3) as u16],
+            _ => vec![1 + rng.below(3) as u16],
+        },
         next_hop: next_hop(rng, Afi::Ipv4),
     }
 }

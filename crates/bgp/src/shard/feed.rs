@@ -8,6 +8,7 @@ use super::paths::{Part, Path};
 use super::route::Route;
 use super::{Core, ShardOut};
 use crate::decision::{self, Candidate};
+use crate::link_bandwidth;
 use crate::message::FeedSet;
 use crate::peer::FeedKind;
 use ribtide_prefix::Family;
@@ -48,7 +49,13 @@ impl Core {
 
     fn feed_set(&self, best: Path, members: impl Iterator<Item = Path>, backup: Option<Path>) -> FeedSet {
         let address = |path: Path| self.attrs.hop_of(path.attrs).0;
-        let mut next_hops: SmallVec<_> = std::iter::once(best).chain(members).map(address).collect();
+        let ways: SmallVec<[Path; 8]> = std::iter::once(best).chain(members).collect();
+        let mut next_hops: SmallVec<_> = ways.iter().map(|path| (address(*path), 1)).collect();
+        if self.options.link_bandwidth && ways.len() > 1 {
+            let bandwidths = ways.iter().map(|path| self.attrs.get(path.attrs).link_bandwidth());
+            let shares = link_bandwidth::shares(bandwidths);
+            next_hops.iter_mut().zip(shares).for_each(|((_, share), of_path)| *share = of_path);
+        }
         next_hops.sort_unstable();
         let backup = backup.map(|path| (address(path), self.feed_kind(path)));
         FeedSet { next_hops, kind: self.feed_kind(best), backup }

@@ -106,7 +106,7 @@ impl ShardOut {
         let feed = &mut self.effects.feed;
         let index = next_hop.map_or(NONE, |(next_hop, kind)| {
             *self.single.entry((next_hop, kind)).or_insert_with(|| {
-                let next_hops = SmallVec::from_elem(next_hop, 1);
+                let next_hops = SmallVec::from_elem((next_hop, 1), 1);
                 feed.sets.push(FeedSet { next_hops, kind, backup: None });
                 (feed.sets.len() - 1) as u32
             })

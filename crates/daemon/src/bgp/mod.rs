@@ -152,6 +152,7 @@ impl BgpBuilder {
             med_missing_as_worst: bgp.med_missing_as_worst,
             maximum_paths: bgp.multipath,
             multipath_relax: bgp.multipath_relax,
+            link_bandwidth: bgp.link_bandwidth,
             backup_path: bgp.backup_path,
         };
         let inboxes: Vec<_> = shards.iter().map(ShardBuilder::inbox).collect();

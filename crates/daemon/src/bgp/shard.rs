@@ -349,7 +349,10 @@ fn route_set(set: &FeedSet) -> RouteSet {
     let protocol = if set.kind.internal { Protocol::BgpInternal } else { Protocol::BgpExternal };
     RouteSet {
         next_hops: NextHops::Via(
-            set.next_hops.iter().map(|address| ReceivedHop::gateway(*address)).collect(),
+            set.next_hops
+                .iter()
+                .map(|(address, share)| ReceivedHop { weight: *share, ..ReceivedHop::gateway(*address) })
+                .collect(),
         ),
         backup: set.backup.iter().map(|(address, _)| ReceivedHop::gateway(*address)).collect(),
         backup_recursion: set.backup.is_some_and(|(_, kind)| kind.recursive),

@@ -67,6 +67,8 @@ pub struct BgpConfig {
     pub multipath: u16,
     /// Equal paths may be from different neighbouring ASes.
     pub multipath_relax: bool,
+    /// Equal paths share traffic by their link bandwidths (RFC 10005).
+    pub link_bandwidth: bool,
     /// Install the best of the other paths as a backup.
     pub backup_path: bool,
     /// Configured neighbours, by address.
@@ -523,6 +525,7 @@ impl Checker {
             prefer_oldest: file.prefer_oldest,
             multipath: file.multipath.unwrap_or(1),
             multipath_relax: file.multipath_relax,
+            link_bandwidth: file.link_bandwidth_ext_community,
             backup_path: file.backup_path,
             neighbors: BTreeMap::new(),
             dynamic: Vec::new(),

@@ -59,6 +59,8 @@ pub(super) struct Bgp {
     #[serde(default)]
     pub(super) multipath_relax: bool,
     #[serde(default)]
+    pub(super) link_bandwidth_ext_community: bool,
+    #[serde(default)]
     pub(super) backup_path: bool,
     #[serde(default)]
     pub(super) group: BTreeMap<String, Group>,

@@ -94,6 +94,15 @@ impl ExtendedCommunity {
     /// The subtypes with a name that is the same for the three transitive types with an AS or address.
     const NAMED: [(u8, &'static str); 2] = [(2, "rt"), (3, "soo")];
 
+    /// What a link that its sender leads over carries, in octets per second, if it is a link bandwidth (RFC 10005),
+    /// transitive or not. One that is no number, negative or not finite is none.
+    pub fn link_bandwidth(self) -> Option<f32> {
+        let [0x00 | 0x40, 0x04, _, _, a, b, c, d] = self.0 else { return None };
+        let bandwidth = f32::from_be_bytes([a, b, c, d]);
+        // That of negative zero is zero.
+        (bandwidth.is_finite() && bandwidth >= 0.0).then_some(bandwidth.abs())
+    }
+
     /// Whether it may leave the AS (RFC 4360 section 2).
     pub fn is_transitive(self) -> bool {
         let [kind, ..] = self.0;
@@ -255,6 +264,24 @@ list! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_bandwidth_is_a_number_of_octets_per_second() {
+        let community = |kind: u8, subtype: u8, value: f32| {
+            let [a, b, c, d] = value.to_be_bytes();
+            ExtendedCommunity([kind, subtype, 0xfd, 0xe9, a, b, c, d]).link_bandwidth()
+        };
+        assert_eq!(community(0x40, 4, 1.25e9), Some(1.25e9));
+        assert_eq!(community(0x00, 4, 1.0), Some(1.0), "transitive");
+        assert_eq!(community(0x40, 4, -0.0).map(f32::to_bits), Some(0));
+        for none in [-1.0, f32::NAN, f32::INFINITY] {
+            assert_eq!(community(0x40, 4, none), None);
+        }
+        for (kind, subtype) in [(0x40, 2), (0x80, 4), (0x01, 4), (0x02, 4)] {
+            assert_eq!(community(kind, subtype, 1.0), None);
+        }
+    }
+
     use proptest::prelude::*;
 
     #[test]
