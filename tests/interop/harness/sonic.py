@@ -43,10 +43,11 @@ CONNECTED = {str(ipaddress.ip_interface(a).network): ("interface",) for p in POR
 
 class Sonic:
     """Redis and the three daemons, or those of `start`, in a host whose ports are up. `config` is for CONFIG_DB; `flags`
-    are given to a daemon beside SONiC's."""
+    are given to a daemon beside SONiC's. `vrfs` names the VRF of ports that are not in the default one."""
 
-    def __init__(self, host, neighbors=True, suppress=False, config=None, flags=None, start=tuple(FLAGS)):
+    def __init__(self, host, neighbors=True, suppress=False, config=None, flags=None, start=tuple(FLAGS), vrfs=None):
         self.host = host
+        self.vrfs = vrfs or {}
         self.redis = Redis(host)
         self.flags = {name: [*usual, *(flags or {}).get(name, [])] for name, usual in FLAGS.items()}
         for key, fields in (config or {}).items():
@@ -107,14 +108,16 @@ class Sonic:
         p.execute()
 
     def ports_and_interfaces(self):
-        """portsyncd and intfmgrd."""
+        """portsyncd, vrfmgrd and intfmgrd."""
         for index, port in enumerate(PORTS):
             self.set("PORT_TABLE", port.name, lanes=port.lanes, speed="40000", alias=f"fortyGigE0/{index}", index=str(index),
                      mtu="9100", admin_status="up")
         self.set("PORT_TABLE", "PortConfigDone", count=str(len(PORTS)))
         self.set("PORT_TABLE", "PortInitDone", lanes="0")
+        for vrf in set(self.vrfs.values()):
+            self.set("VRF_TABLE", vrf)
         for port in PORTS:
-            self.set("INTF_TABLE", port.name)
+            self.set("INTF_TABLE", port.name, **({"vrf_name": self.vrfs[port.name]} if port.name in self.vrfs else {}))
             for address in port.addresses:
                 self.set("INTF_TABLE", f"{port.name}:{address}", scope="global", family="IPv6" if ":" in address else "IPv4")
 
@@ -238,11 +241,13 @@ class Chip:
             return tuple(sorted(self.hop(m["SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_ID"]) for m in self.members[oid]))
         return (self.hop(oid),) if kind == 4 else {1: ("cpu",), 6: ("interface",)}[kind]
 
-    def routes(self):
-        """Prefix → where to."""
+    def routes(self, of=None):
+        """Prefix → where to, of the virtual router `of`; without it, of the only one."""
         routes, targets = {}, {}
         for name, fields in self.objects["ROUTE_ENTRY"].items():
             parts = json.loads(name)
+            if of not in (None, parts["vr"]):
+                continue
             assert list(parts) == ["dest", "switch_id", "vr"] and "/" in parts["dest"], name
             assert int(parts["vr"].removeprefix("oid:"), 16) >> 48 & 0xFF == 3, name
             key = tuple(sorted(fields.items()))
@@ -250,6 +255,13 @@ class Chip:
                 targets[key] = self.target(fields)
             routes[parts["dest"]] = targets[key]
         return routes
+
+    def routers(self):
+        """Virtual routers, the default one first: the one that the switch's port 0 is in."""
+        own = PORTS[0].addresses[0].split("/")[0] + "/32"
+        routes = [json.loads(name) for name in self.objects["ROUTE_ENTRY"]]
+        default = [route["vr"] for route in routes if route["dest"] == own]
+        return sorted({route["vr"] for route in routes}, key=lambda vr: ([vr] != default, vr))
 
     def unused(self):
         """Next-hop groups that no route uses."""

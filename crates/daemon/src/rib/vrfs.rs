@@ -95,6 +95,11 @@ impl RibStage {
     pub(super) fn set_vrfs(&mut self, setup: VrfsSetup) -> VrfsChanged {
         let mut changed = VrfsChanged::default();
         let mut messages = Vec::new();
+        // Whoever knows VRFs by name, as SONiC does, would take the end of one for its namesake's. So that comes first.
+        let namesake = |name: &str, id: VrfId| setup.vrfs.iter().any(|s| s.name == name && s.vrf.id != id);
+        let replaced = self.known.iter().filter(|(id, known)| namesake(&known.name, **id));
+        let replaced: Vec<VrfId> = replaced.map(|(id, _)| *id).collect();
+        self.drop_vrfs(replaced, &mut changed);
         for VrfSetup { name, vrf, .. } in &setup.vrfs {
             if !self.known.contains_key(&vrf.id) {
                 self.rib.add(*vrf);
@@ -114,11 +119,15 @@ impl RibStage {
         self.handle(messages);
         let gone = |id: &VrfId| *id != VrfId::DEFAULT && !setup.vrfs.iter().any(|vrf| vrf.vrf.id == *id);
         let gone: Vec<VrfId> = self.known.keys().filter(|id| gone(id)).copied().collect();
+        self.drop_vrfs(gone, &mut changed);
+        changed
+    }
+
+    fn drop_vrfs(&mut self, gone: Vec<VrfId>, changed: &mut VrfsChanged) {
         for id in gone {
             changed.removed.extend(self.known.remove(&id).map(|known| known.name));
             let out = self.rib.remove(id);
             self.send(out);
         }
-        changed
     }
 }
