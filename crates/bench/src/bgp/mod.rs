@@ -39,7 +39,7 @@ pub struct Options {
     )]
     pub work: Vec<Work>,
     /// Routers: ribtide with settings (ribtide:auto, ribtide:shards=1,2,off, ribtide:shards=2:update-threads=1,
-    /// ribtide:binary=PATH), bird, frr, gobgp, openbgpd
+    /// ribtide:suppress-fib-pending=on, which installs into the virtual ASIC, ribtide:binary=PATH), bird, frr, gobgp, openbgpd
     #[arg(long, value_name = "NAMES", value_parser = Dut::parse_list, default_value = "ribtide:shards=off,1,2,ribtide:auto,bird,frr,gobgp,openbgpd")]
     pub dut: std::vec::Vec<Dut>,
     /// Runs of each workload and router, in turns

@@ -16,7 +16,8 @@ use std::time::Duration;
 /// # Errors
 /// Messages that were made here cannot be read, which is a fault of this program.
 pub(super) fn run(mode: CacheMode, scale: Scale) -> Result<Vec<Figures>, Error> {
-    let mut rib = Rib::new(RibConfig { cache: mode, ..RibConfig::default() });
+    let turn = scale.turn as usize;
+    let mut rib = Rib::new(RibConfig { cache: mode, turn, ..RibConfig::default() });
     rib.set_clock(cpu);
     rib.handle(scale.setup());
     scale.phases().iter().map(|phase| one(&mut rib, mode, &scale, phase)).collect()

@@ -73,6 +73,9 @@ pub struct Options {
     /// Multiply the numbers of routes and of ECMP next hops by this, at most 1
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub routes: f64,
+    /// Routes that are worked through together, at most
+    #[arg(long, value_name = "ROUTES", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
+    pub turn: u32,
     /// Also write everything as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -95,7 +98,7 @@ fn factor(text: &str) -> Result<f64, String> {
 pub fn run(options: &Options) -> Result<(), Error> {
     if let (true, [work], [subject]) = (options.alone, &options.work[..], &options.dut[..]) {
         let mode = subject.mode().ok_or(Error::Options("zebra is no mode".into()))?;
-        let figures = alone::run(mode, work.scale(options.routes))?;
+        let figures = alone::run(mode, work.scale(options.routes, options.turn))?;
         let text = serde_json::to_string(&figures).map_err(|e| Error::Options(e.to_string()))?;
         return writeln!(std::io::stdout(), "{text}").map_err(Error::System);
     }
@@ -127,7 +130,7 @@ fn measure(options: &Options) -> Result<Report, Error> {
         subjects.retain(|subject| *subject != Subject::Zebra);
     }
     for work in &options.work {
-        let scale = work.scale(options.routes);
+        let scale = work.scale(options.routes, options.turn);
         let remark = zebra::remark(&scale).filter(|_| subjects.contains(&Subject::Zebra));
         let mut done = WorkReport {
             work: work.to_string(),
@@ -147,7 +150,7 @@ fn measure(options: &Options) -> Result<Report, Error> {
             for subject in order {
                 let phases = match subject {
                     Subject::Zebra => zebra::run(scale),
-                    _ => child(*work, subject, options.routes),
+                    _ => child(*work, subject, options),
                 };
                 let phases = match phases {
                     Ok(phases) => phases,
@@ -173,11 +176,12 @@ fn measure(options: &Options) -> Result<Report, Error> {
 }
 
 /// One run in a process of its own.
-fn child(work: Work, subject: Subject, routes: f64) -> Result<Vec<Figures>, Error> {
+fn child(work: Work, subject: Subject, options: &Options) -> Result<Vec<Figures>, Error> {
     let program = std::env::current_exe().map_err(Error::System)?;
     let mut command = Command::new(program);
     command.args(["bench", "run", "nexthop-cache", "--alone", "--work", &work.to_string()]);
-    command.args(["--dut", &subject.to_string(), "--routes", &routes.to_string()]);
+    command.args(["--dut", &subject.to_string(), "--routes", &options.routes.to_string()]);
+    command.args(["--turn", &options.turn.to_string()]);
     let output = command.output().map_err(Error::System)?;
     if !output.status.success() {
         let says = String::from_utf8_lossy(&output.stderr);

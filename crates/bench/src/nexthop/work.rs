@@ -19,9 +19,8 @@ pub enum Work {
     Single,
 }
 
-/// The most bytes, and routes, that are handed on at a time: what a reader of a socket finds when it is behind.
+/// The most bytes that are handed on at a time: what a reader of a socket finds when it is behind.
 const BYTES: usize = 1 << 20;
-const TOGETHER: usize = 8192;
 
 /// What happens in a phase.
 pub(super) enum Input {
@@ -49,18 +48,20 @@ pub(super) struct Scale {
     pub(super) routes: u32,
     /// Next hops of each route.
     pub(super) hops: u16,
+    /// The most routes that are worked through together.
+    pub(super) turn: u32,
 }
 
 impl Work {
-    /// All of it, or the `factor`th part.
-    pub(super) fn scale(self, factor: f64) -> Scale {
+    /// All of it, or the `factor`th part, in turns of so many routes.
+    pub(super) fn scale(self, factor: f64, turn: u32) -> Scale {
         let (routes, hops) = match self {
             Work::Ecmp => (10_000.0, 512.0),
             Work::Single => (1_000_000.0, 1.0),
         };
         let hops =
             if self == Work::Ecmp { (hops * factor.min(1.0)).max(4.0) as u16 / 2 * 2 } else { hops as u16 };
-        Scale { work: self, routes: (routes * factor).max(10.0) as u32, hops }
+        Scale { work: self, routes: (routes * factor).max(10.0) as u32, hops, turn }
     }
 }
 
@@ -160,7 +161,7 @@ impl Scale {
         let mut batches = vec![Vec::new()];
         let mut together = 0;
         for n in 0..self.routes {
-            if together == TOGETHER || batches.last().is_some_and(|bytes| bytes.len() > BYTES) {
+            if together == self.turn || batches.last().is_some_and(|bytes| bytes.len() > BYTES) {
                 batches.push(Vec::new());
                 together = 0;
             }

@@ -104,6 +104,9 @@ impl Dut {
     /// It needs namespaces, and these are loopback addresses.
     pub fn fits(&self, loopback: bool) -> Result<(), String> {
         match self {
+            Dut::Ribtide(settings) if loopback && settings.installs() => Err(format!(
+                "{self} installs routes, and none leads to a loopback address; leave --loopback out"
+            )),
             Dut::Ribtide(_) => Ok(()),
             other if loopback => {
                 Err(format!("{other} runs in network namespaces only, which need root and no --loopback"))
@@ -202,9 +205,20 @@ mod tests {
             names("ribtide:shards=2:update-threads=1,4").unwrap(),
             ["ribtide:shards=2:update-threads=1", "ribtide:shards=2:update-threads=4"]
         );
-        for wrong in
-            ["", "quagga", "bird:shards=2", "ribtide:shards=0", "ribtide:shards=x", "ribtide:colour=1", "2"]
-        {
+        assert_eq!(
+            names("ribtide:suppress-fib-pending=on,off").unwrap(),
+            ["ribtide:suppress-fib-pending=on", "ribtide:suppress-fib-pending=off"]
+        );
+        for wrong in [
+            "",
+            "quagga",
+            "bird:shards=2",
+            "ribtide:shards=0",
+            "ribtide:shards=x",
+            "ribtide:suppress-fib-pending=1",
+            "ribtide:colour=1",
+            "2",
+        ] {
             assert!(names(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,5 +1,6 @@
 //! ribtide as the router under test: this very program, or another build of it.
 
+use super::super::topology::{ASN, NETWORK, Neighbor};
 use super::{Error, Site};
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
@@ -12,6 +13,9 @@ pub struct Settings {
     shards: Option<String>,
     /// `update-threads`: the same.
     update_threads: Option<String>,
+    /// Whether what it learns goes into its virtual ASIC, and with it `suppress-fib-pending`: it passes on what the chip has, or
+    /// at once.
+    suppress: Option<bool>,
     /// The program, when it is not this one.
     binary: Option<PathBuf>,
 }
@@ -21,6 +25,11 @@ impl Settings {
     pub(super) fn program(&self) -> PathBuf {
         let this = || std::env::current_exe().unwrap_or_else(|_| "ribtide".into());
         self.binary.clone().unwrap_or_else(this)
+    }
+
+    /// Whether routes go into its virtual ASIC.
+    pub(super) fn installs(&self) -> bool {
+        self.suppress.is_some()
     }
 
     pub(super) fn commands(&self, site: &Site<'_>) -> Result<Vec<Command>, Error> {
@@ -49,12 +58,18 @@ impl Settings {
         } else {
             "type = \"external\""
         };
-        let list = |neighbors: &[super::super::topology::Neighbor]| {
-            let one = |n: &super::super::topology::Neighbor| {
-                format!("    {{ address = \"{}\", peer-asn = {} }},\n", n.address, n.asn)
-            };
+        let list = |neighbors: &[Neighbor]| {
+            let one =
+                |n: &Neighbor| format!("    {{ address = \"{}\", peer-asn = {} }},\n", n.address, n.asn);
             neighbors.iter().map(one).collect::<String>()
         };
+        // All next hops are on the network that everybody is on.
+        let fib = self.suppress.map_or(String::new(), |suppress| {
+            format!(
+                "[fib]\nvirtual-asic = {{ lab = true }}\nsuppress-fib-pending = {suppress}\n\n\
+                 [[interface]]\nname = \"Ethernet0\"\naddresses = [\"{router}/{NETWORK}\"]\n\n"
+            )
+        });
         format!(
             "[router]\nasn = {asn}\nrouter-id = \"{router}\"\n\n\
              [bgp]\nlisten = [\"{router}:{port}\"]\n{threads}\n\
@@ -62,8 +77,8 @@ impl Settings {
              import = [\"accept\"]\nexport = [\"reject\"]\nneighbor = [\n{senders}]\n\n\
              [bgp.group.receivers]\n{kind}\npassive = true\nfamilies = [\"ipv4-unicast\"]\n\
              import = [\"reject\"]\nexport = [\"accept\"]\nneighbor = [\n{receivers}]\n\n\
-             [api]\nsocket = \"{socket}\"\n",
-            asn = super::super::topology::ASN,
+             {fib}[api]\nsocket = \"{socket}\"\n",
+            asn = ASN,
             port = topology.port,
             senders = list(&topology.senders),
             receivers = list(&topology.receivers),
@@ -81,6 +96,9 @@ impl fmt::Display for Settings {
         }
         if let Some(threads) = &self.update_threads {
             write!(f, ":update-threads={threads}")?;
+        }
+        if let Some(suppress) = self.suppress {
+            write!(f, ":suppress-fib-pending={}", if suppress { "on" } else { "off" })?;
         }
         if let Some(binary) = &self.binary {
             write!(f, ":binary={}", binary.display())?;
@@ -104,11 +122,13 @@ impl std::str::FromStr for Settings {
                 None if setting == "auto" => settings.shards = Some("auto".into()),
                 Some(("shards", value)) => settings.shards = threads(value)?,
                 Some(("update-threads", value)) => settings.update_threads = threads(value)?,
+                Some(("suppress-fib-pending", "on")) => settings.suppress = Some(true),
+                Some(("suppress-fib-pending", "off")) => settings.suppress = Some(false),
                 Some(("binary", path)) => settings.binary = Some(path.into()),
                 _ => {
                     return Err(format!(
-                        "ribtide has no setting \"{setting}\" here; there are auto, shards=N, update-threads=N and \
-                         binary=PATH"
+                        "ribtide has no setting \"{setting}\" here; there are auto, shards=N, update-threads=N, \
+                         suppress-fib-pending=on (or off) and binary=PATH"
                     ));
                 }
             }
