@@ -5,11 +5,14 @@ use crate::bfd;
 use crate::bgp::Bgp;
 use crate::bgp::resize::{NotResized, Resized};
 use crate::bgp::session::Neighbors;
-use crate::config::{self, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, Threads};
+use crate::config::{
+    self, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, Threads, VIRTUAL_ASIC,
+};
 use crate::rib::{RibHandle, VrfSetup, VrfsChanged, VrfsSetup};
 use crate::router::Inside;
 use ribtide_rib::CacheMode;
 use ribtide_runtime::ask::NoAnswer;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -161,11 +164,11 @@ fn set_vrfs(
     new: &Config,
     vrfs: &[VrfSetup],
 ) -> Result<VrfsChanged, NoAnswer> {
-    if let Some(asic) = &inside.asic {
+    for asic in inside.asics.values() {
         asic.set_vrfs(vrfs)?;
     }
     let changed = rib.set_vrfs(VrfsSetup::new(new, vrfs.to_vec()))?;
-    if let Some(asic) = &inside.asic {
+    for asic in inside.asics.values() {
         asic.drop_other_vrfs(vrfs)?;
     }
     if let Some(kernel) = &inside.kernel {
@@ -207,7 +210,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
                 kernel,
                 fpm,
                 fpm_next_hop_groups,
-                virtual_asic,
+                asics,
                 resolve_via_default,
                 nexthop_cache: _,
                 suppress_fib_pending: _,
@@ -218,7 +221,9 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
             key("fib.kernel", *kernel == old.kernel);
             key("fib.fpm", *fpm == old.fpm);
             key("fib.fpm-next-hop-groups", *fpm_next_hop_groups == old.fpm_next_hop_groups);
-            key("fib.virtual-asic", *virtual_asic == old.virtual_asic);
+            let unnamed = |asics: &BTreeMap<String, _>| asics.contains_key(VIRTUAL_ASIC);
+            let named = !unnamed(asics) && !unnamed(&old.asics);
+            key(if named { "fib.asic" } else { "fib.virtual-asic" }, *asics == old.asics);
             key("fib.resolve-via-default", *resolve_via_default == old.resolve_via_default);
             key("fib.max-ecmp", *max_ecmp == old.max_ecmp);
             key("fib.underlay-weights", *underlay_weights == old.underlay_weights);

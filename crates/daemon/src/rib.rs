@@ -10,8 +10,13 @@
 //! Failures first. Interfaces have a lane of their own, which is looked at before everything else: before each batch of
 //! a backlog, and while a dataplane's ring is full. What they make of groups goes to the dataplanes ahead of all
 //! batches of routes that wait; what they make of routes comes in its turn.
+//!
+//! A dataplane whose ring is full is waited for, and then no routes are taken: so they wait at the BGP socket. But
+//! not when another one has worked off half of its own ring meanwhile: then the full one is [`outlets::Outlets`]' to leave
+//! behind, and no others wait for it.
 
 mod lanes;
+mod outlets;
 mod policy;
 mod retries;
 mod statics;
@@ -22,22 +27,22 @@ pub use policy::FibPolicy;
 pub use vrfs::{VrfSetup, VrfsChanged, VrfsSetup};
 
 use crate::config::DEFAULT_VRF;
-use crate::dataplane::{FAILURES, FEEDBACK, Outlet, Port, ToRib, merge};
+use crate::dataplane::{FAILURES, FEEDBACK, Port, ToRib};
 use crate::journal::Journal;
-use crossbeam_channel::{Select, select_biased};
+use crossbeam_channel::{never, select_biased};
 use lanes::Lanes;
+use outlets::Outlets;
 use policy::Treatments;
 use retries::Retries;
 use ribtide_bgp::message::NextHopState as BgpNextHopState;
 use ribtide_prefix::{AnyPrefix, for_each_family};
 use ribtide_rib::{
-    CacheMode, DataplaneId, FibBatch, NextHopState, RibConfig, RibIn, RibOut, Source, UrgentOp, VrfId,
-    VrfPrefix, Vrfs,
+    CacheMode, DataplaneId, NextHopState, RibConfig, RibIn, RibOut, Source, VrfId, VrfPrefix, Vrfs,
 };
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::ring::{Receiver, Rings, Sender, TrySend};
+use ribtide_runtime::ring::{Receiver, Rings, Sender};
 use ribtide_runtime::thread::{self, Stop};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -50,6 +55,8 @@ use vrfs::Known;
 const INBOX: usize = 256;
 /// How often to look whether something that failed is to be tried again.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often to look whether a dataplane that is waited for has room.
+const GLANCE: Duration = Duration::from_millis(1);
 /// Routes that are worked through together when they are at hand: bigger batches cost less each, but a failure waits for
 /// the one under way (docs/perf/2026-11-failover.md).
 const TOGETHER: usize = 2048;
@@ -60,16 +67,8 @@ pub struct RibBuilder {
     inbox: (Sender<RibIn>, Receiver<RibIn>),
     feedback: (Sender<RibIn>, Receiver<RibIn>),
     failures: (Sender<RibIn>, Receiver<RibIn>),
-    planes: Vec<Plane>,
+    planes: Outlets,
     confirms: Arc<AtomicBool>,
-}
-
-#[derive(Debug)]
-struct Plane {
-    name: String,
-    outlet: Outlet,
-    /// What its full urgent ring did not take yet, of each group the newest. No batch goes before it.
-    overdue: Vec<UrgentOp>,
 }
 
 /// What the RIB manager is started with.
@@ -101,7 +100,7 @@ pub struct RibHandle {
 pub struct RibStage {
     /// The RIB of each VRF.
     pub rib: Vrfs,
-    planes: Vec<Plane>,
+    planes: Outlets,
     /// Whether BGP waits for dataplanes, for those to see.
     confirms: Arc<AtomicBool>,
     shards: Lanes,
@@ -129,7 +128,7 @@ impl RibBuilder {
             inbox: rings.bounded("shards to RIB", INBOX),
             feedback: rings.bounded("dataplanes to RIB", FEEDBACK),
             failures: rings.bounded("interfaces to RIB", FAILURES),
-            planes: Vec::new(),
+            planes: Outlets::default(),
             confirms: Arc::default(),
         }
     }
@@ -148,9 +147,9 @@ impl RibBuilder {
     pub fn plug(&mut self, name: &str, rings: &Rings, meter: Meter, stop: &Stop) -> Port {
         let (feedback, failures) = (self.feedback.0.clone(), self.failures.0.clone());
         let rib = ToRib { feedback, failures, confirms: self.confirms.clone() };
-        let id = self.planes.len() as DataplaneId;
+        let id = self.planes.names().len() as DataplaneId;
         let (port, outlet) = Port::new(id, name, rings, rib, meter, stop.clone());
-        self.planes.push(Plane { name: name.into(), outlet, overdue: Vec::new() });
+        self.planes.add(name, outlet);
         port
     }
 
@@ -161,7 +160,7 @@ impl RibBuilder {
     pub fn start(self, setup: RibSetup, meters: &Meters, stop: Stop) -> io::Result<RibHandle> {
         let (asker, asked) = pair("RIB");
         let RibSetup { mut config, vrfs, shards, suppress, policy, clock } = setup;
-        config.dataplanes = (0..self.planes.len() as DataplaneId).collect();
+        config.dataplanes = (0..self.planes.names().len() as DataplaneId).collect();
         let mut stage = RibStage {
             rib: Vrfs::new(config),
             planes: self.planes,
@@ -203,7 +202,16 @@ fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &As
     let (failures, feedback) = (stage.failures.clone(), stage.feedback.clone());
     stage.set_vrfs(vrfs);
     stage.handle(vec![RibIn::EndOfInitial(Source::Static)]);
+    let shut = never();
     while !stop.stopped() {
+        let room = stage.make_way();
+        let inbox_now = if room { inbox.raw() } else { &shut };
+        let nap = match () {
+            () if !room => GLANCE,
+            () if stage.owed => Duration::ZERO,
+            () if stage.planes.holds_any() => LOOK / 10,
+            () => LOOK,
+        };
         // Then feedback: what a dataplane says goes ahead of any backlog of routes.
         select_biased! {
             recv(failures.raw()) -> message => {
@@ -213,7 +221,7 @@ fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &As
             }
             recv(feedback.raw()) -> message => {
                 if let Ok(message) = message {
-                    stage.handle(vec![feedback.took(message)]);
+                    stage.taken.push_back(feedback.took(message));
                 }
             }
             recv(asked.raw()) -> question => {
@@ -221,7 +229,7 @@ fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &As
                     question(&mut stage);
                 }
             }
-            recv(inbox.raw()) -> message => {
+            recv(inbox_now) -> message => {
                 if let Ok(message) = message {
                     let mut messages = vec![inbox.took(message)];
                     let mut routes = route_count(&messages[0]);
@@ -232,18 +240,26 @@ fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &As
                     stage.handle(messages);
                 }
             }
-            default(if stage.owed { Duration::ZERO } else { Duration::from_millis(100) }) => {}
+            default(nap) => {}
         }
-        stage.retry();
-        while let Some(message) = stage.taken.pop_front() {
-            stage.handle(vec![message]);
+        if room {
+            stage.retry();
+            while let Some(message) = stage.taken.pop_front() {
+                stage.handle(vec![message]);
+            }
+            if stage.owed {
+                stage.handle(Vec::new());
+            }
+        } else {
+            stage.take_feedback();
         }
-        if stage.owed {
-            stage.handle(Vec::new());
-        }
-        stage.send_overdue();
         stage.shards.send();
     }
+}
+
+/// Whether it is a dataplane's about itself.
+fn is_of_dataplane(message: &RibIn) -> bool {
+    matches!(message, RibIn::Ack(_) | RibIn::DataplaneUp(_) | RibIn::DataplaneDown(_))
 }
 
 /// Whether it may end or repair ways out, and therefore overtakes routes.
@@ -304,7 +320,7 @@ impl RibHandle {
 impl RibStage {
     /// The dataplanes' names, by number.
     pub fn plane_names(&self) -> Vec<String> {
-        self.planes.iter().map(|p| p.name.clone()).collect()
+        self.planes.names()
     }
 
     /// The interface that a static route of `prefix` waits for, if one does.
@@ -399,20 +415,32 @@ impl RibStage {
         self.retries.hope(begin);
         let urgent = self.rib.urgent(events);
         for dataplane in self.rib.dataplanes().filter(|_| !urgent.is_empty()) {
-            if let Some(plane) = self.planes.get_mut(usize::from(dataplane.id)) {
-                merge(&mut plane.overdue, urgent.clone());
-            }
+            self.planes.overtake(dataplane.id, urgent.clone());
         }
-        self.send_overdue();
         self.meter.add(0, begin);
     }
 
-    /// Hands dataplanes what is urgent as far as their rings have room.
-    fn send_overdue(&mut self) {
-        for Plane { outlet, overdue, .. } in self.planes.iter_mut().filter(|p| !p.overdue.is_empty()) {
-            if let Err(TrySend::Full(ops)) = outlet.urgent.try_send(std::mem::take(overdue)) {
-                *overdue = ops;
-            }
+    /// Hands dataplanes what waits for room, and leaves behind those that others are not to wait for. Whether there is room
+    /// for more.
+    fn make_way(&mut self) -> bool {
+        let slow = self.planes.make_way(self.rib.dataplanes());
+        if let Some(slow) = &slow
+            && !slow.is_empty()
+        {
+            let outs = self.rib.feedback(slow.iter().map(|id| RibIn::Behind(*id)));
+            outs.into_iter().for_each(|out| self.send(out));
+        }
+        slow.is_some()
+    }
+
+    /// What dataplanes say of themselves; the rest waits for room.
+    fn take_feedback(&mut self) {
+        let (said, rest): (Vec<RibIn>, _) = self.taken.drain(..).partition(is_of_dataplane);
+        self.taken = VecDeque::from(rest);
+        if !said.is_empty() {
+            self.rib.set_time(self.clock.now());
+            let outs = self.rib.feedback(said);
+            outs.into_iter().for_each(|out| self.send(out));
         }
     }
 
@@ -437,38 +465,13 @@ impl RibStage {
                 batch.routes.get::<F>().iter().map(|route| VrfPrefix { vrf, prefix: route.prefix.any() })
             ));
             let batch = Arc::new(batch);
-            for plane in 0..self.planes.len() {
-                if self.rib.dataplanes().any(|d| usize::from(d.id) == plane) {
-                    self.deliver(plane, batch.clone());
-                }
+            let gets = |id: &DataplaneId| !out.behind.contains(id);
+            for id in self.rib.dataplanes().map(|dataplane| dataplane.id).filter(gets) {
+                self.planes.send(id, batch.clone());
             }
         }
-        for (plane, batch) in out.replay {
-            self.deliver(usize::from(plane), Arc::new(batch));
-        }
-    }
-
-    /// Waits while the dataplane's ring is full. Failures are answered meanwhile; and feedback is taken, since a
-    /// dataplane that could not hand over its answer would never make room.
-    fn deliver(&mut self, plane: usize, mut batch: Arc<FibBatch>) {
-        loop {
-            self.take_failures();
-            self.send_overdue();
-            let Some(Plane { outlet, overdue, .. }) = self.planes.get(plane) else { return };
-            // An operation that a later batch knows better than must not come after it.
-            if overdue.is_empty() {
-                batch = match outlet.batches.try_send(batch) {
-                    // A dataplane whose thread has ended takes nothing; the process is stopping.
-                    Ok(()) | Err(TrySend::Closed) => return,
-                    Err(TrySend::Full(batch)) => batch,
-                };
-            }
-            let mut select = Select::new();
-            select.recv(self.failures.raw());
-            select.recv(self.feedback.raw());
-            // Timed out or ready: both are looked at, and the ring once more.
-            let _ = select.ready_timeout(Duration::from_millis(1));
-            self.taken.extend(std::iter::from_fn(|| self.feedback.try_recv()));
+        for (id, batch) in out.replay {
+            self.planes.send(id, Arc::new(batch));
         }
     }
 }

@@ -16,7 +16,7 @@ use ribtide_runtime::ask::NoAnswer;
 use ribtide_sai::Forward;
 use ribtide_swss::orch::Waiting;
 use ribtide_swss::sai::PacketAction;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -135,22 +135,21 @@ fn agree(wanted: Option<&Wanted>, chip: Option<&Forward>, prefix: AnyPrefix) -> 
 pub(crate) fn check(inside: &Inside, full: bool) -> Result<RouteCheck, NoAnswer> {
     let begin = Instant::now();
     let Some(rib) = &inside.rib else { return Ok(RouteCheck::default()) };
-    let asic = inside.asic.as_ref();
     let mut state = inside.route_check.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (changed, installed) = rib.asker.ask(|stage| {
         let totals = stage.rib.iter().flat_map(|(_, rib)| rib.totals());
         (stage.changed.take(), totals.map(|total| total.installed).sum::<u64>())
     })?;
-    let (moved, in_chip) = match asic {
-        Some(asic) => {
-            let counts = asic.counts()?;
-            (asic.changed()?, (counts.ipv4_routes + counts.ipv6_routes) as u64)
-        }
-        None => (Some(Vec::new()), 0),
-    };
-    let all = full || !state.known || changed.is_none() || moved.is_none();
+    let mut all = full || !state.known || changed.is_none();
     state.open.extend(changed.into_iter().flatten());
-    state.open.extend(moved.into_iter().flatten());
+    let mut routes = BTreeMap::from([("rib".to_owned(), installed)]);
+    for (name, asic) in &inside.asics {
+        let counts = asic.counts()?;
+        routes.insert(chip_of(inside, name), (counts.ipv4_routes + counts.ipv6_routes) as u64);
+        let moved = asic.changed()?;
+        all |= moved.is_none();
+        state.open.extend(moved.into_iter().flatten());
+    }
     let mut left: Vec<VrfPrefix> = Vec::new();
     if all {
         state.known = false;
@@ -166,11 +165,12 @@ pub(crate) fn check(inside: &Inside, full: bool) -> Result<RouteCheck, NoAnswer>
     }
     let mut differences = Vec::new();
     let (mut differing, mut under_way) = (0, 0);
-    state.open = open.iter().map(|(route, ..)| *route).collect();
-    for (n, (route, wanted, chip)) in open.into_iter().enumerate() {
+    state.open = open.iter().map(|open| open.route).collect();
+    let mut silent = BTreeSet::new();
+    for (n, open) in open.into_iter().enumerate() {
         differing += 1;
         if n < TOLD {
-            let difference = explain(inside, route, wanted, chip)?;
+            let difference = explain(inside, open, &mut silent)?;
             under_way += u64::from(difference.under_way);
             differences.push(difference);
         }
@@ -187,10 +187,7 @@ pub(crate) fn check(inside: &Inside, full: bool) -> Result<RouteCheck, NoAnswer>
         differing,
         under_way,
         differences,
-        routes: [("rib".to_owned(), installed)]
-            .into_iter()
-            .chain(asic.map(|_| ("chip".to_owned(), in_chip)))
-            .collect(),
+        routes,
         default_routes: defaults(inside)?,
         milliseconds: begin.elapsed().as_secs_f64() * 1e3,
     })
@@ -213,14 +210,25 @@ fn everything(inside: &Inside) -> Result<Vec<VrfPrefix>, NoAnswer> {
             Some(prefixes)
         })?;
         all.extend(prefixes.into_iter().flatten().map(|prefix| VrfPrefix { vrf, prefix }));
-        if let Some(asic) = &inside.asic {
+        for asic in inside.asics.values() {
             all.extend(asic.prefixes(vrf)?.into_iter().map(|prefix| VrfPrefix { vrf, prefix }));
         }
     }
     Ok(all)
 }
 
-type Open = (VrfPrefix, Option<Wanted>, Option<Forward>);
+/// What a chip is called in what is told: by the name of its ASIC where there are several.
+fn chip_of(inside: &Inside, name: &str) -> String {
+    if inside.asics.len() > 1 { name.to_owned() } else { "chip".to_owned() }
+}
+
+/// A route that differs, or that a dataplane has not confirmed.
+struct Open {
+    route: VrfPrefix,
+    wanted: Option<Wanted>,
+    /// The virtual ASIC of which this is said, and what its chip has; none: of another dataplane.
+    chip: Option<(String, Option<Forward>)>,
+}
 
 /// Those of `page` that differ.
 fn differing(inside: &Inside, page: &[VrfPrefix]) -> Result<Vec<Open>, NoAnswer> {
@@ -230,33 +238,60 @@ fn differing(inside: &Inside, page: &[VrfPrefix]) -> Result<Vec<Open>, NoAnswer>
         let names = stage.plane_names();
         asked.into_iter().map(|route| wanted(stage, &names, route)).collect()
     })?;
-    let of_chip = match &inside.asic {
-        Some(asic) => Some(asic.entries(page)?),
-        None => None,
-    };
+    let mut of_chips = Vec::with_capacity(inside.asics.len());
+    for (name, asic) in &inside.asics {
+        of_chips.push((name, asic.entries(page)?));
+    }
     let mut open = Vec::new();
     for (n, (route, wanted)) in page.iter().zip(of_rib).enumerate() {
-        let chip = of_chip.as_ref().and_then(|entries| entries.get(n).cloned().flatten());
-        let same = of_chip.is_none() || agree(wanted.as_ref(), chip.as_ref(), route.prefix);
-        if !same || wanted.as_ref().is_some_and(|wanted| !wanted.open.is_empty()) {
-            open.push((*route, wanted, chip));
+        let open_at = |at: &dyn Fn(&String) -> bool| {
+            wanted.as_ref().is_some_and(|wanted| wanted.open.iter().any(|(plane, _)| at(plane)))
+        };
+        for (name, entries) in &of_chips {
+            let chip = entries.get(n).cloned().flatten();
+            if !agree(wanted.as_ref(), chip.as_ref(), route.prefix) || open_at(&|plane| plane == *name) {
+                let chip = Some(((*name).clone(), chip));
+                open.push(Open { route: *route, wanted: wanted.clone(), chip });
+            }
+        }
+        if open_at(&|plane| !inside.asics.contains_key(plane)) {
+            open.push(Open { route: *route, wanted, chip: None });
         }
     }
     Ok(open)
 }
 
 /// Which stage a route that differs waits at, and for what.
-fn explain(
-    inside: &Inside,
-    route: VrfPrefix,
-    wanted: Option<Wanted>,
-    chip: Option<Forward>,
-) -> Result<Difference, NoAnswer> {
-    let same = agree(wanted.as_ref(), chip.as_ref(), route.prefix);
+///
+/// `silent`: virtual ASICs a stage of which gave no answer before, which are not asked again.
+fn explain(inside: &Inside, open: Open, silent: &mut BTreeSet<String>) -> Result<Difference, NoAnswer> {
+    let Open { route, wanted, chip } = open;
     let at = |stage: &str, under_way: bool, says: String| (stage.to_owned(), under_way, says);
-    let (stage, under_way, says) = match &inside.asic {
-        Some(asic) if !same => between(asic, route, wanted.as_ref())?,
-        _ => match wanted.iter().flat_map(|wanted| wanted.open.iter()).next() {
+    let differs = |forward: &Option<Forward>| !agree(wanted.as_ref(), forward.as_ref(), route.prefix);
+    let of_this = |plane: &str| match &chip {
+        Some((name, _)) => plane == name,
+        None => !inside.asics.contains_key(plane),
+    };
+    let (stage, under_way, says) = match &chip {
+        Some((name, forward)) if differs(forward) => {
+            let asked = (!silent.contains(name)).then(|| inside.asics.get(name)).flatten();
+            let told = match asked.map(|asic| between(name, asic, route, wanted.as_ref())) {
+                Some(Ok(told)) => Some(told),
+                Some(Err(silence)) if inside.asics.len() == 1 => return Err(silence),
+                _ => None,
+            };
+            let (stage, under_way, says) = told.unwrap_or_else(|| {
+                silent.insert(name.clone());
+                at(
+                    "fpmsyncd",
+                    true,
+                    "its stages are too busy to say; what is behind them does not go on".into(),
+                )
+            });
+            let stage = if inside.asics.len() > 1 { format!("{name} {stage}") } else { stage };
+            (stage, under_way, says)
+        }
+        _ => match wanted.iter().flat_map(|wanted| wanted.open.iter()).find(|(plane, _)| of_this(plane)) {
             Some((plane, Some(why))) => at(plane, false, why.clone()),
             Some((plane, None)) => at(plane, true, "sent, not yet confirmed".into()),
             None => at("rib", true, "it has changed meanwhile".into()),
@@ -266,7 +301,7 @@ fn explain(
         Some(rib) => rib.asker.ask(move |stage| stage.vrf_name(route.vrf))?,
         None => String::new(),
     };
-    let chip = inside.asic.is_some().then(|| match &chip {
+    let chip = chip.map(|(_, forward)| match &forward {
         None => "absent".to_owned(),
         Some(forward) => found(forward).map_or_else(|| "to the CPU".to_owned(), |leads| leads.to_string()),
     });
@@ -283,13 +318,15 @@ fn explain(
 
 /// The stage of the SONiC path after which the route is no longer as the RIB has it.
 fn between(
+    name: &str,
     asic: &InProcess,
     route: VrfPrefix,
     wanted: Option<&Wanted>,
 ) -> Result<(String, bool, String), NoAnswer> {
     let Explained { fpmsyncd, orchagent, .. } = asic.explain(route, wanted.map(|wanted| wanted.selected))?;
-    let refused = wanted.and_then(|wanted| wanted.open.iter().find_map(|(_, why)| why.clone()));
-    let pending = wanted.is_some_and(|wanted| wanted.open.iter().any(|(_, why)| why.is_none()));
+    let of_it = |open: &&(String, Option<String>)| open.0 == name;
+    let refused = wanted.and_then(|wanted| wanted.open.iter().filter(of_it).find_map(|(_, why)| why.clone()));
+    let pending = wanted.is_some_and(|wanted| wanted.open.iter().filter(of_it).any(|(_, why)| why.is_none()));
     let at = |stage: &str, under_way: bool, says: String| Ok((stage.to_owned(), under_way, says));
     if let Some(waiting) = orchagent.as_ref().and_then(|state| state.waiting.as_ref()) {
         return match waiting {
@@ -378,15 +415,16 @@ fn defaults(inside: &Inside) -> Result<Vec<DefaultRoute>, NoAnswer> {
         let names = stage.plane_names();
         asked.into_iter().map(|route| wanted(stage, &names, route)).collect::<Vec<_>>()
     })?;
-    let chip = match &inside.asic {
-        Some(asic) => Some(asic.entries(&routes)?),
-        None => None,
-    };
+    let mut chips = Vec::with_capacity(inside.asics.len());
+    for asic in inside.asics.values() {
+        chips.push(asic.entries(&routes)?);
+    }
     let all = routes.iter().zip(of_rib).enumerate();
     Ok(all
         .map(|(n, (route, wanted))| {
-            let entry = chip.as_ref().and_then(|entries| entries.get(n).cloned().flatten());
-            let same = chip.is_none() || agree(wanted.as_ref(), entry.as_ref(), route.prefix);
+            let entries = chips.iter().map(|entries| entries.get(n).cloned().flatten());
+            let same = entries
+                .fold(true, |same, entry| same && agree(wanted.as_ref(), entry.as_ref(), route.prefix));
             DefaultRoute {
                 prefix: route.prefix.to_string(),
                 forwarded: same

@@ -5,7 +5,7 @@ use crate::api::{Api, ListenError, SocketFile, answers};
 use crate::bfd::{self, Bfd};
 use crate::bgp::owners::Owners;
 use crate::bgp::{Bgp, BgpBuilder, initial};
-use crate::config::Config;
+use crate::config::{Config, VIRTUAL_ASIC};
 use crate::dataplane::fpm::{self, FpmHandle};
 use crate::dataplane::kernel::{self, KernelHandle};
 use crate::rib::{RibBuilder, RibHandle, RibSetup, VrfsSetup};
@@ -20,7 +20,7 @@ use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -55,8 +55,8 @@ pub struct Inside {
     pub rib: Option<RibHandle>,
     /// The kernel, when routes are installed there.
     pub kernel: Option<KernelHandle>,
-    /// The virtual ASIC, when there is one.
-    pub asic: Option<InProcess>,
+    /// Virtual ASICs, by name.
+    pub asics: BTreeMap<String, InProcess>,
     /// FPM clients.
     pub fpm: Vec<FpmHandle>,
     /// What the last look at RIB and chip left to be looked at.
@@ -157,7 +157,7 @@ impl Router {
             meters.meter(stage);
         }
         let mut rib = config.fib.as_ref().map(|_| RibBuilder::new(&rings));
-        let (mut handle, mut on_kernel, mut asic, mut clients) = (None, None, None, Vec::new());
+        let (mut handle, mut on_kernel, mut asics, mut clients) = (None, None, BTreeMap::new(), Vec::new());
         if let (Some(fib), Some(rib)) = (&config.fib, &mut rib) {
             if let Some(kernel) = &fib.kernel {
                 let port = rib.plug("kernel", &rings, meters.meter("kernel"), &stop);
@@ -169,12 +169,17 @@ impl Router {
                 let port = rib.plug(&name, &rings, meters.meter(&name), &stop);
                 clients.push(fpm::start(name, *server, fib.fpm_next_hop_groups, port)?);
             }
-            if let Some(virtual_asic) = fib.virtual_asic {
+            for (name, asic) in &fib.asics {
+                // One that was given no name is the only one.
+                let named = name != VIRTUAL_ASIC;
+                let (meters, of_it) =
+                    if named { (meters.of(name), rings.of(name)) } else { (meters.clone(), rings.clone()) };
                 // What comes first behind it.
-                let port = rib.plug("virtual-asic", &rings, meters.meter("fpmsyncd"), &stop);
+                let port = rib.plug(name, &rings, meters.meter("fpmsyncd"), &stop);
+                let threads = if named { name } else { "sonic" };
                 let started =
-                    inprocess::start(port, &config.interfaces, &vrfs, virtual_asic, &rings, &meters);
-                asic = Some(started.map_err(|e| StartError::Asic(e.to_string()))?);
+                    inprocess::start(threads, port, &config.interfaces, &vrfs, *asic, &of_it, &meters);
+                asics.insert(name.clone(), started.map_err(|e| StartError::Asic(e.to_string()))?);
             }
         }
         let inbox = rib.as_ref().map(RibBuilder::inbox);
@@ -238,7 +243,7 @@ impl Router {
             bfd,
             rib: handle,
             kernel: on_kernel,
-            asic,
+            asics,
             fpm: clients,
             route_check: Mutex::default(),
             fib_reads: answers::Reads::default(),
@@ -268,7 +273,9 @@ impl Router {
     /// # Errors
     /// A sentence when there is no virtual ASIC or it does not answer.
     pub fn asic_lookup(&self, addresses: Vec<IpAddr>) -> Result<Vec<AsicAnswer>, String> {
-        answers::asic_lookup(&self.inside, None, &addresses).map(|a| a.answers).map_err(|e| e.sentence())
+        answers::asic_lookup(&self.inside, None, None, &addresses)
+            .map(|a| a.answers)
+            .map_err(|e| e.sentence())
     }
 
     /// How many routes the virtual ASIC holds: the RIB's, and a handful of its own.
@@ -276,7 +283,7 @@ impl Router {
     /// # Errors
     /// A sentence when there is no virtual ASIC or it does not answer.
     pub fn asic_routes(&self) -> Result<u64, String> {
-        let asic = self.inside.asic.as_ref().ok_or("this router has no virtual ASIC")?;
+        let asic = self.inside.asics.values().next().ok_or("this router has no virtual ASIC")?;
         asic.counts().map(|c| (c.ipv4_routes + c.ipv6_routes) as u64).map_err(|e| e.to_string())
     }
 
@@ -286,8 +293,10 @@ impl Router {
     /// A sentence when the RIB manager does not answer.
     pub fn settled(&self) -> Result<bool, String> {
         let Some(rib) = &self.inside.rib else { return Ok(true) };
-        let confirmed =
-            rib.asker.ask(|s| s.rib.dataplanes().all(|d| d.outstanding == 0)).map_err(|e| e.to_string())?;
+        let confirmed = rib
+            .asker
+            .ask(|s| s.rib.dataplanes().all(|d| d.outstanding == 0 && d.behind.is_none()))
+            .map_err(|e| e.to_string())?;
         Ok(confirmed && self.inside.rings.read().iter().all(|r| r.depth == 0))
     }
 

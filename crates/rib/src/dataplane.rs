@@ -1,8 +1,9 @@
 //! What each dataplane was sent, what it finished, what it failed, and its replay.
 
-use crate::message::{DataplaneId, FibBatch};
+use crate::behind::{Before, Late, Missed};
+use crate::message::{DataplaneId, FibBatch, GroupId};
 use crate::vrfs::VrfPrefix;
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix};
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, Set};
 use std::collections::VecDeque;
 
 /// Prefixes per family.
@@ -15,8 +16,13 @@ impl PerFamily for Prefixes {
 pub const PAGE: usize = 8192;
 
 /// How many pages of a replay may be unacknowledged: enough to keep a dataplane busy, few enough that live
-/// changes do not queue behind a million routes.
+/// changes do not queue behind a million routes. And how many batches of any kind, where a dataplane that is behind gets
+/// another page: until it is nearly done with what it has, what changes unites.
 const PAGES_IN_FLIGHT: usize = 4;
+
+/// How many batches a dataplane that is behind may have to do where a VRF of which it has none gets a page: so that none
+/// waits for another's to end.
+const PAGES_OF_ALL: usize = 32;
 
 /// Whether a dataplane has what the RIB wants it to have for one prefix.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,16 +55,32 @@ pub(crate) enum Kind {
     Mark,
     /// Another try of what failed.
     Retry,
+    /// What it missed.
+    Late,
+}
+
+/// A batch that was sent and is not acknowledged.
+struct Sent {
+    seq: u64,
+    /// No change of a batch before this one is in it.
+    since: u64,
+    kind: Kind,
+    /// Its prefixes whose last change is older than its number.
+    late: Set<AnyPrefix>,
 }
 
 /// One dataplane.
 #[derive(Default)]
 pub(crate) struct Dataplane {
     /// Batches sent and not acknowledged.
-    outstanding: VecDeque<(u64, Kind)>,
+    outstanding: VecDeque<Sent>,
     pub(crate) acked: u64,
     pub(crate) failed: Map<AnyPrefix, Failure>,
     pub(crate) replay: Replay,
+    /// While it is behind: what it is still to be told.
+    pub(crate) missed: Option<Missed>,
+    /// How many batches of other VRFs it was sent and has not acknowledged, while it is behind.
+    pub(crate) elsewhere: usize,
     /// Of those that failed: what is still to be tried again in this round.
     retrying: Vec<AnyPrefix>,
 }
@@ -80,7 +102,31 @@ pub(crate) enum Replay {
 impl Dataplane {
     /// Notes a batch that is sent to it.
     pub(crate) fn sent(&mut self, batch: &FibBatch, kind: Kind) {
-        self.outstanding.push_back((batch.seq, kind));
+        self.sent_since(batch, kind, Late { since: batch.seq, prefixes: Set::default() });
+    }
+
+    /// The same, of a batch some of which is older than its number.
+    pub(crate) fn sent_since(&mut self, batch: &FibBatch, kind: Kind, late: Late) {
+        let Late { since, prefixes } = late;
+        self.outstanding.push_back(Sent { seq: batch.seq, since, kind, late: prefixes });
+        self.supersede(batch, kind);
+    }
+
+    /// Notes a batch that it does not get, because it is behind. `before` and `is_new` as in [`Missed::note`].
+    pub(crate) fn missed(
+        &mut self,
+        batch: &FibBatch,
+        before: &Families<Before>,
+        is_new: impl Fn(GroupId) -> bool,
+    ) {
+        if let Some(missed) = &mut self.missed {
+            missed.note(batch, before, is_new);
+            self.supersede(batch, Kind::Late);
+        }
+    }
+
+    /// Routes change.
+    fn supersede(&mut self, batch: &FibBatch, kind: Kind) {
         // What is tried again has failed until it is said not to.
         if !self.failed.is_empty() && kind != Kind::Retry {
             let v4 = batch.routes.v4.iter().map(|r| r.prefix.any());
@@ -109,7 +155,7 @@ impl Dataplane {
         now: u64,
         changed: impl Fn(AnyPrefix) -> u32,
     ) {
-        while self.outstanding.front().is_some_and(|(sent, _)| *sent <= seq) {
+        while self.outstanding.front().is_some_and(|sent| sent.seq <= seq) {
             self.outstanding.pop_front();
         }
         self.acked = self.acked.max(seq);
@@ -117,7 +163,7 @@ impl Dataplane {
             self.failed.remove(&prefix);
         }
         for (VrfPrefix { prefix, .. }, reason) in failed {
-            if !self.is_outstanding(changed(prefix)) {
+            if !self.is_pending(prefix, changed(prefix)) {
                 let since = self.failed.get(&prefix).map_or(now, |failure| failure.since);
                 self.failed.insert(prefix, Failure { reason, since });
             }
@@ -127,10 +173,18 @@ impl Dataplane {
     /// Whether a batch, given the low half of its number, waits for acknowledgement.
     fn is_outstanding(&self, seq: u32) -> bool {
         // Numbers wrap: what counts is how far it is behind the newest, among the few that are outstanding.
-        let (Some((first, _)), Some((last, _))) = (self.outstanding.front(), self.outstanding.back()) else {
+        let (Some(first), Some(last)) = (self.outstanding.front(), self.outstanding.back()) else {
             return false;
         };
-        u64::from((*last as u32).wrapping_sub(seq)) <= last - first
+        u64::from((last.seq as u32).wrapping_sub(seq)) <= last.seq - first.seq
+    }
+
+    /// Whether the last change of a prefix, of the batch of low half `changed`, waits for acknowledgement or is still to be
+    /// sent.
+    fn is_pending(&self, prefix: AnyPrefix, changed: u32) -> bool {
+        self.missed.as_ref().is_some_and(|missed| missed.contains(prefix))
+            || self.outstanding.iter().any(|sent| sent.late.contains(&prefix))
+            || self.is_outstanding(changed)
     }
 
     /// The state of a prefix that the batch of low half `changed` changed last.
@@ -138,7 +192,7 @@ impl Dataplane {
         if let Some(failure) = self.failed.get(&prefix) {
             return InstallStatus::Failed(failure.reason.clone());
         }
-        if self.has_all() && !self.is_outstanding(changed) {
+        if self.has_all() && !self.is_pending(prefix, changed) {
             InstallStatus::Installed
         } else {
             InstallStatus::Pending
@@ -148,10 +202,13 @@ impl Dataplane {
     /// The last batch up to which it finished everything that it was to be sent: 0 while a replay is under way, without
     /// end when nothing is outstanding.
     pub(crate) fn finished(&self) -> u64 {
-        match self.outstanding.front() {
-            _ if !self.has_all() => 0,
-            Some((seq, _)) => seq - 1,
-            None => u64::MAX,
+        if !self.has_all() {
+            return 0;
+        }
+        let sent = self.outstanding.front().map_or(u64::MAX, |sent| sent.since);
+        match sent.min(self.missed.as_ref().map_or(u64::MAX, Missed::since)) {
+            u64::MAX => u64::MAX,
+            since => since - 1,
         }
     }
 
@@ -164,13 +221,27 @@ impl Dataplane {
         self.outstanding.len()
     }
 
-    /// Whether another page of its replay may be sent.
+    /// Whether another page of its replay, or of what it missed, may be sent.
     pub(crate) fn wants_page(&self) -> bool {
-        self.pages_outstanding() < PAGES_IN_FLIGHT
+        let own = self.outstanding.len();
+        match self.missed {
+            None => self.pages_outstanding() < PAGES_IN_FLIGHT,
+            Some(_) => own + self.elsewhere < PAGES_IN_FLIGHT || (own == 0 && self.elsewhere < PAGES_OF_ALL),
+        }
+    }
+
+    /// Whether it was sent every route: of its replay, and what it missed.
+    pub(crate) fn was_sent_all(&self) -> bool {
+        matches!(self.replay, Replay::Waiting | Replay::Done) && self.missed.is_none()
+    }
+
+    /// Whether it still has this group, which is gone.
+    pub(crate) fn holds(&self, group: GroupId) -> bool {
+        self.missed.as_ref().is_some_and(|missed| missed.holds(group))
     }
 
     fn pages_outstanding(&self) -> usize {
-        self.outstanding.iter().filter(|(_, kind)| *kind == Kind::Page).count()
+        self.outstanding.iter().filter(|sent| sent.kind == Kind::Page).count()
     }
 }
 

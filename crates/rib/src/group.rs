@@ -153,6 +153,8 @@ impl Group {
 pub(crate) struct Groups {
     pub(crate) store: Store<Group>,
     by_key: hashbrown::HashTable<u32>,
+    /// Numbers of removed ones that are not to be used again yet.
+    removed: Vec<u32>,
     hasher: HashBuilder,
 }
 
@@ -192,12 +194,31 @@ impl Groups {
         id
     }
 
+    /// Removes a group. Its number is used again when [`Groups::reuse`] says so.
     pub(crate) fn remove(&mut self, id: u32) -> Group {
         let hash = self.hasher.hash_one(&self.store[id].key);
         if let Ok(entry) = self.by_key.find_entry(hash, |other| *other == id) {
             entry.remove();
         }
-        self.store.remove(id)
+        self.removed.push(id);
+        self.store.take(id)
+    }
+
+    /// The numbers of removed groups may be used again, but for those that some dataplane still holds.
+    pub(crate) fn reuse(&mut self, is_held: impl Fn(GroupId) -> bool) {
+        let Groups { removed, store, .. } = self;
+        removed.retain(|id| {
+            let held = is_held(GroupId(*id));
+            if !held {
+                store.free(*id);
+            }
+            held
+        });
+    }
+
+    /// How many numbers of removed groups wait for that.
+    pub(crate) fn removed(&self) -> usize {
+        self.removed.len()
     }
 }
 

@@ -6,6 +6,7 @@
 //! them all.
 #![forbid(unsafe_code)]
 
+mod behind;
 mod cache;
 mod confirm;
 mod dataplane;

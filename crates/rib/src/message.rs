@@ -236,6 +236,9 @@ pub enum RibIn {
     DataplaneUp(DataplaneId),
     /// A dataplane is gone: nothing is sent to it or expected from it until it is up again.
     DataplaneDown(DataplaneId),
+    /// A dataplane takes no more for now, and others are not to wait for it: what changes is noted for it by prefix, and it
+    /// gets that when it has acknowledged nearly all that it was sent.
+    Behind(DataplaneId),
     /// A dataplane finished batches.
     Ack(FibAck),
     /// A dataplane is to try some of what failed once more: whatever was wrong may be over.
@@ -259,9 +262,12 @@ pub struct FeedMark {
 /// What [`crate::Rib::handle`] gives back.
 #[derive(Debug, Default)]
 pub struct RibOut {
-    /// What changed, for every dataplane that is up; sent before `replay`.
+    /// What changed, for every dataplane that is up but those in `behind`; sent before `replay`.
     pub fib: Option<FibBatch>,
-    /// Pages of the whole state for one dataplane each, in order. Live batches may come between pages.
+    /// Dataplanes that do not get `fib`.
+    pub behind: Vec<DataplaneId>,
+    /// Pages for one dataplane each, in order: of the whole state, or of what it missed. Live batches may come between
+    /// pages.
     pub replay: Vec<(DataplaneId, FibBatch)>,
     /// What became of tracked next hops, each at most once.
     pub next_hops: Vec<(IpAddr, NextHopState)>,

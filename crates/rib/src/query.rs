@@ -1,5 +1,6 @@
 //! What people and the API ask of the RIB. Nothing here changes anything; nothing here is on the way of a route.
 
+use crate::behind::Missed;
 use crate::cache::{CacheCounters, CacheMode};
 use crate::dataplane::{Dataplane, Failure, InstallStatus, Prefixes, Replay};
 use crate::group::Group;
@@ -183,6 +184,8 @@ pub struct DataplaneInfo {
     pub failed: usize,
     /// Whether it was sent everything, end mark included.
     pub replayed: bool,
+    /// While it is behind: how many prefixes changed that it is still to be told of.
+    pub behind: Option<usize>,
 }
 
 /// Where a paged read of the FIB is: the prefixes that were there when it began.
@@ -375,7 +378,7 @@ impl Rib {
 
     /// How many groups there are.
     pub fn group_count(&self) -> usize {
-        self.resolver.groups.store.len()
+        self.resolver.groups.store.len() - self.resolver.groups.removed()
     }
 
     fn group_info(&self, id: GroupId, group: &Group) -> GroupInfo {
@@ -451,6 +454,7 @@ impl Rib {
             acked: d.acked,
             failed: d.failed.len(),
             replayed: matches!(d.replay, Replay::Done),
+            behind: d.missed.as_ref().map(Missed::len),
         })
     }
 

@@ -1,6 +1,7 @@
 //! The RIB manager itself: a batch of events in, what they change out.
 
 use crate::RibConfig;
+use crate::behind::Before;
 use crate::cache::CacheMode;
 use crate::confirm::Confirm;
 use crate::dataplane::{Dataplane, Dataplanes, Kind, PAGE, Prefixes, Replay};
@@ -8,8 +9,8 @@ use crate::group::GroupKey;
 use crate::interface::Connected;
 use crate::lanes::UrgentOp;
 use crate::message::{
-    DataplaneId, FibAck, FibBatch, IfIndex, InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop, RibIn,
-    RibOut, RouteBatch, RouteSet, Source,
+    DataplaneId, FibAck, FibBatch, GroupId, IfIndex, InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop,
+    RibIn, RibOut, RouteBatch, RouteSet, Source,
 };
 use crate::resolve::Resolver;
 use crate::table::{Candidate, Route, RouteTables};
@@ -110,7 +111,7 @@ impl Rib {
     }
 
     /// Notes events, and marks what they may change.
-    fn take(&mut self, events: impl IntoIterator<Item = RibIn>) {
+    pub(crate) fn take(&mut self, events: impl IntoIterator<Item = RibIn>) {
         for event in events {
             match event {
                 RibIn::Routes(batch) => self.routes(&batch),
@@ -122,9 +123,16 @@ impl Rib {
                 RibIn::Untrack(addresses) => addresses.into_iter().for_each(|a| self.resolver.untrack(a)),
                 RibIn::DataplaneUp(id) => {
                     self.dataplanes.insert(id, Dataplane::default());
+                    self.reuse_groups();
                 }
                 RibIn::DataplaneDown(id) => {
                     self.dataplanes.remove(&id);
+                    self.reuse_groups();
+                }
+                RibIn::Behind(id) => {
+                    if let Some(dataplane) = self.dataplanes.get_mut(&id) {
+                        dataplane.missed.get_or_insert_default();
+                    }
                 }
                 RibIn::Ack(ack) => self.ack(ack),
                 RibIn::Retry(id) => self.retries.push(id),
@@ -279,30 +287,51 @@ impl Rib {
 
     /// Selects again where needed, and makes the batch that brings the FIB up to date.
     fn update_fib(&mut self, out: &mut RibOut) {
-        let Rib { tables, resolver, confirm, vrf, .. } = self;
+        let any_behind = self.is_any_behind();
+        let Rib { tables, resolver, confirm, vrf, dataplanes, .. } = self;
+        let mut before: Families<Before> = Families::default();
+        let removed = resolver.groups.removed();
         let mut fib = FibBatch { seq: self.seq + 1, vrf: *vrf, ..FibBatch::default() };
         for_each_family!(F => {
             let idle = |prefix: Prefix<F>| confirm.suspect(prefix.any(), false);
-            tables.get_mut::<F>().select(resolver, fib.seq, fib.routes.get_mut::<F>(), idle);
+            let before = |learnt| if any_behind { before.get_mut::<F>().push(learnt) };
+            tables.get_mut::<F>().select(resolver, fib.seq, fib.routes.get_mut::<F>(), before, idle);
         });
         resolver.finish(fib.seq, &mut fib.groups, &mut fib.after, &mut out.next_hops);
-        if fib.is_empty() {
-            return;
+        if !fib.is_empty() {
+            self.seq = fib.seq;
+            for (id, dataplane) in dataplanes.iter_mut().filter(|(_, d)| !matches!(d.replay, Replay::New)) {
+                if dataplane.missed.is_some() {
+                    let groups = &resolver.groups.store;
+                    let is_new = |id: GroupId| groups.get(id.0).is_some_and(|group| group.made == fib.seq);
+                    dataplane.missed(&fib, &before, is_new);
+                    out.behind.push(*id);
+                } else {
+                    dataplane.sent(&fib, Kind::Live);
+                }
+            }
+            confirm.sent(&fib);
+            out.fib = Some(fib);
         }
-        self.seq = fib.seq;
-        for dataplane in self.dataplanes.values_mut().filter(|d| !matches!(d.replay, Replay::New)) {
-            dataplane.sent(&fib, Kind::Live);
+        if self.resolver.groups.removed() > removed {
+            self.reuse_groups();
         }
-        self.confirm.sent(&fib);
-        out.fib = Some(fib);
     }
 
-    /// Sends the next pages to dataplanes whose replay is under way.
+    /// The numbers of groups that are gone may mean others, as far as no dataplane still has those.
+    fn reuse_groups(&mut self) {
+        let dataplanes = &self.dataplanes;
+        self.resolver.groups.reuse(|group| dataplanes.values().any(|d| d.holds(group)));
+    }
+
+    /// Sends the next pages to dataplanes whose replay is under way, and to those that missed something.
     fn replay(&mut self, out: &mut RibOut) {
         let Rib { tables, resolver, dataplanes, seq, confirm, vrf, .. } = self;
+        let mut caught_up = false;
         for (id, dataplane) in dataplanes {
             while dataplane.wants_page() {
                 let mut page = FibBatch { seq: *seq + 1, vrf: *vrf, ..FibBatch::default() };
+                let mut late = None;
                 match &mut dataplane.replay {
                     Replay::New => {
                         // The other VRFs' are part of it.
@@ -311,6 +340,10 @@ impl Rib {
                         dataplane.replay = Replay::Sending(installed_prefixes(tables));
                     }
                     Replay::Sending(left) => {
+                        dataplane
+                            .missed
+                            .iter_mut()
+                            .for_each(|missed| missed.take_groups(resolver, &mut page));
                         for_each_family!(F => {
                             let room = PAGE - page.route_count();
                             let left = left.get_mut::<F>();
@@ -321,16 +354,29 @@ impl Rib {
                             dataplane.replay = Replay::Waiting;
                         }
                     }
-                    Replay::Waiting | Replay::Done => break,
+                    Replay::Waiting | Replay::Done => {
+                        let Some(missed) = &mut dataplane.missed else { break };
+                        late = Some(missed.take(resolver, tables, &mut page));
+                        if missed.is_empty() {
+                            dataplane.missed = None;
+                            caught_up = true;
+                        }
+                    }
                 }
                 if page.is_empty() {
                     continue;
                 }
                 *seq = page.seq;
-                dataplane.sent(&page, Kind::Page);
+                match late {
+                    Some(late) => dataplane.sent_since(&page, Kind::Late, late),
+                    None => dataplane.sent(&page, Kind::Page),
+                }
                 confirm.sent(&page);
                 out.replay.push((*id, page));
             }
+        }
+        if caught_up {
+            self.reuse_groups();
         }
     }
 
@@ -342,7 +388,7 @@ impl Rib {
         }
         let Rib { dataplanes, seq, vrf, .. } = self;
         for (id, dataplane) in dataplanes {
-            if matches!(dataplane.replay, Replay::Waiting) && others(*id) {
+            if matches!(dataplane.replay, Replay::Waiting) && dataplane.was_sent_all() && others(*id) {
                 *seq += 1;
                 let end = FibBatch { seq: *seq, vrf: *vrf, end_of_replay: true, ..FibBatch::default() };
                 dataplane.replay = Replay::Done;
@@ -352,9 +398,27 @@ impl Rib {
         }
     }
 
+    /// How many batches each dataplane has to acknowledge, of this VRF.
+    pub(crate) fn outstanding(&self) -> impl Iterator<Item = (DataplaneId, usize)> {
+        self.dataplanes.iter().map(|(id, dataplane)| (*id, dataplane.outstanding()))
+    }
+
+    /// So many batches each dataplane has to acknowledge of all VRFs.
+    pub(crate) fn outstanding_of_all(&mut self, of_all: &Map<DataplaneId, usize>) {
+        for (id, dataplane) in &mut self.dataplanes {
+            let of_all = of_all.get(id).copied().unwrap_or(0);
+            dataplane.elsewhere = of_all.saturating_sub(dataplane.outstanding());
+        }
+    }
+
+    /// Whether any dataplane is behind.
+    pub(crate) fn is_any_behind(&self) -> bool {
+        self.dataplanes.values().any(|dataplane| dataplane.missed.is_some())
+    }
+
     /// Whether no route of a replay is left to be sent to this dataplane.
     pub(crate) fn has_sent_all(&self, id: DataplaneId) -> bool {
-        self.dataplanes.get(&id).is_none_or(|d| matches!(d.replay, Replay::Waiting | Replay::Done))
+        self.dataplanes.get(&id).is_none_or(Dataplane::was_sent_all)
     }
 
     /// Forgets every interface, and withdraws every route.
@@ -371,10 +435,12 @@ impl Rib {
         });
     }
 
-    /// Sends what failed once more, a page of it, to each dataplane that is to try again.
+    /// Sends what failed once more, a page of it, to each dataplane that is to try again and is not behind: that one has
+    /// other things to do.
     fn retry(&mut self, out: &mut RibOut) {
         for id in std::mem::take(&mut self.retries) {
-            let Some(dataplane) = self.dataplanes.get_mut(&id) else { continue };
+            let dataplane = self.dataplanes.get_mut(&id).filter(|d| d.missed.is_none());
+            let Some(dataplane) = dataplane else { continue };
             let mut page = FibBatch { seq: self.seq + 1, vrf: self.vrf, again: true, ..FibBatch::default() };
             for prefix in dataplane.retry(PAGE) {
                 match prefix {

@@ -44,9 +44,19 @@ impl<T> Store<T> {
     }
 
     pub(crate) fn remove(&mut self, id: u32) -> T {
-        let value = self.slots[(id - self.base) as usize].take().expect("a number in use");
-        self.free.push(id);
+        let value = self.take(id);
+        self.free(id);
         value
+    }
+
+    /// Removes the object, and keeps its number from being used again until it is set [`Store::free`].
+    pub(crate) fn take(&mut self, id: u32) -> T {
+        self.slots[(id - self.base) as usize].take().expect("a number in use")
+    }
+
+    /// A number that was taken may be used again.
+    pub(crate) fn free(&mut self, id: u32) {
+        self.free.push(id);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {

@@ -319,13 +319,14 @@ impl<F: Family> Table<F> {
         entries.flat_map(|(prefix, route)| self.candidates(prefix, route)).map(|c| c.group)
     }
 
-    /// Selects again for every marked prefix; what that changes in the FIB goes to `out`. `idle` is told of those of
-    /// which no candidate can be used.
+    /// Selects again for every marked prefix; what that changes in the FIB goes to `out`, and how each of those was in the
+    /// FIB before to `before`: how it was learnt, or not there. `idle` is told of those of which no candidate can be used.
     pub(crate) fn select(
         &mut self,
         resolver: &mut Resolver,
         seq: u64,
         out: &mut Vec<FibRoute<F>>,
+        mut before: impl FnMut(Option<Protocol>),
         mut idle: impl FnMut(Prefix<F>),
     ) {
         for prefix in self.dirty.drain(..) {
@@ -342,6 +343,7 @@ impl<F: Family> Table<F> {
             let installed = if denied.is_some() { None } else { selected };
             let (fib, protocol) = installed.map_or((0, route.fib_protocol), |c| (c.group, c.protocol));
             if (fib, protocol) != (route.fib, route.fib_protocol) {
+                before((route.fib != 0).then_some(route.fib_protocol));
                 if route.fib != 0 {
                     resolver.uninstalled(route.fib);
                     self.counts.installed[route.fib_protocol as usize] -= 1;

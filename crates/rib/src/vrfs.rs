@@ -80,6 +80,8 @@ impl fmt::Display for VrfPrefix {
 pub struct Vrfs {
     default: Rib,
     others: BTreeMap<VrfId, Rib>,
+    /// VRFs that are gone, and that some dataplane which is behind has not heard of.
+    leaving: Vec<Rib>,
     /// What a VRF that comes is made with.
     config: RibConfig,
     clock: Option<fn() -> u64>,
@@ -99,6 +101,7 @@ impl Vrfs {
         Vrfs {
             default: Rib::new(config.clone()),
             others: BTreeMap::new(),
+            leaving: Vec::new(),
             config,
             clock: None,
             now: 0,
@@ -129,7 +132,10 @@ impl Vrfs {
         let Some(mut rib) = self.others.remove(&id) else { return RibOut::default() };
         self.places.retain(|_, place| *place != id);
         rib.clear();
-        numbered(&mut self.seq, &mut rib, |rib, out| rib.update([], out))
+        let out = numbered(&mut self.seq, &mut rib, |rib, out| rib.update([], out));
+        self.leaving.push(rib);
+        self.leaving.retain(Rib::is_any_behind);
+        out
     }
 
     /// A VRF, if it is there.
@@ -173,11 +179,50 @@ impl Vrfs {
             let events = others.remove(id).unwrap_or_default();
             outs.push(numbered(seq, rib, |rib, out| rib.update(events, out)));
         }
-        outs.push(numbered(seq, default, Rib::catch_up));
-        outs.extend(ribs.values_mut().map(|rib| numbered(seq, rib, Rib::catch_up)));
-        let sent_all = |id| ribs.values().all(|rib| rib.has_sent_all(id));
-        outs.push(numbered(seq, default, |rib, out| rib.end_replays(out, sent_all)));
+        self.catch_up(&mut outs);
         outs
+    }
+
+    /// As [`Vrfs::handle`], of events that come from dataplanes or are about them, and without a look at routes: so what
+    /// comes of it is no more than dataplanes have made room for.
+    ///
+    /// # Panics
+    /// As [`Rib::handle`].
+    pub fn feedback(&mut self, events: impl IntoIterator<Item = RibIn>) -> Vec<RibOut> {
+        let (events, others) = self.sort(events);
+        self.default.take(events);
+        for (id, events) in others {
+            if let Some(rib) = self.others.get_mut(&id) {
+                rib.take(events);
+            }
+        }
+        let mut outs = Vec::new();
+        self.catch_up(&mut outs);
+        outs
+    }
+
+    /// What single dataplanes are still to be sent, and what is confirmed.
+    fn catch_up(&mut self, outs: &mut Vec<RibOut>) {
+        let Vrfs { default, others, leaving, seq, .. } = self;
+        let any_behind =
+            std::iter::once(&*default).chain(others.values()).chain(&*leaving).any(Rib::is_any_behind);
+        let mut of_all: Map<DataplaneId, usize> = Map::default();
+        if any_behind {
+            let ribs = std::iter::once(&*default).chain(others.values()).chain(&*leaving);
+            ribs.flat_map(Rib::outstanding)
+                .for_each(|(id, batches)| *of_all.entry(id).or_default() += batches);
+        }
+        for rib in std::iter::once(&mut *default).chain(others.values_mut()).chain(leaving.iter_mut()) {
+            rib.outstanding_of_all(&of_all);
+            let out = numbered(seq, rib, Rib::catch_up);
+            if any_behind {
+                out.replay.iter().for_each(|(id, _)| *of_all.entry(*id).or_default() += 1);
+            }
+            outs.push(out);
+        }
+        let sent_all = |id| others.values().all(|rib| rib.has_sent_all(id));
+        outs.push(numbered(seq, default, |rib, out| rib.end_replays(out, sent_all)));
+        leaving.retain(Rib::is_any_behind);
     }
 
     /// [`Rib::urgent`], of each VRF.
@@ -229,15 +274,17 @@ impl Vrfs {
                     for id in self.others.keys() {
                         put(*id, RibIn::Ack(part(&ack, *id)));
                     }
+                    self.leaving.iter_mut().for_each(|rib| rib.take([RibIn::Ack(ack.clone())]));
                     default.push(RibIn::Ack(ack));
                 }
-                RibIn::DataplaneUp(_) | RibIn::DataplaneDown(_) | RibIn::Retry(_) => {
+                RibIn::DataplaneUp(_) | RibIn::DataplaneDown(_) | RibIn::Behind(_) | RibIn::Retry(_) => {
                     match event {
                         RibIn::DataplaneUp(id) => _ = self.up.insert(id),
                         RibIn::DataplaneDown(id) => _ = self.up.remove(&id),
                         _ => {}
                     }
                     self.others.keys().for_each(|id| put(*id, event.clone()));
+                    self.leaving.iter_mut().for_each(|rib| rib.take([event.clone()]));
                     default.push(event);
                 }
                 RibIn::EndOfInitial(_)
@@ -258,9 +305,12 @@ impl Vrfs {
     /// How the dataplanes that are up stand, with what all VRFs sent them.
     pub fn dataplanes(&self) -> impl Iterator<Item = DataplaneInfo> {
         self.default.dataplanes().map(|mut of_all| {
-            for other in self.others.values().flat_map(|rib| rib.dataplane(of_all.id)) {
+            let others = self.others.values().chain(&self.leaving);
+            for other in others.flat_map(|rib| rib.dataplane(of_all.id)) {
                 of_all.outstanding += other.outstanding;
                 of_all.failed += other.failed;
+                of_all.behind =
+                    of_all.behind.map_or(other.behind, |of_all| Some(of_all + other.behind.unwrap_or(0)));
             }
             of_all
         })

@@ -209,6 +209,8 @@ enum Event {
     },
     Up(usize),
     Down(usize),
+    /// The RIB manager no longer waits for it.
+    Behind(usize),
     Retry(usize),
 }
 
@@ -216,6 +218,8 @@ enum Event {
 #[derive(Default)]
 struct Plane {
     up: bool,
+    /// Whether its replay has begun: what came before builds on what it was never told.
+    began: bool,
     waiting: VecDeque<Arc<FibBatch>>,
     urgent: Vec<UrgentOp>,
     lanes: Lanes,
@@ -226,7 +230,7 @@ struct Plane {
 }
 
 /// With which batch something was done about a prefix, by which group it is routed since, and whether that failed.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Done {
     seq: u64,
     group: Option<GroupId>,
@@ -249,8 +253,18 @@ impl Plane {
         }
         let batch = self.waiting.pop_front()?;
         let batch = self.lanes.in_order(batch);
+        self.began |= batch.start_of_replay;
         self.groups.extend(batch.groups.iter().map(|op| (op.id, op.content.clone())));
         Some(batch)
+    }
+
+    /// Deletes groups: no route has them.
+    fn delete(&mut self, groups: &[GroupId]) {
+        for group in groups.iter().filter(|_| self.began) {
+            let user = self.done.iter().find(|(_, done)| done.group == Some(*group));
+            assert!(user.is_none(), "{group:?} goes and {user:?} has it");
+            assert!(self.groups.remove(group).is_some(), "{group:?} goes and was never there");
+        }
     }
 }
 
@@ -303,7 +317,12 @@ impl Check {
                 self.changed.insert(prefix, batch.seq);
             }
             let batch = Arc::new(batch.clone());
-            self.planes.iter_mut().filter(|p| p.up).for_each(|p| p.waiting.push_back(batch.clone()));
+            let gets = |id: &usize| !out.behind.contains(&(*id as u8));
+            (0..2).filter(gets).for_each(|id| {
+                if self.planes[id].up {
+                    self.planes[id].waiting.push_back(batch.clone());
+                }
+            });
         }
         for (id, page) in out.replay {
             self.planes[usize::from(id)].waiting.push_back(Arc::new(page));
@@ -386,9 +405,15 @@ impl Check {
             ack.seq = batch.seq;
             for (prefix, group) in prefixes(&batch) {
                 let fails = group.is_some() && failed.contains(&prefix);
+                let known = group.is_none_or(|group| plane.groups.contains_key(&group));
+                assert!(
+                    known || !plane.began,
+                    "{prefix} leads to {group:?}, which dataplane {id} was not told of"
+                );
                 plane.done.insert(prefix, Done { seq: batch.seq, group, fails });
                 said.insert(prefix, fails);
             }
+            plane.delete(&batch.after);
         }
         for (prefix, fails) in said {
             if fails {
@@ -457,6 +482,7 @@ impl Check {
                 self.planes[*id] = Plane::default();
                 self.handle(vec![RibIn::DataplaneDown(*id as u8)]);
             }
+            Event::Behind(id) => self.handle(vec![RibIn::Behind(*id as u8)]),
             Event::Retry(id) => self.handle(vec![RibIn::Retry(*id as u8)]),
         }
     }
@@ -472,7 +498,7 @@ impl Check {
             if !self.planes[id].up {
                 self.happen(&Event::Up(id));
             }
-            for _ in 0..4 {
+            while !self.planes[id].waiting.is_empty() {
                 self.finish(id, usize::MAX, &[]);
             }
             self.handle(vec![RibIn::Retry(id as u8)]);
@@ -483,6 +509,26 @@ impl Check {
         assert_eq!(self.bgp.advertised, expected);
         assert!(self.rib.blocked().all(|prefix| self.rib.lookup(prefix).is_none()));
         assert_eq!(self.rib.marks(), 0);
+        assert!(self.rib.dataplanes().all(|d| d.outstanding == 0 && d.behind.is_none()));
+        for plane in &self.planes {
+            let routes = plane.done.iter().filter_map(|(prefix, done)| Some((*prefix, done.group?)));
+            let has: BTreeMap<AnyPrefix, &FibGroup> =
+                routes.map(|(prefix, group)| (prefix, &plane.groups[&group])).collect();
+            let routes = self.rib_routes();
+            let wanted = routes.iter().map(|(prefix, content)| (*prefix, content)).collect();
+            assert_eq!(has, wanted);
+        }
+    }
+
+    /// What the FIB is to have.
+    fn rib_routes(&self) -> BTreeMap<AnyPrefix, FibGroup> {
+        let (mut cursor, mut routes) = (self.rib.cursor(), BTreeMap::new());
+        while !cursor.is_done() {
+            routes.extend(
+                self.rib.page(&mut cursor, 100).into_iter().map(|route| (route.prefix, route.content)),
+            );
+        }
+        routes
     }
 }
 
@@ -500,6 +546,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0..2usize, prefix, any::<bool>()).prop_map(|(plane, prefix, fails)| Event::News { plane, prefix, fails }),
         1 => (0..2usize).prop_map(Event::Up),
         1 => (0..2usize).prop_map(Event::Down),
+        3 => (0..2usize).prop_map(Event::Behind),
         1 => (0..2usize).prop_map(Event::Retry),
     ]
 }

@@ -68,6 +68,9 @@ pub(crate) struct ConfigAsic {
     /// That of the syncd that answers here (its --query-socket), rather than the router's
     #[arg(long, global = true, value_name = "PATH")]
     syncd: Option<PathBuf>,
+    /// Which of the router's, where it has several
+    #[arg(long, global = true, value_name = "NAME", conflicts_with = "syncd")]
+    asic: Option<String>,
 }
 
 /// What the virtual ASIC is told.
@@ -132,11 +135,12 @@ fn asic(what: &ConfigAsic, output: &Output, client: &Client) -> Result<(), Strin
     }
     match settings {
         Some(set) => {
-            let set = SetAsic { set: set.into_iter().collect() };
+            let set = SetAsic { asic: what.asic.clone(), set: set.into_iter().collect() };
             show::asic::say(output, &client.post::<_, AsicState>("/v1/asic", &set)?)
         }
         None => {
-            let request = AsicFaults { prefixes: prefixes.to_vec(), refuse: word == "refuse" };
+            let request =
+                AsicFaults { asic: what.asic.clone(), prefixes: prefixes.to_vec(), refuse: word == "refuse" };
             say(output, &client.post::<_, AsicFaults>("/v1/asic/faults", &request)?)
         }
     }

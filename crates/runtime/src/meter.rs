@@ -13,11 +13,13 @@ use std::time::{Duration, Instant};
 pub struct Meters {
     start: Instant,
     meters: Arc<Mutex<Vec<Arc<Inner>>>>,
+    /// Whose the stages are that are named here, where several are alike.
+    whose: Option<Arc<str>>,
 }
 
 impl Default for Meters {
     fn default() -> Self {
-        Meters { start: Instant::now(), meters: Arc::default() }
+        Meters { start: Instant::now(), meters: Arc::default(), whose: None }
     }
 }
 
@@ -58,8 +60,15 @@ pub struct Reading {
 }
 
 impl Meters {
+    /// The same ones, where stages have this before their names: of one of several that are alike.
+    pub fn of(&self, whose: &str) -> Meters {
+        Meters { whose: Some(whose.into()), ..self.clone() }
+    }
+
     /// A meter for the stage `name`; threads of one stage share it by name.
     pub fn meter(&self, name: &str) -> Meter {
+        let of_one = self.whose.as_ref().map(|whose| format!("{whose}: {name}"));
+        let name = of_one.as_deref().unwrap_or(name);
         let mut meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = meters.iter().find(|m| m.name == name) {
             return Meter::of(known.clone());

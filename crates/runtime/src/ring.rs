@@ -14,7 +14,11 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// All rings of a process; one whose ends are both gone is gone from here too.
 #[derive(Clone, Default, Debug)]
-pub struct Rings(Arc<Mutex<Vec<Weak<Stats>>>>);
+pub struct Rings {
+    all: Arc<Mutex<Vec<Weak<Stats>>>>,
+    /// Whose the rings are that are made here, where several are alike.
+    whose: Option<Arc<str>>,
+}
 
 /// One ring as seen by a person or a metrics scraper.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,25 +48,34 @@ struct Stats {
 }
 
 impl Rings {
+    /// The same ones, where new rings have this before their names: of one of several that are alike.
+    pub fn of(&self, whose: &str) -> Rings {
+        Rings { all: self.all.clone(), whose: Some(whose.into()) }
+    }
+
     /// Makes a ring of at most `capacity` batches (at least one).
     pub fn bounded<T>(&self, name: impl Into<String>, capacity: usize) -> (Sender<T>, Receiver<T>) {
         let capacity = capacity.max(1);
+        let mut name = name.into();
+        if let Some(whose) = &self.whose {
+            name = format!("{whose}: {name}");
+        }
         let stats = Arc::new(Stats {
-            name: name.into(),
+            name,
             capacity,
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             full: AtomicU64::new(0),
         });
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&stats));
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&stats));
         let (tx, rx) = channel::bounded(capacity);
         (Sender { tx, stats: stats.clone(), wake: None }, Receiver { rx, stats })
     }
 
     /// The state of every ring, in the order they were made.
     pub fn read(&self) -> Vec<Reading> {
-        let mut rings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rings = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         rings.retain(|ring| ring.strong_count() > 0);
         rings
             .iter()
@@ -148,6 +161,11 @@ impl<T> Sender<T> {
             }
             Err(channel::TrySendError::Disconnected(_)) => Err(TrySend::Closed),
         }
+    }
+
+    /// How many batches wait.
+    pub fn len(&self) -> usize {
+        self.tx.len()
     }
 
     /// Whether the ring has no room now.

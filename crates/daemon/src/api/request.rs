@@ -184,6 +184,14 @@ pub(super) struct RouteCheckQuery {
     pub(super) defaults: bool,
 }
 
+/// Which virtual ASIC.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AsicQuery {
+    /// Its name; without, the only one.
+    pub(super) asic: Option<String>,
+}
+
 /// Which BFD sessions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

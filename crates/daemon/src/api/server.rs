@@ -2,8 +2,8 @@
 
 use super::model::{AsicFaults, AsicQuestion, Clear, Resize, SetAsic, SetNextHopCache, SetSuppression};
 use super::request::{
-    Asked, BfdQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, PageQuery, PrefixQuery,
-    Refusal, RouteCheckQuery, RouteQuery, Sent, limit,
+    AsicQuery, Asked, BfdQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, PageQuery,
+    PrefixQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, limit,
 };
 use super::{answers, metrics};
 use crate::config::ApiConfig;
@@ -253,8 +253,10 @@ fn routes(inside: Arc<Inside>) -> Router {
         .route("/v1/fpm", get(|s| blocking(s, answers::fpm)))
         .route(
             "/v1/asic",
-            get(|s| blocking(s, answers::asic_state))
-                .post(|s, Sent(c): Sent<SetAsic>| blocking(s, move |i| answers::set_asic(i, c))),
+            get(|s, Asked(q): Asked<AsicQuery>| {
+                blocking(s, move |i| answers::asic_state(i, q.asic.as_deref()))
+            })
+            .post(|s, Sent(c): Sent<SetAsic>| blocking(s, move |i| answers::set_asic(i, c))),
         )
         .route(
             "/v1/asic/lookup",
@@ -266,7 +268,7 @@ fn routes(inside: Arc<Inside>) -> Router {
                             q.addresses.len()
                         )));
                     }
-                    answers::asic_lookup(i, q.vrf.as_deref(), &q.addresses)
+                    answers::asic_lookup(i, q.asic.as_deref(), q.vrf.as_deref(), &q.addresses)
                 })
             }),
         )

@@ -153,8 +153,9 @@ pub struct FibConfig {
     pub fpm: Vec<SocketAddr>,
     /// Send next-hop group objects over FPM, not inline next hops.
     pub fpm_next_hop_groups: bool,
-    /// The in-process SONiC path down to the virtual switch.
-    pub virtual_asic: Option<VirtualAsicConfig>,
+    /// In-process SONiC paths down to a virtual switch each, by name; one alone without a name of its own is
+    /// [`VIRTUAL_ASIC`].
+    pub asics: BTreeMap<String, VirtualAsicConfig>,
     /// Whether a next hop may resolve through the default route.
     pub resolve_via_default: bool,
     /// How the resolution cache works.
@@ -208,7 +209,10 @@ impl Default for KernelConfig {
     }
 }
 
-/// The virtual ASIC.
+/// The name of a virtual ASIC that was given none.
+pub const VIRTUAL_ASIC: &str = "virtual-asic";
+
+/// A virtual ASIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VirtualAsicConfig {
     /// Make the neighbours that next hops need.
@@ -245,6 +249,18 @@ pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Prob
         Checker { problems: Vec::new(), policies: Policies::default(), bfd_defaults: (None, None, None) };
     let config = c.config(file, folder);
     if c.problems.is_empty() { Ok(config) } else { Err(c.problems) }
+}
+
+/// Why a virtual ASIC cannot be called so, if that is so.
+fn not_a_name(name: &str) -> Option<String> {
+    let letters = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || name.len() > 15 || !name.chars().all(letters) {
+        return Some(format!(
+            "\"{name}\" is no name of an ASIC; write 1 to 15 letters, digits and dashes, such as asic0"
+        ));
+    }
+    let taken = name == VIRTUAL_ASIC || name == "kernel" || name == "fpm" || name.starts_with("fpm-");
+    taken.then(|| format!("\"{name}\" is what another dataplane is called; write a name such as asic0"))
 }
 
 pub(super) struct Checker {
@@ -290,7 +306,7 @@ impl Checker {
             file.interface.iter().enumerate().map(|(i, f)| self.interface(i, f)).collect();
         let asked = Asked {
             kernel: fib.as_ref().is_some_and(|f| f.kernel.is_some()),
-            virtual_asic: fib.as_ref().is_some_and(|f| f.virtual_asic.is_some()),
+            virtual_asic: fib.as_ref().is_some_and(|f| !f.asics.is_empty()),
             interfaces: !interfaces.is_empty(),
             ..Asked::default()
         };
@@ -367,19 +383,25 @@ impl Checker {
             file::Kernel::Table(t) => Some(t.clone()),
         };
         let kernel = kernel.map(|t| self.kernel(&t));
-        let virtual_asic = match &file.virtual_asic {
+        let mut asics: BTreeMap<String, VirtualAsicConfig> = BTreeMap::new();
+        for (name, table) in &file.asic {
+            if let Some(says) = not_a_name(name) {
+                self.problem(key!["fib", "asic", name.as_str()], says);
+            }
+            asics.insert(name.clone(), self.asic(key!["fib", "asic", name.as_str()], table));
+        }
+        let unnamed = match &file.virtual_asic {
             file::VirtualAsic::Switch(false) => None,
             file::VirtualAsic::Switch(true) => Some(VirtualAsicConfig::default()),
-            file::VirtualAsic::Table(t) => {
-                let mut chip = Behavior::default();
-                for (name, value) in &t.chip {
-                    if let Err(says) = chip.set(name, &value.to_string()) {
-                        self.problem(key!["fib", "virtual-asic", "chip", name.as_str()], says);
-                    }
-                }
-                Some(VirtualAsicConfig { lab: t.lab, chip })
-            }
+            file::VirtualAsic::Table(table) => Some(self.asic(key!["fib", "virtual-asic"], table)),
         };
+        if unnamed.is_some() && !asics.is_empty() {
+            self.problem(
+                key!["fib", "virtual-asic"],
+                "there are [fib.asic] tables, which name each virtual ASIC; give this one a name there too",
+            );
+        }
+        asics.extend(unnamed.map(|asic| (VIRTUAL_ASIC.to_owned(), asic)));
         let nexthop_cache = file.nexthop_cache.as_ref().map_or(Ok(CacheMode::default()), |mode| mode.parse());
         let nexthop_cache = nexthop_cache.unwrap_or_else(|says| {
             self.problem(key!["fib", "nexthop-cache"], says);
@@ -400,10 +422,20 @@ impl Checker {
             kernel,
             fpm: file.fpm.clone(),
             fpm_next_hop_groups: file.fpm_next_hop_groups,
-            virtual_asic,
+            asics,
             resolve_via_default: file.resolve_via_default.unwrap_or(true),
             policy: FibPolicy::default(),
         }
+    }
+
+    fn asic(&mut self, key: &[Step], file: &file::VirtualAsicTable) -> VirtualAsicConfig {
+        let mut chip = Behavior::default();
+        for (name, value) in &file.chip {
+            if let Err(says) = chip.set(name, &value.to_string()) {
+                self.problem(&[key, &key!["chip", name.as_str()][..]].concat(), says);
+            }
+        }
+        VirtualAsicConfig { lab: file.lab, chip }
     }
 
     fn kernel(&mut self, file: &file::KernelTable) -> KernelConfig {

@@ -182,6 +182,8 @@ pub(super) struct Fib {
     pub(super) fpm_next_hop_groups: bool,
     #[serde(default)]
     pub(super) virtual_asic: VirtualAsic,
+    #[serde(default)]
+    pub(super) asic: BTreeMap<String, VirtualAsicTable>,
     pub(super) resolve_via_default: Option<bool>,
     pub(super) nexthop_cache: Option<String>,
     #[serde(default)]

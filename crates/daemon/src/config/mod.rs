@@ -17,7 +17,7 @@ mod vrf;
 pub use bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 pub use check::{
     AnyAsn, ApiConfig, BgpConfig, Config, DynamicRange, FibConfig, InterfaceConfig, KernelConfig,
-    NeighborConfig, NeighborSettings, VirtualAsicConfig,
+    NeighborConfig, NeighborSettings, VIRTUAL_ASIC, VirtualAsicConfig,
 };
 pub use diagnosis::{ConfigError, Problem};
 pub use statics::{StaticHop, StaticRoute, StaticTrack};

@@ -66,7 +66,7 @@ fn the_example_of_the_design_is_accepted() {
     assert_eq!(bgp.neighbors[&own].settings.hold_time, 30);
     assert!(bgp.neighbors[&own].settings.passive && bgp.neighbors[&own].settings.route_reflector_client);
     assert_eq!(bgp.dynamic[0].settings.peer_asn, AnyAsn::Exactly(65001));
-    let asic = config.fib.unwrap().virtual_asic.unwrap();
+    let asic = config.fib.unwrap().asics[VIRTUAL_ASIC];
     assert!(asic.lab);
     assert_eq!((asic.chip.latency.entry.as_micros(), asic.chip.failures.per_million), (50, 10_000));
     assert_eq!(config.interfaces[0].neighbors[0].1, [2, 0, 0, 0, 0, 1]);
@@ -166,6 +166,13 @@ fn what_cannot_be_combined_is_refused() {
         ),
         ("[fib.virtual-asic.chip]\nfail-rate = 1.5\n[[interface]]\nname = \"e9\"\n", "is more than all"),
         ("[fib]\nvirtual-asic = true\nkernel = true\n", "which fib.kernel excludes"),
+        ("[fib.asic.asic0]\n[fib.asic.asic1]\n", "the virtual ASIC has no ports"),
+        (
+            "[fib]\nvirtual-asic = true\n[fib.asic.asic1]\n[[interface]]\nname = \"e9\"\n",
+            "name each virtual ASIC",
+        ),
+        ("[fib.asic.fpm-1]\n[[interface]]\nname = \"e9\"\n", "what another dataplane is called"),
+        ("[fib.asic.asic1.chip]\nspeed = 3\n[[interface]]\nname = \"e9\"\n", "there is no setting"),
         (
             "[bgp.group.a]\ntype = \"internal\"\nneighbors = [\"fe80::2\"]\n",
             "write a global address in place of fe80::2",

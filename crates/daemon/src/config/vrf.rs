@@ -41,7 +41,7 @@ impl Checker {
             );
         }
         let kernel = fib.and_then(|fib| fib.kernel.as_ref());
-        let sonic = fib.is_some_and(|fib| !fib.fpm.is_empty() || fib.virtual_asic.is_some());
+        let sonic = fib.is_some_and(|fib| !fib.fpm.is_empty() || !fib.asics.is_empty());
         let mut tables: BTreeMap<u32, &str> = BTreeMap::new();
         let mut members: BTreeMap<&str, &str> = BTreeMap::new();
         for (name, file) in files {

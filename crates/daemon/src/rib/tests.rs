@@ -3,8 +3,8 @@
 use super::*;
 use ribtide_prefix::{Families, Prefix, V4};
 use ribtide_rib::{
-    FibAck, FibGroup, GatewayEvent, IfIndex, InterfaceEvent, NextHops, Protocol, ReceivedHop, RouteBatch,
-    RouteSet,
+    FibAck, FibBatch, FibGroup, GatewayEvent, IfIndex, InterfaceEvent, NextHops, Protocol, ReceivedHop,
+    RouteBatch, RouteSet,
 };
 use ribtide_runtime::ring::Reading;
 use std::net::IpAddr;
@@ -105,10 +105,19 @@ fn routes(numbers: std::ops::Range<u32>) -> RibIn {
         allow_recursion: false,
         protocol: Protocol::BgpExternal,
     };
+    changes(vec![set], numbers, 0)
+}
+
+/// The same ones withdrawn.
+fn withdrawn(numbers: std::ops::Range<u32>) -> RibIn {
+    changes(Vec::new(), numbers, ribtide_rib::NONE)
+}
+
+fn changes(sets: Vec<RouteSet>, numbers: std::ops::Range<u32>, set: u32) -> RibIn {
     let mut changes = Families::default();
     let prefix = |n: u32| Prefix::<V4>::new(0x1400_0000 + n, 32);
-    changes.v4 = numbers.map(|n| (prefix(n), 0)).collect();
-    RibIn::Routes(RouteBatch { vrf: VrfId::DEFAULT, source: Source::Bgp, sets: vec![set], changes })
+    changes.v4 = numbers.map(|n| (prefix(n), set)).collect();
+    RibIn::Routes(RouteBatch { vrf: VrfId::DEFAULT, source: Source::Bgp, sets, changes })
 }
 
 /// How many ways out a batch gives to its one group that leads anywhere.
@@ -243,4 +252,169 @@ fn measure_failover() {
     busy.stop();
     drop(running);
     sender.join().unwrap();
+}
+
+// ---- several dataplanes
+
+/// A dataplane that takes what a test has it take, and what it has in the end.
+struct Taker {
+    port: Port,
+    routes: std::collections::BTreeMap<AnyPrefix, ribtide_rib::GroupId>,
+    groups: std::collections::BTreeSet<ribtide_rib::GroupId>,
+    most: usize,
+}
+
+impl Taker {
+    fn take_all(&mut self) -> usize {
+        let mut batches = 0;
+        while let Some(batch) = self.port.try_next().unwrap() {
+            self.groups.extend(batch.groups.iter().map(|op| op.id));
+            for route in &batch.routes.v4 {
+                match route.group {
+                    Some(group) => {
+                        assert!(self.groups.contains(&group), "{group:?} is not there yet");
+                        self.routes.insert(route.prefix.any(), group);
+                    }
+                    None => _ = self.routes.remove(&route.prefix.any()),
+                }
+            }
+            for group in &batch.after {
+                assert!(self.routes.values().all(|used| used != group), "{group:?} is used");
+                self.groups.remove(group);
+            }
+            self.most = self.most.max(batch.route_count());
+            acknowledge(&self.port, &batch);
+            batches += 1;
+        }
+        batches
+    }
+}
+
+/// The thread and some dataplanes that are up; without routes.
+fn several<const N: usize>() -> (RibHandle, [Taker; N], Rings, Stop) {
+    let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
+    let mut builder = RibBuilder::new(&rings);
+    let plug = |n| builder.plug(&format!("test-{n}"), &rings, meters.meter("test"), &stop);
+    let mut takers = std::array::from_fn(plug).map(|port| Taker {
+        port,
+        routes: Default::default(),
+        groups: Default::default(),
+        most: 0,
+    });
+    let setup = RibSetup {
+        config: RibConfig::default(),
+        vrfs: VrfsSetup::default(),
+        shards: Vec::new(),
+        suppress: false,
+        policy: FibPolicy::default(),
+        clock: Clock::default(),
+    };
+    let rib = builder.start(setup, &meters, stop.clone()).unwrap();
+    for index in [1, 2] {
+        takers[0].port.rib.failures.send(link(index, true)).unwrap();
+    }
+    for taker in &mut takers {
+        taker.port.rib.feedback.send(RibIn::DataplaneUp(taker.port.id)).unwrap();
+        wait(|| (taker.take_all() > 0 && taker.routes.len() >= 2).then_some(()));
+    }
+    (rib, takers, rings, stop)
+}
+
+fn behind(rib: &RibHandle) -> Vec<Option<usize>> {
+    rib.asker.ask(|stage| stage.rib.dataplanes().map(|d| d.behind).collect()).unwrap()
+}
+
+#[test]
+fn a_dataplane_that_takes_nothing_holds_up_no_other_and_is_told_each_prefix_once() {
+    let (rib, mut takers, rings, stop) = several::<3>();
+    // Each of 200 routes changes 50 times, far more than what rings hold.
+    let mut sent = 0;
+    for round in 0..50 {
+        for n in 0..200 {
+            let message = match (round + n) % 2 {
+                0 => routes(n..n + 1),
+                _ => withdrawn(n..n + 1),
+            };
+            rib.inbox.send(message).unwrap();
+            sent += 1;
+            takers[..2].iter_mut().for_each(|taker| _ = taker.take_all());
+        }
+    }
+    wait(|| {
+        takers[..2].iter_mut().for_each(|taker| _ = taker.take_all());
+        let depth = |name: &str| rings.read().into_iter().find(|r| r.name == name).unwrap().depth;
+        (depth("shards to RIB") == 0).then_some(())
+    });
+    let of_last = behind(&rib)[2].unwrap_or_else(|| panic!("it is behind after {sent} batches"));
+    assert!(of_last <= 200, "{of_last} prefixes for 200");
+    takers[..2].iter_mut().for_each(|taker| _ = taker.take_all());
+    assert_eq!(takers[0].routes, takers[1].routes);
+    assert_eq!(takers[0].routes.len(), 2 * 2 + 100);
+    assert_ne!(takers[2].routes, takers[0].routes);
+    // It goes on: what waited in its ring, and then what it missed, in one batch.
+    let mut batches = 0;
+    wait(|| {
+        batches += takers[2].take_all();
+        (takers[2].routes == takers[0].routes).then_some(())
+    });
+    assert!(batches <= crate::dataplane::BATCHES + 70, "{batches}");
+    wait(|| (behind(&rib) == [None; 3]).then_some(()));
+    stop.stop();
+}
+
+#[test]
+fn when_no_dataplane_goes_on_routes_wait_where_they_come_from() {
+    let (rib, mut takers, rings, stop) = several::<2>();
+    let depth = |name: &str| rings.read().into_iter().find(|r| r.name == name).unwrap().depth;
+    let mut sent = 0;
+    // One more, where that is to be had; whether there is room nowhere.
+    let full = |sent: &mut u32| {
+        match rib.inbox.try_send(routes(*sent..*sent + 1)) {
+            Ok(()) => *sent += 1,
+            Err(_) if depth("RIB to test-1") == crate::dataplane::BATCHES as u64 => return Some(()),
+            Err(_) => {}
+        }
+        None
+    };
+    wait(|| full(&mut sent));
+    assert_eq!(behind(&rib), [None; 2], "nobody is left behind when nobody goes on");
+    // One goes on, and more comes.
+    let before = sent;
+    wait(|| {
+        takers[1].take_all();
+        full(&mut sent);
+        (sent > before + 1000).then_some(())
+    });
+    assert!(behind(&rib)[0].is_some());
+    // And stops: the other one is far behind, and still what counts is that nobody can take more.
+    wait(|| full(&mut sent));
+    let stopped = sent;
+    std::thread::sleep(Duration::from_millis(50));
+    full(&mut sent);
+    assert_eq!(stopped, sent);
+    wait(|| {
+        takers.iter_mut().for_each(|taker| _ = taker.take_all());
+        (takers[0].routes.len() == sent as usize + 4 && takers[0].routes == takers[1].routes).then_some(())
+    });
+    stop.stop();
+}
+
+#[test]
+fn a_failed_link_reaches_a_dataplane_that_is_behind_too() {
+    let (rib, mut takers, _rings, stop) = several::<2>();
+    rib.inbox.send(routes(0..1)).unwrap();
+    wait(|| {
+        takers.iter_mut().for_each(|taker| _ = taker.take_all());
+        takers.iter().all(|taker| taker.routes.len() == 5).then_some(())
+    });
+    let mut next = 1;
+    while behind(&rib)[1].is_none() {
+        rib.inbox.send(routes(next..next + 1)).unwrap();
+        next += 1;
+        takers[0].take_all();
+    }
+    takers[0].port.rib.failures.send(link(1, false)).unwrap();
+    let first = wait(|| takers[1].port.try_next().unwrap());
+    assert_eq!((first.seq, first.route_count(), ways(&first)), (0, 0, 1), "the group, before all routes");
+    stop.stop();
 }

@@ -82,11 +82,13 @@ pub struct Explained {
     pub chip: Option<Forward>,
 }
 
-/// Starts the path behind `port`; the switch has a port for each of `interfaces`.
+/// Starts the path behind `port`, on threads whose names begin with `name`; the switch has a port for each of
+/// `interfaces`.
 ///
 /// # Errors
 /// When the system gives no thread.
 pub fn start(
+    name: &str,
     port: Port,
     interfaces: &[InterfaceConfig],
     vrfs: &[VrfSetup],
@@ -164,19 +166,19 @@ pub fn start(
     let (ask_orchagent, asked_orchagent) = pair("orchagent");
     let (ask_syncd, asked_syncd) = pair("syncd");
     let all = stop.clone();
-    let stage = |name: &'static str, body: Box<dyn FnOnce() -> Result<(), Error> + Send>| {
+    let stage = |stage: &'static str, body: Box<dyn FnOnce() -> Result<(), Error> + Send>| {
         let all = all.clone();
         let run = move || {
             // Without one of its stages the path would only stand still: the process stops, and is started again.
             if let Err(e) = body()
                 && !all.stopped()
             {
-                log(name, &e.to_string());
+                log(stage, &e.to_string());
                 all.stop();
             }
         };
-        thread::spawn(format!("sonic-{name}"), run)
-            .map_err(|e| Error::new(format!("no thread for {name}: {e}")))
+        thread::spawn(format!("{name}-{stage}"), run)
+            .map_err(|e| Error::new(format!("no thread for {stage}: {e}")))
     };
     let (stop_orchagent, stop_syncd) = (stop.clone(), stop);
     stage("syncd", Box::new(move || syncd.run(Some(&asked_syncd), &stop_syncd)))?;
@@ -683,7 +685,8 @@ mod tests {
             addresses: vec![(ip("10.0.0.254"), 24)],
             neighbors: Vec::new(),
         };
-        let path = start(port, &[interface], &[], VirtualAsicConfig::default(), &rings, &meters).unwrap();
+        let path =
+            start("sonic", port, &[interface], &[], VirtualAsicConfig::default(), &rings, &meters).unwrap();
         let answer = || loop {
             match answers.recv_timeout(Duration::from_secs(30)).unwrap().expect("an answer") {
                 RibIn::DataplaneUp(3) => {}

@@ -75,6 +75,7 @@ impl Rib {
             interface(2, "Ethernet4", "10.0.4.254", None),
         ];
         let path = inprocess::start(
+            "sonic",
             port,
             &interfaces,
             &[],

@@ -90,8 +90,11 @@ pub(crate) enum Show {
         #[arg(long, value_name = "NAME", requires = "addresses")]
         vrf: Option<String>,
         /// Instead, that of the syncd that answers here (its --query-socket)
-        #[arg(long, value_name = "PATH", conflicts_with = "addresses")]
+        #[arg(long, value_name = "PATH", conflicts_with_all = ["addresses", "asic"])]
         syncd: Option<PathBuf>,
+        /// Which of the router's, where it has several
+        #[arg(long, value_name = "NAME")]
+        asic: Option<String>,
     },
     /// What each stage did, the queues between them, and the CPU time of each thread
     Pipeline {
@@ -268,11 +271,13 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         Show::Asic { syncd: Some(path), .. } => {
             print(&mut out, output, &asic::of_syncd(path, "chip")?, asic::state)
         }
-        Show::Asic { addresses, .. } if addresses.is_empty() => {
-            print(&mut out, output, &client.get("/v1/asic")?, asic::state)
+        Show::Asic { addresses, asic, .. } if addresses.is_empty() => {
+            let only = query(&[("asic", asic.clone())]);
+            print(&mut out, output, &client.get(&format!("/v1/asic?{only}"))?, asic::state)
         }
-        Show::Asic { addresses, vrf, .. } => {
-            let question = AsicQuestion { vrf: vrf.clone(), addresses: addresses.clone() };
+        Show::Asic { addresses, vrf, asic, .. } => {
+            let question =
+                AsicQuestion { asic: asic.clone(), vrf: vrf.clone(), addresses: addresses.clone() };
             let answer: AsicAnswers = client.post("/v1/asic/lookup", &question)?;
             print(&mut out, output, &answer, |a| fib::asic_table(addresses, a))
         }

@@ -15,10 +15,11 @@ use std::net::IpAddr;
 /// What the virtual ASIC does with packets to these addresses.
 pub(crate) fn asic_lookup(
     inside: &Inside,
+    name: Option<&str>,
     vrf: Option<&str>,
     addresses: &[IpAddr],
 ) -> Result<AsicAnswers, Refusal> {
-    let asic = asic(inside)?;
+    let asic = asic(inside, name)?;
     let vrf = inside.rib.as_ref().map_or(Ok(VrfId::DEFAULT), |rib| vrf_of(rib, vrf))?;
     Ok(AsicAnswers { answers: asic.lookup(vrf, addresses)?.iter().map(answer).collect() })
 }
@@ -32,28 +33,36 @@ pub(crate) fn asic_faults(inside: &Inside, faults: AsicFaults) -> Result<AsicFau
         }
     };
     let prefixes = faults.prefixes.iter().map(prefix).collect::<Result<Vec<AnyPrefix>, Refusal>>()?;
-    asic(inside)?.refuse(prefixes, faults.refuse)?;
+    asic(inside, faults.asic.as_deref())?.refuse(prefixes, faults.refuse)?;
     Ok(faults)
 }
 
 /// How the virtual ASIC behaves, what it holds and what it did.
-pub(crate) fn asic_state(inside: &Inside) -> Result<AsicState, Refusal> {
-    Ok(asic(inside)?.chip()?)
+pub(crate) fn asic_state(inside: &Inside, name: Option<&str>) -> Result<AsicState, Refusal> {
+    Ok(asic(inside, name)?.chip()?)
 }
 
 /// Has the virtual ASIC behave otherwise.
 pub(crate) fn set_asic(inside: &Inside, change: SetAsic) -> Result<AsicState, Refusal> {
-    let asic = asic(inside)?;
+    let asic = asic(inside, change.asic.as_deref())?;
     asic.behave(change.set.into_iter().collect())?.map_err(Refusal::Bad)?;
     Ok(asic.chip()?)
 }
 
-fn asic(inside: &Inside) -> Result<&InProcess, Refusal> {
-    inside.asic.as_ref().ok_or_else(|| {
-        Refusal::Missing(
+/// The virtual ASIC of a name; without a name, the only one.
+fn asic<'a>(inside: &'a Inside, name: Option<&str>) -> Result<&'a InProcess, Refusal> {
+    let there = || inside.asics.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    match (name, inside.asics.len()) {
+        (_, 0) => Err(Refusal::Missing(
             "this router has no virtual ASIC; fib.virtual-asic = true in its configuration makes one".into(),
-        )
-    })
+        )),
+        (Some(name), _) => inside
+            .asics
+            .get(name)
+            .ok_or_else(|| Refusal::Missing(format!("there is no ASIC {name}; there are: {}", there()))),
+        (None, 1) => Ok(&inside.asics[there().as_str()]),
+        (None, _) => Err(Refusal::Bad(format!("say which ASIC; there are: {}", there()))),
+    }
 }
 
 fn answer(forward: &Option<Forward>) -> AsicAnswer {
@@ -73,7 +82,10 @@ fn answer(forward: &Option<Forward>) -> AsicAnswer {
 }
 
 /// fpmsyncd's, orchagent's and the chip's word on a prefix, of which the RIB manager `selected` a route.
+///
+/// Stages of one of several ASICs, and only of such, are called by its `name` too.
 pub(super) fn stages(
+    name: Option<&str>,
     asic: &InProcess,
     route: VrfPrefix,
     selected: Option<Selected>,
@@ -88,7 +100,11 @@ pub(super) fn stages(
             stage("fpmsyncd", StageState::Passed, vec![format!("ROUTE_TABLE: {}", fields.join(" "))])
         }
     };
-    Ok(vec![fpmsyncd, orchagent(e.orchagent.as_ref()), chip(e.chip.as_ref())])
+    let mut stages = vec![fpmsyncd, orchagent(e.orchagent.as_ref()), chip(e.chip.as_ref())];
+    if let Some(name) = name {
+        stages.iter_mut().for_each(|stage| stage.stage = format!("{name} {}", stage.stage));
+    }
+    Ok(stages)
 }
 
 fn orchagent(state: Option<&RouteState>) -> ExplainStage {

@@ -42,8 +42,10 @@ pub(crate) fn explain(inside: &Inside, vrf: Option<&str>, text: &str) -> Result<
         stages.extend(told);
         selected = leads;
     }
-    if let (Some(path), Some(prefix)) = (&inside.asic, prefix) {
-        stages.extend(asic::stages(path, VrfPrefix { vrf: of, prefix }, selected)?);
+    for (name, path) in &inside.asics {
+        let Some(prefix) = prefix else { break };
+        let name = (inside.asics.len() > 1).then_some(name.as_str());
+        stages.extend(asic::stages(name, path, VrfPrefix { vrf: of, prefix }, selected)?);
     }
     let conclusion = conclude(inside, text, &stages);
     let vrf = vrf.unwrap_or(DEFAULT_VRF).into();

@@ -95,7 +95,15 @@ pub(crate) fn used() -> Result<Vec<Thread>, Refusal> {
 }
 
 fn described(t: &thread::Thread, process: &Cpus) -> Thread {
-    let known = |name: &str| ROLES.iter().find(|(known, _)| *known == name).map(|(_, role)| *role);
+    let known = |name: &str| {
+        let role = |name: &str| ROLES.iter().find(|(known, _)| *known == name).map(|(_, role)| *role);
+        // Virtual ASICs with names of their own: so much of the stage's as there is room for.
+        let stage = |name: &str| {
+            let (_, stage) = name.split_once('-').filter(|(_, stage)| stage.len() > 1)?;
+            ["fpmsyncd", "orchagent", "syncd"].into_iter().find(|whole| whole.starts_with(stage))
+        };
+        role(name).or_else(|| role(&format!("sonic-{}", stage(name)?)))
+    };
     Thread {
         name: t.name.clone(),
         role: known(t.role())

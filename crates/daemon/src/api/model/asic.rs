@@ -10,6 +10,9 @@ use std::time::Instant;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetAsic {
+    /// Which, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asic: Option<String>,
     /// Settings by name, each a number; and `stall`: seconds, `on` or `off`.
     pub set: BTreeMap<String, String>,
 }

@@ -152,6 +152,9 @@ pub struct FpmClient {
 /// `POST /v1/asic/lookup`: addresses to look up in the virtual ASIC, at most 65,536.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AsicQuestion {
+    /// Which, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asic: Option<String>,
     /// In this VRF; without, in the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vrf: Option<String>,
@@ -163,6 +166,9 @@ pub struct AsicQuestion {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AsicFaults {
+    /// Which ASIC, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asic: Option<String>,
     /// The prefixes.
     pub prefixes: Vec<String>,
     /// Whether it refuses them.
@@ -172,7 +178,8 @@ pub struct AsicFaults {
 impl fmt::Display for AsicFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let does = if self.refuse { "refuses" } else { "takes" };
-        write!(f, "the virtual ASIC {does} {} from now on", self.prefixes.join(", "))
+        let name = self.asic.as_deref().unwrap_or("the virtual ASIC");
+        write!(f, "{name} {does} {} from now on", self.prefixes.join(", "))
     }
 }
 

@@ -1,0 +1,189 @@
+//! What a dataplane that is behind has not been told: which prefixes and groups, and not which changes. So it takes
+//! memory for each prefix that changed and not for each change, and the dataplane is told of each once.
+//!
+//! Prefixes are kept in two generations: the older one is told to its end while new ones gather in the newer one. So none
+//! waits for ever, however much goes on changing; and what every change up to a number waits for is known by generation.
+//!
+//! Groups go ahead of all routes, with each page. One that is gone is deleted when the generation has been told in which it
+//! went: by then no route of the dataplane has it. Until then its number is not given to another group
+//! ([`crate::group::Groups::reuse`]), since the dataplane's routes still mean the former one.
+
+use crate::dataplane::PAGE;
+use crate::message::{FibBatch, FibRoute, GroupId, Protocol};
+use crate::resolve::Resolver;
+use crate::table::RouteTables;
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
+
+/// Prefixes, each with how the route was learnt that the dataplane has for it, if it has one.
+struct Known;
+impl PerFamily for Known {
+    type Of<F: Family> = Map<Prefix<F>, Option<Protocol>>;
+}
+
+/// How each route of a batch, in its order, was in the FIB before: how it was learnt, or not there.
+pub(crate) struct Before;
+impl PerFamily for Before {
+    type Of<F: Family> = Vec<Option<Protocol>>;
+}
+
+/// What one dataplane is still to be told.
+#[derive(Default)]
+pub(crate) struct Missed {
+    older: Generation,
+    newer: Generation,
+    groups: Map<GroupId, GroupMissed>,
+    /// The batch that first created or changed a group since they were told.
+    regrouped: Option<u64>,
+}
+
+#[derive(Default)]
+struct Generation {
+    /// Counts them.
+    number: u64,
+    /// The batch that first changed one of them.
+    since: u64,
+    routes: Families<Known>,
+}
+
+/// What the dataplane does not know of a group.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GroupMissed {
+    /// That it is there.
+    New,
+    /// What it leads to.
+    Changed,
+    /// That it is gone, since this generation.
+    Gone(u64),
+}
+
+/// What of a page is older than its number.
+pub(crate) struct Late {
+    /// No change before this batch is in it.
+    pub(crate) since: u64,
+    /// Its prefixes.
+    pub(crate) prefixes: Set<AnyPrefix>,
+}
+
+impl Generation {
+    fn is_empty(&self) -> bool {
+        self.routes.v4.is_empty() && self.routes.v6.is_empty()
+    }
+}
+
+impl Missed {
+    /// A batch goes out that the dataplane does not get. `before`: of its routes; `is_new`: of its groups, whether they were
+    /// not there before.
+    pub(crate) fn note(
+        &mut self,
+        batch: &FibBatch,
+        before: &Families<Before>,
+        is_new: impl Fn(GroupId) -> bool,
+    ) {
+        for op in &batch.groups {
+            let missed = match self.groups.get(&op.id) {
+                Some(GroupMissed::New) => GroupMissed::New,
+                None if is_new(op.id) => GroupMissed::New,
+                _ => GroupMissed::Changed,
+            };
+            self.groups.insert(op.id, missed);
+            self.regrouped.get_or_insert(batch.seq);
+        }
+        for id in &batch.after {
+            match self.groups.get(id) {
+                Some(GroupMissed::New) => self.groups.remove(id),
+                _ => self.groups.insert(*id, GroupMissed::Gone(self.newer.number)),
+            };
+        }
+        if self.newer.is_empty() {
+            self.newer.since = batch.seq;
+        }
+        for_each_family!(F => {
+            let (older, newer) = (self.older.routes.get_mut::<F>(), self.newer.routes.get_mut::<F>());
+            for (route, before) in batch.routes.get::<F>().iter().zip(before.get::<F>()) {
+                let known = if older.contains_key(&route.prefix) { &mut *older } else { &mut *newer };
+                let has = *known.entry(route.prefix).or_insert(*before);
+                if route.group.is_none() && has.is_none() {
+                    known.remove(&route.prefix);
+                }
+            }
+        });
+    }
+
+    /// Adds the groups that are new or changed.
+    pub(crate) fn take_groups(&mut self, resolver: &Resolver, page: &mut FibBatch) {
+        if self.regrouped.take().is_none() {
+            return;
+        }
+        self.groups.retain(|id, missed| match missed {
+            GroupMissed::Gone(_) => true,
+            GroupMissed::New | GroupMissed::Changed => {
+                page.groups.push(resolver.groups.store[id.0].op(*id));
+                false
+            }
+        });
+    }
+
+    /// Makes a page of it.
+    pub(crate) fn take(&mut self, resolver: &Resolver, tables: &RouteTables, page: &mut FibBatch) -> Late {
+        let mut late = Late { since: self.since(), prefixes: Set::default() };
+        self.take_groups(resolver, page);
+        loop {
+            for_each_family!(F => {
+                let room = PAGE - page.route_count();
+                for (prefix, had) in self.older.routes.get_mut::<F>().extract_if(|_, _| true).take(room) {
+                    let gone = |protocol| FibRoute { prefix, group: None, protocol };
+                    let route = tables.get::<F>().installed(prefix).or(had.map(gone));
+                    page.routes.get_mut::<F>().extend(route);
+                    late.prefixes.insert(prefix.any());
+                }
+            });
+            if !self.older.is_empty() {
+                return late;
+            }
+            let told = self.older.number;
+            self.groups.retain(|id, missed| match missed {
+                GroupMissed::Gone(generation) if *generation <= told => {
+                    page.after.push(*id);
+                    false
+                }
+                _ => true,
+            });
+            if self.newer.is_empty() && self.groups.is_empty() {
+                return late;
+            }
+            let next = Generation { number: self.newer.number + 1, ..Generation::default() };
+            self.older = std::mem::replace(&mut self.newer, next);
+        }
+    }
+
+    /// Whether there is nothing left to be told.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.older.is_empty() && self.newer.is_empty() && self.groups.is_empty()
+    }
+
+    /// No change of a batch before this one is among what it is still to be told, deletions of groups aside; without end
+    /// when there is none.
+    pub(crate) fn since(&self) -> u64 {
+        let of = |generation: &Generation| if generation.is_empty() { u64::MAX } else { generation.since };
+        of(&self.older).min(of(&self.newer)).min(self.regrouped.unwrap_or(u64::MAX))
+    }
+
+    /// How many prefixes it is still to be told of.
+    pub(crate) fn len(&self) -> usize {
+        let of = |routes: &Families<Known>| routes.v4.len() + routes.v6.len();
+        of(&self.older.routes) + of(&self.newer.routes)
+    }
+
+    /// Whether it is still to be told of this one.
+    pub(crate) fn contains(&self, prefix: AnyPrefix) -> bool {
+        [&self.older, &self.newer].into_iter().any(|generation| match prefix {
+            AnyPrefix::V4(prefix) => generation.routes.v4.contains_key(&prefix),
+            AnyPrefix::V6(prefix) => generation.routes.v6.contains_key(&prefix),
+        })
+    }
+
+    /// Whether the dataplane still has this group, which is gone.
+    pub(crate) fn holds(&self, group: GroupId) -> bool {
+        matches!(self.groups.get(&group), Some(GroupMissed::Gone(_)))
+    }
+}
