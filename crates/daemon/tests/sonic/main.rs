@@ -8,4 +8,5 @@ mod bench;
 mod daemons;
 mod fpm;
 mod inprocess;
+mod several;
 mod zebra;
