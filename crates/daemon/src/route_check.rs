@@ -422,9 +422,8 @@ fn defaults(inside: &Inside) -> Result<Vec<DefaultRoute>, NoAnswer> {
     let all = routes.iter().zip(of_rib).enumerate();
     Ok(all
         .map(|(n, (route, wanted))| {
-            let entries = chips.iter().map(|entries| entries.get(n).cloned().flatten());
-            let same = entries
-                .fold(true, |same, entry| same && agree(wanted.as_ref(), entry.as_ref(), route.prefix));
+            let mut entries = chips.iter().map(|entries| entries.get(n).cloned().flatten());
+            let same = entries.all(|entry| agree(wanted.as_ref(), entry.as_ref(), route.prefix));
             DefaultRoute {
                 prefix: route.prefix.to_string(),
                 forwarded: same

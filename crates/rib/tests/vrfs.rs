@@ -256,6 +256,62 @@ fn a_replay_is_of_all_vrfs_and_ends_once() {
 }
 
 #[test]
+fn a_dataplane_that_is_behind_is_so_in_all_vrfs_and_hears_of_one_that_has_gone() {
+    let mut b = twins();
+    let ack_of = |seq| RibIn::Ack(FibAck { dataplane: 1, seq, failed: Vec::new(), installed: Vec::new() });
+    let mut slow = Plane::default();
+    // What is on its way to it; that it gets everything in this order is checked when it takes it.
+    let mut waiting: std::collections::VecDeque<FibBatch> = Default::default();
+    let deliver = |waiting: &mut std::collections::VecDeque<FibBatch>, outs: Vec<RibOut>| {
+        for out in outs {
+            waiting.extend(out.fib.filter(|_| !out.behind.contains(&1)));
+            waiting.extend(out.replay.into_iter().filter(|(id, _)| *id == 1).map(|(_, batch)| batch));
+        }
+    };
+    let take = |b: &mut Bench, slow: &mut Plane, waiting: &mut std::collections::VecDeque<FibBatch>| {
+        let Some(batch) = waiting.pop_front() else { return false };
+        slow.apply(&batch);
+        let outs = b.rib.feedback([ack_of(batch.seq)]);
+        deliver(waiting, outs);
+        true
+    };
+    let outs = b.rib.handle([RibIn::DataplaneUp(1)]);
+    deliver(&mut waiting, outs);
+    while take(&mut b, &mut slow, &mut waiting) {}
+    let announced = |n: u32, gateway: &str, vrf| {
+        placed(announce(&format!("20.{n}.0.0/16"), Protocol::Static, &[gw(gateway)]), vrf)
+    };
+    // Only the default VRF's batches wait for it.
+    for n in 0..40 {
+        let outs = b.rib.handle([announced(n, "10.0.0.3", VrfId::DEFAULT)]);
+        deliver(&mut waiting, outs);
+    }
+    let full = waiting.len();
+    let outs = b.rib.feedback([RibIn::Behind(1)]);
+    deliver(&mut waiting, outs);
+    for n in 0..40 {
+        let outs = b.rib.handle([announced(n, "10.0.0.4", RED), announced(n, "10.0.0.4", VrfId::DEFAULT)]);
+        deliver(&mut waiting, outs);
+    }
+    assert_eq!(waiting.len(), full, "nothing more of any VRF");
+    let behind = |b: &Bench| b.rib.dataplanes().find(|d| d.id == 1).unwrap().behind;
+    assert_eq!(behind(&b), Some(80));
+    let out = b.rib.remove(RED);
+    deliver(&mut waiting, vec![out]);
+    // What it had of the VRF, and not what was added since.
+    let of_red = slow.routes.keys().filter(|(vrf, _)| *vrf == RED).count();
+    assert_eq!(behind(&b), Some(40 + of_red));
+    while take(&mut b, &mut slow, &mut waiting) {}
+    assert_eq!(behind(&b), None);
+    assert!(slow.routes.keys().all(|(vrf, _)| *vrf == VrfId::DEFAULT));
+    let groups: Vec<GroupId> = b.rib.default_vrf().groups().filter(|g| g.in_fib).map(|g| g.id).collect();
+    assert_eq!(slow.groups.keys().copied().collect::<Vec<_>>(), groups);
+    assert!(
+        (0..40).all(|n| slow.does(VrfId::DEFAULT, &format!("20.{n}.0.0/16")) == Some(&via("10.0.0.4", 3)))
+    );
+}
+
+#[test]
 fn acknowledgements_find_their_vrf() {
     let mut b = twins();
     b.acknowledges = false;

@@ -1,4 +1,7 @@
 //! Where SONiC's databases are: `database_config.json`, or the places SONiC uses when there is none.
+//!
+//! Where there are several ASICs, each is a namespace with servers of its own, and `database_global.json` names the file of
+//! each. Which one a daemon is for, SONiC's containers say in their environment.
 
 use crate::TableError;
 use ribtide_swss::Db;
@@ -11,6 +14,14 @@ pub const DEFAULT_CONFIG: &str = "/var/run/redis/sonic-db/database_config.json";
 /// SONiC's first Redis server.
 const DEFAULT_SOCKET: &str = "/var/run/redis/redis.sock";
 const DEFAULT_PORT: u16 = 6379;
+
+/// The number of the ASIC that a daemon is for, where there are several: SONiC's environment variable.
+pub const NAMESPACE_ID: &str = "NAMESPACE_ID";
+
+/// The number in [`NAMESPACE_ID`], if there is one.
+pub fn namespace_id() -> Option<u16> {
+    std::env::var(NAMESPACE_ID).ok().and_then(|id| id.trim().parse().ok())
+}
 
 /// How to reach a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,13 +95,33 @@ impl Databases {
     /// Reads `file`; without one, SONiC's default file; without that too, one server at SONiC's default socket, or at
     /// port 6379 of this host where that socket does not exist.
     ///
+    /// Of a `database_global.json` the databases are those of the namespace `asicN` that [`NAMESPACE_ID`] says, and without
+    /// it the host's.
+    ///
     /// # Errors
     /// [`TableError::Config`] when a file is named or present but cannot be used.
     pub fn load(file: Option<&Path>) -> Result<Databases, TableError> {
+        Databases::load_of(file, namespace_id().map(|id| format!("asic{id}")).as_deref())
+    }
+
+    /// The same, of this namespace.
+    fn load_of(file: Option<&Path>, namespace: Option<&str>) -> Result<Databases, TableError> {
         let path = file.unwrap_or(Path::new(DEFAULT_CONFIG));
         let bad = |cause: String| TableError::Config { file: path.into(), cause };
         match std::fs::read_to_string(path) {
-            Ok(text) => Databases::parse(&text).map_err(bad),
+            Ok(text) => match includes(path, &text).map_err(bad)? {
+                None => Databases::parse(&text).map_err(bad),
+                Some(includes) => {
+                    let included = includes.into_iter().find(|(name, _)| name.as_deref() == namespace);
+                    let missing = || match namespace {
+                        Some(name) => {
+                            format!("it includes no file of the namespace {name}, which NAMESPACE_ID says")
+                        }
+                        None => "it includes no file without a namespace; set NAMESPACE_ID".into(),
+                    };
+                    Databases::load_of(Some(&included.ok_or_else(|| bad(missing()))?.1), None)
+                }
+            },
             Err(e) if file.is_none() && e.kind() == std::io::ErrorKind::NotFound => {
                 let socket = Path::new(DEFAULT_SOCKET);
                 Ok(Databases::one_server(match socket.exists() {
@@ -116,13 +147,24 @@ impl Databases {
         )
     }
 
-    /// The servers of a configuration, whatever databases are on them, by name.
+    /// The servers of a configuration, whatever databases are on them, by name; of a `database_global.json`, those of all
+    /// namespaces.
     ///
     /// # Errors
     /// [`TableError::Config`] when the file cannot be used.
     pub fn servers(file: &Path) -> Result<Vec<Server>, TableError> {
         let bad = |cause: String| TableError::Config { file: file.into(), cause };
         let text = std::fs::read_to_string(file).map_err(|e| bad(e.to_string()))?;
+        if let Some(includes) = includes(file, &text).map_err(bad)? {
+            let mut all = Vec::new();
+            for (namespace, file) in includes {
+                all.extend(Databases::servers(&file)?.into_iter().map(|server| match &namespace {
+                    Some(namespace) => Server { name: format!("{namespace} {}", server.name), ..server },
+                    None => server,
+                }));
+            }
+            return Ok(all);
+        }
         let root: Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
         let instances = root.get("INSTANCES").and_then(Value::as_object);
         let instances = instances.ok_or_else(|| bad("it has no INSTANCES".into()))?;
@@ -185,9 +227,67 @@ impl Databases {
     }
 }
 
+/// The files that a `database_global.json` includes, each with its namespace; `None` of any other file. Paths are relative to
+/// the file. What is a container's own is left out: it is a smart switch's, and no ASIC.
+fn includes(file: &Path, text: &str) -> Result<Option<Vec<(Option<String>, PathBuf)>>, String> {
+    let root: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    let Some(includes) = root.get("INCLUDES") else { return Ok(None) };
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let mut files = Vec::new();
+    for include in includes.as_array().into_iter().flatten() {
+        let text = |field: &str| include.get(field).and_then(Value::as_str);
+        let path = text("include").ok_or("one of its INCLUDES has no \"include\"")?;
+        if text("container_name").is_none() {
+            // As SONiC has it, the host's may be there under an empty name.
+            files.push((
+                text("namespace").filter(|name| !name.is_empty()).map(str::to_owned),
+                folder.join(path),
+            ));
+        }
+    }
+    Ok(Some(files))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_global_configuration_names_that_of_each_namespace() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: String| {
+            let file = dir.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, text).unwrap();
+            file
+        };
+        let of = |port: u16| {
+            let database =
+                |db: Db| format!(r#""{}": {{"id": 3, "separator": ":", "instance": "redis"}}"#, db.name());
+            let databases = ALL.map(database).join(",");
+            let server = format!(r#"{{"redis": {{"hostname": "127.0.0.1", "port": {port}}}}}"#);
+            format!(r#"{{"INSTANCES": {server}, "DATABASES": {{{databases}}}}}"#)
+        };
+        write("sonic-db/database_config.json", of(6379));
+        write("redis0/database_config.json", of(6380));
+        write("redis1/database_config.json", of(6381));
+        let global = r#"{"INCLUDES": [{"include": "database_config.json"},
+            {"namespace": "asic0", "include": "../redis0/database_config.json"},
+            {"namespace": "asic1", "include": "../redis1/database_config.json"},
+            {"container_name": "dpu0", "include": "../dpu0/database_config.json"}], "VERSION": "1.0"}"#;
+        let global = write("sonic-db/database_global.json", global.into());
+        let place = |namespace| {
+            Databases::load_of(Some(&global), namespace).map(|all| all.get(Db::Asic).address.clone())
+        };
+        for (namespace, port) in [(None, 6379), (Some("asic0"), 6380), (Some("asic1"), 6381)] {
+            assert_eq!(place(namespace).unwrap(), Address::Tcp("127.0.0.1".into(), port));
+        }
+        let says = place(Some("asic7")).unwrap_err().to_string();
+        assert!(says.ends_with("no file of the namespace asic7, which NAMESPACE_ID says"), "{says}");
+        let servers = Databases::servers(&global).unwrap();
+        let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+        assert_eq!(names, ["redis", "asic0 redis", "asic1 redis"]);
+    }
 
     #[test]
     fn a_configuration_places_each_database_on_its_server() {

@@ -23,7 +23,7 @@ pub(super) const PORT: u16 = 8100;
 
 /// The port in this namespace.
 pub(super) fn port() -> u16 {
-    let namespace = std::env::var("NAMESPACE_ID").ok().and_then(|id| id.trim().parse::<u16>().ok());
+    let namespace = ribtide_tables::namespace_id();
     namespace.map_or(PORT, |id| PORT.saturating_add(id).saturating_add(1))
 }
 

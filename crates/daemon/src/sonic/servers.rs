@@ -42,6 +42,10 @@ pub struct Options {
     /// With --dir: several servers, as SONiC has them with /etc/sonic/enable_multidb
     #[arg(long, requires = "dir")]
     pub multi_db: bool,
+    /// With --dir: servers for so many ASICs besides, each in a directory of its own, and a database_global.json; a daemon
+    /// with NAMESPACE_ID=N in its environment finds those of asicN by it
+    #[arg(long, value_name = "N", requires = "dir", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub asics: Option<u16>,
 }
 
 /// Runs until SIGINT or SIGTERM.
@@ -51,7 +55,10 @@ pub struct Options {
 pub fn run(redis: Redis) -> Result<(), Error> {
     let Redis::Up(options) = redis;
     let file = match &options.dir {
-        Some(dir) => write(dir, options.multi_db)?,
+        Some(dir) => match options.asics {
+            None => write(dir, options.multi_db)?,
+            Some(asics) => write_global(dir, options.multi_db, asics)?,
+        },
         None => options.database_config.clone().unwrap_or_else(|| DEFAULT_CONFIG.into()),
     };
     let ending = Arc::new(AtomicBool::new(false));
@@ -149,6 +156,23 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Writes a configuration for the host and one for each ASIC, and says where the one is that names them all.
+fn write_global(dir: &Path, multi: bool, asics: u16) -> Result<PathBuf, Error> {
+    let host = write(dir, multi)?;
+    let mut includes = vec![json!({ "include": "database_config.json" })];
+    for n in 0..asics {
+        let namespace = format!("asic{n}");
+        write(&dir.join(&namespace), multi)?;
+        includes
+            .push(json!({ "namespace": namespace, "include": format!("{namespace}/database_config.json") }));
+    }
+    let file = host.with_file_name("database_global.json");
+    let text = json!({ "INCLUDES": includes, "VERSION": "1.0" });
+    std::fs::write(&file, format!("{text:#}\n"))
+        .map_err(|e| Error::new(format!("cannot write {}: {e}", file.display())))?;
+    Ok(file)
 }
 
 /// Writes a configuration with SONiC's databases, and says where.

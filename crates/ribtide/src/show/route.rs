@@ -145,10 +145,14 @@ pub(super) fn summary(s: &RouteSummary) -> String {
     }
     for d in &main.dataplanes {
         out.push_str(&format!(
-            "Dataplane {}: {} batches unconfirmed, {} routes failed\n",
+            "Dataplane {}: {} batches unconfirmed, {} routes failed{}\n",
             d.name,
             number(d.outstanding_batches),
-            number(d.failed)
+            number(d.failed),
+            d.behind.map_or_else(String::new, |routes| format!(
+                ", behind the others: {} routes wait until it goes on",
+                number(routes)
+            ))
         ));
     }
     out
@@ -354,7 +358,12 @@ shard-1  IPv4       2,000  20,000   1,999       1  1.0 MiB
             },
             memory_bytes: 2048,
             suppress_fib_pending: true,
-            dataplanes: vec![DataplaneCount { name: "kernel".into(), outstanding_batches: 1, failed: 0 }],
+            dataplanes: vec![DataplaneCount {
+                name: "kernel".into(),
+                outstanding_batches: 1,
+                failed: 0,
+                behind: Some(7),
+            }],
         });
         let main = "
 Main table  Family  Routes  Active
@@ -362,7 +371,7 @@ static      IPv4         2       1
 ebgp        IPv6         1       1
 3 next-hop groups, cached by dependency; tables of 2.0 KiB
 FIB suppression is on: 2 best paths wait for confirmation, 1 are not in the FIB and not advertised
-Dataplane kernel: 1 batches unconfirmed, 0 routes failed
+Dataplane kernel: 1 batches unconfirmed, 0 routes failed, behind the others: 7 routes wait until it goes on
 ";
         assert_eq!(summary(&all), format!("{expected}{main}"));
         let routes = ProtocolCount {

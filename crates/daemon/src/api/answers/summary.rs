@@ -81,6 +81,7 @@ pub(crate) fn main(inside: &Inside) -> Result<Option<MainTable>, Refusal> {
             name: names.get(usize::from(d.id)).cloned().unwrap_or_default(),
             outstanding_batches: d.outstanding as u64,
             failed: d.failed as u64,
+            behind: d.behind.map(|prefixes| prefixes as u64),
         });
         let rib = stage.rib.default_vrf();
         MainTable {

@@ -239,6 +239,9 @@ fn rib(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
         let outstanding = "Batches sent and not yet confirmed.";
         m.gauge("dataplane_outstanding_batches", outstanding, plane(), d.outstanding_batches);
         m.gauge("dataplane_failed", "Prefixes that it could not install.", plane(), d.failed);
+        let behind =
+            "Prefixes that changed and that a dataplane which is behind the others is still to be told of.";
+        m.gauge("dataplane_behind", behind, plane(), d.behind.unwrap_or(0));
     }
     Ok(())
 }

@@ -237,6 +237,9 @@ pub struct DataplaneCount {
     pub outstanding_batches: u64,
     /// Prefixes that it could not install.
     pub failed: u64,
+    /// While it is behind the others: prefixes that changed and that it is still to be told of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<u64>,
 }
 
 /// What a shard thread holds.
