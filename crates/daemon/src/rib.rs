@@ -12,8 +12,8 @@
 //! batches of routes that wait; what they make of routes comes in its turn.
 //!
 //! A dataplane whose ring is full is waited for, and then no routes are taken: so they wait at the BGP socket. But
-//! not when another one has worked off half of its own ring meanwhile: then the full one is [`outlets::Outlets`]' to leave
-//! behind, and no others wait for it.
+//! not when another one has worked off half of its own ring meanwhile: then the full one is left behind (`outlets`), and no
+//! other waits for it.
 
 mod lanes;
 mod outlets;
