@@ -172,7 +172,10 @@ fn what_cannot_be_combined_is_refused() {
             "name each virtual ASIC",
         ),
         ("[fib.asic.fpm-1]\n[[interface]]\nname = \"e9\"\n", "what another dataplane is called"),
-        ("[fib.asic.asic1.chip]\nspeed = 3\n[[interface]]\nname = \"e9\"\n", "there is no setting"),
+        (
+            "[fib.asic.asic1.chip]\nspeed = 3\n[[interface]]\nname = \"e9\"\n",
+            "the chip has no setting \"speed\"",
+        ),
         (
             "[bgp.group.a]\ntype = \"internal\"\nneighbors = [\"fe80::2\"]\n",
             "write a global address in place of fe80::2",
