@@ -227,9 +227,12 @@ impl Databases {
     }
 }
 
+/// A namespace, none for the host's, and its file.
+type Included = (Option<String>, PathBuf);
+
 /// The files that a `database_global.json` includes, each with its namespace; `None` of any other file. Paths are relative to
 /// the file. What is a container's own is left out: it is a smart switch's, and no ASIC.
-fn includes(file: &Path, text: &str) -> Result<Option<Vec<(Option<String>, PathBuf)>>, String> {
+fn includes(file: &Path, text: &str) -> Result<Option<Vec<Included>>, String> {
     let root: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let Some(includes) = root.get("INCLUDES") else { return Ok(None) };
     let folder = file.parent().unwrap_or(Path::new(""));

@@ -347,7 +347,7 @@ fn a_dataplane_that_takes_nothing_holds_up_no_other_and_is_told_each_prefix_once
         batches += takers[2].take_all();
         (takers[2].routes == takers[0].routes).then_some(())
     });
-    assert!(batches <= crate::dataplane::BATCHES + 4, "{batches}");
+    assert!(batches <= crate::dataplane::BATCHES + 8, "{batches}");
     wait(|| (behind(&rib) == [None; 3]).then_some(()));
     stop.stop();
 }
