@@ -6,8 +6,8 @@
 
 use crate::netlink::numbers::*;
 use crate::netlink::{
-    Content, Malformed, Message, Messages, NextHop, NextHops, Route, TooLong, messages, write_done,
-    write_next_hop_delete,
+    Content, LabelRoute, Malformed, Message, Messages, NextHop, NextHops, Route, TooLong, messages,
+    write_done, write_next_hop_delete,
 };
 use ribtide_prefix::AnyPrefix;
 
@@ -125,6 +125,17 @@ pub fn write_delete(out: &mut Vec<u8>, prefix: AnyPrefix, table: u32, protocol: 
     write_short(out, |out| route.write_delete(out, 0, 0));
 }
 
+/// Appends a frame that adds the route of a label or replaces what the label had.
+pub fn write_label_route(out: &mut Vec<u8>, route: &LabelRoute<'_>) -> Result<(), TooLong> {
+    write_frame(out, |out| route.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, 0))
+}
+
+/// Appends a frame that deletes the route of `label`.
+pub fn write_delete_label(out: &mut Vec<u8>, label: u32, protocol: u8) {
+    let route = LabelRoute::new(label, protocol, NextHops::None);
+    write_short(out, |out| route.write_delete(out, 0, 0));
+}
+
 /// Appends a frame that makes or replaces a next-hop object. Members go before the group that names them.
 pub fn write_next_hop(out: &mut Vec<u8>, next_hop: &NextHop<'_>) -> Result<(), TooLong> {
     write_frame(out, |out| next_hop.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, 0))
@@ -152,6 +163,13 @@ pub fn write_delete_next_hop(out: &mut Vec<u8>, id: u32) {
 pub fn write_offload_reply(out: &mut Vec<u8>, prefix: AnyPrefix, table: u32, protocol: u8, installed: bool) {
     let mut route = Route::new(prefix, table, protocol, NextHops::None);
     route.flags = if installed { RTM_F_OFFLOAD } else { RTM_F_OFFLOAD_FAILED };
+    write_short(out, |out| route.write_new(out, NLM_F_CREATE, 0));
+}
+
+/// The same for the route of a label; `table` as the client had it.
+pub fn write_label_offload_reply(out: &mut Vec<u8>, label: u32, table: u32, protocol: u8) {
+    let route =
+        LabelRoute { table, flags: RTM_F_OFFLOAD, ..LabelRoute::new(label, protocol, NextHops::None) };
     write_short(out, |out| route.write_new(out, NLM_F_CREATE, 0));
 }
 

@@ -61,6 +61,37 @@ fn the_golden_group_and_offload_reply() {
     assert!(matches!(reply, Content::NewRoute(r) if r.offloaded() && !r.offload_failed()));
 }
 
+#[cfg(target_endian = "little")]
+#[test]
+#[rustfmt::skip]
+fn the_golden_label_route_and_its_reply() {
+    let mut out = Vec::new();
+    let via = Via { gateway: Some("10.0.0.1".parse().unwrap()), ifindex: 7, onlink: false };
+    let hops: [(Hop, &[u32]); 1] = [(Hop { via, weight: 1 }, &[201, 3001])];
+    write_label_route(&mut out, &LabelRoute::new(200, 186, NextHops::Inline(Hops::from(&hops[..])))).unwrap();
+    assert_eq!(out, [
+        1, 1, 0, 72,
+        68, 0, 0, 0, 24, 0, 1, 5, 0, 0, 0, 0, 0, 0, 0, 0,
+        28, 20, 0, 0, 0, 186, 0, 1, 0, 0, 0, 0,
+        8, 0, 1, 0, 0, 0x0c, 0x81, 0,
+        12, 0, 19, 0, 0, 0x0c, 0x90, 0, 0, 0xbb, 0x91, 0,
+        10, 0, 18, 0, 2, 0, 10, 0, 0, 1, 0, 0,
+        8, 0, 4, 0, 7, 0, 0, 0,
+    ]);
+    out.clear();
+    write_label_offload_reply(&mut out, 200, 0, 186);
+    assert_eq!(out, [
+        1, 1, 0, 40,
+        36, 0, 0, 0, 24, 0, 1, 4, 0, 0, 0, 0, 0, 0, 0, 0,
+        28, 20, 0, 0, 0, 186, 0, 1, 0, 0x40, 0, 0,
+        8, 0, 1, 0, 0, 0x0c, 0x81, 0,
+    ]);
+    out.clear();
+    write_delete_label(&mut out, 200, 186);
+    let gone = frame(&out).unwrap().unwrap().messages().next().unwrap().unwrap();
+    assert!(matches!(gone, Content::DelLabelRoute(r) if r.label == 200));
+}
+
 #[test]
 fn a_delete_and_an_add_in_one_frame() {
     let prefix = "2001:db8::/32".parse().unwrap();

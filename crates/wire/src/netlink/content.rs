@@ -1,7 +1,7 @@
 //! What a message says, by its type.
 
 use super::numbers::*;
-use super::{Ack, Address, Link, Malformed, Message, NextHop, Route};
+use super::{Ack, Address, LabelRoute, Link, Malformed, Message, NextHop, Route};
 
 /// A message that was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +14,10 @@ pub enum Content<'a> {
     NewRoute(Route<'a>),
     /// A route was deleted, or shall be.
     DelRoute(Route<'a>),
+    /// The route of a label was added or replaced, or shall be.
+    NewLabelRoute(LabelRoute<'a>),
+    /// The route of a label was deleted, or shall be.
+    DelLabelRoute(LabelRoute<'a>),
     /// A next-hop object was made or replaced, or shall be.
     NewNextHop(NextHop<'a>),
     /// The next-hop object of this id was deleted, or shall be.
@@ -37,8 +41,14 @@ impl<'a> Content<'a> {
         Ok(match message.kind {
             NLMSG_ERROR => Content::Ack(Ack::decode_error(message)?),
             NLMSG_DONE => Content::Done(Ack::decode_done(message)?),
-            RTM_NEWROUTE => Route::decode(message)?.map_or(other, Content::NewRoute),
-            RTM_DELROUTE => Route::decode(message)?.map_or(other, Content::DelRoute),
+            RTM_NEWROUTE => match Route::decode(message)? {
+                Some(route) => Content::NewRoute(route),
+                None => LabelRoute::decode(message)?.map_or(other, Content::NewLabelRoute),
+            },
+            RTM_DELROUTE => match Route::decode(message)? {
+                Some(route) => Content::DelRoute(route),
+                None => LabelRoute::decode(message)?.map_or(other, Content::DelLabelRoute),
+            },
             RTM_NEWNEXTHOP => Content::NewNextHop(NextHop::decode(message)?),
             RTM_DELNEXTHOP => Content::DelNextHop(NextHop::decode(message)?.id),
             RTM_NEWLINK => Link::decode(message)?.map_or(other, Content::NewLink),

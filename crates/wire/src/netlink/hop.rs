@@ -1,7 +1,11 @@
 //! Next hops written into a route: one, or the list of a multipath route.
 
 use super::build::Builder;
-use super::numbers::{RTA_ENCAP_TYPE, RTA_GATEWAY, RTA_OIF, RTA_VIA, RTNH_F_ONLINK};
+use super::label::Labels;
+use super::numbers::{
+    LWTUNNEL_ENCAP_MPLS, RTA_ENCAP, RTA_ENCAP_TYPE, RTA_GATEWAY, RTA_MULTIPATH, RTA_NEWDST, RTA_OIF, RTA_VIA,
+    RTNH_F_ONLINK,
+};
 use super::{Attrs, Malformed};
 use ribtide_prefix::Afi;
 use std::net::IpAddr;
@@ -27,21 +31,49 @@ pub struct Hop {
     pub weight: u16,
 }
 
-/// The next hops of one route: an iterator over what was received, or over a slice of one's own.
+/// The next hops of one route: an iterator over what was received, or over a slice of one's own. [`Hops::labelled`] tells
+/// their labels too.
 #[derive(Clone, Copy)]
 pub struct Hops<'a>(Form<'a>);
 
 #[derive(Clone, Copy)]
 enum Form<'a> {
-    One(Option<Hop>),
+    One(Option<Hop>, Labels<'a>),
     /// The value of `RTA_MULTIPATH`; `check` found it in order.
     Wire(&'a [u8]),
     Slice(&'a [Hop]),
+    Labelled(&'a [(Hop, &'a [u32])]),
 }
 
 impl<'a> Hops<'a> {
-    pub(super) fn one(via: Via) -> Self {
-        Hops(Form::One(Some(Hop { via, weight: 1 })))
+    pub(super) fn one(via: Via, labels: Labels<'a>) -> Self {
+        Hops(Form::One(Some(Hop { via, weight: 1 }), labels))
+    }
+
+    /// The hops, each with the labels that packets get on the way to it.
+    pub fn labelled(mut self) -> impl Iterator<Item = (Hop, Labels<'a>)> {
+        std::iter::from_fn(move || self.next_labelled())
+    }
+
+    fn next_labelled(&mut self) -> Option<(Hop, Labels<'a>)> {
+        match &mut self.0 {
+            Form::One(hop, labels) => hop.take().map(|hop| (hop, *labels)),
+            Form::Wire(bytes) => {
+                let Received { hop, labels, rest, .. } = read(bytes).ok()?;
+                *bytes = rest;
+                Some((hop, labels))
+            }
+            Form::Slice(hops) => {
+                let (hop, rest) = hops.split_first()?;
+                *hops = rest;
+                Some((*hop, Labels::NONE))
+            }
+            Form::Labelled(hops) => {
+                let ((hop, labels), rest) = hops.split_first()?;
+                *hops = rest;
+                Some((*hop, Labels::from(*labels)))
+            }
+        }
     }
 
     /// The hops in an `RTA_MULTIPATH` attribute that was found in order before. In one that was not, the first malformed hop
@@ -54,44 +86,46 @@ impl<'a> Hops<'a> {
     pub fn bytes(&self) -> Option<&'a [u8]> {
         match self.0 {
             Form::Wire(value) => Some(value),
-            Form::One(_) | Form::Slice(_) => None,
+            Form::One(..) | Form::Slice(_) | Form::Labelled(_) => None,
         }
     }
 
-    /// The hops in an `RTA_MULTIPATH` attribute, and the first encapsulation type that one of them names (0: none).
+    /// The hops in an `RTA_MULTIPATH` attribute, and the first encapsulation type that one of them names (0: none). One of
+    /// MPLS, which is understood, counts only when there is no other.
     pub(super) fn check(value: &'a [u8]) -> Result<(Self, u16), Malformed> {
         let mut rest = value;
         let mut encap = 0;
         while !rest.is_empty() {
-            let (_, hop_encap, after) = read(rest)?;
-            if encap == 0 {
-                encap = hop_encap;
+            let hop = read(rest)?;
+            if hop.encap != 0 && matches!(encap, 0 | LWTUNNEL_ENCAP_MPLS) {
+                encap = hop.encap;
             }
-            rest = after;
+            rest = hop.rest;
         }
         Ok((Hops::wire(value), encap))
     }
 
-    /// Writes the hops into a route of family `afi`: a list of one as plain attributes, as every consumer knows it.
-    pub(super) fn write(self, b: &mut Builder<'_>, afi: Afi, list: u16) {
+    /// Writes the hops into a route of family `afi`, `None` for the route of a label: a list of one as plain attributes, as
+    /// every consumer knows it.
+    pub(super) fn write(self, b: &mut Builder<'_>, afi: Option<Afi>) {
         let mut ahead = self;
-        let (first, second) = (ahead.next(), ahead.next());
+        let (first, second) = (ahead.next_labelled(), ahead.next_labelled());
         match (first, second) {
             (None, _) => {}
-            (Some(hop), None) => {
-                write_gateway(b, afi, hop.via.gateway);
+            (Some((hop, labels)), None) => {
+                write_way(b, afi, hop.via.gateway, labels);
                 if hop.via.ifindex != 0 {
                     b.attr_u32(RTA_OIF, hop.via.ifindex);
                 }
             }
             _ => {
-                let list = b.open(list);
-                for hop in self {
+                let list = b.open(RTA_MULTIPATH);
+                for (hop, labels) in self.labelled() {
                     let at = b.open_raw();
                     let weight = u8::try_from(hop.weight.saturating_sub(1)).unwrap_or(u8::MAX);
                     b.bytes(&[if hop.via.onlink { RTNH_F_ONLINK } else { 0 }, weight]);
                     b.bytes(&hop.via.ifindex.to_ne_bytes());
-                    write_gateway(b, afi, hop.via.gateway);
+                    write_way(b, afi, hop.via.gateway, labels);
                     b.close(at);
                 }
                 b.close(list);
@@ -106,29 +140,24 @@ impl<'a> From<&'a [Hop]> for Hops<'a> {
     }
 }
 
+/// Next hops of one's own, each with its labels, outermost first.
+impl<'a> From<&'a [(Hop, &'a [u32])]> for Hops<'a> {
+    fn from(hops: &'a [(Hop, &'a [u32])]) -> Self {
+        Hops(Form::Labelled(hops))
+    }
+}
+
 impl Iterator for Hops<'_> {
     type Item = Hop;
 
     fn next(&mut self) -> Option<Hop> {
-        match &mut self.0 {
-            Form::One(hop) => hop.take(),
-            Form::Wire(bytes) => {
-                let (hop, _, rest) = read(bytes).ok()?;
-                *bytes = rest;
-                Some(hop)
-            }
-            Form::Slice(hops) => {
-                let (hop, rest) = hops.split_first()?;
-                *hops = rest;
-                Some(*hop)
-            }
-        }
+        self.next_labelled().map(|(hop, _)| hop)
     }
 }
 
 impl PartialEq for Hops<'_> {
     fn eq(&self, other: &Self) -> bool {
-        Iterator::eq(*self, *other)
+        self.labelled().eq(other.labelled())
     }
 }
 
@@ -136,19 +165,28 @@ impl Eq for Hops<'_> {}
 
 impl std::fmt::Debug for Hops<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(*self).finish()
+        f.debug_list().entries(self.labelled()).finish()
     }
 }
 
-/// Reads one `rtnexthop` with its attributes: the hop, its encapsulation type, and the bytes after it.
-fn read(bytes: &[u8]) -> Result<(Hop, u16, &[u8]), Malformed> {
+/// One `rtnexthop` with its attributes.
+struct Received<'a> {
+    hop: Hop,
+    /// The encapsulation type; 0 without.
+    encap: u16,
+    labels: Labels<'a>,
+    /// The bytes after it.
+    rest: &'a [u8],
+}
+
+fn read(bytes: &[u8]) -> Result<Received<'_>, Malformed> {
     let Some(&[l0, l1, flags, weight, i0, i1, i2, i3]) = bytes.first_chunk() else {
         return Err(Malformed("a multipath next hop is cut short"));
     };
     let len = usize::from(u16::from_ne_bytes([l0, l1]));
     let attrs = bytes.get(8..len).ok_or(Malformed("a multipath next hop's length does not fit the list"))?;
     let rest = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
-    let mut encap = 0;
+    let (mut encap, mut encapsulation, mut labels) = (0, None, Labels::NONE);
     let mut via = Via {
         gateway: None,
         ifindex: u32::from_ne_bytes([i0, i1, i2, i3]),
@@ -160,16 +198,27 @@ fn read(bytes: &[u8]) -> Result<(Hop, u16, &[u8]), Malformed> {
             RTA_GATEWAY => via.gateway = Some(attr.addr()?),
             RTA_VIA => via.gateway = Some(attr.via()?),
             RTA_ENCAP_TYPE => encap = attr.u16()?,
+            RTA_ENCAP => encapsulation = Some(attr),
+            RTA_NEWDST => labels = Labels::read(attr.value)?,
             _ => {}
         }
     }
-    Ok((Hop { via, weight: u16::from(weight) + 1 }, encap, rest))
+    if encap == LWTUNNEL_ENCAP_MPLS {
+        labels = Labels::in_encap(encapsulation)?;
+    }
+    Ok(Received { hop: Hop { via, weight: u16::from(weight) + 1 }, encap, labels, rest })
 }
 
-/// A gateway of the route's own family has an attribute without a family, another needs the one that names it.
-fn write_gateway(b: &mut Builder<'_>, afi: Afi, gateway: Option<IpAddr>) {
+/// A gateway of the route's own family has an attribute without a family, another needs the one that names it; labels are
+/// an encapsulation in an IP route, and the new destination in the route of a label.
+fn write_way(b: &mut Builder<'_>, afi: Option<Afi>, gateway: Option<IpAddr>, labels: Labels<'_>) {
+    match (labels.is_empty(), afi) {
+        (true, _) => {}
+        (false, Some(_)) => labels.write_encap(b),
+        (false, None) => labels.write(b, RTA_NEWDST),
+    }
     let Some(gateway) = gateway else { return };
-    if super::route::afi_of(gateway) == afi {
+    if Some(super::route::afi_of(gateway)) == afi {
         b.attr_addr(RTA_GATEWAY, gateway);
     } else {
         let at = b.open(RTA_VIA);

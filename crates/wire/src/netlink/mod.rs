@@ -1,7 +1,7 @@
 //! Netlink, route family: the messages that Linux's routing speaks, and that FPM carries over TCP.
 //!
 //! [`messages`] walks the messages of one buffer, [`Content::decode`] reads one, and each typed form
-//! ([`Route`], [`NextHop`]) writes itself back. A typed form borrows what is of variable length, so decoding
+//! ([`Route`], [`LabelRoute`], [`NextHop`]) writes itself back. A typed form borrows what is of variable length, so decoding
 //! allocates nothing; everything is checked in `decode`, so that the iterators inside cannot fail.
 //!
 //! Integers are in the machine's byte order and addresses in the network's, as the kernel has it.
@@ -10,6 +10,7 @@ mod attr;
 mod build;
 mod content;
 mod hop;
+mod label;
 mod link;
 mod message;
 mod nexthop;
@@ -25,6 +26,7 @@ pub use build::TooLong;
 pub(crate) use build::patch;
 pub use content::Content;
 pub use hop::{Hop, Hops, Via};
+pub use label::{LABEL_MAX, LabelRoute, Labels};
 pub use link::{Address, Link};
 pub use message::{Ack, Message, Messages, messages, write_done};
 pub use nexthop::{Forward, Member, Members, NextHop, write_next_hop_delete};

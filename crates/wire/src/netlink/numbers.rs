@@ -5,6 +5,7 @@
 pub const AF_UNSPEC: u8 = 0;
 pub const AF_INET: u8 = 2;
 pub const AF_INET6: u8 = 10;
+pub const AF_MPLS: u8 = 28;
 
 pub const NLMSG_NOOP: u16 = 1;
 pub const NLMSG_ERROR: u16 = 2;
@@ -43,8 +44,15 @@ pub const RTA_PREFSRC: u16 = 7;
 pub const RTA_MULTIPATH: u16 = 9;
 pub const RTA_TABLE: u16 = 15;
 pub const RTA_VIA: u16 = 18;
+pub const RTA_NEWDST: u16 = 19;
 pub const RTA_ENCAP_TYPE: u16 = 21;
+pub const RTA_ENCAP: u16 = 22;
 pub const RTA_NH_ID: u16 = 30;
+
+/// The encapsulation that puts MPLS labels on, and its attribute with the labels (`linux/lwtunnel.h`,
+/// `linux/mpls_iptunnel.h`).
+pub const LWTUNNEL_ENCAP_MPLS: u16 = 1;
+pub const MPLS_IPTUNNEL_DST: u16 = 1;
 
 pub const RTN_UNICAST: u8 = 1;
 pub const RTN_LOCAL: u8 = 2;

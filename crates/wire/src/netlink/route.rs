@@ -2,7 +2,7 @@
 
 use super::build::{Builder, TooLong};
 use super::numbers::*;
-use super::{Attrs, Hops, Malformed, Message, Via};
+use super::{Attrs, Hops, Labels, Malformed, Message, Via};
 use ribtide_prefix::{Afi, AnyPrefix};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -26,7 +26,8 @@ pub struct Route<'a> {
     pub metric: Option<u32>,
     /// The source address that locally made packets prefer.
     pub prefsrc: Option<IpAddr>,
-    /// `RTA_ENCAP_TYPE` of the route or of the first next hop that has one; 0 without. Read only: ribtide writes none.
+    /// `RTA_ENCAP_TYPE` of the route or of the first next hop that has one, one of another type than MPLS first; 0 without.
+    /// Read only: labels of next hops are written whatever this says, and no other encapsulation is.
     pub encap: u16,
     /// Where packets go.
     pub next_hops: NextHops<'a>,
@@ -65,7 +66,7 @@ pub enum RouteKind {
 }
 
 impl RouteKind {
-    fn from_u8(n: u8) -> RouteKind {
+    pub(super) fn from_u8(n: u8) -> RouteKind {
         match n {
             RTN_UNICAST => RouteKind::Unicast,
             RTN_LOCAL => RouteKind::Local,
@@ -78,7 +79,7 @@ impl RouteKind {
         }
     }
 
-    fn to_u8(self) -> u8 {
+    pub(super) fn to_u8(self) -> u8 {
         match self {
             RouteKind::Unicast => RTN_UNICAST,
             RouteKind::Local => RTN_LOCAL,
@@ -119,7 +120,7 @@ impl<'a> Route<'a> {
         self.flags & RTM_F_OFFLOAD_FAILED != 0
     }
 
-    /// Reads the body of `RTM_NEWROUTE` or `RTM_DELROUTE`; `None` for a family that ribtide does not carry (MPLS, ...).
+    /// Reads the body of `RTM_NEWROUTE` or `RTM_DELROUTE`; `None` for a family that is not IP.
     pub(super) fn decode(message: &Message<'a>) -> Result<Option<Self>, Malformed> {
         Self::decode_knowing(message, |_| false)
     }
@@ -149,6 +150,7 @@ impl<'a> Route<'a> {
         let mut via = Via { gateway: None, ifindex: 0, onlink: flags & u32::from(RTNH_F_ONLINK) != 0 };
         let mut id = None;
         let mut list = None;
+        let mut encapsulation = None;
         // The prefix is filled in below, when the whole message was read.
         let mut route = Route::new(AnyPrefix::host(dst), u32::from(table), protocol, NextHops::None);
         route.scope = scope;
@@ -181,6 +183,7 @@ impl<'a> Route<'a> {
                     }
                 }
                 RTA_ENCAP_TYPE => route.encap = attr.u16()?,
+                RTA_ENCAP => encapsulation = Some(attr),
                 RTA_NH_ID => id = Some(attr.u32()?),
                 _ => {}
             }
@@ -193,7 +196,13 @@ impl<'a> Route<'a> {
         route.next_hops = match (id, list) {
             (Some(id), _) if id != 0 => NextHops::Id(id),
             (_, Some(hops)) => NextHops::Inline(hops),
-            _ if via.gateway.is_some() || via.ifindex != 0 => NextHops::Inline(Hops::one(via)),
+            _ if via.gateway.is_some() || via.ifindex != 0 => {
+                let labels = match route.encap {
+                    LWTUNNEL_ENCAP_MPLS => Labels::in_encap(encapsulation)?,
+                    _ => Labels::NONE,
+                };
+                NextHops::Inline(Hops::one(via, labels))
+            }
             _ => NextHops::None,
         };
         Ok(Some(route))
@@ -254,7 +263,7 @@ impl<'a> Route<'a> {
         match self.next_hops {
             NextHops::None => {}
             NextHops::Id(id) => b.attr_u32(RTA_NH_ID, id),
-            NextHops::Inline(hops) => hops.write(&mut b, afi, RTA_MULTIPATH),
+            NextHops::Inline(hops) => hops.write(&mut b, Some(afi)),
         }
         b.finish()
     }

@@ -38,7 +38,49 @@ fn any_hops() -> impl Strategy<Value = Vec<Hop>> {
         })
 }
 
+fn any_labelled() -> impl Strategy<Value = Vec<(Hop, Vec<u32>)>> {
+    let labels = proptest::collection::vec(0..=LABEL_MAX, 0..5);
+    (any_hops(), proptest::collection::vec(labels, 20))
+        .prop_map(|(hops, labels)| hops.into_iter().zip(labels).collect())
+}
+
 proptest! {
+    #[test]
+    fn labels_read_back_in_ip_routes_and_in_routes_of_labels(
+        prefix in any_prefix(),
+        label in 0..=LABEL_MAX,
+        table: u32,
+        protocol: u8,
+        mut hops in any_labelled(),
+    ) {
+        if let [(only, _)] = &mut hops[..] {
+            // In the route of a label there is no flag for it.
+            only.via.onlink = false;
+        }
+        let hops: Vec<(Hop, &[u32])> = hops.iter().map(|(hop, labels)| (*hop, &labels[..])).collect();
+        let next_hops = NextHops::Inline(Hops::from(&hops[..]));
+        let encap = if hops.iter().any(|(_, labels)| !labels.is_empty()) { LWTUNNEL_ENCAP_MPLS } else { 0 };
+        let route = Route { encap, ..Route::new(prefix, table, protocol, next_hops) };
+        let mut out = Vec::new();
+        route.write_new(&mut out, 0, 7).unwrap();
+        prop_assert_eq!(Content::decode(&one(&out)), Ok(Content::NewRoute(route)));
+
+        out.clear();
+        let route = LabelRoute { table, ..LabelRoute::new(label, protocol, next_hops) };
+        route.write_new(&mut out, 0, 7).unwrap();
+        prop_assert_eq!(Content::decode(&one(&out)), Ok(Content::NewLabelRoute(route)));
+        // Cut anywhere it is an error, or has the attributes before the cut; never more.
+        for cut in 16..out.len() {
+            let body = &one(&out).body[..cut - 16];
+            if let Ok(Content::NewLabelRoute(read)) = Content::decode(&Message { body, ..one(&out) }) {
+                prop_assert_eq!(read.label, label);
+            }
+        }
+        out.clear();
+        route.write_delete(&mut out, 0, 8).unwrap();
+        prop_assert!(matches!(Content::decode(&one(&out)), Ok(Content::DelLabelRoute(r)) if r.label == label));
+    }
+
     #[test]
     fn a_route_reads_back(
         prefix in any_prefix(),
@@ -92,7 +134,7 @@ proptest! {
 
     /// Random bodies under each type, so that the readers are reached and not only the header's checks.
     #[test]
-    fn no_body_panics(kind in prop_oneof![2..4u16, 16..27u16, 104..107u16], flags: u16, family in prop_oneof![Just(2u8), Just(10), Just(0)],
+    fn no_body_panics(kind in prop_oneof![2..4u16, 16..27u16, 104..107u16], flags: u16, family in prop_oneof![Just(2u8), Just(10), Just(28), Just(0)],
         mut body in proptest::collection::vec(any::<u8>(), 0..120), attrs in proptest::collection::vec((0..34u16, 0..40usize), 0..6)) {
         if let Some(first) = body.first_mut() {
             *first = family;
@@ -198,6 +240,60 @@ fn a_kernels_copy_of_the_next_hops_beside_an_id_is_not_shown() {
     b.finish().unwrap();
     let Ok(Content::NewRoute(route)) = Content::decode(&one(&out)) else { panic!("not a route") };
     assert_eq!((route.prefix, route.next_hops), ("0.0.0.0/0".parse().unwrap(), NextHops::Id(5)));
+}
+
+/// As FRR sends `mpls lsp 200 10.0.0.1 201` and `ip route 10.0.0.0/8 10.0.0.1 label 100/101`.
+#[test]
+fn label_stacks_that_do_not_end_where_they_say_are_refused() {
+    let via = [2, 0, 10, 0, 0, 1];
+    let label = |dst: &[u8], new: &[u8]| {
+        let mut out = Vec::new();
+        let mut b = super::build::Builder::new(
+            &mut out,
+            RTM_NEWROUTE,
+            0,
+            0,
+            &[AF_MPLS, 20, 0, 0, 0, 11, 0, 1, 0, 0, 0, 0],
+        );
+        b.attr(RTA_DST, dst);
+        b.attr(RTA_NEWDST, new);
+        b.attr(RTA_VIA, &via);
+        b.attr_u32(RTA_OIF, 7);
+        b.finish().unwrap();
+        Content::decode(&one(&out)).map(|content| format!("{content:?}"))
+    };
+    let (last, above) = ([0, 0x0c, 0x91, 0], [0, 0x0c, 0x90, 0]);
+    let good = label(&[0, 0x0c, 0x81, 0], &last).unwrap();
+    assert!(good.contains("label: 200,") && good.contains("[201]") && good.contains("10.0.0.1"), "{good}");
+    assert!(label(&last, &[above, last].concat()).unwrap().contains("[201, 201]"));
+    let says = |dst: &[u8], new: &[u8]| label(dst, new).unwrap_err().0;
+    assert_eq!(says(&last, &above), "a label stack does not end where it says");
+    assert_eq!(says(&last, &[last, last].concat()), "a label stack does not end where it says");
+    assert_eq!(says(&last, &[0; 5]), "a label stack is not a whole number of entries");
+    assert_eq!(says(&last, &[]), "a label stack is not a whole number of entries");
+    assert_eq!(says(&[above, last].concat(), &last), "a route is of several labels");
+
+    let ip = |encap: &[u8]| {
+        let mut out = Vec::new();
+        let mut b = super::build::Builder::new(
+            &mut out,
+            RTM_NEWROUTE,
+            0,
+            0,
+            &[AF_INET, 8, 0, 0, 0, 11, 0, 1, 0, 0, 0, 0],
+        );
+        b.attr_addr(RTA_DST, "10.0.0.0".parse().unwrap());
+        // The labels before the type of what they are in.
+        let at = b.open(RTA_ENCAP | 0x8000);
+        b.attr(MPLS_IPTUNNEL_DST, encap);
+        b.close(at);
+        b.attr(RTA_ENCAP_TYPE, &LWTUNNEL_ENCAP_MPLS.to_ne_bytes());
+        b.attr_u32(RTA_OIF, 7);
+        b.finish().unwrap();
+        Content::decode(&one(&out)).map(|content| format!("{content:?}"))
+    };
+    assert!(ip(&[above, last].concat()).unwrap().contains("[201, 201]"));
+    assert!(ip(&above).is_err());
 }
 
 #[test]
