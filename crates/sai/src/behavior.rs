@@ -12,10 +12,12 @@ pub struct Limits {
     pub ipv6_routes: u32,
     pub ipv4_next_hops: u32,
     pub ipv6_next_hops: u32,
+    pub labelled_next_hops: u32,
     pub ipv4_neighbors: u32,
     pub ipv6_neighbors: u32,
     pub groups: u32,
     pub group_members: u32,
+    pub labels: u32,
 }
 
 impl Default for Limits {
@@ -26,10 +28,13 @@ impl Default for Limits {
             ipv6_routes: 2 << 20,
             ipv4_next_hops: 64 << 10,
             ipv6_next_hops: 64 << 10,
+            labelled_next_hops: 64 << 10,
             ipv4_neighbors: 64 << 10,
             ipv6_neighbors: 64 << 10,
             groups: 16 << 10,
             group_members: 256 << 10,
+            // Every label that there is.
+            labels: 1 << 20,
         }
     }
 }
@@ -118,15 +123,17 @@ pub struct Behavior {
 }
 
 /// The settings' names.
-pub const SETTINGS: [&str; 14] = [
+pub const SETTINGS: [&str; 16] = [
     "ipv4-routes",
     "ipv6-routes",
     "ipv4-next-hops",
     "ipv6-next-hops",
+    "labelled-next-hops",
     "ipv4-neighbors",
     "ipv6-neighbors",
     "groups",
     "group-members",
+    "labels",
     "call-us",
     "bulk-us",
     "entry-us",
@@ -143,10 +150,12 @@ impl Behavior {
             "ipv6-routes" => &mut limits.ipv6_routes,
             "ipv4-next-hops" => &mut limits.ipv4_next_hops,
             "ipv6-next-hops" => &mut limits.ipv6_next_hops,
+            "labelled-next-hops" => &mut limits.labelled_next_hops,
             "ipv4-neighbors" => &mut limits.ipv4_neighbors,
             "ipv6-neighbors" => &mut limits.ipv6_neighbors,
             "groups" => &mut limits.groups,
             "group-members" => &mut limits.group_members,
+            "labels" => &mut limits.labels,
             "fail-entry" => &mut self.failures.entry,
             _ => return None,
         })

@@ -1,10 +1,11 @@
 //! Looking: where the switch would send a packet, and whether that is where it should go.
 
 use crate::switch::{VirtualSwitch, neighbor_mac};
+use crate::target::Action;
 use ribtide_prefix::AnyPrefix;
 use ribtide_swss::Name;
-use ribtide_swss::row::Mac;
-use ribtide_swss::sai::{Attr, ObjectType, Oid, PacketAction};
+use ribtide_swss::row::{LabelOp, LabelStack, Mac};
+use ribtide_swss::sai::{Attr, ObjectType, Oid, OutsegType, PacketAction};
 use std::net::IpAddr;
 
 /// What the switch does with packets to an address.
@@ -27,6 +28,8 @@ pub struct ForwardHop {
     pub port: Name,
     /// The gateway's MAC address; `None` when the switch has no such neighbour, and so would drop.
     pub mac: Option<Mac>,
+    /// The labels that packets get on the way.
+    pub labels: Option<LabelStack>,
     /// The share among several.
     pub weight: u32,
 }
@@ -99,6 +102,12 @@ impl VirtualSwitch {
 
     fn forward(&self, prefix: AnyPrefix, target: u32) -> Forward {
         let action = self.targets.action(target);
+        Forward { prefix, action: action.packet, hops: self.hops(action) }
+    }
+
+    /// Where packets go.
+    pub(crate) fn hops(&self, action: Action) -> Vec<ForwardHop> {
+        let straight = |port| ForwardHop { gateway: None, port, mac: None, labels: None, weight: 1 };
         let mut hops = Vec::new();
         match self.objects.get(action.to).map(|object| object.kind) {
             Some(ObjectType::NextHop) => hops.extend(self.through(action.to, 1)),
@@ -116,15 +125,15 @@ impl VirtualSwitch {
                 }
             }
             Some(ObjectType::RouterInterface) => {
-                hops.push(ForwardHop { gateway: None, port: self.rif_name(action.to), mac: None, weight: 1 });
+                hops.push(straight(self.rif_name(action.to)));
             }
             Some(_) => {
                 let port = self.port_names.get(&action.to).cloned().unwrap_or_default();
-                hops.push(ForwardHop { gateway: None, port, mac: None, weight: 1 });
+                hops.push(straight(port));
             }
             None => {}
         }
-        Forward { prefix, action: action.packet, hops }
+        hops
     }
 
     fn through(&self, hop: Oid, weight: u32) -> Option<ForwardHop> {
@@ -133,7 +142,17 @@ impl VirtualSwitch {
         let rif =
             self.objects.find(hop, |a| if let Attr::NextHopRif(rif) = a { Some(*rif) } else { None })?;
         let mac = self.neighbors.get(&(rif, gateway)).and_then(|attrs| neighbor_mac(attrs));
-        Some(ForwardHop { gateway: Some(gateway), port: self.rif_name(rif), mac, weight })
+        let labels = self.objects.find(hop, |a| match a {
+            Attr::NextHopLabels(labels) => Some(labels.iter().copied().collect()),
+            _ => None,
+        });
+        let pushes = |a: &Attr| matches!(a, Attr::NextHopOutseg(OutsegType::Push)).then_some(());
+        let labels = labels.map(|labels| LabelStack {
+            // SAI's default is to swap.
+            op: self.objects.find(hop, pushes).map_or(LabelOp::Swap, |()| LabelOp::Push),
+            labels,
+        });
+        Some(ForwardHop { gateway: Some(gateway), port: self.rif_name(rif), mac, labels, weight })
     }
 
     /// The name of the port under a router interface.

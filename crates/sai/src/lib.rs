@@ -8,6 +8,7 @@
 mod behavior;
 mod dir24;
 mod forward;
+mod labels;
 mod objects;
 mod pace;
 mod router;
@@ -16,5 +17,6 @@ mod target;
 
 pub use behavior::{Behavior, Failures, Latency, Limits, SETTINGS};
 pub use forward::{Checked, Forward, ForwardHop};
+pub use labels::LabelForward;
 pub use pace::Work;
 pub use switch::{Counts, PortSetup, VirtualSwitch};

@@ -2,6 +2,7 @@
 
 use crate::behavior::Behavior;
 use crate::dir24::Target;
+use crate::labels::LabelEntry;
 use crate::objects::Objects;
 use crate::pace::{Pace, Work};
 use crate::router::Router;
@@ -53,6 +54,7 @@ pub struct Counts {
     pub next_hops: usize,
     pub groups: usize,
     pub group_members: usize,
+    pub labels: usize,
     /// Bytes of the forwarding tables and of what routes lead to.
     pub bytes: usize,
 }
@@ -65,11 +67,13 @@ pub struct VirtualSwitch {
     pub(crate) routers: Map<Oid, Router>,
     pub(crate) targets: Targets,
     pub(crate) neighbors: Map<(Oid, IpAddr), Attrs>,
+    pub(crate) labels: Map<u32, LabelEntry>,
     /// A group's members, in the order in which they came.
     pub(crate) members: Map<Oid, Vec<Oid>>,
     pub(crate) port_names: Map<Oid, Name>,
-    /// Entries by family, counted along: next hops, neighbours.
+    /// Entries by family, counted along: next hops, neighbours. Next hops with labels are of neither.
     next_hops: [u32; 2],
+    labelled_next_hops: u32,
     neighbor_counts: [u32; 2],
     routes: [u32; 2],
     groups: u32,
@@ -117,9 +121,11 @@ impl VirtualSwitch {
             routers: Map::default(),
             targets: Targets::default(),
             neighbors: Map::default(),
+            labels: Map::default(),
             members: Map::default(),
             port_names: Map::default(),
             next_hops: [0; 2],
+            labelled_next_hops: 0,
             neighbor_counts: [0; 2],
             routes: [0; 2],
             groups: 0,
@@ -247,6 +253,7 @@ impl VirtualSwitch {
             next_hops: self.objects.count(ObjectType::NextHop),
             groups: self.objects.count(ObjectType::NextHopGroup),
             group_members: self.objects.count(ObjectType::NextHopGroupMember),
+            labels: self.labels.len(),
             bytes: routers.map(Router::allocation_size).sum::<usize>() + self.targets.allocation_size(),
         }
     }
@@ -292,9 +299,9 @@ impl VirtualSwitch {
         match kind {
             ObjectType::Switch => return Ok(self.start(attrs.clone())),
             ObjectType::NextHop => {
-                let afi = next_hop_family(attrs);
-                full(self.next_hops[index(afi)], self.behavior.limits.next_hops(afi))?;
-                self.next_hops[index(afi)] += 1;
+                let (count, limit) = self.next_hops_like(attrs);
+                full(*count, limit)?;
+                *count += 1;
             }
             ObjectType::NextHopGroup => {
                 full(self.groups, self.behavior.limits.groups)?;
@@ -322,6 +329,16 @@ impl VirtualSwitch {
         Ok(oid)
     }
 
+    /// The table that a next hop is in: how many there are, and how many fit.
+    fn next_hops_like(&mut self, attrs: &[Attr]) -> (&mut u32, u32) {
+        let limits = &self.behavior.limits;
+        if attrs.iter().any(|a| matches!(a, Attr::NextHopLabels(_))) {
+            return (&mut self.labelled_next_hops, limits.labelled_next_hops);
+        }
+        let afi = next_hop_family(attrs);
+        (&mut self.next_hops[index(afi)], limits.next_hops(afi))
+    }
+
     fn remove(&mut self, kind: ObjectType, oid: Oid) -> Result<(), Status> {
         if let Some(own) = &self.started {
             if kind == ObjectType::Switch && oid == own.switch {
@@ -335,7 +352,7 @@ impl VirtualSwitch {
         let attrs = self.objects.remove(oid, kind)?;
         match kind {
             ObjectType::VirtualRouter => drop(self.routers.remove(&oid)),
-            ObjectType::NextHop => self.next_hops[index(next_hop_family(&attrs))] -= 1,
+            ObjectType::NextHop => *self.next_hops_like(&attrs).0 -= 1,
             ObjectType::NextHopGroup => {
                 self.groups -= 1;
                 self.members.remove(&oid);
@@ -400,32 +417,15 @@ impl VirtualSwitch {
             self.release(old);
             return Ok(());
         }
-        let mut action = match old {
-            Some(target) => self.targets.action(target),
-            None => Action { packet: PacketAction::Forward, to: Oid::NULL },
-        };
+        let mut action = self.action_of(old);
         for attr in attrs {
             match attr {
                 Attr::RoutePacketAction(packet) => action.packet = *packet,
-                Attr::RouteNextHop(oid) => {
-                    let kinds = [
-                        ObjectType::NextHop,
-                        ObjectType::NextHopGroup,
-                        ObjectType::RouterInterface,
-                        ObjectType::Port,
-                    ];
-                    if !oid.is_null() && !self.objects.is(*oid, &kinds) {
-                        return Err(Status::InvalidObjectId);
-                    }
-                    action.to = *oid;
-                }
+                Attr::RouteNextHop(oid) => action.to = self.leads_to(*oid)?,
                 _ => return Err(Status::NotSupported),
             }
         }
-        let (target, first) = self.targets.acquire(action).ok_or(Status::InsufficientResources)?;
-        if first {
-            self.objects.refer(action.to, 1);
-        }
+        let target = self.acquire(action)?;
         self.routers.get_mut(&entry.vr).and_then(|router| router.insert(entry.dest, target));
         match old {
             Some(_) => self.release(old),
@@ -437,7 +437,32 @@ impl VirtualSwitch {
         Ok(())
     }
 
-    fn release(&mut self, target: Option<Target>) {
+    /// What an entry does before it is changed.
+    pub(crate) fn action_of(&self, target: Option<Target>) -> Action {
+        match target {
+            Some(target) => self.targets.action(target),
+            None => Action { packet: PacketAction::Forward, to: Oid::NULL },
+        }
+    }
+
+    /// An object that entries may lead to.
+    pub(crate) fn leads_to(&self, oid: Oid) -> Result<Oid, Status> {
+        let kinds =
+            [ObjectType::NextHop, ObjectType::NextHopGroup, ObjectType::RouterInterface, ObjectType::Port];
+        let fits = oid.is_null() || self.objects.is(oid, &kinds);
+        if fits { Ok(oid) } else { Err(Status::InvalidObjectId) }
+    }
+
+    /// Counts one more entry on an action.
+    pub(crate) fn acquire(&mut self, action: Action) -> Result<Target, Status> {
+        let (target, first) = self.targets.acquire(action).ok_or(Status::InsufficientResources)?;
+        if first {
+            self.objects.refer(action.to, 1);
+        }
+        Ok(target)
+    }
+
+    pub(crate) fn release(&mut self, target: Option<Target>) {
         let Some(target) = target else { return };
         let to = self.targets.action(target).to;
         if self.targets.release(target) {
@@ -494,6 +519,7 @@ impl VirtualSwitch {
         let done = match (&mut item.id, kind) {
             (ObjectId::Route(entry), ObjectType::RouteEntry) => self.route(verb, entry, &item.attrs),
             (ObjectId::Neighbor(entry), ObjectType::NeighborEntry) => self.neighbor(verb, entry, &item.attrs),
+            (ObjectId::Inseg(entry), ObjectType::InsegEntry) => self.inseg(verb, entry, &item.attrs),
             (ObjectId::Oid(oid), _) if !kind.is_entry() => match verb {
                 Verb::Create => self.create(kind, &item.attrs).map(|new| *oid = new),
                 Verb::Remove => self.remove(kind, *oid),
@@ -618,6 +644,11 @@ impl Sai for VirtualSwitch {
                         Attr::RouteNextHop(value) => *value = action.to,
                         _ => return Err(Status::NotSupported),
                     }
+                }
+            }
+            ObjectId::Inseg(entry) if object == ObjectType::InsegEntry => {
+                for attr in attrs {
+                    self.inseg_value(entry, attr)?;
                 }
             }
             ObjectId::Neighbor(entry) if object == ObjectType::NeighborEntry => {

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use ribtide_prefix::AnyPrefix;
 use ribtide_sai::{Behavior, Limits, PortSetup, VirtualSwitch};
 use ribtide_swss::sai::{
-    Attr, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, PacketAction,
-    RifType, RouteEntry, Sai, Status, Verb,
+    Attr, ErrorMode, GroupType, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid,
+    OutsegType, PacketAction, RifType, RouteEntry, Sai, Status, Verb,
 };
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -82,6 +82,65 @@ impl Bench {
     fn remove(&mut self, kind: ObjectType, id: impl Into<ObjectId>) -> Status {
         self.chip.one(Verb::Remove, kind, &mut Item::bare(id))
     }
+}
+
+#[test]
+fn packets_with_a_label_follow_its_entry() {
+    let mut bench = Bench::new(Limits { labels: 2, labelled_next_hops: 1, ..Limits::default() });
+    let plain = bench.hop("10.0.0.1");
+    let attrs = |labels: &[u32]| {
+        vec![
+            Attr::NextHopKind(NextHopType::Mpls),
+            Attr::NextHopOutseg(OutsegType::Swap),
+            Attr::NextHopLabels(labels.into()),
+            Attr::NextHopIp(ip("10.0.0.1")),
+            Attr::NextHopRif(bench.rif),
+        ]
+    };
+    let (first, second, unlabelled) =
+        (attrs(&[201, 3]), attrs(&[202]), [&attrs(&[1])[..2], &attrs(&[1])[3..]].concat());
+    let swap = bench.make(ObjectType::NextHop, first);
+    let mut refuse =
+        |attrs| bench.chip.one(Verb::Create, ObjectType::NextHop, &mut Item::new(Oid::NULL, attrs));
+    assert_eq!(refuse(second), Status::TableFull);
+    assert_eq!(refuse(unlabelled), Status::MandatoryAttributeMissing);
+    let switch = bench.switch;
+    let entry = |label| InsegEntry { switch, label };
+    let one = |bench: &mut Bench, verb, label, attrs: Vec<Attr>| {
+        bench.chip.one(verb, ObjectType::InsegEntry, &mut Item::new(entry(label), attrs))
+    };
+    let to = vec![Attr::InsegNextHop(swap), Attr::InsegPop(1)];
+    assert_eq!(one(&mut bench, Verb::Set, 200, vec![Attr::InsegPop(2)]), Status::ItemNotFound);
+    assert_eq!(one(&mut bench, Verb::Create, 200, to.clone()), Status::Success);
+    assert_eq!(one(&mut bench, Verb::Create, 200, to.clone()), Status::ItemAlreadyExists);
+    let drop = vec![Attr::InsegPacketAction(PacketAction::Drop)];
+    assert_eq!(one(&mut bench, Verb::Create, 300, drop.clone()), Status::Success);
+    assert_eq!(one(&mut bench, Verb::Create, 400, to), Status::TableFull);
+    assert_eq!(bench.chip.counts().labels, 2);
+    let shown = |bench: &Bench, label| {
+        let forward = bench.chip.label(label).unwrap();
+        let hops = forward.hops.iter().map(|hop| {
+            let labels = hop.labels.as_ref().map(|labels| format!("{labels}@")).unwrap_or_default();
+            format!("{labels}{}", hop.gateway.unwrap())
+        });
+        (forward.action, forward.pop, hops.collect::<Vec<_>>())
+    };
+    assert_eq!(shown(&bench, 200), (PacketAction::Forward, 1, vec!["swap201/3@10.0.0.1".into()]));
+    assert_eq!(shown(&bench, 300), (PacketAction::Drop, 1, vec![]));
+    assert_eq!(bench.chip.label(400), None);
+    // A label keeps what it leads to.
+    let mut gone = Item::bare(swap);
+    assert_eq!(bench.chip.one(Verb::Remove, ObjectType::NextHop, &mut gone), Status::ObjectInUse);
+    assert_eq!(one(&mut bench, Verb::Set, 200, vec![Attr::InsegNextHop(plain)]), Status::Success);
+    assert_eq!(one(&mut bench, Verb::Set, 200, vec![Attr::InsegPop(2)]), Status::Success);
+    assert_eq!(shown(&bench, 200), (PacketAction::Forward, 2, vec!["10.0.0.1".into()]));
+    let mut values = [Attr::InsegPop(0), Attr::InsegNextHop(Oid::NULL)];
+    bench.chip.get(ObjectType::InsegEntry, &entry(200).into(), &mut values).unwrap();
+    assert_eq!(values, [Attr::InsegPop(2), Attr::InsegNextHop(plain)]);
+    assert_eq!(bench.chip.one(Verb::Remove, ObjectType::NextHop, &mut gone), Status::Success);
+    assert_eq!(one(&mut bench, Verb::Remove, 200, vec![]), Status::Success);
+    assert_eq!(one(&mut bench, Verb::Remove, 200, vec![]), Status::ItemNotFound);
+    assert_eq!(one(&mut bench, Verb::Set, 300, vec![Attr::RouteNextHop(plain)]), Status::NotSupported);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! What SONiC's own does differently and loses routes by is not imitated; each place says so.
 
 mod event;
+mod labels;
 mod objects;
 mod protocols;
 mod routes;
@@ -18,8 +19,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use crate::row::{Change, Name, NextHopGroupRow, RouteRow};
+use crate::row::{Change, LabelRouteRow, Name, NextHopGroupRow, RouteRow};
 pub use event::{Cause, FpmCounters, FpmEvent};
+use labels::Labels;
 use objects::Objects;
 pub use protocols::Protocols;
 use ribtide_prefix::{AnyPrefix, Map, Set};
@@ -76,17 +78,40 @@ impl Offload {
     }
 }
 
-/// What comes out: append-only, emptied by who carries it out. Write `groups`, then `routes`, then `old_groups`.
+/// What to tell the routing daemon about a label's route: it is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LabelOffload {
+    /// The label.
+    pub label: u32,
+    /// The table, as the daemon numbered it.
+    pub table: u32,
+    /// The protocol.
+    pub protocol: u8,
+}
+
+impl LabelOffload {
+    /// Appends the FPM frame.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        fpm::write_label_offload_reply(out, self.label, self.table, self.protocol);
+    }
+}
+
+/// What comes out: append-only, emptied by who carries it out. Write `groups`, then `routes` and
+/// `labels`, then `old_groups`.
 #[derive(Default, Debug)]
 pub struct FpmOut {
     /// Groups that routes may name from now on. Filled by [`Fpmsyncd::take`].
     pub groups: Vec<Change<NextHopGroupRow>>,
     /// Routes. Filled by [`Fpmsyncd::take`].
     pub routes: Vec<Change<RouteRow>>,
+    /// Routes of labels. Filled by [`Fpmsyncd::take`].
+    pub labels: Vec<Change<LabelRouteRow>>,
     /// Groups that are gone. Filled by [`Fpmsyncd::take`].
     pub old_groups: Vec<Change<NextHopGroupRow>>,
     /// To the routing daemon.
     pub offloads: Vec<Offload>,
+    /// To the routing daemon, about labels.
+    pub label_offloads: Vec<LabelOffload>,
     /// To the log.
     pub events: Vec<FpmEvent>,
 }
@@ -121,6 +146,7 @@ pub struct Fpmsyncd {
     vrf_ids: Map<Name, u32>,
     sources: Sources,
     objects: Objects,
+    labels: Labels,
     changed: Vec<Changed>,
     session: Session,
     counters: FpmCounters,
@@ -140,6 +166,7 @@ impl Fpmsyncd {
             vrf_ids: Map::default(),
             sources: Sources::default(),
             objects: Objects::default(),
+            labels: Labels::default(),
             changed: Vec::new(),
             session: Session::default(),
             counters: FpmCounters::default(),
@@ -182,6 +209,8 @@ impl Fpmsyncd {
         match content {
             Content::NewRoute(route) => self.new_route(route, out),
             Content::DelRoute(route) => self.del_route(route, out),
+            Content::NewLabelRoute(route) => self.new_label(route, out),
+            Content::DelLabelRoute(route) => self.del_label(route, out),
             Content::NewNextHop(object) => self.new_object(object, out),
             Content::DelNextHop(id) => self.del_object(*id),
             // ribtide's own client says when it has announced everything.
@@ -200,7 +229,7 @@ impl Fpmsyncd {
 
     /// How many rows [`Fpmsyncd::take`] would look at.
     pub fn pending(&self) -> usize {
-        self.changed.len() + self.objects.changed_len()
+        self.changed.len() + self.objects.changed_len() + self.labels.changed_len()
     }
 
     /// What was counted since the start.
@@ -208,9 +237,9 @@ impl Fpmsyncd {
         self.counters
     }
 
-    /// How many routes there are, those included that wait for a next-hop object.
+    /// How many routes there are, of labels too, and those included that wait for a next-hop object.
     pub fn len(&self) -> usize {
-        self.vrfs.iter().map(|vrf| vrf.routes.len()).sum()
+        self.vrfs.iter().map(|vrf| vrf.routes.len()).sum::<usize>() + self.labels.len()
     }
 
     /// Whether there is no route.

@@ -16,6 +16,7 @@ mod groups;
 mod indexes;
 mod interfaces;
 mod judge;
+mod labelled;
 mod ledger;
 mod neighbors;
 mod pending;
@@ -30,8 +31,8 @@ mod vrfs;
 mod tests;
 
 use crate::row::{
-    Change, DefaultRouteRow, IntfRow, Mac, NeighResolveRow, NeighRow, NextHopGroupRow, PortRow, RouteKey,
-    RouteResponse, RouteRow, SwitchCapabilityRow, VrfRow,
+    Change, DefaultRouteRow, IntfRow, LabelRouteRow, Mac, NeighResolveRow, NeighRow, NextHopGroupRow,
+    PortRow, RouteKey, RouteResponse, RouteRow, SwitchCapabilityRow, VrfRow,
 };
 use crate::sai::{SaiReply, SaiRequest};
 pub use crate::sai::{VidCounter, VidSource};
@@ -48,6 +49,7 @@ use pending::ToSync;
 use ports::Ports;
 use requests::Requests;
 use routes::Routes;
+pub use table::Table;
 use vrfs::Vrfs;
 
 /// orchagent's settings.
@@ -256,6 +258,11 @@ impl Orch {
             self.look_at_routes(changes);
             changes.iter_mut().for_each(|change| self.add_route(change));
         }
+    }
+
+    /// Takes in a change of LABEL_ROUTE_TABLE.
+    pub fn label_route(&mut self, change: Change<LabelRouteRow>) {
+        self.add_label(change);
     }
 
     /// Takes in that a port's link went up or down. Until told, links are up.

@@ -4,6 +4,8 @@
 //! was not consumed yet. Transports carry rows without knowing any table.
 
 mod interface;
+mod label_route;
+mod labels;
 mod neighbor;
 mod nexthop_group;
 mod port;
@@ -19,6 +21,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 pub use interface::{IntfKey, IntfRow, VrfRow};
+pub use label_route::{LabelKey, LabelRouteRow};
+pub use labels::{LABEL_MAX, LabelOp, LabelStack};
 pub use neighbor::{Mac, NeighKey, NeighResolveRow, NeighRow};
 pub use nexthop_group::NextHopGroupRow;
 pub use port::{PortKey, PortRow};

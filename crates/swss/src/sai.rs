@@ -10,7 +10,7 @@ pub mod schema;
 pub mod text;
 mod vid;
 
-pub use attr::{Attr, Attrs, GroupType, NextHopType, OperStatus, PacketAction, RifType};
-pub use object::{NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, SWITCH};
+pub use attr::{Attr, Attrs, GroupType, NextHopType, OperStatus, OutsegType, PacketAction, RifType};
+pub use object::{InsegEntry, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, SWITCH};
 pub use request::{ErrorMode, Item, Sai, SaiCall, SaiReply, SaiRequest, Status, Verb, View};
 pub use vid::{VidCounter, VidSource};

@@ -67,7 +67,7 @@ fn look_at(items: &[Item]) {
 }
 
 /// The order in which objects can be made: each after all that it can refer to.
-pub const ORDER: [ObjectType; 10] = [
+pub const ORDER: [ObjectType; 11] = [
     ObjectType::Switch,
     ObjectType::Port,
     ObjectType::Hostif,
@@ -78,6 +78,7 @@ pub const ORDER: [ObjectType; 10] = [
     ObjectType::NextHopGroup,
     ObjectType::NextHopGroupMember,
     ObjectType::RouteEntry,
+    ObjectType::InsegEntry,
 ];
 
 /// syncd, on a chip.
@@ -388,11 +389,9 @@ impl<S: Sai> Syncd<S> {
             (ObjectId::Oid(oid), Verb::Create) => *oid = Oid::NULL,
             (id, _) => id.oids_mut().try_for_each(to_rid)?,
         }
-        match (object.is_entry(), &item.id) {
-            (true, ObjectId::Oid(_)) | (false, ObjectId::Route(_) | ObjectId::Neighbor(_)) => {
-                Err(Status::InvalidObjectType)
-            }
-            _ => Ok(item),
+        match object.is_entry() == item.id.oid().is_none() {
+            true => Ok(item),
+            false => Err(Status::InvalidObjectType),
         }
     }
 

@@ -8,6 +8,8 @@ use std::fmt;
 pub enum FpmEvent {
     /// A route is not carried, or not yet: the first one, and why. Others for the same reason are only counted.
     Route(AnyPrefix, Cause),
+    /// A label's route is not carried; as before.
+    Label(u32, Cause),
     /// A next-hop object is not usable, or not yet: its id, and why.
     Object(u32, Cause),
     /// A message could not be read; what follows it still was.
@@ -32,6 +34,10 @@ pub enum Cause {
     Encapsulated(u16),
     /// The route is of a type that is not forwarded.
     Kind(&'static str),
+    /// A label's route is in this table, which is not the default one.
+    LabelTable(u32),
+    /// A label's route names this next-hop object.
+    LabelById(u32),
     /// The route says no next hop.
     NoNextHops,
     /// The next-hop object of this id was not announced.
@@ -54,6 +60,13 @@ impl fmt::Display for Cause {
                 write!(f, "its next hops have encapsulation {kind}, and encapsulations are not carried")
             }
             Cause::Kind(kind) => write!(f, "routes of type {kind} are not forwarded by the chip"),
+            Cause::LabelTable(table) => {
+                write!(f, "it is in table {table}, and labels are the switch's, not a VRF's")
+            }
+            Cause::LabelById(id) => write!(
+                f,
+                "it names next-hop object {id}, and objects have no labels; announce its next hops in the route"
+            ),
             Cause::NoNextHops => f.write_str("it has no next hop"),
             Cause::Waits(id) => write!(f, "it waits for next-hop object {id}, which was not announced yet"),
             Cause::Unknown => f.write_str("it is neither a next hop nor a group"),
@@ -65,6 +78,7 @@ impl fmt::Display for FpmEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FpmEvent::Route(prefix, why) => write!(f, "{prefix} is not in APPL_DB: {why}"),
+            FpmEvent::Label(label, why) => write!(f, "label {label} is not in APPL_DB: {why}"),
             FpmEvent::Object(id, why) => write!(f, "next-hop object {id} is not in APPL_DB: {why}"),
             FpmEvent::Malformed(what) => f.write_str(what),
             FpmEvent::Swept { routes, groups } => {

@@ -234,8 +234,12 @@ impl Fpmsyncd {
     /// An interface has another name: rows that name it follow.
     pub(super) fn link_changed(&mut self, ifindex: u32) {
         let hops = self.sources.hops_by(ifindex);
-        let states = hops.into_iter().map(|(source, hops)| (source, self.state_of_hops(&hops))).collect();
+        let states = hops.into_iter().map(|(source, hops)| (source, self.state_of_hops(&hops)));
+        let labelled = self.sources.labelled_by(ifindex);
+        let labelled = labelled.iter().map(|(source, hops)| (*source, self.state_of_labelled(hops, true)));
+        let states = states.chain(labelled).collect();
         self.replace(states);
+        self.labels_follow(ifindex);
         let ways = self.objects.map.iter().filter(|(_, object)| match object {
             Object::Way { ifindex: by, .. } => *by == ifindex,
             _ => false,

@@ -5,7 +5,7 @@ use super::table::{Entry, Stage};
 use super::{Cause, Changed, FpmEvent, FpmOut, Fpmsyncd, Offload, RouteRef, Vrf};
 use crate::row::{Change, Name, RouteKey, RouteResponse, RouteRow, Via};
 use ribtide_prefix::{AnyPrefix, Map, Set};
-use ribtide_wire::netlink::numbers::{RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN};
+use ribtide_wire::netlink::numbers::{LWTUNNEL_ENCAP_MPLS, RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN};
 use ribtide_wire::netlink::{Hops, NextHops, Route, RouteKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -56,7 +56,9 @@ pub(super) fn carried(route: &Route<'_>) -> Result<bool, Cause> {
     let unsupported = |kind| Err(Cause::Kind(kind));
     match route.kind {
         RouteKind::Blackhole => Ok(true),
-        RouteKind::Unicast if route.encap != 0 => Err(Cause::Encapsulated(route.encap)),
+        RouteKind::Unicast if ![0, LWTUNNEL_ENCAP_MPLS].contains(&route.encap) => {
+            Err(Cause::Encapsulated(route.encap))
+        }
         RouteKind::Unicast => Ok(false),
         RouteKind::Local => unsupported("local"),
         RouteKind::Broadcast => unsupported("broadcast"),
@@ -161,6 +163,9 @@ impl Fpmsyncd {
         }
         match route.next_hops {
             NextHops::Id(id) => Ok(self.object_source(id)),
+            NextHops::Inline(hops) if route.encap != 0 => {
+                Ok(self.pushing_source(hops, route.prefix.addr().is_ipv4()))
+            }
             NextHops::Inline(hops) => Ok(self.hops_source(hops, route.prefix.addr().is_ipv4())),
             NextHops::None => Err(Cause::NoNextHops),
         }
@@ -345,6 +350,7 @@ impl Fpmsyncd {
     /// Hands over what changed since the last time. A row that is again as it was is left out.
     pub fn take(&mut self, out: &mut FpmOut) {
         self.take_groups(out);
+        self.take_labels(out);
         let mut copies = Copies::default();
         for Changed { at: (vrf, prefix), written } in std::mem::take(&mut self.changed) {
             let of = &self.vrfs[vrf as usize];
@@ -390,6 +396,9 @@ impl Fpmsyncd {
         let before = out.routes.len();
         self.rows(&mut out.routes);
         self.counters.written += (out.routes.len() - before) as u64;
+        let before = out.labels.len();
+        self.label_rows(&mut out.labels);
+        self.counters.written += (out.labels.len() - before) as u64;
         self.groups_again(out);
     }
 

@@ -40,6 +40,9 @@ impl Rows<'_> {
         let state = match route.next_hops {
             _ if drops => &State::Row(Arc::new(Via::blackhole())),
             NextHops::Id(id) => self.objects.entry(id).or_insert_with(|| self.machine.state_of_object(id)),
+            NextHops::Inline(hops) if route.encap != 0 => {
+                &self.machine.state_of_pushing(hops, route.prefix.addr().is_ipv4())
+            }
             NextHops::Inline(hops) => {
                 let ipv4 = route.prefix.addr().is_ipv4();
                 let hops: Vec<RawHop> = hops.map(|hop| RawHop::new(hop, ipv4)).collect();

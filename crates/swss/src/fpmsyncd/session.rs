@@ -60,6 +60,7 @@ impl Fpmsyncd {
             self.session.epoch = 0;
             self.vrfs.iter_mut().for_each(|vrf| vrf.routes.for_each_mut(|entry| entry.epoch = 0));
             self.objects.forget_epochs();
+            self.labels.forget_epochs();
         }
         self.session.epoch += 1;
         self.session.up = true;
@@ -118,8 +119,10 @@ impl Fpmsyncd {
             });
         }
         let odd = std::mem::take(&mut self.session.odd);
-        let routes = stale.len() + odd.len();
+        let labels = self.labels.stale(epoch);
+        let routes = stale.len() + odd.len() + labels.len();
         stale.into_iter().for_each(|at| self.withdraw(at));
+        labels.into_iter().for_each(|label| self.withdraw_label(label));
         self.counters.written += odd.len() as u64;
         out.routes.extend(odd.into_iter().map(Change::del));
         let groups = self.objects.stale(epoch);

@@ -4,6 +4,7 @@
 //! rows, and a next-hop object that changes is one change here.
 
 use super::RouteRef;
+use super::labels::LabelledHop;
 use super::routes::no_gateway;
 use crate::row::Via;
 use ribtide_prefix::Map;
@@ -48,6 +49,8 @@ pub(super) enum What {
     Fixed(Arc<Via>),
     /// Next hops that routes carry themselves.
     Hops(Box<[RawHop]>),
+    /// The same, where some of them put labels on.
+    Labelled(Box<[LabelledHop]>),
     /// A next-hop object.
     Object(u32),
 }
@@ -78,6 +81,7 @@ pub(super) struct Sources {
     free: Vec<SourceId>,
     fixed: Map<Arc<Via>, SourceId>,
     hops: Map<Box<[RawHop]>, SourceId>,
+    labelled: Map<Box<[LabelledHop]>, SourceId>,
     objects: Map<u32, SourceId>,
 }
 
@@ -121,6 +125,11 @@ impl Sources {
         self.hops.get(hops).copied()
     }
 
+    /// The same for hops some of which put labels on.
+    pub(super) fn find_labelled(&self, hops: &[LabelledHop]) -> Option<SourceId> {
+        self.labelled.get(hops).copied()
+    }
+
     pub(super) fn find_object(&self, object: u32) -> Option<SourceId> {
         self.objects.get(&object).copied()
     }
@@ -142,6 +151,7 @@ impl Sources {
         match &what {
             What::Fixed(via) => self.fixed.insert(via.clone(), id),
             What::Hops(hops) => self.hops.insert(hops.clone(), id),
+            What::Labelled(hops) => self.labelled.insert(hops.clone(), id),
             What::Object(object) => self.objects.insert(*object, id),
         };
         self.slots[index(id)] = Some(Source { what, state, users: 0, waiting: Map::default() });
@@ -179,6 +189,7 @@ impl Sources {
         match source.what {
             What::Fixed(via) => self.fixed.remove(&via),
             What::Hops(hops) => self.hops.remove(&hops),
+            What::Labelled(hops) => self.labelled.remove(&hops),
             // The id may be another source's by now.
             What::Object(object) if self.objects.get(&object) == Some(&id) => self.objects.remove(&object),
             What::Object(_) => None,
@@ -240,6 +251,12 @@ impl Sources {
     /// The sources of next hops that leave by an interface.
     pub(super) fn hops_by(&self, ifindex: u32) -> Vec<(SourceId, Box<[RawHop]>)> {
         let by = self.hops.iter().filter(|(hops, _)| hops.iter().any(|hop| hop.ifindex == ifindex));
+        by.map(|(hops, id)| (*id, hops.clone())).collect()
+    }
+
+    /// The sources of next hops with labels that leave by an interface.
+    pub(super) fn labelled_by(&self, ifindex: u32) -> Vec<(SourceId, Box<[LabelledHop]>)> {
+        let by = self.labelled.iter().filter(|(hops, _)| hops.iter().any(|hop| hop.hop.ifindex == ifindex));
         by.map(|(hops, id)| (*id, hops.clone())).collect()
     }
 

@@ -5,7 +5,9 @@ mod random;
 use super::*;
 use crate::row::{RouteResponse, Row, Via};
 use ribtide_wire::netlink::Via as Out;
-use ribtide_wire::netlink::{Forward, Hop, Hops, Member, Members, NextHop, NextHops, Route, RouteKind};
+use ribtide_wire::netlink::{
+    Forward, Hop, Hops, LabelRoute, Member, Members, NextHop, NextHops, Route, RouteKind,
+};
 use std::sync::Arc;
 
 struct Bench {
@@ -45,6 +47,8 @@ impl Bench {
             Content::DelRoute(route) => {
                 fpm::write_delete(&mut bytes, route.prefix, route.table, route.protocol)
             }
+            Content::NewLabelRoute(route) => fpm::write_label_route(&mut bytes, &route).unwrap(),
+            Content::DelLabelRoute(route) => fpm::write_delete_label(&mut bytes, route.label, route.protocol),
             Content::Done(_) => fpm::write_end_of_replay(&mut bytes),
             Content::NewNextHop(object) => fpm::write_next_hop(&mut bytes, &object).unwrap(),
             Content::DelNextHop(id) => fpm::write_delete_next_hop(&mut bytes, id),
@@ -59,6 +63,20 @@ impl Bench {
             hops.iter().map(|(gw, by, weight)| Hop { via: out(gw, *by), weight: *weight }).collect();
         let next_hops = NextHops::Inline(Hops::from(&hops[..]));
         self.send(Content::NewRoute(Route::new(prefix(to), table, 186, next_hops)));
+    }
+
+    /// A label's route; next hops with their labels.
+    fn label(&mut self, label: u32, hops: &[(&str, u32, u16, &[u32])]) {
+        let hops: Vec<(Hop, &[u32])> = hops
+            .iter()
+            .map(|(gw, by, weight, labels)| (Hop { via: out(gw, *by), weight: *weight }, *labels))
+            .collect();
+        let next_hops = NextHops::Inline(Hops::from(&hops[..]));
+        self.send(Content::NewLabelRoute(LabelRoute::new(label, 186, next_hops)));
+    }
+
+    fn no_label(&mut self, label: u32) {
+        self.send(Content::DelLabelRoute(LabelRoute::new(label, 186, NextHops::None)));
     }
 
     fn route(&mut self, to: &str, gateway: &str, ifindex: u32) {
@@ -99,6 +117,7 @@ impl Bench {
         let groups = self.out.groups.drain(..).map(|change| format!("{change:?}"));
         let mut lines: Vec<String> = groups.collect();
         lines.extend(self.out.routes.drain(..).map(|change| format!("{change:?}")));
+        lines.extend(self.out.labels.drain(..).map(|change| format!("{change:?}")));
         lines.extend(self.out.old_groups.drain(..).map(|change| format!("{change:?}")));
         lines
     }
@@ -489,6 +508,127 @@ fn with_suppression_the_chip_must_confirm() {
     bench.route("10.2.0.0/16", "10.0.0.2", 7);
     assert_eq!(bench.out.offloads, [again]);
     assert_eq!(bench.take().len(), 1);
+}
+
+#[test]
+fn labels_are_rows_of_their_own_table_and_answered_at_once() {
+    let mut bench = Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() });
+    bench.label(200, &[("10.0.0.1", 7, 1, &[201])]);
+    bench.label(300, &[("10.0.0.1", 7, 1, &[])]);
+    bench.label(400, &[("10.0.0.1", 7, 1, &[401, 402]), ("10.0.0.3", 8, 1, &[])]);
+    bench.label(500, &[("10.0.0.1", 7, 2, &[]), ("10.0.0.3", 8, 1, &[])]);
+    bench.label(600, &[("192.168.0.1", 1, 1, &[])]);
+    bench.label(0, &[("10.0.0.1", 7, 1, &[])]);
+    let drops = LabelRoute { kind: RouteKind::Blackhole, ..LabelRoute::new(700, 4, NextHops::None) };
+    bench.send(Content::NewLabelRoute(drops));
+    assert_eq!(bench.out.label_offloads.len(), 6);
+    assert_eq!(bench.out.label_offloads[0], LabelOffload { label: 200, table: 0, protocol: 186 });
+    assert_eq!(
+        bench.take(),
+        [
+            "LABEL_ROUTE_TABLE:200 SET protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 mpls_nh=swap201 mpls_pop=1",
+            "LABEL_ROUTE_TABLE:300 SET protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 mpls_pop=1",
+            "LABEL_ROUTE_TABLE:400 SET protocol=bgp nexthop=10.0.0.1,10.0.0.3 ifname=Ethernet0,Ethernet4 mpls_nh=swap401/402,na mpls_pop=1",
+            "LABEL_ROUTE_TABLE:500 SET protocol=bgp nexthop=10.0.0.1,10.0.0.3 ifname=Ethernet0,Ethernet4 weight=2,1 mpls_pop=1",
+            "LABEL_ROUTE_TABLE:700 SET protocol=static blackhole=true",
+        ]
+    );
+    // Between two takes changes unite; what is as it was says nothing.
+    bench.label(200, &[("10.0.0.1", 7, 1, &[])]);
+    bench.label(200, &[("10.0.0.1", 7, 1, &[201])]);
+    bench.label(300, &[("10.0.0.1", 7, 1, &[16])]);
+    bench.no_label(700);
+    bench.no_label(701);
+    bench.machine.link(8, "Ethernet8");
+    assert_eq!(
+        bench.take(),
+        [
+            "LABEL_ROUTE_TABLE:300 REPLACE protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 mpls_nh=swap16 mpls_pop=1",
+            "LABEL_ROUTE_TABLE:700 DEL",
+            "LABEL_ROUTE_TABLE:400 SET protocol=bgp nexthop=10.0.0.1,10.0.0.3 ifname=Ethernet0,Ethernet8 mpls_nh=swap401/402,na mpls_pop=1",
+            "LABEL_ROUTE_TABLE:500 SET protocol=bgp nexthop=10.0.0.1,10.0.0.3 ifname=Ethernet0,Ethernet8 weight=2,1 mpls_pop=1",
+        ]
+    );
+    // What cannot be carried goes, and is said once.
+    let of_vrf = LabelRoute { table: 40, ..LabelRoute::new(200, 186, NextHops::Id(3)) };
+    bench.send(Content::NewLabelRoute(of_vrf));
+    bench.send(Content::NewLabelRoute(LabelRoute { table: 0, ..of_vrf }));
+    bench.send(Content::NewLabelRoute(LabelRoute::new(300, 186, NextHops::None)));
+    assert_eq!(bench.take(), ["LABEL_ROUTE_TABLE:200 DEL", "LABEL_ROUTE_TABLE:300 DEL"]);
+    assert_eq!(
+        bench.sentences(),
+        [
+            "label 200 is not in APPL_DB: it is in table 40, and labels are the switch's, not a VRF's",
+            "label 200 is not in APPL_DB: it names next-hop object 3, and objects have no labels; announce its next hops in the route",
+            "label 300 is not in APPL_DB: it has no next hop",
+        ]
+    );
+    bench.no_label(600);
+    assert!(bench.take().is_empty());
+    assert_eq!(bench.machine.len(), 2);
+}
+
+#[test]
+fn labels_outlive_sessions_as_routes_do() {
+    let mut bench = Bench::new();
+    let row = |text: &str| {
+        LabelRouteRow::from_fields(&mut text.split(' ').filter_map(|pair| pair.split_once('='))).unwrap()
+    };
+    let two =
+        "protocol=bgp nexthop=10.0.0.3,10.0.0.1 ifname=Ethernet4,Ethernet0 mpls_nh=na,swap401 mpls_pop=1";
+    bench.machine.known_label(crate::row::LabelKey::Label(400), row(two));
+    bench.machine.known_label(crate::row::LabelKey::Label(500), row(two));
+    bench.reconnect();
+    // In another order, said again, they are the same next hops.
+    bench.label(400, &[("10.0.0.1", 7, 1, &[401]), ("10.0.0.3", 8, 1, &[])]);
+    bench.label(600, &[("10.0.0.1", 7, 1, &[])]);
+    bench.machine.end_of_replay(&mut bench.out);
+    assert_eq!(
+        bench.take(),
+        [
+            "LABEL_ROUTE_TABLE:600 SET protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 mpls_pop=1",
+            "LABEL_ROUTE_TABLE:500 DEL",
+        ]
+    );
+    assert_eq!(bench.sentences(), ["deleted 1 routes and 0 next-hop groups that were not announced again"]);
+    bench.machine.write_again(&mut bench.out);
+    let again = bench.drain();
+    assert_eq!(again.len(), 2);
+    assert!(again[0].starts_with("LABEL_ROUTE_TABLE:400 REPLACE") && again[1].contains("600"), "{again:?}");
+    assert!(bench.machine.has_label_row(&crate::row::LabelKey::Label(400)));
+    assert!(!bench.machine.has_label_row(&crate::row::LabelKey::Label(500)));
+}
+
+#[test]
+fn ip_routes_put_labels_on() {
+    let mut bench = Bench::new();
+    let hops: [(Hop, &[u32]); 2] = [
+        (Hop { via: out("10.0.0.1", 7), weight: 1 }, &[100, 101]),
+        (Hop { via: out("10.0.0.3", 8), weight: 2 }, &[]),
+    ];
+    let route = |hops| Route::new(prefix("10.1.0.0/16"), 0, 186, NextHops::Inline(hops));
+    bench.send(Content::NewRoute(route(Hops::from(&hops[..]))));
+    assert_eq!(
+        bench.take(),
+        [
+            "ROUTE_TABLE:10.1.0.0/16 SET protocol=bgp nexthop=10.0.0.1,10.0.0.3 ifname=Ethernet0,Ethernet4 mpls_nh=push100/101,na weight=1,2"
+        ]
+    );
+    let told = Route { encap: 1, ..route(Hops::from(&hops[..])) };
+    let row = bench.machine.rows_now().announced(&told).unwrap();
+    assert!(format!("{row:?}").contains("mpls_nh=push100/101,na"), "{row:?}");
+    bench.machine.link(8, "Ethernet8");
+    assert!(bench.take()[0].contains("ifname=Ethernet0,Ethernet8"));
+    // Without labels it has another shape.
+    bench.route("10.1.0.0/16", "10.0.0.1", 7);
+    assert_eq!(
+        bench.take(),
+        ["ROUTE_TABLE:10.1.0.0/16 REPLACE protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 weight=1"]
+    );
+    assert_eq!(bench.machine.sources.len(), 1);
+    // Other encapsulations are not carried.
+    let refused = bench.machine.rows_now().announced(&Route { encap: 101, ..told });
+    assert_eq!(refused, Err(Cause::Encapsulated(101)));
 }
 
 #[test]

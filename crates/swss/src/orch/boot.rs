@@ -1,6 +1,7 @@
 //! The start: make the switch, learn what it has, and put in the routes that are always there.
 
 use super::requests::Context;
+use super::table::Table;
 use super::{Orch, OrchEvent, OrchOut};
 use crate::row::{Change, DefaultRouteRow, Mac, SwitchCapabilityRow};
 use crate::sai::{
@@ -218,7 +219,7 @@ impl Orch {
         out.capability.push(Change::set("switch".into(), capability));
         for prefix in default_routes() {
             out.default_routes.push(Change::set(prefix, DefaultRouteRow { ok: false }));
-            self.crm.routes(prefix.afi(), 1);
+            self.crm.routes(Table::of(prefix), 1);
         }
         for prefix in link_local(self.config.mac) {
             self.own_from_start(prefix);

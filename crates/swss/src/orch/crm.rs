@@ -2,8 +2,8 @@
 
 use super::Orch;
 use super::requests::Context;
+use super::table::Table;
 use crate::sai::{Attr, ObjectType, SWITCH, SaiCall, SaiReply};
-use ribtide_prefix::Afi;
 
 /// One kind of thing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,6 +27,10 @@ pub struct Crm {
     pub nexthop_group: Usage,
     /// Members of next-hop groups.
     pub nexthop_group_member: Usage,
+    /// Labels. What still fits is not asked of these and the next: no attribute of a switch says it.
+    pub mpls_inseg: Usage,
+    /// Next hops with labels.
+    pub mpls_nexthop: Usage,
     last_asked_ms: Option<u64>,
 }
 
@@ -35,8 +39,17 @@ fn count(usage: &mut Usage, change: i32) {
 }
 
 impl Crm {
-    pub(super) fn routes(&mut self, afi: Afi, change: i32) {
-        count(&mut self.route[usize::from(afi == Afi::Ipv6)], change);
+    pub(super) fn routes(&mut self, table: Table, change: i32) {
+        let usage = match table {
+            Table::Ipv4 => &mut self.route[0],
+            Table::Ipv6 => &mut self.route[1],
+            Table::Labels => &mut self.mpls_inseg,
+        };
+        count(usage, change);
+    }
+
+    pub(super) fn labelled_nexthops(&mut self, change: i32) {
+        count(&mut self.mpls_nexthop, change);
     }
 
     pub(super) fn nexthops(&mut self, v6: bool, change: i32) {
@@ -66,6 +79,8 @@ impl Crm {
             ("ipv6_neighbor", self.neighbor[1]),
             ("nexthop_group", self.nexthop_group),
             ("nexthop_group_member", self.nexthop_group_member),
+            ("mpls_inseg", self.mpls_inseg),
+            ("mpls_nexthop", self.mpls_nexthop),
         ];
         for (kind, usage) in kinds {
             put(&format!("crm_stats_{kind}_used"), &usage.used.to_string());

@@ -1,11 +1,12 @@
 //! Where a route is: what the chip has of it, and what it waits for.
 
 use super::Orch;
+use super::neighbors::HopKey;
 use super::routes::{Cause, State, Target};
-use super::table::RouteName;
+use super::table::{RouteName, Table};
 use crate::row::Name;
 use crate::sai::Oid;
-use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_prefix::AnyPrefix;
 use std::net::IpAddr;
 
 /// What orchagent knows of a route.
@@ -52,8 +53,8 @@ pub enum Waiting {
     Group,
     /// An index that NEXTHOP_GROUP_TABLE does not have.
     Index(Name),
-    /// The chip's table of this family is full.
-    Room(Afi),
+    /// This table of the chip is full.
+    Room(Table),
     /// A resync that is not over.
     Resync,
 }
@@ -80,7 +81,7 @@ impl std::fmt::Display for Waiting {
             Waiting::GroupPlace => f.write_str("the chip's next-hop groups are all used"),
             Waiting::Group => f.write_str("its next-hop group is being made"),
             Waiting::Index(name) => write!(f, "NEXTHOP_GROUP_TABLE has no row {name}"),
-            Waiting::Room(afi) => write!(f, "the chip's table of {} routes is full", afi.unicast_name()),
+            Waiting::Room(table) => write!(f, "the chip's table of {table} routes is full"),
             Waiting::Resync => f.write_str("a resync is not over"),
         }
     }
@@ -94,7 +95,15 @@ impl Orch {
 
     /// What is known of a route; `None` when it is neither in the chip nor wanted. `vrf`: `None` is the default one.
     pub fn explain(&self, vrf: Option<&str>, prefix: AnyPrefix) -> Option<RouteState> {
-        let name = RouteName { vrf: self.vrfs.find(&vrf.map(Name::from))?, prefix };
+        self.explain_name(RouteName { vrf: self.vrfs.find(&vrf.map(Name::from))?, prefix })
+    }
+
+    /// The same of the route of a label.
+    pub fn explain_label(&self, label: u32) -> Option<RouteState> {
+        self.explain_name(RouteName::of_label(label))
+    }
+
+    fn explain_name(&self, name: RouteName) -> Option<RouteState> {
         let id = self.routes.table.find(name);
         let lead = id.and_then(|id| self.routes.table.lead(id));
         let in_chip = lead.map(|lead| LeadState {
@@ -119,7 +128,7 @@ impl Orch {
     }
 
     fn hop_name(&self, hop: u32) -> (IpAddr, Name) {
-        let (interface, ip) = *self.neighbors.key(hop);
+        let HopKey { interface, ip, .. } = *self.neighbors.key(hop);
         (ip, self.interfaces.name(interface).clone())
     }
 
@@ -139,7 +148,7 @@ impl Orch {
                 if missing.is_empty() { Waiting::Group } else { Waiting::GroupMembers(missing) }
             }
             Cause::Index(index) => Waiting::Index(self.indexes.name(index).clone()),
-            Cause::Room(afi) => Waiting::Room(afi),
+            Cause::Room(table) => Waiting::Room(table),
         }
     }
 

@@ -9,7 +9,7 @@ use super::plan;
 use super::routes::Cause;
 use super::table::RouteId;
 use super::{Orch, OrchOut};
-use crate::row::{Name, NextHopGroupRow};
+use crate::row::{LabelStack, Name, NextHopGroupRow};
 use ribtide_prefix::Set;
 use std::sync::Arc;
 
@@ -223,14 +223,18 @@ impl Orch {
         }
     }
 
-    /// The members of a list of hops: each next hop once, in the order of interface and address.
+    /// The members of a list of hops: each next hop once, in the order of interface, address and labels.
     pub(super) fn members_of(&mut self, hops: &[crate::row::Hop]) -> Arc<[Member]> {
-        let mut members: Vec<(Name, std::net::IpAddr, Member)> = Vec::with_capacity(hops.len());
+        let mut members: Vec<(Name, std::net::IpAddr, Option<LabelStack>, Member)> =
+            Vec::with_capacity(hops.len());
         for hop in hops {
             let interface = self.interfaces.id_of(&hop.ifname);
             let ip = plan::gateway(hop);
-            let id = self.neighbor_id(interface, ip);
-            members.push((hop.ifname.clone(), ip, (id, hop.weight)));
+            let mut id = self.neighbor_id(interface, ip);
+            if let Some(labels) = &hop.labels {
+                id = self.labelled_id(id, labels.clone());
+            }
+            members.push((hop.ifname.clone(), ip, hop.labels.clone(), (id, hop.weight)));
         }
         members.sort();
         members.dedup_by_key(|(.., (id, _))| *id);

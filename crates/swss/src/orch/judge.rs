@@ -5,8 +5,8 @@ use super::indexes::Meaning;
 use super::pending::Pending;
 use super::plan::{self, Plan};
 use super::routes::{Cause, Lead, Target};
-use super::table::{RouteId, RouteName};
-use super::{Orch, OrchOut};
+use super::table::RouteId;
+use super::{Orch, OrchOut, vrfs};
 use crate::row::{RouteRow, Via};
 use ribtide_prefix::{AnyPrefix, Map};
 use std::sync::Arc;
@@ -102,6 +102,11 @@ impl Orch {
         if self.vrfs.usable(vrf).is_none() {
             return Verdict::Wait(Cause::Vrf(vrf));
         }
+        if vrf == vrfs::LABELS
+            && let Err(why) = plan::pop(&row.via)
+        {
+            return Verdict::Refuse(why);
+        }
         let lead = |target, index| Verdict::Lead(Lead { target, index });
         match self.bind(&row.via) {
             Bound::Refused(why) => Verdict::Refuse(why.to_string()),
@@ -119,13 +124,14 @@ impl Orch {
     }
 
     fn judge_direct(&self, id: RouteId, interface: u32) -> Verdict {
-        let RouteName { prefix, .. } = self.routes.table.name(id);
-        if !plan::is_global(prefix) {
+        let name = self.routes.table.name(id);
+        let prefix = name.prefix;
+        if name.label().is_none() && !plan::is_global(prefix) {
             return Verdict::Refuse("its addresses are only good on a link".into());
         }
         let there = self.interfaces.get(interface);
         let host = AnyPrefix::host(prefix.addr()) == prefix;
-        if host && there.subnets().any(|subnet| subnet.contains(prefix.addr())) {
+        if host && name.label().is_none() && there.subnets().any(|subnet| subnet.contains(prefix.addr())) {
             return Verdict::Covered;
         }
         match there.usable() {
@@ -158,6 +164,13 @@ impl Orch {
             return Verdict::Wait(cause);
         }
         let members = self.groups.wanted(group);
+        let being_made = members.iter().any(|(hop, _)| self.is_being_made(*hop));
+        let all =
+            members.iter().all(|(hop, _)| self.hop_resolved(*hop).is_some() || self.is_being_made(*hop));
+        if being_made && all {
+            self.groups.set_stranding(group, true);
+            return Verdict::Wait(cause);
+        }
         let usable: Vec<u32> =
             members.iter().map(|(hop, _)| *hop).filter(|hop| self.hop_usable(*hop).is_some()).collect();
         let stays = match self.routes.table.lead(id) {

@@ -1,18 +1,27 @@
 //! Neighbours and the next hops made of them.
 //!
 //! A neighbour in the chip is two objects: the entry that gives its MAC address, and the next hop that routes and
-//! groups lead to.
+//! groups lead to. Next hops that put labels on stand on it: [`super::labelled`].
 
 use super::arena::Arena;
 use super::requests::{Asker, Outcome, outcome};
 use super::routes::Cause;
 use super::{Orch, OrchOut};
-use crate::row::{Change, Mac, NeighKey, NeighResolveRow};
+use crate::row::{Change, LabelStack, Mac, NeighKey, NeighResolveRow};
 use crate::sai::{Attr, Item, NeighborEntry, NextHopType, ObjectType, Oid, SWITCH, Status, Verb};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// A neighbour that a row, a route or a group names.
+/// What a next hop is known by.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct HopKey {
+    pub(super) interface: u32,
+    pub(super) ip: IpAddr,
+    /// What it puts on; `None` for the neighbour's own.
+    pub(super) labels: Option<LabelStack>,
+}
+
+/// A neighbour that a row, a route or a group names, or a next hop with labels that stands on one.
 #[derive(Default)]
 pub(super) struct Neighbor {
     /// The MAC address that NEIGH_TABLE says; `None` while it is not resolved.
@@ -22,10 +31,10 @@ pub(super) struct Neighbor {
     /// The MAC address that was asked for.
     asked: Option<Mac>,
     /// The next hop in the chip.
-    oid: Option<Oid>,
-    busy: bool,
+    pub(super) oid: Option<Oid>,
+    pub(super) busy: bool,
     /// The next hop is on its way out of the chip.
-    leaving: bool,
+    pub(super) leaving: bool,
     /// NEIGH_RESOLVE_TABLE has it.
     resolving: bool,
     /// Routes and group members in the chip, or on their way there, that lead to it.
@@ -34,35 +43,59 @@ pub(super) struct Neighbor {
     pub(super) groups: BTreeSet<u32>,
     /// NEXTHOP_GROUP_TABLE rows and waiting routes that name it alone.
     pub(super) named: u32,
+    /// With labels: the neighbour that it leads to.
+    pub(super) below: Option<u32>,
+    /// Next hops with labels that lead to it.
+    pub(super) labelled: BTreeSet<u32>,
+    /// With labels: the chip refused what was asked last, so it is asked again only when something changes.
+    pub(super) refused: bool,
 }
 
-/// All neighbours, by interface and address.
-pub(super) type Neighbors = Arena<(u32, IpAddr), Neighbor>;
+impl Neighbor {
+    /// A next hop with labels that leads to the neighbour `below`.
+    pub(super) fn above(below: u32) -> Neighbor {
+        Neighbor { below: Some(below), ..Neighbor::default() }
+    }
+
+    /// Whether a route, a group or a row wants it.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.refs > 0 || self.named > 0 || !self.groups.is_empty()
+    }
+}
+
+/// All next hops.
+pub(super) type Neighbors = Arena<HopKey, Neighbor>;
 
 impl Orch {
     /// The neighbour of this address on this interface; made known when it is new.
     pub(super) fn neighbor_id(&mut self, interface: u32, ip: IpAddr) -> u32 {
-        let id = self.neighbors.id_of(&(interface, ip), Neighbor::default);
+        let id = self.neighbors.id_of(&HopKey { interface, ip, labels: None }, Neighbor::default);
         self.interfaces.get_mut(interface).neighbors.insert(id);
         id
     }
 
     /// The next hop, if routes may be led to it: resolved, and its link is up.
     pub(super) fn hop_usable(&self, id: u32) -> Option<Oid> {
-        let up = self.interfaces.get(self.neighbors.key(id).0).up;
+        let up = self.interfaces.get(self.neighbors.key(id).interface).up;
         self.hop_resolved(id).filter(|_| up)
     }
 
     /// The next hop, if it is resolved.
     pub(super) fn hop_resolved(&self, id: u32) -> Option<Oid> {
         let neighbor = self.neighbors.get(id);
-        let stays = !neighbor.leaving && !self.interfaces.get(self.neighbors.key(id).0).moves();
-        neighbor.oid.filter(|_| neighbor.wanted.is_some() && stays)
+        let stays = !neighbor.leaving && !self.interfaces.get(self.neighbors.key(id).interface).moves();
+        neighbor.oid.filter(|_| stays && self.is_answering(neighbor))
+    }
+
+    /// Whether NEIGH_TABLE has the MAC address of the neighbour that it leads to.
+    fn is_answering(&self, hop: &Neighbor) -> bool {
+        hop.below.map_or(hop, |below| self.neighbors.get(below)).wanted.is_some()
     }
 
     /// Whether the neighbour is known, and its interface there or on its way.
     pub(super) fn hop_comes(&self, id: u32) -> bool {
-        self.neighbors.get(id).wanted.is_some() && self.interfaces.get(self.neighbors.key(id).0).comes()
+        self.is_answering(self.neighbors.get(id))
+            && self.interfaces.get(self.neighbors.key(id).interface).comes()
     }
 
     /// The next hop's number in the chip.
@@ -90,9 +123,21 @@ impl Orch {
         }
     }
 
-    /// Asks somebody to resolve a neighbour, once.
+    /// [`Orch::step_neighbor`] of one that the chip may have refused, when things have changed.
+    pub(super) fn step_refused(&mut self, id: u32, out: &mut OrchOut) {
+        if self.neighbors.contains(id) {
+            self.neighbors.get_mut(id).refused = false;
+            self.step_neighbor(id, out);
+        }
+    }
+
+    /// Asks somebody to resolve a neighbour, once; a next hop with labels is asked for when its neighbour is there.
     pub(super) fn resolve(&mut self, id: u32, out: &mut OrchOut) {
-        let (interface, ip) = *self.neighbors.key(id);
+        if let Some(below) = self.neighbors.get(id).below {
+            self.resolve(below, out);
+            return self.make_labelled(id, below, out);
+        }
+        let HopKey { interface, ip, .. } = *self.neighbors.key(id);
         let neighbor = self.neighbors.get_mut(id);
         if neighbor.wanted.is_some() || neighbor.resolving || ip.is_unspecified() {
             return;
@@ -106,7 +151,10 @@ impl Orch {
         if !self.neighbors.contains(id) {
             return;
         }
-        let (interface, ip) = *self.neighbors.key(id);
+        if let Some(below) = self.neighbors.get(id).below {
+            return self.step_labelled(id, below, out);
+        }
+        let HopKey { interface, ip, .. } = *self.neighbors.key(id);
         let rif = self.interfaces.get(interface).usable();
         let rif_in_chip = self.interfaces.get(interface).oid().unwrap_or_default();
         let moves = self.interfaces.get(interface).moves();
@@ -157,18 +205,23 @@ impl Orch {
 
     /// Forgets a neighbour that is nowhere and that nobody names.
     pub(super) fn forget_neighbor(&mut self, id: u32, out: &mut OrchOut) {
+        if !self.neighbors.contains(id) {
+            return;
+        }
         let neighbor = self.neighbors.get(id);
+        if let Some(below) = neighbor.below {
+            return self.step_labelled(id, below, out);
+        }
         let used = neighbor.busy
             || neighbor.wanted.is_some()
             || neighbor.have.is_some()
-            || neighbor.refs > 0
-            || neighbor.named > 0
-            || !neighbor.groups.is_empty();
+            || neighbor.is_wanted()
+            || !neighbor.labelled.is_empty();
         if used {
             return;
         }
         let resolving = neighbor.resolving;
-        let (interface, ip) = *self.neighbors.key(id);
+        let HopKey { interface, ip, .. } = *self.neighbors.key(id);
         if resolving {
             let key = NeighKey { ifname: self.interfaces.name(interface).clone(), ip };
             out.resolve.push(Change::del(key));
@@ -187,7 +240,10 @@ impl Orch {
         status: Status,
         out: &mut OrchOut,
     ) {
-        let (interface, ip) = *self.neighbors.key(id);
+        if let Some(below) = self.neighbors.get(id).below {
+            return self.labelled_reply(id, below, verb, item, status, out);
+        }
+        let HopKey { interface, ip, .. } = *self.neighbors.key(id);
         let neighbor = self.neighbors.get_mut(id);
         neighbor.busy = false;
         let stayed = std::mem::take(&mut neighbor.leaving) && !status.is_success();
@@ -254,6 +310,7 @@ impl Orch {
         }
         let usable = self.hop_usable(id).is_some();
         let groups: Vec<u32> = self.neighbors.get(id).groups.iter().copied().collect();
+        let labelled: Vec<u32> = self.neighbors.get(id).labelled.iter().copied().collect();
         for group in groups {
             self.step_group(group, out);
             if !self.groups.contains(group) {
@@ -267,6 +324,10 @@ impl Orch {
         }
         if usable {
             self.wake(Cause::Hop(id));
+        }
+        for hop in labelled {
+            self.step_refused(hop, out);
+            self.hop_changed(hop, out);
         }
     }
 

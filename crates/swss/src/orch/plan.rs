@@ -42,6 +42,9 @@ pub(super) fn of_route(via: &Via) -> Plan {
     if hops.iter().any(|hop| is_local(&hop.ifname)) {
         return Plan::Local;
     }
+    if let Some(why) = without_gateway(&hops) {
+        return Plan::Refused(why);
+    }
     if via.is_blackhole() {
         return Plan::Blackhole;
     }
@@ -71,14 +74,30 @@ pub(super) fn of_group(via: &Via) -> Result<Vec<Hop>, String> {
         return Err(why);
     }
     let hops = via.parse_hops().map_err(|why| why.what)?;
-    if hops.is_empty() { Err("it names no interface".into()) } else { Ok(hops) }
+    match without_gateway(&hops) {
+        Some(why) => Err(why),
+        None if hops.is_empty() => Err("it names no interface".into()),
+        None => Ok(hops),
+    }
+}
+
+/// How many labels a label's row takes off: one when it does not say.
+pub(super) fn pop(via: &Via) -> Result<u8, String> {
+    match via.get(Field::MplsPop) {
+        "" => Ok(1),
+        text => text.parse().map_err(|_| format!("mpls_pop \"{text}\" is not a number from 0 to 255")),
+    }
+}
+
+/// Labels are put on packets to a neighbour.
+fn without_gateway(hops: &[Hop]) -> Option<String> {
+    let hop = hops.iter().find(|hop| hop.labels.is_some() && gateway(hop).is_unspecified())?;
+    Some(format!("labels are put on packets to a gateway, and it names none on {}", hop.ifname))
 }
 
 /// What a row asks for beside IP forwarding.
 fn unsupported(via: &Via) -> Option<String> {
-    let labels = via.get(Field::MplsNh).split(',').any(|hop| !hop.is_empty() && hop != "na");
     let others = [
-        (labels, "MPLS labels"),
         (!via.get(Field::VniLabel).is_empty(), "a VXLAN tunnel"),
         (!via.get(Field::Segment).is_empty() || !via.get(Field::VpnSid).is_empty(), "an SRv6 segment"),
         (!via.get(Field::PicContextId).is_empty(), "a PIC context"),
@@ -137,7 +156,9 @@ mod tests {
             "ifname=tun0",
             "ifname=Vrf1",
             "ifname=Ethernet0 nexthop=banana",
-            "ifname=Ethernet0 nexthop=10.0.0.1 mpls_nh=push100",
+            "ifname=Ethernet0 nexthop=10.0.0.1 mpls_nh=pull100",
+            "ifname=Ethernet0 nexthop=10.0.0.1 mpls_nh=push100,na",
+            "ifname=Ethernet0 mpls_nh=push100",
             "ifname=Vlan100 nexthop=10.0.0.1 vni_label=100 router_mac=02:00:00:00:00:01",
             "segment=one seg_src=fc00::1",
         ] {

@@ -10,12 +10,16 @@ use super::ledger::{Ledger, Ticket};
 use super::pending::Pending;
 use super::plan;
 use super::requests::{Asker, Context, Outcome, outcome};
-use super::table::{RouteId, RouteName, RouteTable};
+use super::table::{RouteId, RouteName, RouteTable, Table};
 use super::vrfs;
 use super::{Orch, OrchOut};
-use crate::row::{Change, DefaultRouteRow, Name, RouteKey, RouteResponse, RouteRow, Row, Via};
+use crate::row::{
+    Change, DefaultRouteRow, Field, LabelKey, LabelRouteRow, Name, RouteKey, RouteResponse, RouteRow, Row,
+    Via,
+};
 use crate::sai::{
-    Attr, Attrs, ErrorMode, Item, ObjectType, Oid, PacketAction, RouteEntry, SWITCH, SaiCall, Status, Verb,
+    Attr, Attrs, ErrorMode, InsegEntry, Item, ObjectId, ObjectType, Oid, PacketAction, RouteEntry, SWITCH,
+    SaiCall, Status, Verb,
 };
 use ribtide_prefix::{Afi, AnyPrefix, Map, Set};
 use std::collections::VecDeque;
@@ -62,8 +66,8 @@ pub(super) enum Cause {
     Group(u32),
     /// An index to have a row.
     Index(u32),
-    /// Room in the chip's table of a family.
-    Room(Afi),
+    /// Room in a table of the chip.
+    Room(Table),
 }
 
 /// Where a task is.
@@ -187,8 +191,11 @@ pub(super) struct Routes {
     /// Objects that the chip had no room for.
     starved: VecDeque<Asker>,
     last_retry_ms: u64,
-    /// While a resync is on: what to do at its end.
+    /// While a resync is on: what to do at its end. Of routes, and of labels.
     held: Option<Map<RouteName, Held>>,
+    held_labels: Option<Map<RouteName, Held>>,
+    /// How many labels the entry of a label takes off, as it was asked for last.
+    pops: Map<RouteId, u8>,
     /// A resync has ended.
     pub(super) resynced: bool,
     default_ok: [bool; 2],
@@ -218,7 +225,8 @@ impl Routes {
 
     /// Whether a resync holds a change of it back.
     pub(super) fn is_held(&self, name: &RouteName) -> bool {
-        self.held.as_ref().is_some_and(|held| held.contains_key(name))
+        let held = if name.label().is_some() { &self.held_labels } else { &self.held };
+        held.as_ref().is_some_and(|held| held.contains_key(name))
     }
 
     /// Whether the destination is the router's own. What the change says of it is kept for when it is not any more.
@@ -285,7 +293,7 @@ impl Orch {
         let ticket = self.routes.ledger.row();
         let RouteKey::Route { vrf, prefix, spelled } = &mut change.key else {
             self.routes.ledger.done(ticket, None);
-            return self.resync(change.row.is_some());
+            return self.resync(change.row.is_some(), false);
         };
         let vrf = self.vrfs.id_of(vrf);
         let Some(held) = &mut self.routes.held else {
@@ -304,6 +312,22 @@ impl Orch {
         }
     }
 
+    pub(super) fn add_label(&mut self, change: Change<LabelRouteRow>) {
+        let LabelKey::Label(label) = change.key else { return self.resync(change.row.is_some(), true) };
+        let name = RouteName::of_label(label);
+        let row = change.row.map(|LabelRouteRow { protocol, via }| RouteRow { protocol, via });
+        match &mut self.routes.held_labels {
+            None => {
+                let id = self.routes.table.id_of(name.vrf, &name.prefix);
+                self.routes.add(id, row, None, None);
+            }
+            Some(held) => match held.get_mut(&name) {
+                Some((pending, ..)) => pending.add(row),
+                None => drop(held.insert(name, (Pending::new(row), None, Ticket::NONE))),
+            },
+        }
+    }
+
     pub(super) fn look_at_routes(&self, changes: &[Change<RouteRow>]) {
         for change in changes {
             // What another processor has just written comes slowly, too.
@@ -317,15 +341,17 @@ impl Orch {
     }
 
     /// Begins a resync: every route is deleted unless it is said again. Ends it: what was said is done.
-    fn resync(&mut self, begin: bool) {
-        let table = &mut self.routes.table;
+    fn resync(&mut self, begin: bool, labels: bool) {
+        let Routes { table, held, held_labels, .. } = &mut self.routes;
+        let held = if labels { held_labels } else { held };
         if begin {
             let known = table.iter().filter(|id| !table.is_own(*id));
+            let known = known.filter(|id| table.name(*id).label().is_some() == labels);
             let known = known.filter(|id| table.lead(*id).is_some() || table.task(*id).is_some());
-            let held = known.map(|id| (table.name(id), (Pending::new(None), None, Ticket::default())));
-            self.routes.held = Some(held.collect());
-        } else if let Some(held) = self.routes.held.take() {
-            self.routes.resynced = true;
+            let gone = known.map(|id| (table.name(id), (Pending::new(None), None, Ticket::default())));
+            *held = Some(gone.collect());
+        } else if let Some(held) = held.take() {
+            self.routes.resynced |= !labels;
             for (name, (pending, spelled, ticket)) in held {
                 let id = self.routes.table.id_of(name.vrf, &name.prefix);
                 if pending.del {
@@ -372,7 +398,7 @@ impl Orch {
         self.routes.own.insert(id, Own { count: 1, masked: None });
         self.routes.table.set_lead(id, Some(Lead { target: Target::Cpu, index: None }));
         self.hold_vrf(vrfs::DEFAULT);
-        self.crm.routes(prefix.afi(), 1);
+        self.crm.routes(Table::of(prefix), 1);
     }
 
     fn look_at_own(&mut self, id: RouteId) {
@@ -395,8 +421,11 @@ impl Orch {
             Some(State::InFlight(_)) => {}
             Some(_) => self.routes.make_ready(id),
             None => {
-                let via = Arc::new(Via::group(self.indexes.name(index)));
-                self.routes.add(id, Some(RouteRow { protocol: None, via }), None, None);
+                let mut via = Via::group(self.indexes.name(index));
+                if let Some(pop) = self.routes.pops.get(&id) {
+                    via.put(Field::MplsPop, &pop.to_string());
+                }
+                self.routes.add(id, Some(RouteRow { protocol: None, via: Arc::new(via) }), None, None);
             }
         }
     }
@@ -445,8 +474,8 @@ impl Orch {
         for asker in std::mem::take(&mut self.routes.starved) {
             self.step_again(asker, out);
         }
-        for afi in [Afi::Ipv4, Afi::Ipv6] {
-            self.wake_some(Cause::Room(afi), self.config.bulk_size);
+        for table in Table::ALL {
+            self.wake_some(Cause::Room(table), self.config.bulk_size);
         }
     }
 
@@ -454,7 +483,7 @@ impl Orch {
         match asker {
             Asker::Vrf(id) => self.step_vrf(id, out),
             Asker::Interface(id) => self.step_interface(id, out),
-            Asker::Neighbor(id) if self.neighbors.contains(id) => self.step_neighbor(id, out),
+            Asker::Neighbor(id) => self.step_refused(id, out),
             Asker::Group(id) if self.groups.contains(id) => {
                 self.set_starving(id, false);
                 self.step_group(id, out);
@@ -469,20 +498,23 @@ impl Orch {
         let mut ids: Vec<RouteId> = self.routes.ready.drain(..count).collect();
         // Chips and readers of ASIC_DB like neighbours together.
         ids.sort_unstable_by_key(|id| self.routes.table.name(*id));
-        let mut bulk = Bulk::default();
+        let (mut bulk, mut labels) = (Bulk::default(), Bulk { labels: true, ..Bulk::default() });
         for ids in ids.chunks(AHEAD) {
             self.routes.table.look_at_tasks(ids.iter().copied());
             for id in ids {
-                self.look_at(*id, &mut bulk, out);
+                let of_label = self.routes.table.name(*id).label().is_some();
+                self.look_at(*id, if of_label { &mut labels } else { &mut bulk }, out);
             }
         }
-        for (verb, items, routes) in [
-            (Verb::Remove, bulk.removes.0, bulk.removes.1),
-            (Verb::Create, bulk.creates.0, bulk.creates.1),
-            (Verb::Set, bulk.sets.0, bulk.sets.1),
+        for (object, verb, (items, routes)) in [
+            (ObjectType::RouteEntry, Verb::Remove, bulk.removes),
+            (ObjectType::RouteEntry, Verb::Create, bulk.creates),
+            (ObjectType::RouteEntry, Verb::Set, bulk.sets),
+            (ObjectType::InsegEntry, Verb::Remove, labels.removes),
+            (ObjectType::InsegEntry, Verb::Create, labels.creates),
+            (ObjectType::InsegEntry, Verb::Set, labels.sets),
         ] {
             if !items.is_empty() {
-                let object = ObjectType::RouteEntry;
                 let call = SaiCall::Bulk { verb, object, items, mode: ErrorMode::IgnoreError };
                 self.requests.call(call, Context::Routes(routes));
             }
@@ -496,6 +528,11 @@ impl Orch {
         let pin = task.pin.take();
         let verdict = self.judge(id, &task.change, out);
         let current = self.routes.table.lead(id);
+        if bulk.labels && current.is_some() {
+            // An entry that takes another number of labels off is not what is asked for.
+            let pop = task.change.set.as_ref().and_then(|row| plan::pop(&row.via).ok());
+            task.half |= pop.is_some() && pop.as_ref() != self.routes.pops.get(&id);
+        }
         let there = current.is_some() || task.half;
         // What is to be deleted goes, when what comes after it cannot take its place at once.
         let first_remove = task.change.del && there;
@@ -575,26 +612,40 @@ impl Orch {
         if let Some(lead) = lead {
             self.hold(id, lead);
         }
-        let vr = self.vrfs.get(name.vrf).oid.unwrap_or_default();
-        let entry = RouteEntry { switch: SWITCH, vr, dest: name.prefix };
         let target = lead.map_or(Target::Drop, |lead| lead.target);
         let oid = self.target_oid(target);
-        let forward = Attr::RoutePacketAction(PacketAction::Forward);
-        let drop = Attr::RoutePacketAction(PacketAction::Drop);
-        let to = Attr::RouteNextHop(oid);
+        let (entry, pop, [forward, drop, to]) = match name.label() {
+            None => {
+                let vr = self.vrfs.get(name.vrf).oid.unwrap_or_default();
+                let entry = RouteEntry { switch: SWITCH, vr, dest: name.prefix };
+                let action = Attr::RoutePacketAction;
+                let attrs =
+                    [action(PacketAction::Forward), action(PacketAction::Drop), Attr::RouteNextHop(oid)];
+                (ObjectId::from(entry), None, attrs)
+            }
+            Some(label) => {
+                let action = Attr::InsegPacketAction;
+                let attrs =
+                    [action(PacketAction::Forward), action(PacketAction::Drop), Attr::InsegNextHop(oid)];
+                let pop = self.pop_of(id, lead.and(task.change.set.as_ref()), verb, task.half);
+                (InsegEntry { switch: SWITCH, label }.into(), pop.map(Attr::InsegPop), attrs)
+            }
+        };
         let (list, attrs): (_, Attrs) = match (verb, target) {
             (Verb::Remove, _) => (&mut bulk.removes, Attrs::new()),
-            (Verb::Create, Target::Drop) => (&mut bulk.creates, [drop].into_iter().collect()),
+            (Verb::Create, Target::Drop) => (&mut bulk.creates, std::iter::once(drop).chain(pop).collect()),
             (Verb::Create, Target::Cpu) => (&mut bulk.creates, [forward, to].into_iter().collect()),
-            (Verb::Create, _) => (&mut bulk.creates, [to].into_iter().collect()),
+            (Verb::Create, _) => (&mut bulk.creates, std::iter::once(to).chain(pop).collect()),
             (Verb::Set, Target::Drop) if lead.is_none() => (&mut bulk.sets, [drop, to].into_iter().collect()),
-            (Verb::Set, Target::Drop) => (&mut bulk.sets, [to, drop].into_iter().collect()),
+            (Verb::Set, Target::Drop) => {
+                (&mut bulk.sets, std::iter::once(to).chain(pop).chain([drop]).collect())
+            }
             (Verb::Set, _) => {
                 // What the chip forwards already needs no word about it. The default route always gets it.
                 let forwards = current.is_some_and(|lead| lead.target != Target::Drop);
                 let forwards = forwards && !task.half && !permanent;
                 let forward = (!forwards).then_some(forward);
-                (&mut bulk.sets, forward.into_iter().chain([to]).collect())
+                (&mut bulk.sets, pop.into_iter().chain(forward).chain([to]).collect())
             }
         };
         let count = match verb {
@@ -604,13 +655,24 @@ impl Orch {
                 count as u8
             }
             _ => {
-                list.0.push(Item { id: entry.into(), attrs });
+                list.0.push(Item { id: entry, attrs });
                 1
             }
         };
         list.1.push((id, count));
         task.state = State::InFlight(Asked { verb, lead, finish });
         self.routes.table.put_task(id, task);
+    }
+
+    /// How many labels the entry of a label shall take off, where that must be said to the chip; noted as said. `row` is
+    /// none of an entry that goes.
+    fn pop_of(&mut self, id: RouteId, row: Option<&RouteRow>, verb: Verb, again: bool) -> Option<u8> {
+        let Some(pop) = row.and_then(|row| plan::pop(&row.via).ok()) else {
+            self.routes.pops.remove(&id);
+            return None;
+        };
+        let before = self.routes.pops.insert(id, pop);
+        (verb == Verb::Create || again || before != Some(pop)).then_some(pop)
     }
 
     /// Takes in what became of the entries of one route.
@@ -633,6 +695,8 @@ impl Orch {
             task.take_later(false);
             return self.again(id, task);
         }
+        // What of it a label's entry has is not known.
+        self.routes.pops.remove(&id);
         // Of the entries of a set, the next hop comes first when it drops by a row, else last.
         let to = if lead.is_some_and(|lead| lead.target == Target::Drop) {
             statuses.first()
@@ -650,13 +714,13 @@ impl Orch {
                 // The chip lost it: forget that it was there, and create it.
                 if let Some(old) = self.routes.table.set_lead(id, None) {
                     self.release(id, old, out);
-                    self.crm.routes(self.afi(id), -1);
+                    self.crm.routes(self.table(id), -1);
                 }
                 task.verb = Some(Verb::Create);
             }
             Outcome::Starved => {
                 if task.later.is_none() {
-                    return self.wait(id, task, Cause::Room(self.afi(id)));
+                    return self.wait(id, task, Cause::Room(self.table(id)));
                 }
             }
             Outcome::Again => {}
@@ -718,13 +782,13 @@ impl Orch {
                     self.follow_index(index, id, !of_index);
                 }
                 if old.is_none() && !permanent {
-                    self.crm.routes(self.afi(id), 1);
+                    self.crm.routes(self.table(id), 1);
                 }
             }
             None if permanent => {}
             None => {
-                self.crm.routes(self.afi(id), -1);
-                self.wake_some(Cause::Room(self.afi(id)), 1);
+                self.crm.routes(self.table(id), -1);
+                self.wake_some(Cause::Room(self.table(id)), 1);
             }
         }
         if let Some(old) = old {
@@ -739,7 +803,7 @@ impl Orch {
     /// Ends a task: answers it, and goes on with what came later.
     fn finish(&mut self, id: RouteId, mut task: Box<Task>, answer: bool, out: &mut OrchOut) {
         let pin = task.pin.take();
-        if answer && self.config.responses && !task.silent {
+        if answer && self.config.responses && !task.silent && self.table(id) != Table::Labels {
             let key = self.key(id, &task);
             let protocol = task.change.set.as_ref().map(|row| row.protocol.clone().unwrap_or_default());
             out.responses.push(RouteResponse::success(key, protocol));
@@ -761,6 +825,10 @@ impl Orch {
 
     /// A route is done, or given up: its batch is told so, or, when none waits for it, whoever wants to know.
     fn settle(&mut self, id: RouteId, ticket: Ticket, refused: Option<&str>, out: &mut OrchOut) {
+        if self.table(id) == Table::Labels {
+            // Nobody waits to hear of labels.
+            return;
+        }
         let failed = self.routes.table.set_failed(id, refused.is_some());
         let verdict = refused.map(|why| (self.route_key(id), why.to_owned()));
         if ticket.is_some() {
@@ -786,8 +854,8 @@ impl Orch {
         RouteKey::new(self.vrfs.name(vrf).clone(), prefix)
     }
 
-    fn afi(&self, id: RouteId) -> Afi {
-        self.routes.table.name(id).prefix.afi()
+    fn table(&self, id: RouteId) -> Table {
+        self.routes.table.name(id).table()
     }
 
     /// The key of the row that a task carries out.
@@ -859,6 +927,9 @@ impl Orch {
 
     /// The route's key as text.
     fn route_name(&self, id: RouteId) -> String {
+        if let Some(label) = self.routes.table.name(id).label() {
+            return format!("of label {label}");
+        }
         let mut name = String::new();
         RouteRow::key_text(&self.route_key(id), &mut name);
         name
@@ -871,6 +942,8 @@ type Entries = (Vec<Item>, Vec<(RouteId, u8)>);
 /// A bulk in the making. Removes go first, then creates, then sets.
 #[derive(Default)]
 struct Bulk {
+    /// It is of labels.
+    labels: bool,
     removes: Entries,
     creates: Entries,
     sets: Entries,

@@ -5,20 +5,76 @@
 //! bulk share, and nothing is hashed.
 
 use super::routes::{Lead, Task};
+use super::vrfs;
 use hashbrown::HashTable;
-use ribtide_prefix::{AnyPrefix, HashBuilder};
+use ribtide_prefix::{Afi, AnyPrefix, HashBuilder};
 use std::hash::{BuildHasher, Hasher};
 use std::hint::black_box;
+use std::net::Ipv4Addr;
 
 /// The number of a route, as long as there is something to know of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct RouteId(u32);
 
-/// Which route: the VRF's number, and the destination.
+/// Which route: the VRF's number, and the destination. The route of a label is one of [`vrfs::LABELS`] to the address
+/// whose number is the label.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct RouteName {
     pub(super) vrf: u32,
     pub(super) prefix: AnyPrefix,
+}
+
+/// A table of the chip that entries are in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Table {
+    /// IPv4 routes.
+    Ipv4,
+    /// IPv6 routes.
+    Ipv6,
+    /// Labels.
+    Labels,
+}
+
+impl Table {
+    /// All of them.
+    pub(super) const ALL: [Table; 3] = [Table::Ipv4, Table::Ipv6, Table::Labels];
+
+    /// The table of routes to this.
+    pub(super) fn of(prefix: AnyPrefix) -> Table {
+        match prefix.afi() {
+            Afi::Ipv4 => Table::Ipv4,
+            Afi::Ipv6 => Table::Ipv6,
+        }
+    }
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Table::Ipv4 => "ipv4-unicast",
+            Table::Ipv6 => "ipv6-unicast",
+            Table::Labels => "label",
+        })
+    }
+}
+
+impl RouteName {
+    /// The route of a label.
+    pub(super) fn of_label(label: u32) -> RouteName {
+        RouteName { vrf: vrfs::LABELS, prefix: AnyPrefix::host(Ipv4Addr::from_bits(label).into()) }
+    }
+
+    /// The label, of a label's route.
+    pub(super) fn label(&self) -> Option<u32> {
+        match self.prefix {
+            AnyPrefix::V4(prefix) if self.vrf == vrfs::LABELS => Some(prefix.bits()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn table(&self) -> Table {
+        if self.vrf == vrfs::LABELS { Table::Labels } else { Table::of(self.prefix) }
+    }
 }
 
 /// What is kept of a route's hash.

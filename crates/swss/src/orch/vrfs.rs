@@ -9,6 +9,9 @@ use crate::sai::{Attr, Item, ObjectType, Oid, Status, Verb};
 
 /// The default VRF's number.
 pub(super) const DEFAULT: u32 = 0;
+/// Labels are a table of the chip beside those of the VRFs, and have a number as one: so what is done to routes is done to
+/// routes of labels.
+pub(super) const LABELS: u32 = 1;
 
 /// A VRF that a row or a route names.
 #[derive(Default)]
@@ -27,6 +30,8 @@ impl Default for Vrfs {
     fn default() -> Self {
         let mut vrfs = Arena::default();
         vrfs.id_of(&None, || Vrf { wanted: true, ..Vrf::default() });
+        // No VRF can be called so: a key begins with its name.
+        vrfs.id_of(&Some(":labels".into()), || Vrf { wanted: true, ..Vrf::default() });
         Vrfs(vrfs)
     }
 }
@@ -51,6 +56,7 @@ impl Vrfs {
 
     pub(super) fn set_default(&mut self, oid: Oid) {
         self.0.get_mut(DEFAULT).oid = Some(oid);
+        self.0.get_mut(LABELS).oid = Some(oid);
     }
 
     pub(super) fn default_oid(&self) -> Oid {
@@ -79,7 +85,7 @@ impl Orch {
 
     pub(super) fn step_vrf(&mut self, id: u32, out: &mut OrchOut) {
         let vrf = self.vrfs.0.get_mut(id);
-        if vrf.busy || id == DEFAULT {
+        if vrf.busy || id == DEFAULT || id == LABELS {
             return;
         }
         match (vrf.wanted, vrf.oid) {

@@ -119,12 +119,53 @@ fn hops_follow_the_interface_list() {
     let hops = |text: &str| read::<RouteRow>(text).via.parse_hops();
     let two = hops("nexthop=10.0.0.1 ifname=Ethernet0,Ethernet4 weight=1,2,3").unwrap();
     assert_eq!(two.len(), 2);
-    assert_eq!(two[1], Hop { gateway: None, ifname: "Ethernet4".into(), weight: 0 });
+    assert_eq!(two[1], Hop { gateway: None, ifname: "Ethernet4".into(), weight: 0, labels: None });
     let weighted = hops("nexthop=10.0.0.1,10.0.0.5 ifname=Ethernet0,Ethernet4 weight=3,4").unwrap();
     assert_eq!(weighted[1].weight, 4);
     assert!(hops("nexthop=10.0.0.1").unwrap().is_empty());
     assert!(hops("nexthop=banana ifname=Ethernet0").is_err());
     assert!(hops("nexthop=10.0.0.1 ifname=Ethernet0 weight=x").is_err());
+}
+
+#[test]
+fn labels_follow_the_interface_list_too() {
+    let row = read::<RouteRow>(
+        "nexthop=10.0.0.1,10.0.0.5 ifname=Ethernet0,Ethernet4 mpls_nh=push100/101,na weight=1,1",
+    );
+    let hops = row.via.parse_hops().unwrap();
+    let stack = LabelStack { op: LabelOp::Push, labels: [100, 101].into() };
+    assert_eq!((hops[0].labels.clone(), hops[1].labels.clone()), (Some(stack.clone()), None));
+    let gateways = ["10.0.0.1", "10.0.0.5"].map(|ip| ip.parse().unwrap());
+    let again =
+        Via::hops(gateways.into_iter().zip(["Ethernet0", "Ethernet4"]).map(|(ip, by)| (ip, by, 1)), true);
+    assert_eq!(again.clone().with_labels(&[Some(stack), None]), *row.via);
+    assert_eq!(again.clone().with_labels(&[None, None]), again);
+    // As SONiC's, whose messages say nothing of a field of another table.
+    assert_eq!(joined(&read::<RouteRow>("ifname=Ethernet0 mpls_pop=1"), false), "ifname=Ethernet0");
+    for labels in ["push", "push1/", "swap1048576", "pull1", "push+1", "na,na", "push1,push2,push3", "push-1"]
+    {
+        let row = read::<RouteRow>(&format!("ifname=Ethernet0 mpls_nh={labels}"));
+        assert!(row.via.parse_hops().is_err(), "{labels}");
+    }
+}
+
+#[test]
+fn label_routes_round_trip_and_never_say_an_empty_pop() {
+    let text = "protocol=ldp nexthop=10.0.0.1 ifname=Ethernet0 mpls_nh=swap201 mpls_pop=1";
+    let row = read::<LabelRouteRow>(text);
+    assert_eq!(joined(&row, false), text);
+    assert!(joined(&row, true).ends_with(" mpls_pop=1"));
+    let drops = read::<LabelRouteRow>("blackhole=true mpls_pop=");
+    assert_eq!(joined(&drops, false), "blackhole=true");
+    assert!(!joined(&drops, true).contains("mpls_pop"));
+    assert_eq!(key::<LabelRouteRow>("1048575"), LabelKey::Label(1_048_575));
+    assert_eq!(key::<LabelRouteRow>("resync"), LabelKey::Resync);
+    for bad in ["", "1048576", "-1", "+1", "ten", "10.0.0.0/8", "Vrf1:100"] {
+        assert!(LabelRouteRow::parse_key(bad).is_err(), "{bad}");
+    }
+    let mut pending = read::<LabelRouteRow>("protocol=ldp mpls_pop=2 nexthop_group=5");
+    pending.merge(row.clone());
+    assert_eq!(joined(&pending, false), text.replace(" mpls_nh", " nexthop_group=5 mpls_nh"));
 }
 
 #[test]
@@ -154,5 +195,7 @@ proptest! {
         let fields = [("nexthop", &*text), ("ifname", &*text), ("weight", &*text)];
         let _ = RouteRow::from_fields(&mut fields.into_iter()).unwrap().via.parse_hops();
         let _ = RouteResponse::parse(&text);
+        let _ = LabelRouteRow::parse_key(&text);
+        let _ = LabelStack::parse(&text);
     }
 }

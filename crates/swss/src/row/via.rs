@@ -3,7 +3,7 @@
 //! A million routes have few next-hop sets, so a row holds one pointer to this. The texts are kept as the database
 //! has them: writing a row formats nothing, and a set is parsed once by who programs it, not once per route.
 
-use super::{Name, RowError};
+use super::{LabelStack, Name, RowError};
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
@@ -38,10 +38,12 @@ pub enum Field {
     PicContextId,
     /// `true` lets the default route's next hops stand in.
     FallbackToDefaultRoute,
+    /// How many labels are taken off; only in `LABEL_ROUTE_TABLE`.
+    MplsPop,
 }
 
 impl Field {
-    /// All fields, in order.
+    /// All fields of routes and groups, in order.
     pub const ALL: [Field; 13] = [
         Field::Blackhole,
         Field::Nexthop,
@@ -76,10 +78,11 @@ impl Field {
             Field::VpnSid => "vpn_sid",
             Field::PicContextId => "pic_context_id",
             Field::FallbackToDefaultRoute => "fallback_to_default_route",
+            Field::MplsPop => "mpls_pop",
         }
     }
 
-    /// The field of a name.
+    /// The field of a route or a group with this name.
     pub fn from_name(name: &str) -> Option<Field> {
         Field::ALL.into_iter().find(|field| field.name() == name)
     }
@@ -94,6 +97,8 @@ pub struct Hop {
     pub ifname: Name,
     /// The weight; 0 when the row has no usable weights.
     pub weight: u32,
+    /// What is done to labels; `None` for nothing.
+    pub labels: Option<LabelStack>,
 }
 
 /// Where a row leads.
@@ -149,6 +154,20 @@ impl Via {
         Via::complete(fields)
     }
 
+    /// The same with labels, one element for each next hop; a `None` among them is `na`, and without any the field is not
+    /// written.
+    pub(crate) fn with_labels(mut self, labels: &[Option<LabelStack>]) -> Via {
+        if labels.iter().any(Option::is_some) {
+            let text = |labels: &Option<LabelStack>| match labels {
+                Some(labels) => labels.to_string(),
+                None => "na".into(),
+            };
+            let elements: Vec<String> = labels.iter().map(text).collect();
+            self.put(Field::MplsNh, &elements.join(","));
+        }
+        self
+    }
+
     fn complete(fields: Vec<(Field, Box<str>)>) -> Via {
         Via { fields, complete: true }
     }
@@ -188,7 +207,7 @@ impl Via {
 
     /// Whether both name the same next hops, in whatever order, and otherwise the same.
     pub fn same_hops(&self, other: &Via) -> bool {
-        const LISTS: [Field; 3] = [Field::Nexthop, Field::Ifname, Field::Weight];
+        const LISTS: [Field; 4] = [Field::Nexthop, Field::Ifname, Field::MplsNh, Field::Weight];
         let rest = |via: &Via| {
             via.said()
                 .filter(|(field, _)| !LISTS.contains(field))
@@ -211,7 +230,7 @@ impl Via {
     }
 
     /// The next hops that it names itself, in order. The interface list says how many there are; gateways are
-    /// padded or cut to it; weights count only if there are as many.
+    /// padded or cut to it; weights count only if there are as many, and labels must be as many.
     ///
     /// # Errors
     /// What is not an address or a number.
@@ -225,6 +244,12 @@ impl Via {
         let count = ifnames.split(',').count();
         let weighted = !weights.is_empty() && weights.split(',').count() == count;
         let mut weights = weights.split(',');
+        let labels = self.get(Field::MplsNh);
+        let stacks = if labels.is_empty() { 0 } else { labels.split(',').count() };
+        if stacks != 0 && stacks != count {
+            return Err(bad(format!("mpls_nh \"{labels}\" is of {stacks} next hops, not of {count}")));
+        }
+        let mut labels = labels.split(',');
         let mut gateways = self.get(Field::Nexthop).split(',');
         let mut hops = Vec::with_capacity(count);
         for ifname in ifnames.split(',') {
@@ -238,7 +263,13 @@ impl Via {
                 }
                 _ => 0,
             };
-            hops.push(Hop { gateway, ifname: ifname.into(), weight });
+            let labels = match labels.next().unwrap_or("") {
+                "" | "na" => None,
+                text => Some(LabelStack::parse(text).ok_or_else(|| {
+                    bad(format!("\"{text}\" in mpls_nh is neither na nor push or swap with labels"))
+                })?),
+            };
+            hops.push(Hop { gateway, ifname: ifname.into(), weight, labels });
         }
         Ok(hops)
     }

@@ -28,7 +28,7 @@ macro_rules! value_by_display {
         }
     )*};
 }
-value_by_display!(u32, bool, IpAddr, Mac);
+value_by_display!(u8, u32, bool, IpAddr, Mac);
 
 impl Value for Oid {
     fn write(&self, out: &mut String) {
@@ -97,6 +97,15 @@ value_enums! {
     NextHopType {
         /// A gateway's address.
         Ip = "SAI_NEXT_HOP_TYPE_IP",
+        /// A gateway's address, and labels on the way to it.
+        Mpls = "SAI_NEXT_HOP_TYPE_MPLS",
+    }
+    /// How a next hop puts labels on.
+    OutsegType {
+        /// On a packet that had none, or whose labels stay.
+        Push = "SAI_OUTSEG_TYPE_PUSH",
+        /// In place of the label with which it arrived.
+        Swap = "SAI_OUTSEG_TYPE_SWAP",
     }
     /// How a group chooses among its members.
     GroupType {
@@ -233,6 +242,10 @@ attributes! {
     NextHopIp(IpAddr) = "SAI_NEXT_HOP_ATTR_IP";
     /// A next hop's router interface.
     NextHopRif(Oid) = "SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID";
+    /// A next hop's labels, outermost first.
+    NextHopLabels(Box<[u32]>) = "SAI_NEXT_HOP_ATTR_LABELSTACK";
+    /// How a next hop puts its labels on.
+    NextHopOutseg(OutsegType) = "SAI_NEXT_HOP_ATTR_OUTSEG_TYPE";
     /// How a group chooses.
     GroupKind(GroupType) = "SAI_NEXT_HOP_GROUP_ATTR_TYPE";
     /// A member's group.
@@ -247,6 +260,12 @@ attributes! {
     RoutePacketAction(PacketAction) = "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION";
     /// Where a route leads: a next hop, a group, a router interface, or the CPU port. Null when not given.
     RouteNextHop(Oid) = "SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID";
+    /// What a label's entry does. Forward when not given.
+    InsegPacketAction(PacketAction) = "SAI_INSEG_ENTRY_ATTR_PACKET_ACTION";
+    /// Where a label's entry leads: a next hop, a group or a router interface. Null when not given.
+    InsegNextHop(Oid) = "SAI_INSEG_ENTRY_ATTR_NEXT_HOP_ID";
+    /// How many labels a label's entry takes off. One when not given.
+    InsegPop(u8) = "SAI_INSEG_ENTRY_ATTR_NUM_OF_POP";
 }
 
 impl Attr {
@@ -260,7 +279,8 @@ impl Attr {
             | Attr::NextHopRif(oid)
             | Attr::MemberGroup(oid)
             | Attr::MemberNextHop(oid)
-            | Attr::RouteNextHop(oid) => std::slice::from_mut(oid),
+            | Attr::RouteNextHop(oid)
+            | Attr::InsegNextHop(oid) => std::slice::from_mut(oid),
             Attr::SwitchPortList(oids) => oids,
             _ => &mut [],
         }
@@ -287,6 +307,9 @@ impl Attr {
                 | Attr::NextHopKind(_)
                 | Attr::NextHopIp(_)
                 | Attr::NextHopRif(_)
+                | Attr::NextHopLabels(_)
+                // SAI lets it be changed; nobody does, and it tells one next hop from another.
+                | Attr::NextHopOutseg(_)
                 | Attr::GroupKind(_)
                 | Attr::MemberGroup(_)
         )
@@ -329,6 +352,9 @@ mod tests {
             ("SAI_NEXT_HOP_ATTR_IP", "fc00::1"),
             ("SAI_NEXT_HOP_GROUP_ATTR_TYPE", "SAI_NEXT_HOP_GROUP_TYPE_DYNAMIC_UNORDERED_ECMP"),
             ("SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID", "oid:0x40000000005ef"),
+            ("SAI_NEXT_HOP_ATTR_LABELSTACK", "2:100,101"),
+            ("SAI_NEXT_HOP_ATTR_OUTSEG_TYPE", "SAI_OUTSEG_TYPE_SWAP"),
+            ("SAI_INSEG_ENTRY_ATTR_NUM_OF_POP", "1"),
             ("SAI_ACL_TABLE_ATTR_ACL_STAGE", "whatever"),
         ] {
             let attr = Attr::read(name, value).unwrap();
@@ -340,6 +366,7 @@ mod tests {
             ("SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID", "oid:0x"),
             ("SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID", "oid:0x+5"),
             ("SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION", "DROP"),
+            ("SAI_INSEG_ENTRY_ATTR_NUM_OF_POP", "256"),
         ] {
             assert_eq!(Attr::read(name, value), None, "{name}={value}");
         }

@@ -50,6 +50,8 @@ object_types! {
     NeighborEntry = 36, "SAI_OBJECT_TYPE_NEIGHBOR_ENTRY", true;
     /// A route.
     RouteEntry = 37, "SAI_OBJECT_TYPE_ROUTE_ENTRY", true;
+    /// What becomes of packets with a label.
+    InsegEntry = 63, "SAI_OBJECT_TYPE_INSEG_ENTRY", true;
     /// A next hop's place in a group.
     NextHopGroupMember = 45, "SAI_OBJECT_TYPE_NEXT_HOP_GROUP_MEMBER", false;
 }
@@ -128,6 +130,15 @@ pub struct NeighborEntry {
     pub ip: IpAddr,
 }
 
+/// The key of a label's entry.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct InsegEntry {
+    /// The switch.
+    pub switch: Oid,
+    /// The label.
+    pub label: u32,
+}
+
 /// What identifies an object. The type of an [`ObjectId::Oid`] stands beside it where it is needed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ObjectId {
@@ -137,6 +148,8 @@ pub enum ObjectId {
     Route(RouteEntry),
     /// A neighbour's key.
     Neighbor(NeighborEntry),
+    /// A label's key.
+    Inseg(InsegEntry),
 }
 
 impl ObjectId {
@@ -154,6 +167,7 @@ impl ObjectId {
             ObjectId::Oid(oid) => (oid, None),
             ObjectId::Route(entry) => (&mut entry.switch, Some(&mut entry.vr)),
             ObjectId::Neighbor(entry) => (&mut entry.switch, Some(&mut entry.rif)),
+            ObjectId::Inseg(entry) => (&mut entry.switch, None),
         };
         std::iter::once(a).chain(b)
     }
@@ -174,5 +188,11 @@ impl From<RouteEntry> for ObjectId {
 impl From<NeighborEntry> for ObjectId {
     fn from(entry: NeighborEntry) -> ObjectId {
         ObjectId::Neighbor(entry)
+    }
+}
+
+impl From<InsegEntry> for ObjectId {
+    fn from(entry: InsegEntry) -> ObjectId {
+        ObjectId::Inseg(entry)
     }
 }

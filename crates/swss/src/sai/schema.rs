@@ -5,7 +5,7 @@
 //! where requests of everybody pass, as rules that are compiled in and keep nothing: what exists, what is in use and how often is
 //! what syncd and the chip know already.
 
-use super::{Attr, Item, ObjectId, ObjectType, Oid, RifType, Status, Verb};
+use super::{Attr, Item, NextHopType, ObjectId, ObjectType, Oid, RifType, Status, Verb};
 
 /// Which requests are held against the schema.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -84,7 +84,8 @@ fn key(object: ObjectType, id: &ObjectId) -> Rule {
         (ObjectType::NeighborEntry, ObjectId::Neighbor(entry)) => {
             is(entry.switch, &[ObjectType::Switch]) && is(entry.rif, &[ObjectType::RouterInterface])
         }
-        (ObjectType::RouteEntry | ObjectType::NeighborEntry, _) => false,
+        (ObjectType::InsegEntry, ObjectId::Inseg(entry)) => is(entry.switch, &[ObjectType::Switch]),
+        (ObjectType::RouteEntry | ObjectType::NeighborEntry | ObjectType::InsegEntry, _) => false,
         (_, ObjectId::Oid(oid)) => is(*oid, &[object]),
         // A type of entry that has no rule here.
         _ => object.is_entry(),
@@ -134,7 +135,9 @@ fn refers(attr: &Attr) -> Rule {
         Attr::NextHopRif(oid) => (*oid, &[RouterInterface], false),
         Attr::MemberGroup(oid) => (*oid, &[NextHopGroup], false),
         Attr::MemberNextHop(oid) => (*oid, &[NextHop], false),
-        Attr::RouteNextHop(oid) => (*oid, &[NextHop, NextHopGroup, RouterInterface, Port], true),
+        Attr::RouteNextHop(oid) | Attr::InsegNextHop(oid) => {
+            (*oid, &[NextHop, NextHopGroup, RouterInterface, Port], true)
+        }
         _ => return Ok(()),
     };
     if oid.is_null() && !null {
@@ -183,6 +186,11 @@ pub fn complete(object: ObjectType, attrs: &[Attr]) -> Result<(), Violation> {
             (has(|a| matches!(a, Attr::NextHopKind(_))), "SAI_NEXT_HOP_ATTR_TYPE"),
             (has(|a| matches!(a, Attr::NextHopIp(_))), "SAI_NEXT_HOP_ATTR_IP"),
             (has(|a| matches!(a, Attr::NextHopRif(_))), "SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID"),
+            (
+                has(|a| matches!(a, Attr::NextHopLabels(_)))
+                    || !has(|a| matches!(a, Attr::NextHopKind(NextHopType::Mpls))),
+                "SAI_NEXT_HOP_ATTR_LABELSTACK",
+            ),
         ],
         ObjectType::NextHopGroup => {
             &[(has(|a| matches!(a, Attr::GroupKind(_))), "SAI_NEXT_HOP_GROUP_ATTR_TYPE")]
@@ -201,7 +209,7 @@ pub fn complete(object: ObjectType, attrs: &[Attr]) -> Result<(), Violation> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{GroupType, NextHopType, PacketAction, RouteEntry, SWITCH};
+    use super::super::{GroupType, InsegEntry, PacketAction, RouteEntry, SWITCH};
     use super::*;
 
     const VR: Oid = Oid::vid(ObjectType::VirtualRouter, 1);
@@ -233,6 +241,12 @@ mod tests {
             assert_eq!(check(Verb::Create, ObjectType::RouteEntry, &route), Ok(()));
             assert_eq!(check(Verb::Set, ObjectType::RouteEntry, &route), Ok(()));
         }
+        let label = |attr| Item::new(InsegEntry { switch: SWITCH, label: 200 }, [attr]);
+        for attr in [Attr::InsegNextHop(GROUP), Attr::InsegPop(1)] {
+            assert_eq!(check(Verb::Set, ObjectType::InsegEntry, &label(attr)), Ok(()));
+        }
+        assert!(check(Verb::Set, ObjectType::InsegEntry, &label(Attr::InsegNextHop(VR))).is_err());
+        assert!(check(Verb::Set, ObjectType::RouteEntry, &label(Attr::RouteNextHop(HOP))).is_err());
         assert_eq!(check(Verb::Create, ObjectType::RouteEntry, &route(VR, &[])), Ok(()));
         assert_eq!(check(Verb::Remove, ObjectType::RouteEntry, &route(VR, &[])), Ok(()));
         // What the route path does not use is held against its name alone.

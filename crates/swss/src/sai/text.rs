@@ -5,8 +5,8 @@
 
 use super::attr::Value;
 use super::{
-    Attr, Attrs, ErrorMode, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, SaiCall, SaiReply,
-    SaiRequest, Status, Verb, View,
+    Attr, Attrs, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, SaiCall,
+    SaiReply, SaiRequest, Status, Verb, View,
 };
 use crate::json;
 use crate::row::FILLER;
@@ -89,6 +89,13 @@ pub fn write_id(id: &ObjectId, out: &mut String) {
             switch.spell(out);
             out.push_str("\"}");
         }
+        ObjectId::Inseg(InsegEntry { switch, label }) => {
+            out.push_str("{\"label\":\"");
+            spell::decimal((*label).into(), out);
+            out.push_str("\",\"switch_id\":\"");
+            switch.spell(out);
+            out.push_str("\"}");
+        }
     }
 }
 
@@ -111,12 +118,19 @@ pub fn read_id(object: ObjectType, text: &str) -> Result<ObjectId, TextError> {
         |name: &str| fields.iter().find(|(n, _)| n == name).map(|(_, value)| &**value).ok_or_else(wrong);
     let oid = |name: &str| Oid::read(get(name)?).ok_or_else(wrong);
     let switch = oid("switch_id")?;
-    if object == ObjectType::RouteEntry {
-        let dest: AnyPrefix = get("dest")?.parse().map_err(|_| wrong())?;
-        Ok(ObjectId::Route(RouteEntry { switch, vr: oid("vr")?, dest }))
-    } else {
-        let ip = get("ip")?.parse().map_err(|_| wrong())?;
-        Ok(ObjectId::Neighbor(NeighborEntry { switch, rif: oid("rif")?, ip }))
+    match object {
+        ObjectType::RouteEntry => {
+            let dest: AnyPrefix = get("dest")?.parse().map_err(|_| wrong())?;
+            Ok(ObjectId::Route(RouteEntry { switch, vr: oid("vr")?, dest }))
+        }
+        ObjectType::InsegEntry => {
+            let label = get("label")?.parse().map_err(|_| wrong())?;
+            Ok(ObjectId::Inseg(InsegEntry { switch, label }))
+        }
+        _ => {
+            let ip = get("ip")?.parse().map_err(|_| wrong())?;
+            Ok(ObjectId::Neighbor(NeighborEntry { switch, rif: oid("rif")?, ip }))
+        }
     }
 }
 
@@ -521,6 +535,27 @@ mod tests {
             r#"SAI_OBJECT_TYPE_NEIGHBOR_ENTRY:{"ip":"fc00::2","rif":"oid:0x6000000000031","switch_id":"oid:0x21000000000000"}"#
         );
         assert_eq!(read_row_key(&key).unwrap(), (ObjectType::NeighborEntry, id));
+    }
+
+    #[test]
+    fn a_bulk_of_labels_is_spelled_as_libsairedis_does() {
+        let entry = InsegEntry { switch: SWITCH, label: 200 };
+        let call = SaiCall::Bulk {
+            verb: Verb::Create,
+            object: ObjectType::InsegEntry,
+            items: vec![Item::new(entry, [Attr::InsegNextHop(Oid(0x40000000005ef)), Attr::InsegPop(1)])],
+            mode: ErrorMode::IgnoreError,
+        };
+        check(
+            SaiRequest { id: 7, call },
+            "SAI_OBJECT_TYPE_INSEG_ENTRY:1",
+            concat!(
+                r#"["{\"label\":\"200\",\"switch_id\":\"oid:0x21000000000000\"}","#,
+                r#""SAI_INSEG_ENTRY_ATTR_NEXT_HOP_ID=oid:0x40000000005ef|SAI_INSEG_ENTRY_ATTR_NUM_OF_POP=1"]"#
+            ),
+            "Sbulkcreate",
+        );
+        assert!(read_row_key(r#"SAI_OBJECT_TYPE_INSEG_ENTRY:{"label":"x","switch_id":"oid:0x0"}"#).is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Objects with their attributes, small for routes: a million of them share few sets of attributes.
 
-use crate::sai::{Attr, Attrs, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry};
+use crate::sai::{Attr, Attrs, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry};
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family};
 use std::hint::black_box;
 
@@ -59,6 +59,7 @@ impl PerFamily for Routes {
 pub(super) struct Store {
     objects: Map<Oid, (ObjectType, Attrs)>,
     neighbors: Map<NeighborEntry, Attrs>,
+    labels: Map<InsegEntry, Attrs>,
     /// By switch and virtual router.
     routes: Map<(Oid, Oid), Families<Routes>>,
     shared: Shared,
@@ -88,6 +89,7 @@ impl Store {
                 self.objects.get(oid).filter(|(of, _)| *of == object).map(|(_, attrs)| attrs)
             }
             ObjectId::Neighbor(entry) => self.neighbors.get(entry),
+            ObjectId::Inseg(entry) => self.labels.get(entry),
             ObjectId::Route(entry) => self.route(entry).map(|shared| &self.shared.slots[shared as usize].0),
         }
     }
@@ -111,6 +113,7 @@ impl Store {
         match id {
             ObjectId::Oid(oid) => drop(self.objects.insert(oid, (object, attrs.clone()))),
             ObjectId::Neighbor(entry) => drop(self.neighbors.insert(entry, attrs.clone())),
+            ObjectId::Inseg(entry) => drop(self.labels.insert(entry, attrs.clone())),
             ObjectId::Route(entry) => {
                 let shared = self.shared.acquire(attrs);
                 let routes = self.routes.entry((entry.switch, entry.vr)).or_default();
@@ -142,6 +145,10 @@ impl Store {
                 let attrs = self.neighbors.entry(entry).or_default();
                 new.for_each(|attr| put(attrs, attr));
             }
+            ObjectId::Inseg(entry) => {
+                let attrs = self.labels.entry(entry).or_default();
+                new.for_each(|attr| put(attrs, attr));
+            }
         }
     }
 
@@ -149,6 +156,7 @@ impl Store {
         match id {
             ObjectId::Oid(oid) => drop(self.objects.remove(oid)),
             ObjectId::Neighbor(entry) => drop(self.neighbors.remove(entry)),
+            ObjectId::Inseg(entry) => drop(self.labels.remove(entry)),
             ObjectId::Route(entry) => {
                 let key = (entry.switch, entry.vr);
                 let Some(routes) = self.routes.get_mut(&key) else { return };
@@ -173,6 +181,9 @@ impl Store {
         }
         for (entry, attrs) in &self.neighbors {
             each(ObjectType::NeighborEntry, ObjectId::Neighbor(*entry), attrs);
+        }
+        for (entry, attrs) in &self.labels {
+            each(ObjectType::InsegEntry, ObjectId::Inseg(*entry), attrs);
         }
         for ((switch, vr), routes) in &self.routes {
             for_each_family!(F => for (prefix, shared) in routes.get::<F>() {
@@ -202,6 +213,6 @@ impl Store {
     /// How many objects there are.
     pub(super) fn len(&self) -> usize {
         let routes = self.routes.values().map(|routes| routes.v4.len() + routes.v6.len());
-        self.objects.len() + self.neighbors.len() + routes.sum::<usize>()
+        self.objects.len() + self.neighbors.len() + self.labels.len() + routes.sum::<usize>()
     }
 }

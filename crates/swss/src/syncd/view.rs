@@ -31,6 +31,9 @@ fn default_of(attr: &Attr) -> Option<Attr> {
     Some(match attr {
         Attr::RoutePacketAction(_) => Attr::RoutePacketAction(PacketAction::Forward),
         Attr::RouteNextHop(_) => Attr::RouteNextHop(Oid::NULL),
+        Attr::InsegPacketAction(_) => Attr::InsegPacketAction(PacketAction::Forward),
+        Attr::InsegNextHop(_) => Attr::InsegNextHop(Oid::NULL),
+        Attr::InsegPop(_) => Attr::InsegPop(1),
         Attr::NeighborNoHostRoute(_) => Attr::NeighborNoHostRoute(false),
         Attr::VirtualRouterV4(_) => Attr::VirtualRouterV4(true),
         Attr::VirtualRouterV6(_) => Attr::VirtualRouterV6(true),

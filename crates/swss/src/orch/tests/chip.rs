@@ -1,8 +1,8 @@
 //! A chip that is nothing but its objects, and that notes every request it should not have got.
 
 use crate::sai::{
-    Attr, ErrorMode, Item, NeighborEntry, ObjectId, ObjectType, Oid, PacketAction, RouteEntry, Sai, Status,
-    Verb,
+    Attr, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, OutsegType, PacketAction,
+    RouteEntry, Sai, Status, Verb,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,15 +14,18 @@ pub(super) enum Forwarding {
     Cpu,
     /// The port's first lane.
     Interface(u32),
-    /// Gateway, the port's first lane, weight.
-    Hops(BTreeSet<(IpAddr, u32, u32)>),
+    Hops(BTreeSet<ChipHop>),
 }
+
+/// Gateway, labels put on, the port's first lane, weight.
+pub(super) type ChipHop = (IpAddr, String, u32, u32);
 
 #[derive(Default)]
 pub(super) struct Chip {
     pub(super) objects: BTreeMap<Oid, (ObjectType, Vec<Attr>)>,
     pub(super) routes: BTreeMap<RouteEntry, Vec<Attr>>,
     pub(super) neighbors: BTreeMap<NeighborEntry, Vec<Attr>>,
+    pub(super) labels: BTreeMap<InsegEntry, Vec<Attr>>,
     next: u64,
     /// How many groups it says it holds, and how many routes it really holds.
     pub(super) group_limit: u32,
@@ -61,6 +64,7 @@ impl Chip {
         self.objects.values().any(|(_, attrs)| names(attrs))
             || self.routes.iter().any(|(entry, attrs)| entry.vr == oid || names(attrs))
             || self.neighbors.iter().any(|(entry, attrs)| entry.rif == oid || names(attrs))
+            || self.labels.values().any(|attrs| names(attrs))
     }
 
     fn known(&self, oid: Oid) -> bool {
@@ -76,6 +80,7 @@ impl Chip {
             self.objects.clear();
             self.routes.clear();
             self.neighbors.clear();
+            self.labels.clear();
             if verb == Verb::Create {
                 self.power_on();
                 item.id = SWITCH.into();
@@ -112,11 +117,19 @@ impl Chip {
                     None => Status::Success,
                 }
             }
+            (Verb::Create, ObjectId::Inseg(entry)) => {
+                if self.labels.contains_key(&entry) {
+                    return Status::ItemAlreadyExists;
+                }
+                self.labels.insert(entry, item.attrs.to_vec());
+                Status::Success
+            }
             (Verb::Set, id) => {
                 let attrs = match id {
                     ObjectId::Oid(oid) => self.objects.get_mut(&oid).map(|(_, attrs)| attrs),
                     ObjectId::Route(entry) => self.routes.get_mut(&entry),
                     ObjectId::Neighbor(entry) => self.neighbors.get_mut(&entry),
+                    ObjectId::Inseg(entry) => self.labels.get_mut(&entry),
                 };
                 let Some(attrs) = attrs else { return Status::ItemNotFound };
                 for attr in &item.attrs {
@@ -136,6 +149,10 @@ impl Chip {
                 }
             }
             (Verb::Remove, ObjectId::Route(entry)) => match self.routes.remove(&entry) {
+                Some(_) => Status::Success,
+                None => Status::ItemNotFound,
+            },
+            (Verb::Remove, ObjectId::Inseg(entry)) => match self.labels.remove(&entry) {
                 Some(_) => Status::Success,
                 None => Status::ItemNotFound,
             },
@@ -171,33 +188,50 @@ impl Chip {
         }
     }
 
-    fn hop(&self, oid: Oid, weight: u32) -> (IpAddr, u32, u32) {
-        let (mut ip, mut rif) = (None, Oid::NULL);
+    fn hop(&self, oid: Oid, weight: u32) -> ChipHop {
+        let (mut ip, mut rif, mut how, mut labels) = (None, Oid::NULL, "", String::new());
         for attr in self.attrs(oid).1 {
             match attr {
                 Attr::NextHopIp(a) => ip = Some(*a),
                 Attr::NextHopRif(r) => rif = *r,
+                Attr::NextHopOutseg(OutsegType::Push) => how = "push",
+                Attr::NextHopOutseg(OutsegType::Swap) => how = "swap",
+                Attr::NextHopLabels(list) => {
+                    labels = list.iter().map(u32::to_string).collect::<Vec<_>>().join("/");
+                }
                 _ => {}
             }
         }
-        (ip.unwrap(), self.lane(rif), weight)
+        (ip.unwrap(), format!("{how}{labels}"), self.lane(rif), weight)
     }
 
     /// Where packets of a route go, followed through all objects.
     pub(super) fn forwarding(&self, entry: &RouteEntry) -> Option<Forwarding> {
-        let attrs = self.routes.get(entry)?;
+        Some(self.follow(self.routes.get(entry)?))
+    }
+
+    /// The same for a label, and how many labels are taken off.
+    pub(super) fn of_label(&self, label: u32) -> Option<(Forwarding, Option<u8>)> {
+        let (_, attrs) = self.labels.iter().find(|(entry, _)| entry.label == label)?;
+        let pop = attrs.iter().find_map(|a| if let Attr::InsegPop(pop) = a { Some(*pop) } else { None });
+        Some((self.follow(attrs), pop))
+    }
+
+    fn follow(&self, attrs: &[Attr]) -> Forwarding {
         let mut oid = Oid::NULL;
         for attr in attrs {
             match attr {
-                Attr::RoutePacketAction(PacketAction::Drop) => return Some(Forwarding::Drop),
-                Attr::RouteNextHop(to) => oid = *to,
+                Attr::RoutePacketAction(PacketAction::Drop) | Attr::InsegPacketAction(PacketAction::Drop) => {
+                    return Forwarding::Drop;
+                }
+                Attr::RouteNextHop(to) | Attr::InsegNextHop(to) => oid = *to,
                 _ => {}
             }
         }
         if oid == CPU {
-            return Some(Forwarding::Cpu);
+            return Forwarding::Cpu;
         }
-        Some(match self.attrs(oid).0 {
+        match self.attrs(oid).0 {
             ObjectType::RouterInterface => Forwarding::Interface(self.lane(oid)),
             ObjectType::NextHop => Forwarding::Hops([self.hop(oid, 0)].into()),
             _ => {
@@ -216,7 +250,7 @@ impl Chip {
                 });
                 Forwarding::Hops(hops.collect())
             }
-        })
+        }
     }
 
     pub(super) fn count(&self, object: ObjectType) -> usize {

@@ -4,6 +4,7 @@ mod batches;
 mod chip;
 mod failures;
 mod groups;
+mod labels;
 mod random;
 mod routes;
 mod warm;

@@ -35,9 +35,13 @@ enum Way {
     Hops(Vec<u8>, bool),
 }
 
-const ROUTES: u8 = 6;
+/// Routes; those from this number on are of labels.
+const ROUTES: u8 = 8;
+const LABELS: u8 = 6;
 const INDEXES: u8 = 3;
-const HOPS: u8 = 5;
+/// Neighbours, and next hops: those beyond lead to the first neighbours with labels.
+const NEIGHBORS: u8 = 5;
+const HOPS: u8 = 8;
 
 fn way() -> impl Strategy<Value = Way> {
     prop_oneof![
@@ -54,18 +58,24 @@ fn act() -> impl Strategy<Value = Act> {
         3 => (0..ROUTES).prop_map(Act::NoRoute),
         3 => (0..INDEXES, proptest::collection::vec((0..HOPS, 1..3u8), 1..4)).prop_map(|(n, m)| Act::Index(n, m)),
         2 => (0..INDEXES).prop_map(Act::NoIndex),
-        4 => (0..HOPS, any::<bool>()).prop_map(|(n, up)| Act::Neighbor(n, up)),
-        1 => (0..HOPS).prop_map(Act::Mac),
+        4 => (0..NEIGHBORS, any::<bool>()).prop_map(|(n, up)| Act::Neighbor(n, up)),
+        1 => (0..NEIGHBORS).prop_map(Act::Mac),
         2 => (0..3u8, any::<bool>()).prop_map(|(n, up)| Act::Link(n, up)),
         1 => any::<bool>().prop_map(Act::Vrf),
         6 => Just(Act::Run),
         12 => any::<usize>().prop_map(Act::Answer),
-        2 => (0..6u8).prop_map(Act::Fail),
+        2 => (0..8u8).prop_map(Act::Fail),
         1 => Just(Act::Tick),
     ]
 }
 
+fn labels(hop: u8) -> Option<String> {
+    let how = if hop.is_multiple_of(2) { "push" } else { "swap" };
+    (hop >= NEIGHBORS).then(|| format!("{how}{}/{hop}", 100 + hop))
+}
+
 fn ip(hop: u8) -> String {
+    let hop = hop % NEIGHBORS;
     format!("10.0.{}.{}", hop % 3, 2 + hop / 3)
 }
 
@@ -78,29 +88,36 @@ fn fields(hops: &[(u8, Option<u8>)]) -> String {
         None => String::new(),
     };
     format!(
-        "nexthop={} ifname={} weight={weight} nexthop_group= blackhole=false",
+        "nexthop={} ifname={} mpls_nh={} weight={weight} nexthop_group= blackhole=false",
         list(hops, |(hop, _)| ip(*hop)),
-        list(hops, |(hop, _)| format!("Ethernet{}", hop % 3))
+        list(hops, |(hop, _)| format!("Ethernet{}", hop % NEIGHBORS % 3)),
+        list(hops, |(hop, _)| labels(*hop).unwrap_or("na".into())),
     )
 }
 
 /// What [`World::way`] says of these next hops.
 fn shown(hops: &[(u8, Option<u8>)]) -> String {
-    let mut set: BTreeMap<std::net::IpAddr, Option<u8>> = BTreeMap::new();
+    let mut set: BTreeMap<(std::net::IpAddr, String), Option<u8>> = BTreeMap::new();
     let mut sorted = hops.to_vec();
     sorted.sort();
     for (hop, weight) in sorted {
-        set.entry(ip(hop).parse().unwrap()).or_insert(weight);
+        set.entry((ip(hop).parse().unwrap(), labels(hop).unwrap_or_default())).or_insert(weight);
     }
     let one = set.len() == 1;
-    let show = |(ip, weight): (_, Option<u8>)| match weight {
-        Some(weight) if !one => format!("{ip}*{weight}"),
-        _ => format!("{ip}"),
+    let show = |((ip, labels), weight): ((std::net::IpAddr, String), Option<u8>)| {
+        let to = if labels.is_empty() { ip.to_string() } else { format!("{labels}@{ip}") };
+        match weight {
+            Some(weight) if !one => format!("{to}*{weight}"),
+            _ => to,
+        }
     };
     set.into_iter().map(show).collect::<Vec<_>>().join(" ")
 }
 
 fn key(route: u8) -> String {
+    if route >= LABELS {
+        return (100 + u32::from(route)).to_string();
+    }
     if route % 3 == 2 { format!("Vrf1:10.{route}.0.0/16") } else { format!("10.{route}.0.0/16") }
 }
 
@@ -110,9 +127,11 @@ fn weighted(hops: &[u8], weights: bool) -> Vec<(u8, Option<u8>)> {
 
 fn row(way: &Way) -> String {
     match way {
-        Way::Drop => "blackhole=true nexthop= ifname= weight= nexthop_group=".into(),
-        Way::Interface(n) => format!("nexthop=0.0.0.0 ifname=Ethernet{n} weight= nexthop_group= blackhole="),
-        Way::Index(n) => format!("nexthop_group={n} nexthop= ifname= weight= blackhole="),
+        Way::Drop => "blackhole=true nexthop= ifname= mpls_nh= weight= nexthop_group=".into(),
+        Way::Interface(n) => {
+            format!("nexthop=0.0.0.0 ifname=Ethernet{n} mpls_nh= weight= nexthop_group= blackhole=")
+        }
+        Way::Index(n) => format!("nexthop_group={n} nexthop= ifname= mpls_nh= weight= blackhole="),
         Way::Hops(hops, weights) => fields(&weighted(hops, *weights)),
     }
 }
@@ -158,7 +177,29 @@ impl Batches {
 }
 
 impl Player {
+    fn way(&self, n: u8) -> String {
+        match n {
+            LABELS.. => {
+                let way = self.world.label_way(100 + u32::from(n));
+                way.strip_suffix(&format!(" pop{n}")).unwrap_or(&way).to_owned()
+            }
+            _ => self.world.way(&key(n)),
+        }
+    }
+
+    fn why(&self, n: u8) -> String {
+        if n < LABELS {
+            return self.world.why(&key(n));
+        }
+        let state = self.world.orch.explain_label(100 + u32::from(n));
+        state.and_then(|state| state.waiting).map_or_else(String::new, |waiting| waiting.to_string())
+    }
+
     fn route(&mut self, n: u8, text: &str) {
+        if n >= LABELS {
+            let text = if text == "DEL" { text.to_owned() } else { format!("{text} mpls_pop={n}") };
+            return self.world.set(&format!("LABEL_ROUTE_TABLE:{}", key(n)), &text);
+        }
         self.batches.last += 1;
         self.batches.changed.insert(key(n), self.batches.last);
         self.batches.failed.remove(&key(n));
@@ -224,6 +265,8 @@ impl Player {
                     (ObjectType::NextHopGroupMember, Verb::Create),
                     (ObjectType::NeighborEntry, Verb::Create),
                     (ObjectType::NextHop, Verb::Create),
+                    (ObjectType::InsegEntry, Verb::Create),
+                    (ObjectType::InsegEntry, Verb::Set),
                 ][usize::from(n)];
                 self.world.syncd.chip_mut().fail.push((object, verb, Status::TableFull));
             }
@@ -243,7 +286,7 @@ impl Player {
         self.world.assert_db_agrees();
         self.batches.collect(&mut self.world, true);
         assert_eq!(self.batches.finished, self.batches.last, "every batch is finished");
-        let waiting = (0..ROUTES).map(key).filter(|key| !self.world.why(key).is_empty());
+        let waiting = (0..LABELS).filter(|n| !self.why(*n).is_empty()).map(key);
         assert_eq!(self.batches.failed, waiting.collect(), "what failed, and nothing else, is said to have");
     }
 }
@@ -268,7 +311,7 @@ proptest! {
             prop_assert_eq!(&player.world.syncd.chip().violations, &[""; 0]);
         }
         // Everything that routes can wait for comes.
-        for hop in 0..HOPS {
+        for hop in 0..NEIGHBORS {
             player.neighbor(hop, Some(1));
         }
         for n in 0..3 {
@@ -281,7 +324,7 @@ proptest! {
         player.play(Act::Vrf(true));
         player.settle();
         for n in 0..ROUTES {
-            let way = player.world.way(&key(n));
+            let way = player.way(n);
             let wanted = match player.routes.get(&n) {
                 None => "-".into(),
                 Some(Way::Drop) => "drop".into(),
@@ -297,7 +340,7 @@ proptest! {
             };
             // A group of one shows its weight where a next hop has none; and where groups are few, any member will do.
             let single = bare(&way).len() == 1 && bare(&wanted).contains(&bare(&way)[0]);
-            let few = groups < 9 && player.world.why(&key(n)).contains("all used");
+            let few = groups < 9 && player.why(n).contains("all used");
             let alone = single && bare(&wanted).len() == 1;
             prop_assert!(way == wanted || alone || (few && single), "route {}: {} for {}", key(n), way, wanted);
         }
@@ -318,7 +361,7 @@ proptest! {
         for n in 0..INDEXES {
             player.play(Act::NoIndex(n));
         }
-        for hop in 0..HOPS {
+        for hop in 0..NEIGHBORS {
             player.play(Act::Neighbor(hop, false));
         }
         player.play(Act::Vrf(false));

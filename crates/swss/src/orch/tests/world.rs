@@ -2,7 +2,9 @@
 
 use super::chip::{Chip, Forwarding};
 use crate::orch::{Former, Orch, OrchConfig, OrchEvent, OrchOut};
-use crate::row::{Change, IntfRow, NeighRow, NextHopGroupRow, PortRow, RouteKey, RouteRow, Row, VrfRow};
+use crate::row::{
+    Change, IntfRow, LabelRouteRow, NeighRow, NextHopGroupRow, PortRow, RouteKey, RouteRow, Row, VrfRow,
+};
 use crate::sai::{Attr, Item, ObjectType, Oid, RouteEntry, SaiCall, SaiReply, SaiRequest, VidCounter, text};
 use crate::syncd::{AsicChange, Syncd, SyncdOut};
 use std::collections::BTreeMap;
@@ -100,6 +102,7 @@ impl World {
             VrfRow::TABLE => self.orch.vrf(change(key, text)),
             NextHopGroupRow::TABLE => self.orch.nexthop_group(change(key, text)),
             RouteRow::TABLE => self.orch.route(change(key, text)),
+            LabelRouteRow::TABLE => self.orch.label_route(change(key, text)),
             _ => panic!("{table}"),
         }
     }
@@ -267,15 +270,28 @@ impl World {
                 .and_then(|v| self.syncd.rid(v)),
         };
         let Some(vr) = vr else { return "-".into() };
-        match self.syncd.chip().forwarding(&RouteEntry { switch, vr, dest: prefix }) {
+        World::shown(self.syncd.chip().forwarding(&RouteEntry { switch, vr, dest: prefix }))
+    }
+
+    /// Where the chip sends packets with a label: as [`World::way`], and behind it how many labels it takes off.
+    pub(super) fn label_way(&self, label: u32) -> String {
+        match self.syncd.chip().of_label(label) {
+            None => "-".into(),
+            Some((way, pop)) => format!("{} pop{}", World::shown(Some(way)), pop.unwrap()),
+        }
+    }
+
+    fn shown(forwarding: Option<Forwarding>) -> String {
+        match forwarding {
             None => "-".into(),
             Some(Forwarding::Drop) => "drop".into(),
             Some(Forwarding::Cpu) => "cpu".into(),
             Some(Forwarding::Interface(lane)) => format!("Ethernet{}", lane / 4),
             Some(Forwarding::Hops(hops)) => {
-                let hops = hops.into_iter().map(|(ip, lane, weight)| {
+                let hops = hops.into_iter().map(|(ip, labels, lane, weight)| {
                     assert_eq!(ip.to_string().split('.').nth(2).unwrap(), (lane / 4).to_string());
-                    if weight == 0 { ip.to_string() } else { format!("{ip}*{weight}") }
+                    let to = if labels.is_empty() { ip.to_string() } else { format!("{labels}@{ip}") };
+                    if weight == 0 { to } else { format!("{to}*{weight}") }
                 });
                 hops.collect::<Vec<_>>().join(" ")
             }
@@ -295,14 +311,16 @@ impl World {
             let id = match &item.id {
                 crate::sai::ObjectId::Route(entry) => entry.dest.to_string(),
                 crate::sai::ObjectId::Neighbor(entry) => entry.ip.to_string(),
+                crate::sai::ObjectId::Inseg(entry) => entry.label.to_string(),
                 crate::sai::ObjectId::Oid(_) => "oid".into(),
             };
             let attrs: Vec<String> = item
                 .attrs
                 .iter()
                 .map(|attr| match attr {
-                    Attr::RouteNextHop(oid) if oid.is_null() => "null".into(),
-                    Attr::RouteNextHop(_) => "to".into(),
+                    Attr::RouteNextHop(oid) | Attr::InsegNextHop(oid) if oid.is_null() => "null".into(),
+                    Attr::RouteNextHop(_) | Attr::InsegNextHop(_) => "to".into(),
+                    Attr::InsegPop(pop) => format!("pop{pop}"),
                     other => other.to_string().rsplit(['=', '_']).next().unwrap_or_default().to_lowercase(),
                 })
                 .collect();
@@ -334,7 +352,7 @@ impl World {
         assert_eq!(chip.count(ObjectType::NextHop), 0);
         assert_eq!(chip.count(ObjectType::NextHopGroup), 0);
         assert_eq!(chip.count(ObjectType::NextHopGroupMember), 0);
-        assert!(chip.neighbors.is_empty());
+        assert!(chip.neighbors.is_empty() && chip.labels.is_empty());
         assert_eq!(self.orch.neighbors.len(), 0, "neighbours are remembered that nobody names");
         assert_eq!((self.orch.backlog(), self.orch.parked()), (0, 0));
         assert_eq!(self.orch.groups.places(), (0, 0, 0));
@@ -345,8 +363,15 @@ impl World {
         assert_eq!(other, [""; 0]);
         let crm = self.orch.crm();
         assert_eq!(crm.route[0].used + crm.route[1].used, chip.routes.len() as u32);
-        let rest =
-            [crm.nexthop[0], crm.nexthop[1], crm.neighbor[0], crm.nexthop_group, crm.nexthop_group_member];
+        let rest = [
+            crm.nexthop[0],
+            crm.nexthop[1],
+            crm.neighbor[0],
+            crm.nexthop_group,
+            crm.nexthop_group_member,
+            crm.mpls_inseg,
+            crm.mpls_nexthop,
+        ];
         assert!(rest.iter().all(|usage| usage.used == 0), "{crm:?}");
     }
 
@@ -358,6 +383,11 @@ impl World {
         };
         assert_eq!(of(ObjectType::RouteEntry), chip.routes.len());
         assert_eq!(of(ObjectType::NeighborEntry), chip.neighbors.len());
+        assert_eq!(of(ObjectType::InsegEntry), chip.labels.len());
+        assert_eq!(self.orch.crm().mpls_inseg.used, chip.labels.len() as u32);
+        let labelled = |attrs: &Vec<Attr>| attrs.iter().any(|attr| matches!(attr, Attr::NextHopLabels(_)));
+        let labelled = chip.objects.values().filter(|(_, attrs)| labelled(attrs)).count();
+        assert_eq!(self.orch.crm().mpls_nexthop.used, labelled as u32);
         for object in [
             ObjectType::NextHop,
             ObjectType::NextHopGroup,

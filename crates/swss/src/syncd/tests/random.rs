@@ -180,6 +180,7 @@ impl World {
             ObjectId::Oid(_) => {}
             ObjectId::Route(entry) => text += &format!("{} in {} ", entry.dest, spell(entry.vr)),
             ObjectId::Neighbor(entry) => text += &format!("{} on {} ", entry.ip, spell(entry.rif)),
+            ObjectId::Inseg(entry) => text += &format!("label {} ", entry.label),
         }
         for attr in store[&(object, id)].values() {
             let mut attr = attr.clone();

@@ -1,0 +1,100 @@
+//! `LABEL_ROUTE_TABLE`: what becomes of packets that arrive with an MPLS label.
+
+use super::{Db, FILLER, Field, LABEL_MAX, Name, Row, RowError, Via};
+use crate::spell;
+use std::sync::Arc;
+
+/// Which label.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum LabelKey {
+    /// Not a label: asks orchagent to hold work on labels (SET) and to apply the merged result (DEL).
+    Resync,
+    /// A label.
+    Label(u32),
+}
+
+/// A label's route as APPL_DB has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LabelRouteRow {
+    /// Who made it. Only echoed. `None` when the row does not say.
+    pub protocol: Option<Name>,
+    /// Where it leads, and how many labels are taken off ([`Field::MplsPop`]).
+    pub via: Arc<Via>,
+}
+
+/// What a row names when it names everything. Never an empty `mpls_pop`: SONiC's orchagent ends when it reads one.
+const FIELDS: [Field; 6] =
+    [Field::Blackhole, Field::Nexthop, Field::Ifname, Field::NexthopGroup, Field::MplsNh, Field::Weight];
+
+impl Row for LabelRouteRow {
+    const DB: Db = Db::Appl;
+    const TABLE: &'static str = "LABEL_ROUTE_TABLE";
+    type Key = LabelKey;
+
+    fn key_text(key: &LabelKey, out: &mut String) {
+        match key {
+            LabelKey::Resync => out.push_str("resync"),
+            LabelKey::Label(label) => spell::decimal((*label).into(), out),
+        }
+    }
+
+    fn parse_key(text: &str) -> Result<LabelKey, RowError> {
+        if text == "resync" {
+            return Ok(LabelKey::Resync);
+        }
+        let bad = |why: &str| RowError::new(Self::TABLE, format!("key \"{text}\" {why}"));
+        if text.starts_with("Vrf") {
+            return Err(bad("is of a VRF, and labels are the switch's: a chip has one table of them"));
+        }
+        let label = Some(text).filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+        let label = label.and_then(|text| text.parse().ok()).filter(|label| *label <= LABEL_MAX);
+        label.map(LabelKey::Label).ok_or_else(|| bad("is not a label from 0 to 1048575"))
+    }
+
+    fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
+        let mut said = false;
+        let protocol = self.protocol.as_deref().filter(|protocol| !protocol.is_empty());
+        let fields = protocol.into_iter().map(|protocol| ("protocol", protocol));
+        for (name, value) in fields.chain(self.via.said().map(|(field, value)| (field.name(), value))) {
+            said = true;
+            put(name, value);
+        }
+        if !said {
+            put(FILLER.0, FILLER.1);
+        }
+    }
+
+    fn all_fields(&self, put: &mut dyn FnMut(&str, &str)) {
+        put("protocol", self.protocol.as_deref().unwrap_or(""));
+        for field in FIELDS {
+            let value = self.via.get(field);
+            put(field.name(), if field == Field::Blackhole && value.is_empty() { "false" } else { value });
+        }
+        let pop = self.via.get(Field::MplsPop);
+        if !pop.is_empty() {
+            put(Field::MplsPop.name(), pop);
+        }
+    }
+
+    fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {
+        let mut protocol = None;
+        let mut via = Via::default();
+        for (name, value) in fields {
+            if name == "protocol" {
+                protocol = Some(value.into());
+            } else if name == Field::MplsPop.name() {
+                via.put(Field::MplsPop, value);
+            } else if let Some(field) = Field::from_name(name) {
+                via.put(field, value);
+            }
+        }
+        Ok(LabelRouteRow { protocol, via: Arc::new(via) })
+    }
+
+    fn merge(&mut self, newer: Self) {
+        self.via = Via::merged(&self.via, newer.via);
+        if newer.protocol.is_some() {
+            self.protocol = newer.protocol;
+        }
+    }
+}
