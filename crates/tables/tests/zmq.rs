@@ -2,7 +2,7 @@
 
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::row::RouteRow;
+use ribtide_swss::row::{LabelKey, LabelRouteRow, RouteRow};
 use ribtide_swss::{Change, Row};
 use ribtide_tables::Consumer;
 use ribtide_tables::zmq::{Endpoint, ZmqConsumer, ZmqProducer};
@@ -81,6 +81,36 @@ fn a_consumer_that_does_not_take_fills_a_window_and_loses_nothing() {
     });
     assert_eq!(got, routes(0, 164));
     assert_eq!(producer.waiting(), 0);
+}
+
+#[test]
+fn two_tables_share_an_endpoint_and_each_has_its_consumer() {
+    let (rings, stop, endpoint) = (Rings::default(), Stop::default(), endpoint());
+    let (mut routes_in, mut labels_in) =
+        ZmqConsumer::<RouteRow>::bind_two::<LabelRouteRow>(&endpoint, &rings, &stop).unwrap();
+    let mut routes_out = ZmqProducer::<RouteRow>::connect(endpoint.clone(), &rings, &stop).unwrap();
+    let mut labels_out = ZmqProducer::<LabelRouteRow>::connect(endpoint, &rings, &stop).unwrap();
+    wait("connected", || routes_out.renewed());
+    wait("connected", || labels_out.renewed());
+    let row =
+        LabelRouteRow::from_fields(&mut [("ifname", "Ethernet0"), ("mpls_pop", "1")].into_iter()).unwrap();
+    let labels: Vec<_> = (16..1500).map(|n| Change::set(LabelKey::Label(n), row.clone())).collect();
+    // One that nobody takes does not hold the other up.
+    labels_out.send(&mut labels.clone());
+    routes_out.send(&mut routes(0, 2500));
+    let (mut some, mut others) = (Vec::new(), Vec::new());
+    wait("all routes came", || {
+        while routes_in.pop(700, &mut some).unwrap() {}
+        some.len() == 2500
+    });
+    wait("all routes are taken", || routes_out.is_taken());
+    assert!(!labels_out.is_taken());
+    wait("all labels came", || {
+        while labels_in.pop(700, &mut others).unwrap() {}
+        others.len() == labels.len()
+    });
+    assert_eq!((some, others), (routes(0, 2500), labels));
+    wait("all labels are taken", || labels_out.is_taken());
 }
 
 #[test]

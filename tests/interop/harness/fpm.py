@@ -12,16 +12,54 @@ def attribute(kind, value):
     return struct.pack("=HH", 4 + len(value), kind) + value + b"\0" * (-len(value) % 4)
 
 
-def route(kind, prefix, gateway=None, ifindex=0, table=254, protocol=186):
-    """A frame with one message."""
+def labels(stack):
+    """Label stack entries, outermost first."""
+    return b"".join(struct.pack("!I", label << 12 | (0x100 if n + 1 == len(stack) else 0)) for n, label in enumerate(stack))
+
+
+def via(gateway):
+    address = ipaddress.ip_address(gateway)
+    return attribute(18, struct.pack("=H", 2 if address.version == 4 else 10) + address.packed)
+
+
+def pushed(stack):
+    """Labels as an IP route has them: an encapsulation, whose flag "nested" is set."""
+    return attribute(21, struct.pack("=H", 1)) + attribute(22 | 0x8000, attribute(1, labels(stack))) if stack else b""
+
+
+def next_hops(hops, way):
+    """(gateway, interface, labels) of each; one alone stands in the route itself."""
+    if len(hops) == 1:
+        [(gateway, ifindex, stack)] = hops
+        return way(gateway, stack) + attribute(4, struct.pack("=I", ifindex))
+    listed = b""
+    for gateway, ifindex, stack in hops:
+        attributes = way(gateway, stack)
+        listed += struct.pack("=HBBI", 8 + len(attributes), 0, 0, ifindex) + attributes
+    return attribute(9, listed) if hops else b""
+
+
+def framed(kind, body):
+    message = struct.pack("=IHHII", 16 + len(body), kind, 0x505, 0, 0) + body
+    return struct.pack("!BBH", 1, 1, 4 + len(message)) + message
+
+
+def label_route(message, label, hops=(), kind=1, protocol=186):
+    """A frame with the route of a label, as FRR sends it. `hops`: (gateway, interface, labels in its place)."""
+    body = struct.pack("=BBBBBBBBI", 28, 20, 0, 0, 0, protocol, 0, kind, 0) + attribute(1, labels([label]))
+    return framed(message, body + next_hops(hops, lambda gateway, stack: (attribute(19, labels(stack)) if stack else b"") + via(gateway)))
+
+
+def route(kind, prefix, gateway=None, ifindex=0, table=254, protocol=186, hops=()):
+    """A frame with one message. `hops`, instead of a gateway: (gateway, interface, labels to put on)."""
     network = ipaddress.ip_network(prefix)
     family = 2 if network.version == 4 else 10
     body = struct.pack("=BBBBBBBBI", family, network.prefixlen, 0, 0, table, protocol, 0, 1, 0)
     body += attribute(1, network.network_address.packed)
     if gateway:
         body += attribute(5, ipaddress.ip_address(gateway).packed) + attribute(4, struct.pack("=I", ifindex))
-    message = struct.pack("=IHHII", 16 + len(body), kind, 0x505, 0, 0) + body
-    return struct.pack("!BBH", 1, 1, 4 + len(message)) + message
+    body += next_hops(hops, lambda gateway, stack: pushed(stack) + attribute(5, ipaddress.ip_address(gateway).packed))
+    return framed(kind, body)
 
 
 class Client:
@@ -35,7 +73,7 @@ class Client:
         self.socket.sendall(octets)
 
     def replies(self, count, timeout=10):
-        """The next replies as (prefix, table, protocol, whether offloaded); fewer when no more come in time."""
+        """The next replies as (prefix or label, table, protocol, whether offloaded); fewer when no more come in time."""
         got = []
         self.socket.settimeout(timeout)
         while len(got) < count:
@@ -52,8 +90,12 @@ class Client:
             # zebra takes only what says that it is a request.
             assert kind == NEWROUTE and flags & 1, frame
             family, bits, _, _, table, protocol, _, _, route_flags = struct.unpack("=BBBBBBBBI", frame[16:28])
-            size = 4 if family == 2 else 16
             assert frame[30:32] == struct.pack("=H", 1), "the first attribute is the destination"
+            if family == 28:
+                entry, = struct.unpack("!I", frame[32:36])
+                got.append((entry >> 12, table, protocol, bool(route_flags & OFFLOAD)))
+                continue
+            size = 4 if family == 2 else 16
             address = ipaddress.ip_address(frame[32:32 + size])
             got.append((f"{address}/{bits}", table, protocol, bool(route_flags & OFFLOAD)))
         return got

@@ -220,20 +220,26 @@ class Chip:
             self.members[fields["SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_GROUP_ID"]].append(fields)
 
     def hop(self, oid):
-        """Address of a next hop, after a look at what it stands on."""
+        """Address of a next hop, after a look at what it stands on; labels before it as `push100/101@`."""
         hop = self.objects["NEXT_HOP"][oid]
-        assert hop["SAI_NEXT_HOP_ATTR_TYPE"] == "SAI_NEXT_HOP_TYPE_IP", hop
+        labels = ""
+        if hop["SAI_NEXT_HOP_ATTR_TYPE"] == "SAI_NEXT_HOP_TYPE_MPLS":
+            number, stack = hop["SAI_NEXT_HOP_ATTR_LABELSTACK"].split(":")
+            assert int(number) == len(stack.split(",")), hop
+            labels = hop["SAI_NEXT_HOP_ATTR_OUTSEG_TYPE"].removeprefix("SAI_OUTSEG_TYPE_").lower() + stack.replace(",", "/") + "@"
+        else:
+            assert hop["SAI_NEXT_HOP_ATTR_TYPE"] == "SAI_NEXT_HOP_TYPE_IP" and "SAI_NEXT_HOP_ATTR_LABELSTACK" not in hop, hop
         interface, address = hop["SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID"], hop["SAI_NEXT_HOP_ATTR_IP"]
         assert interface in self.objects["ROUTER_INTERFACE"], hop
         neighbor = json.dumps({"ip": address, "rif": interface, "switch_id": self.switch}, separators=(",", ":"))
         assert self.objects["NEIGHBOR_ENTRY"][neighbor]["SAI_NEIGHBOR_ENTRY_ATTR_DST_MAC_ADDRESS"] == mac(address), neighbor
-        return address
+        return labels + address
 
-    def target(self, fields):
+    def target(self, fields, entry="ROUTE_ENTRY"):
         """Where a route goes: its next hops' addresses, ("drop",) or ("cpu",)."""
-        if fields.get("SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION") == "SAI_PACKET_ACTION_DROP":
+        if fields.get(f"SAI_{entry}_ATTR_PACKET_ACTION") == "SAI_PACKET_ACTION_DROP":
             return ("drop",)
-        oid = fields["SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID"]
+        oid = fields[f"SAI_{entry}_ATTR_NEXT_HOP_ID"]
         kind = (int(oid.removeprefix("oid:"), 16) >> 48) & 0xFF
         if kind == 5:
             group = self.objects["NEXT_HOP_GROUP"][oid]
@@ -263,9 +269,18 @@ class Chip:
         default = [route["vr"] for route in routes if route["dest"] == own]
         return sorted({route["vr"] for route in routes}, key=lambda vr: ([vr] != default, vr))
 
+    def labels(self):
+        """Label → where to, and how many labels are taken off."""
+        entries = {}
+        for name, fields in self.objects["INSEG_ENTRY"].items():
+            parts = json.loads(name)
+            assert list(parts) == ["label", "switch_id"] and parts["switch_id"] == self.switch, name
+            entries[int(parts["label"])] = (self.target(fields, "INSEG_ENTRY"), fields["SAI_INSEG_ENTRY_ATTR_NUM_OF_POP"])
+        return entries
+
     def unused(self):
-        """Next-hop groups that no route uses."""
-        used = {f.get("SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID") for f in self.objects["ROUTE_ENTRY"].values()}
+        """Next-hop groups that no route and no label uses."""
+        used = {f.get(f"SAI_{entry}_ATTR_NEXT_HOP_ID") for entry in ("ROUTE_ENTRY", "INSEG_ENTRY") for f in self.objects[entry].values()}
         return sorted(self.objects["NEXT_HOP_GROUP"].keys() - used)
 
 

@@ -21,7 +21,9 @@ use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, Protocols};
-use ribtide_swss::row::{NextHopGroupRow, ROUTE_RESPONSE_CHANNEL, RouteResponse, RouteStateRow};
+use ribtide_swss::row::{
+    LabelRouteRow, NextHopGroupRow, ROUTE_RESPONSE_CHANNEL, RouteResponse, RouteRow, RouteStateRow,
+};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::Endpoint;
 use ribtide_tables::{Databases, Heard, Pipeline, PlainTable, Producer, ProducerStateTable, listen};
@@ -117,7 +119,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     settings.note("--small-traffic", options.flush.small_traffic, options.flush.small_traffic, "");
     let timers = Timers::start(options.performance, DAEMON, &databases, &mut settings, stop)?;
     let flush = timers.timer("FLUSH");
-    let routes =
+    let (routes, labels) =
         open_routes(options, &mut config_db, &mut settings, &databases, flush.clone(), &rings, stop)?;
     // Through Redis it is the thread that writes which knows how long that takes.
     let flush = flush.filter(|_| matches!(routes, Routes::Zmq(_)));
@@ -127,6 +129,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         machine: Fpmsyncd::new(config),
         out: FpmOut::default(),
         routes,
+        labels,
         groups: ProducerStateTable::open(&databases, Pipeline::default(), stop)?,
         flush: options.flush,
         settings,
@@ -156,7 +159,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     stage.run(&frames, &link_events, &confirmed, stop)
 }
 
-/// ROUTE_TABLE by the transport that the command line or CONFIG_DB asks for.
+/// ROUTE_TABLE and LABEL_ROUTE_TABLE by the transport that the command line or CONFIG_DB asks for.
 fn open_routes(
     options: &Options,
     config: &mut ConfigDb,
@@ -165,7 +168,7 @@ fn open_routes(
     flush: Option<Meter>,
     rings: &Rings,
     stop: &Stop,
-) -> Result<Routes, Error> {
+) -> Result<(Routes<RouteRow>, Routes<LabelRouteRow>), Error> {
     let endpoint = match &options.zmq {
         Some(endpoint) => Some(endpoint.clone()),
         None => config.routes_over_zmq()?.then(|| "tcp://127.0.0.1".to_owned()),
@@ -182,7 +185,8 @@ fn open_routes(
         let why = if options.stable_table { "right with ribtide's orchagent only" } else { "" };
         settings.note("--stable-table", options.stable_table, options.stable_table, why);
         let pipeline = Pipeline { stable: options.stable_table, ..Pipeline::default() };
-        return Routes::redis(databases, pipeline, flush, rings, stop);
+        let labels = Routes::redis(databases, pipeline, None, rings, stop)?;
+        return Ok((Routes::redis(databases, pipeline, flush, rings, stop)?, labels));
     };
     let endpoint = Endpoint::parse(&endpoint, port()).map_err(Error::new)?;
     let persistence = options.appl_db.unwrap_or(Persistence::Behind);
@@ -191,7 +195,8 @@ fn open_routes(
     }
     settings.note("swss_zmq", &endpoint, "disabled", "nobody takes routes there yet");
     settings.note("appl-db", persistence, persistence, "");
-    ZmqRoutes::open(endpoint, persistence, databases, rings, stop)
+    let labels = ZmqRoutes::open(endpoint.clone(), persistence, databases, rings, stop)?;
+    Ok((ZmqRoutes::open(endpoint, persistence, databases, rings, stop)?, labels))
 }
 
 fn protocols() -> Protocols {
@@ -225,7 +230,8 @@ fn hear(databases: &Databases, confirmations: ring::Sender<Confirmation>, stop: 
 struct Stage {
     machine: Fpmsyncd,
     out: FpmOut,
-    routes: Routes,
+    routes: Routes<RouteRow>,
+    labels: Routes<LabelRouteRow>,
     groups: ProducerStateTable<NextHopGroupRow>,
     flush: Flush,
     settings: Settings,
@@ -284,6 +290,7 @@ impl Stage {
                 }
                 select.recv(confirmed.raw());
                 select.recv(self.routes.wake());
+                select.recv(self.labels.wake());
                 // Timed out or ready: the loop looks at everything either way.
                 let _ = select.ready_timeout(self.patience());
             }
@@ -303,6 +310,7 @@ impl Stage {
         let machine = &mut self.machine;
         self.groups.rows(|key, row| machine.known_group(&key, row))?;
         self.routes.rows(|key, row| machine.known_route(key, &row))?;
+        self.labels.rows(|key, row| machine.known_label(key, row))?;
         if let Some(states) = self.states.as_mut().filter(|_| self.replay.started_warm()) {
             let out = &mut self.out;
             states.rows(|key, row| machine.confirm(&RouteResponse::success(key, row.protocol), out))?;
@@ -353,16 +361,17 @@ impl Stage {
 
     fn carry_out(&mut self) -> Result<(), Error> {
         self.out.events.drain(..).for_each(|event| log(DAEMON, &event.to_string()));
-        if !self.out.offloads.is_empty() {
+        if !self.out.offloads.is_empty() || !self.out.label_offloads.is_empty() {
             let mut bytes = Vec::new();
             self.out.offloads.drain(..).for_each(|offload| offload.write(&mut bytes));
+            self.out.label_offloads.drain(..).for_each(|offload| offload.write(&mut bytes));
             if self.replies.as_ref().is_some_and(|replies| replies.send(bytes).is_err()) {
                 // The client did not read for too long, or is gone; the server says so too.
                 self.replies = None;
             }
         }
         let waiting = self.machine.pending();
-        if waiting == 0 || !self.routes.has_room() || self.replay.holds() {
+        if waiting == 0 || !self.has_room() || self.replay.holds() {
             return Ok(());
         }
         let due = waiting < self.flush.small_traffic
@@ -371,16 +380,22 @@ impl Stage {
         if due { self.flush() } else { Ok(()) }
     }
 
+    /// Whether changes that were taken now would go on.
+    fn has_room(&self) -> bool {
+        self.routes.has_room() && self.labels.has_room()
+    }
+
     /// Whether so much waits for orchagent that the routing daemon must wait too. While orchagent is away it need not:
     /// what waits unites, and there are only so many routes.
     fn is_choked(&self) -> bool {
         !self.replay.holds()
-            && !self.routes.has_room()
+            && !self.has_room()
             && self.machine.pending() >= Pipeline::default().capacity.max(self.flush.pipeline)
     }
 
     /// Goes on with ZeroMQ: what waits for room, and an orchagent that is new.
     fn look_north(&mut self) -> Result<(), Error> {
+        self.look_for_labels()?;
         let Routes::Zmq(zmq) = &mut self.routes else { return Ok(()) };
         if self.replay.holds() {
             zmq.go_on();
@@ -404,9 +419,28 @@ impl Stage {
         }
     }
 
+    /// The same for labels.
+    fn look_for_labels(&mut self) -> Result<(), Error> {
+        let Routes::Zmq(zmq) = &mut self.labels else { return Ok(()) };
+        if self.replay.holds() {
+            zmq.go_on();
+            return Ok(());
+        }
+        let knows_all = zmq.learnt_all || self.machine.is_replayed();
+        let tell = zmq.look(knows_all);
+        if tell != Tell::Changes {
+            self.flush()?;
+            self.machine.label_rows(&mut self.out.labels);
+            if let Routes::Zmq(zmq) = &mut self.labels {
+                zmq.tell_all(&mut self.out.labels, tell == Tell::Sweep);
+            }
+        }
+        Ok(())
+    }
+
     /// How long to sleep when nothing happens.
     fn patience(&self) -> Duration {
-        if self.machine.pending() > 0 && self.routes.has_room() && !self.replay.holds() {
+        if self.machine.pending() > 0 && self.has_room() && !self.replay.holds() {
             self.put_off().saturating_sub(self.flushed.elapsed())
         } else {
             NAP
@@ -439,6 +473,7 @@ impl Stage {
             let (begin, routes) = (Instant::now(), self.out.routes.len());
             write(&mut self.groups, &mut self.out.groups)?;
             self.routes.write(&mut self.out.routes)?;
+            self.labels.write(&mut self.out.labels)?;
             if !self.out.old_groups.is_empty() {
                 self.routes.settle()?;
                 write(&mut self.groups, &mut self.out.old_groups)?;
@@ -447,7 +482,7 @@ impl Stage {
                 timer.add(routes, begin);
             }
             self.flushed = Instant::now();
-            let generation = self.routes.generation() + self.groups.generation();
+            let generation = self.routes.generation() + self.labels.generation() + self.groups.generation();
             if generation == self.generation {
                 return Ok(());
             }
@@ -459,6 +494,11 @@ impl Stage {
             self.routes.rows(|key, _| {
                 if !machine.has_row(&key) {
                     out.routes.push(Change::del(key));
+                }
+            })?;
+            self.labels.rows(|key, _| {
+                if !machine.has_label_row(&key) {
+                    out.labels.push(Change::del(key));
                 }
             })?;
             self.groups.rows(|key, _| {

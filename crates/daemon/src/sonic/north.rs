@@ -1,4 +1,5 @@
-//! fpmsyncd's side of the seam to orchagent: ROUTE_TABLE through Redis, or over ZeroMQ with APPL_DB kept beside it.
+//! fpmsyncd's side of the seam to orchagent: ROUTE_TABLE and LABEL_ROUTE_TABLE through Redis, or over ZeroMQ with APPL_DB
+//! kept beside them.
 //!
 //! Over ZeroMQ nothing of what is under way survives a lost connection, and need not: fpmsyncd has every row. It says
 //! all of them on a new connection; to an orchagent of ours between the two halves of SONiC's `resync`, so that what it
@@ -10,7 +11,7 @@ use clap::ValueEnum;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::row::{RouteKey, RouteRow};
+use ribtide_swss::row::{LabelKey, LabelRouteRow, RouteKey, RouteRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::{Endpoint, ZmqProducer};
 use ribtide_tables::{
@@ -48,29 +49,43 @@ impl fmt::Display for Persistence {
     }
 }
 
-/// ROUTE_TABLE's writing side.
-pub(super) enum Routes {
-    /// Through APPL_DB.
-    Redis(Box<RedisRoutes>),
-    /// Over ZeroMQ.
-    Zmq(Box<ZmqRoutes>),
+/// A table of routes, which orchagent can be told in full.
+pub(super) trait Told: Row {
+    /// The key that begins a resync with a row, and ends it with a deletion.
+    const RESYNC: Self::Key;
 }
 
-impl Routes {
+impl Told for RouteRow {
+    const RESYNC: RouteKey = RouteKey::Resync;
+}
+
+impl Told for LabelRouteRow {
+    const RESYNC: LabelKey = LabelKey::Resync;
+}
+
+/// The writing side of such a table.
+pub(super) enum Routes<R: Told> {
+    /// Through APPL_DB.
+    Redis(Box<RedisRoutes<R>>),
+    /// Over ZeroMQ.
+    Zmq(Box<ZmqRoutes<R>>),
+}
+
+impl<R: Told> Routes<R> {
     pub(super) fn redis(
         databases: &Databases,
         pipeline: Pipeline,
         flush: Option<Meter>,
         rings: &Rings,
         stop: &Stop,
-    ) -> Result<Routes, Error> {
+    ) -> Result<Routes<R>, Error> {
         let table = || ProducerStateTable::open(databases, pipeline, stop);
         let written = Behind::start(table()?, flush, rings)?;
         Ok(Routes::Redis(Box::new(RedisRoutes { written, stored: Some(table()?) })))
     }
 
     /// Every row that APPL_DB has from before.
-    pub(super) fn rows(&mut self, each: impl FnMut(RouteKey, RouteRow)) -> Result<(), Error> {
+    pub(super) fn rows(&mut self, each: impl FnMut(R::Key, R)) -> Result<(), Error> {
         match self {
             Routes::Redis(redis) => match redis.stored.take() {
                 Some(mut table) => Ok(table.rows(each)?),
@@ -81,7 +96,7 @@ impl Routes {
     }
 
     /// Writes changes; through APPL_DB on a thread of its own, so that routes are decoded and unite meanwhile.
-    pub(super) fn write(&mut self, changes: &mut Vec<Change<RouteRow>>) -> Result<(), Error> {
+    pub(super) fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), Error> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -124,19 +139,19 @@ impl Routes {
     }
 }
 
-/// ROUTE_TABLE through Redis.
-pub(super) struct RedisRoutes {
-    written: Behind<RouteRow>,
+/// Through Redis.
+pub(super) struct RedisRoutes<R: Row> {
+    written: Behind<R>,
     /// What is there at the start, until it was asked for.
-    stored: Option<ProducerStateTable<RouteRow>>,
+    stored: Option<ProducerStateTable<R>>,
 }
 
-/// ROUTE_TABLE over ZeroMQ.
-pub(super) struct ZmqRoutes {
-    pub(super) producer: ZmqProducer<RouteRow>,
+/// Over ZeroMQ.
+pub(super) struct ZmqRoutes<R: Row> {
+    pub(super) producer: ZmqProducer<R>,
     /// APPL_DB.
-    kept: Option<Box<dyn Producer<RouteRow>>>,
-    stored: Option<PlainTable<RouteRow>>,
+    kept: Option<Box<dyn Producer<R>>>,
+    stored: Option<PlainTable<R>>,
     /// At the start APPL_DB has everything that orchagent was told.
     pub(super) learnt_all: bool,
     /// Who connects next was not told everything.
@@ -145,18 +160,18 @@ pub(super) struct ZmqRoutes {
     swept: bool,
 }
 
-impl ZmqRoutes {
+impl<R: Told> ZmqRoutes<R> {
     pub(super) fn open(
         endpoint: Endpoint,
         persistence: Persistence,
         databases: &Databases,
         rings: &Rings,
         stop: &Stop,
-    ) -> Result<Routes, Error> {
-        let table = || PlainTable::<RouteRow>::open(databases, stop);
-        let kept: Option<Box<dyn Producer<RouteRow>>> = match persistence {
+    ) -> Result<Routes<R>, Error> {
+        let table = || PlainTable::<R>::open(databases, stop);
+        let kept: Option<Box<dyn Producer<R>>> = match persistence {
             Persistence::Off => {
-                forget(databases, stop)?;
+                forget::<R>(databases, stop)?;
                 None
             }
             Persistence::Behind => Some(Box::new(Behind::start(table()?, None, rings)?)),
@@ -173,14 +188,14 @@ impl ZmqRoutes {
         })))
     }
 
-    fn rows(&mut self, each: impl FnMut(RouteKey, RouteRow)) -> Result<(), Error> {
+    fn rows(&mut self, each: impl FnMut(R::Key, R)) -> Result<(), Error> {
         match &mut self.stored {
             Some(table) => Ok(table.rows(each)?),
             None => Ok(()),
         }
     }
 
-    fn write(&mut self, changes: &mut Vec<Change<RouteRow>>) -> Result<(), Error> {
+    fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), Error> {
         if let Some(kept) = &mut self.kept {
             kept.write(&mut changes.clone())?;
             kept.flush()?;
@@ -214,10 +229,10 @@ impl ZmqRoutes {
     }
 
     /// Tells orchagent all rows, and that there are no others if `sweep`.
-    pub(super) fn tell_all(&mut self, rows: &mut Vec<Change<RouteRow>>, sweep: bool) {
+    pub(super) fn tell_all(&mut self, rows: &mut Vec<Change<R>>, sweep: bool) {
         if sweep {
             rows.insert(0, begin_resync());
-            rows.push(Change::del(RouteKey::Resync));
+            rows.push(Change::del(R::RESYNC));
         }
         self.producer.send(rows);
     }
@@ -234,15 +249,15 @@ pub(super) enum Tell {
     Sweep,
 }
 
-fn begin_resync() -> Change<RouteRow> {
-    let row = RouteRow::from_fields(&mut [("nexthop", "0.0.0.0")].into_iter());
-    Change::set(RouteKey::Resync, row.expect("an address is a next hop"))
+fn begin_resync<R: Told>() -> Change<R> {
+    let row = R::from_fields(&mut [("nexthop", "0.0.0.0")].into_iter());
+    Change::set(R::RESYNC, row.expect("an address is a next hop"))
 }
 
 /// Deletes the rows of an earlier run: they would be what an orchagent that starts believes.
-fn forget(databases: &Databases, stop: &Stop) -> Result<(), Error> {
+fn forget<R: Row>(databases: &Databases, stop: &Stop) -> Result<(), Error> {
     let mut appl = Connection::open(databases.get(Db::Appl), stop)?;
-    let rows = appl.database().key(RouteRow::TABLE, "");
+    let rows = appl.database().key(R::TABLE, "");
     Ok(appl.scan(&format!("{rows}*"), |connection, names| {
         names.iter().for_each(|name| connection.queue(&["UNLINK", name]));
         connection.flush()

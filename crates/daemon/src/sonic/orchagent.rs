@@ -21,7 +21,7 @@ use clap::Args;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::orch::{Orch, OrchConfig, VidSource};
-use ribtide_swss::row::{IntfRow, Mac, NeighRow, NextHopGroupRow, PortRow, RouteRow, VrfRow};
+use ribtide_swss::row::{IntfRow, LabelRouteRow, Mac, NeighRow, NextHopGroupRow, PortRow, RouteRow, VrfRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::state_table::{self, MAX_BATCH};
 use ribtide_tables::zmq::{Endpoint, ZmqConsumer};
@@ -314,6 +314,7 @@ fn feeds(
         state_table::channel::<IntfRow>(appl),
         state_table::channel::<NeighRow>(appl),
         state_table::channel::<NextHopGroupRow>(appl),
+        state_table::channel::<LabelRouteRow>(appl),
         state_table::channel::<RouteRow>(appl),
     ];
     let mut wakes = wake_ups(appl, channels, stop)?.into_iter();
@@ -325,17 +326,26 @@ fn feeds(
         Box::new(TableFeed::new(open::<NeighRow>(databases, wake(), stop)?, Orch::neighbor)),
         Box::new(TableFeed::new(open::<NextHopGroupRow>(databases, wake(), stop)?, Orch::nexthop_group)),
     ];
-    feeds.push(match routes {
-        Some(endpoint) => route_feed(ZmqConsumer::bind(endpoint, rings, stop)?, timers),
+    let (routes, labels) = match routes {
+        Some(endpoint) => {
+            let (routes, labels) = ZmqConsumer::bind_two(endpoint, rings, stop)?;
+            (route_feed(routes, timers), label_feed(labels))
+        }
         None => {
+            let labels = label_feed(open(databases, wake(), stop)?);
             let table = open::<RouteRow>(databases, wake(), stop)?;
             match ring {
-                Some(batch) => route_feed(Ahead::start(table, batch, rings, stop)?, timers),
-                None => route_feed(table, timers),
+                Some(batch) => (route_feed(Ahead::start(table, batch, rings, stop)?, timers), labels),
+                None => (route_feed(table, timers), labels),
             }
         }
-    });
+    };
+    feeds.extend([labels, routes]);
     Ok(feeds)
+}
+
+fn label_feed(table: impl Consumer<LabelRouteRow> + Send + 'static) -> Box<dyn Feed> {
+    Box::new(TableFeed::new(table, Orch::label_route))
 }
 
 fn route_feed(table: impl Consumer<RouteRow> + Send + 'static, timers: &Timers) -> Box<dyn Feed> {
@@ -359,6 +369,7 @@ fn refill(stage: &mut OrchStage, databases: &Databases, stop: &Stop) -> Result<S
     table::<IntfRow>(databases, stop, |change| orch.interface(change))?;
     table::<NeighRow>(databases, stop, |change| orch.neighbor(change))?;
     table::<NextHopGroupRow>(databases, stop, |change| orch.nexthop_group(change))?;
+    table::<LabelRouteRow>(databases, stop, |change| orch.label_route(change))?;
     let mut samples = Samples::default();
     table::<RouteRow>(databases, stop, |change| {
         samples.look(&change);

@@ -1,6 +1,6 @@
 //! A look into a standalone syncd's virtual switch: a Unix socket that answers one line with one line of JSON.
 //!
-//! `lookup ADDRESS`, `route PREFIX`, `counts`, `chip`. What a real chip shows through its vendor's shell. And orders:
+//! `lookup ADDRESS`, `route PREFIX`, `label LABEL`, `counts`, `chip`. What a real chip shows through its vendor's shell. And orders:
 //! `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
 
 use super::syncd::chip_setting;
@@ -9,7 +9,7 @@ use crate::api::model::AsicState;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::ask::Asker;
 use ribtide_runtime::thread;
-use ribtide_sai::{Forward, VirtualSwitch};
+use ribtide_sai::{Forward, ForwardHop, VirtualSwitch};
 use ribtide_swss::sai::PacketAction;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -83,7 +83,7 @@ fn serve<S: 'static>(
 
 fn answer(switch: &mut VirtualSwitch, question: &str) -> Value {
     let bad = || {
-        let says = "ask lookup ADDRESS, route PREFIX, counts or chip; order set NAME=VALUE, refuse PREFIX or take PREFIX";
+        let says = "ask lookup ADDRESS, route PREFIX, label LABEL, counts or chip; order set NAME=VALUE, refuse PREFIX or take PREFIX";
         json!({ "error": says })
     };
     let (word, rest) = question.split_once(' ').unwrap_or((question, ""));
@@ -104,6 +104,17 @@ fn answer(switch: &mut VirtualSwitch, question: &str) -> Value {
             Ok(prefix) => switch.route_at(vr, prefix).map_or(Value::Null, |forward| describe(&forward)),
             Err(_) => bad(),
         },
+        ("label", text) => match text.parse::<u32>() {
+            Ok(label) => switch.label(label).map_or(Value::Null, |forward| {
+                json!({
+                    "label": forward.label,
+                    "pop": forward.pop,
+                    "action": action(forward.action),
+                    "hops": hops(&forward.hops),
+                })
+            }),
+            Err(_) => bad(),
+        },
         ("counts", "") => {
             let counts = switch.counts();
             json!({
@@ -114,6 +125,7 @@ fn answer(switch: &mut VirtualSwitch, question: &str) -> Value {
                 "next_hops": counts.next_hops,
                 "groups": counts.groups,
                 "group_members": counts.group_members,
+                "labels": counts.labels,
                 "bytes": counts.bytes,
                 "operations": switch.operations(),
             })
@@ -141,18 +153,33 @@ fn order(switch: &mut VirtualSwitch, word: &str, rest: &str) -> Result<(), Strin
 }
 
 fn describe(forward: &Forward) -> Value {
-    let hops = forward.hops.iter().map(|hop| {
-        json!({
+    json!({
+        "prefix": forward.prefix.to_string(),
+        "action": action(forward.action),
+        "hops": hops(&forward.hops),
+    })
+}
+
+fn hops(hops: &[ForwardHop]) -> Vec<Value> {
+    let hop = |hop: &ForwardHop| {
+        let mut says = json!({
             "gateway": hop.gateway.map(|ip| ip.to_string()),
             "port": &*hop.port,
             "mac": hop.mac.map(|mac| mac.to_string()),
             "weight": hop.weight,
-        })
-    });
-    let action = match forward.action {
+        });
+        if let Some(labels) = &hop.labels {
+            says["labels"] = labels.to_string().into();
+        }
+        says
+    };
+    hops.iter().map(hop).collect()
+}
+
+fn action(action: PacketAction) -> &'static str {
+    match action {
         PacketAction::Forward => "forward",
         PacketAction::Drop => "drop",
         PacketAction::Trap => "trap",
-    };
-    json!({ "prefix": forward.prefix.to_string(), "action": action, "hops": hops.collect::<Vec<_>>() })
+    }
 }

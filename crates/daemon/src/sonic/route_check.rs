@@ -2,6 +2,7 @@
 //!
 //! What `route_check.py` of SONiC asks: every row of ROUTE_TABLE is in ASIC_DB, every route of ASIC_DB is a row's or the
 //! switch's own, with FIB suppression each has its answer in APPL_STATE_DB, and the switch holds as many as ASIC_DB says.
+//! Labels are looked at too: rows of LABEL_ROUTE_TABLE, and their entries.
 //! Keys are read a page at a time. A look that finds that no server and no switch has changed anything since the last one
 //! is over with that.
 
@@ -11,10 +12,11 @@ use super::query;
 use crate::api::model::{DefaultRoute, Difference, RouteCheck};
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::row::{Name, RouteKey, RouteRow, RouteStateRow};
+use ribtide_swss::row::{LabelKey, LabelRouteRow, Name, RouteKey, RouteRow, RouteStateRow};
 use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, Oid, RouteEntry, SWITCH, text};
 use ribtide_swss::{Db, Row};
 use ribtide_tables::{Connection, Databases, TableError};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -97,6 +99,8 @@ impl DaemonsCheck {
         let queue = self.appl.ask(&["SMEMBERS", "ROUTE_TABLE_KEY_SET"])?.into_texts();
         let queued: Set<Key> = queue.iter().filter_map(|text| key_of(text)).collect();
         let (hidden, routes) = self.programmed()?;
+        let Labels { rows: label_rows, entries: labels, queued: labels_queued } = self.labels()?;
+        let mut labels_missing = false;
         let mut differences = Vec::new();
         let mut differing = 0;
         let mut tell = |key: Key, stage: &str, rib: &str, found: &str, says: &str, under_way: bool| {
@@ -130,6 +134,12 @@ impl DaemonsCheck {
                 tell(key, "orchagent", "no row", "in ASIC_DB", says, true);
             }
         }
+        let mut counts =
+            [("APPL_DB".to_owned(), rows.len() as u64), ("ASIC_DB".to_owned(), routes.len() as u64)].to_vec();
+        if !label_rows.is_empty() || !labels.is_empty() {
+            counts.push(("APPL_DB labels".into(), label_rows.len() as u64));
+            counts.push(("ASIC_DB labels".into(), labels.len() as u64));
+        }
         if self.config.has(Switch::SuppressFibPending)? {
             let answered = self.answered()?;
             for key in rows.iter().filter(|key| !answered.contains(*key) && routes.contains_key(*key)) {
@@ -137,11 +147,14 @@ impl DaemonsCheck {
                 tell(*key, "responses", "a row of ROUTE_TABLE", "no answer", says, true);
             }
         }
-        let mut counts =
-            [("APPL_DB".to_owned(), rows.len() as u64), ("ASIC_DB".to_owned(), routes.len() as u64)].to_vec();
         if let Some(path) = &self.syncd {
             let chip = query::ask(path, "counts")?;
             let count = |name: &str| chip[name].as_u64().unwrap_or_default();
+            let held_labels = count("labels");
+            labels_missing = held_labels != labels.len() as u64;
+            if held_labels > 0 || !labels.is_empty() {
+                counts.push(("chip labels".into(), held_labels));
+            }
             let held = count("ipv4_routes") + count("ipv6_routes");
             counts.push(("chip".into(), held));
             if held != routes.len() as u64 {
@@ -162,10 +175,37 @@ impl DaemonsCheck {
                 }
             }
         }
+        let mut tell_label = |label: u32, rib: &str, found: &str, says: &str| {
+            differing += 1;
+            if differences.len() < TOLD {
+                differences.push(Difference {
+                    vrf: "labels".into(),
+                    prefix: label.to_string(),
+                    stage: "orchagent".into(),
+                    rib: rib.into(),
+                    found: found.into(),
+                    says: says.into(),
+                    under_way: true,
+                });
+            }
+        };
+        for label in &labels_queued {
+            let says = "it waits in APPL_DB's queue for orchagent to take it";
+            tell_label(*label, "changed", "not taken", says);
+        }
+        for label in label_rows.difference(&labels).filter(|label| !labels_queued.contains(*label)) {
+            let says = "LABEL_ROUTE_TABLE has it, and ASIC_DB does not: orchagent waits for what it needs, or the switch \
+                        refused it; swss.rec and the log of orchagent say which";
+            tell_label(*label, "a row of LABEL_ROUTE_TABLE", "not in ASIC_DB", says);
+        }
+        for label in labels.difference(&label_rows).filter(|label| !labels_queued.contains(*label)) {
+            tell_label(*label, "no row", "in ASIC_DB", "ASIC_DB has it, and LABEL_ROUTE_TABLE does not");
+        }
+        differing += u64::from(labels_missing);
         let under_way = differences.iter().filter(|difference| difference.under_way).count() as u64;
         Ok(RouteCheck {
             full: true,
-            checked: (rows.len() + routes.len()) as u64,
+            checked: (rows.len() + routes.len() + label_rows.len() + labels.len()) as u64,
             differing,
             under_way,
             differences,
@@ -211,6 +251,26 @@ impl DaemonsCheck {
             });
         }
         Ok(all)
+    }
+
+    /// The keys of LABEL_ROUTE_TABLE, the labels of ASIC_DB, and those that wait to be taken.
+    fn labels(&mut self) -> Result<Labels, Error> {
+        let label = |text: &str| match LabelRouteRow::parse_key(text) {
+            Ok(LabelKey::Label(label)) => Some(label),
+            _ => None,
+        };
+        let rows = keys(&mut self.appl, LabelRouteRow::TABLE, label)?;
+        let queue = self.appl.ask(&["SMEMBERS", "LABEL_ROUTE_TABLE_KEY_SET"])?.into_texts();
+        let entry = |text: &str| {
+            let key = format!("{}:{text}", ObjectType::InsegEntry.name());
+            match text::read_row_key(&key) {
+                Ok((_, ObjectId::Inseg(entry))) => Some(entry.label),
+                _ => None,
+            }
+        };
+        let table = self.asic.database().key(ASIC_STATE, ObjectType::InsegEntry.name());
+        let entries = keys(&mut self.asic, &table, entry)?;
+        Ok(Labels { rows, entries, queued: queue.iter().filter_map(|text| label(text)).collect() })
     }
 
     /// The keys of ROUTE_TABLE.
@@ -262,6 +322,13 @@ impl DaemonsCheck {
     }
 }
 
+/// Labels: rows of LABEL_ROUTE_TABLE, entries of ASIC_DB, and keys that wait to be taken.
+struct Labels {
+    rows: BTreeSet<u32>,
+    entries: BTreeSet<u32>,
+    queued: BTreeSet<u32>,
+}
+
 /// What the switch has of its own.
 struct Hidden {
     router: Oid,
@@ -284,13 +351,13 @@ fn key_of(text: &str) -> Option<Key> {
     }
 }
 
-fn keys(
+fn keys<K, T: Default + Extend<K>>(
     connection: &mut Connection,
     table: &str,
-    read: impl Fn(&str) -> Option<Key>,
-) -> Result<Set<Key>, Error> {
+    read: impl Fn(&str) -> Option<K>,
+) -> Result<T, Error> {
     let prefix = connection.database().key(table, "");
-    let mut all = Set::default();
+    let mut all = T::default();
     connection.scan(&format!("{prefix}*"), |_, names| {
         all.extend(names.iter().filter_map(|name| read(name.strip_prefix(&prefix)?)));
         Ok(())

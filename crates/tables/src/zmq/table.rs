@@ -297,32 +297,61 @@ impl<R: Row> ZmqConsumer<R> {
     /// # Errors
     /// [`TableError::Endpoint`] when the endpoint is taken or is not of this machine.
     pub fn bind(endpoint: &Endpoint, rings: &Rings, stop: &Stop) -> Result<Self, TableError> {
-        let failed = |e: &io::Error| unreachable(&endpoint.to_string(), e);
-        let (batches, taken) = rings.bounded(R::TABLE, WINDOW as usize);
-        let (waker, wake) = channel::bounded(1);
-        let service = Service {
-            kind: Kind::Pull,
-            limit: LIMIT,
-            what: R::TABLE,
-            listens: "zmq-listen",
-            serves: "zmq-pull",
-        };
-        let body = move |peer: Peer| pull(peer, &batches, &waker);
-        bind(endpoint, service, stop, body).map_err(|e| failed(&e))?;
-        Ok(ZmqConsumer { batches: taken, wake, rest: VecDeque::new(), taken: None })
+        let (inlet, consumer) = Inlet::<R>::new(rings);
+        serve(endpoint, R::TABLE, vec![Box::new(inlet)], stop)?;
+        Ok(consumer)
+    }
+
+    /// [`ZmqConsumer::bind`] for two tables that come to the same endpoint, over one connection or several.
+    ///
+    /// # Errors
+    /// As [`ZmqConsumer::bind`].
+    pub fn bind_two<S: Row>(
+        endpoint: &Endpoint,
+        rings: &Rings,
+        stop: &Stop,
+    ) -> Result<(Self, ZmqConsumer<S>), TableError> {
+        let (first, consumer) = Inlet::<R>::new(rings);
+        let (second, other) = Inlet::<S>::new(rings);
+        serve(endpoint, R::TABLE, vec![Box::new(first), Box::new(second)], stop)?;
+        Ok((consumer, other))
     }
 }
 
-/// One connection to its end.
-fn pull<R: Row>(peer: Peer, batches: &ring::Sender<Batch<R>>, waker: &channel::Sender<()>) -> io::Result<()> {
-    let Peer { mut reader, writer, ours } = peer;
-    let mut memory = Remembered::default();
-    let mut message = Vec::new();
-    let mut count = 0;
-    loop {
-        reader.message(&mut message)?;
-        count += 1;
-        let changes = match read::<R>(&message, &mut memory) {
+/// Where messages of one table go.
+trait Takes: Send {
+    /// The database and the table.
+    fn table(&self) -> (&'static str, &'static str);
+
+    /// Takes a message, and who is to be told when its owner has taken it. False when there is nobody any more.
+    fn take(&mut self, message: &[u8], taken: Option<(Writer, u64)>) -> bool;
+
+    /// The same for another connection.
+    fn again(&self) -> Box<dyn Takes>;
+}
+
+struct Inlet<R: Row> {
+    batches: ring::Sender<Batch<R>>,
+    waker: channel::Sender<()>,
+    memory: Remembered<R>,
+}
+
+impl<R: Row> Inlet<R> {
+    fn new(rings: &Rings) -> (Inlet<R>, ZmqConsumer<R>) {
+        let (batches, taken) = rings.bounded(R::TABLE, WINDOW as usize);
+        let (waker, wake) = channel::bounded(1);
+        let inlet = Inlet { batches, waker, memory: Remembered::default() };
+        (inlet, ZmqConsumer { batches: taken, wake, rest: VecDeque::new(), taken: None })
+    }
+}
+
+impl<R: Row> Takes for Inlet<R> {
+    fn table(&self) -> (&'static str, &'static str) {
+        (R::DB.name(), R::TABLE)
+    }
+
+    fn take(&mut self, message: &[u8], taken: Option<(Writer, u64)>) -> bool {
+        let changes = match read::<R>(message, &mut self.memory) {
             Ok(changes) => changes,
             Err(Malformed) => {
                 crate::report(&format!(
@@ -332,11 +361,54 @@ fn pull<R: Row>(peer: Peer, batches: &ring::Sender<Batch<R>>, waker: &channel::S
                 Vec::new()
             }
         };
-        let batch = Batch { changes, taken: ours.then(|| (writer.clone(), count)) };
-        if batches.send(batch).is_err() {
+        let sent = self.batches.send(Batch { changes, taken }).is_ok();
+        wake(&self.waker);
+        sent
+    }
+
+    fn again(&self) -> Box<dyn Takes> {
+        let Inlet { batches, waker, .. } = self;
+        Box::new(Inlet { batches: batches.clone(), waker: waker.clone(), memory: Remembered::default() })
+    }
+}
+
+/// The inlets of one connection.
+struct Inlets(Vec<Box<dyn Takes>>);
+
+impl Clone for Inlets {
+    fn clone(&self) -> Inlets {
+        Inlets(self.0.iter().map(|inlet| inlet.again()).collect())
+    }
+}
+
+fn serve(
+    endpoint: &Endpoint,
+    what: &'static str,
+    inlets: Vec<Box<dyn Takes>>,
+    stop: &Stop,
+) -> Result<(), TableError> {
+    let service = Service { kind: Kind::Pull, limit: LIMIT, what, listens: "zmq-listen", serves: "zmq-pull" };
+    let inlets = Inlets(inlets);
+    let body = move |peer: Peer| pull(peer, inlets.clone());
+    bind(endpoint, service, stop, body).map_err(|e| unreachable(&endpoint.to_string(), &e))
+}
+
+/// One connection to its end.
+fn pull(peer: Peer, mut inlets: Inlets) -> io::Result<()> {
+    let Peer { mut reader, writer, ours } = peer;
+    let mut message = Vec::new();
+    let mut count = 0;
+    loop {
+        reader.message(&mut message)?;
+        count += 1;
+        let of = binary::Reader::new(&message)
+            .ok()
+            .and_then(|read| inlets.0.iter().position(|inlet| inlet.table() == (read.database, read.table)));
+        // Who says what nobody understands is told of it by the first.
+        let Some(inlet) = inlets.0.get_mut(of.unwrap_or(0)) else { return Ok(()) };
+        if !inlet.take(&message, ours.then(|| (writer.clone(), count))) {
             return Ok(());
         }
-        wake(waker);
     }
 }
 

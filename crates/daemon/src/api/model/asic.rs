@@ -61,6 +61,7 @@ impl AsicState {
             ("next-hops", counts.next_hops),
             ("groups", counts.groups),
             ("group-members", counts.group_members),
+            ("labels", counts.labels),
         ];
         AsicState {
             settings: settings.collect(),
