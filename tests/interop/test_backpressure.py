@@ -10,11 +10,10 @@ import threading
 import time
 
 import pytest
-from harness import Host, Ribtide, binary, fpm, wait_for
+from harness import Host, Ribtide, binary, wait_for
 from harness.config import HEAD, LAB, external
 from harness.sonic import Sonic
 from harness.speaker import Speaker, prefixes as nlri, raw_update, update
-from test_sonic import connect_fpm, ifindex
 
 LONG = bool(os.environ.get("RIBTIDE_LONG"))
 PREFIXES = 20_000
@@ -25,6 +24,32 @@ SLACK = 160 << 20
 SENDER = Host.FEEDS[0]
 ROUTER = HEAD + external("sender", 65010, SENDER, 'import = ["accept"]') + "[fib]" + LAB
 ALL = [f"{20 + (n >> 16)}.{n >> 8 & 255}.{n & 255}.0/24" for n in range(PREFIXES)]
+
+WITHDRAWAL = b"".join(raw_update(withdrawn=nlri(ALL[start:start + 200])) for start in range(0, PREFIXES, 200))
+
+
+def bursts(gateways):
+    """All prefixes through each gateway, as UPDATEs."""
+    return [b"".join(update(ALL[start:start + 200], [65010], gateway) for start in range(0, PREFIXES, 200))
+            for gateway in gateways]
+
+
+class Burst(threading.Thread):
+    """Everything that flaps, from a thread: whoever is behind may stop reading."""
+
+    def __init__(self, sender, rounds):
+        super().__init__(daemon=True)
+        self.sender, self.rounds = sender, rounds
+        sender.socket.settimeout(None)
+        self.start()
+
+    def run(self):
+        for n in range(ROUNDS):
+            self.sender.send(self.rounds[(n + 1) % 2])
+
+    def ends(self):
+        self.join(600)
+        assert not self.is_alive()
 
 
 def memory(process):
@@ -65,24 +90,20 @@ def agree(*at):
 def test_in_one_process(host):
     router = Ribtide(host, ROUTER)
     sender = Speaker(host, SENDER, 65010)
-    rounds = [b"".join(update(ALL[start:start + 200], [65010], f"10.0.0.{5 + way}") for start in range(0, PREFIXES, 200))
-              for way in (0, 1)]
+    rounds = bursts(["10.0.0.5", "10.0.0.6"])
     sender.send(rounds[0])
     wait_for("they are there", lambda: router.count() == PREFIXES, 60)
     agree("--socket", router.socket)
     watch = Watch({"ribtide": router.process})
     router.text("config", "asic", "stall")
-    sender.socket.settimeout(None)
-    burst = threading.Thread(target=lambda: [sender.send(rounds[(n + 1) % 2]) for n in range(ROUNDS)])
-    burst.start()
+    burst = Burst(sender, rounds)
     time.sleep(STALL)
     rings = {ring["name"]: ring for ring in router.show("pipeline")["rings"]}
     assert all(ring["depth"] <= ring["capacity"] for ring in rings.values())
     assert any(ring["full"] or ring["depth"] for ring in rings.values()), rings
     assert router.neighbor(SENDER)["flaps"] == 0
     router.text("config", "asic", "resume")
-    burst.join(600)
-    assert not burst.is_alive()
+    burst.ends()
     last = f"10.0.0.{5 + ROUNDS % 2}"
     wait_for("the last word is selected", lambda: last in router.show("fib", ALL[-1])[0]["hops"][0], 120)
     agree("--socket", router.socket)
@@ -90,7 +111,7 @@ def test_in_one_process(host):
     answers = json.loads(router.text("show", "asic", *addresses, "--json"))["answers"]
     assert [a["next_hops"] for a in answers] == [[last]] * len(answers)
     watch.bounded()
-    sender.send(b"".join(raw_update(withdrawn=nlri(ALL[start:start + 200])) for start in range(0, PREFIXES, 200)))
+    sender.send(WITHDRAWAL)
     wait_for("they are gone", lambda: router.count() == 0, 120)
     agree("--socket", router.socket)
 
@@ -103,36 +124,41 @@ WIRINGS = {
 }
 
 
+#: BGP into fpmsyncd, beside the daemons. The FPM client reads fpmsyncd's answers, as zebra does.
+BEFORE_THEM = ROUTER.replace("virtual-asic = { lab = true }", 'fpm = ["127.0.0.1:2620"]') \
+    .replace("Ethernet0", "Ethernet4").replace("10.0.255.254/16", "10.2.0.1/24")
+GATEWAYS = ["10.2.0.17", "10.2.0.18"]
+
+
 @pytest.mark.parametrize("wiring", WIRINGS)
 def test_the_daemons(host, wiring):
+    """ribtide run, over FPM, and the three daemons: from the chip back to the BGP session."""
     config, flags = WIRINGS[wiring]
     sonic = Sonic(host, config=config, flags=flags)
-    client = connect_fpm(sonic)
-    port = ifindex(host, "Ethernet4")
-    gateways = ["10.2.0.17", "10.2.0.18"]
-    rounds = [b"".join(fpm.route(fpm.NEWROUTE, prefix, gateway, port) for prefix in ALL) for gateway in gateways]
+    router = Ribtide(host, BEFORE_THEM)
+    sender = Speaker(host, SENDER, 65010)
+    rounds = bursts(GATEWAYS)
     syncd = host.folder / "syncd.sock"
     order = lambda *words: subprocess.run([binary(), "config", "asic", "--syncd", syncd, *words], check=True, capture_output=True)
-    there = lambda: sonic.ask("counts").get("ipv4_routes", 0) >= PREFIXES
-    client.send(rounds[0])
-    wait_for("they are there", there, 120, alive=sonic.processes.values())
-    watch = Watch(dict(sonic.processes))
+    routes = lambda: sonic.ask("counts").get("ipv4_routes", 0)
+    alive = [*sonic.processes.values(), router.process]
+    sender.send(rounds[0])
+    wait_for("they are there", lambda: routes() >= PREFIXES, 120, alive=alive)
+    watch = Watch({"ribtide": router.process, **sonic.processes})
     order("stall")
-    burst = threading.Thread(target=lambda: [client.send(rounds[(n + 1) % 2]) for n in range(ROUNDS)])
-    client.socket.settimeout(None)
-    burst.start()
+    burst = Burst(sender, rounds)
     time.sleep(STALL)
+    assert router.neighbor(SENDER)["flaps"] == 0
     order("resume")
-    burst.join(600)
-    assert not burst.is_alive()
-    last = gateways[ROUNDS % 2]
+    burst.ends()
+    last = GATEWAYS[ROUNDS % 2]
     leads = lambda prefix: [hop["gateway"] for hop in (sonic.route(prefix) or {"hops": []})["hops"]]
-    wait_for("the last word is in the chip", lambda: all(leads(p) == [last] for p in ALL[::997] + ALL[-1:]), 240,
-             alive=sonic.processes.values())
+    wait_for("the last word is in the chip", lambda: all(leads(p) == [last] for p in ALL[::997] + ALL[-1:]), 240, alive=alive)
     at = ("--sonic", "--database-config", sonic.redis.config, "--syncd", syncd)
     agree(*at)
     assert all(leads(prefix) == [last] for prefix in ALL[::50])
+    assert router.neighbor(SENDER)["flaps"] == 0
     watch.bounded()
-    client.send(b"".join(fpm.route(fpm.DELROUTE, prefix) for prefix in ALL))
-    wait_for("they are gone", lambda: sonic.ask("counts")["ipv4_routes"] < 100, 240, alive=sonic.processes.values())
+    sender.send(WITHDRAWAL)
+    wait_for("they are gone", lambda: routes() < 100, 240, alive=alive)
     agree(*at)

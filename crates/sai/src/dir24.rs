@@ -7,6 +7,9 @@
 //! A slot carries the length of the route that painted it, so an insert knows without searching which slots it
 //! may paint over. The exact routes stand beside in one map a length; a delete finds there the route that covers
 //! the hole. At a million routes both together are below 84 bytes a route.
+//!
+//! The first level is cut into leaves, as a chip's memory is not but a process's must be: a leaf in which nothing is
+//! painted is not there, so a table that was large and is empty takes no memory.
 
 use ribtide_prefix::{Map, Prefix, V4};
 use std::hint::black_box;
@@ -18,7 +21,14 @@ pub(crate) const MAX_TARGET: Target = (1 << TARGET_BITS) - 2;
 
 const TARGET_BITS: u32 = 25;
 const EXTENDED: u32 = 1 << 31;
+/// Slots of a block: the addresses of a /24.
 const BLOCK: usize = 256;
+/// Slots of a leaf: the /24s of a /14, which take a page of memory.
+const LEAF: usize = 1024;
+/// Leaves of the first level.
+const LEAVES: usize = (1 << 24) / LEAF;
+/// Routes of a length below which the memory of their map is not worth giving back.
+const LITTLE: usize = 4096;
 
 /// One slot: empty, a route's length and target, or (first level only) the number of a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,14 +60,32 @@ impl Slot {
     }
 }
 
-/// An IPv4 table. 64 MiB of address space, of which only the pages that routes paint are ever touched.
+/// Some slots of the first level.
+struct Leaf {
+    slots: Box<[u32; LEAF]>,
+    /// How many are not empty.
+    painted: u32,
+}
+
+impl Leaf {
+    fn new() -> Leaf {
+        Leaf { slots: Box::new([0; LEAF]), painted: 0 }
+    }
+
+    /// Sets the slot at `at`.
+    fn set(&mut self, at: usize, slot: Slot) {
+        let old = std::mem::replace(&mut self.slots[at], slot.0);
+        self.painted += u32::from(slot != Slot::EMPTY);
+        self.painted -= u32::from(old != 0);
+    }
+}
+
+/// An IPv4 table.
 pub(crate) struct Dir24 {
-    /// A slot for each /24; empty until the first route.
-    first: Vec<u32>,
-    /// Blocks of 256 slots, one for each address of a /24.
-    second: Vec<u32>,
-    /// For each block, how many routes longer than /24 it holds.
-    longer: Vec<u16>,
+    /// A slot for each /24, in leaves; empty until the first route.
+    first: Vec<Option<Leaf>>,
+    /// Blocks of 256 slots, one for each address of a /24, and how many routes longer than /24 each holds.
+    second: Vec<Option<(Box<[u32]>, u16)>>,
     free: Vec<u32>,
     /// The routes themselves, by length and network address.
     exact: [Map<u32, Target>; 33],
@@ -68,7 +96,6 @@ impl Default for Dir24 {
         Dir24 {
             first: Vec::new(),
             second: Vec::new(),
-            longer: Vec::new(),
             free: Vec::new(),
             exact: std::array::from_fn(|_| Map::default()),
         }
@@ -88,7 +115,7 @@ impl Dir24 {
 
     /// Reads the first slot that a route paints.
     pub(crate) fn look_at(&self, prefix: Prefix<V4>) {
-        black_box(self.first.get((prefix.bits() >> 8) as usize).copied());
+        black_box(self.slot((prefix.bits() >> 8) as usize));
     }
 
     /// Puts a route and returns the target of the one that it replaced. `target` is at most [`MAX_TARGET`].
@@ -101,11 +128,10 @@ impl Dir24 {
             return old;
         }
         if self.first.is_empty() {
-            self.first = vec![0; 1 << 24];
+            self.first.resize_with(LEAVES, || None);
         }
         if len > 24 {
-            let block = self.open_block(prefix);
-            self.longer[block] += u16::from(old.is_none());
+            *self.open_block(prefix) += u16::from(old.is_none());
         }
         self.paint(prefix, |slot| slot.len() <= len, Slot::route(len, target));
         old
@@ -114,7 +140,12 @@ impl Dir24 {
     /// Removes the route at exactly `prefix` and returns its target.
     pub(crate) fn remove(&mut self, prefix: Prefix<V4>) -> Option<Target> {
         let len = prefix.len();
-        let old = self.exact[usize::from(len)].remove(&prefix.bits())?;
+        let of_length = &mut self.exact[usize::from(len)];
+        let old = of_length.remove(&prefix.bits())?;
+        if of_length.capacity() > LITTLE && of_length.len() * 8 < of_length.capacity() {
+            // Each entry that moves was paid for by several removals.
+            of_length.shrink_to(of_length.len() * 2);
+        }
         if len == 0 {
             return Some(old);
         }
@@ -128,15 +159,22 @@ impl Dir24 {
 
     /// The length and target of the longest route that holds `addr`.
     pub(crate) fn lookup(&self, addr: u32) -> Option<(u8, Target)> {
-        let slot = self.first.get((addr >> 8) as usize).map_or(Slot::EMPTY, |slot| Slot(*slot));
-        let slot = match slot.block() {
-            Some(block) => Slot(self.second[block * BLOCK + (addr & 0xff) as usize]),
-            None => slot,
-        };
+        let mut slot = self.slot((addr >> 8) as usize);
+        if let Some(block) = slot.block() {
+            slot = self.second[block]
+                .as_ref()
+                .map_or(Slot::EMPTY, |(slots, _)| Slot(slots[(addr & 0xff) as usize]));
+        }
         match slot.target() {
             Some(target) => Some((slot.len(), target)),
             None => self.exact[0].get(&0).map(|target| (0, *target)),
         }
+    }
+
+    /// The slot of the `at`th /24.
+    fn slot(&self, at: usize) -> Slot {
+        let leaf = self.first.get(at / LEAF).and_then(Option::as_ref);
+        leaf.map_or(Slot::EMPTY, |leaf| Slot(leaf.slots[at % LEAF]))
     }
 
     /// Every route, in no order.
@@ -146,10 +184,13 @@ impl Dir24 {
             .flat_map(|(len, map)| map.iter().map(move |(bits, target)| (Prefix::new(*bits, len), *target)))
     }
 
-    /// Bytes of memory held, the untouched part of the first level included.
+    /// Bytes of memory held.
     pub(crate) fn allocation_size(&self) -> usize {
-        (self.first.capacity() + self.second.capacity() + self.free.capacity()) * size_of::<u32>()
-            + self.longer.capacity() * size_of::<u16>()
+        self.first.capacity() * size_of::<Option<Leaf>>()
+            + self.first.iter().flatten().count() * LEAF * size_of::<u32>()
+            + self.second.capacity() * size_of::<Option<(Box<[u32]>, u16)>>()
+            + self.second.iter().flatten().count() * BLOCK * size_of::<u32>()
+            + self.free.capacity() * size_of::<u32>()
             + self.exact.iter().map(Map::allocation_size).sum::<usize>()
             + size_of::<Self>()
     }
@@ -167,55 +208,88 @@ impl Dir24 {
 
     /// Writes `new` into each slot of `prefix` that holds what `over` accepts.
     fn paint(&mut self, prefix: Prefix<V4>, over: impl Fn(Slot) -> bool, new: Slot) {
-        let repaint = |slots: &mut [u32]| {
-            for slot in slots.iter_mut().filter(|slot| over(Slot(**slot))) {
+        let Dir24 { first, second, .. } = self;
+        let mut repaint = |block: usize, from: usize, to: usize| {
+            let Some((slots, _)) = &mut second[block] else { return };
+            for slot in slots[from..to].iter_mut().filter(|slot| over(Slot(**slot))) {
                 *slot = new.0;
             }
         };
         let at = (prefix.bits() >> 8) as usize;
         if prefix.len() > 24 {
-            let Some(block) = Slot(self.first[at]).block() else { return };
-            let from = block * BLOCK + (prefix.bits() & 0xff) as usize;
-            repaint(&mut self.second[from..from + (1 << (32 - prefix.len()))]);
+            let leaf = first[at / LEAF].as_ref();
+            let from = (prefix.bits() & 0xff) as usize;
+            if let Some(block) = leaf.and_then(|leaf| Slot(leaf.slots[at % LEAF]).block()) {
+                repaint(block, from, from + (1 << (32 - prefix.len())));
+            }
             return;
         }
-        for at in at..at + (1 << (24 - prefix.len())) {
-            match Slot(self.first[at]).block() {
-                Some(block) => repaint(&mut self.second[block * BLOCK..(block + 1) * BLOCK]),
-                None => repaint(&mut self.first[at..=at]),
+        let mut at = at;
+        let to = at + (1 << (24 - prefix.len()));
+        while at < to {
+            let (place, from) = (&mut first[at / LEAF], at % LEAF);
+            let size = (LEAF - from).min(to - at);
+            at += size;
+            if place.is_none() && new == Slot::EMPTY {
+                continue;
+            }
+            let leaf = place.get_or_insert_with(Leaf::new);
+            let (mut repainted, mut were_painted) = (0, 0);
+            for slot in &mut leaf.slots[from..from + size] {
+                match Slot(*slot).block() {
+                    Some(block) => repaint(block, 0, BLOCK),
+                    None if over(Slot(*slot)) => {
+                        were_painted += u32::from(*slot != 0);
+                        repainted += 1;
+                        *slot = new.0;
+                    }
+                    None => {}
+                }
+            }
+            leaf.painted += if new == Slot::EMPTY { 0 } else { repainted };
+            leaf.painted -= were_painted;
+            if leaf.painted == 0 {
+                *place = None;
             }
         }
     }
 
-    /// The block of the /24 around `prefix`, made from that /24's slot if there is none.
-    fn open_block(&mut self, prefix: Prefix<V4>) -> usize {
+    /// The block of the /24 around `prefix`, made from that /24's slot if there is none, and its number of routes.
+    fn open_block(&mut self, prefix: Prefix<V4>) -> &mut u16 {
         let at = (prefix.bits() >> 8) as usize;
-        let slot = Slot(self.first[at]);
-        if let Some(block) = slot.block() {
-            return block;
-        }
-        let block = match self.free.pop() {
-            Some(block) => block as usize,
-            None => {
-                self.second.resize(self.second.len() + BLOCK, 0);
-                self.longer.push(0);
-                self.longer.len() - 1
+        let slot = self.slot(at);
+        let block = slot.block().unwrap_or_else(|| {
+            let block = self.free.pop().unwrap_or(self.second.len() as u32) as usize;
+            let made = Some((vec![slot.0; BLOCK].into(), 0));
+            match self.second.get_mut(block) {
+                Some(place) => *place = made,
+                None => self.second.push(made),
             }
-        };
-        self.second[block * BLOCK..(block + 1) * BLOCK].fill(slot.0);
-        self.first[at] = Slot::extended(block as u32).0;
-        block
+            self.first[at / LEAF].get_or_insert_with(Leaf::new).set(at % LEAF, Slot::extended(block as u32));
+            block
+        });
+        &mut self.second[block].get_or_insert_with(|| unreachable!("a slot names a block that is there")).1
     }
 
     /// Counts one long route of this /24 less; the last one gives the block back.
     fn close_block(&mut self, prefix: Prefix<V4>) {
         let at = (prefix.bits() >> 8) as usize;
-        let Some(block) = Slot(self.first[at]).block() else { return };
-        self.longer[block] -= 1;
-        if self.longer[block] == 0 {
-            // Without long routes all 256 slots are equal.
-            self.first[at] = self.second[block * BLOCK];
-            self.free.push(block as u32);
+        let Some(block) = self.slot(at).block() else { return };
+        let Some((slots, longer)) = &mut self.second[block] else { return };
+        *longer -= 1;
+        if *longer > 0 {
+            return;
+        }
+        // Without long routes all 256 slots are equal.
+        let slot = Slot(slots[0]);
+        self.second[block] = None;
+        self.free.push(block as u32);
+        let place = &mut self.first[at / LEAF];
+        if let Some(leaf) = place {
+            leaf.set(at % LEAF, slot);
+            if leaf.painted == 0 {
+                *place = None;
+            }
         }
     }
 }
@@ -280,14 +354,32 @@ mod tests {
         table.insert(p("10.0.0.1/32"), 2);
         table.insert(p("10.0.0.128/25"), 3);
         let blocks = table.second.len();
+        assert_eq!(table.second.iter().flatten().count(), 1);
         assert_eq!(table.lookup(0x0a00_0001), Some((32, 2)));
         table.remove(p("10.0.0.1/32"));
         table.remove(p("10.0.0.128/25"));
         assert_eq!(table.lookup(0x0a00_00ff), Some((24, 1)));
+        assert_eq!(table.second.iter().flatten().count(), 0);
         table.insert(p("192.0.2.1/32"), 4);
         assert_eq!(table.second.len(), blocks);
         assert_eq!(table.lookup(0xc000_0202), None);
         assert_eq!(table.lookup(0xc000_0201), Some((32, 4)));
+    }
+
+    #[test]
+    fn a_table_that_was_large_and_is_empty_takes_no_memory() {
+        let mut table = Dir24::default();
+        let spread =
+            |n: u32| Prefix::new(n.wrapping_mul(0x9e37_79b9), if n.is_multiple_of(7) { 32 } else { 24 });
+        table.insert(Prefix::new(0, 0), 1);
+        table.insert(spread(0), 1);
+        let before = table.allocation_size();
+        assert!((1..100_000).all(|n| table.insert(spread(n), 2).is_none()));
+        let full = table.allocation_size();
+        assert!((1..100_000).all(|n| table.remove(spread(n)) == Some(2)));
+        let after = table.allocation_size();
+        assert!(after < before + full / 20, "{before} bytes, then {full}, then {after}");
+        assert!(table.first.iter().flatten().count() <= 1 && table.second.iter().flatten().count() <= 1);
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn serve(
     events: &ring::Sender<FpmEvent>,
     rings: &Rings,
 ) -> Result<(), ring::Closed> {
-    let replies = match writer(&stream, rings) {
+    let replies = match writer(daemon, &stream, rings) {
         Ok(replies) => replies,
         Err(e) => {
             log(daemon, &format!("the session of {peer} cannot be set up: {e}"));
@@ -123,7 +123,7 @@ fn loop_frames(stream: &mut TcpStream, events: &ring::Sender<FpmEvent>) -> Resul
 }
 
 /// The thread that writes replies; it ends with its ring, or when the client does not read.
-fn writer(stream: &TcpStream, rings: &Rings) -> io::Result<ring::Sender<Vec<u8>>> {
+fn writer(daemon: &'static str, stream: &TcpStream, rings: &Rings) -> io::Result<ring::Sender<Vec<u8>>> {
     let mut stream = stream.try_clone()?;
     stream.set_write_timeout(Some(STALL))?;
     stream.set_nodelay(true)?;
@@ -131,7 +131,11 @@ fn writer(stream: &TcpStream, rings: &Rings) -> io::Result<ring::Sender<Vec<u8>>
     let (replies, waiting) = rings.bounded::<Vec<u8>>("fpmsyncd replies", REPLIES);
     let body = move || {
         while let Ok(bytes) = waiting.recv() {
-            if stream.write_all(&bytes).is_err() {
+            if let Err(e) = stream.write_all(&bytes) {
+                if e.kind() == io::ErrorKind::WouldBlock {
+                    let span = STALL.as_secs();
+                    log(daemon, &format!("the FPM client read no replies for {span} s, so its session ends"));
+                }
                 // The reader notices too.
                 let _ = stream.shutdown(std::net::Shutdown::Both);
                 return;
