@@ -42,6 +42,7 @@ use ribtide_rib::{
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::meter::{Meter, Meters};
+use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
 use ribtide_runtime::thread::{self, Stop};
 use std::collections::{BTreeMap, VecDeque};
@@ -204,6 +205,7 @@ fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &As
     stage.handle(vec![RibIn::EndOfInitial(Source::Static)]);
     let shut = never();
     while !stop.stopped() {
+        let mut in_vain = false;
         let room = stage.make_way();
         let inbox_now = if room { inbox.raw() } else { &shut };
         let nap = match () {
@@ -240,8 +242,9 @@ fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &As
                     stage.handle(messages);
                 }
             }
-            default(nap) => {}
+            default(nap) => in_vain = room && !stage.owed,
         }
+        rest::waited(in_vain);
         if room {
             stage.retry();
             while let Some(message) = stage.taken.pop_front() {

@@ -93,7 +93,7 @@ impl<F: Family, T> PrefixTable<F, T> {
 
     /// Gives memory back when hardly any of it is in use. Each entry that moves was paid for by several removals.
     fn relieve(&mut self) {
-        const LITTLE: usize = 4096;
+        const LITTLE: usize = 64;
         let PrefixTable { entries, hasher, moves, .. } = self;
         if entries.capacity() > LITTLE && entries.len() * 8 < entries.capacity() {
             *moves += 1;

@@ -3,7 +3,7 @@
 use crate::message::{FibRoute, GroupId, Protocol, Source};
 use crate::resolve::Resolver;
 use crate::sweep::Sweep;
-use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, PrefixTable};
+use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, PrefixTable, relieve};
 use std::hint::black_box;
 use std::net::IpAddr;
 
@@ -173,6 +173,7 @@ impl<F: Family> Table<F> {
                 if let [only] = list[..] {
                     route.set_candidate(Some(only));
                     self.contested.remove(&prefix);
+                    relieve(&mut self.contested);
                 }
                 old
             }

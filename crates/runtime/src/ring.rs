@@ -4,6 +4,7 @@
 //! its bound and depth, so that a stalled pipeline shows where it waits. Items are batches: at two batches a
 //! microsecond the queue is never the limit (docs/adr/0003-dependencies.md).
 
+use crate::rest;
 use crossbeam_channel as channel;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -216,8 +217,7 @@ impl<T> Receiver<T> {
     /// # Errors
     /// [`Closed`] when it is empty and every producer has stopped.
     pub fn recv(&self) -> Result<T, Closed> {
-        let batch = self.rx.recv().map_err(|_| Closed)?;
-        Ok(self.took(batch))
+        rest::recv(&self.rx).map(|batch| self.took(batch)).map_err(|_| Closed)
     }
 
     /// The next batch, waiting at most `timeout`; `None` when none came.

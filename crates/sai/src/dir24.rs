@@ -11,7 +11,7 @@
 //! The first level is cut into leaves, as a chip's memory is not but a process's must be: a leaf in which nothing is
 //! painted is not there, so a table that was large and is empty takes no memory.
 
-use ribtide_prefix::{Map, Prefix, V4};
+use ribtide_prefix::{Map, Prefix, V4, relieve};
 use std::hint::black_box;
 
 /// What a route forwards to: an index that the switch gives out, 0 to [`MAX_TARGET`].
@@ -27,8 +27,6 @@ const BLOCK: usize = 256;
 const LEAF: usize = 1024;
 /// Leaves of the first level.
 const LEAVES: usize = (1 << 24) / LEAF;
-/// Routes of a length below which the memory of their map is not worth giving back.
-const LITTLE: usize = 4096;
 
 /// One slot: empty, a route's length and target, or (first level only) the number of a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -142,10 +140,7 @@ impl Dir24 {
         let len = prefix.len();
         let of_length = &mut self.exact[usize::from(len)];
         let old = of_length.remove(&prefix.bits())?;
-        if of_length.capacity() > LITTLE && of_length.len() * 8 < of_length.capacity() {
-            // Each entry that moves was paid for by several removals.
-            of_length.shrink_to(of_length.len() * 2);
-        }
+        relieve(of_length);
         if len == 0 {
             return Some(old);
         }

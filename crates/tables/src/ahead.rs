@@ -7,6 +7,7 @@ use crate::exchange::Reader;
 use crate::subscribe::Wake;
 use crate::{Consumer, TableError};
 use crossbeam_channel as channel;
+use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row};
@@ -38,7 +39,7 @@ impl<R: Row> Ahead<R> {
         let (tx, batches) = rings.bounded(format!("{} taken ahead", R::TABLE), BATCHES);
         let (waker, wake) = channel::bounded(1);
         let body = move |ending: Stop| {
-            while consumer.wake().recv().is_ok() {
+            while rest::recv(consumer.wake()).is_ok() {
                 let mut more = true;
                 while more && !ending.stopped() {
                     let mut changes = Vec::with_capacity(max);

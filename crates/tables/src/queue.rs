@@ -10,6 +10,7 @@ use crate::database::Database;
 use crate::exchange::{Exchange, Pending, Question, Reader, WAITING};
 use crate::subscribe::{Wake, wake_ups};
 use crate::{Reply, TableError};
+use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 
@@ -152,7 +153,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     let read = move |ending: Stop| {
         let mut generation = reader.generation();
         let mut next = None;
-        while reader.wake().recv().is_ok() {
+        while rest::recv(reader.wake()).is_ok() {
             let mut round = || -> Result<bool, TableError> {
                 if ending.stopped() {
                     return Ok(false);
@@ -212,7 +213,7 @@ pub fn serve<T: Send + 'static>(
     let mut reader = QueueReader::open(database, table, wake, stop)?;
     let (tx, taken) = rings.bounded("orchagent to syncd", WAITING);
     let body = move |ending: Stop| {
-        while reader.wake().recv().is_ok() && !ending.stopped() {
+        while rest::recv(reader.wake()).is_ok() && !ending.stopped() {
             while !ending.stopped() {
                 let messages = match reader.pop(AT_ONCE) {
                     Ok(messages) => messages,

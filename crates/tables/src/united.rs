@@ -3,6 +3,9 @@
 use ribtide_prefix::Map;
 use ribtide_swss::{Change, Row};
 
+/// Changes that usually wait at most.
+const USUAL: usize = 16_384;
+
 /// Changes in the order in which their keys came first.
 #[derive(Debug)]
 pub(crate) struct United<R: Row> {
@@ -63,7 +66,11 @@ impl<R: Row> United<R> {
 
     /// All of them.
     pub(crate) fn take(&mut self) -> Vec<Change<R>> {
-        self.at.clear();
+        // A map as large as a usual batch needs is used again.
+        match self.at.capacity() > USUAL {
+            true => self.at = Map::default(),
+            false => self.at.clear(),
+        }
         std::mem::take(&mut self.waiting)
     }
 }

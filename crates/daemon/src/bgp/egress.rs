@@ -14,6 +14,7 @@ use ribtide_bgp::message::{EgressIn, ShardIn};
 use ribtide_runtime::activity::Watch;
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
+use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
@@ -214,7 +215,7 @@ impl Stage for WorkerStage {
         select.recv(self.asked.raw());
         select.recv(self.inbox.raw());
         // It must not wait for a shard, which may be waiting for it.
-        let _ = select.ready_timeout(if after == Turn::Held { MOMENT } else { PATIENCE });
+        rest::wait(&mut select, if after == Turn::Held { MOMENT } else { PATIENCE });
     }
 }
 

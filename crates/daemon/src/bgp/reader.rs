@@ -19,6 +19,7 @@ use ribtide_runtime::activity::Busy;
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::meter::{Meter, Meters};
+use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::message::{
@@ -199,8 +200,12 @@ impl Stage for ReaderStage {
         if after == Turn::Held {
             self.reader.shards.iter_mut().for_each(Mailbox::wait);
             self.reader.reports.wait();
-        } else if !self.look(PATIENCE) {
-            self.reader.ingest.forget_unused();
+        } else {
+            let in_vain = !self.look(PATIENCE);
+            if in_vain {
+                self.reader.ingest.forget_unused();
+            }
+            rest::waited(in_vain);
         }
     }
 

@@ -20,6 +20,7 @@ use ribtide_rib::{FeedMark, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, 
 use ribtide_runtime::activity::{Activity, Busy};
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
+use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -261,7 +262,7 @@ impl Stage for ShardStage {
             select.recv(self.feedback.raw());
             select.recv(self.asked.raw());
             select.recv(self.inbox.raw());
-            let _ = select.ready_timeout(PATIENCE);
+            rest::wait(&mut select, PATIENCE);
         }
     }
 }

@@ -20,6 +20,7 @@ use crossbeam_channel::{Select, TryRecvError};
 use ribtide_prefix::Set;
 use ribtide_rib::{DataplaneId, FibBatch, Lanes, RibIn, UrgentOp};
 use ribtide_runtime::meter::Meter;
+use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::Stop;
 use std::sync::Arc;
@@ -134,7 +135,7 @@ impl Port {
         let mut select = Select::new();
         self.watch(&mut select);
         // Timed out or ready: looking again tells.
-        let _ = select.ready_timeout(timeout);
+        rest::wait(&mut select, timeout);
         self.try_next()
     }
 

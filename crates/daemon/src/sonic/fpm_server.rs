@@ -5,6 +5,7 @@
 //! a whole ring of replies waits, and loses its session when it stays so.
 
 use super::{Error, log};
+use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::fpm;
@@ -74,7 +75,7 @@ pub(super) fn start(
 /// One session, to its end. An error when the daemon has stopped.
 fn serve(
     daemon: &'static str,
-    mut stream: TcpStream,
+    stream: TcpStream,
     peer: SocketAddr,
     events: &ring::Sender<FpmEvent>,
     rings: &Rings,
@@ -87,17 +88,21 @@ fn serve(
         }
     };
     events.send(FpmEvent::Connected(peer, replies))?;
-    let why = loop_frames(&mut stream, events)?;
+    let why = loop_frames(&stream, events)?;
     log(daemon, &format!("the FPM session of {peer} ended: {why}"));
     let _ = stream.shutdown(std::net::Shutdown::Both);
     events.send(FpmEvent::Disconnected)
 }
 
-fn loop_frames(stream: &mut TcpStream, events: &ring::Sender<FpmEvent>) -> Result<String, ring::Closed> {
+fn loop_frames(stream: &TcpStream, events: &ring::Sender<FpmEvent>) -> Result<String, ring::Closed> {
     let mut read = vec![0; READ];
     let mut held = 0;
+    if let Err(e) = stream.set_read_timeout(Some(rest::SPAN)) {
+        return Ok(e.to_string());
+    }
+    let mut patient = rest::Patient(stream);
     loop {
-        match stream.read(&mut read[held..]) {
+        match patient.read(&mut read[held..]) {
             Ok(0) => return Ok("the client closed it".into()),
             Ok(n) => held += n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,

@@ -18,6 +18,7 @@ use clap::Args;
 use crossbeam_channel::Select;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::meter::Meter;
+use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, Protocols};
@@ -292,7 +293,7 @@ impl Stage {
                 select.recv(self.routes.wake());
                 select.recv(self.labels.wake());
                 // Timed out or ready: the loop looks at everything either way.
-                let _ = select.ready_timeout(self.patience());
+                rest::wait(&mut select, self.patience());
             }
         }
         self.flush()

@@ -25,6 +25,7 @@ use ribtide_prefix::{AnyPrefix, Family, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, IfIndex, Protocol, RibIn, VrfId, VrfPrefix};
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
+use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread;
 use ribtide_sai::{Counts, Forward, PortSetup, VirtualSwitch};
@@ -473,7 +474,7 @@ impl Fpm {
                     port.watch(&mut select);
                     select.recv(asked.raw());
                     // Timed out or ready: the loop looks at everything either way.
-                    let _ = select.ready_timeout(NAP);
+                    rest::wait(&mut select, NAP);
                 }
             }
         }

@@ -11,6 +11,7 @@ use crossbeam_channel::{Select, TryRecvError};
 use ribtide_runtime::ask::Asked;
 use ribtide_runtime::clock::{Clock, Millis};
 use ribtide_runtime::meter::Meter;
+use ribtide_runtime::rest;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::orch::{Orch, OrchEvent, OrchOut};
 use ribtide_swss::sai::{SaiReply, SaiRequest};
@@ -366,6 +367,6 @@ impl OrchStage {
             }
         }
         // Timed out or ready: the loop looks at everything either way.
-        let _ = select.ready_timeout(patience);
+        rest::wait(&mut select, patience);
     }
 }

@@ -10,6 +10,7 @@ use crossbeam_channel::Select;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::ask::Asked;
 use ribtide_runtime::meter::Meter;
+use ribtide_runtime::rest;
 use ribtide_runtime::thread::Stop;
 use ribtide_sai::VirtualSwitch;
 use ribtide_swss::sai::{ObjectId, ObjectType, Oid, SaiCall, SaiRequest, View};
@@ -267,7 +268,7 @@ impl SyncdStage {
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         // Timed out or ready: the loop looks at everything either way.
-        let _ = select.ready_timeout(left.map_or(NAP, |left| left.min(NAP)));
+        rest::wait(&mut select, left.map_or(NAP, |left| left.min(NAP)));
     }
 }
 

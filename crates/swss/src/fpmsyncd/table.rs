@@ -1,7 +1,7 @@
 //! The routes of one VRF, small: eight bytes beside the prefix.
 
 use super::source::SourceId;
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family};
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, relieve};
 
 /// One route.
 #[derive(Clone, Copy, Debug)]
@@ -92,10 +92,14 @@ impl RouteTable {
     }
 
     pub(super) fn remove(&mut self, prefix: AnyPrefix) {
+        fn from<F: Family>(map: &mut Map<Prefix<F>, Entry>, prefix: Prefix<F>) {
+            map.remove(&prefix);
+            relieve(map);
+        }
         match prefix {
-            AnyPrefix::V4(p) => self.0.v4.remove(&p),
-            AnyPrefix::V6(p) => self.0.v6.remove(&p),
-        };
+            AnyPrefix::V4(p) => from(&mut self.0.v4, p),
+            AnyPrefix::V6(p) => from(&mut self.0.v6, p),
+        }
     }
 
     pub(super) fn len(&self) -> usize {

@@ -1,7 +1,7 @@
 //! Objects with their attributes, small for routes: a million of them share few sets of attributes.
 
 use crate::sai::{Attr, Attrs, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry};
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family};
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, relieve};
 use std::hint::black_box;
 
 /// A different set of attributes, once.
@@ -160,9 +160,14 @@ impl Store {
             ObjectId::Route(entry) => {
                 let key = (entry.switch, entry.vr);
                 let Some(routes) = self.routes.get_mut(&key) else { return };
+                fn from<F: Family>(map: &mut Map<Prefix<F>, u32>, prefix: Prefix<F>) -> Option<u32> {
+                    let old = map.remove(&prefix);
+                    relieve(map);
+                    old
+                }
                 let old = match entry.dest {
-                    AnyPrefix::V4(p) => routes.v4.remove(&p),
-                    AnyPrefix::V6(p) => routes.v6.remove(&p),
+                    AnyPrefix::V4(p) => from(&mut routes.v4, p),
+                    AnyPrefix::V6(p) => from(&mut routes.v6, p),
                 };
                 if let Some(old) = old {
                     self.shared.release(old);

@@ -136,7 +136,7 @@ impl<R: Row> ZmqProducer<R> {
     /// again when there is one.
     pub fn send(&mut self, changes: &mut Vec<Change<R>>) {
         if self.link.is_some() {
-            self.waiting.extend(changes.drain(..));
+            self.waiting.extend(std::mem::take(changes));
             self.resume();
         }
         changes.clear();
@@ -144,6 +144,10 @@ impl<R: Row> ZmqProducer<R> {
 
     /// Sends of what waits what there is room for now.
     pub fn resume(&mut self) {
+        if self.waiting.is_empty() {
+            // What waited once may have been the whole table.
+            self.waiting = VecDeque::new();
+        }
         while let Some(link) = &mut self.link
             && link.has_room()
             && !self.waiting.is_empty()

@@ -5,6 +5,7 @@
 //! caller's bound is, and a peer of our own kind is recognised in the greeting ([`Peer::ours`]). What is left of the
 //! protocol is a greeting, one command and frames with a length.
 
+use ribtide_runtime::rest;
 use std::io::{self, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,7 +89,8 @@ pub(super) fn introduce(stream: TcpStream, kind: Kind, limit: usize) -> io::Resu
     greeting[12..16].copy_from_slice(b"NULL");
     (&stream).write_all(&greeting)?;
     (&stream).write_all(&ready(kind))?;
-    let mut input = BufReader::with_capacity(READ, stream.try_clone()?);
+    let mut input =
+        BufReader::with_capacity(READ, Input { from: rest::Patient(stream.try_clone()?), waits: false });
     let mut theirs = [0; 64];
     input.read_exact(&mut theirs)?;
     if (theirs[0], theirs[9] & 1) != (0xff, 1) || theirs[10] < 3 || theirs[12..32] != greeting[12..32] {
@@ -107,7 +109,8 @@ pub(super) fn introduce(stream: TcpStream, kind: Kind, limit: usize) -> io::Resu
         return Err(io::Error::other(format!("the other side is no {wanted} socket")));
     }
     let ours = get(OURS.0) == Some(OURS.1);
-    stream.set_read_timeout(None)?;
+    stream.set_read_timeout(Some(rest::SPAN))?;
+    reader.input.get_mut().waits = true;
     Ok(Peer { reader, writer: Writer { frames, envelope: kind.has_envelope() }, ours })
 }
 
@@ -143,10 +146,23 @@ fn properties(body: &[u8]) -> Option<Vec<(&str, &[u8])>> {
     Some(all)
 }
 
+/// A connection. Who reads it waits however long nothing comes, but not for a greeting.
+#[derive(Debug)]
+struct Input {
+    from: rest::Patient<TcpStream>,
+    waits: bool,
+}
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.waits { self.from.read(buffer) } else { self.from.0.read(buffer) }
+    }
+}
+
 /// Where messages come out.
 #[derive(Debug)]
 pub(super) struct Reader {
-    input: BufReader<TcpStream>,
+    input: BufReader<Input>,
     pong: Arc<Mutex<TcpStream>>,
     limit: usize,
 }

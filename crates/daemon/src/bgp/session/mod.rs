@@ -51,6 +51,7 @@ use ribtide_prefix::Map;
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::cpu::Cpus;
+use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::bgp::Notification;
@@ -304,6 +305,7 @@ impl Sessions {
             {
                 panic!("the session thread cannot wait for its sockets: {error}");
             }
+            rest::waited(events.is_empty() && !patience.is_zero());
             let mut room = BTreeSet::new();
             for event in &events {
                 match event.token() {

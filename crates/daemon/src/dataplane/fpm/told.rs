@@ -16,7 +16,7 @@
 //! that is lost, for the sake of who is told about it.
 
 use super::super::announce::{destination, protocol_number, variant};
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family};
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, relieve};
 use ribtide_rib::{FibRoute, GroupId, IfIndex, Protocol, Vrf, VrfId, VrfPrefix};
 use ribtide_wire::netlink::Route;
 use ribtide_wire::netlink::numbers::RT_TABLE_MAIN;
@@ -208,7 +208,9 @@ impl Told {
     pub(super) fn delete<F: Family>(&self, vrf: VrfId, prefix: Prefix<F>) -> Option<Sent> {
         let mut books = self.lock();
         let InVrf { device, routes } = books.vrfs.get_mut(&vrf)?;
-        let (device, sent) = (*device, routes.get_mut::<F>().remove(&prefix)?);
+        let of_family = routes.get_mut::<F>();
+        let (device, sent) = (*device, of_family.remove(&prefix)?);
+        relieve(of_family);
         if routes.v4.is_empty() && routes.v6.is_empty() {
             // The number of its device may be another VRF's soon.
             books.vrfs.remove(&vrf);
@@ -220,6 +222,7 @@ impl Told {
             if books.gone.len() >= books.crowd {
                 let now = books.now;
                 books.gone.retain(|_, unanswered| !unanswered.is_old(now));
+                relieve(&mut books.gone);
                 books.crowd = CROWD.max(2 * books.gone.len());
             }
             books.gone.insert((device, prefix.any()), unanswered);
@@ -270,6 +273,7 @@ impl Told {
             unanswered.reply();
             if unanswered.is_nothing() {
                 gone.remove(&(device, reply.prefix));
+                relieve(gone);
             }
         }
         Meaning::Nothing
