@@ -24,7 +24,6 @@ SLACK = 160 << 20
 SENDER = Host.FEEDS[0]
 ROUTER = HEAD + external("sender", 65010, SENDER, 'import = ["accept"]') + "[fib]" + LAB
 ALL = [f"{20 + (n >> 16)}.{n >> 8 & 255}.{n & 255}.0/24" for n in range(PREFIXES)]
-
 WITHDRAWAL = b"".join(raw_update(withdrawn=nlri(ALL[start:start + 200])) for start in range(0, PREFIXES, 200))
 
 
