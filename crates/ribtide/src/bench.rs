@@ -33,6 +33,8 @@ pub(crate) enum Suite {
     Transport(download::transport::Options),
     /// "BGP loading optimization", before and after: fpmsyncd and orchagent by their PerformanceTimers
     Loading(download::loading::Options),
+    /// FIB suppression, warm restart and both databases, all on against all off, in each wiring
+    Everything(download::everything::Options),
     /// orchagent's -b and -k: speed, and how soon an urgent route and a link event get through under load
     BatchSizes(download::sizes::Options),
 }
@@ -51,6 +53,9 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
         }
         Bench::Run { suite: Suite::Loading(options) } => {
             download::loading::run(options).map_err(|e| e.to_string())
+        }
+        Bench::Run { suite: Suite::Everything(options) } => {
+            download::everything::run(options).map_err(|e| e.to_string())
         }
         Bench::Run { suite: Suite::BatchSizes(options) } => {
             download::sizes::run(options).map_err(|e| e.to_string())
@@ -81,6 +86,8 @@ fn list() -> String {
     out += &values::<download::transport::Combination>();
     out += "\nwhat loading measures (--dut):\n";
     out += &values::<download::loading::When>();
+    out += "\nwirings of everything (--dut):\n";
+    out += &values::<download::everything::Seams>();
     out += "\nrouters of bgp (--dut):\n";
     for dut in ["ribtide", "bird", "frr", "gobgp", "openbgpd"] {
         let version = dut.parse::<bgp::dut::Dut>().and_then(|dut| dut.version());

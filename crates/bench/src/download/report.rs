@@ -65,7 +65,7 @@ pub struct Summary {
 }
 
 /// The processes, in the order in which a route passes them.
-const PROCESSES: [&str; 4] = ["fpmsyncd", "orchagent", "syncd", "redis"];
+const PROCESSES: [&str; 5] = ["ribtide", "fpmsyncd", "orchagent", "syncd", "redis"];
 
 impl Report {
     /// Sums the runs up, in the order of `names`.
@@ -99,6 +99,26 @@ impl Report {
         })
     }
 
+    /// What was measured with everything on and with everything off: the one over the other, run by run.
+    fn pairs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let figures = |name: String| {
+            let of = self.runs.iter().filter(move |run| run.wiring == name);
+            of.map(|run| run.figures.as_ref()).collect::<Vec<_>>()
+        };
+        let cpu = |figures: &Figures| figures.costs.values().map(|cost| cost.cpu_s).sum::<f64>();
+        let mut rows = vec![vec!["on over off".to_owned(), "routes/s".into(), "CPU s".into()]];
+        for wiring in self.summary.iter().filter_map(|s| s.wiring.strip_suffix(", on")) {
+            let (on, off) = (figures(format!("{wiring}, on")), figures(format!("{wiring}, off")));
+            let pairs: Vec<(&Figures, &Figures)> =
+                on.into_iter().zip(off).filter_map(|(on, off)| Some((on?, off?))).collect();
+            let rate = Spread::of(pairs.iter().map(|(on, off)| off.wall_s / on.wall_s));
+            let cpu = Spread::of(pairs.iter().map(|(on, off)| cpu(on) / cpu(off)));
+            let show = |ratio: Option<Spread>| ratio.map_or("-".into(), |r| r.show(|n| format!("{n:.2}")));
+            rows.push(vec![wiring.to_owned(), show(rate), show(cpu)]);
+        }
+        if rows.len() > 1 { write!(f, "\n{}", table(&rows)) } else { Ok(()) }
+    }
+
     fn timers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for summary in self.summary.iter().filter(|summary| !summary.timers.is_empty()) {
             writeln!(f, "\n{}: PerformanceTimers of the last run", summary.wiring)?;
@@ -129,12 +149,14 @@ impl fmt::Display for Report {
             .chain(at_work)
             .chain(urgent)
             .map(|&t| t.to_owned());
-        let costs = PROCESSES.map(|name| format!("{name} CPU s")).into_iter();
-        let peaks = PROCESSES.map(|name| format!("{name} MB")).into_iter();
+        let ran = |name: &&&str| self.summary.iter().any(|s| s.costs.contains_key(**name));
+        let processes: Vec<&str> = PROCESSES.iter().filter(ran).copied().collect();
+        let costs = processes.iter().map(|name| format!("{name} CPU s"));
+        let peaks = processes.iter().map(|name| format!("{name} MB"));
         let mut rows = vec![header.chain(costs).chain(peaks).collect::<Vec<_>>()];
         for s in &self.summary {
             let of = |show: &dyn Fn(&Cost) -> String| {
-                PROCESSES.map(|name| s.costs.get(name).map_or("-".into(), show)).into_iter()
+                processes.iter().map(|name| s.costs.get(*name).map_or("-".into(), show)).collect::<Vec<_>>()
             };
             let cpu = of(&|cost| format!("{:.2}", cost.cpu_s));
             let peak = of(&|cost| number(cost.peak as f64 / 1e6));
@@ -151,6 +173,7 @@ impl fmt::Display for Report {
             rows.push(head.into_iter().chain(cpu).chain(peak).collect());
         }
         f.write_str(&table(&rows))?;
+        self.pairs(f)?;
         for run in &self.runs {
             if let Some(failure) = &run.failure {
                 writeln!(f, "failed: {}: {failure}", run.wiring)?;

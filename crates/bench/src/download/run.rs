@@ -1,6 +1,7 @@
 //! One run: Redis servers, daemons and a network of its own, one load.
 
 use super::load::{Load, SWITCH};
+use super::one_process;
 use super::reaction::{self, Reactions};
 use super::redis::Redis;
 use super::timers::{self, Timers};
@@ -16,7 +17,8 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// What is run.
@@ -44,6 +46,7 @@ const START: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_millis(500);
 const APPL: u32 = 0;
 const ASIC: u32 = 1;
+const CONFIG: u32 = 4;
 const STATE: u32 = 6;
 
 /// What one daemon cost.
@@ -74,13 +77,37 @@ pub struct Figures {
     pub timers: Timers,
 }
 
-struct Running {
-    place: Place,
+pub(super) struct Running {
+    pub(super) place: Place,
     folder: tempfile::TempDir,
     programs: Vec<(&'static str, Program)>,
 }
 
 impl Running {
+    /// Nothing runs yet.
+    pub(super) fn new(place: Place) -> Result<Running, Error> {
+        let folder = tempfile::tempdir().map_err(Error::System)?;
+        Ok(Running { place, folder, programs: Vec::new() })
+    }
+
+    /// Starts a program whose costs count.
+    pub(super) fn program(&mut self, name: &'static str, command: Command) -> Result<(), Error> {
+        let logs = self.path(&format!("{name}-log"));
+        std::fs::create_dir_all(&logs).map_err(Error::System)?;
+        self.programs.push((name, Program::start(name, vec![command], &logs)?));
+        Ok(())
+    }
+
+    /// CPU time of all programs.
+    pub(super) fn cpu(&self) -> Duration {
+        self.programs.iter().map(|(_, p)| p.cpu()).sum()
+    }
+
+    /// The sum of their peaks of memory.
+    pub(super) fn peak(&self) -> u64 {
+        self.programs.iter().map(|(_, p)| p.usage().peak).sum()
+    }
+
     fn start(&mut self, name: &'static str, args: &[&str]) -> Result<(), Error> {
         let binary = std::env::current_exe().map_err(Error::System)?;
         let mut command: Command = self.place.command(&binary.to_string_lossy());
@@ -88,13 +115,10 @@ impl Running {
         if name != "redis" {
             command.arg("--database-config").arg(self.path("redis/database_config.json"));
         }
-        let logs = self.path(&format!("{name}-log"));
-        std::fs::create_dir_all(&logs).map_err(Error::System)?;
-        self.programs.push((name, Program::start(name, vec![command], &logs)?));
-        Ok(())
+        self.program(name, command)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -103,7 +127,7 @@ impl Running {
     }
 
     /// Asks again and again until there is an answer.
-    fn wait<T>(
+    pub(super) fn wait<T>(
         &mut self,
         what: &str,
         limit: Duration,
@@ -122,6 +146,22 @@ impl Running {
         }
     }
 
+    /// Waits until nobody does anything any more; seconds from `begin` until then.
+    pub(super) fn quiet(&mut self, begin: Instant, limit: Duration) -> Result<f64, Error> {
+        let end = Instant::now() + limit;
+        loop {
+            let (used, at) = (self.cpu(), begin.elapsed());
+            std::thread::sleep(QUIET);
+            self.check()?;
+            if self.cpu().saturating_sub(used) <= QUIET.mul_f64(0.02) {
+                return Ok(at.as_secs_f64());
+            }
+            if Instant::now() > end {
+                return Err(Error::Options("the daemons do not come to rest".into()));
+            }
+        }
+    }
+
     fn redis(&self, case: &Case, database: u32) -> io::Result<Redis> {
         let several = case.flags.redis.contains(&"--multi-db");
         let server = match database {
@@ -136,15 +176,20 @@ impl Running {
 /// Runs it.
 pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Result<Figures, Error> {
     let Case { flags, load, .. } = case;
+    if flags.one_process {
+        return one_process::run(case, limit, interrupted);
+    }
     let place = Place::namespaces(SWITCH.0, &[Ipv4Addr::new(10, 0, 0, 2)], 24)?;
-    let folder = tempfile::tempdir().map_err(Error::System)?;
-    let mut it = Running { place, folder, programs: Vec::new() };
+    let mut it = Running::new(place)?;
     let dir = it.path("redis");
     it.start("redis", &[&["up", "--dir", &*dir.to_string_lossy()], &flags.redis[..]].concat())?;
     it.wait("Redis", START, |it| {
         [APPL, ASIC, STATE].into_iter().try_for_each(|database| it.redis(case, database).map(drop)).ok()
     })?;
     let socket = it.path("syncd.sock");
+    if flags.confirmed {
+        settings(&it, case).map_err(Error::System)?;
+    }
     let timing: &[&str] = if case.timers { &["--performance", "log"] } else { &[] };
     let mut appl = it.redis(case, APPL).map_err(Error::System)?;
     if flags.has_chip {
@@ -182,7 +227,7 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     let (wall_s, reactions, begin) = std::thread::scope(|scope| {
         let probes = it.redis(case, APPL).map_err(Error::System)?;
         let begin = Instant::now();
-        feed(stream, frames)?;
+        let answers = feed(stream, frames)?;
         let watched = case
             .reactions
             .then(|| scope.spawn(|| reaction::measure(probes, &socket, &over).map_err(Error::System)));
@@ -197,7 +242,9 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
                     appl.ask(&["SCARD", "ROUTE_TABLE_KEY_SET"]).is_ok_and(|n| n == u64::from(load.total()))
                 }
             };
-            (there || interrupted.load(Relaxed)).then_some(())
+            // Each route is answered when the chip has it.
+            let told = !flags.confirmed || answers.load(Relaxed) >= u64::from(load.total());
+            ((there && told) || interrupted.load(Relaxed)).then_some(())
         });
         over.store(true, Relaxed);
         let wall_s = begin.elapsed().as_secs_f64();
@@ -205,7 +252,7 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
         waited.map(|()| (wall_s, reactions, begin))
     })?;
     let chip_busy = busy_before.and_then(|before| Some((busy(&socket).ok()? - before) / wall_s));
-    let quiet_s = quiet(&mut it, begin, limit)?;
+    let quiet_s = it.quiet(begin, limit)?;
     let costs = it.programs.iter().zip(before).map(|((name, program), before)| {
         let usage = program.usage();
         ((*name).to_owned(), Cost { cpu_s: usage.cpu.as_secs_f64() - before, peak: usage.peak })
@@ -216,6 +263,15 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     }
     let timers = if case.timers { timers::read(it.folder.path()) } else { Timers::default() };
     Ok(Figures { wall_s, quiet_s, chip_busy, costs, reactions, timers })
+}
+
+/// What CONFIG_DB and STATE_DB say with everything on.
+fn settings(it: &Running, case: &Case) -> io::Result<()> {
+    let set = |database, key: &str, field: &str, value: &str| {
+        it.redis(case, database)?.ask(&["HSET", key, field, value]).map(drop)
+    };
+    set(CONFIG, "DEVICE_METADATA|localhost", "suppress-fib-pending", "enabled")?;
+    set(STATE, "WARM_RESTART_ENABLE_TABLE|system", "enable", "true")
 }
 
 /// IPv4 and IPv6 routes of a switch that nobody has told any: default routes, two link-local ones, the switch's own
@@ -306,12 +362,24 @@ fn connect(it: &mut Running) -> Result<TcpStream, Error> {
     })
 }
 
-/// Sends everything, and reads the replies so that fpmsyncd need not wait for that, both on threads.
-fn feed(stream: TcpStream, frames: Vec<u8>) -> Result<(), Error> {
+/// Sends everything, and reads the replies so that fpmsyncd need not wait for that, both on threads. How many came.
+fn feed(stream: TcpStream, frames: Vec<u8>) -> Result<Arc<AtomicU64>, Error> {
     let mut replies = stream.try_clone().map_err(Error::System)?;
+    let counted = Arc::new(AtomicU64::new(0));
+    let counts = counted.clone();
     std::thread::spawn(move || {
-        let mut sink = vec![0; 256 << 10];
-        while replies.read(&mut sink).is_ok_and(|n| n > 0) {}
+        let (mut buffer, mut filled) = (vec![0; 256 << 10], 0);
+        while let Ok(n @ 1..) = replies.read(&mut buffer[filled..]) {
+            filled += n;
+            let (mut used, mut came) = (0, 0);
+            while let Ok(Some(frame)) = fpm::frame(&buffer[used..filled]) {
+                used += frame.len;
+                came += 1;
+            }
+            counts.fetch_add(came, Relaxed);
+            buffer.copy_within(used..filled, 0);
+            filled -= used;
+        }
     });
     std::thread::spawn(move || {
         let mut stream = stream;
@@ -322,24 +390,7 @@ fn feed(stream: TcpStream, frames: Vec<u8>) -> Result<(), Error> {
             std::thread::park_timeout(Duration::from_secs(3600));
         }
     });
-    Ok(())
-}
-
-/// Waits until nobody does anything any more; seconds from `begin` until then.
-fn quiet(it: &mut Running, begin: Instant, limit: Duration) -> Result<f64, Error> {
-    let cpu = |it: &Running| it.programs.iter().map(|(_, p)| p.cpu()).sum::<Duration>();
-    let end = Instant::now() + limit;
-    loop {
-        let (used, at) = (cpu(it), begin.elapsed());
-        std::thread::sleep(QUIET);
-        it.check()?;
-        if cpu(it).saturating_sub(used) <= QUIET.mul_f64(0.02) {
-            return Ok(at.as_secs_f64());
-        }
-        if Instant::now() > end {
-            return Err(Error::Options("the daemons do not come to rest".into()));
-        }
-    }
+    Ok(counted)
 }
 
 /// The databases have every route, and `urgent` that were written besides, or none where none is kept.
@@ -361,6 +412,6 @@ fn check(it: &mut Running, case: &Case, urgent: u64) -> Result<(), Error> {
     }
     let (v4, v6) = own_routes(case);
     let (kept, own) = if case.flags.has_rows { (routes, v4 + v6) } else { (0, 0) };
-    expect(&mut appl, "ROUTE_TABLE:", kept)?;
+    expect(&mut appl, "ROUTE_TABLE:", if case.flags.has_appl_rows { routes } else { kept })?;
     expect(&mut asic, "ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:", kept + own)
 }

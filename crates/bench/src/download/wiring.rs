@@ -77,6 +77,12 @@ pub(super) struct Flags {
     pub(super) has_chip: bool,
     /// APPL_DB and ASIC_DB have the routes in the end.
     pub(super) has_rows: bool,
+    /// APPL_DB has them all the same, being their way.
+    pub(super) has_appl_rows: bool,
+    /// FIB suppression and warm restart are on: the FPM client is told what is in the chip, and who restarts starts warm.
+    pub(super) confirmed: bool,
+    /// `ribtide run` does it all.
+    pub(super) one_process: bool,
 }
 
 impl Default for Flags {
@@ -90,6 +96,9 @@ impl Default for Flags {
             objects: false,
             has_chip: true,
             has_rows: true,
+            has_appl_rows: false,
+            confirmed: false,
+            one_process: false,
         }
     }
 }

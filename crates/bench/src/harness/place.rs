@@ -86,6 +86,18 @@ impl Place {
         }
     }
 
+    /// A command that runs in the load's half.
+    pub fn load_command(&self, program: &str) -> Command {
+        match self {
+            Place::Namespaces { load: name, .. } => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", name, program]);
+                command
+            }
+            Place::Loopback => Command::new(program),
+        }
+    }
+
     /// Moves this thread into the load's half; sockets that it makes from now on belong there.
     ///
     /// # Errors

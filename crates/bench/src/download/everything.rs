@@ -1,0 +1,135 @@
+//! `ribtide bench run everything`: FIB suppression, warm restart and both databases, all on against all off, in each wiring
+//! and in the same run.
+//!
+//! On, the clock stops when the FPM client was told that the last route is in the chip; off, when it is. Runs with and
+//! without take turns, so that what else the machine does meets both.
+
+use super::load::Load;
+use super::run::Case;
+use super::suite::{How, Sizes, measure};
+use super::wiring::Flags;
+use crate::Error;
+use crate::harness::text::number;
+use clap::ValueEnum;
+
+/// How the daemons are wired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Seams {
+    /// All in one process, from BGP on; there FIB suppression is all that there is to turn on
+    OneProcess,
+    /// Redis on both seams, synchronous
+    Redis,
+    /// Redis on both seams, asynchronous, with orchagent's ring thread
+    RedisAsync,
+    /// ZeroMQ on both seams
+    Zmq,
+}
+
+/// What to measure.
+#[derive(Clone, PartialEq, Debug, clap::Args)]
+pub struct Options {
+    /// Which wirings
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = ALL)]
+    pub dut: Vec<Seams>,
+    /// IPv4 routes
+    #[arg(long, value_name = "N", default_value_t = 600_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
+    pub routes: u32,
+    /// Have the switch stand for a chip that takes so many routes a second; the report says what share of the time it was
+    /// at work
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub chip_rate: Option<u32>,
+    /// orchagent's sizes
+    #[command(flatten)]
+    pub sizes: Sizes,
+    /// How it is measured
+    #[command(flatten)]
+    pub how: How,
+}
+
+const ALL: [Seams; 4] = [Seams::OneProcess, Seams::Redis, Seams::RedisAsync, Seams::Zmq];
+
+impl Seams {
+    /// The daemons' flags with everything on, or with everything off.
+    fn flags(self, on: bool) -> Flags {
+        let mut flags = Flags { confirmed: on, has_rows: on, ..Flags::default() };
+        let (orchagent, syncd): (&[&str], &[&str]) = match self {
+            Seams::OneProcess => {
+                return Flags { one_process: true, ..flags };
+            }
+            Seams::Redis => (&["-s"], &["-s"]),
+            Seams::RedisAsync => (&["-z", "redis_async", "-R"], &["-z", "redis_async"]),
+            Seams::Zmq => (&["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "zmq_async"], &["-z", "zmq_sync"]),
+        };
+        flags.orchagent.extend(["-r", "0"]);
+        flags.orchagent.extend(orchagent);
+        flags.syncd.extend(syncd);
+        if self == Seams::Zmq {
+            flags.fpmsyncd.extend(["-q", "tcp://127.0.0.1"]);
+        }
+        match (on, self) {
+            (true, Seams::Redis) => flags.orchagent.push("-F"),
+            (true, _) => {
+                flags.orchagent.push("-F");
+                // ASIC_DB behind, as is APPL_DB over ZeroMQ.
+                flags.syncd.push("-R");
+            }
+            (false, _) => {
+                flags.syncd.extend(["--asic-db", "off"]);
+                if self == Seams::Zmq {
+                    flags.fpmsyncd.extend(["--appl-db", "off"]);
+                }
+                // Elsewhere APPL_DB is the way of a route.
+                flags.has_appl_rows = self != Seams::Zmq;
+            }
+        }
+        flags
+    }
+}
+
+/// Measures, prints tables, and writes JSON where asked to.
+///
+/// # Errors
+/// As [`super::run`].
+pub fn run(options: &Options) -> Result<(), Error> {
+    let load = Load { ipv4: options.routes, ipv6: 0, ways: 1 };
+    let case = |seams: Seams, on: bool| Case {
+        name: format!(
+            "{}, {}",
+            seams.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default(),
+            if on { "on" } else { "off" }
+        ),
+        flags: seams.flags(on),
+        load,
+        sizes: options.sizes.pair(),
+        chip_rate: options.chip_rate,
+        reactions: false,
+        timers: false,
+    };
+    let cases: Vec<Case> =
+        options.dut.iter().flat_map(|seams| [case(*seams, true), case(*seams, false)]).collect();
+    let routes = number(f64::from(options.routes));
+    let chip = options.chip_rate.map(|rate| format!(", a chip of {} routes/s", number(f64::from(rate))));
+    let title = format!(
+        "{routes} IPv4 routes; FIB suppression, warm restart and both databases, all on or all off{}",
+        chip.unwrap_or_default()
+    );
+    measure(title, &cases, &options.how)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_and_off_differ_in_what_they_say() {
+        let words = |on| {
+            let flags = Seams::Zmq.flags(on);
+            [flags.fpmsyncd, flags.orchagent, flags.syncd].map(|words| words.join(" "))
+        };
+        let wired = "-r 0 -q tcp://127.0.0.1 --route-zmq -z zmq_async";
+        assert_eq!(words(true), ["-q tcp://127.0.0.1", &format!("{wired} -F"), "-z zmq_sync -R"]);
+        assert_eq!(words(false), ["-q tcp://127.0.0.1 --appl-db off", wired, "-z zmq_sync --asic-db off"]);
+        let off = Seams::Redis.flags(false);
+        assert!(!off.confirmed && !off.has_rows && off.has_appl_rows && Seams::Redis.flags(true).confirmed);
+    }
+}

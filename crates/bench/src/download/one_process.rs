@@ -1,0 +1,104 @@
+//! One run of all in one process: a table over a BGP session, through `ribtide run`, into the virtual switch in it, and on
+//! to another BGP neighbour.
+
+use super::run::{Case, Cost, Figures, Running};
+use super::timers::Timers;
+use crate::Error;
+use crate::harness::{Place, Program};
+use serde_json::Value;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// The router, who sends, and who is told.
+const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
+const SENDER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
+const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 3);
+/// How often the switch is asked: each time is a process.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long the router may take to come up.
+const START: Duration = Duration::from_secs(60);
+
+/// Runs it. The clock stops when the switch has all routes and the neighbour was told of them.
+pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Result<Figures, Error> {
+    let place = Place::namespaces(ROUTER, &[SENDER, RECEIVER], 24)?;
+    let mut it = Running::new(place)?;
+    let (socket, file) = (it.path("ribtide.sock"), it.path("ribtide.toml"));
+    std::fs::write(&file, configuration(case, &socket)).map_err(Error::System)?;
+    let binary = std::env::current_exe().map_err(Error::System)?;
+    let mut router = it.place.command(&binary.to_string_lossy());
+    router.arg("run").arg("-c").arg(&file);
+    it.program("ribtide", router)?;
+    it.wait("the router", START, |_| chip(&binary, &socket))?;
+
+    let (to, wanted) = (format!("{ROUTER}:179"), u64::from(case.load.total()));
+    let all = wanted.to_string();
+    let load = |words: &[&str], from: Ipv4Addr, asn: &str| {
+        let (from, folder) = (from.to_string(), it.path(words[0]));
+        std::fs::create_dir_all(&folder).map_err(Error::System)?;
+        let mut command = it.place.load_command(&binary.to_string_lossy());
+        command.args(words).args(["--to", &to, "--from", &from, "--router-id", &from, "--asn", asn]);
+        command.args(["--wait", "30", "--quiet"]);
+        Program::start(words[0], vec![command], &folder)
+    };
+    let mut receiver = load(&["sink", "--until-prefixes", &all], RECEIVER, "65020")?;
+    std::thread::sleep(Duration::from_secs(1));
+    let before = it.cpu();
+    let begin = Instant::now();
+    let _sender = load(&["blast", "--ipv4", &all, "--hold", "3600"], SENDER, "65010")?;
+    let busy_s = it.wait("the last route", limit, |_| {
+        std::thread::sleep(LOOK);
+        let now = chip(&binary, &socket)?;
+        let there = now.routes >= wanted && now.left_s == 0.0;
+        let told = there && matches!(receiver.runs(), Ok(false));
+        (told || interrupted.load(Relaxed)).then_some(now.busy_s)
+    })?;
+    let wall_s = begin.elapsed().as_secs_f64();
+    let chip_busy = case.chip_rate.map(|_| busy_s / wall_s);
+    let quiet_s = it.quiet(begin, limit)?;
+    let cpu_s = (it.cpu() - before).as_secs_f64();
+    let peak = it.peak();
+    let costs = [("ribtide".to_owned(), Cost { cpu_s, peak })].into();
+    Ok(Figures { wall_s, quiet_s, chip_busy, costs, reactions: None, timers: Timers::default() })
+}
+
+/// What the switch did.
+struct Chip {
+    routes: u64,
+    busy_s: f64,
+    left_s: f64,
+}
+
+/// What the switch did, if the router answers.
+fn chip(binary: &Path, socket: &Path) -> Option<Chip> {
+    let shown =
+        Command::new(binary).args(["show", "asic", "--json", "--socket"]).arg(socket).output().ok()?;
+    let state: Value = serde_json::from_slice(&shown.stdout).ok()?;
+    Some(Chip {
+        routes: state.get("entries")?.get("ipv4-routes")?.as_u64()?,
+        busy_s: state.get("busy_seconds")?.as_f64()?,
+        left_s: state.get("left_seconds")?.as_f64()?,
+    })
+}
+
+fn configuration(case: &Case, socket: &Path) -> String {
+    let chip = case.chip_rate.map_or(String::new(), |rate| format!(", chip = {{ rate = {rate} }}"));
+    let group = |name: &str, asn: u32, policy: &str, neighbor: Ipv4Addr| {
+        format!(
+            "[bgp.group.{name}]\ntype = \"external\"\npeer-asn = {asn}\npassive = true\n{policy} = [\"accept\"]\n\
+             neighbors = [\"{neighbor}\"]\n\n"
+        )
+    };
+    format!(
+        "[router]\nasn = 65001\nrouter-id = \"{ROUTER}\"\n\n[bgp]\nlisten = [\"{ROUTER}:179\"]\n\n{}{}\
+         [fib]\nvirtual-asic = {{ lab = true{chip} }}\nsuppress-fib-pending = {}\n\n\
+         [[interface]]\nname = \"Ethernet0\"\naddresses = [\"10.0.255.254/16\", \"{ROUTER}/24\"]\n\n\
+         [api]\nsocket = \"{}\"\n",
+        group("sender", 65010, "import", SENDER),
+        group("receiver", 65020, "export", RECEIVER),
+        case.flags.confirmed,
+        socket.display(),
+    )
+}
