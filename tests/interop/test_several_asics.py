@@ -1,0 +1,96 @@
+"""One router that feeds the daemons of two ASICs, each a namespace of SONiC's with servers of its own that database_global.json
+names, over TCP. One of them stands still: the other does not notice, and it has the last word on every route when it goes on."""
+
+import copy
+import json
+import signal
+import subprocess
+
+from harness import Host, Ribtide, binary, wait_for
+from harness.config import HEAD, external
+from harness.sonic import APPL, ASIC, PORTS, Sonic
+from harness.speaker import Speaker, update
+
+PREFIXES = 20_000
+ALL = [f"{20 + (n >> 16)}.{n >> 8 & 255}.{n & 255}.0/24" for n in range(PREFIXES)]
+GATEWAYS = ["10.2.0.17", "10.2.0.18"]
+SENDER = Host.FEEDS[0]
+#: Ethernet4 is the kernel's, so that its number is the same to everybody.
+ROUTER = HEAD + external("sender", 65010, SENDER, 'import = ["accept"]') + """
+[fib]
+fpm = ["127.0.0.1:2620", "127.0.0.1:2621"]
+
+[[interface]]
+name = "Ethernet4"
+addresses = ["10.2.0.1/24"]
+"""
+
+
+class Asic(Sonic):
+    """The daemons of one namespace; they and commands about them find its databases by NAMESPACE_ID."""
+
+    def __init__(self, host, number, databases):
+        import redis
+        self.host = copy.copy(host)
+        self.host.folder = host.folder / f"asic{number}"
+        self.host.folder.mkdir()
+        self.processes, self.vrfs = {}, {}
+        socket = databases / f"asic{number}" / "redis.sock"
+        self.appl, self.asic = (redis.Redis(unix_socket_path=str(socket), db=db, decode_responses=True) for db in (APPL, ASIC))
+        self.syncd = self.host.folder / "syncd.sock"
+        (self.host.folder / "sai.profile").write_text(f"SAI_VS_INTERFACE_LANE_MAP_FILE={self.host.folder}/lanemap.ini\n")
+        (self.host.folder / "lanemap.ini").write_text("".join(f"eth{n + 1}:{p.lanes}\n" for n, p in enumerate(PORTS)))
+        self.of_it = {"NAMESPACE_ID": str(number)}
+        self.databases = ["--database-config", databases / "database_global.json"]
+        flags = {"syncd": ["-u", "-s", "-l", "-p", self.host.folder / "sai.profile", "--query-socket", self.syncd],
+                 "orchagent": ["-d", self.host.folder, "-b", "1024", "-s", "-m", "02:00:00:00:00:01"],
+                 "fpmsyncd": ["--listen", f"127.0.0.1:{2620 + number}"]}
+        for name, options in flags.items():
+            self.processes[name] = host.start(f"{name}{number}", "env", *(f"{k}={v}" for k, v in self.of_it.items()),
+                                              binary(), name, *options, *self.databases)
+        self.everything_else()
+
+    def has(self, gateway):
+        """Whether the switch sends every route there."""
+        answers = self.ask_all([f"route {prefix}" for prefix in ALL[::97] + ALL[-1:]])
+        return all([hop["gateway"] for hop in (answer or {"hops": []})["hops"]] == [gateway] for answer in answers)
+
+    def agrees(self):
+        args = ["env", *(f"{k}={v}" for k, v in self.of_it.items()), binary(), "route-check", "--full", "--wait", "60", "--json",
+                "--sonic", *self.databases, "--syncd", self.syncd]
+        done = subprocess.run([*map(str, args)], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout[:3000] + done.stderr
+
+
+def test_one_of_two_stands_still(host):
+    for port in PORTS:
+        host.lan(port.name, *port.addresses)
+    databases = host.folder / "databases"
+    redis = host.start("redis", binary(), "redis", "up", "--dir", databases, "--asics", 2)
+    wait_for("the servers run", lambda: "ready" in redis.log(), 20, alive=[redis])
+    asics = [Asic(host, number, databases) for number in range(2)]
+    alive = [process for asic in asics for process in asic.alive()]
+    router = Ribtide(host, ROUTER)
+    sender = Speaker(host, SENDER, 65010)
+    rounds = [b"".join(update(ALL[start:start + 200], [65010], gateway) for start in range(0, PREFIXES, 200)) for gateway in GATEWAYS]
+    sender.send(rounds[0])
+    for asic in asics:
+        wait_for("they are there", lambda: asic.has(GATEWAYS[0]), 120, 0.5, alive=alive)
+    still = asics[1].processes["fpmsyncd"].popen
+    still.send_signal(signal.SIGSTOP)
+    behind = lambda: {d["name"]: d.get("behind") for d in json.loads(router.text("show", "route", "summary", "--json"))["main"]["dataplanes"]}
+    sent = 0
+    # Sockets hold much; until they are full it is only slow.
+    while behind()["fpm-1"] is None or sent % 2 == 0:
+        sent += 1
+        sender.send(rounds[sent % 2])
+        wait_for("the other one has them", lambda: asics[0].has(GATEWAYS[sent % 2]), 120, 0.5, alive=alive)
+        assert sent < 400
+    assert behind()["fpm-0"] is None
+    assert not asics[1].has(GATEWAYS[1])
+    asics[0].agrees()
+    still.send_signal(signal.SIGCONT)
+    wait_for("it has the last word too", lambda: asics[1].has(GATEWAYS[1]), 120, 0.5, alive=alive)
+    wait_for("nobody is behind", lambda: behind() == {"fpm-0": None, "fpm-1": None}, 60)
+    for asic in asics:
+        asic.agrees()
