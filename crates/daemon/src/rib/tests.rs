@@ -391,7 +391,7 @@ fn when_no_dataplane_goes_on_routes_wait_where_they_come_from() {
 
 #[test]
 fn a_failed_link_reaches_a_dataplane_that_is_behind_too() {
-    let (rib, mut takers, _rings, stop) = several::<2>();
+    let (rib, mut takers, rings, stop) = several::<2>();
     rib.inbox.send(routes(0..1)).unwrap();
     wait(|| {
         takers.iter_mut().for_each(|taker| _ = taker.take_all());
@@ -404,6 +404,9 @@ fn a_failed_link_reaches_a_dataplane_that_is_behind_too() {
         takers[0].take_all();
     }
     takers[0].port.rib.failures.send(link(1, false)).unwrap();
+    let urgent =
+        || rings.read().into_iter().find(|ring| ring.name == "RIB to test-1, urgent").map(|ring| ring.depth);
+    wait(|| (urgent()? > 0).then_some(()));
     let first = wait(|| takers[1].port.try_next().unwrap());
     assert_eq!((first.seq, first.route_count(), ways(&first)), (0, 0, 1), "the group, before all routes");
     stop.stop();
