@@ -49,7 +49,8 @@ def rows(sonic):
     for key, row in sonic.routes().items():
         if "nexthop_group" in row:
             row = sonic.appl.hgetall(f"NEXTHOP_GROUP_TABLE:{row['nexthop_group']}")
-        if row["nexthop"] not in ("0.0.0.0", "::"):
+        # A row that goes while it is read is empty.
+        if row.get("nexthop", "::") not in ("0.0.0.0", "::"):
             found[key] = tuple(sorted(row["nexthop"].split(",")))
     return found
 

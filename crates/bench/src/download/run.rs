@@ -46,6 +46,7 @@ const START: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_millis(500);
 const APPL: u32 = 0;
 const ASIC: u32 = 1;
+const COUNTERS: u32 = 2;
 const CONFIG: u32 = 4;
 const STATE: u32 = 6;
 
@@ -167,6 +168,7 @@ impl Running {
         let server = match database {
             APPL if several => "redis1",
             ASIC if several => "redis2",
+            COUNTERS if several => "redis3",
             _ => "redis",
         };
         Redis::open(&self.path(&format!("redis/{server}.sock")), database)
@@ -184,7 +186,10 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     let dir = it.path("redis");
     it.start("redis", &[&["up", "--dir", &*dir.to_string_lossy()], &flags.redis[..]].concat())?;
     it.wait("Redis", START, |it| {
-        [APPL, ASIC, STATE].into_iter().try_for_each(|database| it.redis(case, database).map(drop)).ok()
+        [APPL, ASIC, COUNTERS, STATE]
+            .into_iter()
+            .try_for_each(|database| it.redis(case, database).map(drop))
+            .ok()
     })?;
     let socket = it.path("syncd.sock");
     if flags.confirmed {
