@@ -27,7 +27,6 @@ pub use protocols::Protocols;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_wire::fpm::{self, Frame};
 use ribtide_wire::netlink::Content;
-pub use routes::RouteView;
 pub use rows::Rows;
 use session::Session;
 use source::{Sources, Written};

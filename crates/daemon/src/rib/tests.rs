@@ -17,21 +17,25 @@ struct Running {
     stop: Stop,
 }
 
+/// What nothing is configured of.
+fn setup() -> RibSetup {
+    RibSetup {
+        config: RibConfig::default(),
+        vrfs: VrfsSetup::default(),
+        shards: Vec::new(),
+        suppress: false,
+        policy: FibPolicy::default(),
+        clock: Clock::default(),
+    }
+}
+
 impl Running {
     /// Two links, and a dataplane that was told so and is up.
     fn new() -> Running {
         let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
         let mut builder = RibBuilder::new(&rings);
         let mut port = builder.plug("test", &rings, meters.meter("test"), &stop);
-        let setup = RibSetup {
-            config: RibConfig::default(),
-            vrfs: VrfsSetup::default(),
-            shards: Vec::new(),
-            suppress: false,
-            policy: FibPolicy::default(),
-            clock: Clock::default(),
-        };
-        let rib = builder.start(setup, &meters, stop.clone()).unwrap();
+        let rib = builder.start(setup(), &meters, stop.clone()).unwrap();
         for index in [1, 2] {
             port.rib.failures.send(link(index, true)).unwrap();
         }
@@ -301,15 +305,7 @@ fn several<const N: usize>() -> (RibHandle, [Taker; N], Rings, Stop) {
         groups: Default::default(),
         most: 0,
     });
-    let setup = RibSetup {
-        config: RibConfig::default(),
-        vrfs: VrfsSetup::default(),
-        shards: Vec::new(),
-        suppress: false,
-        policy: FibPolicy::default(),
-        clock: Clock::default(),
-    };
-    let rib = builder.start(setup, &meters, stop.clone()).unwrap();
+    let rib = builder.start(setup(), &meters, stop.clone()).unwrap();
     for index in [1, 2] {
         takers[0].port.rib.failures.send(link(index, true)).unwrap();
     }

@@ -8,7 +8,7 @@
 use super::config_db::{ConfigDb, Switch};
 use super::fpm_server::{self, FpmEvent};
 use super::links::{self, LinkEvent};
-use super::north::{Persistence, Routes, Tell, ZmqRoutes, port};
+use super::north::{Persistence, Routes, ZmqRoutes, port};
 use super::performance::{Timers, Timing};
 use super::settings::{Settings, warm_restart};
 use super::warm::Replay;
@@ -396,21 +396,20 @@ impl Stage {
 
     /// Goes on with ZeroMQ: what waits for room, and an orchagent that is new.
     fn look_north(&mut self) -> Result<(), Error> {
-        self.look_for_labels()?;
-        let Routes::Zmq(zmq) = &mut self.routes else { return Ok(()) };
-        if self.replay.holds() {
-            zmq.go_on();
-            return Ok(());
+        let (held, replayed) = (self.replay.holds(), self.machine.is_replayed());
+        // What changed meanwhile goes to APPL_DB too; what is only said again does not.
+        if let Some(sweep) = self.labels.asked_for_all(held, replayed) {
+            self.flush()?;
+            self.machine.label_rows(&mut self.out.labels);
+            self.labels.tell_all(&mut self.out.labels, sweep);
         }
-        let knows_all = zmq.learnt_all || self.machine.is_replayed();
-        let tell = zmq.look(knows_all);
-        if tell != Tell::Changes {
-            // What changed meanwhile goes to APPL_DB too; what is only said again does not.
+        if let Some(sweep) = self.routes.asked_for_all(held, replayed) {
             self.flush()?;
             self.machine.rows(&mut self.out.routes);
-            if let Routes::Zmq(zmq) = &mut self.routes {
-                zmq.tell_all(&mut self.out.routes, tell == Tell::Sweep);
-            }
+            self.routes.tell_all(&mut self.out.routes, sweep);
+        }
+        if held {
+            return Ok(());
         }
         let Routes::Zmq(zmq) = &self.routes else { return Ok(()) };
         match (zmq.producer.is_connected(), zmq.producer.is_acknowledged()) {
@@ -418,25 +417,6 @@ impl Stage {
             (true, false) => self.settings.now("swss_zmq", "not acknowledged", "orchagent is not ribtide's"),
             (false, _) => self.settings.now("swss_zmq", "disabled", "nobody takes routes there"),
         }
-    }
-
-    /// The same for labels.
-    fn look_for_labels(&mut self) -> Result<(), Error> {
-        let Routes::Zmq(zmq) = &mut self.labels else { return Ok(()) };
-        if self.replay.holds() {
-            zmq.go_on();
-            return Ok(());
-        }
-        let knows_all = zmq.learnt_all || self.machine.is_replayed();
-        let tell = zmq.look(knows_all);
-        if tell != Tell::Changes {
-            self.flush()?;
-            self.machine.label_rows(&mut self.out.labels);
-            if let Routes::Zmq(zmq) = &mut self.labels {
-                zmq.tell_all(&mut self.out.labels, tell == Tell::Sweep);
-            }
-        }
-        Ok(())
     }
 
     /// How long to sleep when nothing happens.

@@ -84,6 +84,28 @@ impl<R: Told> Routes<R> {
         Ok(Routes::Redis(Box::new(RedisRoutes { written, stored: Some(table()?) })))
     }
 
+    /// Goes on with ZeroMQ. Whether a new orchagent is to be told all rows, and with `true` that there are no others. None of
+    /// that while routes are `held` back until the routing daemon has said all; `replayed`: it has.
+    pub(super) fn asked_for_all(&mut self, held: bool, replayed: bool) -> Option<bool> {
+        let Routes::Zmq(zmq) = self else { return None };
+        if held {
+            zmq.go_on();
+            return None;
+        }
+        match zmq.look(zmq.learnt_all || replayed) {
+            Tell::Changes => None,
+            Tell::Everything => Some(false),
+            Tell::Sweep => Some(true),
+        }
+    }
+
+    /// Tells orchagent all rows, and that there are no others if `sweep`.
+    pub(super) fn tell_all(&mut self, rows: &mut Vec<Change<R>>, sweep: bool) {
+        if let Routes::Zmq(zmq) = self {
+            zmq.tell_all(rows, sweep);
+        }
+    }
+
     /// Every row that APPL_DB has from before.
     pub(super) fn rows(&mut self, each: impl FnMut(R::Key, R)) -> Result<(), Error> {
         match self {
@@ -206,7 +228,7 @@ impl<R: Told> ZmqRoutes<R> {
     }
 
     /// Sends what waits, and finds out what orchagent must be told beyond changes.
-    pub(super) fn look(&mut self, knows_all: bool) -> Tell {
+    fn look(&mut self, knows_all: bool) -> Tell {
         if self.producer.renewed() {
             self.swept = false;
             // The first connection missed nothing, unless something was written before it; each later one did.
@@ -222,14 +244,14 @@ impl<R: Told> ZmqRoutes<R> {
     }
 
     /// Sends what waits and nothing else, while it is not known what there is to say.
-    pub(super) fn go_on(&mut self) {
+    fn go_on(&mut self) {
         // This is the look that a wake-up asks for.
         let _ = self.producer.wake().try_recv();
         self.producer.resume();
     }
 
     /// Tells orchagent all rows, and that there are no others if `sweep`.
-    pub(super) fn tell_all(&mut self, rows: &mut Vec<Change<R>>, sweep: bool) {
+    fn tell_all(&mut self, rows: &mut Vec<Change<R>>, sweep: bool) {
         if sweep {
             rows.insert(0, begin_resync());
             rows.push(Change::del(R::RESYNC));
@@ -240,7 +262,7 @@ impl<R: Told> ZmqRoutes<R> {
 
 /// What orchagent must be told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Tell {
+enum Tell {
     /// Only what changes.
     Changes,
     /// Every row.

@@ -15,19 +15,20 @@ const MANAGEMENT: [&str; 3] = ["eth0", "docker0", "eth1-midplane"];
 /// What stands for an interface that is not known.
 const UNKNOWN: &str = "unknown";
 
-/// A route as fpmsyncd has it.
+/// A route as fpmsyncd has it, for tests.
+#[cfg(test)]
 #[derive(Clone, PartialEq, Debug)]
-pub struct RouteView {
+pub(super) struct RouteView {
     /// Its row; `None` when APPL_DB has, or gets, none.
-    pub row: Option<RouteRow>,
+    pub(super) row: Option<RouteRow>,
     /// The next-hop object that it waits for; until then it keeps `row`.
-    pub waits_for: Option<u32>,
+    pub(super) waits_for: Option<u32>,
     /// The row's change is not taken yet.
-    pub pending: bool,
+    pub(super) pending: bool,
     /// The chip confirmed it, and it is sure which row. Only with FIB suppression.
-    pub confirmed: bool,
+    pub(super) confirmed: bool,
     /// It was announced in the session that is on, or was on last; else it is left over from before.
-    pub announced: bool,
+    pub(super) announced: bool,
 }
 
 /// What a missing gateway is written as.
@@ -421,8 +422,9 @@ impl Fpmsyncd {
         at.is_some_and(|at| self.entry(at).is_some_and(|entry| self.row_ref(at, entry).is_some()))
     }
 
-    /// What is known of a route, to explain it.
-    pub fn lookup(&self, vrf: Option<&Name>, prefix: AnyPrefix) -> Option<RouteView> {
+    /// What is known of a route.
+    #[cfg(test)]
+    pub(super) fn lookup(&self, vrf: Option<&Name>, prefix: AnyPrefix) -> Option<RouteView> {
         let at = (self.find_vrf(vrf)?, prefix);
         let entry = self.entry(at)?;
         Some(RouteView {

@@ -1,6 +1,6 @@
 //! `LABEL_ROUTE_TABLE`: what becomes of packets that arrive with an MPLS label.
 
-use super::{Db, FILLER, Field, LABEL_MAX, Name, Row, RowError, Via};
+use super::{Db, Field, LABEL_MAX, Name, Row, RowError, Via};
 use crate::spell;
 use std::sync::Arc;
 
@@ -52,16 +52,7 @@ impl Row for LabelRouteRow {
     }
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        let mut said = false;
-        let protocol = self.protocol.as_deref().filter(|protocol| !protocol.is_empty());
-        let fields = protocol.into_iter().map(|protocol| ("protocol", protocol));
-        for (name, value) in fields.chain(self.via.said().map(|(field, value)| (field.name(), value))) {
-            said = true;
-            put(name, value);
-        }
-        if !said {
-            put(FILLER.0, FILLER.1);
-        }
+        self.via.write_fields(self.protocol.as_deref(), put);
     }
 
     fn all_fields(&self, put: &mut dyn FnMut(&str, &str)) {
@@ -77,24 +68,12 @@ impl Row for LabelRouteRow {
     }
 
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {
-        let mut protocol = None;
-        let mut via = Via::default();
-        for (name, value) in fields {
-            if name == "protocol" {
-                protocol = Some(value.into());
-            } else if name == Field::MplsPop.name() {
-                via.put(Field::MplsPop, value);
-            } else if let Some(field) = Field::from_name(name) {
-                via.put(field, value);
-            }
-        }
+        let (protocol, via) = Via::read_fields(fields, Some(Field::MplsPop));
         Ok(LabelRouteRow { protocol, via: Arc::new(via) })
     }
 
     fn merge(&mut self, newer: Self) {
         self.via = Via::merged(&self.via, newer.via);
-        if newer.protocol.is_some() {
-            self.protocol = newer.protocol;
-        }
+        self.protocol = newer.protocol.or(self.protocol.take());
     }
 }

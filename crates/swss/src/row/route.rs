@@ -1,6 +1,6 @@
 //! `ROUTE_TABLE`: what fpmsyncd says and orchagent programs.
 
-use super::{Db, FILLER, Field, Name, Row, RowError, Via};
+use super::{Db, Field, Name, Row, RowError, Via};
 use crate::spell;
 use ribtide_prefix::AnyPrefix;
 use std::net::IpAddr;
@@ -109,18 +109,7 @@ impl Row for RouteRow {
     }
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        let mut said = false;
-        if let Some(protocol) = self.protocol.as_deref().filter(|p| !p.is_empty()) {
-            said = true;
-            put("protocol", protocol);
-        }
-        for (field, value) in self.via.said() {
-            said = true;
-            put(field.name(), value);
-        }
-        if !said {
-            put(FILLER.0, FILLER.1);
-        }
+        self.via.write_fields(self.protocol.as_deref(), put);
     }
 
     fn all_fields(&self, put: &mut dyn FnMut(&str, &str)) {
@@ -138,22 +127,12 @@ impl Row for RouteRow {
     }
 
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {
-        let mut protocol = None;
-        let mut via = Via::default();
-        for (name, value) in fields {
-            if name == "protocol" {
-                protocol = Some(value.into());
-            } else if let Some(field) = Field::from_name(name) {
-                via.put(field, value);
-            }
-        }
+        let (protocol, via) = Via::read_fields(fields, None);
         Ok(RouteRow { protocol, via: Arc::new(via) })
     }
 
     fn merge(&mut self, newer: Self) {
         self.via = Via::merged(&self.via, newer.via);
-        if newer.protocol.is_some() {
-            self.protocol = newer.protocol;
-        }
+        self.protocol = newer.protocol.or(self.protocol.take());
     }
 }

@@ -3,7 +3,7 @@
 //! A million routes have few next-hop sets, so a row holds one pointer to this. The texts are kept as the database
 //! has them: writing a row formats nothing, and a set is parsed once by who programs it, not once per route.
 
-use super::{LabelStack, Name, RowError};
+use super::{FILLER, LabelStack, Name, RowError};
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
@@ -198,6 +198,38 @@ impl Via {
     /// The fields that say something, in order.
     pub fn said(&self) -> impl Iterator<Item = (Field, &str)> {
         self.named().filter(|(_, value)| !value.is_empty())
+    }
+
+    /// Writes the fields that say something after the protocol's; the filler when there is none.
+    pub(super) fn write_fields(&self, protocol: Option<&str>, put: &mut dyn FnMut(&str, &str)) {
+        let protocol =
+            protocol.filter(|protocol| !protocol.is_empty()).map(|protocol| ("protocol", protocol));
+        let mut said = false;
+        for (name, value) in
+            protocol.into_iter().chain(self.said().map(|(field, value)| (field.name(), value)))
+        {
+            said = true;
+            put(name, value);
+        }
+        if !said {
+            put(FILLER.0, FILLER.1);
+        }
+    }
+
+    /// Reads the protocol and the fields of a row. `own` is a field that not every table has.
+    pub(super) fn read_fields<'a>(
+        fields: &mut dyn Iterator<Item = (&'a str, &'a str)>,
+        own: Option<Field>,
+    ) -> (Option<Name>, Via) {
+        let (mut protocol, mut via) = (None, Via::default());
+        for (name, value) in fields {
+            if name == "protocol" {
+                protocol = Some(value.into());
+            } else if let Some(field) = Field::from_name(name).or(own.filter(|own| own.name() == name)) {
+                via.put(field, value);
+            }
+        }
+        (protocol, via)
     }
 
     /// Whether both have the same fields with something in them.
