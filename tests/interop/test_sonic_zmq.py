@@ -46,9 +46,9 @@ def test_fpmsyncd_to_a_plain_socket(host):
         wait_for("APPL_DB has not", lambda: sonic.route_count() == 0, 10)
         client.send(b"".join(fpm.route(fpm.NEWROUTE, f"10.{n >> 8}.{n & 255}.0/24", "193.203.0.7", port) for n in range(3000)))
         assert len(drained(socket, lambda rows: len(rows) == 3000)) == 3000
-    # It went away, and comes back as one that knows nothing: it is told everything.
-    client.send(fpm.route(fpm.DELROUTE, "10.0.0.0/24"))
+    # It went away, which is noticed with nothing to say, and comes back as one that knows nothing: it is told everything.
     wait_for("it is noticed", lambda: sonic.setting("fpmsyncd", "swss_zmq")["active"] == "disabled", 20)
+    client.send(fpm.route(fpm.DELROUTE, "10.0.0.0/24"))
     with zmq.stock(host, "PULL", bind=zmq.TABLES) as socket:
         rows = drained(socket, lambda rows: len(rows) == 2999)
         assert "10.0.0.0/24" not in rows

@@ -333,7 +333,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
             prefixes: PerFamilyCount { ipv4: 1000, ipv6: 1 },
             paths: PerFamilyCount { ipv4: 2000, ipv6: 2 },
             active: PerFamilyCount { ipv4: 999, ipv6: 1 },
-            neighbors: Vec::new(),
+            neighbors: None,
         };
         let mut table = neighbor_table();
         neighbor_row(&mut table, &slow());

@@ -346,10 +346,12 @@ fn performance(stages: &[Performance], only: Option<&str>, output: &Output, out:
 fn summary(client: &Client, output: &Output, out: &mut impl Write) -> Printed {
     let mut answer: BgpSummary = client.get("/v1/bgp/summary")?;
     if output.json {
+        let mut all = Vec::new();
         let printed = paged(client, "/v1/bgp/neighbors", NEIGHBORS, "", |page: NeighborPage| {
-            answer.neighbors.extend(page.neighbors);
+            all.extend(page.neighbors);
             Ok(page.next)
         })?;
+        answer.neighbors = Some(all);
         return Ok(printed.and_then(|()| print(out, output, &answer, bgp::summary)));
     }
     if let Err(e) = out.write_all(bgp::summary(&answer).as_bytes()) {

@@ -19,8 +19,8 @@ use ribtide_swss::{Change, Row};
 use std::collections::VecDeque;
 use std::io;
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Messages that may be under way or taken and not acknowledged.
@@ -41,6 +41,8 @@ struct Link {
     /// Messages that the consumer's owner has taken; `None` when the consumer does not say.
     taken: Option<Arc<AtomicU64>>,
     sent: u64,
+    /// Held by the thread that sends, for as long as there is a connection.
+    open: Weak<()>,
 }
 
 /// The producing side.
@@ -59,7 +61,7 @@ impl<R: Row> ZmqProducer<R> {
     /// # Errors
     /// [`TableError::Endpoint`] when there is no thread for it.
     pub fn connect(endpoint: Endpoint, rings: &Rings, stop: &Stop) -> Result<Self, TableError> {
-        let (waker, wake) = channel::bounded(1);
+        let (waker, woken) = channel::bounded(1);
         let (connected, links) = channel::bounded(1);
         let (rings, stop, text) = (rings.clone(), stop.clone(), endpoint.to_string());
         let body = move || {
@@ -72,6 +74,8 @@ impl<R: Row> ZmqProducer<R> {
                         crate::report(&format!("{} goes to {endpoint}, {with}", R::TABLE));
                         (pause, said) = (BACK_OFF.0, false);
                         let why = push(peer, R::TABLE, &rings, &connected, &waker);
+                        // Who waits for room there waits in vain.
+                        wake(&waker);
                         crate::report(&format!("{} no longer reaches {endpoint}: {why}", R::TABLE));
                     }
                     Err(e) if !std::mem::replace(&mut said, true) => {
@@ -84,7 +88,7 @@ impl<R: Row> ZmqProducer<R> {
             }
         };
         thread::spawn("zmq-push", body).map_err(|e| unreachable(&text, &e))?;
-        Ok(ZmqProducer { links, link: None, wake, waiting: VecDeque::new(), scratch: String::new() })
+        Ok(ZmqProducer { links, link: None, wake: woken, waiting: VecDeque::new(), scratch: String::new() })
     }
 
     /// Says when to look again: a connection is there, or there is room.
@@ -105,12 +109,12 @@ impl<R: Row> ZmqProducer<R> {
 
     /// Whether somebody is connected.
     pub fn is_connected(&self) -> bool {
-        self.link.is_some()
+        self.link.as_ref().is_some_and(Link::is_open)
     }
 
     /// Whether who is connected acknowledges, and is therefore one of ours.
     pub fn is_acknowledged(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.taken.is_some())
+        self.link.as_ref().is_some_and(|link| link.is_open() && link.taken.is_some())
     }
 
     /// Whether nothing waits and another message would go at once.
@@ -180,6 +184,10 @@ impl<R: Row> ZmqProducer<R> {
 }
 
 impl Link {
+    fn is_open(&self) -> bool {
+        self.open.strong_count() > 0
+    }
+
     fn has_room(&self) -> bool {
         let under_way = self.taken.as_ref().map_or(0, |taken| self.sent.saturating_sub(taken.load(Relaxed)));
         under_way < WINDOW && !self.messages.is_full()
@@ -214,7 +222,9 @@ fn push(
     let Peer { mut reader, writer, ours } = peer;
     let (messages, waiting) = rings.bounded::<Vec<u8>>(format!("{table} to ZeroMQ"), WINDOW as usize);
     let taken = ours.then(|| Arc::new(AtomicU64::new(0)));
-    if connected.send(Link { messages, taken: taken.clone(), sent: 0 }).is_err() {
+    let open = Arc::new(());
+    if connected.send(Link { messages, taken: taken.clone(), sent: 0, open: Arc::downgrade(&open) }).is_err()
+    {
         return "fpmsyncd stops".into();
     }
     wake(waker);
@@ -249,17 +259,13 @@ fn push(
                 };
                 if let Err(e) = writer.message(&waiting.took(message)) {
                     writer.end();
-                    wake(waker);
                     return reason(&e);
                 }
                 if waiting.is_empty() {
                     wake(waker);
                 }
             }
-            recv(is_gone) -> why => {
-                wake(waker);
-                return why.unwrap_or_default();
-            }
+            recv(is_gone) -> why => return why.unwrap_or_default(),
         }
     }
 }

@@ -52,7 +52,7 @@ pub(crate) fn bgp_summary(inside: &Inside) -> Result<BgpSummary, Refusal> {
         prefixes: routes.prefixes,
         paths: routes.paths,
         active: routes.active,
-        neighbors: Vec::new(),
+        neighbors: None,
     })
 }
 

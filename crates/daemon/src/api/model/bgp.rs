@@ -31,9 +31,10 @@ pub struct BgpSummary {
     pub paths: PerFamilyCount,
     /// Best paths in force.
     pub active: PerFamilyCount,
-    /// The neighbours. The API gives them as pages of `GET /v1/bgp/neighbors`; `ribtide show` puts them in here.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub neighbors: Vec<Neighbor>,
+    /// The neighbours. The API gives them as pages of `GET /v1/bgp/neighbors`; `ribtide show` puts them in here, also
+    /// where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbors: Option<Vec<Neighbor>>,
 }
 
 /// Which threads do BGP's work.
