@@ -47,6 +47,12 @@ pub fn hurry() {
     let _ = rustix::process::nice(-20);
 }
 
+/// Has the system run the calling thread after all others of this process: what it does, nobody waits for.
+pub fn give_way() {
+    // Who cannot be told runs in its turn.
+    let _ = rustix::process::nice(19);
+}
+
 /// A thread of this process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Thread {

@@ -8,6 +8,7 @@ mod label_route;
 mod labels;
 mod neighbor;
 mod nexthop_group;
+mod packed;
 mod port;
 mod response;
 mod route;
@@ -25,6 +26,7 @@ pub use label_route::{LabelKey, LabelRouteRow};
 pub use labels::{LABEL_MAX, LabelOp, LabelStack};
 pub use neighbor::{Mac, NeighKey, NeighResolveRow, NeighRow};
 pub use nexthop_group::NextHopGroupRow;
+pub use packed::Packed;
 pub use port::{PortKey, PortRow};
 pub use response::{ROUTE_RESPONSE_CHANNEL, RouteResponse, RouteStateRow};
 pub use route::{RouteKey, RouteRow};
@@ -102,6 +104,16 @@ pub trait Row: Clone + PartialEq + fmt::Debug + Send + 'static {
     /// # Errors
     /// A sentence when the text is not a key of this table.
     fn parse_key(text: &str) -> Result<Self::Key, RowError>;
+
+    /// Appends `key` in few octets, for [`Packed`] changes; false, with whatever was appended, where it does not pack.
+    fn pack(_key: &Self::Key, _octets: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    /// The key that [`Row::pack`] put first in `octets`, which go on behind it.
+    fn unpack(_octets: &mut &[u8]) -> Option<Self::Key> {
+        None
+    }
 
     /// Hands over each field and value as written to Redis: those that say something, in the table's order.
     /// A row that says nothing gives the filler `NULL`, `NULL`, because a row without fields reads as a deletion.

@@ -1,9 +1,13 @@
 //! A table that is written behind: by a thread of its own, so that who writes it goes on meanwhile.
 //!
+//! It is one of two things. On a route's way to who programs it, it goes on as fast as it can. As a record that nobody waits
+//! for, it leaves the machine and the database to the routes while they come, and follows ([`Pace`]).
+//!
 //! What waits unites a key at a time. There is a bound all the same, in rows, for they are memory: a database that stays
 //! behind by so much holds its writer up. A database that went away is waited for, and may have lost rows:
 //! [`Producer::generation`] says so.
 
+use crate::pace::Pace;
 use crate::subscribe::Wake;
 use crate::united::United;
 use crate::{Producer, TableError};
@@ -11,14 +15,17 @@ use crossbeam_channel as channel;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread;
+use ribtide_swss::row::Packed;
 use ribtide_swss::{Change, Row};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Batches that may wait.
-const BATCHES: usize = 320;
+/// Batches that may wait on the way.
+const ON_THE_WAY: usize = 320;
+/// Batches that may wait of a record: the routes of two full tables.
+const OF_A_RECORD: usize = 2048;
 /// Rows in a batch at most.
 const BATCH: usize = 1000;
 /// Rows that unite and are written at once.
@@ -27,7 +34,8 @@ const ROWS: usize = 10_000;
 /// What goes to the thread.
 #[derive(Debug)]
 enum Work<R: Row> {
-    Rows(Vec<Change<R>>),
+    /// And when they came.
+    Rows(Packed<R>, Instant),
     /// To be told when everything before is written.
     Settle(channel::Sender<()>),
 }
@@ -41,34 +49,67 @@ pub struct Behind<R: Row> {
     failed: channel::Receiver<TableError>,
     generation: Arc<AtomicU64>,
     wake: Wake,
+    /// Of a record.
+    pace: Option<Pace>,
 }
 
 impl<R: Row> Behind<R> {
-    /// Writes `table` from here on. `timer` learns of each time how many rows were written and how long that took.
+    /// Writes `table` from here on, which is the way to who waits for its rows. `timer` learns of each time how many rows
+    /// were written and how long that took.
     ///
     /// # Errors
     /// [`TableError::Unreachable`] when there is no thread for it.
-    pub fn start(
-        mut table: impl Producer<R> + Send + 'static,
+    pub fn way(
+        table: impl Producer<R> + Send + 'static,
         timer: Option<Meter>,
         rings: &Rings,
     ) -> Result<Self, TableError> {
-        let (work, waiting) = rings.bounded::<Work<R>>(format!("{} written behind", R::TABLE), BATCHES);
+        Behind::start(table, timer, rings, ON_THE_WAY, None)
+    }
+
+    /// Writes `table` from here on, whose rows nobody waits for.
+    ///
+    /// # Errors
+    /// [`TableError::Unreachable`] when there is no thread for it.
+    pub fn record(table: impl Producer<R> + Send + 'static, rings: &Rings) -> Result<Self, TableError> {
+        Behind::start(table, None, rings, OF_A_RECORD, Some(Pace::default()))
+    }
+
+    fn start(
+        mut table: impl Producer<R> + Send + 'static,
+        timer: Option<Meter>,
+        rings: &Rings,
+        bound: usize,
+        pace: Option<Pace>,
+    ) -> Result<Self, TableError> {
+        let (work, waiting) = rings.bounded::<Work<R>>(format!("{} written behind", R::TABLE), bound);
         let generation = Arc::new(AtomicU64::new(table.generation()));
         let (failing, failed) = channel::bounded(1);
         let (waker, wake) = channel::bounded(1);
-        let seen = generation.clone();
+        let (seen, its_pace) = (generation.clone(), pace.clone());
         let body = move || {
+            if let Some(pace) = &its_pace {
+                pace.begin();
+            }
+            let crowded = || waiting.raw().len() >= bound / 2;
             let mut rows = United::default();
+            let mut batch = Vec::new();
             while let Ok(first) = waiting.recv() {
                 let mut next = Some(first);
-                let mut settled = None;
+                let (mut settled, mut oldest, mut at_once) = (None, None, ROWS);
                 while let Some(work) = next {
                     match work {
-                        Work::Rows(mut batch) => rows.add(&mut batch),
+                        Work::Rows(packed, came) => {
+                            packed.unpack(&mut batch);
+                            rows.add(&mut batch);
+                            if let (None, Some(pace)) = (oldest, &its_pace) {
+                                at_once = pace.rows(ROWS, came, crowded());
+                                oldest = Some(came);
+                            }
+                        }
                         Work::Settle(teller) => settled = Some(teller),
                     }
-                    let go_on = settled.is_none() && rows.len() < ROWS;
+                    let go_on = settled.is_none() && rows.len() < at_once;
                     next = if go_on { waiting.try_recv() } else { None };
                 }
                 // There is room now. Full means that a wake-up waits already.
@@ -87,6 +128,9 @@ impl<R: Row> Behind<R> {
                 if let Some(teller) = settled {
                     let _ = teller.send(());
                 }
+                if let (Some(pace), Some(oldest)) = (&its_pace, oldest) {
+                    pace.rest(begin.elapsed(), oldest, crowded);
+                }
             }
         };
         let thread = thread::spawn("written-behind", body).map_err(|e| TableError::Unreachable {
@@ -94,7 +138,7 @@ impl<R: Row> Behind<R> {
             address: "a thread of its own".into(),
             cause: e.to_string(),
         })?;
-        Ok(Behind { work: Some(work), thread: Some(thread), failed, generation, wake })
+        Ok(Behind { work: Some(work), thread: Some(thread), failed, generation, wake, pace })
     }
 
     /// Whether nothing waits: what is written now is next.
@@ -115,9 +159,31 @@ impl<R: Row> Behind<R> {
     /// As [`Producer::write`].
     pub fn settle(&mut self) -> Result<(), TableError> {
         let (teller, told) = channel::bounded(1);
-        self.send(Work::Settle(teller))?;
-        // A thread that ended without a word has said why.
-        told.recv().or_else(|_| self.check(false))
+        self.await_it(true);
+        let settled = self.send(Work::Settle(teller)).and_then(|()| {
+            // A thread that ended without a word has said why.
+            told.recv().or_else(|_| self.check(false))
+        });
+        self.await_it(false);
+        settled
+    }
+
+    fn await_it(&self, awaited: bool) {
+        if let Some(pace) = &self.pace {
+            pace.awaited(awaited);
+        }
+    }
+
+    /// Takes changes that stay with the caller too.
+    ///
+    /// # Errors
+    /// As [`Producer::write`].
+    pub fn note(&mut self, changes: &[Change<R>]) -> Result<(), TableError> {
+        let now = Instant::now();
+        if let Some(pace) = &self.pace {
+            pace.came(now);
+        }
+        changes.chunks(BATCH).try_for_each(|batch| self.send(Work::Rows(Packed::from(batch), now)))
     }
 
     fn send(&self, work: Work<R>) -> Result<(), TableError> {
@@ -136,15 +202,9 @@ impl<R: Row> Behind<R> {
 
 impl<R: Row> Producer<R> for Behind<R> {
     fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), TableError> {
-        let mut changes = std::mem::take(changes);
-        if changes.len() > BATCH {
-            let mut all = changes.into_iter();
-            while all.len() > BATCH {
-                self.send(Work::Rows(all.by_ref().take(BATCH).collect()))?;
-            }
-            changes = all.collect();
-        }
-        self.send(Work::Rows(changes))
+        let noted = self.note(changes);
+        changes.clear();
+        noted
     }
 
     fn flush(&mut self) -> Result<(), TableError> {
@@ -163,6 +223,7 @@ impl<R: Row> Producer<R> for Behind<R> {
 impl<R: Row> Drop for Behind<R> {
     /// What waits is still written.
     fn drop(&mut self) {
+        self.await_it(true);
         self.work = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

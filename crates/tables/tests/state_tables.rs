@@ -310,7 +310,7 @@ fn plain_tables_hold_rows_where_they_stay() {
 fn what_is_written_behind_is_there_when_it_settles() {
     let Some(mut server) = Server::start() else { return };
     let rings = Rings::default();
-    let mut behind = Behind::start(producer(&server, 1000), None, &rings).unwrap();
+    let mut behind = Behind::way(producer(&server, 1000), None, &rings).unwrap();
     let mut changes: Vec<_> = (0..25_000)
         .map(|n: u32| {
             set(&format!("10.{}.{}.0/24", n >> 8 & 0x3f, n & 255), hops("10.0.0.1", &format!("Ethernet{n}")))

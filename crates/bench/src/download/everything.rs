@@ -66,14 +66,13 @@ impl Seams {
         if self == Seams::Zmq {
             flags.fpmsyncd.extend(["-q", "tcp://127.0.0.1"]);
         }
-        match (on, self) {
-            (true, Seams::Redis) => flags.orchagent.push("-F"),
-            (true, _) => {
+        match on {
+            true => {
                 flags.orchagent.push("-F");
                 // ASIC_DB behind, as is APPL_DB over ZeroMQ.
                 flags.syncd.push("-R");
             }
-            (false, _) => {
+            false => {
                 flags.syncd.extend(["--asic-db", "off"]);
                 if self == Seams::Zmq {
                     flags.fpmsyncd.extend(["--appl-db", "off"]);

@@ -1,18 +1,19 @@
 //! The rows that syncd keeps in ASIC_DB: what the chip holds, for SONiC's tools and for a syncd that is started again.
 //!
 //! Written in line they are exact: what orchagent was told is done has its row. Written behind they follow, in the same
-//! order; or there are none.
+//! order, at the pace of a record that nobody waits for. Or there are none.
 
 use super::north::Persistence;
 use super::south::{NOTIFICATIONS, SHUTDOWN_REQUEST};
 use super::{Error, log};
+use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_sai::VirtualSwitch;
 use ribtide_swss::Db;
-use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, text};
+use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, Oid, RouteEntry, SWITCH, text};
 use ribtide_swss::syncd::{AsicChange, Syncd, SyncdOut};
-use ribtide_tables::{Connection, Databases, Reply, TableError};
+use ribtide_tables::{Connection, Databases, Pace, Reply, TableError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -24,8 +25,10 @@ const MAPS: [&str; 2] = ["VIDTORID", "RIDTOVID"];
 const HIDDEN: &str = "HIDDEN";
 /// A key that says that a syncd ran here before whose rows need not be exact.
 const RAN: &str = "RIBTIDE_SYNCD_RAN";
-/// Batches of rows that may wait to be written, of a bulk each: they are memory.
-const BEHIND: usize = 384;
+/// Batches of rows that may wait to be written, of a bulk each: two full tables of routes.
+const BEHIND: usize = 2048;
+/// Rows that are written at once.
+const AT_ONCE: usize = 16_000;
 /// How often a server that nothing is written to is looked at.
 const PROBE: Duration = Duration::from_secs(1);
 
@@ -94,7 +97,7 @@ impl AsicDb {
         match self {
             AsicDb::Off { .. } => changes.clear(),
             AsicDb::Behind(_) | AsicDb::InLine(_) if changes.is_empty() => {}
-            AsicDb::Behind(behind) => behind.write(std::mem::take(changes))?,
+            AsicDb::Behind(behind) => behind.write(changes)?,
             AsicDb::InLine(rows) => rows.write_all(changes.drain(..))?,
         }
         Ok(())
@@ -117,7 +120,8 @@ impl AsicDb {
 /// A thread that writes rows, and the mark again when the server may have lost it.
 pub(super) struct Behind {
     /// None only while it is dropped.
-    batches: Option<ring::Sender<Vec<AsicChange>>>,
+    batches: Option<ring::Sender<(Vec<Noted>, Instant)>>,
+    pace: Pace,
     thread: Option<JoinHandle<()>>,
     failed: crossbeam_channel::Receiver<Error>,
     lost: Arc<AtomicBool>,
@@ -125,22 +129,35 @@ pub(super) struct Behind {
 
 impl Behind {
     fn start(mut rows: Rows, rings: &Rings) -> Result<Behind, Error> {
-        let (batches, waiting) = rings.bounded::<Vec<AsicChange>>("ASIC_DB written behind", BEHIND);
+        let (batches, waiting) = rings.bounded::<(Vec<Noted>, Instant)>("ASIC_DB written behind", BEHIND);
+        let pace = Pace::default();
+        let its_pace = pace.clone();
         let (failing, failed) = crossbeam_channel::bounded(1);
         let lost = Arc::new(AtomicBool::new(false));
         let tell = lost.clone();
         let body = move || {
+            its_pace.begin();
+            let crowded = || waiting.raw().len() >= BEHIND / 2;
             let mut round = || {
                 let first = match waiting.recv_timeout(PROBE) {
-                    Ok(Some(first)) => Some(first),
-                    Ok(None) => None,
+                    Ok(first) => first,
                     Err(_) => return Ok(false),
                 };
-                let more = std::iter::from_fn(|| waiting.try_recv()).take(16);
-                rows.write_all(first.into_iter().chain(more).flatten())?;
+                let oldest = first.as_ref().map(|(_, came)| *came);
+                let begin = Instant::now();
+                let mut left = oldest.map_or(0, |came| its_pace.rows(AT_ONCE, came, crowded()));
+                let mut next = first;
+                while let Some((rows_of_it, _)) = next {
+                    left = left.saturating_sub(rows_of_it.len());
+                    rows.write_all(rows_of_it.into_iter().map(Noted::change))?;
+                    next = if left > 0 { waiting.try_recv() } else { None };
+                }
                 if rows.is_lost()? {
                     rows.connection.ask(&["SET", RAN, "1"])?;
                     tell.store(true, Relaxed);
+                }
+                if let Some(oldest) = oldest {
+                    its_pace.rest(begin.elapsed(), oldest, crowded);
                 }
                 Ok(true)
             };
@@ -157,12 +174,14 @@ impl Behind {
         };
         let thread =
             thread::spawn("asic-db", body).map_err(|e| Error::new(format!("no thread for ASIC_DB: {e}")))?;
-        Ok(Behind { batches: Some(batches), thread: Some(thread), failed, lost })
+        Ok(Behind { batches: Some(batches), pace, thread: Some(thread), failed, lost })
     }
 
     /// Waits while too much waits.
-    fn write(&self, changes: Vec<AsicChange>) -> Result<(), Error> {
-        let sent = self.batches.as_ref().is_some_and(|batches| batches.send(changes).is_ok());
+    fn write(&self, changes: &mut Vec<AsicChange>) -> Result<(), Error> {
+        let (noted, now) = (changes.drain(..).map(Noted::from).collect(), Instant::now());
+        self.pace.came(now);
+        let sent = self.batches.as_ref().is_some_and(|batches| batches.send((noted, now)).is_ok());
         match self.failed.try_recv() {
             Ok(e) => Err(e),
             Err(_) if !sent => Err(Error::new("ASIC_DB is no longer written; the log says why")),
@@ -174,9 +193,54 @@ impl Behind {
 impl Drop for Behind {
     /// What waits is still written.
     fn drop(&mut self) {
+        self.pace.awaited(true);
         self.batches = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+/// A change that may wait long. Routes, of which there are many, take less than half of an [`AsicChange`].
+enum Noted {
+    /// A route of our switch leads there.
+    Leads(AnyPrefix, Oid, Oid),
+    /// It is gone.
+    Gone(AnyPrefix, Oid),
+    Other(Box<AsicChange>),
+}
+
+const _: () = assert!(size_of::<Noted>() <= 40);
+
+impl From<AsicChange> for Noted {
+    fn from(change: AsicChange) -> Noted {
+        match &change {
+            AsicChange::Set(ObjectType::RouteEntry, ObjectId::Route(entry), attrs)
+                if entry.switch == SWITCH =>
+            {
+                match attrs.as_slice() {
+                    [Attr::RouteNextHop(to)] => Noted::Leads(entry.dest, entry.vr, *to),
+                    _ => Noted::Other(Box::new(change)),
+                }
+            }
+            AsicChange::Remove(ObjectType::RouteEntry, ObjectId::Route(entry)) if entry.switch == SWITCH => {
+                Noted::Gone(entry.dest, entry.vr)
+            }
+            _ => Noted::Other(Box::new(change)),
+        }
+    }
+}
+
+impl Noted {
+    fn change(self) -> AsicChange {
+        let route = |dest, vr| ObjectId::Route(RouteEntry { switch: SWITCH, vr, dest });
+        match self {
+            Noted::Leads(dest, vr, to) => {
+                let attrs = Attrs::from_iter([Attr::RouteNextHop(to)]);
+                AsicChange::Set(ObjectType::RouteEntry, route(dest, vr), attrs)
+            }
+            Noted::Gone(dest, vr) => AsicChange::Remove(ObjectType::RouteEntry, route(dest, vr)),
+            Noted::Other(change) => *change,
         }
     }
 }
@@ -287,5 +351,32 @@ impl Rows {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_swss::sai::PacketAction;
+
+    #[test]
+    fn what_is_noted_comes_out_as_it_went_in() {
+        let own = RouteEntry { switch: SWITCH, vr: Oid(7), dest: "10.0.0.0/8".parse().unwrap() };
+        let other = RouteEntry { switch: Oid(9), ..own };
+        let to = |to| Attrs::from_iter([Attr::RouteNextHop(to)]);
+        let drops = Attrs::from_iter([Attr::RoutePacketAction(PacketAction::Drop)]);
+        for (change, small) in [
+            (AsicChange::Set(ObjectType::RouteEntry, own.into(), to(Oid(3))), true),
+            (AsicChange::Set(ObjectType::RouteEntry, own.into(), drops), false),
+            (AsicChange::Set(ObjectType::RouteEntry, own.into(), Attrs::new()), false),
+            (AsicChange::Set(ObjectType::RouteEntry, other.into(), to(Oid(3))), false),
+            (AsicChange::Remove(ObjectType::RouteEntry, own.into()), true),
+            (AsicChange::Remove(ObjectType::NextHop, Oid(3).into()), false),
+            (AsicChange::Map(Oid(1), Oid(2)), false),
+        ] {
+            let noted = Noted::from(change.clone());
+            assert_eq!(!matches!(noted, Noted::Other(_)), small, "{change:?}");
+            assert_eq!(noted.change(), change);
+        }
     }
 }

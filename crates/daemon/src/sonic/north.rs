@@ -80,7 +80,7 @@ impl<R: Told> Routes<R> {
         stop: &Stop,
     ) -> Result<Routes<R>, Error> {
         let table = || ProducerStateTable::open(databases, pipeline, stop);
-        let written = Behind::start(table()?, flush, rings)?;
+        let written = Behind::way(table()?, flush, rings)?;
         Ok(Routes::Redis(Box::new(RedisRoutes { written, stored: Some(table()?) })))
     }
 
@@ -148,7 +148,7 @@ impl<R: Told> Routes<R> {
     pub(super) fn generation(&self) -> u64 {
         match self {
             Routes::Redis(redis) => redis.written.generation(),
-            Routes::Zmq(zmq) => zmq.kept.as_ref().map_or(0, |kept| kept.generation()),
+            Routes::Zmq(zmq) => zmq.kept.generation(),
         }
     }
 
@@ -171,8 +171,7 @@ pub(super) struct RedisRoutes<R: Row> {
 /// Over ZeroMQ.
 pub(super) struct ZmqRoutes<R: Row> {
     pub(super) producer: ZmqProducer<R>,
-    /// APPL_DB.
-    kept: Option<Box<dyn Producer<R>>>,
+    kept: Kept<R>,
     stored: Option<PlainTable<R>>,
     /// At the start APPL_DB has everything that orchagent was told.
     pub(super) learnt_all: bool,
@@ -180,6 +179,23 @@ pub(super) struct ZmqRoutes<R: Row> {
     missed: bool,
     /// orchagent was told to forget what it has beyond what it is told.
     swept: bool,
+}
+
+/// APPL_DB, beside the way of a route.
+enum Kept<R: Row> {
+    Off,
+    Behind(Behind<R>),
+    InLine(PlainTable<R>),
+}
+
+impl<R: Row> Kept<R> {
+    fn generation(&self) -> u64 {
+        match self {
+            Kept::Off => 0,
+            Kept::Behind(table) => table.generation(),
+            Kept::InLine(table) => table.generation(),
+        }
+    }
 }
 
 impl<R: Told> ZmqRoutes<R> {
@@ -191,15 +207,15 @@ impl<R: Told> ZmqRoutes<R> {
         stop: &Stop,
     ) -> Result<Routes<R>, Error> {
         let table = || PlainTable::<R>::open(databases, stop);
-        let kept: Option<Box<dyn Producer<R>>> = match persistence {
+        let kept = match persistence {
             Persistence::Off => {
                 forget::<R>(databases, stop)?;
-                None
+                Kept::Off
             }
-            Persistence::Behind => Some(Box::new(Behind::start(table()?, None, rings)?)),
-            Persistence::InLine => Some(Box::new(table()?)),
+            Persistence::Behind => Kept::Behind(Behind::record(table()?, rings)?),
+            Persistence::InLine => Kept::InLine(table()?),
         };
-        let stored = kept.is_some().then(table).transpose()?;
+        let stored = (persistence != Persistence::Off).then(table).transpose()?;
         Ok(Routes::Zmq(Box::new(ZmqRoutes {
             producer: ZmqProducer::connect(endpoint, rings, stop)?,
             kept,
@@ -218,9 +234,13 @@ impl<R: Told> ZmqRoutes<R> {
     }
 
     fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), Error> {
-        if let Some(kept) = &mut self.kept {
-            kept.write(&mut changes.clone())?;
-            kept.flush()?;
+        match &mut self.kept {
+            Kept::Off => {}
+            Kept::Behind(table) => table.note(changes)?,
+            Kept::InLine(table) => {
+                table.write(&mut changes.clone())?;
+                table.flush()?;
+            }
         }
         self.missed |= !self.producer.is_connected();
         self.producer.send(changes);

@@ -86,6 +86,14 @@ impl Row for RouteStateRow {
         RouteRow::parse_key(text)
     }
 
+    fn pack(key: &RouteKey, octets: &mut Vec<u8>) -> bool {
+        RouteRow::pack(key, octets)
+    }
+
+    fn unpack(octets: &mut &[u8]) -> Option<RouteKey> {
+        RouteRow::unpack(octets)
+    }
+
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
         match &self.protocol {
             Some(protocol) => put("protocol", protocol),

@@ -2,7 +2,7 @@
 
 use super::{Db, Field, Name, Row, RowError, Via};
 use crate::spell;
-use ribtide_prefix::AnyPrefix;
+use ribtide_prefix::{AnyPrefix, Prefix};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -28,6 +28,9 @@ impl RouteKey {
         RouteKey::Route { vrf, prefix, spelled: None }
     }
 }
+
+/// IPv6 lengths in a packed key stand beyond IPv4's.
+const PACKED_V6: u8 = 33;
 
 /// Appends a prefix the way libnl spells it: a host has no length.
 fn prefix_text(prefix: AnyPrefix, out: &mut String) {
@@ -106,6 +109,40 @@ impl Row for RouteRow {
         prefix_text(prefix, &mut ours);
         let spelled = (ours != rest).then(|| text.into());
         Ok(RouteKey::Route { vrf, prefix, spelled })
+    }
+
+    /// Of a route of the default VRF: its length, and as many octets of the address as that covers.
+    fn pack(key: &RouteKey, octets: &mut Vec<u8>) -> bool {
+        let RouteKey::Route { vrf: None, prefix, spelled: None } = key else { return false };
+        let covered = usize::from(prefix.len()).div_ceil(8);
+        match prefix {
+            AnyPrefix::V4(p) => {
+                octets.push(p.len());
+                octets.extend(&p.bits().to_be_bytes()[..covered]);
+            }
+            AnyPrefix::V6(p) => {
+                octets.push(PACKED_V6 + p.len());
+                octets.extend(&p.bits()[..covered]);
+            }
+        }
+        true
+    }
+
+    fn unpack(octets: &mut &[u8]) -> Option<RouteKey> {
+        fn address<const N: usize>(octets: &mut &[u8], len: u8) -> Option<[u8; N]> {
+            let (covered, rest) = octets.split_at_checked(usize::from(len).div_ceil(8))?;
+            *octets = rest;
+            let mut address = [0; N];
+            address.get_mut(..covered.len())?.copy_from_slice(covered);
+            Some(address)
+        }
+        let (&first, rest) = octets.split_first()?;
+        *octets = rest;
+        let prefix = match first.checked_sub(PACKED_V6) {
+            None => AnyPrefix::V4(Prefix::new(u32::from_be_bytes(address(octets, first)?), first)),
+            Some(len) => AnyPrefix::V6(Prefix::new(address(octets, len)?, len)),
+        };
+        Some(RouteKey::new(None, prefix))
     }
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {

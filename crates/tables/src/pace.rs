@@ -1,0 +1,106 @@
+//! How fast a record is written that nobody waits for, to a server through which routes may be on their way.
+//!
+//! A thread's priority is not all that matters: what Redis does for the record it does not do for the routes, and its time
+//! is the scarcest there is. So while more keeps coming, a record takes a small share of its server's time. It goes on at
+//! full speed when nothing came for a moment, when what waits is old or much, or when somebody waits for it after all.
+
+use ribtide_runtime::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// For each moment of writing, so many of rest.
+const REST: u32 = 19;
+/// Nothing came for so long: whoever wrote has come to rest.
+const MOMENT: Duration = Duration::from_millis(50);
+/// What waited for so long is written at full speed.
+const OLD: Duration = Duration::from_secs(10);
+/// How often it looks whether it may go on.
+const GLANCE: Duration = Duration::from_millis(5);
+/// Rows that are written at once while more keeps coming: a route that comes meanwhile waits for so many.
+const FEW: usize = 1000;
+
+/// What the writing thread and those who give it rows know of each other. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Pace(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    begin: Instant,
+    /// When something came last, in milliseconds from `begin`.
+    came: AtomicU64,
+    awaited: AtomicBool,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace(Arc::new(Shared {
+            begin: Instant::now(),
+            came: AtomicU64::new(0),
+            awaited: AtomicBool::new(false),
+        }))
+    }
+}
+
+impl Pace {
+    /// Something to be written came.
+    pub fn came(&self, now: Instant) {
+        self.0.came.store(now.saturating_duration_since(self.0.begin).as_millis() as u64, Relaxed);
+    }
+
+    /// Somebody waits until all is written, or no longer does.
+    pub fn awaited(&self, awaited: bool) {
+        self.0.awaited.store(awaited, Relaxed);
+    }
+
+    /// At the writing thread's start: it gives way to all others.
+    pub fn begin(&self) {
+        thread::give_way();
+    }
+
+    /// How many rows are written at once, when the oldest that waits came at `oldest` and `crowded` says that much waits.
+    pub fn rows(&self, usual: usize, oldest: Instant, crowded: bool) -> usize {
+        if self.hastens(oldest, crowded) { usual } else { usual.min(FEW) }
+    }
+
+    /// After it wrote for as long as `took`.
+    pub fn rest(&self, took: Duration, oldest: Instant, crowded: impl Fn() -> bool) {
+        let until = Instant::now() + took.saturating_mul(REST).min(OLD);
+        while Instant::now() < until && !self.hastens(oldest, crowded()) {
+            std::thread::sleep(GLANCE);
+        }
+    }
+
+    fn hastens(&self, oldest: Instant, crowded: bool) -> bool {
+        let idle = || {
+            let came = Duration::from_millis(self.0.came.load(Relaxed));
+            self.0.begin.elapsed().saturating_sub(came) >= MOMENT
+        };
+        crowded || self.0.awaited.load(Relaxed) || oldest.elapsed() >= OLD || idle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_hastens_when_nothing_comes_or_somebody_waits() {
+        let (pace, now) = (Pace::default(), Instant::now());
+        pace.came(Instant::now());
+        assert_eq!(pace.rows(10_000, now, false), FEW);
+        assert_eq!(pace.rows(10_000, now, true), 10_000);
+        assert_eq!(pace.rows(10, now, false), 10);
+        assert_eq!(now.checked_sub(OLD).map_or(10_000, |old| pace.rows(10_000, old, false)), 10_000);
+        pace.awaited(true);
+        // It would be hours.
+        pace.rest(Duration::from_secs(3600), now, || false);
+        pace.awaited(false);
+        // Nothing more comes, so this ends too.
+        pace.rest(Duration::from_secs(3600), now, || false);
+        assert_eq!(pace.rows(10_000, now, false), 10_000);
+        // It wrote for no time at all, so it rests for none.
+        pace.came(Instant::now());
+        pace.rest(Duration::ZERO, now, || false);
+    }
+}
