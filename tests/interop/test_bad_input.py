@@ -2,12 +2,16 @@
 neighbour gets for wrong octets: its outcome of RFC 7606, from a router that stays up."""
 
 import contextlib
+import json
 import random
+import re
 import struct
 import subprocess
+import tomllib
 
 import pytest
 from harness import FEED_ASN, Ribtide, binary, feed_options, wait_for
+from harness.ribtide import ROOT
 from harness.peers import FEEDS, LEFT, ribtide, wait_count
 from harness.speaker import MARKER, UPDATE, Speaker, attribute, block, message, prefixes, raw_update, update
 
@@ -51,6 +55,25 @@ def test_configuration_errors_name_line_column_and_cure(host, text, place, cure)
 def test_a_good_configuration_passes_the_check(host):
     status, says = run(host, binary(), "check", "-c", config(host, '[bgp]\nlisten = ["127.0.0.1:1179"]\n'))
     assert status == 0 and "valid" in says, says
+
+
+def test_the_schema_says_of_a_configuration_what_the_check_says_of_its_shape(host):
+    jsonschema = pytest.importorskip("jsonschema", reason="python3-jsonschema is not installed (scripts/setup test installs it)")
+    status, says = run(host, binary(), "schema")
+    assert status == 0
+    schema = jsonschema.Draft202012Validator(json.loads(says))
+    schema.check_schema(schema.schema)
+    # What the documentation shows is right for both.
+    shown = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs/configuration.md").read_text(), re.M | re.S)
+    shown += ['[bgp]\nshards = 3\nupdate-threads = "off"\n', '[fib]\nkernel = { table = 100, source = ["10.0.0.1"] }\n',
+              '[fib]\nvirtual-asic = { lab = true, chip = { rate = 1000, fail-rate = 0.01 } }\n']
+    assert len(shown) > 6
+    for text in shown:
+        schema.validate(tomllib.loads(BASE + text))
+    for text in ('[bgp.group.x]\ntype = "external"\nneighbours = []\n', "[bgp]\nmultipath = true\n", '[fib]\nkernel = "yes"\n',
+                 '[[static]]\nblackhole = true\n', '[bgp.group.x]\ntype = "between"\n', '[policy.definition.p]\nstatements = []\n'):
+        assert not schema.is_valid(tomllib.loads(BASE + text)), text
+        assert run(host, binary(), "check", "-c", config(host, text))[0] != 0, text
 
 
 def test_missing_configuration(host):

@@ -35,6 +35,8 @@ enum Command {
     Run(ConfigFile),
     /// Validate a configuration; every error with its line, column and cure
     Check(ConfigFile),
+    /// The shape of the configuration as JSON Schema, for editors and programs
+    Schema,
     /// Look inside the running router
     Show {
         #[command(subcommand)]
@@ -133,6 +135,7 @@ fn run(command: Command) -> Result<(), String> {
     match command {
         Command::Run(file) => router(&file.config),
         Command::Check(file) => check(&file.config),
+        Command::Schema => text::say(&format!("{:#}\n", config::schema())),
         Command::Show { what, output } => show::show(&what, &output),
         Command::Explain { prefix, vrf, output } => show::explain(&prefix, vrf.as_deref(), &output),
         Command::RouteCheck(options) => match route_check::run(&options) {

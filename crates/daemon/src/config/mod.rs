@@ -44,6 +44,13 @@ pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
     parse_in(text, Path::new(""))
 }
 
+/// The shape of the file as JSON Schema (draft 2020-12), for editors and for whoever writes configurations by program. It
+/// says less than [`load`]: what values mean, and which go together, only that looks at.
+pub fn schema() -> serde_json::Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12();
+    settings.into_generator().into_root_schema_for::<file::File>().to_value()
+}
+
 fn parse_in(text: &str, folder: &Path) -> Result<Config, Vec<Problem>> {
     let file: file::File = toml::from_str(text).map_err(|e| vec![Problem::syntax(&e)])?;
     check::check(&file, folder).map_err(|problems| problems.into_iter().map(|p| p.locate(text)).collect())

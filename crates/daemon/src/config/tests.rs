@@ -312,3 +312,39 @@ fn what_bfd_cannot_do_is_refused() {
         assert!(error.contains(says), "{text}\n{error}");
     }
 }
+
+/// Every key of an object in a schema, wherever it stands.
+fn keys(schema: &serde_json::Value, found: &mut std::collections::BTreeSet<String>) {
+    match schema {
+        serde_json::Value::Object(object) => {
+            if let Some(serde_json::Value::Object(properties)) = object.get("properties") {
+                found.extend(properties.keys().cloned());
+                assert_eq!(object.get("additionalProperties"), Some(&false.into()), "{properties:?}");
+                let described = properties.values().all(|p| p.get("description").is_some());
+                assert!(described, "a key without a description in {properties:#?}");
+            }
+            object.values().for_each(|value| keys(value, found));
+        }
+        serde_json::Value::Array(array) => array.iter().for_each(|value| keys(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_schema_has_every_key_and_the_documentation_has_it_too() {
+    let schema = schema();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert_eq!(schema["required"], serde_json::json!(["router"]));
+    let mut found = Default::default();
+    keys(&schema, &mut found);
+    assert!(
+        ["asn", "router-id", "suppress-fib-pending", "match-set-options"]
+            .iter()
+            .all(|key| found.contains(*key))
+    );
+    let documentation = include_str!("../../../../docs/configuration.md");
+    let words: std::collections::BTreeSet<&str> =
+        documentation.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
+    let missing: Vec<&String> = found.iter().filter(|key| !words.contains(key.as_str())).collect();
+    assert!(missing.is_empty(), "docs/configuration.md does not name {missing:?}");
+}
