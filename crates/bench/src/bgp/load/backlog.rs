@@ -1,8 +1,8 @@
-//! What came and was not looked at yet. While the router works, its neighbours only take bytes and note when they came:
-//! reading them costs more than taking them, and would take cores from the router whose speed is in question.
+//! What was read and not looked at yet. While the router works, its neighbours at most take bytes and note when they
+//! came: looking at them costs more than taking them, and would take cores from the router whose speed is in question.
 
 use std::collections::VecDeque;
-use std::io::{self, Read};
+use std::io;
 use std::time::Instant;
 
 /// Bytes of one session, and when each part of them came.
@@ -58,11 +58,16 @@ impl Backlog {
         self.segments.is_empty()
     }
 
-    /// Reads once. Returns how many bytes came, and whether there was room for more.
+    /// Has `receive` fill some room: it says how many bytes that were, and when they came. Returns how many, and whether
+    /// there was room for more.
     ///
     /// # Errors
-    /// What `from` says; [`io::ErrorKind::OutOfMemory`] when the pool is empty.
-    pub(super) fn read(&mut self, from: &mut impl Read, pool: &mut Pool) -> io::Result<(usize, bool)> {
+    /// What `receive` says; [`io::ErrorKind::OutOfMemory`] when the pool is empty.
+    pub(super) fn read(
+        &mut self,
+        receive: impl FnOnce(&mut [u8]) -> io::Result<(usize, Instant)>,
+        pool: &mut Pool,
+    ) -> io::Result<(usize, bool)> {
         let filled = self.segments.back().map(Segment::filled);
         if filled.is_none_or(|filled| SEGMENT - filled < ROOM) {
             let number = pool.free.pop().ok_or(io::ErrorKind::OutOfMemory)?;
@@ -70,9 +75,9 @@ impl Backlog {
         }
         let Some(segment) = self.segments.back_mut() else { return Ok((0, false)) };
         let filled = segment.filled();
-        let n = from.read(&mut pool.segment(segment.number)[filled..])?;
+        let (n, came) = receive(&mut pool.segment(segment.number)[filled..])?;
         if n > 0 {
-            segment.parts.push((filled + n, Instant::now()));
+            segment.parts.push((filled + n, came));
         }
         Ok((n, filled + n < SEGMENT))
     }
@@ -107,17 +112,26 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
+
+    /// Reads all that fits, now.
+    fn from(bytes: &mut &[u8]) -> impl FnOnce(&mut [u8]) -> io::Result<(usize, Instant)> {
+        |room| Ok((bytes.read(room)?, Instant::now()))
+    }
 
     #[test]
     fn bytes_come_out_as_they_went_in_and_memory_is_used_again() {
         let sent: Vec<u8> = (0..3 * SEGMENT as u32 + 77).map(|n| n as u8).collect();
         let mut pool = Pool::new(3 * SEGMENT + 1, 1);
         for _ in 0..2 {
-            let (mut backlog, mut from) = (Backlog::default(), &sent[..]);
-            while backlog.read(&mut from, &mut pool).unwrap().0 > 0 {}
+            let (mut backlog, mut unread) = (Backlog::default(), &sent[..]);
+            while backlog.read(from(&mut unread), &mut pool).unwrap().0 > 0 {}
             assert_eq!(pool.free(), 0);
             let mut more = Backlog::default();
-            assert_eq!(more.read(&mut from, &mut pool).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+            assert_eq!(
+                more.read(from(&mut unread), &mut pool).unwrap_err().kind(),
+                io::ErrorKind::OutOfMemory
+            );
             let (mut got, mut last) = (Vec::new(), None);
             while !backlog.is_empty() {
                 backlog.next(&mut pool, |bytes, at| {
@@ -130,7 +144,7 @@ mod tests {
             assert_eq!(pool.free(), 4);
         }
         let mut backlog = Backlog::default();
-        backlog.read(&mut &sent[..], &mut pool).unwrap();
+        backlog.read(from(&mut &sent[..]), &mut pool).unwrap();
         backlog.clear(&mut pool);
         assert_eq!(pool.free(), 4);
     }

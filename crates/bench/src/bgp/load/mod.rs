@@ -4,6 +4,7 @@
 mod backlog;
 mod receiver;
 mod session;
+mod socket;
 mod worker;
 
 use super::model::{PathNumber, Script, View};
@@ -141,9 +142,18 @@ impl Load {
 
     /// Judges receivers by `view` from now on; returns when all of them are.
     pub(super) fn judge_by(&self, view: &View) {
+        self.have_all_done(|done| Command::Judge(view.clone(), done));
+    }
+
+    /// Looks at all that has come to receivers; returns when that is done. Until then nobody knows what they hold.
+    pub(super) fn look(&self) {
+        self.have_all_done(Command::Look);
+    }
+
+    fn have_all_done(&self, command: impl Fn(SyncSender<()>) -> Command) {
         let (done, all) = sync_channel(self.workers.len());
         for worker in 0..self.workers.len() {
-            self.tell_worker(worker, Command::Judge(view.clone(), done.clone()));
+            self.tell_worker(worker, command(done.clone()));
         }
         drop(done);
         all.iter().for_each(drop);
@@ -203,24 +213,19 @@ impl Load {
         self.statuses.iter().enumerate().find_map(lost)
     }
 
-    /// When receiver `session` came to hold exactly the best table; `None` while it does not.
+    /// When receiver `session` came to hold exactly the best table, as of the last [`Load::look`]; `None` while it does not.
     pub(super) fn right_since(&self, session: usize) -> Option<Instant> {
         self.counters(session).right_since()
     }
 
-    /// What a receiver has had so far.
+    /// What a receiver has had until the last [`Load::look`].
     pub(super) fn received(&self, session: usize) -> Received {
         self.counters(session).received()
     }
 
-    /// CPU time that went into looking at what came when nothing more did: not at the router's cost.
+    /// CPU time that went into [`Load::look`]: not at the router's cost.
     pub(super) fn afterwards(&self) -> Duration {
         Duration::from_nanos(self.afterwards.load(Relaxed))
-    }
-
-    /// Whether something came that was not looked at yet.
-    pub(super) fn is_behind(&self) -> bool {
-        self.statuses.iter().any(|status| status.is_behind())
     }
 
     /// When an UPDATE last came to any receiver.

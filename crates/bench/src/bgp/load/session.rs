@@ -4,6 +4,7 @@ use super::super::model::Script;
 use super::super::topology::Neighbor;
 use super::backlog::{Backlog, Pool};
 use super::receiver::Counters;
+use super::socket;
 use crate::error::End;
 use crate::session::{agree, last_words};
 use mio::net::TcpStream;
@@ -24,8 +25,6 @@ pub(super) struct Status {
     pub(super) counters: Counters,
     up: AtomicBool,
     sent: AtomicBool,
-    /// Something came that was not looked at.
-    behind: AtomicBool,
     /// It must not end by itself once it is up.
     must_stay: AtomicBool,
     /// It was up, and ended by itself against that.
@@ -41,7 +40,6 @@ impl Default for Status {
             counters: Counters::default(),
             up: AtomicBool::new(false),
             sent: AtomicBool::new(true),
-            behind: AtomicBool::new(false),
             must_stay: AtomicBool::new(true),
             lost: AtomicBool::new(false),
             cut: AtomicU64::new(0),
@@ -65,15 +63,6 @@ impl Status {
 
     pub(super) fn set_sent(&self, sent: bool) {
         self.sent.store(sent, Relaxed);
-    }
-
-    pub(super) fn is_behind(&self) -> bool {
-        self.behind.load(Relaxed)
-    }
-
-    /// Returns what it was.
-    pub(super) fn set_behind(&self, behind: bool) -> bool {
-        self.behind.swap(behind, Relaxed)
     }
 
     pub(super) fn trouble(&self) -> Option<String> {
@@ -143,6 +132,7 @@ impl Session {
             Err(e) if e.raw_os_error() != Some(nix::errno::Errno::EINPROGRESS as i32) => return Err(e),
             _ => {}
         }
+        socket::stamp(&socket)?;
         Ok(Session {
             stream: TcpStream::from_std(socket.into()),
             neighbor,
@@ -237,7 +227,7 @@ impl Session {
     pub(super) fn collect(&mut self, pool: &mut Pool) -> Result<bool, End> {
         let mut turn = 0;
         while turn < TURN {
-            match self.backlog.read(&mut self.stream, pool) {
+            match self.backlog.read(|room| socket::receive(&self.stream, room), pool) {
                 Ok((0, _)) => return Err(End::Closed),
                 Ok((n, room)) => {
                     turn += n;
@@ -254,6 +244,11 @@ impl Session {
             }
         }
         Ok(true)
+    }
+
+    /// Lets so many bytes come before anybody is woken to read them. What came is there to be read at any time.
+    pub(super) fn gather(&self, bytes: usize) -> io::Result<()> {
+        socket::gather(&self.stream, bytes)
     }
 
     /// Whether there is something to look at.

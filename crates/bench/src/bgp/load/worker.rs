@@ -6,6 +6,7 @@ use super::Received;
 use super::backlog::Pool;
 use super::receiver::{Judge, Routes};
 use super::session::{Session, Status};
+use super::socket;
 use crate::error::End;
 use mio::{Events, Interest, Poll, Token, Waker};
 use ribtide_wire::bgp::message::HEADER_LEN;
@@ -24,6 +25,8 @@ pub(super) enum Command {
     Connect(usize),
     Close(usize),
     Send(usize, Script),
+    /// Look at all that has come, and say so.
+    Look(SyncSender<()>),
     /// Say what a receiver holds.
     Table(usize, SyncSender<(Vec<PathNumber>, usize)>),
     Stop,
@@ -32,8 +35,6 @@ pub(super) enum Command {
 const WAKE: Token = Token(usize::MAX);
 /// How often timers are looked at, and connections tried again.
 const TICK: Duration = Duration::from_millis(100);
-/// When nothing has come for this long, there is time to look at what came before.
-const QUIET: Duration = Duration::from_millis(100);
 /// Parts looked at before the sockets have their turn.
 const PARTS: usize = 16;
 /// Segments that are free before a session is read from.
@@ -58,8 +59,9 @@ pub(super) struct Worker {
     pool: Pool,
     /// Sessions that got what was not looked at.
     backlogs: Vec<usize>,
-    last_read: Instant,
-    /// Nanoseconds of CPU time that looking at backlogs took when nothing more came.
+    /// Bytes that may come to a receiver before they are read.
+    gather: usize,
+    /// Nanoseconds of CPU time that reading and looking took when it was asked for.
     afterwards: Arc<AtomicU64>,
 }
 
@@ -90,7 +92,7 @@ impl Worker {
             unread: Vec::new(),
             pool,
             backlogs: Vec::new(),
-            last_read: Instant::now(),
+            gather: socket::gathered(count - senders),
             afterwards,
         };
         Ok((worker, waker))
@@ -100,11 +102,9 @@ impl Worker {
         let mut events = Events::with_capacity(1024);
         let mut next_tick = Instant::now() + TICK;
         loop {
-            let now = Instant::now();
-            let wait = match self.backlogs.is_empty() {
-                _ if !self.unread.is_empty() || self.is_quiet() => Duration::ZERO,
-                false => QUIET,
-                true => next_tick.saturating_duration_since(now),
+            let wait = match self.unread.is_empty() {
+                false => Duration::ZERO,
+                true => next_tick.saturating_duration_since(Instant::now()),
             };
             if let Err(e) = self.poll.poll(&mut events, Some(wait))
                 && e.kind() != io::ErrorKind::Interrupted
@@ -130,12 +130,6 @@ impl Worker {
                     self.read(session);
                 }
             }
-            if self.is_quiet() {
-                let before = thread_cpu();
-                self.catch_up();
-                let looked = thread_cpu().saturating_sub(before);
-                self.afterwards.fetch_add(looked.as_nanos() as u64, Relaxed);
-            }
             if Instant::now() >= next_tick {
                 next_tick = Instant::now() + TICK;
                 self.tick();
@@ -157,8 +151,11 @@ impl Worker {
                     let sent = self.sessions[session].as_mut().map(|s| s.send(script));
                     self.wrote(session, sent);
                 }
+                Command::Look(done) => {
+                    self.look_at_all();
+                    let _ = done.send(());
+                }
                 Command::Table(session, answer) => {
-                    while self.look(session) {}
                     let table = self.routes[session].as_ref().map(Routes::copy);
                     let _ = answer.send(table.unwrap_or_default());
                 }
@@ -174,9 +171,7 @@ impl Worker {
     }
 
     fn judge_by(&mut self, view: View) {
-        while !self.backlogs.is_empty() {
-            self.catch_up();
-        }
+        self.look_at_all();
         for (routes, status) in self.routes.iter_mut().zip(&self.statuses) {
             if let Some(routes) = routes {
                 routes.judge(&view);
@@ -246,14 +241,12 @@ impl Worker {
         }
         let Some(this) = &mut self.sessions[session] else { return };
         let later = this.is_up() && session >= self.senders;
+        let had = this.has_backlog();
         let outcome = this.collect(&mut self.pool);
-        self.last_read = Instant::now();
-        if later && outcome.is_ok() {
-            if !self.statuses[session].set_behind(true) {
-                self.backlogs.push(session);
-            }
-        } else {
+        if !later || outcome.is_err() {
             while self.look(session) {}
+        } else if this.has_backlog() && !had {
+            self.backlogs.push(session);
         }
         match outcome {
             Ok(false) => {}
@@ -266,7 +259,7 @@ impl Worker {
 
     /// Looks at a part of what a session got; false when there is none.
     fn look(&mut self, session: usize) -> bool {
-        let Worker { sessions, routes, judge, statuses, pool, senders, .. } = self;
+        let Worker { sessions, routes, judge, statuses, pool, senders, gather, .. } = self;
         let (Some(this), Some(judge)) = (&mut sessions[session], judge) else { return false };
         if !this.has_backlog() {
             return false;
@@ -276,7 +269,7 @@ impl Worker {
         let (mut received, status) = (Received::default(), &statuses[session]);
         let mut held = routes[session].as_mut();
         let receives = session >= *senders;
-        let outcome = this.look(pool, |body| {
+        let mut outcome = this.look(pool, |body| {
             if !receives {
                 // What the router sends to senders is nobody's business here.
                 return Ok(());
@@ -299,6 +292,9 @@ impl Worker {
         }
         if !was_up && this.is_up() {
             status.set_up(true);
+            if receives && let Err(e) = this.gather(*gather) {
+                outcome = Err(e.into());
+            }
         }
         match outcome {
             Ok(came) => came.is_some(),
@@ -309,9 +305,18 @@ impl Worker {
         }
     }
 
-    /// Whether it is time to look at what came: nothing more has come for a while.
-    fn is_quiet(&self) -> bool {
-        !self.backlogs.is_empty() && self.last_read.elapsed() >= QUIET
+    /// Reads all that has come to receivers, and looks at it.
+    fn look_at_all(&mut self) {
+        let before = thread_cpu();
+        self.unread.extend(self.senders..self.sessions.len());
+        while let Some(session) = self.unread.pop() {
+            self.read(session);
+            while !self.backlogs.is_empty() {
+                self.catch_up();
+            }
+        }
+        let took = thread_cpu().saturating_sub(before);
+        self.afterwards.fetch_add(took.as_nanos() as u64, Relaxed);
     }
 
     /// Looks at some of what came.
@@ -319,7 +324,6 @@ impl Worker {
         let Some(session) = self.backlogs.last().copied() else { return };
         for _ in 0..PARTS {
             if !self.look(session) {
-                self.statuses[session].set_behind(false);
                 self.backlogs.pop();
                 return;
             }
