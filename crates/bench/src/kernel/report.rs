@@ -55,6 +55,8 @@ pub struct Summary {
     pub writer_of_ceiling: Option<f64>,
     /// CPU seconds of its threads, by name; the median.
     pub threads: BTreeMap<String, f64>,
+    /// CPU seconds of who feeds it.
+    pub load_s: Spread,
     /// CPU seconds of everything else on the machine meanwhile.
     pub other_s: Spread,
 }
@@ -103,6 +105,7 @@ impl Report {
             of_ceiling: None,
             writer_of_ceiling: None,
             threads: names.iter().filter_map(|name| Some(((*name).clone(), median(name)?))).collect(),
+            load_s: spread(&|f| f.load_s)?,
             other_s: spread(&|f| f.other_s)?,
         })
     }
@@ -113,7 +116,16 @@ impl fmt::Display for Report {
         writeln!(f, "{}", self.machine)?;
         let commit = self.commit.as_ref().map_or(String::new(), |c| format!("; commit {c}"));
         writeln!(f, "{} IPv4 routes{commit}: median (least..most)", number(f64::from(self.routes)))?;
-        let header = ["", "wall s", "routes/s", "of ceiling", "CPU s", "writer of ceiling", "others' CPU s"];
+        let header = [
+            "",
+            "wall s",
+            "routes/s",
+            "of ceiling",
+            "CPU s",
+            "writer of ceiling",
+            "feed's CPU s",
+            "others' CPU s",
+        ];
         let mut rows = vec![header.map(String::from).to_vec()];
         let mut phase = None;
         for s in &self.summary {
@@ -129,6 +141,7 @@ impl fmt::Display for Report {
                 percent(s.of_ceiling),
                 s.cpu_s.show(seconds),
                 percent(s.writer_of_ceiling),
+                seconds(s.load_s.median),
                 seconds(s.other_s.median),
             ]);
         }

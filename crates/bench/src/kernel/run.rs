@@ -6,12 +6,11 @@ use crate::Error;
 use crate::harness::program::own_cpu;
 use crate::harness::{Place, Program, machine, place};
 use crate::pool::AddressPool;
-use crate::sender::Sender;
 use crate::session::{Session, Speaker, connect};
 use crate::table::{Feed, FeedOptions, Path, Table};
-use ribtide_prefix::{AnyPrefix, Families, Prefix, V4};
-use ribtide_wire::bgp::NextHop;
-use std::collections::{BTreeMap, VecDeque};
+use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, V4};
+use ribtide_wire::bgp::{NextHop, build};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -25,10 +24,15 @@ pub(super) const GATEWAYS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 255, 0, 3), Ipv4Ad
 /// The interface that they are on.
 pub(super) const LINK: &str = place::PROGRAM_LINK;
 
-/// How often a program is looked at.
-const LOOK: Duration = Duration::from_millis(10);
-/// A router that used no more than 2% of one core for this long is done, or stuck.
+/// How often a program is looked at: so exact is the time that a phase took.
+const LOOK: Duration = Duration::from_millis(2);
+/// A router that used more CPU time than this between two looks worked. What it uses for seeing whether there is something
+/// to do is a tenth of it.
+const WORK: Duration = Duration::from_micros(500);
+/// A router that did not work for this long may be done: then the kernel's table is compared.
 const IDLE: Duration = Duration::from_millis(500);
+/// One that did not work for this long and left a wrong table is stuck. Before that it may wait for a lock of the kernel.
+const STUCK: Duration = Duration::from_secs(10);
 /// How long a session may take to come up.
 const ESTABLISH: Duration = Duration::from_secs(60);
 
@@ -72,7 +76,7 @@ impl Phase {
 pub struct Figures {
     /// The phase.
     pub phase: Phase,
-    /// Seconds from the first byte to when nothing was left to do.
+    /// Seconds from the first byte to when the last route was as it should be.
     pub wall_s: f64,
     /// CPU seconds of the installer, what the kernel did for it included.
     pub cpu_s: f64,
@@ -114,7 +118,6 @@ pub(super) fn run(
         }
         let others = machine::busy().saturating_sub(busy).as_secs_f64();
         done.other_s = (others - done.cpu_s - done.load_s).max(0.0);
-        check(&place, phase, table)?;
         figures.push(done);
     }
     Ok(())
@@ -138,12 +141,15 @@ impl Work<'_> {
     ) -> Result<Figures, Error> {
         match self {
             Work::Router { session, program } => {
+                let updates = updates(table, phase, session.peer().max_len)?;
                 let before = program.usage();
                 let own = own_cpu();
                 let begin = Instant::now();
                 std::thread::scope(|scope| {
-                    let sending = scope.spawn(|| send(session, table, phase));
-                    let wall_s = settle(program, &|| sending.is_finished(), begin, limit, interrupted)?;
+                    let sending = scope.spawn(|| session.send(&updates));
+                    let right = || check(place, phase, table);
+                    let sent = || sending.is_finished();
+                    let wall_s = settle(program, &sent, &right, begin, limit, interrupted)?;
                     sending.join().unwrap_or_else(|e| std::panic::resume_unwind(e))?;
                     let after = program.usage();
                     let threads = after.threads.into_iter().map(|(name, time)| {
@@ -187,6 +193,7 @@ impl Work<'_> {
                     std::thread::sleep(LOOK);
                 }
                 let wall_s = begin.elapsed().as_secs_f64();
+                check(place, phase, table)?;
                 Ok(Figures {
                     phase,
                     wall_s,
@@ -215,36 +222,43 @@ impl Work<'_> {
                     Ok((kernel, Figures { phase, wall_s, cpu_s, threads, load_s: 0.0, other_s: 0.0 }))
                 })?;
                 *kernel = Some(made);
+                check(place, phase, table)?;
                 Ok(figures)
             }
         }
     }
 }
 
-/// Waits until all is `sent` and the program has nothing to do any more, and returns how long after `begin` that was.
+/// Waits until all is `sent`, the program does nothing any more and what it left is `right`, and returns how long after
+/// `begin` it last worked.
 fn settle(
     program: &mut Program,
     sent: &dyn Fn() -> bool,
+    right: &dyn Fn() -> Result<(), Error>,
     begin: Instant,
     limit: Duration,
     interrupted: &AtomicBool,
 ) -> Result<f64, Error> {
-    // What a program may use for looking whether there is something to do.
-    let idling = IDLE / 50;
-    let mut seen: VecDeque<(Instant, Duration)> = VecDeque::new();
+    let mut used = program.own_cpu();
+    let (mut worked, mut compared) = (begin, begin);
     loop {
         program.check()?;
-        let (now, cpu) = (Instant::now(), program.cpu());
-        seen.push_back((now, cpu));
-        while seen.get(1).is_some_and(|(then, _)| now - *then >= IDLE) {
-            seen.pop_front();
+        let (now, cpu) = (Instant::now(), program.own_cpu());
+        if cpu.saturating_sub(std::mem::replace(&mut used, cpu)) > WORK {
+            worked = now;
         }
-        let whole = seen.front().filter(|(then, _)| now - *then >= IDLE);
-        let idle = whole.is_some_and(|(_, then)| cpu.saturating_sub(*then) <= idling);
+        let idle = now - worked.max(compared) >= IDLE;
         // Who wants a core and gets none is not idle.
-        if idle && sent() && !program.usage().runnable || interrupted.load(Relaxed) {
-            let done = seen.iter().find(|(_, then)| cpu.saturating_sub(*then) <= idling);
-            return Ok(done.map_or(now, |(then, _)| *then).duration_since(begin).as_secs_f64());
+        if idle && sent() && !program.usage().runnable {
+            compared = now;
+            match right() {
+                Err(wrong) if now - worked >= STUCK => return Err(wrong),
+                Err(_) => {}
+                Ok(()) => return Ok((worked - begin).as_secs_f64()),
+            }
+        }
+        if interrupted.load(Relaxed) {
+            return Ok((worked - begin).as_secs_f64());
         }
         if now - begin > limit {
             return Err(Error::Options("it took longer than --limit".into()));
@@ -303,20 +317,26 @@ fn in_order(table: &Table) -> impl Iterator<Item = Prefix<V4>> {
     feed(table, GATEWAYS[0]).groups::<V4>().flat_map(|(_, prefixes)| prefixes.iter().copied())
 }
 
-fn send(session: &Session, table: &Table, phase: Phase) -> Result<(), Error> {
-    let feed = feed(table, GATEWAYS[phase.gateway().unwrap_or(0)]);
-    let mut sender = Sender::new(session);
-    let (mut path, mut block) = (Path::default(), Vec::new());
+/// The UPDATEs of a phase. They are made before it begins, as the ceiling's messages are: the feed would be another machine's
+/// work.
+fn updates(table: &Table, phase: Phase, max_len: usize) -> Result<Vec<u8>, Error> {
+    let next_hop = GATEWAYS[phase.gateway().unwrap_or(0)];
+    let feed = feed(table, next_hop);
+    let (mut path, mut block, mut out) = (Path::default(), Vec::new(), Vec::new());
     for (group, prefixes) in feed.groups::<V4>() {
+        let prefixes = prefixes.iter().copied();
         if phase == Phase::Delete {
-            sender.withdraw(prefixes.iter().copied())?;
+            build::withdraw(prefixes, max_len, &mut out);
             continue;
         }
         feed.path::<V4>(group, &mut path);
         block.clear();
         path.encode(&mut block);
-        let next_hop = GATEWAYS[phase.gateway().unwrap_or(0)];
-        sender.announce(&block, NextHop::V4(next_hop), prefixes.iter().copied())?;
+        let packer = build::UpdatePacker::new(&block, NextHop::V4(next_hop), max_len);
+        packer.announce(prefixes, &mut out).map_err(|e| Error::Options(e.to_string()))?;
     }
-    if phase == Phase::Add { sender.end_of_rib() } else { sender.flush() }
+    if phase == Phase::Add {
+        build::end_of_rib(V4::AFI, &mut out);
+    }
+    Ok(out)
 }
