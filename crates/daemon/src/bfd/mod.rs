@@ -109,7 +109,7 @@ pub fn start(
 }
 
 fn run(mut engine: Engine, asked: &Asked<Engine>, stop: &Stop) {
-    thread::hurry();
+    thread::hurry(20);
     let mut events = Events::with_capacity(64);
     while !stop.stopped() {
         let patience = engine.patience().min(GLANCE);
