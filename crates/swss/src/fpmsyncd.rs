@@ -7,6 +7,7 @@
 //!
 //! What SONiC's own does differently and loses routes by is not imitated; each place says so.
 
+mod answers;
 mod event;
 mod labels;
 mod objects;

@@ -3,6 +3,7 @@
 //! A row knows its table, how its key and fields are spelled, and how a newer row unites with an older one that
 //! was not consumed yet. Transports carry rows without knowing any table.
 
+mod answers;
 mod interface;
 mod label_route;
 mod labels;
@@ -21,6 +22,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
+pub use answers::{AnswerGroup, AnswerKind, AnswerReader, AnswerWriter, MalformedAnswers};
 pub use interface::{IntfKey, IntfRow, VrfRow};
 pub use label_route::{LabelKey, LabelRouteRow};
 pub use labels::{LABEL_MAX, LabelOp, LabelStack};
@@ -28,7 +30,7 @@ pub use neighbor::{Mac, NeighKey, NeighResolveRow, NeighRow};
 pub use nexthop_group::NextHopGroupRow;
 pub use packed::Packed;
 pub use port::{PortKey, PortRow};
-pub use response::{ROUTE_RESPONSE_CHANNEL, RouteResponse, RouteStateRow};
+pub use response::{ROUTE_RESPONSE_CHANNEL, RouteResponse, RouteStateRow, RouteStatus};
 pub use route::{RouteKey, RouteRow};
 pub use state::{DefaultRouteRow, SwitchCapabilityRow};
 pub use via::{Field, Hop, Via};

@@ -3,13 +3,17 @@
 //! On the wire they are SONiC's, byte for byte. Between two sides that are both ribtide's a table is acknowledged
 //! too, on the way back that ZeroMQ's own leave unused, so that a burst fills a window and not a queue that drops.
 
+mod answers;
 mod binary;
 mod endpoint;
 mod listener;
+mod push;
 mod requests;
 mod table;
 mod zmtp;
 
+pub use answers::{AnswerEvent, Taken, answer_to, answers_at};
 pub use endpoint::Endpoint;
+pub use push::Push;
 pub use requests::{Answer, exchange, serve};
 pub use table::{ZmqConsumer, ZmqProducer};

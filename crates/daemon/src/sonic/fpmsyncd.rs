@@ -5,6 +5,7 @@
 //! the slower Redis or orchagent, the more unites. When Redis came back, perhaps without its data, every row
 //! is written again.
 
+use super::answers::{Answer, Answers, SETTLE};
 use super::config_db::{ConfigDb, Switch};
 use super::fpm_server::{self, FpmEvent};
 use super::links::{self, LinkEvent};
@@ -23,11 +24,11 @@ use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, Protocols};
 use ribtide_swss::row::{
-    LabelRouteRow, NextHopGroupRow, ROUTE_RESPONSE_CHANNEL, RouteResponse, RouteRow, RouteStateRow,
+    AnswerKind, AnswerReader, LabelRouteRow, MalformedAnswers, NextHopGroupRow, RouteRow,
 };
-use ribtide_swss::{Change, Db, Row};
+use ribtide_swss::{Change, Row};
 use ribtide_tables::zmq::Endpoint;
-use ribtide_tables::{Databases, Heard, Pipeline, PlainTable, Producer, ProducerStateTable, listen};
+use ribtide_tables::{Databases, Pipeline, Producer, ProducerStateTable};
 use ribtide_wire::fpm;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -38,10 +39,12 @@ const DAEMON: &str = "fpmsyncd";
 const TOLD: usize = 500;
 /// How often a Redis that nothing is written to is looked at.
 const PROBE: Duration = Duration::from_secs(1);
+/// The longest sleep of a start.
+const GLANCE: Duration = Duration::from_millis(50);
 /// The longest sleep: the machine learns the time then.
 const NAP: Duration = Duration::from_millis(500);
-/// Confirmations of routes that may wait.
-const CONFIRMATIONS: usize = 10_000;
+/// How long a start waits to hear what is in the chip before the rows in APPL_STATE_DB count.
+const HEARD: Duration = SETTLE.saturating_mul(2);
 /// Where names of route protocols are, the first that exists.
 const PROTOCOLS: [&str; 2] = ["/etc/iproute2/rt_protos", "/usr/share/iproute2/rt_protos"];
 
@@ -114,6 +117,9 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
     let on = |on| if on { "enabled" } else { "disabled" };
     settings.note("suppress-fib-pending", on(suppress), on(suppress), "");
+    if suppress {
+        settings.note("answers", "direct", "nobody answers yet", "");
+    }
     settings.note("next-hop-group", on(groups), "as announced", "whether groups are announced is zebra's");
     settings.note("--pipeline", options.flush.pipeline, options.flush.pipeline, "");
     settings.note("--flush-timer", options.flush.flush_timer, options.flush.flush_timer, "");
@@ -142,22 +148,20 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         replies: None,
         read: timers.timer("READ"),
         write: flush,
-        states: suppress.then(|| PlainTable::open(&databases, stop)).transpose()?,
+        answers: suppress.then(|| Answers::open(&databases, &rings, stop)).transpose()?,
+        heard: !suppress,
     };
     let (links, link_events) = links::watch(DAEMON, &rings, stop)?;
     links.into_iter().for_each(|event| stage.link(event));
     stage.learn()?;
     stage.settings.write()?;
-    let (confirmations, confirmed) = rings.bounded("confirmations to fpmsyncd", CONFIRMATIONS);
-    if suppress {
-        hear(&databases, confirmations, stop)?;
-    }
+    stage.hear_first(stop)?;
     let (address, frames) = fpm_server::start(DAEMON, options.listen, &rings, stop)?;
     log(
         DAEMON,
         &format!("listening on {address}; FIB suppression is {}", if suppress { "on" } else { "off" }),
     );
-    stage.run(&frames, &link_events, &confirmed, stop)
+    stage.run(&frames, &link_events, stop)
 }
 
 /// ROUTE_TABLE and LABEL_ROUTE_TABLE by the transport that the command line or CONFIG_DB asks for.
@@ -205,29 +209,6 @@ fn protocols() -> Protocols {
     text.map_or_else(Protocols::default, |text| Protocols::parse(&text))
 }
 
-/// What orchagent says about routes.
-#[derive(Debug)]
-enum Confirmation {
-    Response(RouteResponse),
-    /// Some were missed: all rows of APPL_STATE_DB count as said anew.
-    Missed,
-}
-
-fn hear(databases: &Databases, confirmations: ring::Sender<Confirmation>, stop: &Stop) -> Result<(), Error> {
-    let tell = move |heard: Heard<'_>| {
-        let confirmation = match heard {
-            Heard::Subscribed { .. } => Confirmation::Missed,
-            Heard::Message { payload, .. } => match RouteResponse::parse(payload) {
-                Ok(response) => Confirmation::Response(response),
-                Err(e) => return log(DAEMON, &format!("a response is passed over: {e}")),
-            },
-        };
-        // The daemon that nobody hears any more is stopping.
-        let _ = confirmations.send(confirmation);
-    };
-    Ok(listen(databases.get(Db::ApplState), vec![ROUTE_RESPONSE_CHANNEL.into()], stop, tell)?)
-}
-
 struct Stage {
     machine: Fpmsyncd,
     out: FpmOut,
@@ -244,8 +225,10 @@ struct Stage {
     probed: Instant,
     /// To the client that is connected.
     replies: Option<ring::Sender<Vec<u8>>>,
-    /// What orchagent confirmed; only with FIB suppression.
-    states: Option<PlainTable<RouteStateRow>>,
+    /// What became of routes; only with FIB suppression.
+    answers: Option<Answers>,
+    /// It was said once what is in the chip.
+    heard: bool,
     /// PerformanceTimers: messages of FPM made into rows, and rows written.
     read: Option<Meter>,
     write: Option<Meter>,
@@ -256,7 +239,6 @@ impl Stage {
         &mut self,
         frames: &ring::Receiver<FpmEvent>,
         links: &ring::Receiver<LinkEvent>,
-        confirmed: &ring::Receiver<Confirmation>,
         stop: &Stop,
     ) -> Result<(), Error> {
         let clock = Clock::default();
@@ -271,16 +253,11 @@ impl Stage {
                 busy = true;
                 self.fpm(event)?;
             }
-            while let Some(confirmation) = confirmed.try_recv() {
-                busy = true;
-                self.confirm(confirmation)?;
-                if self.out.offloads.len() >= TOLD {
-                    break;
-                }
-            }
+            busy |= self.hear()?;
             self.machine.tick(clock.now(), &mut self.out);
             self.replay.look(&mut self.machine, &mut self.out)?;
             self.look_north()?;
+            self.look_back()?;
             self.carry_out()?;
             if !busy {
                 self.probe()?;
@@ -289,7 +266,9 @@ impl Stage {
                 if !choked {
                     select.recv(frames.raw());
                 }
-                select.recv(confirmed.raw());
+                if let Some(answers) = &self.answers {
+                    answers.watch(&mut select);
+                }
                 select.recv(self.routes.wake());
                 select.recv(self.labels.wake());
                 // Timed out or ready: the loop looks at everything either way.
@@ -312,10 +291,6 @@ impl Stage {
         self.groups.rows(|key, row| machine.known_group(&key, row))?;
         self.routes.rows(|key, row| machine.known_route(key, &row))?;
         self.labels.rows(|key, row| machine.known_label(key, row))?;
-        if let Some(states) = self.states.as_mut().filter(|_| self.replay.started_warm()) {
-            let out = &mut self.out;
-            states.rows(|key, row| machine.confirm(&RouteResponse::success(key, row.protocol), out))?;
-        }
         Ok(())
     }
 
@@ -348,16 +323,65 @@ impl Stage {
         Ok(())
     }
 
-    fn confirm(&mut self, confirmation: Confirmation) -> Result<(), Error> {
-        let (machine, out) = (&mut self.machine, &mut self.out);
-        match (confirmation, &mut self.states) {
-            (Confirmation::Response(response), _) => machine.confirm(&response, out),
-            (Confirmation::Missed, Some(states)) => {
-                states.rows(|key, row| machine.confirm(&RouteResponse::success(key, row.protocol), out))?;
+    /// Finds out what is in the chip, before anybody announces routes: what is there is not written again.
+    fn hear_first(&mut self, stop: &Stop) -> Result<(), Error> {
+        let begin = Instant::now();
+        while !self.heard && !stop.stopped() {
+            if begin.elapsed() >= HEARD {
+                return self.hear_rows();
             }
-            (Confirmation::Missed, None) => {}
+            if !self.hear()? {
+                let mut select = Select::new();
+                if let Some(answers) = &self.answers {
+                    answers.watch(&mut select);
+                }
+                let _ = select.ready_timeout(GLANCE);
+            }
         }
         Ok(())
+    }
+
+    /// Takes in what became of routes, so much that the routing daemon is to be told. False when there was nothing.
+    fn hear(&mut self) -> Result<bool, Error> {
+        let mut heard = false;
+        while self.out.offloads.len() < TOLD
+            && let Some(answers) = &mut self.answers
+            && let Some(answer) = answers.hear()
+        {
+            heard = true;
+            match answer {
+                Answer::Direct(message) => {
+                    if self.direct(&message).is_err() {
+                        let len = message.len();
+                        log(DAEMON, &format!("a message of {len} bytes is passed over: it is no answers"));
+                    }
+                }
+                Answer::Published(response) => self.machine.confirm(&response, &mut self.out),
+                Answer::Missed => self.hear_rows()?,
+            }
+        }
+        Ok(heard)
+    }
+
+    fn direct(&mut self, message: &[u8]) -> Result<(), MalformedAnswers> {
+        let mut reader = AnswerReader::new(message)?;
+        self.heard |= reader.kind == AnswerKind::AllSaid;
+        while let Some(group) = reader.next_group()? {
+            match reader.kind {
+                AnswerKind::Confirmed => {
+                    self.machine.confirm_all(group.vrf, group.protocol, group.prefixes(), &mut self.out);
+                }
+                _ => self.machine.in_chip(group.vrf, group.prefixes()),
+            }
+        }
+        Ok(())
+    }
+
+    /// What APPL_STATE_DB says is in the chip.
+    fn hear_rows(&mut self) -> Result<(), Error> {
+        self.heard = true;
+        let (Some(answers), machine) = (&mut self.answers, &mut self.machine) else { return Ok(()) };
+        answers.rows(|vrf, prefix| machine.in_chip(vrf, std::iter::once(prefix)))
     }
 
     fn carry_out(&mut self) -> Result<(), Error> {
@@ -446,6 +470,13 @@ impl Stage {
         self.groups.probe()?;
         self.settings.keep()?;
         self.write()
+    }
+
+    /// Says which way answers come.
+    fn look_back(&mut self) -> Result<(), Error> {
+        let Some(answers) = &self.answers else { return Ok(()) };
+        let (way, why) = answers.way();
+        self.settings.now("answers", way, why)
     }
 
     /// Writes what was taken; and everything when Redis was lost since the last time.

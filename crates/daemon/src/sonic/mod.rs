@@ -5,6 +5,7 @@
 //! threads of this process, over tables in memory, behind a dataplane port.
 
 mod acks;
+mod answers;
 mod asic_db;
 pub mod config_db;
 mod former;
@@ -17,6 +18,7 @@ mod orch_stage;
 pub mod orchagent;
 mod outlet;
 pub mod performance;
+mod publisher;
 mod query;
 mod record;
 pub mod route_check;

@@ -24,8 +24,13 @@ pub(super) const PORT: u16 = 8100;
 
 /// The port in this namespace.
 pub(super) fn port() -> u16 {
+    in_namespace(PORT)
+}
+
+/// The port that stands in this namespace for what `port` is where there is only one.
+pub(super) fn in_namespace(port: u16) -> u16 {
     let namespace = ribtide_tables::namespace_id();
-    namespace.map_or(PORT, |id| PORT.saturating_add(id).saturating_add(1))
+    namespace.map_or(port, |id| port.saturating_add(id).saturating_add(1))
 }
 
 /// How a database that no route must pass is kept.

@@ -97,6 +97,11 @@ pub(super) trait Outlet: Send {
     /// Lets `select` see what else a round should follow on.
     fn watch<'a>(&'a self, _select: &mut Select<'a>) {}
 
+    /// Whether everything that was to be carried out is.
+    fn idle(&self) -> bool {
+        true
+    }
+
     /// Once a second: counters that are only looked at.
     fn tick(&mut self, _orch: &Orch) -> Result<(), Error> {
         Ok(())
@@ -293,7 +298,11 @@ impl OrchStage {
     /// Answers who asks whether it may be stopped. True when it must do nothing more.
     fn stands_still(&mut self, quiet: bool) -> Result<bool, Error> {
         let Some(check) = &mut self.check else { return Ok(false) };
-        let idle = quiet && self.orch.idle() && !self.syncd.waiting() && !self.orch.restoring();
+        let idle = quiet
+            && self.orch.idle()
+            && !self.syncd.waiting()
+            && !self.orch.restoring()
+            && self.outlet.idle();
         check.answer(idle && self.orch.backlog() + self.orch.parked() == 0, idle)
     }
 

@@ -93,7 +93,7 @@ pub struct Options {
     /// How long a warm start waits for fpmsyncd's routes over ZeroMQ; then what APPL_DB has is all
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub warm_timer: u64,
-    /// Record, and publish what became of routes, on threads of their own
+    /// Record on threads of their own; what became of routes is published on one in any case
     #[arg(short = 'A')]
     pub asynchronous: bool,
     /// Make a group even of a NEXTHOP_GROUP_TABLE row with a single next hop, so that another next hop is one change of
@@ -187,7 +187,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
             &rings,
             stop,
         )?),
-        outlet: Box::new(RedisOutlet::open(&databases, given.asynchronous, warm.is_warm(), &rings, stop)?),
+        outlet: Box::new(RedisOutlet::open(&databases, given.responses, warm.is_warm(), &rings, stop)?),
         batch: given.batch,
         backlog: BACKLOG,
         rows: recording(2, &args.rows_file)?,

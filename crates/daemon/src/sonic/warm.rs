@@ -127,11 +127,6 @@ impl Replay {
         })
     }
 
-    /// Whether the daemon itself started warm.
-    pub(super) fn started_warm(&self) -> bool {
-        self.warm.is_warm()
-    }
-
     /// Whether changes are held back.
     pub(super) fn holds(&self) -> bool {
         self.holding

@@ -97,6 +97,13 @@ impl Zebra {
         self.0.write_all(&bytes).unwrap();
     }
 
+    /// There is no reply.
+    fn silent(&mut self) {
+        self.0.set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
+        let replied = self.0.read(&mut [0; 4096]);
+        assert!(replied.is_err(), "{replied:?}");
+    }
+
     /// Reads replies until each of these prefixes was said to be offloaded.
     fn offloaded(&mut self, prefixes: &[&str]) {
         let mut missing: Vec<AnyPrefix> = prefixes.iter().map(|p| p.parse().unwrap()).collect();
@@ -205,14 +212,83 @@ fn with_suppression_only_what_the_chip_has_is_offloaded() {
         let mut zebra = Zebra::connect(address);
         zebra.route("10.1.0.0/16", &[via("10.0.0.1", "Ethernet0")]);
         // Nobody has programmed it: no reply, however long one waits.
-        zebra.0.set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
-        assert!(zebra.0.read(&mut [0; 1]).is_err());
+        zebra.silent();
         bench.syncd();
         bench.orchagent("-F");
         bench.ports();
         zebra.offloaded(&["10.1.0.0/16"]);
         bench.forwards("10.1.2.3", &["10.0.0.1"]);
         assert_eq!(bench.server.client(Db::ApplState).hash("ROUTE_TABLE:10.1.0.0/16"), "protocol=bgp");
+    });
+}
+
+/// What is published by, or as by, one who answers directly is an answer too much; what another one publishes is one.
+#[test]
+fn an_answer_counts_once_whichever_way_answers_come() {
+    in_namespace("fpm::an_answer_counts_once_whichever_way_answers_come", || {
+        let Some(mut bench) = Bench::new() else { return };
+        bench.server.client(Db::Config).ask("HSET DEVICE_METADATA|localhost suppress-fib-pending enabled");
+        // As one of SONiC's has left them: what APPL_DB has is in the chip.
+        bench.set("ROUTE_TABLE", "10.9.0.0/16", "protocol bgp nexthop 10.0.0.1 ifname Ethernet0 weight 1");
+        let mut states = bench.server.client(Db::ApplState);
+        states.ask("HSET ROUTE_TABLE:10.9.0.0/16 protocol bgp");
+        bench
+            .appl()
+            .ask("HSET ROUTE_TABLE:10.9.0.0/16 protocol bgp nexthop 10.0.0.1 ifname Ethernet0 weight 1");
+        let (address, _) = bench.fpmsyncd();
+        let mut zebra = Zebra::connect(address);
+        let way = |bench: &Bench, wanted: &str| {
+            let mut state = bench.server.client(Db::State);
+            eventually(&format!("answers: {wanted}"), || {
+                let active = format!(r#""active":"{wanted}""#);
+                state.hash("RIBTIDE_PIPELINE|fpmsyncd").contains(&active).then_some(())
+            });
+        };
+        way(&bench, "through Redis");
+        zebra.route("10.9.0.0/16", &[via("10.0.0.1", "Ethernet0")]);
+        zebra.offloaded(&["10.9.0.0/16"]);
+        let publish = |prefix: &str| {
+            let message =
+                format!(r#"["SWSS_RC_SUCCESS","{prefix}","err_str","SWSS_RC_SUCCESS","protocol","bgp"]"#);
+            let mut redis = bench.server.client(Db::ApplState);
+            redis.ask(&format!("PUBLISH APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL {message}"))
+        };
+        // Somebody of SONiC's answers.
+        zebra.route("10.1.0.0/16", &[via("10.0.0.1", "Ethernet0")]);
+        eventually("the row", || (bench.appl().hash("_ROUTE_TABLE:10.1.0.0/16") != "").then_some(()));
+        publish("10.1.0.0/16");
+        zebra.offloaded(&["10.1.0.0/16"]);
+        bench.syncd();
+        let orchagent = bench.orchagent("-F");
+        bench.ports();
+        way(&bench, "direct");
+        bench.forwards("10.1.2.3", &["10.0.0.1"]);
+        // It has a next hop that nobody resolves: what is published now was published by nobody who knows.
+        zebra.route("10.2.0.0/16", &[via("10.0.0.77", "Ethernet0")]);
+        zebra.route("10.3.0.0/16", &[via("10.0.0.1", "Ethernet0")]);
+        zebra.offloaded(&["10.3.0.0/16"]);
+        publish("10.2.0.0/16");
+        zebra.silent();
+        // Published all the same, for others.
+        let confirmed = "protocol=bgp";
+        eventually("the state", || (states.hash("ROUTE_TABLE:10.3.0.0/16") == confirmed).then_some(()));
+        bench.stop(orchagent);
+        // Until it is known who answers, nobody does.
+        publish("10.2.0.0/16");
+        zebra.silent();
+        way(&bench, "through Redis");
+        publish("10.2.0.0/16");
+        zebra.offloaded(&["10.2.0.0/16"]);
+        // Back again: it answers what was told while it was away, and says nothing of what waits.
+        zebra.route("10.4.0.0/16", &[via("10.0.0.1", "Ethernet0")]);
+        bench.orchagent("-F");
+        bench.ports();
+        zebra.offloaded(&["10.4.0.0/16"]);
+        way(&bench, "direct");
+        zebra.silent();
+        zebra.route("10.5.0.0/16", &[via("10.0.0.1", "Ethernet0")]);
+        zebra.offloaded(&["10.5.0.0/16"]);
+        eventually("the state", || (states.hash("ROUTE_TABLE:10.5.0.0/16") == confirmed).then_some(()));
     });
 }
 

@@ -3,7 +3,7 @@
 use super::source::{RawHop, SourceId, State, What, Written};
 use super::table::{Entry, Stage};
 use super::{Cause, Changed, FpmEvent, FpmOut, Fpmsyncd, Offload, RouteRef, Vrf};
-use crate::row::{Change, Name, RouteKey, RouteResponse, RouteRow, Via};
+use crate::row::{Change, Name, RouteKey, RouteRow, Via};
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_wire::netlink::numbers::{LWTUNNEL_ENCAP_MPLS, RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN};
 use ribtide_wire::netlink::{Hops, NextHops, Route, RouteKind};
@@ -153,7 +153,7 @@ impl Fpmsyncd {
         id
     }
 
-    fn find_vrf(&self, name: Option<&Name>) -> Option<u32> {
+    pub(super) fn find_vrf(&self, name: Option<&str>) -> Option<u32> {
         name.map_or(Some(0), |name| self.vrf_ids.get(name).copied())
     }
 
@@ -290,35 +290,9 @@ impl Fpmsyncd {
         self.vrfs[at.0 as usize].routes.entry(at.1).source = None;
     }
 
-    fn offload(&mut self, at: RouteRef, protocol: u8, out: &mut FpmOut) {
+    pub(super) fn offload(&mut self, at: RouteRef, protocol: u8, out: &mut FpmOut) {
         self.counters.confirmed += 1;
         out.offloads.push(Offload { prefix: at.1, table: self.vrfs[at.0 as usize].table, protocol });
-    }
-
-    /// Takes in orchagent's answer about a route. Only with FIB suppression does anybody wait for it.
-    pub fn confirm(&mut self, response: &RouteResponse, out: &mut FpmOut) {
-        let Some(protocol) = response.protocol.as_deref().filter(|protocol| !protocol.is_empty()) else {
-            return;
-        };
-        if !response.is_success() {
-            self.counters.failed += 1;
-            return;
-        }
-        let RouteKey::Route { vrf, prefix, .. } = &response.key else { return };
-        let Some(vrf) = self.find_vrf(vrf.as_ref()).filter(|_| self.config.suppress) else { return };
-        let at = (vrf, *prefix);
-        let Some(entry) = self.entry(at) else { return };
-        // An answer to an older row says nothing about one that is not written yet.
-        let waits = entry.source.is_none_or(|source| *self.sources.state(source) == State::Waiting);
-        if waits || entry.stage.is_changed() {
-            return;
-        }
-        let protocol = self.config.protocols.number(protocol).unwrap_or(entry.protocol);
-        let entry = self.vrfs[vrf as usize].routes.entry(*prefix);
-        entry.stage = entry.stage.answered();
-        if self.session.up {
-            self.offload(at, protocol, out);
-        }
     }
 
     /// Gives sources other rows, and their routes with them.
@@ -418,14 +392,14 @@ impl Fpmsyncd {
     /// Whether APPL_DB shall have a row of this key.
     pub fn has_row(&self, key: &RouteKey) -> bool {
         let RouteKey::Route { vrf, prefix, spelled: None } = key else { return false };
-        let at = self.find_vrf(vrf.as_ref()).map(|vrf| (vrf, *prefix));
+        let at = self.find_vrf(vrf.as_deref()).map(|vrf| (vrf, *prefix));
         at.is_some_and(|at| self.entry(at).is_some_and(|entry| self.row_ref(at, entry).is_some()))
     }
 
     /// What is known of a route.
     #[cfg(test)]
     pub(super) fn lookup(&self, vrf: Option<&Name>, prefix: AnyPrefix) -> Option<RouteView> {
-        let at = (self.find_vrf(vrf)?, prefix);
+        let at = (self.find_vrf(vrf.map(|vrf| &**vrf))?, prefix);
         let entry = self.entry(at)?;
         Some(RouteView {
             row: self.row_of(at, entry).map(|row| self.route_row(row)),

@@ -53,6 +53,11 @@ impl Stage {
         }
     }
 
+    /// It was taken, and of it, or of what was taken before, an answer may come.
+    pub(super) fn awaits_answer(self) -> bool {
+        matches!(self, Stage::Written | Stage::WrittenAgain)
+    }
+
     /// Its change is not taken yet.
     pub(super) fn is_changed(self) -> bool {
         matches!(self, Stage::Changed | Stage::ChangedAgain)
@@ -80,6 +85,13 @@ impl RouteTable {
         match prefix {
             AnyPrefix::V4(p) => self.0.v4.get(&p),
             AnyPrefix::V6(p) => self.0.v6.get(&p),
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, prefix: AnyPrefix) -> Option<&mut Entry> {
+        match prefix {
+            AnyPrefix::V4(p) => self.0.v4.get_mut(&p),
+            AnyPrefix::V6(p) => self.0.v6.get_mut(&p),
         }
     }
 

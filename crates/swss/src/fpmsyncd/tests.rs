@@ -3,7 +3,7 @@
 mod random;
 
 use super::*;
-use crate::row::{RouteResponse, Row, Via};
+use crate::row::{RouteResponse, RouteStatus, Row, Via};
 use ribtide_wire::netlink::Via as Out;
 use ribtide_wire::netlink::{
     Forward, Hop, Hops, LabelRoute, Member, Members, NextHop, NextHops, Route, RouteKind,
@@ -475,7 +475,10 @@ fn with_suppression_the_chip_must_confirm() {
     bench.machine.confirm(&response("10.1.0.0/16", Some("bgp")), &mut bench.out);
     assert!(bench.out.offloads.is_empty());
     bench.take();
-    let failed = RouteResponse { status: "SWSS_RC_FULL".into(), ..response("10.1.0.0/16", Some("bgp")) };
+    let failed = RouteResponse {
+        status: RouteStatus::Failed("SWSS_RC_FULL".into()),
+        ..response("10.1.0.0/16", Some("bgp"))
+    };
     bench.machine.confirm(&failed, &mut bench.out);
     bench.machine.confirm(&response("10.1.0.0/16", None), &mut bench.out);
     bench.machine.confirm(&response("10.9.0.0/16", Some("bgp")), &mut bench.out);
@@ -508,6 +511,55 @@ fn with_suppression_the_chip_must_confirm() {
     bench.route("10.2.0.0/16", "10.0.0.2", 7);
     assert_eq!(bench.out.offloads, [again]);
     assert_eq!(bench.take().len(), 1);
+}
+
+/// An answer that comes twice, or when nobody waits for one, is no reply; and what is said to be in the chip counts for rows of
+/// before the start, while what waits for its answer is asked about again.
+#[test]
+fn what_is_said_twice_confirms_nothing_newer() {
+    let mut bench = Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() });
+    let known = RouteRow {
+        protocol: Some("bgp".into()),
+        via: Arc::new(Via::hops([("10.0.0.1".parse().unwrap(), "Ethernet0", 1)].into_iter(), true)),
+    };
+    for key in ["10.1.0.0/16", "10.2.0.0/16"] {
+        bench.machine.known_route(RouteRow::parse_key(key).unwrap(), &known);
+    }
+    let in_chip = |bench: &mut Bench, key: &str| bench.machine.in_chip(None, std::iter::once(prefix(key)));
+    let answer = |bench: &mut Bench, key: &str| {
+        bench.machine.confirm_all(None, "bgp", std::iter::once(prefix(key)), &mut bench.out);
+        std::mem::take(&mut bench.out.offloads).len()
+    };
+    let confirmed = |bench: &Bench, key: &str| bench.machine.lookup(None, prefix(key)).unwrap().confirmed;
+    for key in ["10.1.0.0/16", "10.9.0.0/16"] {
+        in_chip(&mut bench, key);
+    }
+    bench.machine.in_chip(Some("Vrfnone"), std::iter::once(prefix("10.2.0.0/16")));
+    bench.reconnect();
+    // Known to be there: answered at once and not written. The other one is written.
+    bench.route("10.1.0.0/16", "10.0.0.1", 7);
+    bench.route("10.2.0.0/16", "10.0.0.1", 7);
+    assert_eq!((std::mem::take(&mut bench.out.offloads).len(), bench.take().len()), (1, 1));
+    assert_eq!((answer(&mut bench, "10.1.0.0/16"), answer(&mut bench, "10.2.0.0/16")), (0, 1));
+    assert_eq!(answer(&mut bench, "10.2.0.0/16"), 0);
+    assert!(confirmed(&bench, "10.1.0.0/16") && confirmed(&bench, "10.2.0.0/16"));
+    // Another way, under way: that the chip has a route does not say by which way.
+    bench.route("10.1.0.0/16", "10.0.0.2", 7);
+    in_chip(&mut bench, "10.1.0.0/16");
+    assert_eq!(bench.take().len(), 1);
+    in_chip(&mut bench, "10.1.0.0/16");
+    assert!(bench.out.offloads.is_empty() && !confirmed(&bench, "10.1.0.0/16"));
+    assert_eq!(
+        answer(&mut bench, "10.1.0.0/16"),
+        0,
+        "an answer to what was written before it was asked again"
+    );
+    let again = bench.take();
+    assert!(again.len() == 1 && again[0].contains("nexthop=10.0.0.2"), "{again:?}");
+    assert_eq!(answer(&mut bench, "10.1.0.0/16"), 1);
+    // Confirmed ones are not asked about.
+    in_chip(&mut bench, "10.2.0.0/16");
+    assert!(bench.take().is_empty());
 }
 
 #[test]

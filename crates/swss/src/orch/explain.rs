@@ -122,6 +122,20 @@ impl Orch {
         (in_chip.is_some() || waiting.is_some()).then_some(RouteState { in_chip, waiting })
     }
 
+    /// Hands over each route that the chip has as its row asks: nothing that was taken in changes it. The default VRF's
+    /// default routes are left out where they drop: so they do without a row.
+    pub fn in_chip(&self, mut each: impl FnMut(Option<&Name>, AnyPrefix)) {
+        let table = &self.routes.table;
+        for id in table.iter() {
+            let name = table.name(id);
+            let Some(lead) = table.lead(id).filter(|_| table.task(id).is_none()) else { continue };
+            let without_row = name.is_permanent() && lead.target == Target::Drop;
+            if name.label().is_none() && !without_row && !self.routes.is_held(&name) {
+                each(self.vrfs.name(name.vrf).as_ref(), name.prefix);
+            }
+        }
+    }
+
     /// How many routes the chip has, without the default routes that drop.
     pub fn routes_in_chip(&self) -> usize {
         self.routes.table.in_chip()

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 impl RouteName {
     /// The default VRF's default routes are in the chip from the start and never leave it.
-    fn is_permanent(&self) -> bool {
+    pub(super) fn is_permanent(&self) -> bool {
         self.vrf == vrfs::DEFAULT && plan::is_default(self.prefix)
     }
 }

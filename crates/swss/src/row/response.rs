@@ -9,13 +9,35 @@ pub const ROUTE_RESPONSE_CHANNEL: &str = "APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL";
 /// The status of a route that is in the chip.
 const SUCCESS: &str = "SWSS_RC_SUCCESS";
 
+/// What became of a change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RouteStatus {
+    /// The chip has what was asked: `SWSS_RC_SUCCESS`.
+    Success,
+    /// It has not; the name of the status says why.
+    Failed(Name),
+}
+
+impl RouteStatus {
+    fn name(&self) -> &str {
+        match self {
+            RouteStatus::Success => SUCCESS,
+            RouteStatus::Failed(name) => name,
+        }
+    }
+
+    fn of(name: &str) -> RouteStatus {
+        if name == SUCCESS { RouteStatus::Success } else { RouteStatus::Failed(name.into()) }
+    }
+}
+
 /// The outcome of one route's change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RouteResponse {
     /// The route; its key is echoed as it was spelled.
     pub key: RouteKey,
-    /// The status name, such as `SWSS_RC_SUCCESS`.
-    pub status: Name,
+    /// What became of it.
+    pub status: RouteStatus,
     /// The row's protocol; `None` for a deletion.
     pub protocol: Option<Name>,
 }
@@ -23,19 +45,20 @@ pub struct RouteResponse {
 impl RouteResponse {
     /// A change that the chip confirmed.
     pub fn success(key: RouteKey, protocol: Option<Name>) -> Self {
-        RouteResponse { key, status: SUCCESS.into(), protocol }
+        RouteResponse { key, status: RouteStatus::Success, protocol }
     }
 
     /// Whether the chip has what was asked.
     pub fn is_success(&self) -> bool {
-        &*self.status == SUCCESS
+        self.status == RouteStatus::Success
     }
 
     /// The message, as published.
     pub fn message(&self) -> String {
         let mut key = String::new();
         RouteRow::key_text(&self.key, &mut key);
-        let mut items = vec![&*self.status, &key, "err_str", &*self.status];
+        let status = self.status.name();
+        let mut items = vec![status, &key, "err_str", status];
         if let Some(protocol) = &self.protocol {
             items.extend(["protocol", &**protocol]);
         }
@@ -56,7 +79,7 @@ impl RouteResponse {
         let mut protocol = None;
         for pair in fields.chunks_exact(2) {
             match &*pair[0] {
-                "err_str" => status = Some((&*pair[1]).into()),
+                "err_str" => status = Some(RouteStatus::of(&pair[1])),
                 "protocol" => protocol = Some((&*pair[1]).into()),
                 _ => {}
             }

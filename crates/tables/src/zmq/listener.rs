@@ -1,7 +1,7 @@
 //! Who connects to a socket that is bound: a thread waits for them, and each is served on one of its own.
 
 use super::endpoint::Endpoint;
-use super::table::reason;
+use super::push::reason;
 use super::zmtp::{Kind, Peer, introduce};
 use ribtide_runtime::thread::{self, Stop};
 use std::io;

@@ -5,7 +5,7 @@
 
 use super::endpoint::Endpoint;
 use super::listener::{Service, bind};
-use super::table::{BACK_OFF, reason};
+use super::push::{BACK_OFF, reason};
 use super::zmtp::{Kind, Peer, Reader, Writer, introduce};
 use crate::TableError;
 use crate::exchange::{Exchange, Pending, Question, WAITING};

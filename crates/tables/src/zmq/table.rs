@@ -8,49 +8,27 @@
 use super::binary::{self, Malformed};
 use super::endpoint::Endpoint;
 use super::listener::{Service, bind};
-use super::zmtp::{Kind, Peer, Writer, introduce};
+use super::push::{BACK_OFF, LIMIT, Push, Pushed, WINDOW, unreachable, wake};
+use super::zmtp::{Kind, Peer, Writer};
 use crate::remembered::Remembered;
 use crate::subscribe::Wake;
 use crate::{Consumer, TableError};
 use crossbeam_channel as channel;
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Stop};
+use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row};
 use std::collections::VecDeque;
 use std::io;
-use std::net::TcpStream;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-/// Messages that may be under way or taken and not acknowledged.
-const WINDOW: u64 = 64;
 /// Changes in one message at most.
 const BATCH: usize = 1000;
 /// Bytes of one message, from which on it is full. SONiC takes less than 16 MiB.
 const FULL: usize = 1 << 20;
-/// SONiC's limit of a message.
-const LIMIT: usize = 16 << 20;
-/// Pauses between attempts to connect start and end here.
-pub(super) const BACK_OFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-
-/// The producing end of one connection.
-#[derive(Debug)]
-struct Link {
-    messages: ring::Sender<Vec<u8>>,
-    /// Messages that the consumer's owner has taken; `None` when the consumer does not say.
-    taken: Option<Arc<AtomicU64>>,
-    sent: u64,
-    /// Held by the thread that sends, for as long as there is a connection.
-    open: Weak<()>,
-}
 
 /// The producing side.
 #[derive(Debug)]
 pub struct ZmqProducer<R: Row> {
-    links: channel::Receiver<Link>,
-    link: Option<Link>,
-    wake: Wake,
+    push: Push,
     waiting: VecDeque<Change<R>>,
     scratch: String,
 }
@@ -61,65 +39,38 @@ impl<R: Row> ZmqProducer<R> {
     /// # Errors
     /// [`TableError::Endpoint`] when there is no thread for it.
     pub fn connect(endpoint: Endpoint, rings: &Rings, stop: &Stop) -> Result<Self, TableError> {
-        let (waker, woken) = channel::bounded(1);
-        let (connected, links) = channel::bounded(1);
-        let (rings, stop, text) = (rings.clone(), stop.clone(), endpoint.to_string());
-        let body = move || {
-            let mut pause = BACK_OFF.0;
-            let mut said = false;
-            while !stop.stopped() {
-                match connect(&endpoint) {
-                    Ok(peer) => {
-                        let with = if peer.ours { "acknowledged" } else { "not acknowledged, as SONiC's" };
-                        crate::report(&format!("{} goes to {endpoint}, {with}", R::TABLE));
-                        (pause, said) = (BACK_OFF.0, false);
-                        let why = push(peer, R::TABLE, &rings, &connected, &waker);
-                        // Who waits for room there waits in vain.
-                        wake(&waker);
-                        crate::report(&format!("{} no longer reaches {endpoint}: {why}", R::TABLE));
-                    }
-                    Err(e) if !std::mem::replace(&mut said, true) => {
-                        crate::report(&format!("{} waits for who takes it at {endpoint}: {e}", R::TABLE));
-                    }
-                    Err(_) => {}
-                }
-                std::thread::sleep(pause);
-                pause = BACK_OFF.1.min(pause * 2);
-            }
-        };
-        thread::spawn("zmq-push", body).map_err(|e| unreachable(&text, &e))?;
-        Ok(ZmqProducer { links, link: None, wake: woken, waiting: VecDeque::new(), scratch: String::new() })
+        let pushed = Pushed { what: R::TABLE, sends: "zmq-push", hears: "zmq-taken", patience: BACK_OFF.1 };
+        let push = Push::connect(endpoint, pushed, rings, stop)?;
+        Ok(ZmqProducer { push, waiting: VecDeque::new(), scratch: String::new() })
     }
 
-    /// Says when to look again: a connection is there, or there is room.
+    /// Says when to look again: a connection is there or gone, or there is room.
     pub fn wake(&self) -> &Wake {
-        &self.wake
+        self.push.wake()
     }
 
     /// Looks whether the connection is a new one: then everything must be said again, and what waited is forgotten.
     pub fn renewed(&mut self) -> bool {
-        // This is the look that a wake-up asks for.
-        let _ = self.wake.try_recv();
-        // Between two looks one connection may have come and gone.
-        let Some(link) = self.links.try_iter().last() else { return false };
-        self.waiting.clear();
-        self.link = Some(link);
-        true
+        let renewed = self.push.renewed();
+        if renewed {
+            self.waiting.clear();
+        }
+        renewed
     }
 
     /// Whether somebody is connected.
     pub fn is_connected(&self) -> bool {
-        self.link.as_ref().is_some_and(Link::is_open)
+        self.push.is_connected()
     }
 
     /// Whether who is connected acknowledges, and is therefore one of ours.
     pub fn is_acknowledged(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.is_open() && link.taken.is_some())
+        self.push.is_acknowledged()
     }
 
     /// Whether nothing waits and another message would go at once.
     pub fn has_room(&self) -> bool {
-        self.waiting.is_empty() && self.link.as_ref().is_some_and(Link::has_room)
+        self.waiting.is_empty() && self.push.has_room()
     }
 
     /// How many changes wait for room.
@@ -129,17 +80,13 @@ impl<R: Row> ZmqProducer<R> {
 
     /// Whether everything that was sent is taken, as far as the consumer says.
     pub fn is_taken(&self) -> bool {
-        self.waiting.is_empty()
-            && self
-                .link
-                .as_ref()
-                .is_some_and(|link| link.taken.as_ref().is_some_and(|taken| taken.load(Relaxed) == link.sent))
+        self.waiting.is_empty() && self.push.is_taken()
     }
 
     /// Takes all changes and sends what there is room for. Without a connection they are dropped: everything is said
     /// again when there is one.
     pub fn send(&mut self, changes: &mut Vec<Change<R>>) {
-        if self.link.is_some() {
+        if self.push.is_linked() {
             self.waiting.extend(std::mem::take(changes));
             self.resume();
         }
@@ -152,10 +99,7 @@ impl<R: Row> ZmqProducer<R> {
             // What waited once may have been the whole table.
             self.waiting = VecDeque::new();
         }
-        while let Some(link) = &mut self.link
-            && link.has_room()
-            && !self.waiting.is_empty()
-        {
+        while !self.waiting.is_empty() && self.push.has_room() {
             let mut message = binary::Writer::new(R::DB.name(), R::TABLE);
             for _ in 0..BATCH {
                 let Some(change) = self.waiting.pop_front() else { break };
@@ -164,122 +108,19 @@ impl<R: Row> ZmqProducer<R> {
                 message.change(&self.scratch, |put| match &change.row {
                     None => {}
                     // Who is not ours unites rows that wait, and would keep fields that are not named.
-                    Some(row) if change.reshaped || link.taken.is_none() => row.all_fields(put),
+                    Some(row) if change.reshaped || !self.push.acknowledges() => row.all_fields(put),
                     Some(row) => row.fields(put),
                 });
                 if message.len() >= FULL {
                     break;
                 }
             }
-            match link.messages.try_send(message.finish()) {
-                Ok(()) => link.sent += 1,
-                // There was room a moment ago, so the connection is gone; everything is said again on the next.
-                Err(_) => {
-                    self.link = None;
-                    self.waiting.clear();
-                }
+            if !self.push.send(message.finish()) {
+                // Everything is said again on the next connection.
+                self.waiting.clear();
             }
         }
     }
-}
-
-impl Link {
-    fn is_open(&self) -> bool {
-        self.open.strong_count() > 0
-    }
-
-    fn has_room(&self) -> bool {
-        let under_way = self.taken.as_ref().map_or(0, |taken| self.sent.saturating_sub(taken.load(Relaxed)));
-        under_way < WINDOW && !self.messages.is_full()
-    }
-}
-
-fn unreachable(address: &str, cause: &io::Error) -> TableError {
-    TableError::Endpoint { endpoint: address.into(), cause: cause.to_string() }
-}
-
-fn connect(endpoint: &Endpoint) -> io::Result<Peer> {
-    let mut failed = io::Error::other("its name has no address");
-    for address in endpoint.resolve()? {
-        match TcpStream::connect_timeout(&address, Duration::from_secs(5))
-            .and_then(|stream| introduce(stream, Kind::Push, LIMIT))
-        {
-            Ok(peer) => return Ok(peer),
-            Err(e) => failed = e,
-        }
-    }
-    Err(failed)
-}
-
-/// One connection to its end, and why it ended.
-fn push(
-    peer: Peer,
-    table: &str,
-    rings: &Rings,
-    connected: &channel::Sender<Link>,
-    waker: &channel::Sender<()>,
-) -> String {
-    let Peer { mut reader, writer, ours } = peer;
-    let (messages, waiting) = rings.bounded::<Vec<u8>>(format!("{table} to ZeroMQ"), WINDOW as usize);
-    let taken = ours.then(|| Arc::new(AtomicU64::new(0)));
-    let open = Arc::new(());
-    if connected.send(Link { messages, taken: taken.clone(), sent: 0, open: Arc::downgrade(&open) }).is_err()
-    {
-        return "fpmsyncd stops".into();
-    }
-    wake(waker);
-    let (on_way_back, waker_back) = (writer.clone(), waker.clone());
-    let (gone, is_gone) = channel::bounded::<String>(1);
-    let back = thread::spawn("zmq-taken", move || {
-        let mut message = Vec::new();
-        let why = loop {
-            match (reader.message(&mut message), &taken) {
-                (Ok(()), Some(taken)) => {
-                    if let Ok(count) = <[u8; 8]>::try_from(message.as_slice()) {
-                        taken.store(u64::from_le_bytes(count), Relaxed);
-                        wake(&waker_back);
-                    }
-                }
-                (Ok(()), None) => {}
-                (Err(e), _) => break reason(&e),
-            }
-        };
-        on_way_back.end();
-        let _ = gone.send(why);
-    });
-    if let Err(e) = back {
-        return e.to_string();
-    }
-    loop {
-        channel::select! {
-            recv(waiting.raw()) -> message => {
-                let Ok(message) = message else {
-                    writer.end();
-                    return "fpmsyncd let go of it".into();
-                };
-                if let Err(e) = writer.message(&waiting.took(message)) {
-                    writer.end();
-                    return reason(&e);
-                }
-                if waiting.is_empty() {
-                    wake(waker);
-                }
-            }
-            recv(is_gone) -> why => return why.unwrap_or_default(),
-        }
-    }
-}
-
-pub(super) fn reason(e: &io::Error) -> String {
-    match e.kind() {
-        io::ErrorKind::UnexpectedEof => "the other side closed the connection".into(),
-        _ => e.to_string(),
-    }
-}
-
-fn wake(waker: &channel::Sender<()>) {
-    // Full means that a wake-up waits already.
-    let _ = waker.try_send(());
 }
 
 /// What one message held.

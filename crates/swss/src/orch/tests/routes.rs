@@ -254,6 +254,48 @@ fn equal_rows_are_answered_and_not_sent_and_keys_are_echoed() {
     assert!(quiet.responses().is_empty());
 }
 
+/// What somebody is told who begins to listen: not what is on its way, nor what is answered without being there.
+#[test]
+fn what_is_in_the_chip_is_what_nothing_changes_any_more() {
+    let mut world = World::with_responses();
+    let in_chip = |world: &World| {
+        let mut routes = Vec::new();
+        world.orch.in_chip(|vrf, prefix| {
+            routes.push(format!("{}{prefix}", vrf.map(|vrf| format!("{vrf}:")).unwrap_or_default()));
+        });
+        routes.sort();
+        routes
+    };
+    world.set("VRF_TABLE:Vrf1", "NULL=NULL");
+    world.neighbor("10.0.0.2");
+    world.set("LABEL_ROUTE_TABLE:200", "protocol=ldp mpls_pop=1 nexthop=10.0.0.2 ifname=Ethernet0");
+    world.set("ROUTE_TABLE:10.8.0.0/16", "protocol=bgp nexthop=10.0.0.2 ifname=Loopback0");
+    world.set("ROUTE_TABLE:10.7.0.0/16", "protocol=bgp nexthop=10.0.7.7 ifname=Ethernet0");
+    world.settle();
+    let own = in_chip(&world);
+    assert!(
+        !own.iter().any(|route| ["0.0.0.0/0", "::/0", "10.7.0.0/16", "10.8.0.0/16"].contains(&&**route)),
+        "{own:?}"
+    );
+    world.set("ROUTE_TABLE:0.0.0.0/0", VIA_0);
+    world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);
+    world.set("ROUTE_TABLE:Vrf1:10.1.0.0/16", "protocol=bgp blackhole=true");
+    world.run();
+    assert_eq!(in_chip(&world), own, "under way");
+    world.settle();
+    let more = |routes: &[&str]| {
+        let mut all: Vec<String> =
+            own.iter().cloned().chain(routes.iter().map(|r| (*r).to_owned())).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(in_chip(&world), more(&["0.0.0.0/0", "10.1.0.0/16", "Vrf1:10.1.0.0/16"]));
+    world.set("ROUTE_TABLE:10.1.0.0/16", "protocol=bgp nexthop=10.0.7.7 ifname=Ethernet0");
+    world.set("ROUTE_TABLE:0.0.0.0/0", "DEL");
+    world.settle();
+    assert_eq!(in_chip(&world), more(&["Vrf1:10.1.0.0/16"]), "it waits for its next hop");
+}
+
 #[test]
 fn changes_behind_a_bulk_under_way_become_one() {
     let mut world = World::new(OrchConfig::default());

@@ -1,0 +1,311 @@
+//! FIB suppression's way back between two of our own daemons: orchagent tells fpmsyncd directly what became of routes, and what
+//! is published in Redis follows behind, for others.
+//!
+//! fpmsyncd listens, orchagent connects, again and again. As a connection begins orchagent says which routes are in the chip,
+//! and from there on each answer. fpmsyncd counts an answer once: from who is connected, and from Redis
+//! only when for [`SETTLE`] nobody was, as when one of the two is SONiC's; it listens to Redis then and not before, so what
+//! was published by one who had answered directly is never heard.
+
+use super::north::in_namespace;
+use super::{Error, log};
+use crossbeam_channel::Select;
+use ribtide_prefix::{AnyPrefix, Map};
+use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::thread::Stop;
+use ribtide_swss::Db;
+use ribtide_swss::orch::Orch;
+use ribtide_swss::row::{
+    AnswerKind, AnswerWriter, Name, ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteStateRow,
+};
+use ribtide_tables::zmq::{AnswerEvent, Endpoint, Push, answer_to, answers_at};
+use ribtide_tables::{Databases, Heard, PlainTable, listen};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// The port on which fpmsyncd hears answers; of the namespaces of a machine with several chips, each has its own.
+const PORT: u16 = 8200;
+/// For so long nobody must have answered directly before answers count that are published; orchagent tries to connect
+/// several times in it.
+pub(super) const SETTLE: Duration = Duration::from_millis(1500);
+/// Published answers that may wait.
+const PUBLISHED: usize = 10_000;
+/// Routes in one message at most.
+const BATCH: usize = 1000;
+
+fn endpoint() -> Result<Endpoint, Error> {
+    Endpoint::parse("tcp://127.0.0.1", in_namespace(PORT)).map_err(Error::new)
+}
+
+/// orchagent's end.
+pub(super) struct Answering {
+    push: Push,
+    /// What is in the chip, as messages that did not fit yet.
+    in_chip: VecDeque<Vec<u8>>,
+    /// Answers that come after that or did not fit, one a route: the row's protocol. One that is gone is not among them.
+    waiting: Map<(Option<Name>, AnyPrefix), Name>,
+    /// Until when answers wait for the first who connects: who asked may be there already. `None`: it has not begun.
+    waits_until: Option<Instant>,
+    /// Somebody connected.
+    was_heard: bool,
+}
+
+impl Answering {
+    pub(super) fn start(rings: &Rings, stop: &Stop) -> Result<Answering, Error> {
+        let push = answer_to(endpoint()?, rings, stop)?;
+        let (in_chip, waiting) = (VecDeque::new(), Map::default());
+        Ok(Answering { push, in_chip, waiting, waits_until: None, was_heard: false })
+    }
+
+    /// Lets `select` see when to look again.
+    pub(super) fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        select.recv(self.push.wake());
+    }
+
+    /// Whether somebody hears it.
+    pub(super) fn is_connected(&self) -> bool {
+        self.push.is_connected()
+    }
+
+    /// Tells who is new what is in the chip, and sends what waited for room.
+    pub(super) fn look(&mut self, orch: &Orch) {
+        if orch.restoring() {
+            // The look that a wake-up asks for. Nothing is known of the chip yet.
+            let _ = self.push.wake().try_recv();
+            return;
+        }
+        let until = *self.waits_until.get_or_insert_with(|| Instant::now() + SETTLE);
+        if self.push.renewed() {
+            if std::mem::replace(&mut self.was_heard, true) {
+                self.waiting.clear();
+            }
+            self.in_chip = in_chip(orch);
+        } else if !self.push.is_connected() && (self.was_heard || Instant::now() >= until) {
+            self.in_chip.clear();
+            self.waiting.clear();
+        }
+        self.resume();
+    }
+
+    /// Answers. Who is not connected yet hears what is in the chip when it is.
+    pub(super) fn answer(&mut self, responses: &[RouteResponse]) {
+        let waits = !self.was_heard && self.waits_until.is_none_or(|until| Instant::now() < until);
+        if !self.push.is_connected() && !waits {
+            return;
+        }
+        for responses in responses.chunks(BATCH) {
+            let routes = responses.iter().filter_map(answered);
+            if self.in_chip.is_empty() && self.waiting.is_empty() && self.push.has_room() {
+                let mut message = AnswerWriter::new(AnswerKind::Confirmed);
+                for (vrf, prefix, protocol) in routes {
+                    protocol.into_iter().for_each(|protocol| message.add(vrf, protocol, prefix));
+                }
+                if !message.is_empty() {
+                    self.push.send(message.finish());
+                }
+                continue;
+            }
+            for (vrf, prefix, protocol) in routes {
+                let key = (vrf.cloned(), prefix);
+                match protocol {
+                    Some(protocol) => drop(self.waiting.insert(key, protocol.clone())),
+                    None => drop(self.waiting.remove(&key)),
+                }
+            }
+        }
+    }
+
+    /// Sends of what waits what there is room for.
+    fn resume(&mut self) {
+        while self.push.has_room() {
+            let message = match self.in_chip.pop_front() {
+                Some(message) => message,
+                None if self.waiting.is_empty() => break,
+                None => {
+                    let mut message = AnswerWriter::new(AnswerKind::Confirmed);
+                    for ((vrf, prefix), protocol) in self.waiting.extract_if(|_, _| true).take(BATCH) {
+                        message.add(vrf.as_ref(), &protocol, prefix);
+                    }
+                    message.finish()
+                }
+            };
+            if !self.push.send(message) {
+                // What is in the chip is said on the next connection.
+                self.in_chip.clear();
+                self.waiting.clear();
+            }
+        }
+        if self.waiting.is_empty() {
+            // What waited once may have been the whole table.
+            self.waiting = Map::default();
+        }
+    }
+}
+
+/// What a response says to who waits for the chip: the row's protocol, or that there is nothing to wait for.
+fn answered(response: &RouteResponse) -> Option<(Option<&Name>, AnyPrefix, Option<&Name>)> {
+    let RouteKey::Route { vrf, prefix, .. } = &response.key else { return None };
+    let protocol =
+        response.protocol.as_ref().filter(|protocol| response.is_success() && !protocol.is_empty());
+    Some((vrf.as_ref(), *prefix, protocol))
+}
+
+/// The messages that say what is in the chip.
+fn in_chip(orch: &Orch) -> VecDeque<Vec<u8>> {
+    let (mut messages, nobodys) = (VecDeque::new(), Name::from(""));
+    let mut message = AnswerWriter::new(AnswerKind::InChip);
+    orch.in_chip(|vrf, prefix| {
+        message.add(vrf, &nobodys, prefix);
+        if message.len() >= BATCH {
+            let full = std::mem::replace(&mut message, AnswerWriter::new(AnswerKind::InChip));
+            messages.push_back(full.finish());
+        }
+    });
+    messages.extend([message.finish(), AnswerWriter::new(AnswerKind::AllSaid).finish()]);
+    messages
+}
+
+/// What fpmsyncd hears.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// A message of answers.
+    Direct(Vec<u8>),
+    /// A response that was published.
+    Published(RouteResponse),
+    /// Some may have been missed: [`Answers::rows`] says what is in the chip.
+    Missed,
+}
+
+/// Who answers.
+enum Source {
+    /// Nobody since then.
+    Nobody(Instant),
+    /// Who has this connection.
+    Orchagent(u64),
+    /// Whoever publishes.
+    Redis(Published),
+}
+
+/// fpmsyncd's end.
+pub(super) struct Answers {
+    /// `None` where nobody can connect.
+    direct: Option<ring::Receiver<AnswerEvent>>,
+    from: Source,
+    databases: Databases,
+    rows: PlainTable<RouteStateRow>,
+    rings: Rings,
+}
+
+impl Answers {
+    pub(super) fn open(databases: &Databases, rings: &Rings, stop: &Stop) -> Result<Answers, Error> {
+        let direct = match answers_at(&endpoint()?, rings, stop) {
+            Ok(direct) => Some(direct),
+            Err(e) => {
+                log("fpmsyncd", &format!("answers come through Redis only: {e}"));
+                None
+            }
+        };
+        Ok(Answers {
+            direct,
+            from: Source::Nobody(Instant::now()),
+            databases: databases.clone(),
+            rows: PlainTable::open(databases, stop)?,
+            rings: rings.clone(),
+        })
+    }
+
+    /// Which way answers come, and why not the one that is asked for.
+    pub(super) fn way(&self) -> (&'static str, &'static str) {
+        match (&self.from, &self.direct) {
+            (Source::Orchagent(_), _) => ("direct", ""),
+            (Source::Nobody(_), _) => ("nobody answers yet", ""),
+            (Source::Redis(_), Some(_)) => ("through Redis", "orchagent is not there, or not ribtide's"),
+            (Source::Redis(_), None) => ("through Redis", "the port of answers is taken; the log says more"),
+        }
+    }
+
+    /// What there is to hear next.
+    pub(super) fn hear(&mut self) -> Option<Answer> {
+        while let Some(event) = self.direct.as_ref().and_then(ring::Receiver::try_recv) {
+            match event {
+                AnswerEvent::Connected(id) => self.from = Source::Orchagent(id),
+                AnswerEvent::Gone(id) if self.is_from(id) => self.from = Source::Nobody(Instant::now()),
+                AnswerEvent::Gone(_) => {}
+                AnswerEvent::Message(id, message, taken) => {
+                    taken.tell();
+                    if self.is_from(id) {
+                        return Some(Answer::Direct(message));
+                    }
+                }
+            }
+        }
+        match &self.from {
+            Source::Redis(published) => published.heard.try_recv(),
+            Source::Nobody(since) if since.elapsed() >= SETTLE || self.direct.is_none() => {
+                self.from = match Published::listen(&self.databases, &self.rings) {
+                    Ok(published) => Source::Redis(published),
+                    Err(e) => {
+                        log("fpmsyncd", &format!("nobody can answer now: {e}"));
+                        Source::Nobody(Instant::now())
+                    }
+                };
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn is_from(&self, id: u64) -> bool {
+        matches!(self.from, Source::Orchagent(now) if now == id)
+    }
+
+    /// Every route that APPL_STATE_DB says is in the chip.
+    pub(super) fn rows(&mut self, mut each: impl FnMut(Option<&str>, AnyPrefix)) -> Result<(), Error> {
+        Ok(self.rows.rows(|key, _| {
+            if let RouteKey::Route { vrf, prefix, .. } = key {
+                each(vrf.as_deref(), prefix);
+            }
+        })?)
+    }
+
+    /// Lets `select` see when there is something to hear.
+    pub(super) fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        if let Some(direct) = &self.direct {
+            select.recv(direct.raw());
+        }
+        if let Source::Redis(published) = &self.from {
+            select.recv(published.heard.raw());
+        }
+    }
+}
+
+/// Listening to what is published, for as long as this is there.
+struct Published {
+    heard: ring::Receiver<Answer>,
+    stop: Stop,
+}
+
+impl Published {
+    fn listen(databases: &Databases, rings: &Rings) -> Result<Published, Error> {
+        let (confirmations, heard) = rings.bounded("confirmations to fpmsyncd", PUBLISHED);
+        let stop = Stop::default();
+        let tell = move |heard: Heard<'_>| {
+            let answer = match heard {
+                Heard::Subscribed { .. } => Answer::Missed,
+                Heard::Message { payload, .. } => match RouteResponse::parse(payload) {
+                    Ok(response) => Answer::Published(response),
+                    Err(e) => return log("fpmsyncd", &format!("a response is passed over: {e}")),
+                },
+            };
+            // Nobody hears it any more: answers come directly, or the daemon stops.
+            let _ = confirmations.send(answer);
+        };
+        listen(databases.get(Db::ApplState), vec![ROUTE_RESPONSE_CHANNEL.into()], &stop, tell)?;
+        Ok(Published { heard, stop })
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        self.stop.stop();
+    }
+}

@@ -1,0 +1,75 @@
+//! What orchagent says became of routes; only with FIB suppression does anybody wait for it.
+//!
+//! There are two kinds of it. *Answers* come one for each row that orchagent took, in their order. What *is in the chip* is said
+//! when answers may have been lost: as somebody begins to answer, and when listening broke off. It tells nothing about rows
+//! that are under way, so it counts for a route of which nothing was written since the start; of one that
+//! was written and not answered orchagent is asked again.
+
+use super::source::State;
+use super::table::Stage;
+use super::{FpmOut, Fpmsyncd, RouteRef};
+use crate::row::{RouteKey, RouteResponse};
+use ribtide_prefix::AnyPrefix;
+
+impl Fpmsyncd {
+    /// Takes in an answer about a route, as SONiC's orchagent publishes it.
+    pub fn confirm(&mut self, response: &RouteResponse, out: &mut FpmOut) {
+        let Some(protocol) = response.protocol.as_deref().filter(|protocol| !protocol.is_empty()) else {
+            return;
+        };
+        if !response.is_success() {
+            self.counters.failed += 1;
+            return;
+        }
+        if let RouteKey::Route { vrf, prefix, .. } = &response.key {
+            self.confirm_all(vrf.as_deref(), protocol, std::iter::once(*prefix), out);
+        }
+    }
+
+    /// Takes in answers about routes of one VRF and one protocol: the chip has what was asked for.
+    pub fn confirm_all(
+        &mut self,
+        vrf: Option<&str>,
+        protocol: &str,
+        prefixes: impl Iterator<Item = AnyPrefix>,
+        out: &mut FpmOut,
+    ) {
+        let Some(vrf) = self.find_vrf(vrf).filter(|_| self.config.suppress && !protocol.is_empty()) else {
+            return;
+        };
+        let protocol = self.config.protocols.number(protocol);
+        prefixes.for_each(|prefix| self.answered((vrf, prefix), protocol, out));
+    }
+
+    fn answered(&mut self, at: RouteRef, protocol: Option<u8>, out: &mut FpmOut) {
+        let Some(entry) = self.vrfs[at.0 as usize].routes.get_mut(at.1) else { return };
+        // An answer to an older row says nothing about one that is not written yet.
+        let waits = entry.source.is_none_or(|source| *self.sources.state(source) == State::Waiting);
+        if waits || entry.stage.is_changed() {
+            return;
+        }
+        let awaited = entry.stage.awaits_answer();
+        entry.stage = entry.stage.answered();
+        let protocol = protocol.unwrap_or(entry.protocol);
+        // Who announced it hears at most once for each time.
+        if awaited && self.session.up {
+            self.offload(at, protocol, out);
+        }
+    }
+
+    /// Takes in routes of a VRF that are in the chip.
+    pub fn in_chip(&mut self, vrf: Option<&str>, prefixes: impl Iterator<Item = AnyPrefix>) {
+        let Some(vrf) = self.find_vrf(vrf).filter(|_| self.config.suppress) else { return };
+        for prefix in prefixes {
+            let Some(entry) = self.vrfs[vrf as usize].routes.get_mut(prefix) else { continue };
+            if entry.source.is_none_or(|source| *self.sources.state(source) == State::Waiting) {
+                continue;
+            }
+            if entry.stage == Stage::Known {
+                entry.stage = Stage::Confirmed;
+            } else if entry.stage.awaits_answer() {
+                self.touch((vrf, prefix));
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+"""FIB suppression between SONiC's daemons: answers go directly from orchagent to fpmsyncd, and Redis is told behind them. Nothing
+is confirmed that the switch does not have, and everything is in the end, whoever is killed."""
+
+import json
+
+import pytest
+from harness import fpm, wait_for
+from harness.sonic import Sonic
+from test_sonic import connect_fpm, ifindex, own_routes
+from test_sonic_warm import WIRINGS, Warm
+
+CHANNEL = "APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL"
+STATES = 14
+SIZE, WAVES = 2000, 6
+
+
+def way(sonic):
+    return sonic.setting("fpmsyncd", "answers")["active"]
+
+
+def prefix(n):
+    return f"20.{n >> 8}.{n & 255}.0/24"
+
+
+class Daemon:
+    """A routing daemon that looks into the switch whenever it is told of something."""
+
+    def __init__(self, sonic):
+        self.sonic, self.port = sonic, ifindex(sonic.host, "Ethernet0")
+        self.announced, self.confirmed = {}, set()
+        self.connect()
+
+    def connect(self):
+        self.client = connect_fpm(self.sonic)
+        self.confirmed = set()
+        self.send(self.announced)
+
+    def announce(self, routes):
+        self.announced |= routes
+        self.confirmed -= routes.keys()
+        self.send(routes)
+
+    def send(self, routes):
+        self.client.send(b"".join(fpm.route(fpm.NEWROUTE, p, f"193.203.0.{hop}", self.port) for p, hop in routes.items()))
+
+    def listen(self, timeout=0.3):
+        replies = self.client.replies(500, timeout)
+        told = [p for p, _, _, offloaded in replies if offloaded]
+        assert len(told) == len(replies)
+        answers = self.sonic.ask_all([f"route {p}" for p in told])
+        early = [p for p, answer in zip(told, answers) if not answer]
+        assert not early, f"confirmed, and not in the switch: {early[:5]}"
+        self.confirmed |= set(told)
+        return replies
+
+    def listen_until_all(self, within=60):
+        wait_for("everything is confirmed", lambda: self.listen() is not None and self.confirmed == self.announced.keys(), within, 0,
+                 alive=self.sonic.alive())
+
+
+@pytest.mark.parametrize("wiring", WIRINGS)
+@pytest.mark.parametrize("daemon", ["orchagent", "fpmsyncd"])
+def test_either_side_is_killed(host, wiring, daemon):
+    sonic = Sonic(host, suppress=True, flags=WIRINGS[wiring])
+    own = own_routes(sonic)
+    wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
+    router = Daemon(sonic)
+    for wave in range(WAVES):
+        # New ones, and others by another way.
+        router.announce({prefix(n): 1 + wave for n in range(wave * SIZE // 2, wave * SIZE // 2 + SIZE)})
+        router.listen()
+        if wave % 2:
+            sonic.restart(daemon)
+            if daemon == "fpmsyncd":
+                router.connect()
+    router.listen_until_all()
+    assert way(sonic) == "direct"
+    sonic.wait_routes("the switch has them all", own | {p: (f"193.203.0.{hop}",) for p, hop in router.announced.items()})
+    states = sonic.redis.db(STATES)
+    wait_for("APPL_STATE_DB has caught up", lambda: {k.removeprefix("ROUTE_TABLE:") for k in states.keys("ROUTE_TABLE:*")} >= router.announced.keys(), 60)
+    # Nobody waits for an answer to what is gone, and nothing of it stays.
+    router.client.send(b"".join(fpm.route(fpm.DELROUTE, p) for p in router.announced))
+    sonic.wait_routes("all are gone", own)
+    wait_for("and nothing is confirmed", lambda: not [k for k in states.keys("ROUTE_TABLE:20.*")], 60)
+    assert router.listen() == []
+
+
+def test_others_hear_of_it_as_before(host):
+    """Who listens to SONiC's channel, by its name or a pattern, gets SONiC's message for each answer."""
+    sonic = Sonic(host, suppress=True)
+    own_routes(sonic)
+    router = Daemon(sonic)
+    states = sonic.redis.db(STATES)
+    for subscribe in ("subscribe", "psubscribe"):
+        listener = states.pubsub(ignore_subscribe_messages=True)
+        getattr(listener, subscribe)(CHANNEL if subscribe == "subscribe" else "APPL_DB_ROUTE*")
+        listener.get_message(timeout=1)
+        router.announce({prefix(1): 7 if subscribe == "subscribe" else 8})
+        router.listen_until_all()
+        message = wait_for("a message", lambda: listener.get_message(timeout=0.2), 10)
+        assert message["data"] == json.dumps(["SWSS_RC_SUCCESS", prefix(1), "err_str", "SWSS_RC_SUCCESS", "protocol", "bgp"],
+                                             separators=(",", ":"))
+        assert states.hgetall(f"ROUTE_TABLE:{prefix(1)}") == {"protocol": "bgp"}
+        listener.close()
+
+
+@pytest.mark.parametrize("wiring", WIRINGS)
+def test_warm_with_suppression(host, wiring):
+    """What the switch has is confirmed at once after a warm restart, and nothing is written; what is not there is not."""
+    sonic = Warm(host, wiring, suppress=True)
+    own = own_routes(sonic)
+    wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
+    router = Daemon(sonic)
+    router.announce({prefix(n): 7 for n in range(SIZE)})
+    router.listen_until_all()
+    routes = own | {p: ("193.203.0.7",) for p in router.announced}
+    sonic.wait_routes("they are there", routes)
+    # A lie, as one that is behind may tell it: its next hop is nobody's.
+    nowhere = prefix(SIZE)
+    router.announce({nowhere: 222})
+    states = sonic.redis.db(STATES)
+    wait_for("it is asked for", lambda: sonic.in_flight() == 0 and (wiring == "zmq" or sonic.appl.exists(f"ROUTE_TABLE:{nowhere}")), 20)
+    wait_for("APPL_STATE_DB has caught up", lambda: len(states.keys("ROUTE_TABLE:20.*")) == SIZE, 60)
+    states.hset(f"ROUTE_TABLE:{nowhere}", "protocol", "bgp")
+    sonic.enable()
+    sonic.end("fpmsyncd")
+    sonic.start("fpmsyncd")
+    del router.announced[nowhere]
+    router.connect()
+    sonic.state.hset("BGP_STATE_TABLE|IPv4|eoiu", "state", "reached")
+    sonic.state.hset("BGP_STATE_TABLE|IPv6|eoiu", "state", "reached")
+    router.listen_until_all()
+    router.announce({nowhere: 222})
+    wait_for("fpmsyncd is reconciled", lambda: sonic.warm_state("bgp") == "reconciled", 40)
+    assert not any(prefix(n) in key for key in sonic.heard() for n in range(0, SIZE, 100))
+    assert router.listen(1) == []
+    sonic.neighbor("Ethernet0", "193.203.0.222")
+    router.listen_until_all()
+    sonic.wait_routes("all are there", routes | {nowhere: ("193.203.0.222",)})
