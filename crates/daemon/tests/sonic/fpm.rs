@@ -247,10 +247,10 @@ fn an_answer_counts_once_whichever_way_answers_come() {
         way(&bench, "through Redis");
         zebra.route("10.9.0.0/16", &[via("10.0.0.1", "Ethernet0")]);
         zebra.offloaded(&["10.9.0.0/16"]);
-        let publish = |prefix: &str| {
+        let mut redis = bench.server.client(Db::ApplState);
+        let mut publish = |prefix: &str| {
             let message =
                 format!(r#"["SWSS_RC_SUCCESS","{prefix}","err_str","SWSS_RC_SUCCESS","protocol","bgp"]"#);
-            let mut redis = bench.server.client(Db::ApplState);
             redis.ask(&format!("PUBLISH APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL {message}"))
         };
         // Somebody of SONiC's answers.
