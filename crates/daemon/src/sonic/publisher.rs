@@ -272,7 +272,7 @@ mod tests {
         waiting.since = Some(Instant::now());
         let some = |_| 1000;
         let (first, _) = waiting.take(some).unwrap();
-        let wanted = |n: u32| response(n, (n % 2 == 0).then_some("bgp"));
+        let wanted = |n: u32| response(n, n.is_multiple_of(2).then_some("bgp"));
         assert_eq!(first.responses, (0..1000).map(wanted).collect::<Vec<_>>());
         // One that was taken and is answered again is another entry.
         waiting.add(response(0, Some("bgp")));

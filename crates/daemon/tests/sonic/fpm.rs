@@ -255,7 +255,7 @@ fn an_answer_counts_once_whichever_way_answers_come() {
         };
         // Somebody of SONiC's answers.
         zebra.route("10.1.0.0/16", &[via("10.0.0.1", "Ethernet0")]);
-        eventually("the row", || (bench.appl().hash("_ROUTE_TABLE:10.1.0.0/16") != "").then_some(()));
+        eventually("the row", || (!bench.appl().hash("_ROUTE_TABLE:10.1.0.0/16").is_empty()).then_some(()));
         publish("10.1.0.0/16");
         zebra.offloaded(&["10.1.0.0/16"]);
         bench.syncd();
