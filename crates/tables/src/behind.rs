@@ -49,6 +49,9 @@ pub struct Behind<R: Row> {
     failed: channel::Receiver<TableError>,
     generation: Arc<AtomicU64>,
     wake: Wake,
+    /// How many pieces of work were given, and how many are done.
+    given: u64,
+    done: Arc<AtomicU64>,
     /// Of a record.
     pace: Option<Pace>,
 }
@@ -82,22 +85,26 @@ impl<R: Row> Behind<R> {
         bound: usize,
         pace: Option<Pace>,
     ) -> Result<Self, TableError> {
-        let (work, waiting) = rings.bounded::<Work<R>>(format!("{} written behind", R::TABLE), bound);
+        let (work, waiting) =
+            rings.bounded::<Work<R>>(format!("{} of {} written behind", R::TABLE, R::DB.name()), bound);
         let generation = Arc::new(AtomicU64::new(table.generation()));
         let (failing, failed) = channel::bounded(1);
         let (waker, wake) = channel::bounded(1);
         let (seen, its_pace) = (generation.clone(), pace.clone());
+        let done = Arc::<AtomicU64>::default();
+        let its_done = done.clone();
         let body = move || {
             if let Some(pace) = &its_pace {
                 pace.begin();
             }
             let crowded = || waiting.raw().len() >= bound / 2;
             let mut rows = United::default();
-            let mut batch = Vec::new();
+            let (mut batch, mut taken) = (Vec::new(), 0);
             while let Ok(first) = waiting.recv() {
                 let mut next = Some(first);
                 let (mut settled, mut oldest, mut at_once) = (None, None, ROWS);
                 while let Some(work) = next {
+                    taken += 1;
                     match work {
                         Work::Rows(packed, came) => {
                             packed.unpack(&mut batch);
@@ -124,6 +131,7 @@ impl<R: Row> Behind<R> {
                     let _ = failing.send(e);
                     return;
                 }
+                its_done.store(taken, Relaxed);
                 // Who asked waits for it.
                 if let Some(teller) = settled {
                     let _ = teller.send(());
@@ -138,7 +146,7 @@ impl<R: Row> Behind<R> {
             address: "a thread of its own".into(),
             cause: e.to_string(),
         })?;
-        Ok(Behind { work: Some(work), thread: Some(thread), failed, generation, wake, pace })
+        Ok(Behind { work: Some(work), thread: Some(thread), failed, generation, wake, given: 0, done, pace })
     }
 
     /// Whether nothing waits: what is written now is next.
@@ -159,16 +167,22 @@ impl<R: Row> Behind<R> {
     /// As [`Producer::write`].
     pub fn settle(&mut self) -> Result<(), TableError> {
         let (teller, told) = channel::bounded(1);
-        self.await_it(true);
+        self.awaited(true);
         let settled = self.send(Work::Settle(teller)).and_then(|()| {
             // A thread that ended without a word has said why.
             told.recv().or_else(|_| self.check(false))
         });
-        self.await_it(false);
+        self.awaited(false);
         settled
     }
 
-    fn await_it(&self, awaited: bool) {
+    /// Whether everything is written.
+    pub fn is_idle(&self) -> bool {
+        self.done.load(Relaxed) == self.given
+    }
+
+    /// Whether somebody waits for the rows of a record after all, so that it is written at full speed.
+    pub fn awaited(&self, awaited: bool) {
         if let Some(pace) = &self.pace {
             pace.awaited(awaited);
         }
@@ -186,7 +200,16 @@ impl<R: Row> Behind<R> {
         changes.chunks(BATCH).try_for_each(|batch| self.send(Work::Rows(Packed::from(batch), now)))
     }
 
-    fn send(&self, work: Work<R>) -> Result<(), TableError> {
+    /// Has the table written to, though there is nothing to write.
+    ///
+    /// # Errors
+    /// As [`Producer::write`].
+    pub fn nudge(&mut self) -> Result<(), TableError> {
+        self.send(Work::Rows(Packed::from(&[][..]), Instant::now()))
+    }
+
+    fn send(&mut self, work: Work<R>) -> Result<(), TableError> {
+        self.given += 1;
         let sent = self.work.as_ref().is_some_and(|sender| sender.send(work).is_ok());
         self.check(sent)
     }
@@ -223,7 +246,7 @@ impl<R: Row> Producer<R> for Behind<R> {
 impl<R: Row> Drop for Behind<R> {
     /// What waits is still written.
     fn drop(&mut self) {
-        self.await_it(true);
+        self.awaited(true);
         self.work = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

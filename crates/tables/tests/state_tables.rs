@@ -319,7 +319,7 @@ fn what_is_written_behind_is_there_when_it_settles() {
     behind.write(&mut changes).unwrap();
     assert_eq!(changes, []);
     behind.settle().unwrap();
-    assert!(behind.has_room());
+    assert!(behind.has_room() && behind.is_idle());
     let mut client = server.client(Db::Appl);
     assert_eq!(client.ask("SCARD ROUTE_TABLE_KEY_SET").as_integer(), Some(16_384));
     // Rows of a key unite in order: what was said last stands.

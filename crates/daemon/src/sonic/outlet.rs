@@ -41,7 +41,7 @@ impl RedisOutlet {
             default_routes: PlainTable::open(databases, stop)?,
             capability: PlainTable::open(databases, stop)?,
             // What an earlier run confirmed is confirmed anew, or is gone.
-            publisher: Publisher::start(databases, warm, stop)?,
+            publisher: Publisher::start(databases, warm, rings, stop)?,
             answering: answers.then(|| Answering::start(rings, stop)).transpose()?,
             counters: Connection::open(databases.get(Db::Counters), stop)?,
             crm: Crm::default(),
