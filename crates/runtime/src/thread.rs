@@ -49,12 +49,6 @@ pub fn hurry(steps: u8) {
     let _ = rustix::process::nice(-i32::from(steps));
 }
 
-/// Has the system run the calling thread after all others of this process: what it does, nobody waits for.
-pub fn give_way() {
-    // Who cannot be told runs in its turn.
-    let _ = rustix::process::nice(19);
-}
-
 /// A thread of this process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Thread {

@@ -94,9 +94,6 @@ impl<R: Row> Behind<R> {
         let done = Arc::<AtomicU64>::default();
         let its_done = done.clone();
         let body = move || {
-            if let Some(pace) = &its_pace {
-                pace.begin();
-            }
             let crowded = || waiting.raw().len() >= bound / 2;
             let mut rows = United::default();
             let (mut batch, mut taken) = (Vec::new(), 0);

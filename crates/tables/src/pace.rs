@@ -1,10 +1,8 @@
 //! How fast a record is written that nobody waits for, to a server through which routes may be on their way.
 //!
-//! A thread's priority is not all that matters: what Redis does for the record it does not do for the routes, and its time
-//! is the scarcest there is. So while more keeps coming, a record takes a small share of its server's time. It goes on at
+//! What Redis does for the record it does not do for the routes, and its time is the scarcest there is. So while more keeps coming, a record takes a small share of its server's time. It goes on at
 //! full speed when nothing came for a moment, when what waits is old or much, or when somebody waits for it after all.
 
-use ribtide_runtime::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -51,11 +49,6 @@ impl Pace {
     /// Somebody waits until all is written, or no longer does.
     pub fn awaited(&self, awaited: bool) {
         self.0.awaited.store(awaited, Relaxed);
-    }
-
-    /// At the writing thread's start: it gives way to all others.
-    pub fn begin(&self) {
-        thread::give_way();
     }
 
     /// How many rows are written at once, when the oldest that waits came at `oldest` and `crowded` says that much waits.

@@ -9,7 +9,7 @@
 use super::north::in_namespace;
 use super::{Error, log};
 use crossbeam_channel::Select;
-use ribtide_prefix::{AnyPrefix, Map};
+use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
@@ -37,12 +37,14 @@ fn endpoint() -> Result<Endpoint, Error> {
 }
 
 /// orchagent's end.
+///
+/// What does not fit into the connection waits here, five octets a route. It is bounded by what fpmsyncd wrote and has not
+/// heard of: one that hears nothing writes nothing either.
 pub(super) struct Answering {
     push: Push,
-    /// What is in the chip, as messages that did not fit yet.
-    in_chip: VecDeque<Vec<u8>>,
-    /// Answers that come after that or did not fit, one a route: the row's protocol. One that is gone is not among them.
-    waiting: Map<(Option<Name>, AnyPrefix), Name>,
+    /// Messages that did not fit yet, and one that is not full.
+    unsent: VecDeque<Vec<u8>>,
+    open: AnswerWriter,
     /// Until when answers wait for the first who connects: who asked may be there already. `None`: it has not begun.
     waits_until: Option<Instant>,
     /// Somebody connected.
@@ -52,8 +54,8 @@ pub(super) struct Answering {
 impl Answering {
     pub(super) fn start(rings: &Rings, stop: &Stop) -> Result<Answering, Error> {
         let push = answer_to(endpoint()?, rings, stop)?;
-        let (in_chip, waiting) = (VecDeque::new(), Map::default());
-        Ok(Answering { push, in_chip, waiting, waits_until: None, was_heard: false })
+        let (unsent, open) = (VecDeque::new(), AnswerWriter::new(AnswerKind::Confirmed));
+        Ok(Answering { push, unsent, open, waits_until: None, was_heard: false })
     }
 
     /// Lets `select` see when to look again.
@@ -76,12 +78,12 @@ impl Answering {
         let until = *self.waits_until.get_or_insert_with(|| Instant::now() + SETTLE);
         if self.push.renewed() {
             if std::mem::replace(&mut self.was_heard, true) {
-                self.waiting.clear();
+                self.forget();
             }
-            self.in_chip = in_chip(orch);
+            let answered = std::mem::replace(&mut self.unsent, in_chip(orch));
+            self.unsent.extend(answered);
         } else if !self.push.is_connected() && (self.was_heard || Instant::now() >= until) {
-            self.in_chip.clear();
-            self.waiting.clear();
+            self.forget();
         }
         self.resume();
     }
@@ -92,61 +94,45 @@ impl Answering {
         if !self.push.is_connected() && !waits {
             return;
         }
-        for responses in responses.chunks(BATCH) {
-            let routes = responses.iter().filter_map(answered);
-            if self.in_chip.is_empty() && self.waiting.is_empty() && self.push.has_room() {
-                let mut message = AnswerWriter::new(AnswerKind::Confirmed);
-                for (vrf, prefix, protocol) in routes {
-                    protocol.into_iter().for_each(|protocol| message.add(vrf, protocol, prefix));
-                }
-                if !message.is_empty() {
-                    self.push.send(message.finish());
-                }
-                continue;
-            }
-            for (vrf, prefix, protocol) in routes {
-                let key = (vrf.cloned(), prefix);
-                match protocol {
-                    Some(protocol) => drop(self.waiting.insert(key, protocol.clone())),
-                    None => drop(self.waiting.remove(&key)),
-                }
+        for (vrf, prefix, protocol) in responses.iter().filter_map(answered) {
+            self.open.add(vrf, protocol, prefix);
+            if self.open.len() >= BATCH {
+                self.unsent.push_back(take(&mut self.open));
             }
         }
+        self.resume();
     }
 
     /// Sends of what waits what there is room for.
     fn resume(&mut self) {
         while self.push.has_room() {
-            let message = match self.in_chip.pop_front() {
+            let message = match self.unsent.pop_front() {
                 Some(message) => message,
-                None if self.waiting.is_empty() => break,
-                None => {
-                    let mut message = AnswerWriter::new(AnswerKind::Confirmed);
-                    for ((vrf, prefix), protocol) in self.waiting.extract_if(|_, _| true).take(BATCH) {
-                        message.add(vrf.as_ref(), &protocol, prefix);
-                    }
-                    message.finish()
-                }
+                None if self.open.is_empty() => break,
+                None => take(&mut self.open),
             };
             if !self.push.send(message) {
                 // What is in the chip is said on the next connection.
-                self.in_chip.clear();
-                self.waiting.clear();
+                self.forget();
             }
         }
-        if self.waiting.is_empty() {
-            // What waited once may have been the whole table.
-            self.waiting = Map::default();
-        }
+    }
+
+    fn forget(&mut self) {
+        self.unsent = VecDeque::new();
+        take(&mut self.open);
     }
 }
 
-/// What a response says to who waits for the chip: the row's protocol, or that there is nothing to wait for.
-fn answered(response: &RouteResponse) -> Option<(Option<&Name>, AnyPrefix, Option<&Name>)> {
+fn take(open: &mut AnswerWriter) -> Vec<u8> {
+    std::mem::replace(open, AnswerWriter::new(AnswerKind::Confirmed)).finish()
+}
+
+/// What a response says to who waits for the chip, with the row's protocol; `None` where nobody does.
+fn answered(response: &RouteResponse) -> Option<(Option<&Name>, AnyPrefix, &Name)> {
     let RouteKey::Route { vrf, prefix, .. } = &response.key else { return None };
-    let protocol =
-        response.protocol.as_ref().filter(|protocol| response.is_success() && !protocol.is_empty());
-    Some((vrf.as_ref(), *prefix, protocol))
+    let protocol = response.protocol.as_ref().filter(|protocol| !protocol.is_empty())?;
+    response.is_success().then_some((vrf.as_ref(), *prefix, protocol))
 }
 
 /// The messages that say what is in the chip.

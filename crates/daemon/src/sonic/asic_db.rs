@@ -136,7 +136,6 @@ impl Behind {
         let lost = Arc::new(AtomicBool::new(false));
         let tell = lost.clone();
         let body = move || {
-            its_pace.begin();
             let crowded = || waiting.raw().len() >= BEHIND / 2;
             let mut round = || {
                 let first = match waiting.recv_timeout(PROBE) {

@@ -35,8 +35,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const DAEMON: &str = "fpmsyncd";
-/// Confirmations that are taken in before zebra is told of them.
-const TOLD: usize = 500;
+/// Confirmations that are taken in before zebra is told of them: as many as one read of FPM may bring routes, and more, so that they
+/// need not wait in orchagent.
+const TOLD: usize = 10_000;
 /// How often a Redis that nothing is written to is looked at.
 const PROBE: Duration = Duration::from_secs(1);
 /// The longest sleep of a start.
