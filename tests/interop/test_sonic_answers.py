@@ -70,7 +70,11 @@ def test_either_side_is_killed(host, wiring, daemon):
         router.announce({prefix(n): 1 + wave for n in range(wave * SIZE // 2, wave * SIZE // 2 + SIZE)})
         router.listen()
         if wave % 2:
-            sonic.restart(daemon)
+            sonic.processes[daemon].kill()
+            # A new orchagent describes everything anew: what the old one confirmed was true before that.
+            while daemon == "orchagent" and router.listen():
+                pass
+            sonic.start(daemon)
             if daemon == "fpmsyncd":
                 router.connect()
     router.listen_until_all()
@@ -78,6 +82,9 @@ def test_either_side_is_killed(host, wiring, daemon):
     sonic.wait_routes("the switch has them all", own | {p: (f"193.203.0.{hop}",) for p, hop in router.announced.items()})
     states = sonic.redis.db(STATES)
     wait_for("APPL_STATE_DB has caught up", lambda: {k.removeprefix("ROUTE_TABLE:") for k in states.keys("ROUTE_TABLE:*")} >= router.announced.keys(), 60)
+    # What was asked about a second time may be answered a second time.
+    while router.listen():
+        pass
     # Nobody waits for an answer to what is gone, and nothing of it stays.
     router.client.send(b"".join(fpm.route(fpm.DELROUTE, p) for p in router.announced))
     sonic.wait_routes("all are gone", own)

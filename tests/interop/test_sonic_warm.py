@@ -32,6 +32,7 @@ class Warm(Sonic):
             self.processes[name].kill()
         self.redis.process.kill()
         self.redis.start()
+        self.configure()
         for name in list(self.processes):
             self.start(name)
         self.everything_else()

@@ -50,12 +50,12 @@ class Sonic:
         self.vrfs = vrfs or {}
         self.redis = Redis(host)
         self.flags = {name: [*usual, *(flags or {}).get(name, [])] for name, usual in FLAGS.items()}
-        for key, fields in (config or {}).items():
-            self.redis.db(CONFIG).hset(key, mapping=fields)
+        self.config = dict(config or {})
         if suppress:
             # SONiC's script gives orchagent its flag for the same setting.
-            self.redis.db(CONFIG).hset("DEVICE_METADATA|localhost", "suppress-fib-pending", "enabled")
+            self.config["DEVICE_METADATA|localhost"] = self.config.get("DEVICE_METADATA|localhost", {}) | {"suppress-fib-pending": "enabled"}
             self.flags["orchagent"].append("-F")
+        self.configure()
         self.appl, self.asic = self.redis.db(APPL), self.redis.db(ASIC)
         self.processes = {}
         (host.folder / "sai.profile").write_text(f"SAI_VS_INTERFACE_LANE_MAP_FILE={host.folder}/lanemap.ini\n")
@@ -67,6 +67,11 @@ class Sonic:
         for name in start:
             self.start(name)
         self.everything_else(neighbors)
+
+    def configure(self):
+        """What the operator wrote into CONFIG_DB."""
+        for key, fields in self.config.items():
+            self.redis.db(CONFIG).hset(key, mapping=fields)
 
     def everything_else(self, neighbors=True):
         """What SONiC's other daemons write when they start."""
