@@ -11,7 +11,8 @@ from test_sonic_warm import WIRINGS, Warm
 
 CHANNEL = "APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL"
 STATES = 14
-SIZE, WAVES = 2000, 6
+#: Every other wave ends with a kill, but not the last: who is new must answer, too.
+SIZE, WAVES = 2000, 7
 
 
 def way(sonic):
