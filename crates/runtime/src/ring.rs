@@ -179,6 +179,13 @@ impl<T> Sender<T> {
         self.tx.is_empty()
     }
 
+    /// Lets `select` see when a full ring has room, for a producer that does something else until then: it counts as one that
+    /// waits.
+    pub fn watch_room<'a>(&'a self, select: &mut channel::Select<'a>) {
+        self.stats.full.fetch_add(1, Relaxed);
+        select.send(&self.tx);
+    }
+
     fn count(&self) {
         let sent = self.stats.sent.fetch_add(1, Relaxed) + 1;
         let depth = sent.saturating_sub(self.stats.received.load(Relaxed));

@@ -36,6 +36,16 @@ impl<R: Row> MemoryProducer<R> {
         TableError::Stopped { table: R::TABLE.into() }
     }
 
+    /// Whether a flush would have to wait.
+    pub fn is_full(&self) -> bool {
+        self.tx.is_full()
+    }
+
+    /// As [`ring::Sender::watch_room`].
+    pub fn watch_room<'a>(&'a self, select: &mut channel::Select<'a>) {
+        self.tx.watch_room(select);
+    }
+
     fn woken(&self) {
         // Full means that a wake-up waits already.
         let _ = self.waker.try_send(());

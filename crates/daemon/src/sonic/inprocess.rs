@@ -27,7 +27,7 @@ use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread;
+use ribtide_runtime::thread::{self, Stop};
 use ribtide_sai::{Counts, Forward, PortSetup, VirtualSwitch};
 use ribtide_swss::Change;
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, Rows};
@@ -81,6 +81,8 @@ pub struct Explained {
     pub orchagent: Option<RouteState>,
     /// The chip's own entry for exactly this prefix.
     pub chip: Option<Forward>,
+    /// The chip does nothing now: for how much longer, where that is known.
+    pub stalled: Option<Option<Duration>>,
 }
 
 /// Starts the path behind `port`, on threads whose names begin with `name`; the switch has a port for each of
@@ -343,14 +345,16 @@ impl InProcess {
         let router = self.virtual_router(vrf)?;
         let of_fpmsyncd = selected
             .map(|(group, protocol)| self.fpmsyncd.ask(move |fpm| fpm.row_of(prefix, group, protocol)));
-        Ok(Explained {
-            fpmsyncd: of_fpmsyncd.transpose()?,
-            orchagent: self.orchagent.ask(move |stage| stage.orch.explain(name.as_deref(), prefix))?,
-            chip: self.syncd.ask(move |stage| {
-                let vr = router.and_then(|vid| stage.syncd.rid(vid))?;
-                stage.syncd.chip().route_at(vr, prefix)
-            })?,
-        })
+        let fpmsyncd = of_fpmsyncd.transpose()?;
+        let orchagent = self.orchagent.ask(move |stage| stage.orch.explain(name.as_deref(), prefix))?;
+        let (chip, stalled) = self.syncd.ask(move |stage| {
+            let vr = router.and_then(|vid| stage.syncd.rid(vid));
+            let now = Instant::now();
+            let chip = stage.syncd.chip_mut();
+            let stalled = chip.stalled(now).map(|until| until.map(|until| until - now));
+            (vr.and_then(|vr| chip.route_at(vr, prefix)), stalled)
+        })?;
+        Ok(Explained { fpmsyncd, orchagent, chip, stalled })
     }
 
     /// orchagent's number for a VRF's virtual router, if the chip has it.
@@ -468,7 +472,7 @@ impl Fpm {
         while !port.stop.stopped() {
             asked.serve(&mut self);
             match port.try_next().map_err(gone)? {
-                Some(batch) => self.batch(&batch)?,
+                Some(batch) => self.batch(&batch, &port.stop, asked)?,
                 None => {
                     let mut select = Select::new();
                     port.watch(&mut select);
@@ -481,7 +485,26 @@ impl Fpm {
         Ok(())
     }
 
-    fn batch(&mut self, batch: &FibBatch) -> Result<(), Error> {
+    /// Waits until no ring is full, and answers questions meanwhile: a chip that stalls may fill them for long.
+    fn room(&mut self, stop: &Stop, asked: &Asked<Fpm>) {
+        while !stop.stopped() && (self.routes.is_full() || self.groups.is_full() || self.marks.is_full()) {
+            asked.serve(self);
+            let mut select = Select::new();
+            if self.routes.is_full() {
+                self.routes.watch_room(&mut select);
+            }
+            if self.groups.is_full() {
+                self.groups.watch_room(&mut select);
+            }
+            if self.marks.is_full() {
+                self.marks.watch_room(&mut select);
+            }
+            select.recv(asked.raw());
+            rest::wait(&mut select, NAP);
+        }
+    }
+
+    fn batch(&mut self, batch: &FibBatch, stop: &Stop, asked: &Asked<Fpm>) -> Result<(), Error> {
         let begin = Instant::now();
         let (announcer, machine, out) = (&mut self.announcer, &mut self.machine, &mut self.out);
         let mut tell = |content: &Content<'_>| machine.message(content, out);
@@ -521,12 +544,14 @@ impl Fpm {
         self.meter.add(batch.route_count(), begin);
         let mark = Mark { seq: batch.seq, rows, failed };
         let stopped = |_| TableError::Stopped { table: "acknowledgements".into() };
+        self.room(stop, asked);
         self.marks.send(mark).map_err(stopped)?;
         // Apart, or a deletion and what follows it would be one row.
         self.routes.write(&mut given_up)?;
         self.routes.flush()?;
         self.groups.write(&mut self.out.groups)?;
         self.groups.flush()?;
+        self.room(stop, asked);
         self.routes.write(&mut self.rows)?;
         self.routes.flush()?;
         self.groups.write(&mut self.out.old_groups)?;
@@ -669,7 +694,6 @@ mod tests {
     use super::*;
     use crate::dataplane::{Outlet, ToRib};
     use ribtide_rib::{FibAck, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
-    use ribtide_runtime::thread::Stop;
 
     #[test]
     fn a_route_whose_neighbour_appears_later_no_longer_fails() {

@@ -289,6 +289,43 @@ fn behave(rib: &Rib, settings: &[(&str, &str)]) {
 }
 
 #[test]
+fn a_stalled_chip_is_explained_however_much_waits_for_it() {
+    let mut rib = Rib::new(true);
+    rib.carried_out(FibBatch {
+        groups: vec![hops(1, [("10.0.0.1", 1)])],
+        routes: routes(&[("10.9.0.0/16", Some(1))]),
+        ..FibBatch::default()
+    });
+    behave(&rib, &[("stall", "on")]);
+    let leads = |n: u32, m: u32| {
+        let prefix = Prefix::<V4>::new(0x1400_0000 + (n << 16) + (m << 8), 24);
+        FibRoute { prefix, group: Some(GroupId(1)), protocol: Protocol::BgpExternal }
+    };
+    // Until every queue on the way is full, which fpmsyncd finds with a batch in its hands.
+    let mut sent = 0;
+    eventually("the path to be full", || {
+        while !rib.batches.is_full() {
+            let mut routes = Families::<FibRoutes>::default();
+            routes.v4 = (0..250).map(|m| leads(sent, m)).collect();
+            rib.send(FibBatch { routes, ..FibBatch::default() });
+            sent += 1;
+        }
+        rib.rings.read().iter().any(|ring| ring.name == "ROUTE_TABLE" && ring.full > 0).then_some(())
+    });
+    let selected = Some((GroupId(1), Protocol::BgpExternal));
+    let at_chip = rib.path.explain(leads(0, 0).prefix.any().into(), selected).unwrap();
+    assert!(at_chip.orchagent.unwrap().waiting.unwrap().to_string().contains("chip"));
+    assert_eq!((at_chip.chip, at_chip.stalled), (None, Some(None)));
+    let before = rib.path.explain(leads(sent - 1, 0).prefix.any().into(), selected).unwrap();
+    assert!(before.fpmsyncd.unwrap().is_ok());
+    assert_eq!((before.orchagent, before.chip, before.stalled), (None, None, Some(None)));
+    behave(&rib, &[("stall", "off")]);
+    assert_eq!(rib.acked(rib.seq), []);
+    let after = rib.path.explain(leads(sent - 1, 0).prefix.any().into(), selected).unwrap();
+    assert!(after.chip.is_some() && after.stalled.is_none());
+}
+
+#[test]
 fn a_chip_that_stalls_or_is_full_loses_nothing() {
     let mut rib = Rib::new(true);
     rib.carried_out(FibBatch {

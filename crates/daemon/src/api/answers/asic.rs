@@ -11,6 +11,7 @@ use ribtide_swss::Row;
 use ribtide_swss::orch::{RouteState, Waiting};
 use ribtide_swss::sai::PacketAction;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// What the virtual ASIC does with packets to these addresses.
 pub(crate) fn asic_lookup(
@@ -101,6 +102,9 @@ pub(super) fn stages(
         }
     };
     let mut stages = vec![fpmsyncd, orchagent(e.orchagent.as_ref()), chip(e.chip.as_ref())];
+    if let Some(left) = e.stalled {
+        stalled(&mut stages, left);
+    }
     if let Some(name) = name {
         stages.iter_mut().for_each(|stage| stage.stage = format!("{name} {}", stage.stage));
     }
@@ -131,6 +135,20 @@ fn orchagent(state: Option<&RouteState>) -> ExplainStage {
     stage("orchagent", how, says)
 }
 
+/// The chip, the last of `stages`, does nothing for so long: what is not done waits for it, and it says so.
+fn stalled(stages: &mut [ExplainStage], left: Option<Duration>) {
+    let Some((chip, before)) = stages.split_last_mut() else { return };
+    let known = before.iter().any(|stage| stage.state != StageState::Absent);
+    let done = before.last().is_some_and(|orchagent| orchagent.state == StageState::Passed);
+    if known && !done {
+        chip.state = StageState::Waiting;
+    }
+    chip.says.push(match left {
+        Some(left) => format!("it is stalled, and goes on in {:.1} s", left.as_secs_f64()),
+        None => "it is stalled until it is told to go on".into(),
+    });
+}
+
 fn chip(forward: Option<&Forward>) -> ExplainStage {
     let Some(forward) = forward else {
         return stage("virtual switch", StageState::Absent, vec!["no such entry".into()]);
@@ -143,4 +161,28 @@ fn chip(forward: Option<&Forward>) -> ExplainStage {
     let hops: Vec<String> = forward.hops.iter().map(hop).collect();
     let says = if hops.is_empty() { "drops".to_string() } else { format!("sends to {}", hops.join(", ")) };
     stage("virtual switch", StageState::Passed, vec![says])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_done_waits_for_a_chip_that_is_stalled() {
+        let says = |states: [StageState; 3], left| {
+            let mut stages = states.map(|state| stage("", state, Vec::new()));
+            stalled(&mut stages, left);
+            (stages[2].state, stages[2].says.join(" "))
+        };
+        let (passed, waits, absent) = (StageState::Passed, StageState::Waiting, StageState::Absent);
+        let for_ever = "it is stalled until it is told to go on";
+        assert_eq!(says([passed, waits, absent], None), (waits, for_ever.into()));
+        assert_eq!(says([passed, absent, absent], None).0, waits);
+        // A withdrawal.
+        assert_eq!(says([absent, waits, passed], None).0, waits);
+        let later = Some(Duration::from_millis(12_340));
+        let for_long = "it is stalled, and goes on in 12.3 s";
+        assert_eq!(says([passed, passed, passed], later), (passed, for_long.into()));
+        assert_eq!(says([absent, absent, absent], later), (absent, for_long.into()));
+    }
 }
