@@ -113,7 +113,12 @@ pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
     }
     // As they were numbered at the start.
     new.interfaces.clone_from(&inside.config().interfaces);
-    let vrfs = numbers.number(&new).map_err(NotReloaded::Vrf)?;
+    let leaving = match &inside.rib {
+        Some(rib) => rib.asker.ask(|stage| stage.rib.leaving().collect()),
+        None => Ok(Vec::new()),
+    };
+    let leaving = leaving.map_err(|e| NotReloaded::Vrf(e.to_string()))?;
+    let vrfs = numbers.number(&new, leaving).map_err(NotReloaded::Vrf)?;
     let wanted = new.bfd.clone();
     let bfd = inside.bfd.asker.wait(move |bfd| bfd.configure(&wanted));
     let bfd = bfd.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?;

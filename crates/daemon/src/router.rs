@@ -143,7 +143,7 @@ impl Router {
     /// The first thing that does not work, as a sentence.
     pub fn start(mut config: Config, file: Option<PathBuf>) -> Result<Router, StartError> {
         let mut numbers = VrfNumbers::new(&mut config);
-        let vrfs = numbers.number(&config).map_err(StartError::Vrf)?;
+        let vrfs = numbers.number(&config, []).map_err(StartError::Vrf)?;
         numbers.vrfs = vrfs.clone();
         let (clock, rings, meters, stop) =
             (Clock::default(), Rings::default(), Meters::default(), Stop::default());

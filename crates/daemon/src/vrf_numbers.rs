@@ -25,12 +25,18 @@ impl VrfNumbers {
     }
 
     /// Numbers the VRFs of a configuration. One that was there and is the same keeps its number; that of one that is gone
-    /// rests as long as it can, so that nothing that is still under way is taken for its successor's.
+    /// rests as long as it can, and in any case while it is one of those that are `leaving`, which some dataplane still has: what is
+    /// said of it there would be taken for its successor's.
     ///
     /// # Errors
     /// A sentence: the kernel does not have what a VRF needs, or there are too many.
-    pub(crate) fn number(&mut self, config: &Config) -> Result<Vec<VrfSetup>, String> {
+    pub(crate) fn number(
+        &mut self,
+        config: &Config,
+        leaving: impl IntoIterator<Item = VrfId>,
+    ) -> Result<Vec<VrfSetup>, String> {
         let mut taken: BTreeSet<VrfId> = self.vrfs.iter().map(|known| known.vrf.id).collect();
+        taken.extend(leaving);
         let mut all = Vec::new();
         for (name, wanted) in &config.vrfs {
             let known = self.vrfs.iter().find(|known| known.name == *name).map(|known| known.vrf);
@@ -45,8 +51,10 @@ impl VrfNumbers {
                 None => {
                     let mut free = (1..=u8::MAX).map(|step| VrfId(self.last.0.wrapping_add(step)));
                     let id = free.find(|id| *id != VrfId::DEFAULT && !taken.contains(id));
-                    let id = id
-                        .ok_or("too many VRFs come and go at once; remove some first, then add the others")?;
+                    let id = id.ok_or(
+                        "too many VRFs come and go at once, or a dataplane that stands still has too many yet that are gone; \
+                         remove some first, then add the others",
+                    )?;
                     taken.insert(id);
                     self.last = id;
                     self.numbers(config, name, wanted, id)?
@@ -99,4 +107,35 @@ fn number_as_the_system(interfaces: &mut [InterfaceConfig]) -> bool {
         ),
     );
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(vrfs: &[&str]) -> Config {
+        let vrfs: String = vrfs.iter().map(|name| format!("[vrf.{name}]\ninterfaces = []\n")).collect();
+        let text = format!("[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n[fib]\n{vrfs}");
+        crate::config::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn a_number_that_a_dataplane_still_has_is_given_to_nobody() {
+        let mut numbers = VrfNumbers::new(&mut config(&[]));
+        let mut number = |vrfs: &[&str], leaving: &[u8]| {
+            numbers.vrfs = numbers.number(&config(vrfs), leaving.iter().map(|id| VrfId(*id))).unwrap();
+            numbers.vrfs.iter().map(|setup| setup.vrf.id.0).collect::<Vec<u8>>()
+        };
+        assert_eq!(number(&["Vrf-a", "Vrf-b"], &[]), [1, 2]);
+        assert_eq!(number(&["Vrf-b"], &[]), [2]);
+        // Numbers come round again, past one that stays and one that is still leaving.
+        for n in 3..=255 {
+            assert_eq!(number(&["Vrf-b", &format!("Vrf-{n}")], &[1]), [2, n]);
+        }
+        assert_eq!(number(&["Vrf-b", "Vrf-c"], &[1, 3]), [2, 4]);
+        assert_eq!(number(&["Vrf-b"], &[]), [2]);
+        let all: Vec<u8> = (0..=255).filter(|n| *n != 2).collect();
+        let refused = numbers.number(&config(&["Vrf-b", "Vrf-d"]), all.into_iter().map(VrfId)).unwrap_err();
+        assert!(refused.contains("stands still"), "{refused}");
+    }
 }

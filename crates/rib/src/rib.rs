@@ -43,7 +43,7 @@ pub struct Rib {
     awaited: Vec<Source>,
     /// Number of the latest batch, of this VRF or another.
     pub(crate) seq: u64,
-    vrf: Vrf,
+    pub(crate) vrf: Vrf,
 }
 
 impl Rib {

@@ -80,7 +80,7 @@ impl fmt::Display for VrfPrefix {
 pub struct Vrfs {
     default: Rib,
     others: BTreeMap<VrfId, Rib>,
-    /// VRFs that are gone, and that some dataplane which is behind has not heard of.
+    /// VRFs that are gone, and that some dataplane still has.
     leaving: Vec<Rib>,
     /// What a VRF that comes is made with.
     config: RibConfig,
@@ -134,8 +134,14 @@ impl Vrfs {
         rib.clear();
         let out = numbered(&mut self.seq, &mut rib, |rib, out| rib.update([], out));
         self.leaving.push(rib);
-        self.leaving.retain(Rib::is_any_behind);
+        self.leaving.retain(is_owed);
         out
+    }
+
+    /// VRFs that are gone, and that some dataplane still has: it has not confirmed that their routes are gone. Their numbers
+    /// name them there, so none is another's until then.
+    pub fn leaving(&self) -> impl Iterator<Item = VrfId> {
+        self.leaving.iter().map(|rib| rib.vrf.id)
     }
 
     /// A VRF, if it is there.
@@ -222,7 +228,7 @@ impl Vrfs {
         }
         let sent_all = |id| others.values().all(|rib| rib.has_sent_all(id));
         outs.push(numbered(seq, default, |rib, out| rib.end_replays(out, sent_all)));
-        leaving.retain(Rib::is_any_behind);
+        leaving.retain(is_owed);
     }
 
     /// [`Rib::urgent`], of each VRF.
@@ -342,6 +348,11 @@ impl Vrfs {
     fn each(&mut self, does: impl FnMut(&mut Rib)) {
         std::iter::once(&mut self.default).chain(self.others.values_mut()).for_each(does);
     }
+}
+
+/// Whether a dataplane is still to be told something of `rib`, or to confirm it.
+fn is_owed(rib: &Rib) -> bool {
+    rib.is_any_behind() || rib.outstanding().any(|(_, batches)| batches > 0)
 }
 
 /// What `rib` says when it `does` something, its batches numbered on from `seq`.

@@ -191,9 +191,11 @@ fn an_interface_leaves_one_vrf_and_enters_another() {
 fn a_vrf_goes_with_its_routes_and_groups() {
     let mut b = twins();
     let groups = b.rib.default_vrf().group_count();
+    assert_eq!(b.rib.leaving().count(), 0);
     let out = b.rib.remove(RED);
     b.carry_out(out);
     assert!(b.rib.get(RED).is_none());
+    assert!(b.rib.leaving().eq([RED]), "the dataplane has not said that it let go");
     assert!(b.plane.routes.keys().all(|(vrf, _)| *vrf == VrfId::DEFAULT));
     assert_eq!(b.plane.groups.len(), groups);
     // What is still under way of it concerns nobody.
@@ -202,6 +204,7 @@ fn a_vrf_goes_with_its_routes_and_groups() {
         ack(b.plane.seq),
     ]);
     assert_eq!(b.plane.does(RED, "192.0.2.0/24"), None);
+    assert_eq!(b.rib.leaving().count(), 0);
     // Another one of its number begins anew.
     b.rib.add(vrf(RED));
     b.handle(vec![placed(up(4, &["10.0.9.1/24"]), RED)]);
