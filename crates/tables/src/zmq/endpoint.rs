@@ -1,7 +1,9 @@
-//! Where a ZeroMQ socket is: `tcp://ADDRESS:PORT`.
+//! Where a ZeroMQ socket is: `tcp://ADDRESS:PORT`, or an interface instead of an address, as SONiC's scripts write where the
+//! address is another on each machine (`tcp://eth0-midplane`).
 
+use nix::ifaddrs::getifaddrs;
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
 
 /// A TCP endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,7 +35,23 @@ impl Endpoint {
         Endpoint { port, ..self }
     }
 
+    /// Its addresses, the one to be tried first at first. An interface of this machine goes before a name that is spelled the
+    /// same.
     pub(super) fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
+        let mut of_interface: Vec<SocketAddr> = getifaddrs()?
+            .filter(|entry| entry.interface_name == self.host)
+            .filter_map(|entry| {
+                let address = entry.address?;
+                let v4 = address.as_sockaddr_in().map(|v4| SocketAddrV4::from(*v4).into());
+                v4.or_else(|| address.as_sockaddr_in6().map(|v6| SocketAddrV6::from(*v6).into()))
+            })
+            .collect();
+        if !of_interface.is_empty() {
+            of_interface.iter_mut().for_each(|address| address.set_port(self.port));
+            // What else listens on the interface's name, ZeroMQ's own, takes the IPv4 one.
+            of_interface.sort_by_key(SocketAddr::is_ipv6);
+            return Ok(of_interface);
+        }
         Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
     }
 }
@@ -50,6 +68,16 @@ impl fmt::Display for Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interface_stands_for_its_addresses() {
+        let resolve = |text: &str| Endpoint::parse(text, 8100).unwrap().resolve();
+        let of_loopback = resolve("tcp://lo").unwrap();
+        assert_eq!(of_loopback[0], "127.0.0.1:8100".parse().unwrap());
+        assert_eq!(resolve("tcp://lo:5555").unwrap()[0], "127.0.0.1:5555".parse().unwrap());
+        assert_eq!(resolve("tcp://192.0.2.1").unwrap(), ["192.0.2.1:8100".parse().unwrap()]);
+        assert!(resolve("tcp://no-such-interface.invalid").is_err());
+    }
 
     #[test]
     fn endpoints_are_sonics() {
