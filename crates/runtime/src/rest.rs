@@ -4,6 +4,10 @@
 //! the clock only when it is called: a thread that freed a table and then has nothing to do would keep it for ever. So
 //! threads wait through here, and one that waited long for nothing has the allocator let go of what is free. While
 //! there is work that costs a look at a flag for each wait, and no look at the allocator.
+//!
+//! What a thread allocated may be freed by another one, later: so it looks again, ever more seldom. And who keeps buffers or
+//! caches for work lets go of them when it is told that it has come to rest: a small thing that is kept may keep 64 KiB of the
+//! allocator's from being given back.
 
 use crossbeam_channel::{Receiver, RecvError, RecvTimeoutError, Select};
 use std::cell::Cell;
@@ -16,8 +20,11 @@ pub const SPAN: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Works,
-    Waits { since: Instant },
-    Rests,
+    /// It gives back after that span, and then after twice that.
+    Waits {
+        since: Instant,
+        span: Duration,
+    },
 }
 
 thread_local! {
@@ -25,9 +32,9 @@ thread_local! {
 }
 
 /// Waits until something is ready, or has been waited for as long as `patience`: as [`Select::ready_timeout`], whose
-/// answer nobody needs that looks at everything anyway.
-pub fn wait(select: &mut Select<'_>, patience: Duration) {
-    waited(select.ready_timeout(patience).is_err());
+/// answer nobody needs that looks at everything anyway. True as from [`waited`].
+pub fn wait(select: &mut Select<'_>, patience: Duration) -> bool {
+    waited(select.ready_timeout(patience).is_err())
 }
 
 /// Waits for what comes next.
@@ -35,13 +42,14 @@ pub fn wait(select: &mut Select<'_>, patience: Duration) {
 /// # Errors
 /// Nothing more comes.
 pub fn recv<T>(receiver: &Receiver<T>) -> Result<T, RecvError> {
-    match receiver.recv_timeout(SPAN) {
-        Ok(next) => Ok(next),
-        Err(RecvTimeoutError::Disconnected) => Err(RecvError),
-        Err(RecvTimeoutError::Timeout) => {
-            give_back();
-            receiver.recv()
+    let mut span = SPAN;
+    loop {
+        match receiver.recv_timeout(span) {
+            Ok(next) => return Ok(next),
+            Err(RecvTimeoutError::Disconnected) => return Err(RecvError),
+            Err(RecvTimeoutError::Timeout) => give_back(),
         }
+        span = span.saturating_mul(2);
     }
 }
 
@@ -62,18 +70,22 @@ impl<R: Read> Read for Patient<R> {
     }
 }
 
-/// The calling thread has waited; `in_vain`: nothing came.
-pub fn waited(in_vain: bool) {
-    let state = match STATE.get() {
-        _ if !in_vain => State::Works,
-        State::Works => State::Waits { since: Instant::now() },
-        State::Waits { since } if since.elapsed() >= SPAN => {
-            give_back();
-            State::Rests
+/// The calling thread has waited; `in_vain`: nothing came. True when it has come to rest, or rests on and looks again: who
+/// keeps something for work lets go of it then, and calls [`give_back`] once more.
+pub fn waited(in_vain: bool) -> bool {
+    let (state, rests) = match STATE.get() {
+        _ if !in_vain => (State::Works, false),
+        State::Works => (State::Waits { since: Instant::now(), span: SPAN }, false),
+        State::Waits { since, span } if since.elapsed() >= span => {
+            (State::Waits { since: Instant::now(), span: span.saturating_mul(2) }, true)
         }
-        state => state,
+        state => (state, false),
     };
     STATE.set(state);
+    if rests {
+        give_back();
+    }
+    rests
 }
 
 /// Has the allocator give back what this thread freed, and what nobody has used for a while.
@@ -88,22 +100,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_rests_once_when_it_waited_long_in_vain() {
-        waited(true);
-        assert!(matches!(STATE.get(), State::Waits { .. }));
-        waited(false);
-        assert_eq!(STATE.get(), State::Works);
-        let long_ago = Instant::now().checked_sub(SPAN).unwrap();
-        STATE.set(State::Waits { since: long_ago });
-        waited(true);
-        assert_eq!(STATE.get(), State::Rests);
-        waited(true);
-        assert_eq!(STATE.get(), State::Rests);
+    fn a_thread_that_waits_in_vain_gives_back_ever_more_seldom() {
+        assert!(!waited(true) && matches!(STATE.get(), State::Waits { .. }));
+        assert!(!waited(false) && STATE.get() == State::Works);
+        let long_ago = |span| State::Waits { since: Instant::now().checked_sub(SPAN).unwrap(), span };
+        STATE.set(long_ago(SPAN));
+        assert!(waited(true));
+        assert!(matches!(STATE.get(), State::Waits { span, .. } if span == 2 * SPAN));
+        assert!(!waited(true));
+        STATE.set(long_ago(2 * SPAN));
+        assert!(!waited(true));
         let (tx, rx) = crossbeam_channel::bounded(1);
         tx.send(()).unwrap();
         let mut select = Select::new();
         select.recv(&rx);
-        wait(&mut select, SPAN);
+        assert!(!wait(&mut select, SPAN));
         assert_eq!(STATE.get(), State::Works);
     }
 }

@@ -235,10 +235,14 @@ impl Orch {
     ///
     /// A change that waits for what is not there keeps its batch open until this is called with `quiet`, which says that
     /// no row of any table is to be had, while nothing can proceed ([`Orch::idle`]): then it counts as failed, and what
-    /// becomes of it later is told by [`OrchOut::verdicts`]. Those that came before this are older news.
+    /// becomes of it later is told by [`OrchOut::verdicts`]. Those that came before this are older news. A route that was in
+    /// place and then waits, because its row of NEXTHOP_GROUP_TABLE asks for what there is not, say, is of batch 0.
     pub fn finished(&mut self, quiet: bool) -> Option<Finished> {
-        if quiet && self.routes.ledger.waits() && self.ready() && self.idle() {
-            self.give_up_waiting();
+        if quiet && self.has_untold() && self.ready() && self.idle() {
+            let failed = self.give_up_waiting();
+            if !failed.is_empty() {
+                return Some(Finished { batch: 0, failed });
+            }
         }
         let mut finished = self.routes.ledger.take()?;
         // Some may be in place after all since.
@@ -279,7 +283,7 @@ impl Orch {
     /// Takes in the time, in milliseconds from any start: what the chip had no room for is tried again.
     pub fn tick(&mut self, now_ms: u64, out: &mut OrchOut) {
         self.now_ms = now_ms;
-        self.routes.table.trim();
+        self.routes.trim();
         self.retry_starved(now_ms, out);
         self.ask_crm(now_ms);
     }

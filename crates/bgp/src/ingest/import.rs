@@ -95,12 +95,6 @@ impl Import {
         };
         Judgement { policy, route, content, memo, scratch, recent }
     }
-
-    /// Forgets all judgements, and the sets that they hold.
-    pub(super) fn forget(&mut self) {
-        self.once = None;
-        self.places.iter_mut().for_each(|place| place.judged = None);
-    }
 }
 
 impl Judgement<'_> {

@@ -34,8 +34,6 @@ pub struct Ingest {
     content: Content,
     /// Scratch for prefixes of which an import policy says the same.
     run: Families<Prefixes>,
-    /// Whether UPDATEs were read since it was last looked for unused sets.
-    active: bool,
 }
 
 impl Ingest {
@@ -51,7 +49,6 @@ impl Ingest {
         out: &mut ShardBatches,
     ) -> Result<Option<Afi>, Notification> {
         let update = update::parse(body, &peer.context.update)?;
-        self.active = true;
         peer.counters.updates += 1;
         peer.counters.discarded_attributes += update.discarded().len() as u64;
         if let Some(last) = update.discarded().last() {
@@ -133,13 +130,10 @@ impl Ingest {
         Ok(())
     }
 
-    /// Forgets attributes that no path uses any more: something to do for a reader that has nothing to read. Does
-    /// nothing unless something was read since the last time.
-    pub fn forget_unused(&mut self) {
-        if std::mem::take(&mut self.active) {
-            self.import.forget();
-            self.recent.forget_unused();
-        }
+    /// Forgets all attribute sets and what was judged of them, and the memory that it works in: for a reader at rest. What has to
+    /// be made again is little; a set that nobody else holds any more would keep memory around it from being given back.
+    pub fn forget(&mut self) {
+        *self = Ingest::default();
     }
 
     /// How many attribute sets it remembers.

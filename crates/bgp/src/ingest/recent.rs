@@ -2,7 +2,7 @@
 //!
 //! A set that comes again is found here by its content and shared. It is a cache and no table of all sets: a shard
 //! finds equal sets by content anyway, so a miss costs one allocation that soon ends, and nothing here ever grows,
-//! moves or has to be swept while routes wait.
+//! moves or has to be swept while routes wait. A reader at rest forgets all of it.
 //!
 //! Most sets of a table that is learnt come once, or in UPDATEs one after the other. So only the hash of a set is
 //! remembered at first, and the set itself when it comes again: what comes once is never touched again, which would
@@ -48,14 +48,6 @@ impl Recent {
         match &self.sets[place] {
             Some(set) if set.has_content(content) => set.clone(),
             _ => self.sets[place].insert(AttrSet::of(content, hash)).clone(),
-        }
-    }
-
-    /// Forgets the sets that nobody else holds.
-    pub(super) fn forget_unused(&mut self) {
-        self.last = None;
-        for set in &mut self.sets {
-            set.take_if(|set| set.handles() == 1);
         }
     }
 

@@ -202,11 +202,15 @@ impl Stage for ReaderStage {
             self.reader.reports.wait();
         } else {
             let in_vain = !self.look(PATIENCE);
-            if in_vain {
-                self.reader.ingest.forget_unused();
+            if rest::waited(in_vain) {
+                self.relieve();
+                rest::give_back();
             }
-            rest::waited(in_vain);
         }
+    }
+
+    fn relieve(&mut self) {
+        self.reader.ingest.forget();
     }
 
     fn descriptor(&self) -> Option<RawFd> {

@@ -39,6 +39,9 @@ pub(super) trait Stage: Send + 'static {
     /// Waits, on a thread of its own, for what the last turn said: input, or room. Returns after a moment in any case.
     fn wait(&mut self, after: Turn);
 
+    /// Lets go of what it keeps for work: its thread is at rest.
+    fn relieve(&mut self) {}
+
     /// Readable when there is input that comes through no ring.
     fn descriptor(&self) -> Option<RawFd> {
         None
@@ -92,6 +95,11 @@ impl Hosted {
     /// Descriptors to watch: readable means that a pass is due.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
         self.stages.iter().filter_map(|stage| stage.descriptor())
+    }
+
+    /// As [`Stage::relieve`], of each.
+    pub(super) fn relieve(&mut self) {
+        self.stages.iter_mut().for_each(|stage| stage.relieve());
     }
 
     /// Gives every stage some turns. Says whether another pass is due at once, in a moment, or when something comes.

@@ -59,6 +59,9 @@ pub(super) trait Feed: Send {
 
     /// Takes at most `max` rows, if there are any, and says how many.
     fn pop(&mut self, orch: &mut Orch, max: usize, record: Option<&mut Recording>) -> Result<usize, Error>;
+
+    /// Lets go of what it keeps for work: its thread is at rest.
+    fn relieve(&mut self);
 }
 
 /// The way to syncd and back.
@@ -196,6 +199,10 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
         }
         Ok(count)
     }
+
+    fn relieve(&mut self) {
+        self.changes = Vec::new();
+    }
 }
 
 /// orchagent, wired.
@@ -290,7 +297,10 @@ impl OrchStage {
                 continue;
             }
             self.flush_recordings();
-            self.wait(asked, &clock, next_tick);
+            if self.wait(asked, &clock, next_tick) {
+                self.feeds.iter_mut().for_each(|feed| feed.relieve());
+                rest::give_back();
+            }
         }
         Ok(())
     }
@@ -357,8 +367,8 @@ impl OrchStage {
         }
     }
 
-    /// Sleeps until there is something to do or `next_tick`.
-    fn wait(&self, asked: Option<&Asked<OrchStage>>, clock: &Clock, next_tick: Millis) {
+    /// Sleeps until there is something to do or `next_tick`. True when its thread has come to rest.
+    fn wait(&self, asked: Option<&Asked<OrchStage>>, clock: &Clock, next_tick: Millis) -> bool {
         let mut select = Select::new();
         self.syncd.watch(&mut select);
         self.outlet.watch(&mut select);
@@ -376,6 +386,6 @@ impl OrchStage {
             }
         }
         // Timed out or ready: the loop looks at everything either way.
-        rest::wait(&mut select, patience);
+        rest::wait(&mut select, patience)
     }
 }

@@ -24,7 +24,7 @@ impl Ticket {
 /// A batch of rows that is finished.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// The number that its writer gave it.
+    /// The number that its writer gave it; 0: what no batch is about.
     pub batch: u64,
     /// Of its routes, those that the chip does not have as asked, and why, as a sentence.
     pub failed: Vec<(RouteKey, String)>,

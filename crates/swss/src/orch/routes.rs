@@ -196,6 +196,8 @@ pub(super) struct Routes {
     held_labels: Option<Map<RouteName, Held>>,
     /// How many labels the entry of a label takes off, as it was asked for last.
     pops: Map<RouteId, u8>,
+    /// A route that no batch waits for was parked since [`Orch::finished`] told of such.
+    untold: bool,
     /// A resync has ended.
     pub(super) resynced: bool,
     default_ok: [bool; 2],
@@ -205,6 +207,14 @@ pub(super) struct Routes {
 type Held = (Pending<RouteRow>, Option<Name>, Ticket);
 
 impl Routes {
+    /// Gives memory back that many routes had.
+    pub(super) fn trim(&mut self) {
+        self.table.trim();
+        if self.ready.is_empty() {
+            self.ready = VecDeque::new();
+        }
+    }
+
     pub(super) fn ready_len(&self) -> usize {
         self.ready.len()
     }
@@ -583,6 +593,7 @@ impl Orch {
 
     fn wait(&mut self, id: RouteId, mut task: Box<Task>, cause: Cause) {
         task.state = State::Waiting(cause);
+        self.routes.untold |= !task.ticket.is_some();
         self.routes.park(id, cause);
         self.routes.table.put_task(id, task);
     }
@@ -864,18 +875,31 @@ impl Orch {
         RouteKey::Route { vrf: self.vrfs.name(vrf).clone(), prefix, spelled: task.spelled.clone() }
     }
 
-    /// Reports what waits for something that is not there as failed: see [`Orch::finished`].
-    pub(super) fn give_up_waiting(&mut self) {
+    /// Whether routes wait that [`Orch::give_up_waiting`] has something to say of.
+    pub(super) fn has_untold(&self) -> bool {
+        self.routes.untold || self.routes.ledger.waits()
+    }
+
+    /// Reports what waits for something that is not there as failed: see [`Orch::finished`]. To its batch, or, where none waits
+    /// for it, as what this returns.
+    pub(super) fn give_up_waiting(&mut self) -> Vec<(RouteKey, String)> {
+        self.routes.untold = false;
+        let mut told = Vec::new();
         let waiting = self.routes.waiting.iter().flat_map(|(cause, ids)| ids.iter().map(|id| (*cause, *id)));
         for (cause, id) in waiting.collect::<Vec<_>>() {
             let Some(task) = self.routes.table.task_mut(id) else { continue };
             let ticket = std::mem::take(&mut task.ticket);
-            if ticket.is_some() {
-                let why = self.explain_cause(cause).to_string();
-                self.routes.table.set_failed(id, true);
-                self.routes.ledger.done(ticket, Some((self.route_key(id), why)));
+            if !ticket.is_some() && (self.routes.table.has_failed(id) || self.table(id) == Table::Labels) {
+                continue;
+            }
+            let failed = (self.route_key(id), self.explain_cause(cause).to_string());
+            self.routes.table.set_failed(id, true);
+            match ticket.is_some() {
+                true => self.routes.ledger.done(ticket, Some(failed)),
+                false => told.push(failed),
             }
         }
+        told
     }
 
     /// Counts a route, in the chip or on its way there, with all that it leads through.

@@ -305,7 +305,10 @@ impl Sessions {
             {
                 panic!("the session thread cannot wait for its sockets: {error}");
             }
-            rest::waited(events.is_empty() && !patience.is_zero());
+            if rest::waited(events.is_empty() && !patience.is_zero()) {
+                hosted.relieve();
+                rest::give_back();
+            }
             let mut room = BTreeSet::new();
             for event in &events {
                 match event.token() {
