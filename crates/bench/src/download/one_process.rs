@@ -1,7 +1,7 @@
 //! One run of all in one process: a table over a BGP session, through `ribtide run`, into the virtual switch in it, and on
 //! to another BGP neighbour.
 
-use super::run::{Case, Cost, Figures, Running};
+use super::run::{Case, Cost, Figures, Running, busy};
 use super::timers::Timers;
 use crate::Error;
 use crate::harness::{Place, Program};
@@ -32,6 +32,16 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     router.arg("run").arg("-c").arg(&file);
     it.program("ribtide", router)?;
     it.wait("the router", START, |_| chip(&binary, &socket))?;
+    if let Some(rate) = case.chip_rate {
+        // From now on, so that the first thing that takes time is the first route.
+        let mut set = Command::new(&binary);
+        set.args(["config", "asic", "set", &format!("rate={rate}"), "--socket"]).arg(&socket);
+        let done = set.output().map_err(Error::System)?;
+        if !done.status.success() {
+            let says = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+            return Err(Error::Options(format!("the chip did not get its rate: {says}")));
+        }
+    }
 
     let (to, wanted) = (format!("{ROUTER}:179"), u64::from(case.load.total()));
     let all = wanted.to_string();
@@ -48,15 +58,15 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     let before = it.cpu();
     let begin = Instant::now();
     let _sender = load(&["blast", "--ipv4", &all, "--hold", "3600"], SENDER, "65010")?;
-    let busy_s = it.wait("the last route", limit, |_| {
+    let share = it.wait("the last route", limit, |_| {
         std::thread::sleep(LOOK);
         let now = chip(&binary, &socket)?;
         let there = now.routes >= wanted && now.left_s == 0.0;
         let told = there && matches!(receiver.runs(), Ok(false));
-        (told || interrupted.load(Relaxed)).then_some(now.busy_s)
+        (told || interrupted.load(Relaxed)).then_some(now.busy)
     })?;
     let wall_s = begin.elapsed().as_secs_f64();
-    let chip_busy = case.chip_rate.map(|_| busy_s / wall_s);
+    let chip_busy = case.chip_rate.and(share);
     let quiet_s = it.quiet(begin, limit)?;
     let cpu_s = (it.cpu() - before).as_secs_f64();
     let peak = it.peak();
@@ -67,8 +77,9 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
 /// What the switch did.
 struct Chip {
     routes: u64,
-    busy_s: f64,
     left_s: f64,
+    /// The share of the time in which it was at work.
+    busy: Option<f64>,
 }
 
 /// What the switch did, if the router answers.
@@ -78,13 +89,12 @@ fn chip(binary: &Path, socket: &Path) -> Option<Chip> {
     let state: Value = serde_json::from_slice(&shown.stdout).ok()?;
     Some(Chip {
         routes: state.get("entries")?.get("ipv4-routes")?.as_u64()?,
-        busy_s: state.get("busy_seconds")?.as_f64()?,
         left_s: state.get("left_seconds")?.as_f64()?,
+        busy: busy(&state),
     })
 }
 
 fn configuration(case: &Case, socket: &Path) -> String {
-    let chip = case.chip_rate.map_or(String::new(), |rate| format!(", chip = {{ rate = {rate} }}"));
     let group = |name: &str, asn: u32, policy: &str, neighbor: Ipv4Addr| {
         format!(
             "[bgp.group.{name}]\ntype = \"external\"\npeer-asn = {asn}\npassive = true\n{policy} = [\"accept\"]\n\
@@ -93,7 +103,7 @@ fn configuration(case: &Case, socket: &Path) -> String {
     };
     format!(
         "[router]\nasn = 65001\nrouter-id = \"{ROUTER}\"\n\n[bgp]\nlisten = [\"{ROUTER}:179\"]\n\n{}{}\
-         [fib]\nvirtual-asic = {{ lab = true{chip} }}\nsuppress-fib-pending = {}\n\n\
+         [fib]\nvirtual-asic = {{ lab = true }}\nsuppress-fib-pending = {}\n\n\
          [[interface]]\nname = \"Ethernet0\"\naddresses = [\"10.0.255.254/16\", \"{ROUTER}/24\"]\n\n\
          [api]\nsocket = \"{}\"\n",
         group("sender", 65010, "import", SENDER),

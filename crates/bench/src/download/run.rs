@@ -66,7 +66,7 @@ pub struct Figures {
     pub wall_s: f64,
     /// Seconds from the first byte until nothing was left to do for anybody, databases included.
     pub quiet_s: f64,
-    /// With a rate of the chip: the share of `wall_s` in which it was at work.
+    /// With a rate of the chip: the share of the time in which it was at work, from the first route until it had done the last.
     pub chip_busy: Option<f64>,
     /// Each process.
     pub costs: BTreeMap<String, Cost>,
@@ -202,8 +202,7 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
         let (batch, bulk) = (batch.to_string(), bulk.to_string());
         let records = it.folder.path().to_string_lossy().into_owned();
         let asked_at = socket.to_string_lossy();
-        let rate = format!("rate={}", case.chip_rate.map_or(0, u64::from));
-        let own = ["-u", "-l", "--query-socket", &*asked_at, "--chip", &*rate];
+        let own = ["-u", "-l", "--query-socket", &*asked_at];
         it.start("syncd", &[&own[..], timing, &flags.syncd].concat())?;
         let own = ["-d", &*records, "-b", &*batch, "-k", &*bulk, "-m", "02:00:00:00:00:01"];
         it.start("orchagent", &[&own[..], timing, &flags.orchagent].concat())?;
@@ -227,7 +226,10 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     std::thread::sleep(Duration::from_millis(300));
 
     let before: Vec<f64> = it.programs.iter().map(|(_, p)| p.cpu().as_secs_f64()).collect();
-    let busy_before = case.chip_rate.filter(|_| flags.has_chip).and_then(|_| busy(&socket).ok());
+    if let Some(rate) = case.chip_rate.filter(|_| flags.has_chip) {
+        // From now on, so that the first thing that takes time is the first route.
+        ask(&socket, &format!("set rate={rate}")).map_err(Error::System)?;
+    }
     let over = AtomicBool::new(false);
     let (wall_s, reactions, begin) = std::thread::scope(|scope| {
         let probes = it.redis(case, APPL).map_err(Error::System)?;
@@ -256,7 +258,10 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
         let reactions = watched.and_then(|thread| thread.join().ok()).transpose()?;
         waited.map(|()| (wall_s, reactions, begin))
     })?;
-    let chip_busy = busy_before.and_then(|before| Some((busy(&socket).ok()? - before) / wall_s));
+    let chip_busy = match case.chip_rate.filter(|_| flags.has_chip) {
+        Some(_) => busy(&ask(&socket, "chip").map_err(Error::System)?),
+        None => None,
+    };
     let quiet_s = it.quiet(begin, limit)?;
     let costs = it.programs.iter().zip(before).map(|((name, program), before)| {
         let usage = program.usage();
@@ -340,12 +345,10 @@ fn rests(socket: &Path) -> io::Result<bool> {
     Ok(ask(socket, "chip")?.get("left_seconds").and_then(Value::as_f64) == Some(0.0))
 }
 
-/// Seconds that the chip was at work since its start.
-fn busy(socket: &Path) -> io::Result<f64> {
-    let chip = ask(socket, "chip")?;
-    chip.get("busy_seconds")
-        .and_then(Value::as_f64)
-        .ok_or_else(|| io::Error::other("the switch does not say how busy it was"))
+/// The share of the time in which a chip was at work, by what it says, between the first thing that took time and the last.
+pub(super) fn busy(chip: &Value) -> Option<f64> {
+    let (busy, idle) = (chip.get("busy_seconds")?.as_f64()?, chip.get("idle_seconds")?.as_f64()?);
+    (busy > 0.0).then(|| busy / (busy + idle))
 }
 
 fn ifindex(place: &Place) -> Result<u32, Error> {
