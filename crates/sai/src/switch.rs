@@ -606,7 +606,7 @@ impl Sai for VirtualSwitch {
     ) {
         self.operations += items.len() as u64;
         let (count, mut stopped) = (items.len(), false);
-        self.pace.call(count, self.behavior.latency.of(count));
+        self.pace.call(count, object == ObjectType::RouteEntry, self.behavior.latency.of(count));
         for (page, items) in items.chunks_mut(AHEAD).enumerate() {
             self.look_ahead(items);
             for (n, item) in items.iter_mut().enumerate() {
@@ -624,7 +624,7 @@ impl Sai for VirtualSwitch {
     }
 
     fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status> {
-        self.pace.call(0, self.behavior.latency.of(0));
+        self.pace.call(0, false, self.behavior.latency.of(0));
         let own = self.started.clone().ok_or(Status::Uninitialized)?;
         match id {
             ObjectId::Oid(oid) if self.objects.is(*oid, &[object]) => {

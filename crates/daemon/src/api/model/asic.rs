@@ -42,7 +42,7 @@ pub struct AsicState {
     pub busy_seconds: f64,
     /// Seconds that it will still work on what it was asked.
     pub left_seconds: f64,
-    /// Seconds that it had nothing to do between its first call that took time and its last.
+    /// Seconds that it had nothing to do between its first call about routes that took time and its last.
     pub idle_seconds: f64,
 }
 
