@@ -419,7 +419,7 @@ impl<'w> Run<'w> {
             stage.followers.clear();
         }
         for reader in &mut self.readers {
-            reader.ingest.forget_unused();
+            reader.ingest.forget();
             assert!(reader.ingest.is_empty(), "attributes left in a reader after all sessions ended");
         }
     }
