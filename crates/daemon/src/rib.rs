@@ -184,7 +184,7 @@ impl RibBuilder {
             stage.shards.suppress(true);
             stage.rib.handle([RibIn::Suppress(true)]);
         }
-        stage.rib.set_route_maps(Arc::new(Treatments::new(policy)));
+        stage.rib.set_route_maps(VrfId::DEFAULT, Arc::new(Treatments::new(policy)));
         stage.set_shards(shards);
         stage.rib.set_clock(nanoseconds);
         let inbox = self.inbox.1;
@@ -294,7 +294,7 @@ impl RibHandle {
     pub fn set_policy(&self, policy: FibPolicy) -> Result<(), NoAnswer> {
         let treatments = Arc::new(Treatments::new(policy));
         self.asker.ask(move |stage| {
-            stage.rib.set_route_maps(treatments);
+            stage.rib.set_route_maps(VrfId::DEFAULT, treatments);
             stage.owed = true;
         })
     }

@@ -60,8 +60,8 @@ impl VrfNumbers {
                     self.numbers(config, name, wanted, id)?
                 }
             };
-            let VrfConfig { interfaces, statics, .. } = wanted.clone();
-            all.push(VrfSetup { name: name.clone(), vrf, interfaces, statics });
+            let VrfConfig { table: _, interfaces, statics, policy } = wanted.clone();
+            all.push(VrfSetup { name: name.clone(), vrf, interfaces, statics, policy });
         }
         Ok(all)
     }

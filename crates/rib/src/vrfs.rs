@@ -340,9 +340,10 @@ impl Vrfs {
         self.each(|rib| rib.set_time(now));
     }
 
-    /// As [`Rib::set_route_maps`], in the default VRF: what they say of protocols and source addresses is about it.
-    pub fn set_route_maps(&mut self, maps: Arc<dyn RouteMaps>) {
-        self.default.set_route_maps(maps);
+    /// As [`Rib::set_route_maps`], in one VRF, if it is there.
+    pub fn set_route_maps(&mut self, vrf: VrfId, maps: Arc<dyn RouteMaps>) {
+        let rib = if vrf == VrfId::DEFAULT { Some(&mut self.default) } else { self.others.get_mut(&vrf) };
+        rib.into_iter().for_each(|rib| rib.set_route_maps(maps.clone()));
     }
 
     fn each(&mut self, does: impl FnMut(&mut Rib)) {

@@ -306,6 +306,22 @@ prefix = "192.0.2.0/24"
 next-hop = ["10.0.1.2"]
 "#;
 
+const SECOND: &str = r#"
+[[vrf.red.static]]
+prefix = "203.0.113.0/24"
+next-hop = ["10.0.1.2"]
+"#;
+
+const OF_RED: &str = r#"
+[policy.prefix-set.one]
+prefixes = ["192.0.2.0/24"]
+[[policy.definition.of-red.statement]]
+conditions.match-prefix-set = "one"
+actions = { set-source = "10.7.7.8", policy-result = "accept" }
+[[policy.definition.of-red.statement]]
+actions.policy-result = "reject"
+"#;
+
 #[test]
 fn the_kernel_has_a_table_for_each_vrf() {
     let Some(namespace) = Namespace::new("vrfs") else {
@@ -338,6 +354,40 @@ fn the_kernel_has_a_table_for_each_vrf() {
     let learnt = |vrf: &str| router.ask(&["show", "route", "vrf", vrf, "198.51.100.0/24"]).status.success();
     until("red learns a route", || learnt("red"));
     assert!(!learnt("default"));
+    // Red has a policy and a source address of its own, which change under it.
+    let red_and = |settings: &str, rest: &str| {
+        let settings = format!("table = 1001\n{settings}\n");
+        router.reload(&[KERNEL, &KERNEL_RED.replace("table = 1001\n", &settings), SECOND, rest])
+    };
+    let second = "203.0.113.0/24 via 10.0.1.2 dev v1";
+    assert!(red_and("", "").contains("other static routes in VRF: red"));
+    has(1001, &[red[0], second]);
+    let source = |prefix: &str| {
+        let shown = namespace.ip(&format!("route show table 1001 proto bgp {prefix}"));
+        shown.split(" src ").nth(1).and_then(|after| after.split(' ').next()).map(str::to_owned)
+    };
+    let is_from = |prefix: &str, address: &str| {
+        until(&format!("{prefix} is from {address}"), || source(prefix).as_deref() == Some(address));
+    };
+    namespace.ip("addr add 10.7.7.7/32 dev v1");
+    namespace.ip("addr add 10.7.7.8/32 dev v1");
+    let said = red_and("source = [\"10.7.7.7\"]", "");
+    assert!(said.contains("another policy for routes to the FIB in VRF: red"), "{said}");
+    is_from("192.0.2.0/24", "10.7.7.7");
+    is_from("203.0.113.0/24", "10.7.7.7");
+    red_and("source = [\"10.7.7.7\"]\npolicy.static = [\"of-red\"]", OF_RED);
+    is_from("192.0.2.0/24", "10.7.7.8");
+    has(1001, &red);
+    let explain = |prefix: &str| router.text(&["explain", prefix, "--vrf", "red"]);
+    assert!(explain("203.0.113.0/24").contains("vrf.red denies it"));
+    assert!(explain("192.0.2.0/24").contains("vrf.red gives it the source address 10.7.7.8"));
+    assert_eq!(namespace.table(1000), default);
+    assert!(!namespace.ip("route show table 1000 proto bgp").contains("src"));
+    red_and("", "");
+    has(1001, &[red[0], second]);
+    until("no source address is left", || source("192.0.2.0/24").is_none());
+    router.reload(&[KERNEL, KERNEL_RED]);
+    has(1001, &red);
     // Red goes, and its table with it.
     assert!(router.reload(&[KERNEL]).contains("VRFs removed: red"));
     has(1001, &[]);

@@ -337,6 +337,7 @@ impl Checker {
             );
         }
         let on_kernel = fib.as_ref().is_some_and(|f| f.kernel.is_some());
+        self.policies(&file.policy, file.router.asn, folder);
         let vrfs = self.vrfs(&file.vrf, fib.as_ref(), &interfaces);
         // Where interfaces are the kernel's, it is the kernel that knows which there are.
         let known = || interfaces.iter().map(|known| known.name.clone()).collect();
@@ -354,9 +355,8 @@ impl Checker {
                 "without a [fib] table no route is installed, and static routes do nothing; add [fib] or remove them",
             );
         }
-        self.policies(&file.policy, file.router.asn, folder);
         if let (Some(fib), Some(file)) = (&mut fib, &file.fib) {
-            fib.policy = self.fib_policy(&file.policy);
+            fib.policy = self.fib_policy(key!["fib", "policy"], &file.policy);
         }
         let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router, &mut bfd));
         let api = ApiConfig {
@@ -484,19 +484,30 @@ impl Checker {
             receive_buffer,
             ..default
         };
-        for (i, address) in file.source.iter().enumerate() {
+        (config.source4, config.source6) = self.sources(key!["fib", "kernel", "source"], &file.source);
+        config
+    }
+
+    /// The source addresses of a VRF's routes, one of each family, which are at `at`.
+    pub(super) fn sources(
+        &mut self,
+        at: &[Step],
+        addresses: &[IpAddr],
+    ) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
+        let (mut source4, mut source6) = (None, None);
+        for (i, address) in addresses.iter().enumerate() {
             let taken = match address {
-                IpAddr::V4(a) => config.source4.replace(*a).is_some(),
-                IpAddr::V6(a) => config.source6.replace(*a).is_some(),
+                IpAddr::V4(a) => source4.replace(*a).is_some(),
+                IpAddr::V6(a) => source6.replace(*a).is_some(),
             };
             if taken {
                 self.problem(
-                    key!["fib", "kernel", "source", i],
+                    &[at, key![i]].concat(),
                     "a route has one source address; write at most one of each family",
                 );
             }
         }
-        config
+        (source4, source6)
     }
 
     fn interface(&mut self, i: usize, file: &file::Interface) -> InterfaceConfig {

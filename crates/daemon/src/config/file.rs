@@ -442,6 +442,12 @@ pub(super) struct Vrf {
     pub(super) table: Option<u32>,
     /// The interfaces that are in it.
     pub(super) interfaces: Option<Vec<String>>,
+    /// The source address of packets of this machine over its routes, at most one of each family.
+    #[serde(default)]
+    pub(super) source: Vec<IpAddr>,
+    /// What becomes of its routes on their way to the FIB.
+    #[serde(default)]
+    pub(super) policy: FibPolicy,
     /// Its static routes.
     #[serde(default, rename = "static")]
     pub(super) statics: Vec<Static>,
@@ -630,7 +636,7 @@ pub(super) struct Actions {
     /// Communities.
     #[serde(default)]
     pub(super) set_community: SetCommunity,
-    /// In fib.policy only: the source address, one of each family at most.
+    /// In fib.policy and a VRF's policy only: the source address, one of each family at most.
     pub(super) set_source: Option<SetSource>,
     /// What follows; default "next-statement".
     pub(super) policy_result: Option<PolicyResult>,

@@ -105,7 +105,7 @@ impl Checker {
             self.problem(
                 place,
                 "a policy of this list has set-source, which means something only where routes are installed; use it in \
-                 [fib.policy]",
+                 [fib.policy] or [vrf.NAME.policy]",
             );
         }
         if direction == Direction::Import && policy.sets_next_hop(SetNextHop::Own) {
@@ -125,19 +125,21 @@ impl Checker {
         policy
     }
 
-    /// Compiles the lists for routes on their way to the FIB.
-    pub(super) fn fib_policy(&mut self, file: &file::FibPolicy) -> FibPolicy {
+    /// Compiles the lists for routes of a VRF on their way to the FIB, which are at `at`.
+    pub(super) fn fib_policy(&mut self, at: &[Step], file: &file::FibPolicy) -> FibPolicy {
         let file::FibPolicy { connected, statics, kernel, bgp } = file;
         FibPolicy {
-            connected: self.of_fib("connected", connected),
-            statics: self.of_fib("static", statics),
-            kernel: self.of_fib("kernel", kernel),
-            bgp: self.of_fib("bgp", bgp),
+            connected: self.of_fib(at, "connected", connected),
+            statics: self.of_fib(at, "static", statics),
+            kernel: self.of_fib(at, "kernel", kernel),
+            bgp: self.of_fib(at, "bgp", bgp),
+            source4: None,
+            source6: None,
         }
     }
 
-    fn of_fib(&mut self, protocol: &str, names: &Option<Vec<String>>) -> Option<Arc<Policy>> {
-        let place = key!["fib", "policy", protocol];
+    fn of_fib(&mut self, at: &[Step], protocol: &str, names: &Option<Vec<String>>) -> Option<Arc<Policy>> {
+        let place = &[at, key![protocol]].concat();
         let policy = self.compile(names.as_ref()?, false, place);
         if let Some(what) = policy.beyond_fib(protocol == "bgp") {
             let says = format!(

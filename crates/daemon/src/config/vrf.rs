@@ -4,6 +4,7 @@ use super::check::{Checker, FibConfig, InterfaceConfig};
 use super::diagnosis::key;
 use super::file;
 use super::statics::{Place, StaticRoute};
+use crate::rib::FibPolicy;
 use ribtide_wire::netlink::numbers::{RT_TABLE_DEFAULT, RT_TABLE_LOCAL};
 use std::collections::BTreeMap;
 
@@ -19,6 +20,8 @@ pub struct VrfConfig {
     pub interfaces: Option<Vec<String>>,
     /// Its static routes.
     pub statics: Vec<StaticRoute>,
+    /// What becomes of its routes on their way to the FIB.
+    pub policy: FibPolicy,
 }
 
 impl Checker {
@@ -118,9 +121,22 @@ impl Checker {
                     "BFD is the default VRF's alone; remove bfd, or track the interface",
                 );
             }
-            (name.clone(), VrfConfig { table: file.table, interfaces: file.interfaces.clone(), statics })
+            let policy = self.vrf_policy(name, file);
+            let file::Vrf { table, interfaces, .. } = file;
+            (name.clone(), VrfConfig { table: *table, interfaces: interfaces.clone(), statics, policy })
         });
         made.collect()
+    }
+
+    fn vrf_policy(&mut self, name: &str, file: &file::Vrf) -> FibPolicy {
+        if file.policy.bgp.is_some() {
+            self.problem(
+                key!["vrf", name, "policy", "bgp"],
+                "BGP's routes are in the default VRF alone; write bgp in [fib.policy], or remove it",
+            );
+        }
+        let (source4, source6) = self.sources(key!["vrf", name, "source"], &file.source);
+        FibPolicy { source4, source6, ..self.fib_policy(key!["vrf", name, "policy"], &file.policy) }
     }
 }
 

@@ -1,14 +1,14 @@
-//! Route-maps of the RIB manager out of the policies of `[fib.policy]`.
+//! Route-maps of the RIB manager out of the policies of `[fib.policy]` and `[vrf.NAME.policy]`.
 
 use ribtide_policy::{Memo, Policy, Route, Source};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_rib::{Protocol, RouteMaps, Treatment};
 use ribtide_wire::bgp::NextHop;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The lists of policies for routes on their way to the FIB, by who announced them. Without one, or where a list does not
-/// decide, routes are installed.
+/// The lists of policies for routes of a VRF on their way to the FIB, by who announced them. Without one, or where a list
+/// does not decide, routes are installed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FibPolicy {
     /// Addresses and subnets of interfaces.
@@ -19,6 +19,10 @@ pub struct FibPolicy {
     pub kernel: Option<Arc<Policy>>,
     /// BGP.
     pub bgp: Option<Arc<Policy>>,
+    /// The source address of the IPv4 routes that we install and to which no policy gives one.
+    pub source4: Option<Ipv4Addr>,
+    /// And of IPv6 routes.
+    pub source6: Option<Ipv6Addr>,
 }
 
 /// The policies as the RIB manager asks them.
@@ -37,6 +41,18 @@ impl FibPolicy {
             Protocol::BgpExternal | Protocol::BgpInternal => self.bgp.as_ref(),
         }
     }
+
+    /// What becomes of a route of which its list, if there is one, says `verdict`: `None`, it is rejected; otherwise the
+    /// source address that the list gives it, if it does.
+    fn treatment(&self, protocol: Protocol, afi: Afi, verdict: Option<Option<IpAddr>>) -> Treatment {
+        let Some(given) = verdict else { return Treatment { deny: true, source: None } };
+        let ours = !matches!(protocol, Protocol::Connected | Protocol::Kernel);
+        let source = match afi {
+            Afi::Ipv4 => self.source4.map(IpAddr::V4),
+            Afi::Ipv6 => self.source6.map(IpAddr::V6),
+        };
+        Treatment { deny: false, source: given.or(source.filter(|_| ours)) }
+    }
 }
 
 impl Treatments {
@@ -44,8 +60,9 @@ impl Treatments {
     pub(super) fn new(policy: FibPolicy) -> Treatments {
         let settled = Protocol::ALL.map(|protocol| {
             [Afi::Ipv4, Afi::Ipv6].map(|afi| {
-                let Some(policy) = policy.of(protocol) else { return Some(Treatment::default()) };
-                let memo = Memo::new(policy, &route(protocol, afi), |changes| changes.source());
+                let treatment = |verdict| policy.treatment(protocol, afi, verdict);
+                let Some(list) = policy.of(protocol) else { return Some(treatment(Some(None))) };
+                let memo = Memo::new(list, &route(protocol, afi), |changes| changes.source());
                 memo.settled().map(|source| treatment(source.copied()))
             })
         });
@@ -59,11 +76,12 @@ impl RouteMaps for Treatments {
     }
 
     fn of(&self, protocol: Protocol, prefix: AnyPrefix) -> Treatment {
-        let Some(policy) = self.policy.of(protocol) else { return Treatment::default() };
+        let treatment = |verdict| self.policy.treatment(protocol, prefix.afi(), verdict);
+        let Some(list) = self.policy.of(protocol) else { return treatment(Some(None)) };
         let route = route(protocol, prefix.afi());
         let changes = match prefix {
-            AnyPrefix::V4(prefix) => policy.evaluate(&route, prefix),
-            AnyPrefix::V6(prefix) => policy.evaluate(&route, prefix),
+            AnyPrefix::V4(prefix) => list.evaluate(&route, prefix),
+            AnyPrefix::V6(prefix) => list.evaluate(&route, prefix),
         };
         treatment(changes.map(|changes| changes.source()))
     }
@@ -74,11 +92,6 @@ fn route(protocol: Protocol, afi: Afi) -> Route<'static> {
     let nobody = Ipv4Addr::UNSPECIFIED;
     let source = Source { neighbor: nobody.into(), internal: protocol == Protocol::BgpInternal };
     Route { attributes: &[], next_hop: NextHop::V4(nobody), afi, source }
-}
-
-/// `source`: of a route that is accepted.
-fn treatment(source: Option<Option<std::net::IpAddr>>) -> Treatment {
-    Treatment { deny: source.is_none(), source: source.flatten() }
 }
 
 #[cfg(test)]
@@ -118,5 +131,46 @@ connected = ["reject"]
         assert_eq!(of(Protocol::BgpExternal, "11.0.0.0/8"), source("192.0.2.1"));
         assert_eq!(of(Protocol::BgpInternal, "11.0.0.0/8"), Treatment::default());
         assert_eq!(of(Protocol::Kernel, "10.1.0.0/16"), Treatment::default());
+    }
+
+    #[test]
+    fn a_vrf_has_policies_and_a_source_address_of_its_own() {
+        let text = r#"
+[router]
+asn = 65001
+router-id = "10.0.0.1"
+[fib]
+kernel = true
+[fib.policy]
+static = ["reject"]
+[policy.prefix-set.private]
+prefixes = ["10.0.0.0/8 8..32"]
+[[policy.definition.from-private.statement]]
+conditions.match-prefix-set = "private"
+actions.set-source = "192.0.2.1"
+[vrf.red]
+source = ["198.51.100.1", "2001:db8::1"]
+[vrf.red.policy]
+static = ["from-private"]
+kernel = ["reject"]
+[vrf.blue]
+"#;
+        let config = config::parse(text).unwrap();
+        let red = Treatments::new(config.vrfs["red"].policy.clone());
+        let source = |text: &str| Treatment { deny: false, source: text.parse().ok() };
+        let of = |prefix: &str| red.of(Protocol::Static, prefix.parse().unwrap());
+        assert_eq!((of("10.1.0.0/16"), of("11.0.0.0/8")), (source("192.0.2.1"), source("198.51.100.1")));
+        assert_eq!(red.of_all(Protocol::Static, Afi::Ipv4), None);
+        assert_eq!(red.of_all(Protocol::Static, Afi::Ipv6), Some(source("2001:db8::1")));
+        assert_eq!(red.of_all(Protocol::Kernel, Afi::Ipv4).map(|treatment| treatment.deny), Some(true));
+        // What the kernel has by itself has no source address of ours.
+        assert_eq!(red.of_all(Protocol::Connected, Afi::Ipv4), Some(Treatment::default()));
+        assert_eq!(config.vrfs["blue"].policy, FibPolicy::default());
+        let text = text.replace("kernel = [\"reject\"]", "bgp = [\"reject\"]");
+        let says = config::parse(&text).unwrap_err();
+        assert!(says[0].says.contains("BGP's routes are in the default VRF alone"), "{says:?}");
+        let text = text.replace("bgp = [\"reject\"]", "").replace("2001:db8::1", "10.0.0.2");
+        let says = config::parse(&text).unwrap_err();
+        assert!(says[0].says.contains("at most one of each family"), "{says:?}");
     }
 }

@@ -1,9 +1,11 @@
 //! VRFs of the configuration: their numbers, and how they come and go while the router runs.
 
 use super::RibStage;
+use super::policy::{FibPolicy, Treatments};
 use super::statics::Statics;
 use crate::config::{Config, DEFAULT_VRF, InterfaceConfig, StaticRoute};
 use ribtide_rib::{InterfaceEvent, Rib, RibIn, Vrf, VrfId};
+use std::sync::Arc;
 
 /// A VRF beside the default one, as the RIB manager and dataplanes take it.
 #[derive(Clone, PartialEq, Debug)]
@@ -16,6 +18,8 @@ pub struct VrfSetup {
     pub interfaces: Option<Vec<String>>,
     /// Its static routes.
     pub statics: Vec<StaticRoute>,
+    /// What becomes of its routes on their way to the FIB.
+    pub policy: FibPolicy,
 }
 
 /// What the configuration says of VRFs and their routes.
@@ -45,6 +49,8 @@ pub struct VrfsChanged {
     pub removed: Vec<String>,
     /// Those that have other static routes now.
     pub statics: Vec<String>,
+    /// Those whose routes go to the FIB by another policy now, or with another source address.
+    pub policies: Vec<String>,
 }
 
 /// What the configuration's interfaces look like to the RIB: up, for ever.
@@ -65,12 +71,14 @@ pub(super) fn config_interfaces(setup: &VrfsSetup) -> impl Iterator<Item = Inter
 pub(super) struct Known {
     pub(super) name: String,
     pub(super) statics: Statics,
+    /// The default VRF's is not here: it comes by another way.
+    policy: FibPolicy,
 }
 
 impl Known {
     /// Without routes yet.
     pub(super) fn new(name: String, id: VrfId) -> Known {
-        Known { name, statics: Statics::new(id, Vec::new()) }
+        Known { name, statics: Statics::new(id, Vec::new()), policy: FibPolicy::default() }
     }
 }
 
@@ -106,6 +114,14 @@ impl RibStage {
                 changed.added.push(name.clone());
                 self.known.insert(vrf.id, Known::new(name.clone(), vrf.id));
             }
+        }
+        for VrfSetup { vrf, policy, .. } in &setup.vrfs {
+            let Some(known) = self.known.get_mut(&vrf.id).filter(|known| known.policy != *policy) else {
+                continue;
+            };
+            known.policy = policy.clone();
+            self.rib.set_route_maps(vrf.id, Arc::new(Treatments::new(policy.clone())));
+            changed.policies.extend(Some(known.name.clone()).filter(|name| !changed.added.contains(name)));
         }
         let others = setup.vrfs.iter().map(|setup| (setup.vrf.id, &setup.statics));
         for (id, statics) in std::iter::once((VrfId::DEFAULT, &setup.statics)).chain(others) {

@@ -139,6 +139,11 @@ pub(super) fn summary(s: &RouteSummary) -> String {
             number(vrf.next_hop_groups as u64),
             bytes(vrf.memory_bytes)
         ));
+        let denied: u64 = vrf.protocols.iter().map(|p| p.denied).sum();
+        if denied > 0 {
+            let policy = format!("vrf.{}.policy", vrf.vrf);
+            out.push_str(&format!("{} selected and not installed: {policy} denies them\n", number(denied)));
+        }
     }
     if !s.vrfs.is_empty() {
         out.push('\n');

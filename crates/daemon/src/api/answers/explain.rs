@@ -138,13 +138,17 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<(Vec<ExplainStage>, O
     let (found, awaited) = rib.asker.ask(move |s| {
         let explained = s.rib.get(vrf).and_then(|rib| rib.explain(prefix));
         let found = explained.map(|explanation| {
+            let policy = match vrf {
+                VrfId::DEFAULT => "fib.policy".into(),
+                _ => format!("vrf.{}", s.vrf_name(vrf)),
+            };
             let content = explanation.group.content.as_ref().map(|c| fib::content(s, c));
             let tracks = explanation.group.track.map(|(track, holds)| (nexthop::tracked(s, track), holds));
-            (explanation, content, tracks, s.plane_names())
+            (explanation, content, tracks, policy, s.plane_names())
         });
         (found, s.awaited_interface(vrf, prefix))
     })?;
-    let Some((e, content, tracks, names)) = found else {
+    let Some((e, content, tracks, policy, names)) = found else {
         let stage = match awaited {
             Some(name) => {
                 let says = format!("the static route waits until there is an interface {name}");
@@ -156,7 +160,7 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<(Vec<ExplainStage>, O
     };
     let selected = e.candidates.iter().find(|candidate| candidate.verdict == Verdict::Selected);
     let selected = selected.map(|candidate| (e.group.id, candidate.protocol));
-    let mut stages = vec![rib_stage(&e, content.as_deref(), tracks)];
+    let mut stages = vec![rib_stage(&e, content.as_deref(), tracks, &policy)];
     for (id, status) in e.dataplanes {
         let name = names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}"));
         stages.push(match status {
@@ -172,7 +176,13 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<(Vec<ExplainStage>, O
     Ok((stages, selected))
 }
 
-fn rib_stage(e: &Explanation, content: Option<&[String]>, tracks: Option<(String, bool)>) -> ExplainStage {
+/// `policy`: the key of what denies routes and gives them a source address.
+fn rib_stage(
+    e: &Explanation,
+    content: Option<&[String]>,
+    tracks: Option<(String, bool)>,
+    policy: &str,
+) -> ExplainStage {
     let mut says = Vec::new();
     for c in &e.candidates {
         let verdict = match c.verdict {
@@ -205,9 +215,9 @@ fn rib_stage(e: &Explanation, content: Option<&[String]>, tracks: Option<(String
         says.push(format!("group {}: {}", e.group.id.0, content.join(", ")));
     }
     if e.candidates.iter().any(|c| c.verdict == Verdict::Denied) {
-        says.push("fib.policy denies it".into());
+        says.push(format!("{policy} denies it"));
     } else if let Some(source) = e.group.treatment.source {
-        says.push(format!("fib.policy gives it the source address {source}"));
+        says.push(format!("{policy} gives it the source address {source}"));
     }
     let selected = e.candidates.iter().any(|c| c.verdict == Verdict::Selected);
     stage("rib", if selected { StageState::Passed } else { StageState::Stopped }, says)

@@ -228,7 +228,7 @@ fn rib(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
         let labels = || [two(("vrf", vrf), ("family", &p.family)), one("protocol", &p.protocol)].concat();
         m.gauge("rib_routes", "Routes of the RIB manager.", labels(), p.routes);
         m.gauge("rib_active", "Of these, selected and given to the dataplanes.", labels(), p.active);
-        let denied = "Of these, selected and kept from the dataplanes by fib.policy.";
+        let denied = "Of these, selected and kept from the dataplanes by fib.policy, or vrf.NAME.policy.";
         m.gauge("rib_denied", denied, labels(), p.denied);
     }
     m.gauge("rib_next_hop_groups", "Next-hop groups.", Labels::new(), next_hop_groups);

@@ -101,6 +101,9 @@ pub struct Reloaded {
     /// VRFs with other static routes; the default one is `default`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub static_routes: Vec<String>,
+    /// VRFs but the default one whose routes go to the FIB by another policy, or with another source address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vrf_policies: Vec<String>,
     /// New neighbours.
     pub added: Vec<IpAddr>,
     /// Neighbours that are gone.
@@ -139,6 +142,7 @@ impl From<reload::Reloaded> for Reloaded {
             vrfs_added: vrfs.added,
             vrfs_removed: vrfs.removed,
             static_routes: vrfs.statics,
+            vrf_policies: vrfs.policies,
             added,
             removed,
             reset,
@@ -162,6 +166,7 @@ impl fmt::Display for Reloaded {
             ("VRFs added", self.vrfs_added.clone()),
             ("VRFs removed", self.vrfs_removed.clone()),
             ("other static routes in VRF", self.static_routes.clone()),
+            ("another policy for routes to the FIB in VRF", self.vrf_policies.clone()),
             ("added", texts(&self.added)),
             ("removed", texts(&self.removed)),
             ("session begun anew", texts(&self.reset)),
@@ -198,6 +203,7 @@ mod tests {
             vrfs_added: vec![],
             vrfs_removed: vec![],
             static_routes: vec![],
+            vrf_policies: vec![],
             added: vec![],
             removed: vec![],
             reset: vec![],

@@ -62,7 +62,7 @@ pub struct NextHopGroup {
     /// Whether it does now.
     #[serde(default)]
     pub on_backup: bool,
-    /// What `fib.policy` makes of its routes: `denied`, `source 192.0.2.1`; absent when nothing.
+    /// What `fib.policy`, or its VRF's policy, makes of its routes: `denied`, `source 192.0.2.1`; absent when nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
     /// What its use hangs on.

@@ -1,7 +1,7 @@
 //! VRFs: a table of the kernel each, apart from each other. This needs no VRF devices, which many kernels lack.
 
 use super::*;
-use crate::rib::VrfSetup;
+use crate::rib::{FibPolicy, VrfSetup};
 use ribtide_rib::{Source, Vrf, VrfId};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -103,6 +103,7 @@ fn the_rib_hears_of_interfaces_and_routes_where_they_are() {
             vrf,
             interfaces: Some(vec![interface.into()]),
             statics: Vec::new(),
+            policy: FibPolicy::default(),
         };
         let red = setup("red", RED, "v1");
         let (handle, threads) = start(config(), std::slice::from_ref(&red), port, &rings).unwrap();
@@ -164,6 +165,7 @@ fn what_the_kernel_lacks_is_said_at_the_start() {
             table,
             interfaces: interfaces.map(|name| vec![name.into()]),
             statics: Vec::new(),
+            policy: FibPolicy::default(),
         };
         let numbers = |name, table, interfaces| vrf::numbers(name, &wanted(table, interfaces), false);
         assert_eq!(numbers("red", Some(1001), Some("v0")), Ok((1001, 0)));
