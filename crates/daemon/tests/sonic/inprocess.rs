@@ -305,8 +305,8 @@ fn a_stalled_chip_is_explained_however_much_waits_for_it() {
     let mut sent = 0;
     eventually("the path to be full", || {
         while !rib.batches.is_full() {
-            let mut routes = Families::<FibRoutes>::default();
-            routes.v4 = (0..250).map(|m| leads(sent, m)).collect();
+            let v4 = (0..250).map(|m| leads(sent, m)).collect();
+            let routes = Families::<FibRoutes> { v4, ..Families::default() };
             rib.send(FibBatch { routes, ..FibBatch::default() });
             sent += 1;
         }
