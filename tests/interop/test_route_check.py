@@ -65,7 +65,7 @@ def test_in_one_process(host):
     wait_for("it waits", lambda: look(*at, "--wait", 0)[1]["differing"] == 1, 30)
     [difference] = look(*at, "--wait", 0.5)[1]["differences"]
     assert (difference["prefix"], difference["stage"], difference["under_way"]) == (ALL[20], "chip", True), difference
-    assert "the chip has not confirmed it" in router.explain(ALL[20])["conclusion"]
+    assert "it is stalled" in router.explain(ALL[20])["conclusion"]
     router.text("config", "asic", "resume")
     assert look(*at, "--wait", 30)[0] == 0
     sender.send(raw_update(withdrawn=nlri(ALL[:500])))
