@@ -57,6 +57,17 @@ fn routes(list: &[(&str, Option<u32>)]) -> Families<FibRoutes> {
 }
 
 impl Rib {
+    /// With neighbours made, and group 1 in place with a route.
+    fn with_group() -> Rib {
+        let mut rib = Rib::new(true);
+        rib.carried_out(FibBatch {
+            groups: vec![hops(1, [("10.0.0.1", 1)])],
+            routes: routes(&[("10.9.0.0/16", Some(1))]),
+            ..FibBatch::default()
+        });
+        rib
+    }
+
     fn new(lab: bool) -> Rib {
         let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
         let (feedback, answers) = rings.bounded("dataplanes to RIB", 256);
@@ -290,12 +301,7 @@ fn behave(rib: &Rib, settings: &[(&str, &str)]) {
 
 #[test]
 fn a_stalled_chip_is_explained_however_much_waits_for_it() {
-    let mut rib = Rib::new(true);
-    rib.carried_out(FibBatch {
-        groups: vec![hops(1, [("10.0.0.1", 1)])],
-        routes: routes(&[("10.9.0.0/16", Some(1))]),
-        ..FibBatch::default()
-    });
+    let mut rib = Rib::with_group();
     behave(&rib, &[("stall", "on")]);
     let leads = |n: u32, m: u32| {
         let prefix = Prefix::<V4>::new(0x1400_0000 + (n << 16) + (m << 8), 24);
@@ -327,12 +333,7 @@ fn a_stalled_chip_is_explained_however_much_waits_for_it() {
 
 #[test]
 fn a_chip_that_stalls_or_is_full_loses_nothing() {
-    let mut rib = Rib::new(true);
-    rib.carried_out(FibBatch {
-        groups: vec![hops(1, [("10.0.0.1", 1)])],
-        routes: routes(&[("10.9.0.0/16", Some(1))]),
-        ..FibBatch::default()
-    });
+    let mut rib = Rib::with_group();
     // While it stalls nothing is confirmed, and questions are answered.
     behave(&rib, &[("stall", "on")]);
     let seq = rib.send(FibBatch { routes: routes(&[("10.1.0.0/16", Some(1))]), ..FibBatch::default() });

@@ -40,16 +40,6 @@ impl<R: Row> From<&[Change<R>]> for Packed<R> {
 }
 
 impl<R: Row> Packed<R> {
-    /// How many changes it holds.
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Whether it holds none.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     /// Appends them as they were.
     pub fn unpack(self, changes: &mut Vec<Change<R>>) {
         let (mut octets, mut whole) = (self.keys.as_slice(), self.whole.into_iter());
