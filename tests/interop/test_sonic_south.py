@@ -39,6 +39,50 @@ def test_a_burst_and_crashes(host, mode):
         check(sonic, router, own)
 
 
+@pytest.mark.parametrize("mode", ["redis_sync", "redis_async", "zmq_sync", "zmq_async"])
+def test_a_syncd_that_is_killed_at_work(host, mode):
+    """What it was asked and did not answer, the next one does: orchagent goes on as if nothing had happened."""
+    sonic = Sonic(host, flags={"orchagent": ["-z", mode], "syncd": ["-z", mode, "--chip", "rate=5000"]})
+    own = own_routes(sonic)
+    router = Ribtide(host, ROUTER)
+    feed = blast(host, 6_000, 300)
+    for more in (1_000, 2_500, 4_000):
+        wait_for(f"{more} routes are in the chip", lambda: sonic.chip_routes() > len(own) + more, 30, 0.02, alive=sonic.alive())
+        sonic.restart("syncd")
+    check(sonic, router, own)
+    feed.kill()
+    for fewer in (4_000, 2_000):
+        wait_for(f"{fewer} routes are left", lambda: sonic.chip_routes() < len(own) + fewer, 30, 0.02, alive=sonic.alive())
+        sonic.restart("syncd")
+    wait_for("the table is gone", lambda: router.count() == 0, 60, alive=[router.process])
+    check(sonic, router, own)
+    assert not sonic.asic.exists("RIBTIDE_REQUESTS_OWED")
+
+
+def test_a_syncd_that_is_killed_while_the_switch_is_described(host):
+    """It alone knew what it was told of the view, so orchagent is asked to begin again; and only then."""
+    sonic = sonic_in(host, "redis_sync", start=["syncd"])
+    queue = Queue(sonic)
+    def asked_to_end():
+        hears = sonic.asic.pubsub(ignore_subscribe_messages=True)
+        hears.subscribe("NOTIFICATIONS")
+        hears.get_message(timeout=5)
+        sonic.restart("syncd")
+        wait_for("syncd started", lambda: sonic.processes["syncd"].log().rstrip().endswith("started"), 20, alive=sonic.alive())
+        heard = hears.get_message(timeout=1)
+        return heard is not None and "switch_shutdown_request" in heard["data"]
+    for _ in range(2):
+        queue.send("INIT_VIEW", "[]", "Snotify")
+        assert queue.reply() == ("SAI_STATUS_SUCCESS", "[]", "Snotify")
+        queue.send(f"SAI_OBJECT_TYPE_SWITCH:{SWITCH}", '["SAI_SWITCH_ATTR_INIT_SWITCH","true"]', "Screate")
+        assert queue.reply()[0] == "SAI_STATUS_SUCCESS"
+        described = sonic.asic.exists("RIBTIDE_IN_VIEW")
+        assert asked_to_end() == bool(described)
+        assert not asked_to_end()
+    # The first view was of a switch that had nothing, and was carried out as it came.
+    assert described
+
+
 @pytest.mark.parametrize("mode", ["redis_async", "zmq_async"])
 @pytest.mark.parametrize("asic_db", ["behind", "off"])
 def test_a_syncd_whose_rows_are_not_exact(host, mode, asic_db):

@@ -49,7 +49,7 @@ impl Bench {
                 }
                 AsicChange::Remove(object, id) => drop(self.rows.remove(&(object, id))),
                 AsicChange::Hidden(attr) => self.hidden.push(attr),
-                AsicChange::Map(..) | AsicChange::Unmap(..) => {}
+                AsicChange::Map(..) | AsicChange::Unmap(..) | AsicChange::View(_) => {}
             }
         }
     }

@@ -33,6 +33,8 @@ pub enum AsicChange {
     Unmap(Oid, Oid),
     /// Set a field of `HIDDEN`: objects that the chip has of its own.
     Hidden(Attr),
+    /// Note that orchagent describes what shall be, which is kept nowhere yet; or that it no longer does.
+    View(bool),
 }
 
 /// What orchagent and the chip call an object.
@@ -232,6 +234,38 @@ impl<S: Sai> Syncd<S> {
         out.replies.push(reply);
     }
 
+    /// Carries out a request that an earlier syncd may have carried out, or a part of it, before it ended without an answer.
+    /// What is as the request wants it counts as done.
+    pub fn handle_again(&mut self, request: SaiRequest, out: &mut SyncdOut) {
+        let done = |verb: Verb, object: ObjectType, item: &Item| match verb {
+            // Nobody else makes it; what it is now, a later request made of it, which comes again too.
+            Verb::Create => self.store.get(object, &item.id).is_some(),
+            Verb::Remove => self.store.get(object, &item.id).is_none(),
+            Verb::Set => false,
+        };
+        let id = request.id;
+        match request.call {
+            _ if self.in_view() => self.handle(request, out),
+            SaiCall::One { verb, object, item } if done(verb, object, &item) => {
+                out.replies.push(SaiReply::one(id, Status::Success));
+            }
+            SaiCall::Bulk { verb, object, items, mode } => {
+                let count = items.len();
+                let (places, left): (Vec<usize>, Vec<Item>) =
+                    items.into_iter().enumerate().filter(|(_, item)| !done(verb, object, item)).unzip();
+                let mut statuses = vec![Status::Success; count];
+                let rules = self.validation.covers(true);
+                for (place, status) in
+                    places.into_iter().zip(self.objects(verb, object, left, mode, rules, out))
+                {
+                    statuses[place] = status;
+                }
+                out.replies.push(SaiReply::bulk(id, statuses));
+            }
+            call => self.handle(SaiRequest { id, call }, out),
+        }
+    }
+
     /// Orchagent starts, and describes all that shall be. A chip that holds nothing takes it as it comes.
     fn begin(&mut self, out: &mut SyncdOut) -> Status {
         if self.rid(SWITCH).is_none() {
@@ -253,6 +287,7 @@ impl<S: Sai> Syncd<S> {
             view.insert(*object, (*vid).into(), &attrs);
         }
         self.view = Some(view);
+        out.rows.push(AsicChange::View(true));
         Status::Success
     }
 
@@ -545,6 +580,9 @@ impl<S: Sai> Syncd<S> {
         self.store.for_each(&mut |object, id, attrs| {
             out.rows.push(AsicChange::Set(object, id, attrs.clone()));
         });
+        if self.in_view() {
+            out.rows.push(AsicChange::View(true));
+        }
     }
 
     /// Learns what a switch has of its own.

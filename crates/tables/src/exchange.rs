@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread::JoinHandle;
 
+/// Requests that may be under way in the modes that do not wait for each.
+pub const WINDOW: usize = 8;
 /// Requests and replies that may wait in either ring.
 pub(crate) const WAITING: usize = 64;
 /// Requests that may wait for a reply.

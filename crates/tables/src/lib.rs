@@ -28,7 +28,7 @@ pub use behind::Behind;
 pub use connection::Connection;
 pub use database::{Address, DEFAULT_CONFIG, Database, Databases, NAMESPACE_ID, Server, namespace_id};
 pub use error::TableError;
-pub use exchange::{Exchange, Message, Question, Reader};
+pub use exchange::{Exchange, Message, Question, Reader, WINDOW};
 pub use pace::Pace;
 pub use plain::PlainTable;
 pub use resp::{Command, Reply};

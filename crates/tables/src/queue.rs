@@ -2,6 +2,10 @@
 //!
 //! Requests go from sairedis to syncd through `ASIC_STATE`, replies come back through `GETRESPONSE`. A triple is
 //! pushed at the head and taken from the tail, so what was sent first is read first.
+//!
+//! SONiC's syncd takes a request out of the database and then carries it out: one that is killed in between leaves
+//! an orchagent that waits for an answer which nobody will give. Ours moves it to a list beside the queue, from which it goes
+//! in one transaction with the reply, so that the next syncd finds what the last one owes.
 
 pub use crate::exchange::Message;
 
@@ -14,8 +18,10 @@ use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 
-/// Messages that one look takes, as in SONiC.
+/// Replies that one look takes, as in SONiC.
 const AT_ONCE: usize = 128;
+/// The list of requests that were taken and not answered, in the form of the queue.
+const OWED: &str = "RIBTIDE_REQUESTS_OWED";
 
 fn list(table: &str) -> String {
     format!("{table}_KEY_VALUE_OP_QUEUE")
@@ -48,6 +54,23 @@ impl QueueWriter {
     pub fn push(&mut self, message: &Message) {
         self.connection.queue(&["LPUSH", &self.list, &message.key, &message.value, &message.op]);
         self.connection.queue(&["PUBLISH", &self.channel, "G"]);
+    }
+
+    /// Queues the reply to the oldest request of [`serve`] that has none, and takes the request from what is owed. `None`: it
+    /// is carried out, and gets no reply. They happen together or not at all.
+    pub fn answer(&mut self, reply: Option<&Message>) {
+        self.connection.queue(&["MULTI"]);
+        self.connection.queue(&["LTRIM", OWED, "0", "-4"]);
+        reply.into_iter().for_each(|reply| self.push(reply));
+        self.connection.queue(&["EXEC"]);
+    }
+
+    /// The same, where nothing that was asked earlier is of any use any more.
+    pub fn answer_and_forget(&mut self, reply: &Message) {
+        self.connection.queue(&["MULTI"]);
+        self.connection.queue(&["DEL", OWED]);
+        self.push(reply);
+        self.connection.queue(&["EXEC"]);
     }
 
     /// Sends what is queued. A message may arrive twice when the server is lost meanwhile.
@@ -88,12 +111,24 @@ impl QueueReader {
     pub fn pop(&mut self, max: usize) -> Result<Vec<Message>, TableError> {
         // From the tail: what was sent first, and of a triple the key.
         let count = max.saturating_mul(3).to_string();
-        let mut texts = self.connection.ask(&["RPOP", &self.list, &count])?.into_texts().into_iter();
-        let mut messages = Vec::new();
-        while let (Some(key), Some(value), Some(op)) = (texts.next(), texts.next(), texts.next()) {
-            messages.push(Message { key, value, op: op.into() });
+        Ok(messages(self.connection.ask(&["RPOP", &self.list, &count])?.into_texts()))
+    }
+
+    /// The oldest message, which is owed an answer from now on.
+    fn take(&mut self) -> Result<Option<Message>, TableError> {
+        self.connection.queue(&["MULTI"]);
+        for _ in 0..3 {
+            self.connection.queue(&["LMOVE", &self.list, OWED, "RIGHT", "LEFT"]);
         }
-        Ok(messages)
+        let parts = self.connection.ask(&["EXEC"])?.into_array().into_iter().filter_map(Reply::into_text);
+        Ok(messages(parts.collect()).pop())
+    }
+
+    /// What an earlier reader took and did not answer, the oldest first.
+    fn owed(&mut self) -> Result<Vec<Message>, TableError> {
+        let mut texts = self.connection.ask(&["LRANGE", OWED, "0", "-1"])?.into_texts();
+        texts.reverse();
+        Ok(messages(texts))
     }
 
     /// How often the server was lost and found again.
@@ -105,6 +140,16 @@ impl QueueReader {
     pub fn wake(&self) -> &Wake {
         &self.wake
     }
+}
+
+/// Messages of the parts that a list gives, oldest first.
+fn messages(parts: Vec<String>) -> Vec<Message> {
+    let mut parts = parts.into_iter();
+    let mut messages = Vec::new();
+    while let (Some(key), Some(value), Some(op)) = (parts.next(), parts.next(), parts.next()) {
+        messages.push(Message { key, value, op: op.into() });
+    }
+    messages
 }
 
 /// Sends requests through `ASIC_STATE` and takes replies from `GETRESPONSE`, on two threads.
@@ -198,7 +243,17 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     Ok(Exchange { requests, replies, _reader: Some(reader) })
 }
 
-/// Takes messages as they come, on a thread, and hands on what `read` makes of each.
+/// A request as it comes to syncd.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// What is asked.
+    pub message: Message,
+    /// An earlier syncd took it, and ended before it answered: perhaps it carried it out.
+    pub owed: bool,
+}
+
+/// Takes requests as they come, on a thread, and hands on what `read` makes of each; first those that an earlier process took
+/// and did not answer. Each is owed [`QueueWriter::answer`], in order.
 ///
 /// # Errors
 /// [`TableError::Unreachable`] when the server is not there.
@@ -207,28 +262,28 @@ pub fn serve<T: Send + 'static>(
     table: &str,
     rings: &Rings,
     stop: &Stop,
-    read: impl Fn(Message) -> T + Send + 'static,
+    read: impl Fn(Request) -> T + Send + 'static,
 ) -> Result<(ring::Receiver<Result<T, TableError>>, Reader), TableError> {
     let wake = wake_ups(database, vec![channel(database, table)], stop)?.remove(0);
     let mut reader = QueueReader::open(database, table, wake, stop)?;
+    let owed = reader.owed()?;
     let (tx, taken) = rings.bounded("orchagent to syncd", WAITING);
     let body = move |ending: Stop| {
+        for message in owed {
+            if tx.send(Ok(read(Request { message, owed: true }))).is_err() {
+                return;
+            }
+        }
         while rest::recv(reader.wake()).is_ok() && !ending.stopped() {
             while !ending.stopped() {
-                let messages = match reader.pop(AT_ONCE) {
-                    Ok(messages) => messages,
-                    Err(e) => {
-                        let _ = tx.send(Err(e));
-                        return;
-                    }
+                let next = match reader.take() {
+                    Ok(Some(message)) => Ok(read(Request { message, owed: false })),
+                    Ok(None) => break,
+                    Err(e) => Err(e),
                 };
-                if messages.is_empty() {
-                    break;
-                }
-                for message in messages {
-                    if tx.send(Ok(read(message))).is_err() {
-                        return;
-                    }
+                let lost = next.is_err();
+                if tx.send(next).is_err() || lost {
+                    return;
                 }
             }
         }
@@ -239,6 +294,14 @@ pub fn serve<T: Send + 'static>(
         cause: e.to_string(),
     })?;
     Ok((taken, thread))
+}
+
+/// Forgets what is owed to requests that came through Redis: requests come another way from now on.
+///
+/// # Errors
+/// What [`Connection::flush`] says.
+pub fn forget(connection: &mut Connection) -> Result<(), TableError> {
+    connection.ask(&["DEL", OWED]).map(drop)
 }
 
 /// Fails when the server was lost while a request was under way, or came back without its data.

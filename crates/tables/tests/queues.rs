@@ -48,6 +48,51 @@ fn requests_leave_in_the_order_in_which_they_came() {
     assert_eq!(server.client(Db::Asic).keys(), [""; 0]);
 }
 
+#[test]
+fn a_request_without_an_answer_is_owed_to_the_next_reader() {
+    let Some(server) = Server::start() else { return };
+    let database = server.databases.get(Db::Asic);
+    let requests: Vec<Message> = (0..4).map(|n| message(&n.to_string(), "[]", "Sset")).collect();
+    let reply = message("SAI_STATUS_SUCCESS", "[]", "Sgetresponse");
+    let replies =
+        || server.client(Db::Asic).ask("LLEN GETRESPONSE_KEY_VALUE_OP_QUEUE").as_integer().unwrap() / 3;
+    // Each run of syncd takes what there is, answers some, and ends.
+    let run = |asked: &[Message], expected: &[(usize, bool)], answers: &[Option<&Message>]| {
+        let mut orchagent = QueueWriter::open(database, "ASIC_STATE", &server.stop).unwrap();
+        asked.iter().for_each(|request| orchagent.push(request));
+        orchagent.flush().unwrap();
+        let rings = Rings::default();
+        let (taken, reader) =
+            queue::serve(database, "ASIC_STATE", &rings, &server.stop, |request| request).unwrap();
+        for (n, owed) in expected {
+            let request = taken.recv_timeout(Duration::from_secs(10)).unwrap().unwrap().unwrap();
+            assert_eq!((&request.message, request.owed), (&requests[*n], *owed));
+        }
+        let mut syncd = QueueWriter::open(database, "GETRESPONSE", &server.stop).unwrap();
+        answers.iter().for_each(|reply| syncd.answer(*reply));
+        syncd.flush().unwrap();
+        reader.end();
+        orchagent.connection().ask(&["PUBLISH", &queue::channel(database, "ASIC_STATE"), "G"]).unwrap();
+        while !reader.has_ended() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    run(&requests[..3], &[(0, false), (1, false), (2, false)], &[Some(&reply)]);
+    assert_eq!(replies(), 1);
+    // Nothing is lost by taking it once more, and what comes later comes later.
+    run(&requests[3..], &[(1, true), (2, true), (3, false)], &[]);
+    // Some are carried out and need no reply.
+    run(&[], &[(1, true), (2, true), (3, true)], &[None, Some(&reply)]);
+    assert_eq!(replies(), 2);
+    run(&[], &[(3, true)], &[]);
+    let mut syncd = QueueWriter::open(database, "GETRESPONSE", &server.stop).unwrap();
+    syncd.answer_and_forget(&reply);
+    syncd.flush().unwrap();
+    run(&requests[..1], &[(0, false)], &[None]);
+    let mut client = server.client(Db::Asic);
+    assert!(client.keys().iter().all(|key| !key.contains("OWED")), "{:?}", client.keys());
+}
+
 fn route(n: u32, nexthop: &str) -> Change<RouteRow> {
     let fields = [("nexthop", nexthop), ("ifname", "Ethernet0")];
     Change::set(key(n), RouteRow::from_fields(&mut fields.into_iter()).unwrap())

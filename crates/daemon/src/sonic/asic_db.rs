@@ -25,6 +25,8 @@ const MAPS: [&str; 2] = ["VIDTORID", "RIDTOVID"];
 const HIDDEN: &str = "HIDDEN";
 /// A key that says that a syncd ran here before whose rows need not be exact.
 const RAN: &str = "RIBTIDE_SYNCD_RAN";
+/// A key that says that orchagent describes the switch to a syncd that runs, which alone knows what it was told.
+const IN_VIEW: &str = "RIBTIDE_IN_VIEW";
 /// Batches of rows that may wait to be written, of a bulk each: two full tables of routes.
 const BEHIND: usize = 2048;
 /// Rows that are written at once.
@@ -55,22 +57,28 @@ impl AsicDb {
         let connection = Connection::open(databases.get(Db::Asic), stop)?;
         let key = connection.database().key(ASIC_STATE, "");
         let mut rows = Rows { connection, generation: 0, probed: Instant::now(), prefix: key.len(), key };
+        // An orchagent that goes on from an earlier syncd may believe in more than the rows say.
+        let anew = match persistence {
+            Persistence::InLine => {
+                rows.connection.ask(&["DEL", RAN])?;
+                rows.connection.ask(&["DEL", IN_VIEW])?
+            }
+            Persistence::Behind | Persistence::Off if warm => Reply::Integer(0),
+            Persistence::Behind | Persistence::Off => {
+                let before = rows.connection.ask(&["EXISTS", RAN, HIDDEN])?;
+                rows.connection.ask(&["SET", RAN, "1"])?;
+                before
+            }
+        };
+        if anew != Reply::Integer(0) {
+            let request = format!(r#"["{SHUTDOWN_REQUEST}","{{\"switch_id\":\"oid:0x21000000000000\"}}"]"#);
+            rows.connection.ask(&["PUBLISH", NOTIFICATIONS, &request])?;
+        }
         if persistence == Persistence::InLine {
-            rows.connection.ask(&["DEL", RAN])?;
             if !warm {
                 rows.recreate(syncd)?;
             }
             return Ok(AsicDb::InLine(Box::new(rows)));
-        }
-        if !warm {
-            // An orchagent that goes on from an earlier syncd believes in more than the rows say.
-            let before = rows.connection.ask(&["EXISTS", RAN, HIDDEN])?;
-            rows.connection.ask(&["SET", RAN, "1"])?;
-            if before != Reply::Integer(0) {
-                let request =
-                    format!(r#"["{SHUTDOWN_REQUEST}","{{\"switch_id\":\"oid:0x21000000000000\"}}"]"#);
-                rows.connection.ask(&["PUBLISH", NOTIFICATIONS, &request])?;
-            }
         }
         if persistence == Persistence::Off {
             rows.write(AsicChange::Wipe)?;
@@ -340,13 +348,15 @@ impl Rows {
                 attr.write_value(&mut value);
                 rows.queue(&["HSET", HIDDEN, attr.name(), &value]);
             }
+            AsicChange::View(true) => rows.queue(&["SET", IN_VIEW, "1"]),
+            AsicChange::View(false) => rows.queue(&["DEL", IN_VIEW]),
             AsicChange::Wipe => {
                 let pattern = format!("{}*", rows.database().key(ASIC_STATE, ""));
                 rows.scan(&pattern, |connection, names| {
                     names.iter().for_each(|name| connection.queue(&["UNLINK", name]));
                     connection.flush()
                 })?;
-                rows.queue(&["DEL", HIDDEN, MAPS[0], MAPS[1]]);
+                rows.queue(&["DEL", HIDDEN, MAPS[0], MAPS[1], IN_VIEW]);
             }
         }
         Ok(())

@@ -16,7 +16,7 @@ use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
 use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, text};
 use ribtide_tables::zmq::{self, Endpoint};
-use ribtide_tables::{Databases, Exchange, Heard, Message, Question, listen, queue};
+use ribtide_tables::{Databases, Exchange, Heard, Message, Question, WINDOW, listen, queue};
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -30,8 +30,6 @@ pub(super) const NOTIFICATIONS: &str = "NOTIFICATIONS";
 pub(super) const SHUTDOWN_REQUEST: &str = "switch_shutdown_request";
 /// Where syncd takes requests over ZeroMQ, if nothing else is said.
 const PORT: u16 = 5555;
-/// Requests under way in the modes that do not wait for each.
-const WINDOW: usize = 8;
 /// How long syncd may take for one request. SONiC gives up after a minute; a chip that stalls for as long is no reason to
 /// describe everything anew.
 const PATIENCE: Duration = Duration::from_secs(300);

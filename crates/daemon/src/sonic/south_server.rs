@@ -36,6 +36,8 @@ struct Incoming {
     what: Result<SaiRequest, Refusal>,
     /// In `redis_async`: that each request be answered.
     asks_for_answers: bool,
+    /// It may have been carried out before, by a syncd that ended before it answered.
+    owed: bool,
 }
 
 /// What is no request of the route path is answered all the same, so that who asked does not wait for ever.
@@ -60,6 +62,16 @@ enum Way {
 enum Reply {
     Done(SaiReply, Kind),
     Refused(Message),
+    /// There is none: who asked does not wait for it.
+    Silence,
+}
+
+/// What a request waits for.
+enum Due {
+    /// The machine, which knows it under this number.
+    Reply { id: u64, kind: Kind, owed: bool },
+    /// Nothing but those before it.
+    Refusal(Message),
 }
 
 /// What a reply answers.
@@ -69,10 +81,10 @@ enum Kind {
     Change,
     /// A question, whose answer is waited for in every mode.
     Get,
-    /// A view step.
-    View,
-    /// The same, and who asked wanted to know whether each request is answered.
-    Answering,
+    /// The first step of a view. `answering`: who asked wanted to know whether each request is answered.
+    Init { answering: bool },
+    /// The last one.
+    Apply,
 }
 
 /// orchagent, and ASIC_DB.
@@ -89,9 +101,11 @@ pub(super) struct SouthServer {
     silent: Option<Instant>,
     stop: Stop,
     failed: crossbeam_channel::Receiver<TableError>,
-    /// Requests under way: their numbers, ways back and kinds.
-    under_way: VecDeque<(u64, Way, Kind)>,
+    /// Requests under way, and their ways back.
+    under_way: VecDeque<(Way, Due)>,
     taken: u64,
+    /// No orchagent began a view since the start: one may ask what it asked an earlier syncd.
+    heir: bool,
     /// Whether replies are sent to requests that only make changes: in `redis_async` only when that was asked for.
     answers: bool,
     /// Where a syncd that is started again finds that it was; only in `redis_async`.
@@ -115,22 +129,24 @@ impl SouthServer {
         let (replies, waiting) = rings.bounded::<(Way, Reply)>("replies to orchagent", WAITING);
         let (failing, failed) = crossbeam_channel::bounded(1);
         let (requests, reader, mut writer) = if mode.is_zmq() {
-            let read = |message: &str| {
+            let read = |message: &str, owed| {
                 let request = text::read_zmq_request(0, message);
                 let what = request.map_err(|e| {
                     let parts = json::read_strings(message).unwrap_or_default();
                     let part = |n: usize| parts.get(n).map_or("", |part| part);
                     refusal(part(0), part(1), e.to_string())
                 });
-                Incoming { what, asks_for_answers: false }
+                Incoming { what, asks_for_answers: false, owed }
             };
+            queue::forget(&mut Connection::open(asic, stop)?)?;
             (Requests::Zmq(zmq::serve(endpoint, rings, stop, read)?), None, None)
         } else {
             let writer = QueueWriter::open(asic, "GETRESPONSE", stop)?;
-            let (requests, reader) = queue::serve(asic, ASIC_STATE, rings, stop, |message: Message| {
+            let (requests, reader) = queue::serve(asic, ASIC_STATE, rings, stop, |request| {
+                let queue::Request { message, owed } = request;
                 let request = text::read_request(0, &message.key, &message.value, &message.op);
                 let what = request.map_err(|e| refusal(&message.key, &message.op, e.to_string()));
-                Incoming { what, asks_for_answers: message.value == ANSWERS }
+                Incoming { what, asks_for_answers: message.value == ANSWERS, owed }
             })?;
             (Requests::Redis(requests), Some(reader), Some(writer))
         };
@@ -145,11 +161,15 @@ impl SouthServer {
         let body = move || {
             while let Ok(first) = waiting.recv() {
                 for (way, reply) in std::iter::once(first).chain(std::iter::from_fn(|| waiting.try_recv())) {
-                    let message = spell(reply);
-                    match (way, &mut writer) {
-                        (Way::Zmq(answer), _) => answer.send(&message.to_zmq()),
-                        (Way::Redis, Some(writer)) => writer.push(&message),
-                        (Way::Redis, None) => {}
+                    // Whoever describes the switch anew takes no answer to what was asked before.
+                    let anew = matches!(reply, Reply::Done(_, Kind::Init { .. }));
+                    match (way, &mut writer, spell(reply)) {
+                        (Way::Zmq(answer), _, Some(message)) => answer.send(&message.to_zmq()),
+                        (Way::Redis, Some(writer), Some(message)) if anew => {
+                            writer.answer_and_forget(&message);
+                        }
+                        (Way::Redis, Some(writer), message) => writer.answer(message.as_ref()),
+                        (Way::Zmq(_), _, None) | (Way::Redis, None, _) => {}
                     }
                 }
                 if let Some(Err(e)) = writer.as_mut().map(QueueWriter::flush) {
@@ -172,6 +192,7 @@ impl SouthServer {
             failed,
             under_way: VecDeque::new(),
             taken: 0,
+            heir: true,
             answers,
             asked,
             rows,
@@ -187,6 +208,7 @@ impl SouthServer {
                 request.id = self.taken;
                 let kind = match request.call {
                     SaiCall::View(View::Init) => {
+                        self.heir = false;
                         let answers = incoming.asks_for_answers;
                         if let Some(asked) = self.asked.as_mut().filter(|_| self.answers != answers) {
                             self.answers = answers;
@@ -199,23 +221,34 @@ impl SouthServer {
                             };
                             self.settings.now(MODE, active, why)?;
                         }
-                        if incoming.asks_for_answers { Kind::Answering } else { Kind::View }
+                        Kind::Init { answering: answers }
                     }
-                    SaiCall::View(View::Apply) => Kind::View,
+                    SaiCall::View(View::Apply) => Kind::Apply,
                     SaiCall::Get { .. } => Kind::Get,
                     _ => Kind::Change,
                 };
-                self.under_way.push_back((request.id, way, kind));
+                let due = Due::Reply { id: request.id, kind, owed: incoming.owed && self.heir };
+                self.under_way.push_back((way, due));
                 requests.push(request);
             }
             Err(Refusal { why, reply }) => {
                 log(DAEMON, &format!("refused: {why}"));
-                if self.answers {
-                    self.reply(way, Reply::Refused(reply));
-                }
+                self.under_way.push_back((way, Due::Refusal(reply)));
+                self.refuse();
             }
         }
         Ok(())
+    }
+
+    /// Answers what was refused, up to the first request that the machine has not answered.
+    fn refuse(&mut self) {
+        while let Some((way, due)) = self.under_way.pop_front() {
+            match due {
+                Due::Refusal(reply) if self.answers => self.reply(way, Reply::Refused(reply)),
+                Due::Refusal(_) => self.reply(way, Reply::Silence),
+                Due::Reply { .. } => return self.under_way.push_front((way, due)),
+            }
+        }
     }
 }
 
@@ -247,17 +280,18 @@ fn refusal(key: &str, op: &str, why: String) -> Refusal {
     Refusal { why, reply: Message { key: status.into(), value: format!("[{fields}]"), op: op.into() } }
 }
 
-fn spell(reply: Reply) -> Message {
-    match reply {
+fn spell(reply: Reply) -> Option<Message> {
+    Some(match reply {
+        Reply::Silence => return None,
         Reply::Refused(message) => message,
         Reply::Done(reply, kind) => {
-            let message = text::write_reply(&reply, matches!(kind, Kind::View | Kind::Answering));
+            let message = text::write_reply(&reply, matches!(kind, Kind::Init { .. } | Kind::Apply));
             match kind {
-                Kind::Answering => Message { value: ANSWERS.into(), ..message },
+                Kind::Init { answering: true } => Message { value: ANSWERS.into(), ..message },
                 _ => message,
             }
         }
-    }
+    })
 }
 
 impl OrchLink for SouthServer {
@@ -286,20 +320,29 @@ impl OrchLink for SouthServer {
             self.rows.write(&mut out.rows)?;
         }
         for reply in out.replies.drain(..) {
-            let Some((_, way, kind)) = self.under_way.pop_front() else { continue };
+            let Some((way, Due::Reply { kind, .. })) = self.under_way.pop_front() else { continue };
             if !self.answers && kind == Kind::Change {
+                self.reply(way, Reply::Silence);
                 if !reply.status.is_success() {
+                    // The next syncd must not try it again.
+                    self.finish()?;
                     return Err(Error::new(format!(
                         "the switch answered {} in redis_async, where orchagent cannot be told; start syncd and orchagent \
                          again, both with -s",
                         reply.status.name()
                     )));
                 }
-                continue;
+            } else {
+                self.reply(way, Reply::Done(reply, kind));
             }
-            self.reply(way, Reply::Done(reply, kind));
+            self.refuse();
         }
         self.rows.write(&mut out.rows)
+    }
+
+    fn is_owed(&self, request: &SaiRequest) -> bool {
+        let is = |due: &Due| matches!(due, Due::Reply { id, owed: true, .. } if *id == request.id);
+        self.under_way.iter().any(|(_, due)| is(due))
     }
 
     fn wants_all_rows(&mut self) -> Result<bool, Error> {

@@ -35,6 +35,11 @@ pub(super) trait OrchLink: Send {
     /// Sends the replies, then writes the rows; empties both.
     fn answer(&mut self, out: &mut SyncdOut) -> Result<(), Error>;
 
+    /// Whether it may have been carried out before, by a syncd that ended before it answered.
+    fn is_owed(&self, _request: &SaiRequest) -> bool {
+        false
+    }
+
     /// Whether the rows that were written may be lost, so that all are to be said again.
     fn wants_all_rows(&mut self) -> Result<bool, Error> {
         Ok(false)
@@ -182,7 +187,10 @@ impl SyncdStage {
             ObjectId::Route(entry) => Some((entry.vr, entry.dest)),
             _ => None,
         }));
-        self.syncd.handle(request, &mut out);
+        match self.link.is_owed(&request) {
+            true => self.syncd.handle_again(request, &mut out),
+            false => self.syncd.handle(request, &mut out),
+        }
         if let Some(meter) = &self.meter {
             meter.add(routes, begin);
         }

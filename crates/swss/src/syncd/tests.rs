@@ -18,6 +18,7 @@ struct Db {
     rows: BTreeMap<(ObjectType, ObjectId), BTreeMap<String, Attr>>,
     rid_of: BTreeMap<Oid, Oid>,
     hidden: BTreeMap<String, Attr>,
+    in_view: bool,
 }
 
 impl Db {
@@ -35,6 +36,7 @@ impl Db {
                 AsicChange::Map(vid, rid) => assert_eq!(self.rid_of.insert(vid, rid), None),
                 AsicChange::Unmap(vid, rid) => assert_eq!(self.rid_of.remove(&vid), Some(rid)),
                 AsicChange::Hidden(attr) => drop(self.hidden.insert(attr.name().into(), attr)),
+                AsicChange::View(begun) => self.in_view = begun,
             }
         }
     }
@@ -75,8 +77,12 @@ impl World {
     }
 
     fn ask(&mut self, call: SaiCall) -> SaiReply {
+        self.hand(call, Syncd::handle)
+    }
+
+    fn hand(&mut self, call: SaiCall, to: fn(&mut Syncd<Chip>, SaiRequest, &mut SyncdOut)) -> SaiReply {
         let mut out = SyncdOut::default();
-        self.syncd.handle(SaiRequest { id: 7, call }, &mut out);
+        to(&mut self.syncd, SaiRequest { id: 7, call }, &mut out);
         self.db.write(out.rows);
         self.events.extend(out.events);
         self.check();
@@ -175,6 +181,17 @@ impl World {
         self.db.write(out.rows);
         self.events.extend(out.events);
         self.check();
+    }
+
+    /// syncd carries out a request, ends when so many of its rows are written, and is started again with what it owes. What
+    /// it would have answered, and what the next one answers.
+    fn crash_in(&mut self, call: SaiCall, written: usize) -> (SaiReply, SaiReply) {
+        let mut out = SyncdOut::default();
+        self.syncd.handle(SaiRequest { id: 7, call: call.clone() }, &mut out);
+        out.rows.truncate(written);
+        self.db.write(out.rows);
+        self.restart_syncd();
+        (out.replies.remove(0), self.hand(call, Syncd::handle_again))
     }
 
     /// Everything that must always hold.
@@ -297,6 +314,48 @@ fn what_fails_is_answered_alone_and_leaves_no_row() {
         world.row(ObjectType::RouteEntry, entry),
         "SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID=oid:0x0 SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION=SAI_PACKET_ACTION_DROP"
     );
+}
+
+#[test]
+fn what_an_earlier_syncd_did_of_a_request_counts_as_done() {
+    let mut world = World::new();
+    let rif = world.rif(0);
+    let hop = world.hop(rif, "10.0.0.1");
+    let dests = ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"];
+    let bulk = |verb, items| {
+        let mode = ErrorMode::StopOnError;
+        SaiCall::Bulk { verb, object: ObjectType::RouteEntry, items, mode }
+    };
+    let routes = dests.map(|dest| Item::new(world.entry(dest), [Attr::RouteNextHop(hop)])).to_vec();
+    let bare = dests.map(|dest| Item::bare(world.entry(dest))).to_vec();
+    for written in 0..=3 {
+        let (_, again) = world.crash_in(bulk(Verb::Create, routes.clone()), written);
+        assert_eq!(again.statuses, [Status::Success; 3]);
+        assert_eq!(world.operations().iter().filter(|made| *made == "Create RouteEntry").count(), 3);
+        assert!(bare.iter().all(|item| world.db.rows.contains_key(&(ObjectType::RouteEntry, item.id))));
+        let (_, again) = world.crash_in(bulk(Verb::Remove, bare.clone()), written);
+        assert_eq!(again.statuses, [Status::Success; 3]);
+        assert!(bare.iter().all(|item| !world.db.rows.contains_key(&(ObjectType::RouteEntry, item.id))));
+    }
+    let group =
+        Item::new(world.vid(ObjectType::NextHopGroup), [Attr::GroupKind(GroupType::DynamicUnorderedEcmp)]);
+    let create = SaiCall::One { verb: Verb::Create, object: ObjectType::NextHopGroup, item: group };
+    assert_eq!(world.crash_in(create.clone(), 9).1.status, Status::Success);
+    assert_eq!(world.ask(create).status, Status::ItemAlreadyExists);
+}
+
+#[test]
+fn a_view_that_is_described_is_noted_until_it_is_applied() {
+    let mut world = World::new();
+    assert!(!world.db.in_view);
+    world.start();
+    assert!(world.db.in_view);
+    let mut out = SyncdOut::default();
+    world.syncd.all_rows(&mut out);
+    world.db.write(out.rows);
+    assert!(world.db.in_view);
+    assert_eq!(world.view(View::Apply), Status::Success);
+    assert!(!world.db.in_view);
 }
 
 /// Two interfaces, three next hops, a group of two, and routes.

@@ -341,6 +341,7 @@ impl<S: Sai> Syncd<S> {
             ));
         }
         self.adopt(view, out);
+        out.rows.push(AsicChange::View(false));
         if steps.is_empty() { Status::Success } else { Status::Failure }
     }
 

@@ -2,13 +2,16 @@
 //!
 //! SONiC's own asks one thing at a time. A socket that answers takes the next request when it has answered the last, so
 //! several may be under way to any syncd; their answers come in order.
+//!
+//! What was under way on a connection that breaks is asked again on the next one. A syncd of ours knows that the first
+//! requests of a connection may be such, which it, or one before it, has carried out.
 
 use super::endpoint::Endpoint;
 use super::listener::{Service, bind};
 use super::push::{BACK_OFF, reason};
 use super::zmtp::{Kind, Peer, Reader, Writer, introduce};
 use crate::TableError;
-use crate::exchange::{Exchange, Pending, Question, WAITING};
+use crate::exchange::{Exchange, Pending, Question, WAITING, WINDOW};
 use crossbeam_channel as channel;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
@@ -17,6 +20,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How often a request is asked again: not for ever, as it may be what ends syncd.
+const AGAIN: u8 = 5;
 /// The longest message: SONiC's buffer.
 const LIMIT: usize = 128 << 20;
 
@@ -24,10 +29,19 @@ fn no_thread(endpoint: &Endpoint, cause: &io::Error) -> TableError {
     TableError::Endpoint { endpoint: endpoint.to_string(), cause: cause.to_string() }
 }
 
+/// A request that is under way.
+struct Sent<P> {
+    waits: P,
+    text: Arc<String>,
+    /// How often it was asked before.
+    before: u8,
+}
+
 /// Sends requests to who answers at `endpoint`, on two threads. `ask` spells a request; `hear` understands the reply to
 /// what it left pending, or returns `None` when it is the reply to something else.
 ///
-/// A connection that breaks is made again; when something was under way on it, that ends the exchange.
+/// A connection that breaks is made again. What was under way on it is asked again of a syncd that was away in between; one that
+/// was there all the time may still be at it, which ends the exchange, as does a request that was lost too often.
 ///
 /// # Errors
 /// [`TableError::Endpoint`] when there is no thread for it.
@@ -43,12 +57,13 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     let (to, stop, hear) = (endpoint.clone(), stop.clone(), Arc::new(hear));
     let body = move || {
         let mut pause = BACK_OFF.0;
-        let mut said = false;
+        let mut away = false;
+        let mut lost = Vec::new();
         while !stop.stopped() {
             let peer = match connect(&to) {
                 Ok(peer) => peer,
                 Err(e) => {
-                    if !std::mem::replace(&mut said, true) {
+                    if !std::mem::replace(&mut away, true) {
                         crate::report(&format!("waiting for syncd at {to}: {e}"));
                     }
                     std::thread::sleep(pause);
@@ -56,15 +71,20 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
                     continue;
                 }
             };
-            crate::report(&format!("syncd answers at {to}"));
-            (pause, said) = (BACK_OFF.0, false);
             let pending = Pending::default();
-            match converse(peer, &asked, &answers, &pending, &ask, &hear) {
-                None => return,
-                Some(why) => crate::report(&format!("syncd no longer answers at {to}: {why}")),
+            let mut why = None;
+            if away || lost.is_empty() {
+                crate::report(&format!("syncd answers at {to}"));
+                (pause, away) = (BACK_OFF.0, false);
+                why = converse(peer, std::mem::take(&mut lost), &asked, &answers, &pending, &ask, &hear);
+                let Some(why) = &why else { return };
+                crate::report(&format!("syncd no longer answers at {to}: {why}"));
+                lost.extend(std::iter::from_fn(|| pending.oldest()).inspect(|_| pending.answered()));
             }
-            if !pending.is_empty() {
-                let _ = answers.send(Err(TableError::Interrupted { what: "syncd".into() }));
+            // What got another answer than its own is in neither.
+            if why.is_none() || lost.iter().any(|sent: &Sent<P>| sent.before == AGAIN) || !pending.is_empty()
+            {
+                let _ = answers.send(Err(TableError::Interrupted { what: "the connection to syncd".into() }));
                 return;
             }
         }
@@ -88,9 +108,10 @@ fn connect(endpoint: &Endpoint) -> io::Result<Peer> {
 /// One connection to its end, and why it ended; `None` when nobody asks any more.
 fn converse<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     peer: Peer,
+    lost: Vec<Sent<P>>,
     asked: &ring::Receiver<Q>,
     answers: &ring::Sender<Result<A, TableError>>,
-    pending: &Pending<P>,
+    pending: &Pending<Sent<P>>,
     ask: &impl Fn(Q) -> Question<P>,
     hear: &Arc<impl Fn(&P, &str) -> Option<A> + Send + Sync + 'static>,
 ) -> Option<String> {
@@ -106,6 +127,23 @@ fn converse<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     if let Err(e) = thread::spawn("asic-responses", body) {
         return Some(e.to_string());
     }
+    let send = |sent: Sent<P>| {
+        let text = sent.text.clone();
+        // Its answer may come before this returns.
+        pending.add(sent);
+        writer.message(text.as_bytes())
+    };
+    let end = |e: &io::Error| {
+        writer.end();
+        // What is still read counts as answered.
+        let _ = is_gone.recv();
+        Some(reason(e))
+    };
+    for sent in lost {
+        if let Err(e) = send(Sent { before: sent.before + 1, ..sent }) {
+            return end(&e);
+        }
+    }
     loop {
         channel::select! {
             recv(asked.raw()) -> request => {
@@ -114,10 +152,13 @@ fn converse<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
                     return None;
                 };
                 let Question { message, pending: waits } = ask(asked.took(request));
-                waits.into_iter().for_each(|waits| pending.add(waits));
-                if let Err(e) = writer.message(message.to_zmq().as_bytes()) {
-                    writer.end();
-                    return Some(reason(&e));
+                let text = Arc::new(message.to_zmq());
+                let sent = match waits {
+                    Some(waits) => send(Sent { waits, text, before: 0 }),
+                    None => writer.message(text.as_bytes()),
+                };
+                if let Err(e) = sent {
+                    return end(&e);
                 }
             }
             recv(is_gone) -> why => return Some(why.unwrap_or_default()),
@@ -128,7 +169,7 @@ fn converse<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
 fn listen<A, P>(
     mut reader: Reader,
     answers: &ring::Sender<Result<A, TableError>>,
-    pending: &Pending<P>,
+    pending: &Pending<Sent<P>>,
     hear: &impl Fn(&P, &str) -> Option<A>,
 ) -> String {
     let mut message = Vec::new();
@@ -137,7 +178,7 @@ fn listen<A, P>(
             return reason(&e);
         }
         let text = String::from_utf8_lossy(&message);
-        let Some(answer) = pending.oldest().and_then(|oldest| hear(&oldest, &text)) else {
+        let Some(answer) = pending.oldest().and_then(|sent| hear(&sent.waits, &text)) else {
             return "it answered something else than what was asked".into();
         };
         pending.answered();
@@ -158,7 +199,8 @@ impl Answer {
     }
 }
 
-/// Binds to `endpoint` and takes requests from whoever connects, each read by `read` on its connection's thread.
+/// Binds to `endpoint` and takes requests from whoever connects, each read by `read` on its connection's thread. `read` is told
+/// of as many of a connection's first requests as may be under way that they may have been asked before, and carried out.
 ///
 /// # Errors
 /// [`TableError::Endpoint`] when the endpoint is taken or is not of this machine.
@@ -166,7 +208,7 @@ pub fn serve<T: Send + 'static>(
     endpoint: &Endpoint,
     rings: &Rings,
     stop: &Stop,
-    read: impl Fn(&str) -> T + Send + Clone + 'static,
+    read: impl Fn(&str, bool) -> T + Send + Clone + 'static,
 ) -> Result<ring::Receiver<(T, Answer)>, TableError> {
     let (requests, taken) = rings.bounded("orchagent to syncd", WAITING);
     let service = Service {
@@ -181,14 +223,19 @@ pub fn serve<T: Send + 'static>(
     Ok(taken)
 }
 
-fn take<T>(peer: Peer, requests: &ring::Sender<(T, Answer)>, read: &impl Fn(&str) -> T) -> io::Result<()> {
+fn take<T>(
+    peer: Peer,
+    requests: &ring::Sender<(T, Answer)>,
+    read: &impl Fn(&str, bool) -> T,
+) -> io::Result<()> {
     let Peer { mut reader, writer, .. } = peer;
     let mut message = Vec::new();
-    loop {
+    for n in 0_u64.. {
         reader.message(&mut message)?;
-        let request = read(&String::from_utf8_lossy(&message));
+        let request = read(&String::from_utf8_lossy(&message), n < WINDOW as u64);
         if requests.send((request, Answer(writer.clone()))).is_err() {
             return Ok(());
         }
     }
+    Ok(())
 }

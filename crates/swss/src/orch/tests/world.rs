@@ -233,6 +233,7 @@ impl World {
                 AsicChange::Map(vid, rid) => assert_eq!(self.rid_of.insert(vid, rid), None),
                 AsicChange::Unmap(vid, rid) => assert_eq!(self.rid_of.remove(&vid), Some(rid)),
                 AsicChange::Hidden(attr) => self.hidden.push(attr),
+                AsicChange::View(_) => {}
             }
         }
     }

@@ -11,6 +11,8 @@ enum Act {
     /// Which of the next operations on the chip fail.
     Fail(Vec<bool>),
     RestartSyncd,
+    /// A bulk in which syncd ends when so many rows are written.
+    Crash(Verb, ObjectType, Vec<(u8, u8)>, usize),
     /// orchagent starts again, and describes so many of the things that it had.
     RestartOrchagent(u8),
 }
@@ -28,11 +30,13 @@ const TYPES: [ObjectType; 7] = [
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let verb = prop_oneof![4 => Just(Verb::Create), 1 => Just(Verb::Set), 1 => Just(Verb::Remove)];
     let object = prop::sample::select(&TYPES[..]);
+    let crash = (verb.clone(), object.clone(), prop::collection::vec(any::<(u8, u8)>(), 1..4), 0..7_usize);
     let bulk = (verb, object, prop::collection::vec(any::<(u8, u8)>(), 1..4), any::<bool>());
     let act = prop_oneof![
         30 => bulk.prop_map(|(verb, object, of, stop)| Act::Bulk(verb, object, of, stop)),
         2 => prop::collection::vec(any::<bool>(), 1..6).prop_map(Act::Fail),
         1 => Just(Act::RestartSyncd),
+        2 => crash.prop_map(|(verb, object, of, written)| Act::Crash(verb, object, of, written)),
         2 => any::<u8>().prop_map(Act::RestartOrchagent),
     ];
     prop::collection::vec(act, 1..60)
@@ -119,6 +123,11 @@ impl World {
                 Item::new(vid, attrs)
             }
         }
+    }
+
+    fn choose_all(&mut self, verb: Verb, object: ObjectType, of: Vec<(u8, u8)>) -> Vec<Item> {
+        let bare = |item: Item| if verb == Verb::Remove { Item::bare(item.id) } else { item };
+        of.into_iter().map(|(a, b)| bare(self.choose(verb, object, a, b))).collect()
     }
 
     /// Describes objects anew, under new numbers: those of `keep`, and returns what was described.
@@ -249,9 +258,21 @@ proptest! {
             match act {
                 Act::Bulk(verb, object, of, stop) => {
                     let mode = if stop { ErrorMode::StopOnError } else { ErrorMode::IgnoreError };
-                    let bare = |item: Item| if verb == Verb::Remove { Item::bare(item.id) } else { item };
-                    let items = of.into_iter().map(|(a, b)| bare(world.choose(verb, object, a, b))).collect();
+                    let items = world.choose_all(verb, object, of);
                     world.bulk(verb, object, items, mode);
+                }
+                Act::Crash(verb, object, of, written) => {
+                    world.syncd.chip_mut().failures.clear();
+                    let items = world.choose_all(verb, object, of);
+                    let mode = ErrorMode::IgnoreError;
+                    let call = SaiCall::Bulk { verb, object, items: items.clone(), mode };
+                    let (lost, again) = world.crash_in(call, written);
+                    for ((item, lost), again) in items.iter().zip(lost.statuses).zip(again.statuses) {
+                        let there = world.db.rows.contains_key(&(object, item.id));
+                        let says = format!("{item:?} {} {}", lost.name(), again.name());
+                        prop_assert!(again.is_success() || !lost.is_success(), "{}", says);
+                        prop_assert!(!again.is_success() || there == (verb != Verb::Remove), "{}", says);
+                    }
                 }
                 Act::Fail(which) => world.syncd.chip_mut().failures = which,
                 Act::RestartSyncd => world.restart_syncd(),
