@@ -16,8 +16,8 @@ WIRINGS = {
     "zmq": {"syncd": ["-z", "zmq_sync"], "orchagent": ["-z", "zmq_async", "-q", "tcp://127.0.0.1", "--route-zmq"],
             "fpmsyncd": ["-q", "tcp://127.0.0.1"]},
 }
-#: What travels, rather than what is kept.
-QUEUES = ("ASIC_STATE_KEY_VALUE_OP_QUEUE", "GETRESPONSE_KEY_VALUE_OP_QUEUE")
+#: What travels, and says how far it is, rather than what is kept.
+QUEUES = ("ASIC_STATE_KEY_VALUE_OP_QUEUE", "GETRESPONSE_KEY_VALUE_OP_QUEUE", "RIBTIDE_REQUESTS_OWED", "RIBTIDE_IN_VIEW")
 
 
 class Warm(Sonic):
