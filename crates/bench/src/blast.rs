@@ -8,7 +8,6 @@ use crate::session::{Session, Speaker};
 use crate::table::{Feed, FeedOptions, Path, Table, TableOptions};
 use crate::{AddressPool, Error};
 use ribtide_prefix::{Afi, AnyPrefix, Families, Family, V4, V6, for_each_family};
-use ribtide_wire::bgp::NextHop;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Instant;
@@ -361,11 +360,7 @@ impl GroupWriter {
         feed.path::<F>(group, &mut self.path);
         self.block.clear();
         self.path.encode(&mut self.block);
-        let next_hop = match self.path.next_hop {
-            IpAddr::V4(a) => NextHop::V4(a),
-            IpAddr::V6(a) => NextHop::V6 { global: a, link_local: None },
-        };
-        sender.announce(&self.block, next_hop, prefixes.iter().copied())
+        sender.announce(&self.block, self.path.next_hop.into(), prefixes.iter().copied())
     }
 }
 

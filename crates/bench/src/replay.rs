@@ -425,9 +425,6 @@ impl Rewrite {
         } else {
             recorded
         };
-        match addr {
-            IpAddr::V4(a) => NextHop::V4(a),
-            IpAddr::V6(a) => NextHop::V6 { global: a, link_local: None },
-        }
+        addr.into()
     }
 }

@@ -73,6 +73,23 @@ fn every_workload_runs_and_ends_right() {
     assert!(text.contains("ribtide:shards=2") && text.contains("threads, CPU s: learn"), "{text}");
 }
 
+/// The workloads that change in every way what receivers hold.
+#[test]
+fn ipv6_routes_end_right_as_ipv4_routes_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let works = ["--work", "withdraw,flap,churn", "--family", "ipv6"];
+    let (output, report) = bench("ribtide:shards=2", &folder.path().join("report.json"), &works);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(phases(&report).count(), 2 + 1 + 2 + 1 + 5 + 1);
+    for phase in phases(&report) {
+        assert!(phase["wrong"].is_null() && phase["wall_s"].is_f64(), "{phase}");
+    }
+    for scenario in report["scenarios"].as_array().unwrap() {
+        assert_eq!(scenario["family"], "ipv6-unicast");
+    }
+    assert!(String::from_utf8_lossy(&output.stdout).contains("x 200 prefixes of ipv6-unicast"), "{output:?}");
+}
+
 /// Each mode of the next-hop cache ends with the same FIB, and that one is right; the suite says so otherwise.
 #[test]
 fn every_mode_of_the_next_hop_cache_ends_right() {
@@ -111,11 +128,21 @@ fn a_router_that_is_wrong_is_found_out() {
     fs::write(&liar, script).unwrap();
     fs::set_permissions(&liar, fs::Permissions::from_mode(0o755)).unwrap();
     let dut = format!("ribtide:binary={}", liar.display());
-    let (output, report) =
-        bench(&dut, &folder.path().join("report.json"), &["--work", "learn", "--patience", "1"]);
+    let (output, report) = bench(
+        &dut,
+        &folder.path().join("report.json"),
+        &["--work", "learn", "--patience", "1", "--family", "ipv4,ipv6"],
+    );
     assert!(!output.status.success());
     let wrong: Vec<&str> = phases(&report).filter_map(|phase| phase["wrong"].as_str()).collect();
-    assert_eq!(wrong.len(), 2, "{report}");
-    assert!(wrong[0].starts_with("200 of 200 prefixes") && wrong[0].contains("is not there"), "{wrong:?}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("0 of 1 right"), "{output:?}");
+    // Each family's receivers, and its late joiner.
+    assert_eq!(wrong.len(), 4, "{report}");
+    for wrong in wrong {
+        assert!(wrong.starts_with("200 of 200 prefixes") && wrong.contains("is not there"), "{wrong}");
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("0 of 1 right") && text.contains("ipv4-unicast") && text.contains("ipv6-unicast"),
+        "{text}"
+    );
 }

@@ -21,6 +21,7 @@ use crate::options::interrupted;
 use dut::Dut;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::{RouterReport, RunReport, ScenarioReport};
+use ribtide_prefix::Afi;
 use run::{Failure, Setup};
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
@@ -38,6 +39,9 @@ pub struct Options {
         default_value = "learn,reflect,flap,single,scale,withdraw,churn,receivers"
     )]
     pub work: Vec<Work>,
+    /// Families of the routes, ipv4 and ipv6: each workload is run with each of them. Sessions run over IPv4
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = family, default_value = "ipv4")]
+    pub family: Vec<Afi>,
     /// Routers: ribtide with settings (ribtide:auto, ribtide:shards=1,2,off, ribtide:shards=2:update-threads=1,
     /// ribtide:suppress-fib-pending=on, which installs into the virtual ASIC, ribtide:binary=PATH), bird, frr, gobgp, openbgpd
     #[arg(long, value_name = "NAMES", value_parser = Dut::parse_list, default_value = "ribtide:shards=off,1,2,ribtide:auto,bird,frr,gobgp,openbgpd")]
@@ -69,6 +73,14 @@ pub struct Options {
     /// Also write everything as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+}
+
+fn family(text: &str) -> Result<Afi, String> {
+    match text {
+        "ipv4" => Ok(Afi::Ipv4),
+        "ipv6" => Ok(Afi::Ipv6),
+        _ => Err("write ipv4, ipv6, or both with a comma".into()),
+    }
 }
 
 fn factor(text: &str) -> Result<f64, String> {
@@ -132,19 +144,23 @@ fn measure(options: &Options) -> Result<(Report, bool), Error> {
         loopback: options.loopback,
     };
     let progress = Progress::new();
-    for scenario in work::scenarios(&options.work, options.prefixes, options.receivers) {
-        progress.say(&format!("{}: making the messages", scenario.name));
+    let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|family| options.family.contains(family));
+    let scenarios = |family| work::scenarios(&options.work, family, options.prefixes, options.receivers);
+    for scenario in families.flat_map(scenarios) {
+        let family = scenario.family.unicast_name();
+        let name = format!("{} ({family})", scenario.name);
+        progress.say(&format!("{name}: making the messages"));
         let prepared = Prepared::new(scenario, options.seed, options.loopback);
         let scenario = prepared.scenario.to_string();
-        let mut scenario =
-            ScenarioReport { scenario, sets: prepared.sets, runs: Vec::new(), summary: Vec::new() };
+        let sets = prepared.sets;
+        let mut scenario = ScenarioReport { scenario, family, sets, runs: Vec::new(), summary: Vec::new() };
         let mut stopped = false;
         'runs: for n in 0..options.runs {
             // Who is first changes, so that nobody always finds the machine warm.
             let order: Vec<&Dut> =
                 if n % 2 == 0 { there.clone() } else { there.iter().rev().copied().collect() };
             for dut in order {
-                let head = format!("{}, run {} of {}, {dut}", prepared.scenario.name, n + 1, options.runs);
+                let head = format!("{name}, run {} of {}, {dut}", n + 1, options.runs);
                 progress.say(&head);
                 let say = |what: &str| progress.say(&format!("{head}: {what}"));
                 let mut phases = Vec::new();

@@ -5,10 +5,11 @@ use super::topology::{ASN, Topology};
 use crate::AddressPool;
 use crate::expected::Rank;
 use crate::table::{FeedOptions, Path, Table, TableOptions};
-use ribtide_prefix::{Families, Map, Prefix, V4};
+use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Map, PerFamily, Prefix};
 use ribtide_wire::bgp::attribute::{AsPath, Attributes, SegmentKind, code, number};
 use ribtide_wire::bgp::{NextHop, Update, build, message};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -22,19 +23,26 @@ pub(super) const UNKNOWN: PathNumber = PathNumber::MAX;
 /// Messages for one session, ready to be written.
 pub(super) type Script = Arc<[u8]>;
 
-/// Prefixes that share one set of attributes, on average: a full table of 2026 has about as many.
-const PREFIXES_PER_SET: f64 = 5.85;
+/// IPv4 prefixes that share one set of attributes, on average. Of IPv6 prefixes as many do as in the internet's table, 1.7.
+const IPV4_PER_SET: f64 = 5.85;
 
-/// The senders' routes as they are now.
-pub(super) struct Model {
+/// Where each prefix stands in [`View::best`]: the shape of [`View::positions`].
+pub(super) struct Positions;
+impl PerFamily for Positions {
+    type Of<F: Family> = Map<Prefix<F>, u32>;
+}
+
+/// The senders' routes as they are now, all of one family.
+pub(super) struct Model<F> {
     topology: Topology,
     table: Table,
-    positions: Arc<Map<Prefix<V4>, u32>>,
+    positions: Arc<Families<Positions>>,
     /// For each sender, what it says of each group now.
     said: Vec<Vec<Said>>,
     /// Attributes as receivers get them → the path.
     known: Arc<Map<u64, PathNumber>>,
     next: PathNumber,
+    family: PhantomData<F>,
 }
 
 /// What a sender says of a group.
@@ -50,8 +58,8 @@ const NOTHING: Said = Said { path: NO_PATH, hops: 0, origin: 0 };
 /// What receivers are judged by.
 #[derive(Clone)]
 pub(super) struct View {
-    /// Where each prefix stands in `best`.
-    pub(super) positions: Arc<Map<Prefix<V4>, u32>>,
+    /// Where each prefix stands in `best`; no prefix of the other family stands there.
+    pub(super) positions: Arc<Families<Positions>>,
     /// The path that a receiver must hold for each prefix.
     pub(super) best: Arc<[PathNumber]>,
     /// Fingerprints of the attributes of all paths that were ever announced.
@@ -60,25 +68,28 @@ pub(super) struct View {
     pub(super) internal: bool,
 }
 
-impl Model {
+impl<F: Family> Model<F> {
     /// Senders that have said nothing yet about a table of `prefixes`.
-    pub(super) fn new(topology: Topology, prefixes: u32, seed: u64) -> Model {
+    pub(super) fn new(topology: Topology, prefixes: u32, seed: u64) -> Self {
+        let of = |afi| if F::AFI == afi { prefixes } else { 0 };
         let options = TableOptions {
             seed,
-            ipv4: prefixes,
-            ipv6: 0,
-            ipv4_per_set: PREFIXES_PER_SET,
+            ipv4: of(Afi::Ipv4),
+            ipv6: of(Afi::Ipv6),
+            ipv4_per_set: IPV4_PER_SET,
             ..TableOptions::default()
         };
         let table = Table::new(&options);
-        let positions = table.prefixes::<V4>().iter().enumerate().map(|(i, p)| (*p, i as u32)).collect();
-        let said = vec![vec![NOTHING; table.group_count::<V4>()]; topology.senders.len()];
-        Model { topology, table, positions: Arc::new(positions), said, known: Arc::default(), next: 1 }
+        let mut positions = Families::<Positions>::default();
+        *positions.get_mut::<F>() = (0..).zip(table.prefixes::<F>()).map(|(i, p)| (*p, i)).collect();
+        let said = vec![vec![NOTHING; table.group_count::<F>()]; topology.senders.len()];
+        let positions = Arc::new(positions);
+        Model { topology, table, positions, said, known: Arc::default(), next: 1, family: PhantomData }
     }
 
     /// Groups of prefixes with equal attributes.
     pub(super) fn groups(&self) -> usize {
-        self.table.group_count::<V4>()
+        self.table.group_count::<F>()
     }
 
     /// Paths that the router has now: one for each prefix and sender that announces it.
@@ -93,14 +104,14 @@ impl Model {
         self.said.iter().map(of).sum()
     }
 
-    fn group(&self, group: usize) -> &[Prefix<V4>] {
-        self.table.group::<V4>(group)
+    fn group(&self, group: usize) -> &[Prefix<F>] {
+        self.table.group::<F>(group)
     }
 
     /// How a sender sees the table.
     fn feed(&self, sender: usize, version: u32) -> FeedOptions {
         let neighbor = self.topology.senders[sender];
-        let own = AddressPool::new(ribtide_prefix::AnyPrefix::host(neighbor.address.into()));
+        let own = AddressPool::new(AnyPrefix::host(self.topology.next_hop(neighbor.address)));
         FeedOptions {
             sender: sender as u32,
             asn: (!self.topology.reflector).then_some(neighbor.asn),
@@ -119,11 +130,11 @@ impl Model {
         let feed = self.table.feed(self.feed(sender, version));
         let known = Arc::make_mut(&mut self.known);
         let (mut out, mut path, mut block) = (Vec::new(), Path::default(), Vec::new());
-        for (group, prefixes) in feed.groups::<V4>().filter(|(group, _)| which(*group)) {
-            feed.path::<V4>(group, &mut path);
+        for (group, prefixes) in feed.groups::<F>().filter(|(group, _)| which(*group)) {
+            feed.path::<F>(group, &mut path);
             block.clear();
             path.encode(&mut block);
-            let packer = build::UpdatePacker::new(&block, NextHop::V4(neighbor.address), message::MAX_LEN);
+            let packer = build::UpdatePacker::new(&block, path.next_hop.into(), message::MAX_LEN);
             packer.announce(prefixes.iter().copied(), &mut out).expect("made-up attributes are short");
             let fingerprint = passed_on(&self.topology, neighbor.address, &path).fingerprint();
             // Equal attributes of two groups are one path: receivers cannot tell them apart.
@@ -184,7 +195,8 @@ impl Model {
 struct Seen<'a> {
     origin: Option<&'a [u8]>,
     as_path: Option<&'a [u8]>,
-    next_hop: Option<NextHop>,
+    /// A link-local address beside it is not known here (RFC 2545 section 3).
+    next_hop: Option<IpAddr>,
     /// Absent and 0 mean the same (RFC 4271 section 9.1.2.2 c).
     med: u32,
     local_pref: Option<&'a [u8]>,
@@ -203,7 +215,7 @@ impl<'a> Seen<'a> {
         let mut seen = Seen {
             origin: None,
             as_path: None,
-            next_hop,
+            next_hop: next_hop.map(NextHop::addr),
             med: 0,
             local_pref: None,
             communities: Vec::new(),
@@ -237,20 +249,20 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// The fingerprint of what an UPDATE announces its prefixes with: a key of [`View::known`].
-pub(super) fn fingerprint(update: &Update<'_>) -> u64 {
-    Seen::new(update.attributes(), update.next_hop::<V4>()).fingerprint()
+/// The fingerprint of what an UPDATE announces its prefixes of family `F` with: a key of [`View::known`].
+pub(super) fn fingerprint<F: Family>(update: &Update<'_>) -> u64 {
+    Seen::new(update.attributes(), update.next_hop::<F>()).fingerprint()
 }
 
 /// Attributes that the router must pass on.
 struct PassedOn {
     block: Vec<u8>,
-    next_hop: Ipv4Addr,
+    next_hop: NextHop,
 }
 
 impl PassedOn {
     fn fingerprint(&self) -> u64 {
-        Seen::new(Attributes::new(&self.block), Some(NextHop::V4(self.next_hop))).fingerprint()
+        Seen::new(Attributes::new(&self.block), Some(self.next_hop)).fingerprint()
     }
 }
 
@@ -262,7 +274,7 @@ fn passed_on(topology: &Topology, sender: Ipv4Addr, path: &Path) -> PassedOn {
         path.encode(&mut block);
         build::originator_id(&mut block, sender);
         build::cluster_list(&mut block, topology.router, &[]);
-        return PassedOn { block, next_hop: sender };
+        return PassedOn { block, next_hop: path.next_hop.into() };
     }
     let mut value = vec![SegmentKind::Sequence as u8, path.as_path.len() as u8];
     path.as_path.iter().for_each(|asn| value.extend(asn.to_be_bytes()));
@@ -271,19 +283,19 @@ fn passed_on(topology: &Topology, sender: Ipv4Addr, path: &Path) -> PassedOn {
     build::as_path(&mut block, AsPath::new(&as_path));
     let communities: Vec<u8> = path.communities.iter().flat_map(|c| c.to_be_bytes()).collect();
     build::list(&mut block, 0, code::COMMUNITIES, &communities);
-    PassedOn { block, next_hop: topology.router }
+    PassedOn { block, next_hop: topology.next_hop(topology.router).into() }
 }
 
 #[cfg(test)]
-impl Model {
+impl<F: Family> Model<F> {
     /// The messages of a router that knows no other sender.
     pub(super) fn passed_on(&self, sender: usize, which: impl Fn(usize) -> bool) -> Vec<u8> {
         let (mut out, mut path) = (Vec::new(), Path::default());
         for group in (0..self.groups()).filter(|group| which(*group)) {
             let version = u32::from(self.said[sender][group].path > self.groups() as u32);
-            self.table.feed(self.feed(sender, version)).path::<V4>(group, &mut path);
+            self.table.feed(self.feed(sender, version)).path::<F>(group, &mut path);
             let passed = passed_on(&self.topology, self.topology.senders[sender].address, &path);
-            build::UpdatePacker::new(&passed.block, NextHop::V4(passed.next_hop), message::MAX_LEN)
+            build::UpdatePacker::new(&passed.block, passed.next_hop, message::MAX_LEN)
                 .announce(self.group(group).iter().copied(), &mut out)
                 .unwrap();
         }
@@ -294,17 +306,22 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ribtide_prefix::Set;
+    use ribtide_prefix::{Set, V4, V6, for_each_family};
     use ribtide_wire::bgp::update::{UpdateContext, parse};
 
-    fn model(senders: u32, reflector: bool, prefixes: u32) -> Model {
-        Model::new(Topology::new(senders, 1, reflector, true), prefixes, 1)
+    fn model<F: Family>(senders: u32, reflector: bool, prefixes: u32) -> Model<F> {
+        Model::new(Topology::new(F::AFI, senders, 1, reflector, true), prefixes, 1)
     }
 
     #[test]
     fn tables_have_as_many_sets_as_the_internet_and_every_sender_has_best_paths() {
-        let mut model = model(10, false, 100_000);
-        assert!((16_500..17_600).contains(&model.groups()), "{}", model.groups());
+        check_table::<V4>(16_500..17_600);
+        check_table::<V6>(57_000..61_000);
+    }
+
+    fn check_table<F: Family>(groups: std::ops::Range<usize>) {
+        let mut model = model::<F>(10, false, 100_000);
+        assert!(groups.contains(&model.groups()), "{}", model.groups());
         let owners: Vec<Set<PathNumber>> = (0..10)
             .map(|s| {
                 model.announce(s, 0, |_| true);
@@ -322,22 +339,26 @@ mod tests {
     #[test]
     fn a_path_is_known_by_what_the_router_passes_on() {
         for reflector in [false, true] {
-            let mut model = model(2, reflector, 50);
-            let said = model.announce(0, 0, |group| group == 0);
-            let view = model.view();
-            let context = UpdateContext { four_octet_as: true, external: !reflector };
-            let path = |messages: &[u8]| {
-                let update = parse(&messages[message::HEADER_LEN..], &context).unwrap();
-                view.known.get(&fingerprint(&update)).copied()
-            };
-            assert_eq!(path(&said), None);
-            assert_eq!(path(&model.passed_on(0, |group| group == 0)), Some(model.said[0][0].path));
+            for_each_family!(F => check_path::<F>(reflector));
         }
+    }
+
+    fn check_path<F: Family>(reflector: bool) {
+        let mut model = model::<F>(2, reflector, 50);
+        let said = model.announce(0, 0, |group| group == 0);
+        let view = model.view();
+        let context = UpdateContext { four_octet_as: true, external: !reflector };
+        let path = |messages: &[u8]| {
+            let update = parse(&messages[message::HEADER_LEN..], &context).unwrap();
+            view.known.get(&fingerprint::<F>(&update)).copied()
+        };
+        assert_eq!(path(&said), None);
+        assert_eq!(path(&model.passed_on(0, |group| group == 0)), Some(model.said[0][0].path));
     }
 
     #[test]
     fn withdrawn_and_left_paths_are_nobodys_best() {
-        let mut model = model(2, false, 1000);
+        let mut model = model::<V4>(2, false, 1000);
         model.announce(0, 0, |_| true);
         model.announce(1, 0, |_| true);
         let all = model.view();

@@ -47,6 +47,8 @@ pub struct RouterReport {
 pub struct ScenarioReport {
     /// What it is.
     pub scenario: String,
+    /// The family of its routes: `ipv4-unicast` or `ipv6-unicast`.
+    pub family: &'static str,
     /// Sets of attributes that each sender announces.
     pub sets: usize,
     /// Each run, in the order in which they were made.

@@ -3,11 +3,13 @@
 use super::dut::{Dut, Site};
 use super::load::{Load, Received};
 use super::model::{NO_PATH, PathNumber, UNKNOWN, View};
-use super::topology::{NETWORK, Topology};
+use super::topology::{NETWORK, NETWORK6, Topology};
 use super::work::{Phase, Prepared};
 use crate::Error;
+use crate::harness::place::PROGRAM_LINK;
 use crate::harness::program::own_cpu;
 use crate::harness::{Place, Program, Usage, machine};
+use ribtide_prefix::for_each_family;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -115,6 +117,10 @@ pub(super) fn run(
         let addresses: Vec<_> = topology.neighbors().map(|n| n.address).collect();
         Place::namespaces(topology.router, &addresses, NETWORK)?
     };
+    if let Some(address) = topology.router6() {
+        // It may use it at once: nobody looks for a duplicate.
+        place.ip(&format!("address add {address}/{NETWORK6} dev {PROGRAM_LINK} nodad"))?;
+    }
     let site = Site { place: &place, topology, folder: folder.path() };
     let program = Program::start(&dut.to_string(), dut.commands(&site)?, folder.path())?;
     let load = Load::start(&place, topology, setup.load_threads, prepared.expected_bytes())?;
@@ -350,8 +356,10 @@ impl Run<'_> {
             let wrong = held.iter().zip(&*view.best).filter(differ).count() + strange;
             worst = worst.max(wrong);
             if examples.is_empty() {
-                let at: BTreeMap<u32, String> =
-                    view.positions.iter().map(|(p, i)| (*i, p.to_string())).collect();
+                let mut at = BTreeMap::new();
+                for_each_family!(F => {
+                    at.extend(view.positions.get::<F>().iter().map(|(p, i)| (*i, p.to_string())));
+                });
                 let wrong = held.iter().zip(&*view.best).enumerate().filter(|(_, pair)| differ(pair));
                 for (i, (have, best)) in wrong.take(EXAMPLES) {
                     let prefix = at.get(&(i as u32)).map_or("", String::as_str);

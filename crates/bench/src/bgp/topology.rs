@@ -1,8 +1,11 @@
 //! Who is there: the router under test in the middle, senders and receivers around it, all on one network.
+//!
+//! Sessions run over IPv4 whatever routes they carry: every machine has as many loopback addresses of that family as are needed.
 
 use crate::harness::place::nth;
 use crate::session::Speaker;
-use std::net::{Ipv4Addr, TcpListener};
+use ribtide_prefix::Afi;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
 /// AS number of the router under test.
 pub(super) const ASN: u32 = 65_000;
@@ -14,10 +17,16 @@ const RECEIVER_ASN: u32 = 65_300;
 const HOLD_TIME: u16 = 90;
 /// Length of the network that all are on, in namespaces.
 pub(super) const NETWORK: u8 = 16;
+/// Length of the same network in IPv6, where next hops of IPv6 routes are.
+pub(super) const NETWORK6: u8 = 64;
+/// That network: the IPv4 address of each is the end of its IPv6 address.
+const IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0);
 
 /// The router under test and its neighbours.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Topology {
+    /// The family of all routes.
+    pub(super) family: Afi,
     /// The router's address, which is also its BGP identifier.
     pub(super) router: Ipv4Addr,
     /// Its port.
@@ -37,6 +46,8 @@ pub(super) struct Neighbor {
     pub(super) address: Ipv4Addr,
     /// Its AS number.
     pub(super) asn: u32,
+    /// The family of the routes that it sends or gets.
+    pub(super) family: Afi,
 }
 
 impl Neighbor {
@@ -55,14 +66,22 @@ fn free_port(address: Ipv4Addr) -> u16 {
 impl Topology {
     /// So many senders and receivers, and one receiver more that joins late. `loopback`: on addresses that every
     /// machine has, and on a port that needs no rights.
-    pub(super) fn new(senders: u32, receivers: u32, reflector: bool, loopback: bool) -> Topology {
+    pub(super) fn new(
+        family: Afi,
+        senders: u32,
+        receivers: u32,
+        reflector: bool,
+        loopback: bool,
+    ) -> Topology {
         let network = if loopback { [127, 255, 0, 0] } else { [10, 255, 0, 0] };
         let network = Ipv4Addr::from(network);
         let neighbor = |at: u32, n: u32, asn: u32| Neighbor {
             address: nth(network, at + n),
             asn: if reflector { ASN } else { asn },
+            family,
         };
         Topology {
+            family,
             router: nth(network, 1),
             port: if loopback { free_port(nth(network, 1)) } else { 179 },
             reflector,
@@ -74,6 +93,19 @@ impl Topology {
     /// All neighbours: senders, then receivers.
     pub(super) fn neighbors(&self) -> impl Iterator<Item = &Neighbor> {
         self.senders.iter().chain(&self.receivers)
+    }
+
+    /// The next hop that whoever has `address` gives in its routes.
+    pub(super) fn next_hop(&self, address: Ipv4Addr) -> IpAddr {
+        match self.family {
+            Afi::Ipv4 => address.into(),
+            Afi::Ipv6 => Ipv6Addr::from(u128::from(IPV6) | u128::from(u32::from(address))).into(),
+        }
+    }
+
+    /// The router's own IPv6 address, which it needs to be a next hop of IPv6 routes.
+    pub(super) fn router6(&self) -> Option<IpAddr> {
+        Some(self.next_hop(self.router)).filter(IpAddr::is_ipv6)
     }
 
     /// Number of the receiver that joins late.

@@ -2,6 +2,7 @@
 
 use super::model::{Model, Script, View};
 use super::topology::Topology;
+use ribtide_prefix::{Afi, Family, V4, V6};
 use std::fmt;
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ pub enum Work {
     Reflect,
     /// After reflect, 75% of the 50 drop and return at once
     Flap,
-    /// 1 external peer announces 1,000,000 prefixes in 172,000 sets of attributes; 1 receiver
+    /// 1 external peer announces 1,000,000 prefixes, of IPv4 in 172,000 sets of attributes; 1 receiver
     Single,
     /// 10 external peers announce the same 800,000 prefixes; 10 receivers
     Scale,
@@ -38,6 +39,8 @@ pub struct Scenario {
     pub receivers: u32,
     /// Prefixes that each sender announces.
     pub prefixes: u32,
+    /// Of this family.
+    pub family: Afi,
     /// Clients of a route reflector; else external peers.
     pub reflector: bool,
     steps: Vec<(&'static str, Step)>,
@@ -82,9 +85,9 @@ impl fmt::Display for Work {
     }
 }
 
-/// The scenarios that show `works`. `scale` multiplies the numbers of prefixes, `receivers` that of receivers; no number gets less
+/// The scenarios that show `works` with routes of `family`. `scale` multiplies the numbers of prefixes, `receivers` that of receivers; no number gets less
 /// than what shows something.
-pub fn scenarios(works: &[Work], scale: f64, receivers: f64) -> Vec<Scenario> {
+pub fn scenarios(works: &[Work], family: Afi, scale: f64, receivers: f64) -> Vec<Scenario> {
     let has = |work| works.contains(&work);
     let scenario =
         |name, senders, count: u32, prefixes: u32, reflector, steps: &[(&'static str, Step)]| Scenario {
@@ -92,6 +95,7 @@ pub fn scenarios(works: &[Work], scale: f64, receivers: f64) -> Vec<Scenario> {
             senders,
             receivers: if count == 1 { 1 } else { ((f64::from(count) * receivers) as u32).max(4) },
             prefixes: ((f64::from(prefixes) * scale) as u32).max(100),
+            family,
             reflector,
             steps: steps.to_vec(),
         };
@@ -131,13 +135,14 @@ pub fn scenarios(works: &[Work], scale: f64, receivers: f64) -> Vec<Scenario> {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scenario { senders, receivers, prefixes, reflector, .. } = self;
+        let Scenario { senders, receivers, prefixes, family, reflector, .. } = self;
         let kind = if *reflector { "clients of a route reflector" } else { "external peers" };
         let many = |n: u32, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         write!(
             f,
-            "{} x {prefixes} prefixes, {}, {kind}",
+            "{} x {prefixes} prefixes of {}, {}, {kind}",
             many(*senders, "sender"),
+            family.unicast_name(),
             many(*receivers, "receiver")
         )
     }
@@ -179,8 +184,16 @@ const UNSTEADY: usize = 0;
 impl Prepared {
     /// Makes all messages of a scenario. `seed` names the table.
     pub(super) fn new(scenario: Scenario, seed: u64, loopback: bool) -> Prepared {
-        let topology = Topology::new(scenario.senders, scenario.receivers, scenario.reflector, loopback);
-        let mut model = Model::new(topology.clone(), scenario.prefixes, seed);
+        match scenario.family {
+            Afi::Ipv4 => Prepared::of::<V4>(scenario, seed, loopback),
+            Afi::Ipv6 => Prepared::of::<V6>(scenario, seed, loopback),
+        }
+    }
+
+    fn of<F: Family>(scenario: Scenario, seed: u64, loopback: bool) -> Prepared {
+        let Scenario { senders, receivers, reflector, .. } = scenario;
+        let topology = Topology::new(F::AFI, senders, receivers, reflector, loopback);
+        let mut model = Model::<F>::new(topology.clone(), scenario.prefixes, seed);
         let empty = model.view();
         let receivers = scenario.receivers as usize;
         let phases = scenario.steps.iter().map(|(name, step)| {
@@ -231,7 +244,10 @@ mod tests {
     #[test]
     fn every_workload_is_a_phase_and_none_is_run_twice() {
         let names = |works: &[Work]| -> Vec<&str> {
-            scenarios(works, 0.001, 0.1).iter().flat_map(|s| s.steps.iter().map(|(name, _)| *name)).collect()
+            scenarios(works, Afi::Ipv4, 0.001, 0.1)
+                .iter()
+                .flat_map(|s| s.steps.iter().map(|(name, _)| *name))
+                .collect()
         };
         assert_eq!(names(&[Work::Learn]), ["learn"]);
         assert_eq!(names(&[Work::Flap, Work::Withdraw]), ["learn", "withdraw", "reflect", "flap"]);
@@ -243,15 +259,17 @@ mod tests {
 
     #[test]
     fn each_phase_changes_what_receivers_must_hold_and_flaps_do_not() {
-        let [learn, reflect, churn] =
-            scenarios(&[Work::Withdraw, Work::Flap, Work::Churn], 0.005, 0.1).try_into().unwrap();
-        for (scenario, same) in [(learn, false), (churn, false), (reflect, true)] {
-            let prepared = Prepared::new(scenario, 1, true);
-            let mut before = prepared.phases[0].view.best.clone();
-            assert_ne!(before, prepared.empty.best);
-            for phase in &prepared.phases[1..] {
-                assert_eq!(phase.view.best == before, same, "{}", phase.name);
-                before = phase.view.best.clone();
+        let works = [Work::Withdraw, Work::Flap, Work::Churn];
+        for family in [Afi::Ipv4, Afi::Ipv6] {
+            let [learn, reflect, churn] = scenarios(&works, family, 0.005, 0.1).try_into().unwrap();
+            for (scenario, same) in [(learn, false), (churn, false), (reflect, true)] {
+                let prepared = Prepared::new(scenario, 1, true);
+                let mut before = prepared.phases[0].view.best.clone();
+                assert_ne!(before, prepared.empty.best);
+                for phase in &prepared.phases[1..] {
+                    assert_eq!(phase.view.best == before, same, "{}", phase.name);
+                    before = phase.view.best.clone();
+                }
             }
         }
     }

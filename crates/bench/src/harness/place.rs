@@ -55,7 +55,7 @@ impl Place {
                 addresses.map(|a| format!("address add {a}/{length} dev {link}\n")).collect();
             format!("link set lo up\n{addresses}link set {link} up\n")
         };
-        batch(Some(outer), &up(PROGRAM_LINK, &mut std::iter::once(&program)))?;
+        place.ip(&up(PROGRAM_LINK, &mut std::iter::once(&program)))?;
         batch(Some(inner), &up(LOAD_LINK, &mut load.iter()))?;
         Ok(place)
     }
@@ -96,6 +96,15 @@ impl Place {
             }
             Place::Loopback => Command::new(program),
         }
+    }
+
+    /// Runs lines of `ip` commands in the program's half; loopback stays as it is.
+    ///
+    /// # Errors
+    /// `ip` refuses one of them.
+    pub fn ip(&self, lines: &str) -> Result<(), Error> {
+        let Place::Namespaces { program, .. } = self else { return Ok(()) };
+        batch(Some(program), lines)
     }
 
     /// Moves this thread into the load's half; sockets that it makes from now on belong there.

@@ -62,13 +62,10 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Figures>, Error> {
     let scale = Scale { hops: scale.hops.min(MOST_HOPS), ..scale };
     let folder = tempfile::Builder::new().prefix("ribtide-bench-").tempdir().map_err(Error::System)?;
     let place = Place::namespaces(Ipv4Addr::new(10, 1, 0, 1), &[Ipv4Addr::new(10, 1, 255, 254)], 16)?;
-    let lines: [&[&str]; 4] = [
-        &["link", "add", OTHER_LINK, "type", "veth", "peer", "name", "other"],
-        &["address", "add", "10.2.0.1/16", "dev", OTHER_LINK],
-        &["link", "set", OTHER_LINK, "up"],
-        &["link", "set", "other", "up"],
-    ];
-    lines.into_iter().try_for_each(|line| ip(&place, line))?;
+    place.ip(&format!(
+        "link add {OTHER_LINK} type veth peer name other\naddress add 10.2.0.1/16 dev {OTHER_LINK}\n\
+         link set {OTHER_LINK} up\nlink set other up\n"
+    ))?;
     let mut zebra = Zebra::start(&place, folder.path())?;
     if scale.work == Work::Single {
         zebra.send(&fixed(&scale))?;
@@ -104,11 +101,11 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Figures>, Error> {
         phase(CHURN, &mut zebra, whole, &|z| all(z, 1))?;
     }
     phase(LINK_DOWN, &mut zebra, whole, &|z| {
-        ip(&place, &["link", "set", LINK, "down"])?;
+        place.ip(&format!("link set {LINK} down"))?;
         all(z, 1)
     })?;
     phase(LINK_UP, &mut zebra, whole, &|z| {
-        ip(&place, &["link", "set", LINK, "up"])?;
+        place.ip(&format!("link set {LINK} up"))?;
         all(z, 1)
     })?;
     phase(WITHDRAW, &mut zebra, 0, &|z| z.send(&routes(&scale, None)))?;
@@ -118,18 +115,6 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Figures>, Error> {
 /// The link that falls, and the other.
 const LINK: &str = "program";
 const OTHER_LINK: &str = "second";
-
-fn ip(place: &Place, arguments: &[&str]) -> Result<(), Error> {
-    let output = place.command("ip").args(arguments).output().map_err(Error::System)?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(Error::Options(format!(
-            "ip {}: {}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim()
-        ))),
-    }
-}
 
 struct Zebra {
     program: Program,

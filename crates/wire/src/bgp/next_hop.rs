@@ -80,6 +80,16 @@ impl NextHop {
     }
 }
 
+impl From<IpAddr> for NextHop {
+    /// This address, and no other beside it.
+    fn from(addr: IpAddr) -> NextHop {
+        match addr {
+            IpAddr::V4(a) => NextHop::V4(a),
+            IpAddr::V6(a) => NextHop::from_v6(a, None),
+        }
+    }
+}
+
 impl fmt::Display for NextHop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

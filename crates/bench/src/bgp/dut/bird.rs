@@ -2,6 +2,7 @@
 
 use super::super::topology::ASN;
 use super::{Error, Site};
+use ribtide_prefix::Afi;
 use std::process::Command;
 
 pub(super) fn commands(site: &Site<'_>) -> Result<Vec<Command>, Error> {
@@ -23,11 +24,15 @@ fn configuration(site: &Site<'_>) -> String {
         };
         neighbors.iter().enumerate().map(one).collect::<String>()
     };
+    let channel = match topology.family {
+        Afi::Ipv4 => "ipv4",
+        Afi::Ipv6 => "ipv6",
+    };
     let template = format!("local {router} as {ASN}; direct; passive; error wait time 1,1; {client}");
     format!(
         "router id {router};\nlog stderr {{ warning, error, fatal, bug }};\nprotocol device {{}}\n\
-         template bgp sender {{ {template} ipv4 {{ import all; export none; }}; }}\n\
-         template bgp receiver {{ {template} ipv4 {{ import none; export all;{own_next_hop} }}; }}\n{}{}",
+         template bgp sender {{ {template} {channel} {{ import all; export none; }}; }}\n\
+         template bgp receiver {{ {template} {channel} {{ import none; export all;{own_next_hop} }}; }}\n{}{}",
         neighbors("sender", &topology.senders),
         neighbors("receiver", &topology.receivers),
     )

@@ -41,13 +41,14 @@ fn configuration(site: &Site<'_>) -> String {
         let _ = writeln!(text, " neighbor {group} peer-group\n neighbor {group} passive");
     }
     for (group, neighbors) in [("senders", &topology.senders), ("receivers", &topology.receivers)] {
-        for Neighbor { address, asn } in neighbors {
+        for Neighbor { address, asn, .. } in neighbors {
             let _ =
                 writeln!(text, " neighbor {address} remote-as {asn}\n neighbor {address} peer-group {group}");
         }
     }
-    text += " address-family ipv4 unicast\n  maximum-paths 1\n  neighbor senders activate\n  \
-             neighbor receivers activate\n  neighbor senders route-map nothing out\n  \
+    let _ = writeln!(text, " address-family {}", topology.family.unicast_name().replace('-', " "));
+    text += "  maximum-paths 1\n  neighbor senders activate\n  neighbor receivers activate\n  \
+             neighbor senders route-map nothing out\n  \
              neighbor receivers route-map nothing in\n";
     text += if topology.reflector {
         "  neighbor senders route-reflector-client\n  neighbor receivers route-reflector-client\n"

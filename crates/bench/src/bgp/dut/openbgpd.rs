@@ -2,6 +2,7 @@
 
 use super::super::topology::{ASN, Neighbor};
 use super::{Error, Site};
+use ribtide_prefix::Afi;
 use std::process::Command;
 
 pub(super) fn commands(site: &Site<'_>) -> Result<Vec<Command>, Error> {
@@ -12,6 +13,10 @@ pub(super) fn commands(site: &Site<'_>) -> Result<Vec<Command>, Error> {
     // Its processes shut themselves in here; elsewhere the system's service manager makes it.
     let jail = std::path::PathBuf::from("/run/openbgpd");
     std::fs::create_dir_all(&jail).map_err(|source| Error::File { path: jail, source })?;
+    if let Some(address) = site.topology.router6() {
+        // Version 7.7 takes the machine's first IPv6 address for that of the session's interface.
+        site.place.ip(&format!("address del ::1/128 dev lo\naddress add {address}/128 dev lo nodad"))?;
+    }
     let mut command = site.place.command("/usr/sbin/bgpd");
     command.arg("-d").arg("-f").arg(path);
     Ok(vec![command])
@@ -25,10 +30,14 @@ fn configuration(site: &Site<'_>) -> String {
     } else {
         ("", "match to group \"receivers\" set nexthop self\n")
     };
+    let family = match topology.family {
+        Afi::Ipv4 => "IPv4",
+        Afi::Ipv6 => "IPv6",
+    };
     let group = |name: &str, more: &str, neighbors: &[Neighbor]| {
         let one = |n: &Neighbor| format!("  neighbor {} {{ remote-as {} }}\n", n.address, n.asn);
         let neighbors: String = neighbors.iter().map(one).collect();
-        format!("group \"{name}\" {{\n  passive\n  announce IPv4 unicast\n{client}{more}{neighbors}}}\n")
+        format!("group \"{name}\" {{\n  passive\n  announce {family} unicast\n{client}{more}{neighbors}}}\n")
     };
     format!(
         "AS {ASN}\nrouter-id {router}\nfib-update no\nlisten on {router}\nsocket \"{}\"\n{}{}\

@@ -1,6 +1,6 @@
 //! ribtide as the router under test: this very program, or another build of it.
 
-use super::super::topology::{ASN, NETWORK, Neighbor};
+use super::super::topology::{ASN, NETWORK, NETWORK6, Neighbor};
 use super::{Error, Site};
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
@@ -63,23 +63,29 @@ impl Settings {
                 |n: &Neighbor| format!("    {{ address = \"{}\", peer-asn = {} }},\n", n.address, n.asn);
             neighbors.iter().map(one).collect::<String>()
         };
-        // All next hops are on the network that everybody is on.
-        let fib = self.suppress.map_or(String::new(), |suppress| {
-            format!(
-                "[fib]\nvirtual-asic = {{ lab = true }}\nsuppress-fib-pending = {suppress}\n\n\
-                 [[interface]]\nname = \"Ethernet0\"\naddresses = [\"{router}/{NETWORK}\"]\n\n"
-            )
+        let mut fib = self.suppress.map_or(String::new(), |suppress| {
+            format!("[fib]\nvirtual-asic = {{ lab = true }}\nsuppress-fib-pending = {suppress}\n\n")
         });
+        // All next hops are on the network that everybody is on. Loopback has no IPv6 address there.
+        let router6 = topology.router6();
+        if self.installs() || router6.is_some() {
+            let more = router6.map_or(String::new(), |address| format!(", \"{address}/{NETWORK6}\""));
+            let _ = writeln!(
+                fib,
+                "[[interface]]\nname = \"Ethernet0\"\naddresses = [\"{router}/{NETWORK}\"{more}]\n"
+            );
+        }
         format!(
             "[router]\nasn = {asn}\nrouter-id = \"{router}\"\n\n\
              [bgp]\nlisten = [\"{router}:{port}\"]\n{threads}\n\
-             [bgp.group.senders]\n{kind}\npassive = true\nfamilies = [\"ipv4-unicast\"]\n\
+             [bgp.group.senders]\n{kind}\npassive = true\nfamilies = [\"{family}\"]\n\
              import = [\"accept\"]\nexport = [\"reject\"]\nneighbor = [\n{senders}]\n\n\
-             [bgp.group.receivers]\n{kind}\npassive = true\nfamilies = [\"ipv4-unicast\"]\n\
+             [bgp.group.receivers]\n{kind}\npassive = true\nfamilies = [\"{family}\"]\n\
              import = [\"reject\"]\nexport = [\"accept\"]\nneighbor = [\n{receivers}]\n\n\
              {fib}[api]\nsocket = \"{socket}\"\n",
             asn = ASN,
             port = topology.port,
+            family = topology.family.unicast_name(),
             senders = list(&topology.senders),
             receivers = list(&topology.receivers),
             socket = site.folder.join("ribtide.sock").display(),

@@ -2,7 +2,7 @@
 
 use super::super::model::{NO_PATH, PathNumber, UNKNOWN, View, fingerprint};
 use super::Received;
-use ribtide_prefix::{HashBuilder, Map, Prefix, Set, V4};
+use ribtide_prefix::{Families, Family, HashBuilder, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_wire::bgp::Update;
 use std::hash::BuildHasher;
 use std::sync::LazyLock;
@@ -28,10 +28,10 @@ impl Judge {
         self.seen.retain(|_, path| *path != UNKNOWN);
     }
 
-    fn path(&mut self, update: &Update<'_>) -> PathNumber {
-        let key = self.hash.hash_one((update.attribute_key(), update.next_hop::<V4>()));
-        let known = &self.view.known;
-        *self.seen.entry(key).or_insert_with(|| known.get(&fingerprint(update)).copied().unwrap_or(UNKNOWN))
+    fn path<F: Family>(&mut self, update: &Update<'_>) -> PathNumber {
+        let key = self.hash.hash_one((update.attribute_key(), update.next_hop::<F>()));
+        let path = || self.view.known.get(&fingerprint::<F>(update)).copied();
+        *self.seen.entry(key).or_insert_with(|| path().unwrap_or(UNKNOWN))
     }
 }
 
@@ -41,7 +41,12 @@ pub(super) struct Routes {
     paths: Vec<PathNumber>,
     right: u64,
     /// Prefixes that nobody announced.
-    strange: Set<Prefix<V4>>,
+    strange: Families<Strange>,
+}
+
+struct Strange;
+impl PerFamily for Strange {
+    type Of<F: Family> = Set<Prefix<F>>;
 }
 
 impl Routes {
@@ -59,28 +64,31 @@ impl Routes {
     /// Does what an UPDATE says, and returns how many prefixes it announced and withdrew.
     pub(super) fn apply(&mut self, update: &Update<'_>, judge: &mut Judge) -> (u64, u64) {
         let (mut announced, mut withdrawn) = (0, 0);
-        for prefix in update.withdrawn::<V4>() {
-            withdrawn += 1;
-            self.set(prefix, NO_PATH, &judge.view);
-        }
-        let mut prefixes = update.announced::<V4>().peekable();
-        if prefixes.peek().is_some() {
-            let path = judge.path(update);
-            for prefix in prefixes {
-                announced += 1;
-                self.set(prefix, path, &judge.view);
+        for_each_family!(F => {
+            for prefix in update.withdrawn::<F>() {
+                withdrawn += 1;
+                self.set(prefix, NO_PATH, &judge.view);
             }
-        }
+            let mut prefixes = update.announced::<F>().peekable();
+            if prefixes.peek().is_some() {
+                let path = judge.path::<F>(update);
+                for prefix in prefixes {
+                    announced += 1;
+                    self.set(prefix, path, &judge.view);
+                }
+            }
+        });
         (announced, withdrawn)
     }
 
     #[inline]
-    fn set(&mut self, prefix: Prefix<V4>, path: PathNumber, view: &View) {
-        let Some(position) = view.positions.get(&prefix) else {
+    fn set<F: Family>(&mut self, prefix: Prefix<F>, path: PathNumber, view: &View) {
+        let Some(position) = view.positions.get::<F>().get(&prefix) else {
+            let strange = self.strange.get_mut::<F>();
             if path == NO_PATH {
-                self.strange.remove(&prefix)
+                strange.remove(&prefix)
             } else {
-                self.strange.insert(prefix)
+                strange.insert(prefix)
             };
             return;
         };
@@ -91,11 +99,15 @@ impl Routes {
 
     /// Whether exactly the best table is held.
     pub(super) fn all_right(&self) -> bool {
-        self.right == self.paths.len() as u64 && self.strange.is_empty()
+        self.right == self.paths.len() as u64 && self.strange() == 0
     }
 
     pub(super) fn copy(&self) -> (Vec<PathNumber>, usize) {
-        (self.paths.clone(), self.strange.len())
+        (self.paths.clone(), self.strange())
+    }
+
+    fn strange(&self) -> usize {
+        self.strange.v4.len() + self.strange.v6.len()
     }
 }
 
@@ -171,9 +183,11 @@ mod tests {
     use super::super::super::model::Model;
     use super::super::super::topology::Topology;
     use super::*;
+    use ribtide_prefix::{V4, V6};
     use ribtide_wire::bgp::message::{HEADER_LEN, MAX_LEN, frame};
     use ribtide_wire::bgp::update::{UpdateContext, parse};
     use ribtide_wire::bgp::{NextHop, build};
+    use std::net::IpAddr;
 
     fn apply(routes: &mut Routes, judge: &mut Judge, mut messages: &[u8]) {
         while let Some(found) = frame(messages, MAX_LEN).unwrap() {
@@ -186,8 +200,13 @@ mod tests {
 
     #[test]
     fn only_the_best_table_is_right_and_nothing_beside_it() {
+        only_the_best::<V4>();
+        only_the_best::<V6>();
+    }
+
+    fn only_the_best<F: Family>() {
         // What a sender says is what a receiver must hold but for the marks of the reflector, so it is all wrong.
-        let mut model = Model::new(Topology::new(1, 1, true, true), 200, 1);
+        let mut model = Model::<F>::new(Topology::new(F::AFI, 1, 1, true, true), 200, 1);
         let mut judge = Judge::new(model.view());
         let mut routes = Routes::new(&judge.view);
         assert!(routes.all_right(), "nothing was said yet");
@@ -203,18 +222,9 @@ mod tests {
         apply(&mut routes, &mut judge, &reflected);
         assert!(routes.all_right());
 
-        // One more prefix, and it is not, until it is gone.
-        let strange: Prefix<V4> = "10.1.2.0/24".parse().unwrap();
-        let mut more = Vec::new();
-        build::UpdatePacker::new(&[0x40, 1, 1, 0, 0x40, 2, 0], NextHop::V4([10, 0, 0, 1].into()), MAX_LEN)
-            .announce([strange], &mut more)
-            .unwrap();
-        apply(&mut routes, &mut judge, &more);
-        assert!(!routes.all_right());
-        let mut gone = Vec::new();
-        build::withdraw([strange], MAX_LEN, &mut gone);
-        apply(&mut routes, &mut judge, &gone);
-        assert!(routes.all_right());
+        // One more prefix of either family, and it is not, until it is gone.
+        one_more::<V4>(&mut routes, &mut judge, "10.1.2.0/24", "10.0.0.1");
+        one_more::<V6>(&mut routes, &mut judge, "fd01::/48", "fd00::1");
 
         // Nor is a table that stays when the routes change, or go.
         let _ = model.announce(0, 1, |group| group == 0);
@@ -229,5 +239,20 @@ mod tests {
         assert!(!routes.all_right());
         apply(&mut routes, &mut judge, &withdrawn);
         assert!(routes.all_right() && routes.copy() == (vec![NO_PATH; 200], 0));
+    }
+
+    fn one_more<F: Family>(routes: &mut Routes, judge: &mut Judge, prefix: &str, next_hop: &str) {
+        let strange: Prefix<F> = prefix.parse().unwrap();
+        let next_hop = NextHop::from(next_hop.parse::<IpAddr>().unwrap());
+        let mut more = Vec::new();
+        build::UpdatePacker::new(&[0x40, 1, 1, 0, 0x40, 2, 0], next_hop, MAX_LEN)
+            .announce([strange], &mut more)
+            .unwrap();
+        apply(routes, judge, &more);
+        assert!(!routes.all_right());
+        let mut gone = Vec::new();
+        build::withdraw([strange], MAX_LEN, &mut gone);
+        apply(routes, judge, &gone);
+        assert!(routes.all_right());
     }
 }

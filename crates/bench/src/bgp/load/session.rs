@@ -8,7 +8,7 @@ use super::socket;
 use crate::error::End;
 use crate::session::{agree, last_words};
 use mio::net::TcpStream;
-use ribtide_prefix::{Afi, Safi};
+use ribtide_prefix::Safi;
 use ribtide_wire::bgp::capability::Capability;
 use ribtide_wire::bgp::message::{self, Frame, MessageType};
 use ribtide_wire::bgp::notification::{Notification, cease, code, fsm};
@@ -187,7 +187,7 @@ impl Session {
     fn open(&mut self) -> Result<(), End> {
         let speaker = self.neighbor.speaker();
         let capabilities = [
-            Capability::Multiprotocol { afi: Afi::Ipv4 as u16, safi: Safi::Unicast as u8 },
+            Capability::Multiprotocol { afi: self.neighbor.family as u16, safi: Safi::Unicast as u8 },
             Capability::FourOctetAs(speaker.asn),
         ];
         let mut out = Vec::new();
