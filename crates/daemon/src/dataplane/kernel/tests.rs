@@ -20,6 +20,7 @@ fn config() -> KernelConfig {
 }
 
 mod others;
+mod pieces;
 mod vrfs;
 
 const INSIDE: &str = "RIBTIDE_TEST_NETNS";
