@@ -374,6 +374,7 @@ impl Writer {
             Some(_) => Ok(self.port.try_urgent()),
         };
         match next {
+            Ok(Some(batch)) if batch.seq == 0 => return self.overtake(&batch),
             Ok(Some(batch)) => return self.take(batch),
             Ok(None) if self.window.is_some() => return self.write(),
             Ok(None) => {}
@@ -390,12 +391,25 @@ impl Writer {
         Ok(Ok(()))
     }
 
-    /// Takes a batch: of routes with those behind it, to write them next; one that overtakes is carried out.
-    fn take(&mut self, batch: Arc<FibBatch>) -> io::Result<Result<(), Closed>> {
+    /// Carries out what overtakes.
+    fn overtake(&mut self, batch: &FibBatch) -> io::Result<Result<(), Closed>> {
+        // What the RIB made of a change of an interface comes after the note of it.
+        if self.notes()?.is_err() {
+            return Ok(Err(Closed));
+        }
         let begin = Instant::now();
-        let mut window = Window::of(batch);
-        let overtakes = window.batch().seq == 0;
-        while !overtakes {
+        if self.replayed {
+            self.kernel.apply(batch)?;
+        }
+        self.port.meter.add(0, begin);
+        Ok(if self.window.is_none() { self.acknowledge(0) } else { Ok(()) })
+    }
+
+    /// Takes a batch and those that wait behind it, to write them next.
+    fn take(&mut self, first: Arc<FibBatch>) -> io::Result<Result<(), Closed>> {
+        let begin = Instant::now();
+        let mut window = Window::of(first);
+        loop {
             match self.port.try_more(|later| window.takes(later)) {
                 Ok(Some(later)) => window.add(&later),
                 Ok(None) => break,
@@ -403,23 +417,16 @@ impl Writer {
             }
         }
         window.close();
-        // What the RIB made of a change of an interface comes after the note of it.
+        // As in `overtake`.
         if self.notes()?.is_err() {
             return Ok(Err(Closed));
         }
-        let batch = window.batch().clone();
+        let batch = window.batch();
         self.replayed |= batch.start_of_replay;
-        if overtakes {
-            if self.replayed {
-                self.kernel.apply(&batch)?;
-            }
-            self.port.meter.add(0, begin);
-            return Ok(if self.window.is_none() { self.acknowledge(0) } else { Ok(()) });
-        }
         if !self.replayed {
             return Ok(self.acknowledge(batch.seq));
         }
-        self.kernel.begin(&batch)?;
+        self.kernel.begin(batch)?;
         self.port.meter.add(0, begin);
         self.window = Some(window);
         Ok(Ok(()))
