@@ -64,8 +64,9 @@ pub struct Options {
     /// Threads that play the neighbours [default: a quarter of the cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub load_threads: Option<u32>,
-    /// A router that has been idle for so long without having passed on everything is wrong
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    /// A router that has been idle for so long without having passed on everything is wrong. FRR waits up to 10 s for more
+    /// receivers to join that it can serve together
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     pub patience: u64,
     /// The longest that a phase may take
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
