@@ -7,6 +7,7 @@
 //!
 //! What SONiC's own does differently and loses routes by is not imitated; each place says so.
 
+mod again;
 mod answers;
 mod event;
 mod labels;
@@ -21,6 +22,7 @@ mod table;
 mod tests;
 
 use crate::row::{Change, LabelRouteRow, Name, NextHopGroupRow, RouteRow};
+pub use again::{Again, Says};
 pub use event::{Cause, FpmCounters, FpmEvent};
 use labels::Labels;
 use objects::Objects;

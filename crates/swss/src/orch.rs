@@ -330,7 +330,11 @@ impl Orch {
 
     /// Whether nothing is in flight and nothing can proceed: what is left waits for changes.
     pub fn idle(&self) -> bool {
-        self.requests.idle() && self.boot.takes_rows() && (!self.ready() || self.routes.ready_len() == 0)
+        self.requests.idle() && self.boot.takes_rows() && self.routes_rest()
+    }
+
+    fn routes_rest(&self) -> bool {
+        !self.ready() || (self.routes.ready_len() == 0 && !self.routes.is_sweeping())
     }
 
     /// Whether the ports are there, so that other tables are looked at.

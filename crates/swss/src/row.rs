@@ -32,6 +32,7 @@ pub use packed::Packed;
 pub use port::{PortKey, PortRow};
 pub use response::{ROUTE_RESPONSE_CHANNEL, RouteResponse, RouteStateRow, RouteStatus};
 pub use route::{RouteKey, RouteRow};
+pub(crate) use route::{pack_prefix, unpack_prefix};
 pub use state::{DefaultRouteRow, SwitchCapabilityRow};
 pub use via::{Field, Hop, Via};
 

@@ -22,7 +22,7 @@ use ribtide_runtime::meter::Meter;
 use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd, Protocols};
+use ribtide_swss::fpmsyncd::{Again, FpmConfig, FpmOut, Fpmsyncd, Protocols, Says};
 use ribtide_swss::row::{
     AnswerKind, AnswerReader, LabelRouteRow, MalformedAnswers, NextHopGroupRow, RouteRow,
 };
@@ -38,6 +38,8 @@ const DAEMON: &str = "fpmsyncd";
 /// Confirmations that are taken in before zebra is told of them: as many as one read of FPM may bring routes, and more, so that they
 /// need not wait in orchagent.
 const TOLD: usize = 10_000;
+/// Rows that are said again at a time.
+const AGAIN: usize = 10_000;
 /// How often a Redis that nothing is written to is looked at.
 const PROBE: Duration = Duration::from_secs(1);
 /// The longest sleep of a start.
@@ -151,6 +153,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         write: flush,
         answers: suppress.then(|| Answers::open(&databases, &rings, stop)).transpose()?,
         heard: !suppress,
+        telling: None,
     };
     let (links, link_events) = links::watch(DAEMON, &rings, stop)?;
     links.into_iter().for_each(|event| stage.link(event));
@@ -230,6 +233,8 @@ struct Stage {
     answers: Option<Answers>,
     /// It was said once what is in the chip.
     heard: bool,
+    /// Routes that orchagent is told again over ZeroMQ, and what it is told.
+    telling: Option<(Again, Says)>,
     /// PerformanceTimers: messages of FPM made into rows, and rows written.
     read: Option<Meter>,
     write: Option<Meter>,
@@ -257,7 +262,7 @@ impl Stage {
             busy |= self.hear()?;
             self.machine.tick(clock.now(), &mut self.out);
             self.replay.look(&mut self.machine, &mut self.out)?;
-            self.look_north()?;
+            busy |= self.look_north()?;
             self.look_back()?;
             self.carry_out()?;
             if !busy {
@@ -419,29 +424,52 @@ impl Stage {
             && self.machine.pending() >= Pipeline::default().capacity.max(self.flush.pipeline)
     }
 
-    /// Goes on with ZeroMQ: what waits for room, and an orchagent that is new.
-    fn look_north(&mut self) -> Result<(), Error> {
+    /// Goes on with ZeroMQ: what waits for room, and an orchagent that is new. True when it has more to say at once.
+    fn look_north(&mut self) -> Result<bool, Error> {
         let (held, replayed) = (self.replay.holds(), self.machine.is_replayed());
         // What changed meanwhile goes to APPL_DB too; what is only said again does not.
         if let Some(sweep) = self.labels.asked_for_all(held, replayed) {
             self.flush()?;
             self.machine.label_rows(&mut self.out.labels);
-            self.labels.tell_all(&mut self.out.labels, sweep);
+            self.labels.begin_telling(sweep);
+            self.labels.tell(&mut self.out.labels, true);
         }
         if let Some(sweep) = self.routes.asked_for_all(held, replayed) {
             self.flush()?;
-            self.machine.rows(&mut self.out.routes);
-            self.routes.tell_all(&mut self.out.routes, sweep);
+            self.telling = self.routes.begin_telling(sweep).map(|says| (self.machine.all_again(), says));
         }
         if held {
-            return Ok(());
+            return Ok(false);
         }
-        let Routes::Zmq(zmq) = &self.routes else { return Ok(()) };
+        let more = self.say_again()?;
+        let Routes::Zmq(zmq) = &self.routes else { return Ok(more) };
         match (zmq.producer.is_connected(), zmq.producer.is_acknowledged()) {
             (true, true) => self.settings.now("swss_zmq", "acknowledged", ""),
             (true, false) => self.settings.now("swss_zmq", "not acknowledged", "orchagent is not ribtide's"),
             (false, _) => self.settings.now("swss_zmq", "disabled", "nobody takes routes there"),
+        }?;
+        Ok(more)
+    }
+
+    /// Tells orchagent some of the rows that it is to be told again, if there is room. True when there is room for more.
+    fn say_again(&mut self) -> Result<bool, Error> {
+        if !self.routes.is_telling() {
+            self.telling = None;
         }
+        if self.telling.is_none() || !self.routes.has_room() {
+            return Ok(false);
+        }
+        // What changed goes first: what is said again must be what was written.
+        if self.machine.pending() > 0 {
+            self.flush()?;
+        }
+        let Some((again, says)) = &mut self.telling else { return Ok(false) };
+        let more = self.machine.some_again(again, *says, AGAIN, &mut self.out);
+        self.routes.tell(&mut self.out.routes, !more);
+        if !more {
+            self.telling = None;
+        }
+        Ok(more && self.routes.has_room())
     }
 
     /// How long to sleep when nothing happens.
@@ -502,6 +530,14 @@ impl Stage {
             self.generation = generation;
             log(DAEMON, "writing every row again, since Redis may have lost some");
             self.machine.write_again(&mut self.out);
+            write(&mut self.groups, &mut self.out.groups)?;
+            self.routes.write(&mut self.out.routes)?;
+            let (mut again, mut more) = (self.machine.all_again(), true);
+            while more {
+                more = self.machine.some_again(&mut again, Says::Anew, AGAIN, &mut self.out);
+                self.routes.keep(&mut self.out.routes)?;
+            }
+            self.telling = self.routes.tell_anew().map(|says| (self.machine.all_again(), says));
             // It may have come back with what it had at another time: what is too much goes.
             let (machine, out) = (&self.machine, &mut self.out);
             self.routes.rows(|key, _| {

@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
+use ribtide_swss::fpmsyncd::Says;
 use ribtide_swss::row::{LabelKey, LabelRouteRow, RouteKey, RouteRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::{Endpoint, ZmqProducer};
@@ -104,10 +105,45 @@ impl<R: Told> Routes<R> {
         }
     }
 
-    /// Tells orchagent all rows, and that there are no others if `sweep`.
-    pub(super) fn tell_all(&mut self, rows: &mut Vec<Change<R>>, sweep: bool) {
+    /// Begins to tell orchagent all rows, and that there are no others if `sweep`. What they are to say; `None` where nobody
+    /// is told so.
+    pub(super) fn begin_telling(&mut self, sweep: bool) -> Option<Says> {
+        match self {
+            Routes::Redis(_) => None,
+            Routes::Zmq(zmq) => Some(zmq.begin_telling(sweep)),
+        }
+    }
+
+    /// Whether orchagent is being told all rows: not any more when the connection on which that began is gone.
+    pub(super) fn is_telling(&self) -> bool {
+        matches!(self, Routes::Zmq(zmq) if zmq.telling.is_some() && zmq.producer.is_connected())
+    }
+
+    /// Tells orchagent rows, and that they were all if they are the `last`.
+    pub(super) fn tell(&mut self, rows: &mut Vec<Change<R>>, last: bool) {
         if let Routes::Zmq(zmq) = self {
-            zmq.tell_all(rows, sweep);
+            zmq.tell(rows, last);
+        }
+    }
+
+    /// After APPL_DB may have lost rows: has orchagent told all rows too, so that what it publishes is there again. As
+    /// [`Routes::begin_telling`].
+    pub(super) fn tell_anew(&mut self) -> Option<Says> {
+        let Routes::Zmq(zmq) = self else { return None };
+        let sweep = zmq.telling.unwrap_or(false);
+        zmq.begin_telling(sweep);
+        Some(Says::Anew)
+    }
+
+    /// Writes rows to APPL_DB and nowhere else, unless it is the way to orchagent.
+    pub(super) fn keep(&mut self, rows: &mut Vec<Change<R>>) -> Result<(), Error> {
+        match self {
+            Routes::Redis(redis) => Ok(redis.written.write(rows)?),
+            Routes::Zmq(zmq) => {
+                zmq.keep(rows)?;
+                rows.clear();
+                Ok(())
+            }
         }
     }
 
@@ -184,6 +220,10 @@ pub(super) struct ZmqRoutes<R: Row> {
     missed: bool,
     /// orchagent was told to forget what it has beyond what it is told.
     swept: bool,
+    /// Who is connected missed something, and was not told everything yet.
+    lost: bool,
+    /// It is being told everything, and, with `true`, that there is nothing else.
+    telling: Option<bool>,
 }
 
 /// APPL_DB, beside the way of a route.
@@ -228,6 +268,8 @@ impl<R: Told> ZmqRoutes<R> {
             learnt_all: persistence == Persistence::InLine,
             missed: false,
             swept: false,
+            lost: false,
+            telling: None,
         })))
     }
 
@@ -239,26 +281,31 @@ impl<R: Told> ZmqRoutes<R> {
     }
 
     fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), Error> {
+        self.keep(changes)?;
+        self.missed |= !self.producer.is_connected();
+        self.producer.send(changes);
+        Ok(())
+    }
+
+    fn keep(&mut self, changes: &[Change<R>]) -> Result<(), Error> {
         match &mut self.kept {
             Kept::Off => {}
             Kept::Behind(table) => table.note(changes)?,
             Kept::InLine(table) => {
-                table.write(&mut changes.clone())?;
+                table.write(&mut changes.to_vec())?;
                 table.flush()?;
             }
         }
-        self.missed |= !self.producer.is_connected();
-        self.producer.send(changes);
         Ok(())
     }
 
     /// Sends what waits, and finds out what orchagent must be told beyond changes.
     fn look(&mut self, knows_all: bool) -> Tell {
         if self.producer.renewed() {
-            self.swept = false;
+            (self.swept, self.telling) = (false, None);
             // The first connection missed nothing, unless something was written before it; each later one did.
-            let missed = std::mem::replace(&mut self.missed, true);
-            if missed && !(knows_all && self.producer.is_acknowledged()) {
+            self.lost = std::mem::replace(&mut self.missed, true);
+            if self.lost && !(knows_all && self.producer.is_acknowledged()) {
                 return Tell::Everything;
             }
         }
@@ -275,10 +322,20 @@ impl<R: Told> ZmqRoutes<R> {
         self.producer.resume();
     }
 
-    /// Tells orchagent all rows, and that there are no others if `sweep`.
-    fn tell_all(&mut self, rows: &mut Vec<Change<R>>, sweep: bool) {
+    fn begin_telling(&mut self, sweep: bool) -> Says {
+        self.telling = Some(sweep);
         if sweep {
-            rows.insert(0, begin_resync());
+            self.producer.send(&mut vec![begin_resync()]);
+        }
+        let missed = self.lost;
+        if self.producer.is_acknowledged() { Says::Again { missed } } else { Says::Anew }
+    }
+
+    fn tell(&mut self, rows: &mut Vec<Change<R>>, last: bool) {
+        if last {
+            self.lost = false;
+        }
+        if last && self.telling.take() == Some(true) {
             rows.push(Change::del(R::RESYNC));
         }
         self.producer.send(rows);

@@ -200,7 +200,7 @@ impl Fpmsyncd {
         MANAGEMENT.contains(&self.ifname(ifindex))
     }
 
-    fn entry(&self, at: RouteRef) -> Option<&Entry> {
+    pub(super) fn entry(&self, at: RouteRef) -> Option<&Entry> {
         self.vrfs.get(at.0 as usize)?.routes.get(at.1)
     }
 
@@ -214,7 +214,7 @@ impl Fpmsyncd {
         }
     }
 
-    fn row_of(&self, at: RouteRef, entry: &Entry) -> Option<Written> {
+    pub(super) fn row_of(&self, at: RouteRef, entry: &Entry) -> Option<Written> {
         self.row_ref(at, entry).map(|(via, protocol)| Written { via: via.clone(), protocol })
     }
 
@@ -361,32 +361,17 @@ impl Fpmsyncd {
         }
     }
 
-    fn route_row(&self, row: Written) -> RouteRow {
+    pub(super) fn route_row(&self, row: Written) -> RouteRow {
         RouteRow { protocol: Some(self.config.protocols.name(row.protocol).clone()), via: row.via }
     }
 
-    /// [`Fpmsyncd::take`], and every row again: APPL_DB may have lost some.
+    /// [`Fpmsyncd::take`], and every row but those of routes again: APPL_DB may have lost some. Of routes, [`Fpmsyncd::all_again`].
     pub fn write_again(&mut self, out: &mut FpmOut) {
         self.take(out);
-        let before = out.routes.len();
-        self.rows(&mut out.routes);
-        self.counters.written += (out.routes.len() - before) as u64;
         let before = out.labels.len();
         self.label_rows(&mut out.labels);
         self.counters.written += (out.labels.len() - before) as u64;
         self.groups_again(out);
-    }
-
-    /// Appends every route's row, to be said again to who may not have it.
-    pub fn rows(&self, out: &mut Vec<Change<RouteRow>>) {
-        for (vrf, of) in (0..).zip(&self.vrfs) {
-            of.routes.for_each(|prefix, entry| {
-                out.extend(self.row_of((vrf, prefix), entry).map(|row| {
-                    let key = RouteKey::new(of.name.clone(), prefix);
-                    Change { key, row: Some(self.route_row(row)), reshaped: true }
-                }));
-            });
-        }
     }
 
     /// Whether APPL_DB shall have a row of this key.

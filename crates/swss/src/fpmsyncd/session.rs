@@ -37,7 +37,7 @@ impl Fpmsyncd {
     pub fn known_route(&mut self, key: RouteKey, row: &RouteRow) {
         self.session.stale(self.now_ms);
         match key {
-            RouteKey::Resync => {}
+            RouteKey::Resync | RouteKey::Again { .. } => {}
             RouteKey::Route { spelled: Some(_), .. } => self.session.odd.push(key),
             RouteKey::Route { vrf, prefix, spelled: None } => {
                 let vrf = vrf.map_or(0, |vrf| self.vrf_named(&vrf));

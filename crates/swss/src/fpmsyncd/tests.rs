@@ -453,6 +453,8 @@ fn a_lost_database_gets_every_row_again() {
     bench.by_id("10.1.0.0/16", 9);
     bench.take();
     bench.machine.write_again(&mut bench.out);
+    let mut again = bench.machine.all_again();
+    assert!(!bench.machine.some_again(&mut again, Says::Anew, 10, &mut bench.out));
     assert_eq!(
         bench.drain(),
         [
@@ -460,6 +462,46 @@ fn a_lost_database_gets_every_row_again() {
             "ROUTE_TABLE:10.1.0.0/16 REPLACE protocol=bgp nexthop_group=9",
         ]
     );
+}
+
+#[test]
+fn rows_are_said_again_as_they_are_when_it_is_their_turn() {
+    let mut bench = Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() });
+    bench.machine.link(40, "Vrfred");
+    for n in 0..5 {
+        bench.route(&format!("10.{n}.0.0/16"), "10.0.0.1", 7);
+    }
+    bench.route("fc00:1::/64", "fc00::1", 7);
+    bench.route_in(40, "10.1.0.0/16", &[("10.0.0.1", 7, 1)]);
+    bench.take();
+    let answer = RouteResponse::success(RouteRow::parse_key("10.0.0.0/16").unwrap(), Some("bgp".into()));
+    bench.machine.confirm(&answer, &mut bench.out);
+    for missed in [false, true] {
+        let mut again = bench.machine.all_again();
+        bench.route("10.2.0.0/16", "10.0.0.2", 7);
+        bench.del("10.3.0.0/16");
+        bench.route("10.9.0.0/16", "10.0.0.1", 7);
+        bench.take();
+        let (mut rows, mut pieces) = (Vec::new(), 1);
+        while bench.machine.some_again(&mut again, Says::Again { missed }, 2, &mut bench.out) {
+            pieces += 1;
+            assert!(bench.out.routes.len() <= 2);
+            rows.extend(bench.drain());
+        }
+        rows.extend(bench.drain());
+        rows.sort();
+        // What went in the meantime is left out, and what came told by itself; the second time it is one of them.
+        assert_eq!((rows.len(), pieces), if missed { (7, 4) } else { (6, 4) }, "{rows:?}");
+        let changed = if missed { "ROUTE_TABLE:10.2" } else { "ROUTE_TABLE:resync:10.2" };
+        assert!(
+            rows.iter().any(|row| row.starts_with(changed) && row.contains("nexthop=10.0.0.2")),
+            "{rows:?}"
+        );
+        // Its answer came: it is not awaited.
+        assert!(rows.iter().any(|row| row.starts_with("ROUTE_TABLE:resync:10.0.0.0/16 REPLACE")), "{rows:?}");
+        let red = if missed { "ROUTE_TABLE:Vrfred:10.1" } else { "ROUTE_TABLE:resync:Vrfred:10.1" };
+        assert!(rows.iter().any(|row| row.starts_with(red)), "{rows:?}");
+    }
 }
 
 #[test]

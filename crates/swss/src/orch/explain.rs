@@ -112,7 +112,7 @@ impl Orch {
             index: lead.index.map(|index| self.indexes.name(index).clone()),
         });
         let waiting = match id.and_then(|id| self.routes.table.task(id)).map(|task| task.state) {
-            _ if self.routes.is_held(&name) => Some(Waiting::Resync),
+            _ if id.is_some_and(|id| self.routes.table.is_unsaid(id)) => Some(Waiting::Resync),
             None => None,
             Some(State::Ready) if !self.ready() => Some(Waiting::Ports),
             Some(State::Ready) => Some(Waiting::Turn),
@@ -130,7 +130,7 @@ impl Orch {
             let name = table.name(id);
             let Some(lead) = table.lead(id).filter(|_| table.task(id).is_none()) else { continue };
             let without_row = name.is_permanent() && lead.target == Target::Drop;
-            if name.label().is_none() && !without_row && !self.routes.is_held(&name) {
+            if name.label().is_none() && !without_row && !table.is_unsaid(id) {
                 each(self.vrfs.name(name.vrf).as_ref(), name.prefix);
             }
         }

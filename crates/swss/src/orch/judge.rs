@@ -187,7 +187,7 @@ impl Orch {
     }
 
     /// The plan of a row's fields with all names looked up.
-    fn bind(&mut self, via: &Arc<Via>) -> Bound {
+    pub(super) fn bind(&mut self, via: &Arc<Via>) -> Bound {
         if let Some(bound) = self.routes.plans.get(via) {
             return bound;
         }

@@ -5,7 +5,7 @@
 //! changes gather behind it, so the chip never sees two changes of one route out of order.
 
 use super::indexes::Meaning;
-use super::judge::{Plans, Verdict};
+use super::judge::{Bound, Plans, Verdict};
 use super::ledger::{Ledger, Ticket};
 use super::pending::Pending;
 use super::plan;
@@ -143,6 +143,11 @@ impl Task {
         self.state == State::Ready
     }
 
+    /// Whether it leads to what the row asks for.
+    fn wants(&self, row: &RouteRow) -> bool {
+        self.later.as_ref().unwrap_or(&self.change).set.as_ref() == Some(row)
+    }
+
     fn add(&mut self, row: Option<RouteRow>) {
         match (self.state, &mut self.later) {
             (State::InFlight(_), Some(later)) => later.add(row),
@@ -191,9 +196,8 @@ pub(super) struct Routes {
     /// Objects that the chip had no room for.
     starved: VecDeque<Asker>,
     last_retry_ms: u64,
-    /// While a resync is on: what to do at its end. Of routes, and of labels.
-    held: Option<Map<RouteName, Held>>,
-    held_labels: Option<Map<RouteName, Held>>,
+    /// The resync of routes, and that of labels.
+    resyncs: [Resync; 2],
     /// How many labels the entry of a label takes off, as it was asked for last.
     pops: Map<RouteId, u8>,
     /// A route that no batch waits for was parked since [`Orch::finished`] told of such.
@@ -203,8 +207,17 @@ pub(super) struct Routes {
     default_ok: [bool; 2],
 }
 
-/// A change that a resync holds back, the key as last spelled, and the ticket.
-type Held = (Pending<RouteRow>, Option<Name>, Ticket);
+/// How far a resync is: what was not said since it began goes when it ends.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Resync {
+    /// There is none.
+    #[default]
+    Off,
+    /// Routes are being said.
+    On,
+    /// It has ended: those that were not said go, some at a time, from this number on.
+    Ending(u32),
+}
 
 impl Routes {
     /// Gives memory back that many routes had.
@@ -233,10 +246,31 @@ impl Routes {
         self.plans.clear();
     }
 
-    /// Whether a resync holds a change of it back.
-    pub(super) fn is_held(&self, name: &RouteName) -> bool {
-        let held = if name.label().is_some() { &self.held_labels } else { &self.held };
-        held.as_ref().is_some_and(|held| held.contains_key(name))
+    /// Whether routes are yet to go that a resync did not say.
+    pub(super) fn is_sweeping(&self) -> bool {
+        self.resyncs.iter().any(|resync| matches!(resync, Resync::Ending(_)))
+    }
+
+    /// Has routes go that a resync did not say, until so many tasks are ready.
+    fn sweep(&mut self, count: usize) {
+        for labels in [false, true] {
+            let Resync::Ending(mut at) = self.resyncs[usize::from(labels)] else { continue };
+            while self.ready.len() < count
+                && let Some(id) = self.table.next_unsaid(&mut at, labels)
+            {
+                self.table.set_said(id);
+                self.add(id, None, None, Some(Ticket::NONE));
+            }
+            let is_over = self.ready.len() < count;
+            self.resyncs[usize::from(labels)] = if is_over { Resync::Off } else { Resync::Ending(at) };
+        }
+    }
+
+    /// Takes in that a route is said; what waits to be done of it counts no more when it was not before in a resync.
+    fn said(&mut self, id: RouteId) {
+        if self.table.set_said(id) && self.table.task(id).is_some() {
+            self.add(id, None, None, Some(Ticket::NONE));
+        }
     }
 
     /// Whether the destination is the router's own. What the change says of it is kept for when it is not any more.
@@ -301,24 +335,30 @@ impl Orch {
     /// Takes what a change says out of it, where it stands in memory: see [`Task`].
     pub(super) fn add_route(&mut self, change: &mut Change<RouteRow>) {
         let ticket = self.routes.ledger.row();
-        let RouteKey::Route { vrf, prefix, spelled } = &mut change.key else {
-            self.routes.ledger.done(ticket, None);
-            return self.resync(change.row.is_some(), false);
-        };
-        let vrf = self.vrfs.id_of(vrf);
-        let Some(held) = &mut self.routes.held else {
-            let id = self.routes.table.id_of(vrf, prefix);
-            return self.routes.add(id, change.row.take(), spelled.take(), Some(ticket));
-        };
-        let (name, row, spelled) = (RouteName { vrf, prefix: *prefix }, change.row.take(), spelled.take());
-        match held.get_mut(&name) {
-            Some((pending, spelling, former)) => {
-                pending.add(row);
-                *spelling = spelled;
-                let former = std::mem::replace(former, ticket);
-                self.routes.ledger.done(former, None);
+        match &mut change.key {
+            RouteKey::Resync => {
+                self.routes.ledger.done(ticket, None);
+                self.resync(change.row.is_some(), false);
             }
-            None => drop(held.insert(name, (Pending::new(row), spelled, ticket))),
+            RouteKey::Again { vrf, prefix } => {
+                let id = self.routes.table.id_of(self.vrfs.id_of(vrf), prefix);
+                match change.row.take() {
+                    Some(row) if !self.is_as_asked(id, &row) => {
+                        self.routes.said(id);
+                        self.routes.add(id, Some(row), None, Some(ticket));
+                    }
+                    _ => {
+                        self.routes.table.set_said(id);
+                        self.routes.ledger.done(ticket, None);
+                        self.routes.table.let_go(id);
+                    }
+                }
+            }
+            RouteKey::Route { vrf, prefix, spelled } => {
+                let id = self.routes.table.id_of(self.vrfs.id_of(vrf), prefix);
+                self.routes.said(id);
+                self.routes.add(id, change.row.take(), spelled.take(), Some(ticket));
+            }
         }
     }
 
@@ -326,15 +366,24 @@ impl Orch {
         let LabelKey::Label(label) = change.key else { return self.resync(change.row.is_some(), true) };
         let name = RouteName::of_label(label);
         let row = change.row.map(|LabelRouteRow { protocol, via }| RouteRow { protocol, via });
-        match &mut self.routes.held_labels {
-            None => {
-                let id = self.routes.table.id_of(name.vrf, &name.prefix);
-                self.routes.add(id, row, None, None);
-            }
-            Some(held) => match held.get_mut(&name) {
-                Some((pending, ..)) => pending.add(row),
-                None => drop(held.insert(name, (Pending::new(row), None, Ticket::NONE))),
-            },
+        let id = self.routes.table.id_of(name.vrf, &name.prefix);
+        self.routes.said(id);
+        self.routes.add(id, row, None, None);
+    }
+
+    /// Whether a route is as the row asks, or on its way there.
+    fn is_as_asked(&mut self, id: RouteId, row: &RouteRow) -> bool {
+        if let Some(task) = self.routes.table.task(id) {
+            return task.wants(row);
+        }
+        let Some(Lead { target, index }) = self.routes.table.lead(id) else { return false };
+        match (self.bind(&row.via), index) {
+            (Bound::Blackhole, None) => target == Target::Drop,
+            (Bound::Direct(interface), None) => target == Target::Interface(interface),
+            (Bound::Hop(hop), None) => target == Target::Hop(hop),
+            (Bound::Group(group), None) => target == Target::Group(group),
+            (Bound::Index(named), Some(index)) => named == index,
+            _ => false,
         }
     }
 
@@ -350,28 +399,17 @@ impl Orch {
         }
     }
 
-    /// Begins a resync: every route is deleted unless it is said again. Ends it: what was said is done.
+    /// Begins a resync, or ends it: then every route goes that was not said in it. What was said is done at once, unlike in
+    /// SONiC, where all of it waits for the end.
     fn resync(&mut self, begin: bool, labels: bool) {
-        let Routes { table, held, held_labels, .. } = &mut self.routes;
-        let held = if labels { held_labels } else { held };
+        let Routes { table, resyncs, resynced, .. } = &mut self.routes;
+        let resync = &mut resyncs[usize::from(labels)];
         if begin {
-            let known = table.iter().filter(|id| !table.is_own(*id));
-            let known = known.filter(|id| table.name(*id).label().is_some() == labels);
-            let known = known.filter(|id| table.lead(*id).is_some() || table.task(*id).is_some());
-            let gone = known.map(|id| (table.name(id), (Pending::new(None), None, Ticket::default())));
-            *held = Some(gone.collect());
-        } else if let Some(held) = held.take() {
-            self.routes.resynced |= !labels;
-            for (name, (pending, spelled, ticket)) in held {
-                let id = self.routes.table.id_of(name.vrf, &name.prefix);
-                if pending.del {
-                    let ticket = if pending.set.is_some() { Ticket::default() } else { ticket };
-                    self.routes.add(id, None, spelled.clone(), Some(ticket));
-                }
-                if let Some(row) = pending.set {
-                    self.routes.add(id, Some(row), spelled, Some(ticket));
-                }
-            }
+            table.begin_resync(labels);
+            *resync = Resync::On;
+        } else if *resync == Resync::On {
+            *resynced |= !labels;
+            *resync = Resync::Ending(0);
         }
     }
 
@@ -504,6 +542,7 @@ impl Orch {
 
     /// Takes up to a bulk of routes from the queue and makes calls of them; false when the queue was empty.
     pub(super) fn gather_routes(&mut self, bulk_size: usize, out: &mut OrchOut) -> bool {
+        self.routes.sweep(bulk_size);
         let count = self.routes.ready.len().min(bulk_size);
         let mut ids: Vec<RouteId> = self.routes.ready.drain(..count).collect();
         // Chips and readers of ASIC_DB like neighbours together.

@@ -72,8 +72,12 @@ impl RouteName {
         }
     }
 
+    fn is_label(&self) -> bool {
+        self.vrf == vrfs::LABELS
+    }
+
     pub(super) fn table(&self) -> Table {
-        if self.vrf == vrfs::LABELS { Table::Labels } else { Table::of(self.prefix) }
+        if self.is_label() { Table::Labels } else { Table::of(self.prefix) }
     }
 }
 
@@ -106,6 +110,67 @@ struct Record {
     task: u32,
     /// It stays, though there may be neither task nor entry.
     kept: Kept,
+    /// It goes when the resync is over, unless it is said before.
+    unsaid: bool,
+}
+
+const _: () = assert!(size_of::<Record>() == 48);
+
+/// Records in one piece of memory.
+const PIECE: usize = 4096;
+
+/// Records by number, in pieces: a table that grows neither copies those that it has nor needs room for them twice.
+#[derive(Default)]
+struct Records {
+    pieces: Vec<Vec<Record>>,
+    len: usize,
+}
+
+impl Records {
+    fn get(&self, at: u32) -> Option<&Record> {
+        self.pieces.get(at as usize / PIECE)?.get(at as usize % PIECE)
+    }
+
+    fn get_mut(&mut self, at: u32) -> Option<&mut Record> {
+        self.pieces.get_mut(at as usize / PIECE)?.get_mut(at as usize % PIECE)
+    }
+
+    fn push(&mut self, record: Record) {
+        if self.len.is_multiple_of(PIECE) {
+            self.pieces.push(Vec::with_capacity(PIECE));
+        }
+        if let Some(piece) = self.pieces.last_mut() {
+            piece.push(record);
+            self.len += 1;
+        }
+    }
+
+    fn pop(&mut self) {
+        let Some(piece) = self.pieces.last_mut() else { return };
+        piece.pop();
+        self.len -= 1;
+        if piece.is_empty() {
+            self.pieces.pop();
+        }
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Record> {
+        self.pieces.iter_mut().flatten()
+    }
+}
+
+impl std::ops::Index<u32> for Records {
+    type Output = Record;
+
+    fn index(&self, at: u32) -> &Record {
+        &self.pieces[at as usize / PIECE][at as usize % PIECE]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Records {
+    fn index_mut(&mut self, at: u32) -> &mut Record {
+        &mut self.pieces[at as usize / PIECE][at as usize % PIECE]
+    }
 }
 
 /// Why else a record stays.
@@ -120,7 +185,7 @@ struct Kept {
 /// All routes that are in the chip, on their way there or of the router's own.
 #[derive(Default)]
 pub(super) struct RouteTable {
-    records: Vec<Record>,
+    records: Records,
     unused: Vec<u32>,
     /// Numbers with their hashes, so that a table that grows need not look at the records.
     by_name: HashTable<(u32, u32)>,
@@ -134,7 +199,7 @@ impl RouteTable {
     /// The number of a route of which something is known.
     pub(super) fn find(&self, name: RouteName) -> Option<RouteId> {
         let hash = hash(&self.hasher, name.vrf, &name.prefix);
-        let same = |(of, at): &(u32, u32)| *of == hash && self.records[*at as usize].name == name;
+        let same = |(of, at): &(u32, u32)| *of == hash && self.records[*at].name == name;
         self.by_name.find(spread(hash), same).map(|(_, at)| RouteId(*at))
     }
 
@@ -142,7 +207,7 @@ impl RouteTable {
     pub(super) fn look_at(&self, vrf: u32, prefix: &AnyPrefix) {
         let hash = hash(&self.hasher, vrf, prefix);
         let found = self.by_name.find(spread(hash), |(of, _)| *of == hash);
-        black_box(found.and_then(|(_, at)| self.records.get(*at as usize)).map(|record| record.task));
+        black_box(found.and_then(|(_, at)| self.records.get(*at)).map(|record| record.task));
     }
 
     /// The number of a route, which is made when there is none. Give it something to be kept for, or
@@ -151,7 +216,7 @@ impl RouteTable {
         let RouteTable { records, unused, by_name, hasher, .. } = self;
         let hash = hash(hasher, vrf, prefix);
         let is = |name: &RouteName| name.vrf == vrf && name.prefix == *prefix;
-        let same = |(of, at): &(u32, u32)| *of == hash && is(&records[*at as usize].name);
+        let same = |(of, at): &(u32, u32)| *of == hash && is(&records[*at].name);
         let entry = match by_name.entry(spread(hash), same, |(of, _)| spread(*of)) {
             hashbrown::hash_table::Entry::Occupied(known) => return RouteId(known.get().1),
             hashbrown::hash_table::Entry::Vacant(entry) => entry,
@@ -161,13 +226,14 @@ impl RouteTable {
             in_chip: None,
             task: NONE,
             kept: Kept::default(),
+            unsaid: false,
         };
         let at = match unused.pop() {
             Some(at) => at,
-            None => records.len() as u32,
+            None => records.len as u32,
         };
         entry.insert((hash, at));
-        match records.get_mut(at as usize) {
+        match records.get_mut(at) {
             Some(place) => *place = record,
             None => records.push(record),
         }
@@ -176,7 +242,7 @@ impl RouteTable {
 
     /// Forgets a route of which there is nothing to know any more.
     pub(super) fn let_go(&mut self, id: RouteId) {
-        let Record { name, in_chip, task, kept } = self.record(id);
+        let Record { name, in_chip, task, kept, .. } = self.record(id);
         if in_chip.is_some() || *task != NONE || *kept != Kept::default() {
             return;
         }
@@ -185,6 +251,7 @@ impl RouteTable {
         {
             entry.remove();
         }
+        self.record_mut(id).unsaid = false;
         self.unused.push(id.0);
         if self.by_name.is_empty() {
             (self.records, self.unused, self.by_name) = Default::default();
@@ -268,17 +335,16 @@ impl RouteTable {
             (self.tasks, self.unused_tasks) = Default::default();
         }
         let RouteTable { records, unused, by_name, .. } = self;
-        if records.len() <= LITTLE || by_name.len() * 8 >= records.len() {
+        if records.len <= LITTLE || by_name.len() * 8 >= records.len {
             return;
         }
         // Numbers stay what they are, so only those at the end can go.
         unused.sort_unstable();
-        while unused.last().is_some_and(|at| *at as usize + 1 == records.len()) {
+        while unused.last().is_some_and(|at| *at as usize + 1 == records.len) {
             unused.pop();
             records.pop();
         }
         unused.shrink_to_fit();
-        records.shrink_to_fit();
         by_name.shrink_to(by_name.len() * 2, |(of, _)| spread(*of));
     }
 
@@ -307,11 +373,42 @@ impl RouteTable {
         self.by_name.iter().map(|(_, at)| RouteId(*at))
     }
 
+    /// Notes of each route, or of each label's, that it was not said since: those that are in the chip or on their way, but
+    /// not the router's own.
+    pub(super) fn begin_resync(&mut self, labels: bool) {
+        let known = self.records.iter_mut().filter(|record| record.in_chip.is_some() || record.task != NONE);
+        for record in known.filter(|record| !record.kept.own && record.name.is_label() == labels) {
+            record.unsaid = true;
+        }
+    }
+
+    /// Whether it was not said since a resync began.
+    pub(super) fn is_unsaid(&self, id: RouteId) -> bool {
+        self.record(id).unsaid
+    }
+
+    /// Notes that it was said, or dealt with, and returns whether it was not before.
+    pub(super) fn set_said(&mut self, id: RouteId) -> bool {
+        std::mem::take(&mut self.record_mut(id).unsaid)
+    }
+
+    /// The next route, or label's, that was not said, from number `at` on, which becomes the one behind it; `None` when there
+    /// is none any more.
+    pub(super) fn next_unsaid(&self, at: &mut u32, labels: bool) -> Option<RouteId> {
+        while let Some(record) = self.records.get(*at) {
+            *at += 1;
+            if record.unsaid && record.name.is_label() == labels {
+                return Some(RouteId(*at - 1));
+            }
+        }
+        None
+    }
+
     fn record(&self, id: RouteId) -> &Record {
-        &self.records[id.0 as usize]
+        &self.records[id.0]
     }
 
     fn record_mut(&mut self, id: RouteId) -> &mut Record {
-        &mut self.records[id.0 as usize]
+        &mut self.records[id.0]
     }
 }

@@ -9,8 +9,16 @@ use std::sync::Arc;
 /// Which route.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RouteKey {
-    /// Not a route: asks orchagent to hold route work (SET) and to apply the merged result (DEL).
+    /// Not a route: from here on (SET) every route is said that shall stay; the others go at the end (DEL).
     Resync,
+    /// A route as it was said before, to an orchagent of ours that may have missed it, in our spelling. It is no news
+    /// to one that has not, so nobody is answered then.
+    Again {
+        /// The VRF; `None` is the default one.
+        vrf: Option<Name>,
+        /// The destination.
+        prefix: AnyPrefix,
+    },
     /// A route.
     Route {
         /// The VRF; `None` is the default one.
@@ -31,6 +39,41 @@ impl RouteKey {
 
 /// IPv6 lengths in a packed key stand beyond IPv4's.
 const PACKED_V6: u8 = 33;
+
+/// What the key of a resync is, and what stands before that of a route that is said again.
+const RESYNC: &str = "resync";
+
+/// Appends a prefix: its length, and as many octets of the address as that covers.
+pub(crate) fn pack_prefix(prefix: AnyPrefix, octets: &mut Vec<u8>) {
+    let covered = usize::from(prefix.len()).div_ceil(8);
+    match prefix {
+        AnyPrefix::V4(p) => {
+            octets.push(p.len());
+            octets.extend(&p.bits().to_be_bytes()[..covered]);
+        }
+        AnyPrefix::V6(p) => {
+            octets.push(PACKED_V6 + p.len());
+            octets.extend(&p.bits()[..covered]);
+        }
+    }
+}
+
+/// The prefix that [`pack_prefix`] put first in `octets`, which go on behind it.
+pub(crate) fn unpack_prefix(octets: &mut &[u8]) -> Option<AnyPrefix> {
+    fn address<const N: usize>(octets: &mut &[u8], len: u8) -> Option<[u8; N]> {
+        let (covered, rest) = octets.split_at_checked(usize::from(len).div_ceil(8))?;
+        *octets = rest;
+        let mut address = [0; N];
+        address.get_mut(..covered.len())?.copy_from_slice(covered);
+        Some(address)
+    }
+    let (&first, rest) = octets.split_first()?;
+    *octets = rest;
+    Some(match first.checked_sub(PACKED_V6) {
+        None => AnyPrefix::V4(Prefix::new(u32::from_be_bytes(address(octets, first)?), first)),
+        Some(len) => AnyPrefix::V6(Prefix::new(address(octets, len)?, len)),
+    })
+}
 
 /// Appends a prefix the way libnl spells it: a host has no length.
 fn prefix_text(prefix: AnyPrefix, out: &mut String) {
@@ -79,9 +122,13 @@ impl Row for RouteRow {
 
     fn key_text(key: &RouteKey, out: &mut String) {
         match key {
-            RouteKey::Resync => out.push_str("resync"),
+            RouteKey::Resync => out.push_str(RESYNC),
             RouteKey::Route { spelled: Some(text), .. } => out.push_str(text),
-            RouteKey::Route { vrf, prefix, spelled: None } => {
+            RouteKey::Again { vrf, prefix } | RouteKey::Route { vrf, prefix, spelled: None } => {
+                if matches!(key, RouteKey::Again { .. }) {
+                    out.push_str(RESYNC);
+                    out.push(':');
+                }
                 if let Some(vrf) = vrf {
                     out.push_str(vrf);
                     out.push(':');
@@ -92,8 +139,14 @@ impl Row for RouteRow {
     }
 
     fn parse_key(text: &str) -> Result<RouteKey, RowError> {
-        if text == "resync" {
+        if text == RESYNC {
             return Ok(RouteKey::Resync);
+        }
+        if let Some(again) = text.strip_prefix(RESYNC).and_then(|rest| rest.strip_prefix(':')) {
+            return match RouteRow::parse_key(again)? {
+                RouteKey::Route { vrf, prefix, .. } => Ok(RouteKey::Again { vrf, prefix }),
+                _ => Err(RowError::new(Self::TABLE, format!("key \"{text}\" says no route again"))),
+            };
         }
         let (vrf, rest) = match text.split_once(':') {
             Some((vrf, rest)) if vrf.starts_with("Vrf") => (Some(Name::from(vrf)), rest),
@@ -111,38 +164,15 @@ impl Row for RouteRow {
         Ok(RouteKey::Route { vrf, prefix, spelled })
     }
 
-    /// Of a route of the default VRF: its length, and as many octets of the address as that covers.
+    /// Of a route of the default VRF.
     fn pack(key: &RouteKey, octets: &mut Vec<u8>) -> bool {
         let RouteKey::Route { vrf: None, prefix, spelled: None } = key else { return false };
-        let covered = usize::from(prefix.len()).div_ceil(8);
-        match prefix {
-            AnyPrefix::V4(p) => {
-                octets.push(p.len());
-                octets.extend(&p.bits().to_be_bytes()[..covered]);
-            }
-            AnyPrefix::V6(p) => {
-                octets.push(PACKED_V6 + p.len());
-                octets.extend(&p.bits()[..covered]);
-            }
-        }
+        pack_prefix(*prefix, octets);
         true
     }
 
     fn unpack(octets: &mut &[u8]) -> Option<RouteKey> {
-        fn address<const N: usize>(octets: &mut &[u8], len: u8) -> Option<[u8; N]> {
-            let (covered, rest) = octets.split_at_checked(usize::from(len).div_ceil(8))?;
-            *octets = rest;
-            let mut address = [0; N];
-            address.get_mut(..covered.len())?.copy_from_slice(covered);
-            Some(address)
-        }
-        let (&first, rest) = octets.split_first()?;
-        *octets = rest;
-        let prefix = match first.checked_sub(PACKED_V6) {
-            None => AnyPrefix::V4(Prefix::new(u32::from_be_bytes(address(octets, first)?), first)),
-            Some(len) => AnyPrefix::V6(Prefix::new(address(octets, len)?, len)),
-        };
-        Some(RouteKey::new(None, prefix))
+        Some(RouteKey::new(None, unpack_prefix(octets)?))
     }
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {

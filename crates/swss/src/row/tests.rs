@@ -65,6 +65,7 @@ fn what_is_packed_comes_out_as_it_went_in() {
         "Vrf1:10.0.0.0/8",
         "10.0.0.1/8",
         "resync",
+        "resync:10.0.0.0/8",
     ]
     .into_iter()
     .enumerate()
@@ -101,7 +102,20 @@ fn route_keys_keep_their_spelling() {
         assert!(matches!(key::<RouteRow>(text), RouteKey::Route { spelled: Some(_), .. }), "{text}");
     }
     assert_eq!(key::<RouteRow>("resync"), RouteKey::Resync);
-    for text in ["", "banana", "10.0.0.0/33", "Vrf1:", "10.0.0.0/-1", "Vrf1:10.0.0.0/8:1"] {
+    for text in ["resync:10.0.0.0/24", "resync:fc00:1::1", "resync:Vrf1:10.0.0.0/8"] {
+        assert!(matches!(key::<RouteRow>(text), RouteKey::Again { .. }), "{text}");
+    }
+    for text in [
+        "resync:",
+        "resync:resync",
+        "resync:banana",
+        "",
+        "banana",
+        "10.0.0.0/33",
+        "Vrf1:",
+        "10.0.0.0/-1",
+        "Vrf1:10.0.0.0/8:1",
+    ] {
         assert!(RouteRow::parse_key(text).is_err(), "{text}");
     }
 }

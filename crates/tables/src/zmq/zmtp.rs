@@ -17,8 +17,9 @@ const GREETING_PATIENCE: Duration = Duration::from_secs(5);
 const STALL: Duration = Duration::from_secs(60);
 /// What one read takes at most.
 const READ: usize = 256 << 10;
-/// The property by which ribtide's sockets know each other. ZeroMQ's own pass it over.
-const OURS: (&str, &[u8]) = ("X-Ribtide-Acknowledges", b"1");
+/// The property by which ribtide's sockets know each other. ZeroMQ's own pass it over. Another value is of a version that says
+/// other things, and so as good as SONiC's.
+const OURS: (&str, &[u8]) = ("X-Ribtide-Acknowledges", b"2");
 
 const MORE: u8 = 1;
 const LONG: u8 = 2;

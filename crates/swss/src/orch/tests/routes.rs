@@ -501,14 +501,67 @@ fn a_resync_removes_what_is_not_said_again() {
     world.set("ROUTE_TABLE:resync", "nexthop=0.0.0.0");
     world.set("ROUTE_TABLE:10.2.0.0/16", "blackhole=true");
     world.set("ROUTE_TABLE:10.5.0.0/16", "blackhole=true");
+    world.set("ROUTE_TABLE:10.6.0.0/16", "blackhole=true");
+    world.set("ROUTE_TABLE:10.6.0.0/16", "DEL");
     world.settle();
-    assert!(world.sent.is_empty());
+    // What is said is done at once, and what is not stays until the end.
+    assert_eq!(world.calls(ObjectType::RouteEntry), ["Create 10.5.0.0/16 drop"]);
     assert_eq!(world.why("10.1.0.0/16"), "a resync is not over");
+    assert_eq!(world.why("10.2.0.0/16"), "");
+    world.sent.clear();
     world.set("ROUTE_TABLE:resync", "DEL");
     world.settle();
     let calls = world.calls(ObjectType::RouteEntry);
-    assert_eq!(calls, ["Remove 10.1.0.0/16, 10.3.0.0/16", "Create 10.5.0.0/16 drop"]);
-    assert_eq!(world.why("10.4.0.0/16"), "");
+    assert_eq!(calls, ["Remove 10.1.0.0/16, 10.3.0.0/16"]);
+    assert_eq!((world.why("10.4.0.0/16"), world.orch.idle()), (String::new(), true));
+}
+
+#[test]
+fn what_is_said_again_is_answered_when_it_is_news() {
+    let mut world = World::new(OrchConfig { responses: true, bulk_size: 2, ..OrchConfig::default() });
+    world.neighbor("10.0.0.2");
+    world.settle();
+    for n in 1..=4 {
+        world.set(&format!("ROUTE_TABLE:10.{n}.0.0/16"), VIA_0);
+    }
+    world.settle();
+    world.sent.clear();
+    world.out.responses.clear();
+    world.set("ROUTE_TABLE:resync", "nexthop=0.0.0.0");
+    // As the chip has it; otherwise; not there; and as it is on its way.
+    world.set("ROUTE_TABLE:resync:10.1.0.0/16", VIA_0);
+    world.set("ROUTE_TABLE:resync:10.2.0.0/16", "blackhole=true protocol=bgp");
+    world.set("ROUTE_TABLE:resync:10.5.0.0/16", "blackhole=true protocol=bgp");
+    world.set("ROUTE_TABLE:10.3.0.0/16", "blackhole=true protocol=bgp");
+    world.set("ROUTE_TABLE:resync:10.3.0.0/16", "blackhole=true protocol=bgp");
+    world.settle();
+    let answered = |world: &mut World| -> Vec<String> {
+        let mut keys: Vec<String> = world
+            .out
+            .responses
+            .drain(..)
+            .map(|response| {
+                let mut text = String::new();
+                crate::row::RouteRow::key_text(&response.key, &mut text);
+                text
+            })
+            .collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(answered(&mut world), ["10.2.0.0/16", "10.3.0.0/16", "10.5.0.0/16"]);
+    // Who asks for what there is already is answered, resync or not.
+    world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);
+    world.settle();
+    assert_eq!(answered(&mut world), ["10.1.0.0/16"]);
+    world.set("ROUTE_TABLE:resync:10.1.0.0/16", VIA_0);
+    world.set("ROUTE_TABLE:resync", "DEL");
+    world.settle();
+    assert_eq!(answered(&mut world), ["10.4.0.0/16"]);
+    assert_eq!(world.way("10.4.0.0/16"), "-");
+    assert!(
+        ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "10.5.0.0/16"].iter().all(|it| world.way(it) != "-")
+    );
 }
 
 #[test]
