@@ -42,12 +42,23 @@ pub fn wait(select: &mut Select<'_>, patience: Duration) -> bool {
 /// # Errors
 /// Nothing more comes.
 pub fn recv<T>(receiver: &Receiver<T>) -> Result<T, RecvError> {
+    recv_relieving(receiver, || {})
+}
+
+/// [`recv`], for who keeps something for work: `relieve` lets go of it each time that nothing came for long.
+///
+/// # Errors
+/// Nothing more comes.
+pub fn recv_relieving<T>(receiver: &Receiver<T>, mut relieve: impl FnMut()) -> Result<T, RecvError> {
     let mut span = SPAN;
     loop {
         match receiver.recv_timeout(span) {
             Ok(next) => return Ok(next),
             Err(RecvTimeoutError::Disconnected) => return Err(RecvError),
-            Err(RecvTimeoutError::Timeout) => give_back(),
+            Err(RecvTimeoutError::Timeout) => {
+                relieve();
+                give_back();
+            }
         }
         span = span.saturating_mul(2);
     }

@@ -224,7 +224,15 @@ impl<T> Receiver<T> {
     /// # Errors
     /// [`Closed`] when it is empty and every producer has stopped.
     pub fn recv(&self) -> Result<T, Closed> {
-        rest::recv(&self.rx).map(|batch| self.took(batch)).map_err(|_| Closed)
+        self.recv_relieving(|| {})
+    }
+
+    /// [`Receiver::recv`]; `relieve` as for [`rest::recv_relieving`].
+    ///
+    /// # Errors
+    /// [`Closed`] when it is empty and every producer has stopped.
+    pub fn recv_relieving(&self, relieve: impl FnMut()) -> Result<T, Closed> {
+        rest::recv_relieving(&self.rx, relieve).map(|batch| self.took(batch)).map_err(|_| Closed)
     }
 
     /// The next batch, waiting at most `timeout`; `None` when none came.

@@ -118,6 +118,19 @@ pub struct FpmOut {
     pub events: Vec<FpmEvent>,
 }
 
+impl FpmOut {
+    /// Lets go of room that was made for much, and keeps what it holds.
+    pub fn relieve(&mut self) {
+        self.groups.shrink_to_fit();
+        self.routes.shrink_to_fit();
+        self.labels.shrink_to_fit();
+        self.old_groups.shrink_to_fit();
+        self.offloads.shrink_to_fit();
+        self.label_offloads.shrink_to_fit();
+        self.events.shrink_to_fit();
+    }
+}
+
 /// One VRF's routes.
 struct Vrf {
     name: Option<Name>,

@@ -134,6 +134,17 @@ pub struct OrchOut {
 }
 
 impl OrchOut {
+    /// Lets go of room that was made for much, and keeps what it holds.
+    pub fn relieve(&mut self) {
+        self.requests.shrink_to_fit();
+        self.resolve.shrink_to_fit();
+        self.default_routes.shrink_to_fit();
+        self.capability.shrink_to_fit();
+        self.responses.shrink_to_fit();
+        self.verdicts.shrink_to_fit();
+        self.events.shrink_to_fit();
+    }
+
     fn refused(&mut self, what: impl std::fmt::Display, why: impl Into<String>) {
         self.events.push(OrchEvent::Refused(what.to_string(), why.into()));
     }

@@ -97,7 +97,13 @@ impl<R: Row> Behind<R> {
             let crowded = || waiting.raw().len() >= bound / 2;
             let mut rows = United::default();
             let (mut batch, mut taken) = (Vec::new(), 0);
-            while let Ok(first) = waiting.recv() {
+            loop {
+                let relieve = || {
+                    batch = Vec::new();
+                    rows.relieve();
+                    table.relieve();
+                };
+                let Ok(first) = waiting.recv_relieving(relieve) else { return };
                 let mut next = Some(first);
                 let (mut settled, mut oldest, mut at_once) = (None, None, ROWS);
                 while let Some(work) = next {

@@ -39,6 +39,13 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// Lets go of buffers that it keeps for work. Nothing must be queued, and no answer in use.
+    pub fn relieve(&mut self) {
+        if self.queued == 0 {
+            (self.out, self.command, self.answers) = Default::default();
+        }
+    }
+
     /// Connects and selects the database. `stop` ends waiting for a server that went away later.
     ///
     /// # Errors

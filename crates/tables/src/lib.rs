@@ -59,6 +59,9 @@ pub trait Producer<R: Row> {
     fn generation(&self) -> u64 {
         0
     }
+
+    /// Lets go of buffers that it keeps for work: who writes has come to rest, and nothing waits.
+    fn relieve(&mut self) {}
 }
 
 /// The reading side of a table.

@@ -115,4 +115,8 @@ impl<R: Row> Producer<R> for PlainTable<R> {
     fn generation(&self) -> u64 {
         self.connection.generation()
     }
+
+    fn relieve(&mut self) {
+        self.connection.relieve();
+    }
 }

@@ -362,6 +362,13 @@ impl<R: Row> Producer<R> for ProducerStateTable<R> {
     fn generation(&self) -> u64 {
         self.connection.generation()
     }
+
+    fn relieve(&mut self) {
+        if self.waiting == 0 {
+            self.call = Call::default();
+            self.connection.relieve();
+        }
+    }
 }
 
 /// Brings what an earlier producer left beside to its final place: it is older than what is written there from now on.

@@ -54,6 +54,13 @@ impl<R: Row> United<R> {
         waiting.reshaped = cleared && waiting.row.is_some();
     }
 
+    /// Lets go of what it keeps for work, when none waits.
+    pub(crate) fn relieve(&mut self) {
+        if self.waiting.is_empty() {
+            *self = United::default();
+        }
+    }
+
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()

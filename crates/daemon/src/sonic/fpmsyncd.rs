@@ -278,7 +278,10 @@ impl Stage {
                 select.recv(self.routes.wake());
                 select.recv(self.labels.wake());
                 // Timed out or ready: the loop looks at everything either way.
-                rest::wait(&mut select, self.patience());
+                if rest::wait(&mut select, self.patience()) {
+                    self.out.relieve();
+                    rest::give_back();
+                }
             }
         }
         self.flush()

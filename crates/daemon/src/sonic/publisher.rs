@@ -101,6 +101,11 @@ impl Producer<RouteStateRow> for Published {
     fn waiting(&self) -> usize {
         self.rows.waiting()
     }
+
+    fn relieve(&mut self) {
+        self.rows.relieve();
+        self.channel.relieve();
+    }
 }
 
 impl Published {
