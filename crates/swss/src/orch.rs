@@ -23,6 +23,7 @@ mod pending;
 mod plan;
 mod ports;
 mod requests;
+mod resync;
 mod routes;
 mod table;
 mod vrfs;

@@ -5,11 +5,12 @@
 //! changes gather behind it, so the chip never sees two changes of one route out of order.
 
 use super::indexes::Meaning;
-use super::judge::{Bound, Plans, Verdict};
+use super::judge::{Plans, Verdict};
 use super::ledger::{Ledger, Ticket};
 use super::pending::Pending;
 use super::plan;
 use super::requests::{Asker, Context, Outcome, outcome};
+use super::resync::Resync;
 use super::table::{RouteId, RouteName, RouteTable, Table};
 use super::vrfs;
 use super::{Orch, OrchOut};
@@ -144,7 +145,7 @@ impl Task {
     }
 
     /// Whether it leads to what the row asks for.
-    fn wants(&self, row: &RouteRow) -> bool {
+    pub(super) fn wants(&self, row: &RouteRow) -> bool {
         self.later.as_ref().unwrap_or(&self.change).set.as_ref() == Some(row)
     }
 
@@ -186,7 +187,7 @@ struct Own {
 pub(super) struct Routes {
     pub(super) table: RouteTable,
     pub(super) ledger: Ledger,
-    ready: VecDeque<RouteId>,
+    pub(super) ready: VecDeque<RouteId>,
     waiting: Map<Cause, Set<RouteId>>,
     /// How many routes are in `waiting`.
     parked: usize,
@@ -197,7 +198,7 @@ pub(super) struct Routes {
     starved: VecDeque<Asker>,
     last_retry_ms: u64,
     /// The resync of routes, and that of labels.
-    resyncs: [Resync; 2],
+    pub(super) resyncs: [Resync; 2],
     /// How many labels the entry of a label takes off, as it was asked for last.
     pops: Map<RouteId, u8>,
     /// A route that no batch waits for was parked since [`Orch::finished`] told of such.
@@ -205,18 +206,6 @@ pub(super) struct Routes {
     /// A resync has ended.
     pub(super) resynced: bool,
     default_ok: [bool; 2],
-}
-
-/// How far a resync is: what was not said since it began goes when it ends.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-enum Resync {
-    /// There is none.
-    #[default]
-    Off,
-    /// Routes are being said.
-    On,
-    /// It has ended: those that were not said go, some at a time, from this number on.
-    Ending(u32),
 }
 
 impl Routes {
@@ -244,33 +233,6 @@ impl Routes {
 
     pub(super) fn forget_plans(&mut self) {
         self.plans.clear();
-    }
-
-    /// Whether routes are yet to go that a resync did not say.
-    pub(super) fn is_sweeping(&self) -> bool {
-        self.resyncs.iter().any(|resync| matches!(resync, Resync::Ending(_)))
-    }
-
-    /// Has routes go that a resync did not say, until so many tasks are ready.
-    fn sweep(&mut self, count: usize) {
-        for labels in [false, true] {
-            let Resync::Ending(mut at) = self.resyncs[usize::from(labels)] else { continue };
-            while self.ready.len() < count
-                && let Some(id) = self.table.next_unsaid(&mut at, labels)
-            {
-                self.table.set_said(id);
-                self.add(id, None, None, Some(Ticket::NONE));
-            }
-            let is_over = self.ready.len() < count;
-            self.resyncs[usize::from(labels)] = if is_over { Resync::Off } else { Resync::Ending(at) };
-        }
-    }
-
-    /// Takes in that a route is said; what waits to be done of it counts no more when it was not before in a resync.
-    fn said(&mut self, id: RouteId) {
-        if self.table.set_said(id) && self.table.task(id).is_some() {
-            self.add(id, None, None, Some(Ticket::NONE));
-        }
     }
 
     /// Whether the destination is the router's own. What the change says of it is kept for when it is not any more.
@@ -311,7 +273,13 @@ impl Routes {
     }
 
     /// Takes in a change of a route, by a row or by nobody's.
-    fn add(&mut self, id: RouteId, row: Option<RouteRow>, spelled: Option<Name>, ticket: Option<Ticket>) {
+    pub(super) fn add(
+        &mut self,
+        id: RouteId,
+        row: Option<RouteRow>,
+        spelled: Option<Name>,
+        ticket: Option<Ticket>,
+    ) {
         let Some(task) = self.table.task_mut(id) else {
             self.table.put_task(id, Task::new(row, spelled, ticket));
             self.ready.push_back(id);
@@ -371,22 +339,6 @@ impl Orch {
         self.routes.add(id, row, None, None);
     }
 
-    /// Whether a route is as the row asks, or on its way there.
-    fn is_as_asked(&mut self, id: RouteId, row: &RouteRow) -> bool {
-        if let Some(task) = self.routes.table.task(id) {
-            return task.wants(row);
-        }
-        let Some(Lead { target, index }) = self.routes.table.lead(id) else { return false };
-        match (self.bind(&row.via), index) {
-            (Bound::Blackhole, None) => target == Target::Drop,
-            (Bound::Direct(interface), None) => target == Target::Interface(interface),
-            (Bound::Hop(hop), None) => target == Target::Hop(hop),
-            (Bound::Group(group), None) => target == Target::Group(group),
-            (Bound::Index(named), Some(index)) => named == index,
-            _ => false,
-        }
-    }
-
     pub(super) fn look_at_routes(&self, changes: &[Change<RouteRow>]) {
         for change in changes {
             // What another processor has just written comes slowly, too.
@@ -396,20 +348,6 @@ impl Orch {
             {
                 self.routes.table.look_at(vrf, prefix);
             }
-        }
-    }
-
-    /// Begins a resync, or ends it: then every route goes that was not said in it. What was said is done at once, unlike in
-    /// SONiC, where all of it waits for the end.
-    fn resync(&mut self, begin: bool, labels: bool) {
-        let Routes { table, resyncs, resynced, .. } = &mut self.routes;
-        let resync = &mut resyncs[usize::from(labels)];
-        if begin {
-            table.begin_resync(labels);
-            *resync = Resync::On;
-        } else if *resync == Resync::On {
-            *resynced |= !labels;
-            *resync = Resync::Ending(0);
         }
     }
 
