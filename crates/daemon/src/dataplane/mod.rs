@@ -97,47 +97,26 @@ impl Port {
     /// # Errors
     /// [`Closed`] when the RIB manager has stopped.
     pub fn try_next(&mut self) -> Result<Option<Arc<FibBatch>>, Closed> {
-        if let Some(urgent) = self.try_urgent() {
+        if let Some(urgent) = self.take_urgent() {
             return Ok(Some(urgent));
         }
-        let Some(batch) = self.waiting()? else { return Ok(None) };
+        let batch = match self.held.take() {
+            Some(batch) => batch,
+            None => match self.batches.raw().try_recv() {
+                Ok(batch) => self.batches.took(batch),
+                Err(TryRecvError::Empty) => return Ok(None),
+                Err(TryRecvError::Disconnected) => return Err(Closed),
+            },
+        };
         // What was made before the batch was sent before it, so it is here by now.
-        if let Some(urgent) = self.try_urgent() {
+        if let Some(urgent) = self.take_urgent() {
             self.held = Some(batch);
             return Ok(Some(urgent));
         }
         Ok(Some(self.lanes.in_order(batch)))
     }
 
-    /// The batch that waits longest, if it `joins` those before it and nothing overtakes it.
-    ///
-    /// # Errors
-    /// [`Closed`] when the RIB manager has stopped.
-    pub fn try_more(
-        &mut self,
-        joins: impl FnOnce(&FibBatch) -> bool,
-    ) -> Result<Option<Arc<FibBatch>>, Closed> {
-        let Some(batch) = self.waiting()? else { return Ok(None) };
-        if self.urgent.is_empty() && joins(&batch) {
-            return Ok(Some(self.lanes.in_order(batch)));
-        }
-        self.held = Some(batch);
-        Ok(None)
-    }
-
-    fn waiting(&mut self) -> Result<Option<Arc<FibBatch>>, Closed> {
-        if let Some(batch) = self.held.take() {
-            return Ok(Some(batch));
-        }
-        match self.batches.raw().try_recv() {
-            Ok(batch) => Ok(Some(self.batches.took(batch))),
-            Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err(Closed),
-        }
-    }
-
-    /// What overtakes, if there is anything that can be carried out now.
-    pub fn try_urgent(&mut self) -> Option<Arc<FibBatch>> {
+    fn take_urgent(&mut self) -> Option<Arc<FibBatch>> {
         let ops = std::iter::from_fn(|| self.urgent.try_recv()).reduce(|mut all, later| {
             merge(&mut all, later);
             all

@@ -17,7 +17,6 @@ mod routes;
 pub(crate) mod socket;
 mod vrf;
 mod watch;
-mod window;
 
 #[cfg(test)]
 mod tests;
@@ -27,8 +26,8 @@ use crate::config::KernelConfig;
 use crate::rib::VrfSetup;
 use crossbeam_channel::{Select, TryRecvError};
 use interfaces::{Interfaces, News};
-use ribtide_prefix::{Afi, AnyPrefix, Set, for_each_family};
-use ribtide_rib::{FibBatch, IfIndex, RibIn, Source};
+use ribtide_prefix::{Afi, AnyPrefix, Set};
+use ribtide_rib::{IfIndex, RibIn, Source};
 use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::{self, Stop};
@@ -46,10 +45,7 @@ use std::time::{Duration, Instant};
 use vrf::Listed;
 pub(crate) use vrf::numbers as vrf_numbers;
 use watch::Touched;
-use window::Window;
 
-/// Routes that are written before the writer looks again whether something overtakes them.
-const PIECE: usize = 2048;
 /// How often a waiting thread looks whether it shall stop.
 const STOP_POLL: Duration = Duration::from_millis(200);
 /// How much the writer is preferred to other threads, in steps of niceness. It has the most to do for each route, and nobody
@@ -179,16 +175,8 @@ pub fn start(
     let id = port.id;
     let watcher = thread::spawn("kernel-links", move || watcher.run(id)).map_err(cannot)?;
     let routes = thread::spawn("kernel-routes", move || routes.run()).map_err(cannot)?;
-    let writer = Writer {
-        kernel,
-        config,
-        listed: listed.clone(),
-        port,
-        noted,
-        writing_port,
-        replayed: false,
-        window: None,
-    };
+    let writer =
+        Writer { kernel, config, listed: listed.clone(), port, noted, writing_port, replayed: false };
     let writer = thread::spawn("kernel-fib", move || writer.run()).map_err(cannot)?;
     Ok((KernelHandle { listed, notes }, [watcher, routes, writer]))
 }
@@ -340,8 +328,6 @@ struct Writer {
     writing_port: Arc<AtomicU32>,
     /// Whether a replay has begun since the socket was opened. Before that, batches have nothing to build on.
     replayed: bool,
-    /// What is being written. What became of its routes is told when all are: the RIB expects nothing of them before.
-    window: Option<Window>,
 }
 
 impl Writer {
@@ -369,14 +355,21 @@ impl Writer {
         if self.notes()?.is_err() {
             return Ok(Err(Closed));
         }
-        let next = match &self.window {
-            None => self.port.try_next(),
-            Some(_) => Ok(self.port.try_urgent()),
-        };
-        match next {
-            Ok(Some(batch)) if batch.seq == 0 => return self.overtake(&batch),
-            Ok(Some(batch)) => return self.take(batch),
-            Ok(None) if self.window.is_some() => return self.write(),
+        match self.port.try_next() {
+            Ok(Some(batch)) => {
+                // What the RIB made of a change of an interface comes after the note of it.
+                if self.notes()?.is_err() {
+                    return Ok(Err(Closed));
+                }
+                let begin = Instant::now();
+                self.replayed |= batch.start_of_replay;
+                if self.replayed {
+                    self.kernel.apply(&batch)?;
+                }
+                self.port.meter.add(batch.route_count(), begin);
+                let ack = self.kernel.verdicts.ack(self.port.id, batch.seq);
+                return Ok(self.port.rib.feedback.send(RibIn::Ack(ack)));
+            }
             Ok(None) => {}
             Err(Closed) => return Ok(Err(Closed)),
         }
@@ -389,71 +382,6 @@ impl Writer {
             self.report();
         }
         Ok(Ok(()))
-    }
-
-    /// Carries out what overtakes.
-    fn overtake(&mut self, batch: &FibBatch) -> io::Result<Result<(), Closed>> {
-        // What the RIB made of a change of an interface comes after the note of it.
-        if self.notes()?.is_err() {
-            return Ok(Err(Closed));
-        }
-        let begin = Instant::now();
-        if self.replayed {
-            self.kernel.apply(batch)?;
-        }
-        self.port.meter.add(0, begin);
-        Ok(if self.window.is_none() { self.acknowledge(0) } else { Ok(()) })
-    }
-
-    /// Takes a batch and those that wait behind it, to write them next.
-    fn take(&mut self, first: Arc<FibBatch>) -> io::Result<Result<(), Closed>> {
-        let begin = Instant::now();
-        let mut window = Window::of(first);
-        loop {
-            match self.port.try_more(|later| window.takes(later)) {
-                Ok(Some(later)) => window.add(&later),
-                Ok(None) => break,
-                Err(Closed) => return Ok(Err(Closed)),
-            }
-        }
-        window.close();
-        // As in `overtake`.
-        if self.notes()?.is_err() {
-            return Ok(Err(Closed));
-        }
-        let batch = window.batch();
-        self.replayed |= batch.start_of_replay;
-        if !self.replayed {
-            return Ok(self.acknowledge(batch.seq));
-        }
-        self.kernel.begin(batch)?;
-        self.port.meter.add(0, begin);
-        self.window = Some(window);
-        Ok(Ok(()))
-    }
-
-    /// Writes the next piece of the window.
-    fn write(&mut self) -> io::Result<Result<(), Closed>> {
-        let Some(window) = &mut self.window else { return Ok(Ok(())) };
-        let begin = Instant::now();
-        let vrf = window.batch().vrf.id;
-        let mut room = PIECE;
-        for_each_family!(F => {
-            let routes = window.take::<F>(room);
-            room -= routes.len();
-            self.kernel.install(vrf, routes)?;
-        });
-        let done = self.window.take_if(|window| window.is_empty());
-        if let Some(window) = &done {
-            self.kernel.finish(window.batch())?;
-        }
-        self.port.meter.add(PIECE - room, begin);
-        Ok(done.map_or(Ok(()), |window| self.acknowledge(window.batch().seq)))
-    }
-
-    fn acknowledge(&mut self, seq: u64) -> Result<(), Closed> {
-        let ack = self.kernel.verdicts.ack(self.port.id, seq);
-        self.port.rib.feedback.send(RibIn::Ack(ack))
     }
 
     /// Takes all notes that wait. The watchers end only with the process.
@@ -488,9 +416,6 @@ impl Writer {
 
     /// Says what became of routes that no batch asked for.
     fn report(&mut self) {
-        if self.window.is_some() {
-            return;
-        }
         if let Some(ack) = self.kernel.verdicts.news(self.port.id) {
             // When the RIB is gone, the next batch will show it.
             let _ = self.port.rib.feedback.send(RibIn::Ack(ack));
@@ -506,7 +431,7 @@ impl Writer {
             ),
         );
         self.port.rib.feedback.send(RibIn::DataplaneDown(self.port.id))?;
-        (self.replayed, self.window) = (false, None);
+        self.replayed = false;
         self.port.restart();
         loop {
             let again = Instant::now() + REOPEN;

@@ -157,16 +157,6 @@ impl Kernel {
     /// # Errors
     /// The socket does not work any more.
     pub(crate) fn apply(&mut self, batch: &FibBatch) -> io::Result<()> {
-        self.begin(batch)?;
-        for_each_family!(F => self.install::<F>(batch.vrf.id, batch.routes.get::<F>())?);
-        self.finish(batch)
-    }
-
-    /// Takes in what comes before a batch's routes.
-    ///
-    /// # Errors
-    /// The socket does not work any more.
-    pub(crate) fn begin(&mut self, batch: &FibBatch) -> io::Result<()> {
         if batch.start_of_replay {
             self.restart()?;
         }
@@ -192,29 +182,14 @@ impl Kernel {
         if batch.again {
             self.objects.mark_incomplete();
         }
-        Ok(())
-    }
-
-    /// Writes groups that changed, and then some or all routes of a batch that has begun.
-    ///
-    /// # Errors
-    /// The socket does not work any more.
-    pub(crate) fn install<F: Family>(&mut self, vrf: VrfId, routes: &[FibRoute<F>]) -> io::Result<()> {
-        match self.converge().and_then(|()| self.apply_routes(vrf, routes)) {
+        match self.write_batch(batch) {
             Err(e) if overran(&e) => {
                 // Answers were lost. Comparing tells what is left to do, once the table says what is wanted.
-                self.note(vrf, routes);
-                self.repair()
+                for_each_family!(F => self.note::<F>(batch.vrf.id, batch.routes.get::<F>()));
+                self.repair()?;
             }
-            other => other,
+            other => other?,
         }
-    }
-
-    /// Does what comes after a batch's routes.
-    ///
-    /// # Errors
-    /// The socket does not work any more.
-    pub(crate) fn finish(&mut self, batch: &FibBatch) -> io::Result<()> {
         for group in &batch.after {
             self.objects.delete_group(group.0);
             self.sources.remove(group);
@@ -225,6 +200,12 @@ impl Kernel {
             self.sweep_all()?;
             self.objects.sweep(&mut self.socket)?;
         }
+        Ok(())
+    }
+
+    fn write_batch(&mut self, batch: &FibBatch) -> io::Result<()> {
+        self.converge()?;
+        for_each_family!(F => self.apply_routes::<F>(batch.vrf.id, batch.routes.get::<F>())?);
         Ok(())
     }
 

@@ -20,7 +20,6 @@ fn config() -> KernelConfig {
 }
 
 mod others;
-mod pieces;
 mod vrfs;
 
 const INSIDE: &str = "RIBTIDE_TEST_NETNS";
