@@ -56,6 +56,9 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     let (answers, replies) = rings.bounded("syncd to orchagent", WAITING);
     let (to, stop, hear) = (endpoint.clone(), stop.clone(), Arc::new(hear));
     let body = move || {
+        let interrupted = || {
+            let _ = answers.send(Err(TableError::Interrupted { what: "the connection to syncd".into() }));
+        };
         let mut pause = BACK_OFF.0;
         let mut away = false;
         let mut lost = Vec::new();
@@ -71,21 +74,19 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
                     continue;
                 }
             };
-            let pending = Pending::default();
-            let mut why = None;
-            if away || lost.is_empty() {
-                crate::report(&format!("syncd answers at {to}"));
-                (pause, away) = (BACK_OFF.0, false);
-                why = converse(peer, std::mem::take(&mut lost), &asked, &answers, &pending, &ask, &hear);
-                let Some(why) = &why else { return };
-                crate::report(&format!("syncd no longer answers at {to}: {why}"));
-                lost.extend(std::iter::from_fn(|| pending.oldest()).inspect(|_| pending.answered()));
+            if !away && !lost.is_empty() {
+                return interrupted();
             }
-            // What got another answer than its own is in neither.
-            if why.is_none() || lost.iter().any(|sent: &Sent<P>| sent.before == AGAIN) || !pending.is_empty()
-            {
-                let _ = answers.send(Err(TableError::Interrupted { what: "the connection to syncd".into() }));
-                return;
+            crate::report(&format!("syncd answers at {to}"));
+            (pause, away) = (BACK_OFF.0, false);
+            let (again, pending) = (std::mem::take(&mut lost), Pending::default());
+            let Some(why) = converse(peer, again, &asked, &answers, &pending, &ask, &hear) else { return };
+            crate::report(&format!("syncd no longer answers at {to}: {why}"));
+            lost.extend(std::iter::from_fn(|| pending.oldest()).inspect(|_| pending.answered()));
+            let too_often = lost.iter().any(|sent: &Sent<P>| sent.before == AGAIN);
+            // What got another answer than its own is under way and not among the lost.
+            if too_often || !pending.is_empty() {
+                return interrupted();
             }
         }
     };
