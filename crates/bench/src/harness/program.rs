@@ -112,6 +112,12 @@ impl Program {
         self.children.iter().map(|(child, _)| cpu(child.id() as i32)).sum()
     }
 
+    /// The thread of this name that the processes themselves have, for [`thread_cpu`].
+    pub fn thread(&self, name: &str) -> Option<PathBuf> {
+        let mut tasks = self.children.iter().flat_map(|(child, _)| tasks(child.id() as i32));
+        tasks.find(|task| stat(task).is_some_and(|(is, ..)| is == name))
+    }
+
     /// The processes and all that descend from them.
     fn processes(&self) -> Vec<i32> {
         let mut found: Vec<i32> = self.children.iter().map(|(child, _)| child.id() as i32).collect();
@@ -155,10 +161,7 @@ impl Usage {
         self.cpu += cpu(pid);
         for task in tasks(pid) {
             let Some((name, state, _)) = stat(&task) else { continue };
-            // A thread's own time in nanoseconds.
-            let time = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
-            let time = time.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-            *self.threads.entry(name).or_default() += Duration::from_nanos(time);
+            *self.threads.entry(name).or_default() += thread_cpu(&task);
             self.runnable |= state == "R";
         }
         if let Some((_, _, system)) = stat(Path::new(&format!("/proc/{pid}"))) {
@@ -193,6 +196,12 @@ fn stat(task: &Path) -> Option<(String, String, Duration)> {
     let fields: Vec<&str> = tail.split(' ').collect();
     let ticks: u64 = fields.get(12)?.parse().ok()?;
     Some((name.into(), (*fields.first()?).into(), Duration::from_millis(ticks * 10)))
+}
+
+/// CPU time of a thread, by its folder in `/proc`; zero when it is gone.
+pub fn thread_cpu(task: &Path) -> Duration {
+    let nanoseconds = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
+    Duration::from_nanos(nanoseconds.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0))
 }
 
 /// CPU time of a process and all threads that it ever had; zero when it is gone.

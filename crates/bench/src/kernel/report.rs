@@ -1,6 +1,6 @@
 //! What came out, for people and for programs.
 
-use super::run::{Figures, Phase};
+use super::run::{Figures, Phase, WRITER};
 use crate::harness::text::{number, table};
 use crate::harness::{Machine, Spread};
 use serde::Serialize;
@@ -60,9 +60,6 @@ pub struct Summary {
     /// CPU seconds of everything else on the machine meanwhile.
     pub other_s: Spread,
 }
-
-/// The thread of ribtide that writes into the kernel.
-const WRITER: &str = "kernel-fib";
 
 impl Report {
     /// Sums the runs up.

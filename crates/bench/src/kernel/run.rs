@@ -3,7 +3,7 @@
 use super::installer::{ASN, FEED_ASN, Installer, NETWORK, ip_objects};
 use super::table::Kernel;
 use crate::Error;
-use crate::harness::program::own_cpu;
+use crate::harness::program::{own_cpu, thread_cpu};
 use crate::harness::{Place, Program, machine, place};
 use crate::pool::AddressPool;
 use crate::session::{Session, Speaker, connect};
@@ -23,6 +23,9 @@ pub(super) const FEED: Ipv4Addr = Ipv4Addr::new(10, 255, 0, 2);
 pub(super) const GATEWAYS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 255, 0, 3), Ipv4Addr::new(10, 255, 0, 4)];
 /// The interface that they are on.
 pub(super) const LINK: &str = place::PROGRAM_LINK;
+
+/// Our thread that writes into the kernel.
+pub(super) const WRITER: &str = "kernel-fib";
 
 /// How often a program is looked at: so exact is the time that a phase took.
 const LOOK: Duration = Duration::from_millis(2);
@@ -111,13 +114,10 @@ pub(super) fn run(
         None => Work::Ceiling(None),
     };
     for phase in Phase::ALL {
-        let busy = machine::busy();
-        let mut done = work.phase(phase, &place, table, limit, interrupted)?;
+        let done = work.phase(phase, &place, table, limit, interrupted)?;
         if interrupted.load(Relaxed) {
             return Ok(());
         }
-        let others = machine::busy().saturating_sub(busy).as_secs_f64();
-        done.other_s = (others - done.cpu_s - done.load_s).max(0.0);
         figures.push(done);
     }
     Ok(())
@@ -143,13 +143,13 @@ impl Work<'_> {
             Work::Router { session, program } => {
                 let updates = updates(table, phase, session.peer().max_len)?;
                 let before = program.usage();
-                let own = own_cpu();
+                let own = Used::now();
                 let begin = Instant::now();
                 std::thread::scope(|scope| {
                     let sending = scope.spawn(|| session.send(&updates));
                     let right = || check(place, phase, table);
                     let sent = || sending.is_finished();
-                    let wall_s = settle(program, &sent, &right, begin, limit, interrupted)?;
+                    let (wall_s, now) = settle(program, &sent, &right, begin, limit, interrupted)?;
                     sending.join().unwrap_or_else(|e| std::panic::resume_unwind(e))?;
                     let after = program.usage();
                     let threads = after.threads.into_iter().map(|(name, time)| {
@@ -157,13 +157,16 @@ impl Work<'_> {
                             time.saturating_sub(before.threads.get(&name).copied().unwrap_or_default());
                         (name, used.as_secs_f64())
                     });
+                    let threads = threads.collect();
+                    let used = now.since(&own);
+                    let cpu = after.cpu - before.cpu;
                     Ok(Figures {
                         phase,
                         wall_s,
-                        cpu_s: (after.cpu - before.cpu).as_secs_f64(),
-                        threads: threads.collect(),
-                        load_s: (own_cpu() - own).as_secs_f64(),
-                        other_s: 0.0,
+                        cpu_s: cpu.as_secs_f64(),
+                        threads,
+                        load_s: used.own.as_secs_f64(),
+                        other_s: used.others(cpu),
                     })
                 })
             }
@@ -181,7 +184,7 @@ impl Work<'_> {
                 std::fs::write(&path, lines).map_err(|source| Error::File { path: path.clone(), source })?;
                 let mut command = place.command("ip");
                 command.arg("-batch").arg(&path);
-                let begin = Instant::now();
+                let (own, begin) = (Used::now(), Instant::now());
                 let mut program = Program::start("ip", vec![command], folder)?;
                 let mut cpu = Duration::ZERO;
                 while program.runs()? {
@@ -192,16 +195,11 @@ impl Work<'_> {
                     cpu = program.cpu().max(cpu);
                     std::thread::sleep(LOOK);
                 }
-                let wall_s = begin.elapsed().as_secs_f64();
+                let (wall_s, used) = (begin.elapsed().as_secs_f64(), Used::now().since(&own));
                 check(place, phase, table)?;
-                Ok(Figures {
-                    phase,
-                    wall_s,
-                    cpu_s: cpu.as_secs_f64(),
-                    threads: BTreeMap::new(),
-                    load_s: 0.0,
-                    other_s: 0.0,
-                })
+                let threads = BTreeMap::new();
+                let (cpu_s, other_s) = (cpu.as_secs_f64(), used.others(cpu));
+                Ok(Figures { phase, wall_s, cpu_s, threads, load_s: 0.0, other_s })
             }
             Work::Ceiling(kernel) => {
                 let known = kernel.take();
@@ -215,11 +213,12 @@ impl Work<'_> {
                         }
                     };
                     let chunks = kernel.prepare(phase, in_order(table))?;
-                    let own = own_cpu();
+                    let own = Used::now();
                     let wall_s = kernel.write(&chunks)?;
-                    let cpu_s = (own_cpu() - own).as_secs_f64();
-                    let threads = BTreeMap::new();
-                    Ok((kernel, Figures { phase, wall_s, cpu_s, threads, load_s: 0.0, other_s: 0.0 }))
+                    let used = Used::now().since(&own);
+                    let (cpu_s, threads) = (used.own.as_secs_f64(), BTreeMap::new());
+                    let other_s = used.others(Duration::ZERO);
+                    Ok((kernel, Figures { phase, wall_s, cpu_s, threads, load_s: 0.0, other_s }))
                 })?;
                 *kernel = Some(made);
                 check(place, phase, table)?;
@@ -229,8 +228,29 @@ impl Work<'_> {
     }
 }
 
-/// Waits until all is `sent`, the program does nothing any more and what it left is `right`, and returns how long after
-/// `begin` it last worked.
+/// CPU time: of this process, and of the whole machine.
+struct Used {
+    own: Duration,
+    busy: Duration,
+}
+
+impl Used {
+    fn now() -> Used {
+        Used { own: own_cpu(), busy: machine::busy() }
+    }
+
+    fn since(&self, before: &Used) -> Used {
+        Used { own: self.own - before.own, busy: self.busy.saturating_sub(before.busy) }
+    }
+
+    /// Seconds of everyone but this process and a program that used so much.
+    fn others(&self, program: Duration) -> f64 {
+        self.busy.saturating_sub(self.own + program).as_secs_f64()
+    }
+}
+
+/// Waits until all is `sent`, the program (or its thread that writes, where it has one of a known name) does nothing any more and
+/// what it left is `right`, and returns how long after `begin` it last worked, in seconds, and what had been used by then: to read the kernel's table takes longer than to send.
 fn settle(
     program: &mut Program,
     sent: &dyn Fn() -> bool,
@@ -238,27 +258,31 @@ fn settle(
     begin: Instant,
     limit: Duration,
     interrupted: &AtomicBool,
-) -> Result<f64, Error> {
-    let mut used = program.own_cpu();
+) -> Result<(f64, Used), Error> {
+    // What others do after the last route, such as giving back memory, is not its way into the kernel.
+    let writer = program.thread(WRITER);
+    let cpu = |program: &Program| writer.as_deref().map_or_else(|| program.own_cpu(), thread_cpu);
+    let mut used = cpu(program);
     let (mut worked, mut compared) = (begin, begin);
     loop {
         program.check()?;
-        let (now, cpu) = (Instant::now(), program.own_cpu());
-        if cpu.saturating_sub(std::mem::replace(&mut used, cpu)) > WORK {
+        let (now, by_now) = (Instant::now(), cpu(program));
+        if by_now.saturating_sub(std::mem::replace(&mut used, by_now)) > WORK {
             worked = now;
         }
         let idle = now - worked.max(compared) >= IDLE;
         // Who wants a core and gets none is not idle.
         if idle && sent() && !program.usage().runnable {
             compared = now;
+            let all = Used::now();
             match right() {
                 Err(wrong) if now - worked >= STUCK => return Err(wrong),
                 Err(_) => {}
-                Ok(()) => return Ok((worked - begin).as_secs_f64()),
+                Ok(()) => return Ok(((worked - begin).as_secs_f64(), all)),
             }
         }
         if interrupted.load(Relaxed) {
-            return Ok((worked - begin).as_secs_f64());
+            return Ok(((worked - begin).as_secs_f64(), Used::now()));
         }
         if now - begin > limit {
             return Err(Error::Options("it took longer than --limit".into()));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const WINDOW: Duration = Duration::from_millis(500);
 
 /// What the threads of a name do; a number at its end does not count.
-const ROLES: [(&str, &str); 20] = [
+const ROLES: [(&str, &str); 22] = [
     ("sessions", "BGP sessions: state machines, timers, writing"),
     ("writer", "BGP: writes to sockets, beside the session thread"),
     ("reader", "BGP: reads and parses sessions"),
@@ -24,7 +24,9 @@ const ROLES: [(&str, &str); 20] = [
     ("bfd-log", "writes what BFD logs"),
     ("rib", "RIB manager: selection, next-hop groups"),
     ("kernel-fib", "writes routes to the kernel"),
+    ("kernel-wanted", "keeps the table of what is wanted of the kernel"),
     ("kernel-links", "watches interfaces"),
+    ("kernel-routes", "watches what others do to the kernel's routes"),
     ("fpm", "sends routes to an FPM server"),
     ("fpm-reader", "reads an FPM server's replies"),
     ("sonic-fpmsyncd", "virtual ASIC: fpmsyncd"),

@@ -1,9 +1,9 @@
 //! The Linux kernel as a dataplane, through netlink and next-hop objects.
 //!
-//! Three threads. `kernel-links` watches interfaces and addresses and tells the RIB manager. `kernel-fib` writes
+//! Four threads. `kernel-links` watches interfaces and addresses and tells the RIB manager. `kernel-fib` writes
 //! routes: one writer, since the kernel's routing lock makes a second one useless (measured: equal rate at twice
 //! the CPU). `kernel-routes` watches what others do: to our routes, which the writer then puts right, and with their
-//! own, which the RIB manager learns.
+//! own, which the RIB manager learns. `kernel-wanted` keeps the table of what is wanted.
 //!
 //! What is ours: routes of the configured table with the configured protocol number, and next-hop objects with that
 //! number. 186 (bgp) is the default; where another BGP daemon writes to the same kernel, give ribtide a number of
@@ -16,6 +16,7 @@ mod objects;
 mod routes;
 pub(crate) mod socket;
 mod vrf;
+mod wanted;
 mod watch;
 
 #[cfg(test)]
@@ -48,9 +49,10 @@ use watch::Touched;
 
 /// How often a waiting thread looks whether it shall stop.
 const STOP_POLL: Duration = Duration::from_millis(200);
-/// How much the writer is preferred to other threads, in steps of niceness. It has the most to do for each route, and nobody
-/// can share it; those that bring the routes would take its core until rings are full, and then leave theirs idle.
-const AHEAD: u8 = 10;
+/// How much the writer is preferred to other threads, in steps of niceness: to all but BFD's. It has the most to do for each
+/// route, and nobody can share it; those that bring the routes would take its core until rings are full, and then leave
+/// theirs idle.
+const AHEAD: u8 = 19;
 /// How long nothing must have come before what was believed of the kernel is looked up.
 const QUIET: Duration = Duration::from_millis(20);
 /// How long batches may keep it waiting.

@@ -131,6 +131,11 @@ impl Objects {
         self.groups.get(&group).filter(|g| !g.live.is_empty()).map(|g| g.id)
     }
 
+    /// Whether the kernel lacks one of the RIB's groups, for whatever reason.
+    pub(super) fn lacking(&self) -> bool {
+        self.groups.values().any(|g| g.live.is_empty())
+    }
+
     /// Why the kernel does not have the RIB's group; `None` when it is to have none, because the group leads nowhere.
     pub(super) fn refusal(&self, group: u32) -> Option<Refusal> {
         let Some(g) = self.groups.get(&group) else {

@@ -1,31 +1,28 @@
 //! The kernel's routes made equal to what the RIB asks for: batches, what was there at the start, and repair of
 //! what the kernel loses by itself.
-//!
-//! The wanted table is kept, since the kernel drops routes without a word when an interface goes down: whatever
-//! happened, comparing a dump with the table says what to do.
 
 use super::super::verdicts::Verdicts;
 use super::objects::{Objects, Way};
 use super::socket::{Refusal, Socket, overran};
+use super::wanted::{Wanted, of_the_kernel, wanted};
 use super::watch::Touched;
 use crate::config::KernelConfig;
 use ribtide_prefix::{Afi, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
-use ribtide_rib::{FibBatch, FibGroup, FibRoute, GroupId, Protocol, Vrf, VrfId, VrfPrefix};
+use ribtide_rib::{FibBatch, FibGroup, FibRoute, GroupId, Vrf, VrfId, VrfPrefix};
 use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE, RTM_F_CLONED};
 use ribtide_wire::netlink::{Content, NextHops, Route, Via, dump_routes, write_next_hop_delete};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often a repair is begun again because the socket overran during it.
 const REPAIR_TRIES: usize = 3;
 
-/// One family's routes.
+/// One family's routes that were found.
 #[derive(Default)]
 struct Table<F: Family> {
-    /// The RIB's group of each prefix that shall be in the kernel.
-    want: Map<Prefix<F>, GroupId>,
     /// Routes with our mark, found in the kernel and not asked for yet, by prefix and metric: the kernel's id of
     /// their group, 0 for routes that are not by a group.
     found: Map<(Prefix<F>, u32), u32>,
@@ -56,6 +53,12 @@ impl<F: Family> Table<F> {
 struct Tables;
 impl PerFamily for Tables {
     type Of<F: Family> = Table<F>;
+}
+
+/// Prefixes that a batch deletes and the kernel does not have.
+struct Gone;
+impl PerFamily for Gone {
+    type Of<F: Family> = Set<Prefix<F>>;
 }
 
 /// A VRF's routes.
@@ -94,6 +97,7 @@ pub(crate) struct Kernel {
     /// The source addresses of groups that a policy gave one.
     sources: Map<GroupId, IpAddr>,
     vrfs: BTreeMap<VrfId, InVrf>,
+    wanted: Wanted,
     /// Whether the RIB is still telling all that it wants, so that what it did not name may not be removed yet.
     replaying: bool,
     /// Whether routes that were found stay as they are until the RIB has told all: what it wants of them before is not
@@ -138,6 +142,7 @@ impl Kernel {
                 objects: Objects::new(config.protocol),
                 config,
                 sources: Map::default(),
+                wanted: Wanted::start().map_err(cannot)?,
                 replaying: true,
                 holding: false,
                 doubt: None,
@@ -156,7 +161,7 @@ impl Kernel {
     ///
     /// # Errors
     /// The socket does not work any more.
-    pub(crate) fn apply(&mut self, batch: &FibBatch) -> io::Result<()> {
+    pub(crate) fn apply(&mut self, batch: &Arc<FibBatch>) -> io::Result<()> {
         if batch.start_of_replay {
             self.restart()?;
         }
@@ -182,12 +187,12 @@ impl Kernel {
         if batch.again {
             self.objects.mark_incomplete();
         }
-        match self.write_batch(batch) {
-            Err(e) if overran(&e) => {
-                // Answers were lost. Comparing tells what is left to do, once the table says what is wanted.
-                for_each_family!(F => self.note::<F>(batch.vrf.id, batch.routes.get::<F>()));
-                self.repair()?;
-            }
+        let converged = self.converge();
+        let gone = self.gone(batch);
+        self.wanted.note(batch);
+        match converged.and_then(|()| self.write_batch(batch, &gone)) {
+            // Answers were lost. Comparing tells what is left to do.
+            Err(e) if overran(&e) => self.repair()?,
             other => other?,
         }
         for group in &batch.after {
@@ -203,10 +208,27 @@ impl Kernel {
         Ok(())
     }
 
-    fn write_batch(&mut self, batch: &FibBatch) -> io::Result<()> {
-        self.converge()?;
-        for_each_family!(F => self.apply_routes::<F>(batch.vrf.id, batch.routes.get::<F>())?);
+    fn write_batch(&mut self, batch: &FibBatch, gone: &Families<Gone>) -> io::Result<()> {
+        for_each_family!(F => self.apply_routes::<F>(batch.vrf.id, batch.routes.get::<F>(), gone.get::<F>())?);
         Ok(())
+    }
+
+    /// Which of a batch's deletions have nothing to delete: routes that went with their group, or were never ours. To be
+    /// asked before the batch is noted. It takes looks at the table, so only where there may be such: where the kernel
+    /// lacks a group, and of routes that it has from elsewhere.
+    fn gone(&self, batch: &FibBatch) -> Families<Gone> {
+        let mut gone = Families::<Gone>::default();
+        for_each_family!(F => {
+            let mut deletions = batch.routes.get::<F>().iter().filter(|route| wanted(route).is_none()).peekable();
+            if deletions.peek().is_some() {
+                let lacking = self.objects.lacking();
+                let doubtful = deletions.filter(|route| lacking || of_the_kernel(route.protocol));
+                let group = |prefix| self.wanted.table().group::<F>(batch.vrf.id, prefix);
+                let there = |prefix| group(prefix).is_some_and(|group| self.objects.live_id(group.0).is_some());
+                *gone.get_mut::<F>() = doubtful.map(|route| route.prefix).filter(|prefix| !there(*prefix)).collect();
+            }
+        });
+        gone
     }
 
     /// This VRF is there, if it was not before. What its table has of ours is left over, unless a replay is to say so.
@@ -219,9 +241,10 @@ impl Kernel {
             return Ok(());
         }
         self.vrfs.insert(vrf.id, InVrf { table: vrf.table, routes: Families::default() });
+        self.wanted.forget(vrf.id);
         for_each_family!(F => {
             let (found, found_sources) = self.dump::<F>(vrf.id)?;
-            *self.table::<F>(vrf.id) = Table { want: Map::default(), found, found_sources };
+            *self.table::<F>(vrf.id) = Table { found, found_sources };
             if !self.replaying {
                 self.sweep::<F>(vrf.id)?;
             }
@@ -337,7 +360,7 @@ impl Kernel {
             for Touched { prefix, metric, marked, .. } in touched.iter().filter(|touched| touched.table == at) {
                 let Some(prefix) = Prefix::<F>::from_addr(prefix.addr(), prefix.len()) else { continue };
                 let ours = *metric == self.config.metric;
-                let want = self.table::<F>(vrf).want.get(&prefix).copied().filter(|_| ours);
+                let want = self.wanted.table().group(vrf, prefix).filter(|_| ours);
                 match want {
                     // Without its group there is no route to put back: it comes with the group.
                     Some(group) if self.objects.live_id(group.0).is_some() => {
@@ -396,21 +419,21 @@ impl Kernel {
         for vrf in self.ids() {
             for_each_family!(F => {
                 let (found, found_sources) = self.dump::<F>(vrf)?;
-                let mut there = Table::<F> { want: Map::default(), found, found_sources };
+                let mut there = Table::<F> { found, found_sources };
                 let mut changes: Vec<Change<F>> = Vec::new();
-                let Kernel { vrfs, objects, verdicts, sources, config, .. } = self;
+                let Kernel { vrfs, wanted, objects, verdicts, sources, config, .. } = self;
                 let Some(table) = vrfs.get_mut(&vrf).map(|vrf| vrf.routes.get_mut::<F>()) else { continue };
                 let configured = source::<F>(vrf, config);
-                for (prefix, group) in &table.want {
-                    let source = sources.get(group).copied().or(configured);
-                    let id = there.take_found((*prefix, metric), configured, source);
+                for (prefix, group) in wanted.table().routes::<F>(vrf) {
+                    let source = sources.get(&group).copied().or(configured);
+                    let id = there.take_found((prefix, metric), configured, source);
                     if id.is_some() && id == objects.live_id(group.0) {
                         verdicts.installed(VrfPrefix { vrf, prefix: prefix.any() });
                     } else {
-                        changes.push(Change { prefix: *prefix, metric, group: Some(*group) });
+                        changes.push(Change { prefix, metric, group: Some(group) });
                     }
                 }
-                (table.found, table.found_sources) = (there.found, there.found_sources);
+                *table = there;
                 self.write(vrf, &changes)?;
                 if !self.replaying {
                     self.sweep::<F>(vrf)?;
@@ -430,10 +453,11 @@ impl Kernel {
         (self.replaying, self.holding) = (true, true);
         self.verdicts = Verdicts::default();
         self.sources.clear();
+        self.wanted.clear();
         for vrf in self.ids() {
             for_each_family!(F => {
                 let (found, found_sources) = self.dump::<F>(vrf)?;
-                *self.table::<F>(vrf) = Table { want: Map::default(), found, found_sources };
+                *self.table::<F>(vrf) = Table { found, found_sources };
             });
         }
         Ok(())
@@ -486,15 +510,18 @@ impl Kernel {
     /// Writes the routes that were held back.
     fn let_go<F: Family>(&mut self, vrf: VrfId) -> io::Result<()> {
         let ours = self.config.metric;
-        let Table { want, found, .. } = self.table::<F>(vrf);
         let mut held: Vec<Change<F>> = Vec::new();
-        found.retain(|(prefix, metric), _| match want.get(prefix).filter(|_| *metric == ours) {
+        let mut found = std::mem::take(&mut self.table::<F>(vrf).found);
+        let wanted = self.wanted.table();
+        found.retain(|(prefix, metric), _| match wanted.group(vrf, *prefix).filter(|_| *metric == ours) {
             Some(group) => {
-                held.push(Change { prefix: *prefix, metric: ours, group: Some(*group) });
+                held.push(Change { prefix: *prefix, metric: ours, group: Some(group) });
                 false
             }
             None => true,
         });
+        drop(wanted);
+        self.table::<F>(vrf).found = found;
         self.write(vrf, &held)
     }
 
@@ -507,9 +534,9 @@ impl Kernel {
         let metric = self.config.metric;
         for vrf in self.ids() {
             for_each_family!(F => {
-                let lost: Vec<Change<F>> = self.table::<F>(vrf).want.iter()
+                let lost: Vec<Change<F>> = self.wanted.table().routes::<F>(vrf)
                     .filter(|(_, group)| back.contains(&group.0))
-                    .map(|(prefix, group)| Change { prefix: *prefix, metric, group: Some(*group) })
+                    .map(|(prefix, group)| Change { prefix, metric, group: Some(group) })
                     .collect();
                 self.try_write(vrf, &lost)?;
             });
@@ -517,36 +544,26 @@ impl Kernel {
         Ok(())
     }
 
-    /// Notes in the wanted table what a batch says about each prefix, and gives the group that each had there before.
-    ///
-    /// A loop of nothing but that: a table of a million entries is in no cache, and the processor waits for several of
-    /// these accesses at once only where little stands between them.
-    fn note<F: Family>(&mut self, vrf: VrfId, routes: &[FibRoute<F>]) -> Vec<Option<GroupId>> {
-        let want = &mut self.table::<F>(vrf).want;
-        let note = |route: &FibRoute<F>| match wanted(route) {
-            Some(group) => want.insert(route.prefix, group),
-            None => want.remove(&route.prefix),
-        };
-        routes.iter().map(note).collect()
-    }
-
-    fn apply_routes<F: Family>(&mut self, vrf: VrfId, routes: &[FibRoute<F>]) -> io::Result<()> {
+    /// Writes what a batch says of a family's routes, but the deletions of those that are `gone`.
+    fn apply_routes<F: Family>(
+        &mut self,
+        vrf: VrfId,
+        routes: &[FibRoute<F>],
+        gone: &Set<Prefix<F>>,
+    ) -> io::Result<()> {
         let metric = self.config.metric;
+        let configured = source::<F>(vrf, &self.config);
         let mut changes: Vec<Change<F>> = Vec::with_capacity(routes.len());
-        let before = self.note(vrf, routes);
-        for (route, before) in routes.iter().zip(before) {
+        for route in routes {
             let group = wanted(route);
-            let configured = source::<F>(vrf, &self.config);
             let source = group.map_or(configured, |group| self.source::<F>(vrf, group));
-            let table = self.table::<F>(vrf);
-            let found = table.take_found((route.prefix, metric), configured, source);
+            let found = self.table::<F>(vrf).take_found((route.prefix, metric), configured, source);
             if let Some(group) = group.filter(|_| self.replaying) {
                 self.objects.bind(group.0, found);
             }
             let right = match group {
                 Some(group) => found.is_some() && found == self.objects.live_id(group.0),
-                // A route whose group is gone in the kernel went with it.
-                None => found.is_none() && before.and_then(|before| self.objects.live_id(before.0)).is_none(),
+                None => found.is_none() && gone.contains(&route.prefix),
             };
             if let Some(id) = found.filter(|id| self.holding && !right && *id != 0) {
                 self.table::<F>(vrf).found.insert((route.prefix, metric), id);
@@ -636,12 +653,6 @@ impl Kernel {
         }
         Ok(refused)
     }
-}
-
-/// The group that the kernel's route shall use, or `None` when there shall be none of ours: the kernel has routes of some
-/// protocols from elsewhere.
-fn wanted<F: Family>(route: &FibRoute<F>) -> Option<GroupId> {
-    route.group.filter(|_| !matches!(route.protocol, Protocol::Connected | Protocol::Kernel))
 }
 
 /// The source address of our routes of a family. The configured one is the default VRF's, and no address of another.

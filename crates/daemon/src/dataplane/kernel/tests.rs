@@ -168,7 +168,7 @@ impl Batch {
     }
     #[track_caller]
     fn apply(self, kernel: &mut Kernel) {
-        kernel.apply(&self.0).unwrap();
+        kernel.apply(&Arc::new(self.0)).unwrap();
         assert_eq!(failed(kernel), []);
     }
 }
@@ -402,7 +402,7 @@ fn what_the_kernel_refuses_is_named_and_the_rest_is_installed() {
         }
         // An IPv4 gateway is of no use to an IPv6 route.
         batch = batch.route("2001:db8:aaaa::/48", Some(1)).end();
-        kernel.apply(&batch.0).unwrap();
+        kernel.apply(&Arc::new(batch.0.clone())).unwrap();
         let mut refused: Vec<(AnyPrefix, String)> = (0..6u32)
             .map(|i| (format!("192.{}.{}.0/24", i * 100 / 256, i * 100 % 256), "Nexthop has invalid gateway"))
             .chain([("2001:db8:aaaa::/48".into(), "IPv6 routes can not use an IPv4 nexthop")])
@@ -425,11 +425,11 @@ fn what_the_kernel_refuses_is_named_and_the_rest_is_installed() {
         // A route that moves to a group that cannot be does not stay where it was.
         ip("addr del 99.9.9.1/24 dev v0");
         let batch = Batch::default().group(3, &[hop("99.8.8.8", "v0", 1)]).route("192.0.1.0/24", Some(3));
-        kernel.apply(&batch.0).unwrap();
+        kernel.apply(&Arc::new(batch.0.clone())).unwrap();
         assert_eq!(failed(&mut kernel).len(), 1);
         assert!(!table_has("192.0.1.0/24"));
         // It does not matter either when it is no longer wanted.
-        kernel.apply(&Batch::default().route("192.0.1.0/24", None).0).unwrap();
+        kernel.apply(&Arc::new(Batch::default().route("192.0.1.0/24", None).0)).unwrap();
         let said = kernel.verdicts.news(0).unwrap();
         assert_eq!(
             (said.installed, said.failed),
@@ -579,7 +579,7 @@ fn whatever_happens_the_kernel_has_what_was_asked() {
                 ip(&format!("link set v{dev} up"));
                 ip(&format!("addr add 2001:db8:{dev}::1/64 dev v{dev} nodad"));
             }
-            kernel.apply(&batch.0).unwrap();
+            kernel.apply(&Arc::new(batch.0.clone())).unwrap();
             assert_eq!(failed(&mut kernel), [], "round {round}");
             if let Some(dev) = flapped {
                 let ifindex = indexes[dev as usize];
@@ -862,7 +862,7 @@ fn how_fast() {
                     batch.routes.v6 = fill(n, v6, group);
                 }
                 let begin = Instant::now();
-                kernel.apply(&batch).unwrap();
+                kernel.apply(&Arc::new(batch)).unwrap();
                 assert_eq!(failed(&mut kernel), []);
                 println!("{family} {what}: {:.0} routes/s", f64::from(n) / begin.elapsed().as_secs_f64());
             }
