@@ -5,7 +5,7 @@ use crate::attr::AttrSet;
 use crate::peer::{EgressSettings, NextHopRule, PeerInfo, PeerKind};
 use ribtide_policy::{DEFAULT_LOCAL_PREF, NewNextHop};
 use ribtide_prefix::Afi;
-use ribtide_wire::bgp::attribute::{Aggregator, Attribute, code};
+use ribtide_wire::bgp::attribute::{Aggregator, Attribute, ExtendedCommunities, code};
 use ribtide_wire::bgp::{AsPath, NextHop, build};
 
 /// Why a path learnt from `source` may not be sent to the members of a group at all, whatever their export policy says;
@@ -134,6 +134,19 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
     if reflected {
         build::originator_id(out, attrs.originator_id().unwrap_or(source.router_id));
         build::cluster_list(out, settings.cluster_id, clusters.unwrap_or_default());
+    }
+
+    if let Some(a) = copy_below(code::EXTENDED_COMMUNITIES, out, code::EXTENDED_COMMUNITIES) {
+        let leaving: Vec<u8> = match internal {
+            true => a.value.to_vec(),
+            // What is not transitive stays in the AS (RFC 4360 section 6).
+            false => ExtendedCommunities::new(a.value)
+                .iter()
+                .filter(|c| c.is_transitive())
+                .flat_map(|c| c.0)
+                .collect(),
+        };
+        build::list(out, a.flags, a.code, &leaving);
     }
 
     if !settings.four_octet_as {

@@ -436,6 +436,32 @@ fn a_group_ends_with_its_last_member_and_sources_are_remembered() {
 }
 
 #[test]
+fn extended_communities_that_are_not_transitive_stay_in_the_as() {
+    let [transitive, other] = [[0, 2, 0xfd, 0xe9, 0, 0, 0, 5], [1, 3, 10, 0, 0, 1, 0, 6]];
+    let bandwidth = [0x40, 4, 0xfd, 0xe9, 0x4c, 0xee, 0x6b, 0x28];
+    let sent = |kind, list: &[[u8; 8]]| {
+        let mut bytes = attrs(5).bytes().to_vec();
+        let at = bytes.len() - 4; // Before the unknown attribute.
+        let mut extended = Vec::new();
+        build::list(&mut extended, 0xc0, code::EXTENDED_COMMUNITIES, list.as_flattened());
+        bytes.splice(at..at, extended);
+        let (source, to) = (peer(1, PeerKind::External), peer(2, kind));
+        let attrs = AttrSet::new(&bytes, NextHop::V4(Ipv4Addr::new(198, 51, 100, 1)));
+        let path = paths::Path::plain(&BestPath { attrs, source: source.id });
+        let mut out = Vec::new();
+        export::attributes(&to.egress, &source, &path, &mut out);
+        let found = Attributes::new(&out).find(|a| a.code == code::EXTENDED_COMMUNITIES);
+        found.map(|a| a.value.to_vec())
+    };
+    let all = [transitive, bandwidth, other];
+    assert_eq!(sent(PeerKind::External, &all), Some([transitive, other].as_flattened().to_vec()));
+    assert_eq!(sent(PeerKind::External, &[bandwidth]), None);
+    for internal in [PeerKind::Internal, PeerKind::Client] {
+        assert_eq!(sent(internal, &all), Some(all.as_flattened().to_vec()));
+    }
+}
+
+#[test]
 fn why_a_route_is_sent_or_not_is_said_in_sentences() {
     let infos = world_peers();
     let worker = joined(&infos);
