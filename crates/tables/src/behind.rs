@@ -18,7 +18,7 @@ use ribtide_runtime::thread;
 use ribtide_swss::row::Packed;
 use ribtide_swss::{Change, Row};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -54,6 +54,8 @@ pub struct Behind<R: Row> {
     done: Arc<AtomicU64>,
     /// Of a record.
     pace: Option<Pace>,
+    /// Somebody waits until all is written.
+    hurried: Arc<AtomicBool>,
 }
 
 impl<R: Row> Behind<R> {
@@ -93,6 +95,8 @@ impl<R: Row> Behind<R> {
         let (seen, its_pace) = (generation.clone(), pace.clone());
         let done = Arc::<AtomicU64>::default();
         let its_done = done.clone();
+        let hurried = Arc::<AtomicBool>::default();
+        let its_hurry = hurried.clone();
         let body = move || {
             let crowded = || waiting.raw().len() >= bound / 2;
             let mut rows = United::default();
@@ -139,6 +143,10 @@ impl<R: Row> Behind<R> {
                 if let Some(teller) = settled {
                     let _ = teller.send(());
                 }
+                if let Err(e) = table.let_through(&|| its_hurry.load(Relaxed)) {
+                    let _ = failing.send(e);
+                    return;
+                }
                 if let (Some(pace), Some(oldest)) = (&its_pace, oldest) {
                     pace.rest(begin.elapsed(), oldest, crowded);
                 }
@@ -149,7 +157,17 @@ impl<R: Row> Behind<R> {
             address: "a thread of its own".into(),
             cause: e.to_string(),
         })?;
-        Ok(Behind { work: Some(work), thread: Some(thread), failed, generation, wake, given: 0, done, pace })
+        Ok(Behind {
+            work: Some(work),
+            thread: Some(thread),
+            failed,
+            generation,
+            wake,
+            given: 0,
+            done,
+            pace,
+            hurried,
+        })
     }
 
     /// Whether nothing waits: what is written now is next.
@@ -184,8 +202,9 @@ impl<R: Row> Behind<R> {
         self.done.load(Relaxed) == self.given
     }
 
-    /// Whether somebody waits for the rows of a record after all, so that it is written at full speed.
+    /// Whether somebody waits until all is written, so that it is done at full speed.
     pub fn awaited(&self, awaited: bool) {
+        self.hurried.store(awaited, Relaxed);
         if let Some(pace) = &self.pace {
             pace.awaited(awaited);
         }

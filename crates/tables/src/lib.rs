@@ -51,6 +51,16 @@ pub trait Producer<R: Row> {
     /// As [`Producer::write`].
     fn flush(&mut self) -> Result<(), TableError>;
 
+    /// Waits while the consumer has much to take and takes some of it, until it is `hurried`: then what somebody else writes
+    /// does not wait behind all that there is.
+    ///
+    /// # Errors
+    /// As [`Producer::write`].
+    fn let_through(&mut self, hurried: &dyn Fn() -> bool) -> Result<(), TableError> {
+        let _ = hurried;
+        Ok(())
+    }
+
     /// How many changes wait for a flush.
     fn waiting(&self) -> usize;
 

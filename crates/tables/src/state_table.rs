@@ -22,6 +22,7 @@ use ribtide_prefix::Map;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row, RowError};
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 /// Notes and writes many rows.
 ///
@@ -124,6 +125,13 @@ for _, key in ipairs(ARGV) do
   end
 end
 ";
+
+/// Keys that may wait for a consumer that takes some.
+const BACKLOG: i64 = 10_000;
+/// A consumer that took none for so long is not waited for.
+const STILL: Duration = Duration::from_millis(100);
+/// How often it is looked whether it has.
+const GLANCE: Duration = Duration::from_millis(5);
 
 /// The most changes one call may carry.
 pub const MAX_BATCH: usize = 4000;
@@ -353,6 +361,30 @@ impl<R: Row> Producer<R> for ProducerStateTable<R> {
         self.finish_call();
         self.waiting = 0;
         self.connection.flush()
+    }
+
+    /// Keys are taken in no order, so that one waits the longer the more there are.
+    fn let_through(&mut self, hurried: &dyn Fn() -> bool) -> Result<(), TableError> {
+        let [channel, changed, ..] = &self.keys;
+        let (mut least, mut since, mut listens) = (i64::MAX, Instant::now(), None);
+        while !hurried() {
+            let depth = self.connection.ask(&["SCARD", changed])?.as_integer().unwrap_or(0);
+            if depth <= BACKLOG {
+                break;
+            }
+            if listens.is_none() {
+                let listeners = self.connection.ask(&["PUBSUB", "NUMSUB", channel])?.into_pairs();
+                listens = Some(listeners.first().is_some_and(|(_, count)| count != "0"));
+            }
+            if depth < least {
+                (least, since) = (depth, Instant::now());
+            }
+            if listens != Some(true) || since.elapsed() >= STILL {
+                break;
+            }
+            std::thread::sleep(GLANCE);
+        }
+        Ok(())
     }
 
     fn waiting(&self) -> usize {

@@ -307,6 +307,52 @@ fn plain_tables_hold_rows_where_they_stay() {
 }
 
 #[test]
+fn equal_rows_are_copies_and_none_is_lost_with_the_first() {
+    let Some(server) = Server::start() else { return };
+    let mut table = PlainTable::<RouteRow>::open(&server.databases, &server.stop).unwrap();
+    let mut client = server.client(Db::Appl);
+    let (one, other) = (hops("10.0.0.1", "Ethernet0"), hops("10.0.0.2", "Ethernet4"));
+    // What was there before goes, of the first and of copies.
+    for row in ["1.0.0.0/8", "2.0.0.0/8"] {
+        client.ask(&format!("HSET ROUTE_TABLE:{row} weight 5 protocol static"));
+    }
+    let mut changes: Vec<_> = (1..=3).map(|n| set(&format!("{n}.0.0.0/8"), one.clone())).collect();
+    changes.push(set("4.0.0.0/8", other.clone()));
+    changes.push(set("5.0.0.0/8", one.clone()));
+    // The first one again, in between and as it was.
+    changes.extend([set("1.0.0.0/8", other.clone()), del("6.0.0.0/8"), set("2.0.0.0/8", other.clone())]);
+    changes.extend([set("7.0.0.0/8", other.clone()), del("2.0.0.0/8"), set("8.0.0.0/8", other.clone())]);
+    table.write(&mut changes).unwrap();
+    table.flush().unwrap();
+    let via = |hop: &str, port: &str| format!("ifname={port} nexthop={hop} protocol=bgp");
+    for (rows, hash) in [
+        (&[3, 5][..], via("10.0.0.1", "Ethernet0")),
+        (&[1, 4, 7, 8], via("10.0.0.2", "Ethernet4")),
+        (&[2, 6], String::new()),
+    ] {
+        for row in rows {
+            assert_eq!(client.hash(&format!("ROUTE_TABLE:{row}.0.0.0/8")), hash, "{row}");
+        }
+    }
+    // Somebody else deletes the first while the others are made.
+    let taken = Arc::new(std::sync::atomic::AtomicBool::default());
+    let (ended, mut thief) = (taken.clone(), server.client(Db::Appl));
+    let stealing = std::thread::spawn(move || {
+        while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+            thief.ask("DEL ROUTE_TABLE:10.0.0.0/24");
+        }
+    });
+    let mut changes: Vec<_> =
+        (0..9000).map(|n| set(&format!("10.{}.{}.0/24", n >> 8, n & 255), one.clone())).collect();
+    table.write(&mut changes).unwrap();
+    table.flush().unwrap();
+    taken.store(true, std::sync::atomic::Ordering::Relaxed);
+    stealing.join().unwrap();
+    let rows = client.keys().into_iter().filter(|key| key.starts_with("ROUTE_TABLE:10.")).count();
+    assert!(rows >= 8999, "{rows}");
+}
+
+#[test]
 fn what_is_written_behind_is_there_when_it_settles() {
     let Some(mut server) = Server::start() else { return };
     let rings = Rings::default();
@@ -336,6 +382,32 @@ fn what_is_written_behind_is_there_when_it_settles() {
     behind.write(&mut vec![set("10.1.0.0/24", hops("10.0.0.1", "Ethernet0"))]).unwrap();
     drop(behind);
     assert_eq!(server.client(Db::Appl).ask("EXISTS _ROUTE_TABLE:10.1.0.0/24"), Reply::Integer(1));
+}
+
+#[test]
+fn a_producer_waits_for_a_consumer_that_takes_and_for_no_other() {
+    let Some(server) = Server::start() else { return };
+    let mut table = producer(&server, 1000);
+    let rows = |n: u32| set(&format!("10.{}.{}.0/24", n >> 8, n & 255), hops("10.0.0.1", "Ethernet0"));
+    write(&mut table, (0..12_000).map(rows).collect());
+    let depth = || match server.client(Db::Appl).ask("SCARD ROUTE_TABLE_KEY_SET") {
+        Reply::Integer(depth) => depth,
+        other => panic!("{other:?}"),
+    };
+    // Nobody is there; somebody is, and takes nothing; nobody has the time.
+    table.let_through(&|| false).unwrap();
+    let mut consumer = consumer(&server);
+    table.let_through(&|| false).unwrap();
+    table.let_through(&|| true).unwrap();
+    assert_eq!(depth(), 12_000);
+    let taking = std::thread::spawn(move || {
+        let mut changes = Vec::new();
+        while consumer.pop(500, &mut changes).unwrap() {}
+        changes.len()
+    });
+    table.let_through(&|| false).unwrap();
+    assert!(depth() <= 10_000);
+    assert_eq!(taking.join().unwrap(), 12_000);
 }
 
 #[test]

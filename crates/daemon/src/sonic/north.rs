@@ -230,7 +230,7 @@ pub(super) struct ZmqRoutes<R: Row> {
 enum Kept<R: Row> {
     Off,
     Behind(Behind<R>),
-    InLine(PlainTable<R>),
+    InLine(Box<PlainTable<R>>),
 }
 
 impl<R: Row> Kept<R> {
@@ -258,7 +258,7 @@ impl<R: Told> ZmqRoutes<R> {
                 Kept::Off
             }
             Persistence::Behind => Kept::Behind(Behind::record(table()?, rings)?),
-            Persistence::InLine => Kept::InLine(table()?),
+            Persistence::InLine => Kept::InLine(Box::new(table()?)),
         };
         let stored = (persistence != Persistence::Off).then(table).transpose()?;
         Ok(Routes::Zmq(Box::new(ZmqRoutes {
