@@ -38,6 +38,9 @@ pub struct Options {
     /// at work
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub chip_rate: Option<u32>,
+    /// With several Redis servers, as SONiC has them for several databases
+    #[arg(long)]
+    pub multi_db: bool,
     /// orchagent's sizes
     #[command(flatten)]
     pub sizes: Sizes,
@@ -91,13 +94,14 @@ impl Seams {
 /// As [`super::run`].
 pub fn run(options: &Options) -> Result<(), Error> {
     let load = Load { ipv4: options.routes, ipv6: 0, ways: 1 };
+    let redis: Vec<&str> = if options.multi_db { vec!["--multi-db"] } else { vec![] };
     let case = |seams: Seams, on: bool| Case {
         name: format!(
             "{}, {}",
             seams.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default(),
             if on { "on" } else { "off" }
         ),
-        flags: seams.flags(on),
+        flags: Flags { redis: redis.clone(), ..seams.flags(on) },
         load,
         sizes: options.sizes.pair(),
         chip_rate: options.chip_rate,
