@@ -58,6 +58,8 @@ use vrfs::Vrfs;
 pub struct OrchConfig {
     /// The most objects in one bulk (`-k`). At least 1.
     pub bulk_size: usize,
+    /// Whether the routes of a bulk are in the order of their VRFs and prefixes, and not in that in which they came.
+    pub sort_routes: bool,
     /// How many requests may be without a reply: 1 is SONiC's synchronous mode. At least 1.
     pub window: usize,
     /// Whether to answer what became of routes (`-F`).
@@ -81,6 +83,7 @@ impl Default for OrchConfig {
     fn default() -> Self {
         OrchConfig {
             bulk_size: 1000,
+            sort_routes: true,
             window: 1,
             responses: false,
             mac: Mac([0x02, 0, 0, 0, 0, 1]),

@@ -42,10 +42,10 @@ pub enum Wiring {
     /// Its third: several Redis servers
     #[value(name = "column-3")]
     Column3,
-    /// Its fourth: all but asynchronous mode, groups and databases that are off
+    /// Its fourth: everything but asynchronous mode, groups, no APPL_STATE_DB and databases that are off
     #[value(name = "column-4")]
     Column4,
-    /// Its fifth: the same without databases
+    /// Its fifth: the same without APPL_STATE_DB and the databases
     #[value(name = "column-5")]
     Column5,
     /// Its sixth: asynchronous, several Redis servers, ring, no APPL_STATE_DB
@@ -118,6 +118,10 @@ pub(super) struct Features {
     pub(super) no_logs: bool,
     /// Next-hop groups, even of a single next hop.
     pub(super) groups: bool,
+    /// The routes of a bulk go in the order in which they came.
+    pub(super) unsorted: bool,
+    /// No bulk is held against SAI's schema.
+    pub(super) bypass: bool,
     /// No route in APPL_DB and ASIC_DB; wants `zmq`.
     pub(super) no_databases: bool,
 }
@@ -141,6 +145,8 @@ impl Features {
         on(self.ring, &mut flags.orchagent, &["-R"]);
         on(self.no_logs, &mut flags.orchagent, &["-r", "0"]);
         on(self.groups, &mut flags.orchagent, &["--single-groups"]);
+        on(self.unsorted, &mut flags.orchagent, &["--sort-routes", "false"]);
+        on(self.bypass, &mut flags.syncd, &["--validation", "single"]);
         on(self.no_databases, &mut flags.fpmsyncd, &["--appl-db", "off"]);
         on(self.no_databases, &mut flags.syncd, &["--asic-db", "off"]);
         flags
@@ -211,17 +217,17 @@ impl Wiring {
         }
     }
 
-    /// The columns of document 1's table, by its rows. Sorted bulks and bulks that no second validation sees are how
-    /// ribtide always works.
+    /// The columns of document 1's table, by its rows.
     fn features(self) -> Features {
-        let none = Features::default();
+        let none = Features { unsorted: true, ..Features::default() };
         let multi = Features { multi_db: true, ring: true, ..none };
-        let all = Features { big_bulks: true, zmq: true, no_logs: true, ..multi };
+        let all =
+            Features { big_bulks: true, zmq: true, no_logs: true, unsorted: false, bypass: true, ..multi };
         match self {
             Wiring::Column1 => none,
             Wiring::Column2 => Features { asynchronous: true, responses: true, ..none },
             Wiring::Column3 => Features { multi_db: true, responses: true, ..none },
-            Wiring::Column4 => all,
+            Wiring::Column4 => Features { responses: true, ..all },
             Wiring::Column5 => Features { no_databases: true, ..all },
             Wiring::Column6 => Features { asynchronous: true, ..multi },
             Wiring::Column7 => Features { asynchronous: true, ..all },
@@ -244,14 +250,21 @@ mod tests {
             (all.map(|words| words.join(" ")), flags.sizes)
         };
         let small = Some((1024, 1000));
-        assert_eq!(words(Wiring::Column0), (["", "", "-s -F", "-s"].map(String::from), small));
-        assert_eq!(words(Wiring::Column1), (["", "", "-s", "-s"].map(String::from), small));
+        assert_eq!(
+            words(Wiring::Column0),
+            (["", "", "-s -F --sort-routes false", "-s"].map(String::from), small)
+        );
+        assert_eq!(
+            words(Wiring::Column1),
+            (["", "", "-s --sort-routes false", "-s"].map(String::from), small)
+        );
         let (last, sizes) = words(Wiring::Column9);
         assert_eq!(sizes, Some((10_000, 10_000)));
         assert_eq!(last[0], "--multi-db");
         assert_eq!(last[1], "-q tcp://127.0.0.1 --appl-db off");
         assert_eq!(last[2], "-z redis_async -q tcp://127.0.0.1 --route-zmq -R -r 0 --single-groups");
-        assert_eq!(last[3], "-z redis_async --asic-db off");
+        assert_eq!(last[3], "-z redis_async --validation single --asic-db off");
+        assert!(Wiring::Column4.flags().orchagent.contains(&"-F"));
         assert!(!Wiring::Column9.flags().has_rows && Wiring::Column7.flags().has_rows);
     }
 }

@@ -100,6 +100,9 @@ pub struct Options {
     /// the group and none of its routes
     #[arg(long)]
     pub single_groups: bool,
+    /// Whether the routes of a bulk are sorted, as chips like them
+    #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set)]
+    pub sort_routes: bool,
     /// Also do what SONiC's script makes options of: DEVICE_METADATA, SYSTEM_DEFAULTS and HEARTBEAT of CONFIG_DB. Options
     /// of the command line count before it
     #[arg(long)]
@@ -153,6 +156,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         args.record & 3,
         if args.record > 3 { "bits 4 and 8 record nothing here" } else { "" },
     );
+    settings.note("sort_routes", args.sort_routes, args.sort_routes, "");
     args.stock.note(&mut settings);
     let timers = Timers::start(args.performance, DAEMON, &databases, &mut settings, stop)?;
     let rings = Rings::default();
@@ -168,6 +172,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         responses: given.responses,
         mac: given.mac,
         single_groups: given.single_groups,
+        sort_routes: args.sort_routes,
         ..OrchConfig::default()
     };
     // Listening first: rows that come while the others are read are not missed.

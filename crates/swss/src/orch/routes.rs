@@ -483,8 +483,10 @@ impl Orch {
         self.routes.sweep(bulk_size);
         let count = self.routes.ready.len().min(bulk_size);
         let mut ids: Vec<RouteId> = self.routes.ready.drain(..count).collect();
-        // Chips and readers of ASIC_DB like neighbours together.
-        ids.sort_unstable_by_key(|id| self.routes.table.name(*id));
+        if self.config.sort_routes {
+            // Chips and readers of ASIC_DB like neighbours together.
+            ids.sort_unstable_by_key(|id| self.routes.table.name(*id));
+        }
         let (mut bulk, mut labels) = (Bulk::default(), Bulk { labels: true, ..Bulk::default() });
         for ids in ids.chunks(AHEAD) {
             self.routes.table.look_at_tasks(ids.iter().copied());
