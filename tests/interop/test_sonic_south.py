@@ -150,7 +150,13 @@ def test_syncd_for_a_plain_socket(host):
         assert made == b'["SAI_STATUS_SUCCESS","getresponse","SAI_STATUS_SUCCESS",""]'
         again = ask("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "bulkcreate", entry, "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION=SAI_PACKET_ACTION_DROP")
         assert again == b'["SAI_STATUS_FAILURE","getresponse","SAI_STATUS_ITEM_ALREADY_EXISTS",""]'
-        # What cannot be read is answered too: who asks waits.
+        left = json.loads(ask(SWITCH, "object_type_get_availability_query", "OBJECT_TYPE", "SAI_OBJECT_TYPE_INSEG_ENTRY"))
+        assert left == ["SAI_STATUS_SUCCESS", "object_type_get_availability_response", "OBJECT_COUNT", "1048576"]
+        # What cannot be read is answered too: who asks waits, and passes over what is not called as it expects.
+        for query in "attribute_capability", "attr_enum_values_capability", "stats_capability":
+            refused = json.loads(ask(SWITCH, query + "_query", "OBJECT_TYPE", "SAI_OBJECT_TYPE_PORT", "ATTR_ID", "SAI_PORT_ATTR_FEC_MODE"))
+            assert refused == ["SAI_STATUS_NOT_SUPPORTED", query + "_response"]
+        assert json.loads(ask(f"SAI_OBJECT_TYPE_FDB_FLUSH:{SWITCH}", "flush")) == ["SAI_STATUS_NOT_SUPPORTED", "flushresponse"]
         socket.send(b"banana")
         assert json.loads(socket.recv())[0] == "SAI_STATUS_NOT_SUPPORTED"
         assert ask("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "bulkremove", entry, "") == b'["SAI_STATUS_SUCCESS","getresponse","SAI_STATUS_SUCCESS",""]'
@@ -201,6 +207,10 @@ def test_syncd_for_a_client_that_waits_for_nothing(host):
     assert queue.reply() is None
     queue.send(switch, '["SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID","oid:0x0"]', "Sget")
     assert queue.reply()[0] == "SAI_STATUS_SUCCESS"
+    queue.send(SWITCH, '["OBJECT_TYPE","SAI_OBJECT_TYPE_PORT","ATTR_ID","SAI_PORT_ATTR_FEC_MODE"]', "Sattribute_capability_query")
+    assert queue.reply() == ("SAI_STATUS_NOT_SUPPORTED", "[]", "Sattribute_capability_response")
+    queue.send("SAI_OBJECT_TYPE_HASH:oid:0x1", "[]", "Screate")
+    assert queue.reply() is None
     assert sonic.setting("syncd", "synchronous_mode")["active"] == "redis_async, and no request is answered"
     queue.send("INIT_VIEW", '["RIBTIDE_ANSWERS","each request"]', "Snotify")
     assert queue.reply() == ("SAI_STATUS_SUCCESS", '["RIBTIDE_ANSWERS","each request"]', "Snotify")

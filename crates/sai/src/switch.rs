@@ -11,8 +11,8 @@ use ribtide_prefix::{Afi, AnyPrefix, Map, Set};
 use ribtide_swss::Name;
 use ribtide_swss::row::Mac;
 use ribtide_swss::sai::{
-    Attr, Attrs, ErrorMode, Item, NeighborEntry, ObjectId, ObjectType, Oid, OperStatus, PacketAction,
-    RouteEntry, Sai, Status, Verb,
+    Attr, Attrs, ErrorMode, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, OperStatus,
+    PacketAction, RouteEntry, Sai, Status, Verb,
 };
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -587,6 +587,15 @@ fn next_hop_family(attrs: &[Attr]) -> Afi {
     ip.map_or(Afi::Ipv4, family)
 }
 
+/// Whether an attribute of a question says this family, as SAI does of routes and neighbours.
+fn is_of_family(attr: &Attr, afi: Afi) -> bool {
+    let value = match afi {
+        Afi::Ipv4 => "SAI_IP_ADDR_FAMILY_IPV4",
+        Afi::Ipv6 => "SAI_IP_ADDR_FAMILY_IPV6",
+    };
+    matches!(attr, Attr::Other(text) if text.0.ends_with("_ENTRY_ATTR_IP_ADDR_FAMILY") && &*text.1 == value)
+}
+
 fn member_group(attrs: &[Attr]) -> Option<Oid> {
     attrs.iter().find_map(|a| if let Attr::MemberGroup(group) = a { Some(*group) } else { None })
 }
@@ -621,6 +630,26 @@ impl Sai for VirtualSwitch {
                 statuses.push(status);
             }
         }
+    }
+
+    fn available(&mut self, object: ObjectType, attrs: &[Attr]) -> Result<u64, Status> {
+        self.pace.call(0, false, self.behavior.latency.of(0));
+        self.started.as_ref().ok_or(Status::Uninitialized)?;
+        let limits = &self.behavior.limits;
+        let of = |afi: Afi| attrs.iter().any(|attr| is_of_family(attr, afi));
+        let mpls = attrs.contains(&Attr::NextHopKind(NextHopType::Mpls));
+        let (limit, count) = match object {
+            ObjectType::RouteEntry if of(Afi::Ipv4) => (limits.ipv4_routes, self.routes[0]),
+            ObjectType::RouteEntry if of(Afi::Ipv6) => (limits.ipv6_routes, self.routes[1]),
+            ObjectType::NeighborEntry if of(Afi::Ipv4) => (limits.ipv4_neighbors, self.neighbor_counts[0]),
+            ObjectType::NeighborEntry if of(Afi::Ipv6) => (limits.ipv6_neighbors, self.neighbor_counts[1]),
+            ObjectType::NextHop if mpls => (limits.labelled_next_hops, self.labelled_next_hops),
+            ObjectType::NextHopGroup => (limits.groups, self.groups),
+            ObjectType::NextHopGroupMember => (limits.group_members, self.group_members),
+            ObjectType::InsegEntry => (limits.labels, self.labels.len() as u32),
+            _ => return Err(Status::NotSupported),
+        };
+        Ok(limit.saturating_sub(count).into())
     }
 
     fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status> {

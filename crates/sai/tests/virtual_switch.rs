@@ -231,6 +231,17 @@ fn a_full_table_says_so_and_recovers() {
     let mut left = [Attr::SwitchAvailableIpv4Route(9), Attr::SwitchAvailableGroup(9)];
     bench.chip.get(ObjectType::Switch, &bench.switch.into(), &mut left).unwrap();
     assert_eq!(left, [Attr::SwitchAvailableIpv4Route(0), Attr::SwitchAvailableGroup(1)]);
+    let family = |afi| {
+        Attr::read("SAI_ROUTE_ENTRY_ATTR_IP_ADDR_FAMILY", &format!("SAI_IP_ADDR_FAMILY_{afi}")).unwrap()
+    };
+    let mut available = |object, attrs: &[Attr]| bench.chip.available(object, attrs);
+    assert_eq!(available(kind, &[family("IPV4")]), Ok(0));
+    assert_eq!(available(kind, &[family("IPV6")]), Ok(u64::from(Limits::default().ipv6_routes) - 1));
+    assert_eq!(available(ObjectType::NextHopGroup, &[]), Ok(1));
+    let mpls = [Attr::NextHopKind(NextHopType::Mpls)];
+    assert_eq!(available(ObjectType::NextHop, &mpls), Ok(Limits::default().labelled_next_hops.into()));
+    assert_eq!(available(ObjectType::InsegEntry, &[]), Ok(Limits::default().labels.into()));
+    assert_eq!(available(kind, &[]), Err(Status::NotSupported));
     assert_eq!(bench.route(Verb::Remove, "10.0.0.0/8", vec![]), Status::Success);
     statuses.clear();
     bench.chip.bulk(create, kind, &mut items[2..], ErrorMode::StopOnError, &mut statuses);

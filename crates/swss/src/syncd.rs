@@ -230,6 +230,12 @@ impl<S: Sai> Syncd<S> {
                 Ok(values) => SaiReply { values, ..SaiReply::one(id, Status::Success) },
                 Err(status) => SaiReply::one(id, status),
             },
+            SaiCall::Available { object, attrs } => match self.chip.available(object, &attrs) {
+                Ok(count) => {
+                    SaiReply { values: vec![Attr::ObjectCount(count)], ..SaiReply::one(id, Status::Success) }
+                }
+                Err(status) => SaiReply::one(id, status),
+            },
         };
         out.replies.push(reply);
     }

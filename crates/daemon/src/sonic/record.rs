@@ -8,7 +8,7 @@ use super::{Error, log};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread;
 use ribtide_swss::sai::text::{row_fields, write_id};
-use ribtide_swss::sai::{Item, SaiCall, SaiReply, SaiRequest, Verb, View};
+use ribtide_swss::sai::{Attr, Item, ObjectType, SWITCH, SaiCall, SaiReply, SaiRequest, Verb, View};
 use ribtide_swss::{Change, Row};
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -21,6 +21,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const PIECES: usize = 64;
 /// How long a piece is.
 const PIECE: usize = 64 << 10;
+
+/// What SONiC calls a question what still fits.
+const AVAILABILITY: &str = "object_type_get_availability";
 
 /// One recording.
 pub(super) struct Recording {
@@ -149,6 +152,11 @@ impl Recording {
                 line.push(':');
                 describe(&Item { id: *id, attrs: attrs.iter().cloned().collect() }, line);
             }
+            SaiCall::Available { object, attrs } => {
+                line.push_str(&format!("q|{AVAILABILITY}|{}:{SWITCH}|", ObjectType::Switch.name()));
+                attrs.iter().for_each(|attr| line.push_str(&format!("{attr}|")));
+                line.push_str(&format!("OBJECT_TYPE={}", object.name()));
+            }
             SaiCall::View(view) => line.push_str(match view {
                 View::Init => "a|INIT_VIEW",
                 View::Apply => "a|APPLY_VIEW",
@@ -164,7 +172,11 @@ impl Recording {
         }
         self.begin();
         let line = &mut self.line;
-        line.push_str(if reply.values.is_empty() { "E|" } else { "G|" });
+        match reply.values.first() {
+            None => line.push_str("E|"),
+            Some(Attr::ObjectCount(_)) => line.push_str(&format!("Q|{AVAILABILITY}|")),
+            Some(_) => line.push_str("G|"),
+        }
         line.push_str(reply.status.name());
         for attr in &reply.values {
             line.push_str(&format!("|{attr}"));
@@ -263,7 +275,7 @@ fn timestamp(at: SystemTime, out: &mut String) {
 mod tests {
     use super::*;
     use ribtide_swss::row::RouteRow;
-    use ribtide_swss::sai::{Attr, ErrorMode, ObjectType, Oid, RouteEntry, SWITCH, Status};
+    use ribtide_swss::sai::{ErrorMode, NextHopType, Oid, RouteEntry, Status};
     use std::time::Duration;
 
     #[test]
@@ -340,6 +352,11 @@ mod tests {
         let one = SaiCall::One { verb: Verb::Remove, object: ObjectType::NextHop, item: Item::bare(Oid(5)) };
         recording.request(&SaiRequest { id: 2, call: one });
         recording.reply(&SaiReply::one(2, Status::ObjectInUse));
+        let attrs = [Attr::NextHopKind(NextHopType::Mpls)].into_iter().collect();
+        let call = SaiCall::Available { object: ObjectType::NextHop, attrs };
+        recording.request(&SaiRequest { id: 3, call });
+        let values = vec![Attr::ObjectCount(9)];
+        recording.reply(&SaiReply { values, ..SaiReply::one(3, Status::Success) });
         recording.flush();
         let text = std::fs::read_to_string(path).unwrap();
         let lines: Vec<&str> = text.lines().map(|line| line.split_once('|').unwrap().1).collect();
@@ -354,6 +371,9 @@ mod tests {
                  SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID=oid:0x5",
                 "r|SAI_OBJECT_TYPE_NEXT_HOP:oid:0x5",
                 "E|SAI_STATUS_OBJECT_IN_USE",
+                "q|object_type_get_availability|SAI_OBJECT_TYPE_SWITCH:oid:0x21000000000000|\
+                 SAI_NEXT_HOP_ATTR_TYPE=SAI_NEXT_HOP_TYPE_MPLS|OBJECT_TYPE=SAI_OBJECT_TYPE_NEXT_HOP",
+                "Q|object_type_get_availability|SAI_STATUS_SUCCESS|OBJECT_COUNT=9",
             ]
         );
     }

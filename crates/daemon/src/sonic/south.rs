@@ -226,7 +226,7 @@ fn assume(request: &SaiRequest) -> Option<SaiReply> {
     match &request.call {
         SaiCall::One { .. } => Some(SaiReply::one(request.id, Status::Success)),
         SaiCall::Bulk { items, .. } => Some(SaiReply::bulk(request.id, vec![Status::Success; items.len()])),
-        SaiCall::Get { .. } | SaiCall::View(_) => None,
+        SaiCall::Get { .. } | SaiCall::Available { .. } | SaiCall::View(_) => None,
     }
 }
 

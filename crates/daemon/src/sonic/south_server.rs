@@ -10,7 +10,8 @@ use super::{Error, log};
 use crossbeam_channel::Select;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
-use ribtide_swss::sai::{SaiCall, SaiReply, SaiRequest, Status, View, text};
+use ribtide_swss::sai::text::{self, Answers};
+use ribtide_swss::sai::{SaiCall, SaiReply, SaiRequest, Status, View};
 use ribtide_swss::syncd::SyncdOut;
 use ribtide_swss::{Db, json};
 use ribtide_tables::queue::{self, QueueWriter};
@@ -44,6 +45,8 @@ struct Incoming {
 struct Refusal {
     why: String,
     reply: Message,
+    /// It is waited for in every mode.
+    question: bool,
 }
 
 /// Where requests come from.
@@ -71,7 +74,7 @@ enum Due {
     /// The machine, which knows it under this number.
     Reply { id: u64, kind: Kind, owed: bool },
     /// Nothing but those before it.
-    Refusal(Message),
+    Refusal { reply: Message, question: bool },
 }
 
 /// What a reply answers.
@@ -81,6 +84,8 @@ enum Kind {
     Change,
     /// A question, whose answer is waited for in every mode.
     Get,
+    /// Another one: what still fits.
+    Available,
     /// The first step of a view. `answering`: who asked wanted to know whether each request is answered.
     Init { answering: bool },
     /// The last one.
@@ -225,15 +230,16 @@ impl SouthServer {
                     }
                     SaiCall::View(View::Apply) => Kind::Apply,
                     SaiCall::Get { .. } => Kind::Get,
+                    SaiCall::Available { .. } => Kind::Available,
                     _ => Kind::Change,
                 };
                 let due = Due::Reply { id: request.id, kind, owed: incoming.owed && self.heir };
                 self.under_way.push_back((way, due));
                 requests.push(request);
             }
-            Err(Refusal { why, reply }) => {
+            Err(Refusal { why, reply, question }) => {
                 log(DAEMON, &format!("refused: {why}"));
-                self.under_way.push_back((way, Due::Refusal(reply)));
+                self.under_way.push_back((way, Due::Refusal { reply, question }));
                 self.refuse();
             }
         }
@@ -244,8 +250,10 @@ impl SouthServer {
     fn refuse(&mut self) {
         while let Some((way, due)) = self.under_way.pop_front() {
             match due {
-                Due::Refusal(reply) if self.answers => self.reply(way, Reply::Refused(reply)),
-                Due::Refusal(_) => self.reply(way, Reply::Silence),
+                Due::Refusal { reply, question } if self.answers || question => {
+                    self.reply(way, Reply::Refused(reply))
+                }
+                Due::Refusal { .. } => self.reply(way, Reply::Silence),
                 Due::Reply { .. } => return self.under_way.push_front((way, due)),
             }
         }
@@ -276,8 +284,18 @@ fn refusal(key: &str, op: &str, why: String) -> Refusal {
         _ => 0,
     };
     let fields = vec![format!("\"{status}\",\"\""); objects].join(",");
-    let op = if op.ends_with("notify") { "Snotify" } else { "Sgetresponse" };
-    Refusal { why, reply: Message { key: status.into(), value: format!("[{fields}]"), op: op.into() } }
+    let op = op.strip_prefix(['S', 'D']).unwrap_or(op);
+    // SONiC's orchagent passes over what is not called as it expects, and waits on for a minute.
+    let (question, reply_op) = match op {
+        "notify" => (true, "Snotify".into()),
+        "flush" => (true, "Sflushresponse".into()),
+        _ => match op.strip_suffix("_query") {
+            Some(what) => (true, format!("S{what}_response").into()),
+            None => (op.contains("get") || op == "clear_stats", "Sgetresponse".into()),
+        },
+    };
+    let reply = Message { key: status.into(), value: format!("[{fields}]"), op: reply_op };
+    Refusal { why, reply, question }
 }
 
 fn spell(reply: Reply) -> Option<Message> {
@@ -285,7 +303,12 @@ fn spell(reply: Reply) -> Option<Message> {
         Reply::Silence => return None,
         Reply::Refused(message) => message,
         Reply::Done(reply, kind) => {
-            let message = text::write_reply(&reply, matches!(kind, Kind::Init { .. } | Kind::Apply));
+            let answers = match kind {
+                Kind::Change | Kind::Get => Answers::Request,
+                Kind::Available => Answers::Availability,
+                Kind::Init { .. } | Kind::Apply => Answers::View,
+            };
+            let message = text::write_reply(&reply, answers);
             match kind {
                 Kind::Init { answering: true } => Message { value: ANSWERS.into(), ..message },
                 _ => message,

@@ -3,7 +3,7 @@
 use super::Orch;
 use super::requests::Context;
 use super::table::Table;
-use crate::sai::{Attr, ObjectType, SWITCH, SaiCall, SaiReply};
+use crate::sai::{Attr, NextHopType, ObjectType, SWITCH, SaiCall, SaiReply};
 
 /// One kind of thing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,7 +27,7 @@ pub struct Crm {
     pub nexthop_group: Usage,
     /// Members of next-hop groups.
     pub nexthop_group_member: Usage,
-    /// Labels. What still fits is not asked of these and the next: no attribute of a switch says it.
+    /// Labels.
     pub mpls_inseg: Usage,
     /// Next hops with labels.
     pub mpls_nexthop: Usage,
@@ -110,10 +110,29 @@ impl Orch {
             Attr::SwitchAvailableGroup(0),
             Attr::SwitchAvailableGroupMember(0),
         ];
+        // No attribute of the switch says it of these.
+        let of_type = [
+            (ObjectType::InsegEntry, None),
+            (ObjectType::NextHop, Some(Attr::NextHopKind(NextHopType::Mpls))),
+        ];
+        for (object, attr) in of_type {
+            let call = SaiCall::Available { object, attrs: attr.into_iter().collect() };
+            self.requests.call(call, Context::Available(object));
+        }
         for question in questions {
             // One by one: a chip that does not know one of them refuses the whole question.
             let call = SaiCall::Get { object: ObjectType::Switch, id: SWITCH.into(), attrs: vec![question] };
             self.requests.call(call, Context::Crm);
+        }
+    }
+
+    pub(super) fn available_reply(&mut self, object: ObjectType, reply: SaiReply) {
+        let usage = match object {
+            ObjectType::InsegEntry => &mut self.crm.mpls_inseg,
+            _ => &mut self.crm.mpls_nexthop,
+        };
+        if let Some(Attr::ObjectCount(count)) = reply.values.first() {
+            usage.available = Some(u32::try_from(*count).unwrap_or(u32::MAX));
         }
     }
 

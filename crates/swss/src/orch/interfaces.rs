@@ -6,7 +6,7 @@ use super::requests::{Asker, Outcome, outcome};
 use super::routes::Cause;
 use super::vrfs;
 use super::{Orch, OrchOut};
-use crate::row::{IntfKey, IntfRow, Name, Row};
+use crate::row::{IntfKey, IntfRow, Mac, Name, Row};
 use crate::sai::{Attr, Item, ObjectType, Oid, RifType, Status, Verb};
 use ribtide_prefix::AnyPrefix;
 use std::collections::BTreeSet;
@@ -26,6 +26,8 @@ pub(super) struct Interface {
     vrf: u32,
     /// The router interface, and the VRF that it is in.
     rif: Option<(Oid, u32)>,
+    /// What the router interface was told last of what may change: its MAC address, and whether it takes MPLS labels.
+    told: [Attr; 2],
     busy: bool,
     /// Neighbours and routes in the chip that use the router interface.
     refs: u32,
@@ -52,6 +54,11 @@ impl Interface {
         self.wanted && self.rif.is_some_and(|(_, vrf)| vrf != self.vrf)
     }
 
+    /// What its router interface shall be told of what may change.
+    fn changeable(&self, mac: Mac) -> [Attr; 2] {
+        [Attr::RifSrcMac(self.row.mac_addr.unwrap_or(mac)), Attr::RifMpls(self.row.mpls.unwrap_or(false))]
+    }
+
     pub(super) fn oid(&self) -> Option<Oid> {
         self.rif.map(|(oid, _)| oid)
     }
@@ -75,6 +82,7 @@ impl Interfaces {
             row: IntfRow::default(),
             vrf: vrfs::DEFAULT,
             rif: None,
+            told: [Attr::RifSrcMac(Mac::default()), Attr::RifMpls(false)],
             busy: false,
             refs: 0,
             addresses: BTreeSet::new(),
@@ -157,13 +165,13 @@ impl Orch {
                 interface.busy = true;
                 let vrf = interface.vrf;
                 interface.rif = Some((Oid::NULL, vrf));
-                let mut attrs = vec![
-                    Attr::RifVirtualRouter(vr),
-                    Attr::RifSrcMac(interface.row.mac_addr.unwrap_or(self.config.mac)),
-                    Attr::RifKind(RifType::Port),
-                    Attr::RifPort(port),
-                ];
+                let [mac, mpls] = interface.changeable(self.config.mac);
+                interface.told = [mac.clone(), mpls.clone()];
+                let mut attrs =
+                    vec![Attr::RifVirtualRouter(vr), mac, Attr::RifKind(RifType::Port), Attr::RifPort(port)];
                 attrs.extend(interface.row.mtu.map(Attr::RifMtu));
+                // As SONiC's, it is not told what it does anyway.
+                attrs.extend(Some(mpls).filter(|mpls| *mpls == Attr::RifMpls(true)));
                 self.hold_vrf(vrf);
                 let oid = self.number(ObjectType::RouterInterface, &attrs, out);
                 let asker = Asker::Interface(id);
@@ -179,7 +187,17 @@ impl Orch {
                 let asker = Asker::Interface(id);
                 self.requests.ask(Verb::Remove, ObjectType::RouterInterface, asker, Item::bare(oid));
             }
-            _ => {}
+            Some((oid, _)) => {
+                let wanted = interface.changeable(self.config.mac);
+                for (told, attr) in interface.told.iter_mut().zip(wanted) {
+                    if *told != attr {
+                        told.clone_from(&attr);
+                        let item = Item::new(oid, [attr]);
+                        self.requests.ask(Verb::Set, ObjectType::RouterInterface, Asker::Interface(id), item);
+                    }
+                }
+            }
+            None => {}
         }
     }
 
@@ -191,10 +209,18 @@ impl Orch {
         status: Status,
         out: &mut OrchOut,
     ) {
+        let result = outcome(verb, status);
+        if verb == Verb::Set {
+            if result != Outcome::Done {
+                let name = self.interfaces.name(id);
+                let attr = item.attrs.first().map(Attr::name).unwrap_or_default();
+                out.failed(format_args!("{attr} of the router interface of {name}"), status);
+            }
+            return;
+        }
         let interface = self.interfaces.get_mut(id);
         interface.busy = false;
         let Some((_, vrf)) = interface.rif else { return };
-        let result = outcome(verb, status);
         match (verb, result) {
             (Verb::Create, Outcome::Done) => {
                 interface.rif = item.id.oid().map(|oid| (oid, vrf));

@@ -28,6 +28,8 @@ pub(super) enum Context {
     /// The start; a port when it asks for that port's lanes.
     Boot(Option<Oid>),
     Crm,
+    /// How many more of a type fit.
+    Available(ObjectType),
     /// One asker for each object.
     Objects(Verb, ObjectType, Vec<(Asker, Item)>),
     /// Routes, and how many of the bulk's entries each has.
@@ -157,6 +159,7 @@ impl Orch {
         match context {
             Context::Boot(port) => self.boot_reply(port, reply, out),
             Context::Crm => self.crm_reply(reply),
+            Context::Available(object) => self.available_reply(object, reply),
             Context::Objects(verb, object, asked) => {
                 if asked.len() == 1 && reply.statuses.is_empty() {
                     reply.statuses.push(reply.status);

@@ -33,6 +33,8 @@ pub struct IntfRow {
     pub mtu: Option<u32>,
     /// Whether the operator wants it up.
     pub admin_up: Option<bool>,
+    /// Whether it takes packets with MPLS labels.
+    pub mpls: Option<bool>,
     /// Addresses only: `global` or `local`.
     pub scope: Option<Name>,
     /// Addresses only: whether `family` says IPv6.
@@ -73,6 +75,7 @@ impl Row for IntfRow {
         text("mac_addr", self.mac_addr.map(|mac| mac.to_string()).as_deref());
         text("mtu", self.mtu.map(|mtu| mtu.to_string()).as_deref());
         text("admin_status", self.admin_up.map(|up| if up { "up" } else { "down" }));
+        text("mpls", self.mpls.map(|mpls| if mpls { "enable" } else { "disable" }));
         text("scope", self.scope.as_deref());
         text("family", self.ipv6.map(|v6| if v6 { "IPv6" } else { "IPv4" }));
         if !said {
@@ -91,6 +94,7 @@ impl Row for IntfRow {
                     row.mtu = Some(value.parse().map_err(bad)?);
                 }
                 "admin_status" => row.admin_up = Some(value == "up"),
+                "mpls" => row.mpls = Some(value == "enable"),
                 "scope" => row.scope = Some(value.into()),
                 "family" => row.ipv6 = Some(value == "IPv6"),
                 _ => {}
@@ -106,6 +110,7 @@ impl Row for IntfRow {
             mac_addr: newer.mac_addr.or(older.mac_addr),
             mtu: newer.mtu.or(older.mtu),
             admin_up: newer.admin_up.or(older.admin_up),
+            mpls: newer.mpls.or(older.mpls),
             scope: newer.scope.or(older.scope),
             ipv6: newer.ipv6.or(older.ipv6),
         };

@@ -28,7 +28,7 @@ macro_rules! value_by_display {
         }
     )*};
 }
-value_by_display!(u8, u32, bool, IpAddr, Mac);
+value_by_display!(u8, u32, u64, bool, IpAddr, Mac);
 
 impl Value for Oid {
     fn write(&self, out: &mut String) {
@@ -232,6 +232,8 @@ attributes! {
     RifV4(bool) = "SAI_ROUTER_INTERFACE_ATTR_ADMIN_V4_STATE";
     /// Whether a router interface routes IPv6.
     RifV6(bool) = "SAI_ROUTER_INTERFACE_ATTR_ADMIN_V6_STATE";
+    /// Whether a router interface takes packets with MPLS labels. It does not when not given.
+    RifMpls(bool) = "SAI_ROUTER_INTERFACE_ATTR_ADMIN_MPLS_STATE";
     /// A neighbour's MAC address.
     NeighborMac(Mac) = "SAI_NEIGHBOR_ENTRY_ATTR_DST_MAC_ADDRESS";
     /// The neighbour gets no host route.
@@ -266,6 +268,8 @@ attributes! {
     InsegNextHop(Oid) = "SAI_INSEG_ENTRY_ATTR_NEXT_HOP_ID";
     /// How many labels a label's entry takes off. One when not given.
     InsegPop(u8) = "SAI_INSEG_ENTRY_ATTR_NUM_OF_POP";
+    /// Of no object: the answer to [`SaiCall::Available`](super::SaiCall::Available).
+    ObjectCount(u64) = "OBJECT_COUNT";
 }
 
 impl Attr {

@@ -166,6 +166,13 @@ pub enum SaiCall {
         /// Which attributes; the values are placeholders, a list's length the room for the answer.
         attrs: Vec<Attr>,
     },
+    /// How many more objects of a type fit.
+    Available {
+        /// The type.
+        object: ObjectType,
+        /// Which of that type, where the chip has several tables of them.
+        attrs: Attrs,
+    },
     /// A step of a start.
     View(View),
 }
@@ -188,7 +195,7 @@ pub struct SaiReply {
     pub status: Status,
     /// Of a bulk: the outcome of each object, in order. Else empty.
     pub statuses: Vec<Status>,
-    /// Of a get that succeeded: the attributes with their values.
+    /// Of a get that succeeded: the attributes with their values. Of a question what still fits: [`Attr::ObjectCount`].
     pub values: Vec<Attr>,
 }
 
@@ -232,6 +239,15 @@ pub trait Sai {
     /// # Errors
     /// The chip's status; [`Status::BufferOverflow`] when a list needs more room than its placeholder has.
     fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status>;
+
+    /// How many more objects of a type fit, of those that have these attributes.
+    ///
+    /// # Errors
+    /// [`Status::NotSupported`] when the chip does not say.
+    fn available(&mut self, object: ObjectType, attrs: &[Attr]) -> Result<u64, Status> {
+        let _ = (object, attrs);
+        Err(Status::NotSupported)
+    }
 
     /// One object; see [`Sai::bulk`].
     fn one(&mut self, verb: Verb, object: ObjectType, item: &mut Item) -> Status {

@@ -5,8 +5,8 @@
 
 use super::attr::Value;
 use super::{
-    Attr, Attrs, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, SaiCall,
-    SaiReply, SaiRequest, Status, Verb, View,
+    Attr, Attrs, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, SWITCH,
+    SaiCall, SaiReply, SaiRequest, Status, Verb, View,
 };
 use crate::json;
 use crate::row::FILLER;
@@ -17,9 +17,43 @@ use std::fmt::{self, Write};
 
 /// Where a bulk's objects and its attributes part.
 const BULK_SEPARATOR: char = '|';
-/// What replies to all but view steps are called.
-const GET_RESPONSE: &str = "getresponse";
 const NOTIFY: &str = "notify";
+const AVAILABILITY_QUERY: &str = "object_type_get_availability_query";
+/// The field that stands behind the attributes of that question.
+const OBJECT_TYPE: &str = "OBJECT_TYPE";
+
+/// What a reply answers, by which it is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answers {
+    /// Anything but the following.
+    Request,
+    /// A step of a start.
+    View,
+    /// What still fits.
+    Availability,
+}
+
+impl Answers {
+    const ALL: [Answers; 3] = [Answers::Request, Answers::View, Answers::Availability];
+
+    /// What the reply to this answers.
+    pub fn to(call: &SaiCall) -> Answers {
+        match call {
+            SaiCall::One { .. } | SaiCall::Bulk { .. } | SaiCall::Get { .. } => Answers::Request,
+            SaiCall::View(_) => Answers::View,
+            SaiCall::Available { .. } => Answers::Availability,
+        }
+    }
+
+    /// The operation of such a reply, with its letter.
+    fn op(self) -> &'static str {
+        match self {
+            Answers::Request => "Sgetresponse",
+            Answers::View => "Snotify",
+            Answers::Availability => "Sobject_type_get_availability_response",
+        }
+    }
+}
 
 /// Why a message is not a request or a reply. Displays as a sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -248,6 +282,15 @@ pub fn write_request(request: &SaiRequest) -> Message {
             write_row_key(*object, id, &mut key);
             Message::new(key, attr_fields(attrs), "Sget")
         }
+        SaiCall::Available { object, attrs } => {
+            SWITCH.spell(&mut key);
+            let mut fields = Fields::new();
+            if !attrs.is_empty() {
+                row_fields(attrs, &mut |field, value| fields.put(field, value));
+            }
+            fields.put(OBJECT_TYPE, object.name());
+            Message::new(key, fields.end(), "Sobject_type_get_availability_query")
+        }
         SaiCall::View(view) => Message::new(view_name(*view).into(), Fields::new().end(), "Snotify"),
     }
 }
@@ -324,6 +367,17 @@ fn read_pairs<'a>(
             let attrs = read_attrs(pairs)?.into_vec();
             return Ok(SaiRequest { id, call: SaiCall::Get { object, id: object_id, attrs } });
         }
+        AVAILABILITY_QUERY => {
+            let (mut object, mut attrs) = (None, Attrs::new());
+            for (name, value) in pairs {
+                match name {
+                    OBJECT_TYPE => object = ObjectType::from_name(value),
+                    _ => attrs.extend(read_field(name, value)?),
+                }
+            }
+            let Some(object) = object else { return bad(format!("{op} names no type of the route path")) };
+            return Ok(SaiRequest { id, call: SaiCall::Available { object, attrs } });
+        }
         NOTIFY => {
             let view = match key {
                 "INIT_VIEW" => View::Init,
@@ -375,8 +429,8 @@ fn read_attrs<'a>(pairs: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result
     Ok(attrs)
 }
 
-/// The message of a reply. `view` says that it answers a view step.
-pub fn write_reply(reply: &SaiReply, view: bool) -> Message {
+/// The message of a reply to what it `answers`.
+pub fn write_reply(reply: &SaiReply, answers: Answers) -> Message {
     let mut fields = Fields::new();
     for status in &reply.statuses {
         fields.put(status.name(), "");
@@ -387,8 +441,7 @@ pub fn write_reply(reply: &SaiReply, view: bool) -> Message {
         attr.write_value(&mut value);
         fields.put(attr.name(), &value);
     }
-    let op = if view { "Snotify" } else { "Sgetresponse" };
-    Message::new(reply.status.name().into(), fields.end(), op)
+    Message::new(reply.status.name().into(), fields.end(), answers.op())
 }
 
 /// The reply of a message from the Redis queue to request `id`. `op` may have its one-letter prefix or not.
@@ -414,7 +467,7 @@ pub fn read_zmq_reply(id: u64, message: &str) -> Result<SaiReply, TextError> {
 }
 
 fn read_reply_items(id: u64, key: &str, op: &str, items: &[Cow<'_, str>]) -> Result<SaiReply, TextError> {
-    if op != GET_RESPONSE && op != NOTIFY {
+    if Answers::ALL.iter().all(|answers| answers.op().strip_prefix('S') != Some(op)) {
         return bad(format!("{op} is not a reply of syncd"));
     }
     let mut reply = SaiReply::one(id, Status::from_name(key));
@@ -430,7 +483,7 @@ fn read_reply_items(id: u64, key: &str, op: &str, items: &[Cow<'_, str>]) -> Res
 
 #[cfg(test)]
 mod tests {
-    use super::super::{PacketAction, SWITCH};
+    use super::super::{NextHopType, PacketAction};
     use super::*;
 
     fn route(dest: &str, attrs: Vec<Attr>) -> Item {
@@ -515,6 +568,20 @@ mod tests {
             attrs: vec![Attr::SwitchCpuPort(Oid::NULL)],
         };
         check(SaiRequest { id: 0, call: get }, key, r#"["SAI_SWITCH_ATTR_CPU_PORT","oid:0x0"]"#, "Sget");
+        let mpls = [Attr::NextHopKind(NextHopType::Mpls)].into_iter().collect();
+        let available = |object, attrs| SaiRequest { id: 0, call: SaiCall::Available { object, attrs } };
+        check(
+            available(ObjectType::NextHop, mpls),
+            "oid:0x21000000000000",
+            r#"["SAI_NEXT_HOP_ATTR_TYPE","SAI_NEXT_HOP_TYPE_MPLS","OBJECT_TYPE","SAI_OBJECT_TYPE_NEXT_HOP"]"#,
+            "Sobject_type_get_availability_query",
+        );
+        check(
+            available(ObjectType::InsegEntry, Attrs::new()),
+            "oid:0x21000000000000",
+            r#"["OBJECT_TYPE","SAI_OBJECT_TYPE_INSEG_ENTRY"]"#,
+            "Sobject_type_get_availability_query",
+        );
         assert_eq!(
             write_request(&SaiRequest { id: 0, call: SaiCall::View(View::Apply) }).to_zmq(),
             r#"["APPLY_VIEW","notify"]"#
@@ -561,7 +628,7 @@ mod tests {
     #[test]
     fn replies() {
         let bulk = SaiReply::bulk(9, vec![Status::Success, Status::TableFull]);
-        let message = write_reply(&bulk, false);
+        let message = write_reply(&bulk, Answers::Request);
         assert_eq!(message.key, "SAI_STATUS_FAILURE");
         assert_eq!(message.value, r#"["SAI_STATUS_SUCCESS","","SAI_STATUS_TABLE_FULL",""]"#);
         assert_eq!(message.op, "Sgetresponse");
@@ -569,9 +636,16 @@ mod tests {
         assert_eq!(read_zmq_reply(9, &message.to_zmq()).unwrap(), bulk);
         let mut get = SaiReply::one(4, Status::Success);
         get.values = vec![Attr::SwitchPortList(Box::new([Oid(0x1000000000002)]))];
-        let message = write_reply(&get, false);
+        let message = write_reply(&get, Answers::Request);
         assert_eq!(read_reply(4, &message.key, &message.value, &message.op).unwrap(), get);
-        let view = write_reply(&SaiReply::one(4, Status::Success), true);
+        let mut left = SaiReply::one(4, Status::Success);
+        left.values = vec![Attr::ObjectCount(1_048_575)];
+        let message = write_reply(&left, Answers::Availability);
+        let parts = (message.key.as_str(), message.value.as_str(), &*message.op);
+        let op = "Sobject_type_get_availability_response";
+        assert_eq!(parts, ("SAI_STATUS_SUCCESS", r#"["OBJECT_COUNT","1048575"]"#, op));
+        assert_eq!(read_reply(4, &message.key, &message.value, &message.op).unwrap(), left);
+        let view = write_reply(&SaiReply::one(4, Status::Success), Answers::View);
         assert_eq!((&*view.key, &*view.value, &*view.op), ("SAI_STATUS_SUCCESS", "[]", "Snotify"));
     }
 

@@ -39,6 +39,7 @@ fn default_of(attr: &Attr) -> Option<Attr> {
         Attr::VirtualRouterV6(_) => Attr::VirtualRouterV6(true),
         Attr::RifV4(_) => Attr::RifV4(true),
         Attr::RifV6(_) => Attr::RifV6(true),
+        Attr::RifMpls(_) => Attr::RifMpls(false),
         Attr::RifMtu(_) => Attr::RifMtu(1514),
         Attr::MemberWeight(_) => Attr::MemberWeight(1),
         _ => return None,

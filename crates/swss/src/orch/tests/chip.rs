@@ -1,8 +1,8 @@
 //! A chip that is nothing but its objects, and that notes every request it should not have got.
 
 use crate::sai::{
-    Attr, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, OutsegType, PacketAction,
-    RouteEntry, Sai, Status, Verb,
+    Attr, ErrorMode, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, OutsegType,
+    PacketAction, RouteEntry, Sai, Status, Verb,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -272,6 +272,14 @@ impl Sai for Chip {
             let status = if stopped { Status::NotExecuted } else { self.one(verb, object, item) };
             stopped |= mode == ErrorMode::StopOnError && !status.is_success();
             statuses.push(status);
+        }
+    }
+
+    fn available(&mut self, object: ObjectType, attrs: &[Attr]) -> Result<u64, Status> {
+        match (object, attrs) {
+            (ObjectType::InsegEntry, []) => Ok(u64::from(u32::MAX) + 1),
+            (ObjectType::NextHop, [Attr::NextHopKind(NextHopType::Mpls)]) => Ok(7),
+            _ => Err(Status::NotSupported),
         }
     }
 

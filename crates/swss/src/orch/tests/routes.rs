@@ -4,7 +4,7 @@ use super::chip::Chip;
 use super::world::World;
 use crate::orch::OrchConfig;
 use crate::row::Row;
-use crate::sai::{ObjectType, SaiCall, text};
+use crate::sai::{ObjectType, SaiCall, Verb, text};
 
 const VIA_0: &str = "protocol=bgp nexthop=10.0.0.2 ifname=Ethernet0 weight=1";
 
@@ -490,6 +490,44 @@ fn an_interface_goes_after_all_that_is_on_it() {
 }
 
 #[test]
+fn what_may_change_of_an_interface_changes() {
+    let mut world = World::new(OrchConfig::default());
+    world.settle();
+    let told = |world: &mut World| {
+        let sets = world.sent.drain(..).filter_map(|request| match request.call {
+            SaiCall::One { verb: Verb::Set, object: ObjectType::RouterInterface, item } => {
+                Some(item.attrs[0].to_string())
+            }
+            _ => None,
+        });
+        sets.collect::<Vec<_>>()
+    };
+    assert_eq!(told(&mut world), [""; 0]);
+    world.set("INTF_TABLE:Ethernet0", "mpls=enable");
+    world.settle();
+    assert_eq!(told(&mut world), ["SAI_ROUTER_INTERFACE_ATTR_ADMIN_MPLS_STATE=true"]);
+    world.set("INTF_TABLE:Ethernet0", "mpls=enable mac_addr=02:00:00:00:00:09");
+    world.settle();
+    assert_eq!(told(&mut world), ["SAI_ROUTER_INTERFACE_ATTR_SRC_MAC_ADDRESS=02:00:00:00:00:09"]);
+    world.assert_db_agrees();
+    world.set("INTF_TABLE:Ethernet0", "mpls=disable");
+    world.settle();
+    assert_eq!(told(&mut world), ["SAI_ROUTER_INTERFACE_ATTR_ADMIN_MPLS_STATE=false"]);
+    // One that is made anew is told at once.
+    for row in ["DEL", "mpls=enable"] {
+        world.set("INTF_TABLE:Ethernet0:10.0.0.1/24", "DEL");
+        world.set("INTF_TABLE:Ethernet0", row);
+        world.settle();
+    }
+    assert_eq!(told(&mut world), [""; 0]);
+    let rows = world.asic_db.iter().filter(|(key, _)| key.contains("ROUTER_INTERFACE"));
+    let mpls = rows.filter(|(_, row)| {
+        row.get("SAI_ROUTER_INTERFACE_ATTR_ADMIN_MPLS_STATE").is_some_and(|mpls| mpls == "true")
+    });
+    assert_eq!(mpls.count(), 1);
+}
+
+#[test]
 fn a_resync_removes_what_is_not_said_again() {
     let mut world = World::new(OrchConfig::default());
     for n in 1..=3 {
@@ -579,12 +617,23 @@ fn bulks_are_cut_and_sorted() {
             "Create 10.2.0.0/16 drop, 10.4.0.0/16 drop"
         ]
     );
+    let mut unsorted = World::new(OrchConfig { bulk_size: 3, sort_routes: false, ..OrchConfig::default() });
+    unsorted.settle();
+    unsorted.sent.clear();
+    for n in [5, 3, 1] {
+        unsorted.set(&format!("ROUTE_TABLE:10.{n}.0.0/16"), "blackhole=true");
+    }
+    unsorted.settle();
+    let calls = unsorted.calls(ObjectType::RouteEntry);
+    assert_eq!(calls, ["Create 10.5.0.0/16 drop, 10.3.0.0/16 drop, 10.1.0.0/16 drop"]);
     assert!(world.orch.crm().route[0].used >= 5);
     let mut fields = Vec::new();
     world.orch.crm().fields(&mut |field, value| fields.push(format!("{field}={value}")));
     assert!(fields.iter().any(|f| f.starts_with("crm_stats_ipv4_route_used=")), "{fields:?}");
     world.tick(1);
-    assert!(world.orch.crm().route[0].available.is_some());
+    let crm = world.orch.crm();
+    assert!(crm.route[0].available.is_some());
+    assert_eq!((crm.mpls_inseg.available, crm.mpls_nexthop.available), (Some(u32::MAX), Some(7)));
 }
 
 #[test]

@@ -198,8 +198,7 @@ impl World {
         self.syncd.handle(read, &mut out);
         self.write_rows(out.rows);
         for reply in out.replies {
-            let view = matches!(request.call, SaiCall::View(_));
-            let message = text::write_reply(&reply, view);
+            let message = text::write_reply(&reply, text::Answers::to(&request.call));
             let again = text::read_reply(reply.id, &message.key, &message.value, &message.op).unwrap();
             assert_eq!(again, reply);
             self.reply(again);
