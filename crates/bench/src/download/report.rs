@@ -82,8 +82,9 @@ impl Report {
             let of = |of: &dyn Fn(&Cost) -> f64| {
                 Spread::of(all.iter().filter_map(|(_, f)| f.costs.get(name)).map(of))
             };
-            let (cpu, peak) = (of(&|cost| cost.cpu_s)?, of(&|cost| cost.peak as f64)?);
-            Some((name.to_owned(), Cost { cpu_s: cpu.median, peak: peak.median as u64 }))
+            let (way, cpu) = (of(&|cost| cost.way_s)?, of(&|cost| cost.cpu_s)?);
+            let peak = of(&|cost| cost.peak as f64)?.median as u64;
+            Some((name.to_owned(), Cost { way_s: way.median, cpu_s: cpu.median, peak }))
         };
         let reactions = || all.iter().filter_map(|(_, f)| f.reactions.as_ref());
         Some(Summary {
@@ -105,16 +106,23 @@ impl Report {
             let of = self.runs.iter().filter(move |run| run.wiring == name);
             of.map(|run| run.figures.as_ref()).collect::<Vec<_>>()
         };
-        let cpu = |figures: &Figures| figures.costs.values().map(|cost| cost.cpu_s).sum::<f64>();
-        let mut rows = vec![vec!["on over off".to_owned(), "routes/s".into(), "CPU s".into()]];
+        let cpu = |figures: &Figures, of: fn(&Cost) -> f64| figures.costs.values().map(of).sum::<f64>();
+        let mut rows = vec![
+            ["on over off", "routes/s", "CPU s until the last route", "CPU s"].map(String::from).to_vec(),
+        ];
         for wiring in self.summary.iter().filter_map(|s| s.wiring.strip_suffix(", on")) {
             let (on, off) = (figures(format!("{wiring}, on")), figures(format!("{wiring}, off")));
             let pairs: Vec<(&Figures, &Figures)> =
                 on.into_iter().zip(off).filter_map(|(on, off)| Some((on?, off?))).collect();
             let rate = Spread::of(pairs.iter().map(|(on, off)| off.wall_s / on.wall_s));
-            let cpu = Spread::of(pairs.iter().map(|(on, off)| cpu(on) / cpu(off)));
+            let cpu = |of| Spread::of(pairs.iter().map(|(on, off)| cpu(on, of) / cpu(off, of)));
             let show = |ratio: Option<Spread>| ratio.map_or("-".into(), |r| r.show(|n| format!("{n:.2}")));
-            rows.push(vec![wiring.to_owned(), show(rate), show(cpu)]);
+            rows.push(vec![
+                wiring.to_owned(),
+                show(rate),
+                show(cpu(|cost| cost.way_s)),
+                show(cpu(|cost| cost.cpu_s)),
+            ]);
         }
         if rows.len() > 1 { write!(f, "\n{}", table(&rows)) } else { Ok(()) }
     }
@@ -158,7 +166,7 @@ impl fmt::Display for Report {
             let of = |show: &dyn Fn(&Cost) -> String| {
                 processes.iter().map(|name| s.costs.get(*name).map_or("-".into(), show)).collect::<Vec<_>>()
             };
-            let cpu = of(&|cost| format!("{:.2}", cost.cpu_s));
+            let cpu = of(&|cost| format!("{:.2} of {:.2}", cost.way_s, cost.cpu_s));
             let peak = of(&|cost| number(cost.peak as f64 / 1e6));
             let tenth = |n| format!("{n:.1}");
             let mut head =

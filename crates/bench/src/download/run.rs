@@ -53,6 +53,8 @@ const STATE: u32 = 6;
 /// What one daemon cost.
 #[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
 pub struct Cost {
+    /// CPU seconds until the last route was confirmed.
+    pub way_s: f64,
     /// CPU seconds until everything was quiet.
     pub cpu_s: f64,
     /// Peak resident memory, in bytes.
@@ -225,13 +227,14 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     }
     std::thread::sleep(Duration::from_millis(300));
 
-    let before: Vec<f64> = it.programs.iter().map(|(_, p)| p.cpu().as_secs_f64()).collect();
     if let Some(rate) = case.chip_rate.filter(|_| flags.has_chip) {
         // From now on, so that the first thing that takes time is the first route.
         ask(&socket, &format!("set rate={rate}")).map_err(Error::System)?;
     }
     let over = AtomicBool::new(false);
-    let (wall_s, reactions, begin) = std::thread::scope(|scope| {
+    let used = |it: &Running| it.programs.iter().map(|(_, p)| p.cpu().as_secs_f64()).collect::<Vec<_>>();
+    let before = used(&it);
+    let (wall_s, way, reactions, begin) = std::thread::scope(|scope| {
         let probes = it.redis(case, APPL).map_err(Error::System)?;
         let begin = Instant::now();
         let answers = feed(stream, frames)?;
@@ -254,19 +257,22 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
             ((there && told) || interrupted.load(Relaxed)).then_some(())
         });
         over.store(true, Relaxed);
-        let wall_s = begin.elapsed().as_secs_f64();
+        let (wall_s, way) = (begin.elapsed().as_secs_f64(), used(&it));
         let reactions = watched.and_then(|thread| thread.join().ok()).transpose()?;
-        waited.map(|()| (wall_s, reactions, begin))
+        waited.map(|()| (wall_s, way, reactions, begin))
     })?;
     let chip_busy = match case.chip_rate.filter(|_| flags.has_chip) {
         Some(_) => busy(&ask(&socket, "chip").map_err(Error::System)?),
         None => None,
     };
     let quiet_s = it.quiet(begin, limit)?;
-    let costs = it.programs.iter().zip(before).map(|((name, program), before)| {
-        let usage = program.usage();
-        ((*name).to_owned(), Cost { cpu_s: usage.cpu.as_secs_f64() - before, peak: usage.peak })
-    });
+    let costs =
+        it.programs.iter().zip(before.into_iter().zip(way)).map(|((name, program), (before, way))| {
+            let usage = program.usage();
+            let cost =
+                Cost { way_s: way - before, cpu_s: usage.cpu.as_secs_f64() - before, peak: usage.peak };
+            ((*name).to_owned(), cost)
+        });
     let costs = costs.collect();
     if !interrupted.load(Relaxed) {
         check(&mut it, case, reactions.as_ref().map_or(0, |all| all.routes as u64))?;
