@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// For each moment of writing, so many of rest.
-const REST: u32 = 19;
-/// Nothing came for so long: whoever wrote has come to rest.
-const MOMENT: Duration = Duration::from_millis(50);
+const REST: u32 = 99;
+/// Nothing came for so long: whoever wrote has come to rest, and was not just kept from a processor by others.
+const MOMENT: Duration = Duration::from_millis(500);
 /// What waited for so long is written at full speed.
 const OLD: Duration = Duration::from_secs(10);
 /// How often it looks whether it may go on.
-const GLANCE: Duration = Duration::from_millis(5);
+const GLANCE: Duration = Duration::from_millis(20);
 /// Rows that are written at once while more keeps coming: a route that comes meanwhile waits for so many.
 const FEW: usize = 1000;
 

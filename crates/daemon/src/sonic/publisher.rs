@@ -7,7 +7,7 @@
 use super::Error;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::row::{ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteStateRow};
+use ribtide_swss::row::{Name, ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteStateRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::{Behind, Connection, Databases, PlainTable, Producer, TableError};
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ impl Publisher {
 
     /// Publishes these when it gets to it.
     pub(super) fn publish(&mut self, responses: impl Iterator<Item = RouteResponse>) -> Result<(), Error> {
-        self.changes.extend(responses.map(|response| change(response.key, response.protocol.as_ref())));
+        self.changes.extend(responses.map(|response| change(response.key, response.protocol)));
         Ok(self.behind.write(&mut self.changes)?)
     }
 
@@ -69,8 +69,8 @@ impl Publisher {
     }
 }
 
-fn change(key: RouteKey, protocol: Option<&ribtide_swss::Name>) -> Change<RouteStateRow> {
-    let row = protocol.map(|protocol| RouteStateRow { protocol: Some(protocol.clone()) });
+fn change(key: RouteKey, protocol: Option<Name>) -> Change<RouteStateRow> {
+    let row = protocol.map(|protocol| RouteStateRow { protocol: Some(protocol) });
     Change { key, row, reshaped: false }
 }
 
@@ -121,7 +121,7 @@ impl Published {
         let mut there = BTreeMap::new();
         self.rows.rows(|key, row| drop(there.insert(key, row)))?;
         let all: Vec<_> =
-            responses.into_iter().map(|response| change(response.key, response.protocol.as_ref())).collect();
+            responses.into_iter().map(|response| change(response.key, response.protocol)).collect();
         let messages = self.messages(&all)?;
         let mut rows: Vec<_> = all
             .into_iter()

@@ -10,6 +10,10 @@ use super::table::Stage;
 use super::{FpmOut, Fpmsyncd, RouteRef};
 use crate::row::{RouteKey, RouteResponse};
 use ribtide_prefix::AnyPrefix;
+use smallvec::SmallVec;
+
+/// Routes that are found at a time before they are dealt with, so that the waits for memory overlap.
+const AHEAD: usize = 32;
 
 impl Fpmsyncd {
     /// Takes in an answer about a route, as SONiC's orchagent publishes it.
@@ -31,14 +35,22 @@ impl Fpmsyncd {
         &mut self,
         vrf: Option<&str>,
         protocol: &str,
-        prefixes: impl Iterator<Item = AnyPrefix>,
+        mut prefixes: impl Iterator<Item = AnyPrefix>,
         out: &mut FpmOut,
     ) {
         let Some(vrf) = self.find_vrf(vrf).filter(|_| self.config.suppress && !protocol.is_empty()) else {
             return;
         };
         let protocol = self.config.protocols.number(protocol);
-        prefixes.for_each(|prefix| self.answered((vrf, prefix), protocol, out));
+        let mut next = SmallVec::<[AnyPrefix; AHEAD]>::new();
+        loop {
+            next.extend(prefixes.by_ref().take(AHEAD));
+            if next.is_empty() {
+                return;
+            }
+            next.iter().for_each(|prefix| self.vrfs[vrf as usize].routes.look_at(*prefix));
+            next.drain(..).for_each(|prefix| self.answered((vrf, prefix), protocol, out));
+        }
     }
 
     fn answered(&mut self, at: RouteRef, protocol: Option<u8>, out: &mut FpmOut) {

@@ -555,6 +555,21 @@ fn with_suppression_the_chip_must_confirm() {
     assert_eq!(bench.take().len(), 1);
 }
 
+/// However many come at once, and whoever's they are besides.
+#[test]
+fn each_of_many_answers_counts_once() {
+    let mut bench = Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() });
+    bench.reconnect();
+    let keys: Vec<String> = (0..100).map(|n| format!("10.0.{n}.0/24")).collect();
+    keys.iter().for_each(|key| bench.route(key, "10.0.0.1", 7));
+    assert_eq!(bench.take().len(), 100);
+    bench.out.offloads.clear();
+    let answers = keys.iter().map(|key| prefix(key)).chain([prefix("10.0.99.0/24"), prefix("10.200.0.0/24")]);
+    bench.machine.confirm_all(None, "bgp", answers, &mut bench.out);
+    let told: Vec<String> = bench.out.offloads.iter().map(|offload| offload.prefix.to_string()).collect();
+    assert_eq!(told, keys);
+}
+
 /// An answer that comes twice, or when nobody waits for one, is no reply; and what is said to be in the chip counts for rows of
 /// before the start, while what waits for its answer is asked about again.
 #[test]

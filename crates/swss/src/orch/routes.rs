@@ -795,7 +795,8 @@ impl Orch {
         let pin = task.pin.take();
         if answer && self.config.responses && !task.silent && self.table(id) != Table::Labels {
             let key = self.key(id, &task);
-            let protocol = task.change.set.as_ref().map(|row| row.protocol.clone().unwrap_or_default());
+            // Taken out: another processor counts references to the same name.
+            let protocol = task.change.set.take().map(|row| row.protocol.unwrap_or_default());
             out.responses.push(RouteResponse::success(key, protocol));
         }
         let refused = task.refused.take();
