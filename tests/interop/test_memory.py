@@ -8,8 +8,8 @@ from harness.sonic import Sonic
 from test_backpressure import BEFORE_THEM, ROUTER, SENDER, WIRINGS, memory
 
 MANY = 200_000
-#: Beyond a tenth: pages of which a little is in use, of each thread.
-SLACK = 20 << 20
+#: Beyond a tenth of a process that holds next to nothing: pages of which a little is in use, of each thread.
+SLACK = 8 << 20
 
 
 def come_and_go(host, router, many, there, gone):

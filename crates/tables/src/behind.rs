@@ -34,8 +34,8 @@ const ROWS: usize = 10_000;
 /// What goes to the thread.
 #[derive(Debug)]
 enum Work<R: Row> {
-    /// And when they came.
-    Rows(Packed<R>, Instant),
+    /// And when they came. A ring of many has little room for each.
+    Rows(Box<Packed<R>>, Instant),
     /// To be told when everything before is written.
     Settle(channel::Sender<()>),
 }
@@ -219,7 +219,7 @@ impl<R: Row> Behind<R> {
         if let Some(pace) = &self.pace {
             pace.came(now);
         }
-        changes.chunks(BATCH).try_for_each(|batch| self.send(Work::Rows(Packed::from(batch), now)))
+        changes.chunks(BATCH).try_for_each(|batch| self.send(Work::Rows(Box::new(Packed::from(batch)), now)))
     }
 
     /// Has the table written to, though there is nothing to write.
@@ -227,7 +227,7 @@ impl<R: Row> Behind<R> {
     /// # Errors
     /// As [`Producer::write`].
     pub fn nudge(&mut self) -> Result<(), TableError> {
-        self.send(Work::Rows(Packed::from(&[][..]), Instant::now()))
+        self.send(Work::Rows(Box::new(Packed::from(&[][..])), Instant::now()))
     }
 
     fn send(&mut self, work: Work<R>) -> Result<(), TableError> {

@@ -43,6 +43,7 @@ impl Connection {
     pub fn relieve(&mut self) {
         if self.queued == 0 {
             (self.out, self.command, self.answers) = Default::default();
+            self.decoder.relieve();
         }
     }
 

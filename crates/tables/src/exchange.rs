@@ -19,7 +19,7 @@ pub const WINDOW: usize = 8;
 /// Requests and replies that may wait in either ring.
 pub(crate) const WAITING: usize = 64;
 /// Requests that may wait for a reply.
-pub(crate) const UNANSWERED: usize = 1 << 16;
+pub(crate) const UNANSWERED: usize = 1024;
 
 /// What to send, and how to know its reply.
 #[derive(Debug)]

@@ -137,9 +137,12 @@ pub(crate) struct Decoder {
     scanned: usize,
     /// Tokens of it beyond `scanned`.
     left: usize,
+    /// How much the last read brought: the next has room for twice as much.
+    lately: usize,
 }
 
-/// Bytes that one read may bring.
+/// Bytes that one read may bring when little came lately, and in any case.
+const LITTLE: usize = 4 << 10;
 const READ: usize = 64 << 10;
 /// The longest string that a server may send: Redis's own limit.
 const MAX_TEXT: usize = 512 << 20;
@@ -162,10 +165,18 @@ impl Decoder {
         self.scanned -= self.begin;
         self.begin = 0;
         let len = self.buf.len();
-        self.buf.resize(len + READ, 0);
+        self.buf.resize(len + self.lately.saturating_mul(2).clamp(LITTLE, READ), 0);
         let came = read(&mut self.buf[len..]);
-        self.buf.truncate(len + came.as_ref().map_or(0, |n| *n));
+        self.lately = came.as_ref().map_or(0, |n| *n);
+        self.buf.truncate(len + self.lately);
         came
+    }
+
+    /// Lets go of room, when there is no reply in it.
+    pub(crate) fn relieve(&mut self) {
+        if self.scanned == self.buf.len() && (self.left == 0 || self.begin == self.scanned) {
+            *self = Decoder::default();
+        }
     }
 
     /// Goes on to the next reply; false when it is not whole yet.
@@ -376,6 +387,32 @@ mod tests {
         let mut out = Vec::new();
         Command::of(&["SET", "a key", ""]).finish(&mut out);
         assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$5\r\na key\r\n$0\r\n\r\n");
+    }
+
+    #[test]
+    fn room_follows_what_comes_and_is_let_go_of_between_replies() {
+        let text = "x".repeat(4 * READ);
+        let stream = format!("${}\r\n{text}\r\n", text.len());
+        let (mut decoder, mut rest, mut rooms) = (Decoder::default(), stream.as_bytes(), Vec::new());
+        while !decoder.advance().unwrap() {
+            let read = |room: &mut [u8]| {
+                rooms.push(room.len());
+                let (now, later) = rest.split_at(room.len().min(rest.len()));
+                room[..now.len()].copy_from_slice(now);
+                rest = later;
+                Ok::<_, NotResp>(now.len())
+            };
+            decoder.fill(read).unwrap();
+            decoder.relieve();
+        }
+        assert_eq!(decoder.current().text(), Some(&*text));
+        assert_eq!((rooms.first(), rooms.iter().max()), (Some(&LITTLE), Some(&READ)));
+        decoder.relieve();
+        assert_eq!(decoder.buf.capacity(), 0);
+        feed(&mut decoder, b":1\r\n");
+        assert!(decoder.advance().unwrap() && !decoder.advance().unwrap());
+        decoder.relieve();
+        assert_eq!(decoder.buf.capacity(), 0);
     }
 
     #[test]

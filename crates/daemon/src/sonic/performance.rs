@@ -10,6 +10,7 @@ use super::{Error, log};
 use crate::api::model::{Performance, PerformanceRecord};
 use clap::ValueEnum;
 use ribtide_runtime::meter::{Meter, Meters};
+use ribtide_runtime::rest;
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::Db;
 use ribtide_tables::{Connection, Databases, TableError};
@@ -96,22 +97,27 @@ impl Reporter {
     fn run(mut self, stop: &Stop) {
         while !stop.stopped() {
             std::thread::sleep(LOOK);
-            if let Err(e) = self.look()
-                && !stop.stopped()
-            {
+            match self.look() {
+                Ok(told) if rest::waited(!told) => self.connection.relieve(),
                 // What routes need stays as it is.
-                return log(self.daemon, &format!("PerformanceTimers are not reported any more: {e}"));
+                Err(e) if !stop.stopped() => {
+                    return log(self.daemon, &format!("PerformanceTimers are not reported any more: {e}"));
+                }
+                _ => {}
             }
         }
     }
 
-    fn look(&mut self) -> Result<(), TableError> {
+    /// Whether there was something to tell.
+    fn look(&mut self) -> Result<bool, TableError> {
+        let mut any = false;
         for (api, records) in self.meters.performance() {
             let latest = records.last().map_or(0, |record| record.number);
             let seen = std::mem::replace(self.seen.entry(api.clone()).or_default(), latest);
             if latest == seen {
                 continue;
             }
+            any = true;
             let told = self.timing == Timing::Log || Path::new(NOTICE).exists();
             for record in records.iter().filter(|record| told && record.number > seen) {
                 log(self.daemon, &text(&PerformanceRecord::of(&api, record)));
@@ -119,7 +125,7 @@ impl Reporter {
             let lines: Vec<_> = records.iter().map(|record| PerformanceRecord::of(&api, record)).collect();
             self.connection.ask(&["HSET", &self.key, &api, &text(&lines)])?;
         }
-        Ok(())
+        Ok(any)
     }
 }
 

@@ -8,6 +8,7 @@ use super::zmtp::{Kind, Peer, introduce};
 use crate::TableError;
 use crate::subscribe::Wake;
 use crossbeam_channel as channel;
+use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use std::io;
@@ -222,6 +223,7 @@ fn push(
     loop {
         channel::select! {
             recv(waiting.raw()) -> message => {
+                rest::waited(false);
                 let Ok(message) = message else {
                     writer.end();
                     return "its owner let go of it".into();
@@ -235,6 +237,9 @@ fn push(
                 }
             }
             recv(is_gone) -> why => return why.unwrap_or_default(),
+            default(rest::SPAN) => {
+                rest::waited(true);
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use super::zmtp::{Kind, Peer, Reader, Writer, introduce};
 use crate::TableError;
 use crate::exchange::{Exchange, Pending, Question, WAITING, WINDOW};
 use crossbeam_channel as channel;
+use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use std::io;
@@ -148,6 +149,7 @@ fn converse<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     loop {
         channel::select! {
             recv(asked.raw()) -> request => {
+                rest::waited(false);
                 let Ok(request) = request else {
                     writer.end();
                     return None;
@@ -163,6 +165,9 @@ fn converse<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
                 }
             }
             recv(is_gone) -> why => return Some(why.unwrap_or_default()),
+            default(rest::SPAN) => {
+                rest::waited(true);
+            }
         }
     }
 }
