@@ -17,6 +17,7 @@ mod routes;
 mod rows;
 mod session;
 mod source;
+mod stage;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ use ribtide_wire::netlink::Content;
 pub use rows::Rows;
 use session::Session;
 use source::{Sources, Written};
+use stage::Owed;
 use table::RouteTable;
 
 /// A route: number of its VRF, and destination.
@@ -163,6 +165,7 @@ pub struct Fpmsyncd {
     objects: Objects,
     labels: Labels,
     changed: Vec<Changed>,
+    owed: Owed,
     session: Session,
     counters: FpmCounters,
     /// Reasons that were given in this session: each is given once.
@@ -183,6 +186,7 @@ impl Fpmsyncd {
             objects: Objects::default(),
             labels: Labels::default(),
             changed: Vec::new(),
+            owed: Owed::default(),
             session: Session::default(),
             counters: FpmCounters::default(),
             said: Set::default(),
@@ -237,6 +241,7 @@ impl Fpmsyncd {
     /// Takes in the time, in milliseconds from any start.
     pub fn tick(&mut self, now_ms: u64, out: &mut FpmOut) {
         self.now_ms = now_ms;
+        self.owed.tick(now_ms);
         if self.replay_over() {
             self.end_of_replay(out);
         }

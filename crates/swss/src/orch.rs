@@ -128,8 +128,11 @@ pub struct OrchOut {
     pub default_routes: Vec<Change<DefaultRouteRow>>,
     /// To STATE_DB: what the chip holds.
     pub capability: Vec<Change<SwitchCapabilityRow>>,
-    /// To APPL_STATE_DB, as messages and as rows; only with [`OrchConfig::responses`].
+    /// To who asked, and to APPL_STATE_DB, as messages and as rows; only with [`OrchConfig::responses`].
     pub responses: Vec<RouteResponse>,
+    /// The same of rows that were found at the start or said again ([`RouteKey::Again`]): nobody asked just now. Who
+    /// counts answers must not take them for any.
+    pub found: Vec<RouteResponse>,
     /// Routes of which nobody waits for news: why the chip does not have one as asked, as a sentence, or `None` when it
     /// has, though it was reported as failed before. Here, or in [`Finished::failed`].
     pub verdicts: Vec<(RouteKey, Option<String>)>,
@@ -145,6 +148,7 @@ impl OrchOut {
         self.default_routes.shrink_to_fit();
         self.capability.shrink_to_fit();
         self.responses.shrink_to_fit();
+        self.found.shrink_to_fit();
         self.verdicts.shrink_to_fit();
         self.events.shrink_to_fit();
     }
@@ -268,6 +272,11 @@ impl Orch {
     /// Takes in a change of ROUTE_TABLE.
     pub fn route(&mut self, mut change: Change<RouteRow>) {
         self.add_route(&mut change);
+    }
+
+    /// Takes in a row of ROUTE_TABLE that is there at the start.
+    pub fn found_route(&mut self, key: RouteKey, row: RouteRow) {
+        self.add_found(key, row);
     }
 
     /// Takes in changes of ROUTE_TABLE in their order, and what they say out of them. Finds the routes of some at a time, so

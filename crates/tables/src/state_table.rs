@@ -225,12 +225,12 @@ impl<R: Row> ProducerStateTable<R> {
         self.connection.ask(&["PING"]).map(drop)
     }
 
-    /// Every row as a consumer will have it once it has taken what waits: what an earlier producer wrote. Keys and rows
-    /// that the table does not know are left out; a row may come twice.
+    /// Every row as a consumer will have it once it has taken what waits, and whether that has still to be taken: what an
+    /// earlier producer wrote. Keys and rows that the table does not know are left out; a row may come twice.
     ///
     /// # Errors
     /// What [`Connection::flush`] says.
-    pub fn rows(&mut self, mut each: impl FnMut(R::Key, R)) -> Result<(), TableError> {
+    pub fn rows(&mut self, mut each: impl FnMut(R::Key, R, bool)) -> Result<(), TableError> {
         let [_, changed, clear, new] = self.keys.clone();
         let last = self.connection.database().key(R::TABLE, "");
         // What waits is read first: a consumer that takes it meanwhile only moves it to where it counts the same.
@@ -247,7 +247,7 @@ impl<R: Row> ProducerStateTable<R> {
                 // Later fields replace earlier ones of the same name when the row is read.
                 let mut pairs = if cleared == Reply::Integer(1) { Vec::new() } else { last.into_pairs() };
                 pairs.extend(new.into_pairs());
-                give::<R>(key, &pairs, &mut each);
+                give::<R>(key, &pairs, &mut |key, row| each(key, row, true));
             }
         }
         let waiting: BTreeSet<String> = waiting.into_iter().collect();
@@ -255,7 +255,7 @@ impl<R: Row> ProducerStateTable<R> {
             let hashes = connection.ask_all(names.iter().map(|name| ["HGETALL", name]))?;
             for (name, hash) in names.iter().zip(hashes) {
                 if let Some(key) = name.strip_prefix(&last).filter(|key| !waiting.contains(*key)) {
-                    give::<R>(key, &hash.into_pairs(), &mut each);
+                    give::<R>(key, &hash.into_pairs(), &mut |key, row| each(key, row, false));
                 }
             }
             Ok(())

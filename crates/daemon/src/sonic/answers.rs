@@ -7,6 +7,7 @@
 //! was published by one who had answered directly is never heard.
 
 use super::north::in_namespace;
+use super::settings::is_ours;
 use super::{Error, log};
 use crossbeam_channel::Select;
 use ribtide_prefix::AnyPrefix;
@@ -18,7 +19,7 @@ use ribtide_swss::row::{
     AnswerKind, AnswerWriter, Name, ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteStateRow,
 };
 use ribtide_tables::zmq::{AnswerEvent, Endpoint, Push, answer_to, answers_at};
-use ribtide_tables::{Databases, Heard, PlainTable, listen};
+use ribtide_tables::{Connection, Databases, Heard, PlainTable, listen};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -42,9 +43,10 @@ fn endpoint() -> Result<Endpoint, Error> {
 /// heard of: one that hears nothing writes nothing either.
 pub(super) struct Answering {
     push: Push,
-    /// Messages that did not fit yet, and one that is not full.
+    /// Messages that did not fit yet, and one of each kind that is not full: of answers, and of what is in the chip as it was found.
     unsent: VecDeque<Vec<u8>>,
     open: AnswerWriter,
+    found: AnswerWriter,
     /// Until when answers wait for the first who connects: who asked may be there already. `None`: it has not begun.
     waits_until: Option<Instant>,
     /// Somebody connected.
@@ -54,8 +56,8 @@ pub(super) struct Answering {
 impl Answering {
     pub(super) fn start(rings: &Rings, stop: &Stop) -> Result<Answering, Error> {
         let push = answer_to(endpoint()?, rings, stop)?;
-        let (unsent, open) = (VecDeque::new(), AnswerWriter::new(AnswerKind::Confirmed));
-        Ok(Answering { push, unsent, open, waits_until: None, was_heard: false })
+        let [open, found] = [AnswerKind::Confirmed, AnswerKind::InChip].map(AnswerWriter::new);
+        Ok(Answering { push, unsent: VecDeque::new(), open, found, waits_until: None, was_heard: false })
     }
 
     /// Lets `select` see when to look again.
@@ -88,16 +90,19 @@ impl Answering {
         self.resume();
     }
 
-    /// Answers. Who is not connected yet hears what is in the chip when it is.
-    pub(super) fn answer(&mut self, responses: &[RouteResponse]) {
+    /// Answers, and says of rows that were `found` that the chip has them. Who is not connected yet hears what is in the chip
+    /// when it is.
+    pub(super) fn answer(&mut self, responses: &[RouteResponse], found: &[RouteResponse]) {
         let waits = !self.was_heard && self.waits_until.is_none_or(|until| Instant::now() < until);
         if !self.push.is_connected() && !waits {
             return;
         }
-        for (vrf, prefix, protocol) in responses.iter().filter_map(answered) {
-            self.open.add(vrf, protocol, prefix);
-            if self.open.len() >= BATCH {
-                self.unsent.push_back(take(&mut self.open));
+        for (responses, open) in [(responses, &mut self.open), (found, &mut self.found)] {
+            for (vrf, prefix, protocol) in responses.iter().filter_map(answered) {
+                open.add(vrf, protocol, prefix);
+                if open.len() >= BATCH {
+                    self.unsent.push_back(take(open));
+                }
             }
         }
         self.resume();
@@ -108,8 +113,9 @@ impl Answering {
         while self.push.has_room() {
             let message = match self.unsent.pop_front() {
                 Some(message) => message,
-                None if self.open.is_empty() => break,
-                None => take(&mut self.open),
+                None if !self.open.is_empty() => take(&mut self.open),
+                None if !self.found.is_empty() => take(&mut self.found),
+                None => break,
             };
             if !self.push.send(message) {
                 // What is in the chip is said on the next connection.
@@ -121,11 +127,13 @@ impl Answering {
     fn forget(&mut self) {
         self.unsent = VecDeque::new();
         take(&mut self.open);
+        take(&mut self.found);
     }
 }
 
 fn take(open: &mut AnswerWriter) -> Vec<u8> {
-    std::mem::replace(open, AnswerWriter::new(AnswerKind::Confirmed)).finish()
+    let empty = AnswerWriter::new(open.kind());
+    std::mem::replace(open, empty).finish()
 }
 
 /// What a response says to who waits for the chip, with the row's protocol; `None` where nobody does.
@@ -178,6 +186,7 @@ pub(super) struct Answers {
     from: Source,
     databases: Databases,
     rows: PlainTable<RouteStateRow>,
+    state: Connection,
     rings: Rings,
 }
 
@@ -195,6 +204,7 @@ impl Answers {
             from: Source::Nobody(Instant::now()),
             databases: databases.clone(),
             rows: PlainTable::open(databases, stop)?,
+            state: Connection::open(databases.get(Db::State), stop)?,
             rings: rings.clone(),
         })
     }
@@ -242,6 +252,11 @@ impl Answers {
 
     fn is_from(&self, id: u64) -> bool {
         matches!(self.from, Source::Orchagent(now) if now == id)
+    }
+
+    /// Whether an orchagent of ours has run here, which writes APPL_STATE_DB behind.
+    pub(super) fn are_rows_behind(&mut self) -> Result<bool, Error> {
+        is_ours("orchagent", &mut self.state)
     }
 
     /// Every route that APPL_STATE_DB says is in the chip.

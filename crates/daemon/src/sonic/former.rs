@@ -3,10 +3,10 @@
 use super::Error;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::thread::Stop;
+use ribtide_swss::Db;
 use ribtide_swss::orch::Former;
 use ribtide_swss::row::{Field, Name, RouteKey, RouteRow};
 use ribtide_swss::sai::{Attr, ObjectType, Oid, RouteEntry, SWITCH, text};
-use ribtide_swss::{Change, Db};
 use ribtide_tables::{Connection, Databases};
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ pub(super) struct Samples(BTreeMap<Name, AnyPrefix>);
 
 impl Samples {
     /// Looks at a route of ROUTE_TABLE.
-    pub(super) fn look(&mut self, change: &Change<RouteRow>) {
-        let RouteKey::Route { vrf: None, prefix, .. } = &change.key else { return };
-        let index = change.row.as_ref().map_or("", |row| row.via.get(Field::NexthopGroup));
+    pub(super) fn look(&mut self, key: &RouteKey, row: &RouteRow) {
+        let RouteKey::Route { vrf: None, prefix, .. } = key else { return };
+        let index = row.via.get(Field::NexthopGroup);
         if !index.is_empty() && !self.0.contains_key(index) {
             self.0.insert(index.into(), *prefix);
         }

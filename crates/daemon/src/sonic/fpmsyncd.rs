@@ -46,7 +46,7 @@ const PROBE: Duration = Duration::from_secs(1);
 const GLANCE: Duration = Duration::from_millis(50);
 /// The longest sleep: the machine learns the time then.
 const NAP: Duration = Duration::from_millis(500);
-/// How long a start waits to hear what is in the chip before the rows in APPL_STATE_DB count.
+/// How long a start waits to hear what is in the chip before it goes on.
 const HEARD: Duration = SETTLE.saturating_mul(2);
 /// Where names of route protocols are, the first that exists.
 const PROTOCOLS: [&str; 2] = ["/etc/iproute2/rt_protos", "/usr/share/iproute2/rt_protos"];
@@ -297,9 +297,9 @@ impl Stage {
     /// What APPL_DB has from before: it stays when it is announced again.
     fn learn(&mut self) -> Result<(), Error> {
         let machine = &mut self.machine;
-        self.groups.rows(|key, row| machine.known_group(&key, row))?;
-        self.routes.rows(|key, row| machine.known_route(key, &row))?;
-        self.labels.rows(|key, row| machine.known_label(key, row))?;
+        self.groups.rows(|key, row, _| machine.known_group(&key, row))?;
+        self.routes.rows(|key, row, queued| machine.known_route(key, &row, queued))?;
+        self.labels.rows(|key, row, _| machine.known_label(key, row))?;
         Ok(())
     }
 
@@ -380,17 +380,19 @@ impl Stage {
                 AnswerKind::Confirmed => {
                     self.machine.confirm_all(group.vrf, group.protocol, group.prefixes(), &mut self.out);
                 }
-                _ => self.machine.in_chip(group.vrf, group.prefixes()),
+                _ => self.machine.in_chip(group.vrf, group.prefixes(), true),
             }
         }
         Ok(())
     }
 
-    /// What APPL_STATE_DB says is in the chip.
+    /// What APPL_STATE_DB says is in the chip. An orchagent of ours writes it behind, so a row may be that of a route that was
+    /// deleted since; it says itself what is there, when it is back.
     fn hear_rows(&mut self) -> Result<(), Error> {
         self.heard = true;
         let (Some(answers), machine) = (&mut self.answers, &mut self.machine) else { return Ok(()) };
-        answers.rows(|vrf, prefix| machine.in_chip(vrf, std::iter::once(prefix)))
+        let exact = !answers.are_rows_behind()?;
+        answers.rows(|vrf, prefix| machine.in_chip(vrf, std::iter::once(prefix), exact))
     }
 
     fn carry_out(&mut self) -> Result<(), Error> {
@@ -543,17 +545,17 @@ impl Stage {
             self.telling = self.routes.tell_anew().map(|says| (self.machine.all_again(), says));
             // It may have come back with what it had at another time: what is too much goes.
             let (machine, out) = (&self.machine, &mut self.out);
-            self.routes.rows(|key, _| {
+            self.routes.rows(|key, _, _| {
                 if !machine.has_row(&key) {
                     out.routes.push(Change::del(key));
                 }
             })?;
-            self.labels.rows(|key, _| {
+            self.labels.rows(|key, _, _| {
                 if !machine.has_label_row(&key) {
                     out.labels.push(Change::del(key));
                 }
             })?;
-            self.groups.rows(|key, _| {
+            self.groups.rows(|key, _, _| {
                 if !machine.has_group_row(&key) {
                     out.old_groups.push(Change::del(key));
                 }

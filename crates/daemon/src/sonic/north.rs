@@ -147,8 +147,8 @@ impl<R: Told> Routes<R> {
         }
     }
 
-    /// Every row that APPL_DB has from before.
-    pub(super) fn rows(&mut self, each: impl FnMut(R::Key, R)) -> Result<(), Error> {
+    /// Every row that APPL_DB has from before, and whether orchagent has still to take it there.
+    pub(super) fn rows(&mut self, each: impl FnMut(R::Key, R, bool)) -> Result<(), Error> {
         match self {
             Routes::Redis(redis) => match redis.stored.take() {
                 Some(mut table) => Ok(table.rows(each)?),
@@ -273,9 +273,9 @@ impl<R: Told> ZmqRoutes<R> {
         })))
     }
 
-    fn rows(&mut self, each: impl FnMut(R::Key, R)) -> Result<(), Error> {
+    fn rows(&mut self, mut each: impl FnMut(R::Key, R, bool)) -> Result<(), Error> {
         match &mut self.stored {
-            Some(table) => Ok(table.rows(each)?),
+            Some(table) => Ok(table.rows(|key, row| each(key, row, false))?),
             None => Ok(()),
         }
     }

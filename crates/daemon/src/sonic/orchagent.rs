@@ -376,9 +376,9 @@ fn refill(stage: &mut OrchStage, databases: &Databases, stop: &Stop) -> Result<S
     table::<NextHopGroupRow>(databases, stop, |change| orch.nexthop_group(change))?;
     table::<LabelRouteRow>(databases, stop, |change| orch.label_route(change))?;
     let mut samples = Samples::default();
-    table::<RouteRow>(databases, stop, |change| {
-        samples.look(&change);
-        orch.route(change);
+    PlainTable::<RouteRow>::open(databases, stop)?.rows(|key, row| {
+        samples.look(&key, &row);
+        orch.found_route(key, row);
     })?;
     Ok(samples)
 }

@@ -53,7 +53,7 @@ impl RedisOutlet {
     /// Tells fpmsyncd, before anybody else is told.
     fn answer(&mut self, out: &OrchOut) {
         if let Some(answering) = &mut self.answering {
-            answering.answer(&out.responses);
+            answering.answer(&out.responses, &out.found);
         }
     }
 }
@@ -65,9 +65,10 @@ impl Outlet for RedisOutlet {
         write(&mut self.capability, &mut out.capability)?;
         // SONiC tells successes only.
         out.verdicts.clear();
-        if !out.responses.is_empty() {
+        if !out.responses.is_empty() || !out.found.is_empty() {
             self.answer(out);
-            self.publisher.publish(out.responses.drain(..))?;
+            // What was found is older than what was asked for.
+            self.publisher.publish(out.found.drain(..).chain(out.responses.drain(..)))?;
         }
         Ok(false)
     }
@@ -96,7 +97,9 @@ impl Outlet for RedisOutlet {
         let last: BTreeMap<_, _> = out.default_routes.drain(..).map(|change| (change.key, change)).collect();
         out.default_routes.extend(last.into_values());
         self.answer(out);
-        self.publisher.reconcile(std::mem::take(&mut out.responses))
+        let mut responses = std::mem::take(&mut out.found);
+        responses.append(&mut out.responses);
+        self.publisher.reconcile(responses)
     }
 
     fn tick(&mut self, orch: &Orch) -> Result<(), Error> {

@@ -115,6 +115,12 @@ pub fn of_daemons(config: Option<&Path>) -> Result<Vec<DaemonSettings>, Error> {
     Ok(all)
 }
 
+/// Whether ribtide's daemon has run on these databases.
+pub(super) fn is_ours(daemon: &str, state: &mut Connection) -> Result<bool, Error> {
+    let key = state.database().key(TABLE, daemon);
+    Ok(state.ask(&["EXISTS", &key])?.as_integer() == Some(1))
+}
+
 /// Whether STATE_DB enables warm restart of everything, or of one of these dockers.
 pub(super) fn warm_restart(databases: &Databases, dockers: &[&str], stop: &Stop) -> Result<bool, Error> {
     let mut state = Connection::open(databases.get(Db::State), stop)?;

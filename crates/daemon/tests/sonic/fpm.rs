@@ -229,7 +229,6 @@ fn an_answer_counts_once_whichever_way_answers_come() {
         let Some(mut bench) = Bench::new() else { return };
         bench.server.client(Db::Config).ask("HSET DEVICE_METADATA|localhost suppress-fib-pending enabled");
         // As one of SONiC's has left them: what APPL_DB has is in the chip.
-        bench.set("ROUTE_TABLE", "10.9.0.0/16", "protocol bgp nexthop 10.0.0.1 ifname Ethernet0 weight 1");
         let mut states = bench.server.client(Db::ApplState);
         states.ask("HSET ROUTE_TABLE:10.9.0.0/16 protocol bgp");
         bench

@@ -3,7 +3,6 @@
 //! What takes rows takes a while for a full table. What waits meanwhile are the destinations, packed; a row is looked up when it
 //! is its turn, so it is as it is then, and one that changed has gone its own way.
 
-use super::table::Stage;
 use super::{FpmOut, Fpmsyncd, RouteRef};
 use crate::row::{Change, RouteKey, pack_prefix, unpack_prefix};
 
@@ -56,20 +55,25 @@ impl Fpmsyncd {
 
     /// Appends the rows of the next routes, `count` of them at most, to be written over whatever is there. False when there are
     /// no more. What changed must have been taken.
-    pub fn some_again(&self, again: &mut Again, says: Says, count: usize, out: &mut FpmOut) -> bool {
+    pub fn some_again(&mut self, again: &mut Again, says: Says, count: usize, out: &mut FpmOut) -> bool {
         let before = out.routes.len();
         while out.routes.len() - before < count {
             let Some(at) = again.next() else { return false };
             let Some(entry) = self.entry(at) else { continue };
+            let (stage, suppress) = (entry.stage, self.config.suppress);
             let Some(row) = self.row_of(at, entry) else { continue };
-            let vrf = self.vrfs[at.0 as usize].name.clone();
+            let of = &mut self.vrfs[at.0 as usize];
             // An answer that is awaited may have been missed.
-            let awaited = |stage: Stage| self.config.suppress && stage.awaits_answer();
             let key = match says {
-                Says::Again { missed } if !(missed && awaited(entry.stage)) => {
-                    RouteKey::Again { vrf, prefix: at.1 }
+                Says::Again { missed } if !(missed && suppress && stage.awaits_answer()) => {
+                    RouteKey::Again { vrf: of.name.clone(), prefix: at.1 }
                 }
-                _ => RouteKey::new(vrf, at.1),
+                _ => {
+                    if suppress {
+                        of.routes.entry(at.1).stage = self.owed.wrote(at, stage, false);
+                    }
+                    RouteKey::new(of.name.clone(), at.1)
+                }
             };
             out.routes.push(Change { key, row: Some(self.route_row(row)), reshaped: true });
         }

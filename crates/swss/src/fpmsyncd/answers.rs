@@ -1,12 +1,12 @@
 //! What orchagent says became of routes; only with FIB suppression does anybody wait for it.
 //!
 //! There are two kinds of it. *Answers* come one for each row that orchagent took, in their order. What *is in the chip* is said
-//! when answers may have been lost: as somebody begins to answer, and when listening broke off. It tells nothing about rows
-//! that are under way, so it counts for a route of which nothing was written since the start; of one that
-//! was written and not answered orchagent is asked again.
+//! when answers may have been lost: as somebody begins to answer, when listening broke off, and by an orchagent that is new of the
+//! rows that it found. It tells nothing about rows that are under way, so it counts for a route of which nothing was written
+//! since the start; of one that was written and not answered orchagent is asked again.
 
 use super::source::State;
-use super::table::Stage;
+use super::stage::Answered;
 use super::{FpmOut, Fpmsyncd, RouteRef};
 use crate::row::{RouteKey, RouteResponse};
 use ribtide_prefix::AnyPrefix;
@@ -54,33 +54,40 @@ impl Fpmsyncd {
     }
 
     fn answered(&mut self, at: RouteRef, protocol: Option<u8>, out: &mut FpmOut) {
-        let Some(entry) = self.vrfs[at.0 as usize].routes.get_mut(at.1) else { return };
-        // An answer to an older row says nothing about one that is not written yet.
-        let waits = entry.source.is_none_or(|source| *self.sources.state(source) == State::Waiting);
-        if waits || entry.stage.is_changed() {
+        let Some(entry) = self.vrfs[at.0 as usize].routes.get_mut(at.1) else {
+            return self.owed.answered_deleted(at);
+        };
+        // It goes, or keeps a row that is to be another.
+        if entry.source.is_none_or(|source| *self.sources.state(source) == State::Waiting) {
             return;
         }
-        let awaited = entry.stage.awaits_answer();
-        entry.stage = entry.stage.answered();
+        let (stage, answered) = self.owed.answered(at, entry.stage);
+        entry.stage = stage;
+        if stage.is_changed() {
+            // An answer to an older row says nothing about one that is not written yet, whose answer stands for both.
+            entry.stage = stage.asked(answered == Answered::Announced);
+            return;
+        }
         let protocol = protocol.unwrap_or(entry.protocol);
-        // Who announced it hears at most once for each time.
-        if awaited && self.session.up {
-            self.offload(at, protocol, out);
+        match answered {
+            Answered::Announced if self.session.up => self.offload(at, protocol, out),
+            Answered::Own { again: true } => self.touch(at, false),
+            Answered::Announced | Answered::Own { again: false } | Answered::Nothing => {}
         }
     }
 
-    /// Takes in routes of a VRF that are in the chip.
-    pub fn in_chip(&mut self, vrf: Option<&str>, prefixes: impl Iterator<Item = AnyPrefix>) {
+    /// Takes in routes of a VRF that are in the chip; unless that is `exact`, that was said of them once.
+    pub fn in_chip(&mut self, vrf: Option<&str>, prefixes: impl Iterator<Item = AnyPrefix>, exact: bool) {
         let Some(vrf) = self.find_vrf(vrf).filter(|_| self.config.suppress) else { return };
         for prefix in prefixes {
             let Some(entry) = self.vrfs[vrf as usize].routes.get_mut(prefix) else { continue };
             if entry.source.is_none_or(|source| *self.sources.state(source) == State::Waiting) {
                 continue;
             }
-            if entry.stage == Stage::Known {
-                entry.stage = Stage::Confirmed;
+            if let Some(confirmed) = entry.stage.found_in_chip().filter(|_| exact) {
+                entry.stage = confirmed;
             } else if entry.stage.awaits_answer() {
-                self.touch((vrf, prefix));
+                self.touch((vrf, prefix), false);
             }
         }
     }

@@ -152,7 +152,7 @@ impl Fpmsyncd {
         self.objects.want(id, None, self.session.epoch);
         let index = id.to_string();
         for (source, at) in self.sources.waiting_with(|via| via.get(Field::NexthopGroup) == index) {
-            self.touch(at);
+            self.touch(at, false);
             self.sources.keep_nothing(source, at);
         }
     }

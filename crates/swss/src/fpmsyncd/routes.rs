@@ -1,7 +1,8 @@
 //! Routes: which row each has, and the changes that nobody took yet.
 
 use super::source::{RawHop, SourceId, State, What, Written};
-use super::table::{Entry, Stage};
+use super::stage::Stage;
+use super::table::Entry;
 use super::{Cause, Changed, FpmEvent, FpmOut, Fpmsyncd, Offload, RouteRef, Vrf};
 use crate::row::{Change, Name, RouteKey, RouteRow, Via};
 use ribtide_prefix::{AnyPrefix, Map, Set};
@@ -218,16 +219,16 @@ impl Fpmsyncd {
         self.row_ref(at, entry).map(|(via, protocol)| Written { via: via.clone(), protocol })
     }
 
-    /// Remembers what APPL_DB has of a route, because it changes now. Its row must still be the old one.
-    pub(super) fn touch(&mut self, at: RouteRef) {
-        let written = match self.entry(at) {
-            Some(entry) if entry.stage.is_changed() => return,
-            Some(entry) => self.row_of(at, entry),
-            None => None,
+    /// Remembers what APPL_DB has of a route, because it changes now: it is announced or withdrawn (`asked`), or what it leads
+    /// to changes, or it is to be written again. Its row must still be the old one.
+    pub(super) fn touch(&mut self, at: RouteRef, asked: bool) {
+        let (stage, written) = match self.entry(at) {
+            Some(entry) if entry.stage.is_changed() => (entry.stage, None),
+            Some(entry) => (entry.stage, Some(self.row_of(at, entry))),
+            None => (self.owed.came(at), Some(None)),
         };
-        let entry = self.vrfs[at.0 as usize].routes.entry(at.1);
-        entry.stage = entry.stage.changed();
-        self.changed.push(Changed { at, written });
+        self.vrfs[at.0 as usize].routes.entry(at.1).stage = stage.changed(asked);
+        self.changed.extend(written.map(|written| Changed { at, written }));
     }
 
     fn announce(&mut self, at: RouteRef, source: SourceId, protocol: u8, out: &mut FpmOut) {
@@ -252,9 +253,9 @@ impl Fpmsyncd {
         };
         // With FIB suppression a row that was not confirmed is written again: the answer to it may be lost. So is one that
         // the same session announces again: it may ask because it does not know which row an answer was about.
-        let confirmed = old.is_some_and(|entry| entry.stage == Stage::Confirmed && entry.epoch != epoch);
+        let confirmed = old.is_some_and(|entry| entry.stage.is_confirmed() && entry.epoch != epoch);
         if !same || (self.config.suppress && has_row && !confirmed) {
-            self.touch(at);
+            self.touch(at, true);
         } else {
             self.counters.unchanged += 1;
             if confirmed {
@@ -285,7 +286,7 @@ impl Fpmsyncd {
             self.counters.unchanged += 1;
             return;
         };
-        self.touch(at);
+        self.touch(at, true);
         self.sources.leave(source, at);
         self.vrfs[at.0 as usize].routes.entry(at.1).source = None;
     }
@@ -301,7 +302,7 @@ impl Fpmsyncd {
         let mut scanned: Set<SourceId> = Set::default();
         for (id, _) in &states {
             if *self.sources.state(*id) == State::Waiting {
-                self.sources.waiting(*id).into_iter().for_each(|at| self.touch(at));
+                self.sources.waiting(*id).into_iter().for_each(|at| self.touch(at, false));
             } else if self.sources.users(*id) > 0 {
                 scanned.insert(*id);
             }
@@ -315,7 +316,7 @@ impl Fpmsyncd {
                     }
                 });
             }
-            found.into_iter().for_each(|at| self.touch(at));
+            found.into_iter().for_each(|at| self.touch(at, false));
         }
         for (id, state) in states {
             self.sources.set_state(id, state);
@@ -327,15 +328,20 @@ impl Fpmsyncd {
         self.take_groups(out);
         self.take_labels(out);
         let mut copies = Copies::default();
+        let suppress = self.config.suppress;
         for Changed { at: (vrf, prefix), written } in std::mem::take(&mut self.changed) {
             let of = &self.vrfs[vrf as usize];
-            let row = of.routes.get(prefix).and_then(|entry| self.row_ref((vrf, prefix), entry));
+            let entry = of.routes.get(prefix);
+            let stage = entry.map_or(Stage::NEW, |entry| entry.stage);
+            let row = entry.and_then(|entry| self.row_ref((vrf, prefix), entry));
             let key = || RouteKey::new(of.name.clone(), prefix);
             let change = match (written, row) {
                 (None, None) => None,
                 (Some(_), None) => Some(Change::del(key())),
                 (Some(old), Some((via, protocol)))
-                    if old.via == *via && old.protocol == protocol && !self.config.suppress =>
+                    if old.via == *via
+                        && old.protocol == protocol
+                        && (!suppress || stage.was_confirmed()) =>
                 {
                     None
                 }
@@ -345,11 +351,25 @@ impl Fpmsyncd {
                     Some(Change { key: key(), row: Some(row), reshaped })
                 }
             };
+            let at = (vrf, prefix);
+            let answered = change.is_none() && row.is_some() && stage.was_confirmed() && stage.is_asked();
+            let protocol = row.map(|(_, protocol)| protocol);
+            let is_row = change.as_ref().is_some_and(|change| change.row.is_some());
+            let stage = match suppress && is_row {
+                true => self.owed.wrote(at, stage.unconfirmed(), stage.is_asked()),
+                false => stage.unchanged(),
+            };
             let routes = &mut self.vrfs[vrf as usize].routes;
             let entry = routes.entry(prefix);
-            entry.stage = entry.stage.written();
+            entry.stage = stage;
             if entry.source.is_none() {
                 routes.remove(prefix);
+                if suppress {
+                    self.owed.deleted(at, stage);
+                }
+            }
+            if let Some(protocol) = protocol.filter(|_| answered && self.session.up) {
+                self.offload(at, protocol, out);
             }
             match change {
                 Some(change) => {
@@ -390,7 +410,7 @@ impl Fpmsyncd {
             row: self.row_of(at, entry).map(|row| self.route_row(row)),
             waits_for: entry.source.and_then(|source| self.sources.awaited(source)),
             pending: entry.stage.is_changed(),
-            confirmed: entry.stage == Stage::Confirmed,
+            confirmed: entry.stage.is_confirmed(),
             announced: entry.source.is_some() && entry.epoch != 0 && entry.epoch == self.session.epoch,
         })
     }

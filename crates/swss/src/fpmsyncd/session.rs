@@ -4,6 +4,7 @@
 //! bears the number of the session that announced it last, and those of older ones go when the replay is over: when its
 //! client says so, or somebody who knows ([`Fpmsyncd::end_of_replay`]), or it falls silent.
 
+use super::stage::Stage;
 use super::{FpmEvent, FpmOut, Fpmsyncd};
 use crate::row::{Change, RouteKey, RouteRow};
 
@@ -33,8 +34,8 @@ impl Session {
 
 impl Fpmsyncd {
     /// Takes in a row of `ROUTE_TABLE` that APPL_DB has from before: it stays if it is announced, and goes when the
-    /// replay is over. A route that is known already is left as it is.
-    pub fn known_route(&mut self, key: RouteKey, row: &RouteRow) {
+    /// replay is over. A route that is known already is left as it is. `queued`: orchagent has not taken it yet.
+    pub fn known_route(&mut self, key: RouteKey, row: &RouteRow, queued: bool) {
         self.session.stale(self.now_ms);
         match key {
             RouteKey::Resync | RouteKey::Again { .. } => {}
@@ -47,9 +48,16 @@ impl Fpmsyncd {
                 let source = self.sources.fixed(&row.via);
                 self.sources.join(source, (vrf, prefix), None);
                 let protocol = row.protocol.as_deref().and_then(|name| self.config.protocols.number(name));
+                let stage = match (self.config.suppress, queued) {
+                    (false, _) => Stage::NEW,
+                    (true, false) => Stage::FOUND,
+                    // Beside an answer to it one to the row before may be under way.
+                    (true, true) => self.owed.wrote((vrf, prefix), Stage::FOUND, false),
+                };
                 let entry = self.vrfs[vrf as usize].routes.entry(prefix);
                 entry.source = Some(source);
                 entry.protocol = protocol.unwrap_or(0);
+                entry.stage = stage;
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The routes of one VRF, small: eight bytes beside the prefix.
 
 use super::source::SourceId;
+use super::stage::Stage;
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, relieve};
 use std::hint::black_box;
 
@@ -15,58 +16,8 @@ pub(super) struct Entry {
     pub(super) stage: Stage,
 }
 
-/// How far a route's last change is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
-    /// Nothing of it was taken.
-    Known,
-    /// Not taken yet.
-    Changed,
-    /// Not taken yet, and what was taken before is not answered.
-    ChangedAgain,
-    /// Taken.
-    Written,
-    /// Taken, when what was taken before was not answered: an answer may be about either.
-    WrittenAgain,
-    /// The chip confirmed it.
-    Confirmed,
-}
-
-impl Stage {
-    /// It changes.
-    pub(super) fn changed(self) -> Stage {
-        match self {
-            Stage::Known | Stage::Confirmed | Stage::Changed => Stage::Changed,
-            Stage::Written | Stage::WrittenAgain | Stage::ChangedAgain => Stage::ChangedAgain,
-        }
-    }
-
-    /// Its change is taken.
-    pub(super) fn written(self) -> Stage {
-        if self == Stage::ChangedAgain { Stage::WrittenAgain } else { Stage::Written }
-    }
-
-    /// The chip has what was taken, or what was taken before.
-    pub(super) fn answered(self) -> Stage {
-        match self {
-            Stage::Known | Stage::Written => Stage::Confirmed,
-            other => other,
-        }
-    }
-
-    /// It was taken, and of it, or of what was taken before, an answer may come.
-    pub(super) fn awaits_answer(self) -> bool {
-        matches!(self, Stage::Written | Stage::WrittenAgain)
-    }
-
-    /// Its change is not taken yet.
-    pub(super) fn is_changed(self) -> bool {
-        matches!(self, Stage::Changed | Stage::ChangedAgain)
-    }
-}
-
 impl Entry {
-    pub(super) const GONE: Entry = Entry { source: None, epoch: 0, protocol: 0, stage: Stage::Known };
+    pub(super) const GONE: Entry = Entry { source: None, epoch: 0, protocol: 0, stage: Stage::NEW };
 }
 
 const _: () = assert!(size_of::<Entry>() == 8);

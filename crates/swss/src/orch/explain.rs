@@ -122,15 +122,13 @@ impl Orch {
         (in_chip.is_some() || waiting.is_some()).then_some(RouteState { in_chip, waiting })
     }
 
-    /// Hands over each route that the chip has as its row asks: nothing that was taken in changes it. The default VRF's
-    /// default routes are left out where they drop: so they do without a row.
+    /// Hands over each route of which the chip has what its row asks for, and nothing that was taken in changes that: those too
+    /// that were answered and for which it needs no entry, but not one whose last row failed, though an older one's entry is there.
     pub fn in_chip(&self, mut each: impl FnMut(Option<&Name>, AnyPrefix)) {
         let table = &self.routes.table;
-        for id in table.iter() {
+        for id in table.iter().filter(|id| table.is_carried_out(*id)) {
             let name = table.name(id);
-            let Some(lead) = table.lead(id).filter(|_| table.task(id).is_none()) else { continue };
-            let without_row = name.is_permanent() && lead.target == Target::Drop;
-            if name.label().is_none() && !without_row && !table.is_unsaid(id) {
+            if name.label().is_none() {
                 each(self.vrfs.name(name.vrf).as_ref(), name.prefix);
             }
         }

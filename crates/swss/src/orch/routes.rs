@@ -107,6 +107,8 @@ pub(super) struct Task {
     ticket: Ticket,
     /// Nobody asked: no response.
     silent: bool,
+    /// The row was found, or said again: who says it waits for no answer. The second: what came later was.
+    found: [bool; 2],
     /// The chip said otherwise than we thought: create or set.
     verb: Option<Verb>,
     /// The chip did half of what was asked, so all of it must be asked again.
@@ -124,6 +126,7 @@ impl Task {
         pin: None,
         ticket: Ticket::NONE,
         silent: false,
+        found: [false; 2],
         verb: None,
         half: false,
         refused: None,
@@ -149,17 +152,27 @@ impl Task {
         self.later.as_ref().unwrap_or(&self.change).set.as_ref() == Some(row)
     }
 
-    fn add(&mut self, row: Option<RouteRow>) {
+    fn add(&mut self, row: Option<RouteRow>, found: bool) {
         match (self.state, &mut self.later) {
-            (State::InFlight(_), Some(later)) => later.add(row),
-            (State::InFlight(_), none) => *none = Some(Pending::new(row)),
-            _ => self.change.add(row),
+            (State::InFlight(_), Some(later)) => {
+                later.add(row);
+                self.found[1] &= found;
+            }
+            (State::InFlight(_), none) => {
+                *none = Some(Pending::new(row));
+                self.found[1] = found;
+            }
+            _ => {
+                self.change.add(row);
+                self.found[0] &= found;
+            }
         }
     }
 
     /// Makes what came later part of the change, or the change itself when that is `done`.
     fn take_later(&mut self, done: bool) {
         let Some(later) = self.later.take() else { return };
+        self.found[0] = self.found[1] && (done || self.found[0]);
         if done {
             self.change = later;
             return;
@@ -280,12 +293,26 @@ impl Routes {
         spelled: Option<Name>,
         ticket: Option<Ticket>,
     ) {
+        self.add_row(id, row, spelled, ticket, false);
+    }
+
+    /// The same of a row that was `found`, or is said again: nobody waits for its answer.
+    fn add_row(
+        &mut self,
+        id: RouteId,
+        row: Option<RouteRow>,
+        spelled: Option<Name>,
+        ticket: Option<Ticket>,
+        found: bool,
+    ) {
         let Some(task) = self.table.task_mut(id) else {
-            self.table.put_task(id, Task::new(row, spelled, ticket));
+            let mut task = Task::new(row, spelled, ticket);
+            task.found[0] = found;
+            self.table.put_task(id, task);
             self.ready.push_back(id);
             return;
         };
-        task.add(row);
+        task.add(row, found);
         if let Some(ticket) = ticket {
             task.silent = false;
             task.spelled = spelled;
@@ -313,7 +340,7 @@ impl Orch {
                 match change.row.take() {
                     Some(row) if !self.is_as_asked(id, &row) => {
                         self.routes.said(id);
-                        self.routes.add(id, Some(row), None, Some(ticket));
+                        self.routes.add_row(id, Some(row), None, Some(ticket), true);
                     }
                     _ => {
                         self.routes.table.set_said(id);
@@ -327,6 +354,14 @@ impl Orch {
                 self.routes.said(id);
                 self.routes.add(id, change.row.take(), spelled.take(), Some(ticket));
             }
+        }
+    }
+
+    pub(super) fn add_found(&mut self, key: RouteKey, row: RouteRow) {
+        if let RouteKey::Route { vrf, prefix, spelled } = key {
+            let (id, ticket) =
+                (self.routes.table.id_of(self.vrfs.id_of(&vrf), &prefix), self.routes.ledger.row());
+            self.routes.add_row(id, Some(row), spelled, Some(ticket), true);
         }
     }
 
@@ -793,11 +828,13 @@ impl Orch {
     /// Ends a task: answers it, and goes on with what came later.
     fn finish(&mut self, id: RouteId, mut task: Box<Task>, answer: bool, out: &mut OrchOut) {
         let pin = task.pin.take();
+        let has_row = answer && task.change.set.is_some();
         if answer && self.config.responses && !task.silent && self.table(id) != Table::Labels {
             let key = self.key(id, &task);
             // Taken out: another processor counts references to the same name.
             let protocol = task.change.set.take().map(|row| row.protocol.unwrap_or_default());
-            out.responses.push(RouteResponse::success(key, protocol));
+            let told = if task.found[0] { &mut out.found } else { &mut out.responses };
+            told.push(RouteResponse::success(key, protocol));
         }
         let refused = task.refused.take();
         if task.later.is_some() {
@@ -806,6 +843,8 @@ impl Orch {
             task.verb = None;
             self.again(id, task);
         } else {
+            let without = has_row && self.routes.table.lead(id).is_none();
+            self.routes.table.set_without(id, without);
             self.settle(id, task.ticket, refused.as_deref(), out);
             self.routes.table.let_go(id);
         }

@@ -181,6 +181,8 @@ struct Kept {
     own: bool,
     /// It was reported as failed.
     failed: bool,
+    /// Its row is carried out without an entry.
+    without: bool,
 }
 
 /// All routes that are in the chip, on their way there or of the router's own.
@@ -369,15 +371,28 @@ impl RouteTable {
         self.record(id).kept.failed
     }
 
+    /// Notes whether its row is carried out without an entry: the route is the switch's own, or a subnet of an interface has it.
+    pub(super) fn set_without(&mut self, id: RouteId, without: bool) {
+        self.record_mut(id).kept.without = without;
+    }
+
+    /// Whether nothing is left to be done for its row, and that did not fail.
+    pub(super) fn is_carried_out(&self, id: RouteId) -> bool {
+        let Record { in_chip, task, kept, unsaid, .. } = self.record(id);
+        *task == NONE && (in_chip.is_some() || kept.without) && !kept.failed && !unsaid
+    }
+
     /// Every route that is known.
     pub(super) fn iter(&self) -> impl Iterator<Item = RouteId> {
         self.by_name.iter().map(|(_, at)| RouteId(*at))
     }
 
-    /// Notes of each route, or of each label's, that it was not said since: those that are in the chip or on their way, but
-    /// not the router's own.
+    /// Notes of each route, or of each label's, that it was not said since: those that are in the chip, on their way, or there
+    /// without an entry, but not the router's own.
     pub(super) fn begin_resync(&mut self, labels: bool) {
-        let known = self.records.iter_mut().filter(|record| record.in_chip.is_some() || record.task != NONE);
+        let has_row =
+            |record: &&mut Record| record.in_chip.is_some() || record.task != NONE || record.kept.without;
+        let known = self.records.iter_mut().filter(has_row);
         for record in known.filter(|record| !record.kept.own && record.name.is_label() == labels) {
             record.unsaid = true;
         }

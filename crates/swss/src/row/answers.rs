@@ -10,9 +10,10 @@ use ribtide_prefix::{AnyPrefix, Prefix};
 /// What a message says of its routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AnswerKind {
-    /// As a connection begins: the chip has them, and nothing that orchagent has taken changes them. The protocol is empty.
+    /// The chip has them, and nothing that orchagent has taken changes them: said as a connection begins, with an empty protocol,
+    /// and of rows that orchagent found at its start. It is no answer.
     InChip,
-    /// It holds no routes: no more [`AnswerKind::InChip`] follow.
+    /// It holds no routes: what was in the chip as the connection began is said.
     AllSaid,
     /// The chip has what was asked for; one answer for each row, in order.
     Confirmed,
@@ -33,6 +34,7 @@ struct Shared {
 /// A message under construction.
 #[derive(Debug)]
 pub struct AnswerWriter {
+    kind: AnswerKind,
     bytes: Vec<u8>,
     group: Option<Shared>,
     /// Where the group's count stands.
@@ -45,9 +47,9 @@ pub struct AnswerWriter {
 impl AnswerWriter {
     /// A message without routes.
     pub fn new(kind: AnswerKind) -> AnswerWriter {
-        let kind = AnswerKind::ALL.iter().position(|other| *other == kind);
-        let bytes = vec![kind.unwrap_or_default() as u8];
-        AnswerWriter { bytes, group: None, count_at: 0, count: 0, before: 0 }
+        let number = AnswerKind::ALL.iter().position(|other| *other == kind);
+        let bytes = vec![number.unwrap_or_default() as u8];
+        AnswerWriter { kind, bytes, group: None, count_at: 0, count: 0, before: 0 }
     }
 
     /// Adds a route. `vrf`: `None` is the default one. A name that is longer than 65,535 bytes is nobody's: its route is
@@ -95,6 +97,11 @@ impl AnswerWriter {
             place.copy_from_slice(&self.count.to_le_bytes());
         }
         self.before += std::mem::take(&mut self.count) as usize;
+    }
+
+    /// What it says of its routes.
+    pub fn kind(&self) -> AnswerKind {
+        self.kind
     }
 
     /// How many routes it holds.

@@ -12,12 +12,10 @@
 //! Replies outlive the connection, since they come from behind the server: so do these counts. They do not
 //! outlive [`FORGOTTEN`]: what was left out is not missed for ever.
 //!
-//! What remains: a server that writes rows of its own accord, as ours does when Redis was lost or what a next-hop group
-//! stands for changed, has one more answer under way, about a row that it was told long ago. If the route changes before
-//! that answer is here and after the new row was written, the answer passes for the new row's, and is early by as long as
-//! the chip still takes. No answer names the row that it is about, neither orchagent's nor the server's; so the server would
-//! have to count, for each route, which of its own writes are unanswered, and write again where it is unsure: these books
-//! once more, on its side, for the moment after a failure. They are not there.
+//! A server that writes rows of its own accord, as one does when Redis was lost or what a next-hop object stands for changed, has one
+//! more answer under way, about a row that it was told long ago. Ours keeps such answers to itself
+//! (`ribtide_swss::fpmsyncd`); of SONiC's one that comes after the route changed passes for the new row's, and is early by as
+//! long as the chip still takes.
 //!
 //! Why not hold a change back until the one before is answered: what is not answered would then keep a prefix on a way
 //! that is lost, for the sake of who is told about it.

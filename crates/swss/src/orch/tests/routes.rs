@@ -3,7 +3,7 @@
 use super::chip::Chip;
 use super::world::World;
 use crate::orch::OrchConfig;
-use crate::row::Row;
+use crate::row::{RouteResponse, RouteRow, Row};
 use crate::sai::{ObjectType, SaiCall, Verb, text};
 
 const VIA_0: &str = "protocol=bgp nexthop=10.0.0.2 ifname=Ethernet0 weight=1";
@@ -254,29 +254,26 @@ fn equal_rows_are_answered_and_not_sent_and_keys_are_echoed() {
     assert!(quiet.responses().is_empty());
 }
 
-/// What somebody is told who begins to listen: not what is on its way, nor what is answered without being there.
+/// What somebody is told who begins to listen.
+fn in_chip(world: &World) -> Vec<String> {
+    let mut routes = Vec::new();
+    world.orch.in_chip(|vrf, prefix| {
+        routes.push(format!("{}{prefix}", vrf.map(|vrf| format!("{vrf}:")).unwrap_or_default()));
+    });
+    routes.sort();
+    routes
+}
+
 #[test]
 fn what_is_in_the_chip_is_what_nothing_changes_any_more() {
     let mut world = World::with_responses();
-    let in_chip = |world: &World| {
-        let mut routes = Vec::new();
-        world.orch.in_chip(|vrf, prefix| {
-            routes.push(format!("{}{prefix}", vrf.map(|vrf| format!("{vrf}:")).unwrap_or_default()));
-        });
-        routes.sort();
-        routes
-    };
     world.set("VRF_TABLE:Vrf1", "NULL=NULL");
     world.neighbor("10.0.0.2");
     world.set("LABEL_ROUTE_TABLE:200", "protocol=ldp mpls_pop=1 nexthop=10.0.0.2 ifname=Ethernet0");
-    world.set("ROUTE_TABLE:10.8.0.0/16", "protocol=bgp nexthop=10.0.0.2 ifname=Loopback0");
     world.set("ROUTE_TABLE:10.7.0.0/16", "protocol=bgp nexthop=10.0.7.7 ifname=Ethernet0");
     world.settle();
     let own = in_chip(&world);
-    assert!(
-        !own.iter().any(|route| ["0.0.0.0/0", "::/0", "10.7.0.0/16", "10.8.0.0/16"].contains(&&**route)),
-        "{own:?}"
-    );
+    assert!(!own.iter().any(|route| ["0.0.0.0/0", "::/0", "10.7.0.0/16"].contains(&&**route)), "{own:?}");
     world.set("ROUTE_TABLE:0.0.0.0/0", VIA_0);
     world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);
     world.set("ROUTE_TABLE:Vrf1:10.1.0.0/16", "protocol=bgp blackhole=true");
@@ -294,6 +291,46 @@ fn what_is_in_the_chip_is_what_nothing_changes_any_more() {
     world.set("ROUTE_TABLE:0.0.0.0/0", "DEL");
     world.settle();
     assert_eq!(in_chip(&world), more(&["Vrf1:10.1.0.0/16"]), "it waits for its next hop");
+}
+
+/// What was answered is said again to who begins to listen, also where the chip needs no entry for it; what failed was not
+/// answered, and is not said though an older row's entry is there.
+#[test]
+fn whoever_begins_to_listen_is_told_what_was_answered_without_an_entry_and_not_what_failed() {
+    let mut world = World::with_responses();
+    world.neighbor("10.0.0.2");
+    world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);
+    world.settle();
+    let own = in_chip(&world);
+    let without = ["10.0.0.9/32", "10.8.0.0/16"];
+    world.set("ROUTE_TABLE:10.0.0.9/32", "protocol=bgp nexthop=0.0.0.0 ifname=Ethernet0");
+    world.set("ROUTE_TABLE:10.8.0.0/16", "protocol=bgp nexthop=10.0.0.2 ifname=Loopback0");
+    world.set("ROUTE_TABLE:0.0.0.0/0", "protocol=bgp blackhole=true");
+    world.responses();
+    world.settle();
+    assert_eq!(world.responses().len(), 3);
+    let mut all = own.clone();
+    all.extend(without.iter().chain(&["0.0.0.0/0"]).map(|route| (*route).to_owned()));
+    all.sort();
+    assert_eq!(in_chip(&world), all);
+    assert_eq!(world.way("10.8.0.0/16"), "-", "it has no entry");
+    // It is there as the row before wanted it, and that is not what was asked for.
+    world.set("ROUTE_TABLE:10.1.0.0/16", "protocol=bgp nexthop=10.0.0.2 ifname=Ethernet0 segment=a");
+    world.settle();
+    assert_eq!((world.way("10.1.0.0/16").as_str(), world.responses().len()), ("10.0.0.2", 0));
+    all.retain(|route| route != "10.1.0.0/16");
+    assert_eq!(in_chip(&world), all);
+    // A resync that does not name them, and deletions, end it.
+    world.set("ROUTE_TABLE:resync", "nexthop=0.0.0.0");
+    world.set("ROUTE_TABLE:10.8.0.0/16", "protocol=bgp nexthop=10.0.0.2 ifname=Loopback0");
+    world.settle();
+    assert!(!in_chip(&world).contains(&"10.0.0.9/32".to_owned()));
+    world.set("ROUTE_TABLE:resync", "DEL");
+    world.settle();
+    world.set("ROUTE_TABLE:10.8.0.0/16", "DEL");
+    world.settle();
+    let left: Vec<String> = own.into_iter().filter(|route| route != "10.1.0.0/16").collect();
+    assert_eq!(in_chip(&world), left);
 }
 
 #[test]
@@ -554,6 +591,37 @@ fn a_resync_removes_what_is_not_said_again() {
     assert_eq!((world.why("10.4.0.0/16"), world.orch.idle()), (String::new(), true));
 }
 
+/// The keys of responses, sorted; they are gone then.
+fn keys(responses: &mut Vec<RouteResponse>) -> Vec<String> {
+    let text = |response: RouteResponse| {
+        let mut text = String::new();
+        RouteRow::key_text(&response.key, &mut text);
+        text
+    };
+    let mut keys: Vec<String> = responses.drain(..).map(text).collect();
+    keys.sort();
+    keys
+}
+
+/// Of rows that were there at the start it is said that they are in the chip; an answer is for a row that came since.
+#[test]
+fn what_was_found_is_no_answer_to_what_comes_after_it() {
+    let mut world = World::with_responses();
+    world.neighbor("10.0.0.2");
+    world.settle();
+    for key in ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"] {
+        let row = RouteRow::from_fields(&mut VIA_0.split(' ').filter_map(|pair| pair.split_once('=')));
+        world.orch.found_route(RouteRow::parse_key(key).unwrap(), row.unwrap());
+    }
+    // One changes before it is asked for, one while it is under way.
+    world.set("ROUTE_TABLE:10.1.0.0/16", "protocol=bgp blackhole=true");
+    world.run();
+    world.set("ROUTE_TABLE:10.2.0.0/16", "protocol=bgp blackhole=true");
+    world.settle();
+    assert_eq!(keys(&mut world.out.responses), ["10.1.0.0/16", "10.2.0.0/16"]);
+    assert_eq!(keys(&mut world.out.found), ["10.2.0.0/16", "10.3.0.0/16"]);
+}
+
 #[test]
 fn what_is_said_again_is_answered_when_it_is_news() {
     let mut world = World::new(OrchConfig { responses: true, bulk_size: 2, ..OrchConfig::default() });
@@ -573,29 +641,20 @@ fn what_is_said_again_is_answered_when_it_is_news() {
     world.set("ROUTE_TABLE:10.3.0.0/16", "blackhole=true protocol=bgp");
     world.set("ROUTE_TABLE:resync:10.3.0.0/16", "blackhole=true protocol=bgp");
     world.settle();
-    let answered = |world: &mut World| -> Vec<String> {
-        let mut keys: Vec<String> = world
-            .out
-            .responses
-            .drain(..)
-            .map(|response| {
-                let mut text = String::new();
-                crate::row::RouteRow::key_text(&response.key, &mut text);
-                text
-            })
-            .collect();
-        keys.sort();
-        keys
-    };
-    assert_eq!(answered(&mut world), ["10.2.0.0/16", "10.3.0.0/16", "10.5.0.0/16"]);
+    assert_eq!(keys(&mut world.out.responses), ["10.3.0.0/16"]);
+    assert_eq!(
+        keys(&mut world.out.found),
+        ["10.2.0.0/16", "10.5.0.0/16"],
+        "who says it again waits for no answer"
+    );
     // Who asks for what there is already is answered, resync or not.
     world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);
     world.settle();
-    assert_eq!(answered(&mut world), ["10.1.0.0/16"]);
+    assert_eq!(keys(&mut world.out.responses), ["10.1.0.0/16"]);
     world.set("ROUTE_TABLE:resync:10.1.0.0/16", VIA_0);
     world.set("ROUTE_TABLE:resync", "DEL");
     world.settle();
-    assert_eq!(answered(&mut world), ["10.4.0.0/16"]);
+    assert_eq!(keys(&mut world.out.responses), ["10.4.0.0/16"]);
     assert_eq!(world.way("10.4.0.0/16"), "-");
     assert!(
         ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "10.5.0.0/16"].iter().all(|it| world.way(it) != "-")
@@ -696,6 +755,6 @@ fn an_orchagent_that_starts_again_describes_all_anew() {
     assert_eq!((world.way("10.1.0.0/16").as_str(), world.way("10.2.0.0/16").as_str()), ("-", "drop"));
     world.assert_db_agrees();
     let mut text = String::new();
-    crate::row::RouteRow::key_text(&crate::row::RouteKey::Resync, &mut text);
+    RouteRow::key_text(&crate::row::RouteKey::Resync, &mut text);
     assert_eq!(text, "resync");
 }
