@@ -42,8 +42,11 @@ pub(super) struct Case {
 const LOOK: Duration = Duration::from_millis(5);
 /// How long everything may take to come up.
 const START: Duration = Duration::from_secs(60);
-/// All daemons together used no more than 2% of one core for this long: they are quiet.
-const QUIET: Duration = Duration::from_millis(500);
+/// How long what the daemons use is added up.
+const WINDOW: Duration = Duration::from_millis(500);
+/// All daemons together used no more than 2% of one core for so many windows: they are quiet. A record that gives way to routes is
+/// written when nothing came for half a second, so one window is not enough.
+const QUIET: u32 = 2;
 const APPL: u32 = 0;
 const ASIC: u32 = 1;
 const COUNTERS: u32 = 2;
@@ -152,12 +155,18 @@ impl Running {
     /// Waits until nobody does anything any more; seconds from `begin` until then.
     pub(super) fn quiet(&mut self, begin: Instant, limit: Duration) -> Result<f64, Error> {
         let end = Instant::now() + limit;
+        let (mut since, mut windows) = (begin.elapsed(), 0);
         loop {
-            let (used, at) = (self.cpu(), begin.elapsed());
-            std::thread::sleep(QUIET);
+            let used = self.cpu();
+            std::thread::sleep(WINDOW);
             self.check()?;
-            if self.cpu().saturating_sub(used) <= QUIET.mul_f64(0.02) {
-                return Ok(at.as_secs_f64());
+            if self.cpu().saturating_sub(used) > WINDOW.mul_f64(0.02) {
+                (since, windows) = (begin.elapsed(), 0);
+            } else {
+                windows += 1;
+            }
+            if windows == QUIET {
+                return Ok(since.as_secs_f64());
             }
             if Instant::now() > end {
                 return Err(Error::Options("the daemons do not come to rest".into()));
