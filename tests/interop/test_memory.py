@@ -1,5 +1,6 @@
 """Memory after many routes came and went: what is not in use is given back to the system."""
 
+import os
 import time
 
 import pytest
@@ -7,7 +8,7 @@ from harness import Host, Ribtide, binary, wait_for
 from harness.sonic import Sonic
 from test_backpressure import BEFORE_THEM, ROUTER, SENDER, WIRINGS, memory
 
-MANY = 200_000
+MANY = int(os.environ.get("MEMORY_ROUTES", 200_000))
 #: Beyond a tenth of a process that holds next to nothing: pages of which a little is in use, of each thread.
 SLACK = 8 << 20
 

@@ -307,6 +307,20 @@ fn plain_tables_hold_rows_where_they_stay() {
 }
 
 #[test]
+fn a_server_that_cannot_copy_gets_every_row_a_field_at_a_time() {
+    let Some(server) = Server::start_with(&["--rename-command", "COPY", ""]) else { return };
+    let mut table = PlainTable::<RouteRow>::open(&server.databases, &server.stop).unwrap();
+    let row = hops("10.0.0.1", "Ethernet0");
+    table.write(&mut (1..=3).map(|n| set(&format!("{n}.0.0.0/8"), row.clone())).collect()).unwrap();
+    table.flush().unwrap();
+    let mut client = server.client(Db::Appl);
+    for n in 1..=3 {
+        let hash = client.hash(&format!("ROUTE_TABLE:{n}.0.0.0/8"));
+        assert_eq!(hash, "ifname=Ethernet0 nexthop=10.0.0.1 protocol=bgp", "{n}");
+    }
+}
+
+#[test]
 fn equal_rows_are_copies_and_none_is_lost_with_the_first() {
     let Some(server) = Server::start() else { return };
     let mut table = PlainTable::<RouteRow>::open(&server.databases, &server.stop).unwrap();

@@ -20,6 +20,14 @@ fn prefix(text: &str) -> AnyPrefix {
     text.parse().unwrap()
 }
 
+/// A row of BGP's with one next hop.
+fn bgp_row(gateway: &str) -> RouteRow {
+    RouteRow {
+        protocol: Some("bgp".into()),
+        via: Arc::new(Via::hops([(gateway.parse().unwrap(), "Ethernet0", 1)].into_iter(), true)),
+    }
+}
+
 fn out(gateway: &str, ifindex: u32) -> Out {
     Out { gateway: (!gateway.is_empty()).then(|| gateway.parse().unwrap()), ifindex, onlink: false }
 }
@@ -424,15 +432,11 @@ fn a_client_says_when_it_has_announced_everything() {
 #[test]
 fn rows_of_before_the_start_stay_if_announced() {
     let mut bench = Bench::new();
-    let row = |gateway: &str| RouteRow {
-        protocol: Some("bgp".into()),
-        via: Arc::new(Via::hops([(gateway.parse().unwrap(), "Ethernet0", 1)].into_iter(), true)),
-    };
     let keys = ["10.1.0.0/16", "10.2.0.0/16", "Vrfred:10.1.0.0/16", "10.3.0.9/16", "10.0.0.1"];
     for key in keys {
-        bench.machine.known_route(RouteRow::parse_key(key).unwrap(), &row("10.0.0.1"), false);
+        bench.machine.known_route(RouteRow::parse_key(key).unwrap(), &bgp_row("10.0.0.1"), false);
     }
-    let group = NextHopGroupRow { via: row("10.0.0.1").via };
+    let group = NextHopGroupRow { via: bgp_row("10.0.0.1").via };
     bench.machine.known_group(&"7".into(), group.clone());
     bench.machine.known_group(&"by-hand".into(), group);
     bench.reconnect();
@@ -576,10 +580,7 @@ fn each_of_many_answers_counts_once() {
 #[test]
 fn what_is_said_twice_confirms_nothing_newer() {
     let mut bench = Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() });
-    let known = RouteRow {
-        protocol: Some("bgp".into()),
-        via: Arc::new(Via::hops([("10.0.0.1".parse().unwrap(), "Ethernet0", 1)].into_iter(), true)),
-    };
+    let known = bgp_row("10.0.0.1");
     for key in ["10.1.0.0/16", "10.2.0.0/16"] {
         bench.machine.known_route(RouteRow::parse_key(key).unwrap(), &known, false);
     }
@@ -700,10 +701,7 @@ fn an_answer_to_a_row_that_nobody_announced_confirms_no_later_one() {
 #[test]
 fn a_row_that_waits_in_the_table_is_not_what_is_in_the_chip() {
     let mut bench = Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() });
-    let row = RouteRow {
-        protocol: Some("bgp".into()),
-        via: Arc::new(Via::hops([("10.0.0.1".parse().unwrap(), "Ethernet0", 1)].into_iter(), true)),
-    };
+    let row = bgp_row("10.0.0.1");
     for (key, queued) in [("10.1.0.0/16", true), ("10.2.0.0/16", false)] {
         bench.machine.known_route(RouteRow::parse_key(key).unwrap(), &row, queued);
         bench.machine.in_chip(None, std::iter::once(prefix(key)), true);
@@ -721,10 +719,7 @@ fn a_row_that_waits_in_the_table_is_not_what_is_in_the_chip() {
 #[test]
 fn what_is_announced_before_it_is_known_to_be_there_is_not_written_if_it_is() {
     let mut bench = Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() });
-    let row = RouteRow {
-        protocol: Some("bgp".into()),
-        via: Arc::new(Via::hops([("10.0.0.1".parse().unwrap(), "Ethernet0", 1)].into_iter(), true)),
-    };
+    let row = bgp_row("10.0.0.1");
     for key in ["10.1.0.0/16", "10.2.0.0/16"] {
         bench.machine.known_route(RouteRow::parse_key(key).unwrap(), &row, false);
     }

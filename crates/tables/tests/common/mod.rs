@@ -19,8 +19,13 @@ pub(crate) struct Server {
 impl Server {
     /// A fresh server, or `None` with a line printed where redis-server is not installed.
     pub(crate) fn start() -> Option<Server> {
+        Server::start_with(&[])
+    }
+
+    /// The same with more options.
+    pub(crate) fn start_with(options: &[&str]) -> Option<Server> {
         let dir = tempfile::tempdir().unwrap();
-        let Some(child) = spawn(&dir) else {
+        let Some(child) = spawn(&dir, options) else {
             eprintln!("skipped: redis-server is not installed");
             return None;
         };
@@ -49,7 +54,7 @@ impl Server {
     pub(crate) fn restart(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        self.child = spawn(&self.dir).unwrap();
+        self.child = spawn(&self.dir, &[]).unwrap();
         self.wait();
     }
 
@@ -59,12 +64,13 @@ impl Server {
     }
 }
 
-fn spawn(dir: &tempfile::TempDir) -> Option<Child> {
+fn spawn(dir: &tempfile::TempDir, options: &[&str]) -> Option<Child> {
     Command::new("redis-server")
         .args(["--port", "0", "--save", "", "--appendonly", "no", "--daemonize", "no", "--dir"])
         .arg(dir.path())
         .arg("--unixsocket")
         .arg(dir.path().join("redis.sock"))
+        .args(options)
         .stdout(Stdio::null())
         .spawn()
         .ok()
