@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 import pytest
-from harness import FEED_ASN, Host, Ribtide, binary, blast, fpm, wait_for
+from harness import FEED_ASN, Host, Ribtide, binary, blast, fpm, settled, wait_for
 from harness.peers import FEEDS
 from harness.sonic import CONNECTED, PORTS, STATE, Sonic
 from harness.speaker import Speaker, prefixes, raw_update, update
@@ -93,27 +93,20 @@ def check(sonic, router, own, appl_db="in-line"):
     want = selected(router)
     whole = own | want
     wait_for("ASIC_DB has every route", lambda: sonic.chip_routes() == len(whole), 120, 0.3, alive=[router.process, *sonic.alive()])
+    # Who lost what it knew says again what is there already.
+    wait_for("nothing is on the way", lambda: sonic.in_flight() == 0, 30, alive=sonic.alive())
     chip = sonic.chip()
     have = chip.routes()
     wrong = [(p, whole.get(p), have.get(p)) for p in whole.keys() | have.keys() if whole.get(p) != have.get(p)]
     assert not wrong, (len(wrong), sorted(wrong, key=str)[:5])
     assert chip.unused() == []
     if appl_db == "behind":
-        wait_for("APPL_DB followed", lambda: holds(lambda: check_rows(sonic, router, want)), 30)
+        settled(lambda: check_rows(sonic, router, want), 30, 0.1)
     elif appl_db == "off":
         assert sonic.route_count() == 0
     else:
         check_rows(sonic, router, want, appl_db)
-    assert sonic.in_flight() == 0
     return want
-
-
-def holds(check):
-    try:
-        check()
-    except (AssertionError, KeyError):
-        return False
-    return True
 
 
 def check_rows(sonic, router, want, appl_db="behind"):

@@ -14,7 +14,7 @@ import threading
 import time
 
 import pytest
-from harness import Ribtide, blast, wait_for
+from harness import Ribtide, blast, settled, wait_for
 from harness.sonic import CONFIG, Sonic
 from test_sonic import ROUTER, check_rows, own_routes, selected
 
@@ -40,18 +40,6 @@ WIRINGS = {
 }
 #: Those whose short run is part of every test run, and whether with FIB suppression.
 SHORT = (("redis-async", False), ("zmq-behind", True))
-
-
-def settled(look, timeout=60):
-    """`look` finds nothing wrong in the end; its last finding is the error."""
-    end = time.monotonic() + timeout
-    while True:
-        try:
-            return look()
-        except (AssertionError, KeyError, ValueError, OSError):
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.5)
 
 
 class Supervisor:

@@ -97,15 +97,18 @@ def test_labels_all_the_way(host, over):
     sonic.wait_routes("as before", own)
     labelled = [hop for hop in sonic.chip().objects["NEXT_HOP"].values() if hop["SAI_NEXT_HOP_ATTR_TYPE"] == "SAI_NEXT_HOP_TYPE_MPLS"]
     assert sorted(hop["SAI_NEXT_HOP_ATTR_LABELSTACK"] for hop in labelled) == ["1:301", "2:401,402"]
-    # Whoever crashes finds or makes it so again.
-    for daemon in ("orchagent", "syncd", "fpmsyncd"):
-        sonic.restart(daemon)
-        if daemon == "fpmsyncd":
-            client = connect_fpm(sonic)
-            client.send(frame(host, 200, left[200]))
-            # What nobody announces again goes once the replay is silent.
-            left = {200: left[200]}
+    # Whoever crashes finds or makes it so again, and has what changed meanwhile.
+    for daemon, by in (("orchagent", "193.203.0.9"), ("syncd", "193.203.0.10")):
+        sonic.processes[daemon].kill()
+        left[200] = [(by, "Ethernet0", [202])]
+        client.send(frame(host, 200, left[200]))
+        sonic.start(daemon)
         holds(sonic, f"{daemon} was started again", left)
+    sonic.restart("fpmsyncd")
+    client = connect_fpm(sonic)
+    client.send(frame(host, 200, left[200]))
+    # What nobody announces again goes once the replay is silent.
+    holds(sonic, "fpmsyncd was started again", {200: left[200]})
 
 
 def test_a_label_waits_for_its_neighbour(host):

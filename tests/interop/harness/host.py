@@ -12,11 +12,14 @@ import time
 _numbers = itertools.count()
 _libc = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNET = 0x40000000
+#: A machine that others use too takes longer. What happens is not waited for any longer than it takes.
+PATIENCE = 3
 
 
 def wait_for(what, condition, timeout=60.0, every=0.1, alive=()):
-    """Returns the first true value of `condition()`. Fails, saying `what` did not happen, after `timeout` seconds or
-    as soon as one of the processes `alive` has ended."""
+    """Returns the first true value of `condition()`. Fails, saying `what` did not happen, after `timeout` seconds of a
+    machine of one's own, or as soon as one of the processes `alive` has ended."""
+    timeout *= PATIENCE
     end = time.monotonic() + timeout
     last = None
     while time.monotonic() < end:
@@ -32,6 +35,19 @@ def wait_for(what, condition, timeout=60.0, every=0.1, alive=()):
         time.sleep(every)
     logs = "".join(f"\n{process.name}: {process.log()}" for process in alive)
     raise AssertionError(f"within {timeout:.0f} s it did not happen that {what}; last seen: {str(last)[:2000]}{logs}")
+
+
+def settled(look, timeout=60.0, every=0.5):
+    """`look` finds nothing wrong in the end, and what it returns; its last finding is the error. `timeout` as for
+    [`wait_for`]."""
+    end = time.monotonic() + timeout * PATIENCE
+    while True:
+        try:
+            return look()
+        except (AssertionError, KeyError, ValueError, OSError):
+            if time.monotonic() > end:
+                raise
+            time.sleep(every)
 
 
 class CommandFailed(AssertionError):
