@@ -24,8 +24,6 @@ use std::time::Instant;
 
 /// Batches that may wait on the way.
 const ON_THE_WAY: usize = 320;
-/// Batches that may wait of a record: the routes of two full tables.
-const OF_A_RECORD: usize = 2048;
 /// Rows in a batch at most.
 const BATCH: usize = 1000;
 /// Rows that unite and are written at once.
@@ -72,12 +70,16 @@ impl<R: Row> Behind<R> {
         Behind::start(table, timer, rings, ON_THE_WAY, None)
     }
 
-    /// Writes `table` from here on, whose rows nobody waits for.
+    /// Writes `table` from here on, whose rows nobody waits for unless more than `at_most` wait.
     ///
     /// # Errors
     /// [`TableError::Unreachable`] when there is no thread for it.
-    pub fn record(table: impl Producer<R> + Send + 'static, rings: &Rings) -> Result<Self, TableError> {
-        Behind::start(table, None, rings, OF_A_RECORD, Some(Pace::default()))
+    pub fn record(
+        table: impl Producer<R> + Send + 'static,
+        at_most: usize,
+        rings: &Rings,
+    ) -> Result<Self, TableError> {
+        Behind::start(table, None, rings, at_most / BATCH, Some(Pace::default()))
     }
 
     fn start(
@@ -273,5 +275,60 @@ impl<R: Row> Drop for Behind<R> {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_swss::row::DefaultRouteRow;
+
+    /// A database that is as slow as whoever holds the other end of `turns`.
+    struct Slow {
+        turns: channel::Receiver<()>,
+        written: channel::Sender<usize>,
+    }
+
+    impl Producer<DefaultRouteRow> for Slow {
+        fn write(&mut self, changes: &mut Vec<Change<DefaultRouteRow>>) -> Result<(), TableError> {
+            let _ = self.turns.recv();
+            let _ = self.written.send(changes.drain(..).count());
+            Ok(())
+        }
+
+        fn flush(&mut self) -> Result<(), TableError> {
+            Ok(())
+        }
+
+        fn waiting(&self) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_too_far_behind_holds_its_writer_up() {
+        let (turn, turns) = channel::bounded(0);
+        let (written, rows) = channel::bounded(100);
+        let rings = Rings::default();
+        let mut behind = Behind::record(Slow { turns, written }, 3000, &rings).unwrap();
+        let (done, noted) = channel::bounded(100);
+        let writer = std::thread::spawn(move || {
+            for n in 0..40 {
+                let key = |i: u32| format!("10.{n}.{}.{}/32", i >> 8, i & 255).parse().unwrap();
+                let changes: Vec<_> = (0..1000).map(|i| Change::del(key(i))).collect();
+                behind.note(&changes).unwrap();
+                done.send(()).unwrap();
+            }
+            behind.settle().unwrap();
+        });
+        // Three thousand wait, and ten thousand are written at once.
+        let mut count = 0;
+        while noted.recv_timeout(std::time::Duration::from_millis(300)).is_ok() {
+            count += 1;
+        }
+        assert!((3..=14).contains(&count), "{count}");
+        drop(turn);
+        writer.join().unwrap();
+        assert_eq!(rows.iter().sum::<usize>(), 40_000);
     }
 }

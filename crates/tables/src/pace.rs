@@ -1,7 +1,8 @@
 //! How fast a record is written that nobody waits for, to a server through which routes may be on their way.
 //!
-//! What Redis does for the record it does not do for the routes, and its time is the scarcest there is. So while more keeps coming, a record takes a small share of its server's time. It goes on at
-//! full speed when nothing came for a moment, when what waits is old or much, or when somebody waits for it after all.
+//! What Redis does for the record it does not do for the routes, and its time is the scarcest there is. So while more keeps
+//! coming, a record takes a small share of its server's time. It goes on at full speed when nothing came for a moment, when what
+//! waits is old or much, or when somebody waits for it after all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

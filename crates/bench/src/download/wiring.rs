@@ -28,6 +28,10 @@ pub enum Wiring {
     ZmqInLine,
     /// ZeroMQ on both seams, both databases written behind
     Zmq,
+    /// The same, but neither may be more than 20,000 rows behind
+    ZmqClose,
+    /// The same on several Redis servers
+    ZmqCloseMulti,
     /// ZeroMQ on both seams, no route in any database
     ZmqOff,
     /// Document 1's table, baseline: Redis, synchronous, recorded, responses published
@@ -155,7 +159,7 @@ impl Features {
 
 impl Wiring {
     /// Those that are measured when none are named.
-    pub const SUITE: [Wiring; 12] = [
+    pub const SUITE: [Wiring; 14] = [
         Wiring::ApplDb,
         Wiring::ApplDbStable,
         Wiring::Default,
@@ -167,6 +171,8 @@ impl Wiring {
         Wiring::ZmqNorth,
         Wiring::ZmqInLine,
         Wiring::Zmq,
+        Wiring::ZmqClose,
+        Wiring::ZmqCloseMulti,
         Wiring::ZmqOff,
     ];
 
@@ -181,6 +187,7 @@ impl Wiring {
         const BEHIND: &[&str] = &["-z", "redis_async", "-R"];
         const NORTH: &[&str] = &["-q", "tcp://127.0.0.1"];
         const ZMQ: &[&str] = &["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "zmq_async", "-r", "0"];
+        const CLOSE: &[&str] = &["--behind-by", "20000"];
         let wired = |fpmsyncd: &[&'static str], orchagent: &[&'static str], syncd: &[&'static str]| Flags {
             fpmsyncd: fpmsyncd.to_vec(),
             orchagent: orchagent.to_vec(),
@@ -205,6 +212,12 @@ impl Wiring {
                 wired(&["-q", "tcp://127.0.0.1", "--appl-db", "in-line"], ZMQ, &["-z", "zmq_sync"])
             }
             Wiring::Zmq => wired(NORTH, ZMQ, &["-z", "zmq_sync", "-R"]),
+            Wiring::ZmqClose => wired(
+                &[NORTH, CLOSE].concat(),
+                &[ZMQ, CLOSE].concat(),
+                &[&["-z", "zmq_sync", "-R"], CLOSE].concat(),
+            ),
+            Wiring::ZmqCloseMulti => Flags { redis: vec!["--multi-db"], ..Wiring::ZmqClose.flags() },
             Wiring::ZmqOff => Flags {
                 has_rows: false,
                 ..wired(

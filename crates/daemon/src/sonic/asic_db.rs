@@ -3,7 +3,7 @@
 //! Written in line they are exact: what orchagent was told is done has its row. Written behind they follow, in the same
 //! order, at the pace of a record that nobody waits for. Or there are none.
 
-use super::north::Persistence;
+use super::north::{Lag, Persistence};
 use super::south::{NOTIFICATIONS, SHUTDOWN_REQUEST};
 use super::{Error, log};
 use ribtide_prefix::AnyPrefix;
@@ -27,8 +27,8 @@ const HIDDEN: &str = "HIDDEN";
 const RAN: &str = "RIBTIDE_SYNCD_RAN";
 /// A key that says that orchagent describes the switch to a syncd that runs, which alone knows what it was told.
 const IN_VIEW: &str = "RIBTIDE_IN_VIEW";
-/// Batches of rows that may wait to be written, of a bulk each: two full tables of routes.
-const BEHIND: usize = 2048;
+/// Rows that wait in one piece at most.
+const BATCH: usize = 1000;
 /// Rows that are written at once.
 const AT_ONCE: usize = 16_000;
 /// How often a server that nothing is written to is looked at.
@@ -45,9 +45,10 @@ pub(super) enum AsicDb {
 }
 
 impl AsicDb {
-    /// Opens it, and makes the switch what the rows say, unless it goes on as they say (`warm`).
+    /// Opens it, and makes the switch what the rows say, unless it goes on as they say (`warm`). Written behind, so many
+    /// rows may wait.
     pub(super) fn open(
-        persistence: Persistence,
+        (persistence, lag): (Persistence, Lag),
         syncd: &mut Syncd<VirtualSwitch>,
         warm: bool,
         databases: &Databases,
@@ -83,7 +84,7 @@ impl AsicDb {
         if persistence == Persistence::Off {
             rows.write(AsicChange::Wipe)?;
             rows.connection.flush()?;
-            let mut behind = Behind::start(rows, rings)?;
+            let mut behind = Behind::start(rows, lag, rings)?;
             // It has nothing to write when syncd ends, so nobody waits for it.
             behind.thread = None;
             return Ok(AsicDb::Off { _mark: Some(behind) });
@@ -91,7 +92,7 @@ impl AsicDb {
         if !warm {
             rows.recreate(syncd)?;
         }
-        Behind::start(rows, rings).map(AsicDb::Behind)
+        Behind::start(rows, lag, rings).map(AsicDb::Behind)
     }
 
     /// Whether ASIC_DB still has the rows of a switch that goes on.
@@ -136,15 +137,16 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    fn start(mut rows: Rows, rings: &Rings) -> Result<Behind, Error> {
-        let (batches, waiting) = rings.bounded::<(Vec<Noted>, Instant)>("ASIC_DB written behind", BEHIND);
+    fn start(mut rows: Rows, lag: Lag, rings: &Rings) -> Result<Behind, Error> {
+        let bound = lag.behind_by / BATCH;
+        let (batches, waiting) = rings.bounded::<(Vec<Noted>, Instant)>("ASIC_DB written behind", bound);
         let pace = Pace::default();
         let its_pace = pace.clone();
         let (failing, failed) = crossbeam_channel::bounded(1);
         let lost = Arc::new(AtomicBool::new(false));
         let tell = lost.clone();
         let body = move || {
-            let crowded = || waiting.raw().len() >= BEHIND / 2;
+            let crowded = || waiting.raw().len() >= bound / 2;
             let mut round = || {
                 let first = match waiting.recv_timeout(PROBE) {
                     Ok(first) => first,
@@ -186,9 +188,13 @@ impl Behind {
 
     /// Waits while too much waits.
     fn write(&self, changes: &mut Vec<AsicChange>) -> Result<(), Error> {
-        let (noted, now) = (changes.drain(..).map(Noted::from).collect(), Instant::now());
+        let now = Instant::now();
         self.pace.came(now);
-        let sent = self.batches.as_ref().is_some_and(|batches| batches.send((noted, now)).is_ok());
+        let (mut noted, mut sent) = (changes.drain(..).map(Noted::from).peekable(), true);
+        while sent && noted.peek().is_some() {
+            let batch = noted.by_ref().take(BATCH).collect();
+            sent = self.batches.as_ref().is_some_and(|batches| batches.send((batch, now)).is_ok());
+        }
         match self.failed.try_recv() {
             Ok(e) => Err(e),
             Err(_) if !sent => Err(Error::new("ASIC_DB is no longer written; the log says why")),

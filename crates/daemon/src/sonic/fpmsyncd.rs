@@ -9,7 +9,7 @@ use super::answers::{Answer, Answers, SETTLE};
 use super::config_db::{ConfigDb, Switch};
 use super::fpm_server::{self, FpmEvent};
 use super::links::{self, LinkEvent};
-use super::north::{Persistence, Routes, ZmqRoutes, port};
+use super::north::{Lag, Persistence, Routes, ZmqRoutes, port};
 use super::performance::{Timers, Timing};
 use super::settings::{Settings, warm_restart};
 use super::warm::Replay;
@@ -87,6 +87,9 @@ pub struct Options {
     /// How APPL_DB is kept when routes go over ZeroMQ; in SONiC always behind
     #[arg(long, value_name = "WHEN")]
     pub appl_db: Option<Persistence>,
+    /// How far it may be behind
+    #[command(flatten)]
+    pub lag: Lag,
     /// What is done with PerformanceTimers
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Timing::Keep)]
     pub performance: Timing,
@@ -204,8 +207,10 @@ fn open_routes(
     }
     settings.note("swss_zmq", &endpoint, "disabled", "nobody takes routes there yet");
     settings.note("appl-db", persistence, persistence, "");
-    let labels = ZmqRoutes::open(endpoint.clone(), persistence, databases, rings, stop)?;
-    Ok((ZmqRoutes::open(endpoint, persistence, databases, rings, stop)?, labels))
+    settings.note("--behind-by", options.lag.behind_by, options.lag.behind_by, "");
+    let kept = (persistence, options.lag);
+    let labels = ZmqRoutes::open(endpoint.clone(), kept, databases, rings, stop)?;
+    Ok((ZmqRoutes::open(endpoint, kept, databases, rings, stop)?, labels))
 }
 
 fn protocols() -> Protocols {

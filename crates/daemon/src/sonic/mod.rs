@@ -34,7 +34,7 @@ mod warm;
 mod warm_file;
 
 use crate::combinations::{self, Asked};
-pub use north::Persistence;
+pub use north::{Lag, Persistence};
 use ribtide_tables::TableError;
 pub use south::Mode;
 use std::fmt;

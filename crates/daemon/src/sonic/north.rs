@@ -7,7 +7,7 @@
 //! routing daemon's replay is over.
 
 use super::Error;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
@@ -43,6 +43,14 @@ pub enum Persistence {
     Behind,
     /// Written before the route goes on.
     InLine,
+}
+
+/// How far a database that is written behind may be behind.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Lag {
+    /// Rows that may wait where a database is written behind, in thousands; routes wait for it then
+    #[arg(long, value_name = "ROWS", default_value_t = 2_048_000)]
+    pub behind_by: usize,
 }
 
 impl fmt::Display for Persistence {
@@ -246,7 +254,7 @@ impl<R: Row> Kept<R> {
 impl<R: Told> ZmqRoutes<R> {
     pub(super) fn open(
         endpoint: Endpoint,
-        persistence: Persistence,
+        (persistence, lag): (Persistence, Lag),
         databases: &Databases,
         rings: &Rings,
         stop: &Stop,
@@ -257,7 +265,7 @@ impl<R: Told> ZmqRoutes<R> {
                 forget::<R>(databases, stop)?;
                 Kept::Off
             }
-            Persistence::Behind => Kept::Behind(Behind::record(table()?, rings)?),
+            Persistence::Behind => Kept::Behind(Behind::record(table()?, lag.behind_by, rings)?),
             Persistence::InLine => Kept::InLine(Box::new(table()?)),
         };
         let stored = (persistence != Persistence::Off).then(table).transpose()?;

@@ -107,6 +107,9 @@ pub struct Options {
     /// of the command line count before it
     #[arg(long)]
     pub config_db: bool,
+    /// How far what is published may be behind
+    #[command(flatten)]
+    pub lag: north::Lag,
     /// How long syncd may take to make the switch
     #[arg(short = 't', value_name = "SECONDS")]
     pub create_switch: Option<u64>,
@@ -157,6 +160,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         if args.record > 3 { "bits 4 and 8 record nothing here" } else { "" },
     );
     settings.note("sort_routes", args.sort_routes, args.sort_routes, "");
+    settings.note("--behind-by", args.lag.behind_by, args.lag.behind_by, "");
     args.stock.note(&mut settings);
     let timers = Timers::start(args.performance, DAEMON, &databases, &mut settings, stop)?;
     let rings = Rings::default();
@@ -192,7 +196,14 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
             &rings,
             stop,
         )?),
-        outlet: Box::new(RedisOutlet::open(&databases, given.responses, warm.is_warm(), &rings, stop)?),
+        outlet: Box::new(RedisOutlet::open(
+            &databases,
+            given.responses,
+            warm.is_warm(),
+            args.lag,
+            &rings,
+            stop,
+        )?),
         batch: given.batch,
         backlog: BACKLOG,
         rows: recording(2, &args.rows_file)?,

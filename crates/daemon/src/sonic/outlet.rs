@@ -2,6 +2,7 @@
 
 use super::Error;
 use super::answers::Answering;
+use super::north::Lag;
 use super::orch_stage::Outlet;
 use super::publisher::Publisher;
 use crossbeam_channel::Select;
@@ -33,6 +34,7 @@ impl RedisOutlet {
         databases: &Databases,
         answers: bool,
         warm: bool,
+        lag: Lag,
         rings: &Rings,
         stop: &Stop,
     ) -> Result<RedisOutlet, Error> {
@@ -41,7 +43,7 @@ impl RedisOutlet {
             default_routes: PlainTable::open(databases, stop)?,
             capability: PlainTable::open(databases, stop)?,
             // What an earlier run confirmed is confirmed anew, or is gone.
-            publisher: Publisher::start(databases, warm, rings, stop)?,
+            publisher: Publisher::start(databases, warm, lag, rings, stop)?,
             answering: answers.then(|| Answering::start(rings, stop)).transpose()?,
             counters: Connection::open(databases.get(Db::Counters), stop)?,
             crm: Crm::default(),

@@ -5,6 +5,7 @@
 //! not sent.
 
 use super::Error;
+use super::north::Lag;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::row::{Name, ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteStateRow};
@@ -30,6 +31,7 @@ impl Publisher {
     pub(super) fn start(
         databases: &Databases,
         keeps: bool,
+        lag: Lag,
         rings: &Rings,
         stop: &Stop,
     ) -> Result<Publisher, Error> {
@@ -42,7 +44,7 @@ impl Publisher {
         if !keeps {
             published.forget()?;
         }
-        Ok(Publisher { behind: Behind::record(published, rings)?, changes: Vec::new(), all })
+        Ok(Publisher { behind: Behind::record(published, lag.behind_by, rings)?, changes: Vec::new(), all })
     }
 
     /// Whether somebody waits for what is published.

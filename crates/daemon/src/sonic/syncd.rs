@@ -6,7 +6,7 @@
 
 use super::asic_db::AsicDb;
 use super::config_db::{ConfigDb, Switch};
-use super::north::Persistence;
+use super::north::{Lag, Persistence};
 use super::orchagent::RedisVids;
 use super::performance::{Timers, Timing};
 use super::settings::{Settings, warm_restart};
@@ -48,6 +48,9 @@ pub struct Options {
     /// How ASIC_DB is kept
     #[arg(long, value_name = "WHEN", conflicts_with = "behind")]
     pub asic_db: Option<Persistence>,
+    /// How far it may be behind
+    #[command(flatten)]
+    pub lag: Lag,
     /// The switch's profile; its SAI_VS_INTERFACE_LANE_MAP_FILE names the ports and their lanes
     #[arg(short = 'p', long = "profile", value_name = "FILE")]
     pub profile: Option<PathBuf>,
@@ -200,12 +203,13 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         .behave(options.chip.iter().map(|(name, value)| (name.as_str(), value.as_str())))
         .map_err(Error::new)?;
     let rings = Rings::default();
-    let rows = AsicDb::open(persistence, &mut syncd, resumed, &databases, &rings, stop)?;
+    let rows = AsicDb::open((persistence, options.lag), &mut syncd, resumed, &databases, &rings, stop)?;
     let endpoint = options.zmq_requests.as_deref().or(context.zmq_endpoint.as_deref());
     let endpoint = south::endpoint(endpoint.unwrap_or("tcp://127.0.0.1"))?;
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
     south::note(mode, &mut config, &mut settings)?;
     settings.note("asic-db", persistence, persistence, "");
+    settings.note("--behind-by", options.lag.behind_by, options.lag.behind_by, "");
     let validation = format!("{:?}", options.validation).to_lowercase();
     settings.note("validation", &validation, &validation, "");
     if let Some(start) = options.start_type {
