@@ -329,7 +329,7 @@ def bench(folder, *words):
 
 def test_every_wiring_of_the_bench(folder):
     """Each way of wiring the three, on Redis servers that ribtide starts, one or several."""
-    assert len(bench(folder, "route-download", "--routes", "3000")[0]) == 12
+    assert len(bench(folder, "route-download", "--routes", "3000")[0]) == 14
     columns = ",".join(f"column-{n}" for n in range(10))
     assert len(bench(folder, "route-download", "--routes", "3000", "--family", "both", "--ways", "2", "--dut", columns)[0]) == 10
 
