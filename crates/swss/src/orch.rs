@@ -19,6 +19,7 @@ mod judge;
 mod labelled;
 mod ledger;
 mod neighbors;
+mod parked;
 mod pending;
 mod plan;
 mod ports;

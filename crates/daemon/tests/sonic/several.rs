@@ -105,9 +105,9 @@ impl Several {
         self.rib.asker.ask(move |stage| stage.rib.dataplanes().map(settled).collect()).unwrap()
     }
 
-    /// How many routes the last one is still to be told of.
-    fn behind(&self) -> Option<usize> {
-        self.rib.asker.ask(|stage| stage.rib.dataplanes().last().and_then(|d| d.behind)).unwrap()
+    /// How many routes each is still to be told of, if it is behind.
+    fn behind(&self) -> Vec<Option<usize>> {
+        self.rib.asker.ask(|stage| stage.rib.dataplanes().map(|d| d.behind).collect()).unwrap()
     }
 
     fn routes(&self, asic: usize) -> usize {
@@ -126,8 +126,10 @@ impl Several {
         }
     }
 
-    fn stall(&self, asic: usize, how: &str) {
-        self.asics[asic].behave(vec![("stall".into(), how.into())]).unwrap().unwrap();
+    fn stall(&self, asics: std::ops::Range<usize>, how: &str) {
+        for asic in asics {
+            self.asics[asic].behave(vec![("stall".into(), how.into())]).unwrap().unwrap();
+        }
     }
 
     /// Whether an ASIC forwards each of the first so many routes by this gateway.
@@ -139,35 +141,39 @@ impl Several {
 }
 
 #[test]
-fn one_asic_of_four_stands_still_and_the_others_do_not_notice() {
+fn one_or_two_asics_of_four_stand_still_and_the_others_do_not_notice() {
     const ROUTES: u32 = 20_000;
-    let several = Several::new(4);
-    several.announce(ROUTES, Some(0));
-    several.wait(0..4, ROUTES);
-    several.stall(3, "on");
-    // Every route changes again and again, until the rings to the one that stands still are full, and on.
-    let (mut last, mut changes) = (0, 0);
-    while several.behind() != Some(ROUTES as usize) {
-        last = 1 - last;
+    for at_work in [3, 2] {
+        let several = Several::new(4);
+        let (others, stalled) = (0..at_work, at_work..4);
+        let all_behind = vec![Some(ROUTES as usize); stalled.len()];
+        several.announce(ROUTES, Some(0));
+        several.wait(0..4, ROUTES);
+        several.stall(stalled.clone(), "on");
+        // Every route changes again and again, until the rings to those that stand still are full, and on.
+        let (mut last, mut changes) = (0, 0);
+        while several.behind()[stalled.clone()] != all_behind {
+            last = 1 - last;
+            several.announce(ROUTES, Some(last));
+            several.wait(others.clone(), ROUTES);
+            changes += 1;
+            assert!(changes < 200, "they are never behind");
+        }
+        assert!(others.clone().all(|asic| several.leads(asic, ROUTES, last)));
+        // Each prefix is noted once, however often it changes.
+        several.announce(ROUTES, Some(1 - last));
         several.announce(ROUTES, Some(last));
-        several.wait(0..3, ROUTES);
-        changes += 1;
-        assert!(changes < 200, "it is never behind");
+        several.wait(others.clone(), ROUTES);
+        assert_eq!(several.behind()[stalled.clone()], all_behind);
+        // Half of them go: they are told once that they are gone, and nothing of what was between.
+        several.announce(ROUTES / 2, None);
+        several.wait(others, ROUTES / 2);
+        several.stall(stalled, "off");
+        several.wait(0..4, ROUTES / 2);
+        several.announce(ROUTES, Some(last));
+        several.wait(0..4, ROUTES);
+        assert!((0..4).all(|asic| several.leads(asic, ROUTES, last)));
     }
-    assert!((0..3).all(|asic| several.leads(asic, ROUTES, last)));
-    // Each prefix is noted once, however often it changes.
-    several.announce(ROUTES, Some(1 - last));
-    several.announce(ROUTES, Some(last));
-    several.wait(0..3, ROUTES);
-    assert_eq!(several.behind(), Some(ROUTES as usize));
-    // Half of them go: it is told once that they are gone, and nothing of what was between.
-    several.announce(ROUTES / 2, None);
-    several.wait(0..3, ROUTES / 2);
-    several.stall(3, "off");
-    several.wait(0..4, ROUTES / 2);
-    several.announce(ROUTES, Some(last));
-    several.wait(0..4, ROUTES);
-    assert!((0..4).all(|asic| several.leads(asic, ROUTES, last)));
 }
 
 /// What a chip that stands still costs three others: docs/perf/2026-11-multi-asic.md.
@@ -176,33 +182,36 @@ fn one_asic_of_four_stands_still_and_the_others_do_not_notice() {
 fn measure_four_asics() {
     const ROUTES: u32 = 300_000;
     const ROUNDS: usize = 9;
-    let time = |several: &Several, gateway| {
-        let begin = Instant::now();
-        several.announce(ROUTES, gateway);
-        several.wait(0..3, gateway.map_or(0, |_| ROUTES));
-        begin.elapsed().as_secs_f64()
-    };
-    let mut times = [const { Vec::new() }; 3];
+    /// How many there are, how many of them are waited for, and whether the others stand still.
+    const CASES: [(&str, usize, usize, bool); 5] = [
+        ("three ASICs", 3, 3, false),
+        ("four", 4, 3, false),
+        ("four, one stalled: the other three", 4, 3, true),
+        ("two ASICs", 2, 2, false),
+        ("four, two stalled: the other two", 4, 2, true),
+    ];
+    let mut times = CASES.map(|_| (Vec::new(), Vec::new()));
     let mut caught_up = Vec::new();
     let memory = || thread::peak_memory().unwrap() as f64 / f64::from(1 << 20);
     for _ in 0..ROUNDS {
-        // Three, as if the fourth were not there; four; and four of which one stands still. Each: all routes come, all
-        // change, all go.
-        for (which, stalled) in [(0, false), (1, false), (2, true)] {
-            let several = Several::new(if which == 0 { 3 } else { 4 });
-            if stalled {
-                several.stall(3, "on");
-            }
-            let loaded = time(&several, Some(0));
-            let changed = time(&several, Some(1));
-            if stalled {
+        // In each case all routes come, then all change.
+        for ((_, asics, waited, stalls), (loaded, changed)) in CASES.into_iter().zip(&mut times) {
+            let several = Several::new(asics);
+            let stalled = if stalls { waited..asics } else { 0..0 };
+            several.stall(stalled.clone(), "on");
+            for (gateway, times) in [loaded, changed].into_iter().enumerate() {
                 let begin = Instant::now();
-                several.stall(3, "off");
-                several.wait(0..4, ROUTES);
-                caught_up.push(begin.elapsed().as_secs_f64());
-                assert!((0..4).all(|asic| several.leads(asic, ROUTES, 1)));
+                several.announce(ROUTES, Some(gateway));
+                several.wait(0..waited, ROUTES);
+                times.push(begin.elapsed().as_secs_f64());
             }
-            times[which].push((loaded, changed));
+            if stalls {
+                let begin = Instant::now();
+                several.stall(stalled, "off");
+                several.wait(0..asics, ROUTES);
+                caught_up.push(begin.elapsed().as_secs_f64());
+                assert!((0..asics).all(|asic| several.leads(asic, ROUTES, 1)));
+            }
         }
         println!("{:.0} MiB at most so far", memory());
     }
@@ -210,10 +219,8 @@ fn measure_four_asics() {
         values.sort_by(f64::total_cmp);
         (values[values.len() / 2], values[0], values[values.len() - 1])
     };
-    for (name, times) in ["three ASICs", "four", "four, one stalled: the other three"].into_iter().zip(&times)
-    {
-        let (mut loads, mut changes): (Vec<f64>, Vec<f64>) = times.iter().copied().unzip();
-        println!("{name}: {:.3?} s to load, {:.3?} s to change", median(&mut loads), median(&mut changes));
+    for ((name, ..), (loaded, changed)) in CASES.iter().zip(&mut times) {
+        println!("{name}: {:.3?} s to load, {:.3?} s to change", median(loaded), median(changed));
     }
-    println!("the fourth has everything {:.3?} s after it goes on", median(&mut caught_up));
+    println!("those that stood still have everything {:.3?} s after they go on", median(&mut caught_up));
 }

@@ -22,7 +22,7 @@ impl Orch {
     /// Whether a next hop with labels is on its way into the chip.
     pub(super) fn is_being_made(&self, id: u32) -> bool {
         let hop = self.neighbors.get(id);
-        hop.below.is_some() && hop.busy && hop.oid.is_none()
+        hop.below.is_some() && hop.is_asked_for()
     }
 
     /// Asks for one that somebody wants, or will at once, when its neighbour is there.

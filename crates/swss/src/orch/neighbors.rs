@@ -57,6 +57,11 @@ impl Neighbor {
         Neighbor { below: Some(below), ..Neighbor::default() }
     }
 
+    /// Whether the chip was asked for it, and has not made it yet.
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.busy && self.oid.is_none()
+    }
+
     /// Whether a route, a group or a row wants it.
     pub(super) fn is_wanted(&self) -> bool {
         self.refs > 0 || self.named > 0 || !self.groups.is_empty()

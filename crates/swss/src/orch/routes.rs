@@ -7,6 +7,7 @@
 use super::indexes::Meaning;
 use super::judge::{Plans, Verdict};
 use super::ledger::{Ledger, Ticket};
+use super::parked::Parked;
 use super::pending::Pending;
 use super::plan;
 use super::requests::{Asker, Context, Outcome, outcome};
@@ -22,7 +23,7 @@ use crate::sai::{
     Attr, Attrs, ErrorMode, InsegEntry, Item, ObjectId, ObjectType, Oid, PacketAction, RouteEntry, SWITCH,
     SaiCall, Status, Verb,
 };
-use ribtide_prefix::{Afi, AnyPrefix, Map, Set};
+use ribtide_prefix::{Afi, AnyPrefix, Map};
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -201,9 +202,7 @@ pub(super) struct Routes {
     pub(super) table: RouteTable,
     pub(super) ledger: Ledger,
     pub(super) ready: VecDeque<RouteId>,
-    waiting: Map<Cause, Set<RouteId>>,
-    /// How many routes are in `waiting`.
-    parked: usize,
+    parked: Parked,
     own: Map<RouteId, Own>,
     /// Rows parsed and looked up; emptied when a number in it may have been given away.
     pub(super) plans: Plans,
@@ -236,12 +235,12 @@ impl Routes {
 
     /// How many changed routes wait for their turn or for the chip.
     pub(super) fn moving_len(&self) -> usize {
-        self.table.tasks() - self.parked
+        self.table.tasks() - self.parked.len()
     }
 
     /// How many changed routes wait for what is not there.
     pub(super) fn parked_len(&self) -> usize {
-        self.parked
+        self.parked.len()
     }
 
     pub(super) fn forget_plans(&mut self) {
@@ -260,25 +259,12 @@ impl Routes {
         true
     }
 
-    fn park(&mut self, id: RouteId, cause: Cause) {
-        self.parked += usize::from(self.waiting.entry(cause).or_default().insert(id));
-    }
-
-    fn unpark(&mut self, id: RouteId, cause: Cause) {
-        if let Some(set) = self.waiting.get_mut(&cause) {
-            self.parked -= usize::from(set.remove(&id));
-            if set.is_empty() {
-                self.waiting.remove(&cause);
-            }
-        }
-    }
-
     /// Puts a task that may proceed in the queue.
     fn make_ready(&mut self, id: RouteId) {
         let Some(task) = self.table.task_mut(id) else { return };
         let before = std::mem::replace(&mut task.state, State::Ready);
         if let State::Waiting(cause) = before {
-            self.unpark(id, cause);
+            self.parked.remove(id, cause);
         }
         if before != State::Ready {
             self.ready.push_back(id);
@@ -453,10 +439,8 @@ impl Orch {
 
     /// Looks again at all routes that wait for `cause`.
     pub(super) fn wake(&mut self, cause: Cause) {
-        let Some(ids) = self.routes.waiting.remove(&cause) else { return };
+        let mut ids = self.routes.parked.take(cause);
         // In order, so that equal input has equal results whatever the hash.
-        self.routes.parked -= ids.len();
-        let mut ids: Vec<RouteId> = ids.into_iter().collect();
         ids.sort_unstable_by_key(|id| self.routes.table.name(*id));
         for id in ids {
             self.routes.make_ready(id);
@@ -465,9 +449,7 @@ impl Orch {
 
     /// Looks again at up to `count` routes that wait for `cause`.
     fn wake_some(&mut self, cause: Cause, count: usize) {
-        let some: Vec<RouteId> =
-            self.routes.waiting.get(&cause).into_iter().flatten().take(count).copied().collect();
-        for id in some {
+        for id in self.routes.parked.some(cause, count) {
             self.routes.make_ready(id);
         }
     }
@@ -608,7 +590,12 @@ impl Orch {
     fn wait(&mut self, id: RouteId, mut task: Box<Task>, cause: Cause) {
         task.state = State::Waiting(cause);
         self.routes.untold |= !task.ticket.is_some();
-        self.routes.park(id, cause);
+        let for_chip = match cause {
+            Cause::Hop(hop) => self.neighbors.get(hop).is_asked_for(),
+            Cause::Group(group) => self.groups.on_its_way(group),
+            Cause::Vrf(_) | Cause::Interface(_) | Cause::Index(_) | Cause::Room(_) => false,
+        };
+        self.routes.parked.add(id, cause, for_chip);
         self.routes.table.put_task(id, task);
     }
 
@@ -904,8 +891,7 @@ impl Orch {
     pub(super) fn give_up_waiting(&mut self) -> Vec<(RouteKey, String)> {
         self.routes.untold = false;
         let mut told = Vec::new();
-        let waiting = self.routes.waiting.iter().flat_map(|(cause, ids)| ids.iter().map(|id| (*cause, *id)));
-        for (cause, id) in waiting.collect::<Vec<_>>() {
+        for (cause, id) in self.routes.parked.iter().collect::<Vec<_>>() {
             let Some(task) = self.routes.table.task_mut(id) else { continue };
             let ticket = std::mem::take(&mut task.ticket);
             if !ticket.is_some() && (self.routes.table.has_failed(id) || self.table(id) == Table::Labels) {

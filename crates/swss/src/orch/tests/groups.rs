@@ -234,3 +234,36 @@ fn the_temporary_choice_is_by_chance_and_from_the_seed() {
     assert_ne!(one, choices(2));
     assert!(one.contains(&"10.0.0.2".to_string()) && one.contains(&"10.0.1.2".to_string()));
 }
+
+/// orchagent takes so many rows and no more while the chip does nothing: also when it is their group that the chip makes.
+#[test]
+fn routes_that_wait_for_the_chip_to_make_their_group_count_and_those_without_a_neighbour_do_not() {
+    let mut world = world(OrchConfig::default());
+    for n in 0..10 {
+        world.set(&format!("ROUTE_TABLE:10.1.{n}.0/24"), BOTH);
+        world.set(
+            &format!("ROUTE_TABLE:10.2.{n}.0/24"),
+            "nexthop=10.0.0.9,10.0.1.9 ifname=Ethernet0,Ethernet1",
+        );
+    }
+    world.run();
+    assert_eq!((world.orch.backlog(), world.orch.parked()), (10, 10));
+    // Their neighbours come to be known, which the chip is told first.
+    for ip in ["10.0.0.9", "10.0.1.9"] {
+        world.neighbor(ip);
+    }
+    while world.orch.parked() > 0 {
+        world.run();
+        world.answer(0);
+    }
+    world.run();
+    assert_eq!((world.orch.backlog(), world.orch.parked()), (20, 0));
+    world.settle();
+    assert_eq!((world.orch.backlog(), world.orch.parked()), (0, 0));
+    for n in 0..10 {
+        world.set(&format!("ROUTE_TABLE:10.1.{n}.0/24"), "DEL");
+        world.set(&format!("ROUTE_TABLE:10.2.{n}.0/24"), "DEL");
+    }
+    world.settle();
+    assert_eq!((world.orch.backlog(), world.orch.parked()), (0, 0));
+}
