@@ -5,6 +5,7 @@
 
 use crate::exchange::Reader;
 use crate::subscribe::Wake;
+use crate::zmq::Process;
 use crate::{Consumer, TableError};
 use crossbeam_channel as channel;
 use ribtide_runtime::rest;
@@ -12,16 +13,34 @@ use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row};
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Batches that may wait, as many as SONiC's ring has room for.
 const BATCHES: usize = 29;
 
+/// Rows that were taken from the table together, and how many times it was looked there by then.
+type Batch<R> = (u64, Result<Vec<Change<R>>, TableError>);
+
+/// How often the table was looked into.
+#[derive(Default, Debug)]
+struct Looks {
+    begun: AtomicU64,
+    /// What they found waits here.
+    done: AtomicU64,
+}
+
 /// The consuming end.
 #[derive(Debug)]
 pub struct Ahead<R: Row> {
-    batches: ring::Receiver<Result<Vec<Change<R>>, TableError>>,
+    batches: ring::Receiver<Batch<R>>,
     wake: Wake,
     rest: VecDeque<Change<R>>,
+    looks: Arc<Looks>,
+    /// The look that found what is popped.
+    popped: u64,
+    /// What this look, and those before it, found is to be popped.
+    mark: u64,
     _reader: Reader,
 }
 
@@ -38,20 +57,22 @@ impl<R: Row> Ahead<R> {
     ) -> Result<Self, TableError> {
         let (tx, batches) = rings.bounded(format!("{} taken ahead", R::TABLE), BATCHES);
         let (waker, wake) = channel::bounded(1);
+        let looks = Arc::new(Looks::default());
+        let its = looks.clone();
         let body = move |ending: Stop| {
             while rest::recv(consumer.wake()).is_ok() {
                 let mut more = true;
                 while more && !ending.stopped() {
                     let mut changes = Vec::with_capacity(max);
+                    let look = its.begun.fetch_add(1, SeqCst) + 1;
                     let popped = consumer.pop(max, &mut changes);
                     more = matches!(popped, Ok(true));
                     let batch = popped.map(|_| changes);
-                    if matches!(&batch, Ok(changes) if changes.is_empty()) {
-                        continue;
-                    }
-                    if tx.send(batch).is_err() {
+                    let is_empty = matches!(&batch, Ok(changes) if changes.is_empty());
+                    if !is_empty && tx.send((look, batch)).is_err() {
                         return;
                     }
+                    its.done.store(look, SeqCst);
                     // Full means that a wake-up waits already.
                     let _ = waker.try_send(());
                 }
@@ -59,7 +80,7 @@ impl<R: Row> Ahead<R> {
         };
         let reader =
             Reader::start("ring", stop, body).map_err(|_| TableError::Stopped { table: R::TABLE.into() })?;
-        Ok(Ahead { batches, wake, rest: VecDeque::new(), _reader: reader })
+        Ok(Ahead { batches, wake, rest: VecDeque::new(), looks, popped: 0, mark: 0, _reader: reader })
     }
 }
 
@@ -74,7 +95,10 @@ impl<R: Row> Consumer<R> for Ahead<R> {
                 return Ok(true);
             }
             match self.batches.try_recv() {
-                Some(batch) => self.rest.extend(batch?),
+                Some((look, batch)) => {
+                    self.popped = look;
+                    self.rest.extend(batch?);
+                }
                 None => return Ok(false),
             }
         }
@@ -82,5 +106,15 @@ impl<R: Row> Consumer<R> for Ahead<R> {
 
     fn wake(&self) -> &Wake {
         &self.wake
+    }
+
+    fn mark(&mut self, _: Option<Process>) {
+        self.mark = self.looks.begun.load(SeqCst);
+    }
+
+    fn is_past_mark(&mut self) -> bool {
+        // In this order: what a look found waits here before it counts as done.
+        let all_wait_here = self.looks.done.load(SeqCst) >= self.mark;
+        self.popped > self.mark || (all_wait_here && self.rest.is_empty() && self.batches.is_empty())
     }
 }

@@ -36,6 +36,7 @@ pub use state_table::{ConsumerStateTable, Pipeline, ProducerStateTable};
 pub use subscribe::{Heard, Wake, listen, wake_ups};
 
 use ribtide_swss::{Change, Row};
+use zmq::Process;
 
 /// The writing side of a table.
 pub trait Producer<R: Row> {
@@ -85,6 +86,17 @@ pub trait Consumer<R: Row> {
 
     /// Says when to pop.
     fn wake(&self) -> &Wake;
+
+    /// Notes what has left where its producer finds it and is not popped. Of what comes over ZeroMQ that is what other
+    /// processes than `from` sent before they ended; everybody else must have ended for it to be popped.
+    fn mark(&mut self, from: Option<Process>) {
+        let _ = from;
+    }
+
+    /// Whether everything is popped that was noted last. A wake-up says when to ask again.
+    fn is_past_mark(&mut self) -> bool {
+        true
+    }
 }
 
 /// Tells the operator what happened to a connection: losing a database is not an error of any one caller.

@@ -10,6 +10,7 @@ mod listener;
 mod push;
 mod requests;
 mod table;
+mod turns;
 mod zmtp;
 
 pub use answers::{AnswerEvent, Taken, answer_to, answers_at};
@@ -17,3 +18,4 @@ pub use endpoint::Endpoint;
 pub use push::Push;
 pub use requests::{Answer, exchange, serve};
 pub use table::{ZmqConsumer, ZmqProducer};
+pub use zmtp::Process;

@@ -1,10 +1,10 @@
 //! FIB suppression's way back between two of our own daemons: orchagent tells fpmsyncd directly what became of routes, and what
 //! is published in Redis follows behind, for others.
 //!
-//! fpmsyncd listens, orchagent connects, again and again. As a connection begins orchagent says which routes are in the chip,
-//! and from there on each answer. fpmsyncd counts an answer once: from who is connected, and from Redis
-//! only when for [`SETTLE`] nobody was, as when one of the two is SONiC's; it listens to Redis then and not before, so what
-//! was published by one who had answered directly is never heard.
+//! fpmsyncd listens, orchagent connects, again and again. As a connection begins orchagent takes in every row that was on its way
+//! before, says which routes are in the chip, and answers from there on what it takes in later. fpmsyncd counts an answer once:
+//! from who is connected, and from Redis only when for [`SETTLE`] nobody was, as when one of the two is SONiC's; it listens to
+//! Redis then and not before, so what was published by one who had answered directly is never heard.
 
 use super::north::in_namespace;
 use super::settings::is_ours;
@@ -18,7 +18,7 @@ use ribtide_swss::orch::Orch;
 use ribtide_swss::row::{
     AnswerKind, AnswerWriter, Name, ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteStateRow,
 };
-use ribtide_tables::zmq::{AnswerEvent, Endpoint, Push, answer_to, answers_at};
+use ribtide_tables::zmq::{AnswerEvent, Endpoint, Process, Push, answer_to, answers_at};
 use ribtide_tables::{Connection, Databases, Heard, PlainTable, listen};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -47,17 +47,15 @@ pub(super) struct Answering {
     unsent: VecDeque<Vec<u8>>,
     open: AnswerWriter,
     found: AnswerWriter,
-    /// Until when answers wait for the first who connects: who asked may be there already. `None`: it has not begun.
-    waits_until: Option<Instant>,
-    /// Somebody connected.
-    was_heard: bool,
+    /// Who is connected was told what is in the chip, and hears answers from there on.
+    begun: bool,
 }
 
 impl Answering {
     pub(super) fn start(rings: &Rings, stop: &Stop) -> Result<Answering, Error> {
         let push = answer_to(endpoint()?, rings, stop)?;
         let [open, found] = [AnswerKind::Confirmed, AnswerKind::InChip].map(AnswerWriter::new);
-        Ok(Answering { push, unsent: VecDeque::new(), open, found, waits_until: None, was_heard: false })
+        Ok(Answering { push, unsent: VecDeque::new(), open, found, begun: false })
     }
 
     /// Lets `select` see when to look again.
@@ -70,21 +68,31 @@ impl Answering {
         self.push.is_connected()
     }
 
-    /// Tells who is new what is in the chip, and sends what waited for room.
-    pub(super) fn look(&mut self, orch: &Orch) {
+    /// Whether somebody is new, who hears nothing until [`Answering::begin`]; in which process he is.
+    pub(super) fn is_asked(&mut self, orch: &Orch) -> Option<Option<Process>> {
         if orch.restoring() {
             // The look that a wake-up asks for. Nothing is known of the chip yet.
             let _ = self.push.wake().try_recv();
-            return;
+            return None;
         }
-        let until = *self.waits_until.get_or_insert_with(|| Instant::now() + SETTLE);
-        if self.push.renewed() {
-            if std::mem::replace(&mut self.was_heard, true) {
-                self.forget();
-            }
-            let answered = std::mem::replace(&mut self.unsent, in_chip(orch));
-            self.unsent.extend(answered);
-        } else if !self.push.is_connected() && (self.was_heard || Instant::now() >= until) {
+        let renewed = self.push.renewed();
+        if renewed {
+            self.forget();
+        }
+        renewed.then(|| self.push.process())
+    }
+
+    /// Tells who is new what is in the chip. From here on he hears what becomes of rows, of those that `orch` has now as of rows
+    /// that were found: another may have written them.
+    pub(super) fn begin(&mut self, orch: &mut Orch) {
+        self.unsent = in_chip(orch);
+        self.begun = true;
+        self.resume();
+    }
+
+    /// Sends what waited for room, or forgets it when nobody is connected.
+    pub(super) fn look(&mut self) {
+        if !self.push.is_connected() {
             self.forget();
         }
         self.resume();
@@ -93,8 +101,7 @@ impl Answering {
     /// Answers, and says of rows that were `found` that the chip has them. Who is not connected yet hears what is in the chip
     /// when it is.
     pub(super) fn answer(&mut self, responses: &[RouteResponse], found: &[RouteResponse]) {
-        let waits = !self.was_heard && self.waits_until.is_none_or(|until| Instant::now() < until);
-        if !self.push.is_connected() && !waits {
+        if !self.begun {
             return;
         }
         for (responses, open) in [(responses, &mut self.open), (found, &mut self.found)] {
@@ -125,6 +132,7 @@ impl Answering {
     }
 
     fn forget(&mut self) {
+        self.begun = false;
         self.unsent = VecDeque::new();
         take(&mut self.open);
         take(&mut self.found);
@@ -144,7 +152,7 @@ fn answered(response: &RouteResponse) -> Option<(Option<&Name>, AnyPrefix, &Name
 }
 
 /// The messages that say what is in the chip.
-fn in_chip(orch: &Orch) -> VecDeque<Vec<u8>> {
+fn in_chip(orch: &mut Orch) -> VecDeque<Vec<u8>> {
     let (mut messages, nobodys) = (VecDeque::new(), Name::from(""));
     let mut message = AnswerWriter::new(AnswerKind::InChip);
     orch.in_chip(|vrf, prefix| {

@@ -154,7 +154,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         replies: None,
         read: timers.timer("READ"),
         write: flush,
-        answers: suppress.then(|| Answers::open(&databases, &rings, stop)).transpose()?,
+        answers: None,
         heard: !suppress,
         telling: None,
     };
@@ -162,6 +162,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     links.into_iter().for_each(|event| stage.link(event));
     stage.learn()?;
     stage.settings.write()?;
+    // Not before: what orchagent says is in the chip must not be older than what was learnt.
+    stage.answers = suppress.then(|| Answers::open(&databases, &rings, stop)).transpose()?;
     stage.hear_first(stop)?;
     let (address, frames) = fpm_server::start(DAEMON, options.listen, &rings, stop)?;
     log(
@@ -379,24 +381,35 @@ impl Stage {
 
     fn direct(&mut self, message: &[u8]) -> Result<(), MalformedAnswers> {
         let mut reader = AnswerReader::new(message)?;
-        self.heard |= reader.kind == AnswerKind::AllSaid;
+        if reader.kind == AnswerKind::AllSaid {
+            self.heard = true;
+            self.machine.all_said();
+        }
+        let exact = self.is_row_last();
         while let Some(group) = reader.next_group()? {
             match reader.kind {
                 AnswerKind::Confirmed => {
                     self.machine.confirm_all(group.vrf, group.protocol, group.prefixes(), &mut self.out);
                 }
-                _ => self.machine.in_chip(group.vrf, group.prefixes(), true),
+                _ => self.machine.in_chip(group.vrf, group.prefixes(), exact),
             }
         }
         Ok(())
+    }
+
+    /// Whether what APPL_DB had of a route at the start was the last that orchagent was sent. Over ZeroMQ that may be one before it,
+    /// or one that waited in the former fpmsyncd and went with it.
+    fn is_row_last(&self) -> bool {
+        matches!(self.routes, Routes::Redis(_))
     }
 
     /// What APPL_STATE_DB says is in the chip. An orchagent of ours writes it behind, so a row may be that of a route that was
     /// deleted since; it says itself what is there, when it is back.
     fn hear_rows(&mut self) -> Result<(), Error> {
         self.heard = true;
+        let is_row_last = self.is_row_last();
         let (Some(answers), machine) = (&mut self.answers, &mut self.machine) else { return Ok(()) };
-        let exact = !answers.are_rows_behind()?;
+        let exact = is_row_last && !answers.are_rows_behind()?;
         answers.rows(|vrf, prefix| machine.in_chip(vrf, std::iter::once(prefix), exact))
     }
 

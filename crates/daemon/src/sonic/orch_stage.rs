@@ -17,6 +17,7 @@ use ribtide_swss::orch::{Orch, OrchEvent, OrchOut};
 use ribtide_swss::sai::{SaiReply, SaiRequest};
 use ribtide_swss::{Change, Row};
 use ribtide_tables::Consumer;
+use ribtide_tables::zmq::Process;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,12 @@ pub(super) trait Feed: Send {
 
     /// Lets go of what it keeps for work: its thread is at rest.
     fn relieve(&mut self);
+
+    /// [`Consumer::mark`].
+    fn mark(&mut self, from: Option<Process>);
+
+    /// [`Consumer::is_past_mark`]: the machine has all of it.
+    fn is_past_mark(&mut self) -> bool;
 }
 
 /// The way to syncd and back.
@@ -91,6 +98,15 @@ pub(super) trait Outlet: Send {
     fn restored(&mut self, _out: &mut OrchOut) -> Result<(), Error> {
         Ok(())
     }
+
+    /// Whether there is somebody new, each once, who is told what is in the chip as soon as the machine has every row that was on its
+    /// way before: in which process he is, if that is known.
+    fn is_asked(&mut self, _orch: &Orch) -> Option<Option<Process>> {
+        None
+    }
+
+    /// The machine has them.
+    fn begin(&mut self, _orch: &mut Orch) {}
 
     /// After each round. `quiet`: nothing came in, and every table was found empty.
     fn after_round(&mut self, _orch: &mut Orch, _quiet: bool) -> Result<(), Error> {
@@ -203,6 +219,14 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
     fn relieve(&mut self) {
         self.changes = Vec::new();
     }
+
+    fn mark(&mut self, from: Option<Process>) {
+        self.consumer.mark(from);
+    }
+
+    fn is_past_mark(&mut self) -> bool {
+        self.consumer.is_past_mark()
+    }
 }
 
 /// orchagent, wired.
@@ -243,6 +267,7 @@ impl OrchStage {
     pub(super) fn run(mut self, asked: Option<&Asked<OrchStage>>, stop: &Stop) -> Result<(), Error> {
         let (clock, mut next_tick) = (Clock::default(), 0);
         let (mut out, mut replies) = (OrchOut::default(), Vec::new());
+        let mut is_asked = false;
         while !stop.stopped() {
             let begin = Instant::now();
             if let Some(asked) = asked {
@@ -273,6 +298,14 @@ impl OrchStage {
             let again = self.carry_out(&mut out)?;
             if let Some(timer) = &self.drain {
                 timer.add(drained, drain);
+            }
+            if let Some(from) = self.outlet.is_asked(&self.orch) {
+                self.feeds.iter_mut().for_each(|feed| feed.mark(from));
+                is_asked = true;
+            }
+            if is_asked && self.feeds.iter_mut().all(|feed| feed.is_past_mark()) {
+                is_asked = false;
+                self.outlet.begin(&mut self.orch);
             }
             let quiet = taken + heard == 0 && !again;
             self.outlet.after_round(&mut self.orch, quiet)?;

@@ -11,6 +11,7 @@ use ribtide_runtime::thread::Stop;
 use ribtide_swss::orch::{Crm, Orch, OrchOut};
 use ribtide_swss::row::{DefaultRouteRow, NeighResolveRow, SwitchCapabilityRow};
 use ribtide_swss::{Change, Db, Row};
+use ribtide_tables::zmq::Process;
 use ribtide_tables::{Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable};
 use std::collections::BTreeMap;
 
@@ -75,9 +76,19 @@ impl Outlet for RedisOutlet {
         Ok(false)
     }
 
-    fn after_round(&mut self, orch: &mut Orch, _: bool) -> Result<(), Error> {
+    fn is_asked(&mut self, orch: &Orch) -> Option<Option<Process>> {
+        self.answering.as_mut().and_then(|answering| answering.is_asked(orch))
+    }
+
+    fn begin(&mut self, orch: &mut Orch) {
         if let Some(answering) = &mut self.answering {
-            answering.look(orch);
+            answering.begin(orch);
+        }
+    }
+
+    fn after_round(&mut self, _: &mut Orch, _: bool) -> Result<(), Error> {
+        if let Some(answering) = &mut self.answering {
+            answering.look();
             // Who is not connected may listen to what is published.
             self.publisher.awaited(!answering.is_connected());
         }

@@ -76,6 +76,13 @@ impl Fpmsyncd {
         }
     }
 
+    /// Takes in that who answers has said what is in the chip: no answer comes any more to a row from before the start.
+    pub fn all_said(&mut self) {
+        for of in &mut self.vrfs {
+            of.routes.for_each_mut(|entry| entry.stage = entry.stage.all_said());
+        }
+    }
+
     /// Takes in routes of a VRF that are in the chip; unless that is `exact`, that was said of them once.
     pub fn in_chip(&mut self, vrf: Option<&str>, prefixes: impl Iterator<Item = AnyPrefix>, exact: bool) {
         let Some(vrf) = self.find_vrf(vrf).filter(|_| self.config.suppress) else { return };

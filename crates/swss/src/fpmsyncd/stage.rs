@@ -96,6 +96,15 @@ impl Stage {
         self.has(Stage::KNOWN).then(|| confirmed.with(Stage::CONFIRMED, true))
     }
 
+    /// No answer comes to a row of before the start.
+    pub(super) fn all_said(self) -> Stage {
+        if self.has(Stage::KNOWN) {
+            self.with(Stage::UNANSWERED | Stage::OWN | Stage::KNOWN, false)
+        } else {
+            self
+        }
+    }
+
     /// What is unanswered, as far as this says: rows of our own accord count as the oldest.
     fn writes(self) -> Writes {
         let own = self.has(Stage::OWN) && self.unanswered() > 0;

@@ -2,7 +2,7 @@
 
 use super::Orch;
 use super::neighbors::HopKey;
-use super::routes::{Cause, State, Target};
+use super::routes::{Cause, State, Target, Task};
 use super::table::{RouteName, Table};
 use crate::row::Name;
 use crate::sai::Oid;
@@ -124,7 +124,10 @@ impl Orch {
 
     /// Hands over each route of which the chip has what its row asks for, and nothing that was taken in changes that: those too
     /// that were answered and for which it needs no entry, but not one whose last row failed, though an older one's entry is there.
-    pub fn in_chip(&self, mut each: impl FnMut(Option<&Name>, AnyPrefix)) {
+    ///
+    /// Who hears that has not written what was taken in so far and is not done, or does not know whether it was answered. So from
+    /// here on that counts as found: [`super::OrchOut::found`].
+    pub fn in_chip(&mut self, mut each: impl FnMut(Option<&Name>, AnyPrefix)) {
         let table = &self.routes.table;
         for id in table.iter().filter(|id| table.is_carried_out(*id)) {
             let name = table.name(id);
@@ -132,6 +135,7 @@ impl Orch {
                 each(self.vrfs.name(name.vrf).as_ref(), name.prefix);
             }
         }
+        self.routes.table.all_tasks().for_each(Task::set_found);
     }
 
     /// How many routes the chip has, without the default routes that drop.

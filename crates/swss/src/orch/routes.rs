@@ -153,6 +153,11 @@ impl Task {
         self.later.as_ref().unwrap_or(&self.change).set.as_ref() == Some(row)
     }
 
+    /// Nobody waits for the answer to any row of it.
+    pub(super) fn set_found(&mut self) {
+        self.found = [true; 2];
+    }
+
     fn add(&mut self, row: Option<RouteRow>, found: bool) {
         match (self.state, &mut self.later) {
             (State::InFlight(_), Some(later)) => {
@@ -820,8 +825,12 @@ impl Orch {
             let key = self.key(id, &task);
             // Taken out: another processor counts references to the same name.
             let protocol = task.change.set.take().map(|row| row.protocol.unwrap_or_default());
-            let told = if task.found[0] { &mut out.found } else { &mut out.responses };
-            told.push(RouteResponse::success(key, protocol));
+            match task.found[0] {
+                false => out.responses.push(RouteResponse::success(key, protocol)),
+                // The chip does not have the last one yet, and nobody waits to hear of those before it.
+                true if task.later.is_some() => {}
+                true => out.found.push(RouteResponse::success(key, protocol)),
+            }
         }
         let refused = task.refused.take();
         if task.later.is_some() {

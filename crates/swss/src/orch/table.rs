@@ -295,6 +295,11 @@ impl RouteTable {
         self.tasks.get_mut(at)?.as_deref_mut()
     }
 
+    /// Every change that is not done.
+    pub(super) fn all_tasks(&mut self) -> impl Iterator<Item = &mut Task> {
+        self.tasks.iter_mut().flatten().map(|task| &mut **task)
+    }
+
     /// Reads what will be read again when the tasks of these are taken.
     pub(super) fn look_at_tasks(&self, ids: impl Iterator<Item = RouteId>) {
         let tasks = ids.filter_map(|id| self.tasks.get(self.record(id).task as usize));
@@ -378,8 +383,8 @@ impl RouteTable {
 
     /// Whether nothing is left to be done for its row, and that did not fail.
     pub(super) fn is_carried_out(&self, id: RouteId) -> bool {
-        let Record { in_chip, task, kept, unsaid, .. } = self.record(id);
-        *task == NONE && (in_chip.is_some() || kept.without) && !kept.failed && !unsaid
+        let Record { in_chip, task, kept, .. } = self.record(id);
+        *task == NONE && (in_chip.is_some() || kept.without) && !kept.failed
     }
 
     /// Every route that is known.

@@ -74,7 +74,7 @@ pub fn answers_at(
     };
     let connections = Arc::new(AtomicU64::new(0));
     let body = move |peer: Peer| {
-        if !peer.ours {
+        if peer.ours.is_none() {
             return Err(io::Error::other("it is not ribtide's"));
         }
         let id = connections.fetch_add(1, Relaxed);

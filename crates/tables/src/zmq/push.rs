@@ -4,7 +4,7 @@
 //! What a broken connection had under way is not known: after each new one its owner says everything again.
 
 use super::endpoint::Endpoint;
-use super::zmtp::{Kind, Peer, introduce};
+use super::zmtp::{Kind, Peer, Process, introduce};
 use crate::TableError;
 use crate::subscribe::Wake;
 use crossbeam_channel as channel;
@@ -44,6 +44,8 @@ struct Link {
     /// Messages that the other side's owner has taken; `None` when it does not say.
     taken: Option<Arc<AtomicU64>>,
     sent: u64,
+    /// In which process the other side is, when it is one of ours.
+    ours: Option<Process>,
     /// Held by the thread that sends, for as long as there is a connection.
     open: Weak<()>,
 }
@@ -74,7 +76,8 @@ impl Push {
             while !stop.stopped() {
                 match connect(&endpoint) {
                     Ok(peer) => {
-                        let with = if peer.ours { "acknowledged" } else { "not acknowledged, as SONiC's" };
+                        let with =
+                            if peer.ours.is_some() { "acknowledged" } else { "not acknowledged, as SONiC's" };
                         crate::report(&format!("{what} goes to {endpoint}, {with}"));
                         (pause, said) = (BACK_OFF.0, false);
                         let why = push(peer, pushed, &rings, &connected, &waker);
@@ -128,6 +131,11 @@ impl Push {
     /// Whether who is connected acknowledges, and is therefore one of ours.
     pub fn is_acknowledged(&self) -> bool {
         self.is_connected() && self.acknowledges()
+    }
+
+    /// In which process who is connected, or was last, is, when he is one of ours.
+    pub fn process(&self) -> Option<Process> {
+        self.link.as_ref().and_then(|link| link.ours)
     }
 
     /// Whether another message would go at once.
@@ -191,10 +199,10 @@ fn push(
 ) -> String {
     let Peer { mut reader, writer, ours } = peer;
     let (messages, waiting) = rings.bounded::<Vec<u8>>(format!("{} to ZeroMQ", pushed.what), WINDOW as usize);
-    let taken = ours.then(|| Arc::new(AtomicU64::new(0)));
+    let taken = ours.map(|_| Arc::new(AtomicU64::new(0)));
     let open = Arc::new(());
-    if connected.send(Link { messages, taken: taken.clone(), sent: 0, open: Arc::downgrade(&open) }).is_err()
-    {
+    let link = Link { messages, taken: taken.clone(), sent: 0, ours, open: Arc::downgrade(&open) };
+    if connected.send(link).is_err() {
         return "its owner stops".into();
     }
     wake(waker);

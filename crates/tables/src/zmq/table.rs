@@ -9,7 +9,8 @@ use super::binary::{self, Malformed};
 use super::endpoint::Endpoint;
 use super::listener::{Service, bind};
 use super::push::{BACK_OFF, LIMIT, Push, Pushed, WINDOW, unreachable, wake};
-use super::zmtp::{Kind, Peer, Writer};
+use super::turns::Turns;
+use super::zmtp::{Kind, Peer, Process, Writer};
 use crate::remembered::Remembered;
 use crate::subscribe::Wake;
 use crate::{Consumer, TableError};
@@ -19,6 +20,8 @@ use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row};
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Changes in one message at most.
 const BATCH: usize = 1000;
@@ -136,9 +139,24 @@ struct Batch<R: Row> {
 pub struct ZmqConsumer<R: Row> {
     batches: ring::Receiver<Batch<R>>,
     wake: Wake,
+    turns: Turns,
+    /// How many batches came.
+    came: Arc<AtomicU64>,
+    /// How many of them were popped, the last perhaps in part.
+    popped: u64,
+    mark: Mark,
     rest: VecDeque<Change<R>>,
     /// To be told when `rest` is taken.
     taken: Option<(Writer, u64)>,
+}
+
+/// What is to be popped.
+#[derive(Clone, Copy, Debug)]
+enum Mark {
+    /// What other processes send until they end.
+    OfOthers(Process),
+    /// So many batches.
+    Batches(u64),
 }
 
 impl<R: Row> ZmqConsumer<R> {
@@ -148,8 +166,9 @@ impl<R: Row> ZmqConsumer<R> {
     /// # Errors
     /// [`TableError::Endpoint`] when the endpoint is taken or is not of this machine.
     pub fn bind(endpoint: &Endpoint, rings: &Rings, stop: &Stop) -> Result<Self, TableError> {
-        let (inlet, consumer) = Inlet::<R>::new(rings);
-        serve(endpoint, R::TABLE, vec![Box::new(inlet)], stop)?;
+        let turns = Turns::default();
+        let (inlet, consumer) = Inlet::<R>::new(&turns, rings);
+        serve(endpoint, R::TABLE, vec![Box::new(inlet)], turns, stop)?;
         Ok(consumer)
     }
 
@@ -162,9 +181,10 @@ impl<R: Row> ZmqConsumer<R> {
         rings: &Rings,
         stop: &Stop,
     ) -> Result<(Self, ZmqConsumer<S>), TableError> {
-        let (first, consumer) = Inlet::<R>::new(rings);
-        let (second, other) = Inlet::<S>::new(rings);
-        serve(endpoint, R::TABLE, vec![Box::new(first), Box::new(second)], stop)?;
+        let turns = Turns::default();
+        let (first, consumer) = Inlet::<R>::new(&turns, rings);
+        let (second, other) = Inlet::<S>::new(&turns, rings);
+        serve(endpoint, R::TABLE, vec![Box::new(first), Box::new(second)], turns, stop)?;
         Ok((consumer, other))
     }
 }
@@ -177,22 +197,29 @@ trait Takes: Send {
     /// Takes a message, and who is to be told when its owner has taken it. False when there is nobody any more.
     fn take(&mut self, message: &[u8], taken: Option<(Writer, u64)>) -> bool;
 
+    /// The connection has ended.
+    fn ended(&self);
+
     /// The same for another connection.
     fn again(&self) -> Box<dyn Takes>;
 }
 
 struct Inlet<R: Row> {
     batches: ring::Sender<Batch<R>>,
+    came: Arc<AtomicU64>,
     waker: channel::Sender<()>,
     memory: Remembered<R>,
 }
 
 impl<R: Row> Inlet<R> {
-    fn new(rings: &Rings) -> (Inlet<R>, ZmqConsumer<R>) {
+    fn new(turns: &Turns, rings: &Rings) -> (Inlet<R>, ZmqConsumer<R>) {
         let (batches, taken) = rings.bounded(R::TABLE, WINDOW as usize);
         let (waker, wake) = channel::bounded(1);
-        let inlet = Inlet { batches, waker, memory: Remembered::default() };
-        (inlet, ZmqConsumer { batches: taken, wake, rest: VecDeque::new(), taken: None })
+        let came = Arc::new(AtomicU64::new(0));
+        let inlet = Inlet { batches, came: came.clone(), waker, memory: Remembered::default() };
+        let (turns, mark) = (turns.clone(), Mark::Batches(0));
+        let rest = VecDeque::new();
+        (inlet, ZmqConsumer { batches: taken, wake, turns, came, popped: 0, mark, rest, taken: None })
     }
 }
 
@@ -212,14 +239,20 @@ impl<R: Row> Takes for Inlet<R> {
                 Vec::new()
             }
         };
+        self.came.fetch_add(1, Relaxed);
         let sent = self.batches.send(Batch { changes, taken }).is_ok();
         wake(&self.waker);
         sent
     }
 
+    fn ended(&self) {
+        wake(&self.waker);
+    }
+
     fn again(&self) -> Box<dyn Takes> {
-        let Inlet { batches, waker, .. } = self;
-        Box::new(Inlet { batches: batches.clone(), waker: waker.clone(), memory: Remembered::default() })
+        let Inlet { batches, came, waker, .. } = self;
+        let (batches, came, waker) = (batches.clone(), came.clone(), waker.clone());
+        Box::new(Inlet { batches, came, waker, memory: Remembered::default() })
     }
 }
 
@@ -236,16 +269,24 @@ fn serve(
     endpoint: &Endpoint,
     what: &'static str,
     inlets: Vec<Box<dyn Takes>>,
+    turns: Turns,
     stop: &Stop,
 ) -> Result<(), TableError> {
     let service = Service { kind: Kind::Pull, limit: LIMIT, what, listens: "zmq-listen", serves: "zmq-pull" };
     let inlets = Inlets(inlets);
-    let body = move |peer: Peer| pull(peer, inlets.clone());
+    let body = move |peer: Peer| {
+        let mut inlets = inlets.clone();
+        let turn = peer.ours.map(|process| turns.wait(process));
+        let ended = pull(peer, &mut inlets);
+        drop(turn);
+        inlets.0.iter().for_each(|inlet| inlet.ended());
+        ended
+    };
     bind(endpoint, service, stop, body).map_err(|e| unreachable(&endpoint.to_string(), &e))
 }
 
 /// One connection to its end.
-fn pull(peer: Peer, mut inlets: Inlets) -> io::Result<()> {
+fn pull(peer: Peer, inlets: &mut Inlets) -> io::Result<()> {
     let Peer { mut reader, writer, ours } = peer;
     let mut message = Vec::new();
     let mut count = 0;
@@ -257,7 +298,7 @@ fn pull(peer: Peer, mut inlets: Inlets) -> io::Result<()> {
             .and_then(|read| inlets.0.iter().position(|inlet| inlet.table() == (read.database, read.table)));
         // Who says what nobody understands is told of it by the first.
         let Some(inlet) = inlets.0.get_mut(of.unwrap_or(0)) else { return Ok(()) };
-        if !inlet.take(&message, ours.then(|| (writer.clone(), count))) {
+        if !inlet.take(&message, ours.map(|_| (writer.clone(), count))) {
             return Ok(());
         }
     }
@@ -321,9 +362,25 @@ impl<R: Row> Consumer<R> for ZmqConsumer<R> {
                 return Ok(true);
             }
             let Some(Batch { changes, taken }) = self.batches.try_recv() else { return Ok(false) };
+            self.popped += 1;
             self.rest.extend(changes);
             self.taken = taken;
         }
+    }
+
+    fn mark(&mut self, from: Option<Process>) {
+        let came = || Mark::Batches(self.came.load(Relaxed));
+        self.mark = from.map_or_else(came, Mark::OfOthers);
+    }
+
+    fn is_past_mark(&mut self) -> bool {
+        if let Mark::OfOthers(process) = self.mark
+            && self.turns.is_alone(process)
+        {
+            self.mark = Mark::Batches(self.came.load(Relaxed));
+        }
+        let Mark::Batches(count) = self.mark else { return false };
+        self.popped > count || (self.popped == count && self.rest.is_empty())
     }
 
     fn wake(&self) -> &Wake {

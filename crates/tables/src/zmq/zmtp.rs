@@ -6,9 +6,10 @@
 //! protocol is a greeting, one command and frames with a length.
 
 use ribtide_runtime::rest;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How long a peer may take to introduce itself.
@@ -21,7 +22,9 @@ const READ: usize = 256 << 10;
 const SHORT: usize = 16 << 10;
 /// The property by which ribtide's sockets know each other. ZeroMQ's own pass it over. Another value is of a version that says
 /// other things, and so as good as SONiC's.
-const OURS: (&str, &[u8]) = ("X-Ribtide-Acknowledges", b"2");
+const OURS: (&str, &[u8]) = ("X-Ribtide-Acknowledges", b"3");
+/// The property by which they tell one process from the next, eight octets.
+const PROCESS: &str = "X-Ribtide-Process";
 
 const MORE: u8 = 1;
 const LONG: u8 = 2;
@@ -72,8 +75,26 @@ pub(super) struct Peer {
     pub(super) reader: Reader,
     /// Where messages go in.
     pub(super) writer: Writer,
-    /// The other side is one of ribtide's.
-    pub(super) ours: bool,
+    /// The other side is one of ribtide's: in which process it is, by a number that no other has.
+    pub(super) ours: Option<Process>,
+}
+
+/// A process, as long as it lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Process(u64);
+
+impl Process {
+    #[cfg(test)]
+    pub(super) fn numbered(number: u64) -> Process {
+        Process(number)
+    }
+
+    /// This one. Its number is drawn as it is first asked for.
+    fn this() -> Process {
+        static THIS: OnceLock<u64> = OnceLock::new();
+        // A hasher's key is random, and another one in each process.
+        Process(*THIS.get_or_init(|| RandomState::new().hash_one(std::process::id())))
+    }
 }
 
 /// Introduces this side and waits for the other. Messages of `limit` bytes and more are refused.
@@ -111,7 +132,8 @@ pub(super) fn introduce(stream: TcpStream, kind: Kind, limit: usize) -> io::Resu
     if get("Socket-Type") != Some(wanted.as_bytes()) {
         return Err(io::Error::other(format!("the other side is no {wanted} socket")));
     }
-    let ours = get(OURS.0) == Some(OURS.1);
+    let process = get(PROCESS).and_then(|number| number.try_into().ok()).map(u64::from_be_bytes);
+    let ours = process.map(Process).filter(|_| get(OURS.0) == Some(OURS.1));
     stream.set_read_timeout(Some(rest::SPAN))?;
     reader.input.get_mut().waits = true;
     Ok(Peer { reader, writer: Writer { frames, envelope: kind.has_envelope() }, ours })
@@ -130,6 +152,7 @@ fn ready(kind: Kind) -> Vec<u8> {
         put("Identity", b"");
     }
     put(OURS.0, OURS.1);
+    put(PROCESS, &Process::this().0.to_be_bytes());
     let mut frame = vec![COMMAND, body.len() as u8];
     frame.append(&mut body);
     frame
