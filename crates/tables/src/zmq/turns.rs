@@ -69,7 +69,7 @@ mod tests {
         let turns = Turns::default();
         let of_former = [turns.wait(former), turns.wait(former)];
         assert!(turns.is_alone(former) && !turns.is_alone(latter));
-        let (tell, told) = mpsc::channel();
+        let (tell, told) = mpsc::sync_channel(2);
         let wait = |process| {
             let before = turns.line().came;
             let (turns, tell) = (turns.clone(), tell.clone());
