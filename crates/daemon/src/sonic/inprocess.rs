@@ -56,10 +56,6 @@ const BACKLOG: usize = 8192;
 const WINDOW: usize = 4;
 /// Addresses that one question to the chip's thread holds; more are asked in turns, so that routing goes on.
 const PAGE: usize = 4096;
-/// How much the path's threads are preferred to those that bring routes, in steps of niceness. Those would take its cores until
-/// every ring is full, and leave theirs idle when orchagent, whose work nobody can share, is still at it; and with FIB
-/// suppression BGP's work is done only when the chip's is.
-const AHEAD: u8 = 10;
 /// The longest sleep: how late a stop is noticed.
 const NAP: Duration = Duration::from_millis(200);
 
@@ -176,7 +172,6 @@ pub fn start(
     let stage = |stage: &'static str, body: Box<dyn FnOnce() -> Result<(), Error> + Send>| {
         let all = all.clone();
         let run = move || {
-            thread::hurry(AHEAD);
             // Without one of its stages the path would only stand still: the process stops, and is started again.
             if let Err(e) = body()
                 && !all.stopped()
