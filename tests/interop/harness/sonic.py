@@ -182,7 +182,7 @@ class Sonic:
         def holds():
             try:
                 chip = self.chip()
-            except AssertionError:
+            except (AssertionError, KeyError):
                 return False  # A moment in the middle of a change; the last look, below, is not forgiven.
             return chip.routes() == routes and not chip.unused()
         wait_for(what, holds, timeout, alive=self.alive())

@@ -27,8 +27,8 @@ const HIDDEN: &str = "HIDDEN";
 const RAN: &str = "RIBTIDE_SYNCD_RAN";
 /// A key that says that orchagent describes the switch to a syncd that runs, which alone knows what it was told.
 const IN_VIEW: &str = "RIBTIDE_IN_VIEW";
-/// Rows that wait in one piece at most.
-const BATCH: usize = 1000;
+/// Rows that usually wait in one piece: those of a bulk, which are written together, as are those of a view.
+const BULK: usize = 1000;
 /// Rows that are written at once.
 const AT_ONCE: usize = 16_000;
 /// How often a server that nothing is written to is looked at.
@@ -138,7 +138,7 @@ pub(super) struct Behind {
 
 impl Behind {
     fn start(mut rows: Rows, lag: Lag, rings: &Rings) -> Result<Behind, Error> {
-        let bound = lag.behind_by / BATCH;
+        let bound = lag.behind_by / BULK;
         let (batches, waiting) = rings.bounded::<(Vec<Noted>, Instant)>("ASIC_DB written behind", bound);
         let pace = Pace::default();
         let its_pace = pace.clone();
@@ -188,13 +188,9 @@ impl Behind {
 
     /// Waits while too much waits.
     fn write(&self, changes: &mut Vec<AsicChange>) -> Result<(), Error> {
-        let now = Instant::now();
+        let (noted, now) = (changes.drain(..).map(Noted::from).collect(), Instant::now());
         self.pace.came(now);
-        let (mut noted, mut sent) = (changes.drain(..).map(Noted::from).peekable(), true);
-        while sent && noted.peek().is_some() {
-            let batch = noted.by_ref().take(BATCH).collect();
-            sent = self.batches.as_ref().is_some_and(|batches| batches.send((batch, now)).is_ok());
-        }
+        let sent = self.batches.as_ref().is_some_and(|batches| batches.send((noted, now)).is_ok());
         match self.failed.try_recv() {
             Ok(e) => Err(e),
             Err(_) if !sent => Err(Error::new("ASIC_DB is no longer written; the log says why")),
