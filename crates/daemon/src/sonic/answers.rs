@@ -92,7 +92,7 @@ impl Answering {
 
     /// Sends what waited for room, or forgets it when nobody is connected.
     pub(super) fn look(&mut self) {
-        if !self.push.is_connected() {
+        if self.begun && !self.push.is_connected() {
             self.forget();
         }
         self.resume();
