@@ -4,11 +4,10 @@ names, over TCP. One of them stands still: the other does not notice, and it has
 import copy
 import json
 import signal
-import subprocess
 
 from harness import Host, Ribtide, binary, wait_for
 from harness.config import HEAD, external
-from harness.sonic import APPL, ASIC, PORTS, Sonic
+from harness.sonic import APPL, ASIC, CONFIG, PORTS, Sonic
 from harness.speaker import Speaker, update
 
 PREFIXES = 20_000
@@ -27,9 +26,10 @@ addresses = ["10.2.0.1/24"]
 
 
 class Asic(Sonic):
-    """The daemons of one namespace; they and commands about them find its databases by NAMESPACE_ID."""
+    """The daemons of one namespace of SONiC's, with FIB suppression or without; they and commands about them find its databases by
+    NAMESPACE_ID."""
 
-    def __init__(self, host, number, databases):
+    def __init__(self, host, number, databases, listen=None, suppress=False):
         import redis
         self.host = copy.copy(host)
         self.host.folder = host.folder / f"asic{number}"
@@ -44,30 +44,41 @@ class Asic(Sonic):
         self.databases = ["--database-config", databases / "database_global.json"]
         flags = {"syncd": ["-u", "-s", "-l", "-p", self.host.folder / "sai.profile", "--query-socket", self.syncd],
                  "orchagent": ["-d", self.host.folder, "-b", "1024", "-s", "-m", "02:00:00:00:00:01"],
-                 "fpmsyncd": ["--listen", f"127.0.0.1:{2620 + number}"]}
+                 "fpmsyncd": ["--listen", listen or f"127.0.0.1:{2620 + number}"]}
+        if suppress:
+            redis.Redis(unix_socket_path=str(socket), db=CONFIG).hset("DEVICE_METADATA|localhost", "suppress-fib-pending", "enabled")
+            flags["orchagent"].append("-F")
         for name, options in flags.items():
             self.processes[name] = host.start(f"{name}{number}", "env", *(f"{k}={v}" for k, v in self.of_it.items()),
                                               binary(), name, *options, *self.databases)
         self.everything_else()
 
+    def gateways(self, prefixes):
+        """The only next hop of each in the switch, or None."""
+        answers = self.ask_all([f"route {prefix}" for prefix in prefixes])
+        return [answer["hops"][0]["gateway"] if answer and len(answer["hops"]) == 1 else None for answer in answers]
+
     def has(self, gateway):
         """Whether the switch sends every route there."""
-        answers = self.ask_all([f"route {prefix}" for prefix in ALL[::97] + ALL[-1:]])
-        return all([hop["gateway"] for hop in (answer or {"hops": []})["hops"]] == [gateway] for answer in answers)
+        return set(self.gateways(ALL[::97] + ALL[-1:])) == {gateway}
 
     def agrees(self):
-        args = ["env", *(f"{k}={v}" for k, v in self.of_it.items()), binary(), "route-check", "--full", "--wait", "60", "--json",
-                "--sonic", *self.databases, "--syncd", self.syncd]
-        done = subprocess.run([*map(str, args)], capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stdout[:3000] + done.stderr
+        self.host.run("env", *(f"{k}={v}" for k, v in self.of_it.items()), binary(), "route-check", "--full", "--wait", "60",
+                      "--sonic", *self.databases, "--syncd", self.syncd, timeout=300)
+
+
+def servers(host, asics):
+    """Servers for so many ASICs of the host; the folder of their sockets."""
+    databases = host.folder / "databases"
+    redis = host.start("redis", binary(), "redis", "up", "--dir", databases, "--asics", asics)
+    wait_for("the servers run", lambda: "ready" in redis.log(), 20, alive=[redis])
+    return databases
 
 
 def test_one_of_two_stands_still(host):
     for port in PORTS:
         host.lan(port.name, *port.addresses)
-    databases = host.folder / "databases"
-    redis = host.start("redis", binary(), "redis", "up", "--dir", databases, "--asics", 2)
-    wait_for("the servers run", lambda: "ready" in redis.log(), 20, alive=[redis])
+    databases = servers(host, 2)
     asics = [Asic(host, number, databases) for number in range(2)]
     alive = [process for asic in asics for process in asic.alive()]
     router = Ribtide(host, ROUTER)
@@ -94,3 +105,5 @@ def test_one_of_two_stands_still(host):
     wait_for("nobody is behind", lambda: behind() == {"fpm-0": None, "fpm-1": None}, 60)
     for asic in asics:
         asic.agrees()
+    # Its host answered all the time: nobody took it for gone.
+    assert [client["connects"] for client in router.show("fpm")["clients"]] == [1, 1]

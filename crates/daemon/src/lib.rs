@@ -11,6 +11,7 @@ pub mod combinations;
 pub mod config;
 pub mod dataplane;
 mod journal;
+mod liveness;
 pub mod reload;
 pub mod rib;
 mod route_check;

@@ -2,8 +2,9 @@
 //!
 //! Two threads. The writer takes batches and writes them; a server that does not read stops it, and with it the
 //! ring and the RIB, so nothing piles up and nothing is lost. The reader always reads, so the server can always
-//! write its offload replies. When the connection goes, the RIB is told, and after the next connect it sends all
-//! of its routes again; what the server was told before and is gone meanwhile is then deleted from it.
+//! write its offload replies, and finds out when the server's host is gone ([`liveness`]). When the connection goes, the
+//! RIB is told, and after the next connect it sends all of its routes again; what the server was told before and is gone
+//! meanwhile is then deleted from it.
 //!
 //! A batch counts as done when its bytes are with the operating system. A reply that the hardware refused a route
 //! comes later and is reported as that route's failure, until another one says that it took it. A reply counts only when
@@ -18,6 +19,7 @@ mod told;
 use super::Port;
 use super::announce::Style;
 use super::verdicts::Verdicts;
+use crate::liveness::{self, Watched};
 use encode::{Done, Encoder};
 use replies::Replies;
 use ribtide_rib::RibIn;
@@ -213,12 +215,13 @@ impl Client {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(STOP_POLL))?;
         stream.set_read_timeout(Some(STOP_POLL))?;
-        socket2::SockRef::from(&stream).set_keepalive(true)?;
+        liveness::probe(&stream)?;
         Ok(stream)
     }
 
     fn start_reader(&self, stream: &TcpStream, gone: &Arc<AtomicBool>, replies: &Answers) -> io::Result<()> {
         let reader = Reader {
+            server: self.server,
             stream: stream.try_clone()?,
             gone: gone.clone(),
             stop: self.port.stop.clone(),
@@ -353,6 +356,7 @@ impl Connection {
 
 /// The reading side of a connection: offload replies.
 struct Reader {
+    server: SocketAddr,
     stream: TcpStream,
     gone: Arc<AtomicBool>,
     stop: Stop,
@@ -363,18 +367,21 @@ struct Reader {
 }
 
 impl Reader {
-    fn run(mut self) {
+    fn run(self) {
         let mut buf = vec![0; 4 * LONGEST_FRAME];
         let mut filled = 0;
         while !self.gone.load(Relaxed) && !self.stop.stopped() {
-            match self.stream.read(&mut buf[filled..]) {
+            match Watched(&self.stream).read(&mut buf[filled..]) {
                 Ok(0) => break,
                 Ok(n) => {
                     self.counters.bytes_read.fetch_add(n as u64, Relaxed);
                     filled += n;
                 }
                 Err(e) if waits(&e) => {}
-                Err(_) => break,
+                Err(e) => {
+                    log("ribtide", &format!("the connection to the FPM server {} ended: {e}", self.server));
+                    break;
+                }
             }
             let (mut used, replies) = (0, self.replies.clone());
             let mut books = replies.lock();
@@ -387,7 +394,10 @@ impl Reader {
                     Ok(None) => break,
                     Err(e) => {
                         self.counters.errors.fetch_add(1, Relaxed);
-                        log("ribtide", &format!("{e}; closing the connection to the FPM server"));
+                        log(
+                            "ribtide",
+                            &format!("{e}; closing the connection to the FPM server {}", self.server),
+                        );
                         self.gone.store(true, Relaxed);
                         break;
                     }
@@ -434,9 +444,9 @@ impl Reader {
     }
 }
 
-/// Whether the call only ran out of its time.
+/// Whether the call only ran out of its time. (`TimedOut` is TCP's: it has given the connection up.)
 fn waits(e: &io::Error) -> bool {
-    matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+    matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 //!
 //! Two threads a session. One reads, so that a daemon that waits for its database holds the client back through
 //! TCP and nothing else; one writes replies, so that a client that does not read them stops the daemon only when
-//! a whole ring of replies waits, and loses its session when it stays so.
+//! a whole ring of replies waits, and loses its session when it stays so. A client whose host is gone loses it too, so
+//! that it can come back: it would wait behind itself.
 
 use super::{Error, log};
+use crate::liveness::{self, Watched};
 use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
@@ -100,7 +102,7 @@ fn loop_frames(stream: &TcpStream, events: &ring::Sender<FpmEvent>) -> Result<St
     if let Err(e) = stream.set_read_timeout(Some(rest::SPAN)) {
         return Ok(e.to_string());
     }
-    let mut patient = rest::Patient(stream);
+    let mut patient = rest::Patient(Watched(stream));
     loop {
         match patient.read(&mut read[held..]) {
             Ok(0) => return Ok("the client closed it".into()),
@@ -132,7 +134,7 @@ fn writer(daemon: &'static str, stream: &TcpStream, rings: &Rings) -> io::Result
     let mut stream = stream.try_clone()?;
     stream.set_write_timeout(Some(STALL))?;
     stream.set_nodelay(true)?;
-    socket2::SockRef::from(&stream).set_keepalive(true)?;
+    liveness::probe(&stream)?;
     let (replies, waiting) = rings.bounded::<Vec<u8>>("fpmsyncd replies", REPLIES);
     let body = move || {
         while let Ok(bytes) = waiting.recv() {

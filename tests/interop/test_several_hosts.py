@@ -1,0 +1,146 @@
+"""One router, and the daemons and databases of two ASICs: one on the router's host, one on a host of its own, which FPM reaches over
+TCP. The line to it stands still, and is then cut for so long that both ends give the session up. The ASIC here does not
+notice; the one there has the last word when it is back; and BGP is never told of what one of the two does not forward."""
+
+import json
+import struct
+
+import pytest
+from harness import Host, Ribtide, wait_for
+from harness.config import HEAD, external
+from harness.sonic import PORTS
+from harness.speaker import KEEPALIVE, Speaker, message, prefixes as nlri, raw_update, update
+from test_several_asics import Asic, servers
+from test_suppression import Receiver
+
+HERE, THERE = "10.255.1.1", "10.255.1.2"
+LINE = "midplane"
+SENDER, RECEIVER = Host.FEEDS
+ALL = [f"20.{n >> 8}.{n & 255}.0/24" for n in range(4000)]
+#: Another one in each round, so that a chip says how far it is.
+GATEWAYS = PORTS[0].neighbors[:100]
+FIRST_ASN = 64512
+ROUTER = (HEAD + external("sender", 65010, SENDER, 'import = ["accept"]') + external("receiver", 65020, RECEIVER, 'export = ["accept"]')
+          + f"""
+[fib]
+suppress-fib-pending = true
+fpm = ["127.0.0.1:2620", "{THERE}:2620"]
+
+[[interface]]
+name = "Ethernet0"
+addresses = ["193.203.0.250/24"]
+""")
+
+
+class Told(Receiver):
+    """A neighbour that looks into all chips whenever it is told of something. The end of an AS path says which round it is of."""
+
+    def __init__(self, host, asics):
+        super().__init__(host, self.in_all)
+        self.asics, self.round, self.of = asics, None, {}
+
+    def listen(self, enough, within=60):
+        self.speaker.send(message(KEEPALIVE))
+        super().listen(enough, within)
+
+    def take(self, body):
+        self.round = round_of(body)
+        super().take(body)
+
+    def in_all(self, told):
+        """Those that each chip sends where this round says, or a later one."""
+        self.of.update(dict.fromkeys(told, self.round))
+        there = set(told)
+        for asic in self.asics:
+            there -= {prefix for prefix, gateway in zip(told, asic.gateways(told)) if gateway not in GATEWAYS[self.round:]}
+        return there
+
+    def has(self, prefixes, number):
+        """Whether it was told of exactly these, in that round last."""
+        return self.table == set(prefixes) and {self.of[prefix] for prefix in prefixes} == {number}
+
+
+def round_of(body):
+    """What the last AS of an UPDATE's path says, or None where it announces nothing."""
+    at = 2 + struct.unpack("!H", body[:2])[0]
+    end = at + 2 + struct.unpack("!H", body[at:at + 2])[0]
+    at += 2
+    while at < end:
+        size, value = (struct.unpack("!H", body[at + 2:at + 4])[0], at + 4) if body[at] & 0x10 else (body[at + 2], at + 3)
+        if body[at + 1] == 2:
+            return int.from_bytes(body[value + size - 4:value + size]) - FIRST_ASN
+        at = value + size
+    return None
+
+
+def announce(prefixes, number):
+    return b"".join(update(prefixes[start:start + 200], [65010, FIRST_ASN + number], GATEWAYS[number])
+                    for start in range(0, len(prefixes), 200))
+
+
+@pytest.fixture
+def there(folder):
+    """Another host."""
+    there = Host(folder, "there", feeds=False)
+    yield there
+    there.close()
+
+
+def test_the_line_to_the_other_host_is_cut(host, there):
+    for port in PORTS:
+        host.lan(port.name, *port.addresses)
+    host.join(there, LINE)
+    host.address(LINE, f"{HERE}/24")
+    there.address(LINE, f"{THERE}/24")
+    for port in PORTS:
+        there.lan(port.name, *port.addresses)
+    # FPM says numbers of interfaces.
+    assert len({json.loads(h.ip("-j", "link", "show", "Ethernet0"))[0]["ifindex"] for h in (host, there)}) == 1
+    near, far = (Asic(h, 0, servers(h, 1), f"{address}:2620", suppress=True) for h, address in ((host, "127.0.0.1"), (there, THERE)))
+    alive = near.alive() + far.alive()
+    router = Ribtide(host, ROUTER)
+    clients = lambda what: [client[what] for client in router.show("fpm")["clients"]]
+    receiver = Told(host, [near, far])
+    sender = Speaker(host, SENDER, 65010)
+    arrives = lambda asic, prefixes, number: wait_for(f"round {number} is in the chip", lambda: set(asic.gateways(prefixes)) == {
+        GATEWAYS[number]}, 60, 0.2, alive=alive)
+
+    sender.send(announce(ALL, 0))
+    receiver.listen(lambda: receiver.has(ALL, 0), 120)
+
+    # The line stands still in the middle of a change: TCP goes on by itself afterwards.
+    half = len(ALL) // 2
+    sender.send(announce(ALL[:half], 1))
+    there.ip("link", "set", LINE, "down")
+    sender.send(announce(ALL[half:], 1))
+    arrives(near, ALL, 1)
+    receiver.quiet(5)
+    assert {receiver.of[prefix] for prefix in ALL[half:]} == {0}
+    there.ip("link", "set", LINE, "up")
+    receiver.listen(lambda: receiver.has(ALL, 1), 120)
+    assert clients("connects") == [1, 1]
+
+    # It is cut, and no word says so.
+    there.ip("link", "set", LINE, "down")
+    number = 1
+    while clients("connected") == [True, True]:
+        number += 1
+        sender.send(announce(ALL, number))
+        arrives(near, ALL, number)
+        receiver.quiet(1)
+    assert clients("connected") == [True, False]
+    wait_for("the other side notices", lambda: f"the FPM session of {HERE}" in far.processes["fpmsyncd"].log(), 60, alive=alive)
+    number += 1
+    left = ALL[100:]
+    sender.send(raw_update(withdrawn=nlri(ALL[:100])) + announce(left, number))
+    arrives(near, left, number)
+    receiver.quiet(2)
+    assert max(receiver.of.values()) == 1, "told of what the other host has not heard of"
+    assert set(far.gateways(ALL)) == {GATEWAYS[1]}
+    there.ip("link", "set", LINE, "up")
+    arrives(far, left, number)
+    receiver.listen(lambda: receiver.has(left, number), 120)
+    for asic in (near, far):
+        wait_for("what is withdrawn is gone", lambda: set(asic.gateways(ALL[:100])) == {None}, 30, 0.2, alive=alive)
+        asic.agrees()
+    assert clients("connects") == [1, 2]
