@@ -42,6 +42,7 @@ def test_stock_command_lines(host):
         assert said["orchagent"][name]["active"] == "none" and said["orchagent"][name]["why"], name
     for name in ("-B", "-b", "-C", "-G", "-a"):
         assert said["syncd"][name]["active"] == "none" and said["syncd"][name]["why"], name
+    assert [said[name]["multi-db"]["active"] for name in ("fpmsyncd", "orchagent", "syncd")] == ["disabled"] * 3
     assert said["syncd"]["-t"] == {"name": "-t", "asked": "fast", "active": "cold", "why": said["syncd"]["-t"]["why"]}
     # A watchdog of a microsecond: every request takes longer.
     assert "the switch took" in sonic.processes["syncd"].log()

@@ -189,6 +189,17 @@ impl Databases {
         self.0.iter().find(|d| d.db == db).expect("every database has a place")
     }
 
+    /// On how many servers they are.
+    pub fn server_count(&self) -> usize {
+        let mut addresses: Vec<&Address> = Vec::new();
+        for database in &self.0 {
+            if !addresses.contains(&&database.address) {
+                addresses.push(&database.address);
+            }
+        }
+        addresses.len()
+    }
+
     /// From the text of a `database_config.json`: `INSTANCES` name servers, `DATABASES` point at them.
     fn parse(text: &str) -> Result<Databases, String> {
         let root: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
@@ -309,6 +320,8 @@ mod tests {
         let databases = Databases::parse(text).unwrap();
         assert_eq!(databases.get(Db::Appl).address, Address::Tcp("10.0.0.9".into(), 6378));
         assert_eq!(databases.get(Db::State).address, Address::Unix("/run/a.sock".into()));
+        let one = Databases::one_server(Address::Tcp("127.0.0.1".into(), DEFAULT_PORT));
+        assert_eq!((databases.server_count(), one.server_count()), (2, 1));
         assert_eq!(databases.get(Db::State).key("ROUTE_TABLE", "::/0"), "ROUTE_TABLE|::/0");
         assert_eq!(databases.get(Db::ApplState).id, 14);
         let file = tempfile::NamedTempFile::new().unwrap();

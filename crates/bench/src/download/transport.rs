@@ -12,6 +12,8 @@ use clap::ValueEnum;
 pub enum Combination {
     /// Without any feature: SONiC's defaults
     None,
+    /// The same, but the routes of a bulk go in the order in which they came, not sorted
+    Unsorted,
     /// Several Redis servers
     MultiDb,
     /// orchagent's ring thread
@@ -53,8 +55,9 @@ pub struct Options {
     pub how: How,
 }
 
-const ALL: [Combination; 6] = [
+const ALL: [Combination; 7] = [
     Combination::None,
+    Combination::Unsorted,
     Combination::MultiDb,
     Combination::Ring,
     Combination::Zmq,
@@ -67,6 +70,7 @@ impl Combination {
         let none = Features::default();
         match self {
             Combination::None => none,
+            Combination::Unsorted => Features { unsorted: true, ..none },
             Combination::MultiDb => Features { multi_db: true, ..none },
             Combination::Ring => Features { ring: true, ..none },
             Combination::Zmq => Features { zmq: true, ..none },
@@ -131,5 +135,7 @@ mod tests {
             (all.redis.join(" "), all.orchagent.join(" ")),
             ("--multi-db".into(), "-s -q tcp://127.0.0.1 --route-zmq -R".into())
         );
+        let unsorted = Combination::Unsorted.features().flags();
+        assert_eq!(unsorted.orchagent.join(" "), "-s --sort-routes false");
     }
 }

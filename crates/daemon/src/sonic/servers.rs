@@ -180,7 +180,7 @@ fn write_global(dir: &Path, multi: bool, asics: u16) -> Result<PathBuf, Error> {
 }
 
 /// Writes a configuration with SONiC's databases, and says where.
-fn write(dir: &Path, multi: bool) -> Result<PathBuf, Error> {
+pub(super) fn write(dir: &Path, multi: bool) -> Result<PathBuf, Error> {
     let dir = std::path::absolute(dir).map_err(|e| Error::new(format!("{}: {e}", dir.display())))?;
     // SONiC's template for several servers; what is not named is on the first.
     let on = |name: &str| match name {

@@ -12,6 +12,8 @@ use std::path::Path;
 const TABLE: &str = "RIBTIDE_PIPELINE";
 /// The daemons, in the order in which a route passes them.
 pub(super) const DAEMONS: [&str; 3] = ["fpmsyncd", "orchagent", "syncd"];
+/// The file that asks for several servers. SONiC's database container looks for it, and lays out the databases.
+const ENABLE_MULTIDB: &str = "/etc/sonic/enable_multidb";
 
 /// A setting.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -39,7 +41,10 @@ impl Settings {
     pub(super) fn open(daemon: &str, databases: &Databases, stop: &Stop) -> Result<Settings, Error> {
         let connection = Connection::open(databases.get(Db::State), stop)?;
         let key = connection.database().key(TABLE, daemon);
-        Ok(Settings { connection, key, all: Vec::new(), generation: 0 })
+        let mut settings = Settings { connection, key, all: Vec::new(), generation: 0 };
+        let (asked, active, why) = multi_db(Path::new(ENABLE_MULTIDB).exists(), databases.server_count());
+        settings.note("multi-db", asked, active, &why);
+        Ok(settings)
     }
 
     /// Notes a setting; [`Settings::write`] makes it seen.
@@ -89,6 +94,18 @@ impl Settings {
     }
 }
 
+/// Several servers: whether SONiC's file or the configuration asks for them, whether there are, and what else there is to say.
+fn multi_db(file: bool, servers: usize) -> (&'static str, &'static str, String) {
+    match (file, servers) {
+        (_, 2..) => ("enabled", "enabled", format!("the databases are on {servers} servers")),
+        (true, _) => {
+            let says = "all databases are on one server: /etc/sonic/enable_multidb counts when the database container starts";
+            ("enabled", "disabled", says.into())
+        }
+        (false, _) => ("disabled", "disabled", String::new()),
+    }
+}
+
 /// What a daemon says of its settings.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DaemonSettings {
@@ -131,4 +148,26 @@ pub(super) fn warm_restart(databases: &Databases, dockers: &[&str], stop: &Stop)
         }
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sonic::servers;
+
+    #[test]
+    fn several_servers_are_a_setting() {
+        let dir = tempfile::tempdir().unwrap();
+        let servers = |several| {
+            let file = servers::write(dir.path(), several).unwrap();
+            Databases::load(Some(&file)).unwrap().server_count()
+        };
+        assert_eq!(multi_db(false, servers(false)), ("disabled", "disabled", String::new()));
+        let (asked, active, why) = multi_db(false, servers(true));
+        assert_eq!((asked, active), ("enabled", "enabled"));
+        assert_eq!(why, format!("the databases are on {} servers", servers(true)));
+        let (asked, active, why) = multi_db(true, servers(false));
+        assert_eq!((asked, active), ("enabled", "disabled"));
+        assert!(why.starts_with("all databases are on one server"), "{why}");
+    }
 }
