@@ -79,7 +79,7 @@ impl<R: Row> Behind<R> {
         at_most: usize,
         rings: &Rings,
     ) -> Result<Self, TableError> {
-        Behind::start(table, None, rings, at_most / BATCH, Some(Pace::default()))
+        Behind::start(table, None, rings, at_most / BATCH, Some(Pace::new(at_most / BATCH)))
     }
 
     fn start(
@@ -100,7 +100,6 @@ impl<R: Row> Behind<R> {
         let hurried = Arc::<AtomicBool>::default();
         let its_hurry = hurried.clone();
         let body = move || {
-            let crowded = || waiting.raw().len() >= bound / 2;
             let mut rows = United::default();
             let (mut batch, mut taken) = (Vec::new(), 0);
             loop {
@@ -119,7 +118,7 @@ impl<R: Row> Behind<R> {
                             packed.unpack(&mut batch);
                             rows.add(&mut batch);
                             if let (None, Some(pace)) = (oldest, &its_pace) {
-                                at_once = pace.rows(ROWS, came, crowded());
+                                at_once = pace.rows(ROWS, came, waiting.raw().len());
                                 oldest = Some(came);
                             }
                         }
@@ -150,7 +149,7 @@ impl<R: Row> Behind<R> {
                     return;
                 }
                 if let (Some(pace), Some(oldest)) = (&its_pace, oldest) {
-                    pace.rest(begin.elapsed(), oldest, crowded);
+                    pace.rest(begin.elapsed(), oldest, || waiting.raw().len());
                 }
             }
         };

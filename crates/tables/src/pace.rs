@@ -2,7 +2,8 @@
 //!
 //! What Redis does for the record it does not do for the routes, and its time is the scarcest there is. So while more keeps
 //! coming, a record takes a small share of its server's time. It goes on at full speed when nothing came for a moment, when what
-//! waits is old or much, or when somebody waits for it after all.
+//! waits is old, when somebody waits for it after all, or when much waits, and then until nothing does: whoever bounds what may
+//! wait so that it is little has it written with the routes, to the last one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -29,19 +30,24 @@ struct Shared {
     /// When something came last, in milliseconds from `begin`.
     came: AtomicU64,
     awaited: AtomicBool,
+    /// So many batches are much.
+    much: usize,
+    /// Much waited, and something does since.
+    catching_up: AtomicBool,
 }
 
-impl Default for Pace {
-    fn default() -> Self {
+impl Pace {
+    /// That of a record of which at most `bound` batches may wait.
+    pub fn new(bound: usize) -> Pace {
         Pace(Arc::new(Shared {
             begin: Instant::now(),
             came: AtomicU64::new(0),
             awaited: AtomicBool::new(false),
+            much: (bound / 2).max(1),
+            catching_up: AtomicBool::new(false),
         }))
     }
-}
 
-impl Pace {
     /// Something to be written came.
     pub fn came(&self, now: Instant) {
         self.0.came.store(now.saturating_duration_since(self.0.begin).as_millis() as u64, Relaxed);
@@ -52,25 +58,27 @@ impl Pace {
         self.0.awaited.store(awaited, Relaxed);
     }
 
-    /// How many rows are written at once, when the oldest that waits came at `oldest` and `crowded` says that much waits.
-    pub fn rows(&self, usual: usize, oldest: Instant, crowded: bool) -> usize {
-        if self.hastens(oldest, crowded) { usual } else { usual.min(FEW) }
+    /// How many rows are written at once, when the oldest that waits came at `oldest` and so many batches wait.
+    pub fn rows(&self, usual: usize, oldest: Instant, waiting: usize) -> usize {
+        if self.hastens(oldest, waiting) { usual } else { usual.min(FEW) }
     }
 
-    /// After it wrote for as long as `took`.
-    pub fn rest(&self, took: Duration, oldest: Instant, crowded: impl Fn() -> bool) {
+    /// After it wrote for as long as `took`; `waiting` says how many batches wait.
+    pub fn rest(&self, took: Duration, oldest: Instant, waiting: impl Fn() -> usize) {
         let until = Instant::now() + took.saturating_mul(REST).min(OLD);
-        while Instant::now() < until && !self.hastens(oldest, crowded()) {
+        while Instant::now() < until && !self.hastens(oldest, waiting()) {
             std::thread::sleep(GLANCE);
         }
     }
 
-    fn hastens(&self, oldest: Instant, crowded: bool) -> bool {
+    fn hastens(&self, oldest: Instant, waiting: usize) -> bool {
         let idle = || {
             let came = Duration::from_millis(self.0.came.load(Relaxed));
             self.0.begin.elapsed().saturating_sub(came) >= MOMENT
         };
-        crowded || self.0.awaited.load(Relaxed) || oldest.elapsed() >= OLD || idle()
+        let catches_up = waiting >= self.0.much || waiting > 0 && self.0.catching_up.load(Relaxed);
+        self.0.catching_up.store(catches_up, Relaxed);
+        catches_up || self.0.awaited.load(Relaxed) || oldest.elapsed() >= OLD || idle()
     }
 }
 
@@ -80,21 +88,28 @@ mod tests {
 
     #[test]
     fn a_record_hastens_when_nothing_comes_or_somebody_waits() {
-        let (pace, now) = (Pace::default(), Instant::now());
+        let (pace, now) = (Pace::new(20), Instant::now());
         pace.came(Instant::now());
-        assert_eq!(pace.rows(10_000, now, false), FEW);
-        assert_eq!(pace.rows(10_000, now, true), 10_000);
-        assert_eq!(pace.rows(10, now, false), 10);
-        assert_eq!(now.checked_sub(OLD).map_or(10_000, |old| pace.rows(10_000, old, false)), 10_000);
+        assert_eq!(pace.rows(10_000, now, 0), FEW);
+        assert_eq!(pace.rows(10, now, 0), 10);
+        assert_eq!(now.checked_sub(OLD).map_or(10_000, |old| pace.rows(10_000, old, 0)), 10_000);
         pace.awaited(true);
         // It would be hours.
-        pace.rest(Duration::from_secs(3600), now, || false);
+        pace.rest(Duration::from_secs(3600), now, || 0);
         pace.awaited(false);
         // Nothing more comes, so this ends too.
-        pace.rest(Duration::from_secs(3600), now, || false);
-        assert_eq!(pace.rows(10_000, now, false), 10_000);
+        pace.rest(Duration::from_secs(3600), now, || 0);
+        assert_eq!(pace.rows(10_000, now, 0), 10_000);
         // It wrote for no time at all, so it rests for none.
         pace.came(Instant::now());
-        pace.rest(Duration::ZERO, now, || false);
+        pace.rest(Duration::ZERO, now, || 0);
+    }
+
+    #[test]
+    fn a_record_of_which_much_waits_catches_up_to_the_end() {
+        let (pace, now) = (Pace::new(20), Instant::now());
+        pace.came(Instant::now());
+        let rows = [9, 10, 9, 1, 0, 9].map(|waiting| pace.rows(10_000, now, waiting));
+        assert_eq!(rows, [FEW, 10_000, 10_000, 10_000, FEW, FEW]);
     }
 }

@@ -24,8 +24,8 @@ pub struct PlainTable<R: Row> {
     can_copy: bool,
     /// The row that others may be copies of, and its name.
     model: Option<(R, String)>,
-    /// Which commands make copies: of which row, and under which name.
-    copies: Vec<(usize, R, String)>,
+    /// Which commands make copies: of which row, and under which key.
+    copies: Vec<(usize, R, R::Key)>,
     /// Scratch for a row's name, of which so much is the same for all.
     name: String,
     prefix: usize,
@@ -110,7 +110,7 @@ impl<R: Row> PlainTable<R> {
             return self.queue(&["DEL", name]);
         };
         if let Some((model, of)) = self.model.take_if(|(model, of)| of != name && *model == row) {
-            self.copies.push((self.queued, row, name.into()));
+            self.copies.push((self.queued, row, change.key));
             self.queue(&["COPY", &of, name, "REPLACE"]);
             self.model = Some((model, of));
             return;
@@ -155,10 +155,10 @@ impl<R: Row> Producer<R> for PlainTable<R> {
         let answers = self.connection.send()?;
         let mut copies = std::mem::take(&mut self.copies).into_iter().peekable();
         for (n, answer) in answers.iter().enumerate() {
-            let Some((_, row, name)) = copies.next_if(|(at, ..)| *at == n) else { continue };
+            let Some((_, row, key)) = copies.next_if(|(at, ..)| *at == n) else { continue };
             // Somebody took the model away meanwhile.
             if answer.reply() == Ok(Reply::Integer(0)) {
-                self.queue_row(&name, &row);
+                self.queue_row(&self.key(&key), &row);
             }
         }
         self.queued = 0;

@@ -1,7 +1,10 @@
 //! Changes that wait, one a key: what came later unites with what waits, as it would in Redis.
 
-use ribtide_prefix::Map;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use ribtide_prefix::HashBuilder;
 use ribtide_swss::{Change, Row};
+use std::hash::BuildHasher;
 
 /// Changes that usually wait at most.
 const USUAL: usize = 16_384;
@@ -10,14 +13,15 @@ const USUAL: usize = 16_384;
 #[derive(Debug)]
 pub(crate) struct United<R: Row> {
     waiting: Vec<Change<R>>,
-    /// Where each key's change stands in `waiting`. Empty until there is something to unite: what is added and taken at
-    /// once goes as it is.
-    at: Map<R::Key, usize>,
+    /// Where each key's change stands in `waiting`, and half of the key's hash, so that changes themselves are seldom looked
+    /// at. Empty until there is something to unite: what is added and taken at once goes as it is.
+    at: HashTable<(u32, u32)>,
+    hasher: HashBuilder,
 }
 
 impl<R: Row> Default for United<R> {
     fn default() -> Self {
-        United { waiting: Vec::new(), at: Map::default() }
+        United { waiting: Vec::new(), at: HashTable::new(), hasher: HashBuilder::default() }
     }
 }
 
@@ -35,12 +39,20 @@ impl<R: Row> United<R> {
     }
 
     fn unite(&mut self, change: Change<R>) {
-        let Some(&at) = self.at.get(&change.key) else {
-            self.at.insert(change.key.clone(), self.waiting.len());
-            self.waiting.push(change);
-            return;
+        let part = self.hasher.hash_one(&change.key) as u32;
+        // Hash tables look at both ends.
+        let whole = |part: u32| u64::from(part) << 32 | u64::from(part);
+        let all = &mut self.waiting;
+        let same = |(at, of): &(u32, u32)| *of == part && all[*at as usize].key == change.key;
+        let at = match self.at.entry(whole(part), same, |(_, of)| whole(*of)) {
+            Entry::Occupied(at) => at.get().0 as usize,
+            Entry::Vacant(room) => {
+                room.insert((all.len() as u32, part));
+                all.push(change);
+                return;
+            }
         };
-        let waiting = &mut self.waiting[at];
+        let waiting = &mut all[at];
         let cleared = waiting.row.is_none() || waiting.reshaped || change.reshaped;
         waiting.row = match (waiting.row.take(), change.row) {
             (_, None) => None,
@@ -75,7 +87,7 @@ impl<R: Row> United<R> {
     pub(crate) fn take(&mut self) -> Vec<Change<R>> {
         // A map as large as a usual batch needs is used again.
         match self.at.capacity() > USUAL {
-            true => self.at = Map::default(),
+            true => self.at = HashTable::new(),
             false => self.at.clear(),
         }
         std::mem::take(&mut self.waiting)

@@ -42,11 +42,12 @@ pub(super) struct Case {
 const LOOK: Duration = Duration::from_millis(5);
 /// How long everything may take to come up.
 const START: Duration = Duration::from_secs(60);
-/// How long what the daemons use is added up.
-const WINDOW: Duration = Duration::from_millis(500);
-/// All daemons together used no more than 2% of one core for so many windows: they are quiet. A record that gives way to routes is
-/// written when nothing came for half a second, so one window is not enough.
-const QUIET: u32 = 2;
+/// The daemons are quiet when in a second they all use no more than 2% of one core, and in none of its tenths more than 10%. A
+/// record that gives way to routes is written when nothing came for half a second, so less is not enough.
+const TENTH: Duration = Duration::from_millis(100);
+const TENTHS: u32 = 10;
+const LITTLE: Duration = Duration::from_millis(20);
+const AT_ONCE: Duration = Duration::from_millis(10);
 const APPL: u32 = 0;
 const ASIC: u32 = 1;
 const COUNTERS: u32 = 2;
@@ -155,17 +156,17 @@ impl Running {
     /// Waits until nobody does anything any more; seconds from `begin` until then.
     pub(super) fn quiet(&mut self, begin: Instant, limit: Duration) -> Result<f64, Error> {
         let end = Instant::now() + limit;
-        let (mut since, mut windows) = (begin.elapsed(), 0);
+        let (mut since, mut first, mut tenths) = (begin.elapsed(), self.cpu(), 0);
         loop {
-            let used = self.cpu();
-            std::thread::sleep(WINDOW);
+            let before = self.cpu();
+            std::thread::sleep(TENTH);
             self.check()?;
-            if self.cpu().saturating_sub(used) > WINDOW.mul_f64(0.02) {
-                (since, windows) = (begin.elapsed(), 0);
-            } else {
-                windows += 1;
+            let now = self.cpu();
+            tenths += 1;
+            if now.saturating_sub(before) > AT_ONCE || now.saturating_sub(first) > LITTLE {
+                (since, first, tenths) = (begin.elapsed(), now, 0);
             }
-            if windows == QUIET {
+            if tenths == TENTHS {
                 return Ok(since.as_secs_f64());
             }
             if Instant::now() > end {

@@ -28,7 +28,7 @@ pub enum Wiring {
     ZmqInLine,
     /// ZeroMQ on both seams, both databases written behind
     Zmq,
-    /// The same, but neither may be more than 20,000 rows behind
+    /// The same, but neither may be more than 50,000 rows behind
     ZmqClose,
     /// The same on several Redis servers
     ZmqCloseMulti,
@@ -187,7 +187,7 @@ impl Wiring {
         const BEHIND: &[&str] = &["-z", "redis_async", "-R"];
         const NORTH: &[&str] = &["-q", "tcp://127.0.0.1"];
         const ZMQ: &[&str] = &["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "zmq_async", "-r", "0"];
-        const CLOSE: &[&str] = &["--behind-by", "20000"];
+        const CLOSE: &[&str] = &["--behind-by", "50000"];
         let wired = |fpmsyncd: &[&'static str], orchagent: &[&'static str], syncd: &[&'static str]| Flags {
             fpmsyncd: fpmsyncd.to_vec(),
             orchagent: orchagent.to_vec(),

@@ -140,13 +140,13 @@ impl Behind {
     fn start(mut rows: Rows, lag: Lag, rings: &Rings) -> Result<Behind, Error> {
         let bound = lag.behind_by / BULK;
         let (batches, waiting) = rings.bounded::<(Vec<Noted>, Instant)>("ASIC_DB written behind", bound);
-        let pace = Pace::default();
+        let pace = Pace::new(bound);
         let its_pace = pace.clone();
         let (failing, failed) = crossbeam_channel::bounded(1);
         let lost = Arc::new(AtomicBool::new(false));
         let tell = lost.clone();
         let body = move || {
-            let crowded = || waiting.raw().len() >= bound / 2;
+            let all = || waiting.raw().len();
             let mut round = || {
                 let first = match waiting.recv_timeout(PROBE) {
                     Ok(first) => first,
@@ -154,7 +154,7 @@ impl Behind {
                 };
                 let oldest = first.as_ref().map(|(_, came)| *came);
                 let begin = Instant::now();
-                let mut left = oldest.map_or(0, |came| its_pace.rows(AT_ONCE, came, crowded()));
+                let mut left = oldest.map_or(0, |came| its_pace.rows(AT_ONCE, came, all()));
                 let mut next = first;
                 while let Some((rows_of_it, _)) = next {
                     left = left.saturating_sub(rows_of_it.len());
@@ -166,7 +166,7 @@ impl Behind {
                     tell.store(true, Relaxed);
                 }
                 if let Some(oldest) = oldest {
-                    its_pace.rest(begin.elapsed(), oldest, crowded);
+                    its_pace.rest(begin.elapsed(), oldest, all);
                 }
                 Ok(true)
             };

@@ -14,7 +14,7 @@ use crossbeam_channel::Select;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
-use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, text};
+use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, octets, text};
 use ribtide_tables::zmq::{self, Endpoint};
 use ribtide_tables::{Databases, Exchange, Heard, Message, Question, WINDOW, listen, queue};
 use std::collections::VecDeque;
@@ -161,19 +161,19 @@ impl South {
         stop: &Stop,
     ) -> Result<South, Error> {
         let asic = databases.get(Db::Asic);
-        let ask = move |(request, answered): (SaiRequest, bool)| question(&request, answered, mode);
         let exchange = if mode.is_zmq() {
-            zmq::exchange(endpoint, rings, stop, ask, |waiting: &Waiting, message: &str| {
-                Some(understood(text::read_zmq_reply(waiting.id, message).map(|reply| (reply, true))))
+            zmq::exchange(endpoint, rings, stop, spell, |(request, _): &(SaiRequest, bool), message| {
+                Some(hear(request.id, message).map(|reply| (reply, true)))
             })?
         } else {
+            let ask = move |(request, answered): (SaiRequest, bool)| question(&request, answered, mode);
             queue::exchange(asic, VIDCOUNTER, rings, stop, ask, |waiting: &Waiting, message: Message| {
                 // A late reply to what an earlier run asked is not one to a view step.
                 if waiting.view != (message.op == "Snotify") {
                     return None;
                 }
                 let reply = text::read_reply(waiting.id, &message.key, &message.value, &message.op);
-                Some(understood(reply.map(|reply| (reply, message.value == ANSWERS))))
+                Some(reply.map(|reply| (reply, message.value == ANSWERS)).map_err(unreadable))
             })?
         };
         let (tell, shutdown) = crossbeam_channel::bounded(1);
@@ -206,8 +206,23 @@ impl South {
     }
 }
 
-fn understood(reply: Result<(SaiReply, bool), text::TextError>) -> Understood {
-    reply.map_err(|e| Error::new(format!("syncd's answer cannot be read: {e}")))
+fn unreadable(why: impl fmt::Display) -> Error {
+    Error::new(format!("syncd's answer cannot be read: {why}"))
+}
+
+/// A request as it goes over ZeroMQ, to a syncd of ours or another's. Over ZeroMQ each is answered.
+fn spell((request, _): &(SaiRequest, bool), ours: bool, message: &mut Vec<u8>) {
+    if !(ours && octets::write_bulk(request, message)) {
+        message.extend(text::write_request(request).to_zmq().into_bytes());
+    }
+}
+
+/// What came over ZeroMQ as the answer to request `id`.
+fn hear(id: u64, message: &[u8]) -> Result<SaiReply, Error> {
+    match octets::read_reply(id, message) {
+        Some(reply) => reply.map_err(|_| unreadable("it is cut off")),
+        None => text::read_zmq_reply(id, &String::from_utf8_lossy(message)).map_err(unreadable),
+    }
 }
 
 /// A request as text; `answered` says that a reply to it will come.

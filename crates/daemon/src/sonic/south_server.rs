@@ -11,7 +11,7 @@ use crossbeam_channel::Select;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::sai::text::{self, Answers};
-use ribtide_swss::sai::{SaiCall, SaiReply, SaiRequest, Status, View};
+use ribtide_swss::sai::{SaiCall, SaiReply, SaiRequest, Status, View, octets};
 use ribtide_swss::syncd::SyncdOut;
 use ribtide_swss::{Db, json};
 use ribtide_tables::queue::{self, QueueWriter};
@@ -134,15 +134,8 @@ impl SouthServer {
         let (replies, waiting) = rings.bounded::<(Way, Reply)>("replies to orchagent", WAITING);
         let (failing, failed) = crossbeam_channel::bounded(1);
         let (requests, reader, mut writer) = if mode.is_zmq() {
-            let read = |message: &str, owed| {
-                let request = text::read_zmq_request(0, message);
-                let what = request.map_err(|e| {
-                    let parts = json::read_strings(message).unwrap_or_default();
-                    let part = |n: usize| parts.get(n).map_or("", |part| part);
-                    refusal(part(0), part(1), e.to_string())
-                });
-                Incoming { what, asks_for_answers: false, owed }
-            };
+            let read =
+                |message: &[u8], owed| Incoming { what: read_zmq(message), asks_for_answers: false, owed };
             queue::forget(&mut Connection::open(asic, stop)?)?;
             (Requests::Zmq(zmq::serve(endpoint, rings, stop, read)?), None, None)
         } else {
@@ -164,17 +157,23 @@ impl SouthServer {
             None => true,
         };
         let body = move || {
+            let mut octets = Vec::new();
             while let Ok(first) = waiting.recv() {
                 for (way, reply) in std::iter::once(first).chain(std::iter::from_fn(|| waiting.try_recv())) {
                     // Whoever describes the switch anew takes no answer to what was asked before.
                     let anew = matches!(reply, Reply::Done(_, Kind::Init { .. }));
-                    match (way, &mut writer, spell(reply)) {
-                        (Way::Zmq(answer), _, Some(message)) => answer.send(&message.to_zmq()),
-                        (Way::Redis, Some(writer), Some(message)) if anew => {
-                            writer.answer_and_forget(&message);
+                    match (way, &mut writer) {
+                        (Way::Zmq(answer), _) => {
+                            octets.clear();
+                            if spell_zmq(reply, answer.ours, &mut octets) {
+                                answer.send(&octets);
+                            }
                         }
-                        (Way::Redis, Some(writer), message) => writer.answer(message.as_ref()),
-                        (Way::Zmq(_), _, None) | (Way::Redis, None, _) => {}
+                        (Way::Redis, Some(writer)) => match spell(reply) {
+                            Some(message) if anew => writer.answer_and_forget(&message),
+                            message => writer.answer(message.as_ref()),
+                        },
+                        (Way::Redis, None) => {}
                     }
                 }
                 if let Some(Err(e)) = writer.as_mut().map(QueueWriter::flush) {
@@ -296,6 +295,32 @@ fn refusal(key: &str, op: &str, why: String) -> Refusal {
     };
     let reply = Message { key: status.into(), value: format!("[{fields}]"), op: reply_op };
     Refusal { why, reply, question }
+}
+
+/// A request that came over ZeroMQ.
+fn read_zmq(message: &[u8]) -> Result<SaiRequest, Refusal> {
+    if let Some(bulk) = octets::read_bulk(0, message) {
+        return bulk.map_err(|_| refusal("", "", "a bulk of routes that is cut off".into()));
+    }
+    let message = String::from_utf8_lossy(message);
+    text::read_zmq_request(0, &message).map_err(|e| {
+        let parts = json::read_strings(&message).unwrap_or_default();
+        let part = |n: usize| parts.get(n).map_or("", |part| part);
+        refusal(part(0), part(1), e.to_string())
+    })
+}
+
+/// Appends a reply as it goes over ZeroMQ, to an orchagent of ours or another's; false where there is none.
+fn spell_zmq(reply: Reply, ours: bool, out: &mut Vec<u8>) -> bool {
+    if let Reply::Done(reply, Kind::Change) = &reply
+        && ours
+        && octets::write_reply(reply, out)
+    {
+        return true;
+    }
+    let message = spell(reply);
+    out.extend(message.iter().flat_map(|message| message.to_zmq().into_bytes()));
+    message.is_some()
 }
 
 fn spell(reply: Reply) -> Option<Message> {

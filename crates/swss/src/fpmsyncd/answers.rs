@@ -13,7 +13,7 @@ use ribtide_prefix::AnyPrefix;
 use smallvec::SmallVec;
 
 /// Routes that are found at a time before they are dealt with, so that the waits for memory overlap.
-const AHEAD: usize = 32;
+pub(super) const AHEAD: usize = 32;
 
 impl Fpmsyncd {
     /// Takes in an answer about a route, as SONiC's orchagent publishes it.

@@ -1,5 +1,6 @@
 //! Routes: which row each has, and the changes that nobody took yet.
 
+use super::answers::AHEAD;
 use super::source::{RawHop, SourceId, State, What, Written};
 use super::stage::Stage;
 use super::table::Entry;
@@ -329,7 +330,18 @@ impl Fpmsyncd {
         self.take_labels(out);
         let mut copies = Copies::default();
         let suppress = self.config.suppress;
-        for Changed { at: (vrf, prefix), written } in std::mem::take(&mut self.changed) {
+        let mut ahead = 0;
+        let mut changed = std::mem::take(&mut self.changed).into_iter();
+        while let Some(Changed { at: (vrf, prefix), written }) = changed.next() {
+            if ahead == 0 {
+                // Of many that were changed long ago, some at a time: the processor waits for all of them at once.
+                let next = changed.as_slice().iter().take(AHEAD);
+                next.for_each(|Changed { at: (vrf, prefix), .. }| {
+                    self.vrfs[*vrf as usize].routes.look_at(*prefix)
+                });
+                ahead = AHEAD;
+            }
+            ahead -= 1;
             let of = &self.vrfs[vrf as usize];
             let entry = of.routes.get(prefix);
             let stage = entry.map_or(Stage::NEW, |entry| entry.stage);

@@ -11,11 +11,12 @@ use super::listener::{Service, bind};
 use super::push::{BACK_OFF, reason};
 use super::zmtp::{Kind, Peer, Reader, Writer, introduce};
 use crate::TableError;
-use crate::exchange::{Exchange, Pending, Question, WAITING, WINDOW};
+use crate::exchange::{Exchange, Pending, WAITING, WINDOW};
 use crossbeam_channel as channel;
 use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
+use std::collections::VecDeque;
 use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -31,27 +32,27 @@ fn no_thread(endpoint: &Endpoint, cause: &io::Error) -> TableError {
 }
 
 /// A request that is under way.
-struct Sent<P> {
-    waits: P,
-    text: Arc<String>,
+struct Sent<Q> {
+    request: Q,
     /// How often it was asked before.
     before: u8,
 }
 
-/// Sends requests to who answers at `endpoint`, on two threads. `ask` spells a request; `hear` understands the reply to
-/// what it left pending, or returns `None` when it is the reply to something else.
+/// Sends requests to who answers at `endpoint`, on two threads. `spell` appends a request's message, to a syncd that is ours or
+/// another; `hear` understands the reply to a request, or returns `None` when it is the reply to something else.
 ///
-/// A connection that breaks is made again. What was under way on it is asked again of a syncd that was away in between; one that
-/// was there all the time may still be at it, which ends the exchange, as does a request that was lost too often.
+/// A connection that breaks is made again. What was under way on it is asked again of a syncd that is another process, or was away
+/// in between; one that was there all the time may still be at it, which ends the exchange, as does a request that was lost too
+/// often.
 ///
 /// # Errors
 /// [`TableError::Endpoint`] when there is no thread for it.
-pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
+pub fn exchange<Q: Send + 'static, A: Send + 'static>(
     endpoint: &Endpoint,
     rings: &Rings,
     stop: &Stop,
-    ask: impl Fn(Q) -> Question<P> + Send + 'static,
-    hear: impl Fn(&P, &str) -> Option<A> + Send + Sync + 'static,
+    spell: impl Fn(&Q, bool, &mut Vec<u8>) + Send + 'static,
+    hear: impl Fn(&Q, &[u8]) -> Option<A> + Send + Sync + 'static,
 ) -> Result<Exchange<Q, A>, TableError> {
     let (requests, asked) = rings.bounded::<Q>("orchagent to syncd", WAITING);
     let (answers, replies) = rings.bounded("syncd to orchagent", WAITING);
@@ -61,8 +62,9 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
             let _ = answers.send(Err(TableError::Interrupted { what: "the connection to syncd".into() }));
         };
         let mut pause = BACK_OFF.0;
-        let mut away = false;
-        let mut lost = Vec::new();
+        // Nobody answered for a moment; which process answered last, where it is one of ours.
+        let (mut away, mut who) = (false, None);
+        let mut lost = VecDeque::new();
         while !stop.stopped() {
             let peer = match connect(&to) {
                 Ok(peer) => peer,
@@ -75,16 +77,22 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
                     continue;
                 }
             };
-            if !away && !lost.is_empty() {
+            if !away && peer.ours == who && !lost.is_empty() {
                 return interrupted();
             }
             crate::report(&format!("syncd answers at {to}"));
-            (pause, away) = (BACK_OFF.0, false);
-            let (again, pending) = (std::mem::take(&mut lost), Pending::default());
-            let Some(why) = converse(peer, again, &asked, &answers, &pending, &ask, &hear) else { return };
+            (pause, away, who) = (BACK_OFF.0, false, peer.ours);
+            let pending = Pending::default();
+            let Some(why) = converse(peer, &mut lost, &asked, &answers, &pending, &spell, &hear) else {
+                return;
+            };
             crate::report(&format!("syncd no longer answers at {to}: {why}"));
-            lost.extend(std::iter::from_fn(|| pending.oldest()).inspect(|_| pending.answered()));
-            let too_often = lost.iter().any(|sent: &Sent<P>| sent.before == AGAIN);
+            let mut again: VecDeque<_> =
+                std::iter::from_fn(|| pending.oldest()).inspect(|_| pending.answered()).collect();
+            // What was not asked again is younger.
+            again.append(&mut lost);
+            lost = again;
+            let too_often = lost.iter().any(|sent: &Sent<Q>| sent.before == AGAIN);
             // What got another answer than its own is under way and not among the lost.
             if too_often || !pending.is_empty() {
                 return interrupted();
@@ -107,17 +115,18 @@ fn connect(endpoint: &Endpoint) -> io::Result<Peer> {
     Err(failed)
 }
 
-/// One connection to its end, and why it ended; `None` when nobody asks any more.
-fn converse<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
+/// One connection to its end, and why it ended; `None` when nobody asks any more. Asks what was `lost` before all else; what it did
+/// not come to stays there.
+fn converse<Q: Send + 'static, A: Send + 'static>(
     peer: Peer,
-    lost: Vec<Sent<P>>,
+    lost: &mut VecDeque<Sent<Q>>,
     asked: &ring::Receiver<Q>,
     answers: &ring::Sender<Result<A, TableError>>,
-    pending: &Pending<Sent<P>>,
-    ask: &impl Fn(Q) -> Question<P>,
-    hear: &Arc<impl Fn(&P, &str) -> Option<A> + Send + Sync + 'static>,
+    pending: &Pending<Sent<Q>>,
+    spell: &impl Fn(&Q, bool, &mut Vec<u8>),
+    hear: &Arc<impl Fn(&Q, &[u8]) -> Option<A> + Send + Sync + 'static>,
 ) -> Option<String> {
-    let Peer { reader, writer, .. } = peer;
+    let Peer { reader, writer, ours } = peer;
     let (gone, is_gone) = channel::bounded::<String>(1);
     let (answers, under_way, hear) = (answers.clone(), pending.clone(), hear.clone());
     let ended = writer.clone();
@@ -129,11 +138,13 @@ fn converse<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     if let Err(e) = thread::spawn("asic-responses", body) {
         return Some(e.to_string());
     }
-    let send = |sent: Sent<P>| {
-        let text = sent.text.clone();
+    let mut message = Vec::new();
+    let mut send = |sent: Sent<Q>| {
+        message.clear();
+        spell(&sent.request, ours.is_some(), &mut message);
         // Its answer may come before this returns.
         pending.add(sent);
-        writer.message(text.as_bytes())
+        writer.message(&message)
     };
     let end = |e: &io::Error| {
         writer.end();
@@ -141,7 +152,7 @@ fn converse<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
         let _ = is_gone.recv();
         Some(reason(e))
     };
-    for sent in lost {
+    while let Some(sent) = lost.pop_front() {
         if let Err(e) = send(Sent { before: sent.before + 1, ..sent }) {
             return end(&e);
         }
@@ -154,13 +165,7 @@ fn converse<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
                     writer.end();
                     return None;
                 };
-                let Question { message, pending: waits } = ask(asked.took(request));
-                let text = Arc::new(message.to_zmq());
-                let sent = match waits {
-                    Some(waits) => send(Sent { waits, text, before: 0 }),
-                    None => writer.message(text.as_bytes()),
-                };
-                if let Err(e) = sent {
+                if let Err(e) = send(Sent { request: asked.took(request), before: 0 }) {
                     return end(&e);
                 }
             }
@@ -172,19 +177,18 @@ fn converse<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     }
 }
 
-fn listen<A, P>(
+fn listen<Q, A>(
     mut reader: Reader,
     answers: &ring::Sender<Result<A, TableError>>,
-    pending: &Pending<Sent<P>>,
-    hear: &impl Fn(&P, &str) -> Option<A>,
+    pending: &Pending<Sent<Q>>,
+    hear: &impl Fn(&Q, &[u8]) -> Option<A>,
 ) -> String {
     let mut message = Vec::new();
     loop {
         if let Err(e) = reader.message(&mut message) {
             return reason(&e);
         }
-        let text = String::from_utf8_lossy(&message);
-        let Some(answer) = pending.oldest().and_then(|sent| hear(&sent.waits, &text)) else {
+        let Some(answer) = pending.oldest().and_then(|sent| hear(&sent.request, &message)) else {
             return "it answered something else than what was asked".into();
         };
         pending.answered();
@@ -196,12 +200,16 @@ fn listen<A, P>(
 
 /// The way back to who asked.
 #[derive(Clone, Debug)]
-pub struct Answer(Writer);
+pub struct Answer {
+    writer: Writer,
+    /// Who asked is one of ours.
+    pub ours: bool,
+}
 
 impl Answer {
     /// Answers. Who asked may be gone: then nobody misses it.
-    pub fn send(&self, text: &str) {
-        let _ = self.0.message(text.as_bytes());
+    pub fn send(&self, message: &[u8]) {
+        let _ = self.writer.message(message);
     }
 }
 
@@ -214,7 +222,7 @@ pub fn serve<T: Send + 'static>(
     endpoint: &Endpoint,
     rings: &Rings,
     stop: &Stop,
-    read: impl Fn(&str, bool) -> T + Send + Clone + 'static,
+    read: impl Fn(&[u8], bool) -> T + Send + Clone + 'static,
 ) -> Result<ring::Receiver<(T, Answer)>, TableError> {
     let (requests, taken) = rings.bounded("orchagent to syncd", WAITING);
     let service = Service {
@@ -232,16 +240,96 @@ pub fn serve<T: Send + 'static>(
 fn take<T>(
     peer: Peer,
     requests: &ring::Sender<(T, Answer)>,
-    read: &impl Fn(&str, bool) -> T,
+    read: &impl Fn(&[u8], bool) -> T,
 ) -> io::Result<()> {
-    let Peer { mut reader, writer, .. } = peer;
+    let Peer { mut reader, writer, ours } = peer;
+    let answer = Answer { writer, ours: ours.is_some() };
     let mut message = Vec::new();
     for n in 0_u64.. {
         reader.message(&mut message)?;
-        let request = read(&String::from_utf8_lossy(&message), n < WINDOW as u64);
-        if requests.send((request, Answer(writer.clone()))).is_err() {
+        let request = read(&message, n < WINDOW as u64);
+        if requests.send((request, answer.clone())).is_err() {
             return Ok(());
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::zmtp::{Process, introduce_as};
+    use super::*;
+    use std::net::TcpListener;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// An end that answers, as one process after the other.
+    struct Syncd(TcpListener);
+
+    impl Syncd {
+        fn accept(&self, process: u64) -> Peer {
+            let (stream, _) = self.0.accept().unwrap();
+            introduce_as(stream, Kind::Rep, LIMIT, Process::numbered(process)).unwrap()
+        }
+    }
+
+    fn request(peer: &mut Peer) -> u8 {
+        let mut message = Vec::new();
+        peer.reader.message(&mut message).unwrap();
+        message[0]
+    }
+
+    /// Requests are numbers, in messages of a megabyte; so are their answers.
+    fn begin() -> (Syncd, Exchange<u8, u8>, Stop) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
+        let stop = Stop::default();
+        let spell = |n: &u8, ours: bool, message: &mut Vec<u8>| {
+            assert!(ours);
+            message.resize(1 << 20, *n);
+        };
+        let hear = |n: &u8, message: &[u8]| (message == [*n]).then_some(*n);
+        let endpoint = Endpoint::parse(&endpoint, 0).unwrap();
+        let exchange = exchange(&endpoint, &Rings::default(), &stop, spell, hear).unwrap();
+        (Syncd(listener), exchange, stop)
+    }
+
+    fn answer(exchange: &Exchange<u8, u8>) -> Result<u8, TableError> {
+        exchange.replies.raw().recv_timeout(PATIENCE).unwrap()
+    }
+
+    #[test]
+    fn a_syncd_that_is_another_process_is_asked_again() {
+        let (syncd, exchange, stop) = begin();
+        let mut first = syncd.accept(1);
+        for n in [7, 8, 9] {
+            exchange.requests.send(n).unwrap();
+        }
+        assert_eq!(request(&mut first), 7);
+        first.writer.message(&[7]).unwrap();
+        assert_eq!(answer(&exchange).unwrap(), 7);
+        assert_eq!(request(&mut first), 8);
+        first.writer.end();
+        // It listened all the time, and goes away before it read anything, too.
+        syncd.accept(2).writer.end();
+        let mut third = syncd.accept(3);
+        for n in [8, 9] {
+            assert_eq!(request(&mut third), n);
+            third.writer.message(&[n]).unwrap();
+            assert_eq!(answer(&exchange).unwrap(), n);
+        }
+        stop.stop();
+    }
+
+    #[test]
+    fn a_syncd_that_was_there_all_the_time_may_still_be_at_it() {
+        let (syncd, exchange, stop) = begin();
+        let mut first = syncd.accept(1);
+        exchange.requests.send(7).unwrap();
+        assert_eq!(request(&mut first), 7);
+        first.writer.end();
+        let _again = syncd.accept(1);
+        assert!(matches!(answer(&exchange), Err(TableError::Interrupted { .. })));
+        stop.stop();
+    }
 }

@@ -22,7 +22,7 @@ const READ: usize = 256 << 10;
 const SHORT: usize = 16 << 10;
 /// The property by which ribtide's sockets know each other. ZeroMQ's own pass it over. Another value is of a version that says
 /// other things, and so as good as SONiC's.
-const OURS: (&str, &[u8]) = ("X-Ribtide-Acknowledges", b"3");
+const OURS: (&str, &[u8]) = ("X-Ribtide-Acknowledges", b"4");
 /// The property by which they tell one process from the next, eight octets.
 const PROCESS: &str = "X-Ribtide-Process";
 
@@ -99,6 +99,16 @@ impl Process {
 
 /// Introduces this side and waits for the other. Messages of `limit` bytes and more are refused.
 pub(super) fn introduce(stream: TcpStream, kind: Kind, limit: usize) -> io::Result<Peer> {
+    introduce_as(stream, kind, limit, Process::this())
+}
+
+/// The same, as one process or another.
+pub(super) fn introduce_as(
+    stream: TcpStream,
+    kind: Kind,
+    limit: usize,
+    process: Process,
+) -> io::Result<Peer> {
     stream.set_nodelay(true)?;
     socket2::SockRef::from(&stream).set_tcp_keepalive(
         &socket2::TcpKeepalive::new()
@@ -112,7 +122,7 @@ pub(super) fn introduce(stream: TcpStream, kind: Kind, limit: usize) -> io::Resu
     (greeting[0], greeting[9], greeting[10]) = (0xff, 0x7f, 3);
     greeting[12..16].copy_from_slice(b"NULL");
     (&stream).write_all(&greeting)?;
-    (&stream).write_all(&ready(kind))?;
+    (&stream).write_all(&ready(kind, process))?;
     let mut input =
         BufReader::with_capacity(READ, Input { from: rest::Patient(stream.try_clone()?), waits: false });
     let mut theirs = [0; 64];
@@ -139,7 +149,7 @@ pub(super) fn introduce(stream: TcpStream, kind: Kind, limit: usize) -> io::Resu
     Ok(Peer { reader, writer: Writer { frames, envelope: kind.has_envelope() }, ours })
 }
 
-fn ready(kind: Kind) -> Vec<u8> {
+fn ready(kind: Kind, process: Process) -> Vec<u8> {
     let mut body = b"\x05READY".to_vec();
     let mut put = |name: &str, value: &[u8]| {
         body.push(name.len() as u8);
@@ -152,7 +162,7 @@ fn ready(kind: Kind) -> Vec<u8> {
         put("Identity", b"");
     }
     put(OURS.0, OURS.1);
-    put(PROCESS, &Process::this().0.to_be_bytes());
+    put(PROCESS, &process.0.to_be_bytes());
     let mut frame = vec![COMMAND, body.len() as u8];
     frame.append(&mut body);
     frame

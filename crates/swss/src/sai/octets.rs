@@ -1,0 +1,225 @@
+//! Bulks of routes and their outcomes in octets: what our orchagent and a syncd of ours say to each other where [`text`] is
+//! not for others to read. A route takes five octets, as text a hundred and fifty.
+//!
+//! The first octet is a mark that no text begins with. Numbers have their least significant octet first.
+//!
+//! - A bulk is its mark and, for each route, what it does not share with the one before it: a head of flags, the virtual
+//!   router, the object that it leads to, and the prefix.
+//! - A reply is its mark, the outcome, and the outcome of each object, an octet each.
+//!
+//! Everything else is text: [`write_bulk`] and [`write_reply`] say so.
+//!
+//! [`text`]: super::text
+
+use super::{
+    Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, RouteEntry, SWITCH, SaiCall, SaiReply,
+    SaiRequest, Status, Verb,
+};
+use crate::row::{pack_prefix, unpack_prefix};
+
+/// The marks of bulks.
+const BULKS: [(u8, Verb); 3] = [(1, Verb::Create), (2, Verb::Set), (3, Verb::Remove)];
+/// The mark of a reply.
+const REPLY: u8 = 4;
+
+/// Flags of a route: another virtual router than the one before it; another object that it leads to.
+const ROUTER: u8 = 1;
+const NEXT_HOP: u8 = 2;
+
+/// The octets are of another layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MalformedOctets;
+
+/// Writes a bulk of routes of which each leads to one object, or is removed. False, and nothing is written, of any other
+/// request.
+pub fn write_bulk(request: &SaiRequest, out: &mut Vec<u8>) -> bool {
+    let SaiCall::Bulk { verb, object: ObjectType::RouteEntry, items, .. } = &request.call else {
+        return false;
+    };
+    let begin = out.len();
+    out.extend(BULKS.iter().filter(|(_, of)| of == verb).map(|(mark, _)| mark));
+    let (mut router, mut next_hop) = (Oid::NULL, Oid::NULL);
+    for item in items {
+        let leads = match (verb, item.attrs.as_slice()) {
+            (Verb::Create | Verb::Set, [Attr::RouteNextHop(to)]) => *to,
+            (Verb::Remove, []) => next_hop,
+            _ => {
+                out.truncate(begin);
+                return false;
+            }
+        };
+        let ObjectId::Route(RouteEntry { switch: SWITCH, vr, dest }) = item.id else {
+            out.truncate(begin);
+            return false;
+        };
+        let head = out.len();
+        out.push(0);
+        for (flag, number, before) in [(ROUTER, vr, &mut router), (NEXT_HOP, leads, &mut next_hop)] {
+            if *before != number {
+                *before = number;
+                out[head] |= flag;
+                out.extend_from_slice(&number.0.to_le_bytes());
+            }
+        }
+        pack_prefix(dest, out);
+    }
+    true
+}
+
+/// The bulk of a message; `None` when it is none, but text.
+///
+/// # Errors
+/// [`MalformedOctets`] when it is none after all.
+pub fn read_bulk(id: u64, message: &[u8]) -> Option<Result<SaiRequest, MalformedOctets>> {
+    let (mark, routes) = message.split_first()?;
+    let verb = BULKS.iter().find(|(of, _)| of == mark)?.1;
+    let items = read_routes(verb, routes).ok_or(MalformedOctets);
+    Some(items.map(|items| {
+        let (object, mode) = (ObjectType::RouteEntry, ErrorMode::IgnoreError);
+        SaiRequest { id, call: SaiCall::Bulk { verb, object, items, mode } }
+    }))
+}
+
+fn read_routes(verb: Verb, mut octets: &[u8]) -> Option<Vec<Item>> {
+    /// What a route takes at least, with eight bits of its address.
+    const LEAST: usize = 3;
+    let mut items = Vec::with_capacity(octets.len() / LEAST);
+    let (mut router, mut next_hop) = (Oid::NULL, Oid::NULL);
+    while let Some((&head, rest)) = octets.split_first() {
+        octets = rest;
+        for (flag, number) in [(ROUTER, &mut router), (NEXT_HOP, &mut next_hop)] {
+            if head & flag != 0 {
+                let (eight, rest) = octets.split_first_chunk()?;
+                (*number, octets) = (Oid(u64::from_le_bytes(*eight)), rest);
+            }
+        }
+        let dest = unpack_prefix(&mut octets)?;
+        let attrs = match verb {
+            Verb::Create | Verb::Set => Attrs::from_iter([Attr::RouteNextHop(next_hop)]),
+            Verb::Remove => Attrs::new(),
+        };
+        items.push(Item { id: RouteEntry { switch: SWITCH, vr: router, dest }.into(), attrs });
+    }
+    Some(items)
+}
+
+/// Writes a reply that carries no values. False, and nothing is written, of one that does.
+pub fn write_reply(reply: &SaiReply, out: &mut Vec<u8>) -> bool {
+    if !reply.values.is_empty() {
+        return false;
+    }
+    out.push(REPLY);
+    // SAI's numbers are negative, and small.
+    out.extend([reply.status].iter().chain(&reply.statuses).map(|status| status.code() as u8));
+    true
+}
+
+/// The reply of a message to request `id`; `None` when it is none, but text.
+///
+/// # Errors
+/// [`MalformedOctets`] when it is none after all.
+pub fn read_reply(id: u64, message: &[u8]) -> Option<Result<SaiReply, MalformedOctets>> {
+    let outcomes = message.strip_prefix(&[REPLY])?;
+    let mut outcomes = outcomes.iter().map(|code| Status::from_code((*code as i8).into()));
+    Some(outcomes.next().ok_or(MalformedOctets).map(|status| SaiReply {
+        id,
+        status,
+        statuses: outcomes.collect(),
+        values: Vec::new(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PacketAction;
+    use super::*;
+    use proptest::prelude::*;
+    use ribtide_prefix::{AnyPrefix, Prefix};
+
+    fn bulk(verb: Verb, items: Vec<Item>) -> SaiRequest {
+        let (object, mode) = (ObjectType::RouteEntry, ErrorMode::IgnoreError);
+        SaiRequest { id: 7, call: SaiCall::Bulk { verb, object, items, mode } }
+    }
+
+    fn item() -> impl Strategy<Value = (Oid, Oid, AnyPrefix)> {
+        let prefix = prop_oneof![
+            (any::<u32>(), 0..=32u8).prop_map(|(bits, len)| AnyPrefix::V4(Prefix::new(bits, len))),
+            (any::<[u8; 16]>(), 0..=128u8).prop_map(|(bits, len)| AnyPrefix::V6(Prefix::new(bits, len))),
+        ];
+        (0..3u64, 0..3u64, prefix).prop_map(|(vr, to, dest)| (Oid(vr), Oid(to << 40), dest))
+    }
+
+    proptest! {
+        #[test]
+        fn a_bulk_is_read_as_it_was_written(
+            routes in prop::collection::vec(item(), 0..40),
+            verb in prop::sample::select(vec![Verb::Create, Verb::Set, Verb::Remove]),
+        ) {
+            let items = routes.into_iter().map(|(vr, to, dest)| {
+                let leads = (verb != Verb::Remove).then_some(Attr::RouteNextHop(to));
+                Item::new(RouteEntry { switch: SWITCH, vr, dest }, leads)
+            });
+            let (request, mut octets) = (bulk(verb, items.collect()), Vec::new());
+            prop_assert!(write_bulk(&request, &mut octets));
+            prop_assert_eq!(read_bulk(7, &octets), Some(Ok(request)));
+        }
+
+        #[test]
+        fn no_octets_panic(octets in prop::collection::vec(any::<u8>(), 0..80)) {
+            let _ = (read_bulk(0, &octets), read_reply(0, &octets));
+        }
+    }
+
+    fn route(dest: &str, attrs: Vec<Attr>) -> Item {
+        Item::new(RouteEntry { switch: SWITCH, vr: Oid(34), dest: dest.parse().unwrap() }, attrs)
+    }
+
+    #[test]
+    fn a_route_takes_five_octets_and_a_cut_bulk_is_refused() {
+        let leads = |n| route(&format!("10.0.{n}.0/24"), vec![Attr::RouteNextHop(Oid(9))]);
+        let mut octets = Vec::new();
+        assert!(write_bulk(&bulk(Verb::Create, (0..100).map(leads).collect()), &mut octets));
+        assert_eq!(octets.len(), 1 + 16 + 100 * 5);
+        for len in 1..octets.len() {
+            let whole = len == 1 || len >= 22 && (len - 22) % 5 == 0;
+            assert_eq!(read_bulk(0, &octets[..len]).unwrap().is_ok(), whole, "{len}");
+        }
+        assert_eq!(read_bulk(0, br#"["SAI_OBJECT_TYPE_ROUTE_ENTRY:1"]"#), None);
+        assert_eq!(read_bulk(0, &[]), None);
+    }
+
+    #[test]
+    fn what_is_not_of_this_form_is_left_to_text() {
+        let drops = route("10.0.0.0/8", vec![Attr::RoutePacketAction(PacketAction::Drop)]);
+        let leads = route("10.1.0.0/16", vec![Attr::RouteNextHop(Oid(9))]);
+        let elsewhere = RouteEntry { switch: Oid(1), vr: Oid(34), dest: "10.0.0.0/8".parse().unwrap() };
+        let mut octets = vec![9];
+        for request in [
+            bulk(Verb::Create, vec![leads.clone(), drops]),
+            bulk(Verb::Create, vec![leads.clone(), Item::bare(elsewhere)]),
+            bulk(Verb::Remove, vec![Item::bare(elsewhere)]),
+            SaiRequest {
+                id: 7,
+                call: SaiCall::One { verb: Verb::Create, object: ObjectType::RouteEntry, item: leads },
+            },
+        ] {
+            assert!(!write_bulk(&request, &mut octets), "{request:?}");
+            assert_eq!(octets, [9]);
+        }
+        let values = SaiReply { values: vec![Attr::ObjectCount(3)], ..SaiReply::one(7, Status::Success) };
+        assert!(!write_reply(&values, &mut octets));
+    }
+
+    #[test]
+    fn every_outcome_is_read_as_it_was_written() {
+        let all: Vec<Status> = (-23..=0).map(Status::from_code).collect();
+        for reply in [SaiReply::one(7, Status::TableFull), SaiReply::bulk(7, all)] {
+            let mut octets = Vec::new();
+            assert!(write_reply(&reply, &mut octets));
+            assert_eq!(octets.len(), 2 + reply.statuses.len());
+            assert_eq!(read_reply(7, &octets), Some(Ok(reply)));
+        }
+        assert_eq!(read_reply(7, &[REPLY]), Some(Err(MalformedOctets)));
+        assert_eq!(read_reply(7, b"[]"), None);
+    }
+}
