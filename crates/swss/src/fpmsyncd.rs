@@ -100,7 +100,7 @@ impl LabelOffload {
     }
 }
 
-/// What comes out: append-only, emptied by who carries it out. Write `groups`, then `routes` and
+/// What comes out: append-only, emptied by who carries it out. Write `groups`, then `routes`, `asked` and
 /// `labels`, then `old_groups`.
 #[derive(Default, Debug)]
 pub struct FpmOut {
@@ -108,6 +108,8 @@ pub struct FpmOut {
     pub groups: Vec<Change<NextHopGroupRow>>,
     /// Routes. Filled by [`Fpmsyncd::take`].
     pub routes: Vec<Change<RouteRow>>,
+    /// Routes whose rows APPL_DB has as they are, which are said once more for orchagent's answers. Filled by [`Fpmsyncd::take`].
+    pub asked: Vec<Change<RouteRow>>,
     /// Routes of labels. Filled by [`Fpmsyncd::take`].
     pub labels: Vec<Change<LabelRouteRow>>,
     /// Groups that are gone. Filled by [`Fpmsyncd::take`].
@@ -125,6 +127,7 @@ impl FpmOut {
     pub fn relieve(&mut self) {
         self.groups.shrink_to_fit();
         self.routes.shrink_to_fit();
+        self.asked.shrink_to_fit();
         self.labels.shrink_to_fit();
         self.old_groups.shrink_to_fit();
         self.offloads.shrink_to_fit();

@@ -534,9 +534,10 @@ impl Stage {
     /// Writes what was taken; and everything when Redis was lost since the last time.
     fn write(&mut self) -> Result<(), Error> {
         loop {
-            let (begin, routes) = (Instant::now(), self.out.routes.len());
+            let (begin, routes) = (Instant::now(), self.out.routes.len() + self.out.asked.len());
             write(&mut self.groups, &mut self.out.groups)?;
             self.routes.write(&mut self.out.routes)?;
+            self.routes.ask(&mut self.out.asked)?;
             self.labels.write(&mut self.out.labels)?;
             if !self.out.old_groups.is_empty() {
                 self.routes.settle()?;
@@ -555,6 +556,7 @@ impl Stage {
             self.machine.write_again(&mut self.out);
             write(&mut self.groups, &mut self.out.groups)?;
             self.routes.write(&mut self.out.routes)?;
+            self.routes.ask(&mut self.out.asked)?;
             let (mut again, mut more) = (self.machine.all_again(), true);
             while more {
                 more = self.machine.some_again(&mut again, Says::Anew, AGAIN, &mut self.out);

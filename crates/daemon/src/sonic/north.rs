@@ -177,6 +177,17 @@ impl<R: Told> Routes<R> {
         }
     }
 
+    /// Says rows once more for their answers: APPL_DB has them as they are, so they go there only where it is the way to orchagent.
+    pub(super) fn ask(&mut self, rows: &mut Vec<Change<R>>) -> Result<(), Error> {
+        match self {
+            Routes::Redis(_) => self.write(rows),
+            Routes::Zmq(zmq) => {
+                zmq.send(rows);
+                Ok(())
+            }
+        }
+    }
+
     /// Waits until APPL_DB has what was written, where it is the way to orchagent.
     pub(super) fn settle(&mut self) -> Result<(), Error> {
         match self {
@@ -290,9 +301,15 @@ impl<R: Told> ZmqRoutes<R> {
 
     fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), Error> {
         self.keep(changes)?;
-        self.missed |= !self.producer.is_connected();
-        self.producer.send(changes);
+        self.send(changes);
         Ok(())
+    }
+
+    fn send(&mut self, changes: &mut Vec<Change<R>>) {
+        if !changes.is_empty() {
+            self.missed |= !self.producer.is_connected();
+            self.producer.send(changes);
+        }
     }
 
     fn keep(&mut self, changes: &[Change<R>]) -> Result<(), Error> {

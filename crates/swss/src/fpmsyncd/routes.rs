@@ -347,16 +347,14 @@ impl Fpmsyncd {
             let stage = entry.map_or(Stage::NEW, |entry| entry.stage);
             let row = entry.and_then(|entry| self.row_ref((vrf, prefix), entry));
             let key = || RouteKey::new(of.name.clone(), prefix);
+            let same = match (&written, row) {
+                (Some(old), Some((via, protocol))) => old.via == *via && old.protocol == protocol,
+                _ => false,
+            };
             let change = match (written, row) {
                 (None, None) => None,
                 (Some(_), None) => Some(Change::del(key())),
-                (Some(old), Some((via, protocol)))
-                    if old.via == *via
-                        && old.protocol == protocol
-                        && (!suppress || stage.was_confirmed()) =>
-                {
-                    None
-                }
+                (Some(_), Some(_)) if same && (!suppress || stage.was_confirmed()) => None,
                 (old, Some((via, protocol))) => {
                     let reshaped = old.is_some_and(|old| !old.via.same_shape(via));
                     let row = copies.row(via, self.config.protocols.name(protocol), protocol);
@@ -386,7 +384,7 @@ impl Fpmsyncd {
             match change {
                 Some(change) => {
                     self.counters.written += 1;
-                    out.routes.push(change);
+                    if same { &mut out.asked } else { &mut out.routes }.push(change);
                 }
                 None => self.counters.unchanged += 1,
             }

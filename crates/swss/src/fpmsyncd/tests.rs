@@ -125,7 +125,8 @@ impl Bench {
     fn drain(&mut self) -> Vec<String> {
         let groups = self.out.groups.drain(..).map(|change| format!("{change:?}"));
         let mut lines: Vec<String> = groups.collect();
-        lines.extend(self.out.routes.drain(..).map(|change| format!("{change:?}")));
+        let routes = self.out.routes.drain(..).chain(self.out.asked.drain(..));
+        lines.extend(routes.map(|change| format!("{change:?}")));
         lines.extend(self.out.labels.drain(..).map(|change| format!("{change:?}")));
         lines.extend(self.out.old_groups.drain(..).map(|change| format!("{change:?}")));
         lines
