@@ -2,6 +2,7 @@
 
 mod answers;
 mod random;
+mod restart;
 
 use super::*;
 use crate::row::{RouteResponse, RouteStatus, Row, Via};

@@ -1,0 +1,434 @@
+//! Random histories of one route through fpmsyncds that are killed and follow each other, against a model of all that lies between
+//! them and the chip: nothing is confirmed that the chip does not have, or is about to lose, and in the end everything is confirmed,
+//! and APPL_DB and the chip have what was announced last.
+
+use super::*;
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use std::collections::VecDeque;
+
+const KEY: &str = "10.1.0.0/16";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// APPL_DB is the way to orchagent.
+    Redis,
+    /// ZeroMQ is, and APPL_DB is written behind, or, if not `kept`, not at all.
+    Zmq { kept: bool },
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Announce(u8),
+    Del,
+    /// fpmsyncd hands over what changed.
+    Take,
+    /// So many of the rows that were handed over leave fpmsyncd.
+    Send(usize),
+    /// So many of those that are recorded do.
+    Record(usize),
+    /// orchagent takes a row from where its producer left it, into its ring.
+    Pop,
+    /// Out of the ring, into the machine.
+    Add,
+    /// orchagent asks the chip.
+    Ask,
+    /// The chip does what it was asked, and orchagent answers.
+    Program,
+    /// orchagent sees that somebody is new who hears answers.
+    Notice,
+    /// fpmsyncd hears what was said first.
+    Hear,
+    /// The connection of answers breaks, with what was said and not heard.
+    Break,
+    /// fpmsyncd is killed, with what has not left it, and started. The routing daemon, too, if it is to be `fresh`: it remembers no
+    /// question.
+    Restart {
+        fresh: bool,
+    },
+    /// The routing daemon connects and announces what there is.
+    Connect,
+    EndOfReplay,
+    /// What is on its way arrives, and is answered; but APPL_DB stays behind.
+    Arrive,
+}
+
+/// In which order things arrive.
+const ARRIVE: [Act; 8] =
+    [Act::Take, Act::Send(9), Act::Pop, Act::Add, Act::Ask, Act::Program, Act::Notice, Act::Hear];
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        5 => (1..3u8).prop_map(Act::Announce),
+        1 => Just(Act::Del),
+        5 => Just(Act::Take),
+        5 => (1..4usize).prop_map(Act::Send),
+        2 => (1..4usize).prop_map(Act::Record),
+        5 => Just(Act::Pop),
+        5 => Just(Act::Add),
+        5 => Just(Act::Ask),
+        5 => Just(Act::Program),
+        3 => Just(Act::Notice),
+        6 => Just(Act::Hear),
+        1 => Just(Act::Break),
+        2 => any::<bool>().prop_map(|fresh| Act::Restart { fresh }),
+        3 => Just(Act::Connect),
+        2 => Just(Act::EndOfReplay),
+        2 => Just(Act::Arrive),
+    ];
+    prop::collection::vec(act, 1..80)
+}
+
+fn ways() -> impl Strategy<Value = Way> {
+    prop_oneof![Just(Way::Redis), Just(Way::Zmq { kept: true }), Just(Way::Zmq { kept: false })]
+}
+
+/// A row on its way, by its gateway; `None` for a deletion.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    row: Option<u8>,
+    /// Which fpmsyncd sent it.
+    by: u32,
+    /// It is only said again: nobody waits for its answer.
+    found: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Hears {
+    Answer,
+    InChip,
+    AllSaid,
+}
+
+struct World {
+    way: Way,
+    bench: Bench,
+    /// The number of this fpmsyncd.
+    process: u32,
+    connected: bool,
+    /// Goes with fpmsyncd.
+    unsent: VecDeque<Sent>,
+    unrecorded: VecDeque<Option<u8>>,
+    /// APPL_DB, and whether orchagent is to take it.
+    appl_db: Option<u8>,
+    noted: bool,
+    sockets: VecDeque<Sent>,
+    ring: VecDeque<Sent>,
+    /// What orchagent has not done: what the chip was asked, if so, and what came later.
+    tasks: VecDeque<Sent>,
+    is_asked: bool,
+    chip: Option<u8>,
+    /// Who hears answers is new; of the ring so much is to be taken before he is told anything; he hears answers.
+    is_new: bool,
+    behind: Option<usize>,
+    begun: bool,
+    said: VecDeque<Hears>,
+    /// What was announced last, and whether fpmsyncd was told.
+    last: Option<u8>,
+    /// The client's books, as in the tests of answers.
+    superseded: usize,
+    current: usize,
+    confirmed: bool,
+    unsure: bool,
+}
+
+impl World {
+    fn new(way: Way) -> World {
+        World {
+            way,
+            bench: start(),
+            process: 1,
+            connected: false,
+            unsent: VecDeque::new(),
+            unrecorded: VecDeque::new(),
+            appl_db: None,
+            noted: false,
+            sockets: VecDeque::new(),
+            ring: VecDeque::new(),
+            tasks: VecDeque::new(),
+            is_asked: false,
+            chip: None,
+            is_new: true,
+            behind: None,
+            begun: false,
+            said: VecDeque::new(),
+            last: None,
+            superseded: 0,
+            current: 0,
+            confirmed: false,
+            unsure: false,
+        }
+    }
+
+    fn say(&mut self, gateway: Option<u8>) {
+        if gateway != self.last {
+            self.superseded += std::mem::take(&mut self.current);
+        }
+        (self.last, self.confirmed, self.unsure) = (gateway, false, false);
+        if !self.connected {
+            return;
+        }
+        self.current += usize::from(gateway.is_some());
+        match gateway {
+            Some(gateway) => self.bench.route(KEY, &format!("10.0.0.{gateway}"), 7),
+            None => self.bench.del(KEY),
+        }
+        self.replies();
+    }
+
+    /// A new session, in which all that there is is announced.
+    fn connect(&mut self) {
+        self.connected = true;
+        self.bench.reconnect();
+        if self.last.is_some() {
+            self.say(self.last);
+        }
+    }
+
+    fn take(&mut self) {
+        self.bench.machine.take(&mut self.bench.out);
+        let out = &mut self.bench.out;
+        let (written, asked) = (std::mem::take(&mut out.routes), std::mem::take(&mut out.asked));
+        let row = |change: &Change<RouteRow>| change.row.as_ref().map(gateway);
+        // What is only asked goes into no record.
+        self.unrecorded.extend(written.iter().map(row));
+        let by = self.process;
+        let sent = written.iter().chain(&asked).map(|change| Sent { row: row(change), by, found: false });
+        self.unsent.extend(sent);
+        self.replies();
+    }
+
+    fn send(&mut self, count: usize) {
+        for sent in self.unsent.drain(..count.min(self.unsent.len())) {
+            match self.way {
+                Way::Redis => (self.appl_db, self.noted) = (sent.row, true),
+                Way::Zmq { .. } => self.sockets.push_back(sent),
+            }
+        }
+    }
+
+    fn record(&mut self, count: usize) {
+        for row in self.unrecorded.drain(..count.min(self.unrecorded.len())) {
+            if self.way == (Way::Zmq { kept: true }) {
+                self.appl_db = row;
+            }
+        }
+    }
+
+    fn pop(&mut self) {
+        if std::mem::take(&mut self.noted) {
+            self.ring.push_back(Sent { row: self.appl_db, by: self.process, found: false });
+        }
+        self.ring.extend(self.sockets.pop_front());
+    }
+
+    fn add(&mut self) {
+        let Some(sent) = self.ring.pop_front() else { return };
+        self.behind = self.behind.map(|count| count.saturating_sub(1));
+        if sent.found && sent.row == self.tasks.back().map_or(self.chip, |task| task.row) {
+            return;
+        }
+        // What the chip was not asked yet unites with what comes.
+        if self.tasks.len() > usize::from(self.is_asked) {
+            let task = self.tasks.back_mut().expect("there is one more");
+            (task.row, task.found) = (sent.row, task.found && sent.found);
+        } else {
+            self.tasks.push_back(sent);
+        }
+    }
+
+    fn program(&mut self) {
+        if !std::mem::take(&mut self.is_asked) {
+            return;
+        }
+        let done = self.tasks.pop_front().expect("the chip was asked for it");
+        self.chip = done.row;
+        if self.begun && done.row.is_some() {
+            match done.found {
+                false => self.said.push_back(Hears::Answer),
+                true if self.tasks.is_empty() => self.said.push_back(Hears::InChip),
+                true => {}
+            }
+        }
+    }
+
+    fn notice(&mut self) {
+        if std::mem::take(&mut self.is_new) {
+            self.behind = Some(self.ring.len());
+        }
+    }
+
+    /// orchagent begins to answer once it has taken in what was on its way.
+    fn begin(&mut self) {
+        let others = |sent: &Sent| sent.by != self.process;
+        if self.behind != Some(0) || self.sockets.iter().chain(&self.ring).any(others) {
+            return;
+        }
+        (self.behind, self.begun) = (None, true);
+        self.said.clear();
+        let is_there = self.chip.is_some() && self.tasks.is_empty();
+        self.said.extend(is_there.then_some(Hears::InChip));
+        self.said.push_back(Hears::AllSaid);
+        self.tasks.iter_mut().for_each(|task| task.found = true);
+    }
+
+    fn hear(&mut self) -> bool {
+        let at = || std::iter::once(prefix(KEY));
+        match self.said.pop_front() {
+            Some(Hears::Answer) => self.bench.machine.confirm_all(None, "bgp", at(), &mut self.bench.out),
+            Some(Hears::InChip) => self.bench.machine.in_chip(None, at(), self.way == Way::Redis),
+            Some(Hears::AllSaid) => self.bench.machine.all_said(),
+            None => return false,
+        }
+        self.replies();
+        true
+    }
+
+    fn unheard(&mut self) {
+        self.said.clear();
+        (self.is_new, self.behind, self.begun) = (true, None, false);
+    }
+
+    fn restart(&mut self, fresh: bool) {
+        self.unheard();
+        self.unsent.clear();
+        self.unrecorded.clear();
+        self.process += 1;
+        self.connected = false;
+        self.bench = start();
+        if let (Some(gateway), Way::Redis | Way::Zmq { kept: true }) = (self.appl_db, self.way) {
+            let (key, row) = (RouteRow::parse_key(KEY).unwrap(), bgp_row(&format!("10.0.0.{gateway}")));
+            self.bench.machine.known_route(key, &row, self.noted);
+        }
+        (self.confirmed, self.unsure) = (false, false);
+        if fresh {
+            (self.superseded, self.current) = (0, 0);
+        }
+    }
+
+    /// All is announced: what was not goes, and over ZeroMQ orchagent is told all rows and that there are no others.
+    fn end_of_replay(&mut self) {
+        if !self.connected || self.bench.machine.is_replayed() {
+            return;
+        }
+        self.bench.machine.end_of_replay(&mut self.bench.out);
+        if let Way::Zmq { .. } = self.way {
+            self.take();
+            self.unsent.push_back(Sent { row: self.last, by: self.process, found: true });
+        }
+    }
+
+    fn replies(&mut self) {
+        for _ in self.bench.out.offloads.drain(..) {
+            if self.superseded > 0 {
+                self.superseded -= 1;
+                self.unsure = true;
+                continue;
+            }
+            self.current = self.current.saturating_sub(1);
+            let on_the_way = self.unsent.iter().chain(&self.sockets).chain(&self.ring).chain(&self.tasks);
+            let is_there = self.chip == self.last
+                && !(self.noted && self.appl_db != self.last)
+                && on_the_way.clone().all(|sent| sent.row == self.last);
+            assert!(self.last.is_none() || is_there, "confirmed before it is in the chip");
+            (self.confirmed, self.unsure) = (true, false);
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Announce(gateway) => self.say(Some(gateway)),
+            Act::Del => self.say(None),
+            Act::Take => self.take(),
+            Act::Send(count) => self.send(count),
+            Act::Record(count) => self.record(count),
+            Act::Pop => self.pop(),
+            Act::Add => self.add(),
+            Act::Ask => self.is_asked |= !self.tasks.is_empty(),
+            Act::Program => self.program(),
+            Act::Notice => self.notice(),
+            Act::Hear => drop(self.hear()),
+            Act::Break => self.unheard(),
+            Act::Restart { fresh } => self.restart(fresh),
+            Act::Connect => self.connect(),
+            Act::EndOfReplay => self.end_of_replay(),
+            Act::Arrive => (0..4).for_each(|_| ARRIVE.into_iter().for_each(|act| self.act(act))),
+        }
+        self.begin();
+    }
+
+    /// Whether nothing moves any more.
+    fn is_still(&self) -> bool {
+        let on_the_way = [&self.unsent, &self.sockets, &self.ring, &self.tasks];
+        self.bench.machine.pending() == 0
+            && on_the_way.iter().all(|rows| rows.is_empty())
+            && self.unrecorded.is_empty()
+            && !self.noted
+            && self.begun
+            && self.said.is_empty()
+    }
+}
+
+fn start() -> Bench {
+    let mut bench = Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() });
+    bench.machine.session_down();
+    bench
+}
+
+/// The last octet of a row's next hop.
+fn gateway(row: &RouteRow) -> u8 {
+    let mut gateway = None;
+    row.fields(&mut |field, value| {
+        if field == "nexthop" {
+            gateway = value.rsplit('.').next().and_then(|octet| octet.parse().ok());
+        }
+    });
+    gateway.expect("every row has a next hop")
+}
+
+#[test]
+fn what_appl_db_has_is_asked_about_and_not_written() {
+    let mut bench = start();
+    for (key, gateway) in [("10.1.0.0/16", "10.0.0.1"), ("10.2.0.0/16", "10.0.0.2")] {
+        bench.machine.known_route(RouteRow::parse_key(key).unwrap(), &bgp_row(gateway), false);
+        bench.machine.in_chip(None, std::iter::once(prefix(key)), false);
+    }
+    bench.machine.all_said();
+    bench.reconnect();
+    bench.route("10.1.0.0/16", "10.0.0.1", 7);
+    bench.route("10.2.0.0/16", "10.0.0.1", 7);
+    bench.machine.take(&mut bench.out);
+    let keys =
+        |changes: &[Change<RouteRow>]| changes.iter().map(|change| change.key.clone()).collect::<Vec<_>>();
+    let key = |text| vec![RouteRow::parse_key(text).unwrap()];
+    assert_eq!((keys(&bench.out.asked), keys(&bench.out.routes)), (key("10.1.0.0/16"), key("10.2.0.0/16")));
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 20000, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn what_a_former_fpmsyncd_left_confirms_nothing(way in ways(), acts in acts()) {
+        let mut world = World::new(way);
+        acts.into_iter().for_each(|act| world.act(act));
+        if !world.connected {
+            world.connect();
+        }
+        for _ in 0..2000 {
+            [Act::EndOfReplay, Act::Record(9)].into_iter().chain(ARRIVE).for_each(|act| world.act(act));
+            if world.is_still() {
+                if !world.unsure {
+                    break;
+                }
+                // The client asks once more.
+                world.say(world.last);
+            }
+        }
+        prop_assert!(world.is_still());
+        prop_assert!(world.confirmed || world.last.is_none(), "never confirmed");
+        prop_assert_eq!(world.chip, world.last);
+        if world.way != (Way::Zmq { kept: false }) {
+            prop_assert_eq!(world.appl_db, world.last);
+        }
+    }
+}
