@@ -32,6 +32,13 @@ impl<K: Eq + Hash> Journal<K> {
         }
     }
 
+    /// Lets go of room that was made for much.
+    pub(crate) fn relieve(&mut self) {
+        if let Some(changed) = &mut self.0 {
+            changed.shrink_to_fit();
+        }
+    }
+
     /// What changed since the last time; `None`: this is the first, or it is too much. Noting goes on.
     pub(crate) fn take(&mut self) -> Option<Vec<K>> {
         self.0.replace(Set::default()).map(|changed| changed.into_iter().collect())

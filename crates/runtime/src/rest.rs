@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// How long a thread has nothing to do before it is at rest.
 pub const SPAN: Duration = Duration::from_secs(2);
 
+/// Blocks of more than 512 KiB have a piece of the allocator's to themselves.
+const ALONE: usize = 768 << 10;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Works,
@@ -99,6 +102,14 @@ pub fn waited(in_vain: bool) -> bool {
     rests
 }
 
+/// A buffer of so many zero octets, for who keeps it as long as it lives: by itself. Among others that come and go, and are as
+/// long, it would keep 4 MiB from being given back. Of its room only what is used is ever touched.
+pub fn lasting_buffer(len: usize) -> Vec<u8> {
+    let mut buffer = Vec::with_capacity(len.max(ALONE));
+    buffer.resize(len, 0);
+    buffer
+}
+
 /// Has the allocator give back what this thread freed, and what nobody has used for a while.
 #[allow(unsafe_code)]
 pub fn give_back() {
@@ -127,5 +138,12 @@ mod tests {
         select.recv(&rx);
         assert!(!wait(&mut select, SPAN));
         assert_eq!(STATE.get(), State::Works);
+    }
+
+    #[test]
+    fn a_lasting_buffer_is_as_long_as_asked_and_by_itself() {
+        let buffer = lasting_buffer(10);
+        assert!(buffer == [0; 10] && buffer.capacity() > 512 << 10);
+        assert_eq!(lasting_buffer(2 * ALONE).len(), 2 * ALONE);
     }
 }

@@ -24,6 +24,7 @@ use encode::{Done, Encoder};
 use replies::Replies;
 use ribtide_rib::RibIn;
 use ribtide_runtime::log::log;
+use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::fpm::{FpmMessage, frame};
@@ -368,7 +369,7 @@ struct Reader {
 
 impl Reader {
     fn run(self) {
-        let mut buf = vec![0; 4 * LONGEST_FRAME];
+        let mut buf = rest::lasting_buffer(4 * LONGEST_FRAME);
         let mut filled = 0;
         while !self.gone.load(Relaxed) && !self.stop.stopped() {
             match Watched(&self.stream).read(&mut buf[filled..]) {

@@ -97,7 +97,7 @@ fn serve(
 }
 
 fn loop_frames(stream: &TcpStream, events: &ring::Sender<FpmEvent>) -> Result<String, ring::Closed> {
-    let mut read = vec![0; READ];
+    let mut read = rest::lasting_buffer(READ);
     let mut held = 0;
     if let Err(e) = stream.set_read_timeout(Some(rest::SPAN)) {
         return Ok(e.to_string());

@@ -478,7 +478,11 @@ impl Fpm {
                     port.watch(&mut select);
                     select.recv(asked.raw());
                     // Timed out or ready: the loop looks at everything either way.
-                    rest::wait(&mut select, NAP);
+                    if rest::wait(&mut select, NAP) {
+                        self.out.relieve();
+                        self.rows = Vec::new();
+                        rest::give_back();
+                    }
                 }
             }
         }

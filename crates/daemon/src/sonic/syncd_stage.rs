@@ -150,7 +150,9 @@ impl SyncdStage {
             }
             let now = Instant::now();
             if let Some(until) = self.syncd.chip_mut().stalled(now) {
-                self.wait(asked, false, until);
+                if self.wait(asked, false, until) {
+                    self.relieve();
+                }
                 continue;
             }
             while self.at_work.front().is_some_and(|work| work.done <= now) {
@@ -166,7 +168,10 @@ impl SyncdStage {
                 Some(request) if takes => self.carry_out(request, now)?,
                 request => {
                     self.waiting.extend(request);
-                    self.wait(asked, takes, self.at_work.front().map(|work| work.done));
+                    if self.wait(asked, takes, self.at_work.front().map(|work| work.done)) {
+                        requests = Vec::new();
+                        self.relieve();
+                    }
                 }
             }
         }
@@ -262,8 +267,17 @@ impl SyncdStage {
         Ok(())
     }
 
-    /// Sleeps until there is something to do, or `until`; `takes`: requests are something to do.
-    fn wait(&self, asked: Option<&Asked<SyncdStage>>, takes: bool, until: Option<Instant>) {
+    /// Lets go of room that was made for much.
+    fn relieve(&mut self) {
+        self.waiting.shrink_to_fit();
+        self.at_work.shrink_to_fit();
+        self.changed.relieve();
+        rest::give_back();
+    }
+
+    /// Sleeps until there is something to do, or `until`; `takes`: requests are something to do. True when its thread has come
+    /// to rest.
+    fn wait(&self, asked: Option<&Asked<SyncdStage>>, takes: bool, until: Option<Instant>) -> bool {
         let mut select = Select::new();
         if takes {
             self.link.watch(&mut select);
@@ -276,7 +290,7 @@ impl SyncdStage {
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         // Timed out or ready: the loop looks at everything either way.
-        rest::wait(&mut select, left.map_or(NAP, |left| left.min(NAP)));
+        rest::wait(&mut select, left.map_or(NAP, |left| left.min(NAP)))
     }
 }
 

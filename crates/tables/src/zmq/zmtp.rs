@@ -18,6 +18,8 @@ const GREETING_PATIENCE: Duration = Duration::from_secs(5);
 const STALL: Duration = Duration::from_secs(60);
 /// What one read takes at most.
 const READ: usize = 256 << 10;
+/// The same where nothing comes but word of what was taken.
+const LITTLE: usize = 4 << 10;
 /// A message that is copied behind its head: to send both at once costs less than to send the head alone.
 const SHORT: usize = 16 << 10;
 /// The property by which ribtide's sockets know each other. ZeroMQ's own pass it over. Another value is of a version that says
@@ -123,8 +125,9 @@ pub(super) fn introduce_as(
     greeting[12..16].copy_from_slice(b"NULL");
     (&stream).write_all(&greeting)?;
     (&stream).write_all(&ready(kind, process))?;
+    let at_once = if kind == Kind::Push { LITTLE } else { READ };
     let mut input =
-        BufReader::with_capacity(READ, Input { from: rest::Patient(stream.try_clone()?), waits: false });
+        BufReader::with_capacity(at_once, Input { from: rest::Patient(stream.try_clone()?), waits: false });
     let mut theirs = [0; 64];
     input.read_exact(&mut theirs)?;
     if (theirs[0], theirs[9] & 1) != (0xff, 1) || theirs[10] < 3 || theirs[12..32] != greeting[12..32] {

@@ -4,6 +4,7 @@
 //! a system call are enough. So a chunk asks for an acknowledgement of its last message only. The kernel reports
 //! failures in any case; the sequence number says which message failed.
 
+use ribtide_runtime::rest;
 use ribtide_wire::netlink::numbers::{NLM_F_ACK, NLM_F_DUMP_INTR, NLMSG_NOOP};
 use ribtide_wire::netlink::{Content, messages};
 use socket2::{Domain, Protocol, SockFilter, Type};
@@ -70,7 +71,14 @@ impl Socket {
             set_option(&inner, libc::SOL_NETLINK, option, 1)?;
         }
         inner.set_read_timeout(Some(ANSWER))?;
-        Ok(Socket { inner, seq: 0, read: vec![0; READ_BYTES], write: Vec::new(), last: 0, port: 0 })
+        Ok(Socket {
+            inner,
+            seq: 0,
+            read: rest::lasting_buffer(READ_BYTES),
+            write: Vec::new(),
+            last: 0,
+            port: 0,
+        })
     }
 
     /// A socket that receives the notifications of `groups` (`RTNLGRP_*`), of which `buffer` bytes may wait.
