@@ -26,8 +26,9 @@ pub struct Connection {
     stop: Stop,
     stream: Stream,
     decoder: Decoder,
-    /// Commands that were queued and not yet all answered.
+    /// Commands that were queued and not yet all answered, and how much of that the server was sent.
     out: Vec<u8>,
+    sent: usize,
     queued: usize,
     /// Empty between two uses.
     command: Command,
@@ -59,6 +60,7 @@ impl Connection {
             stream,
             decoder: Decoder::default(),
             out: Vec::new(),
+            sent: 0,
             queued: 0,
             command: Command::default(),
             scripts: Vec::new(),
@@ -95,6 +97,13 @@ impl Connection {
         args(&mut self.command);
         self.command.finish(&mut self.out);
         self.queued += 1;
+    }
+
+    /// Sends what is queued so far, so that the server works while more is queued. A server that is gone shows at the next flush.
+    pub fn push(&mut self) {
+        if self.stream.write_all(&self.out[self.sent..]).is_ok() {
+            self.sent = self.out.len();
+        }
     }
 
     /// Sends what is queued and waits until all of it is done, through the loss of the server if need be.
@@ -192,7 +201,9 @@ impl Connection {
     fn exchange(&mut self) -> Result<Option<String>, TableError> {
         let lost = |cause: &io::Error| lost(&self.database, cause);
         self.answers.clear();
-        self.stream.write_all(&self.out).map_err(|e| lost(&e))?;
+        // Another attempt begins at the first.
+        let unsent = &self.out[std::mem::take(&mut self.sent)..];
+        self.stream.write_all(unsent).map_err(|e| lost(&e))?;
         let mut refusal = None;
         for _ in 0..self.queued {
             let reply = receive(&mut self.stream, &mut self.decoder).map_err(|e| lost(&e))?;

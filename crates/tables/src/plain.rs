@@ -12,6 +12,8 @@ use ribtide_swss::{Change, Row};
 
 /// Commands that may wait for a flush.
 const CAPACITY: usize = 10_000;
+/// Commands that are sent at once, so that the server works while more are spelled.
+const AT_ONCE: usize = 500;
 
 /// A plain table.
 #[derive(Debug)]
@@ -139,6 +141,9 @@ impl<R: Row> Producer<R> for PlainTable<R> {
                 && changes.peek().is_some_and(|next| next.row.is_some() && next.row == change.row);
             self.push(&name, change, again);
             self.waiting += 1;
+            if self.waiting.is_multiple_of(AT_ONCE) {
+                self.connection.push();
+            }
             if self.waiting >= CAPACITY
                 && let Err(e) = self.flush()
             {

@@ -268,6 +268,22 @@ fn scripts_and_servers_may_go_and_come() {
 }
 
 #[test]
+fn what_was_sent_to_a_server_that_goes_is_sent_again() {
+    let Some(mut server) = Server::start() else { return };
+    let mut table = PlainTable::<RouteStateRow>::open(&server.databases, &server.stop).unwrap();
+    let row = || RouteStateRow { protocol: Some("bgp".into()) };
+    // So many that some leave before the flush, and some do not.
+    let mut changes =
+        (0..700).map(|n| Change::set(key(&format!("10.{}.{}.0/24", n >> 8, n & 255)), row())).collect();
+    table.write(&mut changes).unwrap();
+    server.restart();
+    assert_eq!(server.client(Db::ApplState).keys().len(), 0);
+    table.flush().unwrap();
+    assert_eq!(table.generation(), 1);
+    assert_eq!(server.client(Db::ApplState).keys().len(), 700);
+}
+
+#[test]
 fn an_absent_server_is_one_sentence() {
     let databases = ribtide_tables::Databases::one_server(ribtide_tables::Address::Unix(
         "/nonexistent/redis.sock".into(),

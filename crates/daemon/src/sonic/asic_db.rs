@@ -30,7 +30,9 @@ const IN_VIEW: &str = "RIBTIDE_IN_VIEW";
 /// Rows that usually wait in one piece: those of a bulk, which are written together, as are those of a view.
 const BULK: usize = 1000;
 /// Rows that are written at once.
-const AT_ONCE: usize = 16_000;
+const AT_ONCE: usize = 8_000;
+/// Rows that are sent at once, so that the server works while more are spelled.
+const SENT_AT_ONCE: usize = 500;
 /// How often a server that nothing is written to is looked at.
 const PROBE: Duration = Duration::from_secs(1);
 
@@ -158,8 +160,12 @@ impl Behind {
                 let mut next = first;
                 while let Some((rows_of_it, _)) = next {
                     left = left.saturating_sub(rows_of_it.len());
-                    rows.write_all(rows_of_it.into_iter().map(Noted::change))?;
+                    rows.begin(rows_of_it.into_iter().map(Noted::change))?;
                     next = if left > 0 { waiting.try_recv() } else { None };
+                }
+                match oldest {
+                    Some(_) => rows.connection.flush()?,
+                    None => rows.connection.relieve(),
                 }
                 if rows.is_lost()? {
                     rows.connection.ask(&["SET", RAN, "1"])?;
@@ -298,10 +304,19 @@ impl Rows {
     }
 
     fn write_all(&mut self, changes: impl Iterator<Item = AsicChange>) -> Result<(), Error> {
-        for change in changes {
-            self.write(change)?;
-        }
+        self.begin(changes)?;
         Ok(self.connection.flush()?)
+    }
+
+    /// Has changes written by the next flush.
+    fn begin(&mut self, changes: impl Iterator<Item = AsicChange>) -> Result<(), Error> {
+        for (n, change) in (1usize..).zip(changes) {
+            self.write(change)?;
+            if n.is_multiple_of(SENT_AT_ONCE) {
+                self.connection.push();
+            }
+        }
+        Ok(())
     }
 
     /// Looks after the server once a second, and whether it came back since the last time.
