@@ -15,11 +15,6 @@ use std::time::{Duration, Instant};
 const WHO: &str = "redis";
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What the servers' allocator is told: to take its memory in huge pages where the kernel gives them to who asks. A
-/// table that fills touches new memory all the time, and to touch it a small page at a time is a fifth of what a row
-/// costs. The second name is for a server that was built with an allocator of its own.
-const ALLOCATOR: [(&str, &str); 2] =
-    [("MALLOC_CONF", "thp:always,metadata_thp:auto"), ("JE_MALLOC_CONF", "thp:always,metadata_thp:auto")];
 /// How often servers are looked after.
 const GLANCE: Duration = Duration::from_millis(100);
 
@@ -101,9 +96,6 @@ impl Running {
             "no",
             "--daemonize",
             "no",
-            // Redis refuses huge pages for the sake of its copies to disk, of which there are none here.
-            "--disable-thp",
-            "no",
             // Tables that grew are moved by the commands that use them, so that a server that nobody asks does nothing: in
             // idle time Redis moves them a hundredth of the time, which after a full table takes it ten seconds.
             "--activerehashing",
@@ -122,8 +114,6 @@ impl Running {
             }
             command.arg("--unixsocket").arg(socket).args(["--unixsocketperm", "770"]);
         }
-        // What the operator says goes.
-        command.envs(ALLOCATOR.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         let child = child.map_err(|e| {
             Error::new(format!("redis-server does not start: {e}; install it: apt-get install redis-server"))
