@@ -133,6 +133,10 @@ const STILL: Duration = Duration::from_millis(100);
 /// How often it is looked whether it has.
 const GLANCE: Duration = Duration::from_millis(5);
 
+/// Bytes of a call's lists and keys, from which on it is full. Few rows with their own many next hops make so many, and Redis reads a
+/// call a piece at a time, in turns with other clients: one that a killed producer sent must not take longer than its successor takes
+/// to come to reading the table (ADR 18, `tests/former.rs`).
+const FULL: usize = 64 << 10;
 /// The most changes one call may carry.
 pub const MAX_BATCH: usize = 4000;
 
@@ -267,7 +271,7 @@ impl<R: Row> ProducerStateTable<R> {
         R::key_text(&change.key, &mut self.text);
         self.call.add(&self.text, change);
         self.waiting += 1;
-        if self.call.changes == self.pipeline.batch {
+        if self.call.changes == self.pipeline.batch || self.call.len() >= FULL {
             self.finish_call();
         }
     }
@@ -303,6 +307,11 @@ impl<R: Row> Call<R> {
         let number = self.number(change).to_string();
         self.of.arg(&number);
         self.last = Some((change.row.clone(), change.reshaped, number));
+    }
+
+    /// Bytes of what it carries, about.
+    fn len(&self) -> usize {
+        self.lists.bytes().len() + self.keys.bytes().len()
     }
 
     /// The number of a change's list.

@@ -493,3 +493,28 @@ fn rows_can_be_written_straight_to_their_final_place() {
     );
     assert_eq!(client.keys(), ["ROUTE_TABLE:10.1.0.0/16", "ROUTE_TABLE:10.4.0.0/16"]);
 }
+
+/// Of rows with their own many next hops a call carries fewer.
+#[test]
+fn a_call_of_long_rows_is_cut() {
+    let Some(server) = Server::start() else { return };
+    let mut client = server.client(Db::Appl);
+    let calls = |client: &mut common::Client| {
+        let text = client.ask("INFO commandstats").into_text().unwrap();
+        let calls = text.split_once("cmdstat_evalsha:calls=").map_or("0", |(_, rest)| rest);
+        calls.split(',').next().unwrap().parse::<usize>().unwrap()
+    };
+    let via = |n: usize| {
+        let gateways: Vec<String> = (0..60).map(|hop| format!("10.{hop}.{}.{}", n >> 8, n & 255)).collect();
+        hops(&gateways.join(","), &["Ethernet0"; 60].join(","))
+    };
+    for (differ, expected) in [(false, 1..2), (true, 15..30)] {
+        let before = calls(&mut client);
+        let rows = (0..1000)
+            .map(|n| set(&format!("20.{}.{}.0/24", n >> 8, n & 255), via(if differ { n } else { 0 })));
+        write(&mut producer(&server, 1000), rows.collect());
+        let made = calls(&mut client) - before;
+        assert!(expected.contains(&made), "{made}");
+    }
+    assert_eq!(client.ask("SCARD ROUTE_TABLE_KEY_SET"), Reply::Integer(1000));
+}

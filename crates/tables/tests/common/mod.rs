@@ -18,6 +18,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// A fresh server, or `None` with a line printed where redis-server is not installed.
+    #[allow(dead_code)]
     pub(crate) fn start() -> Option<Server> {
         Server::start_with(&[])
     }
@@ -49,6 +50,13 @@ impl Server {
         }
     }
 
+    /// Sends the server a signal.
+    #[allow(dead_code)]
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
     /// Kills the server and starts an empty one in its place.
     #[allow(dead_code)]
     pub(crate) fn restart(&mut self) {
@@ -59,6 +67,7 @@ impl Server {
     }
 
     /// A connection for plain commands.
+    #[allow(dead_code)]
     pub(crate) fn client(&self, db: Db) -> Client {
         Client(Connection::open(self.databases.get(db), &self.stop).unwrap())
     }
