@@ -10,7 +10,7 @@ from test_backpressure import BEFORE_THEM, ROUTER, SENDER, WIRINGS, memory
 
 MANY = int(os.environ.get("MEMORY_ROUTES", 200_000))
 #: Beyond a tenth of a process that holds next to nothing: pages of which a little is in use, of each thread.
-SLACK = 4 << 20
+SLACK = 6 << 20
 
 
 def come_and_go(host, router, many, there, gone):
