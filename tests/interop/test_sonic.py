@@ -336,7 +336,7 @@ def test_every_wiring_of_the_bench(folder):
 
 def test_the_other_suites_of_the_bench(folder):
     """Both workloads of the transports, timers of a loading, and reactions under load."""
-    assert len(bench(folder, "transport", "--percent", "5")[0]) == 12
+    assert len(bench(folder, "transport", "--percent", "5")[0]) == 14
     summary, text = bench(folder, "loading", "--routes", "40000")
     assert summary["after"]["timers"]["orchagent/DRAIN"]["tasks"] >= 10_000
     assert summary["after"]["timers"]["orchagent/DRAIN"]["line"] in text
