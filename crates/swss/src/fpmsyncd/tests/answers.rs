@@ -1,12 +1,11 @@
 //! Random rows and answers of one route against an orchagent that unites rows, and a client that keeps books as ribtide's FPM
 //! client does: nothing is confirmed before the chip has it, and everything is in the end.
 
+use super::client::{Client, KEY};
 use super::*;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use std::collections::VecDeque;
-
-const KEY: &str = "10.1.0.0/16";
 
 #[derive(Clone, Debug)]
 enum Act {
@@ -52,32 +51,18 @@ struct World {
     /// What the chip has.
     chip: Option<u8>,
     said: VecDeque<Says>,
-    /// What was announced last.
-    last: Option<u8>,
-    /// The client's books: replies that may come about what was announced before, and about what was announced last.
-    superseded: usize,
-    current: usize,
-    confirmed: bool,
-    unsure: bool,
+    client: Client,
 }
 
 impl World {
     fn say(&mut self, gateway: Option<u8>) {
-        if gateway != self.last {
-            self.superseded += std::mem::take(&mut self.current);
-        }
-        self.current += usize::from(gateway.is_some());
-        (self.last, self.confirmed, self.unsure) = (gateway, false, false);
-        match gateway {
-            Some(gateway) => self.bench.route(KEY, &format!("10.0.0.{gateway}"), 7),
-            None => self.bench.del(KEY),
-        }
+        self.client.say(gateway, true, &mut self.bench);
         self.replies();
     }
 
     fn wrote(&mut self) {
         for line in self.bench.drain() {
-            self.rows.push_back(self.last.filter(|_| !line.ends_with("DEL")));
+            self.rows.push_back(self.client.last.filter(|_| !line.ends_with("DEL")));
         }
         self.replies();
     }
@@ -108,17 +93,8 @@ impl World {
     }
 
     fn replies(&mut self) {
-        for _ in self.bench.out.offloads.drain(..) {
-            if self.superseded > 0 {
-                self.superseded -= 1;
-                self.unsure = true;
-                continue;
-            }
-            self.current = self.current.saturating_sub(1);
-            let is_there = self.chip == self.last && self.rows.iter().all(|row| *row == self.last);
-            assert!(self.last.is_none() || is_there, "confirmed before it is in the chip");
-            (self.confirmed, self.unsure) = (true, false);
-        }
+        let is_there = self.chip == self.client.last && self.rows.iter().all(|row| *row == self.client.last);
+        self.client.hear(is_there, &mut self.bench);
     }
 
     fn act(&mut self, act: Act) {
@@ -141,8 +117,8 @@ impl World {
             }
             Act::Reconnect => {
                 self.bench.reconnect();
-                if self.last.is_some() {
-                    self.say(self.last);
+                if self.client.last.is_some() {
+                    self.say(self.client.last);
                 }
                 self.bench.machine.end_of_replay(&mut self.bench.out);
             }
@@ -160,11 +136,7 @@ proptest! {
             rows: VecDeque::new(),
             chip: None,
             said: VecDeque::new(),
-            last: None,
-            superseded: 0,
-            current: 0,
-            confirmed: false,
-            unsure: false,
+            client: Client::default(),
         };
         acts.into_iter().for_each(|act| world.act(act));
         for _ in 0..2000 {
@@ -173,12 +145,12 @@ proptest! {
             if world.hear() || !world.rows.is_empty() || world.bench.machine.pending() > 0 {
                 continue;
             }
-            if !world.unsure {
+            if !world.client.unsure {
                 break;
             }
             // The client asks once more.
-            world.say(world.last);
+            world.say(world.client.last);
         }
-        prop_assert!(world.confirmed || world.last.is_none(), "never confirmed");
+        prop_assert!(world.client.has_its_answer(), "never confirmed");
     }
 }

@@ -2,12 +2,11 @@
 //! them and the chip: nothing is confirmed that the chip does not have, or is about to lose, and in the end everything is confirmed,
 //! and APPL_DB and the chip have what was announced last.
 
+use super::client::{Client, KEY};
 use super::*;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use std::collections::VecDeque;
-
-const KEY: &str = "10.1.0.0/16";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
@@ -123,13 +122,7 @@ struct World {
     behind: Option<usize>,
     begun: bool,
     said: VecDeque<Hears>,
-    /// What was announced last, and whether fpmsyncd was told.
-    last: Option<u8>,
-    /// The client's books, as in the tests of answers.
-    superseded: usize,
-    current: usize,
-    confirmed: bool,
-    unsure: bool,
+    client: Client,
 }
 
 impl World {
@@ -152,27 +145,12 @@ impl World {
             behind: None,
             begun: false,
             said: VecDeque::new(),
-            last: None,
-            superseded: 0,
-            current: 0,
-            confirmed: false,
-            unsure: false,
+            client: Client::default(),
         }
     }
 
     fn say(&mut self, gateway: Option<u8>) {
-        if gateway != self.last {
-            self.superseded += std::mem::take(&mut self.current);
-        }
-        (self.last, self.confirmed, self.unsure) = (gateway, false, false);
-        if !self.connected {
-            return;
-        }
-        self.current += usize::from(gateway.is_some());
-        match gateway {
-            Some(gateway) => self.bench.route(KEY, &format!("10.0.0.{gateway}"), 7),
-            None => self.bench.del(KEY),
-        }
+        self.client.say(gateway, self.connected, &mut self.bench);
         self.replies();
     }
 
@@ -180,8 +158,8 @@ impl World {
     fn connect(&mut self) {
         self.connected = true;
         self.bench.reconnect();
-        if self.last.is_some() {
-            self.say(self.last);
+        if self.client.last.is_some() {
+            self.say(self.client.last);
         }
     }
 
@@ -300,10 +278,7 @@ impl World {
             let (key, row) = (RouteRow::parse_key(KEY).unwrap(), bgp_row(&format!("10.0.0.{gateway}")));
             self.bench.machine.known_route(key, &row, self.noted);
         }
-        (self.confirmed, self.unsure) = (false, false);
-        if fresh {
-            (self.superseded, self.current) = (0, 0);
-        }
+        self.client.disconnected(fresh);
     }
 
     /// All is announced: what was not goes, and over ZeroMQ orchagent is told all rows and that there are no others.
@@ -314,25 +289,16 @@ impl World {
         self.bench.machine.end_of_replay(&mut self.bench.out);
         if let Way::Zmq { .. } = self.way {
             self.take();
-            self.unsent.push_back(Sent { row: self.last, by: self.process, found: true });
+            self.unsent.push_back(Sent { row: self.client.last, by: self.process, found: true });
         }
     }
 
     fn replies(&mut self) {
-        for _ in self.bench.out.offloads.drain(..) {
-            if self.superseded > 0 {
-                self.superseded -= 1;
-                self.unsure = true;
-                continue;
-            }
-            self.current = self.current.saturating_sub(1);
-            let on_the_way = self.unsent.iter().chain(&self.sockets).chain(&self.ring).chain(&self.tasks);
-            let is_there = self.chip == self.last
-                && !(self.noted && self.appl_db != self.last)
-                && on_the_way.clone().all(|sent| sent.row == self.last);
-            assert!(self.last.is_none() || is_there, "confirmed before it is in the chip");
-            (self.confirmed, self.unsure) = (true, false);
-        }
+        let mut on_the_way = self.unsent.iter().chain(&self.sockets).chain(&self.ring).chain(&self.tasks);
+        let is_there = self.chip == self.client.last
+            && !(self.noted && self.appl_db != self.client.last)
+            && on_the_way.all(|sent| sent.row == self.client.last);
+        self.client.hear(is_there, &mut self.bench);
     }
 
     fn act(&mut self, act: Act) {
@@ -417,18 +383,18 @@ proptest! {
         for _ in 0..2000 {
             [Act::EndOfReplay, Act::Record(9)].into_iter().chain(ARRIVE).for_each(|act| world.act(act));
             if world.is_still() {
-                if !world.unsure {
+                if !world.client.unsure {
                     break;
                 }
                 // The client asks once more.
-                world.say(world.last);
+                world.say(world.client.last);
             }
         }
         prop_assert!(world.is_still());
-        prop_assert!(world.confirmed || world.last.is_none(), "never confirmed");
-        prop_assert_eq!(world.chip, world.last);
+        prop_assert!(world.client.has_its_answer(), "never confirmed");
+        prop_assert_eq!(world.chip, world.client.last);
         if world.way != (Way::Zmq { kept: false }) {
-            prop_assert_eq!(world.appl_db, world.last);
+            prop_assert_eq!(world.appl_db, world.client.last);
         }
     }
 }
