@@ -109,13 +109,14 @@ class Campaign:
         # Whose session is gone announces everything again.
         self.announce()
 
-    def restart_redis(self, how):
+    def restart_redis(self, how, meanwhile=None):
+        """`meanwhile` happens between the moment whose data it comes back with and its end."""
         with self.supervisor.lock:
             redis = self.sonic.redis
             config = {key: redis.db(CONFIG).hgetall(key) for key in redis.db(CONFIG).keys()}
             if how == "its data of before":
                 redis.db(0).save()
-                time.sleep(self.random.uniform(0, 1))
+                meanwhile() if meanwhile else time.sleep(self.random.uniform(0, 1))
             elif how == "its data":
                 # Every write is on the disk before it is answered.
                 redis.db(0).config_set("appendonly", "yes")
@@ -216,14 +217,22 @@ def test_campaign(host, wiring, suppress):
     Campaign(host, wiring, SEED, suppress).run(ROUNDS)
 
 
-def test_redis_comes_back(host):
-    """With routes over ZeroMQ and requests through Redis: with its data, with that of another time, and with none."""
-    campaign = Campaign(host, "zmq-north", 0)
+@pytest.mark.parametrize("wiring", ["redis-sync", "redis-async", "zmq-north"])
+def test_redis_comes_back(host, wiring):
+    """With its data, with that of another time, whose routes are withdrawn since, and with none."""
+    campaign = Campaign(host, wiring, 0)
     campaign.supervisor = Supervisor(campaign.sonic)
+
+    def replace():
+        campaign.load()
+        campaign.check()
+
     try:
         for how in ("its data", "its data of before", "nothing"):
             campaign.load()
-            campaign.restart_redis(how)
+            if how == "its data of before":
+                campaign.check()
+            campaign.restart_redis(how, replace)
             campaign.check()
     finally:
         campaign.supervisor.close()

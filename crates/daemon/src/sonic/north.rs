@@ -95,7 +95,7 @@ impl<R: Told> Routes<R> {
     ) -> Result<Routes<R>, Error> {
         let table = || ProducerStateTable::open(databases, pipeline, stop);
         let written = Behind::way(table()?, flush, rings)?;
-        Ok(Routes::Redis(Box::new(RedisRoutes { written, stored: Some(table()?) })))
+        Ok(Routes::Redis(Box::new(RedisRoutes { written, stored: table()? })))
     }
 
     /// Goes on with ZeroMQ. Whether a new orchagent is to be told all rows, and with `true` that there are no others. None of
@@ -155,13 +155,15 @@ impl<R: Told> Routes<R> {
         }
     }
 
-    /// Every row that APPL_DB has from before, and whether orchagent has still to take it there.
+    /// Every row that APPL_DB has, what waits to be written apart, and whether orchagent has still to take it there.
     pub(super) fn rows(&mut self, each: impl FnMut(R::Key, R, bool)) -> Result<(), Error> {
         match self {
-            Routes::Redis(redis) => match redis.stored.take() {
-                Some(mut table) => Ok(table.rows(each)?),
-                None => Ok(()),
-            },
+            Routes::Redis(redis) => {
+                redis.stored.rows(each)?;
+                // It is asked again only when Redis was away.
+                redis.stored.relieve();
+                Ok(())
+            }
             Routes::Zmq(zmq) => zmq.rows(each),
         }
     }
@@ -224,8 +226,8 @@ impl<R: Told> Routes<R> {
 /// Through Redis.
 pub(super) struct RedisRoutes<R: Row> {
     written: Behind<R>,
-    /// What is there at the start, until it was asked for.
-    stored: Option<ProducerStateTable<R>>,
+    /// Reads what is there: the thread that writes has the other connection.
+    stored: ProducerStateTable<R>,
 }
 
 /// Over ZeroMQ.
