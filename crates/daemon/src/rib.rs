@@ -122,6 +122,15 @@ pub struct RibStage {
     pub(crate) changed: Journal<VrfPrefix>,
 }
 
+impl RibStage {
+    /// Lets go of room that was made for much: its thread is at rest.
+    fn relieve(&mut self) {
+        self.rib.relieve();
+        self.changed.relieve();
+        self.taken.shrink_to_fit();
+    }
+}
+
 impl RibBuilder {
     /// Makes the RIB manager's rings.
     pub fn new(rings: &Rings) -> RibBuilder {
@@ -244,7 +253,10 @@ fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &As
             }
             default(nap) => in_vain = room && !stage.owed,
         }
-        rest::waited(in_vain);
+        if rest::waited(in_vain) {
+            stage.relieve();
+            rest::give_back();
+        }
         if room {
             stage.retry();
             while let Some(message) = stage.taken.pop_front() {

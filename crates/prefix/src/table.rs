@@ -5,7 +5,7 @@
 //! where a next hop is resolved or a person asks. So the exact key is what is fast and small here; the table
 //! that forwards packets is the chip's.
 
-use crate::{Family, HashBuilder, Prefix};
+use crate::{Family, HashBuilder, Prefix, with_spare};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::hash::BuildHasher;
@@ -94,11 +94,21 @@ impl<F: Family, T> PrefixTable<F, T> {
     /// Gives memory back when hardly any of it is in use. Each entry that moves was paid for by several removals.
     fn relieve(&mut self) {
         const LITTLE: usize = 64;
-        let PrefixTable { entries, hasher, moves, .. } = self;
-        if entries.capacity() > LITTLE && entries.len() * 8 < entries.capacity() {
-            *moves += 1;
-            entries.shrink_to(entries.len() * 2, |(known, _)| hasher.hash_one(known));
+        if self.entries.capacity() > LITTLE && self.entries.len() * 8 < self.entries.capacity() {
+            self.shrink_to(self.entries.len() * 2);
         }
+    }
+
+    /// As [`crate::fit`] does with a map.
+    pub fn fit(&mut self) {
+        self.shrink_to(with_spare(self.entries.len()));
+    }
+
+    fn shrink_to(&mut self, room: usize) {
+        let PrefixTable { entries, hasher, moves, .. } = self;
+        let places = entries.num_buckets();
+        entries.shrink_to(room, |(known, _)| hasher.hash_one(known));
+        *moves += u64::from(entries.num_buckets() != places);
     }
 
     /// The most specific entry that holds `addr`.
@@ -203,6 +213,23 @@ mod tests {
         }
         assert!(table.allocation_size() < before + full / 10, "{} of {full} bytes", table.allocation_size());
         assert!(table.moves() > moves && (0..10).all(|n| table.get(prefix(n)) == Some(&n)));
+    }
+
+    #[test]
+    fn a_table_is_made_to_fit_and_says_that_entries_moved() {
+        let prefix = |n: u32| Prefix::<V4>::host(std::net::IpAddr::V4(n.into())).unwrap();
+        let mut table = PrefixTable::<V4, u32>::default();
+        (0..1000).for_each(|n| assert_eq!(table.insert(prefix(n), n), None));
+        let (before, moves) = (table.allocation_size(), table.moves());
+        table.fit();
+        assert_eq!((table.allocation_size(), table.moves()), (before, moves), "it fits");
+        (1000..3000).for_each(|n| assert_eq!(table.insert(prefix(n), n), None));
+        (1000..3000).for_each(|n| assert_eq!(table.remove(prefix(n)), Some(n)));
+        let moves = table.moves();
+        assert!(table.allocation_size() > before);
+        table.fit();
+        assert!(table.allocation_size() == before && table.moves() > moves);
+        assert!((0..1000).all(|n| table.get(prefix(n)) == Some(&n)));
     }
 
     #[test]

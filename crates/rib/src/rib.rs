@@ -83,6 +83,12 @@ impl Rib {
         self.tables.v4.sweeps() || self.tables.v6.sweeps()
     }
 
+    /// Lets go of room that was made for more than there is. That takes as long as to make the room did: for when nothing is to be
+    /// done.
+    pub fn relieve(&mut self) {
+        for_each_family!(F => self.tables.get_mut::<F>().relieve());
+    }
+
     /// The first part of [`Rib::handle`]: what changes, for every dataplane.
     pub(crate) fn update(&mut self, events: impl IntoIterator<Item = RibIn>, out: &mut RibOut) {
         self.take(events);

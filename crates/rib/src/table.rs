@@ -3,7 +3,7 @@
 use crate::message::{FibRoute, GroupId, Protocol, Source};
 use crate::resolve::Resolver;
 use crate::sweep::Sweep;
-use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, PrefixTable, relieve};
+use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, PrefixTable, fit, relieve};
 use std::hint::black_box;
 use std::net::IpAddr;
 
@@ -141,6 +141,13 @@ impl<F: Family> Default for Table<F> {
 }
 
 impl<F: Family> Table<F> {
+    /// Lets go of room that was made for more than there is.
+    pub(crate) fn relieve(&mut self) {
+        self.routes.fit();
+        fit(&mut self.contested);
+        self.dirty.shrink_to_fit();
+    }
+
     /// Reads what will be read again of prefixes that come next, so that the waits for memory overlap.
     pub(crate) fn look_ahead(&self, prefixes: impl Iterator<Item = Prefix<F>>) {
         prefixes.for_each(|prefix| {

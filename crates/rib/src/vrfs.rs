@@ -308,6 +308,11 @@ impl Vrfs {
         self.iter().any(|(_, rib)| rib.has_more())
     }
 
+    /// As [`Rib::relieve`], of each VRF.
+    pub fn relieve(&mut self) {
+        self.each(Rib::relieve);
+    }
+
     /// How the dataplanes that are up stand, with what all VRFs sent them.
     pub fn dataplanes(&self) -> impl Iterator<Item = DataplaneInfo> {
         self.default.dataplanes().map(|mut of_all| {

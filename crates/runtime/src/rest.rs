@@ -7,7 +7,10 @@
 //!
 //! What a thread allocated may be freed by another one, later: so it looks again, ever more seldom. And who keeps buffers or
 //! caches for work lets go of them when it is told that it has come to rest: a small thing that is kept may keep 64 KiB of the
-//! allocator's from being given back.
+//! allocator's from being given back. So does who has tables with room for more than is in them.
+//!
+//! A router's threads always have a little to do. One that has waited for nothing now and then, if only for a moment each time,
+//! comes to rest too, though not often.
 
 use crossbeam_channel::{Receiver, RecvError, RecvTimeoutError, Select};
 use std::cell::Cell;
@@ -16,6 +19,9 @@ use std::time::{Duration, Instant};
 
 /// How long a thread has nothing to do before it is at rest.
 pub const SPAN: Duration = Duration::from_secs(2);
+
+/// How long a thread that has a little to do all the time works before it is at rest, when it next waits for nothing.
+const LONG: Duration = Duration::from_secs(10);
 
 /// Blocks of more than 512 KiB have a piece of the allocator's to themselves.
 const ALONE: usize = 768 << 10;
@@ -32,6 +38,8 @@ enum State {
 
 thread_local! {
     static STATE: Cell<State> = const { Cell::new(State::Works) };
+    /// When it last came to rest; at first, when it first waited in vain.
+    static RESTED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Waits until something is ready, or has been waited for as long as `patience`: as [`Select::ready_timeout`], whose
@@ -87,15 +95,23 @@ impl<R: Read> Read for Patient<R> {
 /// The calling thread has waited; `in_vain`: nothing came. True when it has come to rest, or rests on and looks again: who
 /// keeps something for work lets go of it then, and calls [`give_back`] once more.
 pub fn waited(in_vain: bool) -> bool {
-    let (state, rests) = match STATE.get() {
-        _ if !in_vain => (State::Works, false),
-        State::Works => (State::Waits { since: Instant::now(), span: SPAN }, false),
-        State::Waits { since, span } if since.elapsed() >= span => {
-            (State::Waits { since: Instant::now(), span: span.saturating_mul(2) }, true)
-        }
-        state => (state, false),
+    if !in_vain {
+        STATE.set(State::Works);
+        return false;
+    }
+    let now = Instant::now();
+    let rested = RESTED.get().unwrap_or(now);
+    let (since, span) = match STATE.get() {
+        State::Works => (now, SPAN),
+        State::Waits { since, span } => (since, span),
     };
-    STATE.set(state);
+    let works_long = since > rested && now - rested >= LONG;
+    let rests = now - since >= span || works_long;
+    STATE.set(match rests {
+        true => State::Waits { since: now, span: span.saturating_mul(2) },
+        false => State::Waits { since, span },
+    });
+    RESTED.set(Some(if rests { now } else { rested }));
     if rests {
         give_back();
     }
@@ -132,6 +148,17 @@ mod tests {
         assert!(!waited(true));
         STATE.set(long_ago(2 * SPAN));
         assert!(!waited(true));
+        // One that always has a little to do rests too, but not often.
+        let ago = |seconds| Some(Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap());
+        for (rested, rests) in [(LONG.as_secs() - 1, false), (LONG.as_secs(), true), (0, false)] {
+            RESTED.set(ago(rested));
+            assert!(!waited(false));
+            assert_eq!(waited(true), rests, "{rested} s after it last did");
+            assert!(!waited(true));
+        }
+        RESTED.set(ago(2 * LONG.as_secs()));
+        STATE.set(State::Waits { since: RESTED.get().unwrap(), span: 1000 * SPAN });
+        assert!(!waited(true), "it has done nothing since");
         let (tx, rx) = crossbeam_channel::bounded(1);
         tx.send(()).unwrap();
         let mut select = Select::new();

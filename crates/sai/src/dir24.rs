@@ -9,9 +9,9 @@
 //! the hole. At a million routes both together are below 84 bytes a route.
 //!
 //! The first level is cut into leaves, as a chip's memory is not but a process's must be: a leaf in which nothing is
-//! painted is not there, so a table that was large and is empty takes no memory.
+//! painted goes with the next [`Dir24::fit`], so a table that was large and is empty takes no memory.
 
-use ribtide_prefix::{Map, Prefix, V4, relieve};
+use ribtide_prefix::{Map, Prefix, V4, fit, relieve};
 use std::hint::black_box;
 
 /// What a route forwards to: an index that the switch gives out, 0 to [`MAX_TARGET`].
@@ -25,8 +25,9 @@ const EXTENDED: u32 = 1 << 31;
 const BLOCK: usize = 256;
 /// Slots of a leaf: the /24s of a /14, which take a page of memory.
 const LEAF: usize = 1024;
-/// Leaves of the first level.
-const LEAVES: usize = (1 << 24) / LEAF;
+/// Leaves of a branch, and branches of the first level.
+const BRANCH: usize = 128;
+const _: () = assert!(LEAF * BRANCH * BRANCH == 1 << 24);
 
 /// One slot: empty, a route's length and target, or (first level only) the number of a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,34 +60,31 @@ impl Slot {
 }
 
 /// Some slots of the first level.
-struct Leaf {
-    slots: Box<[u32; LEAF]>,
-    /// How many are not empty.
-    painted: u32,
-}
+type Leaf = Box<[u32; LEAF]>;
 
-impl Leaf {
-    fn new() -> Leaf {
-        Leaf { slots: Box::new([0; LEAF]), painted: 0 }
-    }
-
-    /// Sets the slot at `at`.
-    fn set(&mut self, at: usize, slot: Slot) {
-        let old = std::mem::replace(&mut self.slots[at], slot.0);
-        self.painted += u32::from(slot != Slot::EMPTY);
-        self.painted -= u32::from(old != 0);
-    }
-}
+/// Some leaves. All in one piece they would lie among the maps of [`Dir24::exact`], and keep the memory of those that shrank.
+type Branch = Box<[Option<Leaf>; BRANCH]>;
 
 /// An IPv4 table.
 pub(crate) struct Dir24 {
     /// A slot for each /24, in leaves; empty until the first route.
-    first: Vec<Option<Leaf>>,
+    first: Vec<Option<Branch>>,
     /// Blocks of 256 slots, one for each address of a /24, and how many routes longer than /24 each holds.
     second: Vec<Option<(Box<[u32]>, u16)>>,
     free: Vec<u32>,
     /// The routes themselves, by length and network address.
     exact: [Map<u32, Target>; 33],
+}
+
+/// Where the leaf of the `at`th /24 is, or would be.
+fn place(first: &mut [Option<Branch>], at: usize) -> &mut Option<Leaf> {
+    let branch = first[at / LEAF / BRANCH].get_or_insert_with(|| Box::new([const { None }; BRANCH]));
+    &mut branch[at / LEAF % BRANCH]
+}
+
+/// A leaf in which nothing is painted.
+fn leaf() -> Leaf {
+    Box::new([0; LEAF])
 }
 
 impl Default for Dir24 {
@@ -126,7 +124,7 @@ impl Dir24 {
             return old;
         }
         if self.first.is_empty() {
-            self.first.resize_with(LEAVES, || None);
+            self.first.resize_with(BRANCH, || None);
         }
         if len > 24 {
             *self.open_block(prefix) += u16::from(old.is_none());
@@ -152,6 +150,25 @@ impl Dir24 {
         Some(old)
     }
 
+    /// Lets go of room that was made for more than there is.
+    pub(crate) fn fit(&mut self) {
+        self.exact.iter_mut().for_each(fit);
+        for branch in &mut self.first {
+            for place in branch.iter_mut().flat_map(|leaves| leaves.iter_mut()) {
+                if place.as_ref().is_some_and(|leaf| leaf.iter().all(|slot| *slot == 0)) {
+                    *place = None;
+                }
+            }
+            if branch.as_ref().is_some_and(|leaves| leaves.iter().all(Option::is_none)) {
+                *branch = None;
+            }
+        }
+        self.second.truncate(self.second.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
+        self.second.shrink_to_fit();
+        self.free.retain(|block| (*block as usize) < self.second.len());
+        self.free.shrink_to_fit();
+    }
+
     /// The length and target of the longest route that holds `addr`.
     pub(crate) fn lookup(&self, addr: u32) -> Option<(u8, Target)> {
         let mut slot = self.slot((addr >> 8) as usize);
@@ -168,8 +185,13 @@ impl Dir24 {
 
     /// The slot of the `at`th /24.
     fn slot(&self, at: usize) -> Slot {
-        let leaf = self.first.get(at / LEAF).and_then(Option::as_ref);
-        leaf.map_or(Slot::EMPTY, |leaf| Slot(leaf.slots[at % LEAF]))
+        let branch = self.first.get(at / LEAF / BRANCH).and_then(Option::as_ref);
+        let leaf = branch.and_then(|leaves| leaves[at / LEAF % BRANCH].as_ref());
+        leaf.map_or(Slot::EMPTY, |leaf| Slot(leaf[at % LEAF]))
+    }
+
+    fn leaves(&self) -> impl Iterator<Item = &Leaf> {
+        self.first.iter().flatten().flat_map(|branch| branch.iter().flatten())
     }
 
     /// Every route, in no order.
@@ -181,8 +203,9 @@ impl Dir24 {
 
     /// Bytes of memory held.
     pub(crate) fn allocation_size(&self) -> usize {
-        self.first.capacity() * size_of::<Option<Leaf>>()
-            + self.first.iter().flatten().count() * LEAF * size_of::<u32>()
+        self.first.capacity() * size_of::<Option<Branch>>()
+            + self.first.iter().flatten().count() * size_of::<[Option<Leaf>; BRANCH]>()
+            + self.leaves().count() * LEAF * size_of::<u32>()
             + self.second.capacity() * size_of::<Option<(Box<[u32]>, u16)>>()
             + self.second.iter().flatten().count() * BLOCK * size_of::<u32>()
             + self.free.capacity() * size_of::<u32>()
@@ -212,9 +235,9 @@ impl Dir24 {
         };
         let at = (prefix.bits() >> 8) as usize;
         if prefix.len() > 24 {
-            let leaf = first[at / LEAF].as_ref();
+            let leaf = place(first, at).as_ref();
             let from = (prefix.bits() & 0xff) as usize;
-            if let Some(block) = leaf.and_then(|leaf| Slot(leaf.slots[at % LEAF]).block()) {
+            if let Some(block) = leaf.and_then(|leaf| Slot(leaf[at % LEAF]).block()) {
                 repaint(block, from, from + (1 << (32 - prefix.len())));
             }
             return;
@@ -222,29 +245,19 @@ impl Dir24 {
         let mut at = at;
         let to = at + (1 << (24 - prefix.len()));
         while at < to {
-            let (place, from) = (&mut first[at / LEAF], at % LEAF);
+            let (place, from) = (place(first, at), at % LEAF);
             let size = (LEAF - from).min(to - at);
             at += size;
             if place.is_none() && new == Slot::EMPTY {
                 continue;
             }
-            let leaf = place.get_or_insert_with(Leaf::new);
-            let (mut repainted, mut were_painted) = (0, 0);
-            for slot in &mut leaf.slots[from..from + size] {
+            let leaf = place.get_or_insert_with(leaf);
+            for slot in &mut leaf[from..from + size] {
                 match Slot(*slot).block() {
                     Some(block) => repaint(block, 0, BLOCK),
-                    None if over(Slot(*slot)) => {
-                        were_painted += u32::from(*slot != 0);
-                        repainted += 1;
-                        *slot = new.0;
-                    }
+                    None if over(Slot(*slot)) => *slot = new.0,
                     None => {}
                 }
-            }
-            leaf.painted += if new == Slot::EMPTY { 0 } else { repainted };
-            leaf.painted -= were_painted;
-            if leaf.painted == 0 {
-                *place = None;
             }
         }
     }
@@ -260,7 +273,7 @@ impl Dir24 {
                 Some(place) => *place = made,
                 None => self.second.push(made),
             }
-            self.first[at / LEAF].get_or_insert_with(Leaf::new).set(at % LEAF, Slot::extended(block as u32));
+            place(&mut self.first, at).get_or_insert_with(leaf)[at % LEAF] = Slot::extended(block as u32).0;
             block
         });
         &mut self.second[block].get_or_insert_with(|| unreachable!("a slot names a block that is there")).1
@@ -279,12 +292,8 @@ impl Dir24 {
         let slot = Slot(slots[0]);
         self.second[block] = None;
         self.free.push(block as u32);
-        let place = &mut self.first[at / LEAF];
-        if let Some(leaf) = place {
-            leaf.set(at % LEAF, slot);
-            if leaf.painted == 0 {
-                *place = None;
-            }
+        if let Some(leaf) = place(&mut self.first, at) {
+            leaf[at % LEAF] = slot.0;
         }
     }
 }
@@ -321,7 +330,10 @@ mod tests {
             steps in prop::collection::vec((prefix(), prop::option::weighted(0.6, 0u32..50)), 1..200)
         ) {
             let (mut table, mut naive) = (Dir24::default(), Naive::default());
-            for (prefix, target) in &steps {
+            for (n, (prefix, target)) in steps.iter().enumerate() {
+                if n % 10 == 9 {
+                    table.fit();
+                }
                 let (old, expected) = match target {
                     Some(target) => (table.insert(*prefix, *target), naive.0.insert(*prefix, *target)),
                     None => (table.remove(*prefix), naive.0.remove(prefix)),
@@ -372,9 +384,10 @@ mod tests {
         assert!((1..100_000).all(|n| table.insert(spread(n), 2).is_none()));
         let full = table.allocation_size();
         assert!((1..100_000).all(|n| table.remove(spread(n)) == Some(2)));
+        table.fit();
         let after = table.allocation_size();
         assert!(after < before + full / 20, "{before} bytes, then {full}, then {after}");
-        assert!(table.first.iter().flatten().count() <= 1 && table.second.iter().flatten().count() <= 1);
+        assert!(table.leaves().count() <= 1 && table.second.iter().flatten().count() <= 1);
     }
 
     #[test]

@@ -65,6 +65,12 @@ impl Router {
         v4.chain(self.v6.iter().map(|(prefix, target)| (prefix.any(), *target)))
     }
 
+    /// Lets go of room that was made for more than there is.
+    pub(crate) fn fit(&mut self) {
+        self.v4.fit();
+        self.v6.fit();
+    }
+
     pub(crate) fn allocation_size(&self) -> usize {
         self.v4.allocation_size() + self.v6.allocation_size()
     }

@@ -190,6 +190,12 @@ impl VirtualSwitch {
         Some(stall.until)
     }
 
+    /// Lets go of room that was made for more routes than there are. That takes as long as to make the room did: for when nothing
+    /// is to be done.
+    pub fn relieve(&mut self) {
+        self.routers.values_mut().for_each(Router::fit);
+    }
+
     /// When it will have done what it was asked since the last time, which came `now`; `None`: it is done. Tables show it
     /// at once: nobody but who drives the chip can tell.
     pub fn done_at(&mut self, now: Instant) -> Option<Instant> {

@@ -197,6 +197,13 @@ impl Fpmsyncd {
         }
     }
 
+    /// Lets go of room that was made for more routes than there are. That takes as long as to make the room did: for when nothing
+    /// is to be done.
+    pub fn relieve(&mut self) {
+        self.vrfs.iter_mut().for_each(|vrf| vrf.routes.relieve());
+        self.changed.shrink_to_fit();
+    }
+
     /// Takes in that the interface of this index exists under this name. Rows that name it follow.
     pub fn link(&mut self, ifindex: u32, name: &str) {
         let same = self.links.get(&ifindex).is_some_and(|link| link.present && &*link.name == name);

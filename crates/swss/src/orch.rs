@@ -313,6 +313,12 @@ impl Orch {
         self.ask_crm(now_ms);
     }
 
+    /// Lets go of room that was made for more routes than there are. That takes as long as to make the room did: for when nothing
+    /// is to be done.
+    pub fn relieve(&mut self) {
+        self.routes.relieve();
+    }
+
     /// Goes on with all that came in, until it must wait for replies or for changes.
     pub fn run(&mut self, out: &mut OrchOut) {
         if self.boot.takes_rows() {

@@ -77,6 +77,10 @@ impl<R: Row> Producer<R> for MemoryProducer<R> {
     fn waiting(&self) -> usize {
         self.waiting.len()
     }
+
+    fn relieve(&mut self) {
+        self.waiting.relieve();
+    }
 }
 
 /// The consuming end.
@@ -100,7 +104,11 @@ impl<R: Row> Consumer<R> for MemoryConsumer<R> {
             }
             match self.rx.try_recv() {
                 Some(batch) => self.rest = batch.into_iter(),
-                None => return Ok(false),
+                None => {
+                    // The memory of the last one would keep that of all before it from being given back.
+                    self.rest = Vec::new().into_iter();
+                    return Ok(false);
+                }
             }
         }
     }

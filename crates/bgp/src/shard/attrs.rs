@@ -93,6 +93,25 @@ impl AttrTable {
         }
     }
 
+    /// Lets go of room that was made for more than there is.
+    pub(super) fn relieve(&mut self) {
+        self.by_content.iter_mut().for_each(Table::fit);
+        if !self.idle.is_empty() {
+            return;
+        }
+        let chunks = self.chunks.len();
+        while self.chunks.pop_if(|chunk| chunk.iter().all(|entry| entry.attrs.is_none())).is_some() {}
+        if self.chunks.len() < chunks {
+            // The list of unused numbers led through those that are gone.
+            self.unused = NONE;
+            for (number, entry) in (0..).zip(self.chunks.iter_mut().flatten()) {
+                if entry.attrs.is_none() {
+                    entry.hop = std::mem::replace(&mut self.unused, number);
+                }
+            }
+        }
+    }
+
     /// The number of `attrs`, which stays good until [`AttrTable::let_go`] if no path comes to use it.
     pub(super) fn acquire(&mut self, attrs: &AttrSet) -> u32 {
         let content = (attrs.content_hash() >> 32) as u32;
@@ -415,6 +434,27 @@ mod tests {
             (hop("10.0.0.1"), false),
         ];
         assert_eq!(table.hops.uses, uses);
+    }
+
+    #[test]
+    fn what_many_sets_took_is_given_back_beside_those_that_stay() {
+        let mut table = AttrTable::new(Seed::default());
+        let nth = |n: u32| AttrSet::new(&n.to_be_bytes(), NextHop::V4("10.0.0.1".parse().unwrap()));
+        let stay: Vec<u32> = (0..3 * CHUNK as u32 / 2).map(|n| table.acquire(&nth(n))).collect();
+        let come: Vec<u32> = (10_000..20_000).map(|n| table.acquire(&nth(n))).collect();
+        table.let_go(stay[7]);
+        come.iter().for_each(|number| table.let_go(*number));
+        table.relieve();
+        assert!(table.chunks.len() > 10, "some are not cleared out");
+        table.clear_out();
+        table.relieve();
+        assert_eq!((table.chunks.len(), table.len()), (2, stay.len() - 1));
+        // Numbers that are free are so once, and those in use stay.
+        let again: Vec<u32> = (20_000..20_000 + CHUNK as u32).map(|n| table.acquire(&nth(n))).collect();
+        let all: std::collections::BTreeSet<u32> = stay.iter().chain(&again).copied().collect();
+        assert_eq!(all.len(), stay.len() + again.len() - 1, "only the one that was let go is used again");
+        assert!((0..).zip(&stay).skip(8).all(|(n, number)| *table.get(*number) == nth(n)));
+        assert_eq!(table.chunks.len(), 3);
     }
 
     #[test]

@@ -134,6 +134,14 @@ impl Shard {
         self.core.clear_out(out);
     }
 
+    /// Lets go of room that was made for more than there is. That takes as long as to make the room did: for when nothing is to be
+    /// done.
+    pub fn relieve(&mut self) {
+        for_each_family!(F => self.tables.get_mut::<F>().iter_mut().for_each(Table::fit));
+        self.core.attrs.relieve();
+        self.numbers = Vec::new();
+    }
+
     fn peer_up(&mut self, info: Arc<PeerInfo>, out: &mut ShardOut) {
         if let Some(former) = self.core.sessions.latest(info.id) {
             if former == info.session {

@@ -133,6 +133,15 @@ impl<S: Slot> Table<S> {
         }
     }
 
+    /// Gives all memory back that entries do not need, but for a little: the next few do not make it grow. Places change.
+    pub(super) fn fit(&mut self) {
+        let wanted = self.len + self.len / 3;
+        if self.spread > 64 && self.spread > wanted + wanted / 8 {
+            self.rebuild(wanted);
+        }
+        self.trim();
+    }
+
     /// Visits entries from those of hash `from` on; what `visit` refuses to keep goes. Stops after about `budget`
     /// slots and returns the hash to go on from, or `None` at the end. `budget` is lessened by what it took. `ahead` is
     /// shown what comes next, some slots at a time.
@@ -233,6 +242,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn it_is_made_to_fit() {
+        let mut table = Table::new(Seed::default());
+        let keys = |n: std::ops::Range<u32>| n.map(|n| Key(3 * n));
+        keys(0..3000).for_each(|key| put(&mut table, key));
+        table.fit();
+        let before = table.memory();
+        keys(3000..5000).for_each(|key| put(&mut table, key));
+        for key in keys(3000..5000) {
+            table.remove(table.find(key.spread(), |k| *k == key).unwrap());
+            table.trim();
+        }
+        assert!(table.memory() > before + before / 3, "nothing else would do it");
+        table.fit();
+        assert!(table.memory() <= before + before / 8);
+        let fitting = table.memory();
+        table.fit();
+        put(&mut table, Key(30_000));
+        assert_eq!(table.memory(), fitting);
+        assert!(keys(0..3000).all(|key| table.find(key.spread(), |k| *k == key).is_some()));
+    }
+
     proptest! {
         #[test]
         fn it_is_a_set(steps in prop::collection::vec((any::<bool>(), 0..200u32), 0..600)) {
@@ -247,6 +278,9 @@ mod tests {
                     if let Some(at) = found {
                         table.remove(at);
                         table.trim();
+                        if n % 8 == 0 {
+                            table.fit();
+                        }
                     }
                 }
                 prop_assert_eq!(table.len(), model.len());

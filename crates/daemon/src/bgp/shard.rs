@@ -262,8 +262,15 @@ impl Stage for ShardStage {
             select.recv(self.feedback.raw());
             select.recv(self.asked.raw());
             select.recv(self.inbox.raw());
-            rest::wait(&mut select, PATIENCE);
+            if rest::wait(&mut select, PATIENCE) {
+                self.relieve();
+                rest::give_back();
+            }
         }
+    }
+
+    fn relieve(&mut self) {
+        self.shard.relieve();
     }
 }
 

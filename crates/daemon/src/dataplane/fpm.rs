@@ -242,7 +242,13 @@ impl Client {
             let begin = Instant::now();
             replies.told.tick(begin);
             self.ask_again(connection, replies, begin);
-            let Some(batch) = batch else { continue };
+            let Some(batch) = batch else {
+                if self.port.rested() {
+                    self.encoder.relieve();
+                    rest::give_back();
+                }
+                continue;
+            };
             replayed |= batch.start_of_replay;
             // What comes before the replay builds on what this server was never told.
             let mut verdicts = Verdicts::default();

@@ -53,6 +53,8 @@ pub struct Port {
     lanes: Lanes,
     /// A batch that something urgent goes ahead of.
     held: Option<Arc<FibBatch>>,
+    /// Its thread has come to rest, and was not told so yet.
+    rests: bool,
 }
 
 /// What dataplanes tell the RIB manager.
@@ -88,7 +90,8 @@ impl Port {
     ) -> (Port, Outlet) {
         let (batches_in, batches) = rings.bounded(format!("RIB to {name}"), BATCHES);
         let (urgent_in, urgent) = rings.bounded(format!("RIB to {name}, urgent"), URGENT);
-        let port = Port { id, rib, meter, stop, batches, urgent, lanes: Lanes::default(), held: None };
+        let port =
+            Port { id, rib, meter, stop, batches, urgent, lanes: Lanes::default(), held: None, rests: false };
         (port, Outlet { batches: batches_in, urgent: urgent_in })
     }
 
@@ -135,8 +138,14 @@ impl Port {
         let mut select = Select::new();
         self.watch(&mut select);
         // Timed out or ready: looking again tells.
-        rest::wait(&mut select, timeout);
+        self.rests |= rest::wait(&mut select, timeout);
         self.try_next()
+    }
+
+    /// Whether the thread has come to rest in [`Port::next`] since this was asked last: who keeps something for work lets go of
+    /// it, and calls [`rest::give_back`].
+    pub fn rested(&mut self) -> bool {
+        std::mem::take(&mut self.rests)
     }
 
     /// Has `select` be ready when [`Port::try_next`] may have something.

@@ -286,6 +286,7 @@ impl Stage {
                 select.recv(self.labels.wake());
                 // Timed out or ready: the loop looks at everything either way.
                 if rest::wait(&mut select, self.patience()) {
+                    self.machine.relieve();
                     self.out.relieve();
                     rest::give_back();
                 }

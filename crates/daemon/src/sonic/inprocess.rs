@@ -479,7 +479,10 @@ impl Fpm {
                     select.recv(asked.raw());
                     // Timed out or ready: the loop looks at everything either way.
                     if rest::wait(&mut select, NAP) {
+                        self.machine.relieve();
                         self.out.relieve();
+                        self.routes.relieve();
+                        self.groups.relieve();
                         self.rows = Vec::new();
                         rest::give_back();
                     }

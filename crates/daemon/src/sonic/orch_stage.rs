@@ -332,6 +332,7 @@ impl OrchStage {
             self.flush_recordings();
             if self.wait(asked, &clock, next_tick) {
                 self.feeds.iter_mut().for_each(|feed| feed.relieve());
+                self.orch.relieve();
                 out.relieve();
                 replies = Vec::new();
                 rest::give_back();

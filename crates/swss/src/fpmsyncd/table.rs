@@ -2,7 +2,7 @@
 
 use super::source::SourceId;
 use super::stage::Stage;
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, relieve};
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, fit, for_each_family, relieve};
 use std::hint::black_box;
 
 /// One route.
@@ -69,6 +69,11 @@ impl RouteTable {
             AnyPrefix::V4(p) => from(&mut self.0.v4, p),
             AnyPrefix::V6(p) => from(&mut self.0.v6, p),
         }
+    }
+
+    /// Lets go of room that was made for more than there is.
+    pub(super) fn relieve(&mut self) {
+        for_each_family!(F => fit(self.0.get_mut::<F>()));
     }
 
     pub(super) fn len(&self) -> usize {

@@ -234,6 +234,13 @@ impl Routes {
         }
     }
 
+    /// Gives all memory back that is not needed.
+    pub(super) fn relieve(&mut self) {
+        self.trim();
+        self.table.relieve();
+        self.ready.shrink_to_fit();
+    }
+
     pub(super) fn ready_len(&self) -> usize {
         self.ready.len()
     }

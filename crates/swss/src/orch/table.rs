@@ -138,11 +138,23 @@ impl Records {
 
     fn push(&mut self, record: Record) {
         if self.len.is_multiple_of(PIECE) {
-            self.pieces.push(Vec::with_capacity(PIECE));
+            self.pieces.push(Vec::new());
         }
         if let Some(piece) = self.pieces.last_mut() {
+            if piece.len() == piece.capacity() {
+                piece.reserve_exact(PIECE - piece.len());
+            }
             piece.push(record);
             self.len += 1;
+        }
+    }
+
+    /// Gives back what the only piece does not need, if that is most of it.
+    fn fit(&mut self) {
+        if let [only] = &mut self.pieces[..]
+            && only.len() * 8 <= PIECE
+        {
+            only.shrink_to_fit();
         }
     }
 
@@ -342,18 +354,30 @@ impl RouteTable {
         if self.tasks() == 0 {
             (self.tasks, self.unused_tasks) = Default::default();
         }
-        let RouteTable { records, unused, by_name, .. } = self;
-        if records.len <= LITTLE || by_name.len() * 8 >= records.len {
-            return;
+        if self.records.len > LITTLE && self.by_name.len() * 8 < self.records.len {
+            self.let_records_go();
+            self.by_name.shrink_to(self.by_name.len() * 2, |(of, _)| spread(*of));
         }
-        // Numbers stay what they are, so only those at the end can go.
+    }
+
+    /// Gives all memory back that routes do not need, but for a little.
+    pub(super) fn relieve(&mut self) {
+        self.trim();
+        self.let_records_go();
+        self.records.fit();
+        self.by_name.shrink_to(self.by_name.len() + self.by_name.len() / 16, |(of, _)| spread(*of));
+        self.unused_tasks.shrink_to_fit();
+    }
+
+    /// Numbers stay what they are, so only records at the end can go.
+    fn let_records_go(&mut self) {
+        let RouteTable { records, unused, .. } = self;
         unused.sort_unstable();
         while unused.last().is_some_and(|at| *at as usize + 1 == records.len) {
             unused.pop();
             records.pop();
         }
         unused.shrink_to_fit();
-        by_name.shrink_to(by_name.len() * 2, |(of, _)| spread(*of));
     }
 
     /// Notes whether the destination is the router's own.
@@ -431,5 +455,53 @@ impl RouteTable {
 
     fn record_mut(&mut self, id: RouteId) -> &mut Record {
         &mut self.records[id.0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(n: u32) -> AnyPrefix {
+        AnyPrefix::host(Ipv4Addr::from_bits(n).into())
+    }
+
+    /// The number of a route that is kept.
+    fn keep(table: &mut RouteTable, n: u32) -> RouteId {
+        let id = table.id_of(0, &prefix(n));
+        table.set_own(id, true);
+        id
+    }
+
+    fn forget(table: &mut RouteTable, n: u32) {
+        let id = table.find(RouteName { vrf: 0, prefix: prefix(n) }).unwrap();
+        table.set_own(id, false);
+        table.let_go(id);
+    }
+
+    fn room(table: &RouteTable) -> usize {
+        table.records.pieces.iter().map(Vec::capacity).sum::<usize>()
+    }
+
+    #[test]
+    fn room_for_routes_that_came_and_went_is_given_back() {
+        let mut table = RouteTable::default();
+        for stay in [10, 30_000] {
+            let ids: Vec<RouteId> = (0..stay).map(|n| keep(&mut table, n)).collect();
+            table.relieve();
+            let (before, names) = (room(&table), table.by_name.capacity());
+            assert!(before < stay as usize + PIECE && names < 2 * stay as usize + 16);
+            for n in stay..100_000 {
+                keep(&mut table, n);
+            }
+            (stay..100_000).for_each(|n| forget(&mut table, n));
+            table.relieve();
+            assert_eq!((room(&table), table.by_name.capacity()), (before, names));
+            assert!(table.unused.is_empty() && table.unused.capacity() == 0);
+            let same =
+                |(n, id): (u32, &RouteId)| table.find(RouteName { vrf: 0, prefix: prefix(n) }) == Some(*id);
+            assert!((0..).zip(&ids).all(same), "numbers stay what they are");
+        }
+        assert!(table.records.pieces.iter().rev().skip(1).all(|piece| piece.len() == PIECE));
     }
 }

@@ -43,6 +43,12 @@ impl Encoder {
         self.routes.clone()
     }
 
+    /// Lets go of room that was made for more than there is.
+    pub(super) fn relieve(&mut self) {
+        self.out.shrink_to_fit();
+        self.routes.relieve();
+    }
+
     /// Writes a batch. `flush` takes the bytes away and is called at least once.
     pub(super) fn handle(
         &mut self,

@@ -21,7 +21,7 @@
 //! that is lost, for the sake of who is told about it.
 
 use super::super::announce::{destination, protocol_number, variant};
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, relieve};
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, fit, for_each_family, relieve};
 use ribtide_rib::{FibRoute, GroupId, IfIndex, Protocol, Vrf, VrfId, VrfPrefix};
 use ribtide_wire::netlink::Route;
 use ribtide_wire::netlink::numbers::RT_TABLE_MAIN;
@@ -164,6 +164,15 @@ impl Told {
         let mut books = self.lock();
         let seconds = now.saturating_duration_since(books.started).as_secs();
         books.now = u32::try_from(seconds).unwrap_or(u32::MAX);
+    }
+
+    /// Lets go of room that was made for more than there is. Who wants the books meanwhile waits.
+    pub(super) fn relieve(&self) {
+        let mut books = self.lock();
+        for InVrf { routes, .. } in books.vrfs.values_mut() {
+            for_each_family!(F => fit(routes.get_mut::<F>()));
+        }
+        fit(&mut books.gone);
     }
 
     /// A replay begins: everything is told again.

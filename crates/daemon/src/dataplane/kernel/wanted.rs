@@ -6,7 +6,7 @@
 //! writer has begun to write, and who asks notes first what is left of that.
 
 use crossbeam_channel::{Receiver, Select, Sender, TryRecvError, TrySendError, bounded};
-use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, for_each_family};
+use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, fit, for_each_family, relieve};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, Protocol, VrfId};
 use ribtide_runtime::{rest, thread};
 use std::collections::BTreeMap;
@@ -53,7 +53,15 @@ impl Table {
                     None => groups.remove(&route.prefix),
                 };
             }
+            relieve(groups);
         });
+    }
+
+    /// Lets go of room that was made for more than there is.
+    fn relieve(&mut self) {
+        for vrf in self.0.values_mut() {
+            for_each_family!(F => fit(vrf.get_mut::<F>()));
+        }
     }
 }
 
@@ -107,7 +115,10 @@ impl Wanted {
             while this.step() != Err(TryRecvError::Disconnected) {
                 let mut select = Select::new();
                 select.recv(&this.batches);
-                rest::wait(&mut select, PATIENCE);
+                if rest::wait(&mut select, PATIENCE) {
+                    this.table().relieve();
+                    rest::give_back();
+                }
             }
         })?;
         Ok(Wanted { batches: tx, shared })
