@@ -5,8 +5,10 @@ import json
 import signal
 
 import pytest
-from harness import Ribtide, blast, wait_for, zmq
-from harness.sonic import Sonic
+from harness import FEED_ASN, Ribtide, blast, wait_for, zmq
+from harness.peers import FEEDS
+from harness.sonic import STATE, Sonic
+from harness.speaker import Speaker, update
 from test_sonic import ROUTER, check, own_routes
 
 SWITCH = "oid:0x21000000000000"
@@ -276,3 +278,24 @@ def test_a_redis_that_loses_everything(host, mode):
     feed.kill()
     wait_for("the table is gone", lambda: router.count() == 0, 60, alive=[router.process])
     check(sonic, router, own, "rewritten")
+
+
+def test_rows_of_no_route_follow_a_redis_of_before(host):
+    """What SNMP watches, what fits, and what the chip holds: orchagent survives, and nothing of it changes."""
+    sonic = sonic_in(host, "zmq_async")
+    router = Ribtide(host, ROUTER)
+    state, counters = sonic.redis.db(STATE), sonic.redis.db(2)
+    default = lambda: state.hget("ROUTE_TABLE|0.0.0.0/0", "state")
+    speaker = Speaker(host, FEEDS[0], FEED_ASN)
+    speaker.send(update(["0.0.0.0/0"], [FEED_ASN, 7], "193.203.0.33"))
+    wait_for("there is a default route", lambda: default() == "ok", 30, alive=sonic.alive())
+    sonic.redis.db(0).save()
+    speaker.close()
+    wait_for("there is none", lambda: default() == "na", 30, alive=sonic.alive())
+    for dump in (True, False):
+        if not dump:
+            (host.folder / "dump.rdb").unlink()
+        sonic.redis.process.kill()
+        sonic.redis.start()
+        whole = lambda: (default() == "na" and state.exists("SWITCH_CAPABILITY|switch") and counters.exists("CRM:STATS"))
+        wait_for("they are as they were", whole, 30, alive=[sonic.processes["orchagent"], router.process])

@@ -7,13 +7,19 @@ use super::orch_stage::Outlet;
 use super::publisher::Publisher;
 use crossbeam_channel::Select;
 use ribtide_runtime::ring::Rings;
-use ribtide_runtime::thread::Stop;
+use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::orch::{Crm, Orch, OrchOut};
 use ribtide_swss::row::{DefaultRouteRow, NeighResolveRow, SwitchCapabilityRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::Process;
 use ribtide_tables::{Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How often it is looked whether a Redis that nothing is written to is there.
+const PROBE: Duration = Duration::from_secs(1);
 
 /// The tables that orchagent writes.
 pub(super) struct RedisOutlet {
@@ -26,7 +32,14 @@ pub(super) struct RedisOutlet {
     counters: Connection,
     /// What the counters were last written from.
     crm: Crm,
+    /// What was last written of rows that are not of routes.
+    written: (Written<DefaultRouteRow>, Written<SwitchCapabilityRow>),
+    /// How often a server was lost and found again, and when that was looked at last.
+    returns: (Arc<AtomicU64>, u64),
 }
+
+/// The last change of each row.
+type Written<R> = BTreeMap<<R as Row>::Key, Change<R>>;
 
 impl RedisOutlet {
     /// `answers`: fpmsyncd waits to hear what became of routes. `warm`: what an earlier run confirmed counts until
@@ -48,8 +61,37 @@ impl RedisOutlet {
             answering: answers.then(|| Answering::start(rings, stop)).transpose()?,
             counters: Connection::open(databases.get(Db::Counters), stop)?,
             crm: Crm::default(),
+            written: Default::default(),
+            returns: (watch(databases, stop)?, 0),
         })
     }
+}
+
+/// Counts how often a server to which little is written was lost and found again: it may have what it had before, or nothing. On a
+/// thread of its own, as routes do not wait for it.
+fn watch(databases: &Databases, stop: &Stop) -> Result<Arc<AtomicU64>, Error> {
+    let returns = Arc::<AtomicU64>::default();
+    let (counted, stop) = (returns.clone(), stop.clone());
+    let open = |db| Connection::open(databases.get(db), &stop);
+    let mut servers = [open(Db::State)?, open(Db::Counters)?];
+    thread::spawn("orchagent-redis", move || {
+        while !stop.stopped() {
+            std::thread::sleep(PROBE);
+            // Who refuses to answer is there.
+            servers.iter_mut().for_each(|server| drop(server.ask(&["PING"])));
+            counted.store(servers.iter().map(Connection::generation).sum(), Relaxed);
+        }
+    })
+    .map_err(|e| Error::new(format!("no thread to watch Redis: {e}")))?;
+    Ok(returns)
+}
+
+/// Writes rows again that were written last.
+fn again<R: Row>(table: &mut impl Producer<R>, written: &Written<R>) -> Result<(), Error>
+where
+    Change<R>: Clone,
+{
+    write(table, &mut written.values().cloned().collect())
 }
 
 impl RedisOutlet {
@@ -64,6 +106,9 @@ impl RedisOutlet {
 impl Outlet for RedisOutlet {
     fn carry_out(&mut self, _: &mut Orch, out: &mut OrchOut) -> Result<bool, Error> {
         write(&mut self.resolve, &mut out.resolve)?;
+        let (default_routes, capability) = &mut self.written;
+        default_routes.extend(out.default_routes.iter().map(|change| (change.key, change.clone())));
+        capability.extend(out.capability.iter().map(|change| (change.key.clone(), change.clone())));
         write(&mut self.default_routes, &mut out.default_routes)?;
         write(&mut self.capability, &mut out.capability)?;
         // SONiC tells successes only.
@@ -116,7 +161,13 @@ impl Outlet for RedisOutlet {
     }
 
     fn tick(&mut self, orch: &Orch) -> Result<(), Error> {
-        if *orch.crm() == self.crm {
+        let returns = self.returns.0.load(Relaxed);
+        let returned = std::mem::replace(&mut self.returns.1, returns) != returns;
+        if returned {
+            again(&mut self.default_routes, &self.written.0)?;
+            again(&mut self.capability, &self.written.1)?;
+        }
+        if *orch.crm() == self.crm && !returned {
             return Ok(());
         }
         self.crm = orch.crm().clone();
