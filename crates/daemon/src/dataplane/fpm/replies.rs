@@ -47,6 +47,9 @@ pub(super) struct Replies {
     /// The batch that changed a prefix last.
     pending: Map<VrfPrefix, u64>,
     doubts: Map<VrfPrefix, Doubt>,
+    /// What was refused of batches that are not finished, the number of the batch and why. It is told with the end of its batch: the RIB
+    /// manager has no ear for it before, and after that it would take the route for confirmed.
+    refused: Map<VrfPrefix, (u64, String)>,
     verdicts: Verdicts,
     /// The batch that is being written: not finished, whatever is answered.
     writing: Option<u64>,
@@ -63,6 +66,7 @@ impl Replies {
             open: VecDeque::new(),
             pending: Map::default(),
             doubts: Map::default(),
+            refused: Map::default(),
             verdicts: Verdicts::default(),
             writing: None,
             last: now,
@@ -90,6 +94,7 @@ impl Replies {
 
     fn asked_for<F: Family>(&mut self, vrf: VrfId, route: &FibRoute<F>, seq: u64) {
         let at = VrfPrefix { vrf, prefix: route.prefix.any() };
+        self.refused.remove(&at);
         let ours = !matches!(route.protocol, Protocol::Connected | Protocol::Kernel);
         if route.group.is_none() || !ours {
             self.verdicts.installed(at);
@@ -104,12 +109,15 @@ impl Replies {
     /// The server has a route in hardware, or says why not.
     pub(super) fn replied(&mut self, at: VrfPrefix, refused: Option<&str>, now: Instant) {
         self.last = now;
-        match refused {
-            Some(why) => self.verdicts.refused(at, why.into()),
-            None => self.verdicts.installed(at),
-        }
         let seq = self.pending.get(&at).copied();
-        self.settle(at);
+        match refused {
+            Some(why) => self.refuse(at, why.into()),
+            None => {
+                self.refused.remove(&at);
+                self.verdicts.installed(at);
+                self.settle(at);
+            }
+        }
         if let Some(open) = seq.and_then(|seq| self.find(seq)) {
             open.last = now;
             if open.left == 0 {
@@ -158,9 +166,23 @@ impl Replies {
     /// These could not be told.
     pub(super) fn could_not(&mut self, but: Vec<(VrfPrefix, String)>) {
         for (at, why) in but {
-            self.verdicts.refused(at, why);
-            self.settle(at);
+            self.refuse(at, why);
         }
+    }
+
+    fn refuse(&mut self, at: VrfPrefix, why: String) {
+        let batch = match self.pending.get(&at) {
+            Some(seq) => Some(*seq),
+            None => {
+                // Its batch may be finished, or be any of these.
+                self.verdicts.refused(at, why.clone());
+                self.open.back().map(|open| open.seq)
+            }
+        };
+        if let Some(seq) = batch {
+            self.refused.insert(at, (seq, why));
+        }
+        self.settle(at);
     }
 
     /// Nothing more is waited for: the server is taken to have what it was told.
@@ -180,7 +202,18 @@ impl Replies {
         let finished = |open: &&Open| open.left == 0 && self.writing != Some(open.seq);
         let done = self.open.iter().take_while(finished).count();
         match self.open.drain(..done).next_back() {
-            Some(Open { seq, .. }) => Some(self.verdicts.ack(self.dataplane, seq)),
+            Some(Open { seq, .. }) => {
+                let verdicts = &mut self.verdicts;
+                self.refused.retain(|at, (batch, why)| {
+                    let held = *batch > seq;
+                    if !held {
+                        verdicts.refused(*at, std::mem::take(why));
+                    }
+                    held
+                });
+                relieve(&mut self.refused);
+                Some(self.verdicts.ack(self.dataplane, seq))
+            }
             None => self.verdicts.news(self.dataplane),
         }
     }
@@ -189,11 +222,10 @@ impl Replies {
     fn give_up(&mut self, now: Instant) {
         let why = "the FPM server has not confirmed it; with suppress-fib-pending it must reply that it is in hardware";
         if now.saturating_duration_since(self.last) >= SILENCE {
-            for at in std::mem::take(&mut self.pending).into_keys() {
-                self.verdicts.refused(at, why.into());
+            for at in self.pending.keys().copied().collect::<Vec<_>>() {
+                self.refuse(at, why.into());
             }
             self.doubts.clear();
-            self.open.iter_mut().for_each(|open| open.left = 0);
         }
         // Only the first holds up others.
         let Some(first) = self.open.iter().find(|open| open.left > 0) else { return };
@@ -202,8 +234,7 @@ impl Replies {
             let unanswered: Vec<VrfPrefix> =
                 self.pending.iter().filter(of_first).map(|(at, _)| *at).collect();
             for at in unanswered {
-                self.verdicts.refused(at, why.into());
-                self.settle(at);
+                self.refuse(at, why.into());
             }
         }
     }
@@ -269,9 +300,13 @@ mod tests {
         asked(&mut replies, batch(5, &[(a, true)]));
         asked(&mut replies, batch(6, &[(b, true), (a, true)]));
         replies.replied(q, Some("no room"), now);
-        assert_eq!(told(replies.news(now)), (5, vec![b.into()], vec![]));
+        assert_eq!(told(replies.news(now)), (5, vec![], vec![]));
         replies.replied(p, None, now);
-        assert_eq!(told(replies.news(now)), (6, vec![], vec![]));
+        assert_eq!(
+            told(replies.news(now)),
+            (6, vec![b.into()], vec![]),
+            "what failed is told with its batch"
+        );
         replies.replied(q, None, now);
         assert_eq!(told(replies.news(now)), (0, vec![], vec![b.into()]));
     }
