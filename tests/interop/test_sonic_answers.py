@@ -6,10 +6,13 @@ import re
 import subprocess
 
 import pytest
-from harness import binary, fpm, wait_for
+from harness import Host, Ribtide, binary, fpm, wait_for
+from harness.config import HEAD, external
 from harness.sonic import Sonic
+from harness.speaker import Speaker, prefixes as nlri, raw_update
 from test_sonic import connect_fpm, ifindex, own_routes
 from test_sonic_warm import WIRINGS, Warm
+from test_suppression import Receiver, announce, failed
 
 CHANNEL = "APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL"
 STATES = 14
@@ -19,6 +22,11 @@ SIZE, WAVES = 2000, 7
 
 def way(sonic):
     return sonic.setting("fpmsyncd", "answers")["active"]
+
+
+SENDER, RECEIVER = Host.FEEDS
+ROUTER = (HEAD + external("sender", 65010, SENDER, 'import = ["accept"]') + external("receiver", 65020, RECEIVER, 'export = ["accept"]')
+          + '[fib]\nsuppress-fib-pending = true\nkernel = { table = 100 }\nfpm = ["127.0.0.1:2620"]\n')
 
 
 def prefix(n):
@@ -190,3 +198,55 @@ def test_warm_with_suppression(host, wiring):
     sonic.neighbor("Ethernet0", "193.203.0.222")
     router.listen_until_all()
     sonic.wait_routes("all are there", routes | {nowhere: ("193.203.0.222",)})
+
+
+@pytest.mark.parametrize("wiring", WIRINGS)
+def test_what_the_chip_refuses_is_named_and_never_told(host, wiring):
+    """A peer of the router hears of nothing before the switch has it, and of nothing that the switch refuses; and of that the router
+    says what orchagent said."""
+    flags = WIRINGS[wiring] | {"syncd": [*WIRINGS[wiring].get("syncd", []), "--chip", "fail-rate=0.01", "--chip", "rate=5000"]}
+    sonic = Sonic(host, suppress=True, flags=flags)
+    own_routes(sonic)
+    wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
+    chip = lambda *order: subprocess.run([binary(), "config", "asic", "--syncd", host.folder / "syncd.sock", *order], check=True, capture_output=True)
+    in_the_chip = lambda texts: {p for p, answer in zip(texts, sonic.ask_all([f"route {p}" for p in texts])) if answer}
+    router = Ribtide(host, ROUTER)
+    receiver = Receiver(host, in_the_chip)
+    sender = Speaker(host, SENDER, 65010)
+
+    def named(why):
+        return {p for p, route in failed(router).items() if route["reason"] == f"the FPM server says: {why}"}
+    everything = [prefix(n) for n in range(5000)]
+    announce(sender, everything, "193.203.0.7")
+    receiver.listen(lambda: len(receiver.table) >= 4900, 120)
+    by_chip = "the chip refused it: SAI_STATUS_FAILURE"
+    receiver.listen(lambda: set(everything) - receiver.table == named(by_chip), 60)
+    refused = named(by_chip)
+    assert failed(router).keys() == refused == set(everything) - in_the_chip(everything)
+    assert 20 <= len(refused) <= 80 and receiver.ever == set(everything) - refused, "one that failed was told"
+    assert by_chip in router.explain(min(refused))["conclusion"], router.explain(min(refused))
+
+    # By another way, with what was refused before among them, while the switch stalls: nothing is told of what it has not confirmed.
+    some = sorted(refused)[:10] + sorted(set(everything) - refused)[:100]
+    chip("stall")
+    sender.send(raw_update(withdrawn=nlri(some)))
+    receiver.listen(lambda: not receiver.table & set(some))
+    announce(sender, some, "193.203.0.8")
+    receiver.quiet()
+    assert not receiver.table & set(some)
+    chip("resume")
+    receiver.listen(lambda: receiver.table == set(everything) - refused and named(by_chip) == refused)
+    assert receiver.ever == set(everything) - refused
+
+    # A full table: what comes is refused until there is room.
+    chip("set", "ipv4-routes=100")
+    more = [prefix(n) for n in range(5000, 5050)]
+    announce(sender, more, "193.203.0.7")
+    full = "the chip's table of ipv4-unicast routes is full"
+    receiver.listen(lambda: named(full) >= set(more))
+    assert not receiver.ever & set(more)
+    # The causes clear: everything is tried again, and told.
+    chip("set", "ipv4-routes=100000", "fail-rate=0")
+    receiver.listen(lambda: receiver.table == {*everything, *more}, 120)
+    wait_for("nothing fails", lambda: not failed(router), 20)
+    assert router.neighbor(RECEIVER)["flaps"] == 0

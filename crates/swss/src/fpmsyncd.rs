@@ -64,8 +64,8 @@ impl Default for FpmConfig {
     }
 }
 
-/// What to tell the routing daemon about a route: it is in the chip.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What to tell the routing daemon about a route: it is in the chip, or refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Offload {
     /// The destination.
     pub prefix: AnyPrefix,
@@ -73,12 +73,17 @@ pub struct Offload {
     pub table: u32,
     /// The protocol.
     pub protocol: u8,
+    /// Why the chip does not have it; `None` when it has.
+    pub refused: Option<Name>,
 }
 
 impl Offload {
     /// Appends the FPM frame.
     pub fn write(&self, out: &mut Vec<u8>) {
-        fpm::write_offload_reply(out, self.prefix, self.table, self.protocol, true);
+        match &self.refused {
+            None => fpm::write_offload_reply(out, self.prefix, self.table, self.protocol, true),
+            Some(why) => fpm::write_refusal(out, self.prefix, self.table, self.protocol, why),
+        }
     }
 }
 

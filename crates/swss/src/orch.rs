@@ -33,7 +33,7 @@ mod vrfs;
 mod tests;
 
 use crate::row::{
-    Change, DefaultRouteRow, IntfRow, LabelRouteRow, Mac, NeighResolveRow, NeighRow, NextHopGroupRow,
+    Change, DefaultRouteRow, IntfRow, LabelRouteRow, Mac, Name, NeighResolveRow, NeighRow, NextHopGroupRow,
     PortRow, RouteKey, RouteResponse, RouteRow, SwitchCapabilityRow, VrfRow,
 };
 use crate::sai::{SaiReply, SaiRequest};
@@ -118,6 +118,17 @@ impl std::fmt::Display for OrchEvent {
     }
 }
 
+/// A row that the chip does not have, because it refused, or cannot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The route, in our spelling.
+    pub key: RouteKey,
+    /// Which row: its [`RouteRow::digest`].
+    pub row: u32,
+    /// Why, as a sentence.
+    pub why: Name,
+}
+
 /// What comes out: append-only, emptied by who carries it out.
 #[derive(Default, Debug)]
 pub struct OrchOut {
@@ -134,6 +145,9 @@ pub struct OrchOut {
     /// The same of rows that were found at the start or said again ([`RouteKey::Again`]): nobody asked just now. Who
     /// counts answers must not take them for any.
     pub found: Vec<RouteResponse>,
+    /// Routes that are refused, once for each row that asks for it; only with [`OrchConfig::responses`]. It is no response: one may
+    /// still come, as where the chip has no room. Of a row that another has taken the place of nothing is said.
+    pub refusals: Vec<Refusal>,
     /// Routes of which nobody waits for news: why the chip does not have one as asked, as a sentence, or `None` when it
     /// has, though it was reported as failed before. Here, or in [`Finished::failed`].
     pub verdicts: Vec<(RouteKey, Option<String>)>,
@@ -150,6 +164,7 @@ impl OrchOut {
         self.capability.shrink_to_fit();
         self.responses.shrink_to_fit();
         self.found.shrink_to_fit();
+        self.refusals.shrink_to_fit();
         self.verdicts.shrink_to_fit();
         self.events.shrink_to_fit();
     }

@@ -431,18 +431,18 @@ impl Reader {
         if !reply.offload_failed() && !reply.offloaded() {
             return;
         }
-        let (refused, now) = (reply.offload_failed(), Instant::now());
+        let now = Instant::now();
+        let refused = reply.offload_failed().then(|| match reply.why {
+            Some(why) => format!("the FPM server says: {why}"),
+            None => "the FPM server reports that the hardware refused it".into(),
+        });
         let count = match self.replies.told.reply(reply) {
-            Meaning::Now(route) if refused => {
-                replies.replied(route, Some("the FPM server reports that the hardware refused it"), now);
-                &self.counters.offload_failed
-            }
             Meaning::Now(route) => {
-                replies.replied(route, None, now);
-                &self.counters.offloaded
+                replies.replied(route, refused.as_deref(), now);
+                if refused.is_some() { &self.counters.offload_failed } else { &self.counters.offloaded }
             }
             Meaning::Unsure(route) => {
-                replies.unsure(route, refused, now);
+                replies.unsure(route, refused.as_deref(), now);
                 &self.counters.unmatched
             }
             Meaning::Nothing => &self.counters.unmatched,

@@ -5,6 +5,8 @@
 //! before, says which routes are in the chip, and answers from there on what it takes in later. fpmsyncd counts an answer once:
 //! from who is connected, and from Redis only when for [`SETTLE`] nobody was, as when one of the two is SONiC's; it listens to
 //! Redis then and not before, so what was published by one who had answered directly is never heard.
+//!
+//! What is refused is told directly only: in SONiC failures are not published.
 
 use super::north::in_namespace;
 use super::settings::is_ours;
@@ -14,7 +16,7 @@ use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
-use ribtide_swss::orch::Orch;
+use ribtide_swss::orch::{Orch, Refusal};
 use ribtide_swss::row::{
     AnswerKind, AnswerWriter, Name, ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteStateRow,
 };
@@ -98,12 +100,18 @@ impl Answering {
         self.resume();
     }
 
-    /// Answers, and says of rows that were `found` that the chip has them. Who is not connected yet hears what is in the chip
-    /// when it is.
-    pub(super) fn answer(&mut self, responses: &[RouteResponse], found: &[RouteResponse]) {
+    /// Says what is refused, answers, and says of rows that were `found` that the chip has them. Who is not connected yet hears
+    /// what is in the chip when it is.
+    pub(super) fn answer(
+        &mut self,
+        refusals: &[Refusal],
+        responses: &[RouteResponse],
+        found: &[RouteResponse],
+    ) {
         if !self.begun {
             return;
         }
+        self.refuse(refusals);
         for (responses, open) in [(responses, &mut self.open), (found, &mut self.found)] {
             for (vrf, prefix, protocol) in responses.iter().filter_map(answered) {
                 open.add(vrf, protocol, prefix);
@@ -113,6 +121,22 @@ impl Answering {
             }
         }
         self.resume();
+    }
+
+    /// In their order among answers: who is told last that a route is refused takes it for that.
+    fn refuse(&mut self, refusals: &[Refusal]) {
+        for refusals in refusals.chunks(BATCH) {
+            let mut message = AnswerWriter::new(AnswerKind::Refused);
+            for Refusal { key, row, why } in refusals {
+                if let RouteKey::Route { vrf, prefix, .. } = key {
+                    message.add_refused(vrf.as_ref(), why, *prefix, *row);
+                }
+            }
+            if !self.open.is_empty() {
+                self.unsent.push_back(take(&mut self.open));
+            }
+            self.unsent.push_back(message.finish());
+        }
     }
 
     /// Sends of what waits what there is room for.

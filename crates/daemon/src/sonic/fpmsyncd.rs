@@ -390,9 +390,14 @@ impl Stage {
         while let Some(group) = reader.next_group()? {
             match reader.kind {
                 AnswerKind::Confirmed => {
-                    self.machine.confirm_all(group.vrf, group.protocol, group.prefixes(), &mut self.out);
+                    self.machine.confirm_all(group.vrf, group.name, group.prefixes(), &mut self.out);
                 }
-                _ => self.machine.in_chip(group.vrf, group.prefixes(), exact),
+                AnswerKind::Refused => {
+                    self.machine.refused(group.vrf, &group.name.into(), group.refused(), &mut self.out);
+                }
+                AnswerKind::InChip | AnswerKind::AllSaid => {
+                    self.machine.in_chip(group.vrf, group.prefixes(), exact);
+                }
             }
         }
         Ok(())

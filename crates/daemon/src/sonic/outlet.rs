@@ -98,7 +98,7 @@ impl RedisOutlet {
     /// Tells fpmsyncd, before anybody else is told.
     fn answer(&mut self, out: &OrchOut) {
         if let Some(answering) = &mut self.answering {
-            answering.answer(&out.responses, &out.found);
+            answering.answer(&out.refusals, &out.responses, &out.found);
         }
     }
 }
@@ -111,10 +111,12 @@ impl Outlet for RedisOutlet {
         capability.extend(out.capability.iter().map(|change| (change.key.clone(), change.clone())));
         write(&mut self.default_routes, &mut out.default_routes)?;
         write(&mut self.capability, &mut out.capability)?;
-        // SONiC tells successes only.
+        // They are for who asks in batches; who reads answers hears of refusals.
         out.verdicts.clear();
-        if !out.responses.is_empty() || !out.found.is_empty() {
+        if !out.responses.is_empty() || !out.found.is_empty() || !out.refusals.is_empty() {
             self.answer(out);
+            // SONiC publishes successes only.
+            out.refusals.clear();
             // What was found is older than what was asked for.
             self.publisher.publish(out.found.drain(..).chain(out.responses.drain(..)))?;
         }

@@ -1,14 +1,17 @@
 //! What orchagent says became of routes; only with FIB suppression does anybody wait for it.
 //!
-//! There are two kinds of it. *Answers* come one for each row that orchagent took, in their order. What *is in the chip* is said
+//! There are three kinds of it. *Answers* come one for each row that orchagent took, in their order. What *is in the chip* is said
 //! when answers may have been lost: as somebody begins to answer, when listening broke off, and by an orchagent that is new of the
 //! rows that it found. It tells nothing about rows that are under way, so it counts for a route of which nothing was written
-//! since the start; of one that was written and not answered orchagent is asked again.
+//! since the start; of one that was written and not answered orchagent is asked again. What is *refused* is named with its row's
+//! digest, and told where that is what the route asks for, as its announcer knows it. It is no answer, since one may still come (the chip
+//! has room again), so it counts for nothing: a refusal that is missed costs a name, and one that is wrong cannot confirm.
 
-use super::source::State;
+use super::source::{SourceId, State};
 use super::stage::Answered;
+use super::table::Entry;
 use super::{FpmOut, Fpmsyncd, RouteRef};
-use crate::row::{RouteKey, RouteResponse};
+use crate::row::{Name, RouteKey, RouteResponse, RouteRow, RouteStatus};
 use ribtide_prefix::AnyPrefix;
 use smallvec::SmallVec;
 
@@ -21,12 +24,51 @@ impl Fpmsyncd {
         let Some(protocol) = response.protocol.as_deref().filter(|protocol| !protocol.is_empty()) else {
             return;
         };
-        if !response.is_success() {
-            self.counters.failed += 1;
+        let RouteKey::Route { vrf, prefix, .. } = &response.key else { return };
+        match &response.status {
+            RouteStatus::Success => {
+                self.confirm_all(vrf.as_deref(), protocol, std::iter::once(*prefix), out);
+            }
+            // It does not say which row it is about.
+            RouteStatus::Failed(why) => {
+                let Some(at) = self.find_vrf(vrf.as_deref()).map(|vrf| (vrf, *prefix)) else { return };
+                self.refuse_if(at, why, out, |entry, _| entry.stage.awaits_one_answer());
+            }
+        }
+    }
+
+    /// Takes in routes of one VRF that are refused, and why: of each the digest of its row.
+    pub fn refused(
+        &mut self,
+        vrf: Option<&str>,
+        why: &Name,
+        routes: impl Iterator<Item = (AnyPrefix, u32)>,
+        out: &mut FpmOut,
+    ) {
+        let Some(vrf) = self.find_vrf(vrf) else { return };
+        for (prefix, digest) in routes {
+            self.refuse_if((vrf, prefix), why, out, |_, row| row.digest() == digest);
+        }
+    }
+
+    /// Tells who announced a route that it is refused, if `of_row` says that this is about the row that it has.
+    fn refuse_if(
+        &mut self,
+        at: RouteRef,
+        why: &Name,
+        out: &mut FpmOut,
+        of_row: impl FnOnce(&Entry, &RouteRow) -> bool,
+    ) {
+        let Some(entry) = self.entry(at).filter(|_| self.config.suppress && self.session.up) else { return };
+        let is_row = |source: SourceId| matches!(self.sources.state(source), State::Row(_));
+        if entry.epoch != self.session.epoch || entry.stage.is_changed() || !entry.source.is_some_and(is_row)
+        {
             return;
         }
-        if let RouteKey::Route { vrf, prefix, .. } = &response.key {
-            self.confirm_all(vrf.as_deref(), protocol, std::iter::once(*prefix), out);
+        let row = self.row_of(at, entry).map(|row| self.route_row(row));
+        if row.is_some_and(|row| of_row(entry, &row)) {
+            let protocol = entry.protocol;
+            self.offload(at, protocol, Some(why.clone()), out);
         }
     }
 
@@ -70,7 +112,7 @@ impl Fpmsyncd {
         }
         let protocol = protocol.unwrap_or(entry.protocol);
         match answered {
-            Answered::Announced if self.session.up => self.offload(at, protocol, out),
+            Answered::Announced if self.session.up => self.offload(at, protocol, None, out),
             Answered::Own { again: true } => self.touch(at, false),
             Answered::Announced | Answered::Own { again: false } | Answered::Nothing => {}
         }

@@ -112,6 +112,6 @@ pub struct FpmCounters {
     pub unchanged: u64,
     /// Confirmations that were passed on.
     pub confirmed: u64,
-    /// Answers that say that a route is not in the chip.
+    /// Refusals that were passed on.
     pub failed: u64,
 }

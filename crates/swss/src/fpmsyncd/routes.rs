@@ -83,7 +83,7 @@ impl Fpmsyncd {
         let at = (vrf, route.prefix);
         if !self.config.suppress {
             // At once, also for what will be ignored: the daemon waits for it.
-            self.offload(at, route.protocol, out);
+            self.offload(at, route.protocol, None, out);
         }
         let source = match self.source_of(route) {
             Ok(source) => source,
@@ -260,7 +260,7 @@ impl Fpmsyncd {
         } else {
             self.counters.unchanged += 1;
             if confirmed {
-                self.offload(at, protocol, out);
+                self.offload(at, protocol, None, out);
             }
         }
         self.sources.join(source, at, had.filter(|_| waits));
@@ -292,9 +292,13 @@ impl Fpmsyncd {
         self.vrfs[at.0 as usize].routes.entry(at.1).source = None;
     }
 
-    pub(super) fn offload(&mut self, at: RouteRef, protocol: u8, out: &mut FpmOut) {
-        self.counters.confirmed += 1;
-        out.offloads.push(Offload { prefix: at.1, table: self.vrfs[at.0 as usize].table, protocol });
+    /// Tells the routing daemon that a route is in the chip, or why it is `refused`.
+    pub(super) fn offload(&mut self, at: RouteRef, protocol: u8, refused: Option<Name>, out: &mut FpmOut) {
+        match refused {
+            None => self.counters.confirmed += 1,
+            Some(_) => self.counters.failed += 1,
+        }
+        out.offloads.push(Offload { prefix: at.1, table: self.vrfs[at.0 as usize].table, protocol, refused });
     }
 
     /// Gives sources other rows, and their routes with them.
@@ -379,7 +383,7 @@ impl Fpmsyncd {
                 }
             }
             if let Some(protocol) = protocol.filter(|_| answered && self.session.up) {
-                self.offload(at, protocol, out);
+                self.offload(at, protocol, None, out);
             }
             match change {
                 Some(change) => {

@@ -90,6 +90,11 @@ impl Stage {
         self.unanswered() > 0 && !self.has(Stage::CHANGED | Stage::CONFIRMED | Stage::KNOWN)
     }
 
+    /// The row that was handed over last is the only one that is unanswered.
+    pub(super) fn awaits_one_answer(self) -> bool {
+        self.awaits_answer() && self.unanswered() == 1
+    }
+
     /// The chip has the row of before the start, which is the last; `None`: there is another.
     pub(super) fn found_in_chip(self) -> Option<Stage> {
         let confirmed = self.with(Stage::UNANSWERED | Stage::OWN | Stage::KNOWN, false);

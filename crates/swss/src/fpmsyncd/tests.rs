@@ -157,7 +157,10 @@ impl Bench {
 fn the_contracts_example() {
     let mut bench = Bench::new();
     bench.route("10.1.0.0/16", "10.0.0.1", 7);
-    assert_eq!(bench.out.offloads, [Offload { prefix: prefix("10.1.0.0/16"), table: 0, protocol: 186 }]);
+    assert_eq!(
+        bench.out.offloads,
+        [Offload { prefix: prefix("10.1.0.0/16"), table: 0, protocol: 186, refused: None }]
+    );
     let mut reply = Vec::new();
     bench.out.offloads[0].write(&mut reply);
     let frame = fpm::frame(&reply).unwrap().unwrap();
@@ -530,13 +533,20 @@ fn with_suppression_the_chip_must_confirm() {
         ..response("10.1.0.0/16", Some("bgp"))
     };
     bench.machine.confirm(&failed, &mut bench.out);
+    let refused = Offload {
+        prefix: prefix("10.1.0.0/16"),
+        table: 254,
+        protocol: 186,
+        refused: Some("SWSS_RC_FULL".into()),
+    };
+    assert_eq!(std::mem::take(&mut bench.out.offloads), [refused]);
     bench.machine.confirm(&response("10.1.0.0/16", None), &mut bench.out);
     bench.machine.confirm(&response("10.9.0.0/16", Some("bgp")), &mut bench.out);
     assert!(bench.out.offloads.is_empty());
     bench.machine.confirm(&response("Vrfred:10.1.0.0/16", Some("bgp")), &mut bench.out);
     bench.machine.confirm(&response("10.1.0.0/16", Some("bgp")), &mut bench.out);
     let to = prefix("10.1.0.0/16");
-    let answer = |table| Offload { prefix: to, table, protocol: 186 };
+    let answer = |table| Offload { prefix: to, table, protocol: 186, refused: None };
     assert_eq!(bench.out.offloads, [answer(40), answer(254)]);
     bench.out.offloads.clear();
     // Asked about in the same session: the chip is asked. In another: the same again is answered at once.
@@ -550,16 +560,16 @@ fn with_suppression_the_chip_must_confirm() {
     assert!(bench.take().is_empty());
     bench.out.offloads.clear();
     // Not confirmed: it is written again. What is answered may be the one or the other, so it is not sure afterwards either.
-    let again = Offload { prefix: prefix("10.2.0.0/16"), table: 0, protocol: 186 };
+    let again = Offload { prefix: prefix("10.2.0.0/16"), table: 0, protocol: 186, refused: None };
     bench.route("10.2.0.0/16", "10.0.0.1", 7);
     assert_eq!(bench.take().len(), 1);
     bench.route("10.2.0.0/16", "10.0.0.2", 7);
     assert_eq!(bench.take().len(), 1);
     bench.machine.confirm(&response("10.2.0.0/16", Some("bgp")), &mut bench.out);
-    assert_eq!(bench.out.offloads, [again]);
+    assert_eq!(bench.out.offloads, std::slice::from_ref(&again));
     bench.reconnect();
     bench.route("10.2.0.0/16", "10.0.0.2", 7);
-    assert_eq!(bench.out.offloads, [again]);
+    assert_eq!(bench.out.offloads, std::slice::from_ref(&again));
     assert_eq!(bench.take().len(), 1);
 }
 

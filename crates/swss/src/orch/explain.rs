@@ -3,8 +3,8 @@
 use super::Orch;
 use super::neighbors::HopKey;
 use super::routes::{Cause, State, Target, Task};
-use super::table::{RouteName, Table};
-use crate::row::Name;
+use super::table::{RouteId, RouteName, Table};
+use crate::row::{Name, RouteKey, RouteRow, Row};
 use crate::sai::Oid;
 use ribtide_prefix::AnyPrefix;
 use std::net::IpAddr;
@@ -146,6 +146,23 @@ impl Orch {
     fn hop_name(&self, hop: u32) -> (IpAddr, Name) {
         let HopKey { interface, ip, .. } = *self.neighbors.key(hop);
         (ip, self.interfaces.name(interface).clone())
+    }
+
+    /// Whether a route was last said to have failed.
+    pub(super) fn has_failed(&self, key: &RouteKey) -> bool {
+        let RouteKey::Route { vrf, prefix, .. } = key else { return false };
+        let name = self.vrfs.find(vrf).map(|vrf| RouteName { vrf, prefix: *prefix });
+        name.and_then(|name| self.routes.table.find(name)).is_some_and(|id| self.routes.table.has_failed(id))
+    }
+
+    /// The route's key as text.
+    pub(super) fn route_name(&self, id: RouteId) -> String {
+        if let Some(label) = self.routes.table.name(id).label() {
+            return format!("of label {label}");
+        }
+        let mut name = String::new();
+        RouteRow::key_text(&self.route_key(id), &mut name);
+        name
     }
 
     pub(super) fn explain_cause(&self, cause: Cause) -> Waiting {

@@ -14,10 +14,9 @@ use super::requests::{Asker, Context, Outcome, outcome};
 use super::resync::Resync;
 use super::table::{RouteId, RouteName, RouteTable, Table};
 use super::vrfs;
-use super::{Orch, OrchOut};
+use super::{Orch, OrchOut, Refusal};
 use crate::row::{
-    Change, DefaultRouteRow, Field, LabelKey, LabelRouteRow, Name, RouteKey, RouteResponse, RouteRow, Row,
-    Via,
+    Change, DefaultRouteRow, Field, LabelKey, LabelRouteRow, Name, RouteKey, RouteResponse, RouteRow, Via,
 };
 use crate::sai::{
     Attr, Attrs, ErrorMode, InsegEntry, Item, ObjectId, ObjectType, Oid, PacketAction, RouteEntry, SWITCH,
@@ -350,6 +349,10 @@ impl Orch {
             RouteKey::Route { vrf, prefix, spelled } => {
                 let id = self.routes.table.id_of(self.vrfs.id_of(vrf), prefix);
                 self.routes.said(id);
+                if self.config.responses {
+                    // Of what is asked for now nothing was said yet.
+                    self.routes.table.set_failed(id, false);
+                }
                 self.routes.add(id, change.row.take(), spelled.take(), Some(ticket));
             }
         }
@@ -576,6 +579,7 @@ impl Orch {
             }
             Verdict::Refuse(why) => {
                 out.refused(format_args!("route {}", self.route_name(id)), why.as_str());
+                self.tell_refused(id, &task, &why, out);
                 task.change.set = None;
                 task.refused = Some(why);
                 if first_remove {
@@ -744,13 +748,17 @@ impl Orch {
             }
             Outcome::Starved => {
                 if task.later.is_none() {
-                    return self.wait(id, task, Cause::Room(self.table(id)));
+                    let cause = Cause::Room(self.table(id));
+                    self.tell_refused(id, &task, &self.explain_cause(cause).to_string(), out);
+                    return self.wait(id, task, cause);
                 }
             }
             Outcome::Again => {}
             Outcome::Done | Outcome::Failed => {
                 out.failed(format_args!("route {}", self.route_name(id)), status);
-                task.refused = Some(format!("the chip refused it: {}", status.name()));
+                let why = format!("the chip refused it: {}", status.name());
+                self.tell_refused(id, &task, &why, out);
+                task.refused = Some(why);
                 task.silent = true;
                 return self.finish(id, task, false, out);
             }
@@ -874,15 +882,19 @@ impl Orch {
         }
     }
 
-    /// Whether a route was last said to have failed.
-    pub(super) fn has_failed(&self, key: &RouteKey) -> bool {
-        let RouteKey::Route { vrf, prefix, .. } = key else { return false };
-        let name = self.vrfs.find(vrf).map(|vrf| RouteName { vrf, prefix: *prefix });
-        name.and_then(|name| self.routes.table.find(name)).is_some_and(|id| self.routes.table.has_failed(id))
+    /// Tells who waits for a response that the chip does not have the row that a task carries out.
+    fn tell_refused(&mut self, id: RouteId, task: &Task, why: &str, out: &mut OrchOut) {
+        let Some(row) = task.change.set.as_ref().filter(|_| self.config.responses && task.later.is_none())
+        else {
+            return;
+        };
+        if self.table(id) != Table::Labels && !self.routes.table.set_failed(id, true) {
+            out.refusals.push(Refusal { key: self.route_key(id), row: row.digest(), why: why.into() });
+        }
     }
 
     /// The key of a route in our spelling.
-    fn route_key(&self, id: RouteId) -> RouteKey {
+    pub(super) fn route_key(&self, id: RouteId) -> RouteKey {
         let RouteName { vrf, prefix } = self.routes.table.name(id);
         RouteKey::new(self.vrfs.name(vrf).clone(), prefix)
     }
@@ -968,16 +980,6 @@ impl Orch {
             Cause::Index(index) => self.unpin_index(index),
             Cause::Vrf(_) | Cause::Interface(_) | Cause::Room(_) => {}
         }
-    }
-
-    /// The route's key as text.
-    fn route_name(&self, id: RouteId) -> String {
-        if let Some(label) = self.routes.table.name(id).label() {
-            return format!("of label {label}");
-        }
-        let mut name = String::new();
-        RouteRow::key_text(&self.route_key(id), &mut name);
-        name
     }
 }
 

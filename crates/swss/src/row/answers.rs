@@ -2,7 +2,8 @@
 //!
 //! [`RouteResponse`](super::RouteResponse)s are texts, one a route, because SONiC's daemons read them. Between two of ours what
 //! routes share is said once: a message is a kind, then groups, each of which is a VRF, a protocol, a family, a count and
-//! so many prefixes. Numbers have their least significant byte first, names 16 bits of length before them.
+//! so many prefixes. Of refused routes the group has the reason in the protocol's place, and each prefix the row's digest behind
+//! it. Numbers have their least significant byte first, names 16 bits of length before them.
 
 use super::Name;
 use ribtide_prefix::{AnyPrefix, Prefix};
@@ -17,17 +18,26 @@ pub enum AnswerKind {
     AllSaid,
     /// The chip has what was asked for; one answer for each row, in order.
     Confirmed,
+    /// The chip does not have these rows, and why. It is no answer: one may still come.
+    Refused,
 }
 
 impl AnswerKind {
-    const ALL: [AnswerKind; 3] = [AnswerKind::InChip, AnswerKind::AllSaid, AnswerKind::Confirmed];
+    const ALL: [AnswerKind; 4] =
+        [AnswerKind::InChip, AnswerKind::AllSaid, AnswerKind::Confirmed, AnswerKind::Refused];
+
+    /// Octets behind each prefix.
+    fn behind(self) -> usize {
+        if self == AnswerKind::Refused { size_of::<u32>() } else { 0 }
+    }
 }
 
 /// What the routes of a group share.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Shared {
     vrf: Option<Name>,
-    protocol: Name,
+    /// The rows' protocol; or, of refused routes, the reason.
+    name: Name,
     width: u8,
 }
 
@@ -52,18 +62,32 @@ impl AnswerWriter {
         AnswerWriter { kind, bytes, group: None, count_at: 0, count: 0, before: 0 }
     }
 
-    /// Adds a route. `vrf`: `None` is the default one. A name that is longer than 65,535 bytes is nobody's: its route is
-    /// left out.
+    /// Adds a route, where the message is of another kind than [`AnswerKind::Refused`]. `vrf`: `None` is the default one. A name
+    /// that is longer than 65,535 bytes is nobody's: its route is left out.
     pub fn add(&mut self, vrf: Option<&Name>, protocol: &Name, prefix: AnyPrefix) {
+        debug_assert_ne!(self.kind, AnswerKind::Refused);
+        self.put(vrf, protocol, prefix);
+    }
+
+    /// Adds a refused route to a message of [`AnswerKind::Refused`]: `row` is its row's [`digest`](super::RouteRow::digest). As
+    /// [`AnswerWriter::add`] otherwise.
+    pub fn add_refused(&mut self, vrf: Option<&Name>, why: &Name, prefix: AnyPrefix, row: u32) {
+        debug_assert_eq!(self.kind, AnswerKind::Refused);
+        if self.put(vrf, why, prefix) {
+            self.bytes.extend_from_slice(&row.to_le_bytes());
+        }
+    }
+
+    fn put(&mut self, vrf: Option<&Name>, name: &Name, prefix: AnyPrefix) -> bool {
         let width = match prefix {
             AnyPrefix::V4(_) => 4,
             AnyPrefix::V6(_) => 16,
         };
         let same = self.group.as_ref().is_some_and(|group| {
-            group.width == width && is(Some(&group.protocol), Some(protocol)) && is(group.vrf.as_ref(), vrf)
+            group.width == width && is(Some(&group.name), Some(name)) && is(group.vrf.as_ref(), vrf)
         });
-        if !same && !self.begin(vrf, protocol, width) {
-            return;
+        if !same && !self.begin(vrf, name, width) {
+            return false;
         }
         self.bytes.push(prefix.len());
         match prefix {
@@ -71,22 +95,23 @@ impl AnswerWriter {
             AnyPrefix::V6(prefix) => self.bytes.extend_from_slice(&prefix.bits()),
         }
         self.count += 1;
+        true
     }
 
-    fn begin(&mut self, vrf: Option<&Name>, protocol: &Name, width: u8) -> bool {
-        let names = [vrf.map_or("", |vrf| vrf), protocol].map(str::as_bytes);
-        let [Ok(vrf_len), Ok(protocol_len)] = names.map(|name| u16::try_from(name.len())) else {
+    fn begin(&mut self, vrf: Option<&Name>, name: &Name, width: u8) -> bool {
+        let names = [vrf.map_or("", |vrf| vrf), name].map(str::as_bytes);
+        let [Ok(vrf_len), Ok(name_len)] = names.map(|name| u16::try_from(name.len())) else {
             return false;
         };
         self.end();
-        for (len, name) in [vrf_len, protocol_len].into_iter().zip(names) {
+        for (len, octets) in [vrf_len, name_len].into_iter().zip(names) {
             self.bytes.extend_from_slice(&len.to_le_bytes());
-            self.bytes.extend_from_slice(name);
+            self.bytes.extend_from_slice(octets);
         }
         self.bytes.push(width);
         self.count_at = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 4]);
-        self.group = Some(Shared { vrf: vrf.cloned(), protocol: protocol.clone(), width });
+        self.group = Some(Shared { vrf: vrf.cloned(), name: name.clone(), width });
         true
     }
 
@@ -142,14 +167,15 @@ pub struct AnswerReader<'a> {
     rest: &'a [u8],
 }
 
-/// Routes of one VRF and one protocol.
+/// Routes of one VRF and one protocol, or of one reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnswerGroup<'a> {
     /// The VRF; `None` is the default one.
     pub vrf: Option<&'a str>,
-    /// The row's protocol, as it was spelled.
-    pub protocol: &'a str,
+    /// The row's protocol, as it was spelled; or, of refused routes, why, as a sentence.
+    pub name: &'a str,
     width: usize,
+    behind: usize,
     prefixes: &'a [u8],
 }
 
@@ -173,17 +199,18 @@ impl<'a> AnswerReader<'a> {
             return Ok(None);
         }
         let vrf = self.name()?;
-        let protocol = self.name()?;
+        let name = self.name()?;
         let (width, rest) = self.rest.split_first().ok_or(MalformedAnswers)?;
         let (count, rest) = rest.split_first_chunk::<4>().ok_or(MalformedAnswers)?;
-        let width = usize::from(*width);
+        let (width, behind) = (usize::from(*width), self.kind.behind());
         if ![4, 16].contains(&width) {
             return Err(MalformedAnswers);
         }
-        let len = usize::try_from(u32::from_le_bytes(*count)).ok().and_then(|n| n.checked_mul(width + 1));
+        let len =
+            usize::try_from(u32::from_le_bytes(*count)).ok().and_then(|n| n.checked_mul(width + 1 + behind));
         let (prefixes, rest) = len.and_then(|len| rest.split_at_checked(len)).ok_or(MalformedAnswers)?;
         self.rest = rest;
-        Ok(Some(AnswerGroup { vrf: Some(vrf).filter(|vrf| !vrf.is_empty()), protocol, width, prefixes }))
+        Ok(Some(AnswerGroup { vrf: Some(vrf).filter(|vrf| !vrf.is_empty()), name, width, behind, prefixes }))
     }
 
     fn name(&mut self) -> Result<&'a str, MalformedAnswers> {
@@ -197,13 +224,26 @@ impl<'a> AnswerReader<'a> {
 impl<'a> AnswerGroup<'a> {
     /// Its routes. A length that no address has is cut to the address.
     pub fn prefixes(&self) -> impl Iterator<Item = AnyPrefix> + 'a {
+        self.entries().map(|(prefix, _)| prefix)
+    }
+
+    /// Its refused routes, each with its row's [`digest`](super::RouteRow::digest); none of another kind than
+    /// [`AnswerKind::Refused`].
+    pub fn refused(&self) -> impl Iterator<Item = (AnyPrefix, u32)> + 'a {
+        self.entries()
+            .filter_map(|(prefix, behind)| Some((prefix, u32::from_le_bytes(behind.try_into().ok()?))))
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (AnyPrefix, &'a [u8])> + 'a {
         let width = self.width;
-        self.prefixes.chunks_exact(width + 1).filter_map(move |entry| {
-            let (len, addr) = entry.split_first()?;
-            match width {
-                4 => addr.try_into().ok().map(|b| AnyPrefix::V4(Prefix::new(u32::from_be_bytes(b), *len))),
-                _ => addr.try_into().ok().map(|b| AnyPrefix::V6(Prefix::new(b, *len))),
-            }
+        self.prefixes.chunks_exact(width + 1 + self.behind).filter_map(move |entry| {
+            let (len, rest) = entry.split_first()?;
+            let (addr, behind) = rest.split_at_checked(width)?;
+            let prefix = match width {
+                4 => AnyPrefix::V4(Prefix::new(u32::from_be_bytes(addr.try_into().ok()?), *len)),
+                _ => AnyPrefix::V6(Prefix::new(addr.try_into().ok()?, *len)),
+            };
+            Some((prefix, behind))
         })
     }
 }
@@ -219,7 +259,7 @@ mod tests {
         let mut reader = AnswerReader::new(message)?;
         let mut routes = Vec::new();
         while let Some(group) = reader.next_group()? {
-            let shared = (group.vrf.map(Name::from), Name::from(group.protocol));
+            let shared = (group.vrf.map(Name::from), Name::from(group.name));
             routes.extend(group.prefixes().map(|prefix| (shared.0.clone(), shared.1.clone(), prefix)));
         }
         Ok((reader.kind, routes))
@@ -238,14 +278,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(routes in prop::collection::vec(route(), 0..40), kind in 0..3usize) {
+        fn what_was_written_is_read(routes in prop::collection::vec(route(), 0..40), kind in 0..4usize) {
             let kind = AnswerKind::ALL[kind];
             let mut writer = AnswerWriter::new(kind);
-            for (vrf, protocol, prefix) in &routes {
-                writer.add(vrf.as_ref(), protocol, *prefix);
+            for ((vrf, name, prefix), row) in routes.iter().zip(0..) {
+                match kind {
+                    AnswerKind::Refused => writer.add_refused(vrf.as_ref(), name, *prefix, row),
+                    _ => writer.add(vrf.as_ref(), name, *prefix),
+                }
             }
             prop_assert_eq!((writer.len(), writer.is_empty()), (routes.len(), routes.is_empty()));
-            prop_assert_eq!(read(&writer.finish()), Ok((kind, routes)));
+            let message = writer.finish();
+            let (mut reader, mut rows) = (AnswerReader::new(&message).unwrap(), Vec::new());
+            while let Some(group) = reader.next_group().unwrap() {
+                rows.extend(group.refused());
+            }
+            let refused = routes.iter().map(|(_, _, prefix)| *prefix).zip(0..);
+            prop_assert_eq!(rows, refused.filter(|_| kind == AnswerKind::Refused).collect::<Vec<_>>());
+            prop_assert_eq!(read(&message), Ok((kind, routes)));
         }
 
         #[test]
@@ -266,6 +316,6 @@ mod tests {
         for len in (0..message.len()).filter(|len| *len != 1) {
             assert_eq!(read(&message[..len]), Err(MalformedAnswers), "{len}");
         }
-        assert_eq!(read(&[3]), Err(MalformedAnswers));
+        assert_eq!(read(&[4]), Err(MalformedAnswers));
     }
 }

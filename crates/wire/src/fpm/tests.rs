@@ -61,6 +61,20 @@ fn the_golden_group_and_offload_reply() {
     assert!(matches!(reply, Content::NewRoute(r) if r.offloaded() && !r.offload_failed()));
 }
 
+#[test]
+fn a_refusal_has_a_reason_unless_that_is_too_long() {
+    let long = "x".repeat(256);
+    for (why, read) in [("the table is full", Some("the table is full")), ("", Some("")), (&*long, None)] {
+        let mut out = Vec::new();
+        write_refusal(&mut out, "2001:db8::/32".parse().unwrap(), 7, 186, why);
+        let whole = frame(&out).unwrap().unwrap();
+        assert_eq!(whole.len, out.len());
+        let Some(Ok(Content::NewRoute(reply))) = whole.messages().next() else { panic!("no route") };
+        assert!(reply.offload_failed() && !reply.offloaded());
+        assert_eq!((reply.prefix.to_string().as_str(), reply.table, reply.why), ("2001:db8::/32", 7, read));
+    }
+}
+
 #[cfg(target_endian = "little")]
 #[test]
 #[rustfmt::skip]

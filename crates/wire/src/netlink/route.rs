@@ -31,6 +31,8 @@ pub struct Route<'a> {
     pub encap: u16,
     /// Where packets go.
     pub next_hops: NextHops<'a>,
+    /// Why the forwarding hardware refused it, as a sentence: between ribtide and its `fpmsyncd` ([`RTA_WHY`]).
+    pub why: Option<&'a str>,
 }
 
 /// A route's next hops.
@@ -107,6 +109,7 @@ impl<'a> Route<'a> {
             prefsrc: None,
             encap: 0,
             next_hops,
+            why: None,
         }
     }
 
@@ -185,6 +188,7 @@ impl<'a> Route<'a> {
                 RTA_ENCAP_TYPE => route.encap = attr.u16()?,
                 RTA_ENCAP => encapsulation = Some(attr),
                 RTA_NH_ID => id = Some(attr.u32()?),
+                RTA_WHY => route.why = Some(attr.text()),
                 _ => {}
             }
         }
@@ -261,6 +265,9 @@ impl<'a> Route<'a> {
             NextHops::None => {}
             NextHops::Id(id) => b.attr_u32(RTA_NH_ID, id),
             NextHops::Inline(hops) => hops.write(&mut b, Some(afi)),
+        }
+        if let Some(why) = self.why {
+            b.attr(RTA_WHY, why.as_bytes());
         }
         b.finish()
     }

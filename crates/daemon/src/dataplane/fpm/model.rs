@@ -1,5 +1,6 @@
-//! The client's books beside a server that unites changes, takes its time, fails what it likes without a word, and outlives
-//! connections: whatever the order, nothing is confirmed before the chip has it, and everything is in the end.
+//! The client's books beside a server that unites changes, takes its time, fails what it likes, with a word or without, and outlives
+//! connections: whatever the order, nothing is confirmed before the chip has it, nothing is surely refused but what was told last, and
+//! everything is confirmed in the end.
 
 use super::super::verdicts::Verdicts;
 use super::encode::Encoder;
@@ -10,6 +11,7 @@ use crate::dataplane::announce::Style;
 use proptest::prelude::*;
 use ribtide_prefix::{AnyPrefix, Prefix};
 use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
+use ribtide_wire::netlink::numbers::{RTM_F_OFFLOAD, RTM_F_OFFLOAD_FAILED};
 use ribtide_wire::netlink::{NextHops, Route};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -25,8 +27,10 @@ enum Step {
     Group(u32, u8),
     /// The server hands what it knows of a prefix to the chip.
     Pop(u32),
-    /// The chip is done with the oldest of a prefix, and says so unless it fails.
-    Done(u32, bool),
+    /// The chip is done with the oldest of a prefix.
+    Done(u32, End),
+    /// It takes what it refused of a prefix last, if nothing came since then.
+    Relent(u32),
     /// A reply arrives.
     Reply,
     /// The connection breaks and is made again; all routes are told again.
@@ -35,12 +39,23 @@ enum Step {
     Time,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// It has it, and says so.
+    InPlace,
+    Silent,
+    Refused,
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0..PREFIXES, prop::option::weighted(0.8, 0..GROUPS)).prop_map(|(p, g)| Step::Route(p, g)),
         1 => (0..GROUPS, 0..3_u8).prop_map(|(g, c)| Step::Group(g, c)),
         4 => (0..PREFIXES).prop_map(Step::Pop),
-        4 => (0..PREFIXES, prop::bool::weighted(0.1)).prop_map(|(p, fails)| Step::Done(p, fails)),
+        4 => (0..PREFIXES).prop_map(|p| Step::Done(p, End::InPlace)),
+        1 => (0..PREFIXES, prop::sample::select(vec![End::Silent, End::Refused]))
+            .prop_map(|(p, end)| Step::Done(p, end)),
+        1 => (0..PREFIXES).prop_map(Step::Relent),
         6 => Just(Step::Reply),
         1 => Just(Step::Reconnect),
         2 => Just(Step::Time),
@@ -59,8 +74,10 @@ struct Server {
     /// Popped, in order.
     working: BTreeMap<AnyPrefix, VecDeque<Said>>,
     chip: BTreeMap<AnyPrefix, Said>,
-    /// Under way to the client.
-    replies: VecDeque<AnyPrefix>,
+    /// What the chip refused last.
+    refused: BTreeMap<AnyPrefix, Said>,
+    /// Under way to the client; with what was refused, if it was.
+    replies: VecDeque<(AnyPrefix, Said)>,
 }
 
 impl Server {
@@ -88,13 +105,31 @@ impl Server {
         }
     }
 
-    fn done(&mut self, prefix: AnyPrefix, fails: bool) {
+    fn done(&mut self, prefix: AnyPrefix, end: End) {
         let Some(said) = self.working.get_mut(&prefix).and_then(VecDeque::pop_front) else { return };
-        if !fails {
-            if said.is_some() {
-                self.replies.push_back(prefix);
+        self.refused.remove(&prefix);
+        match end {
+            End::Silent => {}
+            End::Refused if said.is_some() => {
+                self.replies.push_back((prefix, said.clone()));
+                self.refused.insert(prefix, said);
             }
-            self.chip.insert(prefix, said);
+            End::InPlace | End::Refused => self.has(prefix, said),
+        }
+    }
+
+    fn has(&mut self, prefix: AnyPrefix, said: Said) {
+        if said.is_some() {
+            self.replies.push_back((prefix, None));
+        }
+        self.chip.insert(prefix, said);
+    }
+
+    fn relent(&mut self, prefix: AnyPrefix) {
+        if self.working.get(&prefix).is_none_or(VecDeque::is_empty)
+            && let Some(said) = self.refused.remove(&prefix)
+        {
+            self.has(prefix, said);
         }
     }
 
@@ -123,7 +158,9 @@ struct Client {
     routes: BTreeMap<u32, u32>,
     /// What the server was told last of a prefix: not known to the client in these words.
     told: BTreeMap<AnyPrefix, String>,
-    /// Prefixes that a dataplane failed and did not take back.
+    /// The batch that changed a prefix last; nothing where a group did since, which no batch waits for.
+    changed: BTreeMap<AnyPrefix, u64>,
+    /// Prefixes that a dataplane failed and did not take back, as the RIB manager notes them: not before their batch is finished.
     failed: BTreeSet<AnyPrefix>,
     acked: u64,
 }
@@ -143,6 +180,7 @@ impl Client {
             groups: (0..GROUPS).map(|group| (group, 0)).collect(),
             routes: BTreeMap::new(),
             told: BTreeMap::new(),
+            changed: BTreeMap::new(),
             failed: BTreeSet::new(),
             acked: 0,
         }
@@ -166,6 +204,7 @@ impl Client {
         self.replies.asked(&batch, true, self.now);
         for route in &batch.routes.v4 {
             self.failed.remove(&route.prefix.any());
+            self.changed.insert(route.prefix.any(), self.seq);
         }
         let (mut bytes, mut verdicts) = (Vec::new(), Verdicts::default());
         self.encoder.handle(&batch, &mut verdicts, &mut |out| bytes.append(out));
@@ -178,6 +217,9 @@ impl Client {
         let mut beside = Server::default();
         beside.read(bytes);
         for (prefix, said) in beside.waiting {
+            if self.told.get(&prefix) != said.as_ref() && self.changed.get(&prefix) != Some(&self.seq) {
+                self.changed.remove(&prefix);
+            }
             match said {
                 Some(said) => self.told.insert(prefix, said),
                 None => self.told.remove(&prefix),
@@ -201,20 +243,40 @@ impl Client {
             for at in ack.installed {
                 self.failed.remove(&at.prefix);
             }
-            self.failed.extend(ack.failed.into_iter().map(|(at, _)| at.prefix));
+            let finished = |prefix: &AnyPrefix| self.changed.get(prefix).is_none_or(|seq| *seq <= self.acked);
+            self.failed.extend(ack.failed.into_iter().map(|(at, _)| at.prefix).filter(finished));
+        }
+    }
+
+    /// What BGP tells others of.
+    fn check(&self, server: &Server) {
+        for (prefix, seq) in self.changed.iter().filter(|(_, seq)| **seq <= self.acked) {
+            let in_place = self.told.get(prefix) == server.chip.get(prefix).and_then(Option::as_ref);
+            let withdrawn = !self.told.contains_key(prefix);
+            assert!(
+                in_place || withdrawn || self.failed.contains(prefix),
+                "{prefix} of batch {seq} is not in the chip"
+            );
         }
     }
 
     fn reply(&mut self, server: &mut Server) {
-        let Some(prefix) = server.replies.pop_front() else { return };
-        match self.encoder.told().reply(&Route::new(prefix, 0, 186, NextHops::None)) {
+        let Some((prefix, refused)) = server.replies.pop_front() else { return };
+        let mut reply = Route::new(prefix, 0, 186, NextHops::None);
+        reply.flags = if refused.is_some() { RTM_F_OFFLOAD_FAILED } else { RTM_F_OFFLOAD };
+        let why = refused.is_some().then_some("no");
+        match self.encoder.told().reply(&reply) {
+            Meaning::Now(at) if refused.is_some() => {
+                assert_eq!(refused.as_ref(), self.told.get(&prefix), "{prefix} was refused as it was before");
+                self.replies.replied(at, why, self.now);
+            }
             Meaning::Now(at) => {
                 let want = self.told.get(&prefix);
                 // It may have been overtaken by the chip's failure of a later try of the same.
                 assert_eq!(server.chip[&prefix].as_ref(), want, "{prefix} is confirmed too early");
                 self.replies.replied(at, None, self.now);
             }
-            Meaning::Unsure(at) => self.replies.unsure(at, false, self.now),
+            Meaning::Unsure(at) => self.replies.unsure(at, why, self.now),
             Meaning::Nothing => {}
         }
         self.hear();
@@ -248,7 +310,8 @@ fn step(step: &Step, client: &mut Client, server: &mut Server) {
             client.write(batch, server);
         }
         Step::Pop(number) => server.pop(prefix(*number).any()),
-        Step::Done(number, fails) => server.done(prefix(*number).any(), *fails),
+        Step::Done(number, end) => server.done(prefix(*number).any(), *end),
+        Step::Relent(number) => server.relent(prefix(*number).any()),
         Step::Reply => client.reply(server),
         Step::Reconnect => client.replay(server),
         Step::Time => client.pass(DOUBT, server),
@@ -262,7 +325,7 @@ fn settle(client: &mut Client, server: &mut Server) {
             let prefix = prefix(number).any();
             server.pop(prefix);
             while !server.working.get(&prefix).is_none_or(VecDeque::is_empty) {
-                server.done(prefix, false);
+                server.done(prefix, End::InPlace);
             }
         }
         while !server.replies.is_empty() {
@@ -285,15 +348,16 @@ proptest! {
         client.replay(&mut server);
         for s in &steps {
             step(s, &mut client, &mut server);
+            client.check(&server);
         }
         // From now on the server answers everything, and nothing changes.
         settle(&mut client, &mut server);
         prop_assert!(server.is_idle());
         client.pass(SILENCE, &mut server);
         prop_assert_eq!(client.acked, client.seq);
-        // Only what the chip failed without a word is not confirmed; the RIB manager tries it again.
+        // Only what the chip failed is not confirmed; the RIB manager tries it again.
         for prefix in std::mem::take(&mut client.failed) {
-            let fails = steps.iter().any(|s| matches!(s, Step::Done(_, true)));
+            let fails = steps.iter().any(|s| matches!(s, Step::Done(_, End::Silent | End::Refused)));
             prop_assert!(fails, "{prefix} is in the chip and counts as failed");
         }
         let mut again = FibBatch { again: true, ..FibBatch::default() };
@@ -315,7 +379,7 @@ fn the_reply_about_a_former_version_confirms_nothing_and_the_server_is_asked_aga
     }
     // Both became one before the chip saw any: one reply, which could be the first's.
     server.pop(p);
-    server.done(p, false);
+    server.done(p, End::InPlace);
     client.reply(&mut server);
     assert_eq!((client.acked, client.seq), (2, 3), "what is superseded needs no answer");
     client.pass(DOUBT / 2, &mut server);
@@ -324,7 +388,7 @@ fn the_reply_about_a_former_version_confirms_nothing_and_the_server_is_asked_aga
     assert!(server.waiting.contains_key(&p), "it is asked again");
     client.pass(DOUBT, &mut server);
     server.pop(p);
-    server.done(p, false);
+    server.done(p, End::InPlace);
     client.reply(&mut server);
     assert_eq!(client.acked, 3);
 }
@@ -338,11 +402,11 @@ fn what_is_gone_is_remembered_while_a_reply_about_it_may_come() {
         step(&Step::Route(0, group), &mut client, &mut server);
         server.pop(p);
     }
-    server.done(p, false);
+    server.done(p, End::InPlace);
     client.reply(&mut server);
     assert_eq!(client.acked, 3, "the reply about the first is not the third's");
-    server.done(p, false);
-    server.done(p, false);
+    server.done(p, End::InPlace);
+    server.done(p, End::InPlace);
     client.reply(&mut server);
     assert_eq!(client.acked, 4);
     // Without an answer it is forgotten some day: the encoder's clock began a moment after ours.
@@ -366,14 +430,14 @@ fn what_is_never_answered_does_not_hold_up_what_comes_after_it() {
     client.replay(&mut server);
     step(&Step::Route(0, Some(0)), &mut client, &mut server);
     server.pop(prefix(0).any());
-    server.done(prefix(0).any(), true);
+    server.done(prefix(0).any(), End::Silent);
     // Something is always answered, so that it is never silent.
     for number in (1..PREFIXES).cycle().take(30) {
         client.pass(Duration::from_secs(1), &mut server);
         step(&Step::Route(number, None), &mut client, &mut server);
         step(&Step::Route(number, Some(1)), &mut client, &mut server);
         server.pop(prefix(number).any());
-        server.done(prefix(number).any(), false);
+        server.done(prefix(number).any(), End::InPlace);
         client.reply(&mut server);
     }
     assert_eq!(client.acked, client.seq);

@@ -4,8 +4,8 @@
 //! Which change a reply is about, [`super::told`] says. Where that is unsure and no other reply comes for [`DOUBT`], the route is to
 //! be told once more, so that there will be another; until it is sure or there is none.
 //!
-//! What the server never answers (SONiC's ignores routes of its management network, and says nothing of what failed) must
-//! not hold up the rest. It is reported as failed, until an answer comes after all, when nothing was answered for [`SILENCE`];
+//! What the server never answers (SONiC's ignores routes of its management network, and says nothing of what failed, which ours
+//! does) must not hold up the rest. It is reported as failed, until an answer comes after all, when nothing was answered for [`SILENCE`];
 //! or nothing of its batch, while all of a batch was that was written so much later.
 
 use super::super::verdicts::Verdicts;
@@ -127,16 +127,19 @@ impl Replies {
         }
     }
 
-    /// The server said something of a route, perhaps as it was before. Who waits for it, or hears that it was `refused`,
-    /// must know.
-    pub(super) fn unsure(&mut self, at: VrfPrefix, refused: bool, now: Instant) {
+    /// The server said something of a route, perhaps as it was before. Who waits for it, or hears why it was `refused`,
+    /// must know. One that was asked about again and is refused is taken for refused: what says otherwise comes in time.
+    pub(super) fn unsure(&mut self, at: VrfPrefix, refused: Option<&str>, now: Instant) {
+        if refused.is_some() && matches!(self.doubts.get(&at), Some(Doubt::Asked)) {
+            return self.replied(at, refused, now);
+        }
         self.last = now;
         let doubt = match self.doubts.get(&at) {
             // Nothing else is under way.
             Some(Doubt::Asked) => now,
             Some(Doubt::Until(_)) | None => now + DOUBT,
         };
-        if refused || self.pending.contains_key(&at) {
+        if refused.is_some() || self.pending.contains_key(&at) {
             self.doubts.insert(at, Doubt::Until(doubt));
         }
     }

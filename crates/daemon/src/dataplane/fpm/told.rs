@@ -9,6 +9,9 @@
 //! are about, and the one after them proves that what was told last is in place. That is never too early. It may never come, where
 //! the server united changes; then the same is asked again ([`super::replies`]), which brings one more reply.
 //!
+//! That the hardware refused a route is no reply in this count: its server may have the route in place later after all, without a
+//! further message, and replies then.
+//!
 //! Replies outlive the connection, since they come from behind the server: so do these counts. They do not
 //! outlive [`FORGOTTEN`]: what was left out is not missed for ever.
 //!
@@ -70,7 +73,7 @@ impl Unanswered {
         u64::from(now.saturating_sub(self.at)) >= FORGOTTEN.as_secs()
     }
 
-    /// A reply came. Whether it must be about what was said last.
+    /// A reply came that says that the route is in place. Whether it must be about what was said last.
     fn reply(&mut self) -> bool {
         if self.superseded > 0 {
             self.superseded -= 1;
@@ -284,7 +287,9 @@ impl Told {
             });
         }
         if let Some(unanswered) = gone.get_mut(&(device, reply.prefix)) {
-            unanswered.reply();
+            if !reply.offload_failed() {
+                unanswered.reply();
+            }
             if unanswered.is_nothing() {
                 gone.remove(&(device, reply.prefix));
                 relieve(gone);
@@ -308,7 +313,10 @@ impl Sent {
     }
 
     fn reply(&mut self, at: VrfPrefix, reply: &Route<'_>) -> Meaning {
-        let last = self.unanswered.reply();
+        let last = match reply.offload_failed() {
+            true => self.unanswered.superseded == 0,
+            false => self.unanswered.reply(),
+        };
         if !self.named || !self.said {
             return Meaning::Nothing;
         }

@@ -1,5 +1,6 @@
-//! Random rows and answers of one route against an orchagent that unites rows, and a client that keeps books as ribtide's FPM
-//! client does: nothing is confirmed before the chip has it, and everything is in the end.
+//! Random rows and answers of one route against an orchagent that unites rows, a chip that refuses some, perhaps for a while, and a
+//! client that keeps books as ribtide's FPM client does: nothing is confirmed before the chip has it, only what was announced last is
+//! said to be refused, it is said, and everything is confirmed in the end.
 
 use super::client::{Client, KEY};
 use super::*;
@@ -17,6 +18,10 @@ enum Act {
     Anew,
     /// orchagent takes so many rows as one, carries them out and answers.
     Program(usize),
+    /// The same, and the chip refuses.
+    Refuse(usize),
+    /// The chip takes what it refused last.
+    Relent,
     /// fpmsyncd hears what was said first.
     Hear,
     /// What was said and not heard is lost, and what is in the chip is said.
@@ -32,6 +37,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         5 => Just(Act::Take),
         1 => Just(Act::Anew),
         5 => (1..4usize).prop_map(Act::Program),
+        2 => (1..4usize).prop_map(Act::Refuse),
+        1 => Just(Act::Relent),
         6 => Just(Act::Hear),
         1 => Just(Act::Break),
         1 => Just(Act::Reconnect),
@@ -42,14 +49,16 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 enum Says {
     Answer,
     InChip,
+    Refused(u8),
 }
 
 struct World {
     bench: Bench,
     /// Rows on their way, by gateway; `None` for a deletion.
     rows: VecDeque<Option<u8>>,
-    /// What the chip has.
+    /// What the chip has, and what it refused that was asked for last.
     chip: Option<u8>,
+    refused: Option<u8>,
     said: VecDeque<Says>,
     client: Client,
 }
@@ -72,19 +81,44 @@ impl World {
         self.wrote();
     }
 
-    fn program(&mut self, count: usize) {
+    fn program(&mut self, count: usize, refuses: bool) {
         let count = count.min(self.rows.len());
-        if let Some(last) = self.rows.drain(..count).next_back() {
-            self.chip = last;
-            // Of deletions nobody is told.
-            self.said.extend(last.map(|_| Says::Answer));
+        let Some(last) = self.rows.drain(..count).next_back() else { return };
+        self.refused = last.filter(|_| refuses && last != self.chip);
+        match self.refused {
+            Some(gateway) => self.said.push_back(Says::Refused(gateway)),
+            None => self.has(last),
         }
+    }
+
+    fn has(&mut self, row: Option<u8>) {
+        self.chip = row;
+        // Of deletions nobody is told.
+        self.said.extend(row.map(|_| Says::Answer));
+    }
+
+    fn relent(&mut self) {
+        if let Some(gateway) = self.refused.take() {
+            self.has(Some(gateway));
+        }
+    }
+
+    /// All that is under way arrives. False when nothing was.
+    fn go_on(&mut self, refuses: bool) -> bool {
+        self.take();
+        self.program(1, refuses);
+        self.hear() || !self.rows.is_empty() || self.bench.machine.pending() > 0
     }
 
     fn hear(&mut self) -> bool {
         let at = || std::iter::once(prefix(KEY));
         match self.said.pop_front() {
             Some(Says::Answer) => self.bench.machine.confirm_all(None, "bgp", at(), &mut self.bench.out),
+            Some(Says::Refused(gateway)) => {
+                let row = (prefix(KEY), bgp_row(&format!("10.0.0.{gateway}")).digest());
+                let why = gateway.to_string().into();
+                self.bench.machine.refused(None, &why, std::iter::once(row), &mut self.bench.out);
+            }
             Some(Says::InChip) => self.bench.machine.in_chip(None, at(), true),
             None => return false,
         }
@@ -109,7 +143,9 @@ impl World {
                 assert!(!self.bench.machine.some_again(&mut again, all, 9, &mut self.bench.out));
                 self.wrote();
             }
-            Act::Program(count) => self.program(count),
+            Act::Program(count) => self.program(count, false),
+            Act::Refuse(count) => self.program(count, true),
+            Act::Relent => self.relent(),
             Act::Hear => drop(self.hear()),
             Act::Break => {
                 self.said.clear();
@@ -135,21 +171,30 @@ proptest! {
             bench: Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() }),
             rows: VecDeque::new(),
             chip: None,
+            refused: None,
             said: VecDeque::new(),
             client: Client::default(),
         };
         acts.into_iter().for_each(|act| world.act(act));
+        // The chip refuses what it does not have; asked again, nobody is in doubt for ever.
+        world.say(world.client.last);
         for _ in 0..2000 {
-            world.take();
-            world.program(1);
-            if world.hear() || !world.rows.is_empty() || world.bench.machine.pending() > 0 {
-                continue;
+            if !world.go_on(true) {
+                if !world.client.unsure {
+                    break;
+                }
+                world.say(world.client.last);
             }
-            if !world.client.unsure {
-                break;
+        }
+        prop_assert!(world.client.refused || world.client.has_its_answer(), "nobody said that it is refused");
+        for _ in 0..2000 {
+            if !world.go_on(false) {
+                if world.client.has_its_answer() {
+                    break;
+                }
+                // The client asks once more, and tries again what failed.
+                world.say(world.client.last);
             }
-            // The client asks once more.
-            world.say(world.client.last);
         }
         prop_assert!(world.client.has_its_answer(), "never confirmed");
     }

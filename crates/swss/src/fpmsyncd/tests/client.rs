@@ -13,8 +13,11 @@ pub(super) struct Client {
     superseded: usize,
     current: usize,
     confirmed: bool,
-    /// A reply came that may have been about either.
+    /// The route was refused, as it was announced last.
+    pub(super) refused: bool,
+    /// A reply came that may have been about either; it was asked about since then.
     pub(super) unsure: bool,
+    asked: bool,
 }
 
 impl Client {
@@ -23,7 +26,8 @@ impl Client {
         if gateway != self.last {
             self.superseded += std::mem::take(&mut self.current);
         }
-        (self.last, self.confirmed, self.unsure) = (gateway, false, false);
+        self.asked = self.unsure && gateway == self.last;
+        (self.last, self.confirmed, self.refused, self.unsure) = (gateway, false, false, false);
         if !connected {
             return;
         }
@@ -36,7 +40,19 @@ impl Client {
 
     /// Takes the replies. `is_there`: the chip has what was announced last, and nothing is on its way that changes it.
     pub(super) fn hear(&mut self, is_there: bool, bench: &mut Bench) {
-        for _ in bench.out.offloads.drain(..) {
+        for reply in bench.out.offloads.drain(..) {
+            if let Some(gateway) = reply.refused {
+                assert_eq!(
+                    self.last.map(|last| last.to_string()).as_deref(),
+                    Some(&*gateway),
+                    "another is refused"
+                );
+                match self.superseded == 0 || self.asked {
+                    true => (self.confirmed, self.refused, self.unsure) = (false, true, false),
+                    false => self.unsure = true,
+                }
+                continue;
+            }
             if self.superseded > 0 {
                 self.superseded -= 1;
                 self.unsure = true;
@@ -44,13 +60,13 @@ impl Client {
             }
             self.current = self.current.saturating_sub(1);
             assert!(self.last.is_none() || is_there, "confirmed before it is in the chip");
-            (self.confirmed, self.unsure) = (true, false);
+            (self.confirmed, self.refused, self.unsure) = (true, false, false);
         }
     }
 
     /// fpmsyncd was killed: what it confirmed counts no more, nor, where the client is a `fresh` one, what was asked.
     pub(super) fn disconnected(&mut self, fresh: bool) {
-        (self.confirmed, self.unsure) = (false, false);
+        (self.confirmed, self.refused, self.unsure, self.asked) = (false, false, false, false);
         if fresh {
             (self.superseded, self.current) = (0, 0);
         }

@@ -29,8 +29,19 @@ fn a_full_table_takes_the_next_route_when_one_has_left() {
         world.set(&format!("ROUTE_TABLE:10.{n}.0.0/16"), VIA_0);
     }
     world.settle();
-    // No response for those that failed.
+    // No response for those that failed, which are named: once, however often they are tried.
     assert_eq!(world.responses().len(), 2);
+    let full = |n| format!("ROUTE_TABLE:10.{n}.0.0/16: the chip's table of ipv4-unicast routes is full");
+    assert_eq!(world.refusals(), [full(3), full(4)]);
+    world.tick(1000);
+    assert!(world.refusals().is_empty());
+    // Who asks again is told again.
+    world.set("ROUTE_TABLE:10.4.0.0/16", VIA_1);
+    world.settle();
+    assert_eq!(world.refusals(), [full(4)]);
+    world.set("ROUTE_TABLE:10.4.0.0/16", VIA_0);
+    world.settle();
+    assert_eq!(world.refusals(), [full(4)]);
     assert_eq!(world.why("10.4.0.0/16"), "the chip's table of ipv4-unicast routes is full");
     world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
     world.settle();
@@ -75,9 +86,11 @@ fn what_the_chip_refuses_for_good_is_given_up_and_told() {
     world.settle();
     assert_eq!(world.events(), ["the chip refused route 10.1.0.0/16: SAI_STATUS_NOT_SUPPORTED"]);
     assert!(world.responses().is_empty());
+    assert_eq!(world.refusals(), ["ROUTE_TABLE:10.1.0.0/16: the chip refused it: SAI_STATUS_NOT_SUPPORTED"]);
     assert_eq!(world.orch.backlog(), 0);
     fail(&mut world, ObjectType::NextHopGroup, Verb::Create, Status::Failure);
     let both = "nexthop=10.0.0.2,10.0.1.2 ifname=Ethernet0,Ethernet1";
+    world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
     world.set("ROUTE_TABLE:10.1.0.0/16", both);
     world.settle();
     assert_eq!(
@@ -87,6 +100,7 @@ fn what_the_chip_refuses_for_good_is_given_up_and_told() {
             "route 10.1.0.0/16 is not programmed: the chip refused its next-hop group"
         ]
     );
+    assert_eq!(world.refusals(), ["ROUTE_TABLE:10.1.0.0/16: the chip refused its next-hop group"]);
     // Said again, it is tried again.
     world.set("ROUTE_TABLE:10.1.0.0/16", both);
     world.settle();

@@ -1,7 +1,7 @@
 //! orchagent, syncd, the chip, and what the databases hold, with a queue between them that tests can disturb.
 
 use super::chip::{Chip, Forwarding};
-use crate::orch::{Former, Orch, OrchConfig, OrchEvent, OrchOut};
+use crate::orch::{Former, Orch, OrchConfig, OrchEvent, OrchOut, Refusal};
 use crate::row::{
     Change, IntfRow, LabelRouteRow, NeighRow, NextHopGroupRow, PortRow, RouteKey, RouteRow, Row, VrfRow,
 };
@@ -344,6 +344,18 @@ impl World {
     /// The messages of responses since last asked.
     pub(super) fn responses(&mut self) -> Vec<String> {
         self.out.responses.drain(..).map(|response| response.message()).collect()
+    }
+
+    /// Who was refused, and why; each with the digest of the row that APPL_DB has.
+    pub(super) fn refusals(&mut self) -> Vec<String> {
+        let show = |Refusal { key, row, why }: Refusal| {
+            let mut text = "ROUTE_TABLE:".to_owned();
+            RouteRow::key_text(&key, &mut text);
+            let there = self.rows[&text].iter().map(|(field, value)| (&**field, &**value));
+            assert_eq!(row, RouteRow::from_fields(&mut { there }).unwrap().digest(), "{text}");
+            format!("{text}: {why}")
+        };
+        self.out.refusals.drain(..).map(show).collect()
     }
 
     /// Nothing is left but what the start made, and the router's addresses.
