@@ -118,3 +118,88 @@ def test_the_daemons(host):
     again = subprocess.run(["timeout", "4", binary(), "route-check", "--json", "--every", "0.5", *map(str, at)],
                            capture_output=True, text=True).stdout.splitlines()
     assert [json.loads(line)["full"] for line in again][-1] is False, again
+
+
+ECMP = {"nexthop": "193.203.0.5,193.203.0.6", "ifname": "Ethernet0,Ethernet0"}
+
+
+def test_where_the_daemons_lead(host):
+    """The keys are all there: what differs is where they lead."""
+    sonic = Sonic(host, vrfs={"Ethernet4": "Vrfred"})
+    at = ("--sonic", "--database-config", sonic.redis.config, "--syncd", host.folder / "syncd.sock", "--wait", 0)
+    wait_for("syncd answers", (host.folder / "syncd.sock").exists, 60)
+    sonic.set("NEXTHOP_GROUP_TABLE", "7", **ECMP, weight="1,1")
+    sonic.set("ROUTE_TABLE", "20.0.0.0/24", protocol="bgp", nexthop="193.203.0.5", ifname="Ethernet0")
+    sonic.set("ROUTE_TABLE", "20.0.1.0/24", protocol="bgp", nexthop="193.203.0.6", ifname="Ethernet0")
+    sonic.set("ROUTE_TABLE", "20.0.2.0/24", protocol="bgp", nexthop_group="7")
+    sonic.set("ROUTE_TABLE", "20.0.3.0/24", protocol="bgp", **ECMP, weight="1,3")
+    sonic.set("ROUTE_TABLE", "20.0.4.0/24", protocol="static", blackhole="true")
+    sonic.set("ROUTE_TABLE", "193.203.0.0/24", protocol="kernel", nexthop="0.0.0.0", ifname="Ethernet0")
+    sonic.set("ROUTE_TABLE", "Vrfred:20.0.0.0/24", protocol="bgp", nexthop="10.2.0.17", ifname="Ethernet4")
+    sonic.set("ROUTE_TABLE", "Vrfred:20.0.1.0/24", protocol="bgp", nexthop="10.2.0.18", ifname="Ethernet4")
+    # What orchagent leaves alone: the router's own, its management port, and an interface that is none of the switch's.
+    for prefix, interface in ("193.203.0.250", "Ethernet0"), ("192.0.2.0/24", "eth0"), ("198.51.100.0/24", "dummy0"):
+        sonic.set("ROUTE_TABLE", prefix, protocol="kernel", nexthop="0.0.0.0", ifname=interface)
+    wait_for("all agree", lambda: look(*at)[1]["routes"]["APPL_DB"] == 11 and look(*at)[0] == 0, 60)
+
+    def entry(prefix, of_vrf=False):
+        default, red = sonic.chip().routers()
+        router = red if of_vrf else default
+        [key] = [k for k in sonic.asic.keys("ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:*") if f'"{prefix}"' in k and router in k]
+        return key
+
+    def lead(key, to):
+        """ASIC_DB has another next hop for it."""
+        return [(sonic.asic, key, "SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID", to)]
+
+    def hop(address):
+        [oid] = [oid for oid, fields in sonic.chip().objects["NEXT_HOP"].items() if fields["SAI_NEXT_HOP_ATTR_IP"] == address]
+        return oid
+
+    def row(prefix, **fields):
+        """APPL_DB has another row, of which orchagent was told nothing."""
+        return [(sonic.appl, f"ROUTE_TABLE:{prefix}", field, value) for field, value in fields.items()]
+
+    member = "ASIC_STATE:SAI_OBJECT_TYPE_NEXT_HOP_GROUP_MEMBER:"
+    of_group = {key.split(":", 2)[2] for key in sonic.asic.keys(f"{member}*")
+                if sonic.asic.hget(key, "SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_GROUP_ID")
+                == sonic.asic.hget(entry("20.0.2.0/24"), "SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID")}
+    other = [(sonic.asic, member + oid, "SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_ID", hop("193.203.0.9")) for oid in sorted(of_group)[:1]]
+    wrong = [
+        # What is changed; VRF, prefix and stage of what is found, and two words of where it should lead and leads.
+        (lead(entry("20.0.0.0/24"), hop("193.203.0.6")), "default", "20.0.0.0/24", "orchagent", "193.203.0.5", "193.203.0.6"),
+        (lead(entry("20.0.0.0/24", True), hop("10.2.0.18")), "Vrfred", "20.0.0.0/24", "orchagent", "10.2.0.17", "10.2.0.18"),
+        (lead(entry("20.0.1.0/24"), "oid:0x4000000000fff"), "default", "20.0.1.0/24", "orchagent", "193.203.0.6", "not there"),
+        (lead(entry("20.0.3.0/24"), hop("193.203.0.5")), "default", "20.0.3.0/24", "orchagent", "193.203.0.6", "193.203.0.5"),
+        (lead(entry("193.203.0.0/24"), hop("193.203.0.5")), "default", "193.203.0.0/24", "orchagent", "dev Ethernet0", "via 193.203.0.5"),
+        (lead(entry("20.0.4.0/24"), hop("193.203.0.5")) + [(sonic.asic, entry("20.0.4.0/24"), "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION",
+                                                            "SAI_PACKET_ACTION_FORWARD")],
+         "default", "20.0.4.0/24", "orchagent", "drop", "193.203.0.5"),
+        (row("20.0.1.0/24", nexthop="193.203.0.9"), "default", "20.0.1.0/24", "orchagent", "193.203.0.9", "193.203.0.6"),
+        (row("20.0.1.0/24", ifname="Ethernet4"), "default", "20.0.1.0/24", "orchagent", "Ethernet4", "Ethernet0"),
+        (row("20.0.3.0/24", weight="1,1"), "default", "20.0.3.0/24", "orchagent", "193.203.0.6", "weight 3"),
+        (row("20.0.2.0/24", nexthop_group="8"), "default", "20.0.2.0/24", "orchagent", "group 8", "193.203.0.5"),
+        (other, "default", "20.0.2.0/24", "orchagent", "193.203.0.6", "193.203.0.9"),
+        ([(sonic.appl, "NEXTHOP_GROUP_TABLE:7", "nexthop", "193.203.0.5,193.203.0.9")], "default", "20.0.2.0/24", "orchagent",
+         "193.203.0.9", "193.203.0.6"),
+        # Both databases are wrong alike: only the switch has it right.
+        (row("20.0.0.0/24", nexthop="193.203.0.6") + lead(entry("20.0.0.0/24"), hop("193.203.0.6")), "default", "20.0.0.0/24", "chip",
+         "193.203.0.6", "193.203.0.5"),
+        (row("Vrfred:20.0.0.0/24", nexthop="10.2.0.18") + lead(entry("20.0.0.0/24", True), hop("10.2.0.18")), "Vrfred", "20.0.0.0/24",
+         "chip", "10.2.0.18", "10.2.0.17"),
+    ]
+    for changes, *what in wrong:
+        before = [(db, key, field, db.hget(key, field)) for db, key, field, _ in changes]
+        for db, key, field, value in changes:
+            db.hset(key, field, value)
+        status, found = look(*at)
+        assert status == 1, (changes, found)
+        [d] = found["differences"]
+        assert [d["vrf"], d["prefix"], d["stage"]] == what[:3] and what[3] in d["rib"] and what[4] in d["found"] and d["says"], (changes, d)
+        for db, key, field, value in before:
+            db.hset(key, field, value) if value is not None else db.hdel(key, field)
+        assert look(*at)[0] == 0, changes
+    # In one VRF it is there, in the other it is not.
+    sonic.asic.delete(entry("20.0.1.0/24", True))
+    [d] = look(*at)[1]["differences"]
+    assert (d["vrf"], d["prefix"], d["stage"]) == ("Vrfred", "20.0.1.0/24", "orchagent"), d

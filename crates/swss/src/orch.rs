@@ -21,7 +21,7 @@ mod ledger;
 mod neighbors;
 mod parked;
 mod pending;
-mod plan;
+pub mod plan;
 mod ports;
 mod requests;
 mod resync;

@@ -1,6 +1,7 @@
 //! A look into a standalone syncd's virtual switch: a Unix socket that answers one line with one line of JSON.
 //!
-//! `lookup ADDRESS`, `route PREFIX`, `label LABEL`, `counts`, `chip`. What a real chip shows through its vendor's shell. And orders:
+//! `lookup ADDRESS`, `route PREFIX`, `routes ROUTER PREFIX …` (in the virtual router that the switch calls so: an array), `label LABEL`,
+//! `counts`, `chip`. What a real chip shows through its vendor's shell. And orders:
 //! `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
 
 use super::syncd::chip_setting;
@@ -10,12 +11,12 @@ use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::ask::Asker;
 use ribtide_runtime::thread;
 use ribtide_sai::{Forward, ForwardHop, VirtualSwitch};
-use ribtide_swss::sai::PacketAction;
+use ribtide_swss::sai::{PacketAction, text};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The longest question.
 const LINE: u64 = 64 << 10;
@@ -55,12 +56,41 @@ pub(super) fn start<S: 'static>(
 /// # Errors
 /// A sentence when it does not answer.
 pub(super) fn ask(path: &Path, question: &str) -> Result<Value, Error> {
-    let failed = |e: std::io::Error| Error::new(format!("no syncd answers at {}: {e}", path.display()));
-    let mut stream = UnixStream::connect(path).map_err(failed)?;
-    writeln!(stream, "{question}").map_err(failed)?;
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).map_err(failed)?;
-    serde_json::from_str(&line).map_err(|e| Error::new(format!("what syncd answered cannot be read: {e}")))
+    Asked::open(path)?.ask(question)
+}
+
+/// Somebody who asks a syncd.
+pub(super) struct Asked {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+impl Asked {
+    /// Of the syncd that answers at `path`.
+    ///
+    /// # Errors
+    /// A sentence when there is none.
+    pub(super) fn open(path: &Path) -> Result<Asked, Error> {
+        let stream = UnixStream::connect(path).map_err(|e| silent(path, &e))?;
+        Ok(Asked { path: path.to_owned(), stream: BufReader::new(stream) })
+    }
+
+    /// What it says to a question.
+    ///
+    /// # Errors
+    /// A sentence when it does not answer.
+    pub(super) fn ask(&mut self, question: &str) -> Result<Value, Error> {
+        let failed = |e: std::io::Error| silent(&self.path, &e);
+        self.stream.get_mut().write_all(format!("{question}\n").as_bytes()).map_err(failed)?;
+        let mut line = String::new();
+        self.stream.read_line(&mut line).map_err(failed)?;
+        serde_json::from_str(&line)
+            .map_err(|e| Error::new(format!("what syncd answered cannot be read: {e}")))
+    }
+}
+
+fn silent(path: &Path, e: &std::io::Error) -> Error {
+    Error::new(format!("no syncd answers at {}: {e}", path.display()))
 }
 
 fn serve<S: 'static>(
@@ -77,13 +107,14 @@ fn serve<S: 'static>(
         }
         let answer = asker.ask(move |state: &mut S| answer(switch(state), line.trim()));
         let answer = answer.unwrap_or_else(|e| json!({ "error": e.to_string() }));
-        writeln!(answers, "{answer}")?;
+        // At once: written as it is spelled, each of its words would be a packet.
+        answers.write_all(format!("{answer}\n").as_bytes())?;
     }
 }
 
 fn answer(switch: &mut VirtualSwitch, question: &str) -> Value {
     let bad = || {
-        let says = "ask lookup ADDRESS, route PREFIX, label LABEL, counts or chip; order set NAME=VALUE, refuse PREFIX or take PREFIX";
+        let says = "ask lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts or chip; order set NAME=VALUE, refuse PREFIX or take PREFIX";
         json!({ "error": says })
     };
     let (word, rest) = question.split_once(' ').unwrap_or((question, ""));
@@ -104,6 +135,7 @@ fn answer(switch: &mut VirtualSwitch, question: &str) -> Value {
             Ok(prefix) => switch.route_at(vr, prefix).map_or(Value::Null, |forward| describe(&forward)),
             Err(_) => bad(),
         },
+        ("routes", text) => routes(switch, text).unwrap_or_else(bad),
         ("label", text) => match text.parse::<u32>() {
             Ok(label) => switch.label(label).map_or(Value::Null, |forward| {
                 json!({
@@ -132,6 +164,17 @@ fn answer(switch: &mut VirtualSwitch, question: &str) -> Value {
         }
         _ => bad(),
     }
+}
+
+/// What a virtual router has of each of these.
+fn routes(switch: &VirtualSwitch, text: &str) -> Option<Value> {
+    let (router, prefixes) = text.split_once(' ')?;
+    let router = text::read_oid(router)?;
+    let route = |text: &str| {
+        let forward = switch.route_at(router, text.parse().ok()?);
+        Some(forward.map_or(Value::Null, |forward| describe(&forward)))
+    };
+    prefixes.split_whitespace().map(route).collect()
 }
 
 /// Carries out what is no question.

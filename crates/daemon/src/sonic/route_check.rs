@@ -1,41 +1,100 @@
 //! Whether APPL_DB, ASIC_DB, APPL_STATE_DB and the switch agree, where fpmsyncd, orchagent and syncd run as processes.
 //!
 //! What `route_check.py` of SONiC asks: every row of ROUTE_TABLE is in ASIC_DB, every route of ASIC_DB is a row's or the
-//! switch's own, with FIB suppression each has its answer in APPL_STATE_DB, and the switch holds as many as ASIC_DB says.
-//! Labels are looked at too: rows of LABEL_ROUTE_TABLE, and their entries.
-//! Keys are read a page at a time. A look that finds that no server and no switch has changed anything since the last one
-//! is over with that.
+//! switch's own, with FIB suppression each has its answer in APPL_STATE_DB. And what it does not ask: that both lead to the
+//! same next hops, by the rules by which orchagent programs rows, and that the switch does what ASIC_DB says. Labels are
+//! looked at too: rows of LABEL_ROUTE_TABLE, and their entries.
+//!
+//! A look is two passes. The first reads everything, a page at a time, and suspects what differs; since the databases go on
+//! meanwhile, the second reads of all suspects each again, and tells what differs then, too. A look that finds that no server
+//! and no switch has changed anything since the last one is over with that.
+
+mod leads;
+mod objects;
+mod page;
+mod rows;
 
 use super::Error;
 use super::config_db::{ConfigDb, Switch};
-use super::query;
+use super::query::{self, Asked};
 use crate::api::model::{DefaultRoute, Difference, RouteCheck};
+use leads::{Dest, Leads, Way};
+use objects::{Entry, Objects};
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::row::{LabelKey, LabelRouteRow, Name, RouteKey, RouteRow, RouteStateRow};
-use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, Oid, RouteEntry, SWITCH, text};
+use ribtide_swss::row::{LabelStack, Name, RouteStateRow};
+use ribtide_swss::sai::{ObjectId, Oid};
 use ribtide_swss::{Db, Row};
-use ribtide_tables::{Connection, Databases, TableError};
-use std::collections::BTreeSet;
+use ribtide_tables::{Connection, Databases};
+use rows::{Ground, Rows, Wanted};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-const ASIC_STATE: &str = "ASIC_STATE";
 /// Differences that are told one by one.
 const TOLD: usize = 1000;
-
-/// A route as the databases name it. Other VRFs than the default one have a name in APPL_DB and a number in ASIC_DB, so
-/// they are one here.
-type Key = (bool, AnyPrefix);
+/// Why a row may have no entry.
+const ABSENT: &str = "APPL_DB has a row, and ASIC_DB no entry: orchagent waits for what it needs, or the switch refused it; \
+                      swss.rec and the log of orchagent say which";
+/// Routes of a VRF by which its virtual router is found, where no interface tells.
+const SAMPLE: usize = 16;
 
 /// Between two looks.
 pub struct DaemonsCheck {
     appl: Connection,
     asic: Connection,
     states: Connection,
+    counters: Connection,
     config: ConfigDb,
     syncd: Option<PathBuf>,
     last: Option<(Vec<String>, RouteCheck)>,
+}
+
+/// What is known of a destination after the first pass.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// The number of what its row asks for.
+    wish: Option<u32>,
+    /// The number of its entry.
+    entry: Option<u32>,
+    answered: bool,
+}
+
+/// Entries, each kind once, and where it leads.
+#[derive(Default)]
+struct Entries {
+    numbers: Map<Entry, u32>,
+    all: Vec<(Entry, Result<Leads, String>)>,
+}
+
+impl Entries {
+    fn number(&mut self, entry: Entry, objects: &Objects) -> u32 {
+        *self.numbers.entry(entry).or_insert_with(|| {
+            self.all.push((entry, objects.leads(entry)));
+            self.all.len() as u32 - 1
+        })
+    }
+}
+
+/// What APPL_DB and ASIC_DB have of everything but routes, and which is which.
+struct Scene {
+    ground: Ground,
+    objects: Objects,
+    rows: Rows,
+    entries: Entries,
+    /// The virtual routers of VRFs by number, and the numbers of virtual routers.
+    routers: Map<u32, Oid>,
+    vrfs: Map<Oid, u32>,
+    suppress: bool,
+}
+
+/// What is wrong with a destination.
+struct Finding {
+    stage: &'static str,
+    wanted: String,
+    found: String,
+    says: String,
+    under_way: bool,
 }
 
 impl DaemonsCheck {
@@ -51,6 +110,7 @@ impl DaemonsCheck {
             appl: open(Db::Appl)?,
             asic: open(Db::Asic)?,
             states: open(Db::ApplState)?,
+            counters: open(Db::Counters)?,
             config: ConfigDb::open(&databases, &stop)?,
             syncd,
             last: None,
@@ -95,124 +155,151 @@ impl DaemonsCheck {
     }
 
     fn compare(&mut self, begin: Instant) -> Result<RouteCheck, Error> {
-        let rows = self.rows()?;
-        let queue = self.appl.ask(&["SMEMBERS", "ROUTE_TABLE_KEY_SET"])?.into_texts();
-        let queued: Set<Key> = queue.iter().filter_map(|text| key_of(text)).collect();
-        let (hidden, routes) = self.programmed()?;
-        let Labels { rows: label_rows, entries: labels, queued: labels_queued } = self.labels()?;
-        let mut labels_missing = false;
-        let mut differences = Vec::new();
-        let mut differing = 0;
-        let mut tell = |key: Key, stage: &str, rib: &str, found: &str, says: &str, under_way: bool| {
-            differing += 1;
-            if differences.len() < TOLD {
-                differences.push(Difference {
-                    vrf: if key.0 { "default" } else { "another" }.into(),
-                    prefix: key.1.to_string(),
-                    stage: stage.into(),
-                    rib: rib.into(),
-                    found: found.into(),
-                    says: says.into(),
-                    under_way,
-                });
-            }
-        };
-        for key in &queued {
-            let says = "it waits in APPL_DB's queue for orchagent to take it";
-            tell(*key, "orchagent", "changed", "not taken", says, true);
+        let mut scene = self.scene(Rows::default())?;
+        let (known, queued) = self.first_pass(&mut scene)?;
+        let mut suspects: Set<Dest> = queued;
+        suspects.extend(scene.suspects(&known));
+        let mut counts = Counts::default();
+        for (dest, of) in &known {
+            counts.add(*dest, of);
         }
-        for key in rows.iter().filter(|key| !routes.contains_key(*key) && !queued.contains(*key)) {
-            let says = "ROUTE_TABLE has it, and ASIC_DB does not: orchagent waits for what it needs, or the switch refused it; \
-                        swss.rec and the log of orchagent say which";
-            tell(*key, "orchagent", "a row of ROUTE_TABLE", "not in ASIC_DB", says, true);
+        if let Some(path) = &self.syncd {
+            suspects.extend(scene.other_in_chip(path, &known)?);
         }
-        let without_row = routes.iter().filter(|(key, _)| !rows.contains(*key) && !queued.contains(*key));
-        let without_row: Vec<(Key, RouteEntry)> = without_row.map(|(key, entry)| (*key, *entry)).collect();
-        for (key, entry) in without_row {
-            if !hidden.owns(key.1, &self.fields(entry)?) {
-                let says = "ASIC_DB has it, and ROUTE_TABLE does not";
-                tell(key, "orchagent", "no row", "in ASIC_DB", says, true);
-            }
-        }
-        let mut counts =
-            [("APPL_DB".to_owned(), rows.len() as u64), ("ASIC_DB".to_owned(), routes.len() as u64)].to_vec();
-        if !label_rows.is_empty() || !labels.is_empty() {
-            counts.push(("APPL_DB labels".into(), label_rows.len() as u64));
-            counts.push(("ASIC_DB labels".into(), labels.len() as u64));
-        }
-        if self.config.has(Switch::SuppressFibPending)? {
-            let answered = self.answered()?;
-            for key in rows.iter().filter(|key| !answered.contains(*key) && routes.contains_key(*key)) {
-                let says = "APPL_STATE_DB has no answer for it, so it is not advertised";
-                tell(*key, "responses", "a row of ROUTE_TABLE", "no answer", says, true);
-            }
-        }
+        let checked = counts.rows + counts.entries + counts.label_rows + counts.labels;
+        drop(known);
+        let mut differences = self.second_pass(scene, suspects)?;
+        let mut differing = differences.len() as u64;
         if let Some(path) = &self.syncd {
             let chip = query::ask(path, "counts")?;
             let count = |name: &str| chip[name].as_u64().unwrap_or_default();
-            let held_labels = count("labels");
-            labels_missing = held_labels != labels.len() as u64;
-            if held_labels > 0 || !labels.is_empty() {
-                counts.push(("chip labels".into(), held_labels));
-            }
-            let held = count("ipv4_routes") + count("ipv6_routes");
-            counts.push(("chip".into(), held));
-            if held != routes.len() as u64 {
-                let mut looked = Vec::new();
-                for key in routes.keys().filter(|key| key.0) {
-                    if looked.len() == TOLD {
-                        break;
-                    }
-                    if query::ask(path, &format!("route {}", key.1))?.is_null() {
-                        looked.push(*key);
-                    }
-                }
-                for key in &looked {
-                    tell(*key, "chip", "in ASIC_DB", "absent", "the switch does not have it", true);
-                }
-                if looked.is_empty() {
-                    differing += 1;
-                }
+            counts.chip = Some((count("ipv4_routes") + count("ipv6_routes"), count("labels")));
+            // What was found so far may be why.
+            if let Some(says) = counts.surplus().filter(|_| differing == 0) {
+                differing = 1;
+                differences.push(difference("-".into(), "-".into(), says));
             }
         }
-        let mut tell_label = |label: u32, rib: &str, found: &str, says: &str| {
-            differing += 1;
-            if differences.len() < TOLD {
-                differences.push(Difference {
-                    vrf: "labels".into(),
-                    prefix: label.to_string(),
-                    stage: "orchagent".into(),
-                    rib: rib.into(),
-                    found: found.into(),
-                    says: says.into(),
-                    under_way: true,
-                });
-            }
-        };
-        for label in &labels_queued {
-            let says = "it waits in APPL_DB's queue for orchagent to take it";
-            tell_label(*label, "changed", "not taken", says);
-        }
-        for label in label_rows.difference(&labels).filter(|label| !labels_queued.contains(*label)) {
-            let says = "LABEL_ROUTE_TABLE has it, and ASIC_DB does not: orchagent waits for what it needs, or the switch \
-                        refused it; swss.rec and the log of orchagent say which";
-            tell_label(*label, "a row of LABEL_ROUTE_TABLE", "not in ASIC_DB", says);
-        }
-        for label in labels.difference(&label_rows).filter(|label| !labels_queued.contains(*label)) {
-            tell_label(*label, "no row", "in ASIC_DB", "ASIC_DB has it, and LABEL_ROUTE_TABLE does not");
-        }
-        differing += u64::from(labels_missing);
         let under_way = differences.iter().filter(|difference| difference.under_way).count() as u64;
+        differences.truncate(TOLD);
         Ok(RouteCheck {
             full: true,
-            checked: (rows.len() + routes.len() + label_rows.len() + labels.len()) as u64,
+            checked,
             differing,
             under_way,
             differences,
-            routes: counts.into_iter().collect(),
-            default_routes: self.defaults(&hidden)?,
+            routes: counts.told(),
+            default_routes: self.default_routes()?,
             milliseconds: begin.elapsed().as_secs_f64() * 1e3,
         })
+    }
+
+    /// Everything but routes.
+    fn scene(&mut self, rows: Rows) -> Result<Scene, Error> {
+        let ground = Ground::read(&mut self.appl)?;
+        let objects = Objects::read(&mut self.asic, &mut self.counters, &ground)?;
+        let suppress = self.config.has(Switch::SuppressFibPending)?;
+        let (routers, vrfs) = (Map::default(), Map::default());
+        Ok(Scene { ground, objects, rows, entries: Entries::default(), routers, vrfs, suppress })
+    }
+
+    /// Reads all rows, entries and answers; also what waits for orchagent.
+    fn first_pass(&mut self, scene: &mut Scene) -> Result<(Map<Dest, Known>, Set<Dest>), Error> {
+        let mut known: Map<Dest, Known> = Map::default();
+        scene.rows.read(&mut self.appl, |dest, wish| known.entry(dest).or_default().wish = Some(wish))?;
+        let queued = scene.rows.queued(&mut self.appl)?;
+        let samples = |vrf: u32| {
+            let of_vrf = known.keys().filter_map(|dest| match dest {
+                Dest::Route(of, prefix) if *of == vrf => Some(*prefix),
+                _ => None,
+            });
+            of_vrf.take(SAMPLE).collect()
+        };
+        scene.find_routers(&mut self.asic, samples)?;
+        let Scene { entries, objects, vrfs, .. } = scene;
+        Objects::entries(&mut self.asic, |id, entry| {
+            let dest = match id {
+                ObjectId::Route(route) => vrfs.get(&route.vr).map(|vrf| Dest::Route(*vrf, route.dest)),
+                ObjectId::Inseg(inseg) => Some(Dest::Label(inseg.label)),
+                _ => None,
+            };
+            if let Some(dest) = dest {
+                known.entry(dest).or_default().entry = Some(entries.number(entry, objects));
+            }
+        })?;
+        if scene.suppress {
+            let table = self.states.database().key(RouteStateRow::TABLE, "");
+            self.states.scan(&format!("{table}*"), |_, names| {
+                for name in names {
+                    let dest = name.strip_prefix(&table).and_then(|name| scene.rows.dest(name));
+                    if let Some(known) = dest.and_then(|dest| known.get_mut(&dest)) {
+                        known.answered = true;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok((known, queued))
+    }
+
+    /// Reads all suspects again, each by itself, and tells what differs still.
+    fn second_pass(&mut self, before: Scene, suspects: Set<Dest>) -> Result<Vec<Difference>, Error> {
+        let mut suspects: Vec<Dest> = suspects.into_iter().collect();
+        suspects.sort_unstable();
+        let mut differences = Vec::new();
+        if suspects.is_empty() {
+            return Ok(differences);
+        }
+        let Scene { rows, routers, vrfs, .. } = before;
+        let mut scene = self.scene(rows)?;
+        (scene.routers, scene.vrfs) = (routers, vrfs);
+        let queued = scene.rows.queued(&mut self.appl)?;
+        for suspects in suspects.chunks(page::PAGE) {
+            let known = self.again(&mut scene, suspects)?;
+            let chip = match &self.syncd {
+                Some(path) => scene.in_chip(&mut Asked::open(path)?, suspects)?,
+                None => vec![None; suspects.len()],
+            };
+            for ((dest, known), chip) in suspects.iter().zip(known).zip(chip) {
+                let finding = if queued.contains(dest) {
+                    Some(Finding {
+                        stage: "orchagent",
+                        wanted: "changed".into(),
+                        found: "not taken".into(),
+                        says: "it waits in APPL_DB's queue for orchagent to take it".into(),
+                        under_way: true,
+                    })
+                } else {
+                    scene.judge(*dest, &known).or_else(|| scene.judge_chip(&known, chip?))
+                };
+                differences.extend(finding.map(|finding| scene.told(*dest, finding)));
+            }
+        }
+        Ok(differences)
+    }
+
+    /// What there is of these now.
+    fn again(&mut self, scene: &mut Scene, dests: &[Dest]) -> Result<Vec<Known>, Error> {
+        let keys: Vec<String> = dests.iter().map(|dest| scene.rows.key(&self.appl, *dest)).collect();
+        let rows = page::replies(&mut self.appl, &keys, |key| ["HGETALL", key])?;
+        let states = self.states.database().key(RouteStateRow::TABLE, "");
+        let table = self.appl.database().key("ROUTE_TABLE", "");
+        let answers: Vec<String> =
+            keys.iter().map(|key| format!("{states}{}", key.strip_prefix(&table).unwrap_or(key))).collect();
+        let answers = match scene.suppress {
+            true => page::replies(&mut self.states, &answers, |key| ["EXISTS", key])?,
+            false => Vec::new(),
+        };
+        let ids: Vec<ObjectId> =
+            dests.iter().map(|dest| objects::id(*dest, scene.router_of(*dest).unwrap_or_default())).collect();
+        let entries = Objects::entries_of(&mut self.asic, &ids)?;
+        let mut all = Vec::with_capacity(dests.len());
+        for (n, ((dest, row), entry)) in dests.iter().zip(rows).zip(entries).enumerate() {
+            let entry = entry.map(|entry| scene.entries.number(entry, &scene.objects));
+            let answered = answers.get(n).and_then(|reply| reply.as_integer()) == Some(1);
+            all.push(Known { wish: scene.rows.wish(*dest, &row.into_pairs()), entry, answered });
+        }
+        Ok(all)
     }
 
     /// Only the default routes: some exact keys, whatever the size of the tables.
@@ -220,147 +307,371 @@ impl DaemonsCheck {
     /// # Errors
     /// A sentence when a database does not answer.
     pub fn default_routes(&mut self) -> Result<Vec<DefaultRoute>, Error> {
-        let hidden = self.hidden()?;
-        self.defaults(&hidden)
-    }
-
-    fn defaults(&mut self, hidden: &Hidden) -> Result<Vec<DefaultRoute>, Error> {
+        let prefixes = ["0.0.0.0/0", "::/0"].into_iter().filter_map(|text| text.parse::<AnyPrefix>().ok());
+        let (router, mut rows) = (Objects::switch(&mut self.asic)?.router, Rows::default());
         let mut all = Vec::new();
-        for prefix in ["0.0.0.0/0", "::/0"].into_iter().filter_map(|text| text.parse::<AnyPrefix>().ok()) {
-            let mut key = self.appl.database().key(RouteRow::TABLE, "");
-            RouteRow::key_text(&RouteKey::new(None, prefix), &mut key);
-            let row = self.appl.ask(&["HGETALL", &key])?.into_pairs();
-            let field =
-                |name: &str| row.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
-            let entry = RouteEntry { switch: SWITCH, vr: hidden.router, dest: prefix };
-            let programmed = self.fields(entry)?;
-            let forwards =
-                programmed.iter().any(|attr| matches!(attr, Attr::RouteNextHop(oid) if !oid.is_null()));
+        for dest in prefixes.map(|prefix| Dest::Route(0, prefix)) {
+            let row = self.appl.ask(&["HGETALL", &rows.key(&self.appl, dest)])?.into_pairs();
+            let wish = rows.wish(dest, &row);
+            let entries = Objects::entries_of(&mut self.asic, &[objects::id(dest, router)])?;
             all.push(DefaultRoute {
-                prefix: prefix.to_string(),
-                forwarded: !row.is_empty() && forwards,
-                leads: (!row.is_empty()).then(|| {
-                    let by = |name: &str| field(name).filter(|value| !value.is_empty());
-                    match (by("nexthop_group"), by("nexthop"), by("ifname")) {
-                        (Some(group), ..) => format!("group {group}"),
-                        (None, Some(hops), Some(interfaces)) => format!("via {hops} dev {interfaces}"),
-                        (None, None, Some(interfaces)) => format!("dev {interfaces}"),
-                        _ => "drop".into(),
-                    }
-                }),
+                prefix: shown(dest),
+                forwarded: wish.is_some() && entries.iter().flatten().any(|entry| entry.forwards()),
+                leads: wish.map(|wish| Shown::Wanted(&rows.wishes.all[wish as usize].0).to_string()),
             });
         }
         Ok(all)
     }
+}
 
-    /// The keys of LABEL_ROUTE_TABLE, the labels of ASIC_DB, and those that wait to be taken.
-    fn labels(&mut self) -> Result<Labels, Error> {
-        let label = |text: &str| match LabelRouteRow::parse_key(text) {
-            Ok(LabelKey::Label(label)) => Some(label),
-            _ => None,
-        };
-        let rows = keys(&mut self.appl, LabelRouteRow::TABLE, label)?;
-        let queue = self.appl.ask(&["SMEMBERS", "LABEL_ROUTE_TABLE_KEY_SET"])?.into_texts();
-        let entry = |text: &str| {
-            let key = format!("{}:{text}", ObjectType::InsegEntry.name());
-            match text::read_row_key(&key) {
-                Ok((_, ObjectId::Inseg(entry))) => Some(entry.label),
-                _ => None,
-            }
-        };
-        let table = self.asic.database().key(ASIC_STATE, ObjectType::InsegEntry.name());
-        let entries = keys(&mut self.asic, &table, entry)?;
-        Ok(Labels { rows, entries, queued: queue.iter().filter_map(|text| label(text)).collect() })
-    }
-
-    /// The keys of ROUTE_TABLE.
-    fn rows(&mut self) -> Result<Set<Key>, Error> {
-        keys(&mut self.appl, RouteRow::TABLE, key_of)
-    }
-
-    fn answered(&mut self) -> Result<Set<Key>, Error> {
-        keys(&mut self.states, RouteStateRow::TABLE, key_of)
-    }
-
-    fn hidden(&mut self) -> Result<Hidden, Error> {
-        let mut hidden = Hidden { router: Oid::NULL, cpu: Oid::NULL };
-        for (name, value) in self.asic.ask(&["HGETALL", "HIDDEN"])?.into_pairs() {
-            match Attr::read(&name, &value) {
-                Some(Attr::SwitchDefaultVirtualRouter(oid)) => hidden.router = oid,
-                Some(Attr::SwitchCpuPort(oid)) => hidden.cpu = oid,
-                _ => {}
+impl Scene {
+    /// Finds the virtual router of each VRF: by an interface that is in it, else by routes of it (`sample`).
+    fn find_routers(
+        &mut self,
+        asic: &mut Connection,
+        sample: impl Fn(u32) -> Vec<AnyPrefix>,
+    ) -> Result<(), Error> {
+        let Scene { ground, objects, rows, routers, .. } = self;
+        routers.insert(0, objects.router);
+        for (name, router) in objects.routers_by_interface(ground) {
+            routers.insert(rows.vrfs.number(Some(name)), router);
+        }
+        let taken = |routers: &Map<u32, Oid>, oid: &Oid| routers.values().any(|taken| taken == oid);
+        let names: Vec<Name> = ground.vrfs.iter().cloned().collect();
+        for name in &names {
+            let vrf = rows.vrfs.number(Some(name));
+            let free: Vec<Oid> = objects.routers.keys().copied().filter(|oid| !taken(routers, oid)).collect();
+            if !routers.contains_key(&vrf)
+                && let Some(router) = Objects::router_with(asic, &free, &sample(vrf))?
+            {
+                routers.insert(vrf, router);
             }
         }
-        Ok(hidden)
-    }
-
-    /// Routes of ASIC_DB.
-    fn programmed(&mut self) -> Result<(Hidden, Map<Key, RouteEntry>), Error> {
-        let hidden = self.hidden()?;
-        let mut key = self.asic.database().key(ASIC_STATE, ObjectType::RouteEntry.name());
-        key.push(':');
-        let prefix = self.asic.database().key(ASIC_STATE, "");
-        let mut routes = Map::default();
-        self.asic.scan(&format!("{key}*"), |_, names| {
-            for name in names {
-                let row = name.strip_prefix(&prefix).map(text::read_row_key);
-                if let Some(Ok((ObjectType::RouteEntry, ObjectId::Route(entry)))) = row {
-                    routes.insert((entry.vr == hidden.router, entry.dest), entry);
-                }
+        // What is left has no rows, so that it does not matter which is which; or it is nobody's.
+        for router in objects.routers.keys() {
+            if !taken(routers, router) {
+                let free = names.iter().map(|name| rows.vrfs.number(Some(name)));
+                let vrf = free.into_iter().find(|vrf| !routers.contains_key(vrf));
+                let vrf = vrf.unwrap_or_else(|| rows.vrfs.number(Some(&router.to_string().into())));
+                routers.insert(vrf, *router);
             }
-            Ok(())
-        })?;
-        Ok((hidden, routes))
-    }
-
-    /// What ASIC_DB says of a route.
-    fn fields(&mut self, entry: RouteEntry) -> Result<Attrs, TableError> {
-        let mut key = self.asic.database().key(ASIC_STATE, "");
-        text::write_row_key(ObjectType::RouteEntry, &ObjectId::Route(entry), &mut key);
-        let pairs = self.asic.ask(&["HGETALL", &key])?.into_pairs();
-        Ok(pairs.iter().filter_map(|(name, value)| text::read_field(name, value).ok().flatten()).collect())
-    }
-}
-
-/// Labels: rows of LABEL_ROUTE_TABLE, entries of ASIC_DB, and keys that wait to be taken.
-struct Labels {
-    rows: BTreeSet<u32>,
-    entries: BTreeSet<u32>,
-    queued: BTreeSet<u32>,
-}
-
-/// What the switch has of its own.
-struct Hidden {
-    router: Oid,
-    cpu: Oid,
-}
-
-impl Hidden {
-    /// Whether a route is the switch's: to itself, or a default route that drops.
-    fn owns(&self, dest: AnyPrefix, attrs: &Attrs) -> bool {
-        attrs.iter().any(|attr| matches!(attr, Attr::RouteNextHop(oid) if *oid == self.cpu))
-            || dest.len() == 0
-                && !attrs.iter().any(|attr| matches!(attr, Attr::RouteNextHop(oid) if !oid.is_null()))
-    }
-}
-
-fn key_of(text: &str) -> Option<Key> {
-    match RouteRow::parse_key(text) {
-        Ok(RouteKey::Route { vrf, prefix, .. }) => Some((vrf.is_none_or(|vrf: Name| vrf.is_empty()), prefix)),
-        _ => None,
-    }
-}
-
-fn keys<K, T: Default + Extend<K>>(
-    connection: &mut Connection,
-    table: &str,
-    read: impl Fn(&str) -> Option<K>,
-) -> Result<T, Error> {
-    let prefix = connection.database().key(table, "");
-    let mut all = T::default();
-    connection.scan(&format!("{prefix}*"), |_, names| {
-        all.extend(names.iter().filter_map(|name| read(name.strip_prefix(&prefix)?)));
+        }
+        self.vrfs = routers.iter().map(|(vrf, router)| (*router, *vrf)).collect();
         Ok(())
-    })?;
-    Ok(all)
+    }
+
+    fn router_of(&self, dest: Dest) -> Option<Oid> {
+        match dest {
+            Dest::Route(vrf, _) => self.routers.get(&vrf).copied(),
+            Dest::Label(_) => None,
+        }
+    }
+
+    /// What a row asks for, by way of its group if it names one.
+    fn wanted(&self, wish: u32) -> Shown<'_> {
+        let wanted = &self.rows.wishes.all[wish as usize].0;
+        match wanted {
+            Wanted::Group(index) => self.ground.group(index).map_or(Shown::NoGroup(index), Shown::Wanted),
+            _ => Shown::Wanted(wanted),
+        }
+    }
+
+    /// What seems to differ.
+    fn suspects(&self, known: &Map<Dest, Known>) -> Vec<Dest> {
+        // Few kinds of rows lead to few kinds of entries.
+        let mut well: Map<(u32, u32), bool> = Map::default();
+        let differs = |(dest, of): &(&Dest, &Known)| {
+            let same = match (of.wish, of.entry) {
+                (Some(wish), Some(entry)) => *well.entry((wish, entry)).or_insert_with(|| {
+                    let (found, leads) = &self.entries.all[entry as usize];
+                    let pops = self.rows.wishes.all[wish as usize].1 == found.pop;
+                    pops && matches!((self.wanted(wish), leads), (Shown::Wanted(Wanted::Leads(wanted)), Ok(leads)) if wanted.same(leads))
+                }),
+                _ => false,
+            };
+            let answered = of.answered || !self.suppress || matches!(dest, Dest::Label(_));
+            !(same && answered) && self.judge(**dest, of).is_some()
+        };
+        known.iter().filter(differs).map(|(dest, _)| *dest).collect()
+    }
+
+    /// What is wrong, as the databases have it.
+    fn judge(&self, dest: Dest, known: &Known) -> Option<Finding> {
+        let finding = |wanted: String, found: String, says: &str| {
+            let (says, under_way) = (says.to_owned(), true);
+            Some(Finding { stage: "orchagent", wanted, found, says, under_way })
+        };
+        let entry = known.entry.map(|entry| &self.entries.all[entry as usize]);
+        let leads = entry.map(|(_, leads)| leads);
+        let found = match leads {
+            None => "not in ASIC_DB".to_owned(),
+            Some(Ok(leads)) => leads.to_string(),
+            Some(Err(_)) => "to what is not there".to_owned(),
+        };
+        let Some(wish) = known.wish else {
+            if leads.is_none_or(|leads| is_own(dest, leads.as_ref().ok())) {
+                return None;
+            }
+            return finding("no row".into(), found, "ASIC_DB has it, and APPL_DB does not");
+        };
+        let shown = self.wanted(wish);
+        let wanted = match &shown {
+            Shown::Wanted(wanted) => *wanted,
+            Shown::NoGroup(_) => {
+                return finding(
+                    shown.to_string(),
+                    found,
+                    "NEXTHOP_GROUP_TABLE does not have the group that its row names",
+                );
+            }
+        };
+        let to_cpu = matches!(leads, Some(Ok(Leads::Cpu)));
+        let (own, alone) = match dest {
+            Dest::Route(vrf, prefix) => (
+                self.ground.owns(self.rows.vrfs.name(vrf), prefix)
+                    || !ribtide_swss::orch::plan::is_global(prefix),
+                matches!(wanted, Wanted::Direct(name) if self.ground.leaves_alone(name, prefix)),
+            ),
+            Dest::Label(_) => (false, false),
+        };
+        let direct;
+        let wanted = match wanted {
+            // The router's own address, whoever announces it too.
+            _ if own && to_cpu => return None,
+            Wanted::Unread if leads.is_some() => return None,
+            Wanted::Unread => return finding(shown.to_string(), found, ABSENT),
+            Wanted::Local if leads.is_none_or(|leads| is_own(dest, leads.as_ref().ok())) => return None,
+            Wanted::Local => {
+                return finding(
+                    shown.to_string(),
+                    found,
+                    "ASIC_DB has it, and its row leads to the router itself",
+                );
+            }
+            Wanted::Refused(why) => {
+                return Some(Finding {
+                    stage: "orchagent",
+                    wanted: shown.to_string(),
+                    found,
+                    says: format!("orchagent does not take its row: {why}"),
+                    under_way: false,
+                });
+            }
+            // What the switch has of it, if anything, stays.
+            Wanted::Direct(_) if alone => return None,
+            Wanted::Direct(name) => {
+                let way = Way { gateway: None, interface: Some(name.clone()), labels: None, weight: 1 };
+                direct = Leads::through(vec![way]);
+                &direct
+            }
+            Wanted::Leads(leads) => leads,
+            Wanted::Group(_) => {
+                return finding(
+                    shown.to_string(),
+                    found,
+                    "its group is made of other groups, which are not programmed",
+                );
+            }
+        };
+        let says = match leads {
+            None => ABSENT,
+            Some(Err(says)) => says,
+            Some(Ok(leads)) if leads.lacks_of(wanted) => {
+                "its entry has some of its next hops: the others are not resolved, or their links are down, or the switch has no \
+                 room for its group"
+            }
+            Some(Ok(leads)) if !leads.same(wanted) => "its entry in ASIC_DB leads elsewhere than its row",
+            Some(Ok(_)) => {
+                let (asked, pop) =
+                    (self.rows.wishes.all[wish as usize].1, entry.map_or(1, |(entry, _)| entry.pop));
+                if asked != pop {
+                    let labels = |n: u8| format!("takes {n} labels off");
+                    return finding(
+                        labels(asked),
+                        labels(pop),
+                        "its entry takes off another number of labels than its row says",
+                    );
+                }
+                if self.suppress && !known.answered && matches!(dest, Dest::Route(..)) {
+                    return Some(Finding {
+                        stage: "responses",
+                        wanted: shown.to_string(),
+                        found: "no answer".into(),
+                        says: "APPL_STATE_DB has no answer for it, so it is not advertised".into(),
+                        under_way: true,
+                    });
+                }
+                return None;
+            }
+        };
+        finding(wanted.to_string(), found, says)
+    }
+
+    /// What is wrong with what the switch has.
+    fn judge_chip(&self, known: &Known, chip: Option<Leads>) -> Option<Finding> {
+        let wanted = known.entry.map(|entry| &self.entries.all[entry as usize].1);
+        let wanted = wanted.and_then(|leads| leads.as_ref().ok());
+        let says = match (wanted, &chip) {
+            (Some(wanted), Some(chip)) if chip.same(wanted) => return None,
+            (None, _) => return None,
+            (Some(_), Some(_)) => "the switch leads elsewhere than its entry in ASIC_DB",
+            (Some(_), None) => "the switch does not have it",
+        };
+        Some(Finding {
+            stage: "chip",
+            wanted: wanted.map(Leads::to_string).unwrap_or_default(),
+            found: chip.map_or_else(|| "absent".into(), |leads| leads.to_string()),
+            says: says.into(),
+            under_way: true,
+        })
+    }
+
+    /// Whose entry in ASIC_DB the switch does not do.
+    fn other_in_chip(&self, path: &Path, known: &Map<Dest, Known>) -> Result<Vec<Dest>, Error> {
+        let mut asked = Asked::open(path)?;
+        let mut others = Vec::new();
+        let dests: Vec<Dest> =
+            known.iter().filter(|(_, of)| of.entry.is_some()).map(|(dest, _)| *dest).collect();
+        for dests in dests.chunks(page::PAGE) {
+            for (dest, chip) in dests.iter().zip(self.in_chip(&mut asked, dests)?) {
+                let of = known.get(dest).copied().unwrap_or_default();
+                others.extend(chip.and_then(|chip| self.judge_chip(&of, chip)).map(|_| *dest));
+            }
+        }
+        Ok(others)
+    }
+
+    /// What the switch has of these; the outer none: it is not asked about labels, nor in VRFs that it does not have.
+    fn in_chip(&self, asked: &mut Asked, dests: &[Dest]) -> Result<Vec<Option<Option<Leads>>>, Error> {
+        let mut by_router: Map<Oid, Vec<usize>> = Map::default();
+        for (n, dest) in dests.iter().enumerate() {
+            let rid = self.router_of(*dest).and_then(|router| self.objects.routers.get(&router));
+            if let Some(rid) = rid {
+                by_router.entry(*rid).or_default().push(n);
+            }
+        }
+        let mut all = vec![None; dests.len()];
+        for (rid, places) in by_router {
+            let mut question = format!("routes {rid}");
+            for n in &places {
+                question.push(' ');
+                question.push_str(&shown(dests[*n]));
+            }
+            let answers = asked.ask(&question)?;
+            for (n, answer) in places.iter().zip(answers.as_array().into_iter().flatten()) {
+                all[*n] = Some(forward(answer));
+            }
+        }
+        Ok(all)
+    }
+
+    fn told(&self, dest: Dest, finding: Finding) -> Difference {
+        let vrf = match dest {
+            Dest::Route(vrf, _) => self.rows.vrfs.shown(vrf),
+            Dest::Label(_) => "labels".into(),
+        };
+        difference(vrf, shown(dest), finding)
+    }
+}
+
+/// What a row asks for, to be shown.
+enum Shown<'a> {
+    Wanted(&'a Wanted),
+    NoGroup(&'a Name),
+}
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Shown::NoGroup(index) => write!(f, "group {index}"),
+            Shown::Wanted(Wanted::Group(index)) => write!(f, "group {index}"),
+            Shown::Wanted(Wanted::Leads(leads)) => leads.fmt(f),
+            Shown::Wanted(Wanted::Direct(name)) => write!(f, "dev {name}"),
+            Shown::Wanted(Wanted::Local) => f.write_str("the router itself"),
+            Shown::Wanted(Wanted::Refused(_)) => f.write_str("what cannot be"),
+            Shown::Wanted(Wanted::Unread) => f.write_str("a tunnel"),
+        }
+    }
+}
+
+fn shown(dest: Dest) -> String {
+    match dest {
+        Dest::Route(_, prefix) => prefix.to_string(),
+        Dest::Label(label) => label.to_string(),
+    }
+}
+
+fn difference(vrf: String, prefix: String, finding: Finding) -> Difference {
+    let Finding { stage, wanted, found, says, under_way } = finding;
+    Difference { vrf, prefix, stage: stage.into(), rib: wanted, found, says, under_way }
+}
+
+/// Whether a route without a row is the switch's own: to itself, or a default route that drops.
+fn is_own(dest: Dest, leads: Option<&Leads>) -> bool {
+    let default = matches!(dest, Dest::Route(_, prefix) if prefix.len() == 0);
+    leads == Some(&Leads::Cpu) && !matches!(dest, Dest::Label(_)) || default && leads == Some(&Leads::Drop)
+}
+
+/// What syncd answers of a route; none: the switch does not have it.
+fn forward(answer: &Value) -> Option<Leads> {
+    let hops = answer["hops"].as_array()?;
+    if answer["action"] == "drop" || hops.is_empty() {
+        return Some(Leads::Drop);
+    }
+    if answer["action"] == "trap" || hops.iter().any(|hop| hop["gateway"].is_null() && hop["port"] == "CPU") {
+        return Some(Leads::Cpu);
+    }
+    let way = |hop: &Value| Way {
+        gateway: hop["gateway"].as_str().and_then(|text| text.parse().ok()),
+        // The switch has names of its own for ports.
+        interface: None,
+        labels: hop["labels"].as_str().and_then(LabelStack::parse),
+        weight: hop["weight"].as_u64().unwrap_or(1) as u32,
+    };
+    Some(Leads::through(hops.iter().map(way).collect()))
+}
+
+/// How many there are.
+#[derive(Default)]
+struct Counts {
+    rows: u64,
+    entries: u64,
+    label_rows: u64,
+    labels: u64,
+    /// Routes and labels.
+    chip: Option<(u64, u64)>,
+}
+
+impl Counts {
+    fn add(&mut self, dest: Dest, known: &Known) {
+        let (rows, entries) = match dest {
+            Dest::Route(..) => (&mut self.rows, &mut self.entries),
+            Dest::Label(_) => (&mut self.label_rows, &mut self.labels),
+        };
+        *rows += u64::from(known.wish.is_some());
+        *entries += u64::from(known.entry.is_some());
+    }
+
+    /// That the switch has another number than ASIC_DB.
+    fn surplus(&self) -> Option<Finding> {
+        let (routes, labels) = self.chip?;
+        let words = |routes, labels| format!("{routes} routes, {labels} labels");
+        ((routes, labels) != (self.entries, self.labels)).then(|| Finding {
+            stage: "chip",
+            wanted: words(self.entries, self.labels),
+            found: words(routes, labels),
+            says: "the switch has another number of routes or labels than ASIC_DB".into(),
+            under_way: true,
+        })
+    }
+
+    fn told(&self) -> std::collections::BTreeMap<String, u64> {
+        let mut told = vec![("APPL_DB", self.rows), ("ASIC_DB", self.entries)];
+        told.extend(self.chip.map(|(routes, _)| ("chip", routes)));
+        if self.label_rows + self.labels + self.chip.map_or(0, |(_, labels)| labels) > 0 {
+            told.extend([("APPL_DB labels", self.label_rows), ("ASIC_DB labels", self.labels)]);
+            told.extend(self.chip.map(|(_, labels)| ("chip labels", labels)));
+        }
+        told.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+    }
 }

@@ -1,4 +1,5 @@
-//! What a row asks for: SONiC's rules of what RouteOrch takes, before anything is looked up.
+//! What a row asks for: SONiC's rules of what RouteOrch takes, before anything is looked up. Public, so that who compares the
+//! databases judges rows by the rules by which they are programmed.
 
 use super::boot::default_routes;
 use crate::row::{Field, Hop, Name, Via};
@@ -7,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What the fields of a row ask for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Plan {
+pub enum Plan {
     /// They make no sense, or ask for what is not programmed here: why.
     Refused(String),
     /// They lead to the router itself or to its management port: nothing for the chip.
@@ -23,7 +24,7 @@ pub(super) enum Plan {
 }
 
 /// The plan of a route's row.
-pub(super) fn of_route(via: &Via) -> Plan {
+pub fn of_route(via: &Via) -> Plan {
     let index = via.get(Field::NexthopGroup);
     let names_hops = !via.get(Field::Nexthop).is_empty() || !via.get(Field::Ifname).is_empty();
     if !index.is_empty() && names_hops {
@@ -66,7 +67,10 @@ pub(super) fn of_route(via: &Via) -> Plan {
 }
 
 /// The next hops of a row of NEXTHOP_GROUP_TABLE.
-pub(super) fn of_group(via: &Via) -> Result<Vec<Hop>, String> {
+///
+/// # Errors
+/// Why it is not programmed.
+pub fn of_group(via: &Via) -> Result<Vec<Hop>, String> {
     if !via.get(Field::NexthopGroup).is_empty() {
         return Err("it is made of other groups, and those are not programmed".into());
     }
@@ -82,7 +86,10 @@ pub(super) fn of_group(via: &Via) -> Result<Vec<Hop>, String> {
 }
 
 /// How many labels a label's row takes off: one when it does not say.
-pub(super) fn pop(via: &Via) -> Result<u8, String> {
+///
+/// # Errors
+/// It says something else than a number.
+pub fn pop(via: &Via) -> Result<u8, String> {
     match via.get(Field::MplsPop) {
         "" => Ok(1),
         text => text.parse().map_err(|_| format!("mpls_pop \"{text}\" is not a number from 0 to 255")),
@@ -95,8 +102,8 @@ fn without_gateway(hops: &[Hop]) -> Option<String> {
     Some(format!("labels are put on packets to a gateway, and it names none on {}", hop.ifname))
 }
 
-/// What a row asks for beside IP forwarding.
-fn unsupported(via: &Via) -> Option<String> {
+/// What a row asks for beside IP forwarding and labels, as a sentence: other orchagents may program it.
+pub fn unsupported(via: &Via) -> Option<String> {
     let others = [
         (!via.get(Field::VniLabel).is_empty(), "a VXLAN tunnel"),
         (!via.get(Field::Segment).is_empty() || !via.get(Field::VpnSid).is_empty(), "an SRv6 segment"),
@@ -109,7 +116,7 @@ fn unsupported(via: &Via) -> Option<String> {
 }
 
 /// The address of a next hop: unspecified when it is the interface alone.
-pub(super) fn gateway(hop: &Hop) -> IpAddr {
+pub fn gateway(hop: &Hop) -> IpAddr {
     match hop.gateway {
         // One spelling of "none", so that it is one next hop.
         Some(ip) if !ip.is_unspecified() => ip,
@@ -123,7 +130,7 @@ fn is_local(ifname: &str) -> bool {
 }
 
 /// Whether addresses of the prefix are good beyond a link.
-pub(super) fn is_global(prefix: AnyPrefix) -> bool {
+pub fn is_global(prefix: AnyPrefix) -> bool {
     match prefix.addr() {
         IpAddr::V4(ip) => !(ip.is_link_local() || ip.is_loopback() || ip.is_multicast()),
         IpAddr::V6(ip) => !(ip.is_unicast_link_local() || ip == Ipv6Addr::LOCALHOST || ip.is_multicast()),

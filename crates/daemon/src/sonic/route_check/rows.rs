@@ -1,0 +1,278 @@
+//! What APPL_DB asks for: its rows of routes and labels, and what these stand on.
+
+use super::leads::{Dest, Leads, Way};
+use super::{Error, page};
+use ribtide_prefix::{AnyPrefix, Map, Set};
+use ribtide_swss::Row;
+use ribtide_swss::orch::plan::{self, Plan};
+use ribtide_swss::row::{
+    Hop, IntfKey, IntfRow, LabelKey, LabelRouteRow, Name, NeighRow, NextHopGroupRow, RouteKey, RouteRow, Via,
+    VrfRow,
+};
+use ribtide_tables::Connection;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// What a row asks for.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Wanted {
+    Leads(Leads),
+    /// An interface alone.
+    Direct(Name),
+    /// What NEXTHOP_GROUP_TABLE has at this index.
+    Group(Name),
+    /// Nothing of the switch: it leads to the router itself, or to its management port.
+    Local,
+    /// What orchagent does not take: why.
+    Refused(String),
+    /// Of tunnels and the like: not compared.
+    Unread,
+}
+
+impl Wanted {
+    fn of(via: &Via) -> Wanted {
+        match plan::of_route(via) {
+            Plan::Blackhole => Wanted::Leads(Leads::Drop),
+            Plan::Direct(name) => Wanted::Direct(name),
+            Plan::Hops(hops) => Wanted::Leads(through(&hops)),
+            Plan::Index(name) => Wanted::Group(name),
+            Plan::Local => Wanted::Local,
+            Plan::Refused(_) if plan::unsupported(via).is_some() => Wanted::Unread,
+            Plan::Refused(why) => Wanted::Refused(why),
+        }
+    }
+}
+
+/// Each next hop once, as orchagent has it, with the least of its weights.
+fn through(hops: &[Hop]) -> Leads {
+    let mut ways: Vec<Way> = (hops.iter())
+        .map(|hop| Way {
+            gateway: Some(plan::gateway(hop)).filter(|ip| !ip.is_unspecified()),
+            interface: Some(hop.ifname.clone()),
+            labels: hop.labels.clone(),
+            weight: hop.weight,
+        })
+        .collect();
+    ways.sort_unstable();
+    ways.dedup_by(|b, a| (a.gateway, &a.interface, &a.labels) == (b.gateway, &b.interface, &b.labels));
+    Leads::through(ways)
+}
+
+/// What rows ask for, each kind once, and how many labels are taken off.
+#[derive(Default)]
+pub(super) struct Wishes {
+    numbers: Map<Via, u32>,
+    pub(super) all: Vec<(Wanted, u8)>,
+}
+
+impl Wishes {
+    fn number(&mut self, via: &Via) -> u32 {
+        if let Some(number) = self.numbers.get(via) {
+            return *number;
+        }
+        let number = self.all.len() as u32;
+        let wish = match plan::pop(via) {
+            Ok(pop) => (Wanted::of(via), pop),
+            Err(why) => (Wanted::Refused(why), 1),
+        };
+        self.all.push(wish);
+        self.numbers.insert(via.clone(), number);
+        number
+    }
+}
+
+/// An interface of INTF_TABLE.
+#[derive(Default)]
+struct Interface {
+    vrf: Option<Name>,
+    addresses: Vec<(IpAddr, u8)>,
+}
+
+/// What routes stand on.
+#[derive(Default)]
+pub(super) struct Ground {
+    interfaces: Map<Name, Interface>,
+    groups: Map<Name, Wanted>,
+    /// The interface of each neighbour; none: it has several.
+    pub(super) neighbors: Map<IpAddr, Option<Name>>,
+    /// Each VRF that there is beside the default one.
+    pub(super) vrfs: BTreeSet<Name>,
+}
+
+impl Ground {
+    /// Reads it.
+    pub(super) fn read(appl: &mut Connection) -> Result<Ground, Error> {
+        let mut ground = Ground::default();
+        each_row::<IntfRow>(appl, |key, row| {
+            let interface = ground.interfaces.entry(key.ifname().clone()).or_default();
+            match key {
+                IntfKey::Interface(_) => {
+                    interface.vrf = row.vrf_name.filter(|name| !name.is_empty());
+                    ground.vrfs.extend(interface.vrf.clone());
+                }
+                IntfKey::Address(_, ip, len) => interface.addresses.push((ip, len)),
+            }
+        })?;
+        each_row::<VrfRow>(appl, |name, _| ground.vrfs.extend([name]))?;
+        each_row::<NeighRow>(appl, |key, _| {
+            let at = ground.neighbors.entry(key.ip).or_insert_with(|| Some(key.ifname.clone()));
+            if at.as_ref() != Some(&key.ifname) {
+                *at = None;
+            }
+        })?;
+        each_row::<NextHopGroupRow>(appl, |name, row| {
+            let wanted = match plan::of_group(&row.via) {
+                Ok(hops) => Wanted::Leads(through(&hops)),
+                Err(_) if plan::unsupported(&row.via).is_some() => Wanted::Unread,
+                Err(why) => Wanted::Refused(why),
+            };
+            ground.groups.insert(name, wanted);
+        })?;
+        Ok(ground)
+    }
+
+    /// The VRF of an interface, where it is not the default one.
+    pub(super) fn vrf_of(&self, interface: &str) -> Option<&Name> {
+        self.interfaces.get(interface)?.vrf.as_ref()
+    }
+
+    /// What a group is made of, if it is there.
+    pub(super) fn group(&self, index: &str) -> Option<&Wanted> {
+        self.groups.get(index)
+    }
+
+    /// Whether this is an address of the router.
+    pub(super) fn owns(&self, vrf: Option<&Name>, prefix: AnyPrefix) -> bool {
+        let mut in_vrf = self.interfaces.values().filter(|interface| interface.vrf.as_ref() == vrf);
+        in_vrf.any(|interface| interface.addresses.iter().any(|(ip, _)| AnyPrefix::host(*ip) == prefix))
+    }
+
+    /// Whether orchagent leaves the row of a route to an interface alone: no interface of the switch, addresses that are good
+    /// on a link only, or an address of a network that the interface has anyway.
+    pub(super) fn leaves_alone(&self, interface: &str, prefix: AnyPrefix) -> bool {
+        let Some(interface) = self.interfaces.get(interface) else { return true };
+        let host = AnyPrefix::host(prefix.addr()) == prefix;
+        let mut networks = interface.addresses.iter().filter_map(|(ip, len)| AnyPrefix::from_addr(*ip, *len));
+        !plan::is_global(prefix) || host && networks.any(|network| network.contains(prefix.addr()))
+    }
+}
+
+/// All rows of a small table.
+fn each_row<R: Row>(appl: &mut Connection, mut each: impl FnMut(R::Key, R)) -> Result<(), Error> {
+    let table = appl.database().key(R::TABLE, "");
+    page::hashes(appl, &table, |name, fields| {
+        let mut pairs = fields.iter().map(|(field, value)| (field.as_str(), value.as_str()));
+        // What SONiC's tables have beside what the route path reads of them is passed over.
+        if let (Ok(key), Ok(row)) = (R::parse_key(name), R::from_fields(&mut pairs)) {
+            each(key, row);
+        }
+    })
+}
+
+/// Names of VRFs, numbered; the default one is 0.
+pub(super) struct Vrfs(Vec<Option<Name>>);
+
+impl Default for Vrfs {
+    fn default() -> Vrfs {
+        Vrfs(vec![None])
+    }
+}
+
+impl Vrfs {
+    pub(super) fn number(&mut self, name: Option<&Name>) -> u32 {
+        let at = self.0.iter().position(|known| known.as_ref() == name);
+        at.unwrap_or_else(|| {
+            self.0.push(name.cloned());
+            self.0.len() - 1
+        }) as u32
+    }
+
+    /// None: the default one.
+    pub(super) fn name(&self, number: u32) -> Option<&Name> {
+        self.0.get(number as usize)?.as_ref()
+    }
+
+    pub(super) fn shown(&self, number: u32) -> String {
+        self.name(number).map_or("default", |name| name).to_owned()
+    }
+}
+
+/// Rows of routes and labels, read.
+#[derive(Default)]
+pub(super) struct Rows {
+    pub(super) vrfs: Vrfs,
+    pub(super) wishes: Wishes,
+    /// Keys that are not in our spelling.
+    spelled: Map<Dest, Name>,
+}
+
+impl Rows {
+    pub(super) fn dest(&mut self, key: &str) -> Option<Dest> {
+        let Ok(RouteKey::Route { vrf, prefix, spelled }) = RouteRow::parse_key(key) else { return None };
+        let dest = Dest::Route(self.vrfs.number(vrf.as_ref()), prefix);
+        if let Some(spelled) = spelled {
+            self.spelled.insert(dest, spelled);
+        }
+        Some(dest)
+    }
+
+    pub(super) fn label(key: &str) -> Option<Dest> {
+        match LabelRouteRow::parse_key(key) {
+            Ok(LabelKey::Label(label)) => Some(Dest::Label(label)),
+            _ => None,
+        }
+    }
+
+    /// The key of a row of this.
+    pub(super) fn key(&self, appl: &Connection, dest: Dest) -> String {
+        let table = if matches!(dest, Dest::Label(_)) { LabelRouteRow::TABLE } else { RouteRow::TABLE };
+        let mut key = appl.database().key(table, "");
+        match (dest, self.spelled.get(&dest)) {
+            (_, Some(spelled)) => key.push_str(spelled),
+            (Dest::Label(label), _) => LabelRouteRow::key_text(&LabelKey::Label(label), &mut key),
+            (Dest::Route(vrf, prefix), _) => {
+                RouteRow::key_text(&RouteKey::new(self.vrfs.name(vrf).cloned(), prefix), &mut key);
+            }
+        }
+        key
+    }
+
+    /// The number of what a row asks for; none: there is no row.
+    pub(super) fn wish(&mut self, dest: Dest, fields: &[(String, String)]) -> Option<u32> {
+        let mut pairs = fields.iter().map(|(field, value)| (field.as_str(), value.as_str()));
+        let via = match dest {
+            _ if fields.is_empty() => return None,
+            Dest::Route(..) => RouteRow::from_fields(&mut pairs).ok()?.via,
+            Dest::Label(_) => LabelRouteRow::from_fields(&mut pairs).ok()?.via,
+        };
+        Some(self.wishes.number(&via))
+    }
+
+    /// All rows.
+    pub(super) fn read(
+        &mut self,
+        appl: &mut Connection,
+        mut each: impl FnMut(Dest, u32),
+    ) -> Result<(), Error> {
+        for table in [RouteRow::TABLE, LabelRouteRow::TABLE] {
+            let labels = table == LabelRouteRow::TABLE;
+            let prefix = appl.database().key(table, "");
+            page::hashes(appl, &prefix, |name, fields| {
+                let dest = if labels { Rows::label(name) } else { self.dest(name) };
+                if let Some((dest, wish)) = dest.and_then(|dest| Some((dest, self.wish(dest, fields)?))) {
+                    each(dest, wish);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What waits for orchagent to take it.
+    pub(super) fn queued(&mut self, appl: &mut Connection) -> Result<Set<Dest>, Error> {
+        let keys = appl.ask(&["SMEMBERS", "ROUTE_TABLE_KEY_SET"])?.into_texts();
+        let mut queued: Set<Dest> = keys.iter().filter_map(|key| self.dest(key)).collect();
+        let keys = appl.ask(&["SMEMBERS", "LABEL_ROUTE_TABLE_KEY_SET"])?.into_texts();
+        queued.extend(keys.iter().filter_map(|key| Rows::label(key)));
+        Ok(queued)
+    }
+}
