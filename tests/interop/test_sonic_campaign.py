@@ -1,6 +1,7 @@
 """Faults at random moments under load, in each way of wiring SONiC's daemons. After each round the routes of the router,
-of APPL_DB, of ASIC_DB and of the virtual switch are compared one by one: nothing may be lost and nothing stale. With FIB
-suppression everything must also be confirmed.
+of APPL_DB, of ASIC_DB and of the virtual switch are compared one by one: nothing may be lost and nothing stale; and
+`ribtide route-check` must say so, too. With FIB suppression everything must also be confirmed. What is lost is what the
+load sent less what of it the switch has right.
 
 Some rounds of fixed seeds are a test. `make campaign` (CAMPAIGN_ROUNDS, CAMPAIGN_SEED) runs hundreds."""
 
@@ -10,11 +11,12 @@ import json
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
 
 import pytest
-from harness import Ribtide, blast, settled, wait_for
+from harness import CommandFailed, Ribtide, binary, blast, settled, wait_for
 from harness.sonic import CONFIG, Sonic
 from test_sonic import ROUTER, check_rows, own_routes, selected
 
@@ -75,6 +77,7 @@ class Campaign:
         self.feed = None
         self.wiring, self.suppress = wiring + (" suppress" if suppress else ""), suppress
         self.told = []
+        self.losses = 0
 
     def load(self):
         """Another table takes the place of the one that is there, or comes."""
@@ -95,13 +98,36 @@ class Campaign:
             time.sleep(self.random.choice((0, self.random.uniform(0, 2))))
 
     def stall(self, name):
-        process = self.sonic.redis.process if name == "redis" else self.sonic.processes[name]
+        self.stop_for(name, self.random.uniform(0.2, 3))
+
+    def stall_long(self, name):
+        """Longer than the silence that ends a replay, which is 10 s."""
+        self.stop_for(name, 12)
+
+    def stop_for(self, name, seconds):
+        others = {"redis": self.sonic.redis.process, "ribtide": self.router.process}
+        process = others.get(name) or self.sonic.processes[name]
         process.popen.send_signal(signal.SIGSTOP)
-        time.sleep(self.random.uniform(0.2, 3))
+        time.sleep(seconds)
         process.popen.send_signal(signal.SIGCONT)
 
     def disconnect(self, kind):
         self.sonic.appl.execute_command("CLIENT", "KILL", "TYPE", kind)
+
+    def cut(self, _):
+        """FPM's connection breaks in the middle of whatever it carries. A kernel that does not let anybody do that does nothing."""
+        with contextlib.suppress(CommandFailed):
+            self.host.run("ss", "-K", "dport", "=", "2620")
+
+    def chip(self, what):
+        """The switch does nothing for a while, or has no room for anything new."""
+        order, back = {"stalls": ("stall=on", "stall=off"), "is full": ("ipv4-routes=300 ipv6-routes=30", "ipv4-routes=4194304 ipv6-routes=2097152")}[what]
+        # One that is started meanwhile has the usual settings.
+        with contextlib.suppress(OSError, ValueError):
+            self.sonic.ask(f"set {order}")
+        time.sleep(self.random.uniform(0.5, 4))
+        with contextlib.suppress(OSError, ValueError):
+            self.sonic.ask(f"set {back}")
 
     def restart_router(self, _):
         self.router.process.kill()
@@ -138,12 +164,16 @@ class Campaign:
             self.sonic.everything_else()
 
     def faults(self):
-        return ([(self.kill, name) for name in DAEMONS] + [(self.stall, name) for name in (*DAEMONS, "redis")]
+        """Faults and how often each comes; what takes long comes seldom."""
+        usual = ([(self.kill, name) for name in DAEMONS] + [(self.stall, name) for name in (*DAEMONS, "redis")]
                 + [(self.disconnect, kind) for kind in ("normal", "pubsub")] + [(self.restart_router, "")]
-                + [(self.restart_redis, how) for how in ("its data", "its data of before", "nothing")])
+                + [(self.restart_redis, how) for how in ("its data", "its data of before", "nothing")]
+                + [(self.cut, "")] + [(self.chip, what) for what in ("stalls", "is full")])
+        seldom = [(self.stall_long, name) for name in ("fpmsyncd", "orchagent", "ribtide")]
+        return usual + seldom, [4] * len(usual) + [1] * len(seldom)
 
     def round(self):
-        faults = self.random.choices(self.faults(), k=self.random.choice((1, 1, 2, 3)))
+        faults = self.random.choices(*self.faults(), k=self.random.choice((1, 1, 2, 3)))
         self.told.append([(fault.__name__, what) for fault, what in faults])
         print(f"{self.wiring} round {len(self.told)}: {self.told[-1]}", flush=True)
         self.load()
@@ -157,18 +187,29 @@ class Campaign:
 
     def check(self):
         """Every route of the load is in the router, and what the router has is everywhere, and nothing else."""
-        wait_for("the table is here", lambda: self.router.count() == sum(self.size), 60, alive=[self.router.process, self.feed])
+        sent = sum(self.size)
+        wait_for("the table is here", lambda: self.router.count() == sent, 60, alive=[self.router.process, self.feed])
         if self.asic_db == "off":
             # Default and link-local routes, and the addresses of two ports.
             want = selected(self.router)
             wait_for("the chip has as many", lambda: self.in_chip() == len(want) + 8, 60, 0.5)
-            settled(lambda: self.check_chip(want))
+            right = settled(lambda: self.check_chip(want))
             assert self.sonic.chip_routes() == 0
         else:
             # A daemon that notices late describes everything anew, so both hold in the end and not one after the other.
-            settled(lambda: (self.agree(), self.check_chip(self.sonic.chip().routes())))
+            _, right = settled(lambda: (self.agree(), self.check_chip(self.sonic.chip().routes())))
         if self.suppress:
             wait_for("everything is confirmed", lambda: self.unconfirmed() == (0, 0), 60, 0.5, alive=[self.router.process])
+        self.losses += sent - len(right & self.router.table().keys())
+        assert self.losses == 0
+        self.route_check("--socket", self.router.socket)
+        # It compares databases: where one is kept.
+        if "off" not in (self.appl_db, self.asic_db):
+            self.route_check("--sonic", "--database-config", self.sonic.redis.config, "--syncd", self.host.folder / "syncd.sock")
+
+    def route_check(self, *of):
+        done = subprocess.run([binary(), "route-check", "--full", "--wait", "30", *map(str, of)], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, (of, done.stdout[:3000], done.stderr)
 
     def unconfirmed(self):
         """How many routes wait for an answer, and are said to have failed."""
@@ -189,7 +230,7 @@ class Campaign:
         assert self.sonic.in_flight() == 0
 
     def check_chip(self, want):
-        """What the virtual switch has of each."""
+        """What the virtual switch has of each; all of them."""
         answers = self.sonic.ask_all(f"route {prefix}" for prefix in want)
         for prefix, answer in zip(want, answers):
             assert answer, f"{prefix} is not in the switch"
@@ -197,6 +238,7 @@ class Campaign:
             port = {h["port"] for h in answer["hops"] if not h["gateway"]}
             where = {("drop", ()): ("drop",), ("forward", ()): ("cpu",) if port == {"CPU"} else ("interface",)}.get((answer["action"], hops), hops)
             assert where == want[prefix], (answer, want[prefix])
+        return want.keys()
 
     def run(self, rounds):
         self.supervisor = Supervisor(self.sonic)
@@ -205,11 +247,11 @@ class Campaign:
                 self.round()
                 self.check()
         except BaseException:
-            print(f"{self.wiring} failed in round {len(self.told)}: {self.told}", flush=True)
+            print(f"{self.wiring} failed in round {len(self.told)}, losses {self.losses}: {self.told}", flush=True)
             raise
         finally:
             self.supervisor.close()
-        print(f"{self.wiring}: {rounds} rounds, {self.supervisor.started} daemons started again, losses 0", flush=True)
+        print(f"{self.wiring}: {rounds} rounds, {self.supervisor.started} daemons started again, losses {self.losses}", flush=True)
 
 
 @pytest.mark.parametrize("wiring,suppress", itertools.product(WIRINGS, (False, True)) if "CAMPAIGN_ROUNDS" in os.environ else SHORT)
