@@ -89,6 +89,32 @@ def test_the_kernel(host):
     assert {(d["prefix"], d["stage"]) for d in found["differences"]} == {(ALL[0], "kernel")}, found
 
 
+def test_what_only_the_kernel_has(host):
+    """A difference of which nobody is told is found in so many looks as the kernel's table has parts, and none of them
+    compares everything."""
+    host.lan("lan0", "10.9.0.1/24")
+    router = Ribtide(host, KERNEL)
+    at = ("--socket", router.socket, "--wait", 0)
+    sender = Speaker(host, SENDER, 65010)
+    many = [f"20.{n // 256}.{n % 256}.0/24" for n in range(20_000)]
+    announce(sender, many, "10.9.0.7")
+    wait_for("they are there", lambda: router.count() == len(many), 60)
+    wait_for("all agree", lambda: look(*at, "--full")[0] == 0, 60)
+    parts = 2
+    seen = [look(*at) for _ in range(2 * parts + 1)]
+    assert all(status == 0 and not found["full"] for status, found in seen), seen
+    # With a type of service it is no route that ribtide writes, nor one that it finds to take away.
+    other = ("20.200.0.0/24", "tos", "0x10", "via", "10.9.0.8", "dev", "lan0", "proto", "186")
+    host.ip("route", "add", *other)
+    # It may be made where the walk has just been.
+    status, found = next(filter(lambda seen: seen[0], (look(*at) for _ in range(2 * parts))), (0, None))
+    assert status == 1 and not found["full"] and {d["stage"] for d in found["differences"]} == {"kernel"}, found
+    assert look(*at)[0] == 1
+    host.ip("route", "del", *other)
+    wait_for("all agree again", lambda: look(*at)[0] == 0, 30)
+    assert not look(*at)[1]["full"]
+
+
 def test_the_daemons(host):
     sonic = Sonic(host)
     sonic.set("ROUTE_TABLE", "20.0.0.0/24", protocol="bgp", nexthop="10.2.0.17", ifname="Ethernet4")

@@ -37,6 +37,7 @@ use ribtide_wire::netlink::{Content, dump_addresses, dump_links, dump_routes};
 use routes::{InterfaceChange, Kernel};
 use socket::{Socket, overran};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -75,12 +76,7 @@ pub(crate) fn installed(config: &KernelConfig) -> io::Result<Set<AnyPrefix>> {
         let (table, protocol) = (config.table, config.protocol);
         let found = socket.dump(
             |out, seq| dump_routes(out, seq, afi, table, protocol),
-            |found: &mut Vec<AnyPrefix>, content| {
-                let Content::NewRoute(route) = content else { return };
-                if route.table == table && route.protocol == protocol && route.flags & RTM_F_CLONED == 0 {
-                    found.push(route.prefix);
-                }
-            },
+            |found: &mut Vec<AnyPrefix>, content| found.extend(ours(config, &content)),
         );
         match found {
             Ok(found) => all.extend(found),
@@ -90,6 +86,62 @@ pub(crate) fn installed(config: &KernelConfig) -> io::Result<Set<AnyPrefix>> {
         }
     }
     Ok(all)
+}
+
+/// The prefix of a route that is ours, in the table for the default VRF.
+fn ours(config: &KernelConfig, content: &Content<'_>) -> Option<AnyPrefix> {
+    let Content::NewRoute(route) = content else { return None };
+    let ours = route.table == config.table && route.protocol == config.protocol;
+    (ours && route.flags & RTM_F_CLONED == 0).then_some(route.prefix)
+}
+
+/// A walk through what [`installed`] shows, some routes at a time.
+#[derive(Default)]
+pub(crate) struct Walk {
+    /// A dump under way, and the families that come after it.
+    dump: Option<(Socket, Vec<Afi>)>,
+}
+
+impl Walk {
+    /// Goes on by some hundred routes more than `count`, or to the end of the table: then the second is true, and the next
+    /// step begins anew.
+    ///
+    /// # Errors
+    /// The kernel's; the next step begins anew.
+    pub(crate) fn step(&mut self, config: &KernelConfig, count: usize) -> io::Result<(Vec<AnyPrefix>, bool)> {
+        let begin = |socket: &mut Socket, afi| {
+            socket.begin_dump(|out, seq| dump_routes(out, seq, afi, config.table, config.protocol))
+        };
+        let (mut socket, mut left) = match self.dump.take() {
+            Some(dump) => dump,
+            None => {
+                let mut socket = Socket::open()?;
+                begin(&mut socket, Afi::Ipv4)?;
+                (socket, vec![Afi::Ipv6])
+            }
+        };
+        let mut found = Vec::new();
+        while found.len() < count {
+            let ended = match socket.dump_on(|content| found.extend(ours(config, &content))) {
+                // A table without routes does not exist.
+                Err(e) if e.raw_os_error() == Some(libc::ENOENT) => true,
+                other => other?,
+            };
+            match ended.then(|| left.pop()) {
+                None => {}
+                Some(Some(afi)) => begin(&mut socket, afi)?,
+                Some(None) => return Ok((found, true)),
+            }
+        }
+        self.dump = Some((socket, left));
+        Ok((found, false))
+    }
+}
+
+impl fmt::Debug for Walk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Walk").field("under_way", &self.dump.is_some()).finish()
+    }
 }
 
 /// The numbers of this system's interfaces, by name.
@@ -155,6 +207,8 @@ pub fn start(
     let requests = Socket::open().map_err(cannot)?;
     let (notes, noted) = rings.bounded("kernel watchers to kernel FIB", NOTES);
     let writing_port = Arc::new(AtomicU32::new(kernel.port()));
+    let handle =
+        KernelHandle { config: Arc::new(config.clone()), listed: listed.clone(), notes: notes.clone() };
     let routes = watch::Watcher::new(
         config.clone(),
         listed.clone(),
@@ -180,12 +234,14 @@ pub fn start(
     let writer =
         Writer { kernel, config, listed: listed.clone(), port, noted, writing_port, replayed: false };
     let writer = thread::spawn("kernel-fib", move || writer.run()).map_err(cannot)?;
-    Ok((KernelHandle { listed, notes }, [watcher, routes, writer]))
+    Ok((handle, [watcher, routes, writer]))
 }
 
 /// The running dataplane.
 #[derive(Clone)]
 pub struct KernelHandle {
+    /// What it works by: with the table that its VRF has.
+    pub(crate) config: Arc<KernelConfig>,
     listed: Listed,
     notes: ring::Sender<Note>,
 }

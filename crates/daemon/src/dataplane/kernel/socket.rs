@@ -212,10 +212,7 @@ impl Socket {
         mut each: impl FnMut(&mut T, Content<'_>),
     ) -> io::Result<T> {
         for _ in 0..DUMP_TRIES {
-            self.seq = self.seq.wrapping_add(1);
-            self.write.clear();
-            write(&mut self.write, self.seq);
-            self.inner.send(&self.write)?;
+            self.begin_dump(&write)?;
             let mut all = T::default();
             match self.read_dump(|content| each(&mut all, content)) {
                 Ok(true) => return Ok(all),
@@ -230,23 +227,47 @@ impl Socket {
     /// Reads a dump to its end; false when what it shows is of no one moment.
     fn read_dump(&mut self, mut each: impl FnMut(Content<'_>)) -> io::Result<bool> {
         let mut whole = true;
-        loop {
-            let n = self.answer()?;
-            for message in messages(&self.read[..n]) {
-                let message = message.map_err(io::Error::other)?;
-                if message.seq != self.seq {
-                    continue;
+        while !self.read_part(&mut whole, &mut each)? {}
+        Ok(whole)
+    }
+
+    /// Asks for everything that the request written by `write` names, to be read by [`Socket::dump_on`].
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn begin_dump(&mut self, write: impl Fn(&mut Vec<u8>, u32)) -> io::Result<()> {
+        self.seq = self.seq.wrapping_add(1);
+        self.write.clear();
+        write(&mut self.write, self.seq);
+        self.inner.send(&self.write).map(drop)
+    }
+
+    /// Reads on in a dump, as much as the kernel gives at once: some hundred routes, and never all of a large table. Whether
+    /// it has come to its end. In between it may rest for any time; what changes then it may show or not.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn dump_on(&mut self, mut each: impl FnMut(Content<'_>)) -> io::Result<bool> {
+        self.read_part(&mut true, &mut each)
+    }
+
+    fn read_part(&mut self, whole: &mut bool, each: &mut impl FnMut(Content<'_>)) -> io::Result<bool> {
+        let n = self.answer()?;
+        for message in messages(&self.read[..n]) {
+            let message = message.map_err(io::Error::other)?;
+            if message.seq != self.seq {
+                continue;
+            }
+            *whole &= message.flags & NLM_F_DUMP_INTR == 0;
+            match Content::decode(&message).map_err(io::Error::other)? {
+                Content::Done(ack) | Content::Ack(ack) if ack.errno != 0 => {
+                    return Err(io::Error::from_raw_os_error(ack.errno));
                 }
-                whole &= message.flags & NLM_F_DUMP_INTR == 0;
-                match Content::decode(&message).map_err(io::Error::other)? {
-                    Content::Done(ack) | Content::Ack(ack) if ack.errno != 0 => {
-                        return Err(io::Error::from_raw_os_error(ack.errno));
-                    }
-                    Content::Done(_) => return Ok(whole),
-                    content => each(content),
-                }
+                Content::Done(_) => return Ok(true),
+                content => each(content),
             }
         }
+        Ok(false)
     }
 
     #[cfg(test)]
