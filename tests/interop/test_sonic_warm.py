@@ -141,9 +141,11 @@ def test_warm(host, wiring):
     assert sonic.state.hget("ROUTE_TABLE|0.0.0.0/0", "state") == "ok"
 
 
-def test_whether_orchagent_may_stop(host):
-    """A task that waits speaks against it, unless that is to be passed over; and it stands still only when asked to."""
-    sonic = Warm(host, "redis_sync")
+@pytest.mark.parametrize("mode", ["redis_sync", "redis_async"])
+def test_whether_orchagent_may_stop(host, mode):
+    """A task that waits speaks against it, unless that is to be passed over; and it stands still only when asked to. Then it takes
+    nothing from APPL_DB either, ahead or not."""
+    sonic = Warm(host, mode)
     own = own_routes(sonic)
     sonic.enable()
     assert sonic.asked_to_stop(NoFreeze="true") == ["READY"]
@@ -156,6 +158,7 @@ def test_whether_orchagent_may_stop(host):
     assert sonic.asked_to_stop() == ["READY"]
     sonic.set("ROUTE_TABLE", "192.0.3.0/24", protocol="bgp", nexthop="193.203.0.1", ifname="Ethernet0")
     assert sonic.heard() and sonic.chip().routes() == own | {"192.0.2.0/24": ("193.203.0.200",)}
+    assert sonic.appl.smembers("ROUTE_TABLE_KEY_SET") == {"192.0.3.0/24"}
     sonic.processes["orchagent"].kill()
     sonic.again(["orchagent"])
     sonic.wait_routes("what it did not take waits for it", own | {"192.0.2.0/24": ("193.203.0.200",), "192.0.3.0/24": ("193.203.0.1",)})

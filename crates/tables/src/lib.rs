@@ -97,6 +97,16 @@ pub trait Consumer<R: Row> {
     fn is_past_mark(&mut self) -> bool {
         true
     }
+
+    /// From now on nothing is taken from where the table is, but by [`Consumer::pop`]; or it is again.
+    fn hold(&mut self, held: bool) {
+        let _ = held;
+    }
+
+    /// Whether everything is popped that was taken from where the table is.
+    fn is_drained(&self) -> bool {
+        true
+    }
 }
 
 /// Tells the operator what happened to a connection: losing a database is not an error of any one caller.

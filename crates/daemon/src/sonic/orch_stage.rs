@@ -69,6 +69,12 @@ pub(super) trait Feed: Send {
 
     /// [`Consumer::is_past_mark`]: the machine has all of it.
     fn is_past_mark(&mut self) -> bool;
+
+    /// [`Consumer::hold`].
+    fn hold(&mut self, held: bool);
+
+    /// [`Consumer::is_drained`].
+    fn is_drained(&self) -> bool;
 }
 
 /// The way to syncd and back.
@@ -227,6 +233,14 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
     fn is_past_mark(&mut self) -> bool {
         self.consumer.is_past_mark()
     }
+
+    fn hold(&mut self, held: bool) {
+        self.consumer.hold(held);
+    }
+
+    fn is_drained(&self) -> bool {
+        self.consumer.is_drained()
+    }
 }
 
 /// orchagent, wired.
@@ -344,12 +358,22 @@ impl OrchStage {
     /// Answers who asks whether it may be stopped. True when it must do nothing more.
     fn stands_still(&mut self, quiet: bool) -> Result<bool, Error> {
         let Some(check) = &mut self.check else { return Ok(false) };
+        if !check.is_asked() {
+            return Ok(false);
+        }
+        // What was taken from a table ahead is done; what is still in it is for who comes next.
+        self.feeds.iter_mut().for_each(|feed| feed.hold(true));
         let idle = quiet
+            && self.feeds.iter().all(|feed| feed.is_drained())
             && self.orch.idle()
             && !self.syncd.waiting()
             && !self.orch.restoring()
             && self.outlet.idle();
-        check.answer(idle && self.orch.backlog() + self.orch.parked() == 0, idle)
+        let frozen = check.answer(idle && self.orch.backlog() + self.orch.parked() == 0, idle)?;
+        if !frozen && !check.is_open() {
+            self.feeds.iter_mut().for_each(|feed| feed.hold(false));
+        }
+        Ok(frozen)
     }
 
     /// Stands still, so that what takes its place finds what it left.

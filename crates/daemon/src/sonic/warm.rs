@@ -262,10 +262,15 @@ impl RestartCheck {
         select.recv(&self.asked);
     }
 
+    /// Whether somebody asked who has no answer.
+    pub(super) fn is_asked(&mut self) -> bool {
+        self.open = self.open.take().or_else(|| self.asked.try_recv().ok());
+        self.is_open()
+    }
+
     /// Answers who asked, if there is an answer now: `settled` says that nothing comes, is under way or waits, `idle` that
     /// nothing is under way. True when nothing must be done from here on.
     pub(super) fn answer(&mut self, settled: bool, idle: bool) -> Result<bool, Error> {
-        self.open = self.open.take().or_else(|| self.asked.try_recv().ok());
         let Some(question) = self.open else { return Ok(false) };
         let ready = settled || (question.skip_pending && idle);
         if !ready && question.since.elapsed() < CHECK_PATIENCE {
