@@ -2,6 +2,8 @@
 exactly what changed. Writes are counted by Redis's own notifications, what the switch is told by the switch."""
 
 import json
+import signal
+import time
 
 import pytest
 from harness import FEED_ASN, Ribtide, blast, fpm, wait_for
@@ -208,3 +210,44 @@ def test_a_routing_daemon_that_starts_again(host):
     sonic.wait_routes("the difference is made", own | ways(hops))
     written = {key for key in sonic.heard() if key.startswith("ROUTE_TABLE:")}
     assert written == {"ROUTE_TABLE:10.0.0.0/24", "ROUTE_TABLE:10.0.99.0/24"}
+
+
+def test_nothing_is_swept_before_the_client_was_heard_out(host):
+    """fpmsyncd takes silence for the end of a replay: not one in which it was stopped itself, nor that of a client that marks the end."""
+    sonic = Warm(host, "redis_sync")
+    sonic.flags["fpmsyncd"] += ["--quiet", "2"]
+    sonic.restart("fpmsyncd")
+    own, port = own_routes(sonic), ifindex(host, "Ethernet0")
+    prefixes = [f"11.{n >> 8}.{n & 255}.0/24" for n in range(12_000)]
+    frames = [fpm.route(fpm.NEWROUTE, prefix, "193.203.0.7", port) for prefix in prefixes]
+    routes = own | dict.fromkeys(prefixes, ("193.203.0.7",))
+    client = connect_fpm(sonic)
+    client.send(b"".join(frames))
+    sonic.wait_routes("all are there", routes)
+    sonic.heard()
+    client.close()
+    client = connect_fpm(sonic)
+    client.send(b"".join(frames[:100]))
+    assert len(client.replies(100)) == 100
+    fpmsyncd = sonic.processes["fpmsyncd"].popen
+    fpmsyncd.send_signal(signal.SIGSTOP)
+    # More than one read takes.
+    client.send(b"".join(frames[100:]))
+    time.sleep(4)
+    fpmsyncd.send_signal(signal.SIGCONT)
+    assert len(client.replies(11_900)) == 11_900
+    time.sleep(4)
+    assert sonic.heard() == []
+    client.close()
+    client = connect_fpm(sonic)
+    client.send(fpm.BEGIN + b"".join(frames[:100]))
+    time.sleep(4)
+    assert sonic.heard() == []
+    client.send(b"".join(frames[100:-1]) + fpm.END)
+    del routes[prefixes[-1]]
+    sonic.wait_routes("what was not announced is gone", routes)
+    assert {key for key in sonic.heard() if key.startswith("ROUTE_TABLE:")} == {f"ROUTE_TABLE:{prefixes[-1]}"}
+    client.close()
+    client = connect_fpm(sonic)
+    client.send(b"".join(frames[:100]))
+    sonic.wait_routes("silence is the end where nothing marks it", own | {prefix: routes[prefix] for prefix in prefixes[:100]})

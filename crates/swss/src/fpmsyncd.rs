@@ -37,6 +37,10 @@ use source::{Sources, Written};
 use stage::Owed;
 use table::RouteTable;
 
+/// Who listens to a client looks at least so often whether it says something. What passes beyond that between two looks, the
+/// client was not listened to: the process was stopped, or busy.
+pub const LISTENING_MS: u64 = 500;
+
 /// A route: number of its VRF, and destination.
 type RouteRef = (u32, AnyPrefix);
 
@@ -45,9 +49,10 @@ type RouteRef = (u32, AnyPrefix);
 pub struct FpmConfig {
     /// A route counts as offloaded when the chip confirmed it, rather than at once (`suppress-fib-pending`).
     pub suppress: bool,
-    /// The replay after a connection is over when for so long it announced nothing that was missing. 0 for never.
+    /// The replay after a connection is over when for so long it was listened to and announced nothing that was missing. 0 for
+    /// never.
     pub quiet_ms: u64,
-    /// The replay is over after so long in any case.
+    /// It is over, too, when for so long it announced nothing that was there before it, whatever else it says.
     pub replay_limit_ms: u64,
     /// Names of route protocols.
     pub protocols: Protocols,
@@ -247,17 +252,27 @@ impl Fpmsyncd {
             Content::DelLabelRoute(route) => self.del_label(route, out),
             Content::NewNextHop(object) => self.new_object(object, out),
             Content::DelNextHop(id) => self.del_object(*id),
-            // ribtide's own client says when it has announced everything.
+            // ribtide's own client says when it has announced everything, and first of all that it will.
+            Content::Multipart => self.session.marks_end = true,
             Content::Done(_) => self.end_of_replay(out),
             _ => self.counters.ignored += 1,
         }
     }
 
-    /// Takes in the time, in milliseconds from any start.
-    pub fn tick(&mut self, now_ms: u64, out: &mut FpmOut) {
+    /// Takes in the time, in milliseconds from any start, before what was said by then. Whether somebody `listened` since the
+    /// last time: looked whether the client says something, at least every [`LISTENING_MS`].
+    pub fn tick(&mut self, now_ms: u64, listened: bool) {
+        let passed = now_ms.saturating_sub(self.now_ms);
+        let heard = if listened { passed.min(LISTENING_MS) } else { 0 };
+        self.session.miss(passed - heard);
         self.now_ms = now_ms;
         self.owed.tick(now_ms);
-        if self.replay_over() {
+    }
+
+    /// Ends a replay that has been silent for long enough. What was said by the time that was taken in last must have been taken
+    /// in, but for what `waits` to be.
+    pub fn look(&mut self, waits: bool, out: &mut FpmOut) {
+        if self.replay_over(waits) {
             self.end_of_replay(out);
         }
     }

@@ -7,7 +7,7 @@
 use crate::netlink::numbers::*;
 use crate::netlink::{
     Content, LabelRoute, Malformed, Message, Messages, NextHop, NextHops, Route, TooLong, messages,
-    write_done, write_next_hop_delete,
+    write_done, write_multipart, write_next_hop_delete,
 };
 use ribtide_prefix::AnyPrefix;
 
@@ -141,6 +141,15 @@ pub fn write_delete_label(out: &mut Vec<u8>, label: u32, protocol: u8) {
 /// Appends a frame that makes or replaces a next-hop object. Members go before the group that names them.
 pub fn write_next_hop(out: &mut Vec<u8>, next_hop: &NextHop<'_>) -> Result<(), TooLong> {
     write_frame(out, |out| next_hop.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, 0))
+}
+
+/// Appends a frame that says that everything is announced from here on, and that [`write_end_of_replay`] will say when that is
+/// done: netlink's message without a meaning, marked as one of several. Servers that do not know it pass over it.
+pub fn write_start_of_replay(out: &mut Vec<u8>) {
+    write_short(out, |out| {
+        write_multipart(out);
+        Ok(())
+    });
 }
 
 /// Appends a frame that says that everything was announced: netlink's mark of the end of a dump. Servers that do not know

@@ -39,9 +39,13 @@ def next_hops(hops, way):
     return attribute(9, listed) if hops else b""
 
 
-def framed(kind, body):
-    message = struct.pack("=IHHII", 16 + len(body), kind, 0x505, 0, 0) + body
+def framed(kind, body, flags=0x505):
+    message = struct.pack("=IHHII", 16 + len(body), kind, flags, 0, 0) + body
     return struct.pack("!BBH", 1, 1, 4 + len(message)) + message
+
+
+#: What only ribtide's client says: that it will say when everything is announced, and that it is.
+BEGIN, END = framed(1, b"", flags=2), framed(3, bytes(4))
 
 
 def label_route(message, label, hops=(), kind=1, protocol=186):

@@ -27,7 +27,7 @@ use ribtide_runtime::log::log;
 use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::{self, Stop};
-use ribtide_wire::fpm::{FpmMessage, frame};
+use ribtide_wire::fpm::{FpmMessage, frame, write_start_of_replay};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -202,6 +202,10 @@ impl Client {
         self.port.rib.feedback.send(RibIn::DataplaneUp(self.port.id))?;
         let mut connection =
             Connection { stream, gone, stop: self.port.stop.clone(), counters: self.counters.clone() };
+        // First of all: the replay may be long in coming, and the server must not take that for its end.
+        let mut begins = Vec::new();
+        write_start_of_replay(&mut begins);
+        connection.write(&mut begins);
         let served = self.serve(&mut connection, &replies);
         connection.close();
         self.counters.connected.store(false, Relaxed);

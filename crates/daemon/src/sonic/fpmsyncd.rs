@@ -22,7 +22,7 @@ use ribtide_runtime::meter::Meter;
 use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::fpmsyncd::{Again, FpmConfig, FpmOut, Fpmsyncd, Protocols, Says};
+use ribtide_swss::fpmsyncd::{Again, FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, Protocols, Says};
 use ribtide_swss::row::{
     AnswerKind, AnswerReader, LabelRouteRow, MalformedAnswers, NextHopGroupRow, RouteRow,
 };
@@ -44,8 +44,8 @@ const AGAIN: usize = 10_000;
 const PROBE: Duration = Duration::from_secs(1);
 /// The longest sleep of a start.
 const GLANCE: Duration = Duration::from_millis(50);
-/// The longest sleep: the machine learns the time then.
-const NAP: Duration = Duration::from_millis(500);
+/// The longest sleep: the machine learns the time then, and that nothing was said.
+const NAP: Duration = Duration::from_millis(LISTENING_MS);
 /// How long a start waits to hear what is in the chip before it goes on.
 const HEARD: Duration = SETTLE.saturating_mul(2);
 /// Where names of route protocols are, the first that exists.
@@ -71,7 +71,8 @@ pub struct Options {
     /// Where to listen for FPM
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from(([127, 0, 0, 1], fpm::PORT)))]
     pub listen: SocketAddr,
-    /// Delete what a client that connected again did not announce, once it was silent for so long
+    /// Delete what a client that connected again did not announce, once it was silent for so long; one that marks the end
+    /// itself, as ribtide's does, is waited for
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub quiet: u64,
     /// Send routes to orchagent over ZeroMQ rather than through APPL_DB. Without this CONFIG_DB says it
@@ -254,21 +255,24 @@ impl Stage {
         links: &ring::Receiver<LinkEvent>,
         stop: &Stop,
     ) -> Result<(), Error> {
-        let clock = Clock::default();
+        let (clock, mut choked) = (Clock::default(), false);
         while !stop.stopped() {
             let mut busy = false;
+            // Before what was said by then, or a replay that went on would seem to have been silent since the last time.
+            self.machine.tick(clock.now(), !choked);
             while let Some(event) = links.try_recv() {
                 busy = true;
                 self.link(event);
             }
-            let choked = self.is_choked();
+            choked = self.is_choked();
             if !choked && let Some(event) = frames.try_recv() {
                 busy = true;
                 self.fpm(event)?;
             }
             busy |= self.hear()?;
-            self.machine.tick(clock.now(), &mut self.out);
-            self.replay.look(&mut self.machine, &mut self.out)?;
+            let waits = choked || !frames.is_empty();
+            self.machine.look(waits, &mut self.out);
+            self.replay.look(waits, &mut self.machine, &mut self.out)?;
             busy |= self.look_north()?;
             self.look_back()?;
             self.carry_out()?;
@@ -504,7 +508,7 @@ impl Stage {
     /// How long to sleep when nothing happens.
     fn patience(&self) -> Duration {
         if self.machine.pending() > 0 && self.has_room() && !self.replay.holds() {
-            self.put_off().saturating_sub(self.flushed.elapsed())
+            self.put_off().saturating_sub(self.flushed.elapsed()).min(NAP)
         } else {
             NAP
         }

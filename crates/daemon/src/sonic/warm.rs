@@ -102,6 +102,7 @@ pub(super) struct Replay {
     warm: WarmStart,
     /// Without a warm start: how long a silence ends a replay.
     quiet_ms: u64,
+    /// How long nothing that was there before may be announced: what is held back must get on some time.
     limit_ms: u64,
     /// How long it must be silent after BGP has marked the end of its initial updates.
     hold_ms: u64,
@@ -147,9 +148,14 @@ impl Replay {
         }
     }
 
-    /// Finds out whether everything was announced.
-    pub(super) fn look(&mut self, machine: &mut Fpmsyncd, out: &mut FpmOut) -> Result<(), Error> {
-        let (true, Some(on), Some(silent)) = (self.holding, machine.session_ms(), machine.silent_ms()) else {
+    /// Finds out whether everything was announced, but for what `waits` to be read.
+    pub(super) fn look(
+        &mut self,
+        waits: bool,
+        machine: &mut Fpmsyncd,
+        out: &mut FpmOut,
+    ) -> Result<(), Error> {
+        let (true, Some(on), Some(idle)) = (self.holding, machine.session_ms(), machine.idle_ms()) else {
             return Ok(());
         };
         if !machine.is_replayed() {
@@ -157,7 +163,8 @@ impl Replay {
             if look {
                 self.looked_ms = on;
             }
-            if on >= self.limit_ms || (look && silent >= self.hold_ms && self.has_eoiu()?) {
+            let silent = !waits && machine.silent_ms().is_some_and(|silent| silent >= self.hold_ms);
+            if idle >= self.limit_ms || (look && silent && self.has_eoiu()?) {
                 machine.end_of_replay(out);
             }
         }

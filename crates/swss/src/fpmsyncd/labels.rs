@@ -109,7 +109,7 @@ impl Fpmsyncd {
         let entry = self.labels.routes.entry(route.label).or_default();
         let replayed = entry.epoch != epoch;
         if replayed || entry.wanted.is_none() {
-            self.session.progress_ms = self.now_ms;
+            self.session.progress(self.now_ms, replayed && entry.wanted.is_some());
         }
         (entry.hops, entry.epoch) = (hops, epoch);
         let wanted = match state {

@@ -235,8 +235,9 @@ impl Fpmsyncd {
     fn announce(&mut self, at: RouteRef, source: SourceId, protocol: u8, out: &mut FpmOut) {
         let epoch = self.session.epoch;
         let old = self.entry(at).copied();
-        if old.is_none_or(|entry| entry.source.is_none() || entry.epoch != epoch) {
-            self.session.progress_ms = self.now_ms;
+        let renewed = old.is_some_and(|entry| entry.source.is_some() && entry.epoch != epoch);
+        if renewed || old.is_none_or(|entry| entry.source.is_none()) {
+            self.session.progress(self.now_ms, renewed);
         }
         let waits = *self.sources.state(source) == State::Waiting;
         // What a route has is only looked for where it matters: counting a reference costs more than all of the rest.

@@ -2,7 +2,9 @@
 //!
 //! SONiC's FPM has no end-of-replay mark, and nothing is withdrawn that vanished while nobody was connected. So each route
 //! bears the number of the session that announced it last, and those of older ones go when the replay is over: when its
-//! client says so, or somebody who knows ([`Fpmsyncd::end_of_replay`]), or it falls silent.
+//! client says so, or somebody who knows ([`Fpmsyncd::end_of_replay`]), or it falls silent. Silent is who is listened to and
+//! says nothing; not one whom nobody reads, because orchagent is behind or this process was stopped. And a client that said
+//! that it will mark the end is waited for: silence does not end its replay.
 
 use super::stage::Stage;
 use super::{FpmEvent, FpmOut, Fpmsyncd};
@@ -18,8 +20,12 @@ pub(super) struct Session {
     /// Something is left of before it.
     stale: bool,
     started_ms: u64,
-    /// When it last announced something that was missing.
-    pub(super) progress_ms: u64,
+    /// When it last announced something that was missing, or as much later as it was not listened to since.
+    progress_ms: u64,
+    /// The same of something that was there before the session: of that there is only so much.
+    renewed_ms: u64,
+    /// Its client will say when it has announced everything.
+    pub(super) marks_end: bool,
     /// Keys from before whose spelling is not ours: they go with the rest.
     odd: Vec<RouteKey>,
 }
@@ -28,7 +34,21 @@ impl Session {
     /// Something from before became known.
     pub(super) fn stale(&mut self, now_ms: u64) {
         self.stale = true;
+        self.progress(now_ms, true);
+    }
+
+    /// Something was announced that was missing; `renewed`: it was there before the session.
+    pub(super) fn progress(&mut self, now_ms: u64, renewed: bool) {
         self.progress_ms = now_ms;
+        if renewed {
+            self.renewed_ms = now_ms;
+        }
+    }
+
+    /// Nobody listened for so long.
+    pub(super) fn miss(&mut self, span_ms: u64) {
+        self.progress_ms += span_ms;
+        self.renewed_ms += span_ms;
     }
 }
 
@@ -71,7 +91,7 @@ impl Fpmsyncd {
             self.labels.forget_epochs();
         }
         self.session.epoch += 1;
-        self.session.up = true;
+        (self.session.up, self.session.marks_end) = (true, false);
         self.session.started_ms = self.now_ms;
         self.session.stale(self.now_ms);
         self.sources.detach_all();
@@ -94,9 +114,16 @@ impl Fpmsyncd {
         self.config.quiet_ms = quiet_ms;
     }
 
-    /// For how many milliseconds the session that is on has announced nothing that was missing; `None` when none is on.
+    /// For how many milliseconds the session that is on was listened to and announced nothing that was missing; `None` when
+    /// none is on, or its client will say itself when it has announced everything.
     pub fn silent_ms(&self) -> Option<u64> {
-        self.session.up.then(|| self.now_ms.saturating_sub(self.session.progress_ms))
+        let Session { up, marks_end, progress_ms, .. } = self.session;
+        (up && !marks_end).then(|| self.now_ms.saturating_sub(progress_ms))
+    }
+
+    /// For how many milliseconds it was listened to and announced nothing that was there before it; `None` when none is on.
+    pub fn idle_ms(&self) -> Option<u64> {
+        self.session.up.then(|| self.now_ms.saturating_sub(self.session.renewed_ms))
     }
 
     /// For how many milliseconds the session has been on; `None` when none is.
@@ -104,12 +131,15 @@ impl Fpmsyncd {
         self.session.up.then(|| self.now_ms.saturating_sub(self.session.started_ms))
     }
 
-    /// Whether the replay has been silent for long enough.
-    pub(super) fn replay_over(&self) -> bool {
-        let Session { up, stale, started_ms, progress_ms, .. } = self.session;
-        let since = |then: u64| self.now_ms.saturating_sub(then);
+    /// Whether the replay has been silent for long enough, and nothing of it `waits` to be read, or has got nowhere for too long.
+    pub(super) fn replay_over(&self, waits: bool) -> bool {
         let (quiet, limit) = (self.config.quiet_ms, self.config.replay_limit_ms);
-        up && stale && quiet > 0 && (since(progress_ms) >= quiet || since(started_ms) >= limit)
+        let (true, Some(silent), Some(idle)) =
+            (self.session.stale && quiet > 0, self.silent_ms(), self.idle_ms())
+        else {
+            return false;
+        };
+        (silent >= quiet && !waits) || idle >= limit
     }
 
     /// Takes in that the session announced everything: what it did not announce goes.

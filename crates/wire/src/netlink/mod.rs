@@ -28,7 +28,7 @@ pub use content::Content;
 pub use hop::{Hop, Hops, Via};
 pub use label::{LABEL_MAX, LabelRoute, Labels};
 pub use link::{Address, Link};
-pub use message::{Ack, Message, Messages, messages, write_done};
+pub use message::{Ack, Message, Messages, messages, write_done, write_multipart};
 pub use nexthop::{Forward, Member, Members, NextHop, write_next_hop_delete};
 pub use request::{dump_addresses, dump_links, dump_next_hops, dump_routes, dump_table};
 pub use route::{NextHops, Route, RouteKind};

@@ -19,6 +19,8 @@ struct Server {
     objects: BTreeMap<u32, String>,
     /// Every id that ever was a single object: it may never mean something else.
     singles: BTreeMap<u32, String>,
+    /// How often it was said that the end will be marked, and how often it was.
+    sessions_begun: usize,
     replays_ended: usize,
 }
 
@@ -55,6 +57,7 @@ impl Server {
                 };
                 self.objects.insert(object.id, text);
             }
+            FpmMessage::Multipart => self.sessions_begun += 1,
             FpmMessage::Done(_) => self.replays_ended += 1,
             FpmMessage::DelNextHop(id) => {
                 assert!(self.objects.remove(id).is_some(), "deleted object {id} twice");
@@ -294,8 +297,10 @@ fn a_session_a_break_and_a_replay() {
     let client = wired(listener.local_addr().unwrap());
     let (mut stream, _) = listener.accept().unwrap();
     assert!(matches!(client.said.recv().unwrap(), RibIn::DataplaneUp(7)));
-    client.batches.send(Arc::new(FibBatch { seq: 1, ..first_batches() })).unwrap();
     let mut server = Server::default();
+    // Before anything is announced.
+    read_until(&mut stream, &mut server, |s| s.sessions_begun == 1);
+    client.batches.send(Arc::new(FibBatch { seq: 1, ..first_batches() })).unwrap();
     read_until(&mut stream, &mut server, |s| s.routes.len() == 4);
     assert!(matches!(client.said.recv().unwrap(), RibIn::Ack(a) if a.seq == 1 && a.failed.is_empty()));
 
@@ -338,6 +343,7 @@ fn a_session_a_break_and_a_replay() {
     client.batches.send(Arc::new(FibBatch { seq: 2, ..again })).unwrap();
     read_until(&mut stream, &mut server, |s| s.routes.len() == 3);
     assert!(!server.routes.contains_key("192.0.2.0/24"));
+    assert_eq!(server.sessions_begun, 2);
     assert_eq!(client.handle.read().connects, 2);
 
     // Replies that come too late, or are about something else: a route that is gone, another protocol's, another VRF's,
