@@ -18,6 +18,7 @@ WIRINGS = {
     "zmq": {"syncd": ["-z", "zmq_sync"], "orchagent": ["-z", "zmq_async", "-q", "tcp://127.0.0.1", "--route-zmq"],
             "fpmsyncd": ["-q", "tcp://127.0.0.1"]},
 }
+QUEUED = {"ROUTE_TABLE_KEY_SET", "ROUTE_TABLE_DEL_SET"}
 #: What travels, and says how far it is, rather than what is kept.
 QUEUES = ("ASIC_STATE_KEY_VALUE_OP_QUEUE", "GETRESPONSE_KEY_VALUE_OP_QUEUE", "RIBTIDE_REQUESTS_OWED", "RIBTIDE_IN_VIEW")
 
@@ -94,6 +95,16 @@ class Warm(Sonic):
             app = "bgp" if name == "fpmsyncd" else name
             wait_for(f"{name} is reconciled", lambda: self.warm_state(app) == "reconciled", 40, alive=self.alive())
 
+    def written(self):
+        """Keys that were written since last asked, but for routes that have a row and are not in the switch: networks of interfaces
+        that are no ports. With FIB suppression a new fpmsyncd asks for those again, as nobody has confirmed them."""
+        host = lambda key: key if "/" in key else f"{key}/{128 if ':' in key else 32}"
+        keys = [(key, key.split("ROUTE_TABLE:")[-1]) for key in self.heard()]
+        rows = [key for key in {key for _, key in keys} if key in self.routes()]
+        waiting = {key for key, route in zip(rows, self.ask_all([f"route {host(key)}" for key in rows])) if not route}
+        keys = [key for key, route in keys if route not in waiting]
+        return [] if waiting and set(keys) <= QUEUED else keys
+
     def operations(self):
         return self.ask("counts")["operations"]
 
@@ -102,11 +113,12 @@ class Warm(Sonic):
 RESTARTS = [["fpmsyncd"], ["orchagent"], ["syncd"], ["fpmsyncd", "orchagent", "syncd"]]
 
 
+@pytest.mark.parametrize("suppress", [False, True], ids=["", "suppressed"])
 @pytest.mark.parametrize("wiring", WIRINGS)
-def test_warm(host, wiring):
-    sonic = Warm(host, wiring)
+def test_warm(host, wiring, suppress):
+    sonic = Warm(host, wiring, suppress=suppress)
     own = own_routes(sonic)
-    router = Ribtide(host, ROUTER)
+    router = Ribtide(host, ROUTER.replace("[fib]\n", "[fib]\nsuppress-fib-pending = true\n") if suppress else ROUTER)
     check(sonic, router, own)
     blast(host, 3000, 300)
     wait_for("the table is here", lambda: router.count() == 3300, 60, alive=[router.process])
@@ -120,7 +132,7 @@ def test_warm(host, wiring):
         before = sonic.operations()
         sonic.end_all(names)
         sonic.again(names[::-1])
-        assert sonic.heard() == [], names
+        assert (sonic.written() if suppress else sonic.heard()) == [], names
         # A new syncd counts from 0.
         assert sonic.operations() - (0 if "syncd" in names else before) == 0, names
         check(sonic, router, own, appl_db)
@@ -135,8 +147,8 @@ def test_warm(host, wiring):
         wait_for("the change is made", lambda: sonic.route(f"192.0.{n + 3}.0/24") and not sonic.route(f"192.0.{n + 2}.0/24"), 30, alive=sonic.alive())
         check(sonic, router, own, appl_db)
         # One more, one less, and nothing else.
-        written = {key.split("dest\":\"")[-1].split('"')[0].split("ROUTE_TABLE:")[-1] for key in sonic.heard()}
-        written -= {"ROUTE_TABLE_KEY_SET", "ROUTE_TABLE_DEL_SET"}
+        written = {key.split("dest\":\"")[-1].split('"')[0].split("ROUTE_TABLE:")[-1] for key in (sonic.written() if suppress else sonic.heard())}
+        written -= QUEUED
         assert written == {f"192.0.{n + 2}.0/24", f"192.0.{n + 3}.0/24"}, names
         assert sonic.operations() - before == 2, names
     # A default route that is there stays there all the time.
