@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from harness import Ribtide, binary, blast, fpm, wait_for
-from harness.sonic import CONFIG, Sonic
+from harness.sonic import CONFIG, STATE, Sonic
 from test_sonic import ROUTER, check, connect_fpm, ifindex, own_routes
 
 
@@ -159,3 +159,23 @@ def test_rows_straight_to_the_stable_table(host):
     wait_for("the table is gone again", lambda: router.count() == 0, 60, alive=[router.process])
     check(sonic, router, own, "rewritten")
     assert settings(sonic)["fpmsyncd"]["--stable-table"]["active"] == "true"
+
+
+def test_warm_restart_enabled_while_nothing_is_kept(host):
+    """It is said while they run what they would say when they are started again, and not before."""
+    flags = {"orchagent": ["-z", "zmq_async", "-q", "tcp://127.0.0.1", "--route-zmq"], "syncd": ["-z", "zmq_sync", "--asic-db", "off"],
+             "fpmsyncd": ["-q", "tcp://127.0.0.1", "--appl-db", "off"]}
+    sonic = Sonic(host, flags=flags)
+    says = {"fpmsyncd": "--appl-db", "syncd": "--asic-db"}
+    would_not = lambda: {name for name in says if "it would not start again: " in sonic.processes[name].log()}
+    time.sleep(1.5)
+    assert would_not() == set()
+    sonic.redis.db(STATE).hset("WARM_RESTART_ENABLE_TABLE|system", "enable", "true")
+    wait_for("both say so", lambda: would_not() == says.keys(), 10, alive=sonic.alive())
+    for name, option in says.items():
+        [sentence] = [line for line in sonic.processes[name].log().splitlines() if "it would not start again: " in line]
+        assert option in sentence and "warm restart" in sentence, sentence
+        sonic.processes[name].kill()
+        sonic.start(name)
+        wait_for("it does not start", lambda: sonic.processes[name].poll() not in (None, 0), 10)
+        assert sentence.split("again: ")[1] in sonic.processes[name].log()

@@ -11,9 +11,9 @@ use super::fpm_server::{self, FpmEvent};
 use super::links::{self, LinkEvent};
 use super::north::{Lag, Persistence, Routes, ZmqRoutes, port};
 use super::performance::{Timers, Timing};
-use super::settings::{Settings, warm_restart};
+use super::settings::{Settings, refuse_with_warm_restart};
 use super::warm::Replay;
-use super::{Error, log, refuse};
+use super::{Error, log};
 use crate::combinations::Asked;
 use clap::Args;
 use crossbeam_channel::Select;
@@ -188,12 +188,9 @@ fn open_routes(
         Some(endpoint) => Some(endpoint.clone()),
         None => config.routes_over_zmq()?.then(|| "tcp://127.0.0.1".to_owned()),
     };
-    refuse(&Asked {
-        routes_over_zmq: Some(endpoint.is_some()),
-        appl_db: options.appl_db,
-        warm_restart: warm_restart(databases, &["bgp", "swss"], stop)?,
-        ..Asked::default()
-    })?;
+    let asked =
+        Asked { routes_over_zmq: Some(endpoint.is_some()), appl_db: options.appl_db, ..Asked::default() };
+    refuse_with_warm_restart("fpmsyncd", asked, databases, &["bgp", "swss"], stop)?;
     let Some(endpoint) = endpoint else {
         settings.note("swss_zmq", "disabled", "disabled", "");
         settings.note("appl-db", "in-line", "in-line", "the way to orchagent");

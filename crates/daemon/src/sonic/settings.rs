@@ -1,12 +1,14 @@
 //! What a daemon was asked to be and what it is: a row of STATE_DB that says of each setting what was asked, what is
 //! active, and why the two differ. `ribtide show pipeline --sonic` reads it.
 
-use super::Error;
-use ribtide_runtime::thread::Stop;
+use super::{Error, log, refuse};
+use crate::combinations::Asked;
+use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::Db;
 use ribtide_tables::{Connection, Databases};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::time::Duration;
 
 /// The table of STATE_DB; its keys are the daemons.
 const TABLE: &str = "RIBTIDE_PIPELINE";
@@ -14,6 +16,9 @@ const TABLE: &str = "RIBTIDE_PIPELINE";
 pub(super) const DAEMONS: [&str; 3] = ["fpmsyncd", "orchagent", "syncd"];
 /// The file that asks for several servers. SONiC's database container looks for it, and lays out the databases.
 const ENABLE_MULTIDB: &str = "/etc/sonic/enable_multidb";
+
+/// How often a daemon looks whether STATE_DB enables what it was started without.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A setting.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -139,7 +144,7 @@ pub(super) fn is_ours(daemon: &str, state: &mut Connection) -> Result<bool, Erro
 }
 
 /// Whether STATE_DB enables warm restart of everything, or of one of these dockers.
-pub(super) fn warm_restart(databases: &Databases, dockers: &[&str], stop: &Stop) -> Result<bool, Error> {
+fn warm_restart(databases: &Databases, dockers: &[&str], stop: &Stop) -> Result<bool, Error> {
     let mut state = Connection::open(databases.get(Db::State), stop)?;
     for name in std::iter::once(&"system").chain(dockers) {
         let key = state.database().key("WARM_RESTART_ENABLE_TABLE", name);
@@ -148,6 +153,35 @@ pub(super) fn warm_restart(databases: &Databases, dockers: &[&str], stop: &Stop)
         }
     }
     Ok(false)
+}
+
+/// Refuses what cannot be combined with warm restart, which STATE_DB enables whenever an operator likes: at the start, and in a
+/// sentence of the log as soon as it shows while the daemon runs, since at its next start it would be refused.
+pub(super) fn refuse_with_warm_restart(
+    daemon: &'static str,
+    asked: Asked,
+    databases: &Databases,
+    dockers: &'static [&'static str],
+    stop: &Stop,
+) -> Result<(), Error> {
+    let enabled = warm_restart(databases, dockers, stop)?;
+    refuse(&Asked { warm_restart: enabled, ..asked })?;
+    let Err(why) = refuse(&Asked { warm_restart: true, ..asked }) else { return Ok(()) };
+    let (databases, stop) = (databases.clone(), stop.clone());
+    let body = move || {
+        let mut was = false;
+        while !stop.stopped() {
+            std::thread::sleep(LOOK);
+            // While there is no STATE_DB there is nothing to say.
+            let is = warm_restart(&databases, dockers, &stop).unwrap_or(was);
+            if is && !was {
+                log(daemon, &format!("it would not start again: {why}"));
+            }
+            was = is;
+        }
+    };
+    let thread = thread::spawn("warm-restart", body);
+    thread.map(drop).map_err(|e| Error::new(format!("no thread to look for warm restart: {e}")))
 }
 
 #[cfg(test)]

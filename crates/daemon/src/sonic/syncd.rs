@@ -9,13 +9,13 @@ use super::config_db::{ConfigDb, Switch};
 use super::north::{Lag, Persistence};
 use super::orchagent::RedisVids;
 use super::performance::{Timers, Timing};
-use super::settings::{Settings, warm_restart};
+use super::settings::{Settings, refuse_with_warm_restart};
 use super::south::{self, Mode};
 use super::south_server::SouthServer;
 use super::stock::{ContextFile, SyncdStock, Watchdog};
 use super::syncd_stage::{Shutdown, SyncdStage};
 use super::warm::{State, WarmStart};
-use super::{Error, log, query, refuse, warm_file};
+use super::{Error, log, query, warm_file};
 use crate::combinations::Asked;
 use clap::{Args, ValueEnum};
 use ribtide_runtime::ask;
@@ -172,11 +172,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         None => PortSetup::usual(),
         Some(profile) => ports_of(profile)?,
     };
-    refuse(&Asked {
-        asic_db: Some(persistence),
-        warm_restart: warm_restart(&databases, &["syncd"], stop)?,
-        ..Asked::default()
-    })?;
+    let asked = Asked { asic_db: Some(persistence), ..Asked::default() };
+    refuse_with_warm_restart(DAEMON, asked, &databases, &["syncd"], stop)?;
     let vids = Box::new(RedisVids::open(&databases, stop)?);
     let mut warm = WarmStart::begin(DAEMON, DAEMON, &databases, stop)?;
     let wanted = options.start_type.map_or(warm.is_warm(), |start| start == StartType::Warm);
