@@ -78,7 +78,7 @@ impl<R: Row> Ahead<R> {
         let looks = Arc::new(Looks::default());
         let its = looks.clone();
         let body = move |ending: Stop| {
-            while rest::recv(consumer.wake()).is_ok() {
+            while !ending.stopped() && rest::recv(consumer.wake()).is_ok() {
                 let mut more = true;
                 while more && let Some(look) = its.begin(&ending) {
                     let mut changes = Vec::with_capacity(max);
