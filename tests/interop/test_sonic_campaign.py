@@ -197,7 +197,7 @@ class Campaign:
             assert self.sonic.chip_routes() == 0
         else:
             # A daemon that notices late describes everything anew, so both hold in the end and not one after the other.
-            _, right = settled(lambda: (self.agree(), self.check_chip(self.sonic.chip().routes())))
+            right = settled(lambda: self.check_chip(self.agree()))
         if self.suppress:
             wait_for("everything is confirmed", lambda: self.unconfirmed() == (0, 0), 60, 0.5, alive=[self.router.process])
         self.losses += sent - len(right & self.router.table().keys())
@@ -217,6 +217,7 @@ class Campaign:
         return summary["bgp"]["waiting"], summary["bgp"]["blocked"]
 
     def agree(self):
+        """The databases have what the router has: all routes that are to be in the switch."""
         want = selected(self.router)
         whole = self.own | want
         have = self.sonic.chip().routes()
@@ -228,6 +229,7 @@ class Campaign:
         else:
             check_rows(self.sonic, self.router, want, "rewritten")
         assert self.sonic.in_flight() == 0
+        return have
 
     def check_chip(self, want):
         """What the virtual switch has of each; all of them."""
