@@ -39,8 +39,8 @@ pub fn fit<K: Eq + std::hash::Hash, V>(map: &mut Map<K, V>) {
     map.shrink_to(with_spare(map.len()));
 }
 
-/// What is made room for where there are so many entries.
-fn with_spare(len: usize) -> usize {
+/// What [`fit`] makes room for where there are so many entries, for tables that are no [`Map`].
+pub fn with_spare(len: usize) -> usize {
     len + len / 16
 }
 

@@ -87,10 +87,7 @@ fn watch(databases: &Databases, stop: &Stop) -> Result<Arc<AtomicU64>, Error> {
 }
 
 /// Writes rows again that were written last.
-fn again<R: Row>(table: &mut impl Producer<R>, written: &Written<R>) -> Result<(), Error>
-where
-    Change<R>: Clone,
-{
+fn again<R: Row>(table: &mut impl Producer<R>, written: &Written<R>) -> Result<(), Error> {
     write(table, &mut written.values().cloned().collect())
 }
 

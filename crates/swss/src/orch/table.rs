@@ -7,7 +7,7 @@
 use super::routes::{Lead, Task};
 use super::vrfs;
 use hashbrown::HashTable;
-use ribtide_prefix::{Afi, AnyPrefix, HashBuilder};
+use ribtide_prefix::{Afi, AnyPrefix, HashBuilder, with_spare};
 use std::hash::{BuildHasher, Hasher};
 use std::hint::black_box;
 use std::net::Ipv4Addr;
@@ -365,7 +365,7 @@ impl RouteTable {
         self.trim();
         self.let_records_go();
         self.records.fit();
-        self.by_name.shrink_to(self.by_name.len() + self.by_name.len() / 16, |(of, _)| spread(*of));
+        self.by_name.shrink_to(with_spare(self.by_name.len()), |(of, _)| spread(*of));
         self.unused_tasks.shrink_to_fit();
     }
 
