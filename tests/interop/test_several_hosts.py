@@ -1,16 +1,17 @@
-"""One router, and the daemons and databases of two ASICs: one on the router's host, one on a host of its own, which FPM reaches over
-TCP. The line to it stands still, and is then cut for so long that both ends give the session up. The ASIC here does not
-notice; the one there has the last word when it is back; and BGP is never told of what one of the two does not forward."""
+"""What goes from host to host over TCP, and a line between them that is cut for so long that both ends give each other up: FPM, to
+the daemons of an ASIC elsewhere; ZeroMQ and Redis, between daemons of one ASIC that are not on one host."""
 
 import json
+import re
 import struct
 
 import pytest
-from harness import Host, Ribtide, wait_for
+from harness import Host, Ribtide, binary, blast, settled, wait_for
 from harness.config import HEAD, external
-from harness.sonic import PORTS
+from harness.sonic import PORTS, Sonic
 from harness.speaker import KEEPALIVE, Speaker, message, prefixes as nlri, raw_update, update
 from test_several_asics import Asic, servers
+from test_sonic import ROUTER as SONIC_ROUTER, check, own_routes
 from test_suppression import Receiver
 
 HERE, THERE = "10.255.1.1", "10.255.1.2"
@@ -87,6 +88,9 @@ def there(folder):
 
 
 def test_the_line_to_the_other_host_is_cut(host, there):
+    """The daemons and databases of two ASICs: one on the router's host, one on a host of its own. The line to it stands still, and is
+    then cut. The ASIC here does not notice; the one there has the last word when it is back; and BGP is never told of what one of the
+    two does not forward."""
     for port in PORTS:
         host.lan(port.name, *port.addresses)
     host.join(there, LINE)
@@ -144,3 +148,48 @@ def test_the_line_to_the_other_host_is_cut(host, there):
         wait_for("what is withdrawn is gone", lambda: set(asic.gateways(ALL[:100])) == {None}, 30, 0.2, alive=alive)
         asic.agrees()
     assert clients("connects") == [1, 2]
+
+
+def test_a_line_between_the_daemons_is_cut(host, there):
+    """orchagent and the databases are on another host than fpmsyncd and syncd: routes and requests go there over ZeroMQ, all else
+    through Redis. With all of it under way the line is cut, and no word says so."""
+    for port in PORTS:
+        host.lan(port.name, *port.addresses)
+    host.join(there, LINE)
+    host.address(LINE, f"{HERE}/24")
+    there.address(LINE, f"{THERE}/24")
+    orchagent = ["-q", f"tcp://{THERE}", "-z", "zmq_async", "--zmq-syncd", f"tcp://{HERE}:5555"]
+    sonic = Sonic(there, suppress=True, config={"SYSTEM_DEFAULTS|swss_zmq": {"status": "enabled"}}, flags={"orchagent": orchagent},
+                  start=["orchagent"], redis=THERE)
+    config = json.loads(sonic.redis.config.read_text())
+    del config["INSTANCES"]["redis"]["unix_socket_path"]
+    databases = host.folder / "database_config.json"
+    databases.write_text(json.dumps(config))
+    for name, flags in {
+            "syncd": ["-z", "zmq_async", "--zmq-requests", f"tcp://{HERE}:5555", "--chip", "rate=3000", "--asic-db", "behind"],
+            "fpmsyncd": ["-q", f"tcp://{THERE}"]}.items():
+        usual = [flag.format(folder=there.folder) for flag in sonic.flags[name]]
+        sonic.processes[name] = host.start(name, binary(), name, *usual, *flags, "--database-config", databases)
+    own = own_routes(sonic)
+    router = Ribtide(host, SONIC_ROUTER)
+    feed = blast(host, 6_000, 300)
+    wait_for("some routes are in the chip", lambda: sonic.ask("counts").get("ipv4_routes", 0) > len(own) + 1_000, 60, 0.02,
+             alive=sonic.alive())
+    there.ip("link", "set", LINE, "down")
+    feed.kill()
+    blast(host, 3_000, 300, seed=8)
+    gone = "the other host acknowledged nothing for 30 s"
+    for daemon, what in [("fpmsyncd", f"ROUTE_TABLE no longer reaches tcp://{THERE}:8100: {gone}"),
+                         ("fpmsyncd", f"Redis for .* at {THERE}:6379 broke .{gone}.*; waiting for it to come back"),
+                         ("fpmsyncd", f"Redis for APPL_STATE_DB at {THERE}:6379 broke .*; listening again when it is back"),
+                         ("syncd", fr"requests from {THERE}:\d+ ended: {gone}"),
+                         ("orchagent", fr"ROUTE_TABLE from {HERE}:\d+ ended"),
+                         ("orchagent", f"(?s)syncd no longer answers.*waiting for syncd at tcp://{HERE}:5555")]:
+        wait_for(f"{daemon} says that {what}", lambda: re.search(what, sonic.processes[daemon].log(10_000)), 60, alive=sonic.alive())
+    there.ip("link", "set", LINE, "up")
+    want = settled(lambda: check(sonic, router, own, "rewritten"), 60)
+    for prefix, answer in zip(want, sonic.ask_all([f"route {prefix}" for prefix in want])):
+        hops = tuple(sorted(hop["gateway"] for hop in answer["hops"] if hop["gateway"]))
+        hops = hops or {"drop": ("drop",), "forward": ("interface",)}[answer["action"]]
+        assert hops == want[prefix], answer
+    assert all(process.poll() is None for process in sonic.alive())

@@ -11,7 +11,6 @@ pub mod combinations;
 pub mod config;
 pub mod dataplane;
 mod journal;
-mod liveness;
 pub mod reload;
 pub mod rib;
 mod route_check;

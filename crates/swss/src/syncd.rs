@@ -240,18 +240,18 @@ impl<S: Sai> Syncd<S> {
         out.replies.push(reply);
     }
 
-    /// Carries out a request that an earlier syncd may have carried out, or a part of it, before it ended without an answer.
-    /// What is as the request wants it counts as done.
+    /// Carries out a request that this or an earlier syncd may have carried out, or a part of it, without its answer having come
+    /// through. What is as the request wants it counts as done.
     pub fn handle_again(&mut self, request: SaiRequest, out: &mut SyncdOut) {
+        let store = self.view.as_ref().unwrap_or(&self.store);
         let done = |verb: Verb, object: ObjectType, item: &Item| match verb {
             // Nobody else makes it; what it is now, a later request made of it, which comes again too.
-            Verb::Create => self.store.get(object, &item.id).is_some(),
-            Verb::Remove => self.store.get(object, &item.id).is_none(),
+            Verb::Create => store.get(object, &item.id).is_some(),
+            Verb::Remove => store.get(object, &item.id).is_none(),
             Verb::Set => false,
         };
         let id = request.id;
         match request.call {
-            _ if self.in_view() => self.handle(request, out),
             SaiCall::One { verb, object, item } if done(verb, object, &item) => {
                 out.replies.push(SaiReply::one(id, Status::Success));
             }

@@ -8,14 +8,19 @@
 use crate::TableError;
 use crate::database::{Address, Database};
 use crate::resp::{Answers, Command, Decoder, Raw, Reply};
+use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::thread::Stop;
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// How long a server may take for an answer: SONiC's pop scripts may hold it for five seconds and more.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How often who waits for a server looks around: whether it has waited too long, or the server's host is gone.
+pub(crate) const GLANCE: Duration = Duration::from_millis(500);
+/// How long a connection may take to come about.
+const REACH: Duration = Duration::from_secs(5);
 /// Pauses between attempts to connect again start and end here.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 
@@ -206,7 +211,7 @@ impl Connection {
         self.stream.write_all(unsent).map_err(|e| lost(&e))?;
         let mut refusal = None;
         for _ in 0..self.queued {
-            let reply = receive(&mut self.stream, &mut self.decoder).map_err(|e| lost(&e))?;
+            let reply = receive(&mut self.stream, &mut self.decoder, PATIENCE).map_err(|e| lost(&e))?;
             refusal = refusal.or_else(|| reply.refusal());
             self.answers.push(reply);
         }
@@ -250,7 +255,8 @@ impl Connection {
     fn control(&mut self, args: &[&str]) -> Result<(), TableError> {
         let mut bytes = Vec::new();
         Command::of(args).finish(&mut bytes);
-        let sent = self.stream.write_all(&bytes).and_then(|()| receive(&mut self.stream, &mut self.decoder));
+        let sent = self.stream.write_all(&bytes);
+        let sent = sent.and_then(|()| receive(&mut self.stream, &mut self.decoder, PATIENCE));
         match sent.map_err(|e| lost(&self.database, &e))?.refusal() {
             Some(message) => Err(self.refused(message)),
             None => Ok(()),
@@ -274,15 +280,23 @@ pub(crate) fn lost(database: &Database, cause: &io::Error) -> TableError {
     }
 }
 
-/// Reads until one reply is whole.
-pub(crate) fn receive<'d>(stream: &mut Stream, decoder: &'d mut Decoder) -> io::Result<Raw<'d>> {
+/// Reads until one reply is whole. [`ErrorKind::WouldBlock`] when nothing comes for `patience`.
+pub(crate) fn receive<'d>(
+    stream: &mut Stream,
+    decoder: &'d mut Decoder,
+    patience: Duration,
+) -> io::Result<Raw<'d>> {
+    let mut waited = Duration::ZERO;
     while !decoder.advance().map_err(|_| not_redis())? {
         match decoder.fill(|room| stream.read(room)) {
             Ok(0) => return Err(io::Error::other("the server closed it")),
-            Ok(_) => {}
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"));
+            Ok(_) => waited = Duration::ZERO,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                waited += GLANCE;
+                if waited >= patience {
+                    return Err(io::Error::new(ErrorKind::WouldBlock, "no answer in time"));
+                }
             }
             Err(e) => return Err(e),
         }
@@ -298,22 +312,27 @@ fn not_redis() -> io::Error {
 #[derive(Debug)]
 pub(crate) enum Stream {
     Unix(UnixStream),
-    Tcp(TcpStream),
+    Tcp(Watched<TcpStream>),
 }
 
 impl Stream {
     pub(crate) fn connect(database: &Database) -> Result<Stream, TableError> {
         let connect = || {
-            let stream = match &database.address {
-                Address::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
-                Address::Tcp(host, port) => {
-                    let stream = TcpStream::connect((host.as_str(), *port))?;
-                    stream.set_nodelay(true)?;
-                    Stream::Tcp(stream)
+            Ok(match &database.address {
+                Address::Unix(path) => {
+                    let stream = UnixStream::connect(path)?;
+                    stream.set_read_timeout(Some(GLANCE))?;
+                    Stream::Unix(stream)
                 }
-            };
-            stream.set_patience(PATIENCE)?;
-            Ok(stream)
+                Address::Tcp(host, port) => {
+                    let stream = reach(host, *port)?;
+                    stream.set_nodelay(true)?;
+                    stream.set_read_timeout(Some(GLANCE))?;
+                    stream.set_write_timeout(Some(GLANCE))?;
+                    liveness::probe(&stream)?;
+                    Stream::Tcp(Watched(stream))
+                }
+            })
         };
         connect().map_err(|e: io::Error| TableError::Unreachable {
             database: database.db.name().into(),
@@ -321,16 +340,20 @@ impl Stream {
             cause: e.to_string(),
         })
     }
-
-    /// How long a read may wait.
-    pub(crate) fn set_patience(&self, patience: Duration) -> io::Result<()> {
-        match self {
-            Stream::Unix(s) => s.set_read_timeout(Some(patience)),
-            Stream::Tcp(s) => s.set_read_timeout(Some(patience)),
-        }
-    }
 }
 
+fn reach(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut failed = io::Error::other("its name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, REACH) {
+            Ok(stream) => return Ok(stream),
+            Err(e) => failed = e,
+        }
+    }
+    Err(failed)
+}
+
+/// A read takes no longer than [`GLANCE`]; a write waits as long as the server's host is there.
 impl Read for Stream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self {
@@ -344,7 +367,12 @@ impl Write for Stream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match self {
             Stream::Unix(s) => s.write(buf),
-            Stream::Tcp(s) => s.write(buf),
+            Stream::Tcp(s) => loop {
+                match s.write(buf) {
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                    done => return done,
+                }
+            },
         }
     }
 

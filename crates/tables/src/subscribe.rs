@@ -4,7 +4,7 @@
 //! counts as having heard something on every channel: whoever waits looks at its table once more.
 
 use crate::TableError;
-use crate::connection::{Stream, lost, receive};
+use crate::connection::{GLANCE, PATIENCE, Stream, lost, receive};
 use crate::database::Database;
 use crate::resp::{Command, Decoder, Raw};
 use crossbeam_channel as channel;
@@ -12,8 +12,6 @@ use ribtide_runtime::thread::{self, Stop};
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// How often the listening thread looks whether it should stop.
-const GLANCE: Duration = Duration::from_millis(500);
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 
 /// What a subscriber is told.
@@ -53,7 +51,8 @@ pub fn listen(
         while !stop.stopped() {
             match hear(&mut ears, &mut tell) {
                 Ok(()) => {}
-                Err(e) if e.kind() == io::ErrorKind::TimedOut => {}
+                // Time to look whether to stop.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) => {
                     crate::report(&format!("{}; listening again when it is back", lost(&database, &e)));
                     let mut pause = BACK_OFF.0;
@@ -114,20 +113,20 @@ fn subscribe(database: &Database, channels: &[String]) -> Result<Ears, TableErro
         stream.write_all(&bytes)?;
         for _ in channels {
             // A message can come between two confirmations; the wake-up that follows covers it.
-            while receive(&mut stream, &mut decoder)?
+            while receive(&mut stream, &mut decoder, PATIENCE)?
                 .items()
                 .next()
                 .is_some_and(|first| first.text() != Some("subscribe"))
             {}
         }
-        stream.set_patience(GLANCE)
+        Ok(())
     };
     confirm().map_err(|e: io::Error| lost(database, &e))?;
     Ok((stream, decoder))
 }
 
 fn hear((stream, decoder): &mut Ears, tell: &mut impl FnMut(Heard<'_>)) -> io::Result<()> {
-    let mut parts = receive(stream, decoder)?.items().filter_map(Raw::text);
+    let mut parts = receive(stream, decoder, GLANCE)?.items().filter_map(Raw::text);
     if let (Some("message"), Some(channel), Some(payload)) = (parts.next(), parts.next(), parts.next()) {
         tell(Heard::Message { channel, payload });
     }

@@ -16,6 +16,6 @@ mod zmtp;
 pub use answers::{AnswerEvent, Taken, answer_to, answers_at};
 pub use endpoint::Endpoint;
 pub use push::Push;
-pub use requests::{Answer, exchange, serve};
+pub use requests::{Again, Answer, exchange, serve};
 pub use table::{ZmqConsumer, ZmqProducer};
 pub use zmtp::Process;

@@ -189,22 +189,22 @@ class Gobgp:
 
 
 class Redis:
-    """A Redis server of our own, on a Unix socket and on a port of the host's loopback."""
+    """A Redis server of our own, on a Unix socket and on a port of the host's loopback, or of another of its addresses."""
 
-    def __init__(self, host, port=6379):
+    def __init__(self, host, port=6379, address="127.0.0.1"):
         need("redis-server")
         pytest.importorskip("redis", reason="the Python module redis is not installed (scripts/setup test installs it)")
-        self.host, self.port = host, port
+        self.host, self.port, self.address = host, port, address
         self.socket = host.folder / "redis.sock"
         self.start()
 
     def start(self, append=False):
         """`append`: from its file of every write, which it also keeps."""
-        self.process = self.host.start("redis", "redis-server", "--port", str(self.port), "--bind", "127.0.0.1",
+        self.process = self.host.start("redis", "redis-server", "--port", str(self.port), "--bind", self.address, "--protected-mode", "no",
                                        "--unixsocket", self.socket, "--save", "", "--appendonly", "yes" if append else "no",
                                        "--notify-keyspace-events", "AKE", "--dir", self.host.folder)
         wait_for("Redis answers", self.ping, 10, alive=[self.process])
-        instances = {"redis": {"hostname": "127.0.0.1", "port": self.port, "unix_socket_path": str(self.socket),
+        instances = {"redis": {"hostname": self.address, "port": self.port, "unix_socket_path": str(self.socket),
                                "persistence_for_warm_boot": "yes"}}
         databases = {name: {"id": n, "separator": s, "instance": "redis"} for name, n, s in [
             ("APPL_DB", 0, ":"), ("ASIC_DB", 1, ":"), ("COUNTERS_DB", 2, ":"), ("LOGLEVEL_DB", 3, ":"),

@@ -43,12 +43,13 @@ CONNECTED = {str(ipaddress.ip_interface(a).network): ("interface",) for p in POR
 
 class Sonic:
     """Redis and the three daemons, or those of `start`, in a host whose ports are up. `config` is for CONFIG_DB; `flags`
-    are given to a daemon beside SONiC's. `vrfs` names the VRF of ports that are not in the default one."""
+    are given to a daemon beside SONiC's. `vrfs` names the VRF of ports that are not in the default one; `redis` is the address that
+    the databases have beside their socket."""
 
-    def __init__(self, host, neighbors=True, suppress=False, config=None, flags=None, start=tuple(FLAGS), vrfs=None):
+    def __init__(self, host, neighbors=True, suppress=False, config=None, flags=None, start=tuple(FLAGS), vrfs=None, redis="127.0.0.1"):
         self.host = host
         self.vrfs = vrfs or {}
-        self.redis = Redis(host)
+        self.redis = Redis(host, address=redis)
         self.flags = {name: [*usual, *(flags or {}).get(name, [])] for name, usual in FLAGS.items()}
         self.config = dict(config or {})
         if suppress:

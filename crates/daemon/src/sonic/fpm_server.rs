@@ -6,7 +6,7 @@
 //! that it can come back: it would wait behind itself.
 
 use super::{Error, log};
-use crate::liveness::{self, Watched};
+use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};

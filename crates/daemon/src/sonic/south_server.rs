@@ -15,7 +15,7 @@ use ribtide_swss::sai::{SaiCall, SaiReply, SaiRequest, Status, View, octets};
 use ribtide_swss::syncd::SyncdOut;
 use ribtide_swss::{Db, json};
 use ribtide_tables::queue::{self, QueueWriter};
-use ribtide_tables::zmq::{self, Answer, Endpoint};
+use ribtide_tables::zmq::{self, Again, Answer, Endpoint};
 use ribtide_tables::{Connection, Database, Databases, Message, Reader, TableError};
 use std::collections::VecDeque;
 use std::thread::JoinHandle;
@@ -37,8 +37,8 @@ struct Incoming {
     what: Result<SaiRequest, Refusal>,
     /// In `redis_async`: that each request be answered.
     asks_for_answers: bool,
-    /// It may have been carried out before, by a syncd that ended before it answered.
-    owed: bool,
+    /// It may have been carried out before, and its answer was lost.
+    again: Again,
 }
 
 /// What is no request of the route path is answered all the same, so that who asked does not wait for ever.
@@ -135,7 +135,7 @@ impl SouthServer {
         let (failing, failed) = crossbeam_channel::bounded(1);
         let (requests, reader, mut writer) = if mode.is_zmq() {
             let read =
-                |message: &[u8], owed| Incoming { what: read_zmq(message), asks_for_answers: false, owed };
+                |message: &[u8], again| Incoming { what: read_zmq(message), asks_for_answers: false, again };
             queue::forget(&mut Connection::open(asic, stop)?)?;
             (Requests::Zmq(zmq::serve(endpoint, rings, stop, read)?), None, None)
         } else {
@@ -144,7 +144,8 @@ impl SouthServer {
                 let queue::Request { message, owed } = request;
                 let request = text::read_request(0, &message.key, &message.value, &message.op);
                 let what = request.map_err(|e| refusal(&message.key, &message.op, e.to_string()));
-                Incoming { what, asks_for_answers: message.value == ANSWERS, owed }
+                let again = if owed { Again::Elsewhere } else { Again::No };
+                Incoming { what, asks_for_answers: message.value == ANSWERS, again }
             })?;
             (Requests::Redis(requests), Some(reader), Some(writer))
         };
@@ -232,7 +233,12 @@ impl SouthServer {
                     SaiCall::Available { .. } => Kind::Available,
                     _ => Kind::Change,
                 };
-                let due = Due::Reply { id: request.id, kind, owed: incoming.owed && self.heir };
+                let owed = match incoming.again {
+                    Again::No => false,
+                    Again::Elsewhere => self.heir,
+                    Again::Here => true,
+                };
+                let due = Due::Reply { id: request.id, kind, owed };
                 self.under_way.push_back((way, due));
                 requests.push(request);
             }

@@ -358,6 +358,18 @@ fn a_view_that_is_described_is_noted_until_it_is_applied() {
     assert!(!world.db.in_view);
 }
 
+#[test]
+fn what_is_described_once_more_counts_as_described() {
+    let mut world = World::new();
+    world.start();
+    let group =
+        Item::new(world.vid(ObjectType::NextHopGroup), [Attr::GroupKind(GroupType::DynamicUnorderedEcmp)]);
+    let create = SaiCall::One { verb: Verb::Create, object: ObjectType::NextHopGroup, item: group };
+    assert_eq!(world.ask(create.clone()).status, Status::Success);
+    assert_eq!(world.hand(create.clone(), Syncd::handle_again).status, Status::Success);
+    assert_eq!(world.ask(create).status, Status::ItemAlreadyExists);
+}
+
 /// Two interfaces, three next hops, a group of two, and routes.
 fn describe_some(world: &mut World, changed: bool) {
     let a = world.rif(0);

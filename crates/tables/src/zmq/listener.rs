@@ -42,7 +42,14 @@ pub(super) fn bind(
             };
             let serve = serve.clone();
             let body = move || {
-                if let Err(e) = introduce(stream, kind, limit).and_then(serve) {
+                let served = introduce(stream, kind, limit, 0).and_then(|peer| {
+                    let writer = peer.writer.clone();
+                    let served = serve(peer);
+                    // Also for who is still in the middle of an answer.
+                    writer.end();
+                    served
+                });
+                if let Err(e) = served {
                     crate::report(&format!("{what} from {from} ended: {}", reason(&e)));
                 }
             };

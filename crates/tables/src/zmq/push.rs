@@ -4,7 +4,7 @@
 //! What a broken connection had under way is not known: after each new one its owner says everything again.
 
 use super::endpoint::Endpoint;
-use super::zmtp::{Kind, Peer, Process, introduce};
+use super::zmtp::{Kind, Peer, Process, Writer, introduce, next_socket};
 use crate::TableError;
 use crate::subscribe::Wake;
 use crossbeam_channel as channel;
@@ -23,6 +23,9 @@ pub(super) const WINDOW: u64 = 64;
 pub(super) const LIMIT: usize = 16 << 20;
 /// Pauses between attempts to connect start and end here.
 pub(super) const BACK_OFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// How long a connection may take to come about.
+const REACH: Duration = Duration::from_secs(5);
 
 /// What goes over a connection, and who is at work on it.
 #[derive(Clone, Copy, Debug)]
@@ -71,10 +74,11 @@ impl Push {
         let (rings, stop, text) = (rings.clone(), stop.clone(), endpoint.to_string());
         let what = pushed.what;
         let body = move || {
+            let socket = next_socket();
             let mut pause = BACK_OFF.0;
             let mut said = false;
             while !stop.stopped() {
-                match connect(&endpoint) {
+                match connect(&endpoint, Kind::Push, LIMIT, socket) {
                     Ok(peer) => {
                         let with =
                             if peer.ours.is_some() { "acknowledged" } else { "not acknowledged, as SONiC's" };
@@ -176,12 +180,12 @@ pub(super) fn unreachable(address: &str, cause: &io::Error) -> TableError {
     TableError::Endpoint { endpoint: address.into(), cause: cause.to_string() }
 }
 
-fn connect(endpoint: &Endpoint) -> io::Result<Peer> {
+/// Connects this process's socket of that number.
+pub(super) fn connect(endpoint: &Endpoint, kind: Kind, limit: usize, socket: u64) -> io::Result<Peer> {
     let mut failed = io::Error::other("its name has no address");
     for address in endpoint.resolve()? {
-        match TcpStream::connect_timeout(&address, Duration::from_secs(5))
-            .and_then(|stream| introduce(stream, Kind::Push, LIMIT))
-        {
+        let connected = TcpStream::connect_timeout(&address, REACH);
+        match connected.and_then(|stream| introduce(stream, kind, limit, socket)) {
             Ok(peer) => return Ok(peer),
             Err(e) => failed = e,
         }
@@ -197,7 +201,7 @@ fn push(
     connected: &channel::Sender<Link>,
     waker: &channel::Sender<()>,
 ) -> String {
-    let Peer { mut reader, writer, ours } = peer;
+    let Peer { mut reader, writer, ours, .. } = peer;
     let (messages, waiting) = rings.bounded::<Vec<u8>>(format!("{} to ZeroMQ", pushed.what), WINDOW as usize);
     let taken = ours.map(|_| Arc::new(AtomicU64::new(0)));
     let open = Arc::new(());
@@ -237,8 +241,7 @@ fn push(
                     return "its owner let go of it".into();
                 };
                 if let Err(e) = writer.message(&waiting.took(message)) {
-                    writer.end();
-                    return reason(&e);
+                    return given_up(&e, &writer, &is_gone);
                 }
                 if waiting.is_empty() {
                     wake(waker);
@@ -250,6 +253,13 @@ fn push(
             }
         }
     }
+}
+
+/// Ends a connection to which nothing can be written, and waits for who reads it. Why it ended: he may know better.
+pub(super) fn given_up(e: &io::Error, writer: &Writer, is_gone: &channel::Receiver<String>) -> String {
+    writer.end();
+    let read = is_gone.recv();
+    read.ok().filter(|_| e.kind() == io::ErrorKind::BrokenPipe).unwrap_or_else(|| reason(e))
 }
 
 pub(super) fn reason(e: &io::Error) -> String {

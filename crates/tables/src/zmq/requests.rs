@@ -4,12 +4,13 @@
 //! several may be under way to any syncd; their answers come in order.
 //!
 //! What was under way on a connection that breaks is asked again on the next one. A syncd of ours knows that the first
-//! requests of a connection may be such, which it, or one before it, has carried out.
+//! requests of a connection may be such, which it, or one before it, has carried out ([`Again`]).
 
 use super::endpoint::Endpoint;
 use super::listener::{Service, bind};
-use super::push::{BACK_OFF, reason};
-use super::zmtp::{Kind, Peer, Reader, Writer, introduce};
+use super::push::{BACK_OFF, connect, given_up, reason};
+use super::turns::Turns;
+use super::zmtp::{Kind, Peer, Reader, Writer, next_socket};
 use crate::TableError;
 use crate::exchange::{Exchange, Pending, WAITING, WINDOW};
 use crossbeam_channel as channel;
@@ -18,9 +19,7 @@ use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use std::collections::VecDeque;
 use std::io;
-use std::net::TcpStream;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How often a request is asked again: not for ever, as it may be what ends syncd.
 const AGAIN: u8 = 5;
@@ -41,9 +40,8 @@ struct Sent<Q> {
 /// Sends requests to who answers at `endpoint`, on two threads. `spell` appends a request's message, to a syncd that is ours or
 /// another; `hear` understands the reply to a request, or returns `None` when it is the reply to something else.
 ///
-/// A connection that breaks is made again. What was under way on it is asked again of a syncd that is another process, or was away
-/// in between; one that was there all the time may still be at it, which ends the exchange, as does a request that was lost too
-/// often.
+/// A connection that breaks is made again, and what was under way on it is asked again. A syncd that is not ours and was there all
+/// the time may still be at it, which ends the exchange, as does a request that was lost too often.
 ///
 /// # Errors
 /// [`TableError::Endpoint`] when there is no thread for it.
@@ -61,12 +59,13 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
         let interrupted = || {
             let _ = answers.send(Err(TableError::Interrupted { what: "the connection to syncd".into() }));
         };
+        let socket = next_socket();
         let mut pause = BACK_OFF.0;
         // Nobody answered for a moment; which process answered last, where it is one of ours.
         let (mut away, mut who) = (false, None);
         let mut lost = VecDeque::new();
         while !stop.stopped() {
-            let peer = match connect(&to) {
+            let peer = match connect(&to, Kind::Req, LIMIT, socket) {
                 Ok(peer) => peer,
                 Err(e) => {
                     if !std::mem::replace(&mut away, true) {
@@ -77,7 +76,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
                     continue;
                 }
             };
-            if !away && peer.ours == who && !lost.is_empty() {
+            if !away && peer.ours.or(who).is_none() && !lost.is_empty() {
                 return interrupted();
             }
             crate::report(&format!("syncd answers at {to}"));
@@ -103,18 +102,6 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
     Ok(Exchange { requests, replies, _reader: None })
 }
 
-fn connect(endpoint: &Endpoint) -> io::Result<Peer> {
-    let mut failed = io::Error::other("its name has no address");
-    for address in endpoint.resolve()? {
-        let connected = TcpStream::connect_timeout(&address, Duration::from_secs(5));
-        match connected.and_then(|stream| introduce(stream, Kind::Req, LIMIT)) {
-            Ok(peer) => return Ok(peer),
-            Err(e) => failed = e,
-        }
-    }
-    Err(failed)
-}
-
 /// One connection to its end, and why it ended; `None` when nobody asks any more. Asks what was `lost` before all else; what it did
 /// not come to stays there.
 fn converse<Q: Send + 'static, A: Send + 'static>(
@@ -126,7 +113,7 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
     spell: &impl Fn(&Q, bool, &mut Vec<u8>),
     hear: &Arc<impl Fn(&Q, &[u8]) -> Option<A> + Send + Sync + 'static>,
 ) -> Option<String> {
-    let Peer { reader, writer, ours } = peer;
+    let Peer { reader, writer, ours, .. } = peer;
     let (gone, is_gone) = channel::bounded::<String>(1);
     let (answers, under_way, hear) = (answers.clone(), pending.clone(), hear.clone());
     let ended = writer.clone();
@@ -146,12 +133,8 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
         pending.add(sent);
         writer.message(&message)
     };
-    let end = |e: &io::Error| {
-        writer.end();
-        // What is still read counts as answered.
-        let _ = is_gone.recv();
-        Some(reason(e))
-    };
+    // What is still read counts as answered.
+    let end = |e: &io::Error| Some(given_up(e, &writer, &is_gone));
     while let Some(sent) = lost.pop_front() {
         if let Err(e) = send(Sent { before: sent.before + 1, ..sent }) {
             return end(&e);
@@ -213,8 +196,18 @@ impl Answer {
     }
 }
 
-/// Binds to `endpoint` and takes requests from whoever connects, each read by `read` on its connection's thread. `read` is told
-/// of as many of a connection's first requests as may be under way that they may have been asked before, and carried out.
+/// Whether a request may have been asked before, and carried out: as many of a connection's first ones as may be under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Again {
+    /// It is new.
+    No,
+    /// It may have been asked of an earlier syncd.
+    Elsewhere,
+    /// It may have been asked here, over a connection that broke.
+    Here,
+}
+
+/// Binds to `endpoint` and takes requests from whoever connects, each read by `read` on its connection's thread.
 ///
 /// # Errors
 /// [`TableError::Endpoint`] when the endpoint is taken or is not of this machine.
@@ -222,7 +215,7 @@ pub fn serve<T: Send + 'static>(
     endpoint: &Endpoint,
     rings: &Rings,
     stop: &Stop,
-    read: impl Fn(&[u8], bool) -> T + Send + Clone + 'static,
+    read: impl Fn(&[u8], Again) -> T + Send + Clone + 'static,
 ) -> Result<ring::Receiver<(T, Answer)>, TableError> {
     let (requests, taken) = rings.bounded("orchagent to syncd", WAITING);
     let service = Service {
@@ -232,22 +225,31 @@ pub fn serve<T: Send + 'static>(
         listens: "asic-listen",
         serves: "asic-requests",
     };
-    let body = move |peer: Peer| take(peer, &requests, &read);
+    let turns = Turns::default();
+    let last = Arc::new(Mutex::new(None));
+    let body = move |peer: Peer| {
+        let _turn = turns.wait(&peer);
+        let who = peer.ours.map(|process| (process, peer.socket));
+        let before = std::mem::replace(&mut *last.lock().unwrap_or_else(PoisonError::into_inner), who);
+        let again = if who.is_some() && who == before { Again::Here } else { Again::Elsewhere };
+        take(peer, again, &requests, &read)
+    };
     bind(endpoint, service, stop, body).map_err(|e| no_thread(endpoint, &e))?;
     Ok(taken)
 }
 
 fn take<T>(
     peer: Peer,
+    again: Again,
     requests: &ring::Sender<(T, Answer)>,
-    read: &impl Fn(&[u8], bool) -> T,
+    read: &impl Fn(&[u8], Again) -> T,
 ) -> io::Result<()> {
-    let Peer { mut reader, writer, ours } = peer;
+    let Peer { mut reader, writer, ours, .. } = peer;
     let answer = Answer { writer, ours: ours.is_some() };
     let mut message = Vec::new();
     for n in 0_u64.. {
         reader.message(&mut message)?;
-        let request = read(&message, n < WINDOW as u64);
+        let request = read(&message, if n < WINDOW as u64 { again } else { Again::No });
         if requests.send((request, answer.clone())).is_err() {
             return Ok(());
         }
@@ -259,7 +261,9 @@ fn take<T>(
 mod tests {
     use super::super::zmtp::{Process, introduce_as};
     use super::*;
-    use std::net::TcpListener;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
 
     const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -269,7 +273,7 @@ mod tests {
     impl Syncd {
         fn accept(&self, process: u64) -> Peer {
             let (stream, _) = self.0.accept().unwrap();
-            introduce_as(stream, Kind::Rep, LIMIT, Process::numbered(process)).unwrap()
+            introduce_as(stream, Kind::Rep, LIMIT, (Process::numbered(process), 0)).unwrap()
         }
     }
 
@@ -279,15 +283,23 @@ mod tests {
         message[0]
     }
 
+    /// One of SONiC's: it introduces itself, and that is all.
+    fn of_sonic(syncd: &Syncd) -> TcpStream {
+        let (mut stream, _) = syncd.0.accept().unwrap();
+        let mut greeting = [0; 64];
+        (greeting[0], greeting[9], greeting[10]) = (0xff, 0x7f, 3);
+        greeting[12..16].copy_from_slice(b"NULL");
+        stream.write_all(&greeting).unwrap();
+        stream.write_all(b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03REP").unwrap();
+        stream
+    }
+
     /// Requests are numbers, in messages of a megabyte; so are their answers.
     fn begin() -> (Syncd, Exchange<u8, u8>, Stop) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
         let stop = Stop::default();
-        let spell = |n: &u8, ours: bool, message: &mut Vec<u8>| {
-            assert!(ours);
-            message.resize(1 << 20, *n);
-        };
+        let spell = |n: &u8, _ours: bool, message: &mut Vec<u8>| message.resize(1 << 20, *n);
         let hear = |n: &u8, message: &[u8]| (message == [*n]).then_some(*n);
         let endpoint = Endpoint::parse(&endpoint, 0).unwrap();
         let exchange = exchange(&endpoint, &Rings::default(), &stop, spell, hear).unwrap();
@@ -322,14 +334,49 @@ mod tests {
     }
 
     #[test]
-    fn a_syncd_that_was_there_all_the_time_may_still_be_at_it() {
+    fn a_syncd_of_ours_that_was_there_all_the_time_is_asked_again() {
         let (syncd, exchange, stop) = begin();
         let mut first = syncd.accept(1);
         exchange.requests.send(7).unwrap();
         assert_eq!(request(&mut first), 7);
         first.writer.end();
-        let _again = syncd.accept(1);
+        let mut again = syncd.accept(1);
+        assert_eq!(again.socket, first.socket);
+        assert_eq!(request(&mut again), 7);
+        stop.stop();
+    }
+
+    #[test]
+    fn a_syncd_of_sonic_that_was_there_all_the_time_may_still_be_at_it() {
+        let (syncd, exchange, stop) = begin();
+        let mut first = of_sonic(&syncd);
+        exchange.requests.send(7).unwrap();
+        first.read_exact(&mut [0; 1 << 20]).unwrap();
+        drop(first);
+        let _again = of_sonic(&syncd);
         assert!(matches!(answer(&exchange), Err(TableError::Interrupted { .. })));
+        stop.stop();
+    }
+
+    #[test]
+    fn who_answers_knows_what_may_have_been_asked_before() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let endpoint = Endpoint::parse(&format!("tcp://{free}"), 0).unwrap();
+        let read = |message: &[u8], again| (message[0], again);
+        let (rings, stop) = (Rings::default(), Stop::default());
+        let taken = serve(&endpoint, &rings, &stop, read).unwrap();
+        let (next, window) = (|| taken.raw().recv_timeout(PATIENCE).unwrap().0, WINDOW as u8);
+        let connect = |socket| connect(&endpoint, Kind::Req, LIMIT, socket).unwrap();
+        let former = connect(1);
+        (0..=window).for_each(|n| former.writer.message(&[n]).unwrap());
+        (0..window).for_each(|n| assert_eq!(next(), (n, Again::Elsewhere)));
+        assert_eq!(next(), (window, Again::No));
+        // Nobody has ended the former one.
+        for (socket, before) in [(1, Again::Here), (2, Again::Elsewhere)] {
+            let again = connect(socket);
+            again.writer.message(&[7]).unwrap();
+            assert_eq!(next(), (7, before));
+        }
         stop.stop();
     }
 }

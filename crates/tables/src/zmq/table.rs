@@ -276,7 +276,7 @@ fn serve(
     let inlets = Inlets(inlets);
     let body = move |peer: Peer| {
         let mut inlets = inlets.clone();
-        let turn = peer.ours.map(|process| turns.wait(process));
+        let turn = turns.wait(&peer);
         let ended = pull(peer, &mut inlets);
         drop(turn);
         inlets.0.iter().for_each(|inlet| inlet.ended());
@@ -287,7 +287,7 @@ fn serve(
 
 /// One connection to its end.
 fn pull(peer: Peer, inlets: &mut Inlets) -> io::Result<()> {
-    let Peer { mut reader, writer, ours } = peer;
+    let Peer { mut reader, writer, ours, .. } = peer;
     let mut message = Vec::new();
     let mut count = 0;
     loop {

@@ -2,8 +2,12 @@
 //!
 //! A process that is killed leaves octets in its connections, which are read until there are no more. What the one in its place
 //! says is newer, though it may come sooner over a connection of its own.
+//!
+//! A process has a connection for each of its sockets, which are all read. One of a socket that had another before is what it made
+//! when it gave that up, for the other host was gone to it: the former ends then, and what came over it is read first.
 
-use super::zmtp::Process;
+use super::zmtp::{Peer, Process};
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The connections that are read, or wait to be, in the order in which they came.
@@ -13,21 +17,43 @@ pub(super) struct Turns(Arc<(Mutex<Line>, Condvar)>);
 #[derive(Default, Debug)]
 struct Line {
     came: u64,
-    connections: Vec<(u64, Process)>,
+    connections: Vec<Connection>,
+}
+
+struct Connection {
+    number: u64,
+    process: Process,
+    socket: u64,
+    end: Box<dyn Fn() + Send>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {:?}, socket {}", self.number, self.process, self.socket)
+    }
 }
 
 impl Turns {
-    /// Waits for the turn of a connection of this process, which lasts until what is returned is dropped.
-    pub(super) fn wait(&self, process: Process) -> Turn {
+    /// Waits for the turn of a connection, which lasts until what is returned is dropped; `None`, at once, where it is not ours.
+    pub(super) fn wait(&self, peer: &Peer) -> Option<Turn> {
+        let writer = peer.writer.clone();
+        peer.ours.map(|process| self.wait_as(process, peer.socket, move || writer.end()))
+    }
+
+    /// The same for a connection of this process and socket, which `end` ends.
+    fn wait_as(&self, process: Process, socket: u64, end: impl Fn() + Send + 'static) -> Turn {
         let mut line = self.line();
         line.came += 1;
         let number = line.came;
-        line.connections.push((number, process));
+        let is_former = |other: &Connection| other.process == process && other.socket == socket;
+        line.connections.iter().filter(|other| is_former(other)).for_each(|former| (former.end)());
+        line.connections.push(Connection { number, process, socket, end: Box::new(end) });
         let is_before = |line: &mut Line| {
-            line.connections.iter().take_while(|(n, _)| *n != number).any(|(_, other)| *other != process)
+            let mut before = line.connections.iter().take_while(|other| other.number != number);
+            before.any(|other| other.process != process || is_former(other))
         };
         if is_before(&mut line) {
-            crate::report("who connected waits until all is read that another process sent");
+            crate::report("who connected waits until all is read that came before");
         }
         drop(self.0.1.wait_while(line, is_before));
         Turn { turns: self.clone(), number }
@@ -35,7 +61,7 @@ impl Turns {
 
     /// Whether no other process has a connection that is not read to its end.
     pub(super) fn is_alone(&self, process: Process) -> bool {
-        self.line().connections.iter().all(|(_, other)| *other == process)
+        self.line().connections.iter().all(|other| other.process == process)
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -52,7 +78,7 @@ pub(super) struct Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.turns.line().connections.retain(|(number, _)| *number != self.number);
+        self.turns.line().connections.retain(|other| other.number != self.number);
         self.turns.0.1.notify_all();
     }
 }
@@ -67,7 +93,7 @@ mod tests {
     fn a_process_waits_for_those_before_it_and_not_for_itself() {
         let [former, latter, last] = [1, 2, 3].map(Process::numbered);
         let turns = Turns::default();
-        let of_former = [turns.wait(former), turns.wait(former)];
+        let of_former = [1, 2].map(|socket| turns.wait_as(former, socket, || {}));
         assert!(turns.is_alone(former) && !turns.is_alone(latter));
         let (tell, told) = mpsc::sync_channel(2);
         let wait = |process| {
@@ -75,7 +101,7 @@ mod tests {
             let (turns, tell) = (turns.clone(), tell.clone());
             let of = turns.clone();
             let waits = thread::spawn(move || {
-                let turn = of.wait(process);
+                let turn = of.wait_as(process, 1, || {});
                 tell.send(process).unwrap();
                 turn
             });
@@ -96,5 +122,24 @@ mod tests {
         assert_eq!(told.recv(), Ok(last));
         assert!(turns.is_alone(last));
         drop(of_last.join().unwrap());
+    }
+
+    #[test]
+    fn a_socket_that_connects_again_ends_its_former_connection_and_waits_for_it() {
+        let process = Process::numbered(1);
+        let turns = Turns::default();
+        let (ended, ends) = mpsc::sync_channel(3);
+        let connect = |socket, name: &'static str| {
+            let (turns, ended) = (turns.clone(), ended.clone());
+            move || turns.wait_as(process, socket, move || ended.send(name).unwrap())
+        };
+        let _other = connect(2, "of another socket")();
+        let former = connect(1, "former")();
+        let again = thread::spawn(connect(1, "again"));
+        assert_eq!(ends.recv(), Ok("former"));
+        assert!(!again.is_finished());
+        drop(former);
+        let _again = again.join().unwrap();
+        assert!(ends.try_recv().is_err());
     }
 }

@@ -5,10 +5,12 @@
 //! caller's bound is, and a peer of our own kind is recognised in the greeting ([`Peer::ours`]). What is left of the
 //! protocol is a greeting, one command and frames with a length.
 
+use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::rest;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +27,7 @@ const SHORT: usize = 16 << 10;
 /// The property by which ribtide's sockets know each other. ZeroMQ's own pass it over. Another value is of a version that says
 /// other things, and so as good as SONiC's.
 const OURS: (&str, &[u8]) = ("X-Ribtide-Acknowledges", b"4");
-/// The property by which they tell one process from the next, eight octets.
+/// The property by which they tell one process from the next, and one connecting socket of it from the others, eight octets each.
 const PROCESS: &str = "X-Ribtide-Process";
 
 const MORE: u8 = 1;
@@ -79,6 +81,8 @@ pub(super) struct Peer {
     pub(super) writer: Writer,
     /// The other side is one of ribtide's: in which process it is, by a number that no other has.
     pub(super) ours: Option<Process>,
+    /// Which of that process's connecting sockets it is, by a number that none of the others has.
+    pub(super) socket: u64,
 }
 
 /// A process, as long as it lives.
@@ -99,9 +103,16 @@ impl Process {
     }
 }
 
-/// Introduces this side and waits for the other. Messages of `limit` bytes and more are refused.
-pub(super) fn introduce(stream: TcpStream, kind: Kind, limit: usize) -> io::Result<Peer> {
-    introduce_as(stream, kind, limit, Process::this())
+/// A number that no other connecting socket of this process has.
+pub(super) fn next_socket() -> u64 {
+    static SOCKETS: AtomicU64 = AtomicU64::new(1);
+    SOCKETS.fetch_add(1, Relaxed)
+}
+
+/// Introduces this side, of that number where it connects, and waits for the other. Messages of `limit` bytes and more are
+/// refused.
+pub(super) fn introduce(stream: TcpStream, kind: Kind, limit: usize, socket: u64) -> io::Result<Peer> {
+    introduce_as(stream, kind, limit, (Process::this(), socket))
 }
 
 /// The same, as one process or another.
@@ -109,31 +120,29 @@ pub(super) fn introduce_as(
     stream: TcpStream,
     kind: Kind,
     limit: usize,
-    process: Process,
+    who: (Process, u64),
 ) -> io::Result<Peer> {
     stream.set_nodelay(true)?;
-    socket2::SockRef::from(&stream).set_tcp_keepalive(
-        &socket2::TcpKeepalive::new()
-            .with_time(Duration::from_secs(5))
-            .with_interval(Duration::from_secs(1))
-            .with_retries(5),
-    )?;
+    liveness::probe(&stream)?;
     stream.set_read_timeout(Some(GREETING_PATIENCE))?;
     stream.set_write_timeout(Some(STALL))?;
     let mut greeting = [0; 64];
     (greeting[0], greeting[9], greeting[10]) = (0xff, 0x7f, 3);
     greeting[12..16].copy_from_slice(b"NULL");
     (&stream).write_all(&greeting)?;
-    (&stream).write_all(&ready(kind, process))?;
+    (&stream).write_all(&ready(kind, who))?;
+    let stream = Arc::new(stream);
     let at_once = if kind == Kind::Push { LITTLE } else { READ };
-    let mut input =
-        BufReader::with_capacity(at_once, Input { from: rest::Patient(stream.try_clone()?), waits: false });
+    let mut input = BufReader::with_capacity(
+        at_once,
+        Input { from: rest::Patient(Watched(stream.clone())), waits: false },
+    );
     let mut theirs = [0; 64];
     input.read_exact(&mut theirs)?;
     if (theirs[0], theirs[9] & 1) != (0xff, 1) || theirs[10] < 3 || theirs[12..32] != greeting[12..32] {
         return Err(io::Error::other("the other side does not speak ZeroMQ 3 without security"));
     }
-    let frames = Arc::new(Mutex::new(stream.try_clone()?));
+    let frames = Frames { stream: stream.clone(), turn: Arc::default() };
     let mut reader = Reader { input, pong: frames.clone(), limit };
     let mut body = Vec::new();
     let flags = reader.frame(&mut body)?;
@@ -145,14 +154,16 @@ pub(super) fn introduce_as(
     if get("Socket-Type") != Some(wanted.as_bytes()) {
         return Err(io::Error::other(format!("the other side is no {wanted} socket")));
     }
-    let process = get(PROCESS).and_then(|number| number.try_into().ok()).map(u64::from_be_bytes);
-    let ours = process.map(Process).filter(|_| get(OURS.0) == Some(OURS.1));
+    let numbers = get(PROCESS).and_then(|numbers| numbers.try_into().ok()).map(u128::from_be_bytes);
+    let numbers = numbers.filter(|_| get(OURS.0) == Some(OURS.1));
+    let ours = numbers.map(|numbers| Process((numbers >> 64) as u64));
     stream.set_read_timeout(Some(rest::SPAN))?;
     reader.input.get_mut().waits = true;
-    Ok(Peer { reader, writer: Writer { frames, envelope: kind.has_envelope() }, ours })
+    let writer = Writer { frames, envelope: kind.has_envelope() };
+    Ok(Peer { reader, writer, ours, socket: numbers.unwrap_or_default() as u64 })
 }
 
-fn ready(kind: Kind, process: Process) -> Vec<u8> {
+fn ready(kind: Kind, (process, socket): (Process, u64)) -> Vec<u8> {
     let mut body = b"\x05READY".to_vec();
     let mut put = |name: &str, value: &[u8]| {
         body.push(name.len() as u8);
@@ -165,7 +176,7 @@ fn ready(kind: Kind, process: Process) -> Vec<u8> {
         put("Identity", b"");
     }
     put(OURS.0, OURS.1);
-    put(PROCESS, &process.0.to_be_bytes());
+    put(PROCESS, &(u128::from(process.0) << 64 | u128::from(socket)).to_be_bytes());
     let mut frame = vec![COMMAND, body.len() as u8];
     frame.append(&mut body);
     frame
@@ -188,7 +199,7 @@ fn properties(body: &[u8]) -> Option<Vec<(&str, &[u8])>> {
 /// A connection. Who reads it waits however long nothing comes, but not for a greeting.
 #[derive(Debug)]
 struct Input {
-    from: rest::Patient<TcpStream>,
+    from: rest::Patient<Watched<Arc<TcpStream>>>,
     waits: bool,
 }
 
@@ -202,7 +213,7 @@ impl Read for Input {
 #[derive(Debug)]
 pub(super) struct Reader {
     input: BufReader<Input>,
-    pong: Arc<Mutex<TcpStream>>,
+    pong: Frames,
     limit: usize,
 }
 
@@ -252,14 +263,29 @@ impl Reader {
         let mut frame = vec![COMMAND, 5 + context.len().min(16) as u8];
         frame.extend_from_slice(b"\x04PONG");
         frame.extend_from_slice(&context[..context.len().min(16)]);
-        lock(&self.pong).write_all(&frame)
+        self.pong.write(&[&frame])
+    }
+}
+
+/// Where frames go in, those of one message in a row. The other side is watched by who reads.
+#[derive(Clone, Debug)]
+struct Frames {
+    stream: Arc<TcpStream>,
+    turn: Arc<Mutex<()>>,
+}
+
+impl Frames {
+    /// Writes all parts, and waits while the connection is full.
+    fn write(&self, parts: &[&[u8]]) -> io::Result<()> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.iter().try_for_each(|part| (&*self.stream).write_all(part))
     }
 }
 
 /// Where messages go in. Clones write to the same connection.
 #[derive(Clone, Debug)]
 pub(super) struct Writer {
-    frames: Arc<Mutex<TcpStream>>,
+    frames: Frames,
     envelope: bool,
 }
 
@@ -277,21 +303,15 @@ impl Writer {
                 head.extend_from_slice(&(body.len() as u64).to_be_bytes());
             }
         }
-        let mut stream = lock(&self.frames);
         if body.len() <= SHORT {
             head.extend_from_slice(body);
-            return stream.write_all(&head);
+            return self.frames.write(&[&head]);
         }
-        stream.write_all(&head)?;
-        stream.write_all(body)
+        self.frames.write(&[&head, body])
     }
 
-    /// Ends the connection for both sides, and who waits at it.
+    /// Ends the connection for both sides, and who waits at it, be it in the middle of a message.
     pub(super) fn end(&self) {
-        let _ = lock(&self.frames).shutdown(std::net::Shutdown::Both);
+        let _ = self.frames.stream.shutdown(Shutdown::Both);
     }
-}
-
-fn lock(stream: &Mutex<TcpStream>) -> std::sync::MutexGuard<'_, TcpStream> {
-    stream.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,14 +7,15 @@
 //! TCP_USER_TIMEOUT, tcp(7), would be the usual option, but it also ends a connection to a host that answers and a process that has
 //! not read for so long. An FPM server whose chip stands still is just that, and a new connection would cost it a whole table.
 
-use std::io::{self, ErrorKind, Read};
-use std::net::TcpStream;
+use std::borrow::Borrow;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// A host that acknowledged nothing for so long, although it was asked to, is gone. Where it had left no room for data for
 /// minutes, TCP asks only every two minutes, and it takes two of those.
-pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+pub const SILENCE: Duration = Duration::from_secs(30);
 /// Keepalive: after so long without a word, so often, so many in vain. Together that is [`SILENCE`].
 const IDLE: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -24,27 +25,46 @@ const PROBES: u32 = 4;
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn probe(stream: &TcpStream) -> io::Result<()> {
+pub fn probe(stream: &TcpStream) -> io::Result<()> {
     let keepalive = socket2::TcpKeepalive::new().with_time(IDLE).with_interval(INTERVAL).with_retries(PROBES);
     socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
-/// A connection with a read timeout. When that ends, it fails if the other host is gone: with [`ErrorKind::HostUnreachable`].
+/// A connection with timeouts. When one of them ends, and the other host is gone, it fails with [`ErrorKind::HostUnreachable`], and
+/// is of no use to anybody any more: also who waits at it elsewhere is told.
 #[derive(Debug)]
-pub(crate) struct Watched<'a>(pub(crate) &'a TcpStream);
+pub struct Watched<S>(pub S);
 
-impl Read for Watched<'_> {
+impl<S: Borrow<TcpStream>> Read for Watched<S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.0.read(buffer);
-        if read.as_ref().is_err_and(|e| e.kind() == ErrorKind::WouldBlock) && is_gone(&state(self.0)?) {
-            let says = format!(
-                "the other host acknowledged nothing for {} s, so it counts as gone",
-                SILENCE.as_secs()
-            );
-            return Err(io::Error::new(ErrorKind::HostUnreachable, says));
-        }
-        read
+        let mut stream = self.0.borrow();
+        unless_gone(stream, stream.read(buffer))
     }
+}
+
+impl<S: Borrow<TcpStream>> Write for Watched<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stream = self.0.borrow();
+        unless_gone(stream, stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What was done, or why the connection ends here.
+fn unless_gone(stream: &TcpStream, done: io::Result<usize>) -> io::Result<usize> {
+    if !done.as_ref().is_err_and(|e| e.kind() == ErrorKind::WouldBlock) || !is_gone(&state(stream)?) {
+        return done;
+    }
+    // What was under way would come after all that is said on the next connection, if the host is back by then. So it is dropped
+    // with the socket.
+    socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO))?;
+    let _ = stream.shutdown(Shutdown::Both);
+    let says =
+        format!("the other host acknowledged nothing for {} s, so it counts as gone", SILENCE.as_secs());
+    Err(io::Error::new(ErrorKind::HostUnreachable, says))
 }
 
 /// Nothing was acknowledged for long, and it is not that nothing was asked: what was under way was sent again; or, where the
