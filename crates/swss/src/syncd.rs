@@ -4,6 +4,7 @@
 //! translates every request, and hands out the reply before the rows: who waits for the reply is not kept waiting
 //! by the database. What the chip holds is kept here too, which is what a start of orchagent is compared with.
 
+mod packed;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use crate::sai::{
     Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, SWITCH, Sai, SaiCall, SaiReply, SaiRequest,
     Status, Verb, VidSource, View,
 };
+pub use packed::PackedChanges;
 use ribtide_prefix::{Map, Set};
 use std::hint::black_box;
 use store::Store;

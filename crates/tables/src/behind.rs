@@ -17,6 +17,7 @@ use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread;
 use ribtide_swss::row::Packed;
 use ribtide_swss::{Change, Row};
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -211,16 +212,26 @@ impl<R: Row> Behind<R> {
         }
     }
 
-    /// Takes changes that stay with the caller too.
+    /// Takes changes, or those that stay with the caller too.
     ///
     /// # Errors
     /// As [`Producer::write`].
-    pub fn note(&mut self, changes: &[Change<R>]) -> Result<(), TableError> {
+    pub fn note<C: Borrow<Change<R>>>(
+        &mut self,
+        changes: impl IntoIterator<Item = C>,
+    ) -> Result<(), TableError> {
         let now = Instant::now();
         if let Some(pace) = &self.pace {
             pace.came(now);
         }
-        changes.chunks(BATCH).try_for_each(|batch| self.send(Work::Rows(Box::new(Packed::from(batch)), now)))
+        let mut changes = changes.into_iter();
+        loop {
+            let batch: Packed<R> = changes.by_ref().take(BATCH).collect();
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.send(Work::Rows(Box::new(batch), now))?;
+        }
     }
 
     /// Has the table written to, though there is nothing to write.
@@ -228,7 +239,7 @@ impl<R: Row> Behind<R> {
     /// # Errors
     /// As [`Producer::write`].
     pub fn nudge(&mut self) -> Result<(), TableError> {
-        self.send(Work::Rows(Box::new(Packed::from(&[][..])), Instant::now()))
+        self.send(Work::Rows(Box::new(std::iter::empty::<Change<R>>().collect()), Instant::now()))
     }
 
     fn send(&mut self, work: Work<R>) -> Result<(), TableError> {
@@ -248,9 +259,7 @@ impl<R: Row> Behind<R> {
 
 impl<R: Row> Producer<R> for Behind<R> {
     fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), TableError> {
-        let noted = self.note(changes);
-        changes.clear();
-        noted
+        self.note(changes.drain(..))
     }
 
     fn flush(&mut self) -> Result<(), TableError> {

@@ -33,7 +33,9 @@ pub(super) const SETTLE: Duration = Duration::from_millis(1500);
 /// Published answers that may wait.
 const PUBLISHED: usize = 10_000;
 /// Routes in one message at most.
-const BATCH: usize = 1000;
+const BATCH: usize = 4000;
+/// How long an answer may wait for others of its message while orchagent is at work. Each message wakes four threads.
+const HOLD: Duration = Duration::from_millis(10);
 
 fn endpoint() -> Result<Endpoint, Error> {
     Endpoint::parse("tcp://127.0.0.1", in_namespace(PORT)).map_err(Error::new)
@@ -45,10 +47,13 @@ fn endpoint() -> Result<Endpoint, Error> {
 /// heard of: one that hears nothing writes nothing either.
 pub(super) struct Answering {
     push: Push,
-    /// Messages that did not fit yet, and one of each kind that is not full: of answers, and of what is in the chip as it was found.
+    /// Messages that did not fit yet.
     unsent: VecDeque<Vec<u8>>,
+    /// One of each kind that is not full: of answers, and of what is in the chip as it was found.
     open: AnswerWriter,
     found: AnswerWriter,
+    /// What is not full is sent then, at the latest.
+    due: Option<Instant>,
     /// Who is connected was told what is in the chip, and hears answers from there on.
     begun: bool,
 }
@@ -57,7 +62,7 @@ impl Answering {
     pub(super) fn start(rings: &Rings, stop: &Stop) -> Result<Answering, Error> {
         let push = answer_to(endpoint()?, rings, stop)?;
         let [open, found] = [AnswerKind::Confirmed, AnswerKind::InChip].map(AnswerWriter::new);
-        Ok(Answering { push, unsent: VecDeque::new(), open, found, begun: false })
+        Ok(Answering { push, unsent: VecDeque::new(), open, found, due: None, begun: false })
     }
 
     /// Lets `select` see when to look again.
@@ -92,10 +97,18 @@ impl Answering {
         self.resume();
     }
 
-    /// Sends what waited for room, or forgets it when nobody is connected.
-    pub(super) fn look(&mut self) {
+    /// Sends what waited, for room or, unless orchagent is `quiet`, for others; or forgets it when nobody is connected.
+    pub(super) fn look(&mut self, quiet: bool) {
         if self.begun && !self.push.is_connected() {
             self.forget();
+        }
+        if self.due.is_some_and(|due| quiet || due <= Instant::now()) {
+            for open in [&mut self.open, &mut self.found] {
+                if !open.is_empty() {
+                    self.unsent.push_back(take(open));
+                }
+            }
+            self.due = None;
         }
         self.resume();
     }
@@ -120,6 +133,9 @@ impl Answering {
                 }
             }
         }
+        if self.due.is_none() && !(self.open.is_empty() && self.found.is_empty()) {
+            self.due = Some(Instant::now() + HOLD);
+        }
         self.resume();
     }
 
@@ -139,15 +155,10 @@ impl Answering {
         }
     }
 
-    /// Sends of what waits what there is room for.
+    /// Sends of what waits for room what there is room for.
     fn resume(&mut self) {
         while self.push.has_room() {
-            let message = match self.unsent.pop_front() {
-                Some(message) => message,
-                None if !self.open.is_empty() => take(&mut self.open),
-                None if !self.found.is_empty() => take(&mut self.found),
-                None => break,
-            };
+            let Some(message) = self.unsent.pop_front() else { break };
             if !self.push.send(message) {
                 // What is in the chip is said on the next connection.
                 self.forget();
@@ -158,6 +169,7 @@ impl Answering {
     fn forget(&mut self) {
         self.begun = false;
         self.unsent = VecDeque::new();
+        self.due = None;
         take(&mut self.open);
         take(&mut self.found);
     }

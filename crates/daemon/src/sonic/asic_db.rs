@@ -6,13 +6,12 @@
 use super::north::{Lag, Persistence};
 use super::south::{NOTIFICATIONS, SHUTDOWN_REQUEST};
 use super::{Error, log};
-use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_sai::VirtualSwitch;
 use ribtide_swss::Db;
-use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, Oid, RouteEntry, SWITCH, text};
-use ribtide_swss::syncd::{AsicChange, Syncd, SyncdOut};
+use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, text};
+use ribtide_swss::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};
 use ribtide_tables::{Connection, Databases, Pace, Reply, TableError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -130,8 +129,8 @@ impl AsicDb {
 
 /// A thread that writes rows, and the mark again when the server may have lost it.
 pub(super) struct Behind {
-    /// None only while it is dropped.
-    batches: Option<ring::Sender<(Vec<Noted>, Instant)>>,
+    /// What waits, and when it came. None only while it is dropped.
+    batches: Option<ring::Sender<(PackedChanges, Instant)>>,
     pace: Pace,
     thread: Option<JoinHandle<()>>,
     failed: crossbeam_channel::Receiver<Error>,
@@ -141,7 +140,7 @@ pub(super) struct Behind {
 impl Behind {
     fn start(mut rows: Rows, lag: Lag, rings: &Rings) -> Result<Behind, Error> {
         let bound = lag.behind_by / BULK;
-        let (batches, waiting) = rings.bounded::<(Vec<Noted>, Instant)>("ASIC_DB written behind", bound);
+        let (batches, waiting) = rings.bounded::<(PackedChanges, Instant)>("ASIC_DB written behind", bound);
         let pace = Pace::new(bound);
         let its_pace = pace.clone();
         let (failing, failed) = crossbeam_channel::bounded(1);
@@ -160,7 +159,7 @@ impl Behind {
                 let mut next = first;
                 while let Some((rows_of_it, _)) = next {
                     left = left.saturating_sub(rows_of_it.len());
-                    rows.begin(rows_of_it.into_iter().map(Noted::change))?;
+                    rows.begin(rows_of_it.unpack())?;
                     next = if left > 0 { waiting.try_recv() } else { None };
                 }
                 match oldest {
@@ -194,7 +193,7 @@ impl Behind {
 
     /// Waits while too much waits.
     fn write(&self, changes: &mut Vec<AsicChange>) -> Result<(), Error> {
-        let (noted, now) = (changes.drain(..).map(Noted::from).collect(), Instant::now());
+        let (noted, now) = (PackedChanges::new(changes.drain(..)), Instant::now());
         self.pace.came(now);
         let sent = self.batches.as_ref().is_some_and(|batches| batches.send((noted, now)).is_ok());
         match self.failed.try_recv() {
@@ -212,50 +211,6 @@ impl Drop for Behind {
         self.batches = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
-        }
-    }
-}
-
-/// A change that may wait long. Routes, of which there are many, take less than half of an [`AsicChange`].
-enum Noted {
-    /// A route of our switch leads there.
-    Leads(AnyPrefix, Oid, Oid),
-    /// It is gone.
-    Gone(AnyPrefix, Oid),
-    Other(Box<AsicChange>),
-}
-
-const _: () = assert!(size_of::<Noted>() <= 40);
-
-impl From<AsicChange> for Noted {
-    fn from(change: AsicChange) -> Noted {
-        match &change {
-            AsicChange::Set(ObjectType::RouteEntry, ObjectId::Route(entry), attrs)
-                if entry.switch == SWITCH =>
-            {
-                match attrs.as_slice() {
-                    [Attr::RouteNextHop(to)] => Noted::Leads(entry.dest, entry.vr, *to),
-                    _ => Noted::Other(Box::new(change)),
-                }
-            }
-            AsicChange::Remove(ObjectType::RouteEntry, ObjectId::Route(entry)) if entry.switch == SWITCH => {
-                Noted::Gone(entry.dest, entry.vr)
-            }
-            _ => Noted::Other(Box::new(change)),
-        }
-    }
-}
-
-impl Noted {
-    fn change(self) -> AsicChange {
-        let route = |dest, vr| ObjectId::Route(RouteEntry { switch: SWITCH, vr, dest });
-        match self {
-            Noted::Leads(dest, vr, to) => {
-                let attrs = Attrs::from_iter([Attr::RouteNextHop(to)]);
-                AsicChange::Set(ObjectType::RouteEntry, route(dest, vr), attrs)
-            }
-            Noted::Gone(dest, vr) => AsicChange::Remove(ObjectType::RouteEntry, route(dest, vr)),
-            Noted::Other(change) => *change,
         }
     }
 }
@@ -377,32 +332,5 @@ impl Rows {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ribtide_swss::sai::PacketAction;
-
-    #[test]
-    fn what_is_noted_comes_out_as_it_went_in() {
-        let own = RouteEntry { switch: SWITCH, vr: Oid(7), dest: "10.0.0.0/8".parse().unwrap() };
-        let other = RouteEntry { switch: Oid(9), ..own };
-        let to = |to| Attrs::from_iter([Attr::RouteNextHop(to)]);
-        let drops = Attrs::from_iter([Attr::RoutePacketAction(PacketAction::Drop)]);
-        for (change, small) in [
-            (AsicChange::Set(ObjectType::RouteEntry, own.into(), to(Oid(3))), true),
-            (AsicChange::Set(ObjectType::RouteEntry, own.into(), drops), false),
-            (AsicChange::Set(ObjectType::RouteEntry, own.into(), Attrs::new()), false),
-            (AsicChange::Set(ObjectType::RouteEntry, other.into(), to(Oid(3))), false),
-            (AsicChange::Remove(ObjectType::RouteEntry, own.into()), true),
-            (AsicChange::Remove(ObjectType::NextHop, Oid(3).into()), false),
-            (AsicChange::Map(Oid(1), Oid(2)), false),
-        ] {
-            let noted = Noted::from(change.clone());
-            assert_eq!(!matches!(noted, Noted::Other(_)), small, "{change:?}");
-            assert_eq!(noted.change(), change);
-        }
     }
 }

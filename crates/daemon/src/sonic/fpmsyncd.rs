@@ -58,7 +58,7 @@ pub struct Flush {
     #[arg(long, value_name = "ROUTES", default_value_t = 1000)]
     pub pipeline: usize,
     /// How long changed routes may wait for more of them
-    #[arg(long, value_name = "MS", default_value_t = 500)]
+    #[arg(long, value_name = "MS", default_value_t = 10)]
     pub flush_timer: u64,
     /// Fewer changed routes than this are written at once
     #[arg(long, value_name = "ROUTES", default_value_t = 500)]

@@ -130,9 +130,9 @@ impl Outlet for RedisOutlet {
         }
     }
 
-    fn after_round(&mut self, _: &mut Orch, _: bool) -> Result<(), Error> {
+    fn after_round(&mut self, _: &mut Orch, quiet: bool) -> Result<(), Error> {
         if let Some(answering) = &mut self.answering {
-            answering.look();
+            answering.look(quiet);
             // Who is not connected may listen to what is published.
             self.publisher.awaited(!answering.is_connected());
         }

@@ -17,8 +17,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The side that has answers.
 pub(super) struct Publisher {
     behind: Behind<RouteStateRow>,
-    /// Scratch.
-    changes: Vec<Change<RouteStateRow>>,
     all: All,
 }
 
@@ -44,7 +42,7 @@ impl Publisher {
         if !keeps {
             published.forget()?;
         }
-        Ok(Publisher { behind: Behind::record(published, lag.behind_by, rings)?, changes: Vec::new(), all })
+        Ok(Publisher { behind: Behind::record(published, lag.behind_by, rings)?, all })
     }
 
     /// Whether somebody waits for what is published.
@@ -54,8 +52,7 @@ impl Publisher {
 
     /// Publishes these when it gets to it.
     pub(super) fn publish(&mut self, responses: impl Iterator<Item = RouteResponse>) -> Result<(), Error> {
-        self.changes.extend(responses.map(|response| change(response.key, response.protocol)));
-        Ok(self.behind.write(&mut self.changes)?)
+        Ok(self.behind.note(responses.map(|response| change(response.key, response.protocol)))?)
     }
 
     /// After a warm start, before which nothing is published: these are all that there are.

@@ -1,67 +1,85 @@
-//! Changes that may wait long, in few octets: a route of the default VRF takes some nine, beside a row that it mostly
-//! shares with others.
+//! Changes that may wait long, in few octets: a route of the default VRF takes six, beside a row that it mostly shares
+//! with the one before it, or ten.
 
 use super::{Change, Row};
+use std::borrow::Borrow;
 
 /// The row had other fields before.
 const RESHAPED: u8 = 1;
 /// The key did not pack: it is the next of `whole`.
 const WHOLE: u8 = 2;
+/// The row is another than that of the change before: its number, least significant octet first, follows.
+const ANOTHER: u8 = 4;
 
 /// Changes of one table, in their order.
 #[derive(Debug)]
 pub struct Packed<R: Row> {
-    /// Of each change a mark, and its key's octets where it packs.
-    keys: Vec<u8>,
+    /// Of each change a mark, which row, and its key's octets where it packs.
+    octets: Vec<u8>,
     /// Keys that do not.
     whole: Vec<R::Key>,
     /// Rows, of equal ones mostly one.
     rows: Vec<Option<R>>,
-    /// Of each change, which row.
-    of: Vec<u32>,
+    len: usize,
 }
 
 /// So many rows are looked through for an equal one, those that came last first.
 const LATELY: usize = 4;
+/// What a change usually takes.
+const USUAL: usize = 6;
 
-impl<R: Row> From<&[Change<R>]> for Packed<R> {
-    fn from(changes: &[Change<R>]) -> Self {
-        let mut packed = Packed {
-            keys: Vec::with_capacity(changes.len() * 6),
-            whole: Vec::new(),
-            rows: Vec::new(),
-            of: Vec::with_capacity(changes.len()),
-        };
+impl<R: Row, C: Borrow<Change<R>>> FromIterator<C> for Packed<R> {
+    fn from_iter<I: IntoIterator<Item = C>>(changes: I) -> Self {
+        let changes = changes.into_iter();
+        let mut octets = Vec::with_capacity(changes.size_hint().0 * USUAL);
+        let (mut whole, mut rows) = (Vec::new(), Vec::<Option<R>>::new());
+        let (mut len, mut before) = (0, 0);
         for change in changes {
-            let at = packed.keys.len();
-            packed.keys.push(if change.reshaped { RESHAPED } else { 0 });
-            if !R::pack(&change.key, &mut packed.keys) {
-                packed.keys.truncate(at + 1);
-                packed.keys[at] |= WHOLE;
-                packed.whole.push(change.key.clone());
-            }
-            let lately = packed.rows.len().saturating_sub(LATELY);
-            let equal = packed.rows[lately..].iter().rposition(|row| *row == change.row);
-            packed.of.push(equal.map_or(packed.rows.len(), |at| lately + at) as u32);
+            let change = change.borrow();
+            len += 1;
+            let head = octets.len();
+            octets.push(if change.reshaped { RESHAPED } else { 0 });
+            let lately = rows.len().saturating_sub(LATELY);
+            let equal = rows[lately..].iter().rposition(|row| *row == change.row);
+            let row = equal.map_or(rows.len(), |at| lately + at) as u32;
             if equal.is_none() {
-                packed.rows.push(change.row.clone());
+                rows.push(change.row.clone());
+            }
+            if row != before {
+                before = row;
+                octets[head] |= ANOTHER;
+                octets.extend_from_slice(&row.to_le_bytes());
+            }
+            let key = octets.len();
+            if !R::pack(&change.key, &mut octets) {
+                octets.truncate(key);
+                octets[head] |= WHOLE;
+                whole.push(change.key.clone());
             }
         }
-        packed
+        Packed { octets, whole, rows, len }
     }
 }
 
 impl<R: Row> Packed<R> {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Appends them as they were.
     pub fn unpack(self, changes: &mut Vec<Change<R>>) {
-        let (mut octets, mut whole) = (self.keys.as_slice(), self.whole.into_iter());
-        changes.reserve(self.of.len());
-        for of in self.of {
-            let Some(row) = self.rows.get(of as usize).cloned() else { return };
-            let Some((&mark, rest)) = octets.split_first() else { return };
+        let (mut octets, mut whole) = (self.octets.as_slice(), self.whole.into_iter());
+        let mut row = 0;
+        changes.reserve(self.len);
+        while let Some((&mark, rest)) = octets.split_first() {
             octets = rest;
+            if mark & ANOTHER != 0 {
+                let Some((number, rest)) = octets.split_first_chunk() else { return };
+                (row, octets) = (u32::from_le_bytes(*number) as usize, rest);
+            }
             let key = if mark & WHOLE == 0 { R::unpack(&mut octets) } else { whole.next() };
-            let Some(key) = key else { return };
+            let (Some(key), Some(row)) = (key, self.rows.get(row).cloned()) else { return };
             changes.push(Change { key, row, reshaped: mark & RESHAPED != 0 });
         }
     }

@@ -80,14 +80,14 @@ fn what_is_packed_comes_out_as_it_went_in() {
             Change::del(change.key),
         ]);
     }
-    let packed = Packed::from(&changes[..]);
+    let packed: Packed<RouteRow> = changes.iter().collect();
     let mut back = Vec::new();
     packed.unpack(&mut back);
     assert_eq!(back, changes);
     // Of the tables that do not say how their keys pack, each is kept whole.
     let port = [Change::del(PortKey::Port("Ethernet0".into())), Change::del(PortKey::ConfigDone)];
     let mut back: Vec<Change<PortRow>> = Vec::new();
-    Packed::from(&port[..]).unpack(&mut back);
+    port.iter().collect::<Packed<PortRow>>().unpack(&mut back);
     assert_eq!(back, port);
 }
 

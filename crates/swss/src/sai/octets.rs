@@ -16,15 +16,60 @@ use super::{
     SaiRequest, Status, Verb,
 };
 use crate::row::{pack_prefix, unpack_prefix};
+use ribtide_prefix::AnyPrefix;
 
 /// The marks of bulks.
 const BULKS: [(u8, Verb); 3] = [(1, Verb::Create), (2, Verb::Set), (3, Verb::Remove)];
 /// The mark of a reply.
 const REPLY: u8 = 4;
 
-/// Flags of a route: another virtual router than the one before it; another object that it leads to.
+/// Flags of a route: another virtual router than the one before it; another object that it leads to. Other bits are the caller's.
 const ROUTER: u8 = 1;
 const NEXT_HOP: u8 = 2;
+
+/// What a route of our switch may share with the one before it, for who writes octets and for who reads them.
+#[derive(Default)]
+pub(crate) struct Before {
+    router: Oid,
+    next_hop: Oid,
+}
+
+impl Before {
+    /// Appends a route: a head of flags, what it does not share, and its prefix. `to`: what it leads to, if that is said.
+    pub(crate) fn write(
+        &mut self,
+        flags: u8,
+        (vr, dest): (Oid, AnyPrefix),
+        to: Option<Oid>,
+        out: &mut Vec<u8>,
+    ) {
+        let head = out.len();
+        out.push(flags);
+        let to = to.unwrap_or(self.next_hop);
+        for (flag, number, before) in [(ROUTER, vr, &mut self.router), (NEXT_HOP, to, &mut self.next_hop)] {
+            if *before != number {
+                *before = number;
+                out[head] |= flag;
+                out.extend_from_slice(&number.0.to_le_bytes());
+            }
+        }
+        pack_prefix(dest, out);
+    }
+
+    /// The route whose head is first in `octets`, which go on behind it, and what it leads to, if that is said of it.
+    pub(crate) fn read(&mut self, octets: &mut &[u8]) -> Option<(RouteEntry, Oid)> {
+        let (&head, mut rest) = octets.split_first()?;
+        for (flag, number) in [(ROUTER, &mut self.router), (NEXT_HOP, &mut self.next_hop)] {
+            if head & flag != 0 {
+                let (eight, behind) = rest.split_first_chunk()?;
+                (*number, rest) = (Oid(u64::from_le_bytes(*eight)), behind);
+            }
+        }
+        let dest = unpack_prefix(&mut rest)?;
+        *octets = rest;
+        Some((RouteEntry { switch: SWITCH, vr: self.router, dest }, self.next_hop))
+    }
+}
 
 /// The octets are of another layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,11 +83,11 @@ pub fn write_bulk(request: &SaiRequest, out: &mut Vec<u8>) -> bool {
     };
     let begin = out.len();
     out.extend(BULKS.iter().filter(|(_, of)| of == verb).map(|(mark, _)| mark));
-    let (mut router, mut next_hop) = (Oid::NULL, Oid::NULL);
+    let mut before = Before::default();
     for item in items {
         let leads = match (verb, item.attrs.as_slice()) {
-            (Verb::Create | Verb::Set, [Attr::RouteNextHop(to)]) => *to,
-            (Verb::Remove, []) => next_hop,
+            (Verb::Create | Verb::Set, [Attr::RouteNextHop(to)]) => Some(*to),
+            (Verb::Remove, []) => None,
             _ => {
                 out.truncate(begin);
                 return false;
@@ -52,16 +97,7 @@ pub fn write_bulk(request: &SaiRequest, out: &mut Vec<u8>) -> bool {
             out.truncate(begin);
             return false;
         };
-        let head = out.len();
-        out.push(0);
-        for (flag, number, before) in [(ROUTER, vr, &mut router), (NEXT_HOP, leads, &mut next_hop)] {
-            if *before != number {
-                *before = number;
-                out[head] |= flag;
-                out.extend_from_slice(&number.0.to_le_bytes());
-            }
-        }
-        pack_prefix(dest, out);
+        before.write(0, (vr, dest), leads, out);
     }
     true
 }
@@ -84,21 +120,14 @@ fn read_routes(verb: Verb, mut octets: &[u8]) -> Option<Vec<Item>> {
     /// What a route takes at least, with eight bits of its address.
     const LEAST: usize = 3;
     let mut items = Vec::with_capacity(octets.len() / LEAST);
-    let (mut router, mut next_hop) = (Oid::NULL, Oid::NULL);
-    while let Some((&head, rest)) = octets.split_first() {
-        octets = rest;
-        for (flag, number) in [(ROUTER, &mut router), (NEXT_HOP, &mut next_hop)] {
-            if head & flag != 0 {
-                let (eight, rest) = octets.split_first_chunk()?;
-                (*number, octets) = (Oid(u64::from_le_bytes(*eight)), rest);
-            }
-        }
-        let dest = unpack_prefix(&mut octets)?;
+    let mut before = Before::default();
+    while !octets.is_empty() {
+        let (route, to) = before.read(&mut octets)?;
         let attrs = match verb {
-            Verb::Create | Verb::Set => Attrs::from_iter([Attr::RouteNextHop(next_hop)]),
+            Verb::Create | Verb::Set => Attrs::from_iter([Attr::RouteNextHop(to)]),
             Verb::Remove => Attrs::new(),
         };
-        items.push(Item { id: RouteEntry { switch: SWITCH, vr: router, dest }.into(), attrs });
+        items.push(Item { id: route.into(), attrs });
     }
     Some(items)
 }
@@ -134,7 +163,7 @@ mod tests {
     use super::super::PacketAction;
     use super::*;
     use proptest::prelude::*;
-    use ribtide_prefix::{AnyPrefix, Prefix};
+    use ribtide_prefix::Prefix;
 
     fn bulk(verb: Verb, items: Vec<Item>) -> SaiRequest {
         let (object, mode) = (ObjectType::RouteEntry, ErrorMode::IgnoreError);

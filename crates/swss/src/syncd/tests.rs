@@ -23,6 +23,9 @@ struct Db {
 
 impl Db {
     fn write(&mut self, changes: Vec<AsicChange>) {
+        let packed = PackedChanges::new(changes.iter().cloned());
+        assert_eq!(packed.len(), changes.len());
+        assert_eq!(packed.unpack().collect::<Vec<_>>(), changes);
         for change in changes {
             match change {
                 AsicChange::Wipe => *self = Db::default(),

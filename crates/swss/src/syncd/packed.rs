@@ -1,0 +1,110 @@
+//! Changes of ASIC_DB that may wait long, in few octets: a route of the switch takes five, beside what it shares with the one
+//! before it.
+
+use super::AsicChange;
+use crate::sai::octets::Before;
+use crate::sai::{Attr, Attrs, ObjectId, ObjectType, RouteEntry, SWITCH};
+
+/// Flags of a change: a route's row goes; it is no such route, but the next of those that are kept whole.
+const GONE: u8 = 1 << 6;
+const WHOLE: u8 = 1 << 7;
+/// What a route usually takes.
+const USUAL: usize = 6;
+
+/// Changes in their order.
+#[derive(Debug)]
+pub struct PackedChanges {
+    octets: Vec<u8>,
+    whole: Vec<AsicChange>,
+    len: usize,
+}
+
+impl PackedChanges {
+    /// Packs these.
+    pub fn new(changes: impl ExactSizeIterator<Item = AsicChange>) -> PackedChanges {
+        let len = changes.len();
+        let (mut octets, mut whole, mut before) =
+            (Vec::with_capacity(len * USUAL), Vec::new(), Before::default());
+        for change in changes {
+            let (entry, to) = match &change {
+                AsicChange::Set(ObjectType::RouteEntry, ObjectId::Route(entry), attrs) => {
+                    match attrs.as_slice() {
+                        [Attr::RouteNextHop(to)] => (Some(entry), Some(*to)),
+                        _ => (None, None),
+                    }
+                }
+                AsicChange::Remove(ObjectType::RouteEntry, ObjectId::Route(entry)) => (Some(entry), None),
+                _ => (None, None),
+            };
+            if let Some(RouteEntry { switch: SWITCH, vr, dest }) = entry {
+                before.write(if to.is_none() { GONE } else { 0 }, (*vr, *dest), to, &mut octets);
+            } else {
+                octets.push(WHOLE);
+                whole.push(change);
+            }
+        }
+        PackedChanges { octets, whole, len }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Each as it was.
+    pub fn unpack(self) -> impl Iterator<Item = AsicChange> {
+        let PackedChanges { octets, whole, .. } = self;
+        let (mut at, mut whole, mut before) = (0, whole.into_iter(), Before::default());
+        std::iter::from_fn(move || {
+            let mut rest = octets.get(at..)?;
+            let flags = *rest.first()?;
+            if flags & WHOLE != 0 {
+                at += 1;
+                return whole.next();
+            }
+            let (entry, to) = before.read(&mut rest)?;
+            at = octets.len() - rest.len();
+            let id = ObjectId::Route(entry);
+            Some(if flags & GONE != 0 {
+                AsicChange::Remove(ObjectType::RouteEntry, id)
+            } else {
+                AsicChange::Set(ObjectType::RouteEntry, id, Attrs::from_iter([Attr::RouteNextHop(to)]))
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sai::{Oid, PacketAction};
+
+    #[test]
+    fn what_goes_in_comes_out_and_routes_are_small() {
+        let own = RouteEntry { switch: SWITCH, vr: Oid(7), dest: "10.0.0.0/24".parse().unwrap() };
+        let other = RouteEntry { switch: Oid(9), ..own };
+        let to = |to| Attrs::from_iter([Attr::RouteNextHop(to)]);
+        let drops = Attrs::from_iter([Attr::RoutePacketAction(PacketAction::Drop)]);
+        let changes = [
+            (AsicChange::Set(ObjectType::RouteEntry, own.into(), to(Oid(3))), 1 + 16 + 4),
+            (AsicChange::Set(ObjectType::RouteEntry, own.into(), to(Oid(3))), 1 + 4),
+            (AsicChange::Set(ObjectType::RouteEntry, own.into(), drops), 1),
+            (AsicChange::Set(ObjectType::RouteEntry, own.into(), Attrs::new()), 1),
+            (AsicChange::Set(ObjectType::RouteEntry, other.into(), to(Oid(3))), 1),
+            (AsicChange::Remove(ObjectType::RouteEntry, own.into()), 1 + 4),
+            (AsicChange::Set(ObjectType::RouteEntry, own.into(), to(Oid(4))), 1 + 8 + 4),
+            (AsicChange::Remove(ObjectType::NextHop, Oid(3).into()), 1),
+            (AsicChange::Map(Oid(1), Oid(2)), 1),
+        ];
+        let all: Vec<_> = changes.iter().map(|(change, _)| change.clone()).collect();
+        let packed = PackedChanges::new(all.iter().cloned());
+        assert_eq!(packed.octets.len(), changes.iter().map(|(_, octets)| octets).sum::<usize>());
+        assert_eq!((packed.len(), packed.is_empty(), packed.whole.len()), (9, false, 5));
+        assert_eq!(packed.unpack().collect::<Vec<_>>(), all);
+    }
+}
