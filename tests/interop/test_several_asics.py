@@ -7,7 +7,7 @@ import signal
 
 from harness import Host, Ribtide, binary, wait_for
 from harness.config import HEAD, external
-from harness.sonic import APPL, ASIC, CONFIG, PORTS, Sonic
+from harness.sonic import APPL, ASIC, CONFIG, FLAGS, PORTS, Sonic
 from harness.speaker import Speaker, update
 
 PREFIXES = 20_000
@@ -105,5 +105,8 @@ def test_one_of_two_stands_still(host):
     wait_for("nobody is behind", lambda: behind() == {"fpm-0": None, "fpm-1": None}, 60)
     for asic in asics:
         asic.agrees()
+    shown = host.run(binary(), "show", "pipeline", "--sonic", "--json", *asics[0].databases)
+    assert {(daemon["asic"], daemon["daemon"]) for daemon in json.loads(shown) if daemon["queues"]} \
+        == {(f"asic{number}", daemon) for number in range(2) for daemon in FLAGS}
     # Its host answered all the time: nobody took it for gone.
     assert [client["connects"] for client in router.show("fpm")["clients"]] == [1, 1]

@@ -9,6 +9,7 @@ pub mod activity;
 pub mod ask;
 pub mod clock;
 pub mod cpu;
+pub mod gauge;
 pub mod liveness;
 pub mod log;
 pub mod meter;

@@ -4,6 +4,7 @@
 //! its bound and depth, so that a stalled pipeline shows where it waits. Items are batches: at two batches a
 //! microsecond the queue is never the limit (docs/adr/0003-dependencies.md).
 
+use crate::gauge::{Depth, Gauge, Level};
 use crate::rest;
 use crossbeam_channel as channel;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,10 +14,11 @@ use std::time::Duration;
 /// Wakes a consumer that sleeps somewhere else than at its rings: in a poll of sockets.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// All rings of a process; one whose ends are both gone is gone from here too.
+/// All rings of a process, and what it has in other queues; one whose ends are both gone is gone from here too.
 #[derive(Clone, Default, Debug)]
 pub struct Rings {
     all: Arc<Mutex<Vec<Weak<Stats>>>>,
+    gauges: Arc<Mutex<Vec<Weak<Level>>>>,
     /// Whose the rings are that are made here, where several are alike.
     whose: Option<Arc<str>>,
 }
@@ -38,6 +40,13 @@ pub struct Reading {
     pub full: u64,
 }
 
+impl From<Reading> for Depth {
+    fn from(ring: Reading) -> Depth {
+        let Reading { name, capacity, depth, peak, full, .. } = ring;
+        Depth { name, bound: Some(capacity as u64), depth, peak, full }
+    }
+}
+
 #[derive(Debug)]
 struct Stats {
     name: String,
@@ -51,18 +60,14 @@ struct Stats {
 impl Rings {
     /// The same ones, where new rings have this before their names: of one of several that are alike.
     pub fn of(&self, whose: &str) -> Rings {
-        Rings { all: self.all.clone(), whose: Some(whose.into()) }
+        Rings { whose: Some(whose.into()), ..self.clone() }
     }
 
     /// Makes a ring of at most `capacity` batches (at least one).
     pub fn bounded<T>(&self, name: impl Into<String>, capacity: usize) -> (Sender<T>, Receiver<T>) {
         let capacity = capacity.max(1);
-        let mut name = name.into();
-        if let Some(whose) = &self.whose {
-            name = format!("{whose}: {name}");
-        }
         let stats = Arc::new(Stats {
-            name,
+            name: self.name(name),
             capacity,
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
@@ -72,6 +77,30 @@ impl Rings {
         self.all.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&stats));
         let (tx, rx) = channel::bounded(capacity);
         (Sender { tx, stats: stats.clone(), wake: None }, Receiver { rx, stats })
+    }
+
+    /// Makes a gauge of a queue that is no ring, at whose `bound` its producer waits.
+    pub fn gauge(&self, name: impl Into<String>, bound: Option<usize>) -> Gauge {
+        let gauge = Gauge::new(self.name(name), bound);
+        let mut gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        gauges.push(Arc::downgrade(gauge.level()));
+        gauge
+    }
+
+    fn name(&self, name: impl Into<String>) -> String {
+        match &self.whose {
+            None => name.into(),
+            Some(whose) => format!("{whose}: {}", name.into()),
+        }
+    }
+
+    /// How full every ring is and every other queue, in the order they were made.
+    pub fn depths(&self) -> Vec<Depth> {
+        let mut depths: Vec<Depth> = self.read().into_iter().map(Depth::from).collect();
+        let mut gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        gauges.retain(|gauge| gauge.strong_count() > 0);
+        depths.extend(gauges.iter().filter_map(Weak::upgrade).map(|level| level.read()));
+        depths
     }
 
     /// The state of every ring, in the order they were made.

@@ -104,6 +104,23 @@ impl Databases {
         Databases::load_of(file, namespace_id().map(|id| format!("asic{id}")).as_deref())
     }
 
+    /// The databases of every namespace `asicN` that a `database_global.json` includes, each with its name; of any other file,
+    /// and where [`NAMESPACE_ID`] says which one, those that [`Databases::load`] reads.
+    ///
+    /// # Errors
+    /// As [`Databases::load`].
+    pub fn of_asics(file: Option<&Path>) -> Result<Vec<(Option<String>, Databases)>, TableError> {
+        let path = file.unwrap_or(Path::new(DEFAULT_CONFIG));
+        let text = std::fs::read_to_string(path).ok().filter(|_| namespace_id().is_none());
+        let included = text.and_then(|text| includes(path, &text).ok().flatten()).unwrap_or_default();
+        let asics: Vec<_> = included.into_iter().filter(|(name, _)| name.is_some()).collect();
+        if asics.is_empty() {
+            return Ok(vec![(None, Databases::load(file)?)]);
+        }
+        let load = |(name, file): Included| Ok((name, Databases::load_of(Some(&file), None)?));
+        asics.into_iter().map(load).collect()
+    }
+
     /// The same, of this namespace.
     fn load_of(file: Option<&Path>, namespace: Option<&str>) -> Result<Databases, TableError> {
         let path = file.unwrap_or(Path::new(DEFAULT_CONFIG));
@@ -298,6 +315,13 @@ mod tests {
         }
         let says = place(Some("asic7")).unwrap_err().to_string();
         assert!(says.ends_with("no file of the namespace asic7, which NAMESPACE_ID says"), "{says}");
+        let of_asics = |file| -> Vec<_> {
+            let all = Databases::of_asics(Some(file)).unwrap();
+            all.into_iter().map(|(name, all)| (name, all.get(Db::State).address.clone())).collect()
+        };
+        let at = |port| Address::Tcp("127.0.0.1".into(), port);
+        assert_eq!(of_asics(&global), [(Some("asic0".into()), at(6380)), (Some("asic1".into()), at(6381))]);
+        assert_eq!(of_asics(&dir.path().join("redis1/database_config.json")), [(None, at(6381))]);
         let servers = Databases::servers(&global).unwrap();
         let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
         assert_eq!(names, ["redis", "asic0 redis", "asic1 redis"]);

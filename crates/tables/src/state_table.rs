@@ -127,7 +127,7 @@ end
 ";
 
 /// Keys that may wait for a consumer that takes some.
-const BACKLOG: i64 = 10_000;
+pub const BACKLOG: i64 = 10_000;
 /// A consumer that took none for so long is not waited for.
 const STILL: Duration = Duration::from_millis(100);
 /// How often it is looked whether it has.

@@ -15,7 +15,7 @@ mod zmtp;
 
 pub use answers::{AnswerEvent, Taken, answer_to, answers_at};
 pub use endpoint::Endpoint;
-pub use push::Push;
+pub use push::{Push, WINDOW};
 pub use requests::{Again, Answer, exchange, serve};
 pub use table::{ZmqConsumer, ZmqProducer};
 pub use zmtp::Process;

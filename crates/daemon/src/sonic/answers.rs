@@ -70,6 +70,11 @@ impl Answering {
         select.recv(self.push.wake());
     }
 
+    /// Messages for which there was no room yet.
+    pub(super) fn unsent(&self) -> usize {
+        self.unsent.len()
+    }
+
     /// Whether somebody hears it.
     pub(super) fn is_connected(&self) -> bool {
         self.push.is_connected()

@@ -13,11 +13,12 @@ use super::north::{Lag, Persistence, Routes, ZmqRoutes, port};
 use super::performance::{Timers, Timing};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::warm::Replay;
-use super::{Error, log};
+use super::{Error, log, queues};
 use crate::combinations::Asked;
 use clap::Args;
 use crossbeam_channel::Select;
 use ribtide_runtime::clock::Clock;
+use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
@@ -158,7 +159,12 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         answers: None,
         heard: !suppress,
         telling: None,
+        changed: rings.gauge("rows changed and not handed over", Some(choked_at(options.flush))),
+        objectless: rings.gauge("routes that wait for their next-hop object", None),
+        counted: Instant::now(),
     };
+    let keys = matches!(stage.routes, Routes::Redis(_)).then_some(RouteRow::TABLE);
+    queues::publish(DAEMON, &databases, &rings, keys, stop)?;
     let (links, link_events) = links::watch(DAEMON, &rings, stop)?;
     links.into_iter().for_each(|event| stage.link(event));
     stage.learn()?;
@@ -218,6 +224,11 @@ fn protocols() -> Protocols {
     text.map_or_else(Protocols::default, |text| Protocols::parse(&text))
 }
 
+/// Changed rows from which on no more of them are read, if they have nowhere to go.
+fn choked_at(flush: Flush) -> usize {
+    Pipeline::default().capacity.max(flush.pipeline)
+}
+
 struct Stage {
     machine: Fpmsyncd,
     out: FpmOut,
@@ -240,6 +251,10 @@ struct Stage {
     heard: bool,
     /// Routes that orchagent is told again over ZeroMQ, and what it is told.
     telling: Option<(Again, Says)>,
+    /// Rows that changed and were not handed over, and routes whose next-hop object did not come.
+    changed: Gauge,
+    objectless: Gauge,
+    counted: Instant,
     /// PerformanceTimers: messages of FPM made into rows, and rows written.
     read: Option<Meter>,
     write: Option<Meter>,
@@ -273,6 +288,7 @@ impl Stage {
             busy |= self.look_north()?;
             self.look_back()?;
             self.carry_out()?;
+            self.note_depths();
             if !busy {
                 self.probe()?;
                 let mut select = Select::new();
@@ -294,6 +310,17 @@ impl Stage {
             }
         }
         self.flush()
+    }
+
+    fn note_depths(&mut self) {
+        self.changed.set(self.machine.pending());
+        // It is counted where it is: there are as many places as ways to lead somewhere.
+        if self.counted.elapsed() >= PROBE {
+            self.counted = Instant::now();
+            self.objectless.set(self.machine.waiting());
+        }
+        self.routes.note_depths();
+        self.labels.note_depths();
     }
 
     fn link(&mut self, event: LinkEvent) {
@@ -449,9 +476,7 @@ impl Stage {
     /// Whether so much waits for orchagent that the routing daemon must wait too. While orchagent is away it need not:
     /// what waits unites, and there are only so many routes.
     fn is_choked(&self) -> bool {
-        !self.replay.holds()
-            && !self.has_room()
-            && self.machine.pending() >= Pipeline::default().capacity.max(self.flush.pipeline)
+        !self.replay.holds() && !self.has_room() && self.machine.pending() >= choked_at(self.flush)
     }
 
     /// Goes on with ZeroMQ: what waits for room, and an orchagent that is new. True when it has more to say at once.

@@ -11,7 +11,7 @@
 //! a neighbour with a made-up MAC address.
 
 use super::acks::{Acks, Mark};
-use super::orch_stage::{OrchStage, Outlet, SyncdLink, TableFeed};
+use super::orch_stage::{OrchGauges, OrchStage, Outlet, SyncdLink, TableFeed};
 use super::syncd_stage::{OrchLink, SyncdStage};
 use super::vrf_names::VrfNames;
 use super::{Error, log};
@@ -146,6 +146,7 @@ pub fn start(
         outlet: Box::new(Answers { acks, marks: marked, lab: config.lab }),
         batch: 4096,
         backlog: BACKLOG,
+        gauges: OrchGauges::new(BACKLOG, WINDOW, rings),
         rows: None,
         requests: None,
         meter: Some(meters.meter("orchagent")),
@@ -163,7 +164,7 @@ pub fn start(
     let chip = VirtualSwitch::new(ports.collect(), config.chip);
     let link = Box::new(ToOrchagent { requests: requested, replies });
     let syncd = Syncd::new(chip, Box::new(vids)).without_rows();
-    let syncd = SyncdStage::new(syncd, link, Some(meters.meter("syncd")), None);
+    let syncd = SyncdStage::new(syncd, link, Some(meters.meter("syncd")), None, rings);
 
     let (ask_fpmsyncd, asked_fpmsyncd) = pair("fpmsyncd");
     let (ask_orchagent, asked_orchagent) = pair("orchagent");
@@ -620,8 +621,8 @@ impl SyncdLink for ToSyncd {
         Ok(())
     }
 
-    fn waiting(&self) -> bool {
-        self.waiting > 0
+    fn under_way(&self) -> usize {
+        self.waiting
     }
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {

@@ -8,13 +8,14 @@
 
 use super::Error;
 use clap::{Args, ValueEnum};
+use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::fpmsyncd::Says;
 use ribtide_swss::row::{LabelKey, LabelRouteRow, RouteKey, RouteRow};
 use ribtide_swss::{Change, Db, Row};
-use ribtide_tables::zmq::{Endpoint, ZmqProducer};
+use ribtide_tables::zmq::{Endpoint, WINDOW, ZmqProducer};
 use ribtide_tables::{
     Behind, Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable, Wake,
 };
@@ -198,6 +199,14 @@ impl<R: Told> Routes<R> {
         }
     }
 
+    /// How much waits on the way to orchagent, for who looks at [`Rings`].
+    pub(super) fn note_depths(&self) {
+        if let Routes::Zmq(zmq) = self {
+            zmq.waits.set(zmq.producer.waiting());
+            zmq.unacknowledged.set(usize::try_from(zmq.producer.unacknowledged()).unwrap_or(usize::MAX));
+        }
+    }
+
     /// Says when there may be room.
     pub(super) fn wake(&self) -> &Wake {
         match self {
@@ -245,6 +254,9 @@ pub(super) struct ZmqRoutes<R: Row> {
     lost: bool,
     /// It is being told everything, and, with `true`, that there is nothing else.
     telling: Option<bool>,
+    /// Rows that wait for room, and messages that orchagent did not take yet.
+    waits: Gauge,
+    unacknowledged: Gauge,
 }
 
 /// APPL_DB, beside the way of a route.
@@ -291,6 +303,9 @@ impl<R: Told> ZmqRoutes<R> {
             swept: false,
             lost: false,
             telling: None,
+            waits: rings.gauge(format!("{} rows that wait for room in ZeroMQ", R::TABLE), None),
+            unacknowledged: rings
+                .gauge(format!("{} messages that orchagent did not take", R::TABLE), Some(WINDOW as usize)),
         })))
     }
 

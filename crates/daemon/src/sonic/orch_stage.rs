@@ -10,8 +10,10 @@ use super::{Error, log};
 use crossbeam_channel::{Select, TryRecvError};
 use ribtide_runtime::ask::Asked;
 use ribtide_runtime::clock::{Clock, Millis};
+use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::rest;
+use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::orch::{Orch, OrchEvent, OrchOut};
 use ribtide_swss::sai::{SaiReply, SaiRequest};
@@ -85,8 +87,13 @@ pub(super) trait SyncdLink: Send {
     /// Appends the replies that came.
     fn replies(&mut self, replies: &mut Vec<SaiReply>) -> Result<(), Error>;
 
+    /// Requests without a reply.
+    fn under_way(&self) -> usize;
+
     /// Whether a reply is outstanding.
-    fn waiting(&self) -> bool;
+    fn waiting(&self) -> bool {
+        self.under_way() > 0
+    }
 
     /// Lets `select` see when replies come.
     fn watch<'a>(&'a self, select: &mut Select<'a>);
@@ -122,6 +129,11 @@ pub(super) trait Outlet: Send {
     /// Lets `select` see what else a round should follow on.
     fn watch<'a>(&'a self, _select: &mut Select<'a>) {}
 
+    /// Messages to who waits to hear what became of routes for which there was no room yet.
+    fn unsent(&self) -> usize {
+        0
+    }
+
     /// Whether everything that was to be carried out is.
     fn idle(&self) -> bool {
         true
@@ -130,6 +142,26 @@ pub(super) trait Outlet: Send {
     /// Once a second: counters that are only looked at.
     fn tick(&mut self, _orch: &Orch) -> Result<(), Error> {
         Ok(())
+    }
+}
+
+/// How much there is in the machine and on its ways.
+pub(super) struct OrchGauges {
+    at_work: Gauge,
+    parked: Gauge,
+    under_way: Gauge,
+    unsent: Gauge,
+}
+
+impl OrchGauges {
+    /// Of a machine that takes no rows while a request is under way and `backlog` are at work; of `window` requests at most.
+    pub(super) fn new(backlog: usize, window: usize, rings: &Rings) -> OrchGauges {
+        OrchGauges {
+            at_work: rings.gauge("rows at work", Some(backlog)),
+            parked: rings.gauge("routes that wait for what is not there", None),
+            under_way: rings.gauge("requests under way to syncd", Some(window)),
+            unsent: rings.gauge("messages of answers to send", None),
+        }
     }
 }
 
@@ -257,6 +289,8 @@ pub(super) struct OrchStage {
     pub(super) batch: usize,
     /// Rows that may wait in the machine while it waits for syncd.
     pub(super) backlog: usize,
+    /// How much of what waits is seen from outside.
+    pub(super) gauges: OrchGauges,
     /// `swss.rec`.
     pub(super) rows: Option<Recording>,
     /// `sairedis.rec`.
@@ -334,6 +368,7 @@ impl OrchStage {
                 }
                 self.carry_out(&mut out)?;
             }
+            self.note_depths();
             if self.stands_still(quiet)? {
                 return self.freeze(stop);
             }
@@ -353,6 +388,14 @@ impl OrchStage {
             }
         }
         Ok(())
+    }
+
+    fn note_depths(&self) {
+        let OrchGauges { at_work, parked, under_way, unsent } = &self.gauges;
+        at_work.set(self.orch.backlog());
+        parked.set(self.orch.parked());
+        under_way.set(self.syncd.under_way());
+        unsent.set(self.outlet.unsent());
     }
 
     /// Answers who asks whether it may be stopped. True when it must do nothing more.

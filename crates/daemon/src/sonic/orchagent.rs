@@ -7,7 +7,7 @@
 use super::config_db::{ConfigDb, Switch};
 use super::former::{self, Samples};
 use super::north;
-use super::orch_stage::{Feed, Heartbeat, OrchStage, TableFeed};
+use super::orch_stage::{Feed, Heartbeat, OrchGauges, OrchStage, TableFeed};
 use super::outlet::RedisOutlet;
 use super::performance::{Timers, Timing};
 use super::record::Recording;
@@ -15,7 +15,7 @@ use super::settings::Settings;
 use super::south::{self, Mode, South, VIDCOUNTER};
 use super::stock::OrchagentStock;
 use super::warm::{RestartCheck, Restore, WarmStart};
-use super::{Error, log, refuse};
+use super::{Error, log, queues, refuse};
 use crate::combinations::Asked;
 use clap::Args;
 use ribtide_runtime::ring::Rings;
@@ -164,6 +164,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     args.stock.note(&mut settings);
     let timers = Timers::start(args.performance, DAEMON, &databases, &mut settings, stop)?;
     let rings = Rings::default();
+    queues::publish(DAEMON, &databases, &rings, None, stop)?;
     let syncd = south::endpoint(&args.zmq_syncd)?;
     let recording = |bit: u32, file: &str| match args.record & bit {
         0 => Ok(None),
@@ -206,6 +207,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         )?),
         batch: given.batch,
         backlog: BACKLOG,
+        gauges: OrchGauges::new(BACKLOG, given.mode.window(), &rings),
         rows: recording(2, &args.rows_file)?,
         requests: recording(1, &args.requests_file)?,
         meter: None,

@@ -145,6 +145,10 @@ impl Outlet for RedisOutlet {
         }
     }
 
+    fn unsent(&self) -> usize {
+        self.answering.as_ref().map_or(0, Answering::unsent)
+    }
+
     fn idle(&self) -> bool {
         self.publisher.is_idle()
     }

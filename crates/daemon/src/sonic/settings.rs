@@ -111,30 +111,11 @@ fn multi_db(file: bool, servers: usize) -> (&'static str, &'static str, String) 
     }
 }
 
-/// What a daemon says of its settings.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct DaemonSettings {
-    /// The daemon.
-    pub daemon: &'static str,
-    /// Its settings; none when it did not run since the databases started.
-    pub settings: Vec<Setting>,
-}
-
-/// What the daemons on the databases of `config` say of their settings; without one, SONiC's default.
-///
-/// # Errors
-/// A sentence when the databases cannot be read.
-pub fn of_daemons(config: Option<&Path>) -> Result<Vec<DaemonSettings>, Error> {
-    let databases = Databases::load(config)?;
-    let mut connection = Connection::open(databases.get(Db::State), &Stop::default())?;
-    let mut all = Vec::new();
-    for daemon in DAEMONS {
-        let key = connection.database().key(TABLE, daemon);
-        let pairs = connection.ask(&["HGETALL", &key])?.into_pairs();
-        let settings = pairs.iter().filter_map(|(_, text)| serde_json::from_str(text).ok());
-        all.push(DaemonSettings { daemon, settings: settings.collect() });
-    }
-    Ok(all)
+/// What a daemon says of its settings in this STATE_DB; nothing when it did not run since the databases started.
+pub(super) fn of(daemon: &str, state: &mut Connection) -> Result<Vec<Setting>, Error> {
+    let key = state.database().key(TABLE, daemon);
+    let pairs = state.ask(&["HGETALL", &key])?.into_pairs();
+    Ok(pairs.iter().filter_map(|(_, text)| serde_json::from_str(text).ok()).collect())
 }
 
 /// Whether ribtide's daemon has run on these databases.

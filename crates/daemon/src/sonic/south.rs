@@ -293,8 +293,8 @@ impl SyncdLink for South {
         }
     }
 
-    fn waiting(&self) -> bool {
-        !self.waiting.is_empty()
+    fn under_way(&self) -> usize {
+        self.waiting.len()
     }
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {

@@ -15,7 +15,7 @@ use super::south_server::SouthServer;
 use super::stock::{ContextFile, SyncdStock, Watchdog};
 use super::syncd_stage::{Shutdown, SyncdStage};
 use super::warm::{State, WarmStart};
-use super::{Error, log, query, warm_file};
+use super::{Error, log, query, queues, warm_file};
 use crate::combinations::Asked;
 use clap::{Args, ValueEnum};
 use ribtide_runtime::ask;
@@ -200,6 +200,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         .behave(options.chip.iter().map(|(name, value)| (name.as_str(), value.as_str())))
         .map_err(Error::new)?;
     let rings = Rings::default();
+    queues::publish(DAEMON, &databases, &rings, None, stop)?;
     let rows = AsicDb::open((persistence, options.lag), &mut syncd, resumed, &databases, &rings, stop)?;
     let endpoint = options.zmq_requests.as_deref().or(context.zmq_endpoint.as_deref());
     let endpoint = south::endpoint(endpoint.unwrap_or("tcp://127.0.0.1"))?;
@@ -230,7 +231,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     }
     let shutdown =
         Shutdown { asked: listen_for_shutdown(&databases, stop)?, file: file(options, WRITE_FILE)? };
-    let mut stage = SyncdStage::new(syncd, Box::new(link), meter, answer).watched(options.watchdog);
+    let mut stage = SyncdStage::new(syncd, Box::new(link), meter, answer, &rings).watched(options.watchdog);
     stage.shutdown = Some(shutdown);
     let (asker, asked) = ask::pair("syncd");
     if let Some(path) = &options.query_socket {

@@ -9,8 +9,10 @@ use crate::journal::Journal;
 use crossbeam_channel::Select;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::ask::Asked;
+use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::rest;
+use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_sai::VirtualSwitch;
 use ribtide_swss::sai::{ObjectId, ObjectType, Oid, SaiCall, SaiRequest, View};
@@ -79,6 +81,8 @@ pub(super) struct SyncdStage {
     pub(super) changed: Journal<(Oid, AnyPrefix)>,
     /// What the chip works on.
     at_work: VecDeque<AtWork>,
+    /// Requests that the chip works on, and those before it.
+    at_chip: Gauge,
     /// Who asks it to end.
     pub(super) shutdown: Option<Shutdown>,
 }
@@ -107,6 +111,7 @@ impl SyncdStage {
         link: Box<dyn OrchLink>,
         meter: Option<Meter>,
         answer: Option<Meter>,
+        rings: &Rings,
     ) -> SyncdStage {
         SyncdStage {
             syncd,
@@ -118,6 +123,7 @@ impl SyncdStage {
             waiting: VecDeque::new(),
             changed: Journal::default(),
             at_work: VecDeque::new(),
+            at_chip: rings.gauge("requests at the chip", Some(AT_WORK)),
             shutdown: None,
         }
     }
@@ -279,6 +285,7 @@ impl SyncdStage {
     /// Sleeps until there is something to do, or `until`; `takes`: requests are something to do. True when its thread has come
     /// to rest.
     fn wait(&self, asked: Option<&Asked<SyncdStage>>, takes: bool, until: Option<Instant>) -> bool {
+        self.at_chip.set(self.at_work.len() + self.waiting.len());
         let mut select = Select::new();
         if takes {
             self.link.watch(&mut select);

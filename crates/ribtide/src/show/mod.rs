@@ -16,7 +16,7 @@ use ribtide_daemon::api::model::{
     self, AsicAnswers, AsicQuestion, BgpSummary, Explain, FailedPage, FibPage, Groups, Neighbor,
     NeighborPage, NextHopGroupPage, Performance, RoutePage, Sharding,
 };
-use ribtide_daemon::sonic::{performance as sonic_performance, settings};
+use ribtide_daemon::sonic::{performance as sonic_performance, pipeline as sonic_pipeline};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufWriter, Write};
@@ -98,7 +98,8 @@ pub(crate) enum Show {
     },
     /// What each stage did, the queues between them, and the CPU time of each thread
     Pipeline {
-        /// Instead, each setting of SONiC's daemons: what was asked, what is active, and why the two differ
+        /// Instead, of SONiC's daemons each setting (what was asked, what is active, and why the two differ) and each queue (how
+        /// much is in it, its bound, and the most it ever held); of every ASIC, unless NAMESPACE_ID says which
         #[arg(long)]
         sonic: bool,
         /// With --sonic: SONiC's database_config.json, where it is not in SONiC's place
@@ -295,8 +296,9 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         }
         Show::Fpm => print(&mut out, output, &client.get("/v1/fpm")?, fib::fpm),
         Show::Pipeline { sonic: true, database_config } => {
-            let settings = settings::of_daemons(database_config.as_deref()).map_err(|e| e.to_string())?;
-            print(&mut out, output, &settings, |settings| threads::settings(settings))
+            let daemons =
+                sonic_pipeline::of_daemons(database_config.as_deref()).map_err(|e| e.to_string())?;
+            print(&mut out, output, &daemons, |daemons| threads::daemons(daemons))
         }
         Show::Pipeline { .. } => print(&mut out, output, &client.get("/v1/pipeline")?, threads::pipeline),
         Show::Performance { stage, sonic, database_config } => {

@@ -2,7 +2,7 @@
 
 use crate::text::{Table, bytes, number};
 use ribtide_daemon::api::model::{Pipeline, Ring, Threads};
-use ribtide_daemon::sonic::settings::DaemonSettings;
+use ribtide_daemon::sonic::pipeline::DaemonPipeline;
 
 pub(super) fn pipeline(p: &Pipeline) -> String {
     let mut stages =
@@ -34,15 +34,28 @@ pub(super) fn pipeline(p: &Pipeline) -> String {
     )
 }
 
-/// Settings of SONiC's daemons.
-pub(super) fn settings(daemons: &[DaemonSettings]) -> String {
-    let mut table = Table::new(&["Daemon", "Setting", "Asked", "Active", "Why"]);
-    for DaemonSettings { daemon, settings } in daemons {
-        for s in settings {
-            table.row([(*daemon).into(), s.name.clone(), s.asked.clone(), s.active.clone(), s.why.clone()]);
+/// Settings and queues of SONiC's daemons.
+pub(super) fn daemons(daemons: &[DaemonPipeline]) -> String {
+    let several = daemons.iter().any(|d| d.asic.is_some());
+    let table = |columns: &[&str]| {
+        let asic: &[&str] = if several { &["ASIC", "Daemon"] } else { &["Daemon"] };
+        Table::new(&[asic, columns].concat())
+    };
+    let mut settings = table(&["Setting", "Asked", "Active", "Why"]);
+    let mut queues = table(&["Queue", ">Bound", ">Depth", ">Peak", ">Full"]);
+    for daemon in daemons {
+        let whose = || daemon.asic.iter().cloned().chain([daemon.daemon.into()]);
+        for s in &daemon.settings {
+            settings.row(whose().chain([s.name.clone(), s.asked.clone(), s.active.clone(), s.why.clone()]));
+        }
+        for queue in &daemon.queues {
+            let level = &queue.level;
+            let bound = level.bound.map_or_else(|| "-".into(), number);
+            let counts = [bound, number(level.depth), number(level.peak), number(level.full)];
+            queues.row(whose().chain([queue.name.clone()]).chain(counts));
         }
     }
-    table.render()
+    format!("{}\n{}", settings.render(), queues.render())
 }
 
 fn rings(rings: &[Ring]) -> Table {
@@ -94,6 +107,46 @@ pub(super) fn threads(t: &Threads) -> String {
 mod tests {
     use super::*;
     use ribtide_daemon::api::model::Thread;
+    use ribtide_daemon::sonic::queues::{Level, Queue};
+    use ribtide_daemon::sonic::settings::Setting;
+
+    #[test]
+    fn daemons_tell_their_settings_and_where_rows_stand() {
+        let of = |asic: Option<&str>| DaemonPipeline {
+            asic: asic.map(str::to_owned),
+            daemon: "orchagent",
+            settings: vec![Setting {
+                name: "-b".into(),
+                asked: "9000".into(),
+                active: "1024".into(),
+                why: "too many".into(),
+            }],
+            queues: vec![
+                Queue {
+                    name: "routes that wait for what is not there".into(),
+                    level: Level { bound: None, depth: 2, peak: 7, full: 0 },
+                },
+                Queue {
+                    name: "rows at work".into(),
+                    level: Level { bound: Some(50_000), depth: 49_120, peak: 50_000, full: 1 },
+                },
+            ],
+        };
+        assert_eq!(
+            daemons(&[of(None)]),
+            "\
+Daemon     Setting  Asked  Active  Why
+orchagent  -b       9000   1024    too many
+
+Daemon     Queue                                    Bound   Depth    Peak  Full
+orchagent  routes that wait for what is not there       -       2       7     0
+orchagent  rows at work                            50,000  49,120  50,000     1
+"
+        );
+        let text = daemons(&[of(Some("asic0")), of(Some("asic1"))]);
+        let of_it = text.lines().filter(|line| line.starts_with("asic1  orchagent  "));
+        assert!(text.starts_with("ASIC   Daemon     Setting") && of_it.count() == 3, "{text}");
+    }
 
     #[test]
     fn threads_tell_what_they_do_and_where() {

@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Messages that may be under way or taken and not acknowledged.
-pub(super) const WINDOW: u64 = 64;
+pub const WINDOW: u64 = 64;
 /// SONiC's limit of a message.
 pub(super) const LIMIT: usize = 16 << 20;
 /// Pauses between attempts to connect start and end here.
@@ -153,6 +153,11 @@ impl Push {
         self.link.as_ref().is_some_and(taken)
     }
 
+    /// Messages that were sent and not acknowledged; none where who is connected does not acknowledge.
+    pub fn unacknowledged(&self) -> u64 {
+        self.link.as_ref().filter(|link| link.is_open()).map_or(0, Link::under_way)
+    }
+
     /// Sends a message that there is room for. False when the connection is gone.
     pub fn send(&mut self, message: Vec<u8>) -> bool {
         let sent = self.link.as_mut().is_some_and(|link| link.messages.try_send(message).is_ok());
@@ -170,9 +175,12 @@ impl Link {
         self.open.strong_count() > 0
     }
 
+    fn under_way(&self) -> u64 {
+        self.taken.as_ref().map_or(0, |taken| self.sent.saturating_sub(taken.load(Relaxed)))
+    }
+
     fn has_room(&self) -> bool {
-        let under_way = self.taken.as_ref().map_or(0, |taken| self.sent.saturating_sub(taken.load(Relaxed)));
-        under_way < WINDOW && !self.messages.is_full()
+        self.under_way() < WINDOW && !self.messages.is_full()
     }
 }
 

@@ -81,6 +81,11 @@ impl<R: Row> ZmqProducer<R> {
         self.waiting.len()
     }
 
+    /// [`Push::unacknowledged`].
+    pub fn unacknowledged(&self) -> u64 {
+        self.push.unacknowledged()
+    }
+
     /// Whether everything that was sent is taken, as far as the consumer says.
     pub fn is_taken(&self) -> bool {
         self.waiting.is_empty() && self.push.is_taken()

@@ -1,0 +1,162 @@
+//! Where rows and requests stand in a daemon: of each of its queues the depth, the bound, and the most it ever held.
+//!
+//! The rings know theirs, and stages say how much they keep elsewhere ([`Rings::gauge`]). A thread looks at all of them once a
+//! second and writes what changed to STATE_DB, where `ribtide show pipeline --sonic` finds it. No stage and no route waits for
+//! that, and of a daemon at rest nothing is written.
+
+use super::{Error, log};
+use ribtide_runtime::gauge::{Depth, Gauge};
+use ribtide_runtime::rest;
+use ribtide_runtime::ring::Rings;
+use ribtide_runtime::thread::{self, Stop};
+use ribtide_swss::Db;
+use ribtide_tables::{Connection, Databases, TableError, state_table};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The table of STATE_DB: its keys are the daemons, its fields the queues.
+const TABLE: &str = "RIBTIDE_QUEUES";
+/// How often they are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A queue of a daemon.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Queue {
+    /// What is in it: of a ring batches or messages, otherwise what the name says.
+    pub name: String,
+    /// How full it is.
+    #[serde(flatten)]
+    pub level: Level,
+}
+
+/// How full a queue is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Level {
+    /// At so many its producer waits; none where only the number of routes bounds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<u64>,
+    /// How many now.
+    pub depth: u64,
+    /// The most it ever held.
+    pub peak: u64,
+    /// How often it was full.
+    pub full: u64,
+}
+
+/// Writes how full the queues of `daemon` are from here on, those in `rings` now and later. `keys`: also how many keys of this
+/// table of APPL_DB wait for who takes them.
+pub(super) fn publish(
+    daemon: &'static str,
+    databases: &Databases,
+    rings: &Rings,
+    keys: Option<&'static str>,
+    stop: &Stop,
+) -> Result<(), Error> {
+    let connection = Connection::open(databases.get(Db::State), stop)?;
+    let keys = keys.map(|table| Keys::open(table, databases, rings, stop)).transpose()?;
+    let key = connection.database().key(TABLE, daemon);
+    let publisher = Publisher {
+        daemon,
+        rings: rings.clone(),
+        keys,
+        connection,
+        generation: None,
+        key,
+        seen: BTreeMap::new(),
+    };
+    let stop = stop.clone();
+    let thread = thread::spawn("queues", move || publisher.run(&stop));
+    thread.map(drop).map_err(|e| Error::new(format!("no thread to look at queues: {e}")))
+}
+
+/// Keys of a table that nobody has taken: they are on the server, so it is asked.
+struct Keys {
+    connection: Connection,
+    set: String,
+    gauge: Gauge,
+}
+
+impl Keys {
+    fn open(table: &str, databases: &Databases, rings: &Rings, stop: &Stop) -> Result<Keys, Error> {
+        let set = format!("{table}_KEY_SET");
+        let gauge = rings.gauge(format!("keys in {set}"), Some(state_table::BACKLOG as usize));
+        Ok(Keys { connection: Connection::open(databases.get(Db::Appl), stop)?, set, gauge })
+    }
+
+    fn look(&mut self) -> Result<(), TableError> {
+        let depth = self.connection.ask(&["SCARD", &self.set])?.as_integer().unwrap_or(0);
+        self.gauge.set(usize::try_from(depth).unwrap_or(0));
+        Ok(())
+    }
+}
+
+struct Publisher {
+    daemon: &'static str,
+    rings: Rings,
+    keys: Option<Keys>,
+    connection: Connection,
+    /// The server that has what was written.
+    generation: Option<u64>,
+    key: String,
+    /// What was written, by queue.
+    seen: BTreeMap<String, String>,
+}
+
+impl Publisher {
+    fn run(mut self, stop: &Stop) {
+        while !stop.stopped() {
+            match self.look() {
+                Ok(told) if rest::waited(!told) => {
+                    self.connection.relieve();
+                    self.keys.iter_mut().for_each(|keys| keys.connection.relieve());
+                }
+                // What routes need stays as it is.
+                Err(e) if !stop.stopped() => {
+                    return log(self.daemon, &format!("how full queues are is not said any more: {e}"));
+                }
+                _ => {}
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Whether there was something to tell.
+    fn look(&mut self) -> Result<bool, TableError> {
+        self.keys.as_mut().map_or(Ok(()), Keys::look)?;
+        // A server that came back may have lost what was written, or have that of another time.
+        self.connection.ask(&["PING"])?;
+        if self.generation != Some(self.connection.generation()) {
+            self.generation = Some(self.connection.generation());
+            self.seen.clear();
+            self.connection.queue(&["DEL", &self.key]);
+        }
+        let now: BTreeMap<String, String> = self.rings.depths().into_iter().map(line).collect();
+        let changed: Vec<_> = now.iter().filter(|(name, line)| self.seen.get(*name) != Some(line)).collect();
+        for (name, line) in &changed {
+            self.connection.queue(&["HSET", &self.key, name, line]);
+        }
+        let gone = self.seen.keys().filter(|name| !now.contains_key(*name));
+        gone.for_each(|name| self.connection.queue(&["HDEL", &self.key, name]));
+        let told = !changed.is_empty() || self.seen.len() > now.len();
+        self.connection.flush()?;
+        self.seen = now;
+        Ok(told)
+    }
+}
+
+/// A queue's field and its value.
+fn line(queue: Depth) -> (String, String) {
+    let Depth { name, bound, depth, peak, full } = queue;
+    (name, serde_json::to_string(&Level { bound, depth, peak, full }).unwrap_or_default())
+}
+
+/// The queues of a daemon on the databases of this STATE_DB, by name; none when it did not run since the databases started.
+pub(super) fn of(daemon: &str, state: &mut Connection) -> Result<Vec<Queue>, Error> {
+    let key = state.database().key(TABLE, daemon);
+    let mut fields = state.ask(&["HGETALL", &key])?.into_pairs();
+    fields.sort();
+    let queue =
+        |(name, line): (String, String)| Some(Queue { name, level: serde_json::from_str(&line).ok()? });
+    Ok(fields.into_iter().filter_map(queue).collect())
+}

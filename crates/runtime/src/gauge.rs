@@ -1,0 +1,102 @@
+//! How much there is of what is in no ring: rows that a stage keeps in tables of its own, requests that are under way.
+//!
+//! The stage that owns it says so each time that it has looked, which costs a few stores; whoever watches reads it from
+//! another thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A depth that its owner sets. It is listed while it is there.
+#[derive(Debug)]
+pub struct Gauge(Arc<Level>);
+
+#[derive(Debug)]
+pub(crate) struct Level {
+    name: String,
+    bound: Option<u64>,
+    depth: AtomicU64,
+    peak: AtomicU64,
+    full: AtomicU64,
+}
+
+/// A queue as a person sees it, a ring or another one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Depth {
+    /// What is in it: of a ring batches, otherwise what the name says.
+    pub name: String,
+    /// At so many its producer waits. `None`: what it holds is bounded by the number of routes only.
+    pub bound: Option<u64>,
+    /// How many now.
+    pub depth: u64,
+    /// The most it ever held, as far as that was looked at.
+    pub peak: u64,
+    /// Of a ring how often a producer found it full; otherwise how often it reached its bound.
+    pub full: u64,
+}
+
+impl Gauge {
+    pub(crate) fn new(name: String, bound: Option<usize>) -> Gauge {
+        let zero = || AtomicU64::new(0);
+        let bound = bound.map(|bound| bound as u64);
+        Gauge(Arc::new(Level { name, bound, depth: zero(), peak: zero(), full: zero() }))
+    }
+
+    pub(crate) fn level(&self) -> &Arc<Level> {
+        &self.0
+    }
+
+    /// There are so many now.
+    pub fn set(&self, depth: usize) {
+        let Level { bound, depth: last, peak, full, .. } = &*self.0;
+        let (now, before) = (depth as u64, last.load(Relaxed));
+        if now == before {
+            return;
+        }
+        // Nobody else writes.
+        last.store(now, Relaxed);
+        if now > peak.load(Relaxed) {
+            peak.store(now, Relaxed);
+        }
+        if bound.is_some_and(|bound| now >= bound && before < bound) {
+            full.store(full.load(Relaxed) + 1, Relaxed);
+        }
+    }
+}
+
+impl Level {
+    pub(crate) fn read(&self) -> Depth {
+        Depth {
+            name: self.name.clone(),
+            bound: self.bound,
+            depth: self.depth.load(Relaxed),
+            peak: self.peak.load(Relaxed),
+            full: self.full.load(Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ring::Rings;
+
+    #[test]
+    fn a_gauge_is_listed_beside_rings_with_its_peak_and_how_often_it_was_full() {
+        let rings = Rings::default();
+        let (tx, _rx) = rings.bounded("requests", 2);
+        tx.send(1).unwrap();
+        let rows = rings.gauge("rows", Some(10));
+        let others = rings.gauge("others", None);
+        [3, 12, 10, 9, 10, 4].into_iter().for_each(|depth| rows.set(depth));
+        others.set(1000);
+        let read = || -> Vec<_> {
+            let depths = rings.depths();
+            depths.into_iter().map(|d| (d.name, d.bound, d.depth, d.peak, d.full)).collect()
+        };
+        let ring = || ("requests".into(), Some(2), 1, 1, 0);
+        let other = || ("others".into(), None, 1000, 1000, 0);
+        assert_eq!(read(), [ring(), ("rows".into(), Some(10), 4, 12, 2), other()]);
+        drop(rows);
+        assert_eq!(read(), [ring(), other()]);
+        assert_eq!(rings.read().len(), 1);
+    }
+}

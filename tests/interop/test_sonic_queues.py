@@ -1,0 +1,113 @@
+"""`ribtide show pipeline --sonic` says where rows and requests stand: from a chip that stalls, each queue fills up to its bound
+behind the next one, and when the chip goes on all of them are empty again."""
+
+import contextlib
+import json
+import subprocess
+import threading
+
+import pytest
+from harness import binary, fpm, settled, wait_for
+from harness.sonic import Sonic
+from test_sonic import connect_fpm, ifindex
+
+#: SONiC's usual way, the quickest through Redis, and the quickest of all: flags, and how many requests may be under way.
+WIRINGS = {
+    "redis_sync": ({}, 1),
+    "redis_async": ({"orchagent": ["-z", "redis_async", "-r", "0"], "syncd": ["-z", "redis_async"], "fpmsyncd": []}, 8),
+    "zmq": ({"orchagent": ["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "zmq_async", "-r", "0"],
+             "syncd": ["-z", "zmq_sync"], "fpmsyncd": ["-q", "tcp://127.0.0.1"]}, 8),
+}
+#: Of the ways through Redis; over ZeroMQ what orchagent holds, what the window holds, and what fpmsyncd keeps before it stops reading.
+ROUTES = {"zmq": 250_000}
+ROWS, KEYS, CHANGED = 50_000, 10_000, 50_000
+
+
+def shown(sonic, *more):
+    """Daemon → queue → what is said of it."""
+    said = subprocess.run([binary(), "show", "pipeline", "--sonic", "--database-config", sonic.redis.config, *more],
+                          capture_output=True, text=True, check=True).stdout
+    if not more:
+        return said
+    return {daemon["daemon"]: {queue.pop("name"): queue for queue in daemon["queues"]} for daemon in json.loads(said)}
+
+
+def prefix(n):
+    return f"{20 + (n >> 16)}.{n >> 8 & 255}.{n & 255}.0/24"
+
+
+def read(connection):
+    with contextlib.suppress(OSError):
+        while connection.recv(1 << 20):
+            pass
+
+
+@pytest.mark.parametrize("wiring", WIRINGS)
+def test_a_chip_that_stalls(host, wiring):
+    flags, window = WIRINGS[wiring]
+    sonic = Sonic(host, flags=flags)
+    alive = sonic.alive()
+    count = ROUTES.get(wiring, 120_000)
+    client, port = connect_fpm(sonic), ifindex(host, "Ethernet0")
+    look = lambda: shown(sonic, "--json")
+    depths = lambda: {(daemon, name): queue["depth"] for daemon, queues in look().items() for name, queue in queues.items() if queue["depth"]}
+
+    def stand(where, within=20):
+        def look_there():
+            now = depths()
+            assert now == where
+        settled(look_there, within)
+
+    client.send(fpm.route(fpm.NEWROUTE, prefix(0), "193.203.0.1", port))
+    wait_for("a route goes through", lambda: sonic.route(prefix(0)), 60, alive=alive)
+    stand({})
+
+    # Nobody is at this address.
+    client.send(fpm.route(fpm.NEWROUTE, "9.9.9.0/24", "193.203.0.200", port))
+    waits = ("orchagent", "routes that wait for what is not there")
+    stand({waits: 1})
+
+    subprocess.run([binary(), "config", "asic", "--syncd", host.folder / "syncd.sock", "stall"], check=True, capture_output=True)
+    burst = b"".join(fpm.route(fpm.NEWROUTE, prefix(n), "193.203.0.2", port) for n in range(count))
+    client.socket.settimeout(None)
+    sender = threading.Thread(target=client.send, args=(burst,), daemon=True)
+    sender.start()
+    # Replies that nobody reads would stand, too.
+    threading.Thread(target=read, args=(client.socket,), daemon=True).start()
+
+    def is_full():
+        now = look()
+        for daemon, name, bound in full:
+            queue = now[daemon][name]
+            assert queue["bound"] == bound and min(queue["depth"], queue["peak"]) >= bound, (name, now)
+
+    full = [("orchagent", "requests under way to syncd", window), ("orchagent", "rows at work", ROWS)]
+    if wiring == "zmq":
+        full += [("fpmsyncd", "ROUTE_TABLE messages that orchagent did not take", 64),
+                 ("fpmsyncd", "rows changed and not handed over", CHANGED), ("fpmsyncd", "FPM frames to fpmsyncd", 16)]
+    else:
+        full += [("fpmsyncd", "keys in ROUTE_TABLE_KEY_SET", KEYS)]
+    settled(is_full, 60)
+    # What is under way stands before the chip.
+    queue = look()["syncd"]["orchagent to syncd"]
+    assert queue["depth"] == window and queue["bound"] == 64
+    text = shown(sonic)
+    line = next(line for line in text.splitlines() if "rows at work" in line)
+    assert line.split()[:1] + line.split()[4:5] == ["orchagent", "50,000"], line
+
+    subprocess.run([binary(), "config", "asic", "--syncd", host.folder / "syncd.sock", "resume"], check=True, capture_output=True)
+    sender.join(120)
+    assert not sender.is_alive()
+    wait_for("the chip has them all", lambda: sonic.ask("counts")["ipv4_routes"] >= count, 240, 0.5, alive=alive)
+    stand({waits: 1}, 60)
+    sonic.neighbor("Ethernet0", "193.203.0.200")
+    stand({})
+
+
+def test_a_server_that_lost_everything_is_told_again(host):
+    sonic = Sonic(host)
+    wait_for("all three say it", lambda: all(shown(sonic, "--json").values()), 20)
+    before = shown(sonic, "--json")
+    sonic.redis.process.kill()
+    sonic.redis.start()
+    wait_for("they say it again", lambda: all(queues.keys() >= before[daemon].keys() for daemon, queues in shown(sonic, "--json").items()), 30)
