@@ -21,8 +21,14 @@ pub enum Seams {
     Redis,
     /// Redis on both seams, asynchronous, with orchagent's ring thread
     RedisAsync,
+    /// ZeroMQ to orchagent, Redis to syncd, asynchronous: what SONiC has where it takes routes over ZeroMQ
+    ZmqNorth,
     /// ZeroMQ on both seams
     Zmq,
+    /// The same, where orchagent waits for each of syncd's answers
+    ZmqSync,
+    /// ZeroMQ on both seams, and on means databases that are exact at every moment
+    ZmqInLine,
 }
 
 /// What to measure.
@@ -49,9 +55,22 @@ pub struct Options {
     pub how: How,
 }
 
-const ALL: [Seams; 4] = [Seams::OneProcess, Seams::Redis, Seams::RedisAsync, Seams::Zmq];
+const ALL: [Seams; 7] = [
+    Seams::OneProcess,
+    Seams::Redis,
+    Seams::RedisAsync,
+    Seams::ZmqNorth,
+    Seams::Zmq,
+    Seams::ZmqSync,
+    Seams::ZmqInLine,
+];
 
 impl Seams {
+    /// Whether routes go to orchagent over ZeroMQ.
+    fn is_zmq(self) -> bool {
+        matches!(self, Seams::ZmqNorth | Seams::Zmq | Seams::ZmqSync | Seams::ZmqInLine)
+    }
+
     /// The daemons' flags with everything on, or with everything off.
     fn flags(self, on: bool) -> Flags {
         let mut flags = Flags { confirmed: on, has_rows: on, ..Flags::default() };
@@ -61,27 +80,35 @@ impl Seams {
             }
             Seams::Redis => (&["-s"], &["-s"]),
             Seams::RedisAsync => (&["-z", "redis_async", "-R"], &["-z", "redis_async"]),
-            Seams::Zmq => (&["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "zmq_async"], &["-z", "zmq_sync"]),
+            Seams::ZmqNorth => (&["-z", "redis_async"], &["-z", "redis_async"]),
+            Seams::Zmq | Seams::ZmqInLine => (&["-z", "zmq_async"], &["-z", "zmq_sync"]),
+            Seams::ZmqSync => (&["-z", "zmq_sync"], &["-z", "zmq_sync"]),
         };
         flags.orchagent.extend(["-r", "0"]);
+        if self.is_zmq() {
+            flags.fpmsyncd.extend(["-q", "tcp://127.0.0.1"]);
+            flags.orchagent.extend(["-q", "tcp://127.0.0.1", "--route-zmq"]);
+        }
         flags.orchagent.extend(orchagent);
         flags.syncd.extend(syncd);
-        if self == Seams::Zmq {
-            flags.fpmsyncd.extend(["-q", "tcp://127.0.0.1"]);
-        }
         match on {
             true => {
                 flags.orchagent.push("-F");
-                // ASIC_DB behind, as is APPL_DB over ZeroMQ.
-                flags.syncd.push("-R");
+                if self == Seams::ZmqInLine {
+                    flags.fpmsyncd.extend(["--appl-db", "in-line"]);
+                    flags.syncd.extend(["--asic-db", "in-line"]);
+                } else {
+                    // ASIC_DB behind, as is APPL_DB over ZeroMQ.
+                    flags.syncd.push("-R");
+                }
             }
             false => {
                 flags.syncd.extend(["--asic-db", "off"]);
-                if self == Seams::Zmq {
+                if self.is_zmq() {
                     flags.fpmsyncd.extend(["--appl-db", "off"]);
                 }
                 // Elsewhere APPL_DB is the way of a route.
-                flags.has_appl_rows = self != Seams::Zmq;
+                flags.has_appl_rows = !self.is_zmq();
             }
         }
         flags
@@ -132,6 +159,10 @@ mod tests {
         let wired = "-r 0 -q tcp://127.0.0.1 --route-zmq -z zmq_async";
         assert_eq!(words(true), ["-q tcp://127.0.0.1", &format!("{wired} -F"), "-z zmq_sync -R"]);
         assert_eq!(words(false), ["-q tcp://127.0.0.1 --appl-db off", wired, "-z zmq_sync --asic-db off"]);
+        let exact = Seams::ZmqInLine.flags(true);
+        assert_eq!(exact.fpmsyncd.join(" "), "-q tcp://127.0.0.1 --appl-db in-line");
+        assert_eq!(exact.syncd.join(" "), "-z zmq_sync --asic-db in-line");
+        assert_eq!(Seams::ZmqInLine.flags(false).fpmsyncd, Seams::Zmq.flags(false).fpmsyncd);
         let off = Seams::Redis.flags(false);
         assert!(!off.confirmed && !off.has_rows && off.has_appl_rows && Seams::Redis.flags(true).confirmed);
     }
