@@ -3,6 +3,7 @@ is confirmed that the switch does not have, and everything is in the end, whoeve
 
 import json
 import re
+import signal
 import subprocess
 
 import pytest
@@ -198,6 +199,38 @@ def test_warm_with_suppression(host, wiring):
     sonic.neighbor("Ethernet0", "193.203.0.222")
     router.listen_until_all()
     sonic.wait_routes("all are there", routes | {nowhere: ("193.203.0.222",)})
+
+
+@pytest.mark.parametrize("wiring", WIRINGS)
+def test_a_session_after_a_burst_writes_nothing(host, wiring):
+    """Rows of a route unite before orchagent takes them, and one answer comes for several. That is no reason to write any of them in the
+    next session, in which nothing is new."""
+    sonic = Warm(host, wiring, suppress=True)
+    own = own_routes(sonic)
+    wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
+    router = Daemon(sonic)
+    orchagent = sonic.processes["orchagent"].popen
+    for stopped in (True, False):
+        if stopped:
+            orchagent.send_signal(signal.SIGSTOP)
+        for hop in (7, 8, 9):
+            router.announce({prefix(n): hop for n in range(SIZE)})
+            row = lambda n: sonic.appl.hgetall(f"_ROUTE_TABLE:{prefix(n)}") or sonic.appl.hgetall(f"ROUTE_TABLE:{prefix(n)}")
+            if wiring != "zmq":
+                wait_for("that is written", lambda: all(row(n).get("nexthop") == f"193.203.0.{hop}" for n in (0, SIZE // 2, SIZE - 1)), 20, 0.01)
+        orchagent.send_signal(signal.SIGCONT)
+        router.listen_until_all()
+        sonic.wait_routes("they are there", own | {p: ("193.203.0.9",) for p in router.announced})
+        if wiring == "zmq":
+            states = [f"ROUTE_TABLE:{p}" for p in router.announced]
+            wait_for("APPL_DB has caught up", lambda: all(sonic.appl.hget(key, "nexthop") == "193.203.0.9" for key in states[::50]), 60)
+        for _ in range(2):
+            sonic.heard()
+            operations = sonic.operations()
+            router.client.close()
+            router.connect()
+            router.listen_until_all()
+            assert sonic.heard() == [] and sonic.operations() == operations
 
 
 @pytest.mark.parametrize("wiring", WIRINGS)

@@ -18,6 +18,7 @@ mod rows;
 mod session;
 mod source;
 mod stage;
+mod suppress;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -229,6 +229,16 @@ impl<R: Row> ProducerStateTable<R> {
         self.connection.ask(&["PING"]).map(drop)
     }
 
+    /// The keys of rows that a consumer has still to take. Keys that the table does not know are left out.
+    ///
+    /// # Errors
+    /// What [`Connection::flush`] says.
+    pub fn queued(&mut self) -> Result<Vec<R::Key>, TableError> {
+        let [_, changed, ..] = &self.keys;
+        let keys = self.connection.ask(&["SMEMBERS", changed])?.into_texts();
+        Ok(keys.iter().filter_map(|key| R::parse_key(key).ok()).collect())
+    }
+
     /// Every row as a consumer will have it once it has taken what waits, and whether that has still to be taken: what an
     /// earlier producer wrote. Keys and rows that the table does not know are left out; a row may come twice.
     ///

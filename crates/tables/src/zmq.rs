@@ -13,7 +13,7 @@ mod table;
 mod turns;
 mod zmtp;
 
-pub use answers::{AnswerEvent, Taken, answer_to, answers_at};
+pub use answers::{AnswerEvent, AnswersAt, Taken, answer_to, answers_at};
 pub use endpoint::Endpoint;
 pub use push::{Push, WINDOW};
 pub use requests::{Again, Answer, exchange, serve};

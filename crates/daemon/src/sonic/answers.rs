@@ -20,7 +20,7 @@ use ribtide_swss::orch::{Orch, Refusal};
 use ribtide_swss::row::{
     AnswerKind, AnswerWriter, Name, ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteStateRow,
 };
-use ribtide_tables::zmq::{AnswerEvent, Endpoint, Process, Push, answer_to, answers_at};
+use ribtide_tables::zmq::{AnswerEvent, AnswersAt, Endpoint, Process, Push, answer_to, answers_at};
 use ribtide_tables::{Connection, Databases, Heard, PlainTable, listen};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -228,10 +228,10 @@ enum Source {
     Redis(Published),
 }
 
-/// fpmsyncd's end.
+/// fpmsyncd's end. Once it is dropped nobody is heard any more, and who answers begins anew with the next one.
 pub(super) struct Answers {
     /// `None` where nobody can connect.
-    direct: Option<ring::Receiver<AnswerEvent>>,
+    direct: Option<AnswersAt>,
     from: Source,
     databases: Databases,
     rows: PlainTable<RouteStateRow>,
@@ -241,7 +241,7 @@ pub(super) struct Answers {
 
 impl Answers {
     pub(super) fn open(databases: &Databases, rings: &Rings, stop: &Stop) -> Result<Answers, Error> {
-        let direct = match answers_at(&endpoint()?, rings, stop) {
+        let direct = match answers_at(&endpoint()?, rings) {
             Ok(direct) => Some(direct),
             Err(e) => {
                 log("fpmsyncd", &format!("answers come through Redis only: {e}"));
@@ -268,9 +268,14 @@ impl Answers {
         }
     }
 
+    /// Whether an orchagent of ours answers.
+    pub(super) fn are_direct(&self) -> bool {
+        matches!(self.from, Source::Orchagent(_))
+    }
+
     /// What there is to hear next.
     pub(super) fn hear(&mut self) -> Option<Answer> {
-        while let Some(event) = self.direct.as_ref().and_then(ring::Receiver::try_recv) {
+        while let Some(event) = self.direct.as_ref().and_then(|direct| direct.events().try_recv()) {
             match event {
                 AnswerEvent::Connected(id) => self.from = Source::Orchagent(id),
                 AnswerEvent::Gone(id) if self.is_from(id) => self.from = Source::Nobody(Instant::now()),
@@ -320,7 +325,7 @@ impl Answers {
     /// Lets `select` see when there is something to hear.
     pub(super) fn watch<'a>(&'a self, select: &mut Select<'a>) {
         if let Some(direct) = &self.direct {
-            select.recv(direct.raw());
+            select.recv(direct.events().raw());
         }
         if let Source::Redis(published) = &self.from {
             select.recv(published.heard.raw());

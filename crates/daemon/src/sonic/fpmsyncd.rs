@@ -9,7 +9,7 @@ use super::answers::{Answer, Answers, SETTLE};
 use super::config_db::{ConfigDb, Switch};
 use super::fpm_server::{self, FpmEvent};
 use super::links::{self, LinkEvent};
-use super::north::{Lag, Persistence, Routes, ZmqRoutes, port};
+use super::north::{HandedOver, Lag, Persistence, Routes, ZmqRoutes, port};
 use super::performance::{Timers, Timing};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::warm::Replay;
@@ -158,6 +158,11 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         write: flush,
         answers: None,
         heard: !suppress,
+        count: Count::Done,
+        counts: Box::new({
+            let (databases, rings, stop) = (databases.clone(), rings.clone(), stop.clone());
+            move || Answers::open(&databases, &rings, &stop)
+        }),
         telling: None,
         changed: rings.gauge("rows changed and not handed over", Some(choked_at(options.flush))),
         objectless: rings.gauge("routes that wait for their next-hop object", None),
@@ -170,7 +175,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     stage.learn()?;
     stage.settings.write()?;
     // Not before: what orchagent says is in the chip must not be older than what was learnt.
-    stage.answers = suppress.then(|| Answers::open(&databases, &rings, stop)).transpose()?;
+    stage.answers = suppress.then(|| (stage.counts)()).transpose()?;
     stage.hear_first(stop)?;
     let (address, frames) = fpm_server::start(DAEMON, options.listen, &rings, stop)?;
     log(
@@ -229,6 +234,23 @@ fn choked_at(flush: Flush) -> usize {
     Pipeline::default().capacity.max(flush.pipeline)
 }
 
+/// How far it is with counting anew which answers may come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Count {
+    /// They are counted.
+    Done,
+    /// When all that was written is handed over; `held`: until then no more is.
+    Due { held: bool },
+    /// They are counted since then; what is in the chip is to be heard before more is written.
+    Hearing(Instant),
+}
+
+impl Count {
+    fn holds(self) -> bool {
+        matches!(self, Count::Due { held: true } | Count::Hearing(_))
+    }
+}
+
 struct Stage {
     machine: Fpmsyncd,
     out: FpmOut,
@@ -247,8 +269,11 @@ struct Stage {
     replies: Option<ring::Sender<Vec<u8>>>,
     /// What became of routes; only with FIB suppression.
     answers: Option<Answers>,
-    /// It was said once what is in the chip.
+    /// It was said what is in the chip, since answers were counted last.
     heard: bool,
+    count: Count,
+    /// Opens the way of answers.
+    counts: Box<dyn Fn() -> Result<Answers, Error>>,
     /// Routes that orchagent is told again over ZeroMQ, and what it is told.
     telling: Option<(Again, Says)>,
     /// Rows that changed and were not handed over, and routes whose next-hop object did not come.
@@ -281,6 +306,7 @@ impl Stage {
                 busy = true;
                 self.fpm(event)?;
             }
+            self.look_count()?;
             busy |= self.hear()?;
             let waits = choked || !frames.is_empty();
             self.machine.look(waits, &mut self.out);
@@ -345,6 +371,7 @@ impl Stage {
                 log(DAEMON, &format!("FPM session with {peer}"));
                 self.replies = Some(replies);
                 self.machine.session_up();
+                self.recount();
                 self.sessions += 1;
                 self.replay.connected(self.sessions == 1, &mut self.machine)?;
             }
@@ -384,6 +411,50 @@ impl Stage {
             }
         }
         Ok(())
+    }
+
+    /// A session begins, in which what is confirmed is not written again. Where rows of a route united in APPL_DB their answers are
+    /// fewer than was counted, so where one seems to be missing they are counted anew. Over ZeroMQ what is said once more is
+    /// written nowhere; and of an orchagent of SONiC's nobody would say what is in the chip.
+    fn recount(&mut self) {
+        let is_sure = self.heard && self.answers.as_ref().is_some_and(Answers::are_direct);
+        if is_sure && self.is_row_last() && self.machine.is_unanswered() {
+            self.count_anew();
+        }
+    }
+
+    /// Hears nobody until answers are counted anew.
+    fn count_anew(&mut self) {
+        self.answers = None;
+        self.heard = false;
+        self.count = Count::Due { held: false };
+    }
+
+    /// Goes on with counting answers anew.
+    fn look_count(&mut self) -> Result<(), Error> {
+        if let Count::Due { .. } = self.count {
+            let handed_over = self.routes.handed_over()?;
+            self.count = Count::Due { held: handed_over == HandedOver::Some };
+            if handed_over == HandedOver::All {
+                self.machine.count_anew(self.routes.queued()?);
+                self.answers = Some((self.counts)()?);
+                self.count = Count::Hearing(Instant::now());
+            }
+        }
+        if let Count::Hearing(since) = self.count {
+            if !self.heard && since.elapsed() >= HEARD {
+                self.hear_rows()?;
+            }
+            if self.heard {
+                self.count = Count::Done;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is to be written now.
+    fn holds(&self) -> bool {
+        self.replay.holds() || self.count.holds()
     }
 
     /// Takes in what became of routes, so much that the routing daemon is to be told. False when there was nothing.
@@ -459,7 +530,7 @@ impl Stage {
             }
         }
         let waiting = self.machine.pending();
-        if waiting == 0 || !self.has_room() || self.replay.holds() {
+        if waiting == 0 || !self.has_room() || self.holds() {
             return Ok(());
         }
         let due = waiting < self.flush.small_traffic
@@ -476,12 +547,14 @@ impl Stage {
     /// Whether so much waits for orchagent that the routing daemon must wait too. While orchagent is away it need not:
     /// what waits unites, and there are only so many routes.
     fn is_choked(&self) -> bool {
-        !self.replay.holds() && !self.has_room() && self.machine.pending() >= choked_at(self.flush)
+        !self.replay.holds()
+            && (self.count.holds() || !self.has_room())
+            && self.machine.pending() >= choked_at(self.flush)
     }
 
     /// Goes on with ZeroMQ: what waits for room, and an orchagent that is new. True when it has more to say at once.
     fn look_north(&mut self) -> Result<bool, Error> {
-        let (held, replayed) = (self.replay.holds(), self.machine.is_replayed());
+        let (held, replayed) = (self.holds(), self.machine.is_replayed());
         // What changed meanwhile goes to APPL_DB too; what is only said again does not.
         if let Some(sweep) = self.labels.asked_for_all(held, replayed) {
             self.flush()?;
@@ -529,7 +602,7 @@ impl Stage {
 
     /// How long to sleep when nothing happens.
     fn patience(&self) -> Duration {
-        if self.machine.pending() > 0 && self.has_room() && !self.replay.holds() {
+        if self.machine.pending() > 0 && self.has_room() && !self.holds() {
             self.put_off().saturating_sub(self.flushed.elapsed()).min(NAP)
         } else {
             NAP

@@ -78,6 +78,17 @@ impl Told for LabelRouteRow {
     const RESYNC: LabelKey = LabelKey::Resync;
 }
 
+/// How much of what was written has left this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum HandedOver {
+    /// All of it; where orchagent does not say what it takes, as far as can be known.
+    All,
+    /// Not all yet: no more is to be written until it is.
+    Some,
+    /// Nobody takes anything.
+    Nothing,
+}
+
 /// The writing side of such a table.
 pub(super) enum Routes<R: Told> {
     /// Through APPL_DB.
@@ -204,6 +215,30 @@ impl<R: Told> Routes<R> {
         if let Routes::Zmq(zmq) = self {
             zmq.waits.set(zmq.producer.waiting());
             zmq.unacknowledged.set(usize::try_from(zmq.producer.unacknowledged()).unwrap_or(usize::MAX));
+        }
+    }
+
+    /// How much of what was written orchagent has, or can take from APPL_DB.
+    pub(super) fn handed_over(&mut self) -> Result<HandedOver, Error> {
+        match self {
+            Routes::Redis(_) => self.settle().map(|()| HandedOver::All),
+            Routes::Zmq(zmq) if !zmq.producer.is_connected() => Ok(HandedOver::Nothing),
+            Routes::Zmq(zmq) if zmq.producer.is_acknowledged() && !zmq.producer.is_taken() => {
+                Ok(HandedOver::Some)
+            }
+            Routes::Zmq(_) => Ok(HandedOver::All),
+        }
+    }
+
+    /// The keys of rows that orchagent has still to take from APPL_DB.
+    pub(super) fn queued(&mut self) -> Result<Vec<R::Key>, Error> {
+        match self {
+            Routes::Redis(redis) => {
+                let queued = redis.stored.queued()?;
+                redis.stored.relieve();
+                Ok(queued)
+            }
+            Routes::Zmq(_) => Ok(Vec::new()),
         }
     }
 

@@ -121,7 +121,7 @@ impl Fpmsyncd {
     /// Takes in that who answers has said what is in the chip: no answer comes any more to a row from before the start.
     pub fn all_said(&mut self) {
         for of in &mut self.vrfs {
-            of.routes.for_each_mut(|entry| entry.stage = entry.stage.all_said());
+            of.routes.for_each_mut(|_, entry| entry.stage = entry.stage.all_said());
         }
     }
 

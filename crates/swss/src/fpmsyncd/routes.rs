@@ -265,7 +265,12 @@ impl Fpmsyncd {
             }
         }
         self.sources.join(source, at, had.filter(|_| waits));
+        let suppress = self.config.suppress;
         let entry = self.vrfs[at.0 as usize].routes.entry(at.1);
+        if suppress && waits && !has_row {
+            // There is nothing to hand over until the object comes.
+            entry.stage = entry.stage.asked(true);
+        }
         let old = entry.source.replace(source);
         entry.protocol = protocol;
         entry.epoch = epoch;

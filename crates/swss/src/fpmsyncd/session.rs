@@ -86,7 +86,7 @@ impl Fpmsyncd {
     pub fn session_up(&mut self) {
         if self.session.epoch == u16::MAX {
             self.session.epoch = 0;
-            self.vrfs.iter_mut().for_each(|vrf| vrf.routes.for_each_mut(|entry| entry.epoch = 0));
+            self.vrfs.iter_mut().for_each(|vrf| vrf.routes.for_each_mut(|_, entry| entry.epoch = 0));
             self.objects.forget_epochs();
             self.labels.forget_epochs();
         }

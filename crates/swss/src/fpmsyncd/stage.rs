@@ -95,10 +95,10 @@ impl Stage {
         self.awaits_answer() && self.unanswered() == 1
     }
 
-    /// The chip has the row of before the start, which is the last; `None`: there is another.
+    /// The chip has the last row, as it is the one of before the start or no answer is under way; `None`: there may be another.
     pub(super) fn found_in_chip(self) -> Option<Stage> {
         let confirmed = self.with(Stage::UNANSWERED | Stage::OWN | Stage::KNOWN, false);
-        self.has(Stage::KNOWN).then(|| confirmed.with(Stage::CONFIRMED, true))
+        (self.has(Stage::KNOWN) || !self.is_unanswered()).then(|| confirmed.with(Stage::CONFIRMED, true))
     }
 
     /// No answer comes to a row of before the start.
@@ -108,6 +108,22 @@ impl Stage {
         } else {
             self
         }
+    }
+
+    /// An answer may come.
+    pub(super) fn is_unanswered(self) -> bool {
+        self.unanswered() > 0
+    }
+
+    /// Nobody waits to hear of its change.
+    pub(super) fn told(self) -> Stage {
+        self.with(Stage::ASKED, false)
+    }
+
+    /// This, with the change of another that is not handed over yet, and who waits to hear of it.
+    pub(super) fn with_change_of(self, other: Stage) -> Stage {
+        let change = Stage::CHANGED | Stage::ASKED;
+        Stage(self.0 & !change | other.0 & change)
     }
 
     /// What is unanswered, as far as this says: rows of our own accord count as the oldest.
@@ -245,6 +261,11 @@ impl Owed {
     /// How far a route is that comes, and may have been there before.
     pub(super) fn came(&mut self, at: RouteRef) -> Stage {
         self.take(at).map_or(Stage::NEW, |writes| self.put(at, writes, Stage::NEW))
+    }
+
+    /// How many rows that were announced are unanswered.
+    pub(super) fn asked(&self, at: RouteRef, stage: Stage) -> u32 {
+        self.routes.get(&at).map_or_else(|| stage.writes(), |(writes, _)| *writes).asked()
     }
 
     fn take(&mut self, at: RouteRef) -> Option<Writes> {

@@ -90,9 +90,9 @@ impl RouteTable {
         });
     }
 
-    pub(super) fn for_each_mut(&mut self, mut each: impl FnMut(&mut Entry)) {
-        for_each_family!(F => for entry in self.0.get_mut::<F>().values_mut() {
-            each(entry);
+    pub(super) fn for_each_mut(&mut self, mut each: impl FnMut(AnyPrefix, &mut Entry)) {
+        for_each_family!(F => for (prefix, entry) in self.0.get_mut::<F>() {
+            each(prefix.any(), entry);
         });
     }
 }

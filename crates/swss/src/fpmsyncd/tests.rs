@@ -5,6 +5,7 @@ mod client;
 mod random;
 mod replay;
 mod restart;
+mod suppress;
 
 use super::*;
 use crate::row::{RouteResponse, RouteStatus, Row, Via};

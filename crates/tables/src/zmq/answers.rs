@@ -5,15 +5,14 @@
 //! ours is sent away.
 
 use super::endpoint::Endpoint;
-use super::listener::{Service, bind};
+use super::listener::{Bound, Service, bind};
 use super::push::{LIMIT, Push, Pushed, WINDOW, unreachable};
 use super::zmtp::{Kind, Peer, Writer};
 use crate::TableError;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What goes there.
@@ -55,15 +54,49 @@ impl Taken {
     }
 }
 
-/// Listens at `endpoint` for who answers, until `stop`.
+/// The end that asks. When it is dropped, nobody is heard any more, and the address is free.
+#[derive(Debug)]
+pub struct AnswersAt {
+    events: ring::Receiver<AnswerEvent>,
+    connections: Arc<Mutex<Connections>>,
+    bound: Option<Bound>,
+}
+
+/// Who is connected, by number.
+#[derive(Default, Debug)]
+struct Connections {
+    last: u64,
+    open: Vec<(u64, Writer)>,
+    ended: bool,
+}
+
+fn lock(connections: &Mutex<Connections>) -> MutexGuard<'_, Connections> {
+    connections.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl AnswersAt {
+    /// What happens.
+    pub fn events(&self) -> &ring::Receiver<AnswerEvent> {
+        &self.events
+    }
+}
+
+impl Drop for AnswersAt {
+    fn drop(&mut self) {
+        if let Some(bound) = self.bound.take() {
+            bound.end();
+        }
+        let mut connections = lock(&self.connections);
+        connections.ended = true;
+        connections.open.drain(..).for_each(|(_, writer)| writer.end());
+    }
+}
+
+/// Listens at `endpoint` for who answers.
 ///
 /// # Errors
 /// [`TableError::Endpoint`] when the endpoint is taken or is not of this machine.
-pub fn answers_at(
-    endpoint: &Endpoint,
-    rings: &Rings,
-    stop: &Stop,
-) -> Result<ring::Receiver<AnswerEvent>, TableError> {
+pub fn answers_at(endpoint: &Endpoint, rings: &Rings) -> Result<AnswersAt, TableError> {
     let (events, came) = rings.bounded("answers to fpmsyncd", WINDOW as usize);
     let service = Service {
         kind: Kind::Pull,
@@ -72,21 +105,34 @@ pub fn answers_at(
         listens: "answers-listen",
         serves: "answers-pull",
     };
-    let connections = Arc::new(AtomicU64::new(0));
+    let connections = Arc::<Mutex<Connections>>::default();
+    let all = connections.clone();
     let body = move |peer: Peer| {
         if peer.ours.is_none() {
             return Err(io::Error::other("it is not ribtide's"));
         }
-        let id = connections.fetch_add(1, Relaxed);
-        if events.send(AnswerEvent::Connected(id)).is_err() {
-            return Ok(());
+        let id = {
+            let mut all = lock(&all);
+            if all.ended {
+                return Ok(());
+            }
+            all.last += 1;
+            let id = all.last;
+            all.open.push((id, peer.writer.clone()));
+            id
+        };
+        let mut ended = Ok(());
+        if events.send(AnswerEvent::Connected(id)).is_ok() {
+            ended = pull(id, peer, &events);
+            let _ = events.send(AnswerEvent::Gone(id));
         }
-        let ended = pull(id, peer, &events);
-        let _ = events.send(AnswerEvent::Gone(id));
-        ended
+        let mut all = lock(&all);
+        all.open.retain(|(other, _)| *other != id);
+        if all.ended { Ok(()) } else { ended }
     };
-    bind(endpoint, service, stop, body).map_err(|e| unreachable(&endpoint.to_string(), &e))?;
-    Ok(came)
+    let bound = bind(endpoint, service, &Stop::default(), body)
+        .map_err(|e| unreachable(&endpoint.to_string(), &e))?;
+    Ok(AnswersAt { events: came, connections, bound: Some(bound) })
 }
 
 fn pull(id: u64, peer: Peer, events: &ring::Sender<AnswerEvent>) -> io::Result<()> {

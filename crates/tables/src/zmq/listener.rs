@@ -5,7 +5,8 @@ use super::push::reason;
 use super::zmtp::{Kind, Peer, introduce};
 use ribtide_runtime::thread::{self, Stop};
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// What is served, and on which threads.
@@ -22,6 +23,24 @@ pub(super) struct Service {
     pub(super) serves: &'static str,
 }
 
+/// A socket that is bound; dropping this leaves it so.
+#[derive(Debug)]
+pub(super) struct Bound {
+    address: SocketAddr,
+    stop: Stop,
+    thread: JoinHandle<()>,
+}
+
+impl Bound {
+    /// Waits for nobody any more: the address is free from here on. Those who are served go on.
+    pub(super) fn end(self) {
+        self.stop.stop();
+        // It looks when somebody comes.
+        drop(TcpStream::connect(self.address));
+        let _ = self.thread.join();
+    }
+}
+
 /// Binds to `endpoint`, and has `serve` deal with whoever connects until its connection ends. The error is of the
 /// address or of the thread that waits.
 pub(super) fn bind(
@@ -29,17 +48,21 @@ pub(super) fn bind(
     service: Service,
     stop: &Stop,
     serve: impl Fn(Peer) -> io::Result<()> + Send + Clone + 'static,
-) -> io::Result<()> {
+) -> io::Result<Bound> {
     let listener = TcpListener::bind(endpoint.resolve()?.as_slice())?;
-    let stop = stop.clone();
+    let address = listener.local_addr()?;
+    let (stop, its) = (stop.clone(), stop.clone());
     let Service { kind, limit, what, listens, serves } = service;
     let body = move || {
-        while !stop.stopped() {
+        while !its.stopped() {
             let Ok((stream, from)) = listener.accept() else {
                 // Out of descriptors, most likely: trying at once would only spin.
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             };
+            if its.stopped() {
+                return;
+            }
             let serve = serve.clone();
             let body = move || {
                 let served = introduce(stream, kind, limit, 0).and_then(|peer| {
@@ -58,5 +81,5 @@ pub(super) fn bind(
             }
         }
     };
-    thread::spawn(listens, body).map(drop)
+    thread::spawn(listens, body).map(|thread| Bound { address, stop, thread })
 }

@@ -234,7 +234,7 @@ pub fn serve<T: Send + 'static>(
         let again = if who.is_some() && who == before { Again::Here } else { Again::Elsewhere };
         take(peer, again, &requests, &read)
     };
-    bind(endpoint, service, stop, body).map_err(|e| no_thread(endpoint, &e))?;
+    bind(endpoint, service, stop, body).map(drop).map_err(|e| no_thread(endpoint, &e))?;
     Ok(taken)
 }
 

@@ -287,7 +287,7 @@ fn serve(
         inlets.0.iter().for_each(|inlet| inlet.ended());
         ended
     };
-    bind(endpoint, service, stop, body).map_err(|e| unreachable(&endpoint.to_string(), &e))
+    bind(endpoint, service, stop, body).map(drop).map_err(|e| unreachable(&endpoint.to_string(), &e))
 }
 
 /// One connection to its end.

@@ -1,6 +1,6 @@
-//! Random histories of one route through fpmsyncds that are killed and follow each other, against a model of all that lies between
-//! them and the chip: nothing is confirmed that the chip does not have, or is about to lose, and in the end everything is confirmed,
-//! and APPL_DB and the chip have what was announced last.
+//! Random histories of one route through fpmsyncds that are killed and follow each other, and that turn FIB suppression on and off and
+//! count answers anew, against a model of all that lies between them and the chip: while it is on nothing is confirmed that the chip
+//! does not have, or is about to lose, and in the end everything is confirmed, and APPL_DB and the chip have what was announced last.
 
 use super::client::{Client, KEY};
 use super::*;
@@ -48,13 +48,19 @@ enum Act {
     /// The routing daemon connects and announces what there is.
     Connect,
     EndOfReplay,
+    /// FIB suppression is turned on, or off.
+    Suppress(bool),
+    /// Where answers are to be counted anew, it is done if it can be.
+    Count,
+    /// It is turned off and on, and what is in the chip is heard, while rows are on their way.
+    OffAndOn,
     /// What is on its way arrives, and is answered; but APPL_DB stays behind.
     Arrive,
 }
 
 /// In which order things arrive.
-const ARRIVE: [Act; 8] =
-    [Act::Take, Act::Send(9), Act::Pop, Act::Add, Act::Ask, Act::Program, Act::Notice, Act::Hear];
+const ARRIVE: [Act; 9] =
+    [Act::Count, Act::Take, Act::Send(9), Act::Pop, Act::Add, Act::Ask, Act::Program, Act::Notice, Act::Hear];
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
@@ -73,6 +79,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         2 => any::<bool>().prop_map(|fresh| Act::Restart { fresh }),
         3 => Just(Act::Connect),
         2 => Just(Act::EndOfReplay),
+        2 => any::<bool>().prop_map(Act::Suppress),
+        3 => Just(Act::Count),
+        2 => Just(Act::OffAndOn),
         2 => Just(Act::Arrive),
     ];
     prop::collection::vec(act, 1..80)
@@ -105,6 +114,9 @@ struct World {
     /// The number of this fpmsyncd.
     process: u32,
     connected: bool,
+    /// FIB suppression is on; and answers are to be counted anew, and not heard before that.
+    suppress: bool,
+    is_uncounted: bool,
     /// Goes with fpmsyncd.
     unsent: VecDeque<Sent>,
     unrecorded: VecDeque<Option<u8>>,
@@ -129,9 +141,11 @@ impl World {
     fn new(way: Way) -> World {
         World {
             way,
-            bench: start(),
+            bench: start(true),
             process: 1,
             connected: false,
+            suppress: true,
+            is_uncounted: false,
             unsent: VecDeque::new(),
             unrecorded: VecDeque::new(),
             appl_db: None,
@@ -158,12 +172,59 @@ impl World {
     fn connect(&mut self) {
         self.connected = true;
         self.bench.reconnect();
+        if self.way == Way::Redis && self.begun && self.bench.machine.is_unanswered() {
+            self.count_anew();
+        }
         if self.client.last.is_some() {
             self.say(self.client.last);
         }
     }
 
+    fn turn(&mut self, on: bool) {
+        if on == self.suppress {
+            return;
+        }
+        self.suppress = on;
+        self.bench.machine.suppress(on, &mut self.bench.out);
+        self.replies();
+        match on {
+            true => self.count_anew(),
+            false => {
+                self.is_uncounted = false;
+                self.deaf();
+            }
+        }
+    }
+
+    /// Answers are to be counted anew: nobody hears them until they are.
+    fn count_anew(&mut self) {
+        self.is_uncounted = true;
+        self.deaf();
+    }
+
+    fn count(&mut self) {
+        if !self.is_uncounted {
+            return;
+        }
+        let is_taken = match self.way {
+            Way::Redis => {
+                self.send(usize::MAX);
+                true
+            }
+            Way::Zmq { .. } => [&self.unsent, &self.sockets, &self.ring].iter().all(|rows| rows.is_empty()),
+        };
+        if is_taken {
+            self.is_uncounted = false;
+            let queued = self.noted.then(|| RouteRow::parse_key(KEY).unwrap());
+            self.bench.machine.count_anew(queued);
+            self.unheard();
+        }
+    }
+
     fn take(&mut self) {
+        if self.is_uncounted {
+            return;
+        }
         self.bench.machine.take(&mut self.bench.out);
         let out = &mut self.bench.out;
         let (written, asked) = (std::mem::take(&mut out.routes), std::mem::take(&mut out.asked));
@@ -262,18 +323,26 @@ impl World {
         true
     }
 
+    /// Who hears answers is another one.
     fn unheard(&mut self) {
+        self.deaf();
+        self.is_new = self.suppress && !self.is_uncounted;
+    }
+
+    /// Nobody hears answers.
+    fn deaf(&mut self) {
         self.said.clear();
-        (self.is_new, self.behind, self.begun) = (true, None, false);
+        (self.is_new, self.behind, self.begun) = (false, None, false);
     }
 
     fn restart(&mut self, fresh: bool) {
+        self.is_uncounted = false;
         self.unheard();
         self.unsent.clear();
         self.unrecorded.clear();
         self.process += 1;
         self.connected = false;
-        self.bench = start();
+        self.bench = start(self.suppress);
         if let (Some(gateway), Way::Redis | Way::Zmq { kept: true }) = (self.appl_db, self.way) {
             let (key, row) = (RouteRow::parse_key(KEY).unwrap(), bgp_row(&format!("10.0.0.{gateway}")));
             self.bench.machine.known_route(key, &row, self.noted);
@@ -284,6 +353,10 @@ impl World {
     /// All is announced: what was not goes, and over ZeroMQ orchagent is told all rows and that there are no others.
     fn end_of_replay(&mut self) {
         if !self.connected || self.bench.machine.is_replayed() {
+            return;
+        }
+        if self.is_uncounted && self.way != Way::Redis {
+            // What orchagent is told waits, as what changed does.
             return;
         }
         self.bench.machine.end_of_replay(&mut self.bench.out);
@@ -298,7 +371,7 @@ impl World {
         let is_there = self.chip == self.client.last
             && !(self.noted && self.appl_db != self.client.last)
             && on_the_way.all(|sent| sent.row == self.client.last);
-        self.client.hear(is_there, &mut self.bench);
+        self.client.hear(is_there || !self.suppress, &mut self.bench);
     }
 
     fn act(&mut self, act: Act) {
@@ -318,25 +391,51 @@ impl World {
             Act::Restart { fresh } => self.restart(fresh),
             Act::Connect => self.connect(),
             Act::EndOfReplay => self.end_of_replay(),
+            Act::Suppress(on) => self.turn(on),
+            Act::Count => self.count(),
+            Act::OffAndOn => {
+                use Act::{Count, Hear, Notice, Suppress};
+                let acts = [Suppress(false), Suppress(true), Count, Notice, Hear, Hear];
+                acts.into_iter().for_each(|act| self.act(act));
+            }
             Act::Arrive => (0..4).for_each(|_| ARRIVE.into_iter().for_each(|act| self.act(act))),
         }
         self.begin();
+    }
+
+    /// Everything is announced, arrives and is answered.
+    fn settle(&mut self) {
+        if !self.connected {
+            self.connect();
+        }
+        for _ in 0..2000 {
+            [Act::EndOfReplay, Act::Record(9)].into_iter().chain(ARRIVE).for_each(|act| self.act(act));
+            if self.is_still() {
+                if !self.client.unsure {
+                    break;
+                }
+                // The client asks once more.
+                self.say(self.client.last);
+            }
+        }
     }
 
     /// Whether nothing moves any more.
     fn is_still(&self) -> bool {
         let on_the_way = [&self.unsent, &self.sockets, &self.ring, &self.tasks];
         self.bench.machine.pending() == 0
+            && self.bench.machine.is_replayed()
             && on_the_way.iter().all(|rows| rows.is_empty())
             && self.unrecorded.is_empty()
             && !self.noted
-            && self.begun
+            && !self.is_uncounted
+            && self.begun == self.suppress
             && self.said.is_empty()
     }
 }
 
-fn start() -> Bench {
-    let mut bench = Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() });
+fn start(suppress: bool) -> Bench {
+    let mut bench = Bench::with(FpmConfig { suppress, ..FpmConfig::default() });
     bench.machine.session_down();
     bench
 }
@@ -354,7 +453,7 @@ fn gateway(row: &RouteRow) -> u8 {
 
 #[test]
 fn what_appl_db_has_is_asked_about_and_not_written() {
-    let mut bench = start();
+    let mut bench = start(true);
     for (key, gateway) in [("10.1.0.0/16", "10.0.0.1"), ("10.2.0.0/16", "10.0.0.2")] {
         bench.machine.known_route(RouteRow::parse_key(key).unwrap(), &bgp_row(gateway), false);
         bench.machine.in_chip(None, std::iter::once(prefix(key)), false);
@@ -377,24 +476,30 @@ proptest! {
     fn what_a_former_fpmsyncd_left_confirms_nothing(way in ways(), acts in acts()) {
         let mut world = World::new(way);
         acts.into_iter().for_each(|act| world.act(act));
-        if !world.connected {
-            world.connect();
-        }
-        for _ in 0..2000 {
-            [Act::EndOfReplay, Act::Record(9)].into_iter().chain(ARRIVE).for_each(|act| world.act(act));
-            if world.is_still() {
-                if !world.client.unsure {
-                    break;
-                }
-                // The client asks once more.
-                world.say(world.client.last);
-            }
-        }
+        world.settle();
         prop_assert!(world.is_still());
         prop_assert!(world.client.has_its_answer(), "never confirmed");
         prop_assert_eq!(world.chip, world.client.last);
         if world.way != (Way::Zmq { kept: false }) {
             prop_assert_eq!(world.appl_db, world.client.last);
         }
+    }
+
+    #[test]
+    fn a_session_that_announces_nothing_new_writes_nothing(acts in acts()) {
+        let mut world = World::new(Way::Redis);
+        acts.into_iter().for_each(|act| world.act(act));
+        world.turn(true);
+        world.settle();
+        world.connect();
+        // The rest of all acts but to hand over, which waits until that is heard which is in the chip.
+        for _ in 0..20 {
+            [Act::Count, Act::Notice, Act::Hear].into_iter().for_each(|act| world.act(act));
+        }
+        prop_assert!(world.begun && world.said.is_empty());
+        world.end_of_replay();
+        world.take();
+        prop_assert!(world.unsent.is_empty(), "{:?}", world.unsent);
+        prop_assert!(world.client.has_its_answer(), "never confirmed");
     }
 }

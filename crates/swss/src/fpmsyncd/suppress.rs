@@ -1,0 +1,93 @@
+//! FIB suppression turned on and off while routes come, and answers counted anew.
+//!
+//! Which answers may still come is known by counting ([`super::stage`]). The count is lost where rows of a route united before orchagent
+//! took them, for then one answer comes for several; and where nobody counted, because suppression was off. It can begin anew at a
+//! moment in which nobody hears answers and everything has left this process: who hears answers from later on hears none to a row that
+//! orchagent had taken by then, as it says itself what became of those ([`super::answers`]). What is left is the one row of each
+//! route that orchagent has still to take, if it has.
+
+use super::stage::{Owed, Stage};
+use super::{FpmOut, Fpmsyncd, RouteRef};
+use crate::row::RouteKey;
+
+impl Fpmsyncd {
+    /// Whether routes count as offloaded only when the chip confirmed them.
+    pub fn suppresses(&self) -> bool {
+        self.config.suppress
+    }
+
+    /// Turns FIB suppression on or off.
+    ///
+    /// On: what is announced from here on waits for the chip. What was said to be offloaded before is not taken back. Answers must be
+    /// counted anew ([`Fpmsyncd::count_anew`]) before the first one is taken in.
+    ///
+    /// Off: who waits is told at once that the route is offloaded, one that the chip refused too, as of any route that is announced
+    /// from here on. No answer counts any more.
+    pub fn suppress(&mut self, on: bool, out: &mut FpmOut) {
+        if std::mem::replace(&mut self.config.suppress, on) == on {
+            return;
+        }
+        let owed = std::mem::take(&mut self.owed);
+        let (up, epoch) = (self.session.up, self.session.epoch);
+        let mut waiting: Vec<(RouteRef, u8)> = Vec::new();
+        for (vrf, of) in (0..).zip(&mut self.vrfs) {
+            of.routes.for_each_mut(|prefix, entry| {
+                let at = (vrf, prefix);
+                let is_announced = up && entry.source.is_some() && entry.epoch == epoch;
+                if !on && is_announced && owed.is_awaited(at, entry.stage) {
+                    waiting.push((at, entry.protocol));
+                }
+                let counted = if on { Stage::FOUND } else { Stage::NEW };
+                entry.stage = counted.with_change_of(entry.stage.told());
+            });
+        }
+        waiting.into_iter().for_each(|(at, protocol)| self.offload(at, protocol, None, out));
+    }
+
+    /// Whether an answer may still come, as far as is known.
+    pub fn is_unanswered(&self) -> bool {
+        let mut unanswered = false;
+        let of_all = self.vrfs.iter();
+        of_all.for_each(|of| of.routes.for_each(|_, entry| unanswered |= entry.stage.is_unanswered()));
+        unanswered
+    }
+
+    /// Counts anew which answers may come, when everything that was taken has left this process and nobody hears answers: of routes of
+    /// which one was to come, and of those that are `queued` for orchagent to take. What was announced in this session and not
+    /// answered is handed over once more.
+    pub fn count_anew(&mut self, queued: impl IntoIterator<Item = RouteKey>) {
+        let owed = std::mem::take(&mut self.owed);
+        let epoch = self.session.epoch;
+        let mut waiting: Vec<RouteRef> = Vec::new();
+        for (vrf, of) in (0..).zip(&mut self.vrfs) {
+            of.routes.for_each_mut(|prefix, entry| {
+                let at = (vrf, prefix);
+                if !entry.stage.is_unanswered() {
+                    return;
+                }
+                let waits =
+                    entry.source.is_some() && entry.epoch == epoch && owed.is_awaited(at, entry.stage);
+                let is_changed = entry.stage.is_changed();
+                entry.stage = Stage::FOUND.with_change_of(entry.stage.told()).asked(waits && is_changed);
+                if waits && !is_changed {
+                    waiting.push(at);
+                }
+            });
+        }
+        for key in queued {
+            let RouteKey::Route { vrf, prefix, spelled: None } = key else { continue };
+            let Some(vrf) = self.find_vrf(vrf.as_deref()) else { continue };
+            if let Some(entry) = self.vrfs[vrf as usize].routes.get_mut(prefix) {
+                entry.stage = self.owed.wrote((vrf, prefix), Stage::FOUND, false).with_change_of(entry.stage);
+            }
+        }
+        waiting.into_iter().for_each(|at| self.touch(at, true));
+    }
+}
+
+impl Owed {
+    /// Whether somebody who announced a route waits to hear of it.
+    fn is_awaited(&self, at: RouteRef, stage: Stage) -> bool {
+        stage.is_asked() || self.asked(at, stage) > 0
+    }
+}
