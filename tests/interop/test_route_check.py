@@ -3,10 +3,11 @@
 import json
 import subprocess
 
-from harness import Host, Ribtide, binary, wait_for
+from harness import Host, Ribtide, binary, blast, wait_for
 from harness.config import HEAD, LAB, external
 from harness.sonic import Sonic
 from harness.speaker import Speaker, prefixes as nlri, raw_update, update
+from test_sonic import ROUTER as SONIC_ROUTER, own_routes
 
 SENDER = Host.FEEDS[0]
 CONFIG = HEAD + external("sender", 65010, SENDER, 'import = ["accept"]') + "[fib]\n"
@@ -144,6 +145,53 @@ def test_the_daemons(host):
     again = subprocess.run(["timeout", "4", binary(), "route-check", "--json", "--every", "0.5", *map(str, at)],
                            capture_output=True, text=True).stdout.splitlines()
     assert [json.loads(line)["full"] for line in again][-1] is False, again
+
+
+def test_the_daemons_a_part_at_a_time(host):
+    """Looks of one process each second: what differs is found, though none of them reads everything."""
+    sonic = Sonic(host)
+    own = own_routes(sonic)
+    router = Ribtide(host, SONIC_ROUTER)
+    blast(host, 40_000, 400)
+    count = 40_400 + len(own)
+    wait_for("the table is here", lambda: sonic.ask("counts").get("ipv4_routes", 0) + sonic.ask("counts").get("ipv6_routes", 0) >= count,
+             120, alive=sonic.alive())
+    at = ("--sonic", "--database-config", sonic.redis.config, "--syncd", host.folder / "syncd.sock", "--wait", 0)
+    wait_for("all agree", lambda: look(*at)[0] == 0, 60)
+    looks = subprocess.Popen([binary(), "route-check", "--json", "--every", "0.2", *map(str, at)], stdout=subprocess.PIPE, text=True)
+
+    def until(what, so):
+        """The looks until one is so, that included."""
+        seen = []
+        for line in looks.stdout:
+            seen.append(json.loads(line))
+            if so(seen[-1]):
+                return seen
+            assert len(seen) < 200, (what, seen[-1])
+        raise AssertionError(f"no more looks before: {what}")
+
+    try:
+        assert until("the first is of everything", lambda found: True)[0]["full"]
+        until("nothing changes, and nothing is compared", lambda found: found["checked"] == 0 and not found["full"])
+        key = next(key for key in sonic.asic.scan_iter("ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:*", 1000) if "10.255" not in key)
+        prefix, entry = json.loads(key.split(":", 2)[2])["dest"], sonic.asic.hgetall(key)
+        for change, differing in [(lambda: sonic.asic.delete(key), 1), (lambda: sonic.asic.hset(key, mapping=entry), 0)]:
+            change()
+            seen = until(f"{differing} differs", lambda found: found["differing"] == differing)
+            assert not any(found["full"] for found in seen) and all(found["checked"] < 20_000 for found in seen), seen
+            assert [d["prefix"] for d in seen[-1]["differences"]] == [prefix] * differing
+        # What only the switch has no key tells: its number does, after a lap in which nothing changed.
+        row = sonic.appl.hgetall(f"ROUTE_TABLE:{prefix}")
+        sonic.appl.delete(f"ROUTE_TABLE:{prefix}")
+        sonic.asic.delete(key)
+        last = until("it is found", lambda found: found["differing"] == 1)[-1]
+        assert last["full"] and [d["stage"] for d in last["differences"]] == ["chip"], last
+        sonic.asic.hset(key, mapping=entry)
+        sonic.appl.hset(f"ROUTE_TABLE:{prefix}", mapping=row)
+        until("all agree again", lambda found: found["differing"] == 0)
+    finally:
+        looks.kill()
+    assert router.process.poll() is None
 
 
 ECMP = {"nexthop": "193.203.0.5,193.203.0.6", "ifname": "Ethernet0,Ethernet0"}

@@ -7,7 +7,7 @@ use crate::show::Output;
 use crate::text::{self, Table, number};
 use clap::Args;
 use ribtide_daemon::api::model::RouteCheck;
-use ribtide_daemon::sonic::route_check::DaemonsCheck;
+use ribtide_daemon::sonic::route_check::{DaemonsCheck, Look};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// What to compare.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Compare everything, rather than what changed since the last look
+    /// Compare everything, rather than what changed since the last look; with --sonic and --every: rather than a part
     #[arg(long)]
     full: bool,
     /// How long a route may be under way before it counts as a difference
@@ -50,10 +50,10 @@ enum Asked {
 }
 
 impl Asked {
-    fn look(&mut self, full: bool) -> Result<RouteCheck, String> {
+    fn look(&mut self, look: Look) -> Result<RouteCheck, String> {
         match self {
-            Asked::Router(client) => client.get(&format!("/v1/route-check?full={full}")),
-            Asked::Daemons(daemons) => daemons.look(full).map_err(|e| e.to_string()),
+            Asked::Router(client) => client.get(&format!("/v1/route-check?full={}", look == Look::Full)),
+            Asked::Daemons(daemons) => daemons.look(look).map_err(|e| e.to_string()),
         }
     }
 
@@ -98,13 +98,19 @@ fn compare(options: &Options) -> Result<bool, String> {
             print(options, &found, defaults)?;
             found.default_routes.iter().any(|route| route.forwarded)
         } else {
-            let mut found = asked.look(options.full)?;
+            // Who looks but once wants to know of everything.
+            let less = if options.every.is_some() { Look::Part } else { Look::Changed };
+            let mut found = asked.look(if options.full { Look::Full } else { less })?;
             while found.differing > 0 && found.under_way > 0 && begin.elapsed() < wait {
                 std::thread::sleep(LOOK);
                 // What differed is looked at again in any case.
-                found = asked.look(false)?;
+                found = asked.look(less)?;
             }
-            print(options, &found, all)?;
+            print(
+                options,
+                &found,
+                if options.sonic { |found| all(found, "a part") } else { |found| all(found, "what changed") },
+            )?;
             found.differing == 0
         };
         let Some(every) = every else { return Ok(well) };
@@ -121,17 +127,21 @@ fn print(options: &Options, found: &RouteCheck, text: fn(&RouteCheck) -> String)
     text::say(&text(found))
 }
 
-fn all(found: &RouteCheck) -> String {
-    let routes: Vec<String> =
+/// `less`: what is compared where it is not everything.
+fn all(found: &RouteCheck, less: &str) -> String {
+    let mut told: Vec<String> =
         found.routes.iter().map(|(stage, n)| format!("{stage} {}", number(*n))).collect();
-    let what = if found.full { "everything" } else { "what changed" };
+    if told.is_empty() {
+        told.push("not counted".to_owned());
+    }
+    let what = if found.full { "everything" } else { less };
     let mut out = format!(
         "{} ({}; compared {what}: {} routes in {:.1} ms)\n",
         match found.differing {
             0 => "All agree".to_owned(),
             n => format!("{} differ", text::count(n, "route")),
         },
-        routes.join(", "),
+        told.join(", "),
         number(found.checked),
         found.milliseconds
     );

@@ -17,6 +17,23 @@ use std::time::Duration;
 
 /// How long a server may take for an answer: SONiC's pop scripts may hold it for five seconds and more.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How far a scan of a database is.
+#[derive(Clone, Debug)]
+pub struct ScanCursor(String);
+
+impl Default for ScanCursor {
+    fn default() -> Self {
+        ScanCursor("0".to_owned())
+    }
+}
+
+impl ScanCursor {
+    /// Whether the scan has not begun, or is over.
+    pub fn is_at_start(&self) -> bool {
+        self.0 == "0"
+    }
+}
+
 /// How often who waits for a server looks around: whether it has waited too long, or the server's host is gone.
 pub(crate) const GLANCE: Duration = Duration::from_millis(500);
 /// How long a connection may take to come about.
@@ -153,16 +170,26 @@ impl Connection {
         pattern: &str,
         mut each: impl FnMut(&mut Connection, &[String]) -> Result<(), TableError>,
     ) -> Result<(), TableError> {
-        let mut cursor = "0".to_owned();
+        let mut cursor = ScanCursor::default();
         loop {
-            let mut page = self.ask(&["SCAN", &cursor, "MATCH", pattern, "COUNT", "1000"])?.into_array();
-            let names = page.pop().map(Reply::into_texts).unwrap_or_default();
-            cursor = page.pop().and_then(Reply::into_text).unwrap_or_default();
+            let names = self.scan_page(pattern, &mut cursor)?;
             each(self, &names)?;
-            if cursor == "0" || cursor.is_empty() {
+            if cursor.is_at_start() {
                 return Ok(());
             }
         }
+    }
+
+    /// The next page of a [`Connection::scan`].
+    ///
+    /// # Errors
+    /// As [`Connection::flush`].
+    pub fn scan_page(&mut self, pattern: &str, cursor: &mut ScanCursor) -> Result<Vec<String>, TableError> {
+        let mut page = self.ask(&["SCAN", &cursor.0, "MATCH", pattern, "COUNT", "1000"])?.into_array();
+        let names = page.pop().map(Reply::into_texts).unwrap_or_default();
+        let next = page.pop().and_then(Reply::into_text).filter(|next| !next.is_empty());
+        *cursor = next.map_or_else(ScanCursor::default, ScanCursor);
+        Ok(names)
     }
 
     /// Makes the server know `script` and returns its hash for `EVALSHA`.

@@ -25,7 +25,7 @@ pub mod zmq;
 
 pub use ahead::Ahead;
 pub use behind::Behind;
-pub use connection::Connection;
+pub use connection::{Connection, ScanCursor};
 pub use database::{Address, DEFAULT_CONFIG, Database, Databases, NAMESPACE_ID, Server, namespace_id};
 pub use error::TableError;
 pub use exchange::{Exchange, Message, Question, Reader, WINDOW};

@@ -5,13 +5,14 @@
 //! same next hops, by the rules by which orchagent programs rows, and that the switch does what ASIC_DB says. Labels are
 //! looked at too: rows of LABEL_ROUTE_TABLE, and their entries.
 //!
-//! A look is two passes. The first reads everything, a page at a time, and suspects what differs; since the databases go on
-//! meanwhile, the second reads of all suspects each again, and tells what differs then, too. A look that finds that no server
-//! and no switch has changed anything since the last one is over with that.
+//! A look is two passes. The first reads everything, a page at a time, or a [part]; it suspects what differs. Since the databases
+//! go on meanwhile, the second reads of all suspects each again, and tells what differs then, too. A look that finds that no
+//! server and no switch has changed anything since the last one is over with that.
 
 mod leads;
 mod objects;
 mod page;
+mod part;
 mod rows;
 
 use super::Error;
@@ -20,6 +21,7 @@ use super::query::{self, Asked};
 use crate::api::model::{DefaultRoute, Difference, RouteCheck};
 use leads::{Dest, Leads, Way};
 use objects::{Entry, Objects};
+use part::Round;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::row::{LabelStack, Name, RouteStateRow};
@@ -36,8 +38,22 @@ const TOLD: usize = 1000;
 /// Why a row may have no entry.
 const ABSENT: &str = "APPL_DB has a row, and ASIC_DB no entry: orchagent waits for what it needs, or the switch refused it; \
                       swss.rec and the log of orchagent say which";
+/// What a server that was started again has another of.
+const SERVER: &str = "run_id:";
 /// Routes of a VRF by which its virtual router is found, where no interface tells.
 const SAMPLE: usize = 16;
+
+/// How much is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// Everything.
+    Full,
+    /// Everything, if anything has changed since the last look.
+    Changed,
+    /// What differed at the last look and the next part of the tables, until all was read after the last change; everything at
+    /// first, and when a server or the VRFs are others.
+    Part,
+}
 
 /// Between two looks.
 pub struct DaemonsCheck {
@@ -48,6 +64,7 @@ pub struct DaemonsCheck {
     config: ConfigDb,
     syncd: Option<PathBuf>,
     last: Option<(Vec<String>, RouteCheck)>,
+    round: Option<Round>,
 }
 
 /// What is known of a destination after the first pass.
@@ -114,24 +131,31 @@ impl DaemonsCheck {
             config: ConfigDb::open(&databases, &stop)?,
             syncd,
             last: None,
+            round: None,
         })
     }
 
-    /// Looks; `full`: whether or not anything has changed.
+    /// Looks.
     ///
     /// # Errors
     /// A sentence when a database or syncd does not answer.
-    pub fn look(&mut self, full: bool) -> Result<RouteCheck, Error> {
+    pub fn look(&mut self, look: Look) -> Result<RouteCheck, Error> {
         let begin = Instant::now();
         let marks = self.marks()?;
-        if let Some((before, last)) = &self.last
-            && *before == marks
-            && !full
+        let changed = self.last.as_ref().is_none_or(|(before, _)| *before != marks);
+        if look == Look::Part
+            && let (Some(round), Some((before, last))) = (self.round.take(), self.last.take())
+            && is_same_servers(&before, &marks)
+            && let Some(found) = self.next_part(round, changed, &last, begin)?
         {
+            self.last = Some((marks, found.clone()));
+            return Ok(found);
+        }
+        if let (Look::Changed, false, Some((_, last))) = (look, changed, &self.last) {
             let milliseconds = begin.elapsed().as_secs_f64() * 1e3;
             return Ok(RouteCheck { full: false, checked: 0, milliseconds, ..last.clone() });
         }
-        let found = self.compare(begin)?;
+        let found = self.compare(&marks, begin)?;
         self.last = Some((marks, found.clone()));
         Ok(found)
     }
@@ -142,7 +166,7 @@ impl DaemonsCheck {
         for connection in [&mut self.appl, &mut self.asic, &mut self.states] {
             for section in ["server", "persistence"] {
                 let info = connection.ask(&["INFO", section])?.into_text().unwrap_or_default();
-                let names = ["run_id:", "rdb_changes_since_last_save:", "rdb_last_save_time:"];
+                let names = [SERVER, "rdb_changes_since_last_save:", "rdb_last_save_time:"];
                 let told = info.lines().filter(|line| names.iter().any(|name| line.starts_with(name)));
                 marks.extend(told.map(str::to_owned));
             }
@@ -154,7 +178,7 @@ impl DaemonsCheck {
         Ok(marks)
     }
 
-    fn compare(&mut self, begin: Instant) -> Result<RouteCheck, Error> {
+    fn compare(&mut self, marks: &[String], begin: Instant) -> Result<RouteCheck, Error> {
         let mut scene = self.scene(Rows::default())?;
         let (known, queued) = self.first_pass(&mut scene)?;
         let mut suspects: Set<Dest> = queued;
@@ -168,16 +192,19 @@ impl DaemonsCheck {
         }
         let checked = counts.rows + counts.entries + counts.label_rows + counts.labels;
         drop(known);
-        let mut differences = self.second_pass(scene, suspects)?;
+        let (scene, dests, mut differences) = self.second_pass(scene, suspects)?;
         let mut differing = differences.len() as u64;
-        if let Some(path) = &self.syncd {
-            let chip = query::ask(path, "counts")?;
-            let count = |name: &str| chip[name].as_u64().unwrap_or_default();
-            counts.chip = Some((count("ipv4_routes") + count("ipv6_routes"), count("labels")));
-            // What was found so far may be why.
-            if let Some(says) = counts.surplus().filter(|_| differing == 0) {
+        self.round = Some(Round::new(scene, dests));
+        if let Some(path) = self.syncd.clone() {
+            counts.chip = Some(counts_of(&path)?);
+            // What was found so far may be why, or what changed while it was counted.
+            if let Some(says) = counts.surplus().filter(|_| differing == 0)
+                && self.marks()? == marks
+            {
                 differing = 1;
                 differences.push(difference("-".into(), "-".into(), says));
+                // No part would find it again.
+                self.round = None;
             }
         }
         let under_way = differences.iter().filter(|difference| difference.under_way).count() as u64;
@@ -216,15 +243,9 @@ impl DaemonsCheck {
             of_vrf.take(SAMPLE).collect()
         };
         scene.find_routers(&mut self.asic, samples)?;
-        let Scene { entries, objects, vrfs, .. } = scene;
         Objects::entries(&mut self.asic, |id, entry| {
-            let dest = match id {
-                ObjectId::Route(route) => vrfs.get(&route.vr).map(|vrf| Dest::Route(*vrf, route.dest)),
-                ObjectId::Inseg(inseg) => Some(Dest::Label(inseg.label)),
-                _ => None,
-            };
-            if let Some(dest) = dest {
-                known.entry(dest).or_default().entry = Some(entries.number(entry, objects));
+            if let Some(dest) = scene.dest(&id) {
+                known.entry(dest).or_default().entry = Some(scene.entries.number(entry, &scene.objects));
             }
         })?;
         if scene.suppress {
@@ -242,13 +263,17 @@ impl DaemonsCheck {
         Ok((known, queued))
     }
 
-    /// Reads all suspects again, each by itself, and tells what differs still.
-    fn second_pass(&mut self, before: Scene, suspects: Set<Dest>) -> Result<Vec<Difference>, Error> {
+    /// Reads all suspects again, each by itself, and tells what differs still, in what was read for it.
+    fn second_pass(
+        &mut self,
+        before: Scene,
+        suspects: Set<Dest>,
+    ) -> Result<(Scene, Vec<Dest>, Vec<Difference>), Error> {
         let mut suspects: Vec<Dest> = suspects.into_iter().collect();
         suspects.sort_unstable();
-        let mut differences = Vec::new();
+        let (mut dests, mut differences) = (Vec::new(), Vec::new());
         if suspects.is_empty() {
-            return Ok(differences);
+            return Ok((before, dests, differences));
         }
         let Scene { rows, routers, vrfs, .. } = before;
         let mut scene = self.scene(rows)?;
@@ -272,10 +297,13 @@ impl DaemonsCheck {
                 } else {
                     scene.judge(*dest, &known).or_else(|| scene.judge_chip(&known, chip?))
                 };
-                differences.extend(finding.map(|finding| scene.told(*dest, finding)));
+                if let Some(finding) = finding {
+                    dests.push(*dest);
+                    differences.push(scene.told(*dest, finding));
+                }
             }
         }
-        Ok(differences)
+        Ok((scene, dests, differences))
     }
 
     /// What there is of these now.
@@ -592,6 +620,21 @@ impl std::fmt::Display for Shown<'_> {
             Shown::Wanted(Wanted::Unread) => f.write_str("a tunnel"),
         }
     }
+}
+
+/// How many routes and labels the switch of this syncd has.
+fn counts_of(syncd: &Path) -> Result<(u64, u64), Error> {
+    let chip = query::ask(syncd, "counts")?;
+    let count = |name: &str| chip[name].as_u64().unwrap_or_default();
+    Ok((count("ipv4_routes") + count("ipv6_routes"), count("labels")))
+}
+
+/// Whether these are marks of the same processes.
+fn is_same_servers(before: &[String], now: &[String]) -> bool {
+    let ids = |marks: &[String]| -> Vec<String> {
+        marks.iter().filter(|mark| mark.starts_with(SERVER)).cloned().collect()
+    };
+    ids(before) == ids(now)
 }
 
 fn shown(dest: Dest) -> String {

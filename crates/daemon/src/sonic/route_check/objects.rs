@@ -12,7 +12,7 @@ use ribtide_tables::{Connection, Reply};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-const ASIC_STATE: &str = "ASIC_STATE";
+pub(super) const ASIC_STATE: &str = "ASIC_STATE";
 
 /// What an entry says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -207,11 +207,17 @@ pub(super) struct Rows {
 }
 
 impl Rows {
+    /// Without what rows ask for.
+    pub(super) fn without_wishes(self) -> Rows {
+        Rows { wishes: Wishes::default(), ..self }
+    }
+
     pub(super) fn dest(&mut self, key: &str) -> Option<Dest> {
         let Ok(RouteKey::Route { vrf, prefix, spelled }) = RouteRow::parse_key(key) else { return None };
         let dest = Dest::Route(self.vrfs.number(vrf.as_ref()), prefix);
-        if let Some(spelled) = spelled {
-            self.spelled.insert(dest, spelled);
+        match spelled {
+            Some(spelled) => drop(self.spelled.insert(dest, spelled)),
+            None => drop(self.spelled.remove(&dest)),
         }
         Some(dest)
     }

@@ -1,0 +1,185 @@
+//! Looks that read a part of the tables each, so that one a second is cheap also while routes change.
+//!
+//! What routes stand on (interfaces, neighbours, groups, the switch's objects) is read anew as a lap through the tables begins, and
+//! when something seems to differ. What only the switch has is found by its number, after a lap in which nothing changed.
+
+use super::leads::Dest;
+use super::objects::ASIC_STATE;
+use super::query::Asked;
+use super::rows::Rows;
+use super::{DaemonsCheck, Entries, Error, RouteCheck, Scene, TOLD, counts_of, page};
+use ribtide_prefix::Set;
+use ribtide_swss::Row;
+use ribtide_swss::row::{LabelRouteRow, RouteRow};
+use ribtide_swss::sai::{ObjectId, ObjectType, text};
+use ribtide_tables::{Connection, ScanCursor, TableError};
+use std::time::Instant;
+
+/// Pages that one look reads of each of the two databases, 1,000 keys or so each.
+const PAGES: usize = 8;
+
+/// How far the laps are, and what is known.
+pub(super) struct Round {
+    scene: Scene,
+    /// What differed at the last look.
+    differing: Vec<Dest>,
+    appl: Lap,
+    asic: Lap,
+    /// Entries that were read in this lap.
+    entries: u64,
+    /// Something changed after this lap had begun.
+    disturbed: bool,
+}
+
+/// A lap through a database.
+#[derive(Default)]
+struct Lap {
+    cursor: ScanCursor,
+    over: bool,
+}
+
+impl Lap {
+    /// The next keys that match.
+    fn keys(&mut self, connection: &mut Connection, pattern: &str) -> Result<Vec<String>, TableError> {
+        let mut keys = Vec::new();
+        for _ in 0..PAGES {
+            if self.over {
+                break;
+            }
+            keys.extend(connection.scan_page(pattern, &mut self.cursor)?);
+            self.over = self.cursor.is_at_start();
+        }
+        Ok(keys)
+    }
+}
+
+impl Round {
+    /// All was read and nothing changed meanwhile, and this differs.
+    pub(super) fn new(scene: Scene, differing: Vec<Dest>) -> Round {
+        let over = || Lap { over: true, ..Lap::default() };
+        Round { scene, differing, appl: over(), asic: over(), entries: 0, disturbed: false }
+    }
+
+    fn is_over(&self) -> bool {
+        self.appl.over && self.asic.over
+    }
+}
+
+impl DaemonsCheck {
+    /// Looks at the next part; `None` where everything must be looked at.
+    pub(super) fn next_part(
+        &mut self,
+        mut round: Round,
+        changed: bool,
+        last: &RouteCheck,
+        begin: Instant,
+    ) -> Result<Option<RouteCheck>, Error> {
+        let milliseconds = || begin.elapsed().as_secs_f64() * 1e3;
+        round.disturbed |= changed;
+        if round.is_over() && !round.disturbed {
+            self.round = Some(round);
+            return Ok(Some(RouteCheck {
+                full: false,
+                checked: 0,
+                milliseconds: milliseconds(),
+                ..last.clone()
+            }));
+        }
+        if round.is_over() {
+            let Some(scene) = self.fresh(round.scene)? else { return Ok(None) };
+            let (appl, asic) = (Lap::default(), Lap::default());
+            round = Round { scene, appl, asic, entries: 0, disturbed: false, ..round };
+        }
+        let mut dests: Set<Dest> = round.differing.drain(..).collect();
+        self.read_keys(&mut round, &mut dests)?;
+        let checked = dests.len() as u64;
+        let suspects = self.suspects_of(&mut round.scene, &dests.into_iter().collect::<Vec<_>>())?;
+        let (scene, dests, mut differences) = self.second_pass(round.scene, suspects)?;
+        (round.scene, round.differing) = (scene, dests);
+        let (differing, in_switch) = (differences.len() as u64, self.in_switch()?);
+        let other_number = in_switch.is_some_and(|(routes, labels)| routes + labels != round.entries);
+        if round.is_over() && !round.disturbed && differing == 0 && other_number {
+            return Ok(None);
+        }
+        let under_way = differences.iter().filter(|difference| difference.under_way).count() as u64;
+        differences.truncate(TOLD);
+        self.round = Some(round);
+        Ok(Some(RouteCheck {
+            full: false,
+            checked,
+            differing,
+            under_way,
+            differences,
+            routes: in_switch.map(|(routes, _)| ("chip".to_owned(), routes)).into_iter().collect(),
+            default_routes: self.default_routes()?,
+            milliseconds: milliseconds(),
+        }))
+    }
+
+    /// What routes stand on, read anew; `None` when the VRFs are others.
+    fn fresh(&mut self, before: Scene) -> Result<Option<Scene>, Error> {
+        let Scene { rows, routers, vrfs, ground, objects, .. } = before;
+        let mut scene = self.scene(rows.without_wishes())?;
+        if scene.ground.vrfs != ground.vrfs || scene.objects.routers != objects.routers {
+            return Ok(None);
+        }
+        (scene.routers, scene.vrfs, scene.entries) = (routers, vrfs, Entries::default());
+        Ok(Some(scene))
+    }
+
+    /// The next destinations that either database has.
+    fn read_keys(&mut self, round: &mut Round, dests: &mut Set<Dest>) -> Result<(), Error> {
+        let scene = &mut round.scene;
+        let [routes, labels] =
+            [RouteRow::TABLE, LabelRouteRow::TABLE].map(|table| self.appl.database().key(table, ""));
+        for key in round.appl.keys(&mut self.appl, "*ROUTE_TABLE:*")? {
+            let dest = match (key.strip_prefix(&routes), key.strip_prefix(&labels)) {
+                (Some(name), _) => scene.rows.dest(name),
+                (None, Some(name)) => Rows::label(name),
+                (None, None) => None,
+            };
+            dests.extend(dest);
+        }
+        let table = self.asic.database().key(ASIC_STATE, "");
+        for key in round.asic.keys(&mut self.asic, &format!("{table}*_ENTRY:*"))? {
+            let id = key.strip_prefix(&table).and_then(|name| text::read_row_key(name).ok());
+            let Some((ObjectType::RouteEntry | ObjectType::InsegEntry, id)) = id else { continue };
+            round.entries += 1;
+            dests.extend(scene.dest(&id));
+        }
+        Ok(())
+    }
+
+    /// Which of these seem to differ.
+    fn suspects_of(&mut self, scene: &mut Scene, dests: &[Dest]) -> Result<Set<Dest>, Error> {
+        let mut suspects = Set::default();
+        for dests in dests.chunks(page::PAGE) {
+            let known = self.again(scene, dests)?;
+            let chip = match &self.syncd {
+                Some(path) => scene.in_chip(&mut Asked::open(path)?, dests)?,
+                None => vec![None; dests.len()],
+            };
+            for ((dest, known), chip) in dests.iter().zip(&known).zip(chip) {
+                let finding = scene.judge(*dest, known).or_else(|| scene.judge_chip(known, chip?));
+                suspects.extend(finding.map(|_| *dest));
+            }
+        }
+        Ok(suspects)
+    }
+
+    /// How many routes and labels the switch has, where it is asked.
+    fn in_switch(&self) -> Result<Option<(u64, u64)>, Error> {
+        self.syncd.as_deref().map(counts_of).transpose()
+    }
+}
+
+impl Scene {
+    /// Whose entry this is; `None`: nothing's that is compared.
+    pub(super) fn dest(&self, id: &ObjectId) -> Option<Dest> {
+        match id {
+            ObjectId::Route(route) => self.vrfs.get(&route.vr).map(|vrf| Dest::Route(*vrf, route.dest)),
+            ObjectId::Inseg(inseg) => Some(Dest::Label(inseg.label)),
+            _ => None,
+        }
+    }
+}
