@@ -1,6 +1,7 @@
 """FIB suppression between SONiC's daemons: answers go directly from orchagent to fpmsyncd, and Redis is told behind them. Nothing
 is confirmed that the switch does not have, and everything is in the end, whoever is killed."""
 
+import contextlib
 import json
 import re
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import pytest
 from harness import Host, Ribtide, binary, fpm, wait_for
 from harness.config import HEAD, external
-from harness.sonic import Sonic
+from harness.sonic import CONFIG, Sonic
 from harness.speaker import Speaker, prefixes as nlri, raw_update
 from test_sonic import connect_fpm, ifindex, own_routes
 from test_sonic_warm import WIRINGS, Warm
@@ -199,6 +200,110 @@ def test_warm_with_suppression(host, wiring):
     sonic.neighbor("Ethernet0", "193.203.0.222")
     router.listen_until_all()
     sonic.wait_routes("all are there", routes | {nowhere: ("193.203.0.222",)})
+
+
+@pytest.mark.parametrize("wiring", WIRINGS)
+def test_on_and_off_at_run_time(host, wiring):
+    """The daemons follow CONFIG_DB: on, a route that is announced from then on waits for the chip; off, who waits is told at once. However
+    often that changes under load, what was announced while it was on is told when the switch has it, and not before."""
+    sonic = Sonic(host, flags=WIRINGS[wiring])
+    own = own_routes(sonic)
+    router = Daemon(sonic)
+    order = lambda what: subprocess.run([binary(), "config", "asic", "--syncd", host.folder / "syncd.sock", what], check=True, capture_output=True)
+
+    def obeys(daemon, on):
+        wait_for(f"{daemon} obeys", lambda: sonic.setting(daemon, "suppress-fib-pending")["active"] == ("enabled" if on else "disabled"), 20, 0.02)
+
+    def suppress(on, first="fpmsyncd"):
+        done = subprocess.run([binary(), "config", "sonic", "suppress-fib-pending", "enable" if on else "disable", "--database-config", sonic.redis.config],
+                              check=True, capture_output=True, text=True)
+        assert "from now on" in done.stdout, done
+        obeys(first, on)
+
+    @contextlib.contextmanager
+    def slow(daemon):
+        """It sees later than the other one what changed."""
+        process = sonic.processes[daemon].popen
+        process.send_signal(signal.SIGSTOP)
+        yield
+        process.send_signal(signal.SIGCONT)
+
+    def told(count):
+        replies = router.client.replies(count, 20)
+        assert len(replies) == count and all(offloaded for *_, offloaded in replies)
+        return {p for p, *_ in replies}
+
+    def confirmed():
+        """Everything is, and each when the switch leads there."""
+        router.confirmed = set()
+        while router.confirmed != router.announced.keys():
+            some = told(1) | {p for p, *_ in router.client.replies(500, 0.01)}
+            for p, answer in zip(some, sonic.ask_all([f"route {p}" for p in some])):
+                assert answer and [h["gateway"] for h in answer["hops"]] == [f"193.203.0.{router.announced[p]}"], (p, answer)
+            router.confirmed |= some
+
+    def announce(hop, first, last):
+        routes = {prefix(n): hop for n in range(first, last)}
+        router.announce(routes)
+        return routes.keys()
+
+    order("stall")
+    assert told(len(before := announce(7, 0, SIZE))) == before, "it is off, and nobody waits"
+    suppress(True)
+    late = announce(7, SIZE, 2 * SIZE) | announce(8, 0, SIZE // 2)
+    # It follows too; and what it was handed while nobody counted is no answer to what came since.
+    wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
+    assert sonic.setting("orchagent", "suppress-fib-pending")["active"] == "enabled"
+    assert router.client.replies(1, 1) == []
+    suppress(False)
+    assert told(len(late)) == late, "who waited is told at once"
+    suppress(True)
+    some = announce(9, SIZE // 4, SIZE)
+    assert router.client.replies(1, 1) == []
+    order("resume")
+    router.announced, everything = {p: 9 for p in some}, dict(router.announced)
+    confirmed()
+    assert router.client.replies(1, 1) == [], "each is told once"
+    states = sonic.redis.db(STATES)
+    rows = lambda: {k.removeprefix("ROUTE_TABLE:") for k in states.keys("ROUTE_TABLE:20.*")}
+    wait_for("APPL_STATE_DB has them all, asked or not", lambda: rows() == everything.keys(), 60)
+
+    for wave, last in enumerate(2 * ["both", "orchagent", "fpmsyncd"]):
+        # By another way, while it goes off and on.
+        hop = 20 + 2 * wave
+        everything |= dict.fromkeys(announce(hop, 0, SIZE), hop)
+        suppress(False)
+        while router.client.replies(500, 0.5):
+            pass
+        assert told(len(now := announce(hop + 1, SIZE, 2 * SIZE))) == now
+        everything |= dict.fromkeys(now, hop + 1)
+        router.announced = {}
+        if last == "orchagent":
+            obeys("orchagent", False)
+            with slow(last):
+                suppress(True)
+                announce(hop + 1, SIZE // 2, 2 * SIZE - wave)
+                assert router.client.replies(1, 1) == []
+        else:
+            if last == "fpmsyncd":
+                with slow(last):
+                    suppress(True, first="orchagent")
+                obeys(last, True)
+            else:
+                suppress(True)
+            announce(hop + 1, SIZE // 2, 2 * SIZE - wave)
+        everything |= router.announced
+        confirmed()
+    assert router.client.replies(1, 1) == []
+    sonic.wait_routes("the switch has the last of each", own | {p: (f"193.203.0.{hop}",) for p, hop in everything.items()})
+    # Nothing of CONFIG_DB is no word about it.
+    sonic.redis.db(CONFIG).delete("DEVICE_METADATA|localhost")
+    router.announced = {}
+    order("stall")
+    announce(6, 0, 10)
+    assert router.client.replies(1, 3) == []
+    order("resume")
+    confirmed()
 
 
 @pytest.mark.parametrize("wiring", WIRINGS)

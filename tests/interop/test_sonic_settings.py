@@ -68,7 +68,7 @@ def test_config_db(host):
     sonic = Sonic(host, start=())
     for setting, state in (("suppress-fib-pending", "enable"), ("ring_thread_enabled", "enable"), ("async_rec", "enabled"), ("next-hop-group", "enable")):
         done = config(sonic, setting, state)
-        assert done.returncode == 0 and "restart" in done.stdout, done
+        assert done.returncode == 0 and ("from now on" if setting == "suppress-fib-pending" else "restart") in done.stdout, done
     refused = config(sonic, "synchronous_mode", "disable")
     assert refused.returncode != 0 and "suppress-fib-pending wants synchronous_mode" in refused.stderr
     db = sonic.redis.db(CONFIG)

@@ -15,8 +15,6 @@ pub struct Asked {
     pub virtual_asic: bool,
     /// `[[interface]]` tables.
     pub interfaces: bool,
-    /// FIB suppression: CONFIG_DB's `suppress-fib-pending`.
-    pub suppress: bool,
     /// Whether orchagent answers what became of routes (`-F`).
     pub responses: Option<bool>,
     /// Whether routes go to orchagent over ZeroMQ.
@@ -55,12 +53,6 @@ pub const RULES: &[Rule] = &[
         says: "[[interface]] tables describe interfaces that no kernel has; with fib.kernel on, the kernel's own are used: \
                remove the tables or set fib.kernel = false",
         broken: |asked| asked.kernel && asked.interfaces,
-    },
-    Rule {
-        settings: &["suppress-fib-pending", "orchagent -F"],
-        says: "CONFIG_DB enables suppress-fib-pending, and without -F nobody answers what became of a route, so that none \
-               would ever be advertised; start orchagent with -F, or set suppress-fib-pending to disabled",
-        broken: |asked| asked.suppress && asked.responses == Some(false),
     },
     Rule {
         settings: &["orchagent -F", "redis_async"],
@@ -115,21 +107,15 @@ mod tests {
     #[test]
     fn what_is_not_known_conflicts_with_nothing() {
         assert!(says(Asked::default()).is_empty());
-        assert!(
-            says(Asked { suppress: true, warm_restart: true, kernel: true, ..Asked::default() }).is_empty()
-        );
+        assert!(says(Asked { warm_restart: true, kernel: true, ..Asked::default() }).is_empty());
     }
 
     #[test]
     fn each_rule_can_be_broken_and_kept() {
         let base = Asked::default();
-        let breaks: [(Asked, Asked); 8] = [
+        let breaks: [(Asked, Asked); 7] = [
             (Asked { kernel: true, virtual_asic: true, ..base }, Asked { virtual_asic: true, ..base }),
             (Asked { kernel: true, interfaces: true, ..base }, Asked { kernel: true, ..base }),
-            (
-                Asked { suppress: true, responses: Some(false), ..base },
-                Asked { suppress: true, responses: Some(true), ..base },
-            ),
             (
                 Asked {
                     responses: Some(true),

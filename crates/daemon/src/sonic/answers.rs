@@ -47,6 +47,8 @@ fn endpoint() -> Result<Endpoint, Error> {
 /// heard of: one that hears nothing writes nothing either.
 pub(super) struct Answering {
     push: Push,
+    /// Connects no more.
+    stop: Stop,
     /// Messages that did not fit yet.
     unsent: VecDeque<Vec<u8>>,
     /// One of each kind that is not full: of answers, and of what is in the chip as it was found.
@@ -59,10 +61,11 @@ pub(super) struct Answering {
 }
 
 impl Answering {
-    pub(super) fn start(rings: &Rings, stop: &Stop) -> Result<Answering, Error> {
-        let push = answer_to(endpoint()?, rings, stop)?;
+    pub(super) fn start(rings: &Rings) -> Result<Answering, Error> {
+        let stop = Stop::default();
+        let push = answer_to(endpoint()?, rings, &stop)?;
         let [open, found] = [AnswerKind::Confirmed, AnswerKind::InChip].map(AnswerWriter::new);
-        Ok(Answering { push, unsent: VecDeque::new(), open, found, due: None, begun: false })
+        Ok(Answering { push, stop, unsent: VecDeque::new(), open, found, due: None, begun: false })
     }
 
     /// Lets `select` see when to look again.
@@ -177,6 +180,12 @@ impl Answering {
         self.due = None;
         take(&mut self.open);
         take(&mut self.found);
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.stop.stop();
     }
 }
 

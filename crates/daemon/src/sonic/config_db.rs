@@ -2,14 +2,14 @@
 //!
 //! SONiC's daemons read a part of it themselves, once at start; the rest SONiC's scripts (orchagent.sh,
 //! syncd_init_common.sh) read, and give the daemons options for. Ours do as SONiC's do, and with `--config-db` also what
-//! the scripts do.
+//! the scripts do. FIB suppression they follow while they run ([`super::follow`]).
 
 use super::Error;
 use super::settings::Settings;
 use clap::ValueEnum;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
-use ribtide_tables::{Connection, Databases};
+use ribtide_tables::{Connection, Database, Databases};
 use serde::Serialize;
 use std::fmt;
 use std::path::Path;
@@ -59,6 +59,12 @@ impl Switch {
             Switch::AsyncRec => default("async_rec"),
         }
     }
+
+    /// The name of the row that has it.
+    pub(super) fn row(self, database: &Database) -> String {
+        let (table, key, ..) = self.place();
+        database.key(table, key)
+    }
 }
 
 /// A database.
@@ -97,6 +103,12 @@ impl ConfigDb {
             Switch::SynchronousMode => says.as_deref() != Some(off),
             _ => says.as_deref() == Some(on),
         })
+    }
+
+    /// What CONFIG_DB says of a setting, if it says anything.
+    pub(super) fn says(&mut self, switch: Switch) -> Result<Option<bool>, Error> {
+        let (table, key, field, [on, _]) = switch.place();
+        Ok(self.field(table, key, field)?.map(|says| says == on))
     }
 
     /// Whether routes go to orchagent over ZeroMQ: today's flag, or the one before June 2026.
@@ -147,15 +159,17 @@ pub struct Written {
 impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Written { row, field, value } = self;
-        write!(
-            f,
-            "CONFIG_DB {row} {field} = {value}. The daemons read it when they start: restart those that run."
-        )
+        let followed = Switch::SuppressFibPending.place().2 == *field;
+        let says = match followed {
+            true => "fpmsyncd and orchagent that run do so from now on.",
+            false => "The daemons read it when they start: restart those that run.",
+        };
+        write!(f, "CONFIG_DB {row} {field} = {value}. {says}")
     }
 }
 
-/// Turns a setting on or off, for daemons that start from now on; `config` is SONiC's database_config.json, where it is
-/// not in SONiC's place.
+/// Turns a setting on or off, for daemons that start from now on, and for those that follow it; `config` is SONiC's
+/// database_config.json, where it is not in SONiC's place.
 ///
 /// # Errors
 /// A sentence when CONFIG_DB cannot be reached, or when another setting forbids this one, as SONiC's own model does.

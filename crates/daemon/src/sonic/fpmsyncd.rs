@@ -7,6 +7,7 @@
 
 use super::answers::{Answer, Answers, SETTLE};
 use super::config_db::{ConfigDb, Switch};
+use super::follow::Follow;
 use super::fpm_server::{self, FpmEvent};
 use super::links::{self, LinkEvent};
 use super::north::{HandedOver, Lag, Persistence, Routes, ZmqRoutes, port};
@@ -119,15 +120,12 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let rings = Rings::default();
     let databases = Databases::load(options.database_config.as_deref())?;
     let mut config_db = ConfigDb::open(&databases, stop)?;
-    // Asked once, as in SONiC.
     let suppress = config_db.has(Switch::SuppressFibPending)?;
+    // Asked once, as in SONiC.
     let groups = config_db.has(Switch::NextHopGroup)?;
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
+    note_suppression(suppress, &mut settings);
     let on = |on| if on { "enabled" } else { "disabled" };
-    settings.note("suppress-fib-pending", on(suppress), on(suppress), "");
-    if suppress {
-        settings.note("answers", "direct", "nobody answers yet", "");
-    }
     settings.note("next-hop-group", on(groups), "as announced", "whether groups are announced is zebra's");
     settings.note("--pipeline", options.flush.pipeline, options.flush.pipeline, "");
     settings.note("--flush-timer", options.flush.flush_timer, options.flush.flush_timer, "");
@@ -156,7 +154,9 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         replies: None,
         read: timers.timer("READ"),
         write: flush,
+        suppress: Follow::start(Switch::SuppressFibPending, suppress, &databases, stop)?,
         answers: None,
+        are_rows_last: true,
         heard: !suppress,
         count: Count::Done,
         counts: Box::new({
@@ -224,6 +224,15 @@ fn open_routes(
     Ok((ZmqRoutes::open(endpoint, kept, databases, rings, stop)?, labels))
 }
 
+fn note_suppression(on: bool, settings: &mut Settings) {
+    let says = if on { "enabled" } else { "disabled" };
+    settings.note("suppress-fib-pending", says, says, "");
+    match on {
+        true => settings.note("answers", "direct", "nobody answers yet", ""),
+        false => settings.forget("answers"),
+    }
+}
+
 fn protocols() -> Protocols {
     let text = PROTOCOLS.iter().find_map(|path| std::fs::read_to_string(path).ok());
     text.map_or_else(Protocols::default, |text| Protocols::parse(&text))
@@ -267,8 +276,13 @@ struct Stage {
     probed: Instant,
     /// To the client that is connected.
     replies: Option<ring::Sender<Vec<u8>>>,
+    /// FIB suppression, as CONFIG_DB has it.
+    suppress: Follow,
     /// What became of routes; only with FIB suppression.
     answers: Option<Answers>,
+    /// What APPL_STATE_DB says of a route was said of its last row, where it is written in line: not where it was before anybody
+    /// counted.
+    are_rows_last: bool,
     /// It was said what is in the chip, since answers were counted last.
     heard: bool,
     count: Count,
@@ -306,6 +320,7 @@ impl Stage {
                 busy = true;
                 self.fpm(event)?;
             }
+            self.follow()?;
             self.look_count()?;
             busy |= self.hear()?;
             let waits = choked || !frames.is_empty();
@@ -319,6 +334,7 @@ impl Stage {
                 self.probe()?;
                 let mut select = Select::new();
                 select.recv(links.raw());
+                self.suppress.watch(&mut select);
                 if !choked {
                     select.recv(frames.raw());
                 }
@@ -411,6 +427,23 @@ impl Stage {
             }
         }
         Ok(())
+    }
+
+    /// Turns FIB suppression on or off, when CONFIG_DB says so.
+    fn follow(&mut self) -> Result<(), Error> {
+        let on = self.suppress.is_on();
+        if on == self.machine.suppresses() {
+            return Ok(());
+        }
+        log(DAEMON, if on { "FIB suppression is on" } else { "FIB suppression is off" });
+        self.machine.suppress(on, &mut self.out);
+        self.are_rows_last = false;
+        match on {
+            true => self.count_anew(),
+            false => (self.answers, self.heard, self.count) = (None, true, Count::Done),
+        }
+        note_suppression(on, &mut self.settings);
+        self.settings.write()
     }
 
     /// A session begins, in which what is confirmed is not written again. Where rows of a route united in APPL_DB their answers are
@@ -514,7 +547,7 @@ impl Stage {
         self.heard = true;
         let is_row_last = self.is_row_last();
         let (Some(answers), machine) = (&mut self.answers, &mut self.machine) else { return Ok(()) };
-        let exact = is_row_last && !answers.are_rows_behind()?;
+        let exact = is_row_last && self.are_rows_last && !answers.are_rows_behind()?;
         answers.rows(|vrf, prefix| machine.in_chip(vrf, std::iter::once(prefix), exact))
     }
 

@@ -8,6 +8,7 @@ mod acks;
 mod answers;
 mod asic_db;
 pub mod config_db;
+mod follow;
 mod former;
 mod fpm_server;
 pub mod fpmsyncd;

@@ -5,10 +5,11 @@
 //! anew. At any other time it waits until Redis, or syncd, is back.
 
 use super::config_db::{ConfigDb, Switch};
+use super::follow::Follow;
 use super::former::{self, Samples};
 use super::north;
 use super::orch_stage::{Feed, Heartbeat, OrchGauges, OrchStage, TableFeed};
-use super::outlet::RedisOutlet;
+use super::outlet::{RedisOutlet, Wanted};
 use super::performance::{Timers, Timing};
 use super::record::Recording;
 use super::settings::Settings;
@@ -30,6 +31,8 @@ use ribtide_tables::{
 };
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const DAEMON: &str = "orchagent";
@@ -59,7 +62,7 @@ pub struct Options {
     /// The router's MAC address
     #[arg(short = 'm', value_name = "MAC")]
     pub mac: Option<String>,
-    /// Answer what became of each route, for FIB suppression
+    /// Answer what became of each route, whatever CONFIG_DB says of suppress-fib-pending and whether or not fpmsyncd asks
     #[arg(short = 'F')]
     pub responses: bool,
     /// What to record: 1 requests to syncd, 2 rows taken, 3 both, 0 nothing; SONiC's bits 4 and 8 record nothing here
@@ -141,12 +144,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
     let mut config_db = ConfigDb::open(&databases, stop)?;
     let given = Given::of(args, &mut config_db, &mut settings)?;
-    let asked = Asked {
-        suppress: config_db.has(Switch::SuppressFibPending)?,
-        responses: Some(given.responses),
-        mode: Some(given.mode),
-        ..Asked::default()
-    };
+    let asked = Asked { responses: Some(given.responses), mode: Some(given.mode), ..Asked::default() };
     refuse(&asked)?;
     let routes = route_endpoint(args, &mut config_db, &mut settings)?;
     if given.ring && routes.is_some() {
@@ -185,11 +183,19 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let feeds = feeds(&databases, routes.as_ref(), ring, &timers, &rings, stop)?;
     let create_switch = args.create_switch.map(Duration::from_secs);
     settings.write()?;
+    let settings = Arc::new(Mutex::new(settings));
+    let wanted = Wanted {
+        always: args.responses,
+        config: Follow::start(Switch::SuppressFibPending, given.responses, &databases, stop)?,
+        is: Arc::new(AtomicBool::new(given.responses)),
+        settings: settings.clone(),
+        rings: rings.clone(),
+    };
     let mut stage = OrchStage {
         orch: Orch::new(config, Box::new(RedisVids::open(&databases, stop)?)),
         feeds,
         syncd: Box::new(South::open(
-            asked,
+            (asked, wanted.is.clone()),
             (given.mode, &syncd),
             &databases,
             create_switch,
@@ -199,7 +205,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         )?),
         outlet: Box::new(RedisOutlet::open(
             &databases,
-            given.responses,
+            (wanted, given.responses),
             warm.is_warm(),
             args.lag,
             &rings,
@@ -277,6 +283,10 @@ impl Given {
             None if scripts => config.heartbeat()?.and_then(|text| text.parse().ok()),
             given => given,
         };
+        // As fpmsyncd it reads that itself.
+        let responses = args.responses || config.has(Switch::SuppressFibPending)?;
+        let says = if responses { "enabled" } else { "disabled" };
+        settings.note(&Switch::SuppressFibPending.name(), says, says, "");
         let mut option = |switch, given| config.option(switch, given, scripts, settings);
         Ok(Given {
             batch,
@@ -285,7 +295,7 @@ impl Given {
             mac,
             ring: option(Switch::RingThread, args.ring)?,
             asynchronous: option(Switch::AsyncRec, args.asynchronous)?,
-            responses: option(Switch::SuppressFibPending, args.responses)?,
+            responses,
             single_groups: option(Switch::NextHopGroup, args.single_groups)?,
             heartbeat: Heartbeat::every(interval),
         })

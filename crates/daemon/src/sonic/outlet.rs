@@ -1,21 +1,24 @@
 //! What orchagent writes beside requests to syncd: which neighbours to resolve, what there is, what became of routes.
 
-use super::Error;
 use super::answers::Answering;
+use super::config_db::Switch;
+use super::follow::Follow;
 use super::north::Lag;
 use super::orch_stage::Outlet;
 use super::publisher::Publisher;
+use super::settings::Settings;
+use super::{Error, log};
 use crossbeam_channel::Select;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::orch::{Crm, Orch, OrchOut};
-use ribtide_swss::row::{DefaultRouteRow, NeighResolveRow, SwitchCapabilityRow};
+use ribtide_swss::row::{DefaultRouteRow, NeighResolveRow, RouteKey, SwitchCapabilityRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::Process;
 use ribtide_tables::{Connection, Databases, Pipeline, PlainTable, Producer, ProducerStateTable};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often it is looked whether a Redis that nothing is written to is there.
@@ -27,8 +30,11 @@ pub(super) struct RedisOutlet {
     default_routes: PlainTable<DefaultRouteRow>,
     capability: PlainTable<SwitchCapabilityRow>,
     publisher: Publisher,
-    /// With FIB suppression.
+    /// What becomes of routes is published.
+    publishes: bool,
+    /// While FIB suppression is on.
     answering: Option<Answering>,
+    wanted: Wanted,
     counters: Connection,
     /// What the counters were last written from.
     crm: Crm,
@@ -42,11 +48,11 @@ pub(super) struct RedisOutlet {
 type Written<R> = BTreeMap<<R as Row>::Key, Change<R>>;
 
 impl RedisOutlet {
-    /// `answers`: fpmsyncd waits to hear what became of routes. `warm`: what an earlier run confirmed counts until
-    /// [`Outlet::restored`].
+    /// `wanted`: whether somebody waits to hear what became of routes, and whether `now`. `warm`: what an earlier run confirmed
+    /// counts until [`Outlet::restored`].
     pub(super) fn open(
         databases: &Databases,
-        answers: bool,
+        (wanted, now): (Wanted, bool),
         warm: bool,
         lag: Lag,
         rings: &Rings,
@@ -58,7 +64,9 @@ impl RedisOutlet {
             capability: PlainTable::open(databases, stop)?,
             // What an earlier run confirmed is confirmed anew, or is gone.
             publisher: Publisher::start(databases, warm, lag, rings, stop)?,
-            answering: answers.then(|| Answering::start(rings, stop)).transpose()?,
+            publishes: now,
+            answering: now.then(|| Answering::start(rings)).transpose()?,
+            wanted,
             counters: Connection::open(databases.get(Db::Counters), stop)?,
             crm: Crm::default(),
             written: Default::default(),
@@ -91,12 +99,55 @@ fn again<R: Row>(table: &mut impl Producer<R>, written: &Written<R>) -> Result<(
     write(table, &mut written.values().cloned().collect())
 }
 
+/// Whether somebody waits to hear what became of routes. fpmsyncd listens when CONFIG_DB says so, and hears nothing before it is told
+/// what is in the chip; so who of the two sees it first makes no difference.
+pub(super) struct Wanted {
+    /// The command line says so (`-F`).
+    pub(super) always: bool,
+    /// What CONFIG_DB says.
+    pub(super) config: Follow,
+    /// What is done, for others to see.
+    pub(super) is: Arc<AtomicBool>,
+    pub(super) settings: Arc<Mutex<Settings>>,
+    pub(super) rings: Rings,
+}
+
 impl RedisOutlet {
     /// Tells fpmsyncd, before anybody else is told.
     fn answer(&mut self, out: &OrchOut) {
         if let Some(answering) = &mut self.answering {
             answering.answer(&out.refusals, &out.responses, &out.found);
         }
+    }
+
+    /// Answers from here on, or no longer.
+    fn follow(&mut self, orch: &mut Orch) -> Result<(), Error> {
+        let Wanted { always, config, is, settings, rings } = &self.wanted;
+        // In any case: it is the look that a wake-up asks for.
+        let on = config.is_on() || *always;
+        if orch.restoring() {
+            return Ok(());
+        }
+        if on != orch.answers() {
+            log("orchagent", if on { "FIB suppression is on" } else { "FIB suppression is off" });
+            orch.answer(on);
+            is.store(on, Relaxed);
+            self.answering = on.then(|| Answering::start(rings)).transpose()?;
+            let says = if on { "enabled" } else { "disabled" };
+            let mut settings = settings.lock().unwrap_or_else(PoisonError::into_inner);
+            settings.note(&Switch::SuppressFibPending.name(), says, says, "");
+            settings.write()?;
+        }
+        if !on {
+            self.publishes = false;
+        } else if !self.publishes && self.publisher.is_idle() {
+            // What was published before is older.
+            self.publishes = true;
+            let mut keys = Vec::new();
+            orch.carried_out(|vrf, prefix| keys.push(RouteKey::new(vrf.cloned(), prefix)));
+            self.publisher.resume(keys)?;
+        }
+        Ok(())
     }
 }
 
@@ -115,7 +166,11 @@ impl Outlet for RedisOutlet {
             // SONiC publishes successes only.
             out.refusals.clear();
             // What was found is older than what was asked for.
-            self.publisher.publish(out.found.drain(..).chain(out.responses.drain(..)))?;
+            let answers = out.found.drain(..).chain(out.responses.drain(..));
+            match self.publishes {
+                true => self.publisher.publish(answers)?,
+                false => drop(answers),
+            }
         }
         Ok(false)
     }
@@ -130,19 +185,20 @@ impl Outlet for RedisOutlet {
         }
     }
 
-    fn after_round(&mut self, _: &mut Orch, quiet: bool) -> Result<(), Error> {
+    fn after_round(&mut self, orch: &mut Orch, quiet: bool) -> Result<(), Error> {
         if let Some(answering) = &mut self.answering {
             answering.look(quiet);
             // Who is not connected may listen to what is published.
             self.publisher.awaited(!answering.is_connected());
         }
-        Ok(())
+        self.follow(orch)
     }
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
         if let Some(answering) = &self.answering {
             answering.watch(select);
         }
+        self.wanted.config.watch(select);
     }
 
     fn unsent(&self) -> usize {

@@ -2,17 +2,24 @@
 //!
 //! It is a record that is written behind, and no route waits for it, unless what it publishes is how fpmsyncd hears of routes.
 //! A route that is answered twice before it is written is published once, as it is then; a message that nobody would hear is
-//! not sent.
+//! not sent. While nobody waits for the chip nothing is published, and rows stay as they are until it is published again.
 
 use super::Error;
 use super::north::Lag;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::row::{Name, ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteStateRow};
+use ribtide_swss::row::{Name, ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteRow, RouteStateRow};
 use ribtide_swss::{Change, Db, Row};
-use ribtide_tables::{Behind, Connection, Databases, PlainTable, Producer, TableError};
+use ribtide_tables::{Behind, Connection, Databases, PlainTable, Producer, Reply, TableError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Rows of APPL_DB that are asked for at a time.
+const PAGE: usize = 1000;
+/// How often, and how long after another, they are looked for again.
+const LOOKS: usize = 10;
+const PAUSE: Duration = Duration::from_millis(300);
 
 /// The side that has answers.
 pub(super) struct Publisher {
@@ -20,8 +27,15 @@ pub(super) struct Publisher {
     all: All,
 }
 
-/// First of all: these routes are confirmed, and no others.
-type All = Arc<Mutex<Option<Vec<RouteResponse>>>>;
+/// First of all: these are all.
+type All = Arc<Mutex<Option<AllThatAre>>>;
+
+enum AllThatAre {
+    /// Confirmed, and to be told.
+    Confirmed(Vec<RouteResponse>),
+    /// In the chip, as nobody asked; each row's protocol is in APPL_DB.
+    InChip(Vec<RouteKey>),
+}
 
 impl Publisher {
     /// Publishes from here on. What an earlier run confirmed is forgotten, unless it `keeps` it until
@@ -37,6 +51,7 @@ impl Publisher {
         let mut published = Published {
             rows: PlainTable::open(databases, stop)?,
             channel: Connection::open(databases.get(Db::ApplState), stop)?,
+            appl: Connection::open(databases.get(Db::Appl), stop)?,
             all: all.clone(),
         };
         if !keeps {
@@ -57,7 +72,16 @@ impl Publisher {
 
     /// After a warm start, before which nothing is published: these are all that there are.
     pub(super) fn reconcile(&mut self, responses: Vec<RouteResponse>) -> Result<(), Error> {
-        *self.all.lock().unwrap_or_else(PoisonError::into_inner) = Some(responses);
+        self.begin(AllThatAre::Confirmed(responses))
+    }
+
+    /// Before anything is published after a while in which nothing was: these are in the chip, and no others. Nobody is told.
+    pub(super) fn resume(&mut self, in_chip: Vec<RouteKey>) -> Result<(), Error> {
+        self.begin(AllThatAre::InChip(in_chip))
+    }
+
+    fn begin(&mut self, all: AllThatAre) -> Result<(), Error> {
+        *self.all.lock().unwrap_or_else(PoisonError::into_inner) = Some(all);
         // It looks when it has something to write.
         Ok(self.behind.nudge()?)
     }
@@ -77,6 +101,7 @@ fn change(key: RouteKey, protocol: Option<Name>) -> Change<RouteStateRow> {
 struct Published {
     rows: PlainTable<RouteStateRow>,
     channel: Connection,
+    appl: Connection,
     all: All,
 }
 
@@ -85,8 +110,16 @@ impl Producer<RouteStateRow> for Published {
     /// look for it.
     fn write(&mut self, changes: &mut Vec<Change<RouteStateRow>>) -> Result<(), TableError> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(all) = all {
-            self.reconcile(all)?;
+        match all {
+            Some(AllThatAre::Confirmed(responses)) => {
+                let all = responses.into_iter().map(|response| change(response.key, response.protocol));
+                self.reconcile(all.collect(), true)?;
+            }
+            Some(AllThatAre::InChip(keys)) => {
+                let all = self.with_protocols(keys)?;
+                self.reconcile(all, false)?;
+            }
+            None => {}
         }
         let messages = self.messages(changes)?;
         self.rows.write(changes)?;
@@ -116,12 +149,44 @@ impl Published {
         })
     }
 
-    fn reconcile(&mut self, responses: Vec<RouteResponse>) -> Result<(), TableError> {
+    /// What APPL_DB says of routes: it may be behind, and is waited for. What it does not have then is left out.
+    fn with_protocols(&mut self, mut keys: Vec<RouteKey>) -> Result<Vec<Change<RouteStateRow>>, TableError> {
+        let mut all = Vec::new();
+        for looks in 0.. {
+            let mut missing = Vec::new();
+            for page in keys.chunks(PAGE) {
+                let protocols = self.protocols(page)?;
+                for (key, protocol) in page.iter().zip(protocols) {
+                    match protocol.into_text() {
+                        Some(protocol) => all.push(change(key.clone(), Some(protocol.into()))),
+                        None => missing.push(key.clone()),
+                    }
+                }
+            }
+            keys = missing;
+            if keys.is_empty() || looks == LOOKS {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(all)
+    }
+
+    fn protocols(&mut self, keys: &[RouteKey]) -> Result<Vec<Reply>, TableError> {
+        let database = self.appl.database();
+        let name = |key: &RouteKey| {
+            let mut text = String::new();
+            RouteRow::key_text(key, &mut text);
+            database.key(RouteRow::TABLE, &text)
+        };
+        let names: Vec<String> = keys.iter().map(name).collect();
+        self.appl.ask_all(names.iter().map(|name| ["HGET", name, "protocol"]))
+    }
+
+    fn reconcile(&mut self, all: Vec<Change<RouteStateRow>>, told: bool) -> Result<(), TableError> {
         let mut there = BTreeMap::new();
         self.rows.rows(|key, row| drop(there.insert(key, row)))?;
-        let all: Vec<_> =
-            responses.into_iter().map(|response| change(response.key, response.protocol)).collect();
-        let messages = self.messages(&all)?;
+        let messages = if told { self.messages(&all)? } else { Vec::new() };
         let mut rows: Vec<_> = all
             .into_iter()
             .filter(|change| change.row.is_none() || there.remove(&change.key) != change.row)

@@ -66,6 +66,11 @@ impl Settings {
         }
     }
 
+    /// A setting is none any more; [`Settings::write`] makes it seen.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.all.retain(|setting| setting.name != name);
+    }
+
     /// Writes all settings, in place of those of an earlier run.
     pub(super) fn write(&mut self) -> Result<(), Error> {
         self.connection.queue(&["DEL", &self.key]);

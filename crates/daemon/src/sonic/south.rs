@@ -19,6 +19,8 @@ use ribtide_tables::zmq::{self, Endpoint};
 use ribtide_tables::{Databases, Exchange, Heard, Message, Question, WINDOW, listen, queue};
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const DAEMON: &str = "orchagent";
@@ -141,22 +143,24 @@ pub(super) struct South {
     waiting: VecDeque<Instant>,
     /// How long syncd may take to make the switch.
     create_switch: Duration,
-    settings: Settings,
+    settings: Arc<Mutex<Settings>>,
     /// Whether syncd answers each request; known from its first reply on.
     answers: bool,
     assumed: Vec<SaiReply>,
     shutdown: crossbeam_channel::Receiver<()>,
     /// What this run was asked to be: whether it can be that shows when syncd has answered for the first time.
     asked: Asked,
+    /// What became of routes is answered.
+    responses: Arc<AtomicBool>,
 }
 
 impl South {
     pub(super) fn open(
-        asked: Asked,
+        (asked, responses): (Asked, Arc<AtomicBool>),
         (mode, endpoint): (Mode, &Endpoint),
         databases: &Databases,
         create_switch: Option<Duration>,
-        settings: Settings,
+        settings: Arc<Mutex<Settings>>,
         rings: &Rings,
         stop: &Stop,
     ) -> Result<South, Error> {
@@ -193,6 +197,7 @@ impl South {
             assumed: Vec::new(),
             shutdown,
             asked,
+            responses,
         })
     }
 }
@@ -276,11 +281,13 @@ impl SyncdLink for South {
             if answers && !std::mem::replace(&mut self.answers, true) {
                 log(DAEMON, "syncd answers each request");
             }
-            refuse(&Asked { syncd_answers: Some(self.answers), ..self.asked })?;
+            let responses = Some(self.responses.load(Relaxed));
+            refuse(&Asked { syncd_answers: Some(self.answers), responses, ..self.asked })?;
             // Its first reply says it.
             if !self.answers {
                 let why = "syncd is not ribtide's and answers none";
-                self.settings.now(MODE, "redis_async, and each request is believed", why)?;
+                let mut settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+                settings.now(MODE, "redis_async, and each request is believed", why)?;
             }
             replies.push(reply);
         }

@@ -127,7 +127,13 @@ impl Orch {
     ///
     /// Who hears that has not written what was taken in so far and is not done, or does not know whether it was answered. So from
     /// here on that counts as found: [`super::OrchOut::found`].
-    pub fn in_chip(&mut self, mut each: impl FnMut(Option<&Name>, AnyPrefix)) {
+    pub fn in_chip(&mut self, each: impl FnMut(Option<&Name>, AnyPrefix)) {
+        self.carried_out(each);
+        self.routes.table.all_tasks().for_each(Task::set_found);
+    }
+
+    /// Hands over the same routes, and changes nothing.
+    pub fn carried_out(&self, mut each: impl FnMut(Option<&Name>, AnyPrefix)) {
         let table = &self.routes.table;
         for id in table.iter().filter(|id| table.is_carried_out(*id)) {
             let name = table.name(id);
@@ -135,7 +141,16 @@ impl Orch {
                 each(self.vrfs.name(name.vrf).as_ref(), name.prefix);
             }
         }
-        self.routes.table.all_tasks().for_each(Task::set_found);
+    }
+
+    /// Whether it answers what became of routes.
+    pub fn answers(&self) -> bool {
+        self.config.responses
+    }
+
+    /// Answers from here on what becomes of routes, those included that it has taken and not done; or no longer.
+    pub fn answer(&mut self, on: bool) {
+        self.config.responses = on;
     }
 
     /// How many routes the chip has, without the default routes that drop.
