@@ -22,6 +22,11 @@ impl Client {
         Client { socket: socket.into() }
     }
 
+    /// Whether a router listens there.
+    pub(crate) fn is_there(&self) -> bool {
+        std::os::unix::net::UnixStream::connect(&self.socket).is_ok()
+    }
+
     /// `GET path`.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
         self.call(Method::GET, path, Bytes::new())

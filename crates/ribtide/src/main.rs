@@ -51,6 +51,13 @@ enum Command {
         /// In this VRF; without, in the default one
         #[arg(long, value_name = "NAME")]
         vrf: Option<String>,
+        /// Go on into SONiC's daemons and the databases between them, where they are processes of their own; with no router, only
+        /// there. Of several ASICs into each, unless NAMESPACE_ID says which
+        #[arg(long)]
+        sonic: bool,
+        /// With --sonic: SONiC's database_config.json, where it is not in SONiC's place
+        #[arg(long, value_name = "FILE", requires = "sonic")]
+        database_config: Option<PathBuf>,
         #[command(flatten)]
         output: show::Output,
     },
@@ -137,7 +144,10 @@ fn run(command: Command) -> Result<(), String> {
         Command::Check(file) => check(&file.config),
         Command::Schema => text::say(&format!("{:#}\n", config::schema())),
         Command::Show { what, output } => show::show(&what, &output),
-        Command::Explain { prefix, vrf, output } => show::explain(&prefix, vrf.as_deref(), &output),
+        Command::Explain { prefix, vrf, sonic, database_config, output } => {
+            let databases = sonic.then_some(database_config.as_deref());
+            show::explain(&prefix, vrf.as_deref(), databases, &output)
+        }
         Command::RouteCheck(options) => match route_check::run(&options) {
             status if status == ExitCode::SUCCESS => Ok(()),
             _ => Err("the routes differ".into()),

@@ -10,6 +10,7 @@
 mod again;
 mod answers;
 mod event;
+pub mod explain;
 mod labels;
 mod objects;
 mod protocols;

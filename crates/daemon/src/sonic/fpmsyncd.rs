@@ -14,10 +14,11 @@ use super::north::{HandedOver, Lag, Persistence, Routes, ZmqRoutes, port};
 use super::performance::{Timers, Timing};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::warm::Replay;
-use super::{Error, log, queues};
+use super::{Error, explain, log, queues};
 use crate::combinations::Asked;
 use clap::Args;
 use crossbeam_channel::Select;
+use ribtide_runtime::ask;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::meter::Meter;
@@ -182,7 +183,11 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         DAEMON,
         &format!("listening on {address}; FIB suppression is {}", if suppress { "on" } else { "off" }),
     );
-    stage.run(&frames, &link_events, stop)
+    let (asker, asked) = ask::pair(DAEMON);
+    let explain =
+        |stage: &mut Stage, vrf: Option<&str>, prefix, _| explain::fpmsyncd(&stage.machine, vrf, prefix);
+    explain::answer(DAEMON, asker, explain, &databases, stop)?;
+    stage.run(&frames, &link_events, &asked, stop)
 }
 
 /// ROUTE_TABLE and LABEL_ROUTE_TABLE by the transport that the command line or CONFIG_DB asks for.
@@ -304,10 +309,12 @@ impl Stage {
         &mut self,
         frames: &ring::Receiver<FpmEvent>,
         links: &ring::Receiver<LinkEvent>,
+        asked: &ask::Asked<Stage>,
         stop: &Stop,
     ) -> Result<(), Error> {
         let (clock, mut choked) = (Clock::default(), false);
         while !stop.stopped() {
+            asked.serve(self);
             let mut busy = false;
             // Before what was said by then, or a replay that went on would seem to have been silent since the last time.
             self.machine.tick(clock.now(), !choked);
@@ -335,6 +342,7 @@ impl Stage {
                 let mut select = Select::new();
                 select.recv(links.raw());
                 self.suppress.watch(&mut select);
+                select.recv(asked.raw());
                 if !choked {
                     select.recv(frames.raw());
                 }

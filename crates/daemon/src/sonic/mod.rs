@@ -8,6 +8,7 @@ mod acks;
 mod answers;
 mod asic_db;
 pub mod config_db;
+pub mod explain;
 mod follow;
 mod former;
 mod fpm_server;

@@ -16,9 +16,10 @@ use super::settings::Settings;
 use super::south::{self, Mode, South, VIDCOUNTER};
 use super::stock::OrchagentStock;
 use super::warm::{RestartCheck, Restore, WarmStart};
-use super::{Error, log, queues, refuse};
+use super::{Error, explain, log, queues, refuse};
 use crate::combinations::Asked;
 use clap::Args;
+use ribtide_runtime::ask;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::orch::{Orch, OrchConfig, VidSource};
@@ -228,8 +229,12 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         let resync = routes.is_some().then(|| Duration::from_secs(args.warm_timer));
         stage.restore = Some(Restore::begin(warm, resync)?);
     }
+    let (asker, asked) = ask::pair(DAEMON);
+    let explain =
+        |stage: &mut OrchStage, vrf: Option<&str>, prefix, _| explain::orchagent(&stage.orch, vrf, prefix);
+    explain::answer(DAEMON, asker, explain, &databases, stop)?;
     log(DAEMON, "started");
-    stage.run(None, stop)
+    stage.run(Some(&asked), stop)
 }
 
 /// What the command line asks for, and CONFIG_DB where it counts.

@@ -15,7 +15,7 @@ use super::south_server::SouthServer;
 use super::stock::{ContextFile, SyncdStock, Watchdog};
 use super::syncd_stage::{Shutdown, SyncdStage};
 use super::warm::{State, WarmStart};
-use super::{Error, log, query, queues, warm_file};
+use super::{Error, explain, log, query, queues, warm_file};
 use crate::combinations::Asked;
 use clap::{Args, ValueEnum};
 use ribtide_runtime::ask;
@@ -234,6 +234,10 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let mut stage = SyncdStage::new(syncd, Box::new(link), meter, answer, &rings).watched(options.watchdog);
     stage.shutdown = Some(shutdown);
     let (asker, asked) = ask::pair("syncd");
+    let explain = |stage: &mut SyncdStage, _: Option<&str>, prefix, router| {
+        explain::syncd(&mut stage.syncd, prefix, router)
+    };
+    explain::answer(DAEMON, asker.clone(), explain, &databases, stop)?;
     if let Some(path) = &options.query_socket {
         query::start(DAEMON, path, asker, |stage: &mut SyncdStage| stage.syncd.chip_mut())?;
     }

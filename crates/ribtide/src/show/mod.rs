@@ -16,12 +16,14 @@ use ribtide_daemon::api::model::{
     self, AsicAnswers, AsicQuestion, BgpSummary, Explain, FailedPage, FibPage, Groups, Neighbor,
     NeighborPage, NextHopGroupPage, Performance, RoutePage, Sharding,
 };
-use ribtide_daemon::sonic::{performance as sonic_performance, pipeline as sonic_pipeline};
+use ribtide_daemon::sonic::{
+    explain as sonic_explain, performance as sonic_performance, pipeline as sonic_pipeline,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Routes asked for at a time: a page must not hold a stage for longer than a millisecond or so.
 const PAGE: usize = 1000;
@@ -315,10 +317,23 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
     finish(written.and_then(|()| out.flush()))
 }
 
-/// Runs `ribtide explain`.
-pub(crate) fn explain(prefix: &str, vrf: Option<&str>, output: &Output) -> Result<(), String> {
+/// Runs `ribtide explain`; with `databases`, also into SONiC's daemons on those that this file names, or SONiC's own.
+pub(crate) fn explain(
+    prefix: &str,
+    vrf: Option<&str>,
+    databases: Option<Option<&Path>>,
+    output: &Output,
+) -> Result<(), String> {
     let asked = query(&[("prefix", Some(prefix.into())), ("vrf", vrf.map(Into::into))]);
-    let answer: Explain = Client::new(&output.socket).get(&format!("/v1/explain?{asked}"))?;
+    let client = Client::new(&output.socket);
+    let router = || client.get::<Explain>(&format!("/v1/explain?{asked}"));
+    let answer = match databases {
+        None => router()?,
+        Some(config) => {
+            let router = if client.is_there() { Some(router()?) } else { None };
+            sonic_explain::of_daemons(config, vrf, prefix, router).map_err(|e| e.to_string())?
+        }
+    };
     let mut out = io::stdout().lock();
     finish(print(&mut out, output, &answer, fib::explain_text))
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod client;
+mod explain;
 mod random;
 mod replay;
 mod restart;

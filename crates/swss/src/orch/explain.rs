@@ -16,6 +16,8 @@ pub struct RouteState {
     pub in_chip: Option<LeadState>,
     /// Why its last change is not done; `None` when it is.
     pub waiting: Option<Waiting>,
+    /// Why its last change was given up, as a sentence.
+    pub given_up: Option<Name>,
 }
 
 /// Where the chip leads a route.
@@ -93,7 +95,7 @@ impl Orch {
         self.vrfs.usable(self.vrfs.find(&vrf.map(Name::from))?)
     }
 
-    /// What is known of a route; `None` when it is neither in the chip nor wanted. `vrf`: `None` is the default one.
+    /// What is known of a route; `None` when it is neither in the chip nor wanted, nor was given up. `vrf`: `None` is the default one.
     pub fn explain(&self, vrf: Option<&str>, prefix: AnyPrefix) -> Option<RouteState> {
         self.explain_name(RouteName { vrf: self.vrfs.find(&vrf.map(Name::from))?, prefix })
     }
@@ -119,7 +121,9 @@ impl Orch {
             Some(State::InFlight(_)) => Some(Waiting::Chip),
             Some(State::Waiting(cause)) => Some(self.explain_cause(cause)),
         };
-        (in_chip.is_some() || waiting.is_some()).then_some(RouteState { in_chip, waiting })
+        let given_up = id.filter(|_| waiting.is_none()).and_then(|id| self.routes.table.why_given_up(id));
+        let state = RouteState { in_chip, waiting, given_up: given_up.cloned() };
+        (state.in_chip.is_some() || state.waiting.is_some() || state.given_up.is_some()).then_some(state)
     }
 
     /// Hands over each route of which the chip has what its row asks for, and nothing that was taken in changes that: those too

@@ -870,7 +870,7 @@ impl Orch {
             // Nobody waits to hear of labels.
             return;
         }
-        let failed = self.routes.table.set_failed(id, refused.is_some());
+        let failed = self.routes.table.give_up(id, refused);
         let verdict = refused.map(|why| (self.route_key(id), why.to_owned()));
         if ticket.is_some() {
             self.routes.ledger.done(ticket, verdict);

@@ -6,8 +6,9 @@
 
 use super::routes::{Lead, Task};
 use super::vrfs;
+use crate::row::Name;
 use hashbrown::HashTable;
-use ribtide_prefix::{Afi, AnyPrefix, HashBuilder, with_spare};
+use ribtide_prefix::{Afi, AnyPrefix, HashBuilder, Map, relieve, with_spare};
 use std::hash::{BuildHasher, Hasher};
 use std::hint::black_box;
 use std::net::Ipv4Addr;
@@ -208,6 +209,9 @@ pub(super) struct RouteTable {
     tasks: Vec<Option<Box<Task>>>,
     unused_tasks: Vec<u32>,
     in_chip: usize,
+    /// Why routes that were given up were, and what was said last.
+    given_up: Map<RouteId, Name>,
+    last_why: Name,
 }
 
 impl RouteTable {
@@ -393,6 +397,30 @@ impl RouteTable {
     /// Notes whether it was last reported as failed, and returns whether it was before.
     pub(super) fn set_failed(&mut self, id: RouteId, failed: bool) -> bool {
         std::mem::replace(&mut self.record_mut(id).kept.failed, failed)
+    }
+
+    /// Notes why it was given up, if it was, and returns whether it was reported as failed before.
+    pub(super) fn give_up(&mut self, id: RouteId, why: Option<&str>) -> bool {
+        match why {
+            Some(why) => {
+                // When many are given up it is for one reason.
+                if *self.last_why != *why {
+                    self.last_why = why.into();
+                }
+                self.given_up.insert(id, self.last_why.clone());
+            }
+            None if self.given_up.is_empty() => {}
+            None => {
+                self.given_up.remove(&id);
+                relieve(&mut self.given_up);
+            }
+        }
+        self.set_failed(id, why.is_some())
+    }
+
+    /// Why it was given up last, if it was.
+    pub(super) fn why_given_up(&self, id: RouteId) -> Option<&Name> {
+        self.given_up.get(&id).filter(|_| self.has_failed(id))
     }
 
     /// Whether it was last reported as failed.

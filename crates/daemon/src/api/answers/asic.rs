@@ -9,6 +9,7 @@ use ribtide_rib::{VrfId, VrfPrefix};
 use ribtide_sai::Forward;
 use ribtide_swss::Row;
 use ribtide_swss::orch::{RouteState, Waiting};
+use ribtide_swss::row::RouteRow;
 use ribtide_swss::sai::PacketAction;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -95,11 +96,7 @@ pub(super) fn stages(
     let fpmsyncd = match &e.fpmsyncd {
         None => stage("fpmsyncd", StageState::Absent, vec!["nobody announced it".into()]),
         Some(Err(why)) => stage("fpmsyncd", StageState::Stopped, vec![why.clone()]),
-        Some(Ok(row)) => {
-            let mut fields = Vec::new();
-            row.fields(&mut |field, value| fields.push(format!("{field}={value}")));
-            stage("fpmsyncd", StageState::Passed, vec![format!("ROUTE_TABLE: {}", fields.join(" "))])
-        }
+        Some(Ok(row)) => stage("fpmsyncd", StageState::Passed, vec![row_text(row)]),
     };
     let mut stages = vec![fpmsyncd, orchagent(e.orchagent.as_ref()), chip(e.chip.as_ref())];
     if let Some(left) = e.stalled {
@@ -111,7 +108,15 @@ pub(super) fn stages(
     Ok(stages)
 }
 
-fn orchagent(state: Option<&RouteState>) -> ExplainStage {
+/// A row of a route, as a line.
+pub(crate) fn row_text(row: &RouteRow) -> String {
+    let mut fields = Vec::new();
+    row.fields(&mut |field, value| fields.push(format!("{field}={value}")));
+    format!("ROUTE_TABLE: {}", fields.join(" "))
+}
+
+/// orchagent's word.
+pub(crate) fn orchagent(state: Option<&RouteState>) -> ExplainStage {
     let Some(state) = state else {
         return stage("orchagent", StageState::Absent, vec!["neither programmed nor wanted".into()]);
     };
@@ -122,7 +127,13 @@ fn orchagent(state: Option<&RouteState>) -> ExplainStage {
         says.push(format!("programmed: {}{index}, object {:#x}", hops.join(", "), lead.oid.0));
     }
     let how = match &state.waiting {
-        None => StageState::Passed,
+        None => match &state.given_up {
+            Some(why) => {
+                says.push(format!("given up: {why}"));
+                StageState::Stopped
+            }
+            None => StageState::Passed,
+        },
         Some(why @ (Waiting::Turn | Waiting::Chip | Waiting::Group)) => {
             says.push(why.to_string());
             StageState::Waiting
@@ -135,8 +146,8 @@ fn orchagent(state: Option<&RouteState>) -> ExplainStage {
     stage("orchagent", how, says)
 }
 
-/// The chip, the last of `stages`, does nothing for so long: what is not done waits for it, and it says so.
-fn stalled(stages: &mut [ExplainStage], left: Option<Duration>) {
+/// The chip, the last of `stages` and after orchagent, does nothing for so long: what is not done waits for it, and it says so.
+pub(crate) fn stalled(stages: &mut [ExplainStage], left: Option<Duration>) {
     let Some((chip, before)) = stages.split_last_mut() else { return };
     let known = before.iter().any(|stage| stage.state != StageState::Absent);
     let done = before.last().is_some_and(|orchagent| orchagent.state == StageState::Passed);
@@ -149,7 +160,8 @@ fn stalled(stages: &mut [ExplainStage], left: Option<Duration>) {
     });
 }
 
-fn chip(forward: Option<&Forward>) -> ExplainStage {
+/// The chip's word.
+pub(crate) fn chip(forward: Option<&Forward>) -> ExplainStage {
     let Some(forward) = forward else {
         return stage("virtual switch", StageState::Absent, vec!["no such entry".into()]);
     };

@@ -1,6 +1,6 @@
 //! Where the API's answers come from: questions to the stages, put together.
 
-mod asic;
+pub(crate) mod asic;
 mod bfd;
 mod bgp;
 mod change;

@@ -88,6 +88,7 @@ fn what_the_chip_refuses_for_good_is_given_up_and_told() {
     assert!(world.responses().is_empty());
     assert_eq!(world.refusals(), ["ROUTE_TABLE:10.1.0.0/16: the chip refused it: SAI_STATUS_NOT_SUPPORTED"]);
     assert_eq!(world.orch.backlog(), 0);
+    assert_eq!(world.why("10.1.0.0/16"), "the chip refused it: SAI_STATUS_NOT_SUPPORTED");
     fail(&mut world, ObjectType::NextHopGroup, Verb::Create, Status::Failure);
     let both = "nexthop=10.0.0.2,10.0.1.2 ifname=Ethernet0,Ethernet1";
     world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
@@ -101,9 +102,11 @@ fn what_the_chip_refuses_for_good_is_given_up_and_told() {
         ]
     );
     assert_eq!(world.refusals(), ["ROUTE_TABLE:10.1.0.0/16: the chip refused its next-hop group"]);
+    assert_eq!(world.why("10.1.0.0/16"), "the chip refused its next-hop group");
     // Said again, it is tried again.
     world.set("ROUTE_TABLE:10.1.0.0/16", both);
     world.settle();
+    assert_eq!(world.why("10.1.0.0/16"), "");
     assert_eq!(world.way("10.1.0.0/16"), "10.0.0.2 10.0.1.2");
 }
 

@@ -1,7 +1,7 @@
 //! orchagent, syncd, the chip, and what the databases hold, with a queue between them that tests can disturb.
 
 use super::chip::{Chip, Forwarding};
-use crate::orch::{Former, Orch, OrchConfig, OrchEvent, OrchOut, Refusal};
+use crate::orch::{Former, Orch, OrchConfig, OrchEvent, OrchOut, Refusal, RouteState};
 use crate::row::{
     Change, IntfRow, LabelRouteRow, NeighRow, NextHopGroupRow, PortRow, RouteKey, RouteRow, Row, VrfRow,
 };
@@ -298,11 +298,14 @@ impl World {
         }
     }
 
-    /// Why a route waits.
+    /// Why a route waits, or was given up.
     pub(super) fn why(&self, key: &str) -> String {
         let Ok(RouteKey::Route { vrf, prefix, .. }) = RouteRow::parse_key(key) else { panic!("{key}") };
         let state = self.orch.explain(vrf.as_deref(), prefix);
-        state.and_then(|state| state.waiting).map_or_else(String::new, |waiting| waiting.to_string())
+        let why = |state: RouteState| {
+            state.waiting.map(|waiting| waiting.to_string()).or(state.given_up.map(|why| why.to_string()))
+        };
+        state.and_then(why).unwrap_or_default()
     }
 
     /// The calls on one type of object since last asked, in short.

@@ -1,0 +1,324 @@
+//! Where a route is among SONiC's daemons: each is asked what it knows of it, and the databases between them.
+//!
+//! A question is a message on a channel of STATE_DB's server, as SONiC's own question to orchagent is (`RESTARTCHECK`), so it
+//! reaches daemons in containers that share nothing else. The daemon's stage answers between two batches of its work, on the
+//! channel that the question names. How many heard the question says whether the daemon runs.
+
+use super::{Error, log};
+use crate::api::answers::asic;
+use crate::api::model::{Explain, ExplainStage, StageState};
+use crate::config::DEFAULT_VRF;
+use crossbeam_channel as channel;
+use ribtide_prefix::AnyPrefix;
+use ribtide_runtime::ask::Asker;
+use ribtide_runtime::thread::{self, Stop};
+use ribtide_sai::VirtualSwitch;
+use ribtide_swss::fpmsyncd::Fpmsyncd;
+use ribtide_swss::fpmsyncd::explain::Waiting;
+use ribtide_swss::orch::Orch;
+use ribtide_swss::row::{Name, RouteKey, RouteRow};
+use ribtide_swss::sai::{ObjectId, ObjectType, Oid, RouteEntry, SWITCH, text};
+use ribtide_swss::syncd::Syncd;
+use ribtide_swss::{Db, Row};
+use ribtide_tables::{Connection, Databases, Heard, listen};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Questions that may wait in a daemon; more are not heard.
+const WAITING: usize = 16;
+/// How long an answer is waited for: longer than a stage is asked for one.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What a daemon is asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Question {
+    /// Where the answer goes.
+    answer: String,
+    /// The VRF; none is the default one.
+    vrf: Option<String>,
+    /// The destination.
+    prefix: String,
+    /// The virtual router, as orchagent numbers it.
+    router: Option<u64>,
+}
+
+/// What it answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Answer {
+    stage: ExplainStage,
+    /// orchagent: the VRF's virtual router.
+    router: Option<u64>,
+    /// syncd: the chip does nothing now.
+    stalled: Option<Stalled>,
+}
+
+/// For how many more seconds, where that is known, the chip does nothing.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Stalled {
+    left: Option<f64>,
+}
+
+impl From<ExplainStage> for Answer {
+    fn from(stage: ExplainStage) -> Answer {
+        Answer { stage, router: None, stalled: None }
+    }
+}
+
+fn stage(name: &str, state: StageState, says: impl Into<String>) -> ExplainStage {
+    ExplainStage { stage: name.into(), state, says: vec![says.into()] }
+}
+
+/// The channel on which a daemon is asked.
+fn channel_of(daemon: &str) -> String {
+    format!("RIBTIDE_EXPLAIN_{daemon}")
+}
+
+/// Answers questions to `daemon` from here on: `answer` asks its stage.
+pub(super) fn answer<S: 'static>(
+    daemon: &'static str,
+    asker: Asker<S>,
+    answer: fn(&mut S, Option<&str>, AnyPrefix, Option<Oid>) -> Answer,
+    databases: &Databases,
+    stop: &Stop,
+) -> Result<(), Error> {
+    let state = databases.get(Db::State);
+    let (tell, questions) = channel::bounded::<Question>(WAITING);
+    let mut answers = Connection::open(state, stop)?;
+    let body = move || {
+        while let Ok(Question { answer: to, vrf, prefix, router }) = questions.recv() {
+            let said = match prefix.parse() {
+                Ok(prefix) => asker
+                    .ask(move |stage: &mut S| answer(stage, vrf.as_deref(), prefix, router.map(Oid)))
+                    .unwrap_or_else(|e| stage(daemon, StageState::Off, e.to_string()).into()),
+                Err(_) => stage(daemon, StageState::Off, format!("\"{prefix}\" is no prefix")).into(),
+            };
+            let text = serde_json::to_string(&(daemon, said)).unwrap_or_default();
+            // What routes need stays as it is.
+            if let Err(e) = answers.ask(&["PUBLISH", &to, &text]) {
+                return log(daemon, &format!("questions about routes are not answered any more: {e}"));
+            }
+            answers.relieve();
+        }
+    };
+    thread::spawn("explain", body).map_err(|e| Error::new(format!("no thread to answer questions: {e}")))?;
+    Ok(listen(state, vec![channel_of(daemon)], stop, move |heard| {
+        if let Heard::Message { payload, .. } = heard
+            && let Ok(question) = serde_json::from_str(payload)
+        {
+            // Who asked waits in vain, and asks again.
+            let _ = tell.try_send(question);
+        }
+    })?)
+}
+
+/// fpmsyncd's word.
+pub(super) fn fpmsyncd(machine: &Fpmsyncd, vrf: Option<&str>, prefix: AnyPrefix) -> Answer {
+    let Some(state) = machine.explain(vrf, prefix) else {
+        let says = "nobody announces it, or it cannot be carried, of which the log says why";
+        return stage("fpmsyncd", StageState::Absent, says).into();
+    };
+    let mut says: Vec<String> = state.row.iter().map(asic::row_text).collect();
+    says.extend(state.waiting.map(|waiting| waiting.to_string()));
+    if state.confirmed {
+        says.push("orchagent confirmed it".into());
+    }
+    if says.is_empty() {
+        says.push("its interface is none of the switch's, so it has no row".into());
+    }
+    let how = match state.waiting {
+        Some(Waiting::Object(_) | Waiting::Turn) => StageState::Waiting,
+        // Whoever should answer says more. A row that was refused had no answer, and what came after it has one.
+        Some(Waiting::Answer) | None => StageState::Passed,
+    };
+    ExplainStage { stage: "fpmsyncd".into(), state: how, says }.into()
+}
+
+/// orchagent's word.
+pub(super) fn orchagent(machine: &Orch, vrf: Option<&str>, prefix: AnyPrefix) -> Answer {
+    let stage = asic::orchagent(machine.explain(vrf, prefix).as_ref());
+    Answer { router: machine.virtual_router(vrf).map(|oid| oid.0), ..stage.into() }
+}
+
+/// The chip's word, as syncd gives it.
+pub(super) fn syncd(machine: &mut Syncd<VirtualSwitch>, prefix: AnyPrefix, router: Option<Oid>) -> Answer {
+    let router = router.and_then(|vid| machine.rid(vid));
+    let (chip, now) = (machine.chip_mut(), Instant::now());
+    let left = |until: Instant| until.saturating_duration_since(now).as_secs_f64();
+    let stalled = chip.stalled(now).map(|until| Stalled { left: until.map(left) });
+    let stage = asic::chip(router.and_then(|router| chip.route_at(router, prefix)).as_ref());
+    Answer { stalled, ..stage.into() }
+}
+
+/// What the daemons on the databases of `config` say of a route, and the databases between them, in the order of its way; of
+/// several ASICs, of each, unless `NAMESPACE_ID` says which. They come behind what a `router` says, which also knows the prefix
+/// that an address has.
+///
+/// # Errors
+/// A sentence when `asked` is no prefix, or the databases cannot be read.
+pub fn of_daemons(
+    config: Option<&Path>,
+    vrf: Option<&str>,
+    asked: &str,
+    router: Option<Explain>,
+) -> Result<Explain, Error> {
+    let known = router.as_ref().and_then(|router| router.prefix.as_deref());
+    let prefix: AnyPrefix = known.unwrap_or(asked).parse().map_err(|_| {
+        let says = "is no prefix such as 10.0.0.0/8; what an address has only a router that knows it can say";
+        Error::new(format!("\"{asked}\" {says}"))
+    })?;
+    let daemons = stages(config, vrf, prefix)?;
+    let (before, concluded) = router.map(|router| (router.stages, router.conclusion)).unzip();
+    let conclusion =
+        conclusion(&daemons).or(concluded).unwrap_or_else(|| format!("nothing is known of {asked}"));
+    let stages = before.into_iter().flatten().chain(daemons).collect();
+    let vrf = vrf.unwrap_or(DEFAULT_VRF).into();
+    Ok(Explain { asked: asked.into(), vrf, prefix: Some(prefix.to_string()), stages, conclusion })
+}
+
+fn stages(config: Option<&Path>, vrf: Option<&str>, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, Error> {
+    let mut all = Vec::new();
+    for (asic, databases) in Databases::of_asics(config)? {
+        let mut stages = of_asic(&databases, vrf, prefix)?;
+        if let Some(asic) = asic {
+            stages.iter_mut().for_each(|stage| stage.stage = format!("{asic} {}", stage.stage));
+        }
+        all.append(&mut stages);
+    }
+    Ok(all)
+}
+
+fn of_asic(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Result<Vec<ExplainStage>, Error> {
+    let mut daemons = Daemons::open(databases, vrf, prefix)?;
+    let fpmsyncd = daemons.ask("fpmsyncd", None)?;
+    let appl_db = appl_db(databases, vrf, prefix)?;
+    let orchagent = daemons.ask("orchagent", None)?;
+    let asic_db = asic_db(databases, orchagent.router, prefix)?;
+    let chip = daemons.ask("syncd", orchagent.router)?;
+    let mut stages = vec![fpmsyncd.stage, appl_db, orchagent.stage, chip.stage];
+    if let Some(Stalled { left }) = chip.stalled {
+        asic::stalled(&mut stages, left.and_then(|left| Duration::try_from_secs_f64(left).ok()));
+    }
+    stages.insert(3, asic_db);
+    Ok(stages)
+}
+
+/// Who asks, and where answers come.
+struct Daemons {
+    state: Connection,
+    question: Question,
+    /// And whose they are.
+    answers: channel::Receiver<(String, Answer)>,
+    stop: Stop,
+}
+
+impl Daemons {
+    fn open(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Result<Daemons, Error> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let answer = format!("RIBTIDE_EXPLAIN_ANSWER_{}_{}", std::process::id(), since.as_nanos());
+        let (tell, answers) = channel::unbounded();
+        let stop = Stop::default();
+        listen(databases.get(Db::State), vec![answer.clone()], &stop, move |heard| {
+            if let Heard::Message { payload, .. } = heard
+                && let Ok(answer) = serde_json::from_str(payload)
+            {
+                // Nobody waits any more when it cannot be sent.
+                let _ = tell.send(answer);
+            }
+        })?;
+        let state = Connection::open(databases.get(Db::State), &stop)?;
+        let question =
+            Question { answer, vrf: vrf.map(str::to_owned), prefix: prefix.to_string(), router: None };
+        Ok(Daemons { state, question, answers, stop })
+    }
+
+    fn ask(&mut self, daemon: &str, router: Option<u64>) -> Result<Answer, Error> {
+        let question = serde_json::to_string(&Question { router, ..self.question.clone() });
+        let question = question.unwrap_or_default();
+        let heard = self.state.ask(&["PUBLISH", &channel_of(daemon), &question])?.as_integer();
+        if heard.is_none_or(|heard| heard == 0) {
+            let says = "does not run on these databases, or is not ribtide's";
+            return Ok(stage(daemon, StageState::Off, says).into());
+        }
+        let until = Instant::now() + PATIENCE;
+        while let Ok((of, answer)) = self.answers.recv_deadline(until) {
+            // One that was waited for too long may still come.
+            if of == daemon {
+                return Ok(answer);
+            }
+        }
+        Ok(stage(daemon, StageState::Off, "it runs, and does not answer").into())
+    }
+}
+
+impl Drop for Daemons {
+    fn drop(&mut self) {
+        self.stop.stop();
+    }
+}
+
+/// What APPL_DB has of a route, and whether orchagent has still to take it there.
+fn appl_db(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Result<ExplainStage, Error> {
+    let mut appl = Connection::open(databases.get(Db::Appl), &Stop::default())?;
+    let mut key = String::new();
+    RouteRow::key_text(&RouteKey::new(vrf.map(Name::from), prefix), &mut key);
+    let set = format!("{}_KEY_SET", RouteRow::TABLE);
+    let waits = appl.ask(&["SISMEMBER", &set, &key])?.as_integer() == Some(1);
+    let keys = appl.ask(&["SCARD", &set])?.as_integer().unwrap_or(0);
+    let row = appl.database().key(RouteRow::TABLE, &key);
+    let fields = appl.ask(&["HGETALL", &row])?.into_pairs();
+    let fields: Vec<String> = fields.into_iter().map(|(field, value)| format!("{field}={value}")).collect();
+    let row = (!fields.is_empty()).then(|| format!("{}: {}", RouteRow::TABLE, fields.join(" ")));
+    let mut says: Vec<String> = row.into_iter().collect();
+    let state = match (waits, says.is_empty()) {
+        (true, _) => {
+            says.push(format!("its change is one of {keys} that orchagent has not taken ({set})"));
+            StageState::Waiting
+        }
+        (false, false) => StageState::Passed,
+        (false, true) => {
+            says.push(format!("{} has no such row", RouteRow::TABLE));
+            StageState::Absent
+        }
+    };
+    Ok(ExplainStage { stage: "APPL_DB".into(), state, says })
+}
+
+/// What ASIC_DB has of a route of this virtual router.
+fn asic_db(databases: &Databases, router: Option<u64>, prefix: AnyPrefix) -> Result<ExplainStage, Error> {
+    let Some(router) = router else {
+        let says = "orchagent does not say which virtual router it would be in";
+        return Ok(stage("ASIC_DB", StageState::Absent, says));
+    };
+    let mut asic = Connection::open(databases.get(Db::Asic), &Stop::default())?;
+    let mut key = asic.database().key("ASIC_STATE", "");
+    let entry = RouteEntry { switch: SWITCH, vr: Oid(router), dest: prefix };
+    text::write_row_key(ObjectType::RouteEntry, &ObjectId::Route(entry), &mut key);
+    let fields = asic.ask(&["HGETALL", &key])?.into_pairs();
+    let fields: Vec<String> = fields.into_iter().map(|(field, value)| format!("{field}={value}")).collect();
+    Ok(match fields.is_empty() {
+        true => stage("ASIC_DB", StageState::Absent, "no such entry"),
+        false => stage("ASIC_DB", StageState::Passed, fields.join(" ")),
+    })
+}
+
+/// Where a route is that daemons said this of, in a sentence; `None` when none of them knows of it.
+fn conclusion(stages: &[ExplainStage]) -> Option<String> {
+    let says = |stage: &ExplainStage| stage.says.last().cloned().unwrap_or_default();
+    let known = |stage: &&ExplainStage| !matches!(stage.state, StageState::Absent | StageState::Off);
+    let last = stages.iter().rev().find(known)?;
+    if let Some(stuck) = stages.iter().rev().find(|stage| stage.state == StageState::Stopped) {
+        return Some(format!("the route ends at {}: {}", stuck.stage, says(stuck)));
+    }
+    // Those before it wait for it.
+    if let Some(waiting) = stages.iter().rev().find(|stage| stage.state == StageState::Waiting) {
+        return Some(format!("the route waits at {}: {}", waiting.stage, says(waiting)));
+    }
+    Some(match stages.last() {
+        Some(end) if end.stage == last.stage => {
+            format!("the route is all the way through: {} has it", end.stage)
+        }
+        Some(end) => format!("the route is in {}, and not in {}: {}", last.stage, end.stage, says(end)),
+        None => return None,
+    })
+}

@@ -1,0 +1,55 @@
+//! Where a route is in fpmsyncd: its row, and what its last change waits for.
+
+use super::Fpmsyncd;
+use crate::row::RouteRow;
+use ribtide_prefix::AnyPrefix;
+
+/// What fpmsyncd knows of a route.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteState {
+    /// The row that APPL_DB is to have of it; `None` when it is to have none.
+    pub row: Option<RouteRow>,
+    /// What it waits for; `None` when fpmsyncd has nothing more to do.
+    pub waiting: Option<Waiting>,
+    /// With FIB suppression: orchagent has said that the chip has that row.
+    pub confirmed: bool,
+}
+
+/// What a route waits for. Displays as a sentence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waiting {
+    /// The next-hop object of this number.
+    Object(u32),
+    /// To be handed over: its turn, or room for it.
+    Turn,
+    /// With FIB suppression: an answer of orchagent to each row that was handed over. One that was refused has none.
+    Answer,
+}
+
+impl std::fmt::Display for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Waiting::Object(id) => write!(f, "next-hop object {id}, which it leads to, was not announced"),
+            Waiting::Turn => f.write_str("its change is not handed over yet"),
+            Waiting::Answer => f.write_str("orchagent has not answered each row of it"),
+        }
+    }
+}
+
+impl Fpmsyncd {
+    /// What is known of a route; `None` when nobody announces it and nothing of it is left to be handed over. `vrf`: `None` is
+    /// the default one.
+    pub fn explain(&self, vrf: Option<&str>, prefix: AnyPrefix) -> Option<RouteState> {
+        let at = (self.find_vrf(vrf)?, prefix);
+        let entry = self.entry(at)?;
+        let object = entry.source.and_then(|source| self.sources.awaited(source));
+        let waiting = match object {
+            Some(id) => Some(Waiting::Object(id)),
+            None if entry.stage.is_changed() => Some(Waiting::Turn),
+            None if self.config.suppress && entry.stage.awaits_answer() => Some(Waiting::Answer),
+            None => None,
+        };
+        let row = self.row_of(at, entry).map(|row| self.route_row(row));
+        Some(RouteState { row, waiting, confirmed: self.config.suppress && entry.stage.is_confirmed() })
+    }
+}
