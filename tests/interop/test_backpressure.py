@@ -1,7 +1,7 @@
-"""A chip that stalls under a burst of flapping routes, in every wiring: the burst waits, united per key or in the sender's
-socket; memory is bounded by the prefixes; afterwards everybody has the last word on every route, and memory is back.
+"""A chip that stalls while routes flap, in every wiring: changes wait, united per key, until every stage is full, and then BGP is
+not read; memory is bounded by the prefixes; afterwards everybody has the last word on every route, and memory is back.
 
-RIBTIDE_LONG=1 makes it two million changes against a chip that stalls for a minute."""
+RIBTIDE_LONG=1 makes it a chip that stalls for a minute more."""
 
 import json
 import os
@@ -13,42 +13,63 @@ import pytest
 from harness import Host, Ribtide, binary, wait_for
 from harness.config import HEAD, LAB, external
 from harness.sonic import Sonic
-from harness.speaker import Speaker, prefixes as nlri, raw_update, update
+from harness.speaker import KEEPALIVE, Speaker, block, message, raw_update
 
 LONG = bool(os.environ.get("RIBTIDE_LONG"))
-PREFIXES = 20_000
-ROUNDS = 100 if LONG else 6
-STALL = 60 if LONG else 4
+PREFIXES = 200_000
+#: How long the chip goes on to stall when BGP has been stopped.
+STALL = 60 if LONG else 1
 #: Beyond what it holds of the routes: rings, sockets, and what the allocator keeps for itself.
 SLACK = 160 << 20
+#: Keys that fpmsyncd lets wait in Redis for an orchagent that stands still, and rows that it writes at once.
+KEYS = 10_000 + 10_000
 SENDER = Host.FEEDS[0]
 ROUTER = HEAD + external("sender", 65010, SENDER, 'import = ["accept"]') + "[fib]" + LAB
 ALL = [f"{20 + (n >> 16)}.{n >> 8 & 255}.{n & 255}.0/24" for n in range(PREFIXES)]
-WITHDRAWAL = b"".join(raw_update(withdrawn=nlri(ALL[start:start + 200])) for start in range(0, PREFIXES, 200))
+#: NLRI of an UPDATE each.
+NLRI = [b"".join(bytes([24, 20 + (n >> 16), n >> 8 & 255, n & 255]) for n in range(start, start + 200)) for start in range(0, PREFIXES, 200)]
+WITHDRAWAL = b"".join(raw_update(withdrawn=nlri) for nlri in NLRI)
 
 
-def bursts(gateways):
-    """All prefixes through each gateway, as UPDATEs."""
-    return [b"".join(update(ALL[start:start + 200], [65010], gateway) for start in range(0, PREFIXES, 200))
-            for gateway in gateways]
+class Flaps(threading.Thread):
+    """All routes through one gateway and the other, in turns, until it is to end; then KEEPALIVEs. An UPDATE at a time, so that there
+    are many batches and not a few large ones."""
 
-
-class Burst(threading.Thread):
-    """Everything that flaps, from a thread: whoever is behind may stop reading."""
-
-    def __init__(self, sender, rounds):
+    def __init__(self, sender, gateways):
         super().__init__(daemon=True)
-        self.sender, self.rounds = sender, rounds
+        self.sender, self.gateways, self.last, self.sent = sender, gateways, None, 0
+        self.over, self.ended, self.lock = threading.Event(), threading.Event(), threading.Lock()
         sender.socket.settimeout(None)
         self.start()
 
     def run(self):
-        for n in range(ROUNDS):
-            self.sender.send(self.rounds[(n + 1) % 2])
+        while not self.over.is_set():
+            self.gateways.reverse()
+            self.last = self.gateways[0]
+            for update in announcement(self.last):
+                self.sender.send(update)
+                self.sent += 1
+                time.sleep(0.0005)
+        self.ended.set()
+        while True:
+            self.send(message(KEEPALIVE))
+            time.sleep(10)
+
+    def send(self, data):
+        with self.lock:
+            self.sender.send(data)
 
     def ends(self):
-        self.join(600)
-        assert not self.is_alive()
+        """With a whole round; the gateway of that."""
+        self.over.set()
+        assert self.ended.wait(600) and self.is_alive()
+        return self.last
+
+
+def announcement(gateway):
+    """All prefixes, as UPDATEs."""
+    attributes = block([65010], gateway)
+    return [raw_update(b"", attributes, nlri) for nlri in NLRI]
 
 
 def memory(process):
@@ -58,17 +79,18 @@ def memory(process):
 
 
 class Watch(threading.Thread):
-    """The most that processes hold, each for itself."""
+    """The most that processes hold, each for itself, and how many keys wait in Redis."""
 
-    def __init__(self, processes):
+    def __init__(self, processes, keys):
         super().__init__(daemon=True)
-        self.processes, self.over = processes, threading.Event()
+        self.processes, self.keys, self.over = processes, keys, threading.Event()
         self.before = {name: memory(p) for name, p in processes.items()}
-        self.peak = dict(self.before)
+        self.peak, self.most = dict(self.before), 0
         self.start()
 
     def run(self):
         while not self.over.wait(0.1):
+            self.most = max(self.most, self.keys())
             for name, process in self.processes.items():
                 self.peak[name] = max(self.peak[name], memory(process))
 
@@ -76,8 +98,114 @@ class Watch(threading.Thread):
         self.over.set()
         self.join()
         grown = {name: self.peak[name] - self.before[name] for name in self.peak}
-        print({name: f"{self.before[name] >> 20} to {self.peak[name] >> 20} MiB" for name in grown})
+        print({name: f"{self.before[name] >> 20} to {self.peak[name] >> 20} MiB" for name in grown}, self.most, "keys")
         assert all(more <= SLACK for more in grown.values()), grown
+
+
+def stands_still(look, span=2):
+    """Waits until what `look` finds does not change any more, and returns it."""
+    found = [look()]
+
+    def same():
+        time.sleep(span)
+        found.append(look())
+        return found[-1] == found[-2]
+
+    wait_for("nothing changes any more", same, 120)
+    return found[-1]
+
+
+class InOneProcess:
+    """BGP, the RIB and the virtual switch, with the route path in memory between them."""
+
+    gateways = ["10.0.0.5", "10.0.0.6"]
+
+    def __init__(self, host):
+        self.router = Ribtide(host, ROUTER)
+        self.processes = {"ribtide": self.router.process}
+        self.at = ("--socket", self.router.socket)
+
+    def order(self, *words):
+        self.router.text("config", "asic", *words)
+
+    def count(self):
+        return self.router.count()
+
+    def keys(self):
+        return 0
+
+    def leads(self, prefixes):
+        addresses = [prefix.replace(".0/24", ".1") for prefix in prefixes]
+        answers = json.loads(self.router.text("show", "asic", *addresses, "--json"))["answers"]
+        return {hop for answer in answers for hop in answer["next_hops"]}
+
+
+#: CONFIG_DB, and flags of the daemons.
+WIRINGS = {
+    "redis": ({}, {}),
+    "redis_ring": ({}, {"orchagent": ["-R", "-r", "0"], "fpmsyncd": ["--stable-table"]}),
+    "redis_async": ({}, {"orchagent": ["-z", "redis_async", "-r", "0"], "syncd": ["-z", "redis_async", "-R"]}),
+    "zmq": ({"SYSTEM_DEFAULTS|swss_zmq": {"status": "enabled"}},
+            {"orchagent": ["-q", "tcp://127.0.0.1", "-z", "zmq_async", "-r", "0"], "syncd": ["-z", "zmq_sync", "-R"]}),
+}
+#: BGP into fpmsyncd, beside the daemons. The FPM client reads fpmsyncd's answers, as zebra does.
+BEFORE_THEM = ROUTER.replace("virtual-asic = { lab = true }", 'fpm = ["127.0.0.1:2620"]') \
+    .replace("Ethernet0", "Ethernet4").replace("10.0.255.254/16", "10.2.0.1/24")
+
+
+class Daemons:
+    """ribtide run, over FPM, and the three daemons: from the chip back to the BGP session."""
+
+    gateways = ["10.2.0.17", "10.2.0.18"]
+
+    def __init__(self, host, wiring):
+        config, flags = WIRINGS[wiring]
+        self.sonic = Sonic(host, config=config, flags=flags)
+        self.router = Ribtide(host, BEFORE_THEM)
+        self.syncd = host.folder / "syncd.sock"
+        self.processes = {"ribtide": self.router.process, **self.sonic.processes}
+        self.at = ("--sonic", "--database-config", self.sonic.redis.config, "--syncd", self.syncd)
+
+    def order(self, *words):
+        subprocess.run([binary(), "config", "asic", "--syncd", self.syncd, *words], check=True, capture_output=True)
+
+    def count(self):
+        return self.sonic.ask("counts").get("ipv4_routes", 0)
+
+    def keys(self):
+        return self.sonic.appl.scard("ROUTE_TABLE_KEY_SET")
+
+    def leads(self, prefixes):
+        answers = self.sonic.ask_all(f"route {prefix}" for prefix in prefixes)
+        return {hop["gateway"] for answer in answers for hop in (answer or {"hops": []})["hops"]}
+
+
+def begin(host, wiring):
+    """A path with all routes in the chip, and who announced them."""
+    path = InOneProcess(host) if wiring == "memory" else Daemons(host, wiring)
+    sender = Speaker(host, SENDER, 65010)
+    sender.send(b"".join(announcement(path.gateways[0])))
+    wait_for("they are there", lambda: path.count() >= PREFIXES, 120, alive=path.processes.values())
+    return path, sender
+
+
+def stall(path, sender):
+    """The chip stalls, for as long as it takes until BGP is not read. Who sends all that time."""
+    path.order("stall")
+    flaps = Flaps(sender, list(path.gateways))
+    stands_still(lambda: flaps.sent)
+    time.sleep(STALL)
+    assert flaps.is_alive()
+    return flaps
+
+
+def the_last_word(path, last):
+    """It is in the chip, and everybody agrees."""
+    alive = path.processes.values()
+    wait_for("the last word is in the chip", lambda: path.leads(ALL[::997] + ALL[-1:]) == {last}, 240, alive=alive)
+    agree(*path.at)
+    assert path.leads(ALL[::50]) == {last}
+    assert path.router.neighbor(SENDER)["flaps"] == 0
 
 
 def agree(*at):
@@ -86,78 +214,32 @@ def agree(*at):
     assert done.returncode == 0, done.stdout[:3000] + done.stderr
 
 
-def test_in_one_process(host):
-    router = Ribtide(host, ROUTER)
-    sender = Speaker(host, SENDER, 65010)
-    rounds = bursts(["10.0.0.5", "10.0.0.6"])
-    sender.send(rounds[0])
-    wait_for("they are there", lambda: router.count() == PREFIXES, 60)
-    agree("--socket", router.socket)
-    watch = Watch({"ribtide": router.process})
-    router.text("config", "asic", "stall")
-    burst = Burst(sender, rounds)
-    time.sleep(STALL)
-    rings = {ring["name"]: ring for ring in router.show("pipeline")["rings"]}
+@pytest.mark.parametrize("wiring", ["memory", *WIRINGS])
+def test_a_chip_that_stalls_stops_bgp(host, wiring):
+    path, sender = begin(host, wiring)
+    watch = Watch(path.processes, path.keys)
+    flaps = stall(path, sender)
+    rings = {ring["name"]: ring for ring in path.router.show("pipeline")["rings"]}
     assert all(ring["depth"] <= ring["capacity"] for ring in rings.values())
-    assert any(ring["full"] or ring["depth"] for ring in rings.values()), rings
-    assert router.neighbor(SENDER)["flaps"] == 0
-    router.text("config", "asic", "resume")
-    burst.ends()
-    last = f"10.0.0.{5 + ROUNDS % 2}"
-    wait_for("the last word is selected", lambda: last in router.show("fib", ALL[-1])[0]["hops"][0], 120)
-    agree("--socket", router.socket)
-    addresses = [prefix.replace(".0/24", ".1") for prefix in ALL[::50]]
-    answers = json.loads(router.text("show", "asic", *addresses, "--json"))["answers"]
-    assert [a["next_hops"] for a in answers] == [[last]] * len(answers)
+    assert any(ring["full"] for ring in rings.values()), rings
+    path.order("resume")
+    the_last_word(path, flaps.ends())
     watch.bounded()
-    sender.send(WITHDRAWAL)
-    wait_for("they are gone", lambda: router.count() == 0, 120)
-    agree("--socket", router.socket)
+    assert (10_000 < watch.most <= KEYS) == wiring.startswith("redis"), watch.most
+    flaps.send(WITHDRAWAL)
+    wait_for("they are gone", lambda: path.count() < 100, 240, alive=path.processes.values())
+    agree(*path.at)
 
 
-WIRINGS = {
-    "redis": ({}, {}),
-    "redis_async": ({}, {"orchagent": ["-z", "redis_async", "-r", "0"], "syncd": ["-z", "redis_async", "-R"]}),
-    "zmq": ({"SYSTEM_DEFAULTS|swss_zmq": {"status": "enabled"}},
-            {"orchagent": ["-q", "tcp://127.0.0.1", "-z", "zmq_async", "-r", "0"], "syncd": ["-z", "zmq_sync", "-R"]}),
-}
-
-
-#: BGP into fpmsyncd, beside the daemons. The FPM client reads fpmsyncd's answers, as zebra does.
-BEFORE_THEM = ROUTER.replace("virtual-asic = { lab = true }", 'fpm = ["127.0.0.1:2620"]') \
-    .replace("Ethernet0", "Ethernet4").replace("10.0.255.254/16", "10.2.0.1/24")
-GATEWAYS = ["10.2.0.17", "10.2.0.18"]
-
-
-@pytest.mark.parametrize("wiring", WIRINGS)
-def test_the_daemons(host, wiring):
-    """ribtide run, over FPM, and the three daemons: from the chip back to the BGP session."""
-    config, flags = WIRINGS[wiring]
-    sonic = Sonic(host, config=config, flags=flags)
-    router = Ribtide(host, BEFORE_THEM)
-    sender = Speaker(host, SENDER, 65010)
-    rounds = bursts(GATEWAYS)
-    syncd = host.folder / "syncd.sock"
-    order = lambda *words: subprocess.run([binary(), "config", "asic", "--syncd", syncd, *words], check=True, capture_output=True)
-    routes = lambda: sonic.ask("counts").get("ipv4_routes", 0)
-    alive = [*sonic.processes.values(), router.process]
-    sender.send(rounds[0])
-    wait_for("they are there", lambda: routes() >= PREFIXES, 120, alive=alive)
-    watch = Watch({"ribtide": router.process, **sonic.processes})
-    order("stall")
-    burst = Burst(sender, rounds)
-    time.sleep(STALL)
-    assert router.neighbor(SENDER)["flaps"] == 0
-    order("resume")
-    burst.ends()
-    last = GATEWAYS[ROUNDS % 2]
-    leads = lambda prefix: [hop["gateway"] for hop in (sonic.route(prefix) or {"hops": []})["hops"]]
-    wait_for("the last word is in the chip", lambda: all(leads(p) == [last] for p in ALL[::997] + ALL[-1:]), 240, alive=alive)
-    at = ("--sonic", "--database-config", sonic.redis.config, "--syncd", syncd)
-    agree(*at)
-    assert all(leads(prefix) == [last] for prefix in ALL[::50])
-    assert router.neighbor(SENDER)["flaps"] == 0
-    watch.bounded()
-    sender.send(WITHDRAWAL)
-    wait_for("they are gone", lambda: routes() < 100, 240, alive=alive)
-    agree(*at)
+def test_an_orchagent_that_is_away_stops_nobody(host):
+    """It ends while everybody waits for it, and BGP is read again. Its successor begins with what APPL_DB has."""
+    path, sender = begin(host, "redis")
+    flaps = stall(path, sender)
+    assert path.keys() <= KEYS
+    path.sonic.processes.pop("orchagent").kill()
+    last = flaps.ends()
+    wait_for("APPL_DB has all of it", lambda: stands_still(path.keys) == PREFIXES, alive=path.sonic.alive())
+    path.order("resume")
+    path.sonic.start("orchagent")
+    path.processes |= path.sonic.processes
+    the_last_word(path, last)

@@ -141,6 +141,7 @@ impl<R: Row> Behind<R> {
                     return;
                 }
                 its_done.store(taken, Relaxed);
+                let _ = waker.try_send(());
                 // Who asked waits for it.
                 if let Some(teller) = settled {
                     let _ = teller.send(());
@@ -149,6 +150,8 @@ impl<R: Row> Behind<R> {
                     let _ = failing.send(e);
                     return;
                 }
+                // It may have been away meanwhile, too.
+                seen.store(table.generation(), Relaxed);
                 if let (Some(pace), Some(oldest)) = (&its_pace, oldest) {
                     pace.rest(begin.elapsed(), oldest, || waiting.raw().len());
                 }
@@ -179,7 +182,7 @@ impl<R: Row> Behind<R> {
         self.work.as_ref().is_none_or(ring::Sender::is_empty)
     }
 
-    /// Says when to look for room again.
+    /// Says when to look for room again, and whether everything is written.
     pub fn wake(&self) -> &Wake {
         &self.wake
     }
@@ -244,7 +247,13 @@ impl<R: Row> Behind<R> {
 
     fn send(&mut self, work: Work<R>) -> Result<(), TableError> {
         self.given += 1;
-        let sent = self.work.as_ref().is_some_and(|sender| sender.send(work).is_ok());
+        let Some(sender) = &self.work else { return self.check(false) };
+        // A caller that stands here hears nobody: it is held up by the database, and not by who takes rows from it as well.
+        let hurried = sender.is_full().then(|| self.hurried.swap(true, Relaxed));
+        let sent = sender.send(work).is_ok();
+        if let Some(hurried) = hurried {
+            self.hurried.store(hurried, Relaxed);
+        }
         self.check(sent)
     }
 

@@ -52,8 +52,8 @@ pub trait Producer<R: Row> {
     /// As [`Producer::write`].
     fn flush(&mut self) -> Result<(), TableError>;
 
-    /// Waits while the consumer has much to take and takes some of it, until it is `hurried`: then what somebody else writes
-    /// does not wait behind all that there is.
+    /// Waits while the consumer is there and has much to take, until it is `hurried`: what comes meanwhile unites where it waits, and
+    /// what somebody else writes does not wait behind all that there is.
     ///
     /// # Errors
     /// As [`Producer::write`].

@@ -22,7 +22,7 @@ use ribtide_prefix::Map;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row, RowError};
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Notes and writes many rows.
 ///
@@ -126,12 +126,10 @@ for _, key in ipairs(ARGV) do
 end
 ";
 
-/// Keys that may wait for a consumer that takes some.
+/// Keys that may wait for a consumer that is there.
 pub const BACKLOG: i64 = 10_000;
-/// A consumer that took none for so long is not waited for.
-const STILL: Duration = Duration::from_millis(100);
-/// How often it is looked whether it has.
-const GLANCE: Duration = Duration::from_millis(5);
+/// How often it is looked whether it took some: while it does, and while it stands still.
+const GLANCE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(40));
 
 /// Bytes of a call's lists and keys, from which on it is full. Few rows with their own many next hops make so many, and Redis reads a
 /// call a piece at a time, in turns with other clients: one that a killed producer sent must not take longer than its successor takes
@@ -382,26 +380,20 @@ impl<R: Row> Producer<R> for ProducerStateTable<R> {
         self.connection.flush()
     }
 
-    /// Keys are taken in no order, so that one waits the longer the more there are.
+    /// Keys are taken in no order, so that one waits the longer the more there are. And a consumer that stands still is to be felt by
+    /// whoever makes changes, however long it does, as over a connection. One that is away is not waited for: it begins with what it
+    /// finds.
     fn let_through(&mut self, hurried: &dyn Fn() -> bool) -> Result<(), TableError> {
         let [channel, changed, ..] = &self.keys;
-        let (mut least, mut since, mut listens) = (i64::MAX, Instant::now(), None);
+        let (mut last, mut pause) = (i64::MAX, GLANCE.0);
         while !hurried() {
             let depth = self.connection.ask(&["SCARD", changed])?.as_integer().unwrap_or(0);
-            if depth <= BACKLOG {
+            if depth <= BACKLOG || !is_heard(&mut self.connection, channel)? {
                 break;
             }
-            if listens.is_none() {
-                let listeners = self.connection.ask(&["PUBSUB", "NUMSUB", channel])?.into_pairs();
-                listens = Some(listeners.first().is_some_and(|(_, count)| count != "0"));
-            }
-            if depth < least {
-                (least, since) = (depth, Instant::now());
-            }
-            if listens != Some(true) || since.elapsed() >= STILL {
-                break;
-            }
-            std::thread::sleep(GLANCE);
+            pause = if depth < last { GLANCE.0 } else { GLANCE.1.min(2 * pause) };
+            last = depth;
+            std::thread::sleep(pause);
         }
         Ok(())
     }
@@ -447,6 +439,15 @@ pub(crate) fn give<R: Row>(key: &str, pairs: &[(String, String)], each: &mut imp
 /// The channel that says that a table has changed keys. Channels belong to a server, hence the number.
 pub fn channel<R: Row>(database: &Database) -> String {
     format!("{}_CHANNEL@{}", R::TABLE, database.id)
+}
+
+/// Whether somebody listens to a channel, which a consumer does for as long as it runs.
+///
+/// # Errors
+/// What [`Connection::flush`] says.
+pub fn is_heard(connection: &mut Connection, channel: &str) -> Result<bool, TableError> {
+    let listeners = connection.ask(&["PUBSUB", "NUMSUB", channel])?.into_pairs();
+    Ok(listeners.first().is_some_and(|(_, count)| count != "0"))
 }
 
 /// The consuming side of a state table. There must be one only.

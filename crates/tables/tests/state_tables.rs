@@ -52,10 +52,15 @@ fn producer(server: &Server, batch: usize) -> Routes {
 }
 
 fn consumer(server: &Server) -> ConsumerStateTable<RouteRow> {
+    consumer_until(server, &server.stop)
+}
+
+/// One that goes when it is to stop.
+fn consumer_until(server: &Server, stop: &Stop) -> ConsumerStateTable<RouteRow> {
     let database = server.databases.get(Db::Appl);
     let channels = vec![state_table::channel::<RouteRow>(database)];
-    let wake = wake_ups(database, channels, &server.stop).unwrap().remove(0);
-    ConsumerStateTable::open(&server.databases, wake, &server.stop).unwrap()
+    let wake = wake_ups(database, channels, stop).unwrap().remove(0);
+    ConsumerStateTable::open(&server.databases, wake, stop).unwrap()
 }
 
 /// Pops until nothing is left; rows as text, by key.
@@ -415,7 +420,7 @@ fn what_is_written_behind_is_there_when_it_settles() {
 }
 
 #[test]
-fn a_producer_waits_for_a_consumer_that_takes_and_for_no_other() {
+fn a_producer_waits_for_a_consumer_that_is_there_and_for_no_other() {
     let Some(server) = Server::start() else { return };
     let mut table = producer(&server, 1000);
     let rows = |n: u32| set(&format!("10.{}.{}.0/24", n >> 8, n & 255), hops("10.0.0.1", "Ethernet0"));
@@ -424,20 +429,69 @@ fn a_producer_waits_for_a_consumer_that_takes_and_for_no_other() {
         Reply::Integer(depth) => depth,
         other => panic!("{other:?}"),
     };
-    // Nobody is there; somebody is, and takes nothing; nobody has the time.
+    // Nobody is there; somebody is, and nobody has the time.
     table.let_through(&|| false).unwrap();
-    let mut consumer = consumer(&server);
-    table.let_through(&|| false).unwrap();
+    let stop = Stop::default();
+    let mut there = consumer_until(&server, &stop);
     table.let_through(&|| true).unwrap();
     assert_eq!(depth(), 12_000);
-    let taking = std::thread::spawn(move || {
-        let mut changes = Vec::new();
-        while consumer.pop(500, &mut changes).unwrap() {}
-        changes.len()
-    });
-    table.let_through(&|| false).unwrap();
-    assert!(depth() <= 10_000);
-    assert_eq!(taking.join().unwrap(), 12_000);
+    // It takes none for a while, and then some.
+    let waiting = std::thread::spawn(move || table.let_through(&|| false).map(|()| table));
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!waiting.is_finished());
+    let mut changes = Vec::new();
+    there.pop(1500, &mut changes).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!waiting.is_finished());
+    there.pop(500, &mut changes).unwrap();
+    let mut table = waiting.join().unwrap().unwrap();
+    assert_eq!((depth(), changes.len()), (10_000, 2000));
+    // It goes while it is waited for.
+    write(&mut table, (0..12_000).map(rows).collect());
+    let waiting = std::thread::spawn(move || table.let_through(&|| false));
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!waiting.is_finished());
+    stop.stop();
+    waiting.join().unwrap().unwrap();
+    assert_eq!(depth(), 12_000);
+}
+
+/// Takes what it is given, for a consumer that takes none.
+struct StandsStill;
+
+impl Producer<RouteRow> for StandsStill {
+    fn write(&mut self, changes: &mut Vec<Change<RouteRow>>) -> Result<(), TableError> {
+        changes.clear();
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), TableError> {
+        Ok(())
+    }
+
+    fn let_through(&mut self, hurried: &dyn Fn() -> bool) -> Result<(), TableError> {
+        while !hurried() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn waiting(&self) -> usize {
+        0
+    }
+}
+
+#[test]
+fn who_writes_behind_is_never_held_up_by_a_consumer_that_stands_still() {
+    let mut behind = Behind::way(StandsStill, None, &Rings::default()).unwrap();
+    let row = hops("10.0.0.1", "Ethernet0");
+    let rows = |n: u32| set(&format!("{}.{}.{}.0/24", 10 + (n >> 16), n >> 8 & 255, n & 255), row.clone());
+    // More than the ring holds.
+    let mut changes: Vec<_> = (0..600_000).map(rows).collect();
+    behind.write(&mut changes).unwrap();
+    assert!(!behind.has_room() && !behind.is_idle());
+    behind.settle().unwrap();
+    assert!(behind.has_room() && behind.is_idle());
 }
 
 #[test]

@@ -359,7 +359,8 @@ impl Stage {
                 }
             }
         }
-        self.flush()
+        self.flush()?;
+        self.settle()
     }
 
     fn note_depths(&mut self) {
@@ -570,6 +571,7 @@ impl Stage {
                 self.replies = None;
             }
         }
+        self.delete_groups()?;
         let waiting = self.machine.pending();
         if waiting == 0 || !self.has_room() || self.holds() {
             return Ok(());
@@ -580,13 +582,13 @@ impl Stage {
         if due { self.flush() } else { Ok(()) }
     }
 
-    /// Whether changes that were taken now would go on.
+    /// Whether changes that were taken now would go on. Groups that are gone are deleted before they may come back.
     fn has_room(&self) -> bool {
-        self.routes.has_room() && self.labels.has_room()
+        self.routes.has_room() && self.labels.has_room() && self.out.old_groups.is_empty()
     }
 
-    /// Whether so much waits for orchagent that the routing daemon must wait too. While orchagent is away it need not:
-    /// what waits unites, and there are only so many routes.
+    /// Whether so much waits for orchagent, over ZeroMQ or in Redis, that the routing daemon must wait too. While orchagent is away it
+    /// need not: what waits unites, and there are only so many routes.
     fn is_choked(&self) -> bool {
         !self.replay.holds()
             && (self.count.holds() || !self.has_room())
@@ -655,8 +657,25 @@ impl Stage {
     }
 
     fn flush(&mut self) -> Result<(), Error> {
+        self.settle()?;
         self.machine.take(&mut self.out);
         self.write()
+    }
+
+    /// Deletes groups that no row names any more, once APPL_DB has those rows: a group that went first would take its routes along.
+    fn delete_groups(&mut self) -> Result<(), Error> {
+        if !self.out.old_groups.is_empty() && self.routes.is_written() {
+            write(&mut self.groups, &mut self.out.old_groups)?;
+        }
+        Ok(())
+    }
+
+    /// That now, however far orchagent is behind.
+    fn settle(&mut self) -> Result<(), Error> {
+        if !self.out.old_groups.is_empty() {
+            self.routes.settle()?;
+        }
+        self.delete_groups()
     }
 
     /// Looks now and then whether Redis is still the same: it may go and come back between two changes.
@@ -685,10 +704,7 @@ impl Stage {
             self.routes.write(&mut self.out.routes)?;
             self.routes.ask(&mut self.out.asked)?;
             self.labels.write(&mut self.out.labels)?;
-            if !self.out.old_groups.is_empty() {
-                self.routes.settle()?;
-                write(&mut self.groups, &mut self.out.old_groups)?;
-            }
+            self.delete_groups()?;
             if let Some(timer) = &self.write {
                 timer.add(routes, begin);
             }
@@ -699,6 +715,8 @@ impl Stage {
             }
             self.generation = generation;
             log(DAEMON, "writing every row again, since Redis may have lost some");
+            // What it has too much of is found below.
+            self.out.old_groups.clear();
             self.machine.write_again(&mut self.out);
             write(&mut self.groups, &mut self.out.groups)?;
             self.routes.write(&mut self.out.routes)?;

@@ -202,7 +202,15 @@ impl<R: Told> Routes<R> {
         }
     }
 
-    /// Waits until APPL_DB has what was written, where it is the way to orchagent.
+    /// Whether APPL_DB has what was written, where it is the way to orchagent; [`Routes::wake`] says when.
+    pub(super) fn is_written(&self) -> bool {
+        match self {
+            Routes::Redis(redis) => redis.written.is_idle(),
+            Routes::Zmq(_) => true,
+        }
+    }
+
+    /// Waits for that, and not for orchagent.
     pub(super) fn settle(&mut self) -> Result<(), Error> {
         match self {
             Routes::Redis(redis) => Ok(redis.written.settle()?),
@@ -242,7 +250,7 @@ impl<R: Told> Routes<R> {
         }
     }
 
-    /// Says when there may be room.
+    /// Says when there may be room, or everything be written.
     pub(super) fn wake(&self) -> &Wake {
         match self {
             Routes::Redis(redis) => redis.written.wake(),

@@ -341,15 +341,18 @@ fn feeds(
     stop: &Stop,
 ) -> Result<Vec<Box<dyn Feed>>, Error> {
     let appl = databases.get(Db::Appl);
-    let channels = vec![
+    let mut channels = vec![
         state_table::channel::<PortRow>(appl),
         state_table::channel::<VrfRow>(appl),
         state_table::channel::<IntfRow>(appl),
         state_table::channel::<NeighRow>(appl),
         state_table::channel::<NextHopGroupRow>(appl),
-        state_table::channel::<LabelRouteRow>(appl),
-        state_table::channel::<RouteRow>(appl),
     ];
+    // Who listens is waited for.
+    if routes.is_none() {
+        channels
+            .extend([state_table::channel::<LabelRouteRow>(appl), state_table::channel::<RouteRow>(appl)]);
+    }
     let mut wakes = wake_ups(appl, channels, stop)?.into_iter();
     let mut wake = || wakes.next().expect("a wake-up for each channel");
     let mut feeds: Vec<Box<dyn Feed>> = vec![

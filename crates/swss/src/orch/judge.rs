@@ -186,6 +186,11 @@ impl Orch {
         }
     }
 
+    /// Whether the chip was asked for a member of a group, which comes before the group.
+    pub(super) fn is_member_asked_for(&self, group: u32) -> bool {
+        self.groups.wanted(group).iter().any(|(hop, _)| self.neighbors.get(*hop).is_asked_for())
+    }
+
     /// The plan of a row's fields with all names looked up.
     pub(super) fn bind(&mut self, via: &Arc<Via>) -> Bound {
         if let Some(bound) = self.routes.plans.get(via) {

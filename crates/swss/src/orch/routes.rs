@@ -608,7 +608,7 @@ impl Orch {
         self.routes.untold |= !task.ticket.is_some();
         let for_chip = match cause {
             Cause::Hop(hop) => self.neighbors.get(hop).is_asked_for(),
-            Cause::Group(group) => self.groups.on_its_way(group),
+            Cause::Group(group) => self.groups.on_its_way(group) || self.is_member_asked_for(group),
             Cause::Vrf(_) | Cause::Interface(_) | Cause::Index(_) | Cause::Room(_) => false,
         };
         self.routes.parked.add(id, cause, for_chip);
