@@ -9,7 +9,7 @@ import threading
 import pytest
 from harness import binary, fpm, settled, wait_for
 from harness.sonic import Sonic
-from test_sonic import connect_fpm, ifindex
+from test_sonic import connect_fpm, ifindex, own_routes
 
 #: SONiC's usual way, the quickest through Redis, and the quickest of all: flags, and how many requests may be under way.
 WIRINGS = {
@@ -106,8 +106,18 @@ def test_a_chip_that_stalls(host, wiring):
 
 def test_a_server_that_lost_everything_is_told_again(host):
     sonic = Sonic(host)
-    wait_for("all three say it", lambda: all(shown(sonic, "--json").values()), 20)
-    before = shown(sonic, "--json")
+    # An orchagent that has a request under way would end with Redis.
+    own_routes(sonic)
+
+    def at_rest():
+        now = shown(sonic, "--json")
+        return all(now.values()) and not any(queue["depth"] for queues in now.values() for queue in queues.values()) and now
+    before = wait_for("all three say that nothing waits", at_rest, 20, 1.5)
     sonic.redis.process.kill()
     sonic.redis.start()
-    wait_for("they say it again", lambda: all(queues.keys() >= before[daemon].keys() for daemon, queues in shown(sonic, "--json").items()), 30)
+
+    def again():
+        now = shown(sonic, "--json")
+        missing = {daemon: before[daemon].keys() - now[daemon].keys() for daemon in before}
+        assert not any(missing.values()), missing
+    settled(again, 30)
