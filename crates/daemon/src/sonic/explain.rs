@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Questions that may wait in a daemon; more are not heard.
+/// Questions that may wait in a daemon, and answers; more are not heard.
 const WAITING: usize = 16;
 /// How long an answer is waited for: longer than a stage is asked for one.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -216,14 +216,14 @@ impl Daemons {
     fn open(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Result<Daemons, Error> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let answer = format!("RIBTIDE_EXPLAIN_ANSWER_{}_{}", std::process::id(), since.as_nanos());
-        let (tell, answers) = channel::unbounded();
+        let (tell, answers) = channel::bounded(WAITING);
         let stop = Stop::default();
         listen(databases.get(Db::State), vec![answer.clone()], &stop, move |heard| {
             if let Heard::Message { payload, .. } = heard
                 && let Ok(answer) = serde_json::from_str(payload)
             {
-                // Nobody waits any more when it cannot be sent.
-                let _ = tell.send(answer);
+                // One is waited for at a time.
+                let _ = tell.try_send(answer);
             }
         })?;
         let state = Connection::open(databases.get(Db::State), &stop)?;
