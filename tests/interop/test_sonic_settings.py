@@ -179,3 +179,37 @@ def test_warm_restart_enabled_while_nothing_is_kept(host):
         sonic.start(name)
         wait_for("it does not start", lambda: sonic.processes[name].poll() not in (None, 0), 10)
         assert sentence.split("again: ")[1] in sonic.processes[name].log()
+
+
+def test_routes_go_one_way_and_are_taken_another(host):
+    """fpmsyncd does not start beside an orchagent that takes routes the other way, and one that runs says so of an orchagent that comes."""
+    over_zmq = {"orchagent": ["-q", "tcp://127.0.0.1", "--route-zmq"], "fpmsyncd": ["-q", "tcp://127.0.0.1"]}
+    sonic = Sonic(host, start=("syncd",))
+    usual = {name: list(sonic.flags[name]) for name in over_zmq}
+    cases = [({"orchagent"}, "nobody takes them; start fpmsyncd with -q and orchagent's endpoint, or"),
+             ({"fpmsyncd"}, "nobody takes them; start orchagent with -q and --route-zmq or")]
+    wired = lambda which: sonic.flags.update({name: usual[name] + (over_zmq[name] if name in which else []) for name in over_zmq})
+    why = lambda: settings(sonic)["fpmsyncd"]["swss_zmq"].get("why", "")
+    for which, sentence in cases:
+        wired(which)
+        sonic.start("orchagent")
+        wait_for("orchagent listens", lambda: sonic.appl.pubsub_numsub("NEXTHOP_GROUP_TABLE_CHANNEL@0")[0][1], 20)
+        sonic.start("fpmsyncd")
+        fpmsyncd = sonic.processes.pop("fpmsyncd")
+        wait_for("fpmsyncd does not start", lambda: fpmsyncd.poll() not in (None, 0), 20)
+        assert sentence in fpmsyncd.log()
+        # The other way round: fpmsyncd runs, and orchagent comes.
+        sonic.processes.pop("orchagent").kill()
+        sonic.start("fpmsyncd")
+        connect_fpm(sonic).close()
+        sonic.start("orchagent")
+        wait_for("fpmsyncd says it", lambda: sentence in why(), 20, alive=sonic.alive())
+        log = sonic.processes["fpmsyncd"].log().splitlines()
+        assert sum("no route reaches orchagent: " in line and sentence in line for line in log) == 1
+        # As it should be.
+        sonic.processes.pop("orchagent").kill()
+        wired(which ^ {"orchagent"})
+        sonic.start("orchagent")
+        wait_for("routes would arrive", lambda: sentence not in why(), 20, alive=sonic.alive())
+        for name in over_zmq:
+            sonic.processes.pop(name).kill()

@@ -19,6 +19,8 @@ pub struct Asked {
     pub responses: Option<bool>,
     /// Whether routes go to orchagent over ZeroMQ.
     pub routes_over_zmq: Option<bool>,
+    /// Whether the orchagent that runs takes them over ZeroMQ, if one runs.
+    pub orchagent_over_zmq: Option<bool>,
     /// `fpmsyncd --appl-db`.
     pub appl_db: Option<Persistence>,
     /// `syncd --asic-db`.
@@ -77,6 +79,20 @@ pub const RULES: &[Rule] = &[
         broken: |asked| asked.routes_over_zmq == Some(false) && asked.appl_db == Some(Persistence::Behind),
     },
     Rule {
+        settings: &["orchagent --route-zmq", "routes through Redis"],
+        says: "the orchagent that runs takes routes over ZeroMQ (--route-zmq, or swss_zmq in CONFIG_DB when it started), and \
+               fpmsyncd writes them to Redis, where nobody takes them; start fpmsyncd with -q and orchagent's endpoint, or \
+               orchagent without ZeroMQ",
+        broken: |asked| asked.routes_over_zmq == Some(false) && asked.orchagent_over_zmq == Some(true),
+    },
+    Rule {
+        settings: &["fpmsyncd -q", "orchagent without ZeroMQ"],
+        says: "the orchagent that runs takes routes from Redis, and fpmsyncd sends them over ZeroMQ (-q, or swss_zmq in \
+               CONFIG_DB when it started), where nobody takes them; start orchagent with -q and --route-zmq or after \
+               swss_zmq is enabled, or fpmsyncd without ZeroMQ",
+        broken: |asked| asked.routes_over_zmq == Some(true) && asked.orchagent_over_zmq == Some(false),
+    },
+    Rule {
         settings: &["warm restart", "--appl-db off"],
         says: "STATE_DB enables warm restart, and with --appl-db off there is nothing that a restarted daemon could begin \
                with: every route would leave the chip and come back; choose --appl-db behind, or disable warm restart",
@@ -113,7 +129,7 @@ mod tests {
     #[test]
     fn each_rule_can_be_broken_and_kept() {
         let base = Asked::default();
-        let breaks: [(Asked, Asked); 7] = [
+        let breaks: [(Asked, Asked); 9] = [
             (Asked { kernel: true, virtual_asic: true, ..base }, Asked { virtual_asic: true, ..base }),
             (Asked { kernel: true, interfaces: true, ..base }, Asked { kernel: true, ..base }),
             (
@@ -137,6 +153,14 @@ mod tests {
             (
                 Asked { routes_over_zmq: Some(false), appl_db: Some(Persistence::Behind), ..base },
                 Asked { routes_over_zmq: Some(false), appl_db: Some(Persistence::InLine), ..base },
+            ),
+            (
+                Asked { routes_over_zmq: Some(false), orchagent_over_zmq: Some(true), ..base },
+                Asked { routes_over_zmq: Some(true), orchagent_over_zmq: Some(true), ..base },
+            ),
+            (
+                Asked { routes_over_zmq: Some(true), orchagent_over_zmq: Some(false), ..base },
+                Asked { routes_over_zmq: Some(false), orchagent_over_zmq: Some(false), ..base },
             ),
             (
                 Asked { warm_restart: true, appl_db: Some(Persistence::Off), ..base },

@@ -14,6 +14,7 @@ use super::north::{HandedOver, Lag, Persistence, Routes, ZmqRoutes, port};
 use super::performance::{Timers, Timing};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::warm::Replay;
+use super::wiring::Wiring;
 use super::{Error, explain, log, queues};
 use crate::combinations::Asked;
 use clap::Args;
@@ -135,6 +136,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let flush = timers.timer("FLUSH");
     let (routes, labels) =
         open_routes(options, &mut config_db, &mut settings, &databases, flush.clone(), &rings, stop)?;
+    let mut wiring = Wiring::open(&databases, matches!(routes, Routes::Zmq(_)), stop)?;
+    wiring.refuse()?;
     // Through Redis it is the thread that writes which knows how long that takes.
     let flush = flush.filter(|_| matches!(routes, Routes::Zmq(_)));
     let quiet_ms = options.quiet.saturating_mul(1000);
@@ -147,6 +150,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         groups: ProducerStateTable::open(&databases, Pipeline::default(), stop)?,
         flush: options.flush,
         settings,
+        wiring,
         replay: Replay::open(quiet_ms, &mut config_db, &databases, stop)?,
         sessions: 0,
         generation: 0,
@@ -273,6 +277,7 @@ struct Stage {
     groups: ProducerStateTable<NextHopGroupRow>,
     flush: Flush,
     settings: Settings,
+    wiring: Wiring,
     replay: Replay,
     /// How many clients connected.
     sessions: u64,
@@ -617,7 +622,10 @@ impl Stage {
         match (zmq.producer.is_connected(), zmq.producer.is_acknowledged()) {
             (true, true) => self.settings.now("swss_zmq", "acknowledged", ""),
             (true, false) => self.settings.now("swss_zmq", "not acknowledged", "orchagent is not ribtide's"),
-            (false, _) => self.settings.now("swss_zmq", "disabled", "nobody takes routes there"),
+            (false, _) => {
+                let why = self.wiring.wrong().unwrap_or("nobody takes routes there");
+                self.settings.now("swss_zmq", "disabled", why)
+            }
         }?;
         Ok(more)
     }
@@ -686,6 +694,9 @@ impl Stage {
         self.probed = Instant::now();
         self.groups.probe()?;
         self.settings.keep()?;
+        if self.wiring.look()? && matches!(self.routes, Routes::Redis(_)) {
+            self.settings.now("swss_zmq", "disabled", self.wiring.wrong().unwrap_or_default())?;
+        }
         self.write()
     }
 

@@ -36,6 +36,7 @@ mod syncd_stage;
 mod vrf_names;
 mod warm;
 mod warm_file;
+mod wiring;
 
 use crate::combinations::{self, Asked};
 pub use north::{Lag, Persistence};

@@ -81,10 +81,10 @@ impl Settings {
         Ok(self.connection.flush()?)
     }
 
-    /// What is active of a setting changed; writes it if it did.
+    /// What is active of a setting changed, or why; writes it if it did.
     pub(super) fn now(&mut self, name: &str, active: &str, why: &str) -> Result<(), Error> {
         match self.all.iter_mut().find(|setting| setting.name == name) {
-            Some(setting) if setting.active != active => {
+            Some(setting) if (setting.active.as_str(), setting.why.as_str()) != (active, why) => {
                 (setting.active, setting.why) = (active.into(), why.into());
                 self.write()
             }
