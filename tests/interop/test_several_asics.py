@@ -56,7 +56,8 @@ class Asic(Sonic):
     def gateways(self, prefixes):
         """The only next hop of each in the switch, or None."""
         answers = self.ask_all([f"route {prefix}" for prefix in prefixes])
-        return [answer["hops"][0]["gateway"] if answer and len(answer["hops"]) == 1 else None for answer in answers]
+        hops = [(answer or {}).get("hops", []) for answer in answers]  # A switch that is not started has an error.
+        return [hops[0]["gateway"] if len(hops) == 1 else None for hops in hops]
 
     def has(self, gateway):
         """Whether the switch sends every route there."""
