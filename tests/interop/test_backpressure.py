@@ -21,8 +21,9 @@ PREFIXES = 200_000
 STALL = 60 if LONG else 1
 #: Beyond what it holds of the routes: rings, sockets, and what the allocator keeps for itself.
 SLACK = 160 << 20
-#: Keys that fpmsyncd lets wait in Redis for an orchagent that stands still, and rows that it writes at once.
-KEYS = 10_000 + 10_000
+#: Keys that fpmsyncd lets wait in Redis for an orchagent that stands still, and rows that it writes at once: batches of a thousand
+#: until there are ten thousand.
+KEYS = 10_000 + 11_000
 SENDER = Host.FEEDS[0]
 ROUTER = HEAD + external("sender", 65010, SENDER, 'import = ["accept"]') + "[fib]" + LAB
 ALL = [f"{20 + (n >> 16)}.{n >> 8 & 255}.{n & 255}.0/24" for n in range(PREFIXES)]
@@ -129,7 +130,7 @@ class InOneProcess:
         self.router.text("config", "asic", *words)
 
     def count(self):
-        return self.router.count()
+        return json.loads(self.router.text("show", "asic", "--json"))["entries"]["ipv4-routes"]
 
     def keys(self):
         return 0
@@ -137,7 +138,7 @@ class InOneProcess:
     def leads(self, prefixes):
         addresses = [prefix.replace(".0/24", ".1") for prefix in prefixes]
         answers = json.loads(self.router.text("show", "asic", *addresses, "--json"))["answers"]
-        return {hop for answer in answers for hop in answer["next_hops"]}
+        return {hop for answer in answers for hop in answer.get("next_hops", ["nowhere"])}
 
 
 #: CONFIG_DB, and flags of the daemons.
@@ -177,7 +178,7 @@ class Daemons:
 
     def leads(self, prefixes):
         answers = self.sonic.ask_all(f"route {prefix}" for prefix in prefixes)
-        return {hop["gateway"] for answer in answers for hop in (answer or {"hops": []})["hops"]}
+        return {hop["gateway"] for answer in answers for hop in (answer or {"hops": [{"gateway": "nowhere"}]})["hops"]}
 
 
 def begin(host, wiring):
