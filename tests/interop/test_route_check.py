@@ -175,10 +175,12 @@ def test_the_daemons_a_part_at_a_time(host):
         until("nothing changes, and nothing is compared", lambda found: found["checked"] == 0 and not found["full"])
         key = next(key for key in sonic.asic.scan_iter("ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:*", 1000) if "10.255" not in key)
         prefix, entry = json.loads(key.split(":", 2)[2])["dest"], sonic.asic.hgetall(key)
+        # A lap that ends as the entry comes back has counted one less than the switch has, and everything is compared.
         for change, differing in [(lambda: sonic.asic.delete(key), 1), (lambda: sonic.asic.hset(key, mapping=entry), 0)]:
             change()
             seen = until(f"{differing} differs", lambda found: found["differing"] == differing)
-            assert not any(found["full"] for found in seen) and all(found["checked"] < 20_000 for found in seen), seen
+            if differing:
+                assert not any(found["full"] for found in seen) and all(found["checked"] < 20_000 for found in seen), seen
             assert [d["prefix"] for d in seen[-1]["differences"]] == [prefix] * differing
         # What only the switch has no key tells: its number does, after a lap in which nothing changed.
         row = sonic.appl.hgetall(f"ROUTE_TABLE:{prefix}")
