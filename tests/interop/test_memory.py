@@ -13,6 +13,8 @@ MANY = int(os.environ.get("MEMORY_ROUTES", 200_000))
 TABLE = int(os.environ.get("MEMORY_TABLE", 300_000))
 #: Beyond a tenth of a process that holds next to nothing: pages of which a little is in use, of each thread.
 SLACK = 4 << 20
+#: For figures: so many seconds after each withdrawal, rather than until memory is back.
+REST = float(os.environ.get("MEMORY_REST", 0))
 STAYS = Host.FEEDS[1]
 
 
@@ -46,6 +48,7 @@ def compare(host, router, processes, routes, table):
     before = {name: memory(process) for name, process in processes.items()}
     for _ in range(2):
         come_and_go(host, router, MANY, beside, routes)
+        time.sleep(REST)
         back = lambda: all(memory(process) <= before[name] * 1.1 + slack for name, process in processes.items())
         try:
             wait_for("memory is given back", back, 60)

@@ -1,5 +1,6 @@
 """Routing tables as tests compare them, and where real ones come from."""
 
+import functools
 import gzip
 import os
 import pathlib
@@ -43,6 +44,7 @@ class Route(NamedTuple):
 NOT_SHOWN = ("aggregator", "atomic", "originator", "cluster_list")
 
 
+@functools.cache
 def as_path(text):
     """An AS path in one spelling: the members of a set once each, in ascending order."""
     text = re.sub(r"\s*,\s*", ",", text.strip())
@@ -51,6 +53,8 @@ def as_path(text):
 
 def agree(left, right, ignore=()):
     """Fails, and says what a person needs to see, unless two tables are equal apart from some fields."""
+    if left == right:
+        return
     def seen(route):
         return route._replace(**{f: Route._field_defaults[f] for f in ignore})
     missing = sorted(left.keys() - right.keys())
@@ -75,8 +79,9 @@ def family(table, six):
     return {p: r for p, r in table.items() if (":" in p) == six}
 
 
+@functools.cache
 def recorded():
-    """The table that `replay` plays, as an independent decoder printed it, or None where it is absent."""
+    """The table that `replay` plays, as an independent decoder printed it, or None where it is absent. To be read only."""
     expected = MRT.parent / "expected" / (MRT.name + ".bgp.gz")
     if not (expected.exists() and MRT.exists()):
         return None
