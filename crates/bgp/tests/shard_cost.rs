@@ -1,7 +1,7 @@
 //! What a path costs a shard: nanoseconds on one thread and bytes, for the tables that the project is measured with.
 //!
 //! ```text
-//! cargo test --release -p ribtide-bgp --test shard_cost -- --ignored --nocapture [learn|single|scale]
+//! cargo test --release -p ribtide-bgp --test shard_cost -- --ignored --nocapture [learn|single|scale|suppressed]
 //! ```
 //!
 //! Time is the thread's own CPU time, so that a busy machine costs no more than caches and clock. All messages are made
@@ -9,12 +9,13 @@
 
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
-use ribtide_bgp::message::{DumpRequest, NextHopState, RouteBatch, RouteOp, ShardIn};
+use ribtide_bgp::message::{Confirmation, DumpRequest, NextHopState, RouteBatch, RouteOp, ShardIn};
 use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
 use ribtide_bgp::shard::{Shard, ShardOut};
 use ribtide_prefix::{Afi, Families, Prefix, V4};
 use ribtide_wire::bgp::attribute::{AsPath, Origin, code};
 use ribtide_wire::bgp::{NextHop, build};
+use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,12 +27,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const BATCH: usize = 3000;
 /// Prefixes after which effects are handed on.
 const HAND_ON: usize = 4096;
+/// Under FIB suppression: how many times effects are handed on until the first of them are confirmed.
+const LATER: usize = 16;
 
 /// How many peers announce how many prefixes.
 struct Load {
     name: &'static str,
     peers: u32,
     prefixes: usize,
+    /// Whether best paths are told when they are confirmed.
+    suppressed: bool,
 }
 
 /// SplitMix64: choices that are the same in every run.
@@ -171,12 +176,14 @@ struct Timed {
     out: ShardOut,
     since: Duration,
     changes: usize,
+    /// What was fed and is not confirmed, under FIB suppression.
+    marks: VecDeque<u64>,
 }
 
 impl Timed {
     fn handle(&mut self, message: ShardIn) {
         self.shard.handle(message, &mut self.out);
-        if self.out.len() > HAND_ON {
+        if self.out.len() > HAND_ON || self.shard.mark_due() {
             self.hand_on();
         }
     }
@@ -184,6 +191,19 @@ impl Timed {
     fn hand_on(&mut self) {
         self.changes += self.out.len();
         drop(self.out.take());
+        self.marks.extend(self.shard.mark());
+        if self.marks.len() > LATER {
+            self.confirm();
+        }
+    }
+
+    fn confirm(&mut self) {
+        if let Some(mark) = self.marks.pop_front() {
+            self.handle(ShardIn::Confirmed(Confirmation { mark, ..Confirmation::default() }));
+            while self.shard.work_left() {
+                self.shard.step(&mut self.out);
+            }
+        }
     }
 
     /// Does what is left, and tells what all since the last time cost.
@@ -193,6 +213,10 @@ impl Timed {
             self.hand_on();
         }
         self.hand_on();
+        while !self.marks.is_empty() {
+            self.confirm();
+            self.hand_on();
+        }
         let ns = (cpu_time() - self.since).as_nanos() as f64 / count as f64;
         println!("{what:>22}: {ns:6.1} ns, {:.2} changes", self.changes as f64 / count as f64);
         (self.since, self.changes) = (cpu_time(), 0);
@@ -238,7 +262,9 @@ fn measure(load: &Load) {
         out: ShardOut::default(),
         since: cpu_time(),
         changes: 0,
+        marks: VecDeque::new(),
     };
+    timed.handle(ShardIn::Suppress(load.suppressed));
     (0..load.peers).for_each(|n| timed.handle(ShardIn::PeerUp(peer(n, 1))));
     batches.into_iter().for_each(|batch| timed.handle(ShardIn::Routes(batch)));
     println!("{}: {} peers of {} prefixes", load.name, load.peers, load.prefixes);
@@ -271,17 +297,23 @@ fn measure(load: &Load) {
 #[test]
 #[ignore = "a measurement"]
 fn learn() {
-    measure(&Load { name: "learn", peers: 10, prefixes: 100_000 });
+    measure(&Load { name: "learn", peers: 10, prefixes: 100_000, suppressed: false });
 }
 
 #[test]
 #[ignore = "a measurement"]
 fn single() {
-    measure(&Load { name: "single", peers: 1, prefixes: 1_000_000 });
+    measure(&Load { name: "single", peers: 1, prefixes: 1_000_000, suppressed: false });
 }
 
 #[test]
 #[ignore = "a measurement"]
 fn scale() {
-    measure(&Load { name: "scale", peers: 10, prefixes: 800_000 });
+    measure(&Load { name: "scale", peers: 10, prefixes: 800_000, suppressed: false });
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn suppressed() {
+    measure(&Load { name: "suppressed", peers: 1, prefixes: 1_000_000, suppressed: true });
 }
