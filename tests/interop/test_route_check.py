@@ -2,6 +2,8 @@
 
 import json
 import subprocess
+import threading
+import time
 
 from harness import Host, Ribtide, binary, blast, wait_for
 from harness.config import HEAD, LAB, external
@@ -182,18 +184,66 @@ def test_the_daemons_a_part_at_a_time(host):
             if differing:
                 assert not any(found["full"] for found in seen) and all(found["checked"] < 20_000 for found in seen), seen
             assert [d["prefix"] for d in seen[-1]["differences"]] == [prefix] * differing
-        # What only the switch has no key tells: its number does, after a lap in which nothing changed.
+        # What only the switch has no key of a database tells.
         row = sonic.appl.hgetall(f"ROUTE_TABLE:{prefix}")
         sonic.appl.delete(f"ROUTE_TABLE:{prefix}")
         sonic.asic.delete(key)
-        last = until("it is found", lambda found: found["differing"] == 1)[-1]
-        assert last["full"] and [d["stage"] for d in last["differences"]] == ["chip"], last
+        only_chip = lambda found: [(d["prefix"], d["stage"], d["rib"]) for d in found["differences"]] == [(prefix, "chip", "not in ASIC_DB")]
+        seen = until("it is found", only_chip)
+        assert not any(found["full"] for found in seen), seen
+        assert look(*at)[1]["differences"][0]["stage"] == "chip", "and by a look at everything"
         sonic.asic.hset(key, mapping=entry)
         sonic.appl.hset(f"ROUTE_TABLE:{prefix}", mapping=row)
         until("all agree again", lambda found: found["differing"] == 0)
+        # The same while routes come and go and nothing ever rests; and nothing else is said to be too much.
+        churn = Churn(sonic)
+        sonic.appl.delete(f"ROUTE_TABLE:{prefix}")
+        sonic.asic.delete(key)
+        seen = until("it is found", only_chip_says(prefix))
+        assert len(seen) <= 40, len(seen)
+        sonic.asic.hset(key, mapping=entry)
+        sonic.appl.hset(f"ROUTE_TABLE:{prefix}", mapping=row)
+        seen = [*seen, *until("it is not", lambda found: not says(found)), *(until("a look", lambda found: True)[0] for _ in range(20))]
+        assert all(says(found) <= {prefix} for found in seen) and not says(seen[-1]), seen
+        churn.ends()
+        until("all agree at last", lambda found: found["differing"] == 0)
     finally:
         looks.kill()
     assert router.process.poll() is None
+
+
+def says(found):
+    """What a look says that only the switch has."""
+    return {d["prefix"] for d in found["differences"] if d["rib"] == "not in ASIC_DB"}
+
+
+def only_chip_says(prefix):
+    return lambda found: says(found) == {prefix}
+
+
+class Churn(threading.Thread):
+    """Rows of routes that come and go, each again and again, until it is to end with none of them."""
+
+    def __init__(self, sonic):
+        super().__init__(daemon=True)
+        self.sonic, self.over = sonic, threading.Event()
+        self.start()
+
+    def run(self):
+        n = 0
+        while not self.over.is_set():
+            for m in range(50):
+                self.sonic.set("ROUTE_TABLE", f"100.64.{m}.0/24", protocol="bgp", nexthop="193.203.0.5", ifname="Ethernet0")
+            # A round that they all live through, then one through which none does.
+            time.sleep(0.02 * (n % 4))
+            n += 1
+            for m in range(50):
+                self.sonic.delete("ROUTE_TABLE", f"100.64.{m}.0/24")
+
+    def ends(self):
+        self.over.set()
+        self.join(30)
+        assert not self.is_alive()
 
 
 ECMP = {"nexthop": "193.203.0.5,193.203.0.6", "ifname": "Ethernet0,Ethernet0"}

@@ -35,6 +35,8 @@ pub(crate) enum Suite {
     Loading(download::loading::Options),
     /// FIB suppression, warm restart and both databases, all on against all off, in each wiring
     Everything(download::everything::Options),
+    /// `ribtide route-check --sonic`: what a look takes, at rest and while all routes change
+    RouteCheck(download::check::Options),
     /// orchagent's -b and -k: speed, and how soon an urgent route and a link event get through under load
     BatchSizes(download::sizes::Options),
 }
@@ -56,6 +58,9 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
         }
         Bench::Run { suite: Suite::Everything(options) } => {
             download::everything::run(options).map_err(|e| e.to_string())
+        }
+        Bench::Run { suite: Suite::RouteCheck(options) } => {
+            download::check::run(options).map_err(|e| e.to_string())
         }
         Bench::Run { suite: Suite::BatchSizes(options) } => {
             download::sizes::run(options).map_err(|e| e.to_string())

@@ -2,6 +2,7 @@
 //!
 //! A table of its own, exact match: the entry says how many labels are taken off, and leads where routes may lead.
 
+use crate::audit::EntryKey;
 use crate::dir24::Target;
 use crate::forward::ForwardHop;
 use crate::switch::VirtualSwitch;
@@ -36,6 +37,7 @@ impl VirtualSwitch {
     }
 
     pub(crate) fn inseg(&mut self, verb: Verb, entry: &InsegEntry, attrs: &[Attr]) -> Result<(), Status> {
+        self.touch(EntryKey::Label(entry.label));
         let old = self.labels.get(&entry.label).copied();
         match (verb, old) {
             (Verb::Create, Some(_)) => return Err(Status::ItemAlreadyExists),

@@ -5,6 +5,7 @@
 //! small tables, failures, stalls, and time that things take.
 #![forbid(unsafe_code)]
 
+mod audit;
 mod behavior;
 mod dir24;
 mod forward;
@@ -15,6 +16,7 @@ mod router;
 mod switch;
 mod target;
 
+pub use audit::EntryKey;
 pub use behavior::{Behavior, Failures, Latency, Limits, SETTINGS};
 pub use forward::{Checked, Forward, ForwardHop};
 pub use labels::LabelForward;

@@ -1,5 +1,6 @@
 //! The virtual switch: objects, routes and neighbours, with the checks and limits of a chip.
 
+use crate::audit::EntryKey;
 use crate::behavior::Behavior;
 use crate::dir24::Target;
 use crate::labels::LabelEntry;
@@ -81,6 +82,8 @@ pub struct VirtualSwitch {
     pub(crate) started: Option<Started>,
     /// Routes that it refuses: faults on demand.
     refused: Set<AnyPrefix>,
+    /// Entries that who compares wants to know unchanged.
+    pub(crate) watched: Set<EntryKey>,
     operations: u64,
     stall: Option<Stall>,
     pace: Pace,
@@ -132,6 +135,7 @@ impl VirtualSwitch {
             group_members: 0,
             started: None,
             refused: Set::default(),
+            watched: Set::default(),
             operations: 0,
             stall: None,
             pace: Pace::default(),
@@ -399,6 +403,7 @@ impl VirtualSwitch {
     }
 
     fn route(&mut self, verb: Verb, entry: &RouteEntry, attrs: &[Attr]) -> Result<(), Status> {
+        self.touch(EntryKey::Route(entry.vr, entry.dest));
         let afi = entry.dest.afi();
         let router = self.routers.get(&entry.vr).ok_or(Status::InvalidObjectId)?;
         let old = router.get(entry.dest);

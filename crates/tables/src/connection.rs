@@ -38,6 +38,8 @@ impl ScanCursor {
 pub(crate) const GLANCE: Duration = Duration::from_millis(500);
 /// How long a connection may take to come about.
 const REACH: Duration = Duration::from_secs(5);
+/// Keys that a server looks at for a page of a scan.
+const SCANNED: usize = 1000;
 /// Pauses between attempts to connect again start and end here.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 
@@ -156,6 +158,14 @@ impl Connection {
     ) -> Result<Vec<Reply>, TableError> {
         self.flush()?;
         commands.for_each(|command| self.queue(&command));
+        self.replies()
+    }
+
+    /// Sends what is queued and not sent yet, and returns a reply for each command that was queued.
+    ///
+    /// # Errors
+    /// As [`Connection::flush`].
+    pub fn replies(&mut self) -> Result<Vec<Reply>, TableError> {
         let answers = self.send()?;
         answers.iter().map(|reply| self.read(reply)).collect()
     }
@@ -185,7 +195,24 @@ impl Connection {
     /// # Errors
     /// As [`Connection::flush`].
     pub fn scan_page(&mut self, pattern: &str, cursor: &mut ScanCursor) -> Result<Vec<String>, TableError> {
-        let mut page = self.ask(&["SCAN", &cursor.0, "MATCH", pattern, "COUNT", "1000"])?.into_array();
+        self.flush()?;
+        self.begin_scan_page(pattern, SCANNED, cursor);
+        self.end_scan_page(cursor)
+    }
+
+    /// Asks for the next page of a [`Connection::scan`], for which the server looks at `count` keys or so; it does while something
+    /// else is done. Nothing else is queued until [`Connection::end_scan_page`].
+    pub fn begin_scan_page(&mut self, pattern: &str, count: usize, cursor: &ScanCursor) {
+        self.queue(&["SCAN", &cursor.0, "MATCH", pattern, "COUNT", itoa::Buffer::new().format(count)]);
+        self.push();
+    }
+
+    /// The page that was asked for.
+    ///
+    /// # Errors
+    /// As [`Connection::flush`].
+    pub fn end_scan_page(&mut self, cursor: &mut ScanCursor) -> Result<Vec<String>, TableError> {
+        let mut page = self.replies()?.pop().map(Reply::into_array).unwrap_or_default();
         let names = page.pop().map(Reply::into_texts).unwrap_or_default();
         let next = page.pop().and_then(Reply::into_text).filter(|next| !next.is_empty());
         *cursor = next.map_or_else(ScanCursor::default, ScanCursor);

@@ -41,26 +41,46 @@ impl Load {
     /// Every route as zebra says it, with next hops of its own or of a next-hop object that is said first.
     pub(super) fn frames(self, ifindex: u32, objects: bool) -> Vec<u8> {
         let mut out = Vec::new();
-        for (afi, count, first) in [(Afi::Ipv4, self.ipv4, 1), (Afi::Ipv6, self.ipv6, 100)] {
-            let via = |n| Via { gateway: Some(gateway(afi, n)), ifindex, onlink: false };
-            let hops: Vec<Hop> = (0..self.ways).map(|n| Hop { via: via(n), weight: 1 }).collect();
-            let next_hops = match objects && count > 0 {
+        for (afi, first) in [(Afi::Ipv4, 1), (Afi::Ipv6, 100)] {
+            let hops: Vec<Hop> = (0..self.ways).map(|n| hop(afi, n, ifindex)).collect();
+            let next_hops = match objects && self.count(afi) > 0 {
                 false => NextHops::Inline(Hops::from(&hops[..])),
                 true => NextHops::Id(write_objects(&mut out, first, afi, &hops)),
             };
-            for n in 0..count {
-                let prefix = match afi {
-                    Afi::Ipv4 => AnyPrefix::from_addr(Ipv4Addr::from_bits(FIRST_V4 + (n << 8)).into(), 24),
-                    Afi::Ipv6 => {
-                        AnyPrefix::from_addr(Ipv6Addr::from_bits(FIRST_V6 + (u128::from(n) << 80)).into(), 48)
-                    }
-                };
-                let route = Route::new(prefix.expect("no bits beyond the length"), 0, BGP, next_hops);
-                fpm::write_route(&mut out, &route).expect("eight next hops fit");
-            }
+            self.write_routes(&mut out, afi, next_hops);
         }
         out
     }
+
+    /// Every route again, through its `n`th neighbour alone.
+    pub(super) fn frames_through(self, n: u8, ifindex: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        for afi in [Afi::Ipv4, Afi::Ipv6] {
+            self.write_routes(&mut out, afi, NextHops::Inline(Hops::from(&[hop(afi, n, ifindex)][..])));
+        }
+        out
+    }
+
+    fn count(self, afi: Afi) -> u32 {
+        if afi == Afi::Ipv4 { self.ipv4 } else { self.ipv6 }
+    }
+
+    fn write_routes(self, out: &mut Vec<u8>, afi: Afi, next_hops: NextHops<'_>) {
+        for n in 0..self.count(afi) {
+            let prefix = match afi {
+                Afi::Ipv4 => AnyPrefix::from_addr(Ipv4Addr::from_bits(FIRST_V4 + (n << 8)).into(), 24),
+                Afi::Ipv6 => {
+                    AnyPrefix::from_addr(Ipv6Addr::from_bits(FIRST_V6 + (u128::from(n) << 80)).into(), 48)
+                }
+            };
+            let route = Route::new(prefix.expect("no bits beyond the length"), 0, BGP, next_hops);
+            fpm::write_route(out, &route).expect("eight next hops fit");
+        }
+    }
+}
+
+fn hop(afi: Afi, n: u8, ifindex: u32) -> Hop {
+    Hop { via: Via { gateway: Some(gateway(afi, n)), ifindex, onlink: false }, weight: 1 }
 }
 
 fn gateway(afi: Afi, n: u8) -> IpAddr {
@@ -117,6 +137,11 @@ mod tests {
                 at += frame.len;
             }
             assert_eq!((at, seen), (bytes.len(), messages));
+            let through = load.frames_through(1, 7);
+            assert!(matches!(
+                fpm::frame(&through).unwrap().unwrap().messages().next().unwrap().unwrap(),
+                Content::NewRoute(Route { next_hops: NextHops::Inline(hops), .. }) if hops.count() == 1
+            ));
             assert_eq!(routes, ["11.0.0.0/24", "11.0.1.0/24", "11.0.2.0/24", "2a00::/48", "2a00:0:1::/48"]);
         }
     }

@@ -3,8 +3,10 @@
 //! Each run has Redis servers, daemons and a network namespace of its own. All routes are sent over one FPM connection
 //! as fast as fpmsyncd takes them; the clock stops when the switch has them all. Afterwards the databases are counted.
 //! The suites differ in what they wire and send: this one, `route-download`, is once for each way of wiring them
-//! together; [`transport`], [`loading`] and [`sizes`] are the other documents' questions, [`everything`] is ours.
+//! together; [`transport`], [`loading`] and [`sizes`] are the other documents' questions, [`everything`] and
+//! [`check`] are ours.
 
+pub mod check;
 pub mod everything;
 mod load;
 pub mod loading;

@@ -48,7 +48,7 @@ const TENTH: Duration = Duration::from_millis(100);
 const TENTHS: u32 = 10;
 const LITTLE: Duration = Duration::from_millis(20);
 const AT_ONCE: Duration = Duration::from_millis(10);
-const APPL: u32 = 0;
+pub(super) const APPL: u32 = 0;
 const ASIC: u32 = 1;
 const COUNTERS: u32 = 2;
 const CONFIG: u32 = 4;
@@ -108,6 +108,11 @@ impl Running {
     /// CPU time of all programs.
     pub(super) fn cpu(&self) -> Duration {
         self.programs.iter().map(|(_, p)| p.cpu()).sum()
+    }
+
+    /// CPU time of one of them.
+    pub(super) fn cpu_of(&self, name: &str) -> Duration {
+        self.programs.iter().filter(|(its, _)| *its == name).map(|(_, p)| p.cpu()).sum()
     }
 
     /// The sum of their peaks of memory.
@@ -175,7 +180,7 @@ impl Running {
         }
     }
 
-    fn redis(&self, case: &Case, database: u32) -> io::Result<Redis> {
+    pub(super) fn redis(&self, case: &Case, database: u32) -> io::Result<Redis> {
         let several = case.flags.redis.contains(&"--multi-db");
         let server = match database {
             APPL if several => "redis1",
@@ -187,12 +192,23 @@ impl Running {
     }
 }
 
-/// Runs it.
-pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Result<Figures, Error> {
-    let Case { flags, load, .. } = case;
-    if flags.one_process {
-        return one_process::run(case, limit, interrupted);
-    }
+/// Everything is up, and no route is sent.
+pub(super) struct Ready {
+    pub(super) it: Running,
+    pub(super) appl: Redis,
+    /// Where syncd answers questions.
+    pub(super) socket: PathBuf,
+    /// The IPv4 and IPv6 routes that the switch has of its own.
+    own: (u64, u64),
+    /// To fpmsyncd.
+    pub(super) stream: TcpStream,
+    /// The number of the port that routes lead out of.
+    pub(super) ifindex: u32,
+}
+
+/// Starts everything.
+pub(super) fn start(case: &Case) -> Result<Ready, Error> {
+    let Case { flags, .. } = case;
     let place = Place::namespaces(SWITCH.0, &[Ipv4Addr::new(10, 0, 0, 2)], 24)?;
     let mut it = Running::new(place)?;
     let dir = it.path("redis");
@@ -228,7 +244,7 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     if flags.has_chip {
         it.wait("the switch", START, |_| counts(&socket).ok().filter(|found| *found == own))?;
     }
-    let frames = load.frames(ifindex(&it.place)?, flags.objects);
+    let ifindex = ifindex(&it.place)?;
     let stream = connect(&mut it)?;
     if case.reactions {
         reaction::begin(&mut appl).map_err(Error::System)?;
@@ -236,7 +252,31 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
         it.wait("the switch", START, |_| counts(&socket).ok().filter(|found| *found == own))?;
     }
     std::thread::sleep(Duration::from_millis(300));
+    Ok(Ready { it, appl, socket, own, stream, ifindex })
+}
 
+impl Ready {
+    /// IPv4 and IPv6 routes in the switch when it has all.
+    pub(super) fn wanted(&self, load: Load) -> (u64, u64) {
+        (self.own.0 + u64::from(load.ipv4), self.own.1 + u64::from(load.ipv6))
+    }
+}
+
+/// Whether the switch has so many routes, and has done all that it was asked.
+pub(super) fn has_all(socket: &Path, wanted: (u64, u64)) -> bool {
+    counts(socket).is_ok_and(|(v4, v6)| v4 >= wanted.0 && v6 >= wanted.1) && rests(socket).unwrap_or(false)
+}
+
+/// Runs it.
+pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Result<Figures, Error> {
+    let Case { flags, load, .. } = case;
+    if flags.one_process {
+        return one_process::run(case, limit, interrupted);
+    }
+    let ready = start(case)?;
+    let wanted = ready.wanted(*load);
+    let Ready { mut it, mut appl, socket, stream, ifindex, .. } = ready;
+    let frames = load.frames(ifindex, flags.objects);
     if let Some(rate) = case.chip_rate.filter(|_| flags.has_chip) {
         // From now on, so that the first thing that takes time is the first route.
         ask(&socket, &format!("set rate={rate}")).map_err(Error::System)?;
@@ -251,13 +291,9 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
         let watched = case
             .reactions
             .then(|| scope.spawn(|| reaction::measure(probes, &socket, &over).map_err(Error::System)));
-        let wanted = (own.0 + u64::from(load.ipv4), own.1 + u64::from(load.ipv6));
         let waited = it.wait("the last route", limit, |_| {
             let there = match flags.has_chip {
-                true => {
-                    counts(&socket).is_ok_and(|(v4, v6)| v4 >= wanted.0 && v6 >= wanted.1)
-                        && rests(&socket).unwrap_or(false)
-                }
+                true => has_all(&socket, wanted),
                 false => {
                     appl.ask(&["SCARD", "ROUTE_TABLE_KEY_SET"]).is_ok_and(|n| n == u64::from(load.total()))
                 }
@@ -387,7 +423,7 @@ fn connect(it: &mut Running) -> Result<TcpStream, Error> {
 }
 
 /// Sends everything, and reads the replies so that fpmsyncd need not wait for that, both on threads. How many came.
-fn feed(stream: TcpStream, frames: Vec<u8>) -> Result<Arc<AtomicU64>, Error> {
+pub(super) fn feed(stream: TcpStream, frames: Vec<u8>) -> Result<Arc<AtomicU64>, Error> {
     let mut replies = stream.try_clone().map_err(Error::System)?;
     let counted = Arc::new(AtomicU64::new(0));
     let counts = counted.clone();

@@ -14,7 +14,7 @@ use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, text};
 use ribtide_swss::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};
 use ribtide_tables::{Connection, Databases, Pace, Reply, TableError};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,8 @@ impl AsicDb {
     ) -> Result<AsicDb, Error> {
         let connection = Connection::open(databases.get(Db::Asic), stop)?;
         let key = connection.database().key(ASIC_STATE, "");
-        let mut rows = Rows { connection, generation: 0, probed: Instant::now(), prefix: key.len(), key };
+        let mut rows =
+            Rows { connection, generation: 0, probed: Instant::now(), pieces: 0, prefix: key.len(), key };
         // An orchagent that goes on from an earlier syncd may believe in more than the rows say.
         let anew = match persistence {
             Persistence::InLine => {
@@ -108,9 +109,21 @@ impl AsicDb {
             AsicDb::Off { .. } => changes.clear(),
             AsicDb::Behind(_) | AsicDb::InLine(_) if changes.is_empty() => {}
             AsicDb::Behind(behind) => behind.write(changes)?,
-            AsicDb::InLine(rows) => rows.write_all(changes.drain(..))?,
+            AsicDb::InLine(rows) => {
+                rows.write_all(changes.drain(..))?;
+                rows.pieces += 1;
+            }
         }
         Ok(())
+    }
+
+    /// Pieces of rows that it was given, and how many of them are written; one for each call of [`AsicDb::write`] that had rows.
+    pub(super) fn pieces(&self) -> (u64, u64) {
+        match self {
+            AsicDb::Off { .. } => (0, 0),
+            AsicDb::Behind(behind) => (behind.given, behind.written.load(Relaxed)),
+            AsicDb::InLine(rows) => (rows.pieces, rows.pieces),
+        }
     }
 
     /// Whether every row must be written again, because the server came back and what it has may be of another time; also
@@ -135,6 +148,8 @@ pub(super) struct Behind {
     thread: Option<JoinHandle<()>>,
     failed: crossbeam_channel::Receiver<Error>,
     lost: Arc<AtomicBool>,
+    given: u64,
+    written: Arc<AtomicU64>,
 }
 
 impl Behind {
@@ -146,6 +161,8 @@ impl Behind {
         let (failing, failed) = crossbeam_channel::bounded(1);
         let lost = Arc::new(AtomicBool::new(false));
         let tell = lost.clone();
+        let written = Arc::<AtomicU64>::default();
+        let its_written = written.clone();
         let body = move || {
             let all = || waiting.raw().len();
             let mut round = || {
@@ -156,8 +173,9 @@ impl Behind {
                 let oldest = first.as_ref().map(|(_, came)| *came);
                 let begin = Instant::now();
                 let mut left = oldest.map_or(0, |came| its_pace.rows(AT_ONCE, came, all()));
-                let mut next = first;
+                let (mut next, mut pieces) = (first, 0);
                 while let Some((rows_of_it, _)) = next {
+                    pieces += 1;
                     left = left.saturating_sub(rows_of_it.len());
                     rows.begin(rows_of_it.unpack())?;
                     next = if left > 0 { waiting.try_recv() } else { None };
@@ -166,6 +184,7 @@ impl Behind {
                     Some(_) => rows.connection.flush()?,
                     None => rows.connection.relieve(),
                 }
+                its_written.fetch_add(pieces, Relaxed);
                 if rows.is_lost()? {
                     rows.connection.ask(&["SET", RAN, "1"])?;
                     tell.store(true, Relaxed);
@@ -188,11 +207,12 @@ impl Behind {
         };
         let thread =
             thread::spawn("asic-db", body).map_err(|e| Error::new(format!("no thread for ASIC_DB: {e}")))?;
-        Ok(Behind { batches: Some(batches), pace, thread: Some(thread), failed, lost })
+        Ok(Behind { batches: Some(batches), pace, thread: Some(thread), failed, lost, given: 0, written })
     }
 
     /// Waits while too much waits.
-    fn write(&self, changes: &mut Vec<AsicChange>) -> Result<(), Error> {
+    fn write(&mut self, changes: &mut Vec<AsicChange>) -> Result<(), Error> {
+        self.given += 1;
         let (noted, now) = (PackedChanges::new(changes.drain(..)), Instant::now());
         self.pace.came(now);
         let sent = self.batches.as_ref().is_some_and(|batches| batches.send((noted, now)).is_ok());
@@ -220,6 +240,8 @@ pub(super) struct Rows {
     connection: Connection,
     generation: u64,
     probed: Instant,
+    /// Pieces that were written in line.
+    pieces: u64,
     /// Scratch for a row's key, of which so much is the same for all.
     key: String,
     prefix: usize,

@@ -1,7 +1,9 @@
 //! A look into a standalone syncd's virtual switch: a Unix socket that answers one line with one line of JSON.
 //!
 //! `lookup ADDRESS`, `route PREFIX`, `routes ROUTER PREFIX …` (in the virtual router that the switch calls so: an array), `label LABEL`,
-//! `counts`, `chip`. What a real chip shows through its vendor's shell. And orders:
+//! `counts`, `chip`. What a real chip shows through its vendor's shell. And for who compares: `part N OF` (the routes and labels in part N
+//! of so many), `watch ENTRY …` and `unchanged` (those of the watched that nobody has changed since), where an entry is `ROUTER|PREFIX` or
+//! `label|LABEL`; these also say how many pieces of rows ASIC_DB was `given` and how many of them are `written`. And orders:
 //! `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
 
 use super::syncd::chip_setting;
@@ -10,7 +12,7 @@ use crate::api::model::AsicState;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::ask::Asker;
 use ribtide_runtime::thread;
-use ribtide_sai::{Forward, ForwardHop, VirtualSwitch};
+use ribtide_sai::{EntryKey, Forward, ForwardHop, VirtualSwitch};
 use ribtide_swss::sai::{PacketAction, text};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,7 +23,14 @@ use std::path::{Path, PathBuf};
 /// The longest question.
 const LINE: u64 = 64 << 10;
 
-/// Answers on `path`; `switch` finds the virtual switch in the stage's state.
+/// What questions are about.
+pub(super) struct Seen<'s> {
+    pub(super) switch: &'s mut VirtualSwitch,
+    /// Pieces of rows that ASIC_DB has of what the switch did until now, when all are written; and how many are.
+    pub(super) rows: (u64, u64),
+}
+
+/// Answers on `path`; `see` finds what it is about in the stage's state.
 ///
 /// # Errors
 /// When the socket cannot be made.
@@ -29,7 +38,7 @@ pub(super) fn start<S: 'static>(
     daemon: &'static str,
     path: &Path,
     asker: Asker<S>,
-    switch: fn(&mut S) -> &mut VirtualSwitch,
+    see: fn(&mut S) -> Seen<'_>,
 ) -> Result<(), Error> {
     let failed =
         |e: std::io::Error| Error::new(format!("cannot answer questions on {}: {e}", path.display()));
@@ -42,7 +51,7 @@ pub(super) fn start<S: 'static>(
         for stream in listener.incoming() {
             let asker = asker.clone();
             let answered =
-                stream.and_then(|stream| thread::spawn("query", move || drop(serve(stream, &asker, switch))));
+                stream.and_then(|stream| thread::spawn("query", move || drop(serve(stream, &asker, see))));
             if let Err(e) = answered {
                 log(daemon, &format!("a question was not heard: {e}"));
             }
@@ -96,7 +105,7 @@ fn silent(path: &Path, e: &std::io::Error) -> Error {
 fn serve<S: 'static>(
     stream: UnixStream,
     asker: &Asker<S>,
-    switch: fn(&mut S) -> &mut VirtualSwitch,
+    see: fn(&mut S) -> Seen<'_>,
 ) -> std::io::Result<()> {
     let mut answers = stream.try_clone()?;
     let mut questions = BufReader::new(stream);
@@ -105,16 +114,16 @@ fn serve<S: 'static>(
         if questions.by_ref().take(LINE).read_line(&mut line)? == 0 {
             return Ok(());
         }
-        let answer = asker.ask(move |state: &mut S| answer(switch(state), line.trim()));
+        let answer = asker.ask(move |state: &mut S| answer(see(state), line.trim()));
         let answer = answer.unwrap_or_else(|e| json!({ "error": e.to_string() }));
         // At once: written as it is spelled, each of its words would be a packet.
         answers.write_all(format!("{answer}\n").as_bytes())?;
     }
 }
 
-fn answer(switch: &mut VirtualSwitch, question: &str) -> Value {
+fn answer(Seen { switch, rows }: Seen<'_>, question: &str) -> Value {
     let bad = || {
-        let says = "ask lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts or chip; order set NAME=VALUE, refuse PREFIX or take PREFIX";
+        let says = "ask lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts, chip, part N OF, watch ENTRY or unchanged; order set NAME=VALUE, refuse PREFIX or take PREFIX";
         json!({ "error": says })
     };
     let (word, rest) = question.split_once(' ').unwrap_or((question, ""));
@@ -136,6 +145,18 @@ fn answer(switch: &mut VirtualSwitch, question: &str) -> Value {
             Err(_) => bad(),
         },
         ("routes", text) => routes(switch, text).unwrap_or_else(bad),
+        ("part", text) => match text.split_once(' ').map(|(part, of)| (part.parse(), of.parse())) {
+            Some((Ok(part), Ok(of))) => entries(switch.part(part, of).into_iter(), rows),
+            _ => bad(),
+        },
+        ("watch", text) => match text.split_whitespace().map(entry).collect::<Option<Vec<_>>>() {
+            Some(watched) => {
+                switch.watch(watched);
+                entries(std::iter::empty(), rows)
+            }
+            None => bad(),
+        },
+        ("unchanged", "") => entries(switch.unchanged(), rows),
         ("label", text) => match text.parse::<u32>() {
             Ok(label) => switch.label(label).map_or(Value::Null, |forward| {
                 json!({
@@ -175,6 +196,27 @@ fn routes(switch: &VirtualSwitch, text: &str) -> Option<Value> {
         Some(forward.map_or(Value::Null, |forward| describe(&forward)))
     };
     prefixes.split_whitespace().map(route).collect()
+}
+
+/// `ROUTER|PREFIX` or `label|LABEL`.
+pub(super) fn entry(text: &str) -> Option<EntryKey> {
+    let (table, key) = text.split_once('|')?;
+    Some(match table {
+        "label" => EntryKey::Label(key.parse().ok()?),
+        _ => EntryKey::Route(text::read_oid(table)?, key.parse().ok()?),
+    })
+}
+
+/// The other way.
+pub(super) fn entry_text(key: EntryKey) -> String {
+    match key {
+        EntryKey::Label(label) => format!("label|{label}"),
+        EntryKey::Route(router, prefix) => format!("{router}|{prefix}"),
+    }
+}
+
+fn entries(keys: impl Iterator<Item = EntryKey>, (given, written): (u64, u64)) -> Value {
+    json!({ "entries": keys.map(entry_text).collect::<Vec<_>>(), "given": given, "written": written })
 }
 
 /// Carries out what is no question.

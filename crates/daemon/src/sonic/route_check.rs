@@ -6,14 +6,16 @@
 //! looked at too: rows of LABEL_ROUTE_TABLE, and their entries.
 //!
 //! A look is two passes. The first reads everything, a page at a time, or a [part]; it suspects what differs. Since the databases
-//! go on meanwhile, the second reads of all suspects each again, and tells what differs then, too. A look that finds that no
-//! server and no switch has changed anything since the last one is over with that.
+//! go on meanwhile, the second reads of all suspects each again, and tells what differs then, too. What only the switch has no key
+//! of a database names: [`surplus`] finds it. A look that finds that no server and no switch has changed anything since the last one
+//! is over with that.
 
 mod leads;
 mod objects;
 mod page;
 mod part;
 mod rows;
+mod surplus;
 
 use super::Error;
 use super::config_db::{ConfigDb, Switch};
@@ -21,11 +23,12 @@ use super::query::{self, Asked};
 use crate::api::model::{DefaultRoute, Difference, RouteCheck};
 use leads::{Dest, Leads, Way};
 use objects::{Entry, Objects};
+use page::{Hashes, Lanes, What};
 use part::Round;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::row::{LabelStack, Name, RouteStateRow};
-use ribtide_swss::sai::{ObjectId, Oid};
+use ribtide_swss::row::{LabelStack, Name, RouteRow, RouteStateRow};
+use ribtide_swss::sai::Oid;
 use ribtide_swss::{Db, Row};
 use ribtide_tables::{Connection, Databases};
 use rows::{Ground, Rows, Wanted};
@@ -57,9 +60,9 @@ pub enum Look {
 
 /// Between two looks.
 pub struct DaemonsCheck {
-    appl: Connection,
-    asic: Connection,
-    states: Connection,
+    appl: Lanes,
+    asic: Lanes,
+    states: Lanes,
     counters: Connection,
     config: ConfigDb,
     syncd: Option<PathBuf>,
@@ -122,12 +125,12 @@ impl DaemonsCheck {
     pub fn open(config: Option<&Path>, syncd: Option<PathBuf>) -> Result<DaemonsCheck, Error> {
         let databases = Databases::load(config)?;
         let stop = Stop::default();
-        let open = |db| Connection::open(databases.get(db), &stop);
+        let open = |db| Lanes::open(databases.get(db), &stop);
         Ok(DaemonsCheck {
             appl: open(Db::Appl)?,
             asic: open(Db::Asic)?,
             states: open(Db::ApplState)?,
-            counters: open(Db::Counters)?,
+            counters: Connection::open(databases.get(Db::Counters), &stop)?,
             config: ConfigDb::open(&databases, &stop)?,
             syncd,
             last: None,
@@ -155,7 +158,7 @@ impl DaemonsCheck {
             let milliseconds = begin.elapsed().as_secs_f64() * 1e3;
             return Ok(RouteCheck { full: false, checked: 0, milliseconds, ..last.clone() });
         }
-        let found = self.compare(&marks, begin)?;
+        let found = self.compare(begin)?;
         self.last = Some((marks, found.clone()));
         Ok(found)
     }
@@ -178,7 +181,7 @@ impl DaemonsCheck {
         Ok(marks)
     }
 
-    fn compare(&mut self, marks: &[String], begin: Instant) -> Result<RouteCheck, Error> {
+    fn compare(&mut self, begin: Instant) -> Result<RouteCheck, Error> {
         let mut scene = self.scene(Rows::default())?;
         let (known, queued) = self.first_pass(&mut scene)?;
         let mut suspects: Set<Dest> = queued;
@@ -191,22 +194,22 @@ impl DaemonsCheck {
             suspects.extend(scene.other_in_chip(path, &known)?);
         }
         let checked = counts.rows + counts.entries + counts.label_rows + counts.labels;
+        let (mut lap, mut seeming) = (self.begin_switch()?, Vec::new());
+        while !lap.is_over() {
+            let part = self.next_of_switch(&scene, &mut lap)?;
+            seeming
+                .extend(part.into_iter().filter(|dest| known.get(dest).is_none_or(|of| of.entry.is_none())));
+        }
         drop(known);
         let (scene, dests, mut differences) = self.second_pass(scene, suspects)?;
-        let mut differing = differences.len() as u64;
-        self.round = Some(Round::new(scene, dests));
-        if let Some(path) = self.syncd.clone() {
-            counts.chip = Some(counts_of(&path)?);
-            // What was found so far may be why, or what changed while it was counted.
-            if let Some(says) = counts.surplus().filter(|_| differing == 0)
-                && self.marks()? == marks
-            {
-                differing = 1;
-                differences.push(difference("-".into(), "-".into(), says));
-                // No part would find it again.
-                self.round = None;
-            }
-        }
+        let told: Set<Dest> = dests.iter().copied().collect();
+        let mut surplus = self.surplus(&scene, seeming)?;
+        surplus.retain(|(dest, _)| !told.contains(dest));
+        let (surplus, more): (Vec<Dest>, Vec<Difference>) = surplus.into_iter().unzip();
+        differences.extend(more);
+        let differing = differences.len() as u64;
+        self.round = Some(Round::new(scene, dests, surplus));
+        counts.chip = self.syncd.as_deref().map(counts_of).transpose()?;
         let under_way = differences.iter().filter(|difference| difference.under_way).count() as u64;
         differences.truncate(TOLD);
         Ok(RouteCheck {
@@ -230,35 +233,49 @@ impl DaemonsCheck {
         Ok(Scene { ground, objects, rows, entries: Entries::default(), routers, vrfs, suppress })
     }
 
-    /// Reads all rows, entries and answers; also what waits for orchagent.
+    /// Reads all rows, entries and answers, the databases at the same time; also what waits for orchagent.
     fn first_pass(&mut self, scene: &mut Scene) -> Result<(Map<Dest, Known>, Set<Dest>), Error> {
-        let mut known: Map<Dest, Known> = Map::default();
-        scene.rows.read(&mut self.appl, |dest, wish| known.entry(dest).or_default().wish = Some(wish))?;
+        scene.find_routers(&mut self.appl, &mut self.asic)?;
         let queued = scene.rows.queued(&mut self.appl)?;
-        let samples = |vrf: u32| {
-            let of_vrf = known.keys().filter_map(|dest| match dest {
-                Dest::Route(of, prefix) if *of == vrf => Some(*prefix),
-                _ => None,
-            });
-            of_vrf.take(SAMPLE).collect()
-        };
-        scene.find_routers(&mut self.asic, samples)?;
-        Objects::entries(&mut self.asic, |id, entry| {
-            if let Some(dest) = scene.dest(&id) {
-                known.entry(dest).or_default().entry = Some(scene.entries.number(entry, &scene.objects));
-            }
-        })?;
-        if scene.suppress {
-            let table = self.states.database().key(RouteStateRow::TABLE, "");
-            self.states.scan(&format!("{table}*"), |_, names| {
-                for name in names {
-                    let dest = name.strip_prefix(&table).and_then(|name| scene.rows.dest(name));
-                    if let Some(known) = dest.and_then(|dest| known.get_mut(&dest)) {
-                        known.answered = true;
+        let mut known: Map<Dest, Known> = Map::default();
+        let (tables, table) = (Rows::tables(&self.appl), self.asic.key(objects::ASIC_STATE, ""));
+        let mut rows = Hashes::begin(&mut self.appl, Rows::PATTERN, &tables, What::Fields);
+        let (pattern, kinds) = (Objects::pattern(&table), Objects::tables(&table));
+        let mut entries = Hashes::begin(&mut self.asic, &pattern, &kinds, What::Fields);
+        let states = self.states.key(RouteStateRow::TABLE, "");
+        let mut answers = scene.suppress.then(|| {
+            let tables = std::slice::from_ref(&states);
+            Hashes::begin(&mut self.states, &format!("{states}*"), tables, What::Name)
+        });
+        let mut more = [true, true, answers.is_some()];
+        while more.contains(&true) {
+            if more[0] {
+                more[0] = rows.step(|key, fields| {
+                    let dest = scene.rows.of(&tables, key);
+                    if let Some((dest, wish)) =
+                        dest.and_then(|dest| Some((dest, scene.rows.wish(dest, fields)?)))
+                    {
+                        known.entry(dest).or_default().wish = Some(wish);
                     }
-                }
-                Ok(())
-            })?;
+                })?;
+            }
+            if more[1] {
+                more[1] = entries.step(|key, fields| {
+                    let dest = Objects::id(&table, key).and_then(|id| scene.dest(&id));
+                    if let (Some(dest), Some(entry)) = (dest, objects::entry(fields)) {
+                        known.entry(dest).or_default().entry =
+                            Some(scene.entries.number(entry, &scene.objects));
+                    }
+                })?;
+            }
+            if let Some(answers) = answers.as_mut().filter(|_| more[2]) {
+                more[2] = answers.step(|key, _| {
+                    let dest = key.strip_prefix(&states).and_then(|name| scene.rows.dest(name));
+                    if let Some(dest) = dest {
+                        known.entry(dest).or_default().answered = true;
+                    }
+                })?;
+            }
         }
         Ok((known, queued))
     }
@@ -308,24 +325,31 @@ impl DaemonsCheck {
 
     /// What there is of these now.
     fn again(&mut self, scene: &mut Scene, dests: &[Dest]) -> Result<Vec<Known>, Error> {
-        let keys: Vec<String> = dests.iter().map(|dest| scene.rows.key(&self.appl, *dest)).collect();
-        let rows = page::replies(&mut self.appl, &keys, |key| ["HGETALL", key])?;
-        let states = self.states.database().key(RouteStateRow::TABLE, "");
-        let table = self.appl.database().key("ROUTE_TABLE", "");
+        let Scene { rows, entries, objects, routers, suppress, .. } = scene;
+        let keys: Vec<String> = dests.iter().map(|dest| rows.key(&self.appl, *dest)).collect();
+        let (states, table) = (self.states.key(RouteStateRow::TABLE, ""), self.appl.key(RouteRow::TABLE, ""));
         let answers: Vec<String> =
             keys.iter().map(|key| format!("{states}{}", key.strip_prefix(&table).unwrap_or(key))).collect();
-        let answers = match scene.suppress {
-            true => page::replies(&mut self.states, &answers, |key| ["EXISTS", key])?,
-            false => Vec::new(),
+        let router = |dest: &Dest| match dest {
+            Dest::Route(vrf, _) => routers.get(vrf).copied().unwrap_or_default(),
+            Dest::Label(_) => Oid::NULL,
         };
-        let ids: Vec<ObjectId> =
-            dests.iter().map(|dest| objects::id(*dest, scene.router_of(*dest).unwrap_or_default())).collect();
-        let entries = Objects::entries_of(&mut self.asic, &ids)?;
+        let ids = dests.iter().map(|dest| Objects::key(&self.asic, &objects::id(*dest, router(dest))));
+        let ids: Vec<String> = ids.collect();
         let mut all = Vec::with_capacity(dests.len());
-        for (n, ((dest, row), entry)) in dests.iter().zip(rows).zip(entries).enumerate() {
-            let entry = entry.map(|entry| scene.entries.number(entry, &scene.objects));
-            let answered = answers.get(n).and_then(|reply| reply.as_integer()) == Some(1);
-            all.push(Known { wish: scene.rows.wish(*dest, &row.into_pairs()), entry, answered });
+        for start in (0..dests.len()).step_by(page::PAGE) {
+            let page = start..dests.len().min(start + page::PAGE);
+            self.appl.begin("HGETALL", &keys[page.clone()]);
+            self.asic.begin("HGETALL", &ids[page.clone()]);
+            if *suppress {
+                self.states.begin("EXISTS", &answers[page]);
+            }
+            let (found, in_asic, answered) = (self.appl.end()?, self.asic.end()?, self.states.end()?);
+            for (n, (row, entry)) in found.into_iter().zip(in_asic).enumerate() {
+                let entry = objects::entry(&entry.into_pairs()).map(|entry| entries.number(entry, objects));
+                let answered = answered.get(n).and_then(|reply| reply.as_integer()) == Some(1);
+                all.push(Known { wish: rows.wish(dests[start + n], &row.into_pairs()), entry, answered });
+            }
         }
         Ok(all)
     }
@@ -353,12 +377,8 @@ impl DaemonsCheck {
 }
 
 impl Scene {
-    /// Finds the virtual router of each VRF: by an interface that is in it, else by routes of it (`sample`).
-    fn find_routers(
-        &mut self,
-        asic: &mut Connection,
-        sample: impl Fn(u32) -> Vec<AnyPrefix>,
-    ) -> Result<(), Error> {
+    /// Finds the virtual router of each VRF: by an interface that is in it, else by some routes of it.
+    fn find_routers(&mut self, appl: &mut Lanes, asic: &mut Lanes) -> Result<(), Error> {
         let Scene { ground, objects, rows, routers, .. } = self;
         routers.insert(0, objects.router);
         for (name, router) in objects.routers_by_interface(ground) {
@@ -370,7 +390,7 @@ impl Scene {
             let vrf = rows.vrfs.number(Some(name));
             let free: Vec<Oid> = objects.routers.keys().copied().filter(|oid| !taken(routers, oid)).collect();
             if !routers.contains_key(&vrf)
-                && let Some(router) = Objects::router_with(asic, &free, &sample(vrf))?
+                && let Some(router) = Objects::router_with(asic, &free, &rows.sample(appl, vrf, SAMPLE)?)?
             {
                 routers.insert(vrf, router);
             }
@@ -693,19 +713,6 @@ impl Counts {
         };
         *rows += u64::from(known.wish.is_some());
         *entries += u64::from(known.entry.is_some());
-    }
-
-    /// That the switch has another number than ASIC_DB.
-    fn surplus(&self) -> Option<Finding> {
-        let (routes, labels) = self.chip?;
-        let words = |routes, labels| format!("{routes} routes, {labels} labels");
-        ((routes, labels) != (self.entries, self.labels)).then(|| Finding {
-            stage: "chip",
-            wanted: words(self.entries, self.labels),
-            found: words(routes, labels),
-            says: "the switch has another number of routes or labels than ASIC_DB".into(),
-            under_way: true,
-        })
     }
 
     fn told(&self) -> std::collections::BTreeMap<String, u64> {

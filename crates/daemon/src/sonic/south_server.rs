@@ -403,6 +403,10 @@ impl OrchLink for SouthServer {
         self.rows.is_lost()
     }
 
+    fn rows(&self) -> (u64, u64) {
+        self.rows.pieces()
+    }
+
     fn close(&mut self) -> Result<bool, Error> {
         // Over ZeroMQ nobody can be told to wait: orchagent stands still, so what comes is what is on the way.
         if !self.is_empty() {

@@ -239,7 +239,10 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     };
     explain::answer(DAEMON, asker.clone(), explain, &databases, stop)?;
     if let Some(path) = &options.query_socket {
-        query::start(DAEMON, path, asker, |stage: &mut SyncdStage| stage.syncd.chip_mut())?;
+        query::start(DAEMON, path, asker, |stage: &mut SyncdStage| query::Seen {
+            rows: stage.rows(),
+            switch: stage.syncd.chip_mut(),
+        })?;
     }
     log(DAEMON, "started");
     stage.run(Some(&asked), stop)

@@ -47,6 +47,11 @@ pub(super) trait OrchLink: Send {
         Ok(false)
     }
 
+    /// Pieces of rows that it was given, in the order in which they are written, and how many are.
+    fn rows(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
     /// Takes nothing more than what is on the way. False while there may be some of it: ask again.
     fn close(&mut self) -> Result<bool, Error> {
         Ok(true)
@@ -233,6 +238,13 @@ impl SyncdStage {
             timer.add(work.routes, begin);
         }
         Ok(())
+    }
+
+    /// Pieces of rows that ASIC_DB has of what the switch did until now, when all are written; and how many are.
+    pub(super) fn rows(&self) -> (u64, u64) {
+        let (given, written) = self.link.rows();
+        let due = self.at_work.iter().filter(|work| !work.out.rows.is_empty()).count();
+        (given + due as u64, written)
     }
 
     /// Answers what the chip works on without waiting for it.

@@ -1,14 +1,14 @@
 //! What ASIC_DB says that the switch was told: entries of routes and labels, and the objects that these lead to.
 
+use super::Error;
 use super::leads::{Dest, Leads, Way};
+use super::page::Lanes;
 use super::rows::Ground;
-use super::{Error, page};
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_swss::row::{LabelOp, LabelStack, Name};
 use ribtide_swss::sai::{
     Attr, InsegEntry, ObjectId, ObjectType, Oid, OutsegType, PacketAction, RouteEntry, SWITCH, text,
 };
-use ribtide_tables::{Connection, Reply};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -64,7 +64,7 @@ pub(super) struct Objects {
 
 impl Objects {
     /// Those of the switch's own that routes are about, and no others.
-    pub(super) fn switch(asic: &mut Connection) -> Result<Objects, Error> {
+    pub(super) fn switch(asic: &mut Lanes) -> Result<Objects, Error> {
         let mut all = Objects::default();
         for (name, value) in asic.ask(&["HGETALL", "HIDDEN"])?.into_pairs() {
             match Attr::read(&name, &value) {
@@ -79,12 +79,12 @@ impl Objects {
     /// Reads them. SONiC says in COUNTERS_DB what router interfaces are called; where it does not, the neighbours of `ground`
     /// that are next hops on one tell.
     pub(super) fn read(
-        asic: &mut Connection,
-        counters: &mut Connection,
+        asic: &mut Lanes,
+        counters: &mut ribtide_tables::Connection,
         ground: &Ground,
     ) -> Result<Objects, Error> {
         let mut all = Objects::switch(asic)?;
-        let table = asic.database().key(ASIC_STATE, "");
+        let table = asic.key(ASIC_STATE, "");
         let (mut ids, mut keys) = (Vec::new(), Vec::new());
         for (vid, rid) in asic.ask(&["HGETALL", "VIDTORID"])?.into_pairs() {
             let Some(oid) = text::read_oid(&vid) else { continue };
@@ -106,7 +106,7 @@ impl Objects {
                 _ => {}
             }
         }
-        let rows = page::replies(asic, &keys, |key| ["HGETALL", key])?;
+        let rows = asic.replies("HGETALL", &keys)?;
         for ((object, oid), row) in ids.into_iter().zip(rows) {
             let row = row.into_pairs();
             if !row.is_empty() {
@@ -204,43 +204,42 @@ impl Objects {
         members.iter().map(way).collect::<Result<_, String>>().map(Leads::through)
     }
 
-    /// All entries.
-    pub(super) fn entries(asic: &mut Connection, mut each: impl FnMut(ObjectId, Entry)) -> Result<(), Error> {
-        let table = asic.database().key(ASIC_STATE, "");
-        for object in [ObjectType::RouteEntry, ObjectType::InsegEntry] {
-            asic.scan(&format!("{table}{}:*", object.name()), |asic, names| {
-                let found = asic.ask_all(names.iter().map(|name| question(name)))?;
-                for (name, reply) in names.iter().zip(found) {
-                    let id = name.strip_prefix(&table).and_then(|name| text::read_row_key(name).ok());
-                    if let (Some((_, id)), Some(entry)) = (id, entry(reply)) {
-                        each(id, entry);
-                    }
-                }
-                Ok(())
-            })?;
-        }
-        Ok(())
+    /// What matches the keys of all entries, and of few others.
+    pub(super) fn pattern(table: &str) -> String {
+        format!("{table}*_ENTRY:*")
+    }
+
+    /// What the keys of entries begin with.
+    pub(super) fn tables(table: &str) -> [String; 2] {
+        [ObjectType::RouteEntry, ObjectType::InsegEntry].map(|object| format!("{table}{}:", object.name()))
+    }
+
+    /// What the entry of this key is of.
+    pub(super) fn id(table: &str, key: &str) -> Option<ObjectId> {
+        key.strip_prefix(table).and_then(|name| text::read_row_key(name).ok()).map(|(_, id)| id)
+    }
+
+    /// The key of the entry of this.
+    pub(super) fn key(asic: &Lanes, id: &ObjectId) -> String {
+        let mut key = asic.key(ASIC_STATE, "");
+        let object = match id {
+            ObjectId::Inseg(_) => ObjectType::InsegEntry,
+            _ => ObjectType::RouteEntry,
+        };
+        text::write_row_key(object, id, &mut key);
+        key
     }
 
     /// The entries of these.
-    pub(super) fn entries_of(asic: &mut Connection, ids: &[ObjectId]) -> Result<Vec<Option<Entry>>, Error> {
-        let table = asic.database().key(ASIC_STATE, "");
-        let key = |id: &ObjectId| {
-            let mut key = table.clone();
-            let object = match id {
-                ObjectId::Inseg(_) => ObjectType::InsegEntry,
-                _ => ObjectType::RouteEntry,
-            };
-            text::write_row_key(object, id, &mut key);
-            key
-        };
-        let keys: Vec<String> = ids.iter().map(key).collect();
-        Ok(page::replies(asic, &keys, question)?.into_iter().map(entry).collect())
+    pub(super) fn entries_of(asic: &mut Lanes, ids: &[ObjectId]) -> Result<Vec<Option<Entry>>, Error> {
+        let keys: Vec<String> = ids.iter().map(|id| Objects::key(asic, id)).collect();
+        let replies = asic.replies("HGETALL", &keys)?;
+        Ok(replies.into_iter().map(|reply| entry(&reply.into_pairs())).collect())
     }
 
     /// Which of the virtual routers has most of these routes, if one has any.
     pub(super) fn router_with(
-        asic: &mut Connection,
+        asic: &mut Lanes,
         routers: &[Oid],
         sample: &[AnyPrefix],
     ) -> Result<Option<Oid>, Error> {
@@ -265,13 +264,8 @@ pub(super) fn id(dest: Dest, vr: Oid) -> ObjectId {
     }
 }
 
-/// Of an entry, what says where it leads. An entry has a field in any case: `NULL` where it says nothing.
-fn question(key: &str) -> [&str; 2] {
-    ["HGETALL", key]
-}
-
-fn entry(reply: Reply) -> Option<Entry> {
-    let fields = reply.into_pairs();
+/// What the fields of an entry say; none: it is not there. An entry has a field in any case: `NULL` where it says nothing.
+pub(super) fn entry(fields: &[(String, String)]) -> Option<Entry> {
     let attrs = fields.iter().filter_map(|(name, value)| text::read_field(name, value).ok().flatten());
     (!fields.is_empty()).then(|| Entry::of(attrs))
 }

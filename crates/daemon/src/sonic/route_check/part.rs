@@ -1,18 +1,18 @@
 //! Looks that read a part of the tables each, so that one a second is cheap also while routes change.
 //!
 //! What routes stand on (interfaces, neighbours, groups, the switch's objects) is read anew as a lap through the tables begins, and
-//! when something seems to differ. What only the switch has is found by its number, after a lap in which nothing changed.
+//! when something seems to differ. A lap goes through the switch's own entries, too ([`super::surplus`]).
 
 use super::leads::Dest;
-use super::objects::ASIC_STATE;
+use super::objects::{ASIC_STATE, Objects};
+use super::page::{self, Lanes};
 use super::query::Asked;
 use super::rows::Rows;
-use super::{DaemonsCheck, Entries, Error, RouteCheck, Scene, TOLD, counts_of, page};
+use super::surplus::SwitchLap;
+use super::{DaemonsCheck, Entries, Error, RouteCheck, Scene, TOLD, counts_of};
 use ribtide_prefix::Set;
-use ribtide_swss::Row;
-use ribtide_swss::row::{LabelRouteRow, RouteRow};
-use ribtide_swss::sai::{ObjectId, ObjectType, text};
-use ribtide_tables::{Connection, ScanCursor, TableError};
+use ribtide_swss::sai::ObjectId;
+use ribtide_tables::{ScanCursor, TableError};
 use std::time::Instant;
 
 /// Pages that one look reads of each of the two databases, 1,000 keys or so each.
@@ -23,10 +23,11 @@ pub(super) struct Round {
     scene: Scene,
     /// What differed at the last look.
     differing: Vec<Dest>,
+    /// What only the switch had then.
+    surplus: Vec<Dest>,
     appl: Lap,
     asic: Lap,
-    /// Entries that were read in this lap.
-    entries: u64,
+    switch: SwitchLap,
     /// Something changed after this lap had begun.
     disturbed: bool,
 }
@@ -39,29 +40,34 @@ struct Lap {
 }
 
 impl Lap {
-    /// The next keys that match.
-    fn keys(&mut self, connection: &mut Connection, pattern: &str) -> Result<Vec<String>, TableError> {
-        let mut keys = Vec::new();
-        for _ in 0..PAGES {
-            if self.over {
-                break;
-            }
-            keys.extend(connection.scan_page(pattern, &mut self.cursor)?);
-            self.over = self.cursor.is_at_start();
+    /// Asks for the next keys that match.
+    fn begin(&self, lanes: &mut Lanes, pattern: &str) {
+        if !self.over {
+            lanes.one.begin_scan_page(pattern, page::PAGE, &self.cursor);
         }
+    }
+
+    /// These keys.
+    fn end(&mut self, lanes: &mut Lanes) -> Result<Vec<String>, TableError> {
+        if self.over {
+            return Ok(Vec::new());
+        }
+        let keys = lanes.one.end_scan_page(&mut self.cursor)?;
+        self.over = self.cursor.is_at_start();
         Ok(keys)
     }
 }
 
 impl Round {
     /// All was read and nothing changed meanwhile, and this differs.
-    pub(super) fn new(scene: Scene, differing: Vec<Dest>) -> Round {
+    pub(super) fn new(scene: Scene, differing: Vec<Dest>, surplus: Vec<Dest>) -> Round {
         let over = || Lap { over: true, ..Lap::default() };
-        Round { scene, differing, appl: over(), asic: over(), entries: 0, disturbed: false }
+        let switch = SwitchLap::default();
+        Round { scene, differing, surplus, appl: over(), asic: over(), switch, disturbed: false }
     }
 
     fn is_over(&self) -> bool {
-        self.appl.over && self.asic.over
+        self.appl.over && self.asic.over && self.switch.is_over()
     }
 }
 
@@ -87,8 +93,8 @@ impl DaemonsCheck {
         }
         if round.is_over() {
             let Some(scene) = self.fresh(round.scene)? else { return Ok(None) };
-            let (appl, asic) = (Lap::default(), Lap::default());
-            round = Round { scene, appl, asic, entries: 0, disturbed: false, ..round };
+            let (appl, asic, switch) = (Lap::default(), Lap::default(), self.begin_switch()?);
+            round = Round { scene, appl, asic, switch, disturbed: false, ..round };
         }
         let mut dests: Set<Dest> = round.differing.drain(..).collect();
         self.read_keys(&mut round, &mut dests)?;
@@ -96,11 +102,15 @@ impl DaemonsCheck {
         let suspects = self.suspects_of(&mut round.scene, &dests.into_iter().collect::<Vec<_>>())?;
         let (scene, dests, mut differences) = self.second_pass(round.scene, suspects)?;
         (round.scene, round.differing) = (scene, dests);
-        let (differing, in_switch) = (differences.len() as u64, self.in_switch()?);
-        let other_number = in_switch.is_some_and(|(routes, labels)| routes + labels != round.entries);
-        if round.is_over() && !round.disturbed && differing == 0 && other_number {
-            return Ok(None);
+        let mut seeming = self.next_of_switch(&round.scene, &mut round.switch)?;
+        seeming.append(&mut round.surplus);
+        for (dest, difference) in self.surplus(&round.scene, seeming)? {
+            if !round.differing.contains(&dest) {
+                round.surplus.push(dest);
+                differences.push(difference);
+            }
         }
+        let (differing, in_switch) = (differences.len() as u64, self.in_switch()?);
         let under_way = differences.iter().filter(|difference| difference.under_way).count() as u64;
         differences.truncate(TOLD);
         self.round = Some(round);
@@ -129,23 +139,19 @@ impl DaemonsCheck {
 
     /// The next destinations that either database has.
     fn read_keys(&mut self, round: &mut Round, dests: &mut Set<Dest>) -> Result<(), Error> {
-        let scene = &mut round.scene;
-        let [routes, labels] =
-            [RouteRow::TABLE, LabelRouteRow::TABLE].map(|table| self.appl.database().key(table, ""));
-        for key in round.appl.keys(&mut self.appl, "*ROUTE_TABLE:*")? {
-            let dest = match (key.strip_prefix(&routes), key.strip_prefix(&labels)) {
-                (Some(name), _) => scene.rows.dest(name),
-                (None, Some(name)) => Rows::label(name),
-                (None, None) => None,
-            };
-            dests.extend(dest);
-        }
-        let table = self.asic.database().key(ASIC_STATE, "");
-        for key in round.asic.keys(&mut self.asic, &format!("{table}*_ENTRY:*"))? {
-            let id = key.strip_prefix(&table).and_then(|name| text::read_row_key(name).ok());
-            let Some((ObjectType::RouteEntry | ObjectType::InsegEntry, id)) = id else { continue };
-            round.entries += 1;
-            dests.extend(scene.dest(&id));
+        let Round { scene, appl, asic, .. } = round;
+        let (tables, table) = (Rows::tables(&self.appl), self.asic.key(ASIC_STATE, ""));
+        for _ in 0..PAGES {
+            appl.begin(&mut self.appl, Rows::PATTERN);
+            asic.begin(&mut self.asic, &Objects::pattern(&table));
+            let rows = appl.end(&mut self.appl)?;
+            dests.extend(rows.iter().filter_map(|key| scene.rows.of(&tables, key)));
+            for key in asic.end(&mut self.asic)? {
+                let Some(id @ (ObjectId::Route(_) | ObjectId::Inseg(_))) = Objects::id(&table, &key) else {
+                    continue;
+                };
+                dests.extend(scene.dest(&id));
+            }
         }
         Ok(())
     }

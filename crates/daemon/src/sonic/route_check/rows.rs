@@ -1,7 +1,8 @@
 //! What APPL_DB asks for: its rows of routes and labels, and what these stand on.
 
+use super::Error;
 use super::leads::{Dest, Leads, Way};
-use super::{Error, page};
+use super::page::{Hashes, Lanes, What};
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_swss::Row;
 use ribtide_swss::orch::plan::{self, Plan};
@@ -9,7 +10,6 @@ use ribtide_swss::row::{
     Hop, IntfKey, IntfRow, LabelKey, LabelRouteRow, Name, NeighRow, NextHopGroupRow, RouteKey, RouteRow, Via,
     VrfRow,
 };
-use ribtide_tables::Connection;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -101,32 +101,37 @@ pub(super) struct Ground {
 
 impl Ground {
     /// Reads it.
-    pub(super) fn read(appl: &mut Connection) -> Result<Ground, Error> {
+    pub(super) fn read(appl: &mut Lanes) -> Result<Ground, Error> {
         let mut ground = Ground::default();
-        each_row::<IntfRow>(appl, |key, row| {
-            let interface = ground.interfaces.entry(key.ifname().clone()).or_default();
-            match key {
-                IntfKey::Interface(_) => {
-                    interface.vrf = row.vrf_name.filter(|name| !name.is_empty());
-                    ground.vrfs.extend(interface.vrf.clone());
+        let tables = [IntfRow::TABLE, VrfRow::TABLE, NeighRow::TABLE, NextHopGroupRow::TABLE];
+        let tables = tables.map(|table| appl.key(table, ""));
+        let [interfaces, vrfs, neighbors, groups] = &tables;
+        // Of all tables few are called so, and no table of routes.
+        appl.few("[IVN]*_TABLE:*", &tables, |name, fields| {
+            if let Some((key, row)) = row::<IntfRow>(name, interfaces, fields) {
+                let interface = ground.interfaces.entry(key.ifname().clone()).or_default();
+                match key {
+                    IntfKey::Interface(_) => {
+                        interface.vrf = row.vrf_name.filter(|name| !name.is_empty());
+                        ground.vrfs.extend(interface.vrf.clone());
+                    }
+                    IntfKey::Address(_, ip, len) => interface.addresses.push((ip, len)),
                 }
-                IntfKey::Address(_, ip, len) => interface.addresses.push((ip, len)),
+            } else if let Some((name, _)) = row::<VrfRow>(name, vrfs, fields) {
+                ground.vrfs.insert(name);
+            } else if let Some((key, _)) = row::<NeighRow>(name, neighbors, fields) {
+                let at = ground.neighbors.entry(key.ip).or_insert_with(|| Some(key.ifname.clone()));
+                if at.as_ref() != Some(&key.ifname) {
+                    *at = None;
+                }
+            } else if let Some((name, row)) = row::<NextHopGroupRow>(name, groups, fields) {
+                let wanted = match plan::of_group(&row.via) {
+                    Ok(hops) => Wanted::Leads(through(&hops)),
+                    Err(_) if plan::unsupported(&row.via).is_some() => Wanted::Unread,
+                    Err(why) => Wanted::Refused(why),
+                };
+                ground.groups.insert(name, wanted);
             }
-        })?;
-        each_row::<VrfRow>(appl, |name, _| ground.vrfs.extend([name]))?;
-        each_row::<NeighRow>(appl, |key, _| {
-            let at = ground.neighbors.entry(key.ip).or_insert_with(|| Some(key.ifname.clone()));
-            if at.as_ref() != Some(&key.ifname) {
-                *at = None;
-            }
-        })?;
-        each_row::<NextHopGroupRow>(appl, |name, row| {
-            let wanted = match plan::of_group(&row.via) {
-                Ok(hops) => Wanted::Leads(through(&hops)),
-                Err(_) if plan::unsupported(&row.via).is_some() => Wanted::Unread,
-                Err(why) => Wanted::Refused(why),
-            };
-            ground.groups.insert(name, wanted);
         })?;
         Ok(ground)
     }
@@ -157,16 +162,10 @@ impl Ground {
     }
 }
 
-/// All rows of a small table.
-fn each_row<R: Row>(appl: &mut Connection, mut each: impl FnMut(R::Key, R)) -> Result<(), Error> {
-    let table = appl.database().key(R::TABLE, "");
-    page::hashes(appl, &table, |name, fields| {
-        let mut pairs = fields.iter().map(|(field, value)| (field.as_str(), value.as_str()));
-        // What SONiC's tables have beside what the route path reads of them is passed over.
-        if let (Ok(key), Ok(row)) = (R::parse_key(name), R::from_fields(&mut pairs)) {
-            each(key, row);
-        }
-    })
+/// A row of the table whose keys begin so. What SONiC's tables have beside what the route path reads of them is passed over.
+fn row<R: Row>(name: &str, table: &str, fields: &[(String, String)]) -> Option<(R::Key, R)> {
+    let mut pairs = fields.iter().map(|(field, value)| (field.as_str(), value.as_str()));
+    Some((R::parse_key(name.strip_prefix(table)?).ok()?, R::from_fields(&mut pairs).ok()?))
 }
 
 /// Names of VRFs, numbered; the default one is 0.
@@ -230,9 +229,9 @@ impl Rows {
     }
 
     /// The key of a row of this.
-    pub(super) fn key(&self, appl: &Connection, dest: Dest) -> String {
+    pub(super) fn key(&self, appl: &Lanes, dest: Dest) -> String {
         let table = if matches!(dest, Dest::Label(_)) { LabelRouteRow::TABLE } else { RouteRow::TABLE };
-        let mut key = appl.database().key(table, "");
+        let mut key = appl.key(table, "");
         match (dest, self.spelled.get(&dest)) {
             (_, Some(spelled)) => key.push_str(spelled),
             (Dest::Label(label), _) => LabelRouteRow::key_text(&LabelKey::Label(label), &mut key),
@@ -254,27 +253,52 @@ impl Rows {
         Some(self.wishes.number(&via))
     }
 
-    /// All rows.
-    pub(super) fn read(
+    /// What matches the keys of all rows, and of some of what waits to be one.
+    pub(super) const PATTERN: &str = "*ROUTE_TABLE:*";
+
+    /// What the keys of rows begin with.
+    pub(super) fn tables(appl: &Lanes) -> [String; 2] {
+        [RouteRow::TABLE, LabelRouteRow::TABLE].map(|table| appl.key(table, ""))
+    }
+
+    /// Whose row has this key.
+    pub(super) fn of(&mut self, [routes, labels]: &[String; 2], key: &str) -> Option<Dest> {
+        match (key.strip_prefix(&**routes), key.strip_prefix(&**labels)) {
+            (Some(name), _) => self.dest(name),
+            (None, Some(name)) => Rows::label(name),
+            (None, None) => None,
+        }
+    }
+
+    /// Some routes of a VRF.
+    pub(super) fn sample(
         &mut self,
-        appl: &mut Connection,
-        mut each: impl FnMut(Dest, u32),
-    ) -> Result<(), Error> {
-        for table in [RouteRow::TABLE, LabelRouteRow::TABLE] {
-            let labels = table == LabelRouteRow::TABLE;
-            let prefix = appl.database().key(table, "");
-            page::hashes(appl, &prefix, |name, fields| {
-                let dest = if labels { Rows::label(name) } else { self.dest(name) };
-                if let Some((dest, wish)) = dest.and_then(|dest| Some((dest, self.wish(dest, fields)?))) {
-                    each(dest, wish);
+        appl: &mut Lanes,
+        vrf: u32,
+        at_most: usize,
+    ) -> Result<Vec<AnyPrefix>, Error> {
+        let Some(name) = self.vrfs.name(vrf).cloned() else { return Ok(Vec::new()) };
+        let (table, of_vrf) = (appl.key(RouteRow::TABLE, ""), appl.key(RouteRow::TABLE, &format!("{name}:")));
+        let tables = std::slice::from_ref(&of_vrf);
+        let mut hashes = Hashes::begin(appl, &format!("{of_vrf}*"), tables, What::Name);
+        let mut sample = Vec::new();
+        loop {
+            let more = hashes.step(|key, _| {
+                if let Some(Dest::Route(of, prefix)) =
+                    key.strip_prefix(&table).and_then(|name| self.dest(name))
+                    && of == vrf
+                {
+                    sample.push(prefix);
                 }
             })?;
+            if !more || sample.len() >= at_most {
+                return Ok(sample);
+            }
         }
-        Ok(())
     }
 
     /// What waits for orchagent to take it.
-    pub(super) fn queued(&mut self, appl: &mut Connection) -> Result<Set<Dest>, Error> {
+    pub(super) fn queued(&mut self, appl: &mut Lanes) -> Result<Set<Dest>, Error> {
         let keys = appl.ask(&["SMEMBERS", "ROUTE_TABLE_KEY_SET"])?.into_texts();
         let mut queued: Set<Dest> = keys.iter().filter_map(|key| self.dest(key)).collect();
         let keys = appl.ask(&["SMEMBERS", "LABEL_ROUTE_TABLE_KEY_SET"])?.into_texts();

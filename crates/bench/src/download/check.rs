@@ -1,0 +1,403 @@
+//! `ribtide bench run route-check`: what comparing SONiC's databases with each other and with the switch takes, while nothing
+//! happens and while all routes change as fast as fpmsyncd takes them.
+//!
+//! One process of `ribtide route-check --sonic` looks again and again: the first look is of everything, those after it of a
+//! part. Meanwhile somebody asks Redis for a `PING` each millisecond, since a look must hold up nobody who writes.
+
+use super::load::Load;
+use super::redis::Redis;
+use super::run::{self, APPL, Case, Ready, Running, ask, feed, has_all};
+use super::suite::How;
+use super::wiring::Wiring;
+use crate::Error;
+use crate::harness::text::{number, table};
+use crate::harness::{Machine, Place, Program, Spread, machine, tell};
+use crate::options::interrupted;
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt;
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// What to measure.
+#[derive(Clone, PartialEq, Debug, clap::Args)]
+pub struct Options {
+    /// How the daemons are wired
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = [Wiring::Redis])]
+    pub dut: Vec<Wiring>,
+    /// IPv4 routes
+    #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
+    pub ipv4: u32,
+    /// IPv6 routes
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(0..=2_000_000))]
+    pub ipv6: u32,
+    /// Looks after the first one
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub looks: u32,
+    /// How often it looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub every: f64,
+    /// Compare the databases alone: do not ask the switch
+    #[arg(long)]
+    pub databases: bool,
+    /// The ribtide that looks, where it is another than this one: for a comparison with an earlier one
+    #[arg(long, value_name = "PATH")]
+    pub program: Option<PathBuf>,
+    /// How it is measured
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// How long it is watched how fast routes change while nobody looks.
+const ALONE: Duration = Duration::from_secs(5);
+/// How often it is looked whether there is an answer.
+const GLANCE: Duration = Duration::from_millis(5);
+/// How often Redis is asked.
+const PING: Duration = Duration::from_millis(1);
+
+/// One look.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Look {
+    /// Of everything.
+    pub full: bool,
+    /// Routes compared.
+    pub checked: u64,
+    /// Routes that differed.
+    pub differing: u64,
+    /// What it took, as it says itself.
+    pub wall_s: f64,
+    /// CPU seconds of the command.
+    pub cpu_s: f64,
+    /// CPU seconds of Redis from the look before until this one, whatever they were for; and of syncd.
+    pub redis_s: f64,
+    /// See `redis_s`.
+    pub syncd_s: f64,
+    /// The longest that Redis took for a `PING` meanwhile, in milliseconds.
+    pub ping_ms: f64,
+    /// Changes of routes that the switch made meanwhile, a second.
+    pub changes: f64,
+}
+
+/// The looks of one process.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Run {
+    /// The wiring.
+    pub wiring: String,
+    /// All routes change.
+    pub churn: bool,
+    /// The longest `PING`, and the changes a second, before anybody looked.
+    pub before: (f64, f64),
+    /// In their order.
+    pub looks: Vec<Look>,
+    /// The most memory of the process, in bytes.
+    pub peak: u64,
+}
+
+/// All runs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// What was measured.
+    pub title: String,
+    /// The command line.
+    pub command: String,
+    /// The machine, before the first run.
+    pub machine: Machine,
+    /// The commit of the folder it was called in.
+    pub commit: Option<String>,
+    /// In the order in which they were made.
+    pub runs: Vec<Run>,
+}
+
+/// Measures, prints a table, and writes JSON where asked to.
+///
+/// # Errors
+/// A daemon failed, a look found a difference while nothing happened or in the end, or somebody pressed Ctrl-C.
+pub fn run(options: &Options) -> Result<(), Error> {
+    Place::may_make_namespaces()?;
+    if let Some(without) = options.dut.iter().find(|wiring| {
+        let flags = wiring.flags();
+        !flags.has_chip || !flags.has_rows
+    }) {
+        return Err(Error::Options(format!("{} has no databases to compare", without.name())));
+    }
+    let interrupted = interrupted()?;
+    let (v4, v6) = (number(f64::from(options.ipv4)), number(f64::from(options.ipv6)));
+    let mut report = Report {
+        title: format!(
+            "{v4} IPv4 and {v6} IPv6 routes, {}",
+            if options.databases { "the databases" } else { "the databases and the switch" }
+        ),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        machine: Machine::now(),
+        commit: machine::commit(),
+        runs: Vec::new(),
+    };
+    for n in 0..options.how.runs {
+        for wiring in &options.dut {
+            let _ = writeln!(std::io::stderr(), "run {} of {}, {}", n + 1, options.how.runs, wiring.name());
+            report.runs.extend(once(options, *wiring, &interrupted)?);
+            if interrupted.load(Relaxed) {
+                return Err(Error::Options("interrupted".into()));
+            }
+        }
+    }
+    tell(&report, options.how.json.as_deref())
+}
+
+/// Looks at rest, then under churn.
+fn once(options: &Options, wiring: Wiring, interrupted: &AtomicBool) -> Result<[Run; 2], Error> {
+    let load = Load { ipv4: options.ipv4, ipv6: options.ipv6, ways: 2 };
+    let case = Case {
+        name: wiring.name(),
+        flags: wiring.flags(),
+        load,
+        sizes: (1024, 1000),
+        chip_rate: None,
+        reactions: false,
+        timers: false,
+    };
+    let limit = Duration::from_secs(options.how.limit);
+    let ready = run::start(&case)?;
+    let wanted = ready.wanted(load);
+    let Ready { mut it, socket, stream, ifindex, .. } = ready;
+    let churning = stream.try_clone().map_err(Error::System)?;
+    feed(stream, load.frames(ifindex, false))?;
+    it.wait("the last route", limit, |_| has_all(&socket, wanted).then_some(()))?;
+    it.quiet(Instant::now(), limit)?;
+    let frames = [load.frames_through(0, ifindex), load.frames_through(1, ifindex)];
+    let (over, longest) = (AtomicBool::new(false), AtomicU64::new(0));
+    let pings = it.redis(&case, APPL).map_err(Error::System)?;
+    let mut watch = Watch { options, case: &case, socket, longest: &longest, interrupted };
+    std::thread::scope(|scope| {
+        // Whatever happens, the threads end.
+        let _end = Sets(&over);
+        scope.spawn(|| ping(pings, &longest, &over));
+        let rest = watch.looks(&mut it, false, options.looks)?;
+        scope.spawn(|| churn(churning, &frames, &over));
+        std::thread::sleep(ALONE);
+        let under = watch.looks(&mut it, true, options.looks)?;
+        over.store(true, Relaxed);
+        it.quiet(Instant::now(), limit)?;
+        watch.looks(&mut it, false, 0)?;
+        Ok([rest, under])
+    })
+}
+
+/// Sets it when it is dropped.
+struct Sets<'a>(&'a AtomicBool);
+
+impl Drop for Sets<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Has all routes lead elsewhere, again and again.
+fn churn(mut stream: TcpStream, frames: &[Vec<u8>; 2], over: &AtomicBool) {
+    for all in frames.iter().cycle() {
+        for piece in all.chunks(64 << 10) {
+            // What is cut off here is read by nobody: the run ends.
+            if over.load(Relaxed) || stream.write_all(piece).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Notes the longest answer, in microseconds.
+fn ping(mut redis: Redis, longest: &AtomicU64, over: &AtomicBool) {
+    while !over.load(Relaxed) {
+        let begin = Instant::now();
+        if redis.ask(&["PING"]).is_err() {
+            return;
+        }
+        longest.fetch_max(begin.elapsed().as_micros() as u64, Relaxed);
+        std::thread::sleep(PING);
+    }
+}
+
+struct Watch<'a> {
+    options: &'a Options,
+    case: &'a Case,
+    socket: PathBuf,
+    longest: &'a AtomicU64,
+    interrupted: &'a AtomicBool,
+}
+
+/// What is read when a look is over, and compared with the time before.
+struct Marks {
+    at: Instant,
+    cpu: f64,
+    redis: f64,
+    syncd: f64,
+    operations: u64,
+}
+
+impl Watch<'_> {
+    /// Looks once and so many times more.
+    fn looks(&mut self, it: &mut Running, churn: bool, more: u32) -> Result<Run, Error> {
+        let alone = self.marks(it, None)?;
+        self.longest.store(0, Relaxed);
+        std::thread::sleep(if churn { ALONE } else { Duration::from_secs(1) });
+        let mut last = self.marks(it, None)?;
+        let before = (self.ping_ms(), rate(&alone, &last));
+        let folder = it.path(if churn { "check-churn" } else { "check-rest" });
+        let own = || std::env::current_exe().map_err(Error::System);
+        let binary = self.options.program.clone().map_or_else(own, Ok)?;
+        std::fs::create_dir_all(&folder).map_err(Error::System)?;
+        let mut command = it.place.command(&binary.to_string_lossy());
+        let every = self.options.every.to_string();
+        command.args(["route-check", "--sonic", "--json", "--wait", "0", "--every", &every]);
+        command.arg("--database-config").arg(it.path("redis/database_config.json"));
+        if !self.options.databases {
+            command.arg("--syncd").arg(&self.socket);
+        }
+        let check = Program::start("route-check", vec![command], &folder)?;
+        let mut looks = Vec::new();
+        let begin = Instant::now();
+        while looks.len() <= more as usize {
+            if self.interrupted.load(Relaxed) {
+                return Err(Error::Options("interrupted".into()));
+            }
+            std::thread::sleep(GLANCE);
+            let text = std::fs::read_to_string(folder.join("log-0")).map_err(Error::System)?;
+            let Some(line) = text.split_inclusive('\n').nth(looks.len()).filter(|line| line.ends_with('\n'))
+            else {
+                if begin.elapsed() > Duration::from_secs(self.options.how.limit) {
+                    return Err(Error::Options(format!(
+                        "there was no look within {} s",
+                        self.options.how.limit
+                    )));
+                }
+                continue;
+            };
+            let now = self.marks(it, Some(&check))?;
+            let look = self.look(line, &last, &now)?;
+            if !churn && look.differing > 0 {
+                return Err(Error::Options(format!(
+                    "a look found a difference while nothing happened: {line}"
+                )));
+            }
+            looks.push(look);
+            last = now;
+        }
+        let wiring = self.case.name.clone();
+        Ok(Run { wiring, churn, before, looks, peak: check.usage().peak })
+    }
+
+    fn look(&self, line: &str, before: &Marks, now: &Marks) -> Result<Look, Error> {
+        let found: Value =
+            serde_json::from_str(line).map_err(|_| Error::Options(format!("route-check says {line}")))?;
+        let count = |name: &str| found.get(name).and_then(Value::as_u64).unwrap_or(0);
+        Ok(Look {
+            full: found.get("full").and_then(Value::as_bool).unwrap_or(false),
+            checked: count("checked"),
+            differing: count("differing"),
+            wall_s: found.get("milliseconds").and_then(Value::as_f64).unwrap_or(0.0) / 1e3,
+            cpu_s: now.cpu - before.cpu,
+            redis_s: now.redis - before.redis,
+            syncd_s: now.syncd - before.syncd,
+            ping_ms: self.ping_ms(),
+            changes: rate(before, now),
+        })
+    }
+
+    fn ping_ms(&self) -> f64 {
+        self.longest.swap(0, Relaxed) as f64 / 1e3
+    }
+
+    fn marks(&self, it: &Running, check: Option<&Program>) -> Result<Marks, Error> {
+        let counts = ask(&self.socket, "counts").map_err(Error::System)?;
+        Ok(Marks {
+            at: Instant::now(),
+            cpu: check.map_or(0.0, |check| check.cpu().as_secs_f64()),
+            redis: it.cpu_of("redis").as_secs_f64(),
+            syncd: it.cpu_of("syncd").as_secs_f64(),
+            operations: counts.get("operations").and_then(Value::as_u64).unwrap_or(0),
+        })
+    }
+}
+
+fn rate(before: &Marks, now: &Marks) -> f64 {
+    let changes = now.operations.saturating_sub(before.operations) as f64;
+    changes / (now.at - before.at).as_secs_f64()
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.machine)?;
+        let commit = self.commit.as_ref().map_or(String::new(), |c| format!("; commit {c}"));
+        writeln!(f, "{}{commit}: median (least..most)", self.title)?;
+        let mut cases: Vec<(&str, bool)> =
+            self.runs.iter().map(|run| (run.wiring.as_str(), run.churn)).collect();
+        cases.sort_unstable();
+        cases.dedup();
+        let header = [
+            "wiring",
+            "look",
+            "looks",
+            "wall s",
+            "CPU s",
+            "redis CPU s",
+            "syncd CPU s",
+            "routes",
+            "longest PING ms",
+            "changes/s",
+            "peak MiB",
+        ];
+        let mut rows = vec![header.map(str::to_owned).to_vec()];
+        for (wiring, churn) in cases {
+            let runs: Vec<&Run> =
+                self.runs.iter().filter(|run| run.wiring == wiring && run.churn == churn).collect();
+            let name = format!("{wiring}, {}", if churn { "churn" } else { "rest" });
+            let show = |values: &mut dyn Iterator<Item = f64>, as_text: fn(f64) -> String| {
+                Spread::of(values).map_or("-".into(), |spread| spread.show(as_text))
+            };
+            let (fine, tenth) = (|n: f64| format!("{n:.3}"), |n: f64| format!("{n:.1}"));
+            let none = || "-".to_owned();
+            rows.push(vec![
+                name.clone(),
+                "none".into(),
+                none(),
+                none(),
+                none(),
+                none(),
+                none(),
+                none(),
+                show(&mut runs.iter().map(|run| run.before.0), tenth),
+                show(&mut runs.iter().map(|run| run.before.1), number),
+                none(),
+            ]);
+            for first in [true, false] {
+                let looks: Vec<&Look> = (runs.iter())
+                    .flat_map(|run| if first { &run.looks[..1] } else { &run.looks[1..] })
+                    .collect();
+                if looks.is_empty() {
+                    continue;
+                }
+                let of = |of: fn(&Look) -> f64, as_text: fn(f64) -> String| {
+                    show(&mut looks.iter().map(|look| of(look)), as_text)
+                };
+                rows.push(vec![
+                    name.clone(),
+                    if first { "the first" } else { "later" }.into(),
+                    looks.len().to_string(),
+                    of(|look| look.wall_s, fine),
+                    of(|look| look.cpu_s, fine),
+                    of(|look| look.redis_s, fine),
+                    of(|look| look.syncd_s, fine),
+                    of(|look| look.checked as f64, number),
+                    of(|look| look.ping_ms, tenth),
+                    of(|look| look.changes, number),
+                    show(&mut runs.iter().map(|run| run.peak as f64 / f64::from(1 << 20)), |n| {
+                        format!("{n:.0}")
+                    }),
+                ]);
+            }
+        }
+        f.write_str(&table(&rows))
+    }
+}

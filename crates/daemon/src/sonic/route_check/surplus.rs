@@ -1,0 +1,135 @@
+//! What only the switch has: entries that no key of a database names, found a part of the switch's own at a time, however much
+//! else changes.
+//!
+//! That one is in the switch and not in ASIC_DB does not say that it is too much: rows are written after the switch did
+//! what they say, some of them seconds later. So the switch is told to watch what seems to be too much. It says how many rows ASIC_DB was due
+//! then, and, when these are written and ASIC_DB still has no entry, which of the watched nobody has changed since. Of one of those the last row was
+//! written before ASIC_DB was asked, and took it away, or there was none: it is too much, and no moment that was caught badly.
+
+use super::leads::Dest;
+use super::objects::{self, Objects};
+use super::query::{self, Asked};
+use super::{DaemonsCheck, Difference, Error, Finding, Leads, Scene, counts_of};
+use ribtide_prefix::{Map, Set};
+use ribtide_sai::EntryKey;
+use ribtide_swss::sai::Oid;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// Entries in a part of the switch.
+const PART: u64 = 8_000;
+/// Entries that are watched at once: the switch reads questions of 64 KiB.
+const WATCHED: usize = 500;
+/// How long the rows that were due may take; what is not written then is looked at again another time.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is asked whether they are written.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// A lap through the switch.
+#[derive(Clone, Copy, Default)]
+pub(super) struct SwitchLap {
+    next: u32,
+    parts: u32,
+}
+
+impl SwitchLap {
+    pub(super) fn is_over(self) -> bool {
+        self.next >= self.parts
+    }
+}
+
+impl DaemonsCheck {
+    /// A lap through the switch, where it is asked: each of its entries is in one of the parts.
+    pub(super) fn begin_switch(&self) -> Result<SwitchLap, Error> {
+        let Some((routes, labels)) = self.syncd.as_deref().map(counts_of).transpose()? else {
+            return Ok(SwitchLap::default());
+        };
+        let parts = (routes + labels).div_ceil(PART).max(1);
+        Ok(SwitchLap { next: 0, parts: u32::try_from(parts).unwrap_or(u32::MAX) })
+    }
+
+    /// What is in the next part of the switch.
+    pub(super) fn next_of_switch(&self, scene: &Scene, lap: &mut SwitchLap) -> Result<Vec<Dest>, Error> {
+        let Some(path) = self.syncd.as_deref().filter(|_| !lap.is_over()) else { return Ok(Vec::new()) };
+        let found = query::ask(path, &format!("part {} {}", lap.next, lap.parts))?;
+        lap.next += 1;
+        let vrfs = scene.objects.routers.iter().filter_map(|(vid, rid)| Some((*rid, *scene.vrfs.get(vid)?)));
+        let vrfs: Map<Oid, u32> = vrfs.collect();
+        let dest = |key| match key {
+            EntryKey::Route(router, prefix) => vrfs.get(&router).map(|vrf| Dest::Route(*vrf, prefix)),
+            EntryKey::Label(label) => Some(Dest::Label(label)),
+        };
+        Ok(entries(&found).filter_map(dest).collect())
+    }
+
+    /// Those of what the switch has that are too much, and what is to be told of each.
+    pub(super) fn surplus(
+        &mut self,
+        scene: &Scene,
+        dests: impl IntoIterator<Item = Dest>,
+    ) -> Result<Vec<(Dest, Difference)>, Error> {
+        let Some(path) = self.syncd.clone() else { return Ok(Vec::new()) };
+        let mut seeming = self.not_in_asic(scene, dests.into_iter().collect())?;
+        seeming.sort_unstable();
+        seeming.dedup();
+        let (mut all, mut asked) = (Vec::new(), Asked::open(&path)?);
+        for dests in seeming.chunks(WATCHED) {
+            let keys = dests.iter().filter_map(|dest| Some((scene.key_in_switch(*dest)?, *dest)));
+            let keys: Map<EntryKey, Dest> = keys.collect();
+            let words: Vec<String> = keys.keys().map(|key| query::entry_text(*key)).collect();
+            let due = asked.ask(&format!("watch {}", words.join(" ")))?["given"].as_u64();
+            let begin = Instant::now();
+            while asked.ask("unchanged")?["written"].as_u64() < due {
+                if begin.elapsed() > PATIENCE {
+                    return Ok(all);
+                }
+                std::thread::sleep(GLANCE);
+            }
+            let without: Set<Dest> = self.not_in_asic(scene, dests.to_vec())?.into_iter().collect();
+            let unchanged = asked.ask("unchanged")?;
+            let stay: Vec<Dest> = entries(&unchanged)
+                .filter_map(|key| keys.get(&key).copied())
+                .filter(|dest| without.contains(dest))
+                .collect();
+            for (dest, leads) in stay.iter().zip(scene.in_chip(&mut asked, &stay)?) {
+                let finding = Finding {
+                    stage: "chip",
+                    wanted: "not in ASIC_DB".into(),
+                    found: leads.flatten().as_ref().map_or_else(|| "it is there".into(), Leads::to_string),
+                    says: "the switch has it, and ASIC_DB does not".into(),
+                    under_way: false,
+                };
+                all.push((*dest, scene.told(*dest, finding)));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Those of which ASIC_DB has no entry.
+    fn not_in_asic(&mut self, scene: &Scene, dests: Vec<Dest>) -> Result<Vec<Dest>, Error> {
+        let key = |dest: &Dest| {
+            Objects::key(&self.asic, &objects::id(*dest, scene.router_of(*dest).unwrap_or_default()))
+        };
+        let keys: Vec<String> = dests.iter().map(key).collect();
+        let there = self.asic.replies("EXISTS", &keys)?;
+        let absent = dests.into_iter().zip(there).filter(|(_, there)| there.as_integer() == Some(0));
+        Ok(absent.map(|(dest, _)| dest).collect())
+    }
+}
+
+impl Scene {
+    /// How the switch calls it.
+    fn key_in_switch(&self, dest: Dest) -> Option<EntryKey> {
+        Some(match dest {
+            Dest::Route(_, prefix) => {
+                EntryKey::Route(*self.objects.routers.get(&self.router_of(dest)?)?, prefix)
+            }
+            Dest::Label(label) => EntryKey::Label(label),
+        })
+    }
+}
+
+fn entries(answer: &Value) -> impl Iterator<Item = EntryKey> {
+    let entries = answer["entries"].as_array().into_iter().flatten();
+    entries.filter_map(|entry| query::entry(entry.as_str()?))
+}
