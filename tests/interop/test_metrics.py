@@ -59,8 +59,10 @@ def test_a_scrape_is_open_metrics_and_says_what_show_says(host):
     assert sum(of("ribtide_bgp_shard_prefixes").values()) == 5000
     assert list(of("ribtide_bgp_neighbor_up").values()) == [1]
     bounds, depths = of("ribtide_queue_bound"), of("ribtide_queue_depth")
-    rings = {(("queue", ring["name"]),): ring["capacity"] for ring in router.show("pipeline")["rings"]}
-    assert bounds == rings and depths.keys() == rings.keys()
+    pipeline = router.show("pipeline")
+    queues = {(("queue", queue["name"]),): queue.get("capacity", queue.get("bound")) for kind in ("rings", "gauges") for queue in pipeline[kind]}
+    assert bounds == {queue: bound for queue, bound in queues.items() if bound} and depths.keys() == queues.keys()
+    assert {"rows at work", "requests at the chip"} <= {gauge["name"] for gauge in pipeline["gauges"]}
     again = scrape(router)
     counters = [key for key in samples if key[0].endswith("_total")]
     assert counters and all(again[key] >= samples[key] for key in counters), "a counter went back"

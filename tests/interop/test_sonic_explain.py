@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from harness import Host, Ribtide, binary, fpm, settled, wait_for
 from harness.config import HEAD, external
-from harness.sonic import Sonic
+from harness.sonic import STATE, Sonic
 from harness.speaker import Speaker, update
 from test_sonic import connect_fpm, ifindex, own_routes
 from test_sonic_warm import WIRINGS
@@ -44,6 +44,13 @@ def test_where_a_route_waits(host, wiring):
             assert {stage: now.states[stage] for stage in states} == states, now.says
         settled(look, 20, 0.2)
 
+    def unanswered(count):
+        """So many routes are shown to wait for an answer."""
+        def look():
+            queues = json.loads(sonic.redis.db(STATE).hget("RIBTIDE_QUEUES|fpmsyncd", "routes with rows that orchagent did not answer"))
+            assert queues["depth"] == count
+        settled(look, 20, 0.2)
+
     through = "the route is all the way through: virtual switch has it"
     announce("20.0.0.0/24")
     concludes("20.0.0.0/24", through, **dict.fromkeys(STAGES, "passed"))
@@ -64,6 +71,9 @@ def test_where_a_route_waits(host, wiring):
     sonic.ask("take 22.0.0.0/24")
     announce("22.0.0.0/24", "193.203.0.2")
     concludes("22.0.0.0/24", through)
+    # To the first row no answer came, and none does.
+    assert Explained(sonic, "22.0.0.0/24").says["fpmsyncd"][-1] == ("one of the rows handed over has no answer: it is still to come, or was refused "
+                                                                    "or united with a later one, and gets none")
 
     # The chip is full, until there is room.
     sonic.ask(f"set ipv4-routes={sonic.ask('counts')['ipv4_routes']}")
@@ -83,11 +93,13 @@ def test_where_a_route_waits(host, wiring):
     sonic.ask("set stall=on")
     announce("25.0.0.0/24")
     concludes("25.0.0.0/24", STALLED, ASIC_DB="absent")
+    unanswered(1)
     client.send(fpm.route(fpm.DELROUTE, "20.0.0.0/24"))
     concludes("20.0.0.0/24", STALLED, ASIC_DB="passed")
     sonic.ask("set stall=off")
     concludes("25.0.0.0/24", through)
     concludes("20.0.0.0/24", "nothing is known of 20.0.0.0/24")
+    unanswered(0)
     concludes("10.2.0.1/32", through, fpmsyncd="absent", APPL_DB="absent")
     assert "10.2.0.1/32" in own
 

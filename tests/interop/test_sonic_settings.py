@@ -5,7 +5,8 @@ import json
 import subprocess
 import time
 
-from harness import Ribtide, binary, blast, fpm, wait_for
+from harness import Ribtide, binary, blast, fpm, settled, wait_for
+from harness.config import HEAD
 from harness.sonic import CONFIG, STATE, Sonic
 from test_sonic import ROUTER, check, connect_fpm, ifindex, own_routes
 
@@ -213,3 +214,30 @@ def test_routes_go_one_way_and_are_taken_another(host):
         wait_for("routes would arrive", lambda: sentence not in why(), 20, alive=sonic.alive())
         for name in over_zmq:
             sonic.processes.pop(name).kill()
+
+
+def test_a_router_and_fpmsyncd_that_differ_about_suppression(host):
+    """Each says so, as long as it lasts, whichever of the two has it on; and over one session."""
+    sonic = Sonic(host, start=("fpmsyncd",))
+    router = Ribtide(host, HEAD + '[fib]\nsuppress-fib-pending = true\nkernel = { table = 100 }\nfpm = ["127.0.0.1:2620"]\n')
+
+    def differ(active, replies, why, disagreement):
+        def look():
+            said = settings(sonic)["fpmsyncd"]["suppress-fib-pending"]
+            assert said["active"] == active and why in said.get("why", "") and bool(why) == bool(said.get("why")), said
+            [client] = router.show("fpm")["clients"]
+            assert client.get("replies") == replies, client
+            assert disagreement in client.get("disagreement", "") and bool(disagreement) == ("disagreement" in client), client
+            assert client["connects"] == 1
+        settled(look, 20, 0.2)
+
+    differ("disabled", "at-once", "the router waits for the chip", "replies before the chip has a route")
+    said = lambda: "the server's suppress-fib-pending is off" in router.process.log() and "enable suppress-fib-pending" in sonic.processes["fpmsyncd"].log()
+    wait_for("both logs have it", said, 20, alive=[router.process, *sonic.alive()])
+    assert "Mind" in router.text("show", "fpm")
+    assert config(sonic, "suppress-fib-pending", "enable").returncode == 0
+    differ("enabled", "in-chip", "", "")
+    router.text("config", "fib", "suppress-fib-pending", "off")
+    differ("enabled", "in-chip", "the router does not wait for the chip", "this router's fib.suppress-fib-pending is off")
+    assert config(sonic, "suppress-fib-pending", "disable").returncode == 0
+    differ("disabled", "at-once", "", "")

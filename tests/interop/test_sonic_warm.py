@@ -6,7 +6,7 @@ import signal
 import time
 
 import pytest
-from harness import FEED_ASN, Ribtide, blast, fpm, wait_for
+from harness import FEED_ASN, Ribtide, blast, fpm, settled, wait_for
 from harness.peers import FEEDS
 from harness.sonic import APPL, ASIC, CONFIG, STATE, Sonic
 from harness.speaker import Speaker, prefixes, raw_update, update
@@ -145,7 +145,8 @@ def test_warm(host, wiring, suppress):
         wait_for("the router knows", lambda: f"192.0.{n + 3}.0/24" in router.table() and f"192.0.{n + 2}.0/24" not in router.table(), 30)
         sonic.again(names[::-1])
         wait_for("the change is made", lambda: sonic.route(f"192.0.{n + 3}.0/24") and not sonic.route(f"192.0.{n + 2}.0/24"), 30, alive=sonic.alive())
-        check(sonic, router, own, appl_db)
+        # ASIC_DB says so a moment after the switch does.
+        settled(lambda: check(sonic, router, own, appl_db), 30, 0.1)
         # One more, one less, and nothing else.
         written = {key.split("dest\":\"")[-1].split('"')[0].split("ROUTE_TABLE:")[-1] for key in (sonic.written() if suppress else sonic.heard())}
         written -= QUEUED

@@ -97,10 +97,15 @@ impl Rings {
     /// How full every ring is and every other queue, in the order they were made.
     pub fn depths(&self) -> Vec<Depth> {
         let mut depths: Vec<Depth> = self.read().into_iter().map(Depth::from).collect();
+        depths.append(&mut self.gauges());
+        depths
+    }
+
+    /// How full every queue is that is no ring, in the order they were made.
+    pub fn gauges(&self) -> Vec<Depth> {
         let mut gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
         gauges.retain(|gauge| gauge.strong_count() > 0);
-        depths.extend(gauges.iter().filter_map(Weak::upgrade).map(|level| level.read()));
-        depths
+        gauges.iter().filter_map(Weak::upgrade).map(|level| level.read()).collect()
     }
 
     /// The state of every ring, in the order they were made.

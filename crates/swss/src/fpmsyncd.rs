@@ -130,6 +130,8 @@ pub struct FpmOut {
     pub offloads: Vec<Offload>,
     /// To the routing daemon, about labels.
     pub label_offloads: Vec<LabelOffload>,
+    /// To the routing daemon, where it is ribtide's: it hears of routes when the chip has them, or at once.
+    pub in_chip: Option<bool>,
     /// To the log.
     pub events: Vec<FpmEvent>,
 }
@@ -181,6 +183,8 @@ pub struct Fpmsyncd {
     labels: Labels,
     changed: Vec<Changed>,
     owed: Owed,
+    /// How many routes wait for an answer.
+    awaiting: usize,
     session: Session,
     counters: FpmCounters,
     /// Reasons that were given in this session: each is given once.
@@ -202,6 +206,7 @@ impl Fpmsyncd {
             labels: Labels::default(),
             changed: Vec::new(),
             owed: Owed::default(),
+            awaiting: 0,
             session: Session::default(),
             counters: FpmCounters::default(),
             said: Set::default(),
@@ -254,8 +259,7 @@ impl Fpmsyncd {
             Content::DelLabelRoute(route) => self.del_label(route, out),
             Content::NewNextHop(object) => self.new_object(object, out),
             Content::DelNextHop(id) => self.del_object(*id),
-            // ribtide's own client says when it has announced everything, and first of all that it will.
-            Content::Multipart => self.session.marks_end = true,
+            Content::Multipart { ack } => self.client_says(*ack, out),
             Content::Done(_) => self.end_of_replay(out),
             _ => self.counters.ignored += 1,
         }
@@ -302,6 +306,12 @@ impl Fpmsyncd {
     /// Bytes that the tables of routes take: at most 39 per IPv4 route and 67 per IPv6 route, when they just grew.
     pub fn table_size(&self) -> usize {
         self.vrfs.iter().map(|vrf| vrf.routes.allocation_size()).sum()
+    }
+
+    /// How many routes were handed over, as they are now, without an answer of orchagent to each of their rows. Only with FIB
+    /// suppression. One of which a row was refused is among them until it goes, or answers are counted anew.
+    pub fn awaiting(&self) -> usize {
+        self.awaiting
     }
 
     /// How many routes wait for a next-hop object.

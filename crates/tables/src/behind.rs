@@ -207,6 +207,17 @@ impl<R: Row> Behind<R> {
         self.done.load(Relaxed) == self.given
     }
 
+    /// The same, for who looks again and again until it is.
+    ///
+    /// # Errors
+    /// As [`Producer::write`]: then it never will be.
+    pub fn is_settled(&self) -> Result<bool, TableError> {
+        // This is the look that a wake-up asks for.
+        let _ = self.wake.try_recv();
+        self.check(true)?;
+        Ok(self.is_idle())
+    }
+
     /// Whether somebody waits until all is written, so that it is done at full speed.
     pub fn awaited(&self, awaited: bool) {
         self.hurried.store(awaited, Relaxed);

@@ -489,8 +489,9 @@ fn who_writes_behind_is_never_held_up_by_a_consumer_that_stands_still() {
     // More than the ring holds.
     let mut changes: Vec<_> = (0..600_000).map(rows).collect();
     behind.write(&mut changes).unwrap();
-    assert!(!behind.has_room() && !behind.is_idle());
+    assert!(!behind.has_room() && !behind.is_idle() && !behind.is_settled().unwrap());
     behind.settle().unwrap();
+    assert!(behind.is_settled().unwrap());
     assert!(behind.has_room() && behind.is_idle());
 }
 

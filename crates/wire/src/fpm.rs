@@ -144,12 +144,20 @@ pub fn write_next_hop(out: &mut Vec<u8>, next_hop: &NextHop<'_>) -> Result<(), T
 }
 
 /// Appends a frame that says that everything is announced from here on, and that [`write_end_of_replay`] will say when that is
-/// done: netlink's message without a meaning, marked as one of several. Servers that do not know it pass over it.
-pub fn write_start_of_replay(out: &mut Vec<u8>) {
+/// done; and whether the client `waits` for the chip before it counts on a route. It is said again when that changes.
+/// It is netlink's message without a meaning, marked as one of several, and with `waits` as to be acknowledged. Servers that do not
+/// know it pass over it.
+pub fn write_start_of_replay(out: &mut Vec<u8>, waits: bool) {
     write_short(out, |out| {
-        write_multipart(out);
+        write_multipart(out, waits);
         Ok(())
     });
+}
+
+/// Appends the server's frame that says when it replies: when the chip has a route (`in_chip`), or at once. Only for a client that
+/// sent [`write_start_of_replay`]'s, which is the same message; it is said again when it changes.
+pub fn write_start_of_replies(out: &mut Vec<u8>, in_chip: bool) {
+    write_start_of_replay(out, in_chip);
 }
 
 /// Appends a frame that says that everything was announced: netlink's mark of the end of a dump. Servers that do not know

@@ -207,12 +207,15 @@ impl Stage for WorkerStage {
     }
 
     fn wait(&mut self, after: Turn) {
-        if !self.writes.is_empty() {
-            return self.writes.wait();
-        }
         let mut select = Select::new();
-        select.recv(self.control.raw());
         select.recv(self.asked.raw());
+        if !self.writes.is_empty() {
+            self.writes.watch(&mut select);
+            // Timed out or ready: the next turn looks.
+            let _ = select.ready_timeout(PATIENCE);
+            return;
+        }
+        select.recv(self.control.raw());
         select.recv(self.inbox.raw());
         // It must not wait for a shard, which may be waiting for it.
         rest::wait(&mut select, if after == Turn::Held { MOMENT } else { PATIENCE });

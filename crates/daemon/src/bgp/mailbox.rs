@@ -1,8 +1,9 @@
-//! A ring's producing end that never waits unless it is told to: what does not fit waits here, in order.
+//! A ring's producing end that never waits: what does not fit waits here, in order.
 //!
 //! A stage's turn posts what came of it and goes on; see [`stage`](super::stage) for what bounds it. Requests against
 //! the stream (a worker's, to shards) never stop their sender: what waits of them is bounded by the dumps under way.
 
+use crossbeam_channel::Select;
 use ribtide_runtime::ring::{Sender, TrySend};
 use std::collections::VecDeque;
 
@@ -36,11 +37,10 @@ impl<T> Mailbox<T> {
         self.waiting.is_empty()
     }
 
-    /// Puts in what waits, waiting for room.
-    pub(super) fn wait(&mut self) {
-        for message in self.waiting.drain(..) {
-            // Fails only when the process is stopping.
-            let _ = self.ring.send(message);
+    /// Lets `select` see when there is room for what waits, if anything does.
+    pub(super) fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        if !self.waiting.is_empty() {
+            self.ring.watch_room(select);
         }
     }
 
@@ -86,8 +86,11 @@ mod tests {
         assert_eq!((rx.try_recv(), rx.try_recv()), (Some(4), Some(5)));
         (6..10).for_each(|n| mailbox.post(n));
         let reader = std::thread::spawn(move || std::iter::from_fn(|| rx.recv().ok()).collect::<Vec<_>>());
-        mailbox.wait();
-        assert!(mailbox.is_empty());
+        while !mailbox.retry() {
+            let mut select = Select::new();
+            mailbox.watch(&mut select);
+            select.ready();
+        }
         drop(mailbox);
         assert_eq!(reader.join().unwrap(), [6, 7, 8, 9]);
     }

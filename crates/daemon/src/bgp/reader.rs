@@ -8,6 +8,7 @@
 use super::mailbox::{Mailbox, retry_all};
 use super::messages::MessageCounts;
 use super::stage::{Stage, Turn};
+use crossbeam_channel::Select;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use ribtide_bgp::ingest::{Ingest, IngestCounters, IngestPeer, IngestSettings, ShardBatches, ShardMap};
@@ -198,8 +199,12 @@ impl Stage for ReaderStage {
 
     fn wait(&mut self, after: Turn) {
         if after == Turn::Held {
-            self.reader.shards.iter_mut().for_each(Mailbox::wait);
-            self.reader.reports.wait();
+            let mut select = Select::new();
+            select.recv(self.asked.raw());
+            self.reader.shards.iter().for_each(|shard| shard.watch(&mut select));
+            self.reader.reports.watch(&mut select);
+            // Timed out or ready: the next turn looks.
+            let _ = select.ready_timeout(PATIENCE);
         } else {
             let in_vain = !self.look(PATIENCE);
             if rest::waited(in_vain) {

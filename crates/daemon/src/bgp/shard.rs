@@ -253,14 +253,16 @@ impl Stage for ShardStage {
     }
 
     fn wait(&mut self, after: Turn) {
+        let mut select = Select::new();
+        select.recv(self.asked.raw());
         if after == Turn::Held {
-            self.workers.iter_mut().for_each(Mailbox::wait);
-            self.rib.iter_mut().for_each(Mailbox::wait);
-            self.purged.wait();
+            self.workers.iter().for_each(|mailbox| mailbox.watch(&mut select));
+            self.rib.iter().for_each(|mailbox| mailbox.watch(&mut select));
+            self.purged.watch(&mut select);
+            // Timed out or ready: the next turn looks.
+            let _ = select.ready_timeout(PATIENCE);
         } else {
-            let mut select = Select::new();
             select.recv(self.feedback.raw());
-            select.recv(self.asked.raw());
             select.recv(self.inbox.raw());
             if rest::wait(&mut select, PATIENCE) {
                 self.relieve();

@@ -36,7 +36,8 @@ pub(super) trait Stage: Send + 'static {
     /// Does what is at hand, bounded; never waits.
     fn turn(&mut self) -> Turn;
 
-    /// Waits, on a thread of its own, for what the last turn said: input, or room. Returns after a moment in any case.
+    /// Waits, on a thread of its own, for what the last turn said: input, or room; and for questions, which a turn answers however
+    /// long there is no room. Returns after a moment in any case.
     fn wait(&mut self, after: Turn);
 
     /// Lets go of what it keeps for work: its thread is at rest.
@@ -133,6 +134,7 @@ impl Hosted {
 mod tests {
     use super::*;
     use crate::bgp::mailbox::Mailbox;
+    use crossbeam_channel::Select;
     use ribtide_runtime::ring::{Receiver, Rings, Sender};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -156,7 +158,11 @@ mod tests {
 
         fn wait(&mut self, after: Turn) {
             match after {
-                Turn::Held => self.output.wait(),
+                Turn::Held => {
+                    let mut select = Select::new();
+                    self.output.watch(&mut select);
+                    select.ready();
+                }
                 _ => std::thread::yield_now(),
             }
         }

@@ -10,10 +10,12 @@
 //! comes later and is reported as that route's failure, until another one says that it took it. A reply counts only when
 //! it is about the route as it was told last ([`told`]): the late one about a route that was replaced confirms nothing. Servers are
 //! not required to reply, so nothing waits for it, unless BGP is to wait for dataplanes: then a batch is done when its
-//! routes are answered ([`replies`]).
+//! routes are answered ([`replies`]). Whether BGP waits is said to the server, and one of ribtide's says whether it replies when the
+//! chip has a route or at once ([`terms`]).
 
 mod encode;
 mod replies;
+mod terms;
 mod told;
 
 use super::Port;
@@ -33,6 +35,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use terms::Terms;
+pub use terms::When;
 use told::{Meaning, Told};
 
 /// Pause between two attempts to connect, as other FPM clients have it.
@@ -71,6 +75,7 @@ struct Counters {
     unmatched: AtomicU64,
     asked_again: AtomicU64,
     errors: AtomicU64,
+    terms: Terms,
 }
 
 impl Counters {
@@ -113,6 +118,17 @@ pub struct FpmReading {
     pub unmatched: u64,
     /// Routes told once more, because it was unsure which change a reply was about; among the routes too.
     pub asked_again: u64,
+    /// When the server replies, where it says so.
+    pub replies: Option<When>,
+    /// What is wrong with that, for who waits or does not; a sentence without an end.
+    pub disagreement: Option<&'static str>,
+}
+
+impl FpmReading {
+    /// BGP waits for the chip, and the server confirms routes before the chip has them.
+    pub fn is_early(&self) -> bool {
+        self.replies == Some(When::AtOnce) && self.disagreement.is_some()
+    }
 }
 
 impl FpmHandle {
@@ -135,6 +151,8 @@ impl FpmHandle {
             offload_failed: c.offload_failed.load(Relaxed),
             unmatched: c.unmatched.load(Relaxed),
             asked_again: c.asked_again.load(Relaxed),
+            replies: c.terms.replies(),
+            disagreement: c.terms.disagreement(),
         }
     }
 }
@@ -192,7 +210,8 @@ impl Client {
         };
         let gone = Arc::new(AtomicBool::new(false));
         let replies = Replies::new(self.port.id, Instant::now());
-        let replies = Answers { told: self.encoder.told(), books: Arc::new(Mutex::new(replies)) };
+        let books = Arc::new(Mutex::new(replies));
+        let replies = Answers { server: self.server, told: self.encoder.told(), books };
         if self.start_reader(&stream, &gone, &replies).is_err() {
             return self.pause();
         }
@@ -203,11 +222,10 @@ impl Client {
         let mut connection =
             Connection { stream, gone, stop: self.port.stop.clone(), counters: self.counters.clone() };
         // First of all: the replay may be long in coming, and the server must not take that for its end.
-        let mut begins = Vec::new();
-        write_start_of_replay(&mut begins);
-        connection.write(&mut begins);
+        self.say_terms(&mut connection);
         let served = self.serve(&mut connection, &replies);
         connection.close();
+        self.counters.terms.end();
         self.counters.connected.store(false, Relaxed);
         self.counters.closes.fetch_add(1, Relaxed);
         served?;
@@ -238,6 +256,15 @@ impl Client {
         thread::spawn("fpm-reader", move || reader.run()).map(drop)
     }
 
+    /// Says to the server whether BGP waits for the chip.
+    fn say_terms(&self, connection: &mut Connection) {
+        let waits = self.port.rib.confirms.load(Relaxed);
+        let mut begins = Vec::new();
+        write_start_of_replay(&mut begins, waits);
+        connection.write(&mut begins);
+        self.counters.terms.said(waits);
+    }
+
     /// Writes batches until the connection is gone.
     fn serve(&mut self, connection: &mut Connection, replies: &Answers) -> Result<(), Closed> {
         let mut replayed = false;
@@ -245,6 +272,10 @@ impl Client {
             let batch = self.port.next(STOP_POLL)?;
             let begin = Instant::now();
             replies.told.tick(begin);
+            if self.port.rib.confirms.load(Relaxed) != self.counters.terms.waits() {
+                self.say_terms(connection);
+            }
+            self.counters.terms.look(self.server);
             self.ask_again(connection, replies, begin);
             let Some(batch) = batch else {
                 if self.port.rested() {
@@ -304,6 +335,7 @@ impl Client {
 /// RIB manager always takes it.
 #[derive(Clone)]
 struct Answers {
+    server: SocketAddr,
     books: Arc<Mutex<Replies>>,
     told: Told,
 }
@@ -317,7 +349,18 @@ impl Answers {
     fn tell(&self, feedback: &ring::Sender<RibIn>, note: impl FnOnce(&mut Replies)) -> Result<(), Closed> {
         let mut replies = self.lock();
         note(&mut replies);
-        replies.news(Instant::now()).map_or(Ok(()), |ack| feedback.send(RibIn::Ack(ack)))
+        let news = replies.news(Instant::now());
+        if let Some(routes) = replies.in_vain() {
+            let (server, span) = (self.server, replies::SILENCE.as_secs());
+            log(
+                "ribtide",
+                &format!(
+                    "the FPM server {server} has said of none of {routes} routes for {span} s that the chip has it, and until it does \
+                     BGP advertises none of them: see whether its chip takes routes, and whether it tells"
+                ),
+            );
+        }
+        news.map_or(Ok(()), |ack| feedback.send(RibIn::Ack(ack)))
     }
 }
 
@@ -431,7 +474,11 @@ impl Reader {
     }
 
     fn take(&self, message: &FpmMessage<'_>, replies: &mut Replies) {
-        let FpmMessage::NewRoute(reply) = message else { return };
+        let reply = match message {
+            FpmMessage::NewRoute(reply) => reply,
+            FpmMessage::Multipart { ack } => return self.counters.terms.heard(*ack),
+            _ => return,
+        };
         if !reply.offload_failed() && !reply.offloaded() {
             return;
         }

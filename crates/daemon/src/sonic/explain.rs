@@ -128,8 +128,8 @@ pub(super) fn fpmsyncd(machine: &Fpmsyncd, vrf: Option<&str>, prefix: AnyPrefix)
     }
     let how = match state.waiting {
         Some(Waiting::Object(_) | Waiting::Turn) => StageState::Waiting,
-        // Whoever should answer says more. A row that was refused had no answer, and what came after it has one.
-        Some(Waiting::Answer) | None => StageState::Passed,
+        // Whoever should answer says more.
+        Some(Waiting::Answer { .. }) | None => StageState::Passed,
     };
     ExplainStage { stage: "fpmsyncd".into(), state: how, says }.into()
 }

@@ -39,6 +39,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const DAEMON: &str = "fpmsyncd";
+/// FIB suppression's name among the settings.
+const SUPPRESS: &str = "suppress-fib-pending";
+/// FIB suppression is off here, and on in the router.
+const TOLD_TOO_EARLY: &str = "the router waits for the chip (its fib.suppress-fib-pending is on), and is told of each route at once: \
+                              enable suppress-fib-pending";
+/// FIB suppression is on here, and off in the router.
+const NOBODY_WAITS: &str = "the router does not wait for the chip (its fib.suppress-fib-pending is off): it advertises routes before \
+                            the chip has them";
 /// Confirmations that are taken in before zebra is told of them: as many as one read of FPM may bring routes, and more, so that they
 /// need not wait in orchagent.
 const TOLD: usize = 10_000;
@@ -46,7 +54,7 @@ const TOLD: usize = 10_000;
 const AGAIN: usize = 10_000;
 /// How often a Redis that nothing is written to is looked at.
 const PROBE: Duration = Duration::from_secs(1);
-/// The longest sleep of a start.
+/// The longest sleep of a start, and while everything is to be handed over.
 const GLANCE: Duration = Duration::from_millis(50);
 /// The longest sleep: the machine learns the time then, and that nothing was said.
 const NAP: Duration = Duration::from_millis(LISTENING_MS);
@@ -127,8 +135,12 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let groups = config_db.has(Switch::NextHopGroup)?;
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
     note_suppression(suppress, &mut settings);
-    let on = |on| if on { "enabled" } else { "disabled" };
-    settings.note("next-hop-group", on(groups), "as announced", "whether groups are announced is zebra's");
+    settings.note(
+        "next-hop-group",
+        on_or_off(groups),
+        "as announced",
+        "whether groups are announced is zebra's",
+    );
     settings.note("--pipeline", options.flush.pipeline, options.flush.pipeline, "");
     settings.note("--flush-timer", options.flush.flush_timer, options.flush.flush_timer, "");
     settings.note("--small-traffic", options.flush.small_traffic, options.flush.small_traffic, "");
@@ -160,6 +172,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         read: timers.timer("READ"),
         write: flush,
         suppress: Follow::start(Switch::SuppressFibPending, suppress, &databases, stop)?,
+        disagreement: "",
         answers: None,
         are_rows_last: true,
         heard: !suppress,
@@ -171,6 +184,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         telling: None,
         changed: rings.gauge("rows changed and not handed over", Some(choked_at(options.flush))),
         objectless: rings.gauge("routes that wait for their next-hop object", None),
+        unanswered: rings.gauge("routes with rows that orchagent did not answer", None),
         counted: Instant::now(),
     };
     let keys = matches!(stage.routes, Routes::Redis(_)).then_some(RouteRow::TABLE);
@@ -233,9 +247,13 @@ fn open_routes(
     Ok((ZmqRoutes::open(endpoint, kept, databases, rings, stop)?, labels))
 }
 
+/// As CONFIG_DB spells it.
+fn on_or_off(on: bool) -> &'static str {
+    if on { "enabled" } else { "disabled" }
+}
+
 fn note_suppression(on: bool, settings: &mut Settings) {
-    let says = if on { "enabled" } else { "disabled" };
-    settings.note("suppress-fib-pending", says, says, "");
+    settings.note(SUPPRESS, on_or_off(on), on_or_off(on), "");
     match on {
         true => settings.note("answers", "direct", "nobody answers yet", ""),
         false => settings.forget("answers"),
@@ -288,6 +306,8 @@ struct Stage {
     replies: Option<ring::Sender<Vec<u8>>>,
     /// FIB suppression, as CONFIG_DB has it.
     suppress: Follow,
+    /// What the router's differs in, in a sentence.
+    disagreement: &'static str,
     /// What became of routes; only with FIB suppression.
     answers: Option<Answers>,
     /// What APPL_STATE_DB says of a route was said of its last row, where it is written in line: not where it was before anybody
@@ -303,6 +323,8 @@ struct Stage {
     /// Rows that changed and were not handed over, and routes whose next-hop object did not come.
     changed: Gauge,
     objectless: Gauge,
+    /// Routes whose rows were not all answered, with FIB suppression.
+    unanswered: Gauge,
     counted: Instant,
     /// PerformanceTimers: messages of FPM made into rows, and rows written.
     read: Option<Meter>,
@@ -340,6 +362,7 @@ impl Stage {
             self.replay.look(waits, &mut self.machine, &mut self.out)?;
             busy |= self.look_north()?;
             self.look_back()?;
+            self.look_client()?;
             self.carry_out()?;
             self.note_depths();
             if !busy {
@@ -370,6 +393,7 @@ impl Stage {
 
     fn note_depths(&mut self) {
         self.changed.set(self.machine.pending());
+        self.unanswered.set(self.machine.awaiting());
         // It is counted where it is: there are as many places as ways to lead somewhere.
         if self.counted.elapsed() >= PROBE {
             self.counted = Instant::now();
@@ -460,12 +484,12 @@ impl Stage {
         self.settings.write()
     }
 
-    /// A session begins, in which what is confirmed is not written again. Where rows of a route united in APPL_DB their answers are
-    /// fewer than was counted, so where one seems to be missing they are counted anew. Over ZeroMQ what is said once more is
-    /// written nowhere; and of an orchagent of SONiC's nobody would say what is in the chip.
+    /// A session begins, in which what is confirmed is not written again. Where rows of a route united, in APPL_DB or in orchagent, their
+    /// answers are fewer than was counted, so where one seems to be missing they are counted anew. Of an orchagent of SONiC's nobody would
+    /// say what is in the chip.
     fn recount(&mut self) {
         let is_sure = self.heard && self.answers.as_ref().is_some_and(Answers::are_direct);
-        if is_sure && self.is_row_last() && self.machine.is_unanswered() {
+        if is_sure && self.machine.is_unanswered() {
             self.count_anew();
         }
     }
@@ -567,8 +591,12 @@ impl Stage {
 
     fn carry_out(&mut self) -> Result<(), Error> {
         self.out.events.drain(..).for_each(|event| log(DAEMON, &event.to_string()));
-        if !self.out.offloads.is_empty() || !self.out.label_offloads.is_empty() {
+        if !self.out.offloads.is_empty() || !self.out.label_offloads.is_empty() || self.out.in_chip.is_some()
+        {
             let mut bytes = Vec::new();
+            if let Some(in_chip) = self.out.in_chip.take() {
+                fpm::write_start_of_replies(&mut bytes, in_chip);
+            }
             self.out.offloads.drain(..).for_each(|offload| offload.write(&mut bytes));
             self.out.label_offloads.drain(..).for_each(|offload| offload.write(&mut bytes));
             if self.replies.as_ref().is_some_and(|replies| replies.send(bytes).is_err()) {
@@ -653,6 +681,9 @@ impl Stage {
 
     /// How long to sleep when nothing happens.
     fn patience(&self) -> Duration {
+        if let Count::Due { .. } = self.count {
+            return GLANCE;
+        }
         if self.machine.pending() > 0 && self.has_room() && !self.holds() {
             self.put_off().saturating_sub(self.flushed.elapsed()).min(NAP)
         } else {
@@ -672,7 +703,7 @@ impl Stage {
 
     /// Deletes groups that no row names any more, once APPL_DB has those rows: a group that went first would take its routes along.
     fn delete_groups(&mut self) -> Result<(), Error> {
-        if !self.out.old_groups.is_empty() && self.routes.is_written() {
+        if !self.out.old_groups.is_empty() && self.routes.is_written()? {
             write(&mut self.groups, &mut self.out.old_groups)?;
         }
         Ok(())
@@ -705,6 +736,19 @@ impl Stage {
         let Some(answers) = &self.answers else { return Ok(()) };
         let (way, why) = answers.way();
         self.settings.now("answers", way, why)
+    }
+
+    /// Says whether the routing daemon, where it is ribtide, waits for what it is told here.
+    fn look_client(&mut self) -> Result<(), Error> {
+        let why = match (self.machine.suppresses(), self.machine.client_waits()) {
+            (false, Some(true)) => TOLD_TOO_EARLY,
+            (true, Some(false)) => NOBODY_WAITS,
+            _ => "",
+        };
+        if why != std::mem::replace(&mut self.disagreement, why) && !why.is_empty() {
+            log(DAEMON, why);
+        }
+        self.settings.now(SUPPRESS, on_or_off(self.machine.suppresses()), why)
     }
 
     /// Writes what was taken; and everything when Redis was lost since the last time.

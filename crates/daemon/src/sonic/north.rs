@@ -203,10 +203,10 @@ impl<R: Told> Routes<R> {
     }
 
     /// Whether APPL_DB has what was written, where it is the way to orchagent; [`Routes::wake`] says when.
-    pub(super) fn is_written(&self) -> bool {
+    pub(super) fn is_written(&self) -> Result<bool, Error> {
         match self {
-            Routes::Redis(redis) => redis.written.is_idle(),
-            Routes::Zmq(_) => true,
+            Routes::Redis(redis) => Ok(redis.written.is_settled()?),
+            Routes::Zmq(_) => Ok(true),
         }
     }
 
@@ -227,15 +227,17 @@ impl<R: Told> Routes<R> {
     }
 
     /// How much of what was written orchagent has, or can take from APPL_DB.
-    pub(super) fn handed_over(&mut self) -> Result<HandedOver, Error> {
-        match self {
-            Routes::Redis(_) => self.settle().map(|()| HandedOver::All),
-            Routes::Zmq(zmq) if !zmq.producer.is_connected() => Ok(HandedOver::Nothing),
+    pub(super) fn handed_over(&self) -> Result<HandedOver, Error> {
+        Ok(match self {
+            // What waits until orchagent has taken others goes on waiting.
+            Routes::Redis(_) if self.is_written()? => HandedOver::All,
+            Routes::Redis(_) => HandedOver::Some,
+            Routes::Zmq(zmq) if !zmq.producer.is_connected() => HandedOver::Nothing,
             Routes::Zmq(zmq) if zmq.producer.is_acknowledged() && !zmq.producer.is_taken() => {
-                Ok(HandedOver::Some)
+                HandedOver::Some
             }
-            Routes::Zmq(_) => Ok(HandedOver::All),
-        }
+            Routes::Zmq(_) => HandedOver::All,
+        })
     }
 
     /// The keys of rows that orchagent has still to take from APPL_DB.

@@ -218,7 +218,11 @@ fn with_suppression_only_what_the_chip_has_is_offloaded() {
         bench.ports();
         zebra.offloaded(&["10.1.0.0/16"]);
         bench.forwards("10.1.2.3", &["10.0.0.1"]);
-        assert_eq!(bench.server.client(Db::ApplState).hash("ROUTE_TABLE:10.1.0.0/16"), "protocol=bgp");
+        // It follows behind.
+        let mut states = bench.server.client(Db::ApplState);
+        eventually("APPL_STATE_DB to have it", || {
+            (states.hash("ROUTE_TABLE:10.1.0.0/16") == "protocol=bgp").then_some(())
+        });
     });
 }
 

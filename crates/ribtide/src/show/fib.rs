@@ -100,6 +100,14 @@ pub(super) fn fpm(f: &Fpm) -> String {
                 number(c.asked_again)
             ),
         );
+        match c.replies.as_deref() {
+            Some("in-chip") => row("Replies when", "the chip has a route".into()),
+            Some(_) => row("Replies when", "it has read a route, before the chip has it".into()),
+            None => {}
+        }
+        if let Some(says) = &c.disagreement {
+            row("Mind", says.clone());
+        }
     }
     out
 }

@@ -1,7 +1,7 @@
 //! Stages, the queues between them, and threads.
 
 use crate::text::{Table, bytes, number};
-use ribtide_daemon::api::model::{Pipeline, Ring, Threads};
+use ribtide_daemon::api::model::{Gauge, Pipeline, Ring, Threads};
 use ribtide_daemon::sonic::pipeline::DaemonPipeline;
 
 pub(super) fn pipeline(p: &Pipeline) -> String {
@@ -28,7 +28,7 @@ pub(super) fn pipeline(p: &Pipeline) -> String {
     format!(
         "{}\n{}\n{}\nPeak memory {}\n",
         stages.render(),
-        rings(&p.rings).render(),
+        queues(&p.rings, &p.gauges).render(),
         threads.render(),
         bytes(p.peak_memory_bytes)
     )
@@ -58,7 +58,7 @@ pub(super) fn daemons(daemons: &[DaemonPipeline]) -> String {
     format!("{}\n{}", settings.render(), queues.render())
 }
 
-fn rings(rings: &[Ring]) -> Table {
+fn queues(rings: &[Ring], gauges: &[Gauge]) -> Table {
     let mut table = Table::new(&["Queue", ">Bound", ">Depth", ">Peak", ">Batches", ">Full"]);
     for r in rings {
         table.row([
@@ -69,6 +69,10 @@ fn rings(rings: &[Ring]) -> Table {
             number(r.sent),
             number(r.full),
         ]);
+    }
+    for g in gauges {
+        let bound = g.bound.map_or_else(|| "-".into(), number);
+        table.row([g.name.clone(), bound, number(g.depth), number(g.peak), "-".into(), number(g.full)]);
     }
     table
 }
@@ -99,7 +103,7 @@ pub(super) fn threads(t: &Threads) -> String {
         t.cpus,
         t.window_seconds,
         table.render(),
-        rings(&t.rings).render()
+        queues(&t.rings, &[]).render()
     )
 }
 
@@ -187,6 +191,25 @@ api-question (x3)    0.4  12.50   12.00      0.50      0.25  0-1         a shard
 
 Queue               Bound  Depth  Peak    Batches  Full
 readers to shard 0    128      3   128  1,000,000    17
+"
+        );
+    }
+
+    #[test]
+    fn what_stages_keep_stands_under_what_lies_between_them() {
+        let ring =
+            Ring { name: "RIB to asic".into(), capacity: 64, depth: 64, peak: 64, sent: 1_000, full: 3 };
+        let gauge =
+            |name: &str, bound| Gauge { name: name.into(), bound, depth: 8_192, peak: 9_000, full: 1 };
+        let gauges =
+            [gauge("rows at work", Some(8_192)), gauge("routes that wait for what is not there", None)];
+        assert_eq!(
+            queues(&[ring], &gauges).render(),
+            "\
+Queue                                   Bound  Depth   Peak  Batches  Full
+RIB to asic                                64     64     64    1,000     3
+rows at work                            8,192  8,192  9,000        -     1
+routes that wait for what is not there      -  8,192  9,000        -     1
 "
         );
     }

@@ -70,7 +70,8 @@ impl Fpmsyncd {
                 }
                 _ => {
                     if suppress {
-                        of.routes.entry(at.1).stage = self.owed.wrote(at, stage, false);
+                        let next = self.owed.wrote(at, stage, false);
+                        of.routes.entry(at.1).stage.set(next, &mut self.awaiting);
                     }
                     RouteKey::new(of.name.clone(), at.1)
                 }

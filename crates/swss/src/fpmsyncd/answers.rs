@@ -104,10 +104,10 @@ impl Fpmsyncd {
             return;
         }
         let (stage, answered) = self.owed.answered(at, entry.stage);
-        entry.stage = stage;
+        entry.stage.set(stage, &mut self.awaiting);
         if stage.is_changed() {
             // An answer to an older row says nothing about one that is not written yet, whose answer stands for both.
-            entry.stage = stage.asked(answered == Answered::Announced);
+            entry.stage.set(stage.asked(answered == Answered::Announced), &mut self.awaiting);
             return;
         }
         let protocol = protocol.unwrap_or(entry.protocol);
@@ -121,7 +121,8 @@ impl Fpmsyncd {
     /// Takes in that who answers has said what is in the chip: no answer comes any more to a row from before the start.
     pub fn all_said(&mut self) {
         for of in &mut self.vrfs {
-            of.routes.for_each_mut(|_, entry| entry.stage = entry.stage.all_said());
+            let awaiting = &mut self.awaiting;
+            of.routes.for_each_mut(|_, entry| entry.stage.set(entry.stage.all_said(), awaiting));
         }
     }
 
@@ -134,7 +135,7 @@ impl Fpmsyncd {
                 continue;
             }
             if let Some(confirmed) = entry.stage.found_in_chip().filter(|_| exact) {
-                entry.stage = confirmed;
+                entry.stage.set(confirmed, &mut self.awaiting);
             } else if entry.stage.awaits_answer() {
                 self.touch((vrf, prefix), false);
             }

@@ -22,8 +22,14 @@ pub enum Waiting {
     Object(u32),
     /// To be handed over: its turn, or room for it.
     Turn,
-    /// With FIB suppression: an answer of orchagent to each row that was handed over. One that was refused has none.
-    Answer,
+    /// With FIB suppression: an answer of orchagent to each row that was handed over; to so many none came, or, where `more` is true,
+    /// to more. One that was refused has none, nor has one that orchagent united with a later one.
+    Answer {
+        /// How many.
+        rows: u8,
+        /// That is as far as they are counted.
+        more: bool,
+    },
 }
 
 impl std::fmt::Display for Waiting {
@@ -31,7 +37,16 @@ impl std::fmt::Display for Waiting {
         match self {
             Waiting::Object(id) => write!(f, "next-hop object {id}, which it leads to, was not announced"),
             Waiting::Turn => f.write_str("its change is not handed over yet"),
-            Waiting::Answer => f.write_str("orchagent has not answered each row of it"),
+            Waiting::Answer { rows, more } => {
+                let has = match (rows, more) {
+                    (1, false) => "one of the rows handed over has no answer: it is".into(),
+                    (rows, more) => {
+                        let or_more = if *more { " or more" } else { "" };
+                        format!("{rows}{or_more} of the rows handed over have no answer: each is")
+                    }
+                };
+                write!(f, "{has} still to come, or was refused or united with a later one, and gets none")
+            }
         }
     }
 }
@@ -46,7 +61,10 @@ impl Fpmsyncd {
         let waiting = match object {
             Some(id) => Some(Waiting::Object(id)),
             None if entry.stage.is_changed() => Some(Waiting::Turn),
-            None if self.config.suppress && entry.stage.awaits_answer() => Some(Waiting::Answer),
+            None if self.config.suppress && entry.stage.awaits_answer() => {
+                let (rows, more) = entry.stage.count_unanswered();
+                Some(Waiting::Answer { rows, more })
+            }
             None => None,
         };
         let row = self.row_of(at, entry).map(|row| self.route_row(row));

@@ -228,7 +228,8 @@ impl Fpmsyncd {
             Some(entry) => (entry.stage, Some(self.row_of(at, entry))),
             None => (self.owed.came(at), Some(None)),
         };
-        self.vrfs[at.0 as usize].routes.entry(at.1).stage = stage.changed(asked);
+        let entry = self.vrfs[at.0 as usize].routes.entry(at.1);
+        entry.stage.set(stage.changed(asked), &mut self.awaiting);
         self.changed.extend(written.map(|written| Changed { at, written }));
     }
 
@@ -269,7 +270,7 @@ impl Fpmsyncd {
         let entry = self.vrfs[at.0 as usize].routes.entry(at.1);
         if suppress && waits && !has_row {
             // There is nothing to hand over until the object comes.
-            entry.stage = entry.stage.asked(true);
+            entry.stage.set(entry.stage.asked(true), &mut self.awaiting);
         }
         let old = entry.source.replace(source);
         entry.protocol = protocol;
@@ -381,8 +382,9 @@ impl Fpmsyncd {
             };
             let routes = &mut self.vrfs[vrf as usize].routes;
             let entry = routes.entry(prefix);
-            entry.stage = stage;
-            if entry.source.is_none() {
+            let gone = entry.source.is_none();
+            entry.stage.set(if gone { Stage::NEW } else { stage }, &mut self.awaiting);
+            if gone {
                 routes.remove(prefix);
                 if suppress {
                     self.owed.deleted(at, stage);
@@ -419,6 +421,16 @@ impl Fpmsyncd {
         let RouteKey::Route { vrf, prefix, spelled: None } = key else { return false };
         let at = self.find_vrf(vrf.as_deref()).map(|vrf| (vrf, *prefix));
         at.is_some_and(|at| self.entry(at).is_some_and(|entry| self.row_ref(at, entry).is_some()))
+    }
+
+    /// [`Fpmsyncd::awaiting`], counted.
+    #[cfg(test)]
+    pub(super) fn count_awaiting(&self) -> usize {
+        let mut count = 0;
+        self.vrfs
+            .iter()
+            .for_each(|of| of.routes.for_each(|_, e| count += usize::from(e.stage.awaits_answer())));
+        count
     }
 
     /// What is known of a route.

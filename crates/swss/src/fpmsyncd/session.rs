@@ -24,8 +24,8 @@ pub(super) struct Session {
     progress_ms: u64,
     /// The same of something that was there before the session: of that there is only so much.
     renewed_ms: u64,
-    /// Its client will say when it has announced everything.
-    pub(super) marks_end: bool,
+    /// Its client is ribtide's, which says when it has announced everything, and whether it waits for the chip.
+    client_waits: Option<bool>,
     /// Keys from before whose spelling is not ours: they go with the rest.
     odd: Vec<RouteKey>,
 }
@@ -77,7 +77,7 @@ impl Fpmsyncd {
                 let entry = self.vrfs[vrf as usize].routes.entry(prefix);
                 entry.source = Some(source);
                 entry.protocol = protocol.unwrap_or(0);
-                entry.stage = stage;
+                entry.stage.set(stage, &mut self.awaiting);
             }
         }
     }
@@ -91,7 +91,7 @@ impl Fpmsyncd {
             self.labels.forget_epochs();
         }
         self.session.epoch += 1;
-        (self.session.up, self.session.marks_end) = (true, false);
+        (self.session.up, self.session.client_waits) = (true, None);
         self.session.started_ms = self.now_ms;
         self.session.stale(self.now_ms);
         self.sources.detach_all();
@@ -102,6 +102,18 @@ impl Fpmsyncd {
     /// Takes in that the session ended. Routes stay.
     pub fn session_down(&mut self) {
         self.session.up = false;
+    }
+
+    /// Takes in that the client of the session is ribtide's, and whether it `waits` for the chip; it is told whether that is what it hears.
+    pub(super) fn client_says(&mut self, waits: bool, out: &mut FpmOut) {
+        self.session.client_waits = Some(waits);
+        out.in_chip = Some(self.config.suppress);
+    }
+
+    /// Whether the client of the session that is on counts on a route only when the chip has it; `None` when it is not ribtide's, which
+    /// says so, or when there is none.
+    pub fn client_waits(&self) -> Option<bool> {
+        self.session.client_waits.filter(|_| self.session.up)
     }
 
     /// Whether a session has announced everything, and what it did not announce is gone.
@@ -117,8 +129,8 @@ impl Fpmsyncd {
     /// For how many milliseconds the session that is on was listened to and announced nothing that was missing; `None` when
     /// none is on, or its client will say itself when it has announced everything.
     pub fn silent_ms(&self) -> Option<u64> {
-        let Session { up, marks_end, progress_ms, .. } = self.session;
-        (up && !marks_end).then(|| self.now_ms.saturating_sub(progress_ms))
+        let Session { up, client_waits, progress_ms, .. } = self.session;
+        (up && client_waits.is_none()).then(|| self.now_ms.saturating_sub(progress_ms))
     }
 
     /// For how many milliseconds it was listened to and announced nothing that was there before it; `None` when none is on.

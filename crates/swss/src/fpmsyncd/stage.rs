@@ -90,6 +90,13 @@ impl Stage {
         self.unanswered() > 0 && !self.has(Stage::CHANGED | Stage::CONFIRMED | Stage::KNOWN)
     }
 
+    /// It is `next` from here on. `awaiting` counts the stages of which [`Stage::awaits_answer`] is true.
+    pub(super) fn set(&mut self, next: Stage, awaiting: &mut usize) {
+        *awaiting += usize::from(next.awaits_answer());
+        *awaiting -= usize::from(self.awaits_answer());
+        *self = next;
+    }
+
     /// The row that was handed over last is the only one that is unanswered.
     pub(super) fn awaits_one_answer(self) -> bool {
         self.awaits_answer() && self.unanswered() == 1
@@ -108,6 +115,11 @@ impl Stage {
         } else {
             self
         }
+    }
+
+    /// How many rows are unanswered, and whether they may be more, as no more are counted.
+    pub(super) fn count_unanswered(self) -> (u8, bool) {
+        (self.unanswered(), self.unanswered() == Stage::UNANSWERED)
     }
 
     /// An answer may come.

@@ -27,9 +27,11 @@ impl Fpmsyncd {
         if std::mem::replace(&mut self.config.suppress, on) == on {
             return;
         }
+        out.in_chip = self.client_waits().map(|_| on);
         let owed = std::mem::take(&mut self.owed);
         let (up, epoch) = (self.session.up, self.session.epoch);
         let mut waiting: Vec<(RouteRef, u8)> = Vec::new();
+        let awaiting = &mut self.awaiting;
         for (vrf, of) in (0..).zip(&mut self.vrfs) {
             of.routes.for_each_mut(|prefix, entry| {
                 let at = (vrf, prefix);
@@ -38,7 +40,7 @@ impl Fpmsyncd {
                     waiting.push((at, entry.protocol));
                 }
                 let counted = if on { Stage::FOUND } else { Stage::NEW };
-                entry.stage = counted.with_change_of(entry.stage.told());
+                entry.stage.set(counted.with_change_of(entry.stage.told()), awaiting);
             });
         }
         waiting.into_iter().for_each(|(at, protocol)| self.offload(at, protocol, None, out));
@@ -59,6 +61,7 @@ impl Fpmsyncd {
         let owed = std::mem::take(&mut self.owed);
         let epoch = self.session.epoch;
         let mut waiting: Vec<RouteRef> = Vec::new();
+        let awaiting = &mut self.awaiting;
         for (vrf, of) in (0..).zip(&mut self.vrfs) {
             of.routes.for_each_mut(|prefix, entry| {
                 let at = (vrf, prefix);
@@ -68,7 +71,8 @@ impl Fpmsyncd {
                 let waits =
                     entry.source.is_some() && entry.epoch == epoch && owed.is_awaited(at, entry.stage);
                 let is_changed = entry.stage.is_changed();
-                entry.stage = Stage::FOUND.with_change_of(entry.stage.told()).asked(waits && is_changed);
+                let counted = Stage::FOUND.with_change_of(entry.stage.told());
+                entry.stage.set(counted.asked(waits && is_changed), awaiting);
                 if waits && !is_changed {
                     waiting.push(at);
                 }
@@ -78,7 +82,8 @@ impl Fpmsyncd {
             let RouteKey::Route { vrf, prefix, spelled: None } = key else { continue };
             let Some(vrf) = self.find_vrf(vrf.as_deref()) else { continue };
             if let Some(entry) = self.vrfs[vrf as usize].routes.get_mut(prefix) {
-                entry.stage = self.owed.wrote((vrf, prefix), Stage::FOUND, false).with_change_of(entry.stage);
+                let next = self.owed.wrote((vrf, prefix), Stage::FOUND, false);
+                entry.stage.set(next.with_change_of(entry.stage), &mut self.awaiting);
             }
         }
         waiting.into_iter().for_each(|at| self.touch(at, true));

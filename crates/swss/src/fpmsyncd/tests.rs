@@ -63,7 +63,7 @@ impl Bench {
             }
             Content::NewLabelRoute(route) => fpm::write_label_route(&mut bytes, &route).unwrap(),
             Content::DelLabelRoute(route) => fpm::write_delete_label(&mut bytes, route.label, route.protocol),
-            Content::Multipart => fpm::write_start_of_replay(&mut bytes),
+            Content::Multipart { ack } => fpm::write_start_of_replay(&mut bytes, ack),
             Content::Done(_) => fpm::write_end_of_replay(&mut bytes),
             Content::NewNextHop(object) => fpm::write_next_hop(&mut bytes, &object).unwrap(),
             Content::DelNextHop(id) => fpm::write_delete_next_hop(&mut bytes, id),
@@ -129,6 +129,7 @@ impl Bench {
     }
 
     fn drain(&mut self) -> Vec<String> {
+        assert_eq!(self.machine.awaiting(), self.machine.count_awaiting());
         let groups = self.out.groups.drain(..).map(|change| format!("{change:?}"));
         let mut lines: Vec<String> = groups.collect();
         let routes = self.out.routes.drain(..).chain(self.out.asked.drain(..));

@@ -8,8 +8,11 @@ use super::{Ack, Address, LabelRoute, Link, Malformed, Message, NextHop, Route};
 pub enum Content<'a> {
     /// The verdict on a request (`NLMSG_ERROR`; errno 0 is an acknowledgement).
     Ack(Ack<'a>),
-    /// Nothing, but that messages come of which the last is `Done` (`NLMSG_NOOP` with `NLM_F_MULTI`).
-    Multipart,
+    /// Nothing, but that more messages come (`NLMSG_NOOP` with `NLM_F_MULTI`).
+    Multipart {
+        /// They are acknowledged, or shall be (`NLM_F_ACK`).
+        ack: bool,
+    },
     /// The end of a dump.
     Done(Ack<'a>),
     /// A route was added or replaced, or shall be.
@@ -42,7 +45,9 @@ impl<'a> Content<'a> {
         let other = Content::Other(message.kind);
         Ok(match message.kind {
             NLMSG_ERROR => Content::Ack(Ack::decode_error(message)?),
-            NLMSG_NOOP if message.flags & NLM_F_MULTI != 0 => Content::Multipart,
+            NLMSG_NOOP if message.flags & NLM_F_MULTI != 0 => {
+                Content::Multipart { ack: message.flags & NLM_F_ACK != 0 }
+            }
             NLMSG_DONE => Content::Done(Ack::decode_done(message)?),
             RTM_NEWROUTE => match Route::decode(message)? {
                 Some(route) => Content::NewRoute(route),

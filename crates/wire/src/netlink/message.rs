@@ -1,7 +1,9 @@
 //! The message header, the walk over several messages in one buffer, and the kernel's acknowledgements.
 
 use super::build::Builder;
-use super::numbers::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_MULTI, NLMSG_DONE, NLMSG_NOOP, NLMSGERR_ATTR_MSG};
+use super::numbers::{
+    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_MULTI, NLMSG_DONE, NLMSG_NOOP, NLMSGERR_ATTR_MSG,
+};
 use super::{Attrs, Malformed};
 
 /// Length of the header that every message begins with.
@@ -58,9 +60,10 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// Appends a message that says nothing but that it is one of several, the last of which is [`write_done`]'s.
-pub fn write_multipart(out: &mut Vec<u8>) {
-    Builder::new(out, NLMSG_NOOP, NLM_F_MULTI, 0, &[]).finish_short();
+/// Appends a message that says nothing but that it is one of several, and whether they are to be acknowledged.
+pub fn write_multipart(out: &mut Vec<u8>, ack: bool) {
+    let flags = if ack { NLM_F_MULTI | NLM_F_ACK } else { NLM_F_MULTI };
+    Builder::new(out, NLMSG_NOOP, flags, 0, &[]).finish_short();
 }
 
 /// Appends the message that ends a dump.

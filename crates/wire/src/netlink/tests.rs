@@ -201,10 +201,12 @@ fn acknowledgements_with_and_without_the_request_and_a_sentence() {
 }
 
 #[test]
-fn only_a_no_operation_of_several_messages_announces_their_end() {
-    let mut out = Vec::new();
-    write_multipart(&mut out);
-    assert_eq!(Content::decode(&one(&out)), Ok(Content::Multipart));
+fn only_a_no_operation_of_several_messages_announces_them() {
+    for ack in [false, true] {
+        let mut out = Vec::new();
+        write_multipart(&mut out, ack);
+        assert_eq!(Content::decode(&one(&out)), Ok(Content::Multipart { ack }));
+    }
     let alone = Message { kind: NLMSG_NOOP, flags: NLM_F_REQUEST, seq: 0, port: 0, body: &[] };
     assert_eq!(Content::decode(&alone), Ok(Content::Other(NLMSG_NOOP)));
 }

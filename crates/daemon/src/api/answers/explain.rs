@@ -10,6 +10,10 @@ use ribtide_bgp::message::BestPath;
 use ribtide_prefix::{AnyPrefix, Family, Prefix, logical_shard};
 use ribtide_rib::{Explanation, InstallStatus, Outcome, ReceivedHop, Verdict, VrfId, VrfPrefix};
 
+/// Of what an FPM server confirms that does not wait for the chip.
+const TOO_EARLY: &str =
+    "confirmed by the FPM server, which does so before the chip has a route: its suppress-fib-pending is off";
+
 /// Every stage's word on a prefix, or on the longest match of an address.
 pub(crate) fn explain(inside: &Inside, vrf: Option<&str>, text: &str) -> Result<Explain, Refusal> {
     let asked = target(text)?;
@@ -39,7 +43,16 @@ pub(crate) fn explain(inside: &Inside, vrf: Option<&str>, text: &str) -> Result<
             stages[0].state = StageState::Waiting;
         }
         let (told, leads) = rib_stages(rib, VrfPrefix { vrf: of, prefix })?;
-        stages.extend(told);
+        let early = |stage: &ExplainStage| {
+            stage.state == StageState::Passed
+                && inside.fpm.iter().any(|client| client.name == stage.stage && client.read().is_early())
+        };
+        stages.extend(told.into_iter().map(|mut stage| {
+            if early(&stage) {
+                stage.says = vec![TOO_EARLY.into()];
+            }
+            stage
+        }));
         selected = leads;
     }
     for (name, path) in &inside.asics {
@@ -79,16 +92,21 @@ fn bgp_stage(inside: &Inside, route: Option<&Route>) -> Result<ExplainStage, Ref
         says.push(format!("from {}, next hop {}, {path}: {standing}", p.neighbor, p.next_hop));
     }
     match route.prefix.parse() {
-        Ok(AnyPrefix::V4(prefix)) => exports(bgp, prefix, &mut says)?,
-        Ok(AnyPrefix::V6(prefix)) => exports(bgp, prefix, &mut says)?,
+        Ok(AnyPrefix::V4(prefix)) => exports(bgp, prefix, route.held, &mut says)?,
+        Ok(AnyPrefix::V6(prefix)) => exports(bgp, prefix, route.held, &mut says)?,
         Err(_) => {}
     }
     let best = route.paths.iter().any(|p| p.best);
     Ok(stage("bgp", if best { StageState::Passed } else { StageState::Stopped }, says))
 }
 
-/// Which update groups get the best path, and what their export policies say of it.
-fn exports<F: Family>(bgp: &Bgp, prefix: Prefix<F>, says: &mut Vec<String>) -> Result<(), Refusal> {
+/// Which update groups get the best path, or would if it were not `held` back, and what their export policies say of it.
+fn exports<F: Family>(
+    bgp: &Bgp,
+    prefix: Prefix<F>,
+    held: Option<Held>,
+    says: &mut Vec<String>,
+) -> Result<(), Refusal> {
     let owners = bgp.owners.read();
     let Some(shard) = owners.of(logical_shard(prefix)) else { return Ok(()) };
     let best = shard.ask(move |s| {
@@ -100,7 +118,11 @@ fn exports<F: Family>(bgp: &Bgp, prefix: Prefix<F>, says: &mut Vec<String>) -> R
     for (number, worker) in bgp.workers.iter().enumerate() {
         let best = best.clone();
         for export in worker.ask(move |w| w.exports(prefix.any(), &best))? {
-            let sent = if export.sent { "sent" } else { "not sent" };
+            let sent = match (export.sent, held) {
+                (true, None) => "sent",
+                (true, Some(_)) => "to be sent when it is advertised",
+                (false, _) => "not sent",
+            };
             let members = if export.members == 1 { "member" } else { "members" };
             says.push(format!(
                 "update group {number}.{} ({} {members}): {sent}",

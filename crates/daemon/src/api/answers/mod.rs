@@ -123,6 +123,8 @@ pub(super) fn fpm(inside: &Inside) -> Result<Fpm, Refusal> {
             offload_failed,
             unmatched,
             asked_again,
+            replies,
+            disagreement,
         } = client.read();
         FpmClient {
             name: client.name.clone(),
@@ -144,6 +146,8 @@ pub(super) fn fpm(inside: &Inside) -> Result<Fpm, Refusal> {
             offload_failed,
             unmatched,
             asked_again,
+            replies: replies.map(|when| when.to_string()),
+            disagreement: disagreement.map(str::to_owned),
         }
     });
     Ok(Fpm { clients: clients.collect() })

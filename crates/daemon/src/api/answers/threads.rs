@@ -1,8 +1,9 @@
 //! `/v1/pipeline` and `/v1/threads`: stages, the queues between them, and the threads that run them.
 
 use super::{Inside, Refusal};
-use crate::api::model::{Pipeline, Ring, Stage, Thread, Threads};
+use crate::api::model::{Gauge, Pipeline, Ring, Stage, Thread, Threads};
 use ribtide_runtime::cpu::Cpus;
+use ribtide_runtime::gauge::Depth;
 use ribtide_runtime::ring::Reading;
 use ribtide_runtime::thread;
 use std::io;
@@ -48,7 +49,13 @@ pub(crate) fn pipeline(inside: &Inside) -> Result<Pipeline, Refusal> {
         last_seconds: m.span.map(|(_, last)| last.as_secs_f64()),
     });
     let peak = ribtide_runtime::thread::peak_memory().map_err(unread)?;
-    Ok(Pipeline { stages: stages.collect(), rings: rings(inside), threads: used()?, peak_memory_bytes: peak })
+    Ok(Pipeline {
+        stages: stages.collect(),
+        rings: rings(inside),
+        gauges: gauges(inside),
+        threads: used()?,
+        peak_memory_bytes: peak,
+    })
 }
 
 /// `/v1/threads`. Takes as long as the window.
@@ -78,6 +85,12 @@ pub(super) fn rings(inside: &Inside) -> Vec<Ring> {
         full: r.full,
     };
     inside.rings.read().into_iter().map(ring).collect()
+}
+
+/// Everything that is in no ring.
+fn gauges(inside: &Inside) -> Vec<Gauge> {
+    let gauge = |Depth { name, bound, depth, peak, full }: Depth| Gauge { name, bound, depth, peak, full };
+    inside.rings.gauges().into_iter().map(gauge).collect()
 }
 
 /// Every thread with what it used since its start, those that used most first.

@@ -73,12 +73,10 @@ fn pipeline(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
     let p = answers::pipeline(inside)?;
     for ring in &p.rings {
         let queue = || one("queue", &ring.name);
-        m.gauge("queue_depth", "Batches in the queue now.", queue(), ring.depth);
-        m.gauge("queue_bound", "Batches that it takes at most.", queue(), ring.capacity);
-        m.gauge("queue_peak", "The most batches it ever held.", queue(), ring.peak);
         m.counter("queue_batches", "Batches that went in.", queue(), ring.sent);
-        m.counter("queue_full", "How often a producer found it full and had to wait.", queue(), ring.full);
+        queue_level(m, &ring.name, Some(ring.capacity as u64), [ring.depth, ring.peak, ring.full]);
     }
+    p.gauges.iter().for_each(|g| queue_level(m, &g.name, g.bound, [g.depth, g.peak, g.full]));
     for stage in &p.stages {
         let name = || one("stage", &stage.name);
         m.counter("stage_routes", "Route changes that the stage handled.", name(), stage.routes);
@@ -88,6 +86,16 @@ fn pipeline(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
     p.threads.iter().for_each(|thread| thread_usage(m, thread));
     m.gauge("memory_peak_bytes", "Peak resident memory of the process.", Labels::new(), p.peak_memory_bytes);
     Ok(())
+}
+
+fn queue_level(m: &mut Families, name: &str, bound: Option<u64>, [depth, peak, full]: [u64; 3]) {
+    let queue = || one("queue", name);
+    m.gauge("queue_depth", "Batches in the queue now, or what its name says.", queue(), depth);
+    if let Some(bound) = bound {
+        m.gauge("queue_bound", "What it takes at most.", queue(), bound);
+    }
+    m.gauge("queue_peak", "The most it ever held.", queue(), peak);
+    m.counter("queue_full", "How often a producer found it full and had to wait.", queue(), full);
 }
 
 fn thread_usage(m: &mut Families, t: &Thread) {
@@ -289,6 +297,8 @@ fn fpm(inside: &Inside, m: &mut Families) -> Result<(), Refusal> {
     for c in answers::fpm(inside)?.clients {
         let client = || one("client", &c.name);
         m.gauge("fpm_connected", "Whether there is a connection.", client(), c.connected);
+        let says = "Whether the server's replies do not fit fib.suppress-fib-pending; show fpm says how.";
+        m.gauge("fpm_disagrees", says, client(), c.disagreement.is_some());
         m.counter("fpm_connects", "Connections made.", client(), c.connects);
         m.counter("fpm_connects_failed", "Attempts to connect that failed.", client(), c.failed_connects);
         m.counter("fpm_closes", "Connections that ended.", client(), c.closes);

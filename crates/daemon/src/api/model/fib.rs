@@ -147,6 +147,13 @@ pub struct FpmClient {
     /// Routes told once more, because it was unsure which change a reply was about.
     #[serde(default)]
     pub asked_again: u64,
+    /// When the server replies that a route is in hardware: `in-chip` or `at-once`; absent where it does not say, as none but ribtide's
+    /// does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replies: Option<String>,
+    /// Why that does not fit `fib.suppress-fib-pending`, in a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disagreement: Option<String>,
 }
 
 /// `POST /v1/asic/lookup`: addresses to look up in the virtual ASIC, at most 65,536.

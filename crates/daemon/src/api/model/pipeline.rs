@@ -9,6 +9,9 @@ pub struct Pipeline {
     pub stages: Vec<Stage>,
     /// What lies between them.
     pub rings: Vec<Ring>,
+    /// What lies in them.
+    #[serde(default)]
+    pub gauges: Vec<Gauge>,
     /// The threads, those that used most first.
     pub threads: Vec<Thread>,
     /// Peak resident memory of the process.
@@ -48,6 +51,22 @@ pub struct Ring {
     /// Batches that went through.
     pub sent: u64,
     /// How often a producer had to wait.
+    pub full: u64,
+}
+
+/// How much a stage keeps that is in no ring.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Gauge {
+    /// What it is.
+    pub name: String,
+    /// At so many the stage takes in no more; absent where only the number of routes bounds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<u64>,
+    /// How many now.
+    pub depth: u64,
+    /// The most it ever held.
+    pub peak: u64,
+    /// How often it reached its bound.
     pub full: u64,
 }
 

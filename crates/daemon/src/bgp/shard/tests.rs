@@ -1,6 +1,7 @@
 //! From a shard to the RIB manager and back: what a lost next hop costs where a backup path stands in.
 
 use super::*;
+use crate::bgp::stage;
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::ingest::ShardBatches;
 use ribtide_bgp::message::NextHopState;
@@ -8,6 +9,7 @@ use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerInfo, PeerKi
 use ribtide_policy::Policy;
 use ribtide_prefix::{Prefix, V4};
 use ribtide_rib::{FibGroup, FibHop, InterfaceEvent, Rib, RibConfig, RibOut, UrgentOp};
+use ribtide_runtime::thread::Stop;
 use ribtide_wire::bgp::NextHop;
 use std::net::Ipv4Addr;
 
@@ -64,6 +66,13 @@ fn by(n: u8) -> FibGroup {
     FibGroup::Hops(vec![FibHop { gateway, interface: n.into(), weight: 1, onlink: false }])
 }
 
+fn announcement(n: u8, origin: u8) -> Vec<ShardIn> {
+    let attrs = AttrSet::new(&[0x40, 1, 1, origin], NextHop::V4(Ipv4Addr::new(10, 0, n, 2)));
+    let mut batches = ShardBatches::new([0; 64]);
+    batches.extend(&peer(n), Some(&attrs), (0..ROUTES as u32).map(|n| Prefix::<V4>::new(n << 12, 24)));
+    batches.drain().map(|(_, batch)| ShardIn::Routes(batch)).collect()
+}
+
 impl Bench {
     fn new(options: DecisionOptions) -> Bench {
         let mut bench = Bench {
@@ -80,12 +89,7 @@ impl Bench {
 
     /// All routes of a peer, by its own address; an ORIGIN of 0 is the best.
     fn announce(&mut self, n: u8, origin: u8) {
-        let attrs = AttrSet::new(&[0x40, 1, 1, origin], NextHop::V4(Ipv4Addr::new(10, 0, n, 2)));
-        let mut batches = ShardBatches::new([0; 64]);
-        batches.extend(&peer(n), Some(&attrs), (0..ROUTES as u32).map(|n| Prefix::<V4>::new(n << 12, 24)));
-        for (_, batch) in batches.drain() {
-            self.shard.handle(ShardIn::Routes(batch), &mut self.out);
-        }
+        announcement(n, origin).into_iter().for_each(|batch| self.shard.handle(batch, &mut self.out));
     }
 
     /// What the shard has to say goes to the RIB manager; its answers, and how many routes were fed.
@@ -158,4 +162,32 @@ fn equal_paths_share_one_group_and_a_lost_one_touches_no_route() {
     assert_eq!(hops.iter().map(|hop| hop.interface).collect::<Vec<_>>(), [1, 2]);
     let urgent = bench.rib.urgent([link(1, false)]);
     assert_eq!(repaired(&urgent), [by(2)]);
+}
+
+#[test]
+fn a_shard_that_waits_for_room_answers_questions() {
+    let rings = Rings::default();
+    let (rib, taken) = rings.bounded("to RIB", 1);
+    let (purged, _purged) = rings.bounded("purged", 1);
+    let outlets = Outlets { workers: Vec::new(), rib: Some(rib), purged, activity: Activity::default() };
+    let builder = ShardBuilder::new(0, 0, &rings, None);
+    let inbox = builder.inbox();
+    let (port, stage) = builder.build(DecisionOptions::default(), outlets, &Meters::default());
+    let stop = Stop::default();
+    stage::spawn("shard".into(), stage, None, stop.clone()).unwrap();
+    inbox.send(ShardIn::PeerUp(peer(1))).unwrap();
+    announcement(1, 0).into_iter().for_each(|batch| inbox.send(batch).unwrap());
+    // Next hops, routes, and where that ends: there is room for one of them.
+    while !port.at_rest().unwrap()
+        && rings.read().iter().find(|ring| ring.name == "to RIB").unwrap().full == 0
+    {
+        std::thread::yield_now();
+    }
+    for _ in 0..3 {
+        assert_eq!(port.ask(|shard| shard.counts().ipv4.prefixes), Ok(ROUTES));
+        assert_eq!(port.at_rest(), Ok(false));
+    }
+    assert!(matches!(taken.recv(), Ok(RibIn::Track(_))), "in their order");
+    assert!(matches!(taken.recv(), Ok(RibIn::Routes(_))));
+    stop.stop();
 }

@@ -53,10 +53,14 @@ pub(super) struct Replies {
     verdicts: Verdicts,
     /// The batch that is being written: not finished, whatever is answered.
     writing: Option<u64>,
-    /// When something was written or answered last.
+    /// When something was answered last, or, by a server that `speaks`, asked for; otherwise since when something is awaited.
     last: Instant,
     /// When the latest batch was written of which all is answered.
     answered: Instant,
+    /// The server has answered something since it connected.
+    speaks: bool,
+    /// How many routes were given up because it has not, when that is still to be said; 0 once it was.
+    in_vain: Option<usize>,
 }
 
 impl Replies {
@@ -71,6 +75,8 @@ impl Replies {
             writing: None,
             last: now,
             answered: now,
+            speaks: false,
+            in_vain: None,
         }
     }
 
@@ -86,7 +92,10 @@ impl Replies {
         if !wait {
             return self.forgo();
         }
-        self.last = now;
+        // A server that says nothing at all does not have more time because routes go on coming.
+        if self.speaks || self.pending.is_empty() {
+            self.last = now;
+        }
         for_each_family!(F => for route in batch.routes.get::<F>() {
             self.asked_for(batch.vrf.id, route, batch.seq);
         });
@@ -108,7 +117,7 @@ impl Replies {
 
     /// The server has a route in hardware, or says why not.
     pub(super) fn replied(&mut self, at: VrfPrefix, refused: Option<&str>, now: Instant) {
-        self.last = now;
+        (self.last, self.speaks) = (now, true);
         let seq = self.pending.get(&at).copied();
         match refused {
             Some(why) => self.refuse(at, why.into()),
@@ -133,7 +142,7 @@ impl Replies {
         if refused.is_some() && matches!(self.doubts.get(&at), Some(Doubt::Asked)) {
             return self.replied(at, refused, now);
         }
-        self.last = now;
+        (self.last, self.speaks) = (now, true);
         let doubt = match self.doubts.get(&at) {
             // Nothing else is under way.
             Some(Doubt::Asked) => now,
@@ -221,10 +230,18 @@ impl Replies {
         }
     }
 
+    /// How many routes waited when the server had answered nothing at all for [`SILENCE`]; said once a connection.
+    pub(super) fn in_vain(&mut self) -> Option<usize> {
+        self.in_vain.as_mut().map(std::mem::take).filter(|routes| *routes > 0)
+    }
+
     /// Reports as failed what is not going to be answered.
     fn give_up(&mut self, now: Instant) {
         let why = "the FPM server has not confirmed it; with suppress-fib-pending it must reply that it is in hardware";
         if now.saturating_duration_since(self.last) >= SILENCE {
+            if !self.speaks {
+                self.in_vain.get_or_insert(self.pending.len());
+            }
             for at in self.pending.keys().copied().collect::<Vec<_>>() {
                 self.refuse(at, why.into());
             }
@@ -322,12 +339,38 @@ mod tests {
         replies.asked(&batch(1, &[(a, true)]), true, now);
         replies.written(Vec::new());
         assert_eq!(replies.news(now + SILENCE / 2), None);
+        assert_eq!(replies.in_vain(), None);
         assert_eq!(told(replies.news(now + SILENCE)), (1, vec![a.into()], vec![]));
+        assert_eq!((replies.in_vain(), replies.in_vain()), (Some(1), None), "once");
         replies.replied(p, None, now + SILENCE);
         assert_eq!(told(replies.news(now + SILENCE)), (0, vec![], vec![a.into()]));
         replies.asked(&batch(2, &[(a, true)]), true, now);
         replies.written(Vec::new());
         replies.forgo();
         assert_eq!(told(replies.news(now)), (2, vec![], vec![]));
+    }
+
+    #[test]
+    fn a_server_that_never_answers_has_no_more_time_because_routes_go_on_coming() {
+        let now = Instant::now();
+        let (a, p) = ("10.0.0.0/8", "10.0.0.0/8".parse::<AnyPrefix>().unwrap().into());
+        let ask = |replies: &mut Replies, seq, after| {
+            replies.asked(&batch(seq, &[(a, true)]), true, now + after);
+            replies.written(Vec::new());
+            replies.news(now + after)
+        };
+        let mut replies = Replies::new(3, now);
+        assert_eq!(ask(&mut replies, 1, SILENCE / 2), None);
+        assert_eq!(ask(&mut replies, 2, SILENCE).map(|ack| ack.seq), Some(1), "another took its place");
+        assert_eq!(told(ask(&mut replies, 3, SILENCE * 3 / 2)), (3, vec![a.into()], vec![]));
+        replies.replied(p, None, now + SILENCE * 3 / 2);
+        assert_eq!(told(replies.news(now + SILENCE * 3 / 2)), (0, vec![], vec![a.into()]));
+        assert_eq!(ask(&mut replies, 4, SILENCE * 2), None);
+        assert_eq!(ask(&mut replies, 5, SILENCE * 2 + SILENCE / 2).map(|ack| ack.seq), Some(4));
+        assert_eq!(
+            ask(&mut replies, 6, SILENCE * 3).map(|ack| ack.seq),
+            Some(5),
+            "one that answers is waited for"
+        );
     }
 }

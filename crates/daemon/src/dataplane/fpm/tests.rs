@@ -6,7 +6,7 @@ use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, UrgentOp, Vrf, VrfId};
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
-use ribtide_wire::fpm::{write_delete_next_hop, write_offload_reply, write_route};
+use ribtide_wire::fpm::{write_delete_next_hop, write_offload_reply, write_route, write_start_of_replies};
 use ribtide_wire::netlink::numbers::RTM_F_OFFLOAD;
 use ribtide_wire::netlink::{Forward, Hop, Hops, NextHops, Route, RouteKind, Via};
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +57,7 @@ impl Server {
                 };
                 self.objects.insert(object.id, text);
             }
-            FpmMessage::Multipart => self.sessions_begun += 1,
+            FpmMessage::Multipart { .. } => self.sessions_begun += 1,
             FpmMessage::Done(_) => self.replays_ended += 1,
             FpmMessage::DelNextHop(id) => {
                 assert!(self.objects.remove(id).is_some(), "deleted object {id} twice");
@@ -255,6 +255,7 @@ struct Wired {
     batches: Sender<Arc<FibBatch>>,
     urgent: Sender<Vec<UrgentOp>>,
     said: Receiver<RibIn>,
+    confirms: Arc<AtomicBool>,
     stop: Stop,
 }
 
@@ -267,12 +268,12 @@ fn wired_to(server: SocketAddr, confirms: bool) -> Wired {
     let rings = Rings::default();
     let (feedback, said) = rings.bounded("feedback", FEEDBACK);
     let confirms = Arc::new(AtomicBool::new(confirms));
-    let rib = ToRib { failures: feedback.clone(), feedback, confirms };
+    let rib = ToRib { failures: feedback.clone(), feedback, confirms: confirms.clone() };
     let stop = Stop::default();
     let meter = Meters::default().meter("fpm");
     let (port, Outlet { batches, urgent }) = Port::new(7, "fpm", &rings, rib, meter, stop.clone());
     let handle = start_with_retry("fpm".into(), server, false, port, Duration::from_millis(20)).unwrap();
-    Wired { handle, batches, urgent, said, stop }
+    Wired { handle, batches, urgent, said, confirms, stop }
 }
 
 /// Reads from the client until `enough` says so.
@@ -309,6 +310,10 @@ fn a_session_a_break_and_a_replay() {
     client.urgent.send(vec![UrgentOp { after: 1, made: 1, op }]).unwrap();
     let only = |s: &Server| s.routes["192.0.2.0/24"].ends_with(" 10.0.1.2@5*1");
     read_until(&mut stream, &mut server, only);
+    // What is written is counted a moment later.
+    while client.handle.read().routes < 5 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 
     // Replies: one in hardware, after the one about what it was before; one refused.
     let mut replies = Vec::new();
@@ -500,4 +505,47 @@ fn vrfs_go_by_the_numbers_of_their_devices() {
     say(route(batch(), "192.0.2.0/24", Some(9)), red);
     let end = FibBatch { end_of_replay: true, ..batch() };
     assert_eq!(say(end, default), ["198.51.100.0/24 in 41 gone", "that is all"]);
+}
+
+#[test]
+fn both_ends_say_whether_routes_wait_for_the_chip() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = wired_to(listener.local_addr().unwrap(), true);
+    let (mut stream, _) = listener.accept().unwrap();
+    let said = |stream: &mut TcpStream| {
+        let mut octets = [0; 20];
+        stream.read_exact(&mut octets).unwrap();
+        let FpmMessage::Multipart { ack } =
+            frame(&octets).unwrap().unwrap().messages().next().unwrap().unwrap()
+        else {
+            panic!("another message")
+        };
+        ack
+    };
+    let until = |replies: Option<When>, early: bool, disagrees: bool| {
+        let seen = || {
+            let reading = client.handle.read();
+            (reading.replies, reading.is_early(), reading.disagreement.is_some())
+        };
+        while seen() != (replies, early, disagrees) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let say = |stream: &mut TcpStream, in_chip| {
+        let mut octets = Vec::new();
+        write_start_of_replies(&mut octets, in_chip);
+        stream.write_all(&octets).unwrap();
+    };
+    assert!(said(&mut stream));
+    until(None, false, false);
+    say(&mut stream, false);
+    until(Some(When::AtOnce), true, true);
+    say(&mut stream, true);
+    until(Some(When::InChip), false, false);
+    client.confirms.store(false, Relaxed);
+    assert!(!said(&mut stream), "it is said again when it changes");
+    until(Some(When::InChip), false, true);
+    drop(stream);
+    until(None, false, false);
+    client.stop.stop();
 }

@@ -127,6 +127,7 @@ impl World {
     }
 
     fn replies(&mut self) {
+        assert_eq!(self.bench.machine.awaiting(), self.bench.machine.count_awaiting());
         let is_there = self.chip == self.client.last && self.rows.iter().all(|row| *row == self.client.last);
         self.client.hear(is_there, &mut self.bench);
     }

@@ -97,7 +97,7 @@ fn a_replay_may_take_longer_than_the_limit_while_it_renews_what_was_there() {
 #[test]
 fn a_client_that_marks_the_end_is_waited_for() {
     let mut bench = replaying(2);
-    bench.send(Content::Multipart);
+    bench.send(Content::Multipart { ack: false });
     bench.announce(0);
     bench.listen(1_000_000);
     assert!(bench.goes_on(false) && bench.machine.silent_ms().is_none());

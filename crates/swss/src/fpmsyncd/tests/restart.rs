@@ -367,6 +367,7 @@ impl World {
     }
 
     fn replies(&mut self) {
+        assert_eq!(self.bench.machine.awaiting(), self.bench.machine.count_awaiting());
         let mut on_the_way = self.unsent.iter().chain(&self.sockets).chain(&self.ring).chain(&self.tasks);
         let is_there = self.chip == self.client.last
             && !(self.noted && self.appl_db != self.client.last)

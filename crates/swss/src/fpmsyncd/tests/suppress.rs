@@ -76,3 +76,20 @@ fn who_waits_for_an_object_hears_of_it() {
     bench.machine.suppress(false, &mut bench.out);
     assert_eq!(told(&mut bench), ["10.2.0.0/16"]);
 }
+
+#[test]
+fn a_client_of_ours_says_whether_it_waits_and_hears_whether_that_is_so() {
+    let mut bench = Bench::new();
+    assert_eq!((bench.machine.client_waits(), bench.out.in_chip), (None, None), "another's");
+    bench.machine.suppress(true, &mut bench.out);
+    assert_eq!(bench.out.in_chip, None, "it would not know the message");
+    bench.send(Content::Multipart { ack: false });
+    assert_eq!((bench.machine.client_waits(), bench.out.in_chip.take()), (Some(false), Some(true)));
+    bench.machine.suppress(false, &mut bench.out);
+    assert_eq!(bench.out.in_chip.take(), Some(false));
+    bench.send(Content::Multipart { ack: true });
+    assert_eq!((bench.machine.client_waits(), bench.out.in_chip.take()), (Some(true), Some(false)));
+    bench.machine.session_down();
+    bench.machine.suppress(true, &mut bench.out);
+    assert_eq!((bench.machine.client_waits(), bench.out.in_chip), (None, None));
+}

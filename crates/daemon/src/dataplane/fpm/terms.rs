@@ -1,0 +1,114 @@
+//! What client and server have told each other about replies: whether BGP waits until the chip has a route, and whether the server
+//! replies then or at once. Only ribtide's servers say it; of others nothing is known.
+
+use ribtide_runtime::log::log;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+
+/// When a server replies that a route is in hardware.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// As soon as it has read the route: its `suppress-fib-pending` is off.
+    AtOnce,
+    /// When the chip has it.
+    InChip,
+}
+
+impl fmt::Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            When::AtOnce => "at-once",
+            When::InChip => "in-chip",
+        })
+    }
+}
+
+/// The terms of the connection that is on. The writer says them, the reader hears them, and anybody may look.
+#[derive(Default, Debug)]
+pub(super) struct Terms {
+    /// What the server was told.
+    waits: AtomicBool,
+    /// What it said: 0 nothing, otherwise a [`When`] and 1.
+    replies: AtomicU8,
+    /// The disagreement that was logged is still there.
+    logged: AtomicBool,
+}
+
+impl Terms {
+    /// The server was told whether BGP waits.
+    pub(super) fn said(&self, waits: bool) {
+        self.waits.store(waits, Relaxed);
+    }
+
+    /// Whether BGP waits, as the server was told.
+    pub(super) fn waits(&self) -> bool {
+        self.waits.load(Relaxed)
+    }
+
+    /// The server said whether it replies when the chip has a route.
+    pub(super) fn heard(&self, in_chip: bool) {
+        let when = if in_chip { When::InChip } else { When::AtOnce };
+        self.replies.store(when as u8 + 1, Relaxed);
+    }
+
+    /// The connection is gone, and the next server may be another.
+    pub(super) fn end(&self) {
+        self.replies.store(0, Relaxed);
+    }
+
+    /// When the server replies, as far as it said.
+    pub(super) fn replies(&self) -> Option<When> {
+        match self.replies.load(Relaxed) {
+            0 => None,
+            1 => Some(When::AtOnce),
+            _ => Some(When::InChip),
+        }
+    }
+
+    /// Why BGP does not get what it waits for, or does not wait for what it gets.
+    pub(super) fn disagreement(&self) -> Option<&'static str> {
+        match (self.waits(), self.replies()?) {
+            (true, When::AtOnce) => Some(
+                "BGP waits for the chip (fib.suppress-fib-pending), but the server's suppress-fib-pending is off: it replies before \
+                 the chip has a route, and BGP advertises it then",
+            ),
+            (false, When::InChip) => Some(
+                "the server's suppress-fib-pending is on, but this router's fib.suppress-fib-pending is off: BGP advertises routes \
+                 before the chip has them",
+            ),
+            _ => None,
+        }
+    }
+
+    /// Logs a disagreement as it begins.
+    pub(super) fn look(&self, server: SocketAddr) {
+        let disagreement = self.disagreement();
+        if self.logged.swap(disagreement.is_some(), Relaxed) {
+            return;
+        }
+        if let Some(says) = disagreement {
+            log("ribtide", &format!("FPM server {server}: {says}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_says_something_else_disagrees() {
+        let terms = Terms::default();
+        for waits in [false, true] {
+            terms.end();
+            terms.said(waits);
+            assert_eq!((terms.replies(), terms.disagreement()), (None, None), "a server of others");
+            for (in_chip, when) in [(false, When::AtOnce), (true, When::InChip)] {
+                terms.heard(in_chip);
+                assert_eq!(terms.replies(), Some(when));
+                assert_eq!(terms.disagreement().is_some(), waits != in_chip);
+            }
+        }
+    }
+}
