@@ -4,6 +4,8 @@ import ipaddress
 import struct
 
 PORT = 2620
+#: A server that stands still reads nothing meanwhile.
+SENT = 600
 NEWROUTE, DELROUTE = 24, 25
 OFFLOAD = 0x4000
 
@@ -74,9 +76,11 @@ class Client:
         self.buffer = b""
 
     def send(self, octets):
+        # For all of it, and not what the last reply was waited for.
+        self.socket.settimeout(SENT)
         self.socket.sendall(octets)
 
-    def replies(self, count, timeout=10):
+    def replies(self, count, timeout=30):
         """The next replies as (prefix or label, table, protocol, whether offloaded); fewer when no more come in time."""
         got = []
         self.socket.settimeout(timeout)
