@@ -5,7 +5,7 @@ import copy
 import json
 import signal
 
-from harness import Host, Ribtide, binary, wait_for
+from harness import PATIENCE, Host, Ribtide, binary, wait_for
 from harness.config import HEAD, external
 from harness.sonic import APPL, ASIC, CONFIG, FLAGS, PORTS, Sonic
 from harness.speaker import Speaker, update
@@ -64,8 +64,8 @@ class Asic(Sonic):
         return set(self.gateways(ALL[::97] + ALL[-1:])) == {gateway}
 
     def agrees(self):
-        self.host.run("env", *(f"{k}={v}" for k, v in self.of_it.items()), binary(), "route-check", "--full", "--wait", "60",
-                      "--sonic", *self.databases, "--syncd", self.syncd, timeout=300)
+        self.host.run("env", *(f"{k}={v}" for k, v in self.of_it.items()), binary(), "route-check", "--full", "--wait", 60 * PATIENCE,
+                      "--sonic", *self.databases, "--syncd", self.syncd, timeout=600)
 
 
 def servers(host, asics):

@@ -9,7 +9,7 @@ import pytest
 from harness import Host, Ribtide, binary, blast, settled, wait_for
 from harness.config import HEAD, external
 from harness.sonic import PORTS, Sonic
-from harness.speaker import KEEPALIVE, Speaker, message, prefixes as nlri, raw_update, update
+from harness.speaker import Speaker, prefixes as nlri, raw_update, update
 from test_several_asics import Asic, servers
 from test_sonic import ROUTER as SONIC_ROUTER, check, own_routes
 from test_suppression import Receiver
@@ -39,10 +39,6 @@ class Told(Receiver):
     def __init__(self, host, asics):
         super().__init__(host, self.in_all)
         self.asics, self.round, self.of = asics, None, {}
-
-    def listen(self, enough, within=60):
-        self.speaker.send(message(KEEPALIVE))
-        super().listen(enough, within)
 
     def take(self, body):
         self.round = round_of(body)

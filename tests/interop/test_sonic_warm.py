@@ -22,6 +22,9 @@ QUEUED = {"ROUTE_TABLE_KEY_SET", "ROUTE_TABLE_DEL_SET"}
 #: What travels, and says how far it is, rather than what is kept.
 QUEUES = ("ASIC_STATE_KEY_VALUE_OP_QUEUE", "GETRESPONSE_KEY_VALUE_OP_QUEUE", "RIBTIDE_REQUESTS_OWED", "RIBTIDE_IN_VIEW")
 
+#: The channel that says how far one has heard.
+HERE = "TEST_HERE"
+
 
 class Warm(Sonic):
     """The daemons, allowed to start warm from the second time on."""
@@ -41,7 +44,7 @@ class Warm(Sonic):
         self.everything_else()
         self.state = self.redis.db(STATE)
         self.listener = self.redis.db(APPL).pubsub()
-        self.listener.psubscribe(f"__keyspace@{APPL}__:*", f"__keyspace@{ASIC}__:*", "RESTARTCHECKREPLY")
+        self.listener.psubscribe(f"__keyspace@{APPL}__:*", f"__keyspace@{ASIC}__:*", "RESTARTCHECKREPLY", HERE)
 
     def enable(self):
         self.state.hset("WARM_RESTART_ENABLE_TABLE|system", "enable", "true")
@@ -50,15 +53,20 @@ class Warm(Sonic):
     def heard(self):
         """Keys of APPL_DB and ASIC_DB that were written since last asked, and answers."""
         keys = []
-        while message := self.listener.get_message(timeout=0.3):
+        # What is late, and then up to here.
+        time.sleep(0.3)
+        self.redis.db(APPL).publish(HERE, "")
+        while message := self.listener.get_message(timeout=60):
             if message["type"] != "pmessage":
                 continue
             key = message["channel"].split("__:", 1)[-1]
+            if key == HERE:
+                return keys
             if key == "RESTARTCHECKREPLY":
                 keys.append(json.loads(message["data"])[1])
             elif key not in QUEUES:
                 keys.append(key)
-        return keys
+        raise AssertionError("Redis says nothing")
 
     def warm_state(self, app):
         return self.state.hget(f"WARM_RESTART_TABLE|{app}", "state")
@@ -184,7 +192,7 @@ def test_a_routing_daemon_that_starts_again(host):
     difference only."""
     sonic = Warm(host, "redis_sync")
     own = own_routes(sonic)
-    sonic.redis.db(CONFIG).hset("WARM_RESTART|bgp", mapping={"bgp_timer": "12", "eoiu_hold": "1"})
+    sonic.redis.db(CONFIG).hset("WARM_RESTART|bgp", mapping={"bgp_timer": "12", "eoiu_hold": "3"})
     sonic.restart("fpmsyncd")
     port = ifindex(host, "Ethernet0")
     def announce(client, hops):

@@ -22,7 +22,10 @@ def wait_for(what, condition, timeout=60.0, every=0.1, alive=()):
     timeout *= PATIENCE
     end = time.monotonic() + timeout
     last = None
-    while time.monotonic() < end:
+    late = False
+    while not late:
+        # When time is up one looks once more: who waits may have stood still himself.
+        late = time.monotonic() >= end
         for process in alive:
             if process.poll() is not None:
                 raise AssertionError(f"{process.name} ended while waiting until {what}:\n{process.log()}")

@@ -9,6 +9,8 @@ from .host import wait_for
 
 MARKER = b"\xff" * 16
 OPEN, UPDATE, NOTIFICATION, KEEPALIVE = 1, 2, 3, 4
+#: How long a router may read nothing, in seconds.
+SENT = 600
 
 
 def message(kind, body=b""):
@@ -53,13 +55,13 @@ def update(nlri, as_path, next_hop, *more):
 
 
 class Speaker:
-    """A session from one of a host's feeds to its router, established."""
+    """A session from one of a host's feeds to its router, established. Without a hold time nothing needs to be said in it."""
 
-    def __init__(self, host, source, asn, extended=False):
+    def __init__(self, host, source, asn, extended=False, hold=0):
         capabilities = bytes([1, 4, 0, 1, 0, 1]) + bytes([65, 4]) + asn.to_bytes(4, "big") + (bytes([6, 0]) if extended else b"")
         optional = bytes([2, len(capabilities)]) + capabilities
         two = asn if asn < 65536 else 23456
-        body = struct.pack("!BHH", 4, two, 90) + socket.inet_aton(source) + bytes([len(optional)]) + optional
+        body = struct.pack("!BHH", 4, two, hold) + socket.inet_aton(source) + bytes([len(optional)]) + optional
 
         def opened():
             self.socket, self.buffer = host.feeds.connect(host.FEED_SIDE, 179, source), b""
@@ -75,6 +77,8 @@ class Speaker:
         assert self.read()[0] == KEEPALIVE
 
     def send(self, data):
+        # For all of it, and not what the last message was waited for.
+        self.socket.settimeout(SENT)
         self.socket.sendall(data)
 
     def read(self, timeout=10):
