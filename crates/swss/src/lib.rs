@@ -10,6 +10,7 @@
 pub mod fpmsyncd;
 pub mod json;
 pub mod orch;
+mod pieces;
 pub mod row;
 pub mod sai;
 mod spell;

@@ -52,6 +52,11 @@ impl Load {
         out
     }
 
+    /// More bytes of memory than all daemons together take for it until the last route.
+    pub(super) fn memory(self) -> usize {
+        self.total() as usize * 1024
+    }
+
     /// Every route again, through its `n`th neighbour alone.
     pub(super) fn frames_through(self, n: u8, ifindex: u32) -> Vec<u8> {
         let mut out = Vec::new();

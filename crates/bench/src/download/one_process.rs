@@ -4,7 +4,7 @@
 use super::run::{Case, Cost, Figures, Running, busy};
 use super::timers::Timers;
 use crate::Error;
-use crate::harness::{Place, Program};
+use crate::harness::{Place, Program, memory};
 use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::net::Ipv4Addr;
@@ -55,6 +55,7 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     };
     let mut receiver = load(&["sink", "--until-prefixes", &all], RECEIVER, "65020")?;
     std::thread::sleep(Duration::from_secs(1));
+    memory::touch(case.load.memory());
     let before = it.cpu();
     let begin = Instant::now();
     let _sender = load(&["blast", "--ipv4", &all, "--hold", "3600"], SENDER, "65010")?;

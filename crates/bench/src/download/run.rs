@@ -8,7 +8,7 @@ use super::timers::{self, Timers};
 use super::wiring::Flags;
 use crate::Error;
 use crate::harness::place::PROGRAM_LINK;
-use crate::harness::{Place, Program};
+use crate::harness::{Place, Program, memory};
 use ribtide_wire::fpm;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -281,6 +281,7 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
         // From now on, so that the first thing that takes time is the first route.
         ask(&socket, &format!("set rate={rate}")).map_err(Error::System)?;
     }
+    memory::touch(load.memory());
     let over = AtomicBool::new(false);
     let used = |it: &Running| it.programs.iter().map(|(_, p)| p.cpu().as_secs_f64()).collect::<Vec<_>>();
     let before = used(&it);

@@ -2,6 +2,7 @@
 //! under test with their CPU and memory, places to run them in, and figures with their spread.
 
 pub mod machine;
+pub mod memory;
 pub mod place;
 pub mod program;
 pub mod spread;

@@ -87,10 +87,11 @@ impl Fpmsyncd {
         let mut next = SmallVec::<[AnyPrefix; AHEAD]>::new();
         loop {
             next.extend(prefixes.by_ref().take(AHEAD));
-            if next.is_empty() {
-                return;
+            let Some(last) = next.last() else { return };
+            let routes = &self.vrfs[vrf as usize].routes;
+            if !routes.is_nth(*last, next.len()) {
+                next.iter().for_each(|prefix| routes.look_at(*prefix));
             }
-            next.iter().for_each(|prefix| self.vrfs[vrf as usize].routes.look_at(*prefix));
             next.drain(..).for_each(|prefix| self.answered((vrf, prefix), protocol, out));
         }
     }

@@ -346,10 +346,12 @@ impl Fpmsyncd {
         while let Some(Changed { at: (vrf, prefix), written }) = changed.next() {
             if ahead == 0 {
                 // Of many that were changed long ago, some at a time: the processor waits for all of them at once.
-                let next = changed.as_slice().iter().take(AHEAD);
-                next.for_each(|Changed { at: (vrf, prefix), .. }| {
-                    self.vrfs[*vrf as usize].routes.look_at(*prefix)
-                });
+                let rest = changed.as_slice();
+                let next = rest.get(..AHEAD).unwrap_or(rest);
+                let routes = |vrf: u32| &self.vrfs[vrf as usize].routes;
+                if next.last().is_some_and(|last| !routes(last.at.0).is_nth(last.at.1, next.len() + 1)) {
+                    next.iter().for_each(|next| routes(next.at.0).look_at(next.at.1));
+                }
                 ahead = AHEAD;
             }
             ahead -= 1;

@@ -2,7 +2,10 @@
 
 use super::source::SourceId;
 use super::stage::Stage;
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, fit, for_each_family, relieve};
+use crate::pieces::{Index, Pieces};
+use ribtide_prefix::{AnyPrefix, Families, Family, HashBuilder, PerFamily, Prefix, for_each_family};
+use std::cell::Cell;
+use std::hash::BuildHasher;
 use std::hint::black_box;
 
 /// One route.
@@ -22,21 +25,117 @@ impl Entry {
 
 const _: () = assert!(size_of::<Entry>() == 8);
 
-struct Entries;
+/// Routes of one family, one behind the other as they came.
+///
+/// A route is looked for several times: when it is announced, when its row is handed over, when it is answered; and each time after the one
+/// that came before it. So the route that was found last and its neighbours are tried first, and what is near is
+/// neither hashed nor waited for.
+struct Routes<F: Family> {
+    routes: Pieces<(Prefix<F>, Entry)>,
+    by_prefix: Index,
+    hasher: HashBuilder,
+    last: Cell<u32>,
+}
 
-impl PerFamily for Entries {
-    type Of<F: Family> = Map<Prefix<F>, Entry>;
+impl<F: Family> Default for Routes<F> {
+    fn default() -> Self {
+        Routes {
+            routes: Pieces::default(),
+            by_prefix: Index::default(),
+            hasher: HashBuilder::default(),
+            last: Cell::default(),
+        }
+    }
+}
+
+impl<F: Family> Routes<F> {
+    /// What is kept of a prefix's hash.
+    fn hash(&self, prefix: Prefix<F>) -> u32 {
+        (self.hasher.hash_one(prefix) >> 32) as u32
+    }
+
+    fn near(&self, prefix: Prefix<F>) -> Option<u32> {
+        let last = self.last.get();
+        let is = |at: &u32| self.routes.get(*at).is_some_and(|(of, _)| *of == prefix);
+        let at = [last, last.wrapping_add(1), last.wrapping_sub(1)].into_iter().find(is)?;
+        self.last.set(at);
+        Some(at)
+    }
+
+    fn find(&self, prefix: Prefix<F>) -> Option<u32> {
+        self.near(prefix).or_else(|| {
+            let at = self.by_prefix.find(self.hash(prefix), |at| self.routes[at].0 == prefix)?;
+            self.last.set(at);
+            Some(at)
+        })
+    }
+
+    fn is_nth(&self, prefix: Prefix<F>, n: usize) -> bool {
+        self.routes.get(self.last.get().wrapping_add(n as u32)).is_some_and(|(of, _)| *of == prefix)
+    }
+
+    fn get(&self, prefix: Prefix<F>) -> Option<&Entry> {
+        self.find(prefix).map(|at| &self.routes[at].1)
+    }
+
+    fn get_mut(&mut self, prefix: Prefix<F>) -> Option<&mut Entry> {
+        self.find(prefix).map(|at| &mut self.routes[at].1)
+    }
+
+    fn entry(&mut self, prefix: Prefix<F>) -> &mut Entry {
+        let near = self.near(prefix);
+        let hash = self.hash(prefix);
+        let Routes { routes, by_prefix, last, .. } = self;
+        let at = near.map_or_else(
+            || by_prefix.find_or_insert(hash, |at| routes[at].0 == prefix, || routes.len() as u32),
+            Ok,
+        );
+        if at.is_err() {
+            routes.push((prefix, Entry::GONE));
+        }
+        let (Ok(at) | Err(at)) = at;
+        last.set(at);
+        &mut routes[at].1
+    }
+
+    /// The last one takes its place.
+    fn remove(&mut self, prefix: Prefix<F>) {
+        let Some(at) = self.find(prefix) else { return };
+        self.by_prefix.remove(self.hash(prefix), at);
+        if let Some(last) = self.routes.pop()
+            && last.0 != prefix
+        {
+            self.by_prefix.renumber(self.hash(last.0), self.routes.len() as u32, at);
+            self.routes[at] = last;
+        }
+        self.by_prefix.relieve();
+    }
+
+    fn relieve(&mut self) {
+        self.routes.fit();
+        self.by_prefix.fit();
+    }
+
+    fn allocation_size(&self) -> usize {
+        self.routes.capacity() * size_of::<(Prefix<F>, Entry)>() + self.by_prefix.allocation_size()
+    }
+}
+
+struct OfFamily;
+
+impl PerFamily for OfFamily {
+    type Of<F: Family> = Routes<F>;
 }
 
 /// Routes of one VRF by prefix.
 #[derive(Default)]
-pub(super) struct RouteTable(Families<Entries>);
+pub(super) struct RouteTable(Families<OfFamily>);
 
 impl RouteTable {
     pub(super) fn get(&self, prefix: AnyPrefix) -> Option<&Entry> {
         match prefix {
-            AnyPrefix::V4(p) => self.0.v4.get(&p),
-            AnyPrefix::V6(p) => self.0.v6.get(&p),
+            AnyPrefix::V4(p) => self.0.v4.get(p),
+            AnyPrefix::V6(p) => self.0.v6.get(p),
         }
     }
 
@@ -45,39 +144,44 @@ impl RouteTable {
         black_box(self.get(prefix).map(|entry| entry.stage));
     }
 
+    /// Whether it is the `n`th behind the route that was found last. Then those between are probably what is looked for next, and need
+    /// not be looked at before.
+    pub(super) fn is_nth(&self, prefix: AnyPrefix, n: usize) -> bool {
+        match prefix {
+            AnyPrefix::V4(p) => self.0.v4.is_nth(p, n),
+            AnyPrefix::V6(p) => self.0.v6.is_nth(p, n),
+        }
+    }
+
     pub(super) fn get_mut(&mut self, prefix: AnyPrefix) -> Option<&mut Entry> {
         match prefix {
-            AnyPrefix::V4(p) => self.0.v4.get_mut(&p),
-            AnyPrefix::V6(p) => self.0.v6.get_mut(&p),
+            AnyPrefix::V4(p) => self.0.v4.get_mut(p),
+            AnyPrefix::V6(p) => self.0.v6.get_mut(p),
         }
     }
 
     /// The entry of a prefix, withdrawn when it is new.
     pub(super) fn entry(&mut self, prefix: AnyPrefix) -> &mut Entry {
         match prefix {
-            AnyPrefix::V4(p) => self.0.v4.entry(p).or_insert(Entry::GONE),
-            AnyPrefix::V6(p) => self.0.v6.entry(p).or_insert(Entry::GONE),
+            AnyPrefix::V4(p) => self.0.v4.entry(p),
+            AnyPrefix::V6(p) => self.0.v6.entry(p),
         }
     }
 
     pub(super) fn remove(&mut self, prefix: AnyPrefix) {
-        fn from<F: Family>(map: &mut Map<Prefix<F>, Entry>, prefix: Prefix<F>) {
-            map.remove(&prefix);
-            relieve(map);
-        }
         match prefix {
-            AnyPrefix::V4(p) => from(&mut self.0.v4, p),
-            AnyPrefix::V6(p) => from(&mut self.0.v6, p),
+            AnyPrefix::V4(p) => self.0.v4.remove(p),
+            AnyPrefix::V6(p) => self.0.v6.remove(p),
         }
     }
 
     /// Lets go of room that was made for more than there is.
     pub(super) fn relieve(&mut self) {
-        for_each_family!(F => fit(self.0.get_mut::<F>()));
+        for_each_family!(F => self.0.get_mut::<F>().relieve());
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.v4.len() + self.0.v6.len()
+        self.0.v4.routes.len() + self.0.v6.routes.len()
     }
 
     pub(super) fn allocation_size(&self) -> usize {
@@ -85,14 +189,78 @@ impl RouteTable {
     }
 
     pub(super) fn for_each(&self, mut each: impl FnMut(AnyPrefix, &Entry)) {
-        for_each_family!(F => for (prefix, entry) in self.0.get::<F>() {
+        for_each_family!(F => for (prefix, entry) in self.0.get::<F>().routes.iter() {
             each(prefix.any(), entry);
         });
     }
 
     pub(super) fn for_each_mut(&mut self, mut each: impl FnMut(AnyPrefix, &mut Entry)) {
-        for_each_family!(F => for (prefix, entry) in self.0.get_mut::<F>() {
+        for_each_family!(F => for (prefix, entry) in self.0.get_mut::<F>().routes.iter_mut() {
             each(prefix.any(), entry);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn prefix(n: u32) -> AnyPrefix {
+        AnyPrefix::host(std::net::Ipv4Addr::from_bits(n).into())
+    }
+
+    fn all(table: &RouteTable) -> BTreeMap<AnyPrefix, u16> {
+        let mut found = BTreeMap::new();
+        table.for_each(|prefix, entry| assert_eq!(found.insert(prefix, entry.epoch), None));
+        found
+    }
+
+    #[test]
+    fn every_route_is_found_whatever_came_and_went() {
+        let (mut table, mut model) = (RouteTable::default(), BTreeMap::new());
+        // A number that jumps about, from a few that come often to many that come once.
+        let mut state = 1u32;
+        for n in 0..200_000u32 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let at = prefix(if n % 3 == 0 { state >> 12 & 0xff } else { n >> 1 });
+            if state >> 30 == 0 {
+                table.remove(at);
+                model.remove(&at);
+            } else {
+                table.entry(at).epoch = n as u16;
+                model.insert(at, n as u16);
+            }
+            let other = prefix(state >> 15);
+            assert_eq!(table.is_nth(at, 0), table.get(at).is_some());
+            table.look_at(other);
+            assert_eq!(table.get(other).map(|entry| entry.epoch), model.get(&other).copied());
+            assert_eq!(table.get_mut(at).map(|entry| entry.epoch), model.get(&at).copied());
+        }
+        assert_eq!((all(&table), table.len()), (model.clone(), model.len()));
+        for (n, at) in model.keys().copied().enumerate() {
+            table.remove(at);
+            assert!(table.get(at).is_none() && table.len() == model.len() - n - 1);
+        }
+        assert!(all(&table).is_empty());
+    }
+
+    #[test]
+    fn room_for_routes_that_came_and_went_is_given_back() {
+        let mut table = RouteTable::default();
+        for stay in [10, 30_000] {
+            (0..stay).for_each(|n| table.entry(prefix(n)).epoch = 7);
+            table.relieve();
+            let before = table.allocation_size();
+            (stay..230_000).for_each(|n| table.entry(prefix(n)).epoch = 8);
+            // It has just grown.
+            assert!(table.allocation_size() / table.len() <= 38);
+            // The eldest go first.
+            (0..230_000 - stay).for_each(|n| table.remove(prefix(n)));
+            table.relieve();
+            assert_eq!((table.allocation_size(), table.len()), (before, stay as usize));
+            assert!(all(&table).keys().copied().eq((230_000 - stay..230_000).map(prefix)));
+            (230_000 - stay..230_000).for_each(|n| table.remove(prefix(n)));
+        }
     }
 }

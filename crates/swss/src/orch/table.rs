@@ -6,9 +6,9 @@
 
 use super::routes::{Lead, Task};
 use super::vrfs;
+use crate::pieces::{Index, Pieces};
 use crate::row::Name;
-use hashbrown::HashTable;
-use ribtide_prefix::{Afi, AnyPrefix, HashBuilder, Map, relieve, with_spare};
+use ribtide_prefix::{Afi, AnyPrefix, HashBuilder, Map, relieve};
 use std::hash::{BuildHasher, Hasher};
 use std::hint::black_box;
 use std::net::Ipv4Addr;
@@ -97,11 +97,6 @@ fn hash(hasher: &HashBuilder, vrf: u32, prefix: &AnyPrefix) -> u32 {
     (state.finish() >> 32) as u32
 }
 
-/// The table takes a place from the lower bits and a mark from the highest.
-fn spread(hash: u32) -> u64 {
-    u64::from(hash) << 32 | u64::from(hash)
-}
-
 /// No task.
 const NONE: u32 = u32::MAX;
 
@@ -117,76 +112,6 @@ struct Record {
 
 const _: () = assert!(size_of::<Record>() == 48);
 
-/// Records in one piece of memory. That is more than the allocator brings together with others, so a piece that goes is given
-/// back, whatever stays.
-const PIECE: usize = 16 << 10;
-
-/// Records by number, in pieces: a table that grows neither copies those that it has nor needs room for them twice.
-#[derive(Default)]
-struct Records {
-    pieces: Vec<Vec<Record>>,
-    len: usize,
-}
-
-impl Records {
-    fn get(&self, at: u32) -> Option<&Record> {
-        self.pieces.get(at as usize / PIECE)?.get(at as usize % PIECE)
-    }
-
-    fn get_mut(&mut self, at: u32) -> Option<&mut Record> {
-        self.pieces.get_mut(at as usize / PIECE)?.get_mut(at as usize % PIECE)
-    }
-
-    fn push(&mut self, record: Record) {
-        if self.len.is_multiple_of(PIECE) {
-            self.pieces.push(Vec::new());
-        }
-        if let Some(piece) = self.pieces.last_mut() {
-            if piece.len() == piece.capacity() {
-                piece.reserve_exact(PIECE - piece.len());
-            }
-            piece.push(record);
-            self.len += 1;
-        }
-    }
-
-    /// Gives back what the only piece does not need, if that is most of it.
-    fn fit(&mut self) {
-        if let [only] = &mut self.pieces[..]
-            && only.len() * 8 <= PIECE
-        {
-            only.shrink_to_fit();
-        }
-    }
-
-    fn pop(&mut self) {
-        let Some(piece) = self.pieces.last_mut() else { return };
-        piece.pop();
-        self.len -= 1;
-        if piece.is_empty() {
-            self.pieces.pop();
-        }
-    }
-
-    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Record> {
-        self.pieces.iter_mut().flatten()
-    }
-}
-
-impl std::ops::Index<u32> for Records {
-    type Output = Record;
-
-    fn index(&self, at: u32) -> &Record {
-        &self.pieces[at as usize / PIECE][at as usize % PIECE]
-    }
-}
-
-impl std::ops::IndexMut<u32> for Records {
-    fn index_mut(&mut self, at: u32) -> &mut Record {
-        &mut self.pieces[at as usize / PIECE][at as usize % PIECE]
-    }
-}
-
 /// Why else a record stays.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Kept {
@@ -201,10 +126,9 @@ struct Kept {
 /// All routes that are in the chip, on their way there or of the router's own.
 #[derive(Default)]
 pub(super) struct RouteTable {
-    records: Records,
+    records: Pieces<Record>,
     unused: Vec<u32>,
-    /// Numbers with their hashes, so that a table that grows need not look at the records.
-    by_name: HashTable<(u32, u32)>,
+    by_name: Index,
     hasher: HashBuilder,
     tasks: Vec<Option<Box<Task>>>,
     unused_tasks: Vec<u32>,
@@ -218,15 +142,14 @@ impl RouteTable {
     /// The number of a route of which something is known.
     pub(super) fn find(&self, name: RouteName) -> Option<RouteId> {
         let hash = hash(&self.hasher, name.vrf, &name.prefix);
-        let same = |(of, at): &(u32, u32)| *of == hash && self.records[*at].name == name;
-        self.by_name.find(spread(hash), same).map(|(_, at)| RouteId(*at))
+        self.by_name.find(hash, |at| self.records[at].name == name).map(RouteId)
     }
 
     /// Reads what will be read again when the route is looked for.
     pub(super) fn look_at(&self, vrf: u32, prefix: &AnyPrefix) {
         let hash = hash(&self.hasher, vrf, prefix);
-        let found = self.by_name.find(spread(hash), |(of, _)| *of == hash);
-        black_box(found.and_then(|(_, at)| self.records.get(*at)).map(|record| record.task));
+        let found = self.by_name.find(hash, |_| true);
+        black_box(found.and_then(|at| self.records.get(at)).map(|record| record.task));
     }
 
     /// The number of a route, which is made when there is none. Give it something to be kept for, or
@@ -235,10 +158,10 @@ impl RouteTable {
         let RouteTable { records, unused, by_name, hasher, .. } = self;
         let hash = hash(hasher, vrf, prefix);
         let is = |name: &RouteName| name.vrf == vrf && name.prefix == *prefix;
-        let same = |(of, at): &(u32, u32)| *of == hash && is(&records[*at].name);
-        let entry = match by_name.entry(spread(hash), same, |(of, _)| spread(*of)) {
-            hashbrown::hash_table::Entry::Occupied(known) => return RouteId(known.get().1),
-            hashbrown::hash_table::Entry::Vacant(entry) => entry,
+        let new = || unused.pop().unwrap_or(records.len() as u32);
+        let at = match by_name.find_or_insert(hash, |at| is(&records[at].name), new) {
+            Ok(known) => return RouteId(known),
+            Err(new) => new,
         };
         let record = Record {
             name: RouteName { vrf, prefix: *prefix },
@@ -247,11 +170,6 @@ impl RouteTable {
             kept: Kept::default(),
             unsaid: false,
         };
-        let at = match unused.pop() {
-            Some(at) => at,
-            None => records.len as u32,
-        };
-        entry.insert((hash, at));
         match records.get_mut(at) {
             Some(place) => *place = record,
             None => records.push(record),
@@ -265,11 +183,7 @@ impl RouteTable {
         if in_chip.is_some() || *task != NONE || *kept != Kept::default() {
             return;
         }
-        if let Ok(entry) =
-            self.by_name.find_entry(spread(hash(&self.hasher, name.vrf, &name.prefix)), |(_, at)| *at == id.0)
-        {
-            entry.remove();
-        }
+        self.by_name.remove(hash(&self.hasher, name.vrf, &name.prefix), id.0);
         self.record_mut(id).unsaid = false;
         self.unused.push(id.0);
         if self.by_name.is_empty() {
@@ -358,9 +272,9 @@ impl RouteTable {
         if self.tasks() == 0 {
             (self.tasks, self.unused_tasks) = Default::default();
         }
-        if self.records.len > LITTLE && self.by_name.len() * 8 < self.records.len {
+        if self.records.len() > LITTLE && self.by_name.len() * 8 < self.records.len() {
             self.let_records_go();
-            self.by_name.shrink_to(self.by_name.len() * 2, |(of, _)| spread(*of));
+            self.by_name.relieve();
         }
     }
 
@@ -369,7 +283,7 @@ impl RouteTable {
         self.trim();
         self.let_records_go();
         self.records.fit();
-        self.by_name.shrink_to(with_spare(self.by_name.len()), |(of, _)| spread(*of));
+        self.by_name.fit();
         self.unused_tasks.shrink_to_fit();
     }
 
@@ -377,7 +291,7 @@ impl RouteTable {
     fn let_records_go(&mut self) {
         let RouteTable { records, unused, .. } = self;
         unused.sort_unstable();
-        while unused.last().is_some_and(|at| *at as usize + 1 == records.len) {
+        while unused.last().is_some_and(|at| *at as usize + 1 == records.len()) {
             unused.pop();
             records.pop();
         }
@@ -441,7 +355,7 @@ impl RouteTable {
 
     /// Every route that is known.
     pub(super) fn iter(&self) -> impl Iterator<Item = RouteId> {
-        self.by_name.iter().map(|(_, at)| RouteId(*at))
+        self.by_name.iter().map(RouteId)
     }
 
     /// Notes of each route, or of each label's, that it was not said since: those that are in the chip, on their way, or there
@@ -489,6 +403,7 @@ impl RouteTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pieces::PIECE;
 
     fn prefix(n: u32) -> AnyPrefix {
         AnyPrefix::host(Ipv4Addr::from_bits(n).into())
@@ -508,7 +423,7 @@ mod tests {
     }
 
     fn room(table: &RouteTable) -> usize {
-        table.records.pieces.iter().map(Vec::capacity).sum::<usize>()
+        table.records.capacity()
     }
 
     #[test]
@@ -530,6 +445,6 @@ mod tests {
                 |(n, id): (u32, &RouteId)| table.find(RouteName { vrf: 0, prefix: prefix(n) }) == Some(*id);
             assert!((0..).zip(&ids).all(same), "numbers stay what they are");
         }
-        assert!(table.records.pieces.iter().rev().skip(1).all(|piece| piece.len() == PIECE));
+        assert!(table.records.pieces().iter().rev().skip(1).all(|piece| piece.len() == PIECE));
     }
 }
