@@ -13,12 +13,13 @@ use clap::ValueEnum;
 use crossbeam_channel::Select;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::Db;
 use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, octets, text};
+use ribtide_swss::{Db, json};
 use ribtide_tables::zmq::{self, Endpoint};
-use ribtide_tables::{Databases, Exchange, Heard, Message, Question, WINDOW, listen, queue};
+use ribtide_tables::{Connection, Databases, Exchange, Heard, Message, Question, WINDOW, listen, queue};
 use std::collections::VecDeque;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,8 +36,12 @@ const PORT: u16 = 5555;
 /// How long syncd may take for one request. SONiC gives up after a minute; a chip that stalls for as long is no reason to
 /// describe everything anew.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// What orchagent adds to its first request in `redis_async`, and syncd to its reply, when each request is answered.
-pub(super) const ANSWERS: &str = r#"["RIBTIDE_ANSWERS","each request"]"#;
+/// What orchagent adds to its first request in `redis_async`, with a number that no other run has, and syncd to its reply, when each
+/// request is answered. A key of ASIC_DB, too: syncd was asked for it last.
+pub(super) const ANSWERS: &str = "RIBTIDE_ANSWERS";
+
+/// The operation of a view's first and last step, and of the replies to them.
+const VIEW_STEP: &str = "Snotify";
 
 /// The setting of the mode, as `show pipeline --sonic` has it.
 pub(super) const MODE: &str = "synchronous_mode";
@@ -127,10 +132,39 @@ pub(super) fn note(mode: Mode, config: &mut ConfigDb, settings: &mut Settings) -
     Ok(())
 }
 
+/// What a `run` adds to its first request.
+pub(super) fn asked_by(run: u64) -> String {
+    format!(r#"["{ANSWERS}","{run}"]"#)
+}
+
+/// The number of the run that asks for an answer to each request, in its first request and in the reply to that.
+pub(super) fn run_of(message: &Message) -> Option<u64> {
+    if message.op != VIEW_STEP {
+        return None;
+    }
+    let fields = json::read_strings(&message.value)?;
+    let [name, run] = &*fields else { return None };
+    (name == ANSWERS).then(|| run.parse().ok()).flatten()
+}
+
 /// What a reply needs to be understood.
 struct Waiting {
     id: u64,
     view: bool,
+    /// Of the first request in `redis_async`.
+    run: Option<u64>,
+}
+
+impl Waiting {
+    /// Whether this is the reply to what an earlier run asked, which came late. `known`: syncd is one that says whose first request it
+    /// replies to.
+    fn is_late(&self, message: &Message, known: bool) -> bool {
+        if self.view != (message.op == VIEW_STEP) {
+            return true;
+        }
+        let run = run_of(message);
+        self.run.is_some() && run != self.run && (run.is_some() || known)
+    }
 }
 
 /// A reply, and whether it says that each request is answered.
@@ -170,15 +204,18 @@ impl South {
                 Some(hear(request.id, message).map(|reply| (reply, true)))
             })?
         } else {
-            let ask = move |(request, answered): (SaiRequest, bool)| question(&request, answered, mode);
-            queue::exchange(asic, VIDCOUNTER, rings, stop, ask, |waiting: &Waiting, message: Message| {
-                // A late reply to what an earlier run asked is not one to a view step.
-                if waiting.view != (message.op == "Snotify") {
+            // A hasher's key is random.
+            let run = (mode == Mode::RedisAsync).then(|| RandomState::new().hash_one(std::process::id()));
+            let ask = move |(request, answered): (SaiRequest, bool)| question(&request, answered, run);
+            let known = Connection::open(asic, stop)?.ask(&["EXISTS", ANSWERS])?.as_integer() == Some(1);
+            let hear = move |waiting: &Waiting, message: Message| {
+                if waiting.is_late(&message, known) {
                     return None;
                 }
                 let reply = text::read_reply(waiting.id, &message.key, &message.value, &message.op);
-                Some(reply.map(|reply| (reply, message.value == ANSWERS)).map_err(unreadable))
-            })?
+                Some(reply.map(|reply| (reply, run_of(&message).is_some())).map_err(unreadable))
+            };
+            queue::exchange(asic, VIDCOUNTER, rings, stop, ask, hear)?
         };
         let (tell, shutdown) = crossbeam_channel::bounded(1);
         listen(asic, vec![NOTIFICATIONS.into()], stop, move |heard| {
@@ -230,14 +267,15 @@ fn hear(id: u64, message: &[u8]) -> Result<SaiReply, Error> {
     }
 }
 
-/// A request as text; `answered` says that a reply to it will come.
-fn question(request: &SaiRequest, answered: bool, mode: Mode) -> Question<Waiting> {
+/// A request as text; `answered` says that a reply to it will come. The first one of a `run` asks for answers.
+fn question(request: &SaiRequest, answered: bool, run: Option<u64>) -> Question<Waiting> {
     let mut message = text::write_request(request);
     let view = matches!(request.call, SaiCall::View(_));
-    if mode == Mode::RedisAsync && request.call == SaiCall::View(View::Init) {
-        message.value = ANSWERS.into();
+    let run = run.filter(|_| request.call == SaiCall::View(View::Init));
+    if let Some(run) = run {
+        message.value = asked_by(run);
     }
-    let pending = answered.then_some(Waiting { id: request.id, view });
+    let pending = answered.then_some(Waiting { id: request.id, view, run });
     Question { message, pending }
 }
 

@@ -4,7 +4,7 @@
 use super::asic_db::AsicDb;
 use super::north::Persistence;
 use super::settings::Settings;
-use super::south::{ANSWERS, MODE, Mode};
+use super::south::{ANSWERS, MODE, Mode, asked_by, run_of};
 use super::syncd_stage::OrchLink;
 use super::{Error, log};
 use crossbeam_channel::Select;
@@ -23,8 +23,6 @@ use std::time::{Duration, Instant};
 
 const DAEMON: &str = "syncd";
 const ASIC_STATE: &str = "ASIC_STATE";
-/// A key of ASIC_DB: orchagent asked for an answer to each request.
-const ASKED: &str = "RIBTIDE_ANSWERS";
 /// How long nothing must come before nothing is on the way.
 const SILENCE: Duration = Duration::from_millis(200);
 /// Why requests are not answered in `redis_async`.
@@ -35,8 +33,8 @@ const WAITING: usize = 64;
 /// What came.
 struct Incoming {
     what: Result<SaiRequest, Refusal>,
-    /// In `redis_async`: that each request be answered.
-    asks_for_answers: bool,
+    /// In `redis_async`: the run that asks for an answer to each request.
+    run: Option<u64>,
     /// It may have been carried out before, and its answer was lost.
     again: Again,
 }
@@ -86,8 +84,8 @@ enum Kind {
     Get,
     /// Another one: what still fits.
     Available,
-    /// The first step of a view. `answering`: who asked wanted to know whether each request is answered.
-    Init { answering: bool },
+    /// The first step of a view, and the run that wanted to know whether each request is answered.
+    Init { run: Option<u64> },
     /// The last one.
     Apply,
 }
@@ -134,8 +132,7 @@ impl SouthServer {
         let (replies, waiting) = rings.bounded::<(Way, Reply)>("replies to orchagent", WAITING);
         let (failing, failed) = crossbeam_channel::bounded(1);
         let (requests, reader, mut writer) = if mode.is_zmq() {
-            let read =
-                |message: &[u8], again| Incoming { what: read_zmq(message), asks_for_answers: false, again };
+            let read = |message: &[u8], again| Incoming { what: read_zmq(message), run: None, again };
             queue::forget(&mut Connection::open(asic, stop)?)?;
             (Requests::Zmq(zmq::serve(endpoint, rings, stop, read)?), None, None)
         } else {
@@ -145,7 +142,7 @@ impl SouthServer {
                 let request = text::read_request(0, &message.key, &message.value, &message.op);
                 let what = request.map_err(|e| refusal(&message.key, &message.op, e.to_string()));
                 let again = if owed { Again::Elsewhere } else { Again::No };
-                Incoming { what, asks_for_answers: message.value == ANSWERS, again }
+                Incoming { what, run: run_of(&message), again }
             })?;
             (Requests::Redis(requests), Some(reader), Some(writer))
         };
@@ -154,7 +151,7 @@ impl SouthServer {
             _ => None,
         };
         let answers = match &mut asked {
-            Some(asked) => asked.ask(&["EXISTS", ASKED])? == ribtide_tables::Reply::Integer(1),
+            Some(asked) => asked.ask(&["EXISTS", ANSWERS])? == ribtide_tables::Reply::Integer(1),
             None => true,
         };
         let body = move || {
@@ -214,10 +211,11 @@ impl SouthServer {
                 let kind = match request.call {
                     SaiCall::View(View::Init) => {
                         self.heir = false;
-                        let answers = incoming.asks_for_answers;
+                        let answers = incoming.run.is_some();
                         if let Some(asked) = self.asked.as_mut().filter(|_| self.answers != answers) {
                             self.answers = answers;
-                            asked.ask(if answers { &["SET", ASKED, "1"][..] } else { &["DEL", ASKED] })?;
+                            let says = if answers { &["SET", ANSWERS, "1"][..] } else { &["DEL", ANSWERS] };
+                            asked.ask(says)?;
                         }
                         if self.asked.is_some() {
                             let (active, why) = match answers {
@@ -226,7 +224,7 @@ impl SouthServer {
                             };
                             self.settings.now(MODE, active, why)?;
                         }
-                        Kind::Init { answering: answers }
+                        Kind::Init { run: incoming.run }
                     }
                     SaiCall::View(View::Apply) => Kind::Apply,
                     SaiCall::Get { .. } => Kind::Get,
@@ -341,7 +339,7 @@ fn spell(reply: Reply) -> Option<Message> {
             };
             let message = text::write_reply(&reply, answers);
             match kind {
-                Kind::Init { answering: true } => Message { value: ANSWERS.into(), ..message },
+                Kind::Init { run: Some(run) } => Message { value: asked_by(run), ..message },
                 _ => message,
             }
         }
