@@ -202,7 +202,7 @@ class Redis:
         """`append`: from its file of every write, which it also keeps."""
         self.process = self.host.start("redis", "redis-server", "--port", str(self.port), "--bind", self.address, "--protected-mode", "no",
                                        "--unixsocket", self.socket, "--save", "", "--appendonly", "yes" if append else "no",
-                                       "--notify-keyspace-events", "AKE", "--dir", self.host.folder)
+                                       "--notify-keyspace-events", "AKE", "--lua-time-limit", "0", "--dir", self.host.folder)
         wait_for("Redis answers", self.ping, 10, alive=[self.process])
         instances = {"redis": {"hostname": self.address, "port": self.port, "unix_socket_path": str(self.socket),
                                "persistence_for_warm_boot": "yes"}}
