@@ -47,19 +47,21 @@ impl VirtualSwitch {
         routes.chain(labels).filter(|key| key.part(parts) == u64::from(part)).collect()
     }
 
-    /// Watches these entries, those that it has, and no others any more.
-    pub fn watch(&mut self, keys: impl IntoIterator<Item = EntryKey>) {
+    /// Watches these entries, those that it has, and no others any more: the number of this watch.
+    pub fn watch(&mut self, keys: impl IntoIterator<Item = EntryKey>) -> u64 {
         let mut watched: Set<EntryKey> = keys.into_iter().collect();
         watched.retain(|key| match key {
             EntryKey::Route(router, prefix) => self.route_at(*router, *prefix).is_some(),
             EntryKey::Label(label) => self.labels.contains_key(label),
         });
         self.watched = watched;
+        self.watch += 1;
+        self.watch
     }
 
-    /// Which of those watched nobody has tried to change since.
-    pub fn unchanged(&self) -> impl Iterator<Item = EntryKey> {
-        self.watched.iter().copied()
+    /// Which of those of this watch nobody has tried to change since; none where somebody watches others by now.
+    pub fn unchanged(&self, watch: u64) -> impl Iterator<Item = EntryKey> {
+        self.watched.iter().copied().filter(move |_| watch == self.watch)
     }
 
     /// Notes that somebody changes it.

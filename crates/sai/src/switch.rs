@@ -84,6 +84,8 @@ pub struct VirtualSwitch {
     refused: Set<AnyPrefix>,
     /// Entries that who compares wants to know unchanged.
     pub(crate) watched: Set<EntryKey>,
+    /// The number of the last watch.
+    pub(crate) watch: u64,
     operations: u64,
     stall: Option<Stall>,
     pace: Pace,
@@ -136,6 +138,7 @@ impl VirtualSwitch {
             started: None,
             refused: Set::default(),
             watched: Set::default(),
+            watch: 0,
             operations: 0,
             stall: None,
             pace: Pace::default(),
@@ -293,6 +296,7 @@ impl VirtualSwitch {
         // It is the same chip.
         empty.refused = std::mem::take(&mut self.refused);
         (empty.stall, empty.pace) = (self.stall, self.pace);
+        empty.watch = self.watch;
         *self = empty;
     }
 

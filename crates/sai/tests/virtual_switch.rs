@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use ribtide_prefix::AnyPrefix;
-use ribtide_sai::{Behavior, Limits, PortSetup, VirtualSwitch};
+use ribtide_sai::{Behavior, EntryKey, Limits, PortSetup, VirtualSwitch};
 use ribtide_swss::sai::{
     Attr, ErrorMode, GroupType, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid,
     OutsegType, PacketAction, RifType, RouteEntry, Sai, Status, Verb,
@@ -141,6 +141,32 @@ fn packets_with_a_label_follow_its_entry() {
     assert_eq!(one(&mut bench, Verb::Remove, 200, vec![]), Status::Success);
     assert_eq!(one(&mut bench, Verb::Remove, 200, vec![]), Status::ItemNotFound);
     assert_eq!(one(&mut bench, Verb::Set, 300, vec![Attr::RouteNextHop(plain)]), Status::NotSupported);
+}
+
+#[test]
+fn who_watches_others_ends_the_watch_before() {
+    let mut bench = Bench::new(Limits::default());
+    let drop = || vec![Attr::RoutePacketAction(PacketAction::Drop)];
+    for dest in ["10.0.0.0/24", "10.0.1.0/24"] {
+        assert_eq!(bench.route(Verb::Create, dest, drop()), Status::Success);
+    }
+    let vr = bench.vr;
+    let keys = |dests: &[&str]| -> Vec<EntryKey> {
+        dests.iter().map(|dest| EntryKey::Route(vr, dest.parse().unwrap())).collect()
+    };
+    let unchanged = |bench: &Bench, watch| bench.chip.unchanged(watch).collect::<Vec<_>>();
+    // What it does not have is not watched, nor any more what is changed, though to the same.
+    let first = bench.chip.watch(keys(&["10.0.0.0/24", "10.0.1.0/24", "10.0.2.0/24"]));
+    assert_eq!(unchanged(&bench, first).len(), 2);
+    assert_eq!(bench.route(Verb::Set, "10.0.1.0/24", drop()), Status::Success);
+    assert_eq!(unchanged(&bench, first), keys(&["10.0.0.0/24"]));
+    // Another watch, of one that the first watched too.
+    let second = bench.chip.watch(keys(&["10.0.0.0/24"]));
+    assert_eq!(unchanged(&bench, first), []);
+    assert_eq!(unchanged(&bench, second), keys(&["10.0.0.0/24"]));
+    // No number comes twice, also not after the switch was shut down.
+    assert_eq!(bench.remove(ObjectType::Switch, bench.switch), Status::Success);
+    assert!(bench.chip.watch([]) > second && unchanged(&bench, second).is_empty());
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //!
 //! `lookup ADDRESS`, `route PREFIX`, `routes ROUTER PREFIX …` (in the virtual router that the switch calls so: an array), `label LABEL`,
 //! `counts`, `chip`. What a real chip shows through its vendor's shell. And for who compares: `part N OF` (the routes and labels in part N
-//! of so many), `watch ENTRY …` and `unchanged` (those of the watched that nobody has changed since), where an entry is `ROUTER|PREFIX` or
-//! `label|LABEL`; these also say how many pieces of rows ASIC_DB was `given` and how many of them are `written`. And orders:
-//! `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
+//! of so many), `watch ENTRY …` (the number of this `watch`) and `unchanged WATCH` (those of its entries that nobody has changed since; none when
+//! somebody watches others by now), where an entry is `ROUTER|PREFIX` or `label|LABEL`; these also say how many pieces of rows ASIC_DB was
+//! `given` and how many of them are `written`. And orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
 
 use super::syncd::chip_setting;
 use super::{Error, log};
@@ -123,7 +123,7 @@ fn serve<S: 'static>(
 
 fn answer(Seen { switch, rows }: Seen<'_>, question: &str) -> Value {
     let bad = || {
-        let says = "ask lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts, chip, part N OF, watch ENTRY or unchanged; order set NAME=VALUE, refuse PREFIX or take PREFIX";
+        let says = "ask lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts, chip, part N OF, watch ENTRY or unchanged WATCH; order set NAME=VALUE, refuse PREFIX or take PREFIX";
         json!({ "error": says })
     };
     let (word, rest) = question.split_once(' ').unwrap_or((question, ""));
@@ -150,13 +150,13 @@ fn answer(Seen { switch, rows }: Seen<'_>, question: &str) -> Value {
             _ => bad(),
         },
         ("watch", text) => match text.split_whitespace().map(entry).collect::<Option<Vec<_>>>() {
-            Some(watched) => {
-                switch.watch(watched);
-                entries(std::iter::empty(), rows)
-            }
+            Some(watched) => json!({ "watch": switch.watch(watched), "given": rows.0, "written": rows.1 }),
             None => bad(),
         },
-        ("unchanged", "") => entries(switch.unchanged(), rows),
+        ("unchanged", text) => match text.parse() {
+            Ok(watch) => entries(switch.unchanged(watch), rows),
+            Err(_) => bad(),
+        },
         ("label", text) => match text.parse::<u32>() {
             Ok(label) => switch.label(label).map_or(Value::Null, |forward| {
                 json!({

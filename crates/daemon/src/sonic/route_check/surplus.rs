@@ -4,7 +4,8 @@
 //! That one is in the switch and not in ASIC_DB does not say that it is too much: rows are written after the switch did
 //! what they say, some of them seconds later. So the switch is told to watch what seems to be too much. It says how many rows ASIC_DB was due
 //! then, and, when these are written and ASIC_DB still has no entry, which of the watched nobody has changed since. Of one of those the last row was
-//! written before ASIC_DB was asked, and took it away, or there was none: it is too much, and no moment that was caught badly.
+//! written before ASIC_DB was asked, and took it away, or there was none: it is too much, and no moment that was caught badly. Where somebody else
+//! has it watch others meanwhile, nothing is told of these this time.
 
 use super::leads::Dest;
 use super::objects::{self, Objects};
@@ -77,16 +78,17 @@ impl DaemonsCheck {
             let keys = dests.iter().filter_map(|dest| Some((scene.key_in_switch(*dest)?, *dest)));
             let keys: Map<EntryKey, Dest> = keys.collect();
             let words: Vec<String> = keys.keys().map(|key| query::entry_text(*key)).collect();
-            let due = asked.ask(&format!("watch {}", words.join(" ")))?["given"].as_u64();
+            let watch = asked.ask(&format!("watch {}", words.join(" ")))?;
+            let (due, unchanged) = (watch["given"].as_u64(), format!("unchanged {}", watch["watch"]));
             let begin = Instant::now();
-            while asked.ask("unchanged")?["written"].as_u64() < due {
+            while asked.ask(&unchanged)?["written"].as_u64() < due {
                 if begin.elapsed() > PATIENCE {
                     return Ok(all);
                 }
                 std::thread::sleep(GLANCE);
             }
             let without: Set<Dest> = self.not_in_asic(scene, dests.to_vec())?.into_iter().collect();
-            let unchanged = asked.ask("unchanged")?;
+            let unchanged = asked.ask(&unchanged)?;
             let stay: Vec<Dest> = entries(&unchanged)
                 .filter_map(|key| keys.get(&key).copied())
                 .filter(|dest| without.contains(dest))
