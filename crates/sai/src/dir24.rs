@@ -11,6 +11,7 @@
 //! The first level is cut into leaves, as a chip's memory is not but a process's must be: a leaf in which nothing is
 //! painted goes with the next [`Dir24::fit`], so a table that was large and is empty takes no memory.
 
+use crate::walk::Walk;
 use ribtide_prefix::{Map, Prefix, V4, fit, relieve};
 use std::hint::black_box;
 
@@ -98,7 +99,15 @@ impl Default for Dir24 {
     }
 }
 
+/// The shortest length of a network that begins at this address and is not everything.
+fn shortest(bits: u32) -> u8 {
+    (32 - bits.trailing_zeros() as u8).max(1)
+}
+
 impl Dir24 {
+    /// Places of a walk: the /24s.
+    pub(crate) const PLACES: usize = 1 << 24;
+
     /// How many routes it holds.
     pub(crate) fn len(&self) -> usize {
         self.exact.iter().map(Map::len).sum()
@@ -183,11 +192,17 @@ impl Dir24 {
         }
     }
 
+    fn branch(&self, at: usize) -> Option<&Branch> {
+        self.first.get(at / LEAF / BRANCH).and_then(Option::as_ref)
+    }
+
+    fn leaf(&self, at: usize) -> Option<&Leaf> {
+        self.branch(at).and_then(|leaves| leaves[at / LEAF % BRANCH].as_ref())
+    }
+
     /// The slot of the `at`th /24.
     fn slot(&self, at: usize) -> Slot {
-        let branch = self.first.get(at / LEAF / BRANCH).and_then(Option::as_ref);
-        let leaf = branch.and_then(|leaves| leaves[at / LEAF % BRANCH].as_ref());
-        leaf.map_or(Slot::EMPTY, |leaf| Slot(leaf[at % LEAF]))
+        self.leaf(at).map_or(Slot::EMPTY, |leaf| Slot(leaf[at % LEAF]))
     }
 
     fn leaves(&self) -> impl Iterator<Item = &Leaf> {
@@ -199,6 +214,55 @@ impl Dir24 {
         (0u8..)
             .zip(&self.exact)
             .flat_map(|(len, map)| map.iter().map(move |(bits, target)| (Prefix::new(*bits, len), *target)))
+    }
+
+    /// Goes on from a place, of which a walk meets the routes whose network begins there: the place that comes next, [`Dir24::PLACES`] after
+    /// the last.
+    pub(crate) fn walk(&self, mut at: usize, walk: &mut Walk) -> usize {
+        while at < Dir24::PLACES && walk.goes_on() {
+            if at == 0 && !self.exact[0].is_empty() {
+                walk.meets(Prefix::<V4>::default_route().any());
+            }
+            // What a leaf or a branch that is not there would hold is skipped.
+            if self.branch(at).is_none() {
+                at = (at + 1).next_multiple_of(LEAF * BRANCH);
+                continue;
+            }
+            let Some(leaf) = self.leaf(at) else {
+                at = (at + 1).next_multiple_of(LEAF);
+                continue;
+            };
+            for slot in &leaf[at % LEAF..] {
+                self.meet((at as u32) << 8, Slot(*slot), walk);
+                at += 1;
+                if !walk.goes_on() {
+                    break;
+                }
+            }
+        }
+        at
+    }
+
+    /// The routes whose network begins in the /24 that has this slot.
+    #[inline]
+    fn meet(&self, bits: u32, slot: Slot, walk: &mut Walk) {
+        let mut begin = |bits: u32, first: u8, longest: u8, painted: u8| {
+            for len in first..=longest {
+                // The one that painted the slot is there; shorter ones may lie beneath it, and no longer one begins here.
+                if len == painted || self.exact[usize::from(len)].contains_key(&bits) {
+                    walk.meets(Prefix::<V4>::new(bits, len).any());
+                }
+            }
+        };
+        let Some(block) = slot.block() else {
+            return begin(bits, shortest(bits), slot.len(), slot.len());
+        };
+        begin(bits, shortest(bits), 24, 0);
+        let slots = self.second[block].iter().flat_map(|(slots, _)| slots.iter());
+        for (bits, slot) in (bits..).zip(slots) {
+            let painted = Slot(*slot).len();
+            begin(bits, shortest(bits).max(25), painted, painted);
+        }
     }
 
     /// Bytes of memory held.
@@ -301,7 +365,9 @@ impl Dir24 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit::EntryKey;
     use proptest::prelude::*;
+    use ribtide_swss::sai::Oid;
     use std::collections::HashMap;
 
     /// The slowest correct table: every route is looked at.
@@ -323,6 +389,18 @@ mod tests {
             .prop_map(|(base, low, len)| Prefix::new(base.wrapping_add(low), len))
     }
 
+    /// All that a walk meets, a few at a time.
+    fn walk(table: &Dir24) -> Vec<EntryKey> {
+        let (mut met, mut place) = (Vec::new(), 0);
+        while place < Dir24::PLACES {
+            let mut piece = Walk::new(3);
+            place = table.walk(place, &mut piece);
+            met.append(&mut piece.met);
+        }
+        met.sort_unstable();
+        met
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
         #[test]
@@ -342,6 +420,9 @@ mod tests {
             }
             prop_assert_eq!(table.len(), naive.0.len());
             prop_assert_eq!(table.iter().collect::<HashMap<_, _>>(), naive.0.clone());
+            let mut all: Vec<_> = naive.0.keys().map(|prefix| EntryKey::Route(Oid::NULL, prefix.any())).collect();
+            all.sort_unstable();
+            prop_assert_eq!(walk(&table), all);
             for (prefix, _) in &steps {
                 let first = prefix.bits();
                 let last = first | u32::MAX.checked_shr(u32::from(prefix.len())).unwrap_or(0);

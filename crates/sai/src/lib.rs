@@ -12,9 +12,11 @@ mod forward;
 mod labels;
 mod objects;
 mod pace;
+mod parts;
 mod router;
 mod switch;
 mod target;
+mod walk;
 
 pub use audit::EntryKey;
 pub use behavior::{Behavior, Failures, Latency, Limits, SETTINGS};
@@ -22,3 +24,4 @@ pub use forward::{Checked, Forward, ForwardHop};
 pub use labels::LabelForward;
 pub use pace::Work;
 pub use switch::{Counts, PortSetup, VirtualSwitch};
+pub use walk::Cursor;

@@ -1,15 +1,17 @@
 //! A virtual router's forwarding tables.
 
 use crate::dir24::{Dir24, Target};
-use ribtide_prefix::{Afi, AnyPrefix, Prefix, PrefixTable, V4, V6};
+use crate::parts::Parts;
+use crate::walk::Walk;
+use ribtide_prefix::{Afi, AnyPrefix, Prefix, V4};
 use std::hint::black_box;
 use std::net::IpAddr;
 
-/// One table for each family: direct look-up for IPv4, one hash probe for each length in use for IPv6.
+/// One table for each family: direct look-up for IPv4, one hash probe for each length for IPv6.
 #[derive(Default)]
 pub(crate) struct Router {
     v4: Dir24,
-    v6: PrefixTable<V6, Target>,
+    v6: Parts,
 }
 
 impl Router {
@@ -23,7 +25,7 @@ impl Router {
     pub(crate) fn get(&self, prefix: AnyPrefix) -> Option<Target> {
         match prefix {
             AnyPrefix::V4(p) => self.v4.get(p),
-            AnyPrefix::V6(p) => self.v6.get(p).copied(),
+            AnyPrefix::V6(p) => self.v6.get(p),
         }
     }
 
@@ -56,13 +58,24 @@ impl Router {
                 let (len, target) = self.v4.lookup(a.into())?;
                 Some((Prefix::<V4>::new(a.into(), len).any(), target))
             }
-            IpAddr::V6(_) => self.v6.longest_match(addr).map(|(prefix, target)| (prefix.any(), *target)),
+            IpAddr::V6(_) => self.v6.lookup(addr).map(|(prefix, target)| (prefix.any(), target)),
         }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (AnyPrefix, Target)> {
         let v4 = self.v4.iter().map(|(prefix, target)| (prefix.any(), target));
-        v4.chain(self.v6.iter().map(|(prefix, target)| (prefix.any(), *target)))
+        v4.chain(self.v6.iter().map(|(prefix, target)| (prefix.any(), target)))
+    }
+
+    /// Goes on from a place, those of IPv4 first: the place that comes next, if there is one.
+    pub(crate) fn walk(&self, mut place: usize, walk: &mut Walk) -> Option<usize> {
+        if place < Dir24::PLACES {
+            place = self.v4.walk(place, walk);
+        }
+        if place >= Dir24::PLACES {
+            place = Dir24::PLACES + self.v6.walk(place - Dir24::PLACES, walk);
+        }
+        (place < Dir24::PLACES + Parts::PLACES).then_some(place)
     }
 
     /// Lets go of room that was made for more than there is.

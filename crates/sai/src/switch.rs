@@ -15,6 +15,7 @@ use ribtide_swss::sai::{
     Attr, Attrs, ErrorMode, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, OperStatus,
     PacketAction, RouteEntry, Sai, Status, Verb,
 };
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -68,7 +69,7 @@ pub struct VirtualSwitch {
     pub(crate) routers: Map<Oid, Router>,
     pub(crate) targets: Targets,
     pub(crate) neighbors: Map<(Oid, IpAddr), Attrs>,
-    pub(crate) labels: Map<u32, LabelEntry>,
+    pub(crate) labels: BTreeMap<u32, LabelEntry>,
     /// A group's members, in the order in which they came.
     pub(crate) members: Map<Oid, Vec<Oid>>,
     pub(crate) port_names: Map<Oid, Name>,
@@ -126,7 +127,7 @@ impl VirtualSwitch {
             routers: Map::default(),
             targets: Targets::default(),
             neighbors: Map::default(),
-            labels: Map::default(),
+            labels: BTreeMap::new(),
             members: Map::default(),
             port_names: Map::default(),
             next_hops: [0; 2],

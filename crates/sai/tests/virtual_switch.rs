@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 use ribtide_prefix::AnyPrefix;
-use ribtide_sai::{Behavior, EntryKey, Limits, PortSetup, VirtualSwitch};
+use ribtide_sai::{Behavior, Cursor, EntryKey, Limits, PortSetup, VirtualSwitch};
 use ribtide_swss::sai::{
     Attr, ErrorMode, GroupType, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid,
     OutsegType, PacketAction, RifType, RouteEntry, Sai, Status, Verb,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -167,6 +167,80 @@ fn who_watches_others_ends_the_watch_before() {
     // No number comes twice, also not after the switch was shut down.
     assert_eq!(bench.remove(ObjectType::Switch, bench.switch), Status::Success);
     assert!(bench.chip.watch([]) > second && unchanged(&bench, second).is_empty());
+}
+
+#[test]
+fn a_walk_meets_all_that_stays() {
+    let mut bench = Bench::new(Limits::default());
+    let other = bench.make(ObjectType::VirtualRouter, vec![]);
+    let mut stay: Vec<EntryKey> = Vec::new();
+    let change = |bench: &mut Bench, verb, key| {
+        let status = match key {
+            EntryKey::Route(vr, dest) => {
+                let entry = RouteEntry { switch: bench.switch, vr, dest };
+                bench.chip.one(verb, ObjectType::RouteEntry, &mut Item::bare(entry))
+            }
+            EntryKey::Label(label) => {
+                let entry = InsegEntry { switch: bench.switch, label };
+                bench.chip.one(verb, ObjectType::InsegEntry, &mut Item::bare(entry))
+            }
+        };
+        assert_eq!(status, Status::Success, "{verb:?} {key:?}");
+    };
+    for vr in [bench.vr, other] {
+        let nested = [
+            "0.0.0.0/0",
+            "128.0.0.0/1",
+            "10.0.0.0/8",
+            "10.0.0.0/24",
+            "10.0.0.0/25",
+            "10.0.0.0/32",
+            "10.0.0.7/32",
+        ];
+        let v4 = (0..2000_u32).map(|n| format!("{}.{}.{}.0/24", 20 + n % 7, n & 255, n >> 8));
+        let v6 = (0..3_000_u32).map(|n| format!("2a00:{:x}:{:x}::/48", n >> 8, n & 255));
+        let all = nested.map(str::to_owned).into_iter().chain(v4).chain(v6).chain(["::/0".to_owned()]);
+        stay.extend(all.map(|text| EntryKey::Route(vr, text.parse().unwrap())));
+    }
+    stay.extend((0..500).map(|n| EntryKey::Label(16 + n * 3)));
+    stay.iter().for_each(|key| change(&mut bench, Verb::Create, *key));
+    let vr = bench.vr;
+    let guests = |n: usize| {
+        let route = move |text: String| EntryKey::Route(vr, text.parse().unwrap());
+        let v6 = (0..200).map(move |m| route(format!("2b00:{n:x}:{m:x}::/48")));
+        let v4 = (0..10).map(move |m| route(format!("30.{n}.{m}.0/26")));
+        v6.chain(v4).chain((0..10).map(move |m| EntryKey::Label((20_000 + n * 10 + m) as u32)))
+    };
+    // At rest; while tables grow; and while they shrink, that of IPv6 so far that it is put together again in the midst of it.
+    let mut there = 0;
+    for verb in [None, Some(Verb::Create), Some(Verb::Remove)] {
+        let (mut met, mut from) = (HashSet::new(), Some(Cursor::default()));
+        while let Some(at) = from {
+            let (keys, next) = bench.chip.walk(at, 60);
+            assert_ne!(next, from, "it goes on");
+            met.extend(keys);
+            from = next;
+            match verb {
+                Some(Verb::Create) if there < 100 => {
+                    guests(there).for_each(|key| change(&mut bench, Verb::Create, key));
+                    there += 1;
+                }
+                Some(Verb::Remove) if there > 0 => {
+                    there -= 1;
+                    guests(there).for_each(|key| change(&mut bench, Verb::Remove, key));
+                    bench.chip.relieve();
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(stay.iter().find(|key| !met.contains(*key)), None);
+        assert!(verb.is_some() || met.len() == stay.len());
+        if verb == Some(Verb::Create) {
+            // There were too few pieces for all.
+            (there..100).flat_map(&guests).for_each(|key| change(&mut bench, Verb::Create, key));
+            there = 100;
+        }
+    }
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! A look into a standalone syncd's virtual switch: a Unix socket that answers one line with one line of JSON.
 //!
 //! `lookup ADDRESS`, `route PREFIX`, `routes ROUTER PREFIX …` (in the virtual router that the switch calls so: an array), `label LABEL`,
-//! `counts`, `chip`. What a real chip shows through its vendor's shell. And for who compares: `part N OF` (the routes and labels in part N
-//! of so many), `watch ENTRY …` (the number of this `watch`) and `unchanged WATCH` (those of its entries that nobody has changed since; none when
-//! somebody watches others by now), where an entry is `ROUTER|PREFIX` or `label|LABEL`; these also say how many pieces of rows ASIC_DB was
-//! `given` and how many of them are `written`. And orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
+//! `counts`, `chip`. What a real chip shows through its vendor's shell. And for who compares: `walk ENOUGH` (so many routes and labels, or
+//! some more, and `next`), `walk ENOUGH NEXT` (those that come then; without `next`: the last of all), `watch ENTRY …` (the number of this `watch`)
+//! and `unchanged WATCH` (those of its entries that nobody has changed since; none when somebody watches others by now), where an entry is
+//! `ROUTER|PREFIX` or `label|LABEL`; a watch also says how many pieces of rows ASIC_DB was `given` and how many of them are `written`. And
+//! orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
 
 use super::syncd::chip_setting;
 use super::{Error, log};
@@ -12,7 +13,7 @@ use crate::api::model::AsicState;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::ask::Asker;
 use ribtide_runtime::thread;
-use ribtide_sai::{EntryKey, Forward, ForwardHop, VirtualSwitch};
+use ribtide_sai::{Cursor, EntryKey, Forward, ForwardHop, VirtualSwitch};
 use ribtide_swss::sai::{PacketAction, text};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -121,9 +122,9 @@ fn serve<S: 'static>(
     }
 }
 
-fn answer(Seen { switch, rows }: Seen<'_>, question: &str) -> Value {
+fn answer(Seen { switch, rows: (given, written) }: Seen<'_>, question: &str) -> Value {
     let bad = || {
-        let says = "ask lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts, chip, part N OF, watch ENTRY or unchanged WATCH; order set NAME=VALUE, refuse PREFIX or take PREFIX";
+        let says = "ask lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts, chip, walk ENOUGH NEXT, watch ENTRY or unchanged WATCH; order set NAME=VALUE, refuse PREFIX or take PREFIX";
         json!({ "error": says })
     };
     let (word, rest) = question.split_once(' ').unwrap_or((question, ""));
@@ -145,16 +146,15 @@ fn answer(Seen { switch, rows }: Seen<'_>, question: &str) -> Value {
             Err(_) => bad(),
         },
         ("routes", text) => routes(switch, text).unwrap_or_else(bad),
-        ("part", text) => match text.split_once(' ').map(|(part, of)| (part.parse(), of.parse())) {
-            Some((Ok(part), Ok(of))) => entries(switch.part(part, of).into_iter(), rows),
-            _ => bad(),
-        },
+        ("walk", text) => walk(switch, text).unwrap_or_else(bad),
         ("watch", text) => match text.split_whitespace().map(entry).collect::<Option<Vec<_>>>() {
-            Some(watched) => json!({ "watch": switch.watch(watched), "given": rows.0, "written": rows.1 }),
+            Some(watched) => json!({ "watch": switch.watch(watched), "given": given, "written": written }),
             None => bad(),
         },
         ("unchanged", text) => match text.parse() {
-            Ok(watch) => entries(switch.unchanged(watch), rows),
+            Ok(watch) => {
+                json!({ "entries": texts(switch.unchanged(watch)), "given": given, "written": written })
+            }
             Err(_) => bad(),
         },
         ("label", text) => match text.parse::<u32>() {
@@ -215,8 +215,34 @@ pub(super) fn entry_text(key: EntryKey) -> String {
     }
 }
 
-fn entries(keys: impl Iterator<Item = EntryKey>, (given, written): (u64, u64)) -> Value {
-    json!({ "entries": keys.map(entry_text).collect::<Vec<_>>(), "given": given, "written": written })
+fn texts(keys: impl IntoIterator<Item = EntryKey>) -> Vec<String> {
+    keys.into_iter().map(entry_text).collect()
+}
+
+/// A piece of a walk, `ENOUGH` or `ENOUGH NEXT`.
+fn walk(switch: &VirtualSwitch, text: &str) -> Option<Value> {
+    let (enough, from) = match text.split_once(' ') {
+        Some((enough, from)) => (enough, cursor(from)?),
+        None => (text, Cursor::default()),
+    };
+    let (keys, next) = switch.walk(from, enough.parse().ok()?);
+    Some(json!({ "entries": texts(keys), "next": next.map(cursor_text) }))
+}
+
+/// `ROUTER|PLACE` or `label|LABEL`.
+fn cursor(text: &str) -> Option<Cursor> {
+    let (table, place) = text.split_once('|')?;
+    Some(match table {
+        "label" => Cursor::Label(place.parse().ok()?),
+        _ => Cursor::Route(text::read_oid(table)?, place.parse().ok()?),
+    })
+}
+
+fn cursor_text(cursor: Cursor) -> String {
+    match cursor {
+        Cursor::Label(label) => format!("label|{label}"),
+        Cursor::Route(router, place) => format!("{router}|{place}"),
+    }
 }
 
 /// Carries out what is no question.

@@ -194,7 +194,7 @@ impl DaemonsCheck {
             suspects.extend(scene.other_in_chip(path, &known)?);
         }
         let checked = counts.rows + counts.entries + counts.label_rows + counts.labels;
-        let (mut lap, mut seeming) = (self.begin_switch()?, Vec::new());
+        let (mut lap, mut seeming) = (self.begin_switch(), Vec::new());
         while !lap.is_over() {
             let part = self.next_of_switch(&scene, &mut lap)?;
             seeming

@@ -93,7 +93,7 @@ impl DaemonsCheck {
         }
         if round.is_over() {
             let Some(scene) = self.fresh(round.scene)? else { return Ok(None) };
-            let (appl, asic, switch) = (Lap::default(), Lap::default(), self.begin_switch()?);
+            let (appl, asic, switch) = (Lap::default(), Lap::default(), self.begin_switch());
             round = Round { scene, appl, asic, switch, disturbed: false, ..round };
         }
         let mut dests: Set<Dest> = round.differing.drain(..).collect();

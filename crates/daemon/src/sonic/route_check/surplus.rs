@@ -1,4 +1,4 @@
-//! What only the switch has: entries that no key of a database names, found a part of the switch's own at a time, however much
+//! What only the switch has: entries that no key of a database names, found by a walk through the switch, however much
 //! else changes.
 //!
 //! That one is in the switch and not in ASIC_DB does not say that it is too much: rows are written after the switch did
@@ -10,15 +10,15 @@
 use super::leads::Dest;
 use super::objects::{self, Objects};
 use super::query::{self, Asked};
-use super::{DaemonsCheck, Difference, Error, Finding, Leads, Scene, counts_of};
+use super::{DaemonsCheck, Difference, Error, Finding, Leads, Scene};
 use ribtide_prefix::{Map, Set};
 use ribtide_sai::EntryKey;
 use ribtide_swss::sai::Oid;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Entries in a part of the switch.
-const PART: u64 = 8_000;
+/// Entries of the switch that one look goes through, or some more.
+const ENTRIES: usize = 8_000;
 /// Entries that are watched at once: the switch reads questions of 64 KiB.
 const WATCHED: usize = 500;
 /// How long the rows that were due may take; what is not written then is looked at again another time.
@@ -26,41 +26,41 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is asked whether they are written.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// A lap through the switch.
-#[derive(Clone, Copy, Default)]
-pub(super) struct SwitchLap {
-    next: u32,
-    parts: u32,
-}
+/// A lap through the switch: what is asked next; none when it is over.
+#[derive(Clone, Default)]
+pub(super) struct SwitchLap(Option<String>);
 
 impl SwitchLap {
-    pub(super) fn is_over(self) -> bool {
-        self.next >= self.parts
+    pub(super) fn is_over(&self) -> bool {
+        self.0.is_none()
     }
 }
 
 impl DaemonsCheck {
-    /// A lap through the switch, where it is asked: each of its entries is in one of the parts.
-    pub(super) fn begin_switch(&self) -> Result<SwitchLap, Error> {
-        let Some((routes, labels)) = self.syncd.as_deref().map(counts_of).transpose()? else {
-            return Ok(SwitchLap::default());
-        };
-        let parts = (routes + labels).div_ceil(PART).max(1);
-        Ok(SwitchLap { next: 0, parts: u32::try_from(parts).unwrap_or(u32::MAX) })
+    /// A lap through the switch, where it is asked: whatever changes meanwhile, it comes by each entry that is there all the time.
+    pub(super) fn begin_switch(&self) -> SwitchLap {
+        SwitchLap(self.syncd.as_ref().map(|_| format!("walk {ENTRIES}")))
     }
 
-    /// What is in the next part of the switch.
+    /// What comes next in the switch.
     pub(super) fn next_of_switch(&self, scene: &Scene, lap: &mut SwitchLap) -> Result<Vec<Dest>, Error> {
         let Some(path) = self.syncd.as_deref().filter(|_| !lap.is_over()) else { return Ok(Vec::new()) };
-        let found = query::ask(path, &format!("part {} {}", lap.next, lap.parts))?;
-        lap.next += 1;
+        let (mut asked, mut found) = (Asked::open(path)?, Vec::new());
+        // Where there is nothing for long, a piece has few or none.
+        while found.len() < ENTRIES
+            && let Some(question) = lap.0.take()
+        {
+            let piece = asked.ask(&question)?;
+            found.extend(entries(&piece));
+            lap.0 = piece["next"].as_str().map(|next| format!("walk {ENTRIES} {next}"));
+        }
         let vrfs = scene.objects.routers.iter().filter_map(|(vid, rid)| Some((*rid, *scene.vrfs.get(vid)?)));
         let vrfs: Map<Oid, u32> = vrfs.collect();
         let dest = |key| match key {
             EntryKey::Route(router, prefix) => vrfs.get(&router).map(|vrf| Dest::Route(*vrf, prefix)),
             EntryKey::Label(label) => Some(Dest::Label(label)),
         };
-        Ok(entries(&found).filter_map(dest).collect())
+        Ok(found.into_iter().filter_map(dest).collect())
     }
 
     /// Those of what the switch has that are too much, and what is to be told of each.

@@ -1,0 +1,81 @@
+//! A walk through the switch's routes and labels, a piece at a time and whatever changes between two of them: who walks from the
+//! beginning to the end meets all that is there all the time.
+//!
+//! Where it goes on is a place of the tables' own: a network of IPv4, a part of the IPv6 routes, a label. No table that grows
+//! or shrinks moves an entry to another place.
+
+use crate::audit::EntryKey;
+use crate::switch::VirtualSwitch;
+use ribtide_prefix::AnyPrefix;
+use ribtide_swss::sai::Oid;
+
+/// Places that are looked at in one piece though nothing is there: a millisecond's.
+const STEPS: usize = 1 << 18;
+
+/// Where a walk goes on: at a place of this virtual router, or, if it is gone, in the next one; or at this label.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the type says it")]
+pub enum Cursor {
+    Route(Oid, usize),
+    Label(u32),
+}
+
+impl Default for Cursor {
+    /// The beginning.
+    fn default() -> Self {
+        Cursor::Route(Oid::NULL, 0)
+    }
+}
+
+/// A piece of it.
+pub(crate) struct Walk {
+    router: Oid,
+    pub(crate) met: Vec<EntryKey>,
+    enough: usize,
+    steps: usize,
+}
+
+impl Walk {
+    pub(crate) fn new(enough: usize) -> Walk {
+        Walk { router: Oid::NULL, met: Vec::new(), enough: enough.max(1), steps: 0 }
+    }
+
+    /// Whether there is to be more in this piece; asked before each step.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        self.steps += 1;
+        self.met.len() < self.enough && self.steps <= STEPS
+    }
+
+    /// A route of the virtual router that it is in.
+    pub(crate) fn meets(&mut self, prefix: AnyPrefix) {
+        self.met.push(EntryKey::Route(self.router, prefix));
+    }
+}
+
+impl VirtualSwitch {
+    /// Its routes and labels from there on, `enough` or some more, and where to go on; fewer where there are places with nothing for long.
+    pub fn walk(&self, from: Cursor, enough: usize) -> (Vec<EntryKey>, Option<Cursor>) {
+        let mut walk = Walk::new(enough);
+        let label = match from {
+            Cursor::Label(label) => label,
+            Cursor::Route(router, place) => {
+                let mut routers: Vec<_> = self.routers.iter().filter(|(oid, _)| **oid >= router).collect();
+                routers.sort_unstable_by_key(|(oid, _)| **oid);
+                for (oid, table) in routers {
+                    walk.router = *oid;
+                    if let Some(place) = table.walk(if *oid == router { place } else { 0 }, &mut walk) {
+                        return (walk.met, Some(Cursor::Route(*oid, place)));
+                    }
+                }
+                0
+            }
+        };
+        for label in self.labels.range(label..).map(|(label, _)| *label) {
+            if !walk.goes_on() {
+                return (walk.met, Some(Cursor::Label(label)));
+            }
+            walk.met.push(EntryKey::Label(label));
+        }
+        (walk.met, None)
+    }
+}
