@@ -333,3 +333,44 @@ def test_where_the_daemons_lead(host):
     sonic.asic.delete(entry("20.0.1.0/24", True))
     [d] = look(*at)[1]["differences"]
     assert (d["vrf"], d["prefix"], d["stage"]) == ("Vrfred", "20.0.1.0/24", "orchagent"), d
+
+
+def test_what_only_the_switch_has(host):
+    """Labels, and routes of a virtual router that ASIC_DB has lost, at a look of everything and at those of a part."""
+    sonic = Sonic(host, vrfs={"Ethernet4": "Vrfred"})
+    at = ("--sonic", "--database-config", sonic.redis.config, "--syncd", host.folder / "syncd.sock", "--wait", 0)
+    wait_for("syncd answers", (host.folder / "syncd.sock").exists, 60)
+    sonic.set("ROUTE_TABLE", "Vrfred:20.0.0.0/24", protocol="bgp", nexthop="10.2.0.17", ifname="Ethernet4")
+    for label in "200", "201":
+        sonic.set("LABEL_ROUTE_TABLE", label, nexthop="193.203.0.5", ifname="Ethernet0", mpls_pop="1")
+    wait_for("all agree", lambda: look(*at)[1]["routes"].get("chip labels") == 2 and look(*at)[0] == 0, 60)
+    looks = subprocess.Popen([binary(), "route-check", "--json", "--every", "0.2", *map(str, at)], stdout=subprocess.PIPE, text=True)
+    too_much = lambda found: sorted((d["vrf"], d["prefix"], d["stage"]) for d in found["differences"] if d["rib"] == "not in ASIC_DB")
+
+    def until(what):
+        """Both kinds of looks say that this is too much, and nothing else."""
+        for n, line in enumerate(looks.stdout):
+            if too_much(json.loads(line)) == what:
+                break
+            assert n < 50, line
+        status, found = look(*at)
+        assert (status, too_much(found)) == (1, what), found
+
+    try:
+        assert json.loads(looks.stdout.readline())["differing"] == 0
+        sonic.appl.delete("LABEL_ROUTE_TABLE:201")
+        [key] = [key for key in sonic.asic.keys("ASIC_STATE:SAI_OBJECT_TYPE_INSEG_ENTRY:*") if '"201"' in key]
+        sonic.asic.delete(key)
+        until([("labels", "201", "chip")])
+        [vid] = sonic.chip().routers()[1:]
+        rid = sonic.asic.hget("VIDTORID", vid)
+        keys = [key for key in sonic.asic.keys("ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:*") if vid in key]
+        assert keys
+        for of_router in keys:
+            sonic.asic.delete(of_router)
+        sonic.asic.hdel("VIDTORID", vid)
+        sonic.asic.hdel("RIDTOVID", rid)
+        sonic.appl.delete("ROUTE_TABLE:Vrfred:20.0.0.0/24")
+        until(sorted([("labels", "201", "chip"), *((rid, json.loads(key.split(":", 2)[2])["dest"], "chip") for key in keys)]))
+    finally:
+        looks.kill()

@@ -27,6 +27,7 @@ use page::{Hashes, Lanes, What};
 use part::Round;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_runtime::thread::Stop;
+use ribtide_sai::EntryKey;
 use ribtide_swss::row::{LabelStack, Name, RouteRow, RouteStateRow};
 use ribtide_swss::sai::Oid;
 use ribtide_swss::{Db, Row};
@@ -194,18 +195,18 @@ impl DaemonsCheck {
             suspects.extend(scene.other_in_chip(path, &known)?);
         }
         let checked = counts.rows + counts.entries + counts.label_rows + counts.labels;
-        let (mut lap, mut seeming) = (self.begin_switch(), Vec::new());
+        let (mut lap, mut seeming, named) = (self.begin_switch(), Vec::new(), scene.in_switch());
+        let entry = |key| named.dest(key).and_then(|dest| known.get(&dest)?.entry);
         while !lap.is_over() {
-            let part = self.next_of_switch(&scene, &mut lap)?;
-            seeming
-                .extend(part.into_iter().filter(|dest| known.get(dest).is_none_or(|of| of.entry.is_none())));
+            seeming.extend(self.next_of_switch(&mut lap)?.into_iter().filter(|key| entry(*key).is_none()));
         }
         drop(known);
         let (scene, dests, mut differences) = self.second_pass(scene, suspects)?;
         let told: Set<Dest> = dests.iter().copied().collect();
         let mut surplus = self.surplus(&scene, seeming)?;
-        surplus.retain(|(dest, _)| !told.contains(dest));
-        let (surplus, more): (Vec<Dest>, Vec<Difference>) = surplus.into_iter().unzip();
+        let named = scene.in_switch();
+        surplus.retain(|(key, _)| named.dest(*key).is_none_or(|dest| !told.contains(&dest)));
+        let (surplus, more): (Vec<EntryKey>, Vec<Difference>) = surplus.into_iter().unzip();
         differences.extend(more);
         let differing = differences.len() as u64;
         self.round = Some(Round::new(scene, dests, surplus));
@@ -591,26 +592,7 @@ impl Scene {
 
     /// What the switch has of these; the outer none: it is not asked about labels, nor in VRFs that it does not have.
     fn in_chip(&self, asked: &mut Asked, dests: &[Dest]) -> Result<Vec<Option<Option<Leads>>>, Error> {
-        let mut by_router: Map<Oid, Vec<usize>> = Map::default();
-        for (n, dest) in dests.iter().enumerate() {
-            let rid = self.router_of(*dest).and_then(|router| self.objects.routers.get(&router));
-            if let Some(rid) = rid {
-                by_router.entry(*rid).or_default().push(n);
-            }
-        }
-        let mut all = vec![None; dests.len()];
-        for (rid, places) in by_router {
-            let mut question = format!("routes {rid}");
-            for n in &places {
-                question.push(' ');
-                question.push_str(&shown(dests[*n]));
-            }
-            let answers = asked.ask(&question)?;
-            for (n, answer) in places.iter().zip(answers.as_array().into_iter().flatten()) {
-                all[*n] = Some(forward(answer));
-            }
-        }
-        Ok(all)
+        leads_in_switch(asked, dests.iter().map(|dest| self.key_in_switch(*dest)))
     }
 
     fn told(&self, dest: Dest, finding: Finding) -> Difference {
@@ -647,6 +629,30 @@ fn counts_of(syncd: &Path) -> Result<(u64, u64), Error> {
     let chip = query::ask(syncd, "counts")?;
     let count = |name: &str| chip[name].as_u64().unwrap_or_default();
     Ok((count("ipv4_routes") + count("ipv6_routes"), count("labels")))
+}
+
+/// Where the switch has these lead; the outer none: it was not asked, as it is about routes only.
+fn leads_in_switch(
+    asked: &mut Asked,
+    keys: impl ExactSizeIterator<Item = Option<EntryKey>>,
+) -> Result<Vec<Option<Option<Leads>>>, Error> {
+    let mut all = vec![None; keys.len()];
+    let mut by_router: Map<Oid, (Vec<usize>, String)> = Map::default();
+    for (n, key) in keys.enumerate() {
+        if let Some(EntryKey::Route(router, prefix)) = key {
+            let (places, question) =
+                by_router.entry(router).or_insert_with(|| (Vec::new(), format!("routes {router}")));
+            places.push(n);
+            question.push_str(&format!(" {prefix}"));
+        }
+    }
+    for (places, question) in by_router.into_values() {
+        let answers = asked.ask(&question)?;
+        for (n, answer) in places.into_iter().zip(answers.as_array().into_iter().flatten()) {
+            all[n] = Some(forward(answer));
+        }
+    }
+    Ok(all)
 }
 
 /// Whether these are marks of the same processes.

@@ -11,6 +11,7 @@ use super::rows::Rows;
 use super::surplus::SwitchLap;
 use super::{DaemonsCheck, Entries, Error, RouteCheck, Scene, TOLD, counts_of};
 use ribtide_prefix::Set;
+use ribtide_sai::EntryKey;
 use ribtide_swss::sai::ObjectId;
 use ribtide_tables::{ScanCursor, TableError};
 use std::time::Instant;
@@ -24,7 +25,7 @@ pub(super) struct Round {
     /// What differed at the last look.
     differing: Vec<Dest>,
     /// What only the switch had then.
-    surplus: Vec<Dest>,
+    surplus: Vec<EntryKey>,
     appl: Lap,
     asic: Lap,
     switch: SwitchLap,
@@ -60,7 +61,7 @@ impl Lap {
 
 impl Round {
     /// All was read and nothing changed meanwhile, and this differs.
-    pub(super) fn new(scene: Scene, differing: Vec<Dest>, surplus: Vec<Dest>) -> Round {
+    pub(super) fn new(scene: Scene, differing: Vec<Dest>, surplus: Vec<EntryKey>) -> Round {
         let over = || Lap { over: true, ..Lap::default() };
         let switch = SwitchLap::default();
         Round { scene, differing, surplus, appl: over(), asic: over(), switch, disturbed: false }
@@ -102,11 +103,12 @@ impl DaemonsCheck {
         let suspects = self.suspects_of(&mut round.scene, &dests.into_iter().collect::<Vec<_>>())?;
         let (scene, dests, mut differences) = self.second_pass(round.scene, suspects)?;
         (round.scene, round.differing) = (scene, dests);
-        let mut seeming = self.next_of_switch(&round.scene, &mut round.switch)?;
+        let mut seeming = self.next_of_switch(&mut round.switch)?;
         seeming.append(&mut round.surplus);
-        for (dest, difference) in self.surplus(&round.scene, seeming)? {
-            if !round.differing.contains(&dest) {
-                round.surplus.push(dest);
+        let named = round.scene.in_switch();
+        for (key, difference) in self.surplus(&round.scene, seeming)? {
+            if named.dest(key).is_none_or(|dest| !round.differing.contains(&dest)) {
+                round.surplus.push(key);
                 differences.push(difference);
             }
         }

@@ -10,7 +10,7 @@
 use super::leads::Dest;
 use super::objects::{self, Objects};
 use super::query::{self, Asked};
-use super::{DaemonsCheck, Difference, Error, Finding, Leads, Scene};
+use super::{DaemonsCheck, Difference, Error, Finding, Leads, Scene, difference, leads_in_switch};
 use ribtide_prefix::{Map, Set};
 use ribtide_sai::EntryKey;
 use ribtide_swss::sai::Oid;
@@ -43,7 +43,7 @@ impl DaemonsCheck {
     }
 
     /// What comes next in the switch.
-    pub(super) fn next_of_switch(&self, scene: &Scene, lap: &mut SwitchLap) -> Result<Vec<Dest>, Error> {
+    pub(super) fn next_of_switch(&self, lap: &mut SwitchLap) -> Result<Vec<EntryKey>, Error> {
         let Some(path) = self.syncd.as_deref().filter(|_| !lap.is_over()) else { return Ok(Vec::new()) };
         let (mut asked, mut found) = (Asked::open(path)?, Vec::new());
         // Where there is nothing for long, a piece has few or none.
@@ -54,30 +54,22 @@ impl DaemonsCheck {
             found.extend(entries(&piece));
             lap.0 = piece["next"].as_str().map(|next| format!("walk {ENTRIES} {next}"));
         }
-        let vrfs = scene.objects.routers.iter().filter_map(|(vid, rid)| Some((*rid, *scene.vrfs.get(vid)?)));
-        let vrfs: Map<Oid, u32> = vrfs.collect();
-        let dest = |key| match key {
-            EntryKey::Route(router, prefix) => vrfs.get(&router).map(|vrf| Dest::Route(*vrf, prefix)),
-            EntryKey::Label(label) => Some(Dest::Label(label)),
-        };
-        Ok(found.into_iter().filter_map(dest).collect())
+        Ok(found)
     }
 
     /// Those of what the switch has that are too much, and what is to be told of each.
     pub(super) fn surplus(
         &mut self,
         scene: &Scene,
-        dests: impl IntoIterator<Item = Dest>,
-    ) -> Result<Vec<(Dest, Difference)>, Error> {
+        keys: Vec<EntryKey>,
+    ) -> Result<Vec<(EntryKey, Difference)>, Error> {
         let Some(path) = self.syncd.clone() else { return Ok(Vec::new()) };
-        let mut seeming = self.not_in_asic(scene, dests.into_iter().collect())?;
+        let mut seeming = self.not_in_asic(scene, keys)?;
         seeming.sort_unstable();
         seeming.dedup();
-        let (mut all, mut asked) = (Vec::new(), Asked::open(&path)?);
-        for dests in seeming.chunks(WATCHED) {
-            let keys = dests.iter().filter_map(|dest| Some((scene.key_in_switch(*dest)?, *dest)));
-            let keys: Map<EntryKey, Dest> = keys.collect();
-            let words: Vec<String> = keys.keys().map(|key| query::entry_text(*key)).collect();
+        let (mut all, mut asked, named) = (Vec::new(), Asked::open(&path)?, scene.in_switch());
+        for keys in seeming.chunks(WATCHED) {
+            let words: Vec<String> = keys.iter().map(|key| query::entry_text(*key)).collect();
             let watch = asked.ask(&format!("watch {}", words.join(" ")))?;
             let (due, unchanged) = (watch["given"].as_u64(), format!("unchanged {}", watch["watch"]));
             let begin = Instant::now();
@@ -87,47 +79,92 @@ impl DaemonsCheck {
                 }
                 std::thread::sleep(GLANCE);
             }
-            let without: Set<Dest> = self.not_in_asic(scene, dests.to_vec())?.into_iter().collect();
+            let without: Set<EntryKey> = self.not_in_asic(scene, keys.to_vec())?.into_iter().collect();
             let unchanged = asked.ask(&unchanged)?;
-            let stay: Vec<Dest> = entries(&unchanged)
-                .filter_map(|key| keys.get(&key).copied())
-                .filter(|dest| without.contains(dest))
-                .collect();
-            for (dest, leads) in stay.iter().zip(scene.in_chip(&mut asked, &stay)?) {
-                let finding = Finding {
-                    stage: "chip",
-                    wanted: "not in ASIC_DB".into(),
-                    found: leads.flatten().as_ref().map_or_else(|| "it is there".into(), Leads::to_string),
-                    says: "the switch has it, and ASIC_DB does not".into(),
-                    under_way: false,
-                };
-                all.push((*dest, scene.told(*dest, finding)));
+            let stay: Vec<EntryKey> = entries(&unchanged).filter(|key| without.contains(key)).collect();
+            for (key, leads) in stay.iter().zip(leads_in_switch(&mut asked, stay.iter().copied().map(Some))?)
+            {
+                all.push((*key, scene.too_much(*key, named.dest(*key), leads.flatten())));
             }
         }
         Ok(all)
     }
 
-    /// Those of which ASIC_DB has no entry.
-    fn not_in_asic(&mut self, scene: &Scene, dests: Vec<Dest>) -> Result<Vec<Dest>, Error> {
-        let key = |dest: &Dest| {
-            Objects::key(&self.asic, &objects::id(*dest, scene.router_of(*dest).unwrap_or_default()))
-        };
-        let keys: Vec<String> = dests.iter().map(key).collect();
-        let there = self.asic.replies("EXISTS", &keys)?;
-        let absent = dests.into_iter().zip(there).filter(|(_, there)| there.as_integer() == Some(0));
-        Ok(absent.map(|(dest, _)| dest).collect())
+    /// Those of which ASIC_DB has no entry, or not the virtual router.
+    fn not_in_asic(&mut self, scene: &Scene, keys: Vec<EntryKey>) -> Result<Vec<EntryKey>, Error> {
+        let (named, (mut absent, mut rows)) = (scene.in_switch(), (Vec::new(), Vec::new()));
+        let mut known = Vec::new();
+        for key in keys {
+            match named.dest(key) {
+                None => absent.push(key),
+                Some(dest) => {
+                    let id = objects::id(dest, scene.router_of(dest).unwrap_or_default());
+                    rows.push(Objects::key(&self.asic, &id));
+                    known.push(key);
+                }
+            }
+        }
+        if !absent.is_empty() {
+            // It may have come to be known.
+            let routers: Set<String> =
+                self.asic.ask(&["HVALS", "VIDTORID"])?.into_texts().into_iter().collect();
+            absent.retain(
+                |key| !matches!(key, EntryKey::Route(router, _) if routers.contains(&router.to_string())),
+            );
+        }
+        let there = self.asic.replies("EXISTS", &rows)?;
+        let without = known.into_iter().zip(there).filter(|(_, there)| there.as_integer() == Some(0));
+        absent.extend(without.map(|(key, _)| key));
+        Ok(absent)
+    }
+}
+
+/// The numbers of VRFs by what the switch calls their virtual routers.
+pub(super) struct InSwitch(Map<Oid, u32>);
+
+impl InSwitch {
+    /// What ASIC_DB has an entry for; `None`: nothing, as it does not have the virtual router.
+    pub(super) fn dest(&self, key: EntryKey) -> Option<Dest> {
+        match key {
+            EntryKey::Route(router, prefix) => Some(Dest::Route(*self.0.get(&router)?, prefix)),
+            EntryKey::Label(label) => Some(Dest::Label(label)),
+        }
     }
 }
 
 impl Scene {
-    /// How the switch calls it.
-    fn key_in_switch(&self, dest: Dest) -> Option<EntryKey> {
+    pub(super) fn in_switch(&self) -> InSwitch {
+        let routers = self.objects.routers.iter();
+        InSwitch(routers.filter_map(|(vid, rid)| Some((*rid, *self.vrfs.get(vid)?))).collect())
+    }
+
+    /// How the switch calls it; `None`: it has no such VRF.
+    pub(super) fn key_in_switch(&self, dest: Dest) -> Option<EntryKey> {
         Some(match dest {
             Dest::Route(_, prefix) => {
                 EntryKey::Route(*self.objects.routers.get(&self.router_of(dest)?)?, prefix)
             }
             Dest::Label(label) => EntryKey::Label(label),
         })
+    }
+
+    fn too_much(&self, key: EntryKey, dest: Option<Dest>, leads: Option<Leads>) -> Difference {
+        let finding = |says: &str| Finding {
+            stage: "chip",
+            wanted: "not in ASIC_DB".into(),
+            found: leads.as_ref().map_or_else(|| "it is there".into(), Leads::to_string),
+            says: says.into(),
+            under_way: false,
+        };
+        let dest = match (dest, key) {
+            (Some(dest), _) => dest,
+            (None, EntryKey::Label(label)) => Dest::Label(label),
+            (None, EntryKey::Route(router, prefix)) => {
+                let says = "the switch has it in a virtual router that ASIC_DB does not have";
+                return difference(router.to_string(), prefix.to_string(), finding(says));
+            }
+        };
+        self.told(dest, finding("the switch has it, and ASIC_DB does not"))
     }
 }
 
