@@ -1,7 +1,6 @@
 //! Records by number, and numbers by hash: what tables of millions of routes are made of.
 
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use ribtide_prefix::with_spare;
 
 /// Records in one piece of memory. That is more than the allocator brings together with others, so a piece that goes is given
@@ -119,18 +118,10 @@ impl Index {
         self.0.find(spread(hash), |(of, at)| *of == hash && is(*at)).map(|(_, at)| *at)
     }
 
-    /// That number; where there is none, `new` is put there, and the error says so.
-    pub(crate) fn find_or_insert(
-        &mut self,
-        hash: u32,
-        is: impl Fn(u32) -> bool,
-        new: impl FnOnce() -> u32,
-    ) -> Result<u32, u32> {
-        let same = |(of, at): &(u32, u32)| *of == hash && is(*at);
-        match self.0.entry(spread(hash), same, |(of, _)| spread(*of)) {
-            Entry::Occupied(known) => Ok(known.get().1),
-            Entry::Vacant(place) => Err(place.insert((hash, new())).get().1),
-        }
+    /// Puts a number there that [`Index::find`] does not find. Write its record before: this store waits for memory, and whatever reads
+    /// again what was written behind it waits too.
+    pub(crate) fn insert(&mut self, hash: u32, number: u32) {
+        self.0.insert_unique(spread(hash), (hash, number), |(of, _)| spread(*of));
     }
 
     /// A record has another number from now on.

@@ -83,19 +83,14 @@ impl<F: Family> Routes<F> {
     }
 
     fn entry(&mut self, prefix: Prefix<F>) -> &mut Entry {
-        let near = self.near(prefix);
-        let hash = self.hash(prefix);
-        let Routes { routes, by_prefix, last, .. } = self;
-        let at = near.map_or_else(
-            || by_prefix.find_or_insert(hash, |at| routes[at].0 == prefix, || routes.len() as u32),
-            Ok,
-        );
-        if at.is_err() {
-            routes.push((prefix, Entry::GONE));
-        }
-        let (Ok(at) | Err(at)) = at;
-        last.set(at);
-        &mut routes[at].1
+        let at = self.find(prefix).unwrap_or_else(|| {
+            let at = self.routes.len() as u32;
+            self.routes.push((prefix, Entry::GONE));
+            self.by_prefix.insert(self.hash(prefix), at);
+            self.last.set(at);
+            at
+        });
+        &mut self.routes[at].1
     }
 
     /// The last one takes its place.

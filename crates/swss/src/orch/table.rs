@@ -158,11 +158,10 @@ impl RouteTable {
         let RouteTable { records, unused, by_name, hasher, .. } = self;
         let hash = hash(hasher, vrf, prefix);
         let is = |name: &RouteName| name.vrf == vrf && name.prefix == *prefix;
-        let new = || unused.pop().unwrap_or(records.len() as u32);
-        let at = match by_name.find_or_insert(hash, |at| is(&records[at].name), new) {
-            Ok(known) => return RouteId(known),
-            Err(new) => new,
-        };
+        if let Some(known) = by_name.find(hash, |at| is(&records[at].name)) {
+            return RouteId(known);
+        }
+        let at = unused.pop().unwrap_or(records.len() as u32);
         let record = Record {
             name: RouteName { vrf, prefix: *prefix },
             in_chip: None,
@@ -174,6 +173,7 @@ impl RouteTable {
             Some(place) => *place = record,
             None => records.push(record),
         }
+        by_name.insert(hash, at);
         RouteId(at)
     }
 
