@@ -10,6 +10,9 @@ use ribtide_tables::{Connection, Database, Reply, ScanCursor, TableError};
 
 /// Keys that one question is about.
 pub(super) const PAGE: usize = 1000;
+/// Keys of a page of a look at everything. A server that nobody else keeps busy does a page in a row, and others wait as long; a busy one takes a
+/// round of its work for each, so that small ones take long.
+const SCANNED: usize = 500;
 /// Connections that a page is dealt out to: of a thousand keys as long as those of ASIC_DB's routes, 14 KiB each.
 const LANES: usize = 12;
 /// Fewer keys than this go over one connection: what is asked is short.
@@ -125,13 +128,13 @@ impl<'l> Hashes<'l> {
     /// Asks for the first keys.
     pub(super) fn begin(lanes: &'l mut Lanes, pattern: &str, tables: &[String], what: What) -> Hashes<'l> {
         let cursor = ScanCursor::default();
-        lanes.one.begin_scan_page(pattern, PAGE, &cursor);
+        lanes.one.begin_scan_page(pattern, SCANNED, &cursor);
         Hashes {
             lanes,
             pattern: pattern.to_owned(),
             tables: tables.to_vec(),
             what,
-            looked_at: PAGE,
+            looked_at: SCANNED,
             cursor,
             asked: true,
             names: Vec::new(),
