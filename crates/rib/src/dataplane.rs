@@ -100,6 +100,11 @@ pub(crate) enum Replay {
 }
 
 impl Dataplane {
+    /// Lets go of room that was made for more than there is.
+    pub(crate) fn relieve(&mut self) {
+        self.outstanding.shrink_to_fit();
+    }
+
     /// Notes a batch that is sent to it.
     pub(crate) fn sent(&mut self, batch: &FibBatch, kind: Kind) {
         self.sent_since(batch, kind, Late { since: batch.seq, prefixes: Set::default() });

@@ -87,6 +87,7 @@ impl Rib {
     /// done.
     pub fn relieve(&mut self) {
         for_each_family!(F => self.tables.get_mut::<F>().relieve());
+        self.dataplanes.values_mut().for_each(Dataplane::relieve);
     }
 
     /// The first part of [`Rib::handle`]: what changes, for every dataplane.

@@ -7,6 +7,7 @@
 //! what the others wait for.
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 /// Tasks that make a record.
@@ -32,11 +33,43 @@ pub struct Record {
     /// Time between calls, and before the first of them.
     pub idle: Duration,
     /// Of the first six calls that finished any: the time before each.
-    pub gaps: Vec<Duration>,
+    pub gaps: First<Duration>,
     /// The tasks of each.
-    pub incs: Vec<u64>,
+    pub incs: First<u64>,
     /// The time of each.
-    pub intervals: Vec<Duration>,
+    pub intervals: First<Duration>,
+}
+
+/// At most six numbers, in the record itself: in pieces of their own those of a burst stand among what came and went with it, and
+/// keep that from being given back.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct First<T> {
+    values: [T; TOLD],
+    len: usize,
+}
+
+impl<T> First<T> {
+    fn push(&mut self, value: T) {
+        self.values[self.len] = value;
+        self.len += 1;
+    }
+}
+
+impl<T> Deref for First<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.values[..self.len]
+    }
+}
+
+impl<T: Default> FromIterator<T> for First<T> {
+    /// The first six.
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        let mut first = First::default();
+        values.into_iter().take(TOLD).for_each(|value| first.push(value));
+        first
+    }
 }
 
 impl Record {
@@ -52,12 +85,20 @@ impl Record {
 }
 
 /// The timer of one stage.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PerformanceTimer {
     last_end: Option<Instant>,
     made: u64,
     now: Record,
+    /// With room from the start: what lasts is made before work begins. Of the room only what is used is ever touched.
     records: VecDeque<Record>,
+}
+
+impl Default for PerformanceTimer {
+    fn default() -> Self {
+        let records = VecDeque::with_capacity(KEPT);
+        PerformanceTimer { last_end: None, made: 0, now: Record::default(), records }
+    }
 }
 
 impl PerformanceTimer {
@@ -126,7 +167,7 @@ mod tests {
         assert_eq!((record.tasks, record.calls, record.gaps.len()), (18_000, 9, TOLD));
         assert_eq!(record.total(), Duration::from_micros(3000));
         timer.add(us(5000), us(7000), THRESHOLD);
-        assert_eq!(timer.records().nth(1).unwrap().gaps, [Duration::from_millis(2)]);
+        assert_eq!(timer.records().nth(1).unwrap().gaps[..], [Duration::from_millis(2)]);
     }
 
     #[test]

@@ -99,21 +99,42 @@ impl<R: Row> Consumer<R> for MemoryConsumer<R> {
             let take = room.min(self.rest.len());
             changes.extend(self.rest.by_ref().take(take));
             room -= take;
+            if self.rest.len() == 0 {
+                // The memory of a batch would keep that of all before it from being given back, and who takes no more than it is
+                // told is there does not come again to find the next one missing.
+                self.rest = Vec::new().into_iter();
+            }
             if room == 0 {
                 return Ok(true);
             }
             match self.rx.try_recv() {
                 Some(batch) => self.rest = batch.into_iter(),
-                None => {
-                    // The memory of the last one would keep that of all before it from being given back.
-                    self.rest = Vec::new().into_iter();
-                    return Ok(false);
-                }
+                None => return Ok(false),
             }
         }
     }
 
     fn wake(&self) -> &Wake {
         &self.wake
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_swss::row::VrfRow;
+    use std::ptr::NonNull;
+
+    #[test]
+    fn a_batch_that_was_taken_is_not_kept() {
+        let (mut producer, mut consumer) = table::<VrfRow>(&Rings::default(), 4);
+        let mut changes = vec![Change::set("Vrf1".into(), VrfRow::default()), Change::del("Vrf2".into())];
+        producer.write(&mut changes).unwrap();
+        producer.flush().unwrap();
+        let mut taken = Vec::new();
+        assert!(consumer.pop(1, &mut taken).unwrap() && consumer.rest.len() == 1);
+        // Who knows that there are two looks for no third.
+        assert!(consumer.pop(1, &mut taken).unwrap() && taken.len() == 2);
+        assert_eq!(consumer.rest.as_slice().as_ptr(), NonNull::dangling().as_ptr(), "a list without memory");
     }
 }

@@ -81,6 +81,11 @@ impl QueueWriter {
         self.connection.flush()
     }
 
+    /// Lets go of what it keeps for work. Nothing must be queued.
+    pub fn relieve(&mut self) {
+        self.connection.relieve();
+    }
+
     /// The connection, for other commands on the same database.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.connection
@@ -180,7 +185,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     let (under_way, failed) = (pending.clone(), answers.clone());
     let write = move || {
         let mut generation = writer.connection().generation();
-        while let Ok(first) = asked.recv() {
+        while let Ok(first) = asked.recv_relieving(|| writer.relieve()) {
             for request in std::iter::once(first).chain(std::iter::from_fn(|| asked.try_recv())) {
                 let Question { message, pending } = ask(request);
                 pending.into_iter().for_each(|pending| under_way.add(pending));
@@ -198,7 +203,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     let read = move |ending: Stop| {
         let mut generation = reader.generation();
         let mut next = None;
-        while rest::recv(reader.wake()).is_ok() {
+        while rest::recv_relieving(&reader.wake, || reader.connection.relieve()).is_ok() {
             let mut round = || -> Result<bool, TableError> {
                 if ending.stopped() {
                     return Ok(false);
@@ -274,7 +279,8 @@ pub fn serve<T: Send + 'static>(
                 return;
             }
         }
-        while rest::recv(reader.wake()).is_ok() && !ending.stopped() {
+        while rest::recv_relieving(&reader.wake, || reader.connection.relieve()).is_ok() && !ending.stopped()
+        {
             while !ending.stopped() {
                 let next = match reader.take() {
                     Ok(Some(message)) => Ok(read(Request { message, owed: false })),

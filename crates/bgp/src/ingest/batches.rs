@@ -64,6 +64,16 @@ impl ShardBatches {
         self.len == 0
     }
 
+    /// Lets go of the room that it keeps for what comes next, when nothing waits.
+    pub fn relieve(&mut self) {
+        if self.is_empty() {
+            self.closed = Vec::new();
+            for Open { batch, .. } in &mut self.open {
+                (batch.ops, batch.prefixes) = Default::default();
+            }
+        }
+    }
+
     /// Hands over the batches, each with the thread it is for. Those of one thread are in the order received.
     pub fn drain(&mut self) -> impl Iterator<Item = (u16, RouteBatch)> + '_ {
         self.close();

@@ -216,6 +216,7 @@ impl Stage for ReaderStage {
 
     fn relieve(&mut self) {
         self.reader.ingest.forget();
+        self.reader.batches.relieve();
     }
 
     fn descriptor(&self) -> Option<RawFd> {

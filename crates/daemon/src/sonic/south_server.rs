@@ -156,7 +156,12 @@ impl SouthServer {
         };
         let body = move || {
             let mut octets = Vec::new();
-            while let Ok(first) = waiting.recv() {
+            loop {
+                let relieve = || {
+                    octets = Vec::new();
+                    writer.iter_mut().for_each(QueueWriter::relieve);
+                };
+                let Ok(first) = waiting.recv_relieving(relieve) else { return };
                 for (way, reply) in std::iter::once(first).chain(std::iter::from_fn(|| waiting.try_recv())) {
                     // Whoever describes the switch anew takes no answer to what was asked before.
                     let anew = matches!(reply, Reply::Done(_, Kind::Init { .. }));

@@ -52,6 +52,11 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
+    /// Lets go of room that was made for more batches than there are.
+    pub(super) fn relieve(&mut self) {
+        self.open.shrink_to_fit();
+    }
+
     /// The next `rows` rows after those that are due are of `batch`.
     pub(super) fn announce(&mut self, batch: u64, rows: usize) {
         self.open.push_back(Open { batch, due: rows, left: 0, failed: Vec::new() });

@@ -237,6 +237,7 @@ impl Routes {
     pub(super) fn relieve(&mut self) {
         self.trim();
         self.table.relieve();
+        self.ledger.relieve();
         self.ready.shrink_to_fit();
     }
 

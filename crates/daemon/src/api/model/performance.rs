@@ -55,7 +55,7 @@ impl PerformanceRecord {
             busy_ms,
             idle_ms,
             m_gaps: record.gaps.iter().map(ms).collect(),
-            m_incs: record.incs.clone(),
+            m_incs: record.incs.to_vec(),
             m_intervals: record.intervals.iter().map(ms).collect(),
         }
     }
@@ -74,9 +74,9 @@ mod tests {
             calls: 1,
             busy: ms(591),
             idle: ms(343),
-            gaps: vec![ms(343)],
-            incs: vec![30_000],
-            intervals: vec![ms(591)],
+            gaps: [ms(343)].into_iter().collect(),
+            incs: [30_000].into_iter().collect(),
+            intervals: [ms(591)].into_iter().collect(),
         };
         assert_eq!(
             serde_json::to_string(&PerformanceRecord::of("DRAIN", &record)).unwrap(),
