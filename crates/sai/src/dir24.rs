@@ -259,7 +259,7 @@ impl Dir24 {
         };
         begin(bits, shortest(bits), 24, 0);
         let slots = self.second[block].iter().flat_map(|(slots, _)| slots.iter());
-        for (bits, slot) in (bits..).zip(slots) {
+        for (bits, slot) in (bits..=bits | 0xff).zip(slots) {
             let painted = Slot(*slot).len();
             begin(bits, shortest(bits).max(25), painted, painted);
         }
@@ -399,6 +399,15 @@ mod tests {
         }
         met.sort_unstable();
         met
+    }
+
+    #[test]
+    fn a_walk_comes_to_the_last_address() {
+        let mut table = Dir24::default();
+        let all = ["255.255.255.0/24", "255.255.255.128/25", "255.255.255.255/32"]
+            .map(|text| text.parse().unwrap());
+        all.iter().for_each(|prefix: &Prefix<V4>| drop(table.insert(*prefix, 1)));
+        assert_eq!(walk(&table), all.map(|prefix| EntryKey::Route(Oid::NULL, prefix.any())));
     }
 
     proptest! {

@@ -43,6 +43,9 @@ const SCANNED: usize = 1000;
 /// Pauses between attempts to connect again start and end here.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 
+/// How the refusal begins of a server that runs a script.
+const BUSY: &str = "BUSY ";
+
 /// A connection to one database.
 #[derive(Debug)]
 pub struct Connection {
@@ -100,7 +103,7 @@ impl Connection {
         &self.database
     }
 
-    /// How often the server was lost and found again.
+    /// How often the server was lost and found again, or was busy in the midst of what it was sent.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -237,8 +240,23 @@ impl Connection {
         if self.queued == 0 {
             return Ok(Answers::default());
         }
+        let mut pause = BACK_OFF.0;
         let refusal = loop {
             match self.exchange() {
+                // A script takes longer than the server likes, which does nothing else until that ends.
+                Ok(Some(message)) if message.starts_with(BUSY) && !self.stop.stopped() => {
+                    if pause == BACK_OFF.0 {
+                        let name = self.database.db.name();
+                        crate::report(&format!(
+                            "Redis for {name} runs a script for long; waiting until that ends"
+                        ));
+                    }
+                    // What it did before or behind that runs again, as after a loss.
+                    let busy = |reply: Raw<'_>| reply.refusal().is_some_and(|why| why.starts_with(BUSY));
+                    self.generation += u64::from(!self.answers.iter().all(busy));
+                    std::thread::sleep(pause);
+                    pause = BACK_OFF.1.min(pause * 2);
+                }
                 // Somebody made the server forget its scripts; what ran meanwhile may run again.
                 Ok(Some(message)) if message.starts_with("NOSCRIPT") => match self.load_scripts() {
                     Ok(()) => {}

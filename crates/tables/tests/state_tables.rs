@@ -8,10 +8,12 @@ use ribtide_runtime::thread::Stop;
 use ribtide_swss::row::{Field, RouteKey, RouteRow, RouteStateRow, Via};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::{
-    Behind, Consumer, ConsumerStateTable, Pipeline, PlainTable, Producer, ProducerStateTable, Reply,
-    TableError, state_table, wake_ups,
+    Behind, Connection, Consumer, ConsumerStateTable, Pipeline, PlainTable, Producer, ProducerStateTable,
+    Reply, TableError, state_table, wake_ups,
 };
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -270,6 +272,29 @@ fn scripts_and_servers_may_go_and_come() {
         rows = drain(&mut consumer);
     }
     assert_eq!(rows.keys().collect::<Vec<_>>(), ["10.0.1.0/24"]);
+}
+
+#[test]
+fn a_server_that_is_busy_with_a_script_is_waited_for() {
+    let Some(server) = Server::start_with(&["--lua-time-limit", "1"]) else { return };
+    let mut table = producer(&server, 10);
+    let mut other = Connection::open(server.databases.get(Db::Appl), &server.stop).unwrap();
+    let script =
+        "local begin = redis.call('TIME')[1] while redis.call('TIME')[1] - begin < 3 do end return 7";
+    let busy = std::thread::spawn(move || other.ask(&["EVAL", script, "0"]).unwrap());
+    let mut stream = UnixStream::connect(server.socket()).unwrap();
+    let mut is_busy = || {
+        let mut reply = [0; 64];
+        stream.write_all(b"PING\r\n").unwrap();
+        let len = stream.read(&mut reply).unwrap();
+        reply[..len].starts_with(b"-BUSY")
+    };
+    while !is_busy() {
+        assert!(!busy.is_finished(), "it never said that it is busy");
+    }
+    write(&mut table, vec![set("10.0.0.0/24", hops("10.0.0.1", "Ethernet0"))]);
+    assert_eq!(busy.join().unwrap(), Reply::Integer(7));
+    assert_eq!((table.generation(), drain(&mut consumer(&server)).len()), (0, 1));
 }
 
 #[test]
