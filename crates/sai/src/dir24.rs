@@ -404,9 +404,11 @@ mod tests {
     #[test]
     fn a_walk_comes_to_the_last_address() {
         let mut table = Dir24::default();
-        let all = ["255.255.255.0/24", "255.255.255.128/25", "255.255.255.255/32"]
+        let all: [Prefix<V4>; 3] = ["255.255.255.0/24", "255.255.255.128/25", "255.255.255.255/32"]
             .map(|text| text.parse().unwrap());
-        all.iter().for_each(|prefix: &Prefix<V4>| drop(table.insert(*prefix, 1)));
+        for prefix in all {
+            table.insert(prefix, 1);
+        }
         assert_eq!(walk(&table), all.map(|prefix| EntryKey::Route(Oid::NULL, prefix.any())));
     }
 
