@@ -3,9 +3,9 @@
 use hashbrown::HashTable;
 use ribtide_prefix::with_spare;
 
-/// Records in one piece of memory. That is more than the allocator brings together with others, so a piece that goes is given
-/// back, whatever stays.
-pub(crate) const PIECE: usize = 16 << 10;
+/// Bytes of a piece at least. That is more than the allocator brings together with others, so a piece that goes is given back,
+/// whatever stays.
+const LARGE: usize = 768 << 10;
 
 /// Records by number, in pieces: a table that grows neither copies those that it has nor needs room for them twice.
 pub(crate) struct Pieces<T> {
@@ -20,6 +20,9 @@ impl<T> Default for Pieces<T> {
 }
 
 impl<T> Pieces<T> {
+    /// Records in a piece.
+    pub(crate) const PIECE: usize = LARGE.div_ceil(size_of::<T>()).next_power_of_two();
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -30,20 +33,20 @@ impl<T> Pieces<T> {
     }
 
     pub(crate) fn get(&self, at: u32) -> Option<&T> {
-        self.pieces.get(at as usize / PIECE)?.get(at as usize % PIECE)
+        self.pieces.get(at as usize / Self::PIECE)?.get(at as usize % Self::PIECE)
     }
 
     pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
-        self.pieces.get_mut(at as usize / PIECE)?.get_mut(at as usize % PIECE)
+        self.pieces.get_mut(at as usize / Self::PIECE)?.get_mut(at as usize % Self::PIECE)
     }
 
     pub(crate) fn push(&mut self, record: T) {
-        if self.len.is_multiple_of(PIECE) {
+        if self.len.is_multiple_of(Self::PIECE) {
             self.pieces.push(Vec::new());
         }
         if let Some(piece) = self.pieces.last_mut() {
             if piece.len() == piece.capacity() {
-                piece.reserve_exact(PIECE - piece.len());
+                piece.reserve_exact(Self::PIECE - piece.len());
             }
             piece.push(record);
             self.len += 1;
@@ -64,7 +67,7 @@ impl<T> Pieces<T> {
     /// Gives back what the only piece does not need, if that is most of it.
     pub(crate) fn fit(&mut self) {
         if let [only] = &mut self.pieces[..]
-            && only.len() * 8 <= PIECE
+            && only.len() * 8 <= Self::PIECE
         {
             only.shrink_to_fit();
         }
@@ -89,13 +92,13 @@ impl<T> std::ops::Index<u32> for Pieces<T> {
     type Output = T;
 
     fn index(&self, at: u32) -> &T {
-        &self.pieces[at as usize / PIECE][at as usize % PIECE]
+        &self.pieces[at as usize / Self::PIECE][at as usize % Self::PIECE]
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Pieces<T> {
     fn index_mut(&mut self, at: u32) -> &mut T {
-        &mut self.pieces[at as usize / PIECE][at as usize % PIECE]
+        &mut self.pieces[at as usize / Self::PIECE][at as usize % Self::PIECE]
     }
 }
 

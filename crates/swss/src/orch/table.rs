@@ -403,7 +403,6 @@ impl RouteTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pieces::PIECE;
 
     fn prefix(n: u32) -> AnyPrefix {
         AnyPrefix::host(Ipv4Addr::from_bits(n).into())
@@ -433,7 +432,7 @@ mod tests {
             let ids: Vec<RouteId> = (0..stay).map(|n| keep(&mut table, n)).collect();
             table.relieve();
             let (before, names) = (room(&table), table.by_name.capacity());
-            assert!(before < stay as usize + PIECE && names < 2 * stay as usize + 16);
+            assert!(before < stay as usize + Pieces::<Record>::PIECE && names < 2 * stay as usize + 16);
             for n in stay..100_000 {
                 keep(&mut table, n);
             }
@@ -445,6 +444,8 @@ mod tests {
                 |(n, id): (u32, &RouteId)| table.find(RouteName { vrf: 0, prefix: prefix(n) }) == Some(*id);
             assert!((0..).zip(&ids).all(same), "numbers stay what they are");
         }
-        assert!(table.records.pieces().iter().rev().skip(1).all(|piece| piece.len() == PIECE));
+        assert!(
+            table.records.pieces().iter().rev().skip(1).all(|piece| piece.len() == Pieces::<Record>::PIECE)
+        );
     }
 }
