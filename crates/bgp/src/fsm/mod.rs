@@ -194,6 +194,7 @@ pub struct Peer {
     /// State of the generator of jitter.
     jitter: u64,
     last_error: Option<LastError>,
+    last_down: Option<LastError>,
     established_since: Option<Millis>,
     flaps: u64,
 }
@@ -211,6 +212,7 @@ impl Peer {
             failures: 0,
             jitter: seed,
             last_error: None,
+            last_down: None,
             established_since: None,
             flaps: 0,
         }
@@ -258,6 +260,11 @@ impl Peer {
     /// Why the last connection ended.
     pub fn last_error(&self) -> Option<&LastError> {
         self.last_error.as_ref()
+    }
+
+    /// Why the last established session ended, whatever failed since.
+    pub fn last_down(&self) -> Option<&LastError> {
+        self.last_down.as_ref()
     }
 
     /// Since when the session is established.
@@ -504,7 +511,8 @@ impl Peer {
     /// Ends one connection, and decides when to try again if it was the last.
     fn end(&mut self, side: Side, end: End, now: Millis, out: &mut Vec<Action>) {
         let Some(connection) = self.slot(side).take() else { return };
-        if let Phase::Established(_) = connection.phase {
+        let was_established = matches!(connection.phase, Phase::Established(_));
+        if was_established {
             out.push(Action::Down);
             self.flaps += 1;
             if self.established_since.take().is_some_and(|since| now.saturating_sub(since) >= STABLE) {
@@ -538,11 +546,15 @@ impl Peer {
             out.push(Action::Send(side, message));
         }
         out.push(Action::Close(side));
+        let error = LastError { at: now, text };
+        if was_established {
+            self.last_down = Some(error.clone());
+        }
         // The loser of a collision is no event in the life of the session.
         if self.slot(side.other()).is_some() {
             return;
         }
-        self.last_error = Some(LastError { at: now, text });
+        self.last_error = Some(error);
         self.failures += 1;
         let doublings = (self.failures - 1).min(16);
         let longest =

@@ -314,7 +314,13 @@ fn a_session_lost_is_sought_again_and_a_stable_one_at_once() {
     bench.event(Event::Closed(Side::Ours, "closed by the peer".into()));
     assert_eq!(bench.state(), State::Active);
     assert!(bench.peer.next_deadline().unwrap() <= bench.now + 1_000);
-    assert_eq!(bench.peer.last_error().unwrap().text, "the connection ended: closed by the peer");
+    let says = "the connection ended: closed by the peer";
+    assert_eq!(bench.peer.last_error().unwrap().text, says);
+    let next = bench.peer.next_deadline().unwrap();
+    bench.tick_at(next);
+    bench.event(Event::ConnectFailed("refused".into()));
+    assert_eq!(bench.peer.last_error().unwrap().text, "could not connect: refused");
+    assert_eq!(bench.peer.last_down().unwrap().text, says, "what failed since is no reason of the end");
 }
 
 /// Both connections in OpenSent.

@@ -83,10 +83,15 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
         duration(n.state_seconds),
         count(n.flaps, "flap"),
     );
-    if let Some(error) = &n.last_error {
-        let ago = n.last_error_seconds.map_or(String::new(), |s| format!(", {} ago", duration(s)));
-        out.push_str(&format!("  Last error{ago}: {error}\n"));
+    let mut tell = |what, why: &Option<String>, seconds: Option<u64>| {
+        let Some(why) = why else { return };
+        let ago = seconds.map_or(String::new(), |s| format!(", {} ago", duration(s)));
+        out.push_str(&format!("  {what}{ago}: {why}\n"));
+    };
+    if n.last_down != n.last_error {
+        tell("Last session ended", &n.last_down, n.last_down_seconds);
     }
+    tell("Last error", &n.last_error, n.last_error_seconds);
     if let Some(s) = &n.session {
         out.push_str(&session(s));
     }
@@ -235,6 +240,8 @@ mod tests {
             flaps: 1,
             last_error: Some("NOTIFICATION received (cease: administrative reset)".into()),
             last_error_seconds: Some(7500),
+            last_down: Some("the connection ended: closed by the peer".into()),
+            last_down_seconds: Some(7520),
             session: Some(Session {
                 router_id: [1, 1, 1, 1].into(),
                 local_address: "192.0.2.9".parse().unwrap(),
@@ -282,6 +289,7 @@ mod tests {
             "\
 Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
   State Established for 3m12s, 1 flap
+  Last session ended, 2h05m ago: the connection ended: closed by the peer
   Last error, 2h05m ago: NOTIFICATION received (cease: administrative reset)
   Local address 192.0.2.9, peer's router ID 1.1.1.1
   Hold time 90 s, a KEEPALIVE at least every 30 s, heard 3s ago
@@ -306,7 +314,14 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
   Write queue 8.0 MiB (full), blocked 30 times, full 3 times for 12.2 s; designated a slow writer; 1,200 prefixes wait for it
 "
         );
-        let idle = Neighbor { session: None, last_error: None, asn: None, description: None, ..slow() };
+        let idle = Neighbor {
+            session: None,
+            last_error: None,
+            last_down: None,
+            asn: None,
+            description: None,
+            ..slow()
+        };
         assert_eq!(
             neighbor(&idle),
             "Neighbor 192.0.2.1, client AS any, group clients\n  State Established for 3m12s, 1 flap\n"

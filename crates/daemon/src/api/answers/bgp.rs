@@ -269,6 +269,8 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &Known) -> Neighbor {
         flaps: view.flaps,
         last_error: view.last_error,
         last_error_seconds: view.last_error_age.map(|age| age / 1000),
+        last_down: view.last_down,
+        last_down_seconds: view.last_down_age.map(|age| age / 1000),
     }
 }
 

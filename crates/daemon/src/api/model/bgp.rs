@@ -83,12 +83,18 @@ pub struct Neighbor {
     pub state_seconds: u64,
     /// How often an established session was lost.
     pub flaps: u64,
-    /// Why the last session ended or could not start.
+    /// Why the last session ended, or the last attempt at one failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// How long ago that was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error_seconds: Option<u64>,
+    /// Why the last established session ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_down: Option<String>,
+    /// How long ago that was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_down_seconds: Option<u64>,
     /// What an established session agreed on and does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,

@@ -4,7 +4,7 @@ use super::Sessions;
 use super::backlog::WriteQueue;
 use super::peer::Peer;
 use crate::bgp::messages::MessageCounts;
-use ribtide_bgp::fsm::{Event, Negotiated, Side, State};
+use ribtide_bgp::fsm::{Event, LastError, Negotiated, Side, State};
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_prefix::{Afi, Safi};
@@ -48,6 +48,10 @@ pub struct NeighborView {
     pub last_error: Option<String>,
     /// For how many milliseconds it has been over.
     pub last_error_age: Option<Millis>,
+    /// Why the last established session ended, as a sentence.
+    pub last_down: Option<String>,
+    /// For how many milliseconds that has been over.
+    pub last_down_age: Option<Millis>,
     /// The established session.
     pub up: Option<UpView>,
 }
@@ -143,6 +147,7 @@ impl Sessions {
             sent: peer.established().map_or_else(MessageCounts::default, |c| c.sent),
             initial_done: up.initial_done,
         });
+        let age = |e: &LastError| self.clock.now().saturating_sub(e.at);
         NeighborView {
             id: peer.id,
             address: peer.address,
@@ -157,7 +162,9 @@ impl Sessions {
             state_age: self.clock.now().saturating_sub(peer.state.1),
             flaps: peer.fsm.flaps(),
             last_error: peer.fsm.last_error().map(|e| e.text.clone()),
-            last_error_age: peer.fsm.last_error().map(|e| self.clock.now().saturating_sub(e.at)),
+            last_error_age: peer.fsm.last_error().map(age),
+            last_down: peer.fsm.last_down().map(|e| e.text.clone()),
+            last_down_age: peer.fsm.last_down().map(age),
             up,
         }
     }
