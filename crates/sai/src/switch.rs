@@ -1,6 +1,6 @@
 //! The virtual switch: objects, routes and neighbours, with the checks and limits of a chip.
 
-use crate::audit::EntryKey;
+use crate::audit::{EntryKey, Watches};
 use crate::behavior::Behavior;
 use crate::dir24::Target;
 use crate::labels::LabelEntry;
@@ -84,9 +84,7 @@ pub struct VirtualSwitch {
     /// Routes that it refuses: faults on demand.
     refused: Set<AnyPrefix>,
     /// Entries that who compares wants to know unchanged.
-    pub(crate) watched: Set<EntryKey>,
-    /// The number of the last watch.
-    pub(crate) watch: u64,
+    pub(crate) watches: Watches,
     operations: u64,
     stall: Option<Stall>,
     pace: Pace,
@@ -138,8 +136,7 @@ impl VirtualSwitch {
             group_members: 0,
             started: None,
             refused: Set::default(),
-            watched: Set::default(),
-            watch: 0,
+            watches: Watches::default(),
             operations: 0,
             stall: None,
             pace: Pace::default(),
@@ -297,7 +294,7 @@ impl VirtualSwitch {
         // It is the same chip.
         empty.refused = std::mem::take(&mut self.refused);
         (empty.stall, empty.pace) = (self.stall, self.pace);
-        empty.watch = self.watch;
+        empty.watches = self.watches.after();
         *self = empty;
     }
 

@@ -144,7 +144,7 @@ fn packets_with_a_label_follow_its_entry() {
 }
 
 #[test]
-fn who_watches_others_ends_the_watch_before() {
+fn each_watch_has_its_entries_until_they_change() {
     let mut bench = Bench::new(Limits::default());
     let drop = || vec![Attr::RoutePacketAction(PacketAction::Drop)];
     for dest in ["10.0.0.0/24", "10.0.1.0/24"] {
@@ -154,19 +154,35 @@ fn who_watches_others_ends_the_watch_before() {
     let keys = |dests: &[&str]| -> Vec<EntryKey> {
         dests.iter().map(|dest| EntryKey::Route(vr, dest.parse().unwrap())).collect()
     };
-    let unchanged = |bench: &Bench, watch| bench.chip.unchanged(watch).collect::<Vec<_>>();
+    let unchanged = |bench: &Bench, watch| -> Vec<_> {
+        let mut unchanged: Vec<_> = bench.chip.unchanged(watch).expect("it is not over").collect();
+        unchanged.sort_unstable();
+        unchanged
+    };
     // What it does not have is not watched, nor any more what is changed, though to the same.
     let first = bench.chip.watch(keys(&["10.0.0.0/24", "10.0.1.0/24", "10.0.2.0/24"]));
     assert_eq!(unchanged(&bench, first).len(), 2);
     assert_eq!(bench.route(Verb::Set, "10.0.1.0/24", drop()), Status::Success);
     assert_eq!(unchanged(&bench, first), keys(&["10.0.0.0/24"]));
-    // Another watch, of one that the first watched too.
-    let second = bench.chip.watch(keys(&["10.0.0.0/24"]));
+    // Another watch at the same time, of one that the first watches too, and of one that changed.
+    let second = bench.chip.watch(keys(&["10.0.0.0/24", "10.0.1.0/24"]));
+    assert_eq!(unchanged(&bench, first), keys(&["10.0.0.0/24"]));
+    assert_eq!(unchanged(&bench, second).len(), 2);
+    assert_eq!(bench.route(Verb::Set, "10.0.0.0/24", drop()), Status::Success);
     assert_eq!(unchanged(&bench, first), []);
-    assert_eq!(unchanged(&bench, second), keys(&["10.0.0.0/24"]));
+    assert_eq!(unchanged(&bench, second), keys(&["10.0.1.0/24"]));
+    // Sixteen later each is over, in turn, and its place is another's; of one that never was nothing is known.
+    let third = (0..15).map(|_| bench.chip.watch(keys(&["10.0.0.0/24"]))).last().unwrap();
+    assert!(bench.chip.unchanged(first).is_none());
+    assert_eq!(unchanged(&bench, second), keys(&["10.0.1.0/24"]));
+    assert_eq!(unchanged(&bench, third), keys(&["10.0.0.0/24"]));
+    assert_eq!(bench.chip.watch([]), third + 1);
+    assert!(bench.chip.unchanged(second).is_none() && unchanged(&bench, third + 1).is_empty());
+    assert!(bench.chip.unchanged(third + 2).is_none() && bench.chip.unchanged(0).is_none());
     // No number comes twice, also not after the switch was shut down.
     assert_eq!(bench.remove(ObjectType::Switch, bench.switch), Status::Success);
-    assert!(bench.chip.watch([]) > second && unchanged(&bench, second).is_empty());
+    assert!(bench.chip.unchanged(third + 1).is_none());
+    assert!(bench.chip.watch([]) > third + 1);
 }
 
 #[test]

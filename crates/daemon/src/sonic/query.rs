@@ -3,7 +3,7 @@
 //! `lookup ADDRESS`, `route PREFIX`, `routes ROUTER PREFIX …` (in the virtual router that the switch calls so: an array), `label LABEL`,
 //! `counts`, `chip`. What a real chip shows through its vendor's shell. And for who compares: `walk ENOUGH` (so many routes and labels, or
 //! some more, and `next`), `walk ENOUGH NEXT` (those that come then; without `next`: the last of all), `watch ENTRY …` (the number of this `watch`)
-//! and `unchanged WATCH` (those of its entries that nobody has changed since; none when somebody watches others by now), where an entry is
+//! and `unchanged WATCH` (those of its entries that nobody has changed since; `null` when there have been sixteen others), where an entry is
 //! `ROUTER|PREFIX` or `label|LABEL`; a watch also says how many pieces of rows ASIC_DB was `given` and how many of them are `written`. And
 //! orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
 
@@ -153,7 +153,8 @@ fn answer(Seen { switch, rows: (given, written) }: Seen<'_>, question: &str) -> 
         },
         ("unchanged", text) => match text.parse() {
             Ok(watch) => {
-                json!({ "entries": texts(switch.unchanged(watch)), "given": given, "written": written })
+                let entries = switch.unchanged(watch).map(texts);
+                json!({ "entries": entries, "given": given, "written": written })
             }
             Err(_) => bad(),
         },

@@ -36,6 +36,7 @@ use rows::{Ground, Rows, Wanted};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use surplus::Surplus;
 
 /// Differences that are told one by one.
 const TOLD: usize = 1000;
@@ -203,13 +204,13 @@ impl DaemonsCheck {
         drop(known);
         let (scene, dests, mut differences) = self.second_pass(scene, suspects)?;
         let told: Set<Dest> = dests.iter().copied().collect();
-        let mut surplus = self.surplus(&scene, seeming)?;
+        let Surplus { all: mut surplus, is_open } = self.surplus(&scene, seeming)?;
         let named = scene.in_switch();
         surplus.retain(|(key, _)| named.dest(*key).is_none_or(|dest| !told.contains(&dest)));
         let (surplus, more): (Vec<EntryKey>, Vec<Difference>) = surplus.into_iter().unzip();
         differences.extend(more);
         let differing = differences.len() as u64;
-        self.round = Some(Round::new(scene, dests, surplus));
+        self.round = Some(Round::new(scene, dests, surplus, is_open));
         counts.chip = self.syncd.as_deref().map(counts_of).transpose()?;
         let under_way = differences.iter().filter(|difference| difference.under_way).count() as u64;
         differences.truncate(TOLD);

@@ -29,7 +29,7 @@ pub(super) struct Round {
     appl: Lap,
     asic: Lap,
     switch: SwitchLap,
-    /// Something changed after this lap had begun.
+    /// Something changed after this lap had begun, or could not be told.
     disturbed: bool,
 }
 
@@ -60,11 +60,11 @@ impl Lap {
 }
 
 impl Round {
-    /// All was read and nothing changed meanwhile, and this differs.
-    pub(super) fn new(scene: Scene, differing: Vec<Dest>, surplus: Vec<EntryKey>) -> Round {
+    /// All was read, and this differs; `disturbed`: all is to be read once more.
+    pub(super) fn new(scene: Scene, differing: Vec<Dest>, surplus: Vec<EntryKey>, disturbed: bool) -> Round {
         let over = || Lap { over: true, ..Lap::default() };
         let switch = SwitchLap::default();
-        Round { scene, differing, surplus, appl: over(), asic: over(), switch, disturbed: false }
+        Round { scene, differing, surplus, appl: over(), asic: over(), switch, disturbed }
     }
 
     fn is_over(&self) -> bool {
@@ -106,7 +106,9 @@ impl DaemonsCheck {
         let mut seeming = self.next_of_switch(&mut round.switch)?;
         seeming.append(&mut round.surplus);
         let named = round.scene.in_switch();
-        for (key, difference) in self.surplus(&round.scene, seeming)? {
+        let surplus = self.surplus(&round.scene, seeming)?;
+        round.disturbed |= surplus.is_open;
+        for (key, difference) in surplus.all {
             if named.dest(key).is_none_or(|dest| !round.differing.contains(&dest)) {
                 round.surplus.push(key);
                 differences.push(difference);

@@ -4,8 +4,8 @@
 //! That one is in the switch and not in ASIC_DB does not say that it is too much: rows are written after the switch did
 //! what they say, some of them seconds later. So the switch is told to watch what seems to be too much. It says how many rows ASIC_DB was due
 //! then, and, when these are written and ASIC_DB still has no entry, which of the watched nobody has changed since. Of one of those the last row was
-//! written before ASIC_DB was asked, and took it away, or there was none: it is too much, and no moment that was caught badly. Where somebody else
-//! has it watch others meanwhile, nothing is told of these this time.
+//! written before ASIC_DB was asked, and took it away, or there was none: it is too much, and no moment that was caught badly. Several may
+//! compare at once. Where rows are not written for long, or too many others have it watch, the lap is gone through once more.
 
 use super::leads::Dest;
 use super::objects::{self, Objects};
@@ -25,6 +25,14 @@ const WATCHED: usize = 500;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is asked whether they are written.
 const GLANCE: Duration = Duration::from_millis(20);
+
+/// What a look found to be too much in the switch.
+#[derive(Default)]
+pub(super) struct Surplus {
+    pub(super) all: Vec<(EntryKey, Difference)>,
+    /// Of some it could not be told this time.
+    pub(super) is_open: bool,
+}
 
 /// A lap through the switch: what is asked next; none when it is over.
 #[derive(Clone, Default)]
@@ -58,16 +66,13 @@ impl DaemonsCheck {
     }
 
     /// Those of what the switch has that are too much, and what is to be told of each.
-    pub(super) fn surplus(
-        &mut self,
-        scene: &Scene,
-        keys: Vec<EntryKey>,
-    ) -> Result<Vec<(EntryKey, Difference)>, Error> {
-        let Some(path) = self.syncd.clone() else { return Ok(Vec::new()) };
+    pub(super) fn surplus(&mut self, scene: &Scene, keys: Vec<EntryKey>) -> Result<Surplus, Error> {
+        let mut found = Surplus::default();
+        let Some(path) = self.syncd.clone() else { return Ok(found) };
         let mut seeming = self.not_in_asic(scene, keys)?;
         seeming.sort_unstable();
         seeming.dedup();
-        let (mut all, mut asked, named) = (Vec::new(), Asked::open(&path)?, scene.in_switch());
+        let (mut asked, named) = (Asked::open(&path)?, scene.in_switch());
         for keys in seeming.chunks(WATCHED) {
             let words: Vec<String> = keys.iter().map(|key| query::entry_text(*key)).collect();
             let watch = asked.ask(&format!("watch {}", words.join(" ")))?;
@@ -75,19 +80,20 @@ impl DaemonsCheck {
             let begin = Instant::now();
             while asked.ask(&unchanged)?["written"].as_u64() < due {
                 if begin.elapsed() > PATIENCE {
-                    return Ok(all);
+                    return Ok(Surplus { is_open: true, ..found });
                 }
                 std::thread::sleep(GLANCE);
             }
             let without: Set<EntryKey> = self.not_in_asic(scene, keys.to_vec())?.into_iter().collect();
             let unchanged = asked.ask(&unchanged)?;
+            found.is_open |= unchanged["entries"].is_null();
             let stay: Vec<EntryKey> = entries(&unchanged).filter(|key| without.contains(key)).collect();
             for (key, leads) in stay.iter().zip(leads_in_switch(&mut asked, stay.iter().copied().map(Some))?)
             {
-                all.push((*key, scene.too_much(*key, named.dest(*key), leads.flatten())));
+                found.all.push((*key, scene.too_much(*key, named.dest(*key), leads.flatten())));
             }
         }
-        Ok(all)
+        Ok(found)
     }
 
     /// Those of which ASIC_DB has no entry, or not the virtual router.
