@@ -6,7 +6,7 @@
 //! The gap before a call is idle time: a stage that is idle waits for the one before it, one that is busy is
 //! what the others wait for.
 
-use std::collections::VecDeque;
+use crate::rest;
 use std::ops::Deref;
 use std::time::{Duration, Instant};
 
@@ -90,13 +90,14 @@ pub struct PerformanceTimer {
     last_end: Option<Instant>,
     made: u64,
     now: Record,
-    /// With room from the start: what lasts is made before work begins. Of the room only what is used is ever touched.
-    records: VecDeque<Record>,
+    /// The latest, each in the place of the one that came [`KEPT`] before it. With room from the start, in memory by itself: beside
+    /// blocks as long that come and go it would keep theirs from being given back.
+    records: Vec<Record>,
 }
 
 impl Default for PerformanceTimer {
     fn default() -> Self {
-        let records = VecDeque::with_capacity(KEPT);
+        let records = rest::lasting_room(KEPT);
         PerformanceTimer { last_end: None, made: 0, now: Record::default(), records }
     }
 }
@@ -121,18 +122,28 @@ impl PerformanceTimer {
             }
         }
         if now.tasks >= THRESHOLD && now.busy >= LEAST {
-            if self.records.len() == KEPT {
-                self.records.pop_front();
-            }
+            let (record, oldest) = (std::mem::take(now), self.oldest());
             self.made += 1;
-            now.number = self.made;
-            self.records.push_back(std::mem::take(now));
+            let record = Record { number: self.made, ..record };
+            match self.records.len() {
+                KEPT => self.records[oldest] = record,
+                _ => self.records.push(record),
+            }
         }
     }
 
     /// The latest records, oldest first.
     pub fn records(&self) -> impl Iterator<Item = &Record> {
-        self.records.iter()
+        let (latest, older) = self.records.split_at(self.oldest());
+        older.iter().chain(latest)
+    }
+
+    /// Where the oldest record is.
+    fn oldest(&self) -> usize {
+        match self.records.len() {
+            KEPT => (self.made % KEPT as u64) as usize,
+            _ => 0,
+        }
     }
 }
 
@@ -174,12 +185,13 @@ mod tests {
     fn only_the_latest_are_kept() {
         let start = Instant::now();
         let mut timer = PerformanceTimer::default();
-        for call in 0..=KEPT as u64 {
+        for call in 0..2 * KEPT as u64 + 5 {
             let at = |ms: u64| start + Duration::from_millis(2 * call + ms);
             timer.add(at(0), at(1), THRESHOLD + call);
         }
-        assert_eq!(timer.records().count(), KEPT);
-        let first = timer.records().next().unwrap();
-        assert_eq!((first.number, first.tasks), (2, THRESHOLD + 1));
+        let last = 2 * KEPT as u64 + 5;
+        let numbers: Vec<_> = timer.records().map(|record| (record.number, record.tasks)).collect();
+        let latest = last - KEPT as u64 + 1..=last;
+        assert_eq!(numbers, latest.map(|n| (n, THRESHOLD + n - 1)).collect::<Vec<_>>());
     }
 }

@@ -121,9 +121,14 @@ pub fn waited(in_vain: bool) -> bool {
 /// A buffer of so many zero octets, for who keeps it as long as it lives: by itself. Among others that come and go, and are as
 /// long, it would keep 4 MiB from being given back. Of its room only what is used is ever touched.
 pub fn lasting_buffer(len: usize) -> Vec<u8> {
-    let mut buffer = Vec::with_capacity(len.max(ALONE));
+    let mut buffer = lasting_room(len);
     buffer.resize(len, 0);
     buffer
+}
+
+/// Room for at least so many, for who keeps it as long as it lives: by itself, as [`lasting_buffer`].
+pub fn lasting_room<T>(len: usize) -> Vec<T> {
+    Vec::with_capacity(len.max(ALONE / size_of::<T>().max(1)))
 }
 
 /// Has the allocator give back what this thread freed, and what nobody has used for a while.

@@ -5,7 +5,7 @@ use ribtide_swss::sai::{
     Attr, Attrs, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, RifType,
     RouteEntry, SWITCH, SaiCall, SaiReply, SaiRequest, Status, Verb, VidCounter, VidSource, View,
 };
-use ribtide_swss::syncd::{AsicChange, Syncd, SyncdOut};
+use ribtide_swss::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};
 use std::collections::BTreeMap;
 
 struct Bench {
@@ -36,8 +36,8 @@ impl Bench {
         out.replies.pop().unwrap()
     }
 
-    fn write(&mut self, changes: Vec<AsicChange>) {
-        for change in changes {
+    fn write(&mut self, changes: PackedChanges) {
+        for change in changes.unpack() {
             match change {
                 AsicChange::Wipe => self.rows.clear(),
                 AsicChange::Set(object, id, attrs) => {

@@ -34,7 +34,7 @@ mod tests;
 
 use crate::row::{
     Change, DefaultRouteRow, IntfRow, LabelRouteRow, Mac, Name, NeighResolveRow, NeighRow, NextHopGroupRow,
-    PortRow, RouteKey, RouteResponse, RouteRow, SwitchCapabilityRow, VrfRow,
+    PortRow, RouteKey, RouteRow, RouteStateRow, SwitchCapabilityRow, VrfRow,
 };
 use crate::sai::{SaiReply, SaiRequest};
 pub use crate::sai::{VidCounter, VidSource};
@@ -140,11 +140,11 @@ pub struct OrchOut {
     pub default_routes: Vec<Change<DefaultRouteRow>>,
     /// To STATE_DB: what the chip holds.
     pub capability: Vec<Change<SwitchCapabilityRow>>,
-    /// To who asked, and to APPL_STATE_DB, as messages and as rows; only with [`OrchConfig::responses`].
-    pub responses: Vec<RouteResponse>,
+    /// What the chip confirmed, to who asked and to APPL_STATE_DB, as messages and as rows; only with [`OrchConfig::responses`].
+    pub responses: Vec<Change<RouteStateRow>>,
     /// The same of rows that were found at the start or said again ([`RouteKey::Again`]): nobody asked just now. Who
     /// counts answers must not take them for any.
-    pub found: Vec<RouteResponse>,
+    pub found: Vec<Change<RouteStateRow>>,
     /// Routes that are refused, once for each row that asks for it; only with [`OrchConfig::responses`]. It is no response: one may
     /// still come, as where the chip has no room. Of a row that another has taken the place of nothing is said.
     pub refusals: Vec<Refusal>,

@@ -16,7 +16,7 @@ use crate::sai::{
     Status, Verb, VidSource, View,
 };
 pub use packed::PackedChanges;
-use ribtide_prefix::{Map, Set};
+use ribtide_prefix::{Map, Set, fit};
 use std::hint::black_box;
 use store::Store;
 
@@ -56,7 +56,7 @@ pub struct SyncdOut {
     /// To orchagent.
     pub replies: Vec<SaiReply>,
     /// To ASIC_DB, in order.
-    pub rows: Vec<AsicChange>,
+    pub rows: PackedChanges,
     /// To the log: what did not succeed, as sentences.
     pub events: Vec<String>,
 }
@@ -194,6 +194,13 @@ impl<S: Sai> Syncd<S> {
     /// Bytes that the table of routes takes: at most 30 per IPv4 route and 58 per IPv6 route, when it just grew.
     pub fn table_size(&self) -> usize {
         self.store.table_size()
+    }
+
+    /// Lets go of room that was made for more than there is, but not the chip's.
+    pub fn relieve(&mut self) {
+        fit(&mut self.rid_of);
+        fit(&mut self.vid_of);
+        self.store.fit();
     }
 
     /// Whether the chip holds nothing, not even a switch.
@@ -356,12 +363,12 @@ impl<S: Sai> Syncd<S> {
                     continue;
                 }
                 let count = items.len();
-                let before = out.rows.len();
+                let before = std::mem::take(&mut out.rows);
                 let ids: Vec<ObjectId> = items.iter().map(|item| item.id).collect();
                 let statuses = self.bulk(verb, object, items, ErrorMode::IgnoreError, false, out);
                 // The rows are there already; only numbers changed.
-                let new = out.rows.split_off(before);
-                out.rows.extend(new.into_iter().filter(|row| matches!(row, AsicChange::Map(..))));
+                let new = std::mem::replace(&mut out.rows, before);
+                out.rows.extend(new.unpack().filter(|row| matches!(row, AsicChange::Map(..))));
                 let failed = ids.into_iter().zip(statuses).filter(|(_, status)| !status.is_success());
                 let failed: Vec<ObjectId> = failed.map(|(id, _)| id).collect();
                 if !failed.is_empty() {
@@ -371,7 +378,7 @@ impl<S: Sai> Syncd<S> {
                     ));
                 }
                 if verb == Verb::Create {
-                    out.rows.extend(failed.into_iter().map(|id| AsicChange::Remove(object, id)));
+                    failed.iter().for_each(|id| out.rows.remove(object, id));
                 }
             }
             if object == ObjectType::Switch {
@@ -486,6 +493,9 @@ impl<S: Sai> Syncd<S> {
             self.chip.bulk(verb, object, &mut for_chip, mode, &mut answers);
         }
         let mut answered = for_chip.into_iter().zip(answers);
+        if self.keeps_rows {
+            out.rows.reserve(items.len());
+        }
         let mut result = Vec::with_capacity(items.len());
         for (n, (item, status)) in items.iter().zip(statuses).enumerate() {
             if n % AHEAD == 0 && self.keeps_rows {
@@ -521,20 +531,20 @@ impl<S: Sai> Syncd<S> {
                     self.map(vid, rid, out);
                 }
                 if self.keeps_rows {
-                    out.rows.push(AsicChange::Set(object, item.id, item.attrs.clone()));
+                    out.rows.set(object, &item.id, &item.attrs);
                 }
                 self.store.insert(object, item.id, &item.attrs);
             }
             Verb::Set => {
                 if self.keeps_rows {
-                    out.rows.push(AsicChange::Set(object, item.id, item.attrs.clone()));
+                    out.rows.set(object, &item.id, &item.attrs);
                 }
                 self.store.set(object, item.id, &item.attrs);
             }
             Verb::Remove => {
                 self.store.remove(&item.id);
                 if self.keeps_rows {
-                    out.rows.push(AsicChange::Remove(object, item.id));
+                    out.rows.remove(object, &item.id);
                 }
                 if let Some(vid) = vid {
                     self.own.remove(&vid);
@@ -586,7 +596,7 @@ impl<S: Sai> Syncd<S> {
         }
         out.rows.extend(self.rid_of.iter().map(|(vid, rid)| AsicChange::Map(*vid, *rid)));
         self.store.for_each(&mut |object, id, attrs| {
-            out.rows.push(AsicChange::Set(object, id, attrs.clone()));
+            out.rows.set(object, &id, attrs);
         });
         if self.in_view() {
             out.rows.push(AsicChange::View(true));
@@ -647,7 +657,7 @@ impl<S: Sai> Syncd<S> {
             self.map(vid, rid, out);
             self.own.insert(vid, object);
             self.store.set(object, vid.into(), &Attrs::new());
-            out.rows.push(AsicChange::Set(object, vid.into(), Attrs::new()));
+            out.rows.set(object, &vid.into(), &Attrs::new());
             if let Some(view) = &mut self.view {
                 view.set(object, vid.into(), &Attrs::new());
             }

@@ -50,23 +50,65 @@ impl Sai for Yes {
     }
 }
 
-fn in_syncd<F: Family>() -> f64 {
-    let mut syncd = Syncd::new(Yes, Box::new(VidCounter::default()));
-    let mut out = SyncdOut::default();
-    let mut create = |object, items| {
-        let call = SaiCall::Bulk { verb: Verb::Create, object, items, mode: ErrorMode::IgnoreError };
-        syncd.handle(SaiRequest { id: 1, call }, &mut out);
+/// syncd with a virtual router.
+struct WithRouter(Syncd<Yes>, Oid);
+
+impl WithRouter {
+    fn new() -> WithRouter {
+        let vr = Oid::vid(ObjectType::VirtualRouter, 1);
+        let mut made = WithRouter(Syncd::new(Yes, Box::new(VidCounter::default())), vr);
+        made.bulk(Verb::Create, ObjectType::Switch, vec![Item::new(SWITCH, [Attr::SwitchInit(true)])]);
+        made.bulk(Verb::Create, ObjectType::VirtualRouter, vec![Item::bare(vr)]);
+        made
+    }
+
+    fn bulk(&mut self, verb: Verb, object: ObjectType, items: Vec<Item>) {
+        let mut out = SyncdOut::default();
+        let call = SaiCall::Bulk { verb, object, items, mode: ErrorMode::IgnoreError };
+        self.0.handle(SaiRequest { id: 1, call }, &mut out);
         assert_eq!(out.replies.pop().unwrap().status, Status::Success);
-    };
-    create(ObjectType::Switch, vec![Item::new(SWITCH, [Attr::SwitchInit(true)])]);
-    let vr = Oid::vid(ObjectType::VirtualRouter, 1);
-    create(ObjectType::VirtualRouter, vec![Item::bare(vr)]);
-    let route = |dest| {
-        let entry = RouteEntry { switch: SWITCH, vr, dest };
-        Item::new(entry, [Attr::RoutePacketAction(PacketAction::Drop)])
-    };
-    create(ObjectType::RouteEntry, prefixes::<F>().map(route).collect());
-    syncd.table_size() as f64 / ROUTES as f64
+    }
+
+    fn entry(&self, dest: AnyPrefix) -> RouteEntry {
+        RouteEntry { switch: SWITCH, vr: self.1, dest }
+    }
+
+    fn create(&mut self, routes: impl Iterator<Item = AnyPrefix>) {
+        let drops = |dest| Item::new(self.entry(dest), [Attr::RoutePacketAction(PacketAction::Drop)]);
+        let items = routes.map(drops).collect();
+        self.bulk(Verb::Create, ObjectType::RouteEntry, items);
+    }
+
+    fn remove(&mut self, routes: impl Iterator<Item = AnyPrefix>) {
+        let items = routes.map(|dest| Item::bare(self.entry(dest))).collect();
+        self.bulk(Verb::Remove, ObjectType::RouteEntry, items);
+    }
+}
+
+fn in_syncd<F: Family>() -> f64 {
+    let mut syncd = WithRouter::new();
+    syncd.create(prefixes::<F>());
+    syncd.0.table_size() as f64 / ROUTES as f64
+}
+
+fn syncd_fits<F: Family>() {
+    let stay = ROUTES as usize * 2 / 5;
+    let mut syncd = WithRouter::new();
+    syncd.create(prefixes::<F>().take(stay));
+    let before = syncd.0.table_size();
+    syncd.create(prefixes::<F>().skip(stay));
+    let full = syncd.0.table_size();
+    syncd.remove(prefixes::<F>().skip(stay));
+    assert_eq!(syncd.0.table_size(), full, "nothing else would do it");
+    syncd.0.relieve();
+    assert_eq!(syncd.0.table_size(), before);
+    assert!(full > before * 3 / 2 && syncd.0.len() >= stay);
+}
+
+#[test]
+fn what_stays_of_many_routes_in_syncd_takes_as_much_as_it_needs() {
+    syncd_fits::<V4>();
+    syncd_fits::<V6>();
 }
 
 #[test]

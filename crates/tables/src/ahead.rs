@@ -78,7 +78,8 @@ impl<R: Row> Ahead<R> {
         let looks = Arc::new(Looks::default());
         let its = looks.clone();
         let body = move |ending: Stop| {
-            while !ending.stopped() && rest::recv(consumer.wake()).is_ok() {
+            let to_look = consumer.wake().clone();
+            while !ending.stopped() && rest::recv_relieving(&to_look, || consumer.relieve()).is_ok() {
                 let mut more = true;
                 while more && let Some(look) = its.begin(&ending) {
                     let mut changes = Vec::with_capacity(max);
@@ -123,6 +124,10 @@ impl<R: Row> Consumer<R> for Ahead<R> {
 
     fn wake(&self) -> &Wake {
         &self.wake
+    }
+
+    fn relieve(&mut self) {
+        self.rest.shrink_to_fit();
     }
 
     fn mark(&mut self, _: Option<Process>) {

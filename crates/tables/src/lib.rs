@@ -87,6 +87,9 @@ pub trait Consumer<R: Row> {
     /// Says when to pop.
     fn wake(&self) -> &Wake;
 
+    /// Lets go of buffers that it keeps for work: who pops has come to rest.
+    fn relieve(&mut self) {}
+
     /// Notes what has left where its producer finds it and is not popped. Of what comes over ZeroMQ that is what other
     /// processes than `from` sent before they ended; everybody else must have ended for it to be popped.
     fn mark(&mut self, from: Option<Process>) {

@@ -519,6 +519,11 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
     fn wake(&self) -> &Wake {
         &self.wake
     }
+
+    fn relieve(&mut self) {
+        self.rows = Remembered::default();
+        self.connection.relieve();
+    }
 }
 
 fn change<R: Row>(key: &str, fields: Items<'_>, rows: &mut Remembered<R>) -> Result<Change<R>, RowError> {

@@ -8,6 +8,7 @@ use crate::connection::{GLANCE, PATIENCE, Stream, lost, receive};
 use crate::database::Database;
 use crate::resp::{Command, Decoder, Raw};
 use crossbeam_channel as channel;
+use ribtide_runtime::rest;
 use ribtide_runtime::thread::{self, Stop};
 use std::io::{self, Write};
 use std::time::Duration;
@@ -50,9 +51,14 @@ pub fn listen(
         tell(Heard::Subscribed { again: false });
         while !stop.stopped() {
             match hear(&mut ears, &mut tell) {
-                Ok(()) => {}
-                // Time to look whether to stop.
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(()) => drop(rest::waited(false)),
+                // Time to look whether to stop. Who had much to hear at once made room for it.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    if rest::waited(true) {
+                        ears.1.relieve();
+                        rest::give_back();
+                    }
+                }
                 Err(e) => {
                     crate::report(&format!("{}; listening again when it is back", lost(&database, &e)));
                     let mut pause = BACK_OFF.0;

@@ -6,6 +6,8 @@
 //! from who is connected, and from Redis only when for [`SETTLE`] nobody was, as when one of the two is SONiC's; it listens to
 //! Redis then and not before, so what was published by one who had answered directly is never heard.
 //!
+//! Who will connect is there although he is slow: he listens to [`presence`], and is waited for.
+//!
 //! What is refused is told directly only: in SONiC failures are not published.
 
 use super::north::in_namespace;
@@ -15,13 +17,13 @@ use crossbeam_channel::Select;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::Db;
 use ribtide_swss::orch::{Orch, Refusal};
 use ribtide_swss::row::{
     AnswerKind, AnswerWriter, Name, ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteStateRow,
 };
+use ribtide_swss::{Change, Db};
 use ribtide_tables::zmq::{AnswerEvent, AnswersAt, Endpoint, Process, Push, answer_to, answers_at};
-use ribtide_tables::{Connection, Databases, Heard, PlainTable, listen};
+use ribtide_tables::{Connection, Databases, Heard, PlainTable, listen, state_table};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -30,15 +32,30 @@ const PORT: u16 = 8200;
 /// For so long nobody must have answered directly before answers count that are published; orchagent tries to connect
 /// several times in it.
 pub(super) const SETTLE: Duration = Duration::from_millis(1500);
+/// How long an orchagent is waited for that is there and says nothing: one that hangs, or one that cannot connect after all.
+pub(super) const AWAITED: Duration = Duration::from_secs(120);
+/// How often it is looked whether it is there.
+const LOOK: Duration = Duration::from_millis(250);
 /// Published answers that may wait.
 const PUBLISHED: usize = 10_000;
 /// Routes in one message at most.
 const BATCH: usize = 4000;
-/// How long an answer may wait for others of its message while orchagent is at work. Each message wakes four threads.
+/// How long an answer may wait for others of its message while there are others to come. Each message wakes four threads.
 const HOLD: Duration = Duration::from_millis(10);
 
 fn endpoint() -> Result<Endpoint, Error> {
     Endpoint::parse("tcp://127.0.0.1", in_namespace(PORT)).map_err(Error::new)
+}
+
+/// A channel of APPL_DB's server to which an orchagent of ours listens for as long as it runs, if it is one that connects to an fpmsyncd
+/// of this process' loopback interface, or will once FIB suppression is on. Redis knows at once when its process ends. One of SONiC's does
+/// not listen there, nor does one on another host, whose answers come through Redis. `None`: the kernel does not say which loopback
+/// interface this is.
+pub(super) fn presence() -> Option<String> {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let network = std::fs::read_link("/proc/self/ns/net").ok()?;
+    let port = in_namespace(PORT);
+    Some(format!("RIBTIDE_ANSWERS_{port}_{}_{}", kernel.trim(), network.display()))
 }
 
 /// orchagent's end.
@@ -105,12 +122,17 @@ impl Answering {
         self.resume();
     }
 
-    /// Sends what waited, for room or, unless orchagent is `quiet`, for others; or forgets it when nobody is connected.
-    pub(super) fn look(&mut self, quiet: bool) {
+    /// When what is not full is to be sent, if nothing comes before: [`Answering::look`].
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Sends what waited, for room or, while `more` is to come, for others; or forgets it when nobody is connected.
+    pub(super) fn look(&mut self, more: bool) {
         if self.begun && !self.push.is_connected() {
             self.forget();
         }
-        if self.due.is_some_and(|due| quiet || due <= Instant::now()) {
+        if self.due.is_some_and(|due| !more || due <= Instant::now()) {
             for open in [&mut self.open, &mut self.found] {
                 if !open.is_empty() {
                     self.unsent.push_back(take(open));
@@ -126,8 +148,8 @@ impl Answering {
     pub(super) fn answer(
         &mut self,
         refusals: &[Refusal],
-        responses: &[RouteResponse],
-        found: &[RouteResponse],
+        responses: &[Change<RouteStateRow>],
+        found: &[Change<RouteStateRow>],
     ) {
         if !self.begun {
             return;
@@ -194,11 +216,11 @@ fn take(open: &mut AnswerWriter) -> Vec<u8> {
     std::mem::replace(open, empty).finish()
 }
 
-/// What a response says to who waits for the chip, with the row's protocol; `None` where nobody does.
-fn answered(response: &RouteResponse) -> Option<(Option<&Name>, AnyPrefix, &Name)> {
-    let RouteKey::Route { vrf, prefix, .. } = &response.key else { return None };
-    let protocol = response.protocol.as_ref().filter(|protocol| !protocol.is_empty())?;
-    response.is_success().then_some((vrf.as_ref(), *prefix, protocol))
+/// What is confirmed to who waits for the chip, with the row's protocol; `None` where nobody does.
+fn answered(confirmed: &Change<RouteStateRow>) -> Option<(Option<&Name>, AnyPrefix, &Name)> {
+    let RouteKey::Route { vrf, prefix, .. } = &confirmed.key else { return None };
+    let protocol = confirmed.row.as_ref()?.protocol.as_ref().filter(|protocol| !protocol.is_empty())?;
+    Some((vrf.as_ref(), *prefix, protocol))
 }
 
 /// The messages that say what is in the chip.
@@ -229,12 +251,20 @@ pub(super) enum Answer {
 
 /// Who answers.
 enum Source {
-    /// Nobody since then.
-    Nobody(Instant),
+    /// Nobody since then. It is looked at `due` whether somebody is there who will.
+    Nobody { since: Instant, due: Instant },
     /// Who has this connection.
     Orchagent(u64),
     /// Whoever publishes.
     Redis(Published),
+}
+
+impl Source {
+    /// Nobody any more, or yet.
+    fn nobody() -> Source {
+        let since = Instant::now();
+        Source::Nobody { since, due: since + SETTLE }
+    }
 }
 
 /// fpmsyncd's end. Once it is dropped nobody is heard any more, and who answers begins anew with the next one.
@@ -245,6 +275,9 @@ pub(super) struct Answers {
     databases: Databases,
     rows: PlainTable<RouteStateRow>,
     state: Connection,
+    /// Where [`presence`] is.
+    appl: Connection,
+    presence: Option<String>,
     rings: Rings,
 }
 
@@ -259,10 +292,12 @@ impl Answers {
         };
         Ok(Answers {
             direct,
-            from: Source::Nobody(Instant::now()),
+            from: Source::nobody(),
             databases: databases.clone(),
             rows: PlainTable::open(databases, stop)?,
             state: Connection::open(databases.get(Db::State), stop)?,
+            appl: Connection::open(databases.get(Db::Appl), stop)?,
+            presence: presence(),
             rings: rings.clone(),
         })
     }
@@ -271,7 +306,7 @@ impl Answers {
     pub(super) fn way(&self) -> (&'static str, &'static str) {
         match (&self.from, &self.direct) {
             (Source::Orchagent(_), _) => ("direct", ""),
-            (Source::Nobody(_), _) => ("nobody answers yet", ""),
+            (Source::Nobody { .. }, _) => ("nobody answers yet", ""),
             (Source::Redis(_), Some(_)) => ("through Redis", "orchagent is not there, or not ribtide's"),
             (Source::Redis(_), None) => ("through Redis", "the port of answers is taken; the log says more"),
         }
@@ -282,12 +317,23 @@ impl Answers {
         matches!(self.from, Source::Orchagent(_))
     }
 
+    /// Whether nothing is heard through Redis: an orchagent of ours answers, or may connect, or is there and will.
+    pub(super) fn is_awaited(&self) -> bool {
+        !matches!(self.from, Source::Redis(_))
+    }
+
+    /// Whether an orchagent is there that will connect.
+    fn is_there(&mut self) -> bool {
+        let Some(presence) = &self.presence else { return false };
+        self.direct.is_some() && state_table::is_heard(&mut self.appl, presence).unwrap_or(false)
+    }
+
     /// What there is to hear next.
     pub(super) fn hear(&mut self) -> Option<Answer> {
         while let Some(event) = self.direct.as_ref().and_then(|direct| direct.events().try_recv()) {
             match event {
                 AnswerEvent::Connected(id) => self.from = Source::Orchagent(id),
-                AnswerEvent::Gone(id) if self.is_from(id) => self.from = Source::Nobody(Instant::now()),
+                AnswerEvent::Gone(id) if self.is_from(id) => self.from = Source::nobody(),
                 AnswerEvent::Gone(_) => {}
                 AnswerEvent::Message(id, message, taken) => {
                     taken.tell();
@@ -299,17 +345,26 @@ impl Answers {
         }
         match &self.from {
             Source::Redis(published) => published.heard.try_recv(),
-            Source::Nobody(since) if since.elapsed() >= SETTLE || self.direct.is_none() => {
-                self.from = match Published::listen(&self.databases, &self.rings) {
-                    Ok(published) => Source::Redis(published),
-                    Err(e) => {
-                        log("fpmsyncd", &format!("nobody can answer now: {e}"));
-                        Source::Nobody(Instant::now())
-                    }
+            Source::Nobody { since, due } if *due <= Instant::now() || self.direct.is_none() => {
+                let since = *since;
+                self.from = if since.elapsed() < AWAITED && self.is_there() {
+                    Source::Nobody { since, due: Instant::now() + LOOK }
+                } else {
+                    self.listen()
                 };
                 None
             }
             _ => None,
+        }
+    }
+
+    fn listen(&self) -> Source {
+        match Published::listen(&self.databases, &self.rings) {
+            Ok(published) => Source::Redis(published),
+            Err(e) => {
+                log("fpmsyncd", &format!("nobody can answer now: {e}"));
+                Source::nobody()
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 use super::north::{Lag, Persistence};
 use super::south::{NOTIFICATIONS, SHUTDOWN_REQUEST};
 use super::{Error, log};
+use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_sai::VirtualSwitch;
@@ -104,13 +105,13 @@ impl AsicDb {
     }
 
     /// Writes rows, or sees to it.
-    pub(super) fn write(&mut self, changes: &mut Vec<AsicChange>) -> Result<(), Error> {
+    pub(super) fn write(&mut self, changes: PackedChanges) -> Result<(), Error> {
         match self {
-            AsicDb::Off { .. } => changes.clear(),
+            AsicDb::Off { .. } => {}
             AsicDb::Behind(_) | AsicDb::InLine(_) if changes.is_empty() => {}
             AsicDb::Behind(behind) => behind.write(changes)?,
             AsicDb::InLine(rows) => {
-                rows.write_all(changes.drain(..))?;
+                rows.write_all(changes.unpack())?;
                 rows.pieces += 1;
             }
         }
@@ -142,8 +143,8 @@ impl AsicDb {
 
 /// A thread that writes rows, and the mark again when the server may have lost it.
 pub(super) struct Behind {
-    /// What waits, and when it came. None only while it is dropped.
-    batches: Option<ring::Sender<(PackedChanges, Instant)>>,
+    /// What waits, and when it came. A ring of many has little room for each. None only while it is dropped.
+    batches: Option<ring::Sender<Box<(PackedChanges, Instant)>>>,
     pace: Pace,
     thread: Option<JoinHandle<()>>,
     failed: crossbeam_channel::Receiver<Error>,
@@ -155,7 +156,8 @@ pub(super) struct Behind {
 impl Behind {
     fn start(mut rows: Rows, lag: Lag, rings: &Rings) -> Result<Behind, Error> {
         let bound = lag.behind_by / BULK;
-        let (batches, waiting) = rings.bounded::<(PackedChanges, Instant)>("ASIC_DB written behind", bound);
+        let (batches, waiting) =
+            rings.bounded::<Box<(PackedChanges, Instant)>>("ASIC_DB written behind", bound);
         let pace = Pace::new(bound);
         let its_pace = pace.clone();
         let (failing, failed) = crossbeam_channel::bounded(1);
@@ -170,27 +172,31 @@ impl Behind {
                     Ok(first) => first,
                     Err(_) => return Ok(false),
                 };
-                let oldest = first.as_ref().map(|(_, came)| *came);
+                let oldest = first.as_ref().map(|first| first.1);
                 let begin = Instant::now();
                 let mut left = oldest.map_or(0, |came| its_pace.rows(AT_ONCE, came, all()));
                 let (mut next, mut pieces) = (first, 0);
-                while let Some((rows_of_it, _)) = next {
+                while let Some(piece) = next {
+                    let (rows_of_it, _) = *piece;
                     pieces += 1;
                     left = left.saturating_sub(rows_of_it.len());
                     rows.begin(rows_of_it.unpack())?;
                     next = if left > 0 { waiting.try_recv() } else { None };
                 }
-                match oldest {
-                    Some(_) => rows.connection.flush()?,
-                    None => rows.connection.relieve(),
+                if oldest.is_some() {
+                    rows.connection.flush()?;
                 }
                 its_written.fetch_add(pieces, Relaxed);
                 if rows.is_lost()? {
                     rows.connection.ask(&["SET", RAN, "1"])?;
                     tell.store(true, Relaxed);
                 }
+                let rests = rest::waited(oldest.is_none());
                 if let Some(oldest) = oldest {
                     its_pace.rest(begin.elapsed(), oldest, all);
+                } else if rests {
+                    rows.connection.relieve();
+                    rest::give_back();
                 }
                 Ok(true)
             };
@@ -211,11 +217,12 @@ impl Behind {
     }
 
     /// Waits while too much waits.
-    fn write(&mut self, changes: &mut Vec<AsicChange>) -> Result<(), Error> {
+    fn write(&mut self, changes: PackedChanges) -> Result<(), Error> {
         self.given += 1;
-        let (noted, now) = (PackedChanges::new(changes.drain(..)), Instant::now());
+        let now = Instant::now();
         self.pace.came(now);
-        let sent = self.batches.as_ref().is_some_and(|batches| batches.send((noted, now)).is_ok());
+        let sent =
+            self.batches.as_ref().is_some_and(|batches| batches.send(Box::new((changes, now))).is_ok());
         match self.failed.try_recv() {
             Ok(e) => Err(e),
             Err(_) if !sent => Err(Error::new("ASIC_DB is no longer written; the log says why")),
@@ -277,7 +284,7 @@ impl Rows {
             self.connection.queue(&["DEL", map]);
         }
         out.events.drain(..).for_each(|sentence| log(DAEMON, &sentence));
-        self.write_all(out.rows.drain(..))
+        self.write_all(out.rows.unpack())
     }
 
     fn write_all(&mut self, changes: impl Iterator<Item = AsicChange>) -> Result<(), Error> {

@@ -5,7 +5,7 @@
 //! the slower Redis or orchagent, the more unites. When Redis came back, perhaps without its data, every row
 //! is written again.
 
-use super::answers::{Answer, Answers, SETTLE};
+use super::answers::{AWAITED, Answer, Answers, SETTLE};
 use super::config_db::{ConfigDb, Switch};
 use super::follow::Follow;
 use super::fpm_server::{self, FpmEvent};
@@ -58,7 +58,8 @@ const PROBE: Duration = Duration::from_secs(1);
 const GLANCE: Duration = Duration::from_millis(50);
 /// The longest sleep: the machine learns the time then, and that nothing was said.
 const NAP: Duration = Duration::from_millis(LISTENING_MS);
-/// How long a start waits to hear what is in the chip before it goes on.
+/// How long a start waits to hear what is in the chip before it goes on: without that, or, where who says it is there, with nothing written
+/// until it is said.
 const HEARD: Duration = SETTLE.saturating_mul(2);
 /// Where names of route protocols are, the first that exists.
 const PROTOCOLS: [&str; 2] = ["/etc/iproute2/rt_protos", "/usr/share/iproute2/rt_protos"];
@@ -454,7 +455,15 @@ impl Stage {
         let begin = Instant::now();
         while !self.heard && !stop.stopped() {
             if begin.elapsed() >= HEARD {
-                return self.hear_rows();
+                if !self.is_awaited(begin) {
+                    return self.hear_rows();
+                }
+                log(
+                    DAEMON,
+                    "orchagent is there and does not say what is in the chip; until then nothing is written",
+                );
+                self.count = Count::Hearing(begin);
+                return Ok(());
             }
             if !self.hear()? {
                 let mut select = Select::new();
@@ -465,6 +474,14 @@ impl Stage {
             }
         }
         Ok(())
+    }
+
+    /// Whether an orchagent is there, asked since then, that will say itself what is in the chip: it may be slow, or its chip. It is
+    /// written nothing, which it would not take anyway. Over ZeroMQ one that starts warm waits for fpmsyncd, and what is said once more
+    /// is no write.
+    fn is_awaited(&self, since: Instant) -> bool {
+        let awaited = since.elapsed() < AWAITED && self.is_row_last();
+        awaited && self.answers.as_ref().is_some_and(Answers::is_awaited)
     }
 
     /// Turns FIB suppression on or off, when CONFIG_DB says so.
@@ -513,7 +530,7 @@ impl Stage {
             }
         }
         if let Count::Hearing(since) = self.count {
-            if !self.heard && since.elapsed() >= HEARD {
+            if !self.heard && since.elapsed() >= HEARD && !self.is_awaited(since) {
                 self.hear_rows()?;
             }
             if self.heard {

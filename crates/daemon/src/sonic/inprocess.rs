@@ -36,7 +36,7 @@ use ribtide_swss::row::{
     IntfKey, IntfRow, Mac, Name, NeighKey, NeighRow, NextHopGroupRow, PortKey, PortRow, RouteRow, VrfRow,
 };
 use ribtide_swss::sai::{Oid, SaiReply, SaiRequest};
-use ribtide_swss::syncd::{Syncd, SyncdOut};
+use ribtide_swss::syncd::{PackedChanges, Syncd, SyncdOut};
 use ribtide_tables::memory::{self, MemoryProducer};
 use ribtide_tables::{Producer, TableError};
 use ribtide_wire::netlink::Content;
@@ -646,7 +646,7 @@ impl OrchLink for ToOrchagent {
 
     fn answer(&mut self, out: &mut SyncdOut) -> Result<(), Error> {
         // The rest, such as numbers, is nobody's either.
-        out.rows.clear();
+        out.rows = PackedChanges::default();
         let gone = |_| Error::new("orchagent has stopped; its log says why");
         self.replies.send(std::mem::take(&mut out.replies)).map_err(gone)
     }
@@ -685,7 +685,7 @@ impl Outlet for Answers {
         }
     }
 
-    fn after_round(&mut self, orch: &mut Orch, quiet: bool) -> Result<(), Error> {
+    fn after_round(&mut self, orch: &mut Orch, quiet: bool, _waiting: bool) -> Result<(), Error> {
         match self.acks.acknowledge(orch, quiet) {
             true => Ok(()),
             false => Err(Error::new("the RIB manager has stopped; its log says why")),

@@ -121,9 +121,14 @@ pub(super) trait Outlet: Send {
     /// The machine has them.
     fn begin(&mut self, _orch: &mut Orch) {}
 
-    /// After each round. `quiet`: nothing came in, and every table was found empty.
-    fn after_round(&mut self, _orch: &mut Orch, _quiet: bool) -> Result<(), Error> {
+    /// After each round. `quiet`: nothing came in, and every table was found empty. `waiting`: a reply is outstanding.
+    fn after_round(&mut self, _orch: &mut Orch, _quiet: bool, _waiting: bool) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// When a round should follow, if nothing comes before.
+    fn due(&self) -> Option<Instant> {
+        None
     }
 
     /// Lets `select` see what else a round should follow on.
@@ -256,6 +261,7 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
 
     fn relieve(&mut self) {
         self.changes = Vec::new();
+        self.consumer.relieve();
     }
 
     fn mark(&mut self, from: Option<Process>) {
@@ -356,7 +362,7 @@ impl OrchStage {
                 self.outlet.begin(&mut self.orch);
             }
             let quiet = taken + heard == 0 && !again;
-            self.outlet.after_round(&mut self.orch, quiet)?;
+            self.outlet.after_round(&mut self.orch, quiet, self.syncd.waiting())?;
             if let Some(mut restore) = self.restore.take() {
                 match restore.look(&mut self, quiet)? {
                     true => self.outlet.restored(&mut out)?,
@@ -482,6 +488,9 @@ impl OrchStage {
             select.recv(asked.raw());
         }
         let mut patience = clock.until(next_tick);
+        if let Some(due) = self.outlet.due() {
+            patience = patience.min(due.saturating_duration_since(Instant::now()));
+        }
         if let Some(check) = &self.check {
             check.watch(&mut select);
             if check.is_open() {

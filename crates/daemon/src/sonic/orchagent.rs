@@ -141,6 +141,8 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let databases = Databases::load(args.database_config.as_deref())?;
+    // First of all: fpmsyncd looks whether an orchagent is there, which may be long about its start.
+    let check = RestartCheck::listen(&databases, stop)?;
     let warm = WarmStart::begin(DAEMON, "swss", &databases, stop)?;
     let mut settings = Settings::open(DAEMON, &databases, stop)?;
     let mut config_db = ConfigDb::open(&databases, stop)?;
@@ -220,7 +222,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         meter: None,
         drain: timers.timer("DRAIN"),
         restore: None,
-        check: Some(RestartCheck::listen(&databases, stop)?),
+        check: Some(check),
         heartbeat: given.heartbeat,
     };
     let samples = refill(&mut stage, &databases, stop)?;

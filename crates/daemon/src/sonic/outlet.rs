@@ -19,7 +19,7 @@ use ribtide_tables::{Connection, Databases, Pipeline, PlainTable, Producer, Prod
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often it is looked whether a Redis that nothing is written to is there.
 const PROBE: Duration = Duration::from_secs(1);
@@ -165,12 +165,13 @@ impl Outlet for RedisOutlet {
             self.answer(out);
             // SONiC publishes successes only.
             out.refusals.clear();
-            // What was found is older than what was asked for.
-            let answers = out.found.drain(..).chain(out.responses.drain(..));
-            match self.publishes {
-                true => self.publisher.publish(answers)?,
-                false => drop(answers),
+            if self.publishes {
+                // What was found is older than what was asked for.
+                self.publisher.publish(&out.found)?;
+                self.publisher.publish(&out.responses)?;
             }
+            out.found.clear();
+            out.responses.clear();
         }
         Ok(false)
     }
@@ -185,9 +186,9 @@ impl Outlet for RedisOutlet {
         }
     }
 
-    fn after_round(&mut self, orch: &mut Orch, quiet: bool) -> Result<(), Error> {
+    fn after_round(&mut self, orch: &mut Orch, quiet: bool, waiting: bool) -> Result<(), Error> {
         if let Some(answering) = &mut self.answering {
-            answering.look(quiet);
+            answering.look(waiting || !quiet);
             // Who is not connected may listen to what is published.
             self.publisher.awaited(!answering.is_connected());
         }
@@ -199,6 +200,10 @@ impl Outlet for RedisOutlet {
             answering.watch(select);
         }
         self.wanted.config.watch(select);
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.answering.as_ref().and_then(Answering::due)
     }
 
     fn unsent(&self) -> usize {

@@ -8,7 +8,7 @@ use super::Error;
 use super::north::Lag;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::row::{Name, ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteRow, RouteStateRow};
+use ribtide_swss::row::{ROUTE_RESPONSE_CHANNEL, RouteKey, RouteResponse, RouteRow, RouteStateRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::{Behind, Connection, Databases, PlainTable, Producer, Reply, TableError};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ type All = Arc<Mutex<Option<AllThatAre>>>;
 
 enum AllThatAre {
     /// Confirmed, and to be told.
-    Confirmed(Vec<RouteResponse>),
+    Confirmed(Vec<Change<RouteStateRow>>),
     /// In the chip, as nobody asked; each row's protocol is in APPL_DB.
     InChip(Vec<RouteKey>),
 }
@@ -66,13 +66,13 @@ impl Publisher {
     }
 
     /// Publishes these when it gets to it.
-    pub(super) fn publish(&mut self, responses: impl Iterator<Item = RouteResponse>) -> Result<(), Error> {
-        Ok(self.behind.note(responses.map(|response| change(response.key, response.protocol)))?)
+    pub(super) fn publish(&mut self, confirmed: &[Change<RouteStateRow>]) -> Result<(), Error> {
+        Ok(self.behind.note(confirmed)?)
     }
 
     /// After a warm start, before which nothing is published: these are all that there are.
-    pub(super) fn reconcile(&mut self, responses: Vec<RouteResponse>) -> Result<(), Error> {
-        self.begin(AllThatAre::Confirmed(responses))
+    pub(super) fn reconcile(&mut self, confirmed: Vec<Change<RouteStateRow>>) -> Result<(), Error> {
+        self.begin(AllThatAre::Confirmed(confirmed))
     }
 
     /// Before anything is published after a while in which nothing was: these are in the chip, and no others. Nobody is told.
@@ -92,11 +92,6 @@ impl Publisher {
     }
 }
 
-fn change(key: RouteKey, protocol: Option<Name>) -> Change<RouteStateRow> {
-    let row = protocol.map(|protocol| RouteStateRow { protocol: Some(protocol) });
-    Change { key, row, reshaped: false }
-}
-
 /// Where it is published.
 struct Published {
     rows: PlainTable<RouteStateRow>,
@@ -111,10 +106,7 @@ impl Producer<RouteStateRow> for Published {
     fn write(&mut self, changes: &mut Vec<Change<RouteStateRow>>) -> Result<(), TableError> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner).take();
         match all {
-            Some(AllThatAre::Confirmed(responses)) => {
-                let all = responses.into_iter().map(|response| change(response.key, response.protocol));
-                self.reconcile(all.collect(), true)?;
-            }
+            Some(AllThatAre::Confirmed(all)) => self.reconcile(all, true)?,
             Some(AllThatAre::InChip(keys)) => {
                 let all = self.with_protocols(keys)?;
                 self.reconcile(all, false)?;
@@ -158,7 +150,9 @@ impl Published {
                 let protocols = self.protocols(page)?;
                 for (key, protocol) in page.iter().zip(protocols) {
                     match protocol.into_text() {
-                        Some(protocol) => all.push(change(key.clone(), Some(protocol.into()))),
+                        Some(protocol) => {
+                            all.push(RouteStateRow::confirmed(key.clone(), Some(protocol.into())))
+                        }
                         None => missing.push(key.clone()),
                     }
                 }
@@ -203,11 +197,7 @@ impl Published {
         if !named && self.channel.ask(&["PUBSUB", "NUMPAT"])?.as_integer().is_none_or(|count| count == 0) {
             return Ok(Vec::new());
         }
-        let message = |change: &Change<RouteStateRow>| {
-            let protocol = change.row.as_ref().and_then(|row| row.protocol.clone());
-            RouteResponse::success(change.key.clone(), protocol).message()
-        };
-        Ok(changes.iter().map(message).collect())
+        Ok(changes.iter().map(|change| RouteResponse::of(change).message()).collect())
     }
 
     fn tell(&mut self, messages: Vec<String>) -> Result<(), TableError> {

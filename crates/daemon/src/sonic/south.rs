@@ -16,7 +16,7 @@ use ribtide_runtime::thread::Stop;
 use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, octets, text};
 use ribtide_swss::{Db, json};
 use ribtide_tables::zmq::{self, Endpoint};
-use ribtide_tables::{Connection, Databases, Exchange, Heard, Message, Question, WINDOW, listen, queue};
+use ribtide_tables::{Databases, Exchange, Heard, Message, Question, WINDOW, listen, queue};
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -36,8 +36,9 @@ const PORT: u16 = 5555;
 /// How long syncd may take for one request. SONiC gives up after a minute; a chip that stalls for as long is no reason to
 /// describe everything anew.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// What orchagent adds to its first request in `redis_async`, with a number that no other run has, and syncd to its reply, when each
-/// request is answered. A key of ASIC_DB, too: syncd was asked for it last.
+/// What orchagent adds to both steps of a view in `redis_async`, with a number that no other run has, and syncd of ours to its replies:
+/// when each request is answered, which the first step asks for. SONiC's reads neither. A key of ASIC_DB, too: syncd was asked for
+/// it last.
 pub(super) const ANSWERS: &str = "RIBTIDE_ANSWERS";
 
 /// The operation of a view's first and last step, and of the replies to them.
@@ -132,12 +133,12 @@ pub(super) fn note(mode: Mode, config: &mut ConfigDb, settings: &mut Settings) -
     Ok(())
 }
 
-/// What a `run` adds to its first request.
+/// What a `run` adds to the steps of a view.
 pub(super) fn asked_by(run: u64) -> String {
     format!(r#"["{ANSWERS}","{run}"]"#)
 }
 
-/// The number of the run that asks for an answer to each request, in its first request and in the reply to that.
+/// The number of the run that asks for an answer to each request, in a step of its view and in the reply to that.
 pub(super) fn run_of(message: &Message) -> Option<u64> {
     if message.op != VIEW_STEP {
         return None;
@@ -150,20 +151,22 @@ pub(super) fn run_of(message: &Message) -> Option<u64> {
 /// What a reply needs to be understood.
 struct Waiting {
     id: u64,
-    view: bool,
-    /// Of the first request in `redis_async`.
+    view: Option<View>,
+    /// Of a view's step in `redis_async`.
     run: Option<u64>,
 }
 
 impl Waiting {
-    /// Whether this is the reply to what an earlier run asked, which came late. `known`: syncd is one that says whose first request it
-    /// replies to.
-    fn is_late(&self, message: &Message, known: bool) -> bool {
-        if self.view != (message.op == VIEW_STEP) {
-            return true;
-        }
+    /// Whether this is the reply to what an earlier run asked, which came late. A syncd of ours says of a view's step whose it was. One
+    /// without a number is of SONiC's syncd, whoever was there before it, and of that nobody can tell.
+    fn is_late(&self, message: &Message) -> bool {
         let run = run_of(message);
-        self.run.is_some() && run != self.run && (run.is_some() || known)
+        self.view.is_some() != (message.op == VIEW_STEP) || (run.is_some() && run != self.run)
+    }
+
+    /// Whether this reply to it says that each request is answered.
+    fn says_answers(&self, message: &Message) -> bool {
+        self.view == Some(View::Init) && run_of(message).is_some()
     }
 }
 
@@ -207,13 +210,12 @@ impl South {
             // A hasher's key is random.
             let run = (mode == Mode::RedisAsync).then(|| RandomState::new().hash_one(std::process::id()));
             let ask = move |(request, answered): (SaiRequest, bool)| question(&request, answered, run);
-            let known = Connection::open(asic, stop)?.ask(&["EXISTS", ANSWERS])?.as_integer() == Some(1);
-            let hear = move |waiting: &Waiting, message: Message| {
-                if waiting.is_late(&message, known) {
+            let hear = |waiting: &Waiting, message: Message| {
+                if waiting.is_late(&message) {
                     return None;
                 }
                 let reply = text::read_reply(waiting.id, &message.key, &message.value, &message.op);
-                Some(reply.map(|reply| (reply, run_of(&message).is_some())).map_err(unreadable))
+                Some(reply.map(|reply| (reply, waiting.says_answers(&message))).map_err(unreadable))
             };
             queue::exchange(asic, VIDCOUNTER, rings, stop, ask, hear)?
         };
@@ -267,11 +269,14 @@ fn hear(id: u64, message: &[u8]) -> Result<SaiReply, Error> {
     }
 }
 
-/// A request as text; `answered` says that a reply to it will come. The first one of a `run` asks for answers.
+/// A request as text; `answered` says that a reply to it will come. The steps of the view of a `run` bear its number.
 fn question(request: &SaiRequest, answered: bool, run: Option<u64>) -> Question<Waiting> {
     let mut message = text::write_request(request);
-    let view = matches!(request.call, SaiCall::View(_));
-    let run = run.filter(|_| request.call == SaiCall::View(View::Init));
+    let view = match request.call {
+        SaiCall::View(step) => Some(step),
+        _ => None,
+    };
+    let run = run.filter(|_| view.is_some());
     if let Some(run) = run {
         message.value = asked_by(run);
     }
@@ -345,5 +350,51 @@ impl SyncdLink for South {
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
         select.recv(self.exchange.replies.raw());
         select.recv(&self.shutdown);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(view: View) -> SaiRequest {
+        SaiRequest { id: 1, call: SaiCall::View(view) }
+    }
+
+    fn reply(value: &str) -> Message {
+        Message { key: "SAI_STATUS_SUCCESS".into(), value: value.into(), op: VIEW_STEP.into() }
+    }
+
+    #[test]
+    fn the_reply_to_another_ones_view_is_late() {
+        for view in [View::Init, View::Apply] {
+            let Question { message, pending } = question(&step(view), true, Some(7));
+            let waiting = pending.unwrap();
+            assert_eq!(run_of(&message), Some(7), "{view:?}");
+            assert!(!waiting.is_late(&reply(&asked_by(7))), "{view:?}");
+            assert!(waiting.is_late(&reply(&asked_by(8))), "{view:?}");
+            let other = Message { op: "Sgetresponse".into(), ..reply("[]") };
+            assert!(waiting.is_late(&other), "{view:?}");
+        }
+    }
+
+    /// SONiC's syncd puts no number into its replies, whatever ours left in ASIC_DB before it.
+    #[test]
+    fn a_syncd_that_knows_no_numbers_is_heard_and_answers_nothing_else() {
+        for view in [View::Init, View::Apply] {
+            let waiting = question(&step(view), true, Some(7)).pending.unwrap();
+            assert!(!waiting.is_late(&reply("[]")), "{view:?}");
+            assert!(!waiting.says_answers(&reply("[]")), "{view:?}");
+        }
+        let [init, apply] = [View::Init, View::Apply].map(|view| question(&step(view), true, Some(7)));
+        assert!(init.pending.unwrap().says_answers(&reply(&asked_by(7))));
+        assert!(!apply.pending.unwrap().says_answers(&reply(&asked_by(7))));
+    }
+
+    #[test]
+    fn without_a_number_of_its_own_a_run_puts_none_into_its_view() {
+        let Question { message, pending } = question(&step(View::Init), true, None);
+        assert_eq!(run_of(&message), None);
+        assert!(!pending.unwrap().is_late(&reply("[]")));
     }
 }

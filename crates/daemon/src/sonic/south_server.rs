@@ -33,7 +33,7 @@ const WAITING: usize = 64;
 /// What came.
 struct Incoming {
     what: Result<SaiRequest, Refusal>,
-    /// In `redis_async`: the run that asks for an answer to each request.
+    /// In `redis_async`, with a view's step: the run that asks for an answer to each request.
     run: Option<u64>,
     /// It may have been carried out before, and its answer was lost.
     again: Again,
@@ -86,8 +86,8 @@ enum Kind {
     Available,
     /// The first step of a view, and the run that wanted to know whether each request is answered.
     Init { run: Option<u64> },
-    /// The last one.
-    Apply,
+    /// The last one, of that run.
+    Apply { run: Option<u64> },
 }
 
 /// orchagent, and ASIC_DB.
@@ -231,7 +231,7 @@ impl SouthServer {
                         }
                         Kind::Init { run: incoming.run }
                     }
-                    SaiCall::View(View::Apply) => Kind::Apply,
+                    SaiCall::View(View::Apply) => Kind::Apply { run: incoming.run },
                     SaiCall::Get { .. } => Kind::Get,
                     SaiCall::Available { .. } => Kind::Available,
                     _ => Kind::Change,
@@ -340,11 +340,13 @@ fn spell(reply: Reply) -> Option<Message> {
             let answers = match kind {
                 Kind::Change | Kind::Get => Answers::Request,
                 Kind::Available => Answers::Availability,
-                Kind::Init { .. } | Kind::Apply => Answers::View,
+                Kind::Init { .. } | Kind::Apply { .. } => Answers::View,
             };
             let message = text::write_reply(&reply, answers);
             match kind {
-                Kind::Init { run: Some(run) } => Message { value: asked_by(run), ..message },
+                Kind::Init { run: Some(run) } | Kind::Apply { run: Some(run) } => {
+                    Message { value: asked_by(run), ..message }
+                }
                 _ => message,
             }
         }
@@ -374,7 +376,7 @@ impl OrchLink for SouthServer {
     fn answer(&mut self, out: &mut SyncdOut) -> Result<(), Error> {
         // In line means that what is answered as done has its row.
         if self.in_line {
-            self.rows.write(&mut out.rows)?;
+            self.rows.write(std::mem::take(&mut out.rows))?;
         }
         for reply in out.replies.drain(..) {
             let Some((way, Due::Reply { kind, .. })) = self.under_way.pop_front() else { continue };
@@ -394,7 +396,7 @@ impl OrchLink for SouthServer {
             }
             self.refuse();
         }
-        self.rows.write(&mut out.rows)
+        self.rows.write(std::mem::take(&mut out.rows))
     }
 
     fn is_owed(&self, request: &SaiRequest) -> bool {

@@ -290,6 +290,7 @@ impl SyncdStage {
         self.waiting.shrink_to_fit();
         self.at_work.shrink_to_fit();
         self.changed.relieve();
+        self.syncd.relieve();
         self.syncd.chip_mut().relieve();
         rest::give_back();
     }

@@ -4,6 +4,7 @@
 //! `WARM_RESTART_ENABLE_TABLE` says of the system or of a container that its daemons start warm; a daemon does when it ran
 //! before, which its `restore_count` in `WARM_RESTART_TABLE` shows. There each also says how far it is.
 
+use super::answers::presence;
 use super::config_db::ConfigDb;
 use super::orch_stage::OrchStage;
 use super::{Error, log};
@@ -238,10 +239,12 @@ pub(super) struct RestartCheck {
 }
 
 impl RestartCheck {
+    /// Listens to who asks, and on the channel that says that this orchagent is there.
     pub(super) fn listen(databases: &Databases, stop: &Stop) -> Result<RestartCheck, Error> {
         let (tell, asked) = crossbeam_channel::bounded(16);
         let appl = databases.get(Db::Appl);
-        listen(appl, vec![CHECK.into()], stop, move |heard| {
+        let channels = std::iter::once(CHECK.into()).chain(presence()).collect();
+        listen(appl, channels, stop, move |heard| {
             let Heard::Message { payload, .. } = heard else { return };
             let parts = json::read_strings(payload).unwrap_or_default();
             if parts.first().map(|part| &**part) != Some("orchagent") {

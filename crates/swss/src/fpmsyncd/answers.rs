@@ -17,6 +17,8 @@ use smallvec::SmallVec;
 
 /// Routes that are found at a time before they are dealt with, so that the waits for memory overlap.
 pub(super) const AHEAD: usize = 32;
+/// Where they probably are.
+pub(super) type Places = SmallVec<[Option<u32>; AHEAD]>;
 
 impl Fpmsyncd {
     /// Takes in an answer about a route, as SONiC's orchagent publishes it.
@@ -89,10 +91,17 @@ impl Fpmsyncd {
             next.extend(prefixes.by_ref().take(AHEAD));
             let Some(last) = next.last() else { return };
             let routes = &self.vrfs[vrf as usize].routes;
+            let mut places = Places::new();
             if !routes.is_nth(*last, next.len()) {
-                next.iter().for_each(|prefix| routes.look_at(*prefix));
+                places.extend(next.iter().map(|prefix| routes.guess(*prefix)));
+                next.iter().zip(&places).for_each(|(prefix, at)| routes.look_at(*prefix, *at));
             }
-            next.drain(..).for_each(|prefix| self.answered((vrf, prefix), protocol, out));
+            for (n, prefix) in next.drain(..).enumerate() {
+                if let Some(at) = places.get(n) {
+                    self.vrfs[vrf as usize].routes.expect(prefix, *at);
+                }
+                self.answered((vrf, prefix), protocol, out);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Routes: which row each has, and the changes that nobody took yet.
 
-use super::answers::AHEAD;
+use super::answers::{AHEAD, Places};
 use super::source::{RawHop, SourceId, State, What, Written};
 use super::stage::Stage;
 use super::table::Entry;
@@ -342,15 +342,24 @@ impl Fpmsyncd {
         let mut copies = Copies::default();
         let suppress = self.config.suppress;
         let mut ahead = 0;
+        let mut places = Places::new().into_iter();
         let mut changed = std::mem::take(&mut self.changed).into_iter();
         while let Some(Changed { at: (vrf, prefix), written }) = changed.next() {
+            if let Some(at) = places.next() {
+                self.vrfs[vrf as usize].routes.expect(prefix, at);
+            }
             if ahead == 0 {
                 // Of many that were changed long ago, some at a time: the processor waits for all of them at once.
                 let rest = changed.as_slice();
                 let next = rest.get(..AHEAD).unwrap_or(rest);
                 let routes = |vrf: u32| &self.vrfs[vrf as usize].routes;
                 if next.last().is_some_and(|last| !routes(last.at.0).is_nth(last.at.1, next.len() + 1)) {
-                    next.iter().for_each(|next| routes(next.at.0).look_at(next.at.1));
+                    let guessed: Places =
+                        next.iter().map(|next| routes(next.at.0).guess(next.at.1)).collect();
+                    next.iter()
+                        .zip(&guessed)
+                        .for_each(|(next, at)| routes(next.at.0).look_at(next.at.1, *at));
+                    places = guessed.into_iter();
                 }
                 ahead = AHEAD;
             }

@@ -16,7 +16,7 @@ use super::table::{RouteId, RouteName, RouteTable, Table};
 use super::vrfs;
 use super::{Orch, OrchOut, Refusal};
 use crate::row::{
-    Change, DefaultRouteRow, Field, LabelKey, LabelRouteRow, Name, RouteKey, RouteResponse, RouteRow, Via,
+    Change, DefaultRouteRow, Field, LabelKey, LabelRouteRow, Name, RouteKey, RouteRow, RouteStateRow, Via,
 };
 use crate::sai::{
     Attr, Attrs, ErrorMode, InsegEntry, Item, ObjectId, ObjectType, Oid, PacketAction, RouteEntry, SWITCH,
@@ -842,10 +842,10 @@ impl Orch {
             // Taken out: another processor counts references to the same name.
             let protocol = task.change.set.take().map(|row| row.protocol.unwrap_or_default());
             match task.found[0] {
-                false => out.responses.push(RouteResponse::success(key, protocol)),
+                false => out.responses.push(RouteStateRow::confirmed(key, protocol)),
                 // The chip does not have the last one yet, and nobody waits to hear of those before it.
                 true if task.later.is_some() => {}
-                true => out.found.push(RouteResponse::success(key, protocol)),
+                true => out.found.push(RouteStateRow::confirmed(key, protocol)),
             }
         }
         let refused = task.refused.take();

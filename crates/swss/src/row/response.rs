@@ -1,6 +1,6 @@
 //! What orchagent answers about routes: a message on a channel of APPL_STATE_DB, and a row there.
 
-use super::{Db, FILLER, Name, RouteKey, RouteRow, Row, RowError, value_of};
+use super::{Change, Db, FILLER, Name, RouteKey, RouteRow, Row, RowError, value_of};
 use crate::json;
 
 /// The channel of [`RouteResponse`] messages.
@@ -46,6 +46,12 @@ impl RouteResponse {
     /// A change that the chip confirmed.
     pub fn success(key: RouteKey, protocol: Option<Name>) -> Self {
         RouteResponse { key, status: RouteStatus::Success, protocol }
+    }
+
+    /// What is said of a route that was confirmed beside its row of APPL_STATE_DB.
+    pub fn of(confirmed: &Change<RouteStateRow>) -> Self {
+        let protocol = confirmed.row.as_ref().and_then(|row| row.protocol.clone());
+        RouteResponse::success(confirmed.key.clone(), protocol)
     }
 
     /// Whether the chip has what was asked.
@@ -94,6 +100,14 @@ impl RouteResponse {
 pub struct RouteStateRow {
     /// The route's protocol.
     pub protocol: Option<Name>,
+}
+
+impl RouteStateRow {
+    /// What becomes of a route's row when the chip has what was asked: with a protocol it is there, without one the route went.
+    pub fn confirmed(key: RouteKey, protocol: Option<Name>) -> Change<RouteStateRow> {
+        let row = protocol.map(|protocol| RouteStateRow { protocol: Some(protocol) });
+        Change { key, row, reshaped: false }
+    }
 }
 
 impl Row for RouteStateRow {

@@ -45,16 +45,18 @@ const RESYNC: &str = "resync";
 
 /// Appends a prefix: its length, and as many octets of the address as that covers.
 pub(crate) fn pack_prefix(prefix: AnyPrefix, octets: &mut Vec<u8>) {
+    /// The whole address at once, and then what is not covered cut off: to copy few octets whose number is not known before takes
+    /// longer.
+    fn put<const N: usize>(first: u8, address: [u8; N], covered: usize, octets: &mut Vec<u8>) {
+        octets.push(first);
+        let end = octets.len() + covered;
+        octets.extend_from_slice(&address);
+        octets.truncate(end);
+    }
     let covered = usize::from(prefix.len()).div_ceil(8);
     match prefix {
-        AnyPrefix::V4(p) => {
-            octets.push(p.len());
-            octets.extend(&p.bits().to_be_bytes()[..covered]);
-        }
-        AnyPrefix::V6(p) => {
-            octets.push(PACKED_V6 + p.len());
-            octets.extend(&p.bits()[..covered]);
-        }
+        AnyPrefix::V4(p) => put(p.len(), p.bits().to_be_bytes(), covered, octets),
+        AnyPrefix::V6(p) => put(PACKED_V6 + p.len(), p.bits(), covered, octets),
     }
 }
 
@@ -62,7 +64,12 @@ pub(crate) fn pack_prefix(prefix: AnyPrefix, octets: &mut Vec<u8>) {
 pub(crate) fn unpack_prefix(octets: &mut &[u8]) -> Option<AnyPrefix> {
     fn address<const N: usize>(octets: &mut &[u8], len: u8) -> Option<[u8; N]> {
         let (covered, rest) = octets.split_at_checked(usize::from(len).div_ceil(8))?;
+        // What is not covered is of what comes behind it, and is cleared with the prefix's other bits.
+        let whole = octets.first_chunk().filter(|_| covered.len() <= N).copied();
         *octets = rest;
+        if whole.is_some() {
+            return whole;
+        }
         let mut address = [0; N];
         address.get_mut(..covered.len())?.copy_from_slice(covered);
         Some(address)

@@ -28,7 +28,7 @@ const ROUTER: u8 = 1;
 const NEXT_HOP: u8 = 2;
 
 /// What a route of our switch may share with the one before it, for who writes octets and for who reads them.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(crate) struct Before {
     router: Oid,
     next_hop: Oid,

@@ -12,38 +12,51 @@ const WHOLE: u8 = 1 << 7;
 const USUAL: usize = 6;
 
 /// Changes in their order.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub struct PackedChanges {
     octets: Vec<u8>,
     whole: Vec<AsicChange>,
+    before: Before,
     len: usize,
 }
 
 impl PackedChanges {
-    /// Packs these.
-    pub fn new(changes: impl ExactSizeIterator<Item = AsicChange>) -> PackedChanges {
-        let len = changes.len();
-        let (mut octets, mut whole, mut before) =
-            (Vec::with_capacity(len * USUAL), Vec::new(), Before::default());
-        for change in changes {
-            let (entry, to) = match &change {
-                AsicChange::Set(ObjectType::RouteEntry, ObjectId::Route(entry), attrs) => {
-                    match attrs.as_slice() {
-                        [Attr::RouteNextHop(to)] => (Some(entry), Some(*to)),
-                        _ => (None, None),
-                    }
-                }
-                AsicChange::Remove(ObjectType::RouteEntry, ObjectId::Route(entry)) => (Some(entry), None),
-                _ => (None, None),
-            };
-            if let Some(RouteEntry { switch: SWITCH, vr, dest }) = entry {
-                before.write(if to.is_none() { GONE } else { 0 }, (*vr, *dest), to, &mut octets);
-            } else {
-                octets.push(WHOLE);
-                whole.push(change);
+    /// Makes room for so many routes more.
+    pub(super) fn reserve(&mut self, routes: usize) {
+        self.octets.reserve(routes * USUAL);
+    }
+
+    /// [`AsicChange::Set`] of these.
+    pub(super) fn set(&mut self, object: ObjectType, id: &ObjectId, attrs: &Attrs) {
+        match (id, attrs.as_slice()) {
+            (ObjectId::Route(RouteEntry { switch: SWITCH, vr, dest }), [Attr::RouteNextHop(to)]) => {
+                self.len += 1;
+                self.before.write(0, (*vr, *dest), Some(*to), &mut self.octets);
             }
+            _ => self.push(AsicChange::Set(object, *id, attrs.clone())),
         }
-        PackedChanges { octets, whole, len }
+    }
+
+    /// [`AsicChange::Remove`] of it.
+    pub(super) fn remove(&mut self, object: ObjectType, id: &ObjectId) {
+        match id {
+            ObjectId::Route(RouteEntry { switch: SWITCH, vr, dest }) => {
+                self.len += 1;
+                self.before.write(GONE, (*vr, *dest), None, &mut self.octets);
+            }
+            _ => self.push(AsicChange::Remove(object, *id)),
+        }
+    }
+
+    /// A change that is not of a route that leads to one object.
+    pub(super) fn push(&mut self, change: AsicChange) {
+        self.len += 1;
+        self.octets.push(WHOLE);
+        self.whole.push(change);
+    }
+
+    pub(super) fn extend(&mut self, changes: impl IntoIterator<Item = AsicChange>) {
+        changes.into_iter().for_each(|change| self.push(change));
     }
 
     /// How many there are.
@@ -102,7 +115,14 @@ mod tests {
             (AsicChange::Map(Oid(1), Oid(2)), 1),
         ];
         let all: Vec<_> = changes.iter().map(|(change, _)| change.clone()).collect();
-        let packed = PackedChanges::new(all.iter().cloned());
+        let mut packed = PackedChanges::default();
+        for change in all.clone() {
+            match change {
+                AsicChange::Set(object, id, attrs) => packed.set(object, &id, &attrs),
+                AsicChange::Remove(object, id) => packed.remove(object, &id),
+                other => packed.push(other),
+            }
+        }
         assert_eq!(packed.octets.len(), changes.iter().map(|(_, octets)| octets).sum::<usize>());
         assert_eq!((packed.len(), packed.is_empty(), packed.whole.len()), (9, false, 5));
         assert_eq!(packed.unpack().collect::<Vec<_>>(), all);

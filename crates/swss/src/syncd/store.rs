@@ -1,7 +1,7 @@
 //! Objects with their attributes, small for routes: a million of them share few sets of attributes.
 
 use crate::sai::{Attr, Attrs, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry};
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, relieve};
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, fit, for_each_family, relieve};
 use std::hint::black_box;
 
 /// A different set of attributes, once.
@@ -45,6 +45,18 @@ impl Shared {
             *attrs = Attrs::new();
             self.free.push(id);
         }
+    }
+
+    /// Lets go of room that was made for more than there is. Numbers stay what they are, so only slots at the end can go.
+    fn fit(&mut self) {
+        self.free.sort_unstable();
+        while self.free.last().is_some_and(|at| *at as usize + 1 == self.slots.len()) {
+            self.free.pop();
+            self.slots.pop();
+        }
+        self.free.shrink_to_fit();
+        self.slots.shrink_to_fit();
+        fit(&mut self.of);
     }
 }
 
@@ -208,6 +220,18 @@ impl Store {
         });
         found.sort_unstable_by_key(|(id, _)| *id);
         found
+    }
+
+    /// Lets go of room that was made for more than there is.
+    pub(super) fn fit(&mut self) {
+        fit(&mut self.objects);
+        fit(&mut self.neighbors);
+        fit(&mut self.labels);
+        for routes in self.routes.values_mut() {
+            fit(&mut routes.v4);
+            fit(&mut routes.v6);
+        }
+        self.shared.fit();
     }
 
     /// Bytes that the tables of routes take.

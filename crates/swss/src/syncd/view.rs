@@ -428,7 +428,7 @@ impl<S: Sai> Syncd<S> {
         self.own.retain(|vid, _| self.rid_of.contains_key(vid));
         old.for_each(&mut |object, id, attrs| {
             if store.get(object, &id).is_none_or(|new| !same(new, attrs)) {
-                out.rows.push(AsicChange::Remove(object, id));
+                out.rows.remove(object, &id);
             }
         });
         for (vid, rid) in &old_rids {
@@ -443,7 +443,7 @@ impl<S: Sai> Syncd<S> {
         }
         store.for_each(&mut |object, id, attrs| {
             if old.get(object, &id).is_none_or(|old| !same(old, attrs)) {
-                out.rows.push(AsicChange::Set(object, id, attrs.clone()));
+                out.rows.set(object, &id, attrs);
             }
         });
         self.store = store;

@@ -391,4 +391,8 @@ impl<R: Row> Consumer<R> for ZmqConsumer<R> {
     fn wake(&self) -> &Wake {
         &self.wake
     }
+
+    fn relieve(&mut self) {
+        self.rest.shrink_to_fit();
+    }
 }

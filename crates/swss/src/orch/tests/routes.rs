@@ -3,7 +3,7 @@
 use super::chip::Chip;
 use super::world::World;
 use crate::orch::OrchConfig;
-use crate::row::{RouteResponse, RouteRow, Row};
+use crate::row::{Change, RouteRow, RouteStateRow, Row};
 use crate::sai::{ObjectType, SaiCall, Verb, text};
 
 const VIA_0: &str = "protocol=bgp nexthop=10.0.0.2 ifname=Ethernet0 weight=1";
@@ -596,8 +596,8 @@ fn a_resync_removes_what_is_not_said_again() {
 }
 
 /// The keys of responses, sorted; they are gone then.
-fn keys(responses: &mut Vec<RouteResponse>) -> Vec<String> {
-    let text = |response: RouteResponse| {
+fn keys(responses: &mut Vec<Change<RouteStateRow>>) -> Vec<String> {
+    let text = |response: Change<RouteStateRow>| {
         let mut text = String::new();
         RouteRow::key_text(&response.key, &mut text);
         text

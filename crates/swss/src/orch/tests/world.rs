@@ -3,10 +3,11 @@
 use super::chip::{Chip, Forwarding};
 use crate::orch::{Former, Orch, OrchConfig, OrchEvent, OrchOut, Refusal, RouteState};
 use crate::row::{
-    Change, IntfRow, LabelRouteRow, NeighRow, NextHopGroupRow, PortRow, RouteKey, RouteRow, Row, VrfRow,
+    Change, IntfRow, LabelRouteRow, NeighRow, NextHopGroupRow, PortRow, RouteKey, RouteResponse, RouteRow,
+    Row, VrfRow,
 };
 use crate::sai::{Attr, Item, ObjectType, Oid, RouteEntry, SaiCall, SaiReply, SaiRequest, VidCounter, text};
-use crate::syncd::{AsicChange, Syncd, SyncdOut};
+use crate::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};
 use std::collections::BTreeMap;
 
 pub(super) struct World {
@@ -209,8 +210,8 @@ impl World {
         self.orch.reply(reply, &mut self.out);
     }
 
-    pub(super) fn write_rows(&mut self, rows: Vec<AsicChange>) {
-        for row in rows {
+    pub(super) fn write_rows(&mut self, rows: PackedChanges) {
+        for row in rows.unpack() {
             let mut key = String::new();
             match row {
                 AsicChange::Wipe => {
@@ -346,7 +347,7 @@ impl World {
 
     /// The messages of responses since last asked.
     pub(super) fn responses(&mut self) -> Vec<String> {
-        self.out.responses.drain(..).map(|response| response.message()).collect()
+        self.out.responses.drain(..).map(|change| RouteResponse::of(&change).message()).collect()
     }
 
     /// Who was refused, and why; each with the digest of the row that APPL_DB has.
