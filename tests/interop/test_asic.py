@@ -60,22 +60,28 @@ def agree(router):
         assert fib[prefix]["hops"] == [f"via {next_hop} dev Ethernet0"], fib[prefix]
         assert [d["state"] for d in fib[prefix]["dataplanes"]] == ["installed"], fib[prefix]
     # An address of each prefix, in the chip: the longest match of the Loc-RIB decides where it goes.
-    networks = {ipaddress.ip_network(prefix): next_hop for prefix, next_hop in routes.items()}
-    addresses = [str(network[-1]) for network in networks]
+    networks = {number(ipaddress.ip_network(prefix)): prefix for prefix in routes}
+    addresses = [str(ipaddress.ip_network(prefix)[-1]) for prefix in routes]
     answers = []
     for start in range(0, len(addresses), 500):
         answers += json.loads(router.text("show", "asic", *addresses[start:start + 500], "--json"))["answers"]
     for address, answer in zip(addresses, answers):
         expected = longest_match(networks, ipaddress.ip_address(address))
-        assert (answer["prefix"], answer["action"], answer["next_hops"]) == (str(expected), "forward", [networks[expected]])
+        assert (answer["prefix"], answer["action"], answer["next_hops"]) == (expected, "forward", [routes[expected]])
     return len(routes)
 
 
+def number(network):
+    """A network as numbers, which are compared in a tenth of the time: its family, how many bits are any, and the others."""
+    rest = network.max_prefixlen - network.prefixlen
+    return network.version, rest, int(network.network_address) >> rest
+
+
 def longest_match(networks, address):
-    for length in range(address.max_prefixlen, -1, -1):
-        network = ipaddress.ip_network((address, length), strict=False)
-        if network in networks:
-            return network
+    bits = int(address)
+    for rest in range(address.max_prefixlen + 1):
+        if prefix := networks.get((address.version, rest, bits >> rest)):
+            return prefix
     raise AssertionError(f"no prefix holds {address}")
 
 

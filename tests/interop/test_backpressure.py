@@ -1,7 +1,7 @@
 """A chip that stalls while routes flap, in every wiring: changes wait, united per key, until every stage is full, and then BGP is
 not read; memory is bounded by the prefixes; afterwards everybody has the last word on every route, and memory is back.
 
-RIBTIDE_LONG=1 makes it a chip that stalls for a minute more."""
+RIBTIDE_LONG=1 makes it a chip that stalls for a minute more, and more routes."""
 
 import contextlib
 import json
@@ -17,11 +17,12 @@ from harness.sonic import Sonic
 from harness.speaker import KEEPALIVE, Speaker, block, message, raw_update
 
 LONG = bool(os.environ.get("RIBTIDE_LONG"))
-PREFIXES = 200_000
+#: Some times what may wait in Redis.
+PREFIXES = 200_000 if LONG else 60_000
 #: How long the chip goes on to stall when BGP has been stopped.
 STALL = 60 if LONG else 1
 #: Beyond what it holds of the routes: rings, sockets, and what the allocator keeps for itself.
-SLACK = 160 << 20
+SLACK = (160 if LONG else 64) << 20
 #: Keys that fpmsyncd lets wait in Redis for an orchagent that stands still, and rows that it writes at once: batches of a thousand
 #: until there are ten thousand.
 KEYS = 10_000 + 11_000
@@ -173,7 +174,7 @@ class Daemons:
         subprocess.run([binary(), "config", "asic", "--syncd", self.syncd, *words], check=True, capture_output=True)
 
     def count(self):
-        return self.sonic.ask("counts").get("ipv4_routes", 0)
+        return self.sonic.ask("counts")["ipv4_routes"]
 
     def keys(self):
         return self.sonic.appl.scard("ROUTE_TABLE_KEY_SET")
@@ -185,6 +186,7 @@ class Daemons:
 
 def begin(host, wiring):
     """A path with all routes in the chip, and who announced them."""
+    host.small_sockets()
     path = InOneProcess(host) if wiring == "memory" else Daemons(host, wiring)
     sender = Speaker(host, SENDER, 65010, hold=90)
     sender.send(b"".join(announcement(path.gateways[0])))

@@ -9,8 +9,8 @@ from harness import Host, Reflector, binary, wait_for
 
 SENDERS, EARLY, LATE = 4, 2, 2
 TABLE = ("--ipv4", 15000, "--ipv6", 5000)
-# Enough that the load outlasts the resizes.
-ROUNDS = 300
+# Enough that the load outlasts the resizes; where there are none, some. The table is the same in the end.
+ROUNDS, SOME = 300, 20
 ENDS = ("--until-prefixes", 20000, "--until-idle", 8)
 
 
@@ -20,7 +20,7 @@ def tables(folder, shards, resizes=()):
     try:
         reflector = Reflector(host, shards, 2, SENDERS, EARLY + LATE)
         sinks = [reflector.sink(*ENDS, receivers=EARLY)]
-        blast = reflector.blast(*TABLE, "--churn", 30, "--churn-rounds", ROUNDS)
+        blast = reflector.blast(*TABLE, "--churn", 30, "--churn-rounds", ROUNDS if resizes else SOME)
         wait_for("routes flow", lambda: reflector.router.count() > 1000)
         sinks += [] if resizes else [reflector.sink(*ENDS, first=EARLY, receivers=LATE)]
         for number in resizes:

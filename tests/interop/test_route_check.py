@@ -153,17 +153,23 @@ def test_the_daemons(host):
     assert again[-1] is False, again
 
 
-def test_the_daemons_a_part_at_a_time(host):
-    """Looks of one process each second: what differs is found, though none of them reads everything."""
+def agreed(host, ipv4, ipv6):
+    """So many routes all the way to the daemons' chip, and how to look at them."""
     sonic = Sonic(host)
     own = own_routes(sonic)
     router = Ribtide(host, SONIC_ROUTER)
-    blast(host, 40_000, 400)
-    count = 40_400 + len(own)
-    wait_for("the table is here", lambda: sonic.ask("counts").get("ipv4_routes", 0) + sonic.ask("counts").get("ipv6_routes", 0) >= count,
+    blast(host, ipv4, ipv6)
+    count = ipv4 + ipv6 + len(own)
+    wait_for("the table is here", lambda: sonic.ask("counts")["ipv4_routes"] + sonic.ask("counts")["ipv6_routes"] >= count,
              120, alive=sonic.alive())
     at = ("--sonic", "--database-config", sonic.redis.config, "--syncd", host.folder / "syncd.sock", "--wait", 0)
     wait_for("all agree", lambda: look(*at)[0] == 0, 60)
+    return sonic, router, at
+
+
+def test_the_daemons_a_part_at_a_time(host):
+    """Looks of one process each second: what differs is found, though none of them reads everything."""
+    sonic, router, at = agreed(host, 40_000, 400)
     looks = subprocess.Popen([binary(), "route-check", "--json", "--every", "0.2", *map(str, at)], stdout=subprocess.PIPE, text=True)
 
     def until(what, so):
@@ -213,6 +219,76 @@ def test_the_daemons_a_part_at_a_time(host):
         until("all agree at last", lambda found: found["differing"] == 0)
     finally:
         looks.kill()
+    assert router.process.poll() is None
+
+
+class Looks(threading.Thread):
+    """Looks of one process, one after another."""
+
+    def __init__(self, *at):
+        super().__init__(daemon=True)
+        self.process = subprocess.Popen([binary(), "route-check", "--json", *map(str, at)], stdout=subprocess.PIPE, text=True)
+        self.seen = []
+        self.start()
+
+    def run(self):
+        for line in self.process.stdout:
+            self.seen.append(json.loads(line))
+
+    def until(self, what, so):
+        """The looks from here until one is so, that included."""
+        begin = len(self.seen)
+        first = lambda: next((n for n, found in enumerate(self.seen) if n >= begin and so(found)), None)
+        try:
+            wait_for(what, lambda: first() is not None, 90)
+        except AssertionError as e:
+            raise AssertionError(f"{e}: {self.seen[-3:]}") from None
+        return self.seen[begin:first() + 1]
+
+    def next(self, count):
+        begin = len(self.seen)
+        wait_for("more looks", lambda: len(self.seen) >= begin + count, 90)
+        return self.seen[begin:begin + count]
+
+
+def test_two_look_at_the_daemons_at_once(host):
+    """Each finds what differs, also what only the switch has, for which it watches for both; and keeps finding it."""
+    # Two parts: a lap is two looks.
+    sonic, router, at = agreed(host, 12_000, 200)
+    both = [Looks("--every", "0.2", *at) for _ in range(2)]
+    churn = Churn(sonic)
+    try:
+        for looks in both:
+            assert wait_for("a first look", lambda: looks.seen[:1], 90)[0]["full"]
+        # What is under way differs for a moment, and nothing is too much.
+        for looks in both:
+            assert not [found for found in looks.next(6) if says(found)]
+        key = next(key for key in sonic.asic.scan_iter("ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:*", 1000) if "10.255" not in key)
+        prefix, entry = json.loads(key.split(":", 2)[2])["dest"], sonic.asic.hgetall(key)
+        row = sonic.appl.hgetall(f"ROUTE_TABLE:{prefix}")
+        sonic.appl.delete(f"ROUTE_TABLE:{prefix}")
+        sonic.asic.delete(key)
+        for looks in both:
+            looks.until("what only the switch has is found", only_chip_says(prefix))
+        for looks in both:
+            assert [says(found) for found in looks.next(12)] == [{prefix}] * 12
+        # At rest too: the lap in which nothing changes any more comes by it.
+        churn.ends()
+        for looks in both:
+            looks.until("nothing changes", lambda found: found["checked"] == 0 and not found["full"])
+            assert [says(found) for found in looks.next(5)] == [{prefix}] * 5
+        sonic.asic.hset(key, mapping=entry)
+        for looks in both:
+            looks.until("its entry has no row", lambda found: [(d["prefix"], d["stage"]) for d in found["differences"]] == [(prefix, "orchagent")])
+        sonic.appl.hset(f"ROUTE_TABLE:{prefix}", mapping=row)
+        for looks in both:
+            looks.until("all agree", lambda found: found["differing"] == 0)
+            looks.until("nothing changes", lambda found: found["checked"] == 0 and not found["full"])
+            assert looks.next(1)[0]["differing"] == 0
+    finally:
+        churn.over.set()
+        for looks in both:
+            looks.process.kill()
     assert router.process.poll() is None
 
 

@@ -18,7 +18,7 @@ import time
 import pytest
 from harness import PATIENCE, CommandFailed, Ribtide, binary, blast, settled, wait_for
 from harness.sonic import CONFIG, Sonic
-from test_sonic import ROUTER, check_rows, own_routes, selected
+from test_sonic import TWO_FEEDS, check_rows, own_routes, selected
 
 ROUNDS = int(os.environ.get("CAMPAIGN_ROUNDS", "2"))
 SEED = int(os.environ.get("CAMPAIGN_SEED", "1"))
@@ -73,7 +73,7 @@ class Campaign:
         self.host, self.random = host, random.Random(f"{wiring} {seed}")
         self.sonic = Sonic(host, flags=flags, suppress=suppress)
         self.own = own_routes(self.sonic) if self.asic_db != "off" else None
-        self.router = Ribtide(host, ROUTER.replace("[fib]", f"[fib]\nsuppress-fib-pending = {str(suppress).lower()}"))
+        self.router = Ribtide(host, TWO_FEEDS.replace("[fib]", f"[fib]\nsuppress-fib-pending = {str(suppress).lower()}"))
         self.feed = None
         self.wiring, self.suppress = wiring + (" suppress" if suppress else ""), suppress
         self.told = []
@@ -183,7 +183,7 @@ class Campaign:
 
     def in_chip(self):
         counts = self.sonic.ask("counts")
-        return counts.get("ipv4_routes", 0) + counts.get("ipv6_routes", 0)
+        return counts["ipv4_routes"] + counts["ipv6_routes"]
 
     def check(self):
         """Every route of the load is in the router, and what the router has is everywhere, and nothing else."""

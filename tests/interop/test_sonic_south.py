@@ -8,9 +8,9 @@ import signal
 import pytest
 from harness import FEED_ASN, Ribtide, blast, fpm, wait_for, zmq
 from harness.peers import FEEDS
-from harness.sonic import STATE, Sonic
+from harness.sonic import CONNECTED, STATE, Sonic
 from harness.speaker import Speaker, update
-from test_sonic import ROUTER, check, connect_fpm, ifindex, own_routes
+from test_sonic import ROUTER, STATIC, check, connect_fpm, ifindex, own_routes
 
 SWITCH = "oid:0x21000000000000"
 
@@ -118,10 +118,11 @@ def test_a_syncd_whose_rows_are_not_exact(host, mode, asic_db):
     feed = blast(host, 2_000, 200)
     wait_for("the table is here", lambda: router.count() == 2_200, 60, alive=[router.process])
     own = 4 + 4  # Default and link-local routes, and the addresses of two ports.
+    whole = 2_200 + own + len(CONNECTED) + len(STATIC)
     def in_chip():
-        counts = sonic.ask("counts")  # No counts while there is no switch.
-        return counts.get("ipv4_routes", 0) + counts.get("ipv6_routes", 0)
-    whole = wait_for("the chip has them", lambda: in_chip() >= 2_200 + own and in_chip(), 60, alive=sonic.alive())
+        counts = sonic.ask("counts")
+        return counts["ipv4_routes"] + counts["ipv6_routes"]
+    wait_for("the chip has them", lambda: in_chip() == whole, 60, alive=sonic.alive())
     sonic.processes["syncd"].kill()
     sonic.start("syncd")
     ended = sonic.processes["orchagent"]
@@ -143,12 +144,14 @@ def test_a_redis_that_loses_the_mark_of_a_syncd(host):
     sonic = sonic_in(host, "zmq_async", "off")
     router = Ribtide(host, ROUTER)
     blast(host, 2_000, 0)
-    in_chip = lambda: sonic.ask("counts").get("ipv4_routes", 0)
+    in_chip = lambda: sonic.ask("counts")["ipv4_routes"]
     wait_for("the table is here", lambda: router.count() == 2_000, 60, alive=[router.process])
     whole = wait_for("the chip has it", lambda: in_chip() > 2_000 and in_chip(), 60, alive=sonic.alive())
     sonic.redis.process.kill()
     sonic.redis.start()
     wait_for("the mark is there again", lambda: sonic.asic.exists("RIBTIDE_SYNCD_RAN"), 30, alive=sonic.alive())
+    # The next syncd asks once, whoever listens.
+    wait_for("orchagent listens again", lambda: dict(sonic.asic.pubsub_numsub("NOTIFICATIONS"))["NOTIFICATIONS"] > 0, 30, alive=sonic.alive())
     sonic.processes["syncd"].kill()
     sonic.start("syncd")
     ended = sonic.processes["orchagent"]
@@ -246,8 +249,11 @@ def test_syncd_for_a_client_that_waits_for_nothing(host):
 
 
 def test_orchagent_beside_a_syncd_that_answers_nothing(host):
-    """SONiC's syncd in redis_async: orchagent believes what it asks for, and says that it does."""
-    sonic = sonic_in(host, "redis_async", start=["orchagent"])
+    """SONiC's syncd in redis_async: orchagent believes what it asks for, and says that it does. It follows one of ours on this ASIC_DB,
+    which left word that it answers."""
+    sonic = sonic_in(host, "redis_async", start=[])
+    sonic.asic.set("RIBTIDE_ANSWERS", "1")
+    sonic.start("orchagent")
     taken = wait_for("orchagent begins a view", lambda: sonic.asic.lrange("ASIC_STATE_KEY_VALUE_OP_QUEUE", 0, -1), 20, alive=sonic.alive())
     key, value, op = taken[::-1][:3]
     assert (key, op) == ("INIT_VIEW", "Snotify") and re.fullmatch(r'\["RIBTIDE_ANSWERS","\d+"\]', value), value
@@ -311,7 +317,7 @@ def test_rows_of_no_route_follow_a_redis_of_before(host):
     router = Ribtide(host, ROUTER)
     state, counters = sonic.redis.db(STATE), sonic.redis.db(2)
     default = lambda: state.hget("ROUTE_TABLE|0.0.0.0/0", "state")
-    speaker = Speaker(host, FEEDS[0], FEED_ASN)
+    speaker = Speaker(host, FEEDS[1], FEED_ASN)
     speaker.send(update(["0.0.0.0/0"], [FEED_ASN, 7], "193.203.0.33"))
     wait_for("there is a default route", lambda: default() == "ok", 30, alive=sonic.alive())
     sonic.redis.db(0).save()

@@ -9,8 +9,8 @@ import pytest
 from harness import FEED_ASN, Ribtide, blast, fpm, settled, wait_for
 from harness.peers import FEEDS
 from harness.sonic import APPL, ASIC, CONFIG, STATE, Sonic
-from harness.speaker import Speaker, prefixes, raw_update, update
-from test_sonic import ROUTER, check, connect_fpm, ifindex, own_routes
+from harness.speaker import END_OF_RIB, Speaker, prefixes, raw_update, update
+from test_sonic import TWO_FEEDS, check, connect_fpm, ifindex, own_routes
 
 WIRINGS = {
     "redis_sync": {},
@@ -126,12 +126,12 @@ RESTARTS = [["fpmsyncd"], ["orchagent"], ["syncd"], ["fpmsyncd", "orchagent", "s
 def test_warm(host, wiring, suppress):
     sonic = Warm(host, wiring, suppress=suppress)
     own = own_routes(sonic)
-    router = Ribtide(host, ROUTER.replace("[fib]\n", "[fib]\nsuppress-fib-pending = true\n") if suppress else ROUTER)
+    router = Ribtide(host, TWO_FEEDS.replace("[fib]\n", "[fib]\nsuppress-fib-pending = true\n") if suppress else TWO_FEEDS)
     check(sonic, router, own)
     blast(host, 3000, 300)
     wait_for("the table is here", lambda: router.count() == 3300, 60, alive=[router.process])
     feed = Speaker(host, FEEDS[0], FEED_ASN)
-    feed.send(update(["192.0.2.0/24", "0.0.0.0/0"], [FEED_ASN, 7], "193.203.0.33"))
+    feed.send(update(["192.0.2.0/24", "0.0.0.0/0"], [FEED_ASN, 7], "193.203.0.33") + END_OF_RIB)
     wait_for("so are two more", lambda: router.count() == 3302, 30)
     appl_db = "behind" if wiring == "zmq" else "in-line"
     check(sonic, router, own, appl_db)
@@ -162,6 +162,49 @@ def test_warm(host, wiring, suppress):
         assert sonic.operations() - before == 2, names
     # A default route that is there stays there all the time.
     assert sonic.state.hget("ROUTE_TABLE|0.0.0.0/0", "state") == "ok"
+
+
+@pytest.mark.parametrize("wiring", ["redis_sync", "redis_async"])
+def test_fpmsyncd_beside_an_orchagent_that_stands_still(host, wiring):
+    """It is asked what is in the chip, and says so late: until then nothing is written, since perhaps nothing changed. One that
+    ends meanwhile is waited for no longer."""
+    sonic = Warm(host, wiring, suppress=True)
+    own = own_routes(sonic)
+    router = Ribtide(host, TWO_FEEDS.replace("[fib]\n", "[fib]\nsuppress-fib-pending = true\n"))
+    check(sonic, router, own)
+    feed = Speaker(host, FEEDS[0], FEED_ASN)
+    feed.send(update([f"20.0.{n}.0/24" for n in range(100)], [FEED_ASN, 7], "193.203.0.33"))
+    wait_for("the table is here", lambda: router.count() == 100, 30)
+    check(sonic, router, own)
+    sonic.enable()
+    orchagent = sonic.processes["orchagent"].popen
+    before = sonic.operations()
+    for change in (False, True):
+        orchagent.send_signal(signal.SIGSTOP)
+        sonic.end("fpmsyncd")
+        sonic.again(["fpmsyncd"])
+        if change:
+            feed.send(update(["20.0.7.0/24"], [FEED_ASN, 7], "193.203.0.34"))
+        # Longer than for one that is not there.
+        time.sleep(6)
+        assert sonic.heard() == []
+        orchagent.send_signal(signal.SIGCONT)
+        wait_for("it is heard", lambda: sonic.setting("fpmsyncd", "answers")["active"] == "direct", 30)
+        settled(lambda: check(sonic, router, own), 30, 0.1)
+        written = {key.split("dest\":\"")[-1].split('"')[0].split("ROUTE_TABLE:")[-1] for key in sonic.written()}
+        assert written - QUEUED == ({"20.0.7.0/24"} if change else set())
+        assert sonic.operations() - before == change
+    orchagent.send_signal(signal.SIGSTOP)
+    sonic.end("fpmsyncd")
+    sonic.again(["fpmsyncd"])
+    feed.send(update(["20.0.7.0/24"], [FEED_ASN, 7], "193.203.0.35"))
+    time.sleep(6)
+    assert sonic.heard() == []
+    sonic.processes["orchagent"].kill()
+    row = lambda: sonic.appl.hget("_ROUTE_TABLE:20.0.7.0/24", "nexthop")
+    wait_for("the row is written for who comes next", lambda: row() == "193.203.0.35", 20)
+    sonic.again(["orchagent"])
+    settled(lambda: check(sonic, router, own), 30, 0.1)
 
 
 @pytest.mark.parametrize("mode", ["redis_sync", "redis_async"])

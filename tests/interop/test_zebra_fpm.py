@@ -1,13 +1,14 @@
-"""FRR's own zebra, unpatched, with its module dplane_fpm_nl drives ribtide's fpmsyncd: bgpd learns a full table, and what
+"""FRR's own zebra, unpatched, with its module dplane_fpm_nl drives ribtide's fpmsyncd: bgpd learns a recorded table, and what
 zebra selects is in ASIC_DB, with and without next-hop group objects."""
 
+import ipaddress
 import json
+import os
 
 import pytest
 from harness import FEED_ASN, Frr, blast, full_table, need, recorded, wait_for
 from harness.peers import FEEDS
 from harness.sonic import CONNECTED, PORTS, Sonic
-from harness.table import GENERATED4
 
 #: As SONiC's supervisor starts it, but for the module, of which SONiC has its own.
 ZEBRA_ARGS = ["-A", "127.0.0.1", "-s", "90000000", "-M", "dplane_fpm_nl", "--asic-offload=notify_on_offload"]
@@ -18,14 +19,21 @@ fpm address 127.0.0.1
 zebra nexthop-group keep 1
 """
 
+#: What of the recorded table bgpd takes, a sixth. Four times as much does not fit into the sockets and buffers between zebra and an
+#: fpmsyncd that has no time to read; three threads of zebra 8.4 ask over and over then whether there is room, and take the time that
+#: it needs. RIBTIDE_LONG=1 takes it all.
+PART = ipaddress.ip_network("0.0.0.0/0" if os.environ.get("RIBTIDE_LONG") else "0.0.0.0/1")
+
 BGPD = f"""hostname bgpd
+ip prefix-list part permit {PART} le 32
 router bgp 65001
  bgp router-id 10.2.0.1
  no bgp ebgp-requires-policy
  no bgp default ipv4-unicast
 """ + "".join(f" neighbor {f} remote-as {FEED_ASN}\n neighbor {f} passive\n" for f in FEEDS) \
     + "".join(f" address-family {afi} unicast\n" + "".join(f"  neighbor {f} activate\n" for f in FEEDS) + " exit-address-family\n"
-              for afi in ("ipv4", "ipv6"))
+              for afi in ("ipv4", "ipv6")) \
+    + f" address-family ipv4 unicast\n  neighbor {FEEDS[0]} prefix-list part in\n exit-address-family\n"
 
 STATIC = """hostname staticd
 ip route 198.51.100.0/24 10.2.0.17
@@ -68,15 +76,15 @@ def test_zebra_drives_fpmsyncd(host, groups):
         wait_for("no row waits", lambda: sonic.in_flight() == 0, 20, alive=alive)
 
     holds({}, "static and connected routes are in ASIC_DB")
-    if groups.startswith("no"):
-        feed, full = full_table(host), recorded()
+    if groups.startswith("no") and recorded() is not None:
         # A network that is connected is not BGP's to route.
-        count = GENERATED4 if full is None else len(full.keys() - CONNECTED.keys())
+        full = {p: (r.next_hop,) for p, r in recorded().items() if p not in CONNECTED and ipaddress.ip_network(p).subnet_of(PART)}
+        feed, count = full_table(host), len(full)
+        assert count > 15_000
     else:
         feed, full, count = blast(host, 10_000, 2_000), None, 12_000
     wait_for("zebra has the table", lambda: selected(frr) == count, 120, 0.5, alive=alive)
-    holds(zebra_table(frr) if full is None else {p: (r.next_hop,) for p, r in full.items() if p not in CONNECTED},
-          "the table is in ASIC_DB")
+    holds(zebra_table(frr) if full is None else full, "the table is in ASIC_DB")
     rows = sonic.routes()
     assert not [k for k in rows if k.startswith("Vrf")]
     shapes = {frozenset(row) for row in rows.values() if row.get("protocol") == "bgp"}

@@ -7,7 +7,7 @@ import socket
 from collections import defaultdict
 
 from .daemons import Redis
-from .host import wait_for
+from .host import CommandFailed, wait_for
 from .ribtide import binary
 
 APPL, ASIC, CONFIG, STATE = 0, 1, 4, 6
@@ -170,7 +170,7 @@ class Sonic:
         return answer
 
     def ask_all(self, questions):
-        """What syncd says of its switch, to each question."""
+        """What syncd says of its switch, to each question. It fails while there is no switch, and when syncd has no time."""
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(str(self.host.folder / "syncd.sock"))
             answers = s.makefile()
@@ -179,6 +179,9 @@ class Sonic:
             while some := "".join(f"{question}\n" for question in itertools.islice(questions, 100)):
                 s.sendall(some.encode())
                 found += [json.loads(answers.readline()) for _ in range(some.count("\n"))]
+            for answer in found:
+                if isinstance(answer, dict) and "error" in answer:
+                    raise CommandFailed(f"syncd says: {answer['error']}")
             return found
 
     def wait_routes(self, what, routes, timeout=60):

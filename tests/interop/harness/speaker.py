@@ -54,6 +54,10 @@ def update(nlri, as_path, next_hop, *more):
     return raw_update(b"", block(as_path, next_hop, *more), prefixes(nlri))
 
 
+#: Of IPv4 unicast (RFC 4724).
+END_OF_RIB = raw_update()
+
+
 class Speaker:
     """A session from one of a host's feeds to its router, established. Without a hold time nothing needs to be said in it."""
 
