@@ -139,23 +139,27 @@ def test_a_syncd_whose_rows_are_not_exact(host, mode, asic_db):
     wait_for("all but a few are gone", lambda: in_chip() < 50, 60, alive=sonic.alive())
 
 
-def test_a_redis_that_loses_the_mark_of_a_syncd(host):
-    """Without rows a mark in ASIC_DB is all that tells the next syncd that orchagent believes in more than it has."""
-    sonic = sonic_in(host, "zmq_async", "off")
+@pytest.mark.parametrize("asic_db, together", [("off", False), ("off", True), ("behind", True), ("in-line", True)])
+def test_a_redis_that_loses_the_marks_of_a_syncd(host, asic_db, together):
+    """They are all that says that orchagent believes in more than the next syncd has, to whoever listens when."""
+    sonic = sonic_in(host, "zmq_async", asic_db)
     router = Ribtide(host, ROUTER)
     blast(host, 2_000, 0)
     in_chip = lambda: sonic.ask("counts")["ipv4_routes"]
     wait_for("the table is here", lambda: router.count() == 2_000, 60, alive=[router.process])
     whole = wait_for("the chip has it", lambda: in_chip() > 2_000 and in_chip(), 60, alive=sonic.alive())
+    if together:
+        sonic.processes["syncd"].kill()
     sonic.redis.process.kill()
     sonic.redis.start()
-    wait_for("the mark is there again", lambda: sonic.asic.exists("RIBTIDE_SYNCD_RAN"), 30, alive=sonic.alive())
-    # The next syncd asks once, whoever listens.
-    wait_for("orchagent listens again", lambda: dict(sonic.asic.pubsub_numsub("NOTIFICATIONS"))["NOTIFICATIONS"] > 0, 30, alive=sonic.alive())
-    sonic.processes["syncd"].kill()
+    if not together:
+        marks = ("RIBTIDE_SYNCD_RAN", "RIBTIDE_SYNCD_SINCE")
+        wait_for("the marks are there again", lambda: sonic.asic.exists(*marks) == 2, 30, 0.01, alive=sonic.alive())
+        sonic.processes["syncd"].kill()
     sonic.start("syncd")
     ended = sonic.processes["orchagent"]
     wait_for("orchagent ends", lambda: ended.poll() is not None, 20)
+    assert "describes the switch anew" in ended.log()
     sonic.start("orchagent")
     sonic.everything_else()
     wait_for("the chip has it again", lambda: in_chip() == whole, 60, alive=sonic.alive())

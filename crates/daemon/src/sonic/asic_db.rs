@@ -4,6 +4,7 @@
 //! order, at the pace of a record that nobody waits for. Or there are none.
 
 use super::north::{Lag, Persistence};
+use super::since::Since;
 use super::south::{NOTIFICATIONS, SHUTDOWN_REQUEST};
 use super::{Error, log};
 use ribtide_runtime::rest;
@@ -57,28 +58,30 @@ impl AsicDb {
         rings: &Rings,
         stop: &Stop,
     ) -> Result<AsicDb, Error> {
-        let connection = Connection::open(databases.get(Db::Asic), stop)?;
-        let key = connection.database().key(ASIC_STATE, "");
-        let mut rows =
-            Rows { connection, generation: 0, probed: Instant::now(), pieces: 0, prefix: key.len(), key };
+        let mut asic = Connection::open(databases.get(Db::Asic), stop)?;
         // An orchagent that goes on from an earlier syncd may believe in more than the rows say.
         let anew = match persistence {
             Persistence::InLine => {
-                rows.connection.ask(&["DEL", RAN])?;
-                rows.connection.ask(&["DEL", IN_VIEW])?
+                asic.ask(&["DEL", RAN])?;
+                asic.ask(&["DEL", IN_VIEW])?
             }
             Persistence::Behind | Persistence::Off if warm => Reply::Integer(0),
             Persistence::Behind | Persistence::Off => {
-                let before = rows.connection.ask(&["EXISTS", RAN, HIDDEN])?;
-                rows.connection.ask(&["SET", RAN, "1"])?;
+                let before = asic.ask(&["EXISTS", RAN, HIDDEN])?;
+                asic.ask(&["SET", RAN, "1"])?;
                 before
             }
         };
-        if anew != Reply::Integer(0) {
+        let anew = anew != Reply::Integer(0);
+        let goes_on = !anew && asic.ask(&["EXISTS", HIDDEN])? == Reply::Integer(1);
+        let since = Since::begin(goes_on, &mut asic)?;
+        if anew {
             let request = format!(r#"["{SHUTDOWN_REQUEST}","{{\"switch_id\":\"oid:0x21000000000000\"}}"]"#);
-            rows.connection.ask(&["PUBLISH", NOTIFICATIONS, &request])?;
+            asic.ask(&["PUBLISH", NOTIFICATIONS, &request])?;
         }
-        if persistence == Persistence::InLine {
+        let exact = persistence == Persistence::InLine;
+        let mut rows = Rows::new(asic, since, exact);
+        if exact {
             if !warm {
                 rows.recreate(syncd)?;
             }
@@ -188,7 +191,6 @@ impl Behind {
                 }
                 its_written.fetch_add(pieces, Relaxed);
                 if rows.is_lost()? {
-                    rows.connection.ask(&["SET", RAN, "1"])?;
                     tell.store(true, Relaxed);
                 }
                 let rests = rest::waited(oldest.is_none());
@@ -247,6 +249,9 @@ pub(super) struct Rows {
     connection: Connection,
     generation: u64,
     probed: Instant,
+    since: Since,
+    /// They are written in line.
+    exact: bool,
     /// Pieces that were written in line.
     pieces: u64,
     /// Scratch for a row's key, of which so much is the same for all.
@@ -255,6 +260,13 @@ pub(super) struct Rows {
 }
 
 impl Rows {
+    fn new(connection: Connection, since: Since, exact: bool) -> Rows {
+        let key = connection.database().key(ASIC_STATE, "");
+        let prefix = key.len();
+        // A server that was lost since it was opened counts.
+        Rows { connection, generation: 0, probed: Instant::now(), since, exact, pieces: 0, key, prefix }
+    }
+
     /// Makes the switch hold what ASIC_DB says, after syncd alone was started again.
     fn recreate(&mut self, syncd: &mut Syncd<VirtualSwitch>) -> Result<(), Error> {
         let hidden = self.connection.ask(&["HGETALL", HIDDEN])?.into_pairs();
@@ -303,14 +315,21 @@ impl Rows {
         Ok(())
     }
 
-    /// Looks after the server once a second, and whether it came back since the last time.
+    /// Looks after the server once a second, and whether it came back since the last time; then it has its marks again.
     fn is_lost(&mut self) -> Result<bool, Error> {
         if self.probed.elapsed() >= PROBE {
             self.probed = Instant::now();
             self.connection.ask(&["PING"])?;
         }
         let generation = self.connection.generation();
-        Ok(std::mem::replace(&mut self.generation, generation) != generation)
+        if std::mem::replace(&mut self.generation, generation) == generation {
+            return Ok(false);
+        }
+        self.since.write(&mut self.connection)?;
+        if !self.exact {
+            self.connection.ask(&["SET", RAN, "1"])?;
+        }
+        Ok(true)
     }
 
     fn write(&mut self, change: AsicChange) -> Result<(), TableError> {

@@ -28,6 +28,7 @@ mod record;
 pub mod route_check;
 pub mod servers;
 pub mod settings;
+mod since;
 mod south;
 mod south_server;
 mod stock;

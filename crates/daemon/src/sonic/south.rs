@@ -7,7 +7,7 @@
 use super::config_db::{ConfigDb, Switch};
 use super::orch_stage::SyncdLink;
 use super::settings::Settings;
-use super::{Error, log, refuse};
+use super::{Error, log, refuse, since};
 use crate::combinations::Asked;
 use clap::ValueEnum;
 use crossbeam_channel::Select;
@@ -16,10 +16,9 @@ use ribtide_runtime::thread::Stop;
 use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, octets, text};
 use ribtide_swss::{Db, json};
 use ribtide_tables::zmq::{self, Endpoint};
-use ribtide_tables::{Databases, Exchange, Heard, Message, Question, WINDOW, listen, queue};
+use ribtide_tables::{Connection, Databases, Exchange, Heard, Message, Question, WINDOW, listen, queue};
 use std::collections::VecDeque;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -173,6 +172,9 @@ impl Waiting {
 /// A reply, and whether it says that each request is answered.
 type Understood = Result<(SaiReply, bool), Error>;
 
+/// Begins to look whether syncd still has what it was told.
+type Watch = Box<dyn FnOnce() -> Result<(), Error> + Send>;
+
 /// orchagent's end.
 pub(super) struct South {
     exchange: Exchange<(SaiRequest, bool), Understood>,
@@ -184,7 +186,10 @@ pub(super) struct South {
     /// Whether syncd answers each request; known from its first reply on.
     answers: bool,
     assumed: Vec<SaiReply>,
+    /// syncd does not have what it was told.
     shutdown: crossbeam_channel::Receiver<()>,
+    /// To be begun when syncd has answered for the first time: only then the syncd of before is no longer meant.
+    watch: Option<Watch>,
     /// What this run was asked to be: whether it can be that shows when syncd has answered for the first time.
     asked: Asked,
     /// What became of routes is answered.
@@ -207,8 +212,7 @@ impl South {
                 Some(hear(request.id, message).map(|reply| (reply, true)))
             })?
         } else {
-            // A hasher's key is random.
-            let run = (mode == Mode::RedisAsync).then(|| RandomState::new().hash_one(std::process::id()));
+            let run = (mode == Mode::RedisAsync).then(since::of_this_run);
             let ask = move |(request, answered): (SaiRequest, bool)| question(&request, answered, run);
             let hear = |waiting: &Waiting, message: Message| {
                 if waiting.is_late(&message) {
@@ -220,12 +224,18 @@ impl South {
             queue::exchange(asic, VIDCOUNTER, rings, stop, ask, hear)?
         };
         let (tell, shutdown) = crossbeam_channel::bounded(1);
+        let tell = move || {
+            // One is enough.
+            let _ = tell.try_send(());
+        };
+        let told = tell.clone();
         listen(asic, vec![NOTIFICATIONS.into()], stop, move |heard| {
             if matches!(heard, Heard::Message { payload, .. } if payload.contains(SHUTDOWN_REQUEST)) {
-                // One is enough.
-                let _ = tell.try_send(());
+                told();
             }
         })?;
+        let (asic, its_stop) = (Connection::open(asic, stop)?, stop.clone());
+        let watch: Watch = Box::new(move || since::watch(asic, &its_stop, tell));
         let answers = mode != Mode::RedisAsync;
         Ok(South {
             exchange,
@@ -235,6 +245,7 @@ impl South {
             answers,
             assumed: Vec::new(),
             shutdown,
+            watch: Some(watch),
             asked,
             responses,
         })
@@ -321,6 +332,7 @@ impl SyncdLink for South {
         while let Some(heard) = self.exchange.replies.try_recv() {
             let (reply, answers) = heard??;
             self.waiting.pop_front();
+            self.watch.take().map_or(Ok(()), |watch| watch())?;
             if answers && !std::mem::replace(&mut self.answers, true) {
                 log(DAEMON, "syncd answers each request");
             }
