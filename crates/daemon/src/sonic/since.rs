@@ -26,8 +26,10 @@ pub(super) struct Since(String);
 impl Since {
     /// The number of the syncd before, if this one `goes_on` with all that it was told; otherwise another.
     pub(super) fn begin(goes_on: bool, asic: &mut Connection) -> Result<Since, TableError> {
-        let before = asic.ask(&["GET", KEY])?.into_text().filter(|_| goes_on);
-        let since = Since(before.unwrap_or_else(|| of_this_run().to_string()));
+        if let Some(before) = asic.ask(&["GET", KEY])?.into_text().filter(|_| goes_on) {
+            return Ok(Since(before));
+        }
+        let since = Since(of_this_run().to_string());
         since.write(asic)?;
         Ok(since)
     }
