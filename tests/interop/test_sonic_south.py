@@ -110,8 +110,8 @@ def test_an_orchagent_that_is_killed_in_the_last_step_of_its_view(host, mode):
 
 
 @pytest.mark.parametrize("mode", ["redis_async", "zmq_async"])
-@pytest.mark.parametrize("asic_db", ["behind", "off"])
-def test_a_syncd_whose_rows_are_not_exact(host, mode, asic_db):
+@pytest.mark.parametrize("asic_db, then", [("behind", "behind"), ("off", "off"), ("behind", "in-line")])
+def test_a_syncd_whose_rows_are_not_exact(host, mode, asic_db, then):
     """It asks orchagent to describe everything anew: SONiC's orchagent ends then, and its supervisor starts it."""
     sonic = sonic_in(host, mode, asic_db)
     router = Ribtide(host, ROUTER)
@@ -124,6 +124,7 @@ def test_a_syncd_whose_rows_are_not_exact(host, mode, asic_db):
         return counts["ipv4_routes"] + counts["ipv6_routes"]
     wait_for("the chip has them", lambda: in_chip() == whole, 60, alive=sonic.alive())
     sonic.processes["syncd"].kill()
+    sonic.flags["syncd"][-1] = then
     sonic.start("syncd")
     ended = sonic.processes["orchagent"]
     wait_for("orchagent ends", lambda: ended.poll() is not None, 20)

@@ -39,7 +39,7 @@ const PROBE: Duration = Duration::from_secs(1);
 
 /// Where rows go.
 pub(super) enum AsicDb {
-    /// Nowhere. While syncd runs, a thread sees to it that the next one finds its mark, whatever becomes of the server.
+    /// Nowhere. While syncd runs, a thread sees to it that the next one finds its marks, whatever becomes of the server.
     Off { _mark: Option<Behind> },
     /// To a thread that writes them.
     Behind(Behind),
@@ -59,27 +59,30 @@ impl AsicDb {
         stop: &Stop,
     ) -> Result<AsicDb, Error> {
         let mut asic = Connection::open(databases.get(Db::Asic), stop)?;
-        // An orchagent that goes on from an earlier syncd may believe in more than the rows say.
-        let anew = match persistence {
-            Persistence::InLine => {
-                asic.ask(&["DEL", RAN])?;
-                asic.ask(&["DEL", IN_VIEW])?
-            }
-            Persistence::Behind | Persistence::Off if warm => Reply::Integer(0),
-            Persistence::Behind | Persistence::Off => {
-                let before = asic.ask(&["EXISTS", RAN, HIDDEN])?;
-                asic.ask(&["SET", RAN, "1"])?;
-                before
-            }
+        let exact = persistence == Persistence::InLine;
+        // What says that an orchagent that goes on from an earlier syncd may believe in more than this one has.
+        let doubts: &[&str] = match (exact, warm) {
+            (true, true) => &[IN_VIEW],
+            (true, false) => &[IN_VIEW, RAN],
+            (false, true) => &[],
+            (false, false) => &[RAN, HIDDEN],
         };
-        let anew = anew != Reply::Integer(0);
-        let goes_on = !anew && asic.ask(&["EXISTS", HIDDEN])? == Reply::Integer(1);
+        let mut exist = |keys: &[&str]| -> Result<bool, TableError> {
+            Ok(!keys.is_empty() && asic.ask(&[&["EXISTS"], keys].concat())? != Reply::Integer(0))
+        };
+        let anew = exist(doubts)?;
+        let goes_on = !anew && exist(&[HIDDEN])?;
         let since = Since::begin(goes_on, &mut asic)?;
         if anew {
             let request = format!(r#"["{SHUTDOWN_REQUEST}","{{\"switch_id\":\"oid:0x21000000000000\"}}"]"#);
             asic.ask(&["PUBLISH", NOTIFICATIONS, &request])?;
         }
-        let exact = persistence == Persistence::InLine;
+        // Not before orchagent can know: who is killed here leaves the doubts to the next one.
+        match (exact, warm) {
+            (true, _) => drop(asic.ask(&["DEL", RAN, IN_VIEW])?),
+            (false, true) => {}
+            (false, false) => drop(asic.ask(&["SET", RAN, "1"])?),
+        }
         let mut rows = Rows::new(asic, since, exact);
         if exact {
             if !warm {
@@ -144,7 +147,7 @@ impl AsicDb {
     }
 }
 
-/// A thread that writes rows, and the mark again when the server may have lost it.
+/// A thread that writes rows, and the marks again when the server may have lost them.
 pub(super) struct Behind {
     /// What waits, and when it came. A ring of many has little room for each. None only while it is dropped.
     batches: Option<ring::Sender<Box<(PackedChanges, Instant)>>>,
