@@ -67,6 +67,8 @@ pub enum Reason {
     PeerDown,
     /// The next hop cannot be reached.
     NextHopUnreachable,
+    /// The RIB manager has not said yet whether its next hop can be reached.
+    NextHopUnknown,
     /// Another has a higher LOCAL_PREF.
     LocalPref,
     /// Another has a shorter AS_PATH.
@@ -94,6 +96,7 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Reason::PeerDown => "session down",
             Reason::NextHopUnreachable => "next hop unreachable",
+            Reason::NextHopUnknown => "next hop not resolved yet",
             Reason::LocalPref => "lower local preference",
             Reason::AsPathLength => "longer AS path",
             Reason::Origin => "higher origin",

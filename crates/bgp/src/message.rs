@@ -38,7 +38,7 @@ pub enum ShardIn {
     /// A worker wants the current best paths of a family, for members that joined or asked for a refresh.
     Dump(DumpRequest),
     /// What became of next hops that the shard's routes use. Sent only when something changed.
-    NextHops(Vec<(IpAddr, NextHopState)>),
+    NextHops(Vec<(TrackedNextHop, NextHopState)>),
     /// Whether workers are told best paths only when dataplanes have confirmed them. Not so at the start.
     Suppress(bool),
     /// What became of the routes that were fed.
@@ -79,11 +79,19 @@ pub struct RouteOp {
     pub count: u32,
 }
 
+/// A next hop that a shard's paths use: the same address may be reachable for one kind of path and not for another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TrackedNextHop {
+    /// The address in NEXT_HOP.
+    pub address: IpAddr,
+    /// As [`FeedKind::recursive`]: next hops of single-hop external sessions must be on link (RFC 4271 section 5.1.3).
+    pub recursive: bool,
+}
+
 /// Whether a next hop can be reached, and how far it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextHopState {
-    /// With the interior cost of RFC 4271 section 9.1.2.2 e. A next hop nothing was said of counts as
-    /// reachable at cost 0, which is also the rule of a router without a FIB.
+    /// With the interior cost of RFC 4271 section 9.1.2.2 e.
     Reachable {
         /// Metric of the resolving route.
         cost: u32,

@@ -9,7 +9,9 @@
 
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
-use ribtide_bgp::message::{Confirmation, DumpRequest, NextHopState, RouteBatch, RouteOp, ShardIn};
+use ribtide_bgp::message::{
+    Confirmation, DumpRequest, NextHopState, RouteBatch, RouteOp, ShardIn, TrackedNextHop,
+};
 use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
 use ribtide_bgp::shard::{Shard, ShardOut};
 use ribtide_prefix::{Afi, Families, Prefix, V4};
@@ -282,7 +284,8 @@ fn measure(load: &Load) {
     timed.handle(ShardIn::Dump(DumpRequest { worker: 0, token: 1, afi: Afi::Ipv4 }));
     timed.tell("a prefix dumped", load.prefixes);
     let far = NextHopState::Reachable { cost: 7 };
-    timed.handle(ShardIn::NextHops(vec![(address(1).into(), far)]));
+    let hop = TrackedNextHop { address: address(1).into(), recursive: false };
+    timed.handle(ShardIn::NextHops(vec![(hop, far)]));
     timed.tell("a prefix judged again", load.prefixes);
     if load.peers > 1 {
         let gone = withdrawals(1, &groups, &mut Rng(10));

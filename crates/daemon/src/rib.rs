@@ -34,13 +34,14 @@ use lanes::Lanes;
 use outlets::Outlets;
 use policy::Treatments;
 use retries::Retries;
-use ribtide_bgp::message::NextHopState as BgpNextHopState;
+use ribtide_bgp::message::{NextHopState as BgpNextHopState, TrackedNextHop as BgpNextHop};
 use ribtide_prefix::{AnyPrefix, for_each_family};
 use ribtide_rib::{
     CacheMode, DataplaneId, NextHopState, RibConfig, RibIn, RibOut, Source, VrfId, VrfPrefix, Vrfs,
 };
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::clock::Clock;
+use ribtide_runtime::log::log;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
@@ -259,6 +260,7 @@ fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &As
         }
         if room {
             stage.retry();
+            stage.owed |= stage.rib.next_due().is_some_and(|due| due <= stage.clock.now());
             while let Some(message) = stage.taken.pop_front() {
                 stage.handle(vec![message]);
             }
@@ -460,12 +462,25 @@ impl RibStage {
     }
 
     fn send(&mut self, out: RibOut) {
-        for (address, state) in out.next_hops {
+        if let Some((first, delay)) = out.delayed.first() {
+            let more = match out.delayed.len() - 1 {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            let line = format!(
+                "next hop {}{more} changed often: good news of it reaches BGP after {} s (show nexthop-group tracked)",
+                first.address,
+                delay / 1000
+            );
+            log("rib", &line);
+        }
+        for (of, state) in out.next_hops {
+            let next_hop = BgpNextHop { address: of.address, recursive: of.recursive };
             let state = match state {
                 NextHopState::Reachable { cost } => BgpNextHopState::Reachable { cost },
                 NextHopState::Unreachable => BgpNextHopState::Unreachable,
             };
-            self.shards.next_hop(address, state);
+            self.shards.next_hop(next_hop, state);
         }
         out.blocked.into_iter().for_each(|(prefix, blocked)| self.shards.blocked(prefix, blocked));
         out.confirmed.into_iter().for_each(|mark| self.shards.confirmed(mark));

@@ -11,8 +11,9 @@
 //! next hops leads elsewhere. That, and not the stamp, is why no route can stay on an old way; see
 //! `docs/adr/0009-resolution-cache.md`.
 
+use crate::group::Group;
 use crate::message::FibGroup;
-use crate::resolve::{Resolver, TooDeep, within};
+use crate::resolve::{Asked, Met, Resolver};
 use crate::table::RouteTables;
 use crate::target::{Outcome, Target, Why};
 use ribtide_prefix::for_each_family;
@@ -178,8 +179,15 @@ impl Resolver {
         // The route's own copy: what zebra has in each route, and small beside the look-ups.
         let key = self.groups.store[id].key.clone();
         let mut outcomes = Vec::with_capacity(key.hops().len());
-        for target in key.targets() {
-            outcomes.push(self.ask_anew(tables, target));
+        for (at, target) in key.targets().enumerate() {
+            let Group { targets, dropped, .. } = &self.groups.store[id];
+            let node = targets[at];
+            outcomes.push(match &self.nodes[node] {
+                _ if dropped.contains(&node) => Outcome::Unresolved(Why::Circle),
+                // What was found in a circle is no function of one look at the table.
+                found if found.circular => found.answer.outcome.clone(),
+                _ => self.ask_anew(tables, target),
+            });
         }
         key.content(outcomes.iter(), self.config.max_ecmp)
     }
@@ -187,10 +195,9 @@ impl Resolver {
     /// Asks the table without remembering anything. The groups of routes that lead to next hops are up to date: tracking
     /// came first.
     fn ask_anew(&mut self, tables: &RouteTables, target: Target) -> Outcome {
-        let level = |resolver: &mut Resolver, group: u32| within(resolver.groups.store[group].level);
-        match self.ask(tables, target, level) {
-            Ok(answer) => answer.outcome,
-            Err(TooDeep) => Outcome::Unresolved(Why::TooDeep),
+        match self.ask(tables, target, |_, _| Met::Known) {
+            Asked::Answer(answer) => answer.outcome,
+            Asked::Blocked(_) => Outcome::Unresolved(Why::Circle),
         }
     }
 }

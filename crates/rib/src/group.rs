@@ -4,11 +4,11 @@
 //! resolve alike do not share a FIB group: the day they part, every route of one would have to be rewritten,
 //! and a change of next hop must never cost the routes.
 
-use crate::message::{FibGroup, FibHop, GroupId, GroupOp, NextHops, ReceivedHop, RouteSet, Track};
+use crate::message::{FibGroup, FibHop, GroupId, GroupOp, IfIndex, NextHops, ReceivedHop, RouteSet, Track};
 use crate::store::Store;
 use crate::target::{OWN_WEIGHT, Outcome, Target};
 use crate::treatment::Treatment;
-use ribtide_prefix::{AnyPrefix, HashBuilder};
+use ribtide_prefix::{AnyPrefix, HashBuilder, Map};
 use std::hash::BuildHasher;
 
 /// What identifies a received group: two routes with equal keys resolve alike.
@@ -112,8 +112,12 @@ pub(crate) struct Group {
     pub(crate) installed: u32,
     /// What it resolves to, if it does.
     pub(crate) content: Option<FibGroup>,
-    /// The highest level of its targets.
+    /// The highest level of its targets that count; 0 when none is resolved.
     pub(crate) level: u8,
+    /// Targets whose answers come from this group itself, and so do not count in it; see [`crate::circle`].
+    pub(crate) dropped: Vec<u32>,
+    /// What `dropped` becomes when it is settled.
+    pub(crate) dropping: Vec<u32>,
     /// The generation in which a route last had it resolved; see [`crate::cache`].
     pub(crate) stamp: u64,
     /// Whether dataplanes have it.
@@ -179,6 +183,8 @@ impl Groups {
             installed: 0,
             content: None,
             level: 0,
+            dropped: Vec::new(),
+            dropping: Vec::new(),
             stamp: 0,
             in_fib: false,
             made: 0,
@@ -222,6 +228,22 @@ impl Groups {
     }
 }
 
+/// Keeps `most` ways, spread over the interfaces: the first way of each interface, then the second of each, and so on.
+/// The ways stay in their order.
+fn spread(ways: &mut Vec<FibHop>, most: usize) {
+    let mut of_interface: Map<IfIndex, usize> = Map::default();
+    let mut turns: Vec<(usize, usize)> = Vec::with_capacity(ways.len());
+    for (at, way) in ways.iter().enumerate() {
+        let turn = of_interface.entry(way.interface).or_insert(0);
+        turns.push((*turn, at));
+        *turn += 1;
+    }
+    turns.sort_unstable();
+    let mut kept: Vec<usize> = turns[..most].iter().map(|(_, at)| *at).collect();
+    kept.sort_unstable();
+    *ways = kept.into_iter().map(|at| ways[at]).collect();
+}
+
 /// The FIB group of hops whose targets resolved to `outcomes`: every way out once, with the weight of the hop
 /// that led there unless the outcome has one; `None` when there is none. A way out that two hops lead to has the first
 /// one's weight. Blackholes count only when there is nothing else.
@@ -244,7 +266,9 @@ fn flatten<'a>(
     let way = |h: &FibHop| (h.gateway, h.interface);
     all.sort_by_key(way);
     all.dedup_by_key(|h| way(h));
-    all.truncate(usize::from(max_ecmp));
+    if all.len() > usize::from(max_ecmp) {
+        spread(&mut all, usize::from(max_ecmp));
+    }
     match (all.is_empty(), blackhole) {
         (false, _) => Some(FibGroup::Hops(all)),
         (true, true) => Some(FibGroup::Blackhole),

@@ -8,6 +8,7 @@
 
 mod behind;
 mod cache;
+mod circle;
 mod confirm;
 mod dataplane;
 mod group;
@@ -21,6 +22,7 @@ mod store;
 mod sweep;
 mod table;
 mod target;
+mod tracking;
 mod treatment;
 mod vrfs;
 
@@ -34,6 +36,7 @@ pub use query::{
 };
 pub use rib::Rib;
 pub use target::{MAX_LEVEL, Outcome, Why};
+pub use tracking::TrackedInfo;
 pub use treatment::{RouteMaps, Treatment};
 pub use vrfs::{Vrf, VrfId, VrfPrefix, Vrfs};
 
@@ -48,6 +51,8 @@ pub struct RibConfig {
     pub max_ecmp: u16,
     /// Whether a way out through another route has that route's weight for it, and not the next hop's own.
     pub underlay_weights: bool,
+    /// Whether good news of a next hop that changes often reaches BGP with a delay, as ADR 20 says.
+    pub damping: bool,
     /// How the resolution cache works; see [`Rib::set_cache_mode`].
     pub cache: CacheMode,
     /// The most routes that are selected again in one turn because their group lost its last way or has its first again; see
@@ -68,6 +73,7 @@ impl Default for RibConfig {
             resolve_via_default: true,
             max_ecmp: 512,
             underlay_weights: false,
+            damping: true,
             cache: CacheMode::default(),
             turn: 2048,
             initial_sources: Vec::new(),

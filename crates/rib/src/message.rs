@@ -227,11 +227,11 @@ pub enum RibIn {
     InterfaceRemoved(IfIndex),
     /// A gateway can be used no more, or again.
     Gateway(GatewayEvent),
-    /// BGP wants to know about these next hops. Each is answered once and then on every change, until untracked
-    /// as often as it was tracked.
-    Track(Vec<IpAddr>),
-    /// BGP no longer wants to know about these.
-    Untrack(Vec<IpAddr>),
+    /// BGP registers next hops. Each registration is answered, and then every change is, until the next hop was
+    /// unregistered as often as it was registered.
+    Track(Vec<TrackedNextHop>),
+    /// BGP unregisters next hops.
+    Untrack(Vec<TrackedNextHop>),
     /// A dataplane is ready and holds an unknown state: it gets everything, in [`RibOut::replay`].
     DataplaneUp(DataplaneId),
     /// A dataplane is gone: nothing is sent to it or expected from it until it is up again.
@@ -269,12 +269,25 @@ pub struct RibOut {
     /// Pages for one dataplane each, in order: of the whole state, or of what it missed. Live batches may come between
     /// pages.
     pub replay: Vec<(DataplaneId, FibBatch)>,
-    /// What became of tracked next hops, each at most once.
-    pub next_hops: Vec<(IpAddr, NextHopState)>,
+    /// Changed states of registered next hops, each next hop at most once.
+    pub next_hops: Vec<(TrackedNextHop, NextHopState)>,
+    /// Next hops that changed often, and how many milliseconds good news of each is delayed from now on; see
+    /// [`crate::RibConfig::damping`].
+    pub delayed: Vec<(TrackedNextHop, u64)>,
     /// Prefixes that the FIB does not have as the RIB wants it (`true`), or has again, in order. Before `confirmed`.
     pub blocked: Vec<(AnyPrefix, bool)>,
     /// Lanes whose routes up to this mark every configured dataplane has, but for the blocked ones; each lane once.
     pub confirmed: Vec<FeedMark>,
+}
+
+/// A next hop as BGP registers it: the same address may be reachable for one kind of route and not for another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TrackedNextHop {
+    /// The address in NEXT_HOP.
+    pub address: IpAddr,
+    /// As [`RouteSet::allow_recursion`]: false for paths of single-hop external sessions, whose next hops must be on
+    /// a connected subnet (RFC 4271 section 5.1.3).
+    pub recursive: bool,
 }
 
 /// Whether a tracked next hop can be reached, and how far it is.

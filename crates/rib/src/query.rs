@@ -10,6 +10,7 @@ use crate::message::{
 use crate::rib::{Rib, changed, installed_prefixes};
 use crate::table::{Candidate, Route};
 use crate::target::Outcome;
+use crate::tracking::TrackedInfo;
 use crate::treatment::Treatment;
 use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Prefix, V4, V6, for_each_family};
 use std::collections::BTreeSet;
@@ -120,7 +121,7 @@ pub struct GroupInfo {
     pub track: Option<(Track, bool)>,
     /// What it does; `None` when no hop leads anywhere. This is what the cache keeps.
     pub content: Option<FibGroup>,
-    /// How many look-ups deep the longest chain under it is; above [`crate::MAX_LEVEL`]: without end.
+    /// How many look-ups deep the longest chain under it is; 0 when nothing resolves.
     pub level: u8,
     /// The generation in which a route last had it resolved, in the cache's mode `epoch`; 0: none.
     pub stamp: u64,
@@ -147,7 +148,7 @@ pub struct HopInfo {
     pub via: Option<AnyPrefix>,
     /// That route's metric.
     pub cost: u32,
-    /// How many look-ups deep the chain is; above [`crate::MAX_LEVEL`]: without end.
+    /// How many look-ups deep the chain is.
     pub level: u8,
 }
 
@@ -314,6 +315,16 @@ impl Rib {
         let group = &self.resolver.groups.store[group];
         let node = group.key.track.and(group.targets.last())?;
         Some(self.resolver.nodes[*node].answer.outcome.is_resolved())
+    }
+
+    /// The next hops that BGP has registered, in no order.
+    pub fn tracked_next_hops(&self) -> impl Iterator<Item = TrackedInfo> {
+        self.resolver.tracking.iter()
+    }
+
+    /// How many answers to BGP are delayed now, because the next hop changed often.
+    pub fn delayed_next_hops(&self) -> usize {
+        self.resolver.tracking.delayed()
     }
 
     /// What each dataplane that is up made of the route for exactly `prefix`; empty when the FIB has none.

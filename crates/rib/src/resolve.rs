@@ -6,27 +6,28 @@
 //! targets whose address lies inside are one range of `by_address`, and those answered by something more specific
 //! still are left alone. The groups that were looked into on the way, taken or not (`dependents`). So an event
 //! marks a target or group stale, and with it everything that rests on it (`parents`: the groups of a target);
-//! afterwards each stale target is asked once, what it rests on before itself.
+//! afterwards each stale target is asked, what it rests on before itself.
 //!
-//! The answer does not depend on the order in which things happened or are asked. A target's level is one more
-//! than the highest level among the groups it had to look into; a target that would have to be above
-//! [`MAX_LEVEL`] is unresolved, which also is the fate of every circle, and of what cannot be decided without
-//! one. Routes are asked for their candidates, not for which one is selected, so selection follows resolution and
-//! never feeds back.
+//! The answer does not depend on the order in which things happened or are asked; `docs/adr/0020-next-hop-resolution.md`
+//! says what it is. Routes are asked for their candidates, not for which one is selected, so selection follows resolution
+//! and never feeds back. What leads in a circle is [`crate::circle`]'s.
 //!
 //! That is the next hops' part, and it is the same in each mode of the cache. What becomes of the groups that rest on
 //! them is [`crate::cache`]'s to say: with `dependency` each is put together once, here, from its targets' answers.
 
 use crate::RibConfig;
 use crate::cache::Cache;
+use crate::circle::{Place, Search};
 use crate::group::{Group, GroupKey, Groups};
 use crate::lanes::UrgentOp;
 use crate::message::{
-    FibGroup, FibHop, GatewayEvent, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHopState, Protocol, Track,
+    FibGroup, FibHop, GatewayEvent, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHopState, Protocol,
+    ReceivedHop, TrackedNextHop,
 };
 use crate::store::{Edges, Store};
 use crate::table::RouteTables;
 use crate::target::{Answer, MAX_LEVEL, OWN_WEIGHT, Outcome, Target, Why, is_link_local};
+use crate::tracking::Tracking;
 use crate::treatment::Treatment;
 use ribtide_prefix::{AnyPrefix, Family, Map, Prefix, V4, V6};
 use std::collections::BTreeSet;
@@ -43,13 +44,34 @@ pub(crate) struct Node {
     groups: u32,
     /// How often it is tracked.
     tracked: u32,
-    stale: bool,
+    pub(crate) stale: bool,
     /// Whether the outcome changed in this batch.
     changed: bool,
+    /// Its place in the search for circles.
+    pub(crate) search: Place,
+    /// Whether its answer was found in a circle, and rests on more than the table and the groups by themselves.
+    pub(crate) circular: bool,
+    /// Groups that it passes over, because they lead back to it and nothing else supports them.
+    pub(crate) passed_over: Vec<u32>,
 }
 
-/// A chain of recursion went deeper than [`MAX_LEVEL`].
-pub(crate) struct TooDeep;
+/// What asking the table comes to.
+pub(crate) enum Asked {
+    /// This answer.
+    Answer(Answer),
+    /// The walk meets this group, which is not resolved yet.
+    Blocked(u32),
+}
+
+/// How a group that a walk meets takes part in it.
+pub(crate) enum Met {
+    /// It is resolved, or known not to be.
+    Known,
+    /// It leads back to the target.
+    PassedOver,
+    /// It is not resolved yet.
+    Unknown,
+}
 
 /// Targets, groups, and what depends on what.
 pub(crate) struct Resolver {
@@ -69,16 +91,13 @@ pub(crate) struct Resolver {
     pub(crate) parents: Edges<u32>,
     /// Group → targets that looked into it.
     pub(crate) dependents: Edges<u32>,
-    /// Tracked address → what BGP was told last.
-    tracked: Map<IpAddr, (u32, Option<NextHopState>)>,
+    pub(crate) tracking: Tracking,
     stale_nodes: Vec<u32>,
     stale_groups: Vec<u32>,
     /// Groups whose use or content changed in this batch.
     touched: Vec<u32>,
     /// Groups that may have lost their last route.
     unused: Vec<u32>,
-    /// Tracked addresses that may have something to say.
-    to_say: Vec<IpAddr>,
     /// How many groups dataplanes have that lead nowhere.
     hollow: usize,
     /// Whether there was one since [`Resolver::was_hollow`] was asked.
@@ -97,15 +116,14 @@ impl Resolver {
             on_trust: Edges::default(),
             unusable: BTreeSet::new(),
             groups: Groups::above(config.vrf.id.groups()),
+            tracking: Tracking::new(config.damping),
             config,
             parents: Edges::default(),
             dependents: Edges::default(),
-            tracked: Map::default(),
             stale_nodes: Vec::new(),
             stale_groups: Vec::new(),
             touched: Vec::new(),
             unused: Vec::new(),
-            to_say: Vec::new(),
             hollow: 0,
             hollowed: false,
         }
@@ -162,12 +180,15 @@ impl Resolver {
         }
         let id = self.nodes.insert(Node {
             target,
-            answer: Answer::unresolved(Why::NoRoute, None, 1),
+            answer: Answer::unresolved(Why::NoRoute, None),
             consulted: Vec::new(),
             groups: 0,
             tracked: 0,
             stale: true,
             changed: false,
+            search: Place::default(),
+            circular: false,
+            passed_over: Vec::new(),
         });
         self.by_target.insert(target, id);
         match (target.address(), target.interface) {
@@ -196,22 +217,19 @@ impl Resolver {
         }
     }
 
-    /// Starts telling what becomes of `address`.
-    pub(crate) fn track(&mut self, address: IpAddr) {
-        let id = self.node_of(Target::tracking(Track::Address(address), None));
+    /// BGP registers a next hop.
+    pub(crate) fn track(&mut self, next_hop: TrackedNextHop) {
+        let hop = ReceivedHop::gateway(next_hop.address);
+        let id = self.node_of(Target::new(&hop, next_hop.recursive, None));
         self.nodes[id].tracked += 1;
-        self.tracked.entry(address).or_insert((id, None)).1 = None;
-        self.to_say.push(address);
+        self.tracking.register(next_hop, id);
     }
 
     /// Undoes one [`Resolver::track`].
-    pub(crate) fn untrack(&mut self, address: IpAddr) {
-        let Some((id, _)) = self.tracked.get(&address).copied() else { return };
+    pub(crate) fn untrack(&mut self, next_hop: TrackedNextHop) {
+        let Some(id) = self.tracking.unregister(next_hop) else { return };
         self.nodes[id].tracked -= 1;
-        if self.nodes[id].tracked == 0 {
-            self.tracked.remove(&address);
-            self.drop_node_if_unused(id);
-        }
+        self.drop_node_if_unused(id);
     }
 
     fn drop_node_if_unused(&mut self, id: u32) {
@@ -278,6 +296,8 @@ impl Resolver {
             if std::mem::replace(&mut node.stale, true) {
                 continue;
             }
+            node.circular = false;
+            node.passed_over.clear();
             self.stale_nodes.push(id);
             for group in self.parents.of(id) {
                 if !std::mem::replace(&mut self.groups.store[group].stale, true) {
@@ -293,10 +313,11 @@ impl Resolver {
 
     /// Brings every stale target and group up to date.
     pub(crate) fn resolve(&mut self, tables: &RouteTables) {
+        let mut search = Search::default();
         for at in 0..self.stale_nodes.len() {
             let id = self.stale_nodes[at];
-            if self.node(tables, id, 0).is_err() {
-                self.settle(id, Answer::unresolved(Why::TooDeep, None, MAX_LEVEL + 1));
+            if self.nodes[id].stale {
+                self.search(tables, id, &mut search);
             }
         }
         for at in 0..self.stale_groups.len() {
@@ -311,59 +332,57 @@ impl Resolver {
         }
     }
 
-    /// Answers a target if that is needed; its level.
-    ///
-    /// `depth` is how many targets wait for this one. An error says that the first of them is above
-    /// [`MAX_LEVEL`]; the others in between have no answer yet.
-    fn node(&mut self, tables: &RouteTables, id: u32, depth: u8) -> Result<u8, TooDeep> {
-        let node = &mut self.nodes[id];
-        if !node.stale {
-            return within(node.answer.level);
-        }
-        within(depth + 1)?;
-        for group in std::mem::take(&mut node.consulted) {
+    /// Asks for a target's answer, as far as the groups that it meets are known.
+    pub(crate) fn evaluate(&mut self, tables: &RouteTables, id: u32) -> Asked {
+        for group in std::mem::take(&mut self.nodes[id].consulted) {
             self.dependents.remove(group, id);
         }
-        let target = node.target;
-        let answer = self.ask(tables, target, |resolver, group| {
-            resolver.nodes[id].consulted.push(group);
+        self.ask(tables, self.nodes[id].target, |resolver, group| {
+            let node = &mut resolver.nodes[id];
+            node.consulted.push(group);
             resolver.dependents.insert(group, id);
-            resolver.group(tables, group, depth + 1)
-        })?;
-        let level = answer.level;
-        self.settle(id, answer);
-        Ok(level)
+            if node.passed_over.contains(&group) {
+                Met::PassedOver
+            } else if resolver.groups.store[group].stale {
+                Met::Unknown
+            } else {
+                Met::Known
+            }
+        })
     }
 
-    fn settle(&mut self, id: u32, answer: Answer) {
+    pub(crate) fn settle(&mut self, id: u32, answer: Answer) {
         let node = &mut self.nodes[id];
         node.stale = false;
         node.changed = node.answer.outcome != answer.outcome;
         node.answer = answer;
         if node.tracked > 0 {
-            self.to_say.extend(node.target.gateway);
+            self.tracking.answered(&node.target);
         }
     }
 
-    /// Answers a target. `consult` brings the group of a candidate that is looked into up to date, and says its level.
+    /// Asks the table. `meet` says of the group of each candidate that is looked into how it takes part.
     pub(crate) fn ask(
         &mut self,
         tables: &RouteTables,
         target: Target,
-        consult: impl FnMut(&mut Resolver, u32) -> Result<u8, TooDeep>,
-    ) -> Result<Answer, TooDeep> {
+        meet: impl FnMut(&mut Resolver, u32) -> Met,
+    ) -> Asked {
         self.cache.counters.lookups += 1;
         match target.exactly {
-            Some(AnyPrefix::V4(prefix)) => return self.look_for(tables, target, prefix, consult),
-            Some(AnyPrefix::V6(prefix)) => return self.look_for(tables, target, prefix, consult),
+            Some(AnyPrefix::V4(prefix)) => return self.look_for(tables, target, prefix, meet),
+            Some(AnyPrefix::V6(prefix)) => return self.look_for(tables, target, prefix, meet),
             None => {}
         }
-        let answer = match target.address() {
-            Some(address @ IpAddr::V4(_)) => self.look_up::<V4>(tables, target, address, consult)?,
-            Some(address @ IpAddr::V6(_)) => self.look_up::<V6>(tables, target, address, consult)?,
-            None => self.on_link(target),
+        let asked = match target.address() {
+            Some(address @ IpAddr::V4(_)) => self.look_up::<V4>(tables, target, address, meet),
+            Some(address @ IpAddr::V6(_)) => self.look_up::<V6>(tables, target, address, meet),
+            None => Asked::Answer(self.on_link(target)),
         };
-        Ok(self.reached(target, answer))
+        match asked {
+            Asked::Answer(answer) => Asked::Answer(self.reached(target, answer)),
+            blocked => blocked,
+        }
     }
 
     /// The same answer without the ways on which packets do not reach the gateway.
@@ -402,9 +421,8 @@ impl Resolver {
         tables: &RouteTables,
         target: Target,
         address: IpAddr,
-        mut consult: impl FnMut(&mut Resolver, u32) -> Result<u8, TooDeep>,
-    ) -> Result<Answer, TooDeep> {
-        let mut level = 1;
+        mut meet: impl FnMut(&mut Resolver, u32) -> Met,
+    ) -> Asked {
         let mut why = Why::NoRoute;
         for (prefix, candidates) in tables.get::<F>().matches(address) {
             if prefix.len() == 0 && !self.config.resolve_via_default {
@@ -417,7 +435,7 @@ impl Resolver {
             for candidate in candidates {
                 if candidate.protocol == Protocol::Connected {
                     if prefix.is_host() {
-                        return Ok(Answer::unresolved(Why::OwnAddress, via, level));
+                        return Asked::Answer(Answer::unresolved(Why::OwnAddress, via));
                     }
                     let hops = self.groups.store[candidate.group].key.hops();
                     let mut interfaces = hops.iter().filter_map(|h| h.interface);
@@ -425,7 +443,8 @@ impl Resolver {
                         Some(interface) => {
                             let (gateway, weight) = (Some(address), OWN_WEIGHT);
                             let hop = FibHop { gateway, interface, weight, onlink: false };
-                            return Ok(Answer { outcome: Outcome::Hops(vec![hop]), via, cost: 0, level });
+                            let outcome = Outcome::Hops(vec![hop]);
+                            return Asked::Answer(Answer { outcome, via, cost: 0, level: 1 });
                         }
                         None => why = Why::OtherInterface,
                     }
@@ -438,22 +457,31 @@ impl Resolver {
                 if target.exclude == via {
                     continue;
                 }
-                level = level.max(within(1 + consult(self, candidate.group)?)?);
-                match &self.groups.store[candidate.group].content {
-                    None => {
-                        why = Why::NoneResolves;
+                match meet(self, candidate.group) {
+                    Met::Known => {}
+                    Met::PassedOver => {
+                        why = Why::Circle;
                         continue;
                     }
-                    Some(content) => match self.through(content, address, target.interface) {
-                        Some(outcome) => return Ok(Answer { outcome, via, cost: candidate.metric, level }),
-                        // Another candidate is not what the prefix is used for: on to the covering one.
-                        None => why = Why::OtherInterface,
-                    },
+                    Met::Unknown => return Asked::Blocked(candidate.group),
+                }
+                let Group { content, level, .. } = &self.groups.store[candidate.group];
+                let Some(content) = content else {
+                    why = Why::NoneResolves;
+                    continue;
+                };
+                match self.through(content, address, target.interface) {
+                    Some(outcome) => {
+                        let found = Answer { outcome, via, cost: candidate.metric, level: 1 };
+                        return Asked::Answer(one_deeper(found, *level));
+                    }
+                    // Another candidate is not what the prefix is used for: on to the covering one.
+                    None => why = Why::OtherInterface,
                 }
                 break;
             }
         }
-        Ok(Answer::unresolved(why, None, level))
+        Asked::Answer(Answer::unresolved(why, None))
     }
 
     /// Answers a target that only asks whether there is a route for `prefix` that leads somewhere.
@@ -462,21 +490,25 @@ impl Resolver {
         tables: &RouteTables,
         target: Target,
         prefix: Prefix<F>,
-        mut consult: impl FnMut(&mut Resolver, u32) -> Result<u8, TooDeep>,
-    ) -> Result<Answer, TooDeep> {
+        mut meet: impl FnMut(&mut Resolver, u32) -> Met,
+    ) -> Asked {
         let via = Some(prefix.any());
-        let (mut level, mut why) = (1, Why::NoRoute);
+        let mut why = Why::NoRoute;
         for candidate in tables.get::<F>().of(prefix).filter(|_| target.exclude != via) {
-            let there = candidate.protocol == Protocol::Connected || {
-                level = level.max(within(1 + consult(self, candidate.group)?)?);
-                self.is_resolved(candidate.group)
-            };
-            if there {
-                return Ok(Answer { outcome: Outcome::Hops(Vec::new()), via, cost: candidate.metric, level });
+            let found = Answer { outcome: Outcome::Hops(Vec::new()), via, cost: candidate.metric, level: 1 };
+            if candidate.protocol == Protocol::Connected {
+                return Asked::Answer(found);
             }
-            why = Why::NoneResolves;
+            why = match meet(self, candidate.group) {
+                Met::Known => Why::NoneResolves,
+                Met::PassedOver => Why::Circle,
+                Met::Unknown => return Asked::Blocked(candidate.group),
+            };
+            if why == Why::NoneResolves && self.is_resolved(candidate.group) {
+                return Asked::Answer(one_deeper(found, self.groups.store[candidate.group].level));
+            }
         }
-        Ok(Answer::unresolved(why, None, level))
+        Asked::Answer(Answer::unresolved(why, None))
     }
 
     /// What a gateway becomes when the route to it has this content: the same ways out, or the gateway itself on the
@@ -497,37 +529,37 @@ impl Resolver {
         (!hops.is_empty()).then_some(Outcome::Hops(hops))
     }
 
-    /// Brings a group up to date if that is needed; its level.
-    fn group(&mut self, tables: &RouteTables, id: u32, depth: u8) -> Result<u8, TooDeep> {
-        if self.groups.store[id].stale {
-            for at in 0..self.groups.store[id].targets.len() {
-                let node = self.groups.store[id].targets[at];
-                self.node(tables, node, depth)?;
-            }
-            self.flatten(id);
-        }
-        within(self.groups.store[id].level)
-    }
-
     /// Whether what a group rests on changed. Its level is right afterwards; its content may not be.
     fn settle_group(&mut self, id: u32) -> bool {
         let group = &mut self.groups.store[id];
-        let answers = group.targets.iter().map(|node| &self.nodes[*node]);
         group.stale = false;
-        group.level = answers.clone().map(|n| n.answer.level).max().unwrap_or(0);
-        group.moved |= group.fresh || answers.clone().any(|n| n.changed);
+        let dropped = std::mem::take(&mut group.dropping);
+        group.moved |= group.fresh || dropped != group.dropped;
+        group.dropped = dropped;
+        let counts = |node: &&u32| !group.dropped.contains(node);
+        let answers = group.targets.iter().filter(counts).map(|node| &self.nodes[*node]);
+        let resolved = answers.clone().filter(|node| node.answer.outcome.is_resolved());
+        group.level = resolved.map(|node| node.answer.level).max().unwrap_or(0);
+        group.moved |= answers.into_iter().any(|node| node.changed);
         group.moved
     }
 
     /// Makes a group's content out of its targets' answers, if one of them changed.
-    fn flatten(&mut self, id: u32) {
+    pub(crate) fn flatten(&mut self, id: u32) {
         if !self.settle_group(id) {
             return;
         }
-        let group = &self.groups.store[id];
-        let outcomes = group.targets.iter().map(|node| &self.nodes[*node].answer.outcome);
-        let content = group.key.content(outcomes, self.config.max_ecmp);
+        let dropped = &self.groups.store[id].dropped;
+        let content = self.content(id, |node| !dropped.contains(&node));
         self.put_content(id, content);
+    }
+
+    /// What a group resolves to when only the targets for which `counts` is true do not lead in a circle.
+    pub(crate) fn content(&self, id: u32, counts: impl Fn(u32) -> bool) -> Option<FibGroup> {
+        static CIRCLE: Outcome = Outcome::Unresolved(Why::Circle);
+        let group = &self.groups.store[id];
+        let outcome = |node: &u32| if counts(*node) { &self.nodes[*node].answer.outcome } else { &CIRCLE };
+        group.key.content(group.targets.iter().map(outcome), self.config.max_ecmp)
     }
 
     /// A group was resolved: this came of it.
@@ -650,14 +682,17 @@ impl Resolver {
 
     // ---- the end of a batch
 
-    /// Ends batch `seq`: groups to create or change, groups to delete, next hops to tell BGP of. Forgets what nobody
+    /// Ends batch `seq`: groups to create or change, groups to delete, next hops to tell BGP of, and those
+    /// that are delayed. Forgets what nobody
     /// uses any more.
     pub(crate) fn finish(
         &mut self,
         seq: u64,
+        now: u64,
         create: &mut Vec<GroupOp>,
         delete: &mut Vec<GroupId>,
-        tell: &mut Vec<(IpAddr, NextHopState)>,
+        tell: &mut Vec<(TrackedNextHop, NextHopState)>,
+        delayed: &mut Vec<(TrackedNextHop, u64)>,
     ) {
         for id in self.touched.drain(..) {
             let group = &mut self.groups.store[id];
@@ -679,18 +714,12 @@ impl Resolver {
             group.in_fib = wanted;
             (group.touched, group.changed, group.turned) = (false, false, false);
         }
-        for address in self.to_say.drain(..) {
-            let Some((node, said)) = self.tracked.get_mut(&address) else { continue };
-            let answer = &self.nodes[*node].answer;
-            let state = match answer.outcome {
-                Outcome::Hops(_) | Outcome::Blackhole => NextHopState::Reachable { cost: answer.cost },
-                Outcome::Unresolved(_) => NextHopState::Unreachable,
-            };
-            if *said != Some(state) {
-                *said = Some(state);
-                tell.push((address, state));
-            }
-        }
+        let nodes = &self.nodes;
+        let state = |node: u32| match &nodes[node].answer {
+            Answer { outcome: Outcome::Unresolved(_), .. } => NextHopState::Unreachable,
+            Answer { cost, .. } => NextHopState::Reachable { cost: *cost },
+        };
+        self.tracking.tell(now, state, tell, delayed);
         for id in self.stale_groups.drain(..) {
             let group = &mut self.groups.store[id];
             (group.fresh, group.moved) = (false, false);
@@ -721,7 +750,10 @@ impl Resolver {
     }
 }
 
-/// A level if it is allowed.
-pub(crate) fn within(level: u8) -> Result<u8, TooDeep> {
-    if level <= MAX_LEVEL { Ok(level) } else { Err(TooDeep) }
+/// An answer by way of a group of this level; too deep where that is [`MAX_LEVEL`].
+fn one_deeper(answer: Answer, level: u8) -> Answer {
+    match level < MAX_LEVEL {
+        true => Answer { level: level + 1, ..answer },
+        false => Answer::unresolved(Why::TooDeep, answer.via),
+    }
 }

@@ -83,6 +83,11 @@ impl Rib {
         self.tables.v4.sweeps() || self.tables.v6.sweeps()
     }
 
+    /// When the next delayed answer to BGP is due, in the time of [`Rib::set_time`]: a [`Rib::handle`] then tells it.
+    pub fn next_due(&self) -> Option<u64> {
+        self.resolver.tracking.next_due()
+    }
+
     /// Lets go of room that was made for more than there is. That takes as long as to make the room did: for when nothing is to be
     /// done.
     pub fn relieve(&mut self) {
@@ -126,8 +131,8 @@ impl Rib {
                 RibIn::Interface(state) => self.interface_event(state.index, Some(state)),
                 RibIn::InterfaceRemoved(index) => self.interface_event(index, None),
                 RibIn::Gateway(event) => self.resolver.gateway_event(event),
-                RibIn::Track(addresses) => addresses.into_iter().for_each(|a| self.resolver.track(a)),
-                RibIn::Untrack(addresses) => addresses.into_iter().for_each(|a| self.resolver.untrack(a)),
+                RibIn::Track(next_hops) => next_hops.into_iter().for_each(|n| self.resolver.track(n)),
+                RibIn::Untrack(next_hops) => next_hops.into_iter().for_each(|n| self.resolver.untrack(n)),
                 RibIn::DataplaneUp(id) => {
                     self.dataplanes.insert(id, Dataplane::default());
                     self.reuse_groups();
@@ -159,7 +164,8 @@ impl Rib {
         self.resolver.cache.clock = Some(clock);
     }
 
-    /// What time it is from now on, in any unit and since any moment: failures have it.
+    /// What time it is from now on, in milliseconds since any moment: failures have it, and answers to BGP are delayed by
+    /// it.
     pub fn set_time(&mut self, now: u64) {
         self.now = now;
     }
@@ -295,7 +301,7 @@ impl Rib {
     /// Selects again where needed, and makes the batch that brings the FIB up to date.
     fn update_fib(&mut self, out: &mut RibOut) {
         let any_behind = self.is_any_behind();
-        let Rib { tables, resolver, confirm, vrf, dataplanes, .. } = self;
+        let Rib { tables, resolver, confirm, vrf, dataplanes, now, .. } = self;
         let mut before: Families<Before> = Families::default();
         let removed = resolver.groups.removed();
         let mut fib = FibBatch { seq: self.seq + 1, vrf: *vrf, ..FibBatch::default() };
@@ -304,7 +310,7 @@ impl Rib {
             let before = |learnt| if any_behind { before.get_mut::<F>().push(learnt) };
             tables.get_mut::<F>().select(resolver, fib.seq, fib.routes.get_mut::<F>(), before, idle);
         });
-        resolver.finish(fib.seq, &mut fib.groups, &mut fib.after, &mut out.next_hops);
+        resolver.finish(fib.seq, *now, &mut fib.groups, &mut fib.after, &mut out.next_hops, &mut out.delayed);
         if !fib.is_empty() {
             self.seq = fib.seq;
             for (id, dataplane) in dataplanes.iter_mut().filter(|(_, d)| !matches!(d.replay, Replay::New)) {

@@ -5,8 +5,7 @@ use ribtide_prefix::AnyPrefix;
 use std::fmt;
 use std::net::IpAddr;
 
-/// The longest chain of recursion: a gateway's route may have gateways whose routes have gateways, 16 times.
-/// Longer chains do not resolve, and neither do chains without an end.
+/// The most recursive look-ups that one answer may rest on, one through the other. A longer chain is unresolved.
 pub const MAX_LEVEL: u8 = 16;
 
 /// In an outcome: the weight is that of the next hop that asks.
@@ -81,13 +80,13 @@ pub(crate) struct Answer {
     pub(crate) via: Option<AnyPrefix>,
     /// That route's metric.
     pub(crate) cost: u32,
-    /// How many look-ups deep the longest chain is that the answer rests on; above [`MAX_LEVEL`]: without end.
+    /// How many look-ups deep the longest chain is that the answer rests on: 1 to [`MAX_LEVEL`].
     pub(crate) level: u8,
 }
 
 impl Answer {
-    pub(crate) fn unresolved(why: Why, via: Option<AnyPrefix>, level: u8) -> Answer {
-        Answer { outcome: Outcome::Unresolved(why), via, cost: 0, level }
+    pub(crate) fn unresolved(why: Why, via: Option<AnyPrefix>) -> Answer {
+        Answer { outcome: Outcome::Unresolved(why), via, cost: 0, level: 1 }
     }
 }
 
@@ -132,7 +131,9 @@ pub enum Why {
     GatewayDown,
     /// Neither gateway nor interface is given, or an interface is needed and missing.
     InterfaceMissing,
-    /// The chain of routes is longer than [`MAX_LEVEL`] or comes back to where it began.
+    /// The routes that hold it lead back to themselves, and nothing outside of that circle resolves them.
+    Circle,
+    /// The chain of routes is longer than [`MAX_LEVEL`].
     TooDeep,
 }
 
@@ -151,9 +152,8 @@ impl fmt::Display for Why {
             Why::GatewayDown => f.write_str("packets do not reach it, says BFD"),
             Why::NoInterface => f.write_str("its interface does not exist"),
             Why::InterfaceMissing => f.write_str("it needs an interface and names none"),
-            Why::TooDeep => {
-                write!(f, "the routes that lead to it form a circle or a chain of more than {MAX_LEVEL}")
-            }
+            Why::Circle => f.write_str("the routes that lead to it lead back to themselves"),
+            Why::TooDeep => write!(f, "the routes that lead to it form a chain of more than {MAX_LEVEL}"),
         }
     }
 }

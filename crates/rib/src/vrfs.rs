@@ -345,6 +345,11 @@ impl Vrfs {
         self.each(|rib| rib.set_time(now));
     }
 
+    /// As [`Rib::next_due`], of all VRFs.
+    pub fn next_due(&self) -> Option<u64> {
+        self.iter().filter_map(|(_, rib)| rib.next_due()).min()
+    }
+
     /// As [`Rib::set_route_maps`], in one VRF, if it is there.
     pub fn set_route_maps(&mut self, vrf: VrfId, maps: Arc<dyn RouteMaps>) {
         let rib = if vrf == VrfId::DEFAULT { Some(&mut self.default) } else { self.others.get_mut(&vrf) };

@@ -300,8 +300,8 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
     second.repeats = true;
     let mut thought = Thought::default();
     let mut maps = Maps::default();
-    let mut told: BTreeMap<IpAddr, NextHopState> = BTreeMap::new();
-    let tracked: Vec<IpAddr> = GATEWAYS.iter().map(|a| ip(a)).collect();
+    let mut told: BTreeMap<TrackedNextHop, NextHopState> = BTreeMap::new();
+    let tracked: Vec<TrackedNextHop> = GATEWAYS.iter().map(|a| recursive(a)).collect();
     for (address, state) in rib.handle([RibIn::Track(tracked.clone())]).next_hops {
         told.insert(address, state);
     }
@@ -335,10 +335,10 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
         deliver(&out, &mut first, &mut second);
         thought.sent(&out);
         for (address, state) in out.next_hops {
-            assert_ne!(told.insert(address, state), Some(state), "{address} is told only changes");
+            assert_ne!(told.insert(address, state), Some(state), "{address:?} is told only changes");
         }
         for address in &tracked {
-            assert_eq!(told[address], oracle.tracked(*address), "{address}");
+            assert_eq!(told[address], oracle.tracked(address.address), "{address:?}");
         }
         let mut expected = oracle.fib();
         let selected = expected.len();

@@ -340,7 +340,7 @@ fn the_routers_own_address_is_no_next_hop() {
 }
 
 #[test]
-fn a_circle_resolves_to_nothing_and_heals_in_any_order() {
+fn circle_without_support_resolves_to_nothing_and_heals_in_any_order() {
     let circle = || {
         vec![
             announce("30.0.0.0/8", STATIC, &[gw("40.0.0.1")]),
@@ -355,9 +355,16 @@ fn a_circle_resolves_to_nothing_and_heals_in_any_order() {
         for event in events {
             b.handle(vec![event]);
         }
+        b.expect_why("30.0.0.0/8", Why::Circle);
+        b.expect_why("40.0.0.0/8", Why::Circle);
+        b.expect_why("50.0.0.0/8", Why::Circle);
+        // Each passes over the other where something less specific holds its gateway.
+        b.handle(vec![announce("0.0.0.0/0", STATIC, &[gw("10.0.0.9")])]);
         for prefix in ["30.0.0.0/8", "40.0.0.0/8", "50.0.0.0/8"] {
-            b.expect_why(prefix, Why::TooDeep);
+            b.expect(prefix, &[hop("10.0.0.9", 1)]);
         }
+        b.handle(vec![withdraw("0.0.0.0/0", Source::Static)]);
+        b.expect_why("40.0.0.0/8", Why::Circle);
         b.handle(vec![announce("40.0.0.1/32", STATIC, &[gw("10.0.0.2")])]);
         for prefix in ["30.0.0.0/8", "40.0.0.0/8", "50.0.0.0/8"] {
             b.expect(prefix, &[hop("10.0.0.2", 1)]);

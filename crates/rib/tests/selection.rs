@@ -181,26 +181,29 @@ fn a_sorted_read_gives_every_route_once_in_order() {
 #[test]
 fn tracked_next_hops_are_told_once_and_then_on_change() {
     let mut b = bench(vec![]);
-    let track = |text: &str| RibIn::Track(vec![ip(text)]);
+    let track = |text: &str| RibIn::Track(vec![recursive(text)]);
     let reachable = |cost| NextHopState::Reachable { cost };
     let out = b.handle(vec![track("10.0.0.2"), track("192.0.2.1")]);
-    assert_eq!(out.next_hops, [(ip("10.0.0.2"), reachable(0)), (ip("192.0.2.1"), NextHopState::Unreachable)]);
+    assert_eq!(
+        out.next_hops,
+        [(recursive("10.0.0.2"), reachable(0)), (recursive("192.0.2.1"), NextHopState::Unreachable)]
+    );
     let metric = |metric| RouteSet { metric, ..set(STATIC, &[gw("10.0.0.3")]) };
     let out = b.handle(vec![route(pfx("192.0.2.0/24"), Source::Static, Some(metric(30)))]);
-    assert_eq!(out.next_hops, [(ip("192.0.2.1"), reachable(30))]);
+    assert_eq!(out.next_hops, [(recursive("192.0.2.1"), reachable(30))]);
     // The same state by another way is no news.
     let out = b.handle(vec![route(pfx("192.0.2.1/32"), Source::Static, Some(metric(30)))]);
     assert_eq!(out.next_hops, []);
     let out = b.handle(vec![route(pfx("192.0.2.1/32"), Source::Static, Some(metric(20)))]);
-    assert_eq!(out.next_hops, [(ip("192.0.2.1"), reachable(20))]);
+    assert_eq!(out.next_hops, [(recursive("192.0.2.1"), reachable(20))]);
     // Who else tracks it is told too; only the last to let go ends it.
-    assert_eq!(b.handle(vec![track("192.0.2.1")]).next_hops, [(ip("192.0.2.1"), reachable(20))]);
-    b.handle(vec![RibIn::Untrack(vec![ip("192.0.2.1")])]);
+    assert_eq!(b.handle(vec![track("192.0.2.1")]).next_hops, [(recursive("192.0.2.1"), reachable(20))]);
+    b.handle(vec![RibIn::Untrack(vec![recursive("192.0.2.1")])]);
     let out = b.handle(vec![interface(1, false, &[])]);
-    let unreachable = |text| (ip(text), NextHopState::Unreachable);
+    let unreachable = |text| (recursive(text), NextHopState::Unreachable);
     let mut told = out.next_hops;
     told.sort_by_key(|(address, _)| *address);
     assert_eq!(told, [unreachable("10.0.0.2"), unreachable("192.0.2.1")]);
-    b.handle(vec![RibIn::Untrack(vec![ip("192.0.2.1"), ip("10.0.0.2")])]);
+    b.handle(vec![RibIn::Untrack(vec![recursive("192.0.2.1"), recursive("10.0.0.2")])]);
     assert_eq!(b.handle(vec![interface(1, true, &["10.0.0.1/24"])]).next_hops, []);
 }

@@ -4,7 +4,7 @@
 use crate::policy::plainly;
 use crate::world::{Announcement, CLUSTER_ID, Event, LOCAL_ASN, ROUTER_ID};
 use ribtide_bgp::decision::{DecisionOptions, Reason};
-use ribtide_bgp::message::NextHopState;
+use ribtide_bgp::message::{NextHopState, TrackedNextHop};
 use ribtide_bgp::peer::{NextHopRule, PeerInfo, PeerKind};
 use ribtide_policy::{Policy, Verdict};
 use ribtide_prefix::{Afi, AnyPrefix};
@@ -23,6 +23,7 @@ pub struct Learned {
 }
 
 /// The naive router.
+#[derive(Clone)]
 pub struct Oracle {
     options: DecisionOptions,
     peers: Vec<PeerInfo>,
@@ -93,9 +94,23 @@ impl Oracle {
         self.paths.iter().filter_map(best).collect()
     }
 
-    /// The next hops that paths use.
-    pub fn next_hops(&self) -> BTreeSet<IpAddr> {
-        self.paths.values().flatten().map(|path| path.with.next_hop.addr()).collect()
+    /// The next hops that paths use, for each kind of path.
+    pub fn next_hops(&self) -> BTreeSet<TrackedNextHop> {
+        let recursive = |path: &Learned| self.peers[path.peer].feed_kind().recursive;
+        let next_hop = |path: &Learned| TrackedNextHop {
+            address: path.with.next_hop.addr(),
+            recursive: recursive(path),
+        };
+        self.paths.values().flatten().map(next_hop).collect()
+    }
+
+    /// The path of a prefix that the RIB manager gets: the best one, and without one that which would be best if every
+    /// next hop could be reached at the same cost.
+    pub fn lead(&self, prefix: AnyPrefix) -> Option<Learned> {
+        let paths = self.paths.get(&prefix)?;
+        let blind = Oracle { next_hops: BTreeMap::new(), paths: BTreeMap::new(), ..self.clone() };
+        let lead = self.best(paths).or_else(|| blind.best(paths))?;
+        Some(paths[lead].clone())
     }
 
     /// What is to be advertised to a peer that is up, as it is to arrive there.
@@ -156,11 +171,14 @@ impl Oracle {
         self.reasons(paths).iter().position(Option::is_none)
     }
 
-    /// The next hops that a prefix is forwarded by, each with its share, and the path whose next hop stands in; `None`
-    /// without a best path.
+    /// The next hops that a prefix is forwarded by, each with its share, and the path whose next hop stands in. Without a
+    /// best path, the next hop of the one that leads.
     pub fn forwarding(&self, prefix: AnyPrefix) -> Option<(BTreeMap<IpAddr, u16>, Option<Learned>)> {
         let mut left = self.paths.get(&prefix)?.clone();
-        let best = left[self.best(&left)?].clone();
+        let Some(best) = self.best(&left).map(|best| left[best].clone()) else {
+            let lead = self.lead(prefix)?;
+            return Some((BTreeMap::from([(lead.with.next_hop.addr(), 1)]), None));
+        };
         let mut equal: Vec<Learned> =
             left.iter().filter(|path| self.is_equal(&best, path, &left)).cloned().collect();
         let bandwidth = |path: &Learned| path.with.bandwidths.iter().min().copied();

@@ -11,7 +11,7 @@ use crate::rng::Rng;
 use crate::stage::{FOLLOWER, Follower, Stage, Table, logical_shard_of, same_table};
 use crate::world::{Event, World, updates};
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
-use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn};
+use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn, TrackedNextHop};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::{FamilyCounts, Part, RouteView, Standing};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, V4, V6, for_each_family};
@@ -157,7 +157,7 @@ impl<'w> Run<'w> {
         let queue = if self.ordered { 0 } else { self.world.peers.len() };
         for stage in &mut self.shards {
             for addr in std::mem::take(&mut stage.asked) {
-                if let Some(state) = self.next_hops.get(&addr) {
+                if let Some(state) = self.next_hops.get(&addr.address) {
                     stage.queues[queue].push_back(ShardIn::NextHops(vec![(addr, *state)]));
                 }
             }
@@ -235,7 +235,8 @@ impl<'w> Run<'w> {
             Event::NextHop(addr, state) => {
                 let queue = self.world.peers.len();
                 self.next_hops.insert(*addr, *state);
-                self.send(queue, |_| ShardIn::NextHops(vec![(*addr, *state)]));
+                let of = |recursive| (TrackedNextHop { address: *addr, recursive }, *state);
+                self.send(queue, |_| ShardIn::NextHops(vec![of(false), of(true)]));
             }
             Event::Refresh(peer, afi) => self.egress.refresh(PeerId(*peer as u32), *afi),
             Event::Dump(afi) => {
@@ -316,19 +317,21 @@ impl<'w> Run<'w> {
             let of_family = told.iter().filter(|(prefix, _)| prefix.afi() == afi);
             same_table(&table, &of_family.map(|(prefix, path)| (*prefix, path.clone())).collect());
         }
-        let expected_feed: BTreeMap<AnyPrefix, FeedSet> = expected
+        let expected_feed: BTreeMap<AnyPrefix, FeedSet> = self
+            .oracle
+            .paths()
             .keys()
             .filter_map(|prefix| {
                 let (next_hops, backup) = self.oracle.forwarding(*prefix)?;
                 let kind = |peer: usize| self.world.peers[peer].feed_kind();
-                let kind_of_best = kind(expected[prefix].peer);
+                let kind_of_best = kind(self.oracle.lead(*prefix)?.peer);
                 let backup = backup.map(|path| (path.with.next_hop.addr(), kind(path.peer)));
                 let next_hops = next_hops.into_iter().collect();
                 Some((*prefix, FeedSet { next_hops, kind: kind_of_best, backup }))
             })
             .collect();
         assert_eq!(feed, expected_feed, "next hops for the RIB manager");
-        let next_hops: BTreeSet<IpAddr> =
+        let next_hops: BTreeSet<TrackedNextHop> =
             self.shards.iter().flat_map(|stage| stage.next_hops.iter().copied()).collect();
         assert_eq!(next_hops, self.oracle.next_hops(), "next hops in use");
         self.compare_views(&expected);
@@ -394,7 +397,8 @@ impl<'w> Run<'w> {
         let members = of(Part::Member).chain(view.paths.iter().filter(|path| path.best));
         let seen: BTreeSet<IpAddr> = members.map(|path| path.attrs.next_hop().addr()).collect();
         let backup = of(Part::Backup).map(|path| path.peer.id.0 as usize).collect::<Vec<_>>();
-        let expected = self.oracle.forwarding(prefix).unwrap_or_default();
+        // Without a best path nothing is forwarded.
+        let expected = self.oracle.forwarding(prefix).filter(|_| best).unwrap_or_default();
         let expected_backup = expected.1.map(|path| path.peer);
         let by = expected.0.into_keys().collect();
         assert_eq!((seen, backup), (by, Vec::from_iter(expected_backup)), "who forwards {prefix}");

@@ -6,12 +6,13 @@ use crate::oracle::Learned;
 use crate::rng::Rng;
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
-use ribtide_bgp::message::{BestBatch, BestPath, Confirmation, EgressIn, Feed, FeedSet, NONE, ShardIn};
+use ribtide_bgp::message::{
+    BestBatch, BestPath, Confirmation, EgressIn, Feed, FeedSet, NONE, ShardIn, TrackedNextHop,
+};
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{Effects, Moved, Shard, ShardOut, ToEgress};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, for_each_family, logical_shard};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A table as somebody sees it who follows the changes: attributes in wire form with their next hop, and the source.
@@ -30,13 +31,13 @@ pub(crate) struct Stage {
     /// Tables of those who asked for a dump: by dump and changes from then on.
     pub(crate) followers: BTreeMap<u64, Follower>,
     pub(crate) feed: BTreeMap<AnyPrefix, FeedSet>,
-    pub(crate) next_hops: BTreeSet<IpAddr>,
+    pub(crate) next_hops: BTreeSet<TrackedNextHop>,
     /// Sessions that ended and are not yet confirmed.
     pub(crate) ending: BTreeSet<(PeerId, u32)>,
     /// Logical shards that another has given away and this one has not taken yet.
     parcels: Vec<Parcel>,
     /// Next hops that came into use since this was last emptied.
-    pub(crate) asked: Vec<IpAddr>,
+    pub(crate) asked: Vec<TrackedNextHop>,
     /// What it said to the RIB manager since this was last emptied.
     pub(crate) said: Vec<Said>,
     pub(crate) confirmed: Confirmed,
@@ -223,7 +224,7 @@ impl Stage {
         }
         for (addr, used) in next_hops {
             let changed = if used { self.next_hops.insert(addr) } else { self.next_hops.remove(&addr) };
-            assert!(changed, "told twice whether {addr} is in use");
+            assert!(changed, "told twice whether {addr:?} is in use");
             self.asked.extend(used.then_some(addr));
         }
         for session in purged {
@@ -268,8 +269,10 @@ impl Stage {
         for (prefix, index) in feed.changes.get::<F>() {
             let set = (*index != NONE).then(|| feed.sets[*index as usize].clone());
             let moved = self.confirmed.moved.remove(&prefix.any());
+            // What dataplanes confirm is fed again when its path can be used again.
+            let again = self.confirmed.on && set.is_some();
             assert!(
-                moved || self.feed.get(&prefix.any()) != set.as_ref(),
+                moved || again || self.feed.get(&prefix.any()) != set.as_ref(),
                 "a change of next hops that is none"
             );
             self.said.push(Said::Feed(prefix.any(), set.clone()));

@@ -3,11 +3,11 @@
 //! Readers intern on their own and may hand in equal sets twice; here they become one, found by content. Only
 //! this shard touches these counters: no path costs an atomic operation, and an UPDATE counts once for all its prefixes.
 
+use super::next_hops::NextHops;
 use super::table::{Seed, Slot, Table};
 use crate::attr::AttrSet;
 use crate::decision::Reason;
-use crate::message::NextHopState;
-use ribtide_prefix::{Afi, Family, Map};
+use ribtide_prefix::Family;
 use std::hint::black_box;
 use std::net::IpAddr;
 
@@ -81,14 +81,15 @@ fn spot(hash: u32) -> (usize, u32) {
 }
 
 impl AttrTable {
-    pub(super) fn new(seed: Seed) -> AttrTable {
+    /// An empty table. `tracks`: a next hop is unknown until the RIB manager has said what it is, and not reachable.
+    pub(super) fn new(seed: Seed, tracks: bool) -> AttrTable {
         AttrTable {
             chunks: Vec::new(),
             unused: NONE,
             by_content: (0..1 << PARTS_BITS).map(|_| Table::new(seed.clone())).collect(),
             used: 0,
             idle: Vec::with_capacity(IDLE),
-            hops: NextHops::default(),
+            hops: NextHops::new(tracks),
             memory: 0,
         }
     }
@@ -175,19 +176,31 @@ impl AttrTable {
         self.idle.clear();
     }
 
-    /// `count` more paths use a set in use.
-    pub(super) fn retain<F: Family>(&mut self, number: u32, count: u32) {
+    /// `count` more paths use a set in use, `recursive` ones or others.
+    pub(super) fn retain<F: Family>(&mut self, number: u32, recursive: bool, count: u32) {
         let entry = self.entry_mut(number);
         entry.refs += count;
         let hop = entry.hop;
-        self.hops.entries[hop as usize].paths[family::<F>()] += count;
+        self.hops.retain::<F>(hop, recursive, count);
     }
 
     /// A path less uses a set; see [`AttrTable::let_go`].
-    pub(super) fn release<F: Family>(&mut self, number: u32) {
+    pub(super) fn release<F: Family>(&mut self, number: u32, recursive: bool) {
         let hop = self.entry(number).hop;
-        self.hops.entries[hop as usize].paths[family::<F>()] -= 1;
+        self.hops.release::<F>(hop, recursive, 1);
         self.let_go(number);
+    }
+
+    /// Paths that use a set in use are about to come: from now on its next hop counts among those that are not known.
+    pub(super) fn expect<F: Family>(&mut self, number: u32, recursive: bool) {
+        let hop = self.entry(number).hop;
+        self.hops.retain::<F>(hop, recursive, 1);
+    }
+
+    /// Undoes one [`AttrTable::expect`].
+    pub(super) fn expected<F: Family>(&mut self, number: u32, recursive: bool) {
+        let hop = self.entry(number).hop;
+        self.hops.release::<F>(hop, recursive, 1);
     }
 
     fn remove(&mut self, number: u32) {
@@ -206,7 +219,7 @@ impl AttrTable {
             }
             self.used -= 1;
         }
-        self.hops.release(hop);
+        self.hops.let_go(hop);
         if self.len() == 0 {
             (self.chunks, self.unused) = (Vec::new(), NONE);
         }
@@ -248,18 +261,14 @@ impl AttrTable {
         (attrs.as_ref().expect("a path's attribute set is in use"), in_batch)
     }
 
-    /// Interior cost to the next hop of a set in use.
-    pub(super) fn cost(&self, number: u32) -> Result<u32, Reason> {
-        match self.hops.entries[self.entry(number).hop as usize].state {
-            NextHopState::Reachable { cost } => Ok(cost),
-            NextHopState::Unreachable => Err(Reason::NextHopUnreachable),
-        }
+    /// Interior cost to the next hop of a set in use, for paths that are `recursive` or not.
+    pub(super) fn cost(&self, number: u32, recursive: bool) -> Result<u32, Reason> {
+        self.hops.cost(self.entry(number).hop, recursive)
     }
 
-    /// The next hop of a set in use and what is known of it.
-    pub(super) fn hop_of(&self, number: u32) -> (IpAddr, NextHopState) {
-        let hop = &self.hops.entries[self.entry(number).hop as usize];
-        (hop.addr, hop.state)
+    /// The next hop of a set in use.
+    pub(super) fn next_hop(&self, number: u32) -> IpAddr {
+        self.hops.address(self.entry(number).hop)
     }
 
     /// The number of the next hop of a set in use.
@@ -284,121 +293,6 @@ impl AttrTable {
     }
 }
 
-/// Next hops, numbered: those that attribute sets use and those of which something was said.
-#[derive(Default)]
-pub(super) struct NextHops {
-    entries: Vec<Hop>,
-    unused: Vec<u32>,
-    by_addr: Map<IpAddr, u32>,
-    /// How many cannot be reached.
-    unreachable: usize,
-    /// Next hops that came into use (`true`) or went out of it, in order.
-    pub(super) uses: Vec<(IpAddr, bool)>,
-}
-
-struct Hop {
-    addr: IpAddr,
-    state: NextHopState,
-    /// Attribute sets that have it.
-    refs: u32,
-    /// Paths that have it, IPv4 and IPv6.
-    paths: [u32; 2],
-}
-
-impl NextHops {
-    const UNKNOWN: NextHopState = NextHopState::Reachable { cost: 0 };
-
-    /// Takes in what is now known of `addr`. Returns whether that changes the standing of any path.
-    pub(super) fn tell(&mut self, addr: IpAddr, state: NextHopState) -> bool {
-        if state == NextHops::UNKNOWN && !self.by_addr.contains_key(&addr) {
-            return false;
-        }
-        let id = self.find(addr);
-        let hop = &mut self.entries[id as usize];
-        let former = std::mem::replace(&mut hop.state, state);
-        let changed = former != state && hop.refs > 0;
-        self.unreachable += usize::from(state == NextHopState::Unreachable);
-        self.unreachable -= usize::from(former == NextHopState::Unreachable);
-        self.forget_if_idle(id);
-        changed
-    }
-
-    /// Takes in what another shard knew of `addr`, unless it is in use or known here: then that counts, for who says
-    /// what next hops are says it to all shards. Returns whether the two agree.
-    pub(super) fn learn(&mut self, addr: IpAddr, state: NextHopState) -> bool {
-        match self.by_addr.get(&addr) {
-            Some(id) => self.entries[*id as usize].state == state,
-            None => {
-                self.tell(addr, state);
-                true
-            }
-        }
-    }
-
-    /// How many next hops are in use.
-    pub(super) fn in_use(&self) -> usize {
-        self.entries.iter().filter(|hop| hop.refs > 0).count()
-    }
-
-    /// Whether all can be reached, as far as is known.
-    pub(super) fn all_reachable(&self) -> bool {
-        self.unreachable == 0
-    }
-
-    /// How many paths of a family cannot be used because of their next hop.
-    pub(super) fn hidden<F: Family>(&self) -> usize {
-        let unreachable = self.entries.iter().filter(|hop| hop.state == NextHopState::Unreachable);
-        unreachable.map(|hop| hop.paths[family::<F>()] as usize).sum()
-    }
-
-    fn acquire(&mut self, addr: IpAddr) -> u32 {
-        let id = self.find(addr);
-        let hop = &mut self.entries[id as usize];
-        hop.refs += 1;
-        if hop.refs == 1 {
-            self.uses.push((addr, true));
-        }
-        id
-    }
-
-    fn release(&mut self, id: u32) {
-        let hop = &mut self.entries[id as usize];
-        hop.refs -= 1;
-        if hop.refs == 0 {
-            self.uses.push((hop.addr, false));
-            self.forget_if_idle(id);
-        }
-    }
-
-    fn find(&mut self, addr: IpAddr) -> u32 {
-        *self.by_addr.entry(addr).or_insert_with(|| {
-            let hop = Hop { addr, state: NextHops::UNKNOWN, refs: 0, paths: [0; 2] };
-            if let Some(id) = self.unused.pop() {
-                self.entries[id as usize] = hop;
-                return id;
-            }
-            self.entries.push(hop);
-            (self.entries.len() - 1) as u32
-        })
-    }
-
-    /// A next hop that nobody uses is kept only while something is known of it.
-    fn forget_if_idle(&mut self, id: u32) {
-        let hop = &self.entries[id as usize];
-        if hop.refs == 0 && hop.state == NextHops::UNKNOWN {
-            self.by_addr.remove(&hop.addr);
-            self.unused.push(id);
-        }
-    }
-}
-
-fn family<F: Family>() -> usize {
-    match F::AFI {
-        Afi::Ipv4 => 0,
-        Afi::Ipv6 => 1,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -410,7 +304,7 @@ mod tests {
 
     #[test]
     fn equal_sets_are_one_and_the_last_reference_takes_it_away() {
-        let mut table = AttrTable::new(Seed::default());
+        let mut table = AttrTable::new(Seed::default(), false);
         let a = table.acquire(&set(0, "10.0.0.1"));
         assert_eq!(table.acquire(&set(0, "10.0.0.1")), a);
         let b = table.acquire(&set(1, "10.0.0.1"));
@@ -426,19 +320,11 @@ mod tests {
         table.let_go(b);
         table.clear_out();
         assert_eq!((table.len(), table.hops.in_use(), table.memory), (0, 0, 0));
-        let hop = |text: &str| text.parse().unwrap();
-        let uses = [
-            (hop("10.0.0.1"), true),
-            (hop("10.0.0.2"), true),
-            (hop("10.0.0.2"), false),
-            (hop("10.0.0.1"), false),
-        ];
-        assert_eq!(table.hops.uses, uses);
     }
 
     #[test]
     fn what_many_sets_took_is_given_back_beside_those_that_stay() {
-        let mut table = AttrTable::new(Seed::default());
+        let mut table = AttrTable::new(Seed::default(), false);
         let nth = |n: u32| AttrSet::new(&n.to_be_bytes(), NextHop::V4("10.0.0.1".parse().unwrap()));
         let stay: Vec<u32> = (0..3 * CHUNK as u32 / 2).map(|n| table.acquire(&nth(n))).collect();
         let come: Vec<u32> = (10_000..20_000).map(|n| table.acquire(&nth(n))).collect();
@@ -459,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_set_that_comes_back_before_it_is_cleared_out_stays() {
-        let mut table = AttrTable::new(Seed::default());
+        let mut table = AttrTable::new(Seed::default(), false);
         let (a, b) = (table.acquire(&set(0, "10.0.0.1")), table.acquire(&set(1, "10.0.0.2")));
         table.let_go(a);
         assert_eq!(table.acquire(&set(0, "10.0.0.1")), a);
@@ -475,24 +361,5 @@ mod tests {
         assert_eq!((table.len(), table.hops.in_use(), table.memory), (0, 0, 0));
         let again = table.acquire(&set(2, "10.0.0.1"));
         assert_eq!((again, table.len()), (0, 1));
-    }
-
-    #[test]
-    fn what_is_known_of_a_next_hop_outlives_its_use() {
-        let mut table = AttrTable::new(Seed::default());
-        let addr = "10.0.0.1".parse().unwrap();
-        assert!(!table.hops.tell(addr, NextHopState::Unreachable), "nobody uses it yet");
-        let a = table.acquire(&set(0, "10.0.0.1"));
-        assert_eq!(table.cost(a), Err(Reason::NextHopUnreachable));
-        assert!(table.hops.tell(addr, NextHopState::Reachable { cost: 7 }));
-        assert!(!table.hops.tell(addr, NextHopState::Reachable { cost: 7 }));
-        table.let_go(a);
-        table.clear_out();
-        let a = table.acquire(&set(0, "10.0.0.1"));
-        assert_eq!(table.cost(a), Ok(7));
-        assert!(table.hops.tell(addr, NextHopState::Reachable { cost: 0 }));
-        table.let_go(a);
-        table.clear_out();
-        assert!(table.hops.by_addr.is_empty());
     }
 }

@@ -1,12 +1,15 @@
 //! What the RIB manager gets of a prefix: the next hops that it is forwarded by, and no news where they stay the same.
 //!
+//! It gets the next hop of the leading path also where that path cannot be used. So a next hop that is unreachable does
+//! not take the route away that may be the reason for it, and both come back together (`docs/adr/0020-next-hop-resolution.md`).
+//!
 //! Where only the best path matters, that is its next hop, and a comparison of two numbers tells whether it is another.
 //! With multipath or backup paths the others matter too. What each does for forwarding is noted in two bits of the path
 //! itself, so that what the RIB manager has of a prefix is known whatever happened to sessions and next hops since.
 
 use super::paths::{Part, Path};
 use super::route::Route;
-use super::{Core, ShardOut};
+use super::{Core, Lead, ShardOut};
 use crate::decision::{self, Candidate};
 use crate::link_bandwidth;
 use crate::message::FeedSet;
@@ -39,16 +42,16 @@ impl Core {
 
     /// What the RIB manager has of a route, where more than the best path matters.
     fn fed_set<F: Family>(&self, route: &Route<F>) -> Fed {
-        let best = route.best()?;
+        let lead = route.lead();
         let paths = route.paths(&self.paths);
-        let others = || paths.iter().enumerate().filter(|(at, _)| *at != best).map(|(_, path)| *path);
+        let others = || paths.iter().enumerate().filter(|(at, _)| *at != lead).map(|(_, path)| *path);
         let members = others().filter(|path| path.part() == Part::Member);
         let backup = others().find(|path| path.part() == Part::Backup);
-        Some(self.feed_set(paths[best], members, backup))
+        Some(self.feed_set(paths[lead], members, backup))
     }
 
     fn feed_set(&self, best: Path, members: impl Iterator<Item = Path>, backup: Option<Path>) -> FeedSet {
-        let address = |path: Path| self.attrs.hop_of(path.attrs).0;
+        let address = |path: Path| self.attrs.next_hop(path.attrs);
         let ways: SmallVec<[Path; 8]> = std::iter::once(best).chain(members).collect();
         let mut next_hops: SmallVec<_> = ways.iter().map(|path| (address(*path), 1)).collect();
         if self.options.link_bandwidth && ways.len() > 1 {
@@ -61,20 +64,27 @@ impl Core {
         FeedSet { next_hops, kind: self.feed_kind(best), backup }
     }
 
-    /// Tells the RIB manager what it has not of a route whose best path was `old`, and that was noted before if it was in
-    /// the table. `new` is the best path, or nothing if the route is about to go. Whether that was anything.
+    /// Tells the RIB manager what it has not of a route whose leading path was `old`, and that was noted before if it was
+    /// in the table. `new` is the leading path, or nothing if the route is about to go. Whether that was anything.
     pub(super) fn feed<F: Family>(
         &mut self,
         route: &Route<F>,
-        [old, new]: [Option<Path>; 2],
+        [old, new]: [Option<Lead>; 2],
         out: &mut ShardOut,
     ) -> bool {
-        if self.feeds_several(out) {
-            return self.feed_several(route, new, out);
+        if !out.feeds() {
+            return false;
         }
-        let news = old != new && out.feeds() && !self.same_feed(old, new);
+        // A path that can be used from now on waits for dataplanes to confirm it, though its next hops are known there.
+        let best = |lead: Option<Lead>| lead.and_then(Lead::best);
+        let again = self.gates.is_on() && best(old).is_none() && best(new).is_some();
+        if self.feeds_several(out) {
+            return self.feed_several(route, new, again, out);
+        }
+        let [old, new] = [old, new].map(|lead| lead.map(|lead| lead.path));
+        let news = again || (old != new && !self.same_feed(old, new));
         if news {
-            let hop = |path: Path| (self.attrs.hop_of(path.attrs).0, self.feed_kind(path));
+            let hop = |path: Path| (self.attrs.next_hop(path.attrs), self.feed_kind(path));
             out.feed(route.prefix(), new.map(hop));
         }
         news
@@ -82,9 +92,15 @@ impl Core {
 
     #[cold]
     #[inline(never)]
-    fn feed_several<F: Family>(&mut self, route: &Route<F>, new: Option<Path>, out: &mut ShardOut) -> bool {
-        let (before, after) = (self.fed.take(), new.and_then(|_| self.assign(route)));
-        let news = before != after;
+    fn feed_several<F: Family>(
+        &mut self,
+        route: &Route<F>,
+        new: Option<Lead>,
+        again: bool,
+        out: &mut ShardOut,
+    ) -> bool {
+        let (before, after) = (self.fed.take(), new.map(|_| self.assign(route)));
+        let news = again || before != after;
         if news {
             out.feed_set(route.prefix(), after.as_ref());
         }
@@ -96,15 +112,14 @@ impl Core {
         if self.feeds_several(out) {
             out.feed_set(route.prefix(), self.fed_set(route).as_ref());
         } else {
-            let hop = (self.attrs.hop_of(best.attrs).0, self.feed_kind(best));
+            let hop = (self.attrs.next_hop(best.attrs), self.feed_kind(best));
             out.feed(route.prefix(), Some(hop));
         }
     }
 
-    /// Chooses the paths that a route is forwarded by beside the best one, and notes it with them.
-    fn assign<F: Family>(&mut self, route: &Route<F>) -> Fed {
-        let best = route.best();
-        let (members, backup) = match best {
+    /// Chooses the paths that a route is forwarded by beside the leading one, and notes it with them.
+    fn assign<F: Family>(&mut self, route: &Route<F>) -> FeedSet {
+        let (members, backup) = match route.best() {
             Some(best) if route.len() > 1 => self.choose(route.paths(&self.paths), best),
             _ => Default::default(),
         };
@@ -117,7 +132,7 @@ impl Core {
         }
         let paths = route.paths(&self.paths);
         let members = members.iter().map(|at| paths[*at]);
-        best.map(|best| self.feed_set(paths[best], members, backup.map(|at| paths[at])))
+        self.feed_set(paths[route.lead()], members, backup.map(|at| paths[at]))
     }
 
     /// Which of several paths share the traffic with the best one, and which stands in.

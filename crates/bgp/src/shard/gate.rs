@@ -139,6 +139,11 @@ impl Gates {
         (self.waiting, self.blocked)
     }
 
+    /// Whether other next hops wait.
+    pub(super) fn is_on(&self) -> bool {
+        self.on
+    }
+
     /// Whether prefixes can be told.
     pub(super) fn any_confirmed(&self) -> bool {
         self.marked.front().is_some_and(|(mark, _)| *mark <= self.confirmed)

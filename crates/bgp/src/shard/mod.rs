@@ -12,6 +12,7 @@ mod attrs;
 mod feed;
 mod gate;
 mod moving;
+mod next_hops;
 mod out;
 mod paths;
 mod query;
@@ -28,18 +29,18 @@ pub use paths::Part;
 pub use query::{Counts, FamilyCounts, PathView, PeerCounts, RouteView, Standing};
 
 use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
-use crate::message::{NONE, NextHopState, RouteBatch, ShardIn};
+use crate::message::{NONE, NextHopState, RouteBatch, ShardIn, TrackedNextHop};
 use crate::peer::{PeerId, PeerInfo};
 use attrs::AttrTable;
 use feed::Fed;
 use gate::Gates;
+use next_hops::News;
 use paths::{Path, PathStore};
 use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard};
 use route::Route;
 use sessions::Sessions;
 use smallvec::SmallVec;
 use std::hint::black_box;
-use std::net::IpAddr;
 use std::sync::Arc;
 use table::{Seed, Table};
 
@@ -70,6 +71,8 @@ struct Core {
     gates: Gates,
     /// What the RIB manager has of the route at hand, where it gets more than the best path.
     fed: Fed,
+    /// Prefixes with a path whose next hop was unknown when it came.
+    unanswered: work::Unanswered,
     seed: Seed,
     /// Routes of sessions that had ended, not taken in.
     late: u64,
@@ -95,8 +98,19 @@ struct Spot {
 }
 
 impl Shard {
-    /// A shard without routes.
+    /// A shard without routes, of a router that installs nothing: every next hop counts as reachable at cost 0 until
+    /// [`ShardIn::NextHops`] says otherwise.
     pub fn new(options: DecisionOptions) -> Shard {
+        Shard::make(options, false)
+    }
+
+    /// A shard without routes, whose next hops a RIB manager resolves: a path is not used before [`ShardIn::NextHops`] has
+    /// said that its next hop is reachable.
+    pub fn tracking(options: DecisionOptions) -> Shard {
+        Shard::make(options, true)
+    }
+
+    fn make(options: DecisionOptions, tracks: bool) -> Shard {
         fn tables<F: Family>(seed: &Seed) -> Vec<Table<Route<F>>> {
             (0..LOGICAL_SHARDS).map(|_| Table::new(seed.clone())).collect()
         }
@@ -106,10 +120,11 @@ impl Shard {
             core: Core {
                 options,
                 sessions: Sessions::default(),
-                attrs: AttrTable::new(seed.clone()),
+                attrs: AttrTable::new(seed.clone(), tracks),
                 paths: PathStore::default(),
                 gates: Gates::default(),
                 fed: None,
+                unanswered: work::Unanswered::default(),
                 seed,
                 late: 0,
             },
@@ -179,6 +194,9 @@ impl Shard {
                 let end = prefixes.len().min(group.taken + op.count as usize);
                 let path = |attrs| Path::new(*number, session, decision::hint(attrs));
                 let path = op.attrs.as_ref().map(path);
+                let recursive = core.is_recursive(session);
+                path.inspect(|path| core.attrs.expect::<F>(path.attrs, recursive));
+                let unknown = path.is_some_and(|path| core.is_unknown(path));
                 let mut paths = 0;
                 while group.taken < end {
                     let at = group.taken % GROUP;
@@ -190,26 +208,53 @@ impl Shard {
                     group.taken += 1;
                     let table = &mut tables[usize::from(spot.logical)];
                     match path {
-                        Some(path) => paths += u32::from(core.announce(table, spot, prefix, path, out)),
+                        Some(path) => {
+                            paths += u32::from(core.announce(table, spot, prefix, path, out));
+                            if unknown {
+                                core.unanswered.push(prefix);
+                            }
+                        }
                         None => core.withdraw(table, spot, prefix, session, out),
                     }
                 }
                 if let Some(path) = path {
-                    core.attrs.retain::<F>(path.attrs, paths);
+                    core.attrs.retain::<F>(path.attrs, recursive, paths);
+                    core.attrs.expected::<F>(path.attrs, recursive);
                     core.attrs.let_go(path.attrs);
                 }
             });
         }
     }
 
-    fn next_hops(&mut self, states: &[(IpAddr, NextHopState)]) {
-        let mut changed = false;
-        for (addr, state) in states {
-            changed |= self.core.attrs.hops.tell(*addr, *state);
+    fn next_hops(&mut self, states: &[(TrackedNextHop, NextHopState)]) {
+        for (next_hop, state) in states {
+            let news = self.core.attrs.hops.tell(*next_hop, *state);
+            self.heard(news);
         }
-        if changed {
-            self.work.redecide();
+    }
+
+    /// Something is known of a next hop: sees to it that routes are judged again.
+    fn heard(&mut self, news: News) {
+        match news {
+            News::Same => {}
+            // Which prefixes wait for it is known, so that not all of them are walked for each new next hop.
+            News::First => self.work.answer(&mut self.core.unanswered),
+            News::Other => self.work.redecide(),
         }
+    }
+}
+
+/// The path of a route that the RIB manager gets.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Lead {
+    path: Path,
+    /// Whether it can be used: then it is the best path, which workers get.
+    usable: bool,
+}
+
+impl Lead {
+    fn best(self) -> Option<Path> {
+        self.usable.then_some(self.path)
     }
 }
 
@@ -281,14 +326,24 @@ impl Core {
     /// Sets that no path uses any more go, and next hops that came into use or went out of it are told.
     fn clear_out(&mut self, out: &mut ShardOut) {
         self.attrs.clear_out();
-        out.next_hops(&mut self.attrs.hops.uses);
+        self.attrs.hops.uses(out.next_hops());
     }
 
     fn cost(&self, path: Path) -> Result<u32, Reason> {
         if !self.sessions.get(path.session).up {
             return Err(Reason::PeerDown);
         }
-        self.attrs.cost(path.attrs)
+        self.attrs.cost(path.attrs, self.is_recursive(path.session))
+    }
+
+    /// Whether paths of a session may have next hops that are not on link.
+    fn is_recursive(&self, session: u16) -> bool {
+        self.sessions.get(session).info.feed_kind().recursive
+    }
+
+    /// Whether the RIB manager has not said yet what the next hop of a path is.
+    fn is_unknown(&self, path: Path) -> bool {
+        !self.attrs.hops.all_reachable() && self.cost(path) == Err(Reason::NextHopUnknown)
     }
 
     #[inline]
@@ -311,9 +366,29 @@ impl Core {
         route.best().map(|best| route.paths(&self.paths)[best])
     }
 
-    /// Judges all paths.
-    fn decide<F: Family>(&self, route: &Route<F>) -> Option<usize> {
-        self.best_among(self.usable_of(route.paths(&self.paths)))
+    fn lead_of<F: Family>(&self, route: &Route<F>) -> Lead {
+        Lead { path: route.paths(&self.paths)[route.lead()], usable: route.is_usable() }
+    }
+
+    /// Judges all paths, and sets which one leads.
+    fn decide<F: Family>(&self, route: &mut Route<F>) {
+        let paths = route.paths(&self.paths);
+        match self.best_among(self.usable_of(paths)) {
+            Some(best) => route.set_lead(best, true),
+            None => route.set_lead(self.lead_among(paths), false),
+        }
+    }
+
+    /// Which of paths that cannot be used leads: of sessions that are up, the best if all next hops were reachable alike.
+    #[cold]
+    fn lead_among(&self, paths: &[Path]) -> usize {
+        let up = || paths.iter().enumerate().filter(|(_, path)| self.sessions.get(path.session).up);
+        let Some(hint) = up().map(|(_, path)| path.worth()).min() else { return 0 };
+        let (at, judged): (SmallVec<[usize; 8]>, SmallVec<[Candidate<'_>; 8]>) = up()
+            .filter(|(_, path)| path.worth() == hint)
+            .map(|(at, path)| (at, Candidate { cost: Ok(0), ..self.candidate(*path) }))
+            .unzip();
+        decision::best(&judged[..], &self.options).map_or(0, |best| at[best])
     }
 
     /// Those of some paths that can be used, each with its index.
@@ -357,7 +432,7 @@ impl Core {
             }
         };
         if at < best {
-            route.set_best(Some(best - 1));
+            route.set_lead(best - 1, true);
         }
         effect
     }
@@ -373,9 +448,9 @@ impl Core {
         out: &mut ShardOut,
     ) -> bool {
         let Some(at) = table.find_again(spot.at as usize, spot.hash, |route| route.is(prefix)) else {
-            let best = self.usable(path);
-            let mut route = Route::new(prefix, path, best);
-            self.changed(&mut route, [None, best.then_some(path)], out);
+            let usable = self.usable(path);
+            let mut route = Route::new(prefix, path, usable);
+            self.changed(&mut route, [None, Some(Lead { path, usable })], out);
             table.insert(spot.hash, route);
             self.sessions.counts::<F>(path.session).paths += 1;
             return true;
@@ -386,7 +461,7 @@ impl Core {
         if place.is_some_and(|at| paths[at].attrs == path.attrs) {
             return false;
         }
-        let old = self.best_of(route);
+        let old = self.lead_of(route);
         self.note_fed(route, out);
         let (mut effect, gone) = match place {
             Some(at) => {
@@ -400,19 +475,19 @@ impl Core {
             }
         };
         if effect == Effect::Keep {
-            effect = old.map_or(Effect::Rescan, |old| self.arrival(old, path));
+            effect = old.best().map_or(Effect::Rescan, |old| self.arrival(old, path));
         }
         match effect {
             Effect::Keep => {}
-            Effect::Take => route.set_best(Some(route.len() - 1)),
-            Effect::Rescan => route.set_best(self.decide(route)),
+            Effect::Take => route.set_lead(route.len() - 1, true),
+            Effect::Rescan => self.decide(route),
         }
         if effect != Effect::Keep || self.options.forwards_by_several() {
-            let new = self.best_of(route);
-            self.changed(route, [old, new], out);
+            let new = self.lead_of(route);
+            self.changed(route, [Some(old), Some(new)], out);
         }
         if let Some(gone) = gone {
-            self.attrs.release::<F>(gone.attrs);
+            self.release::<F>(gone);
         }
         true
     }
@@ -452,44 +527,48 @@ impl Core {
 
     /// The path at `at` goes from `route`. Returns whether any is left; if not, the route is to go.
     fn forget<F: Family>(&mut self, route: &mut Route<F>, at: usize, out: &mut ShardOut) -> bool {
-        let old = self.best_of(route);
+        let old = self.lead_of(route);
         self.note_fed(route, out);
         let left = route.len() > 1;
         let gone = if left {
             let effect = self.before_departure(route, at);
             let gone = route.remove(&mut self.paths, at);
             if effect != Effect::Keep {
-                route.set_best(self.decide(route));
+                self.decide(route);
             }
             gone
         } else {
             route.paths(&self.paths)[0]
         };
-        let new = if left { self.best_of(route) } else { None };
-        self.changed(route, [old, new], out);
+        let new = left.then(|| self.lead_of(route));
+        self.changed(route, [Some(old), new], out);
         self.sessions.counts::<F>(gone.session).paths -= 1;
-        self.attrs.release::<F>(gone.attrs);
+        self.release::<F>(gone);
         left
+    }
+
+    /// A path is gone: lets go of its attributes.
+    fn release<F: Family>(&mut self, gone: Path) {
+        self.attrs.release::<F>(gone.attrs, self.is_recursive(gone.session));
     }
 
     /// Judges a route again.
     fn redecide<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) {
-        let old = self.best_of(route);
+        let old = self.lead_of(route);
         self.note_fed(route, out);
-        route.set_best(self.decide(route));
-        let new = self.best_of(route);
-        self.changed(route, [old, new], out);
+        self.decide(route);
+        let new = self.lead_of(route);
+        self.changed(route, [Some(old), Some(new)], out);
+        if self.has_unknown(route) {
+            self.unanswered.push(route.prefix());
+        }
     }
 
-    /// A change of best path, or of those beside it that matter to forwarding, if it is one: tells who is to know. The
-    /// attribute sets of both are still in use.
-    fn changed<F: Family>(
-        &mut self,
-        route: &mut Route<F>,
-        [old, new]: [Option<Path>; 2],
-        out: &mut ShardOut,
-    ) {
-        let fed = self.feed(route, [old, new], out);
+    /// A change of the leading path, or of those beside it that matter to forwarding, if it is one: tells who is to know.
+    /// The attribute sets of both are still in use.
+    fn changed<F: Family>(&mut self, route: &mut Route<F>, leads: [Option<Lead>; 2], out: &mut ShardOut) {
+        let fed = self.feed(route, leads, out);
+        let [old, new] = leads.map(|lead| lead.and_then(Lead::best));
         if old == new && !fed {
             return;
         }

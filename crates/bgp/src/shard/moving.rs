@@ -16,12 +16,11 @@ use super::route::{self, Route};
 use super::table::Table;
 use super::{Core, Shard, ShardOut};
 use crate::attr::AttrSet;
-use crate::message::NextHopState;
+use crate::message::{NextHopState, TrackedNextHop};
 use crate::peer::PeerInfo;
 use ribtide_prefix::{
     Families, Family, LogicalShard, Map, PerFamily, Prefix, for_each_family, logical_shard,
 };
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A logical shard on its way: all that its new owner must know to go on as if it had always had it.
@@ -32,8 +31,8 @@ pub struct Moved {
     sessions: Vec<Arc<PeerInfo>>,
     /// The attribute sets, which paths name by index.
     attrs: Vec<AttrSet>,
-    /// What was known of their next hops.
-    next_hops: Vec<(IpAddr, NextHopState)>,
+    /// What was known of their next hops, if it was.
+    next_hops: Vec<(TrackedNextHop, Option<NextHopState>)>,
     /// From the oldest to the newest of each route, route by route.
     paths: Vec<Path>,
     routes: Families<Routes>,
@@ -46,11 +45,11 @@ impl PerFamily for Untold {
     type Of<F: Family> = Vec<(Prefix<F>, Option<Path>)>;
 }
 
-/// Prefixes in no order: how many of the paths are each one's, and which of these is best.
+/// Prefixes in no order: how many of the paths are each one's, which of these leads, and whether it can be used.
 #[derive(Debug)]
 struct Routes;
 impl PerFamily for Routes {
-    type Of<F: Family> = Vec<(Prefix<F>, u32, Option<u32>)>;
+    type Of<F: Family> = Vec<(Prefix<F>, u32, (u32, bool))>;
 }
 
 /// From this shard's numbers to indices of a move.
@@ -65,7 +64,7 @@ impl Indices {
     fn number(&mut self, number: u32, core: &Core, moved: &mut Moved) -> u32 {
         *self.attrs.entry(number).or_insert_with(|| {
             moved.attrs.push(core.attrs.get(number).clone());
-            moved.next_hops.push(core.attrs.hop_of(number));
+            moved.next_hops.extend(core.attrs.hops.known(core.attrs.hop_number(number)));
             moved.attrs.len() as u32 - 1
         })
     }
@@ -88,6 +87,9 @@ impl Shard {
     /// itself says no more than which next hops are out of use here.
     pub fn extract(&mut self, logical: LogicalShard, out: &mut ShardOut) -> Moved {
         self.work_on(logical, out);
+        while self.work.is_answering() {
+            self.judge_answered(out);
+        }
         let mut moved = Moved {
             logical,
             sessions: Vec::new(),
@@ -107,8 +109,8 @@ impl Shard {
             let table = std::mem::replace(table, Table::new(self.core.seed.clone()));
             self.give(&table, &mut moved, &mut indices, out);
         });
-        moved.next_hops.sort_unstable_by_key(|(addr, _)| *addr);
-        moved.next_hops.dedup_by_key(|(addr, _)| *addr);
+        moved.next_hops.sort_unstable_by_key(|(next_hop, _)| *next_hop);
+        moved.next_hops.dedup_by_key(|(next_hop, _)| *next_hop);
         self.core.clear_out(out);
         moved
     }
@@ -131,9 +133,9 @@ impl Shard {
                 let attrs = indices.number(path.attrs, core, moved);
                 moved.paths.push(Path { attrs, session: indices.sessions[&path.session], ..*path });
                 core.sessions.counts::<F>(path.session).paths -= 1;
-                released.push(path.attrs);
+                released.push(*path);
             }
-            let row = (route.prefix(), route.len() as u32, route.best().map(|best| best as u32));
+            let row = (route.prefix(), route.len() as u32, (route.lead() as u32, route.is_usable()));
             moved.routes.get_mut::<F>().push(row);
             if let Some(told) = core.waits_elsewhere(route, out) {
                 let there = told.map(|told| {
@@ -148,7 +150,7 @@ impl Shard {
             route.clear(&mut core.paths);
         }
         // Not before all are numbered: a number that is let go may be another set's next.
-        released.into_iter().for_each(|number| core.attrs.release::<F>(number));
+        released.into_iter().for_each(|path| core.release::<F>(path));
         untold.into_iter().for_each(|told| core.let_go_told(told));
         indices.attrs.clear();
     }
@@ -159,9 +161,9 @@ impl Shard {
     pub fn adopt(&mut self, moved: Moved, out: &mut ShardOut) {
         let Moved { logical, sessions, attrs, next_hops, paths, mut routes, mut untold } = moved;
         let sessions: Vec<u16> = sessions.into_iter().map(|info| self.number(info, out)).collect();
-        let mut differs = false;
-        for (addr, state) in next_hops {
-            differs |= !self.core.attrs.hops.learn(addr, state);
+        for (next_hop, state) in next_hops {
+            let news = self.core.attrs.hops.learn(next_hop, state);
+            self.heard(news);
         }
         let numbers: Vec<u32> = attrs.iter().map(|attrs| self.core.attrs.acquire(attrs)).collect();
         let here = |path: Path| Path {
@@ -170,8 +172,8 @@ impl Shard {
             ..path
         };
         let mut paths = paths.into_iter().map(here);
-        for_each_family!(F => for (prefix, len, best) in std::mem::take(routes.get_mut::<F>()) {
-            self.take(logical, prefix, paths.by_ref().take(len as usize), best.map(|best| best as usize));
+        for_each_family!(F => for (prefix, len, lead) in std::mem::take(routes.get_mut::<F>()) {
+            self.take(logical, prefix, paths.by_ref().take(len as usize), lead);
         });
         for_each_family!(F => for (prefix, told) in std::mem::take(untold.get_mut::<F>()) {
             self.take_untold(prefix, told.map(here), out);
@@ -180,9 +182,6 @@ impl Shard {
         self.core.settle(out);
         if self.core.sessions.any_ending() {
             self.work.sweep();
-        }
-        if differs {
-            self.work.redecide();
         }
         self.core.clear_out(out);
     }
@@ -209,20 +208,23 @@ impl Shard {
         logical: LogicalShard,
         prefix: Prefix<F>,
         paths: impl Iterator<Item = Path>,
-        best: Option<usize>,
+        (lead, usable): (u32, bool),
     ) {
         let core = &mut self.core;
         let mut route: Option<Route<F>> = None;
         for path in paths {
             core.sessions.counts::<F>(path.session).paths += 1;
-            core.attrs.retain::<F>(path.attrs, 1);
+            core.attrs.retain::<F>(path.attrs, core.is_recursive(path.session), 1);
             match &mut route {
                 Some(route) => route.push(&mut core.paths, path),
                 None => route = Some(Route::new(prefix, path, false)),
             }
         }
         let Some(mut route) = route else { return };
-        route.set_best(best);
+        route.set_lead(lead as usize, usable);
+        if core.has_unknown(&route) {
+            core.unanswered.push(prefix);
+        }
         if let Some(best) = core.best_of(&route) {
             core.sessions.counts::<F>(best.session).best += 1;
         }

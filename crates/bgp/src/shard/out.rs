@@ -1,7 +1,7 @@
 //! What a shard has to say after it handled messages, in the order of events.
 
 use crate::attr::AttrSet;
-use crate::message::{BestBatch, BestPath, Change, EgressIn, Feed, FeedSet, NONE};
+use crate::message::{BestBatch, BestPath, Change, EgressIn, Feed, FeedSet, NONE, TrackedNextHop};
 use crate::peer::{FeedKind, PeerId};
 use ribtide_prefix::{Family, Map, Prefix};
 use smallvec::SmallVec;
@@ -28,7 +28,7 @@ pub struct Effects {
     pub feed: Feed,
     /// Next hops that came into use (`true`) or went out of it (`false`), in order. Whoever resolves next hops
     /// watches those in use and reports them with `ShardIn::NextHops`.
-    pub next_hops: Vec<(IpAddr, bool)>,
+    pub next_hops: Vec<(TrackedNextHop, bool)>,
     /// Sessions that ended and of which nothing is left in this shard.
     pub purged: Vec<(PeerId, u32)>,
 }
@@ -138,8 +138,9 @@ impl ShardOut {
         self.effects.purged.push((peer, session));
     }
 
-    pub(super) fn next_hops(&mut self, uses: &mut Vec<(IpAddr, bool)>) {
-        self.effects.next_hops.append(uses);
+    /// Where next hops go that came into use or went out of it.
+    pub(super) fn next_hops(&mut self) -> &mut Vec<(TrackedNextHop, bool)> {
+        &mut self.effects.next_hops
     }
 }
 

@@ -1,4 +1,7 @@
-//! What the table holds for a prefix: its paths from the oldest to the newest, and which is best.
+//! What the table holds for a prefix: its paths from the oldest to the newest, and which of them leads.
+//!
+//! The leading path is the best one if any path can be used. Else it is the one that would be best if all next hops could
+//! be reached: the RIB manager gets it, so that it can say when that is so, and nobody else does.
 
 use super::gate::Gate;
 use super::paths::{Path, PathStore, is_full};
@@ -15,7 +18,7 @@ pub(super) struct Route<F: Family> {
     /// What it waits for before its best path is told.
     pub(super) gate: Gate,
     /// The path if there is one. Of several, `attrs` is their block, `session` how many they are, and `hint` the index
-    /// of the best one.
+    /// of the leading one.
     path: Path,
 }
 
@@ -27,12 +30,11 @@ enum Form {
     Best,
     /// One path, not to be used.
     Idle,
-    /// Several.
+    /// Several, and the leading one is best.
     Many,
+    /// Several, none to be used.
+    ManyIdle,
 }
-
-/// No best path among several. A shard knows fewer sessions than this.
-const NO_BEST: u16 = u16::MAX;
 
 /// The hash of a prefix in the tables of routes.
 pub(super) fn hash<F: Family>(prefix: Prefix<F>, seed: &Seed) -> u32 {
@@ -68,7 +70,7 @@ impl<F: Family> Slot for Route<F> {
 }
 
 impl<F: Family> Route<F> {
-    /// A route of one path.
+    /// A route of one path, which leads, and is best or cannot be used.
     pub(super) fn new(prefix: Prefix<F>, path: Path, best: bool) -> Route<F> {
         let form = if best { Form::Best } else { Form::Idle };
         Route { bits: prefix.bits(), len: prefix.len(), form, gate: Gate::OPEN, path }
@@ -84,21 +86,40 @@ impl<F: Family> Route<F> {
         self.bits == prefix.bits() && self.len == prefix.len() && self.form != Form::Empty
     }
 
-    /// Index of the best path.
-    pub(super) fn best(&self) -> Option<usize> {
+    /// Index of the leading path.
+    pub(super) fn lead(&self) -> usize {
         match self.form {
-            Form::Best => Some(0),
-            Form::Many if self.path.hint != NO_BEST => Some(usize::from(self.path.hint)),
-            _ => None,
+            Form::Many | Form::ManyIdle => usize::from(self.path.hint),
+            _ => 0,
         }
     }
 
-    /// Sets the index of the best path.
-    pub(super) fn set_best(&mut self, best: Option<usize>) {
-        match self.form {
-            Form::Many => self.path.hint = best.map_or(NO_BEST, |index| index as u16),
-            _ => self.form = if best.is_some() { Form::Best } else { Form::Idle },
+    /// Whether the leading path is best: it can be used.
+    pub(super) fn is_usable(&self) -> bool {
+        matches!(self.form, Form::Best | Form::Many)
+    }
+
+    /// Index of the best path.
+    pub(super) fn best(&self) -> Option<usize> {
+        self.is_usable().then_some(self.lead())
+    }
+
+    /// Sets which path leads, and whether it can be used.
+    pub(super) fn set_lead(&mut self, lead: usize, usable: bool) {
+        let several = self.is_several();
+        self.form = match (several, usable) {
+            (true, true) => Form::Many,
+            (true, false) => Form::ManyIdle,
+            (false, true) => Form::Best,
+            (false, false) => Form::Idle,
+        };
+        if several {
+            self.path.hint = lead as u16;
         }
+    }
+
+    fn is_several(&self) -> bool {
+        matches!(self.form, Form::Many | Form::ManyIdle)
     }
 
     /// Whether it has one path that is not to be used.
@@ -108,35 +129,33 @@ impl<F: Family> Route<F> {
 
     /// How many paths it has; never 0 while it is in the table.
     pub(super) fn len(&self) -> usize {
-        if self.form == Form::Many { usize::from(self.path.session) } else { 1 }
+        if self.is_several() { usize::from(self.path.session) } else { 1 }
     }
 
     /// The paths, from the oldest to the newest.
     pub(super) fn paths<'a>(&'a self, store: &'a PathStore) -> &'a [Path] {
-        match self.form {
-            Form::Many => store.get(self.path.attrs, self.len()),
-            _ => std::slice::from_ref(&self.path),
+        match self.is_several() {
+            true => store.get(self.path.attrs, self.len()),
+            false => std::slice::from_ref(&self.path),
         }
     }
 
     /// The paths of a route that has more than one, to change.
     pub(super) fn paths_mut<'a>(&self, store: &'a mut PathStore) -> &'a mut [Path] {
-        match self.form {
-            Form::Many => store.get_mut(self.path.attrs, self.len()),
-            _ => &mut [],
+        match self.is_several() {
+            true => store.get_mut(self.path.attrs, self.len()),
+            false => &mut [],
         }
     }
 
-    /// Adds a path as the newest. The best one stays.
+    /// Adds a path as the newest. The leading one stays.
     pub(super) fn push(&mut self, store: &mut PathStore, path: Path) {
         let len = self.len();
-        if self.form != Form::Many {
-            let best = self.best();
+        if !self.is_several() {
             let block = store.take(2);
             store.get_mut(block, 2).copy_from_slice(&[self.path, path]);
-            self.form = Form::Many;
+            self.form = if self.is_usable() { Form::Many } else { Form::ManyIdle };
             self.path = Path { attrs: block, session: 2, hint: 0 };
-            self.set_best(best);
             return;
         }
         if is_full(len) {
@@ -146,16 +165,16 @@ impl<F: Family> Route<F> {
         self.path.session += 1;
     }
 
-    /// Takes out the path at `index` of a route that has more than one. The caller sets the best one.
+    /// Takes out the path at `index` of a route that has more than one. The caller sets the leading one.
     pub(super) fn remove(&mut self, store: &mut PathStore, index: usize) -> Path {
         let len = self.len();
         let paths = store.get_mut(self.path.attrs, len);
         let gone = paths[index];
         paths.copy_within(index + 1.., index);
         if len == 2 {
-            let (block, best) = (self.path.attrs, self.best());
+            let block = self.path.attrs;
             self.path = paths[0];
-            self.form = if best.is_some() { Form::Best } else { Form::Idle };
+            self.form = if self.is_usable() { Form::Best } else { Form::Idle };
             store.give(block, 2);
             return gone;
         }
@@ -168,7 +187,7 @@ impl<F: Family> Route<F> {
 
     /// Puts `path` in the place of the one at `index`, as the newest.
     pub(super) fn replace(&mut self, store: &mut PathStore, index: usize, path: Path) -> Path {
-        if self.form != Form::Many {
+        if !self.is_several() {
             return std::mem::replace(&mut self.path, path);
         }
         let len = self.len();
@@ -181,7 +200,7 @@ impl<F: Family> Route<F> {
 
     /// Gives back what it has of the store.
     pub(super) fn clear(&self, store: &mut PathStore) {
-        if self.form == Form::Many {
+        if self.is_several() {
             store.give(self.path.attrs, self.len());
         }
     }
@@ -237,9 +256,9 @@ mod tests {
                         model.push(new);
                     }
                 }
-                let best = (n % 3 > 0).then_some(n % model.len());
-                route.set_best(best);
-                prop_assert_eq!(route.best(), best);
+                let (lead, usable) = (n % model.len(), n % 3 > 0);
+                route.set_lead(lead, usable);
+                prop_assert_eq!((route.lead(), route.best()), (lead, usable.then_some(lead)));
                 for (route, model) in routes.iter().zip(&models) {
                     prop_assert_eq!(route.paths(&store), &model[..]);
                 }

@@ -45,6 +45,11 @@ fn set(origin: u8, hop: u8) -> AttrSet {
     AttrSet::new(&bytes, NextHop::V4(Ipv4Addr::new(192, 0, 2, hop)))
 }
 
+/// A next hop of the peers' paths, which need it on link.
+fn next_hop(text: &str) -> TrackedNextHop {
+    TrackedNextHop { address: text.parse().unwrap(), recursive: false }
+}
+
 fn prefix(n: u32) -> Prefix<V4> {
     Prefix::new(n << 14, 24)
 }
@@ -101,7 +106,7 @@ fn only_changes_are_told_and_only_other_next_hops_are_fed() {
     bench.routes(&two, Some(&set(1, 7)), [0]);
     let effects = bench.out.take();
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![(None, Some(2))], 1));
-    assert_eq!(effects.next_hops, [("192.0.2.7".parse().unwrap(), true)]);
+    assert_eq!(effects.next_hops, [(next_hop("192.0.2.7"), true)]);
 
     bench.routes(&two, Some(&set(1, 7)), [0]);
     bench.routes(&one, Some(&set(2, 8)), [0]);
@@ -115,7 +120,7 @@ fn only_changes_are_told_and_only_other_next_hops_are_fed() {
         (vec![(Some(2), Some(1))], 0),
         "better, same next hop"
     );
-    assert_eq!(effects.next_hops, [("192.0.2.8".parse().unwrap(), false)]);
+    assert_eq!(effects.next_hops, [(next_hop("192.0.2.8"), false)]);
 
     bench.routes(&one, None, [0]);
     bench.routes(&two, None, [0]);
@@ -181,7 +186,7 @@ fn counts_tell_what_is_in_use_and_what_cannot_be() {
     let (mut bench, one, two) = (Bench::new(), peer(1, 1), peer(2, 1));
     bench.routes(&one, Some(&set(0, 7)), 0..3);
     bench.routes(&two, Some(&set(1, 8)), 0..2);
-    let hop = "192.0.2.7".parse().unwrap();
+    let hop = next_hop("192.0.2.7");
     bench.handle(ShardIn::NextHops(vec![(hop, NextHopState::Unreachable)]));
     bench.finish();
     let counts = bench.shard.counts();
@@ -253,7 +258,7 @@ fn next_hops_decide_who_can_be_best() {
     bench.routes(&two, Some(&set(0, 8)), [0]);
     bench.out.take();
     let tell = |bench: &mut Bench, hop: &str, state| {
-        bench.handle(ShardIn::NextHops(vec![(hop.parse().unwrap(), state)]));
+        bench.handle(ShardIn::NextHops(vec![(next_hop(hop), state)]));
         sources(&bench.finish())
     };
     let far = NextHopState::Reachable { cost: 5 };
@@ -271,7 +276,7 @@ fn a_logical_shard_moves_to_a_new_shard_without_a_word() {
     let (mut bench, one, two) = (Bench::new(), peer(1, 1), peer(2, 1));
     bench.routes(&one, Some(&set(0, 7)), 0..1000);
     bench.routes(&two, Some(&set(1, 8)), 0..1000);
-    bench.handle(ShardIn::NextHops(vec![("192.0.2.7".parse().unwrap(), NextHopState::Unreachable)]));
+    bench.handle(ShardIn::NextHops(vec![(next_hop("192.0.2.7"), NextHopState::Unreachable)]));
     bench.finish();
     let mut fresh = Bench { shard: Shard::new(DecisionOptions::default()), out: ShardOut::default() };
     for logical in 0..LOGICAL_SHARDS {
@@ -280,7 +285,7 @@ fn a_logical_shard_moves_to_a_new_shard_without_a_word() {
     }
     let (given, taken) = (bench.out.take(), fresh.out.take());
     assert!(given.egress.is_empty() && taken.egress.is_empty() && fed(&taken.feed) == 0);
-    let hop = |text: &str, used| (text.parse::<IpAddr>().unwrap(), used);
+    let hop = |text: &str, used| (next_hop(text), used);
     let mut uses = taken.next_hops;
     uses.sort_unstable();
     assert_eq!(uses, [hop("192.0.2.7", true), hop("192.0.2.8", true)]);
@@ -294,7 +299,7 @@ fn a_logical_shard_moves_to_a_new_shard_without_a_word() {
 
     // It goes on where the former one was: what is told now follows from what was told then.
     fresh.handle(ShardIn::PeerUp(one.clone()));
-    fresh.handle(ShardIn::NextHops(vec![("192.0.2.8".parse().unwrap(), NextHopState::Unreachable)]));
+    fresh.handle(ShardIn::NextHops(vec![(next_hop("192.0.2.8"), NextHopState::Unreachable)]));
     assert_eq!(sources(&fresh.finish()), [(Some(2), None); 1000]);
     fresh.handle(ShardIn::PeerDown { peer: one.id, session: 1 });
     assert_eq!(fresh.finish().purged, [(one.id, 1)]);
@@ -390,4 +395,99 @@ fn without_suppression_nothing_waits_and_what_waited_is_told() {
     let mark = bench.shard.mark().unwrap();
     bench.handle(confirmed(mark, &[]));
     assert_eq!(sources(&bench.finish()), [(Some(1), Some(1))]);
+}
+
+/// A shard whose next hops a RIB manager resolves, with the sessions of peers 1 and 2.
+fn tracking() -> Bench {
+    let mut bench = Bench { shard: Shard::tracking(DecisionOptions::default()), out: ShardOut::default() };
+    [1, 2].into_iter().for_each(|n| bench.handle(ShardIn::PeerUp(peer(n, 1))));
+    bench
+}
+
+fn says(bench: &mut Bench, hop: &str, state: NextHopState) -> Effects {
+    bench.handle(ShardIn::NextHops(vec![(next_hop(hop), state)]));
+    bench.finish()
+}
+
+#[test]
+fn unknown_next_hop_is_fed_and_not_advertised_before_it_is_resolved() {
+    let (mut bench, one) = (tracking(), peer(1, 1));
+    bench.routes(&one, Some(&set(0, 7)), 0..10);
+    bench.routes(&one, Some(&set(0, 8)), 10..12);
+    let effects = bench.finish();
+    assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 12));
+    assert_eq!(effects.next_hops, [(next_hop("192.0.2.7"), true), (next_hop("192.0.2.8"), true)]);
+    assert_eq!(bench.shard.counts().ipv4.hidden, 12);
+    let effects = says(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 3 });
+    assert_eq!((sources(&effects), fed(&effects.feed)), (vec![(None, Some(1)); 10], 0), "the others wait");
+    let effects = says(&mut bench, "192.0.2.8", NextHopState::Unreachable);
+    assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 0));
+    let effects = says(&mut bench, "192.0.2.8", NextHopState::Reachable { cost: 0 });
+    assert_eq!((sources(&effects), fed(&effects.feed)), (vec![(None, Some(1)); 2], 0));
+    // A route by a next hop that is known is advertised at once.
+    bench.routes(&one, Some(&set(1, 8)), [20]);
+    assert_eq!(sources(&bench.finish()), [(None, Some(1))]);
+}
+
+#[test]
+fn unreachable_next_hop_withdraws_what_is_advertised_and_leaves_the_feed_as_it_is() {
+    let (mut bench, one, two) = (tracking(), peer(1, 1), peer(2, 1));
+    bench.routes(&one, Some(&set(0, 7)), [0, 1]);
+    bench.routes(&two, Some(&set(1, 8)), [1]);
+    bench.finish();
+    says(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
+    let effects = says(&mut bench, "192.0.2.8", NextHopState::Reachable { cost: 0 });
+    assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 0), "no best path changes");
+    let effects = says(&mut bench, "192.0.2.7", NextHopState::Unreachable);
+    let mut told = sources(&effects);
+    told.sort_unstable();
+    assert_eq!(told, [(Some(1), None), (Some(1), Some(2))]);
+    assert_eq!(effects.feed.changes.v4.iter().map(|(prefix, _)| *prefix).collect::<Vec<_>>(), [prefix(1)]);
+    let effects = says(&mut bench, "192.0.2.8", NextHopState::Unreachable);
+    assert_eq!(sources(&effects), [(Some(2), None)]);
+    assert_eq!(effects.feed.changes.v4[0].0, prefix(1), "the better one leads again");
+    // Paths that go and come while nothing can be used are fed, and told to nobody.
+    bench.routes(&one, None, [1]);
+    bench.routes(&two, Some(&set(2, 7)), [0]);
+    let effects = bench.finish();
+    assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 1));
+}
+
+#[test]
+fn next_hop_on_link_and_recursive_ones_are_apart() {
+    let mut bench = tracking();
+    let far = Arc::new(PeerInfo { multihop: true, ..(*peer(3, 1)).clone() });
+    bench.handle(ShardIn::PeerUp(far.clone()));
+    bench.routes(&peer(1, 1), Some(&set(0, 7)), [0]);
+    bench.routes(&far, Some(&set(1, 7)), [0]);
+    let mut uses = bench.finish().next_hops;
+    uses.sort_unstable();
+    let recursive = TrackedNextHop { recursive: true, ..next_hop("192.0.2.7") };
+    assert_eq!(uses, [(next_hop("192.0.2.7"), true), (recursive, true)]);
+    bench.handle(ShardIn::NextHops(vec![(recursive, NextHopState::Reachable { cost: 0 })]));
+    let effects = says(&mut bench, "192.0.2.7", NextHopState::Unreachable);
+    assert_eq!(sources(&effects), [(None, Some(3))], "the better path needs its next hop on link");
+}
+
+#[test]
+fn too_many_unanswered_prefixes_have_all_routes_judged_again() {
+    let (mut bench, one) = (tracking(), peer(1, 1));
+    bench.routes(&one, Some(&set(0, 7)), 0..100);
+    bench.finish();
+    let effects = says(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
+    assert_eq!(sources(&effects).len(), 100);
+}
+
+#[test]
+fn suppressed_path_that_becomes_usable_waits_for_dataplanes() {
+    let (mut bench, one) = (tracking(), peer(1, 1));
+    bench.handle(ShardIn::Suppress(true));
+    bench.routes(&one, Some(&set(0, 7)), [0]);
+    assert_eq!(fed(&bench.finish().feed), 1);
+    assert_eq!(bench.shard.mark(), None, "nothing waits: no path can be used");
+    let effects = says(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
+    assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 1));
+    let mark = bench.shard.mark().unwrap();
+    bench.handle(confirmed(mark, &[]));
+    assert_eq!(sources(&bench.finish()), [(None, Some(1))]);
 }

@@ -1,9 +1,12 @@
 //! Work that goes through all tables, some thousand slots at a step.
 
 use super::out::{Others, index};
+use super::route::{self, Route};
 use super::{Core, Shard, ShardOut};
 use crate::message::{BestBatch, Change, DumpRequest, NONE};
-use ribtide_prefix::{Afi, Family, LOGICAL_SHARDS, for_each_family};
+use ribtide_prefix::{
+    Afi, Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard,
+};
 use std::collections::VecDeque;
 
 /// Slots that a step may look at: about a millisecond's work.
@@ -13,6 +16,36 @@ const STEP: usize = 2048;
 #[derive(Default)]
 pub(super) struct Work {
     tasks: VecDeque<Task>,
+    /// Prefixes whose next hop was unknown, to be judged again.
+    answered: Families<Prefixes>,
+}
+
+/// Prefixes of a family, some more than once.
+struct Prefixes;
+impl PerFamily for Prefixes {
+    type Of<F: Family> = Vec<Prefix<F>>;
+}
+
+/// Prefixes that wait for the answer to a next hop; with more of a family than that, every route is judged again instead.
+const UNANSWERED_MAX: usize = if cfg!(test) { 4 } else { 1 << 18 };
+
+/// Prefixes with a path whose next hop was unknown when they were judged.
+#[derive(Default)]
+pub(super) struct Unanswered {
+    prefixes: Families<Prefixes>,
+    /// There were too many.
+    all: bool,
+}
+
+impl Unanswered {
+    pub(super) fn push<F: Family>(&mut self, prefix: Prefix<F>) {
+        let prefixes = self.prefixes.get_mut::<F>();
+        if prefixes.len() < UNANSWERED_MAX {
+            prefixes.push(prefix);
+        } else if !self.all {
+            (self.prefixes, self.all) = (Families::default(), true);
+        }
+    }
 }
 
 struct Task {
@@ -70,6 +103,20 @@ impl Work {
         self.go_round(Kind::Redecide);
     }
 
+    /// Some of what was unknown is known: these prefixes are judged again.
+    pub(super) fn answer(&mut self, unanswered: &mut Unanswered) {
+        let Unanswered { mut prefixes, all } = std::mem::take(unanswered);
+        if all {
+            self.redecide();
+        }
+        for_each_family!(F => self.answered.get_mut::<F>().append(prefixes.get_mut::<F>()));
+    }
+
+    /// Whether [`Shard::judge_answered`] has something to do.
+    pub(super) fn is_answering(&self) -> bool {
+        !self.answered.v4.is_empty() || !self.answered.v6.is_empty()
+    }
+
     /// Nothing is to wait for dataplanes any more.
     pub(super) fn open(&mut self) {
         self.go_round(Kind::Open);
@@ -97,17 +144,35 @@ impl Work {
 impl Shard {
     /// Whether [`Shard::step`] has something to do.
     pub fn work_left(&self) -> bool {
-        !self.work.tasks.is_empty() || self.core.gates.any_confirmed()
+        !self.work.tasks.is_empty() || self.work.is_answering() || self.core.gates.any_confirmed()
     }
 
     /// Does a bounded piece of the work that messages left behind.
     pub fn step(&mut self, out: &mut ShardOut) {
         self.tell_confirmed(out);
+        self.judge_answered(out);
         self.core.settle(out);
         if let Some(task) = self.work.tasks.pop_front() {
             self.go_on(task, out);
         }
         self.core.clear_out(out);
+    }
+
+    /// Judges some of the prefixes again whose next hop was unknown.
+    pub(super) fn judge_answered(&mut self, out: &mut ShardOut) {
+        let Shard { tables, core, work, .. } = self;
+        for_each_family!(F => {
+            let answered = work.answered.get_mut::<F>();
+            let some = answered.split_off(answered.len().saturating_sub(STEP / 2));
+            for prefix in some {
+                let table = &mut tables.get_mut::<F>()[usize::from(logical_shard(prefix))];
+                let Some(at) = table.find(route::hash(prefix, &core.seed), |route| route.is(prefix)) else { continue };
+                core.redecide(table.get_mut(at), out);
+            }
+            if answered.is_empty() {
+                *answered = Vec::new();
+            }
+        });
     }
 
     /// A step of one task.
@@ -185,6 +250,13 @@ impl Shard {
                 true
             }
         })
+    }
+}
+
+impl Core {
+    /// Whether a route has a path whose next hop is not known yet.
+    pub(super) fn has_unknown<F: Family>(&self, route: &Route<F>) -> bool {
+        !self.attrs.hops.all_reachable() && route.paths(&self.paths).iter().any(|path| self.is_unknown(*path))
     }
 }
 

@@ -16,13 +16,14 @@ use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{Effects, Moved, Shard, ShardOut, ToEgress};
 use ribtide_prefix::{Families, LogicalShard};
-use ribtide_rib::{FeedMark, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, VrfId};
+use ribtide_rib::{
+    FeedMark, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, TrackedNextHop, VrfId,
+};
 use ribtide_runtime::activity::{Activity, Busy};
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -100,12 +101,12 @@ impl ShardBuilder {
     ) -> (ShardPort, ShardStage) {
         let (asker, asked) = pair("shard");
         let (inbox, lane) = (self.inbox(), self.lane());
-        let out = match outlets.rib {
-            Some(_) => ShardOut::default(),
-            None => ShardOut::without_feed(),
+        let (shard, out) = match outlets.rib {
+            Some(_) => (Shard::tracking(options), ShardOut::default()),
+            None => (Shard::new(options), ShardOut::without_feed()),
         };
         let stage = ShardStage {
-            shard: Shard::new(options),
+            shard,
             out,
             workers: outlets.workers.iter().map(|worker| Mailbox::new(worker.ring.clone())).collect(),
             inlets: outlets.workers,
@@ -337,8 +338,11 @@ impl ShardStage {
 }
 
 /// What the RIB manager gets: next hops to watch before the routes that use them.
-fn to_rib(feed: Feed, next_hops: &[(IpAddr, bool)]) -> Vec<RibIn> {
-    let of = |used: bool| next_hops.iter().filter(|(_, u)| *u == used).map(|(a, _)| *a).collect::<Vec<_>>();
+fn to_rib(feed: Feed, next_hops: &[(ribtide_bgp::message::TrackedNextHop, bool)]) -> Vec<RibIn> {
+    let of = |used: bool| {
+        let of = next_hops.iter().filter(|(_, u)| *u == used).map(|(next_hop, _)| next_hop);
+        of.map(|of| TrackedNextHop { address: of.address, recursive: of.recursive }).collect::<Vec<_>>()
+    };
     let (track, untrack) = (of(true), of(false));
     let mut messages = Vec::new();
     if !track.is_empty() {

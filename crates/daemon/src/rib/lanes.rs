@@ -1,12 +1,11 @@
 //! What the RIB manager tells shards: next hops, and what dataplanes have. It never waits for a shard, because the shard
 //! may be waiting for it: what does not fit into a shard's ring stays here, and only the newest of it.
 
-use ribtide_bgp::message::{Confirmation, NextHopState, ShardIn};
+use ribtide_bgp::message::{Confirmation, NextHopState, ShardIn, TrackedNextHop};
 use ribtide_prefix::{AnyPrefix, Map};
 use ribtide_rib::FeedMark;
 use ribtide_runtime::ring::{Sender, TrySend};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 /// Blocked prefixes that go into one message: a turn of a shard is short.
 const AT_ONCE: usize = 2048;
@@ -35,8 +34,8 @@ struct Unsent {
     mark: u64,
     /// The newest of each prefix.
     blocked: Map<AnyPrefix, bool>,
-    /// The newest of each address.
-    next_hops: BTreeMap<IpAddr, NextHopState>,
+    /// The newest of each.
+    next_hops: BTreeMap<TrackedNextHop, NextHopState>,
 }
 
 impl Lanes {
@@ -79,9 +78,9 @@ impl Lanes {
         }
     }
 
-    pub(super) fn next_hop(&mut self, address: IpAddr, state: NextHopState) {
+    pub(super) fn next_hop(&mut self, next_hop: TrackedNextHop, state: NextHopState) {
         for unsent in &mut self.lanes {
-            unsent.next_hops.insert(address, state);
+            unsent.next_hops.insert(next_hop, state);
         }
     }
 

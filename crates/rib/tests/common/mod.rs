@@ -10,6 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+pub fn recursive(text: &str) -> TrackedNextHop {
+    TrackedNextHop { address: ip(text), recursive: true }
+}
+
+/// The same for a route whose next hop must be on link.
+pub fn on_link(text: &str) -> TrackedNextHop {
+    TrackedNextHop { address: ip(text), recursive: false }
+}
+
 pub fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }

@@ -11,7 +11,7 @@ use ribtide_prefix::{Prefix, V4};
 use ribtide_rib::{FibGroup, FibHop, InterfaceEvent, Rib, RibConfig, RibOut, UrgentOp};
 use ribtide_runtime::thread::Stop;
 use ribtide_wire::bgp::NextHop;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 const ROUTES: usize = 1000;
 
@@ -107,7 +107,11 @@ impl Bench {
             ribtide_rib::NextHopState::Reachable { cost } => NextHopState::Reachable { cost },
             ribtide_rib::NextHopState::Unreachable => NextHopState::Unreachable,
         };
-        let news = said.next_hops.iter().map(|(address, s)| (*address, state(*s))).collect();
+        let of = |of: &TrackedNextHop| ribtide_bgp::message::TrackedNextHop {
+            address: of.address,
+            recursive: of.recursive,
+        };
+        let news = said.next_hops.iter().map(|(next_hop, s)| (of(next_hop), state(*s))).collect();
         self.shard.handle(ShardIn::NextHops(news), &mut self.out);
     }
 
@@ -140,7 +144,8 @@ fn a_lost_next_hop_with_a_backup_is_one_change_of_a_group_and_bgp_follows() {
     assert_eq!(repaired(&urgent), [by(2)]);
     let said = bench.rib.handle([]);
     assert_eq!(Bench::told(&said), (0, 0), "no route and no other group");
-    assert_eq!(said.next_hops, [(IpAddr::from([10, 0, 1, 2]), ribtide_rib::NextHopState::Unreachable)]);
+    let lost = TrackedNextHop { address: IpAddr::from([10, 0, 1, 2]), recursive: false };
+    assert_eq!(said.next_hops, [(lost, ribtide_rib::NextHopState::Unreachable)]);
 
     // BGP follows: each route goes over to its new best path, with a backup of its own.
     bench.hear(&said);

@@ -276,6 +276,9 @@ impl Learnt {
 fn received(hop: &Hop) -> Option<ReceivedHop> {
     let Via { gateway, ifindex, onlink } = hop.via;
     let interface = (ifindex != 0).then_some(ifindex);
+    // Routes of others are taken as the kernel has them: it forwards by the interface, whatever other routes there are, and
+    // so must what resolves through them.
+    let onlink = onlink || interface.is_some();
     // A hop without either leads nowhere that can be said.
     (gateway.is_some() || interface.is_some()).then_some(ReceivedHop {
         gateway,

@@ -1,0 +1,327 @@
+//! The next hops of a shard's paths: what the RIB manager said of each, for each kind of path.
+//!
+//! Paths of single-hop external sessions need their next hop on link, other paths do not (RFC 4271 section 5.1.3), so an
+//! address has a state for each. A shard registers an address for a kind while any path of that kind has it.
+
+use crate::decision::Reason;
+use crate::message::{NextHopState, TrackedNextHop};
+use ribtide_prefix::{Afi, Family, Map};
+use std::net::IpAddr;
+
+/// Next hops, numbered.
+pub(super) struct NextHops {
+    entries: Vec<Hop>,
+    unused: Vec<u32>,
+    by_address: Map<IpAddr, u32>,
+    /// Of a next hop that nothing was said of: nothing where the RIB manager will say it, and else reachable.
+    assumed: Option<NextHopState>,
+    /// How many that are in use cannot be used, because they are unreachable or unknown.
+    unusable: usize,
+    /// Those whose use may have changed since [`NextHops::uses`].
+    touched: Vec<u32>,
+}
+
+struct Hop {
+    address: IpAddr,
+    /// For paths that need it on link, and for those that do not.
+    kinds: [Kind; 2],
+    /// Attribute sets that have it.
+    sets: u32,
+    touched: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Kind {
+    /// What is known of it.
+    state: Option<NextHopState>,
+    /// Paths that have it, IPv4 and IPv6.
+    paths: [u32; 2],
+    /// Whether the RIB manager was told that it is in use.
+    registered: bool,
+}
+
+impl Kind {
+    fn is_used(&self) -> bool {
+        self.paths != [0; 2]
+    }
+
+    fn is_usable(&self) -> bool {
+        matches!(self.state, Some(NextHopState::Reachable { .. }))
+    }
+
+    /// Whether it is in use and cannot be used.
+    fn hides(&self) -> bool {
+        self.is_used() && !self.is_usable()
+    }
+}
+
+/// What news of a next hop means for the paths that have it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum News {
+    /// Nothing.
+    Same,
+    /// It is known for the first time.
+    First,
+    /// It is something else now.
+    Other,
+}
+
+impl NextHops {
+    /// None yet. `tracks`: the RIB manager says what they are; until then they are unknown.
+    pub(super) fn new(tracks: bool) -> NextHops {
+        NextHops {
+            entries: Vec::new(),
+            unused: Vec::new(),
+            by_address: Map::default(),
+            assumed: (!tracks).then_some(NextHopState::Reachable { cost: 0 }),
+            unusable: 0,
+            touched: Vec::new(),
+        }
+    }
+
+    /// Takes in what the RIB manager says.
+    pub(super) fn tell(&mut self, next_hop: TrackedNextHop, state: NextHopState) -> News {
+        let Some(id) = self.by_address.get(&next_hop.address) else { return News::Same };
+        let kind = &mut self.entries[*id as usize].kinds[usize::from(next_hop.recursive)];
+        if !kind.is_used() || kind.state == Some(state) {
+            return News::Same;
+        }
+        let hid = kind.hides();
+        let former = kind.state.replace(state);
+        self.unusable = self.unusable + usize::from(kind.hides()) - usize::from(hid);
+        if former.is_none() { News::First } else { News::Other }
+    }
+
+    /// Takes in what another shard knew of a next hop whose paths are about to come. What is known here counts, since the
+    /// RIB manager tells all shards the same.
+    pub(super) fn learn(&mut self, next_hop: TrackedNextHop, state: Option<NextHopState>) -> News {
+        let id = self.find(next_hop.address);
+        let kind = &mut self.entries[id as usize].kinds[usize::from(next_hop.recursive)];
+        match (kind.is_used(), kind.state, state) {
+            (true, Some(_), None) => News::Other,
+            (true, Some(here), Some(there)) if here != there => News::Other,
+            (true, Some(_), _) | (_, _, None) => News::Same,
+            (true, None, Some(state)) => self.tell(next_hop, state),
+            (false, _, Some(state)) => {
+                kind.state = Some(state);
+                News::Same
+            }
+        }
+    }
+
+    /// What is known of a next hop, for each kind of path that has it.
+    pub(super) fn known(&self, id: u32) -> impl Iterator<Item = (TrackedNextHop, Option<NextHopState>)> {
+        let Hop { address, kinds, .. } = &self.entries[id as usize];
+        [false, true].into_iter().filter_map(move |recursive| {
+            let kind = &kinds[usize::from(recursive)];
+            kind.is_used().then_some((TrackedNextHop { address: *address, recursive }, kind.state))
+        })
+    }
+
+    /// Interior cost to a next hop, or why it cannot be used.
+    pub(super) fn cost(&self, id: u32, recursive: bool) -> Result<u32, Reason> {
+        match self.entries[id as usize].kinds[usize::from(recursive)].state {
+            Some(NextHopState::Reachable { cost }) => Ok(cost),
+            Some(NextHopState::Unreachable) => Err(Reason::NextHopUnreachable),
+            None => Err(Reason::NextHopUnknown),
+        }
+    }
+
+    pub(super) fn address(&self, id: u32) -> IpAddr {
+        self.entries[id as usize].address
+    }
+
+    /// How many next hops attribute sets have.
+    pub(super) fn in_use(&self) -> usize {
+        self.entries.iter().filter(|hop| hop.sets > 0).count()
+    }
+
+    /// Whether all that are in use can be reached.
+    #[inline]
+    pub(super) fn all_reachable(&self) -> bool {
+        self.unusable == 0
+    }
+
+    /// How many paths of a family cannot be used because of their next hop.
+    pub(super) fn hidden<F: Family>(&self) -> usize {
+        let hide = self.entries.iter().flat_map(|hop| &hop.kinds).filter(|kind| kind.hides());
+        hide.map(|kind| kind.paths[family::<F>()] as usize).sum()
+    }
+
+    /// The number of an address, which one more attribute set has.
+    pub(super) fn acquire(&mut self, address: IpAddr) -> u32 {
+        let id = self.find(address);
+        self.entries[id as usize].sets += 1;
+        id
+    }
+
+    /// Undoes one [`NextHops::acquire`].
+    pub(super) fn let_go(&mut self, id: u32) {
+        self.entries[id as usize].sets -= 1;
+        self.touch(id);
+    }
+
+    /// `count` more paths have it.
+    pub(super) fn retain<F: Family>(&mut self, id: u32, recursive: bool, count: u32) {
+        let kind = &mut self.entries[id as usize].kinds[usize::from(recursive)];
+        let used = kind.is_used();
+        kind.paths[family::<F>()] += count;
+        if used != kind.is_used() {
+            self.unusable += usize::from(kind.hides());
+            self.touch(id);
+        }
+    }
+
+    /// `count` paths less have it.
+    pub(super) fn release<F: Family>(&mut self, id: u32, recursive: bool, count: u32) {
+        let kind = &mut self.entries[id as usize].kinds[usize::from(recursive)];
+        let hid = kind.hides();
+        kind.paths[family::<F>()] -= count;
+        if !kind.is_used() {
+            self.unusable -= usize::from(hid);
+            self.touch(id);
+        }
+    }
+
+    /// Those that came into use (`true`) or went out of it since this was called last. What was known of the latter is
+    /// forgotten: nobody says any more when it changes.
+    pub(super) fn uses(&mut self, out: &mut Vec<(TrackedNextHop, bool)>) {
+        for id in std::mem::take(&mut self.touched) {
+            let hop = &mut self.entries[id as usize];
+            hop.touched = false;
+            for (recursive, kind) in [false, true].into_iter().zip(&mut hop.kinds) {
+                let used = kind.is_used();
+                if used != kind.registered {
+                    kind.registered = used;
+                    out.push((TrackedNextHop { address: hop.address, recursive }, used));
+                }
+                if !used {
+                    kind.state = self.assumed;
+                }
+            }
+            if hop.sets == 0 {
+                self.by_address.remove(&hop.address);
+                self.unused.push(id);
+            }
+        }
+    }
+
+    fn touch(&mut self, id: u32) {
+        if !std::mem::replace(&mut self.entries[id as usize].touched, true) {
+            self.touched.push(id);
+        }
+    }
+
+    fn find(&mut self, address: IpAddr) -> u32 {
+        if let Some(id) = self.by_address.get(&address) {
+            return *id;
+        }
+        let kind = Kind { state: self.assumed, paths: [0; 2], registered: false };
+        let hop = Hop { address, kinds: [kind; 2], sets: 0, touched: false };
+        let id = match self.unused.pop() {
+            Some(id) => {
+                self.entries[id as usize] = hop;
+                id
+            }
+            None => {
+                self.entries.push(hop);
+                (self.entries.len() - 1) as u32
+            }
+        };
+        self.by_address.insert(address, id);
+        id
+    }
+}
+
+fn family<F: Family>() -> usize {
+    match F::AFI {
+        Afi::Ipv4 => 0,
+        Afi::Ipv6 => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_prefix::{V4, V6};
+
+    const REACHABLE: NextHopState = NextHopState::Reachable { cost: 7 };
+
+    fn next_hop(recursive: bool) -> TrackedNextHop {
+        TrackedNextHop { address: "192.0.2.1".parse().unwrap(), recursive }
+    }
+
+    fn uses(hops: &mut NextHops) -> Vec<(TrackedNextHop, bool)> {
+        let mut out = Vec::new();
+        hops.uses(&mut out);
+        out
+    }
+
+    #[test]
+    fn each_kind_of_path_registers_and_has_a_state_of_its_own() {
+        let mut hops = NextHops::new(true);
+        let id = hops.acquire(next_hop(true).address);
+        assert_eq!(uses(&mut hops), [], "no path yet");
+        hops.retain::<V4>(id, true, 2);
+        hops.retain::<V6>(id, false, 1);
+        assert_eq!(uses(&mut hops), [(next_hop(false), true), (next_hop(true), true)]);
+        assert_eq!(hops.tell(next_hop(true), REACHABLE), News::First);
+        assert_eq!((hops.cost(id, true), hops.cost(id, false)), (Ok(7), Err(Reason::NextHopUnknown)));
+        assert_eq!((hops.hidden::<V4>(), hops.hidden::<V6>(), hops.all_reachable()), (0, 1, false));
+        assert_eq!(hops.tell(next_hop(false), NextHopState::Unreachable), News::First);
+        assert_eq!(hops.tell(next_hop(false), NextHopState::Unreachable), News::Same);
+        assert_eq!(hops.tell(next_hop(false), REACHABLE), News::Other);
+        assert!(hops.all_reachable());
+        hops.release::<V6>(id, false, 1);
+        assert_eq!(uses(&mut hops), [(next_hop(false), false)]);
+        assert_eq!(hops.tell(next_hop(false), REACHABLE), News::Same, "nobody uses it");
+    }
+
+    #[test]
+    fn state_is_forgotten_when_the_last_path_goes_and_not_when_another_takes_its_place() {
+        let mut hops = NextHops::new(true);
+        let id = hops.acquire(next_hop(true).address);
+        hops.retain::<V4>(id, true, 1);
+        uses(&mut hops);
+        hops.tell(next_hop(true), REACHABLE);
+        hops.release::<V4>(id, true, 1);
+        hops.retain::<V4>(id, true, 1);
+        assert_eq!((uses(&mut hops), hops.cost(id, true)), (vec![], Ok(7)));
+        hops.release::<V4>(id, true, 1);
+        assert_eq!(uses(&mut hops), [(next_hop(true), false)]);
+        hops.retain::<V4>(id, true, 1);
+        assert_eq!(uses(&mut hops), [(next_hop(true), true)]);
+        assert_eq!((hops.cost(id, true), hops.all_reachable()), (Err(Reason::NextHopUnknown), false));
+        hops.release::<V4>(id, true, 1);
+        hops.let_go(id);
+        uses(&mut hops);
+        assert!(hops.by_address.is_empty() && hops.all_reachable());
+    }
+
+    #[test]
+    fn without_a_rib_manager_every_next_hop_is_reachable() {
+        let mut hops = NextHops::new(false);
+        let id = hops.acquire(next_hop(true).address);
+        hops.retain::<V4>(id, true, 1);
+        assert_eq!((hops.cost(id, true), hops.all_reachable()), (Ok(0), true));
+    }
+
+    #[test]
+    fn states_that_come_with_paths_count_where_nothing_is_known() {
+        let mut hops = NextHops::new(true);
+        assert_eq!(hops.learn(next_hop(true), Some(REACHABLE)), News::Same);
+        let id = hops.acquire(next_hop(true).address);
+        hops.retain::<V4>(id, true, 1);
+        assert_eq!((hops.cost(id, true), hops.all_reachable()), (Ok(7), true));
+        assert_eq!(
+            hops.learn(next_hop(true), None),
+            News::Other,
+            "paths that were hidden there are not here"
+        );
+        assert_eq!(hops.learn(next_hop(true), Some(NextHopState::Unreachable)), News::Other);
+        assert_eq!(hops.cost(id, true), Ok(7));
+        hops.retain::<V4>(id, false, 1);
+        assert_eq!(hops.learn(next_hop(false), Some(REACHABLE)), News::First);
+        assert!(hops.all_reachable());
+    }
+}

@@ -1,0 +1,151 @@
+//! Targets whose answers lead back to themselves: `docs/adr/0020-next-hop-resolution.md`, section 4.
+//!
+//! A target is *blocked* by the first group on its walk that is not resolved, and a group waits for its targets. One
+//! depth-first search answers what can be answered on the way, and finds the strongly connected components of the rest
+//! (Tarjan 1972). A component is complete when everything else that its targets reach is answered: then it is a circle,
+//! and is decided at once, whatever waits for it. So each edge is walked once, however the circles lie.
+//!
+//! The search has a stack of its own: a hostile peer may send a chain as long as its table.
+
+use crate::resolve::{Asked, Resolver};
+use crate::table::RouteTables;
+use std::collections::BTreeSet;
+
+/// A target's place in a search.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Place {
+    /// When it was reached first, from 1; 0 while it is not on the stack.
+    index: u32,
+    /// The least index that it is known to reach.
+    low: u32,
+    /// The group that blocks it.
+    blocked: u32,
+}
+
+/// A target that the search is at.
+struct Frame {
+    node: u32,
+    /// The group that it waits for, and how many of its targets were looked at.
+    waits: Option<(u32, usize)>,
+}
+
+/// A search; empty between two calls of [`Resolver::search`].
+#[derive(Default)]
+pub(crate) struct Search {
+    frames: Vec<Frame>,
+    /// Targets that were reached and have no answer yet.
+    open: Vec<u32>,
+    reached: u32,
+}
+
+impl Resolver {
+    /// Answers `root`, and every target that it rests on.
+    pub(crate) fn search(&mut self, tables: &RouteTables, root: u32, search: &mut Search) {
+        search.frames.push(Frame { node: root, waits: None });
+        while let Some(Frame { node, waits }) = search.frames.last_mut() {
+            let (id, now) = (*node, *waits);
+            if !self.nodes[id].stale {
+                search.frames.pop();
+                continue;
+            }
+            let Some((group, looked)) = now else {
+                match self.evaluate(tables, id) {
+                    Asked::Answer(answer) => {
+                        self.settle(id, answer);
+                        // All that it reached is answered, so it is the last of those that are not.
+                        if std::mem::take(&mut self.nodes[id].search).index > 0 {
+                            search.open.pop();
+                        }
+                        search.frames.pop();
+                    }
+                    Asked::Blocked(group) => {
+                        *waits = Some((group, 0));
+                        let place = &mut self.nodes[id].search;
+                        place.blocked = group;
+                        if place.index == 0 {
+                            search.reached += 1;
+                            (place.index, place.low) = (search.reached, search.reached);
+                            search.open.push(id);
+                        }
+                    }
+                }
+                continue;
+            };
+            let targets = &self.groups.store[group].targets;
+            let (mut at, mut low, mut next) = (looked, self.nodes[id].search.low, None);
+            while let Some(target) = targets.get(at) {
+                let node = &self.nodes[*target];
+                match (node.stale, node.search.index) {
+                    (true, 0) => {
+                        next = Some(*target);
+                        break;
+                    }
+                    (true, index) => low = low.min(index),
+                    (false, _) => {}
+                }
+                at += 1;
+            }
+            *waits = Some((group, at));
+            self.nodes[id].search.low = low;
+            if let Some(next) = next {
+                search.frames.push(Frame { node: next, waits: None });
+                continue;
+            }
+            if targets.iter().all(|target| !self.nodes[*target].stale) {
+                self.flatten(group);
+                *waits = None;
+                continue;
+            }
+            if low < self.nodes[id].search.index {
+                search.frames.pop();
+                if let Some(Frame { node: parent, .. }) = search.frames.last() {
+                    let place = &mut self.nodes[*parent].search;
+                    place.low = place.low.min(low);
+                }
+                continue;
+            }
+            *waits = None;
+            let from = search.open.iter().rposition(|open| *open == id).unwrap_or_default();
+            let circle: Vec<u32> = search.open.drain(from..).collect();
+            self.decide(tables, &circle);
+        }
+        search.reached = 0;
+    }
+
+    /// Decides a circle: what is supported from outside is answered, and the rest passes over what blocks it.
+    fn decide(&mut self, tables: &RouteTables, circle: &[u32]) {
+        let blocked: Vec<(u32, u32)> =
+            circle.iter().map(|id| (*id, std::mem::take(&mut self.nodes[*id].search).blocked)).collect();
+        for id in circle {
+            self.nodes[*id].circular = true;
+        }
+        let mut undecided: BTreeSet<u32> = blocked.iter().map(|(_, group)| *group).collect();
+        loop {
+            let is_supported = |group: &u32| self.content(*group, |node| !self.nodes[node].stale).is_some();
+            let supported: BTreeSet<u32> = undecided.iter().copied().filter(is_supported).collect();
+            if supported.is_empty() {
+                break;
+            }
+            for group in &supported {
+                undecided.remove(group);
+                let targets = &self.groups.store[*group].targets;
+                let dropped = targets.iter().copied().filter(|target| self.nodes[*target].stale).collect();
+                self.groups.store[*group].dropping = dropped;
+            }
+            // All of a round before any of its answers.
+            supported.iter().for_each(|group| self.flatten(*group));
+            let mut answers = Vec::new();
+            for (id, _) in blocked.iter().filter(|(_, group)| supported.contains(group)) {
+                if let Asked::Answer(answer) = self.evaluate(tables, *id) {
+                    answers.push((*id, answer));
+                }
+            }
+            answers.into_iter().for_each(|(id, answer)| self.settle(id, answer));
+        }
+        for (id, group) in blocked {
+            if self.nodes[id].stale && undecided.contains(&group) {
+                self.nodes[id].passed_over.push(group);
+            }
+        }
+    }
+}

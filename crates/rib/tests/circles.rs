@@ -1,0 +1,144 @@
+//! Routes that lead back to themselves: `docs/adr/0020-next-hop-resolution.md`, section 4, in every mode of the cache.
+
+mod common;
+
+use common::*;
+use ribtide_rib::*;
+
+const STATIC: Protocol = Protocol::Static;
+const INT: Protocol = Protocol::BgpInternal;
+
+/// Two links, each with a neighbour 10.0.N.2.
+fn two_links() -> Vec<RibIn> {
+    vec![interface(1, true, &["10.0.1.1/24"]), interface(2, true, &["10.0.2.1/24"])]
+}
+
+/// What is installed as `prefix` by way of these neighbours.
+fn expect(b: &Bench, prefix: &str, links: &[IfIndex]) {
+    let hops: Vec<FibHop> = links.iter().map(|link| hop(&format!("10.0.{link}.2"), *link)).collect();
+    b.expect(prefix, &hops);
+}
+
+#[test]
+fn loss_of_one_of_two_ways_keeps_what_resolves_by_the_other() {
+    for protocol in [STATIC, INT] {
+        let mut events = two_links();
+        events.push(announce("192.0.2.0/24", STATIC, &[gw("10.0.1.2"), gw("10.0.2.2")]));
+        // The way that is lost resolves through this one, and so through itself.
+        events.push(announce("0.0.0.0/0", protocol, &[gw("192.0.2.1")]));
+        events.extend((0..100).map(|n| announce(&format!("20.0.{n}.0/24"), INT, &[gw("192.0.2.1")])));
+        events.push(RibIn::Track(vec![recursive("192.0.2.1")]));
+        let mut b = Bench::with(events);
+        for prefix in ["0.0.0.0/0", "192.0.2.0/24", "20.0.99.0/24"] {
+            expect(&b, prefix, &[1, 2]);
+        }
+        let out = b.handle(vec![interface(1, false, &["10.0.1.1/24"])]);
+        let fib = out.fib.unwrap();
+        for prefix in ["0.0.0.0/0", "192.0.2.0/24", "20.0.99.0/24"] {
+            expect(&b, prefix, &[2]);
+        }
+        assert_eq!(
+            (fib.groups.len(), fib.route_count()),
+            (3, 2),
+            "the connected routes alone are gone: {fib:?}"
+        );
+        assert_eq!(out.next_hops, [], "BGP hears nothing");
+        // What leads there from elsewhere has the way of the other link too.
+        b.handle(vec![announce("30.0.0.0/24", STATIC, &[gw("10.0.1.2")])]);
+        expect(&b, "30.0.0.0/24", &[2]);
+        b.handle(vec![interface(1, true, &["10.0.1.1/24"])]);
+        for prefix in ["0.0.0.0/0", "192.0.2.0/24", "20.0.99.0/24"] {
+            expect(&b, prefix, &[1, 2]);
+        }
+    }
+}
+
+#[test]
+fn two_routes_each_by_the_other_resolve_by_what_is_less_specific() {
+    let events = [
+        announce("0.0.0.0/0", STATIC, &[gw("10.0.1.2")]),
+        announce("20.0.1.0/24", INT, &[gw("30.0.0.1")]),
+        announce("30.0.0.0/24", INT, &[gw("20.0.1.1")]),
+        RibIn::Track(vec![recursive("30.0.0.1"), recursive("20.0.1.1")]),
+    ];
+    // Every order.
+    for order in 0..24 {
+        let mut left: Vec<RibIn> = events.to_vec();
+        let mut b = Bench::with(two_links());
+        let mut at = order;
+        let mut told = Vec::new();
+        while !left.is_empty() {
+            let event = left.remove(at % left.len());
+            at /= left.len() + 1;
+            told.extend(b.handle(vec![event]).next_hops);
+        }
+        expect(&b, "20.0.1.0/24", &[1]);
+        expect(&b, "30.0.0.0/24", &[1]);
+        assert!(
+            told.len() <= 4,
+            "each at most when it is registered and when it becomes reachable: {told:?}"
+        );
+        b.handle(vec![withdraw("0.0.0.0/0", Source::Static)]);
+        b.expect_why("20.0.1.0/24", Why::Circle);
+        b.expect_why("30.0.0.0/24", Why::Circle);
+    }
+}
+
+#[test]
+fn circle_of_three_with_one_supporter_takes_its_ways() {
+    let mut b = Bench::with(two_links());
+    b.handle(vec![
+        announce("40.0.0.0/24", STATIC, &[gw("41.0.0.1")]),
+        announce("41.0.0.0/24", STATIC, &[gw("42.0.0.1")]),
+        announce("42.0.0.0/24", STATIC, &[gw("40.0.0.1"), gw("10.0.2.2")]),
+    ]);
+    for prefix in ["40.0.0.0/24", "41.0.0.0/24", "42.0.0.0/24"] {
+        expect(&b, prefix, &[2]);
+    }
+    b.handle(vec![interface(2, false, &[])]);
+    for prefix in ["40.0.0.0/24", "41.0.0.0/24"] {
+        b.expect_why(prefix, Why::Circle);
+    }
+    assert_eq!(b.fib("42.0.0.0/24"), None);
+}
+
+#[test]
+fn long_chain_of_routes_over_a_default_route_needs_no_stack() {
+    // Route n leads to a gateway inside route n + 1; a default route is behind all.
+    const COUNT: u32 = 50_000;
+    let at = |n: u32| format!("30.{}.{}.0/24", n / 256, n % 256);
+    let mut events = two_links();
+    for n in 0..COUNT {
+        let next = (n + 1) % COUNT;
+        let gateway = gw(&format!("30.{}.{}.1", next / 256, next % 256));
+        events.push(announce(&at(n), INT, &[gateway]));
+    }
+    events.push(announce("0.0.0.0/0", STATIC, &[gw("10.0.1.2")]));
+    let b = Bench::with(events);
+    expect(&b, &at(0), &[1]);
+    expect(&b, &at(COUNT - 1), &[1]);
+}
+
+#[test]
+fn on_link_and_recursive_next_hops_have_answers_of_their_own() {
+    let mut b = Bench::with(two_links());
+    b.handle(vec![announce("0.0.0.0/0", STATIC, &[gw("10.0.1.2")])]);
+    let next_hops = ["10.0.1.9", "192.0.2.1", "10.0.1.1"];
+    let mut told = b
+        .handle(vec![
+            RibIn::Track(next_hops.iter().map(|text| recursive(text)).collect()),
+            RibIn::Track(next_hops.iter().map(|text| on_link(text)).collect()),
+        ])
+        .next_hops;
+    told.sort_by_key(|(next_hop, _)| *next_hop);
+    let reachable = NextHopState::Reachable { cost: 0 };
+    let expected = [
+        (on_link("10.0.1.1"), NextHopState::Unreachable),
+        (recursive("10.0.1.1"), NextHopState::Unreachable),
+        (on_link("10.0.1.9"), reachable),
+        (recursive("10.0.1.9"), reachable),
+        (on_link("192.0.2.1"), NextHopState::Unreachable),
+        (recursive("192.0.2.1"), reachable),
+    ];
+    assert_eq!(told, expected);
+}
