@@ -468,7 +468,7 @@ impl RibStage {
                 n => format!(" and {n} more"),
             };
             let line = format!(
-                "next hop {}{more} changed often: good news of it reaches BGP after {} s (show nexthop-group tracked)",
+                "next hop {}{more} changed often: good news of it reaches BGP after {} s (`ribtide show bgp nexthop`)",
                 first.address,
                 delay / 1000
             );

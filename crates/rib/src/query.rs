@@ -319,7 +319,7 @@ impl Rib {
 
     /// The next hops that BGP has registered, in no order.
     pub fn tracked_next_hops(&self) -> impl Iterator<Item = TrackedInfo> {
-        self.resolver.tracking.iter()
+        self.resolver.tracking.iter(|node| &self.resolver.nodes[node].answer)
     }
 
     /// How many answers to BGP are delayed now, because the next hop changed often.

@@ -5,8 +5,8 @@
 //! depend on the answers, and the answers on that choice.
 
 use crate::message::{NextHopState, TrackedNextHop};
-use crate::target::Target;
-use ribtide_prefix::Map;
+use crate::target::{Answer, Outcome, Target};
+use ribtide_prefix::{AnyPrefix, Map};
 use std::collections::BTreeSet;
 
 /// Changes of one next hop that BGP is told without delay.
@@ -40,10 +40,14 @@ struct Entry {
 }
 
 /// A registered next hop as [`crate::Rib::tracked_next_hops`] shows it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TrackedInfo {
     /// Which.
     pub next_hop: TrackedNextHop,
+    /// Where it leads now.
+    pub outcome: Outcome,
+    /// The route that it resolves through, where there is one.
+    pub via: Option<AnyPrefix>,
     /// What BGP was told last; nothing before the first batch.
     pub told: Option<NextHopState>,
     /// Changes that BGP was told, until a quiet time begins the count again.
@@ -157,10 +161,15 @@ impl Tracking {
         }
     }
 
-    /// All of them, in no order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = TrackedInfo> {
-        self.entries.iter().map(|(next_hop, entry)| TrackedInfo {
+    /// All of them, in no order; `answer` is the present answer of a node.
+    pub(crate) fn iter<'a>(
+        &'a self,
+        answer: impl Fn(u32) -> &'a Answer + 'a,
+    ) -> impl Iterator<Item = TrackedInfo> + 'a {
+        self.entries.iter().map(move |(next_hop, entry)| TrackedInfo {
             next_hop: *next_hop,
+            outcome: answer(entry.node).outcome.clone(),
+            via: answer(entry.node).via,
             told: entry.told,
             changes: entry.changes,
             delayed_until: entry.due,

@@ -192,6 +192,14 @@ pub(super) struct AsicQuery {
     pub(super) asic: Option<String>,
 }
 
+/// Which registered next hops.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrackedQuery {
+    /// Only this address.
+    pub(super) address: Option<IpAddr>,
+}
+
 /// Which BFD sessions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -3,7 +3,7 @@
 use super::model::{AsicFaults, AsicQuestion, Clear, Resize, SetAsic, SetNextHopCache, SetSuppression};
 use super::request::{
     AsicQuery, Asked, BfdQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, PageQuery,
-    PrefixQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, limit,
+    PrefixQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery, limit,
 };
 use super::{answers, metrics};
 use crate::config::ApiConfig;
@@ -207,6 +207,12 @@ fn routes(inside: Arc<Inside>) -> Router {
                     let limit = limit(q.limit, MAX_PAGE)?;
                     answers::fib(i, q.vrf.as_deref(), q.prefix.as_deref(), q.cursor.as_deref(), limit)
                 })
+            }),
+        )
+        .route(
+            "/v1/bgp/nexthops",
+            get(|s, Asked(q): Asked<TrackedQuery>| {
+                blocking(s, move |i| answers::tracked_next_hops(i, q.address))
             }),
         )
         .route(

@@ -153,6 +153,11 @@ pub(crate) enum ShowBgp {
         #[arg(long, value_name = "N")]
         update_thread: Option<usize>,
     },
+    /// Next hops of paths: reachable or not, at what cost and through what, and whether they change too often
+    Nexthop {
+        /// Only this one
+        address: Option<IpAddr>,
+    },
 }
 
 /// What to show of routes, other than the routes.
@@ -247,6 +252,10 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         Show::Bgp(ShowBgp::Neighbor { address: None, group, update_thread }) => {
             let only = query(&[("group", group.clone()), ("update-thread", text_of(*update_thread))]);
             neighbors(&client, output, &mut out, &only)?
+        }
+        Show::Bgp(ShowBgp::Nexthop { address }) => {
+            let only = query(&[("address", address.map(|a| a.to_string()))]);
+            print(&mut out, output, &client.get(&format!("/v1/bgp/nexthops?{only}"))?, nexthop::tracked)
         }
         Show::Bgp(ShowBgp::Group { name, update_thread }) => {
             let only = query(&[("name", name.clone()), ("update-thread", text_of(*update_thread))]);

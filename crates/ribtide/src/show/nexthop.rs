@@ -1,7 +1,7 @@
 //! Next-hop groups and the resolution cache.
 
 use crate::text::{Table, count, number, wrap};
-use ribtide_daemon::api::model::{NextHopCache, NextHopGroup, ReceivedNextHop, Tracked};
+use ribtide_daemon::api::model::{NextHopCache, NextHopGroup, ReceivedNextHop, Tracked, TrackedNextHops};
 
 /// The cache and what it did.
 pub(super) fn cache(c: &NextHopCache) -> String {
@@ -20,6 +20,34 @@ pub(super) fn cache(c: &NextHopCache) -> String {
         c.resolution_seconds,
         number(c.invalidations)
     )
+}
+
+/// The next hops that BGP has registered.
+pub(super) fn tracked(all: &TrackedNextHops) -> String {
+    let mut table = Table::new(&["Next hop", "Kind", "State", ">Cost", "Through", "Resolved", ">Changes"]);
+    for n in &all.next_hops {
+        let state = match (n.reachable, n.delayed_ms) {
+            (None, _) => "unknown".into(),
+            (Some(true), None) => "reachable".into(),
+            (Some(false), None) => "unreachable".into(),
+            (Some(_), Some(ms)) => format!("delayed {:.1} s", ms as f64 / 1000.0),
+        };
+        let (resolved, more) = first(&n.resolved, "");
+        let resolved = match &n.unresolved {
+            Some(why) => format!("unresolved: {why}"),
+            None => format!("{resolved} {more}").trim_end().into(),
+        };
+        table.row([
+            n.address.clone(),
+            n.kind.clone(),
+            state,
+            n.cost.map_or_else(|| "-".into(), |cost| cost.to_string()),
+            n.through.clone().unwrap_or_else(|| "-".into()),
+            resolved,
+            n.changes.to_string(),
+        ]);
+    }
+    format!("{}\n{}", count(all.next_hops.len() as u64, "next hop"), table.render())
 }
 
 pub(super) fn table() -> Table {

@@ -14,6 +14,7 @@ mod routes;
 mod summary;
 mod suppression;
 mod threads;
+mod tracked;
 
 pub(crate) use asic::{asic_faults, asic_lookup, asic_state, set_asic};
 pub(crate) use bfd::bfd;
@@ -31,6 +32,7 @@ pub(super) use summary::{main, route_summary, sharding, vrfs};
 pub(super) use suppression::{failed, set_suppression};
 pub(crate) use threads::pipeline;
 pub(super) use threads::threads;
+pub(super) use tracked::tracked_next_hops;
 
 use super::model::{Fpm, FpmClient};
 pub(crate) use super::request::Refusal;

@@ -13,6 +13,7 @@ mod performance;
 mod pipeline;
 mod route;
 mod route_check;
+mod tracked;
 
 pub use asic::*;
 pub use bfd::*;
@@ -25,6 +26,7 @@ pub use performance::*;
 pub use pipeline::*;
 pub use route::*;
 pub use route_check::*;
+pub use tracked::*;
 
 use ribtide_prefix::Afi;
 use serde::{Deserialize, Serialize};

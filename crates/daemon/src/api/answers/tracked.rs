@@ -1,0 +1,47 @@
+//! `/v1/bgp/nexthops`: the next hops that BGP has registered.
+
+use super::fib::{content, no_fib};
+use super::{Inside, Refusal};
+use crate::api::model::{TrackedNextHop, TrackedNextHops};
+use crate::rib::RibStage;
+use ribtide_rib::{FibGroup, FibHop, NextHopState, Outcome, TrackedInfo};
+use std::net::IpAddr;
+
+/// The registered next hops, or those of one address.
+pub(crate) fn tracked_next_hops(inside: &Inside, only: Option<IpAddr>) -> Result<TrackedNextHops, Refusal> {
+    let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
+    Ok(rib.asker.ask(move |stage| {
+        let all = stage.rib.default_vrf().tracked_next_hops();
+        let mut infos: Vec<TrackedInfo> =
+            all.filter(|info| only.is_none_or(|only| only == info.next_hop.address)).collect();
+        infos.sort_by_key(|info| info.next_hop);
+        TrackedNextHops { next_hops: infos.into_iter().map(|info| next_hop(stage, info)).collect() }
+    })?)
+}
+
+fn next_hop(stage: &RibStage, info: TrackedInfo) -> TrackedNextHop {
+    let TrackedInfo { next_hop, outcome, via, told, changes, delayed_until } = info;
+    let (resolved, unresolved) = match outcome {
+        Outcome::Hops(hops) => {
+            // The weight is that of the route that asks where the answer has none.
+            let hops = hops.into_iter().map(|hop| FibHop { weight: hop.weight.max(1), ..hop }).collect();
+            (content(stage, &FibGroup::Hops(hops)), None)
+        }
+        Outcome::Blackhole => (content(stage, &FibGroup::Blackhole), None),
+        Outcome::Unresolved(why) => (Vec::new(), Some(why.to_string())),
+    };
+    TrackedNextHop {
+        address: next_hop.address.to_string(),
+        kind: if next_hop.recursive { "recursive" } else { "on-link" }.into(),
+        reachable: told.map(|told| told != NextHopState::Unreachable),
+        cost: told.and_then(|told| match told {
+            NextHopState::Reachable { cost } => Some(cost),
+            NextHopState::Unreachable => None,
+        }),
+        through: via.map(|prefix| prefix.to_string()),
+        resolved,
+        unresolved,
+        changes,
+        delayed_ms: delayed_until.map(|until| until.saturating_sub(stage.now())),
+    }
+}
