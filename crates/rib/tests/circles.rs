@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use ribtide_prefix::{Families, Prefix, V4};
 use ribtide_rib::*;
 
 const STATIC: Protocol = Protocol::Static;
@@ -141,4 +142,51 @@ fn on_link_and_recursive_next_hops_have_answers_of_their_own() {
         (recursive("192.0.2.1"), reachable),
     ];
     assert_eq!(told, expected);
+}
+
+/// Row 1 of the table that ADR 20 was written for, with `count` routes. Returns what each of two failures takes.
+fn lose_one_of_two_ways(count: u32) -> Vec<std::time::Duration> {
+    let mut rib = Rib::new(RibConfig::default());
+    let mut model = Model::new();
+    let mut events = two_links();
+    events.push(announce("192.0.2.0/24", STATIC, &[gw("10.0.1.2"), gw("10.0.2.2")]));
+    events.push(announce("0.0.0.0/0", INT, &[gw("192.0.2.1")]));
+    let mut changes: Families<RouteChanges> = Families::default();
+    changes.v4.extend((0..count).map(|n| (Prefix::<V4>::new((20 << 24) + (n << 8), 24), 0)));
+    let sets = vec![set(INT, &[gw("192.0.2.1")])];
+    let (vrf, source) = (VrfId::DEFAULT, Source::Bgp);
+    events.push(RibIn::Routes(RouteBatch { vrf, source, sets, changes }));
+    events.push(RibIn::Track(vec![recursive("192.0.2.1")]));
+    model.apply(&rib.handle(events).fib.unwrap());
+    let mut took = Vec::new();
+    for link in [1, 2] {
+        let begin = std::time::Instant::now();
+        let urgent = rib.urgent([interface(link, false, &[])]);
+        took.push(begin.elapsed());
+        // Of the route that was lost with its link; then the three groups that lead there: of the static route, of the
+        // default route, and of all others together.
+        assert_eq!(urgent.len(), 1 + 3);
+        let out = rib.handle([]);
+        assert_eq!((rib.has_more(), &out.next_hops), (false, &vec![]));
+        let fib = out.fib.unwrap();
+        assert_eq!(fib.route_count(), 2, "the link's own subnet and address");
+        rib.handle([interface(link, true, &[&format!("10.0.{link}.1/24")])]);
+        while rib.has_more() {
+            assert!(rib.handle([]).fib.is_none_or(|fib| fib.route_count() == 0));
+        }
+    }
+    took
+}
+
+#[test]
+fn loss_of_one_of_two_ways_changes_groups_and_no_route() {
+    lose_one_of_two_ways(10_000);
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn loss_of_one_of_two_ways_under_a_million_routes() {
+    for _ in 0..5 {
+        println!("{:?}", lose_one_of_two_ways(1_000_000));
+    }
 }
