@@ -71,6 +71,11 @@ impl Resolver {
                 }
                 continue;
             };
+            if self.is_known(group) {
+                self.flatten(group);
+                *waits = None;
+                continue;
+            }
             let targets = &self.groups.store[group].targets;
             let (mut at, mut low, mut next) = (looked, self.nodes[id].search.low, None);
             while let Some(target) = targets.get(at) {
@@ -91,11 +96,6 @@ impl Resolver {
                 search.frames.push(Frame { node: next, waits: None });
                 continue;
             }
-            if targets.iter().all(|target| !self.nodes[*target].stale) {
-                self.flatten(group);
-                *waits = None;
-                continue;
-            }
             if low < self.nodes[id].search.index {
                 search.frames.pop();
                 if let Some(Frame { node: parent, .. }) = search.frames.last() {
@@ -110,6 +110,20 @@ impl Resolver {
             self.decide(tables, &circle);
         }
         search.reached = 0;
+    }
+
+    /// Whether what is known of a group's targets settles what it resolves to.
+    fn is_known(&self, group: u32) -> bool {
+        let group = &self.groups.store[group];
+        let known = |target: &u32| !self.nodes[*target].stale;
+        let resolved = |target: &u32| known(target) && self.nodes[*target].answer.outcome.is_resolved();
+        let (members, rest) = group.targets.split_at(group.key.hops().len());
+        let (backups, condition) = rest.split_at(group.key.backup.len());
+        if condition.iter().any(|target| known(target) && !resolved(target)) {
+            return true;
+        }
+        let members_do = members.iter().all(known) && members.iter().any(resolved);
+        condition.iter().all(known) && (members_do || members.iter().chain(backups).all(known))
     }
 
     /// Decides a circle: what is supported from outside is answered, and the rest passes over what blocks it.
@@ -129,7 +143,11 @@ impl Resolver {
             for group in &supported {
                 undecided.remove(group);
                 let targets = &self.groups.store[*group].targets;
-                let dropped = targets.iter().copied().filter(|target| self.nodes[*target].stale).collect();
+                let dropped: Vec<u32> =
+                    targets.iter().copied().filter(|target| self.nodes[*target].stale).collect();
+                for target in &dropped {
+                    self.nodes[*target].dropped_from.push(*group);
+                }
                 self.groups.store[*group].dropping = dropped;
             }
             // All of a round before any of its answers.

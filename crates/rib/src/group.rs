@@ -69,6 +69,20 @@ impl GroupKey {
         }
     }
 
+    /// Whether the two differ in what route-maps make of their routes alone, if they do.
+    pub(crate) fn is_but_for_treatment(&self, other: &GroupKey) -> bool {
+        let GroupKey { next_hops, backup, backup_recursion, track, recursion, exclude, treatment: _ } = self;
+        (next_hops, backup, backup_recursion, track, recursion, exclude)
+            == (
+                &other.next_hops,
+                &other.backup,
+                &other.backup_recursion,
+                &other.track,
+                &other.recursion,
+                &other.exclude,
+            )
+    }
+
     /// What it asks the table: for each next hop, for each that stands in, and for what it tracks.
     pub(crate) fn targets(&self) -> impl Iterator<Item = Target> {
         let first = self.hops().iter().map(|hop| Target::new(hop, self.recursion, self.exclude));

@@ -53,6 +53,8 @@ pub(crate) struct Node {
     pub(crate) circular: bool,
     /// Groups that it passes over, because they lead back to it and nothing else supports them.
     pub(crate) passed_over: Vec<u32>,
+    /// Groups that have it, and from which its own answer comes: it does not count in them.
+    pub(crate) dropped_from: Vec<u32>,
 }
 
 /// What asking the table comes to.
@@ -78,6 +80,8 @@ pub(crate) struct Resolver {
     pub(crate) config: RibConfig,
     pub(crate) cache: Cache,
     pub(crate) interfaces: Map<IfIndex, InterfaceEvent>,
+    /// The router's addresses, whatever the state of their interfaces, and how many interfaces have each.
+    own: Map<IpAddr, usize>,
     pub(crate) nodes: Store<Node>,
     by_target: Map<Target, u32>,
     by_address: Edges<IpAddr>,
@@ -109,6 +113,7 @@ impl Resolver {
         Resolver {
             cache: Cache::new(config.cache),
             interfaces: Map::default(),
+            own: Map::default(),
             nodes: Store::default(),
             by_target: Map::default(),
             by_address: Edges::default(),
@@ -189,6 +194,7 @@ impl Resolver {
             search: Place::default(),
             circular: false,
             passed_over: Vec::new(),
+            dropped_from: Vec::new(),
         });
         self.by_target.insert(target, id);
         match (target.address(), target.interface) {
@@ -277,6 +283,30 @@ impl Resolver {
         self.mark(hit);
     }
 
+    /// The addresses of an interface were `old` and are `new`: no next hop may be one of ours (RFC 4271 section 5.1.3).
+    pub(crate) fn addresses_changed(&mut self, old: &[(IpAddr, u8)], new: &[(IpAddr, u8)]) {
+        let of = |all: &[(IpAddr, u8)]| {
+            all.iter().map(|(address, _)| address.to_canonical()).collect::<BTreeSet<_>>()
+        };
+        let (old, new) = (of(old), of(new));
+        for address in new.difference(&old) {
+            let interfaces = self.own.entry(*address).or_default();
+            *interfaces += 1;
+            if *interfaces == 1 {
+                self.mark(self.by_address.of(*address).collect());
+            }
+        }
+        for address in old.difference(&new) {
+            if let Some(interfaces) = self.own.get_mut(address) {
+                *interfaces -= 1;
+                if *interfaces == 0 {
+                    self.own.remove(address);
+                    self.mark(self.by_address.of(*address).collect());
+                }
+            }
+        }
+    }
+
     /// Packets reach a gateway no more, or again.
     pub(crate) fn gateway_event(&mut self, GatewayEvent { address, interface, usable }: GatewayEvent) {
         let what = (address.to_canonical(), interface);
@@ -298,6 +328,7 @@ impl Resolver {
             }
             node.circular = false;
             node.passed_over.clear();
+            node.dropped_from.clear();
             self.stale_nodes.push(id);
             for group in self.parents.of(id) {
                 if !std::mem::replace(&mut self.groups.store[group].stale, true) {
@@ -424,6 +455,9 @@ impl Resolver {
         mut meet: impl FnMut(&mut Resolver, u32) -> Met,
     ) -> Asked {
         let mut why = Why::NoRoute;
+        if self.own.contains_key(&address) {
+            return Asked::Answer(Answer::unresolved(Why::OwnAddress, None));
+        }
         for (prefix, candidates) in tables.get::<F>().matches(address) {
             if prefix.len() == 0 && !self.config.resolve_via_default {
                 if why == Why::NoRoute {
@@ -434,9 +468,6 @@ impl Resolver {
             let via = Some(prefix.any());
             for candidate in candidates {
                 if candidate.protocol == Protocol::Connected {
-                    if prefix.is_host() {
-                        return Asked::Answer(Answer::unresolved(Why::OwnAddress, via));
-                    }
                     let hops = self.groups.store[candidate.group].key.hops();
                     let mut interfaces = hops.iter().filter_map(|h| h.interface);
                     match interfaces.find(|i| target.interface.is_none_or(|wanted| wanted == *i)) {
@@ -531,17 +562,46 @@ impl Resolver {
 
     /// Whether what a group rests on changed. Its level is right afterwards; its content may not be.
     fn settle_group(&mut self, id: u32) -> bool {
+        let dropped = self.dropped(id);
         let group = &mut self.groups.store[id];
         group.stale = false;
-        let dropped = std::mem::take(&mut group.dropping);
         group.moved |= group.fresh || dropped != group.dropped;
         group.dropped = dropped;
         let counts = |node: &&u32| !group.dropped.contains(node);
-        let answers = group.targets.iter().filter(counts).map(|node| &self.nodes[*node]);
-        let resolved = answers.clone().filter(|node| node.answer.outcome.is_resolved());
-        group.level = resolved.map(|node| node.answer.level).max().unwrap_or(0);
-        group.moved |= answers.into_iter().any(|node| node.changed);
+        let mut answers = group.targets.iter().filter(counts).map(|node| &self.nodes[*node]);
+        group.moved |= answers.any(|node| node.changed);
+        let level = self.level(id);
+        let group = &mut self.groups.store[id];
+        group.level = level;
         group.moved
+    }
+
+    /// The targets that do not count in a group, because their answers come from it, or from a group that is the same but
+    /// for what route-maps make of its routes.
+    fn dropped(&mut self, id: u32) -> Vec<u32> {
+        let dropping = std::mem::take(&mut self.groups.store[id].dropping);
+        let Group { key, targets, .. } = &self.groups.store[id];
+        if !dropping.is_empty() || targets.iter().all(|node| self.nodes[*node].dropped_from.is_empty()) {
+            return dropping;
+        }
+        let same = |other: &u32| {
+            self.groups.store.get(*other).is_some_and(|other| other.key.is_but_for_treatment(key))
+        };
+        targets.iter().copied().filter(|node| self.nodes[*node].dropped_from.iter().any(same)).collect()
+    }
+
+    /// The highest level among the targets that make a group's content.
+    fn level(&self, id: u32) -> u8 {
+        let Group { key, targets, dropped, .. } = &self.groups.store[id];
+        let highest = |targets: &[u32]| {
+            let answers =
+                targets.iter().filter(|node| !dropped.contains(node)).map(|node| &self.nodes[*node].answer);
+            let ways = answers.clone().filter(|answer| matches!(answer.outcome, Outcome::Hops(_)));
+            let drops = answers.filter(|answer| answer.outcome == Outcome::Blackhole);
+            ways.map(|answer| answer.level).max().or_else(|| drops.map(|answer| answer.level).max())
+        };
+        let (members, rest) = targets.split_at(key.hops().len());
+        highest(members).or_else(|| highest(&rest[..key.backup.len()])).unwrap_or(0)
     }
 
     /// Makes a group's content out of its targets' answers, if one of them changed.
@@ -550,7 +610,7 @@ impl Resolver {
             return;
         }
         let dropped = &self.groups.store[id].dropped;
-        let content = self.content(id, |node| !dropped.contains(&node));
+        let content = self.content(id, |node| !dropped.contains(&node) && !self.nodes[node].stale);
         self.put_content(id, content);
     }
 

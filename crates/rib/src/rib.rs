@@ -259,6 +259,9 @@ impl Rib {
         if old.as_ref().map(|s| s.up) != new.as_ref().map(|s| s.up) {
             self.resolver.interface_changed(index);
         }
+        let addresses =
+            |state: &Option<InterfaceEvent>| state.as_ref().map_or(Vec::new(), |s| s.addresses.clone());
+        self.resolver.addresses_changed(&addresses(&old), &addresses(&new));
         if old.as_ref().map(|s| (s.up, &s.addresses)) != new.as_ref().map(|s| (s.up, &s.addresses)) {
             self.resolver.invalidate();
         }

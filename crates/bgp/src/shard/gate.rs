@@ -17,6 +17,8 @@
 //! - **No best path any more is told at once.** Nothing is asked to confirm a withdrawal.
 //! - **A confirmation is of a number**, not of a path. Changes that are fed carry the number of the mark that will end
 //!   them; a prefix that changed again waits for the later mark, so a confirmation of the earlier one says nothing of it.
+//! - **A next hop that is not known yet holds what was told**, with suppression and without. A path that takes another's place
+//!   brings it along; whether the prefix is to be withdrawn is not known before the RIB manager has answered.
 //! - **Blocked prefixes are exceptions**: the FIB does not have them, because a dataplane refused them or nothing
 //!   resolves. They are withdrawn if they were told, and told when it is over.
 //!
@@ -51,6 +53,13 @@ const TAG: u16 = 0x1fff;
 impl Gate {
     /// Nothing: its best path is told.
     pub(super) const OPEN: Gate = Gate(0);
+    /// It has no best path as far as is known, and what was told before stays told.
+    const HELD: Gate = Gate(TOLD);
+
+    /// Whether what was told stays told because the next hop of its successor is not known yet.
+    pub(super) fn is_held(self) -> bool {
+        self == Gate::HELD
+    }
 
     fn is_waiting(self) -> bool {
         self.0 & WAITS != 0
@@ -287,7 +296,10 @@ impl Core {
 
     /// A route waits for less than before: if that is nothing, its best path is told.
     fn opened<F: Family>(&mut self, route: &mut Route<F>, after: Gate, out: &mut ShardOut) {
-        if after == Gate::OPEN {
+        let mut after = after;
+        if after == Gate::OPEN && route.gate.has_told() && self.waits_for_answer(route) {
+            after = Gate::HELD;
+        } else if after == Gate::OPEN {
             let best = self.best_of(route);
             self.retell(route.prefix(), route.gate, best, best, out);
         }
@@ -299,6 +311,22 @@ impl Core {
     pub(super) fn open_gate<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) {
         if route.gate != Gate::OPEN {
             self.opened(route, Gate::OPEN, out);
+        }
+    }
+
+    /// Whether a route has no best path, and may have one when the RIB manager has said what a next hop is.
+    pub(super) fn waits_for_answer<F: Family>(&self, route: &Route<F>) -> bool {
+        !route.is_usable() && self.has_unknown(route)
+    }
+
+    /// A route that [waits for an answer](Core::waits_for_answer) had `old` as its best path. Says what its gate is then.
+    pub(super) fn holds<F: Family>(&mut self, prefix: Prefix<F>, gate: Gate, old: Option<Path>) -> Gate {
+        match old {
+            Some(old) if gate == Gate::OPEN => {
+                self.hold_told(prefix, old);
+                Gate::HELD
+            }
+            _ => gate,
         }
     }
 
@@ -332,8 +360,15 @@ impl Core {
 
     /// A route comes in that waited elsewhere. `told` is what is told of it; it must be held.
     pub(super) fn waits_here<F: Family>(&mut self, route: &mut Route<F>, told: bool, out: &mut ShardOut) {
-        let Some(best) = self.best_of(route) else { return };
         let prefix = route.prefix();
+        let Some(best) = self.best_of(route) else {
+            if told && self.has_unknown(route) {
+                route.gate = Gate::HELD;
+            } else {
+                self.retell(prefix, Gate::OPEN.wait(0, told), None, None, out);
+            }
+            return;
+        };
         if !self.gates.on {
             self.retell(prefix, Gate::OPEN.wait(0, told), None, Some(best), out);
             return;

@@ -568,8 +568,10 @@ impl Core {
     /// The attribute sets of both are still in use.
     fn changed<F: Family>(&mut self, route: &mut Route<F>, leads: [Option<Lead>; 2], out: &mut ShardOut) {
         let fed = self.feed(route, leads, out);
+        let left = leads[1].is_some();
         let [old, new] = leads.map(|lead| lead.and_then(Lead::best));
-        if old == new && !fed {
+        let waits = left && self.waits_for_answer(route);
+        if old == new && !fed && (!route.gate.is_held() || waits) {
             return;
         }
         if let Some(old) = old {
@@ -578,7 +580,10 @@ impl Core {
         if let Some(new) = new {
             self.sessions.counts::<F>(new.session).best += 1;
         }
-        route.gate = self.passes(route.prefix(), route.gate, [old, new], fed, out);
+        route.gate = match waits {
+            true => self.holds(route.prefix(), route.gate, old),
+            false => self.passes(route.prefix(), route.gate, [old, new], fed, out),
+        };
     }
 
     /// Tells workers that this path takes the place of what was told last. The attribute sets of both are still in use.

@@ -491,3 +491,77 @@ fn suppressed_path_that_becomes_usable_waits_for_dataplanes() {
     bench.handle(confirmed(mark, &[]));
     assert_eq!(sources(&bench.finish()), [(None, Some(1))]);
 }
+
+#[test]
+fn path_that_moves_to_an_unknown_next_hop_holds_what_was_told() {
+    let attrs = |effects: &Effects| {
+        let paths = effects.egress.iter().map(|effect| match effect {
+            ToEgress::All(batch) => batch.changes.v4.iter().map(|c| (c.old != NONE, c.new != NONE)).collect(),
+            ToEgress::One(..) => Vec::new(),
+        });
+        paths.flatten().collect::<Vec<_>>()
+    };
+    for (state, told) in
+        [(NextHopState::Reachable { cost: 0 }, (true, true)), (NextHopState::Unreachable, (true, false))]
+    {
+        for suppress in [false, true] {
+            let (mut bench, one) = (tracking(), peer(1, 1));
+            bench.handle(ShardIn::Suppress(suppress));
+            bench.routes(&one, Some(&set(0, 7)), [0]);
+            says(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
+            let mark = bench.shard.mark();
+            assert_eq!(mark.is_some(), suppress);
+            mark.into_iter().for_each(|mark| bench.handle(confirmed(mark, &[])));
+            bench.finish();
+            bench.routes(&one, Some(&set(0, 8)), [0]);
+            let effects = bench.finish();
+            assert_eq!((attrs(&effects), fed(&effects.feed)), (vec![], 1), "fed, and nobody hears of it");
+            let standing = bench.shard.lookup(prefix(0)).unwrap().standing;
+            assert_eq!(standing, Standing::Waiting { former: true });
+            let mut effects = says(&mut bench, "192.0.2.8", state);
+            if let Some(mark) = bench.shard.mark() {
+                assert!(suppress && attrs(&effects).is_empty());
+                bench.handle(confirmed(mark, &[]));
+                effects = bench.finish();
+            }
+            assert_eq!(attrs(&effects), [told]);
+            assert_eq!(bench.shard.counts().waiting, 0);
+            bench.routes(&one, None, [0]);
+            bench.finish();
+            assert_eq!(bench.shard.counts().attribute_sets, 0, "what was held is let go");
+        }
+    }
+}
+
+#[test]
+fn held_path_goes_with_its_prefix_its_session_and_its_logical_shard() {
+    let moved_to_unknown = || {
+        let (mut bench, one) = (tracking(), peer(1, 1));
+        bench.routes(&one, Some(&set(0, 7)), [0]);
+        says(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
+        bench.routes(&one, Some(&set(0, 8)), [0]);
+        bench.finish();
+        bench
+    };
+    let one = peer(1, 1);
+    let mut bench = moved_to_unknown();
+    bench.routes(&one, None, [0]);
+    assert_eq!(sources(&bench.finish()), [(Some(1), None)]);
+    assert_eq!(bench.shard.counts().attribute_sets, 0);
+
+    let mut bench = moved_to_unknown();
+    bench.handle(ShardIn::PeerDown { peer: one.id, session: 1 });
+    let effects = bench.finish();
+    assert_eq!((sources(&effects), effects.purged), (vec![(Some(1), None)], vec![(one.id, 1)]));
+    assert_eq!(bench.shard.counts().attribute_sets, 0);
+
+    let (mut bench, mut fresh) = (moved_to_unknown(), tracking());
+    for logical in 0..LOGICAL_SHARDS {
+        let moved = bench.shard.extract(logical, &mut bench.out);
+        fresh.shard.adopt(moved, &mut fresh.out);
+    }
+    assert_eq!((sources(&bench.finish()), sources(&fresh.finish())), (vec![], vec![]));
+    let effects = says(&mut fresh, "192.0.2.8", NextHopState::Reachable { cost: 0 });
+    assert_eq!(sources(&effects), [(Some(1), Some(1))]);
+    assert_eq!(bench.shard.counts().attribute_sets, 0);
+}
