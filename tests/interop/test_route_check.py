@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 
+import pytest
 from harness import Host, Ribtide, binary, blast, wait_for
 from harness.config import HEAD, LAB, external
 from harness.sonic import Sonic
@@ -117,6 +118,45 @@ def test_what_only_the_kernel_has(host):
     host.ip("route", "del", *other)
     wait_for("all agree again", lambda: look(*at)[0] == 0, 30)
     assert not look(*at)[1]["full"]
+
+
+def test_type_of_service_route_beside_ours_differs(host):
+    """The kernel sends some packets of a prefix elsewhere: it has the prefix, and twice."""
+    host.lan("lan0", "10.9.0.1/24")
+    router = Ribtide(host, KERNEL)
+    at = ("--socket", router.socket, "--wait", 0)
+    sender = Speaker(host, SENDER, 65010)
+    announce(sender, ALL[:5], "10.9.0.7")
+    wait_for("all agree", lambda: router.count() == 5 and look(*at)[0] == 0, 30)
+    other = (ALL[0], "tos", "0x10", "via", "10.9.0.8", "dev", "lan0", "proto", "186", "metric", "20")
+    host.ip("route", "add", *other)
+    wait_for("it differs", lambda: look(*at)[0] == 1, 30)
+    [difference] = look(*at, "--full")[1]["differences"]
+    assert (difference["prefix"], difference["stage"]) == (ALL[0], "kernel"), difference
+    assert (difference["rib"], difference["found"]) == ("via 10.9.0.7 dev lan0", "several routes"), difference
+    host.ip("route", "del", *other)
+    wait_for("all agree again", lambda: look(*at)[0] == 0, 30)
+
+
+@pytest.mark.xfail(reason="issue 20, row 3: BGP takes a next hop for reachable that a single-hop session may not use")
+def test_off_link_next_hop_of_single_hop_peer_agrees(host):
+    """A shorter path, whose next hop only the default route leads to: not a way for a neighbour that is one hop away. The good path
+    stays, in the kernel too, and nobody says anything else."""
+    host.lan("lan0", "10.9.0.1/24")
+    static = '[[static]]\nprefix = "0.0.0.0/0"\nnext-hop = ["10.9.0.7"]\n'
+    router = Ribtide(host, HEAD + external("good", 65010, Host.FEEDS[0], 'import = ["accept"]')
+                     + external("bad", 65011, Host.FEEDS[1], 'import = ["accept"]') + "[fib]\nkernel = { table = 254 }\n" + static)
+    at = ("--socket", router.socket)
+    good, bad = Speaker(host, Host.FEEDS[0], 65010), Speaker(host, Host.FEEDS[1], 65011)
+    good.send(update(ALL[:3], [65010, 65020], "10.9.0.7"))
+    wait_for("all agree", lambda: router.count() == 3 and look(*at)[0] == 0, 30)
+    bad.send(update(ALL[:1], [65011], "192.0.2.9"))
+    wait_for("both paths are there", lambda: len(router.show("route", ALL[0])[0]["paths"]) == 2, 30)
+    status, found = look(*at, "--wait", 2)
+    assert (status, found["differences"]) == (0, []), found
+    assert ALL[0] in host.ip("route", "show", "proto", "186")
+    [best] = [path for path in router.show("route", ALL[0])[0]["paths"] if path["best"]]
+    assert best["next_hop"] == "10.9.0.7", best
 
 
 def test_the_daemons(host):

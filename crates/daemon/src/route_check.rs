@@ -5,16 +5,19 @@
 //! that rests, nothing. The first look, one that is asked to, and one after too many changes compare everything, a page at a
 //! time. A difference is found by the two ends, the RIB and the chip; the stage where the route is, by asking those between.
 //!
-//! The kernel changes by itself and by others, who note nothing here. Each look walks on through a part of its table, so that
-//! every route there is looked at in so many looks as the table has parts; what seems to differ has all of it compared.
+//! The kernel changes by itself and by others, who note nothing here ([`kernel`]), and what BGP has of a prefix changes without
+//! a change of the FIB ([`bgp`]). Each look walks on through a part of both, so that everything is looked at in so many looks
+//! as there are parts.
+
+mod bgp;
+mod kernel;
 
 use crate::api::model::{DefaultRoute, Difference, RouteCheck};
-use crate::dataplane::kernel;
 use crate::rib::RibStage;
 use crate::router::Inside;
 use crate::sonic::inprocess::{Explained, InProcess, Selected};
 use ribtide_prefix::{AnyPrefix, Set};
-use ribtide_rib::{FibGroup, IfIndex, InstallStatus, Protocol, VrfId, VrfPrefix};
+use ribtide_rib::{FibGroup, IfIndex, InstallStatus, VrfId, VrfPrefix};
 use ribtide_runtime::ask::NoAnswer;
 use ribtide_sai::Forward;
 use ribtide_swss::orch::Waiting;
@@ -27,8 +30,8 @@ use std::time::Instant;
 const PAGE: usize = 1000;
 /// Differences that are told one by one.
 const TOLD: usize = 1000;
-/// Routes of the kernel's table that a look is content with which is not to compare everything.
-const PART: usize = 16_384;
+/// Routes of the kernel's table, and of BGP's, that a look is content with which is not to compare everything.
+const PART: usize = if cfg!(test) { 64 } else { 16_384 };
 
 /// Between two looks.
 #[derive(Debug, Default)]
@@ -37,10 +40,8 @@ pub(crate) struct State {
     known: bool,
     /// What differed, or was not looked at yet.
     open: Set<VrfPrefix>,
-    /// Through the kernel's table, how many routes of ours it has seen, and whether the last look found a difference there.
-    walk: kernel::Walk,
-    seen: u64,
-    kernel_differs: bool,
+    kernel: kernel::State,
+    bgp: bgp::State,
 }
 
 /// A way out: gateway and interface.
@@ -184,17 +185,19 @@ pub(crate) fn check(inside: &Inside, full: bool) -> Result<RouteCheck, NoAnswer>
             differences.push(difference);
         }
     }
-    if all || state.kernel_differs || !walk_on(inside, &mut state)? {
-        let kernel = in_kernel(inside)?;
-        (state.walk, state.seen, state.kernel_differs) = (kernel::Walk::default(), 0, !kernel.is_empty());
-        differing += kernel.len() as u64;
-        under_way += kernel.iter().filter(|difference| difference.under_way).count() as u64;
-        differences.extend(kernel.into_iter().take(TOLD));
+    let kernel = kernel::check(inside, &mut state.kernel, all)?;
+    let found = bgp::check(inside, &mut state.bgp, &left, all)?;
+    routes.extend(found.best.map(|best| ("bgp".to_owned(), best)));
+    for elsewhere in [kernel, found.differences] {
+        differing += elsewhere.len() as u64;
+        under_way += elsewhere.iter().filter(|difference| difference.under_way).count() as u64;
+        differences.extend(elsewhere.into_iter().take(TOLD));
     }
     state.known = true;
     Ok(RouteCheck {
         full: all,
         checked,
+        best_paths_checked: found.compared,
         differing,
         under_way,
         differences,
@@ -319,6 +322,7 @@ fn explain(inside: &Inside, open: Open, silent: &mut BTreeSet<String>) -> Result
     Ok(Difference {
         vrf,
         prefix: route.prefix.to_string(),
+        neighbor: None,
         rib: wanted.map_or_else(|| "absent".into(), |wanted| wanted.leads.to_string()),
         found: chip.unwrap_or_else(|| "not confirmed".into()),
         stage,
@@ -363,82 +367,6 @@ fn between(
     }
 }
 
-/// Whether a route of this protocol is in the kernel because we wrote it there.
-fn is_written(protocol: Protocol) -> bool {
-    !matches!(protocol, Protocol::Connected | Protocol::Kernel)
-}
-
-/// Looks at the next part of the kernel's table, of the default VRF. False: something seems to differ. Each route that is there
-/// must be selected; that none is missing, their number tells at the end.
-fn walk_on(inside: &Inside, state: &mut State) -> Result<bool, NoAnswer> {
-    let (Some(rib), Some(kernel)) = (&inside.rib, &inside.kernel) else { return Ok(true) };
-    let Ok((found, ended)) = state.walk.step(&kernel.config, PART) else { return Ok(false) };
-    state.seen += found.len() as u64;
-    for page in found.chunks(PAGE) {
-        let asked = page.to_vec();
-        let selected = rib.asker.ask(move |stage| {
-            let rib = stage.rib.default_vrf();
-            asked.into_iter().all(|prefix| rib.lookup(prefix).is_some_and(|info| is_written(info.protocol)))
-        })?;
-        if !selected {
-            return Ok(false);
-        }
-    }
-    if !ended {
-        return Ok(true);
-    }
-    let seen = std::mem::take(&mut state.seen);
-    let selected = rib.asker.ask(|stage| {
-        let totals = stage.rib.default_vrf().totals();
-        totals.iter().filter(|total| is_written(total.protocol)).map(|total| total.installed).sum::<u64>()
-    })?;
-    Ok(seen == selected)
-}
-
-/// The kernel's routes that are ours against those that should be: of the default VRF, which are there.
-fn in_kernel(inside: &Inside) -> Result<Vec<Difference>, NoAnswer> {
-    let (Some(rib), Some(kernel)) = (&inside.rib, &inside.kernel) else { return Ok(Vec::new()) };
-    let mut there = match kernel::installed(&kernel.config) {
-        Ok(there) => there,
-        Err(e) => return Ok(vec![of_kernel("", "-", "-", format!("its table cannot be read: {e}"))]),
-    };
-    let (missing, stale) = rib.asker.ask(move |stage| {
-        let rib = stage.rib.default_vrf();
-        let (mut cursor, mut missing) = (rib.cursor(), Vec::new());
-        while !cursor.is_done() {
-            for info in rib.page(&mut cursor, 4096) {
-                if is_written(info.protocol)
-                    && !there.remove(&info.prefix)
-                    && info.content != FibGroup::Nowhere
-                {
-                    missing.push(info.prefix);
-                }
-            }
-        }
-        (missing, there)
-    })?;
-    let missing = missing.iter().map(|prefix| {
-        of_kernel(&prefix.to_string(), "selected", "absent", "the kernel does not have it".into())
-    });
-    let stale = stale.iter().map(|prefix| {
-        of_kernel(&prefix.to_string(), "absent", "there", "the kernel has it with our protocol number".into())
-    });
-    Ok(missing.chain(stale).collect())
-}
-
-fn of_kernel(prefix: &str, rib: &str, found: &str, says: String) -> Difference {
-    Difference {
-        vrf: "default".into(),
-        prefix: prefix.into(),
-        stage: "kernel".into(),
-        rib: rib.into(),
-        found: found.into(),
-        says,
-        // The writer may be about to see to it: the two were not read in one moment.
-        under_way: true,
-    }
-}
-
 /// Only the default routes, in constant time.
 ///
 /// # Errors
@@ -475,3 +403,6 @@ fn defaults(inside: &Inside) -> Result<Vec<DefaultRoute>, NoAnswer> {
         })
         .collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -255,6 +255,12 @@ impl Router {
         Ok(Router { inside, stop, socket })
     }
 
+    /// What the API looks at.
+    #[cfg(test)]
+    pub(crate) fn inside(&self) -> &Arc<Inside> {
+        &self.inside
+    }
+
     /// The API's Unix socket.
     pub fn socket(&self) -> &Path {
         self.socket.path()

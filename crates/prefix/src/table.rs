@@ -149,6 +149,12 @@ impl<F: Family, T> PrefixTable<F, T> {
         self.entries.get_bucket_mut(place).map(|(prefix, value)| (*prefix, value))
     }
 
+    /// The entry in a place, if there is one, to look at; as [`PrefixTable::at`].
+    #[inline]
+    pub fn entry_at(&self, place: usize) -> Option<(Prefix<F>, &T)> {
+        self.entries.get_bucket(place).map(|(prefix, value)| (*prefix, value))
+    }
+
     /// Rises when entries may have moved to other places.
     pub fn moves(&self) -> u64 {
         self.moves

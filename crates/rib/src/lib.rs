@@ -31,7 +31,7 @@ pub use dataplane::{InstallStatus, PAGE};
 pub use lanes::{Lanes, UrgentOp};
 pub use message::*;
 pub use query::{
-    CandidateInfo, Cursor, DataplaneInfo, Explanation, FailedCursor, FailedRoute, GroupInfo, HopInfo,
+    Announced, CandidateInfo, Cursor, DataplaneInfo, Explanation, FailedCursor, FailedRoute, GroupInfo, HopInfo,
     RouteInfo, Total, Verdict,
 };
 pub use rib::Rib;

@@ -3,9 +3,9 @@
 use crate::behind::Missed;
 use crate::cache::{CacheCounters, CacheMode};
 use crate::dataplane::{Dataplane, Failure, InstallStatus, Prefixes, Replay};
-use crate::group::Group;
+use crate::group::{Group, GroupKey};
 use crate::message::{
-    DataplaneId, FibGroup, GroupId, IfIndex, InterfaceEvent, NextHops, Protocol, ReceivedHop, Track,
+    DataplaneId, FibGroup, GroupId, IfIndex, InterfaceEvent, Protocol, ReceivedHop, RouteSet, Source, Track,
 };
 use crate::rib::{Rib, changed, installed_prefixes};
 use crate::table::{Candidate, Route};
@@ -157,6 +157,17 @@ fn group_ids(ids: impl Iterator<Item = u32>) -> Vec<GroupId> {
     ids.map(GroupId).collect::<BTreeSet<GroupId>>().into_iter().collect()
 }
 
+/// What one source has announced for a prefix, as far as whoever compares the two needs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Announced {
+    /// How it was learnt.
+    pub protocol: Protocol,
+    /// The group of its next hops.
+    pub group: GroupId,
+    /// What selection made of it.
+    pub verdict: Verdict,
+}
+
 /// How many routes there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Total {
@@ -274,10 +285,7 @@ impl Rib {
         let table = self.tables.get::<F>();
         let route = table.routes.get(prefix)?;
         let best = route.candidate()?;
-        let selected = Some(best).filter(|c| {
-            let forwarded = route.fib != 0 && self.resolver.is_resolved(route.fib);
-            forwarded || route.is_denied() && self.resolver.is_resolved(c.group)
-        });
+        let selected = self.selected(route);
         let candidates = table.candidates(prefix, route).map(|c| CandidateInfo {
             protocol: c.protocol,
             distance: c.distance,
@@ -291,6 +299,82 @@ impl Rib {
             group: self.group(GroupId(best.group))?,
             dataplanes: self.status(prefix.any()),
         })
+    }
+
+    /// The candidate that is in the FIB, or would be if policy did not deny it.
+    fn selected(&self, route: &Route) -> Option<Candidate> {
+        route.candidate().filter(|c| {
+            let forwarded = route.fib != 0 && self.resolver.is_resolved(route.fib);
+            forwarded || route.is_denied() && self.resolver.is_resolved(c.group)
+        })
+    }
+
+    /// The best candidate that `source` has announced for exactly `prefix`.
+    pub fn announced(&self, prefix: AnyPrefix, source: Source) -> Option<Announced> {
+        match prefix {
+            AnyPrefix::V4(prefix) => self.announced_in(prefix, source),
+            AnyPrefix::V6(prefix) => self.announced_in(prefix, source),
+        }
+    }
+
+    fn announced_in<F: Family>(&self, prefix: Prefix<F>, source: Source) -> Option<Announced> {
+        let table = self.tables.get::<F>();
+        let route = table.routes.get(prefix)?;
+        let candidate = table.candidates(prefix, route).find(|c| c.protocol.source() == source)?;
+        let verdict = self.verdict(candidate, self.selected(route));
+        Some(Announced { protocol: candidate.protocol, group: GroupId(candidate.group), verdict })
+    }
+
+    /// The prefixes for which `source` has announced something, of at most `limit` places of the tables from `place` on, and
+    /// the place to go on from; `None` when that was the last. Looks at `limit` places and copies only prefixes. What comes
+    /// while a read goes on may be left out or be shown twice.
+    pub fn announced_from(
+        &self,
+        source: Source,
+        place: usize,
+        limit: usize,
+    ) -> (Vec<AnyPrefix>, Option<usize>) {
+        let mut prefixes = Vec::new();
+        let (mut before, end) = (0, place.saturating_add(limit));
+        for_each_family!(F => {
+            let table = self.tables.get::<F>();
+            let places = table.routes.places();
+            for at in place.max(before)..end.min(before + places) {
+                if let Some((prefix, route)) = table.routes.entry_at(at - before)
+                    && table.candidates(prefix, route).any(|c| c.protocol.source() == source)
+                {
+                    prefixes.push(prefix.any());
+                }
+            }
+            before += places;
+        });
+        (prefixes, (end < before).then_some(end))
+    }
+
+    /// Whether group `id` is of these next hops, whatever policy made of its routes.
+    pub fn is_group_of(&self, id: GroupId, set: &RouteSet) -> bool {
+        let Some(group) = self.resolver.groups.store.get(id.0) else { return false };
+        let GroupKey { exclude, treatment, .. } = group.key;
+        group.key == GroupKey { exclude, treatment, ..GroupKey::new(set) }
+    }
+
+    /// The next hops of group `id` as received, without those that stand in, and what each resolves to; empty for a blackhole.
+    pub fn received_hops(&self, id: GroupId) -> Vec<HopInfo> {
+        self.resolver.groups.store.get(id.0).map_or_else(Vec::new, |group| self.hop_infos(group.key.hops(), &group.targets))
+    }
+
+    fn hop_infos(&self, received: &[ReceivedHop], targets: &[u32]) -> Vec<HopInfo> {
+        let hop = |(received, node): (&ReceivedHop, &u32)| {
+            let answer = &self.resolver.nodes[*node].answer;
+            HopInfo {
+                received: *received,
+                outcome: answer.outcome.clone(),
+                via: answer.via,
+                cost: answer.cost,
+                level: answer.level,
+            }
+        };
+        received.iter().zip(targets).map(hop).collect()
     }
 
     fn verdict(&self, candidate: Candidate, selected: Option<Candidate>) -> Verdict {
@@ -393,24 +477,9 @@ impl Rib {
     }
 
     fn group_info(&self, id: GroupId, group: &Group) -> GroupInfo {
-        let hops = match &group.key.next_hops {
-            NextHops::Via(hops) => hops.as_slice(),
-            NextHops::Blackhole => &[],
-        };
-        let hop = |(received, node): (&ReceivedHop, &u32)| {
-            let answer = &self.resolver.nodes[*node].answer;
-            HopInfo {
-                received: *received,
-                outcome: answer.outcome.clone(),
-                via: answer.via,
-                cost: answer.cost,
-                level: answer.level,
-            }
-        };
-        let of = |received: &[ReceivedHop], from: usize| -> Vec<HopInfo> {
-            received.iter().zip(&group.targets[from..]).map(hop).collect()
-        };
-        let (first, backup) = (of(hops, 0), of(&group.key.backup, hops.len()));
+        let hops = group.key.hops();
+        let first = self.hop_infos(hops, &group.targets);
+        let backup = self.hop_infos(&group.key.backup, &group.targets[hops.len()..]);
         let lost = |hop: &HopInfo| !hop.outcome.is_resolved();
         GroupInfo {
             id,

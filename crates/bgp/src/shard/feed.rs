@@ -40,8 +40,8 @@ impl Core {
         self.fed = self.fed_set(route);
     }
 
-    /// What the RIB manager has of a route, where more than the best path matters.
-    fn fed_set<F: Family>(&self, route: &Route<F>) -> Fed {
+    /// What the RIB manager has of a route.
+    pub(super) fn fed_set<F: Family>(&self, route: &Route<F>) -> Fed {
         let lead = route.lead();
         let paths = route.paths(&self.paths);
         let others = || paths.iter().enumerate().filter(|(at, _)| *at != lead).map(|(_, path)| *path);

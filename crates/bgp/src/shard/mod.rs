@@ -26,7 +26,7 @@ mod work;
 pub use moving::Moved;
 pub use out::{Effects, ShardOut, ToEgress};
 pub use paths::Part;
-pub use query::{Counts, FamilyCounts, PathView, PeerCounts, RouteView, Standing};
+pub use query::{Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
 
 use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
 use crate::message::{NONE, NextHopState, RouteBatch, ShardIn, TrackedNextHop};

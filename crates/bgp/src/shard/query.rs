@@ -7,8 +7,9 @@ use super::table::Table;
 use super::{Core, Shard, Tables};
 use crate::attr::AttrSet;
 use crate::decision::{self, Candidate, Reason};
+use crate::message::FeedSet;
 use crate::peer::{PeerId, PeerInfo};
-use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, LogicalShard, Prefix, V4, V6, logical_shard};
+use ribtide_prefix::{AnyPrefix, Families, Family, LOGICAL_SHARDS, LogicalShard, Prefix, V4, V6, logical_shard};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -38,6 +39,17 @@ pub struct RouteView<F: Family> {
     /// The best path first, the others from the oldest to the newest.
     pub paths: Vec<PathView>,
     /// Whether egress workers know the best one.
+    pub standing: Standing,
+}
+
+/// What the RIB manager has been given of a prefix that has a best path, for whoever compares the two.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FedView {
+    /// The next hops.
+    pub set: FeedSet,
+    /// Who sent the best path.
+    pub neighbor: IpAddr,
+    /// Whether egress workers know the best path.
     pub standing: Standing,
 }
 
@@ -112,6 +124,14 @@ impl Shard {
         self.find(prefix).map(|route| self.core.view(route))
     }
 
+    /// What the RIB manager has been given of exactly this prefix; `None` when it has no best path.
+    pub fn fed_of(&self, prefix: AnyPrefix) -> Option<FedView> {
+        match prefix {
+            AnyPrefix::V4(prefix) => self.core.fed_view(self.find(prefix)?),
+            AnyPrefix::V6(prefix) => self.core.fed_view(self.find(prefix)?),
+        }
+    }
+
     /// The most specific prefix of this shard that holds `addr`. Another shard may have a longer one.
     pub fn longest_match<F: Family>(&self, addr: IpAddr) -> Option<Prefix<F>> {
         let host = Prefix::<F>::host(addr)?;
@@ -169,6 +189,15 @@ impl Shard {
 }
 
 impl Core {
+    fn fed_view<F: Family>(&self, route: &Route<F>) -> Option<FedView> {
+        let best = self.best_of(route)?;
+        Some(FedView {
+            set: self.fed_set(route)?,
+            neighbor: self.sessions.get(best.session).info.address,
+            standing: self.standing(route),
+        })
+    }
+
     fn view<F: Family>(&self, route: &Route<F>) -> RouteView<F> {
         let paths = route.paths(&self.paths);
         let candidates: Vec<Candidate<'_>> = paths.iter().map(|path| self.candidate(*path)).collect();

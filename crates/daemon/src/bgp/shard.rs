@@ -359,7 +359,8 @@ fn to_rib(feed: Feed, next_hops: &[(ribtide_bgp::message::TrackedNextHop, bool)]
     messages
 }
 
-fn route_set(set: &FeedSet) -> RouteSet {
+/// What the RIB manager gets of a set of next hops.
+pub(crate) fn route_set(set: &FeedSet) -> RouteSet {
     let protocol = if set.kind.internal { Protocol::BgpInternal } else { Protocol::BgpExternal };
     RouteSet {
         next_hops: NextHops::Via(

@@ -217,6 +217,7 @@ impl DaemonsCheck {
         Ok(RouteCheck {
             full: true,
             checked,
+            best_paths_checked: 0,
             differing,
             under_way,
             differences,
@@ -673,7 +674,7 @@ fn shown(dest: Dest) -> String {
 
 fn difference(vrf: String, prefix: String, finding: Finding) -> Difference {
     let Finding { stage, wanted, found, says, under_way } = finding;
-    Difference { vrf, prefix, stage: stage.into(), rib: wanted, found, says, under_way }
+    Difference { vrf, prefix, neighbor: None, stage: stage.into(), rib: wanted, found, says, under_way }
 }
 
 /// Whether a route without a row is the switch's own: to itself, or a default route that drops.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// `GET /v1/route-check`, and what the check of SONiC's daemons finds.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -10,6 +11,9 @@ pub struct RouteCheck {
     pub full: bool,
     /// Routes compared.
     pub checked: u64,
+    /// Best paths of BGP, and BGP's candidates in the RIB manager, that were compared with each other.
+    #[serde(default)]
+    pub best_paths_checked: u64,
     /// Routes that differ.
     pub differing: u64,
     /// Of the differences that are told, those that a stage is at work on.
@@ -33,6 +37,9 @@ pub struct Difference {
     pub vrf: String,
     /// The prefix.
     pub prefix: String,
+    /// Who sent BGP's best path, where the difference is between BGP and what it fed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbor: Option<IpAddr>,
     /// The stage where the route is, or which has something else.
     pub stage: String,
     /// Where it should lead.

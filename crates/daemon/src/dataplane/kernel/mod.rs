@@ -10,6 +10,7 @@
 //! its own, such as 114, and name it in `/etc/iproute2/rt_protos`. A route differs from others' of the same prefix
 //! by its metric; the kernel lets one route per prefix and metric be.
 
+mod installed;
 mod interfaces;
 mod learnt;
 mod objects;
@@ -26,18 +27,17 @@ use super::Port;
 use crate::config::KernelConfig;
 use crate::rib::VrfSetup;
 use crossbeam_channel::{Select, TryRecvError};
+pub(crate) use installed::{Forwarding, Installed, Walk, installed, next_hop_objects};
 use interfaces::{Interfaces, News};
-use ribtide_prefix::{Afi, AnyPrefix, Set};
 use ribtide_rib::{IfIndex, RibIn, Source};
 use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::{self, Stop};
-use ribtide_wire::netlink::numbers::{RTM_F_CLONED, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK};
-use ribtide_wire::netlink::{Content, dump_addresses, dump_links, dump_routes};
+use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK};
+use ribtide_wire::netlink::{Content, dump_addresses, dump_links};
 use routes::{InterfaceChange, Kernel};
 use socket::{Socket, overran};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -64,85 +64,6 @@ const REOPEN: Duration = Duration::from_secs(1);
 const NOTES: usize = 256;
 /// How much of what interfaces do may wait for its watcher, in bytes.
 const LINKS_BUFFER: u32 = 8 * 1024 * 1024;
-
-/// The prefixes of our routes in the kernel's table for the default VRF, as the kernel has them now.
-///
-/// # Errors
-/// The kernel's.
-pub(crate) fn installed(config: &KernelConfig) -> io::Result<Set<AnyPrefix>> {
-    let mut socket = Socket::open()?;
-    let mut all = Set::default();
-    for afi in [Afi::Ipv4, Afi::Ipv6] {
-        let (table, protocol) = (config.table, config.protocol);
-        let found = socket.dump(
-            |out, seq| dump_routes(out, seq, afi, table, protocol),
-            |found: &mut Vec<AnyPrefix>, content| found.extend(ours(config, &content)),
-        );
-        match found {
-            Ok(found) => all.extend(found),
-            // A table without routes does not exist.
-            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(all)
-}
-
-/// The prefix of a route that is ours, in the table for the default VRF.
-fn ours(config: &KernelConfig, content: &Content<'_>) -> Option<AnyPrefix> {
-    let Content::NewRoute(route) = content else { return None };
-    let ours = route.table == config.table && route.protocol == config.protocol;
-    (ours && route.flags & RTM_F_CLONED == 0).then_some(route.prefix)
-}
-
-/// A walk through what [`installed`] shows, some routes at a time.
-#[derive(Default)]
-pub(crate) struct Walk {
-    /// A dump under way, and the families that come after it.
-    dump: Option<(Socket, Vec<Afi>)>,
-}
-
-impl Walk {
-    /// Goes on by some hundred routes more than `count`, or to the end of the table: then the second is true, and the next
-    /// step begins anew.
-    ///
-    /// # Errors
-    /// The kernel's; the next step begins anew.
-    pub(crate) fn step(&mut self, config: &KernelConfig, count: usize) -> io::Result<(Vec<AnyPrefix>, bool)> {
-        let begin = |socket: &mut Socket, afi| {
-            socket.begin_dump(|out, seq| dump_routes(out, seq, afi, config.table, config.protocol))
-        };
-        let (mut socket, mut left) = match self.dump.take() {
-            Some(dump) => dump,
-            None => {
-                let mut socket = Socket::open()?;
-                begin(&mut socket, Afi::Ipv4)?;
-                (socket, vec![Afi::Ipv6])
-            }
-        };
-        let mut found = Vec::new();
-        while found.len() < count {
-            let ended = match socket.dump_on(|content| found.extend(ours(config, &content))) {
-                // A table without routes does not exist.
-                Err(e) if e.raw_os_error() == Some(libc::ENOENT) => true,
-                other => other?,
-            };
-            match ended.then(|| left.pop()) {
-                None => {}
-                Some(Some(afi)) => begin(&mut socket, afi)?,
-                Some(None) => return Ok((found, true)),
-            }
-        }
-        self.dump = Some((socket, left));
-        Ok((found, false))
-    }
-}
-
-impl fmt::Debug for Walk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Walk").field("under_way", &self.dump.is_some()).finish()
-    }
-}
 
 /// The numbers of this system's interfaces, by name.
 ///

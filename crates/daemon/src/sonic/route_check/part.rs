@@ -121,6 +121,7 @@ impl DaemonsCheck {
         Ok(Some(RouteCheck {
             full: false,
             checked,
+            best_paths_checked: 0,
             differing,
             under_way,
             differences,

@@ -1,0 +1,352 @@
+//! BGP against the RIB manager: what BGP takes for reachable, and therefore advertises, must be what the RIB manager can
+//! forward.
+//!
+//! For each best path the RIB manager must have BGP's candidate with exactly these next hops, and one of them must resolve;
+//! that another protocol's route is selected is no difference. Where best paths wait for the FIB
+//! (`fib.suppress-fib-pending`), one that is advertised must be in place, and one that is in place must be advertised. The
+//! other way round each candidate must have a best path.
+//!
+//! Neither side notes what it changes, so a look compares what differed before, what changed in the FIB, and the next part of
+//! the Loc-RIB. The candidates are gone through where their number is not that of the best paths.
+
+use super::{PAGE, PART};
+use crate::api::model::Difference;
+use crate::bgp::shard::route_set;
+use crate::rib::{RibHandle, RibStage};
+use crate::router::Inside;
+use ribtide_bgp::message::FeedSet;
+use ribtide_bgp::shard::{FedView, Shard, Standing};
+use ribtide_prefix::{
+    AnyPrefix, LOGICAL_SHARDS, LogicalShard, Map, Prefix, Set, for_each_family, logical_shard,
+};
+use ribtide_rib::{
+    Announced, GroupId, InstallStatus, Outcome, ReceivedHop, RouteSet, Source, VrfId, VrfPrefix,
+};
+use ribtide_runtime::ask::NoAnswer;
+use std::net::IpAddr;
+
+/// Places of the RIB manager's tables that one question goes through.
+const PLACES: usize = 8 * PAGE;
+
+/// Between two looks.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// What differed.
+    open: Set<AnyPrefix>,
+    /// The logical shards that the walk through the Loc-RIB has been to, a bit each.
+    visited: u64,
+    /// Prefixes of these that it has still to compare.
+    left: Vec<AnyPrefix>,
+    /// Where the walk through the RIB manager's candidates is.
+    place: usize,
+}
+
+/// What a look finds.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Prefixes compared.
+    pub(super) compared: u64,
+    /// How many best paths there are; `None` without BGP.
+    pub(super) best: Option<u64>,
+    /// Those that differ.
+    pub(super) differences: Vec<Difference>,
+}
+
+/// Compares what differed before, what `changed`, and a part of the rest; or `all`.
+pub(super) fn check(
+    inside: &Inside,
+    state: &mut State,
+    changed: &[VrfPrefix],
+    all: bool,
+) -> Result<Found, NoAnswer> {
+    let (Some(rib), Some(_)) = (&inside.rib, &inside.bgp) else { return Ok(Found::default()) };
+    // BGP is the default VRF's.
+    let changed = changed.iter().filter(|route| route.vrf == VrfId::DEFAULT).map(|route| route.prefix);
+    let mut prefixes: Vec<AnyPrefix> = if all { Vec::new() } else { changed.collect() };
+    prefixes.extend(state.open.iter());
+    if all {
+        (state.visited, state.left, state.place) = (0, Vec::new(), 0);
+    }
+    prefixes.extend(walk_on(inside, state, if all { usize::MAX } else { PART })?);
+    let best = best_paths(inside)?;
+    let candidates = rib.asker.ask(|stage| {
+        let totals = stage.rib.default_vrf().totals();
+        let of_bgp = totals.iter().filter(|total| total.protocol.source() == Source::Bgp);
+        of_bgp.map(|total| total.candidates).sum::<u64>()
+    })?;
+    if all || best != candidates {
+        prefixes.extend(candidates_from(rib, state, if all { usize::MAX } else { PART })?);
+    }
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    let mut found = Found { compared: prefixes.len() as u64, best: Some(best), differences: Vec::new() };
+    state.open.clear();
+    for page in prefixes.chunks(PAGE) {
+        for (prefix, difference) in differing(inside, rib, page)? {
+            state.open.insert(prefix);
+            found.differences.push(difference);
+        }
+    }
+    Ok(found)
+}
+
+/// How many prefixes have a best path.
+fn best_paths(inside: &Inside) -> Result<u64, NoAnswer> {
+    let mut best = 0;
+    for shard in inside.owners().iter().flat_map(|owners| &owners.shards) {
+        let counts = shard.ask(|shard| shard.counts())?;
+        best += (counts.ipv4.best + counts.ipv6.best) as u64;
+    }
+    Ok(best)
+}
+
+/// The next `limit` prefixes of the Loc-RIB, of both families; a round is over when every logical shard was visited.
+/// A shard copies the prefixes of whole logical shards, of as many as it takes.
+fn walk_on(inside: &Inside, state: &mut State, limit: usize) -> Result<Vec<AnyPrefix>, NoAnswer> {
+    if let Some(owners) = inside.owners() {
+        for (index, shard) in owners.shards.iter().enumerate() {
+            let is_left = |logical: &LogicalShard| {
+                owners.index(*logical) == Some(index) && state.visited & 1 << *logical == 0
+            };
+            let logical: Vec<LogicalShard> = (0..LOGICAL_SHARDS).filter(is_left).collect();
+            if logical.is_empty() || state.left.len() >= limit {
+                continue;
+            }
+            let room = limit - state.left.len();
+            let (visited, prefixes) = shard.ask(move |shard| prefixes(shard, &logical, room))?;
+            state.visited |= visited;
+            state.left.extend(prefixes);
+        }
+    }
+    if state.visited == u64::MAX && state.left.len() <= limit {
+        state.visited = 0;
+    }
+    let rest = state.left.split_off(limit.min(state.left.len()));
+    Ok(std::mem::replace(&mut state.left, rest))
+}
+
+/// The prefixes of logical shards, until there are `room` or more; and which those are, a bit each.
+fn prefixes(shard: &Shard, logical: &[LogicalShard], room: usize) -> (u64, Vec<AnyPrefix>) {
+    let (mut visited, mut found) = (0, Vec::new());
+    for logical in logical {
+        if found.len() >= room {
+            break;
+        }
+        visited |= 1 << *logical;
+        for_each_family!(F => found.extend(shard.prefixes::<F>(*logical).into_iter().map(Prefix::any)));
+    }
+    (visited, found)
+}
+
+/// The prefixes of BGP's candidates in the next `limit` places of the RIB manager's tables or some more, or to their end.
+fn candidates_from(
+    rib: &RibHandle,
+    state: &mut State,
+    limit: usize,
+) -> Result<Vec<AnyPrefix>, NoAnswer> {
+    let (mut all, mut seen) = (Vec::new(), 0);
+    while seen < limit {
+        let place = state.place;
+        let (page, next) = rib
+            .asker
+            .ask(move |stage| stage.rib.default_vrf().announced_from(Source::Bgp, place, PLACES))?;
+        all.extend(page);
+        seen += PLACES;
+        state.place = next.unwrap_or(0);
+        if next.is_none() {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// What is wrong with a prefix.
+enum Wrong {
+    /// BGP has a best path and the RIB manager no candidate.
+    Missing,
+    /// The RIB manager's candidate has other next hops: these.
+    Others(String),
+    /// None of the next hops leads anywhere; why not.
+    Unresolved(String),
+    /// It is advertised, and this dataplane does not have it, because of that.
+    NotInPlace(String, String),
+    /// It is in place, and not advertised.
+    HeldBack,
+    /// The RIB manager has a candidate with these next hops, and BGP no best path.
+    Stale(String),
+}
+
+/// Those of `page` that differ.
+fn differing(
+    inside: &Inside,
+    rib: &RibHandle,
+    page: &[AnyPrefix],
+) -> Result<Vec<(AnyPrefix, Difference)>, NoAnswer> {
+    let views: Vec<(AnyPrefix, Option<FedView>)> = page.iter().copied().zip(views(inside, page)?).collect();
+    let (views, wrong) = rib.asker.ask(move |stage| {
+        let mut comparison = Comparison::default();
+        let wrong: Vec<Option<Wrong>> =
+            views.iter().map(|(prefix, view)| comparison.wrong(stage, *prefix, view.as_ref())).collect();
+        (views, wrong)
+    })?;
+    let told = views.into_iter().zip(wrong).filter_map(|((prefix, view), wrong)| {
+        wrong.map(|wrong| (prefix, difference(prefix, view.as_ref(), wrong)))
+    });
+    Ok(told.collect())
+}
+
+/// What BGP has of each prefix of `page`.
+fn views(inside: &Inside, page: &[AnyPrefix]) -> Result<Vec<Option<FedView>>, NoAnswer> {
+    let mut views = vec![None; page.len()];
+    let Some(owners) = inside.owners() else { return Ok(views) };
+    let mut asked: Vec<Vec<(usize, AnyPrefix)>> = vec![Vec::new(); owners.shards.len()];
+    for (place, prefix) in page.iter().enumerate() {
+        let logical = match prefix {
+            AnyPrefix::V4(prefix) => logical_shard(*prefix),
+            AnyPrefix::V6(prefix) => logical_shard(*prefix),
+        };
+        if let Some(asked) = owners.index(logical).and_then(|index| asked.get_mut(index)) {
+            asked.push((place, *prefix));
+        }
+    }
+    for (shard, asked) in owners.shards.iter().zip(asked).filter(|(_, asked)| !asked.is_empty()) {
+        let answers = shard.ask(move |shard| {
+            asked.iter().map(|(place, prefix)| (*place, shard.fed_of(*prefix))).collect::<Vec<_>>()
+        })?;
+        answers.into_iter().for_each(|(place, view)| views[place] = view);
+    }
+    Ok(views)
+}
+
+/// Compares prefixes of a page. What is the same for all prefixes of a set and a group is found out once.
+#[derive(Default)]
+struct Comparison {
+    /// Sets of next hops by their numbers here.
+    numbers: Map<FeedSet, usize>,
+    sets: Vec<RouteSet>,
+    /// By set and group: whether the group is the set's, and if so why none of its next hops resolves.
+    known: Map<(usize, GroupId), Option<Result<(), String>>>,
+}
+
+impl Comparison {
+    fn wrong(&mut self, stage: &RibStage, prefix: AnyPrefix, view: Option<&FedView>) -> Option<Wrong> {
+        let announced = stage.rib.default_vrf().announced(prefix, Source::Bgp);
+        match (view, announced) {
+            (None, None) => None,
+            (None, Some(announced)) => Some(Wrong::Stale(received(stage, announced.group))),
+            (Some(_), None) => Some(Wrong::Missing),
+            (Some(view), Some(announced)) => self.compare(stage, prefix, view, announced),
+        }
+    }
+
+    fn compare(
+        &mut self,
+        stage: &RibStage,
+        prefix: AnyPrefix,
+        view: &FedView,
+        announced: Announced,
+    ) -> Option<Wrong> {
+        let rib = stage.rib.default_vrf();
+        let Comparison { numbers, sets, known } = self;
+        let number = *numbers.entry(view.set.clone()).or_insert_with(|| {
+            sets.push(route_set(&view.set));
+            sets.len() - 1
+        });
+        let set = &sets[number];
+        let group = announced.group;
+        let as_given = known
+            .entry((number, group))
+            .or_insert_with(|| rib.is_group_of(group, set).then(|| resolves(stage, group)));
+        match as_given {
+            Some(Ok(())) if announced.protocol == set.protocol => in_place(stage, prefix, view.standing),
+            Some(Err(why)) if announced.protocol == set.protocol => Some(Wrong::Unresolved(why.clone())),
+            _ => Some(Wrong::Others(received(stage, group))),
+        }
+    }
+}
+
+/// Whether any next hop of a group leads somewhere; why none does.
+fn resolves(stage: &RibStage, group: GroupId) -> Result<(), String> {
+    let hops = stage.rib.default_vrf().received_hops(group);
+    if hops.iter().any(|hop| hop.outcome.is_resolved()) {
+        return Ok(());
+    }
+    let why = hops.iter().filter_map(|hop| match &hop.outcome {
+        Outcome::Unresolved(why) => Some(format!("next hop {} does not resolve: {why}", text(&hop.received))),
+        _ => None,
+    });
+    Err(why.collect::<Vec<_>>().join("; "))
+}
+
+/// Where best paths wait for the FIB: what is advertised must be in place, and the other way round.
+fn in_place(stage: &RibStage, prefix: AnyPrefix, standing: Standing) -> Option<Wrong> {
+    let rib = stage.rib.default_vrf();
+    if !rib.suppresses() {
+        return None;
+    }
+    let (names, states) = (stage.plane_names(), rib.status(prefix));
+    let name = |id: u8| names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}"));
+    let missing = states.iter().find_map(|(id, status)| match status {
+        InstallStatus::Installed => None,
+        InstallStatus::Pending => Some((name(*id), "sent, not yet confirmed".to_owned())),
+        InstallStatus::Failed(why) => Some((name(*id), why.clone())),
+    });
+    match (standing, missing) {
+        (Standing::Told, Some((name, why))) => Some(Wrong::NotInPlace(name, why)),
+        (Standing::Told, None) if states.is_empty() && rib.lookup(prefix).is_none() => {
+            Some(Wrong::NotInPlace("rib".into(), "no route of the prefix is installed".into()))
+        }
+        // Dataplanes that are down confirm nothing.
+        (Standing::Waiting { .. } | Standing::Blocked, None) if states.len() == names.len() => {
+            Some(Wrong::HeldBack)
+        }
+        _ => None,
+    }
+}
+
+/// The next hops of a group as they were received.
+fn received(stage: &RibStage, group: GroupId) -> String {
+    let hops = stage.rib.default_vrf().received_hops(group);
+    let via = |address: String| format!("via {address}");
+    hops.iter().map(|hop| via(text(&hop.received))).collect::<Vec<_>>().join(", ")
+}
+
+fn text(hop: &ReceivedHop) -> String {
+    hop.gateway.map_or_else(|| "of an interface".to_owned(), |gateway| gateway.to_string())
+}
+
+fn difference(prefix: AnyPrefix, view: Option<&FedView>, wrong: Wrong) -> Difference {
+    let via = |(address, _): &(IpAddr, u16)| format!("via {address}");
+    let wanted = view.map(|view| view.set.next_hops.iter().map(via).collect::<Vec<_>>().join(", "));
+    let best = view.map_or_else(String::new, |view| {
+        let standing = match view.standing {
+            Standing::Told => "advertised as export policies say",
+            Standing::Waiting { former: false } | Standing::Blocked => "not advertised before the FIB has it",
+            Standing::Waiting { former: true } => "the former one stays advertised until the FIB has it",
+        };
+        format!("best path from {} ({standing})", view.neighbor)
+    });
+    let (stage, found, says) = match wrong {
+        Wrong::Missing => ("rib".into(), "absent".into(), format!("{best}: the RIB manager has no route of BGP")),
+        Wrong::Others(hops) => {
+            ("rib".into(), hops, format!("{best}: the RIB manager has other next hops of BGP"))
+        }
+        Wrong::Unresolved(why) => ("rib".into(), "unresolved".into(), format!("{best}: {why}")),
+        Wrong::NotInPlace(stage, why) => (stage, "not in place".into(), format!("{best}: {why}")),
+        Wrong::HeldBack => {
+            ("bgp".into(), "not advertised".into(), format!("{best}: every dataplane has confirmed it"))
+        }
+        Wrong::Stale(hops) => ("rib".into(), hops, "BGP has no best path for it".into()),
+    };
+    Difference {
+        vrf: "default".into(),
+        prefix: prefix.to_string(),
+        neighbor: view.map(|view| view.neighbor),
+        stage,
+        rib: wanted.unwrap_or_else(|| "absent".into()),
+        found,
+        says,
+        // What one side says may be on its way to the other: the two were not asked in one moment.
+        under_way: true,
+    }
+}
