@@ -20,7 +20,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("tables", &["prefix", "swss", "runtime"]),
     ("daemon", &["prefix", "wire", "policy", "bgp", "bfd", "rib", "swss", "runtime", "sai", "tables"]),
     ("bench", &["prefix", "wire", "rib"]),
-    ("sim", &["prefix", "wire", "policy", "bgp"]),
+    ("sim", &["prefix", "wire", "policy", "bgp", "rib"]),
     ("ribtide", &["prefix", "daemon", "bench"]),
 ];
 

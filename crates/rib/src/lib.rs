@@ -31,8 +31,8 @@ pub use dataplane::{InstallStatus, PAGE};
 pub use lanes::{Lanes, UrgentOp};
 pub use message::*;
 pub use query::{
-    Announced, CandidateInfo, Cursor, DataplaneInfo, Explanation, FailedCursor, FailedRoute, GroupInfo, HopInfo,
-    RouteInfo, Total, Verdict,
+    Announced, CandidateInfo, Cursor, DataplaneInfo, Explanation, FailedCursor, FailedRoute, GroupInfo,
+    HopInfo, RouteInfo, Total, Verdict,
 };
 pub use rib::Rib;
 pub use target::{MAX_LEVEL, Outcome, Why};

@@ -360,7 +360,11 @@ impl Rib {
 
     /// The next hops of group `id` as received, without those that stand in, and what each resolves to; empty for a blackhole.
     pub fn received_hops(&self, id: GroupId) -> Vec<HopInfo> {
-        self.resolver.groups.store.get(id.0).map_or_else(Vec::new, |group| self.hop_infos(group.key.hops(), &group.targets))
+        self.resolver
+            .groups
+            .store
+            .get(id.0)
+            .map_or_else(Vec::new, |group| self.hop_infos(group.key.hops(), &group.targets))
     }
 
     fn hop_infos(&self, received: &[ReceivedHop], targets: &[u32]) -> Vec<HopInfo> {

@@ -157,6 +157,12 @@ impl Egress {
         peer.0 as usize % self.workers.len()
     }
 
+    /// What peers whose sessions are up were told and that was not withdrawn, of each peer.
+    pub(crate) fn advertised(&self) -> BTreeMap<PeerId, BTreeMap<AnyPrefix, (Vec<u8>, NextHop)>> {
+        let up = |neighbor: &Neighbor| Some((neighbor.session.as_ref()?.id, neighbor.table.clone()));
+        self.neighbors.iter().filter_map(up).collect()
+    }
+
     /// What every peer was told is what it should have been: all but what is `blocked`.
     pub(crate) fn compare(&self, oracle: &Oracle, blocked: &BTreeSet<AnyPrefix>) {
         for (peer, neighbor) in self.neighbors.iter().enumerate() {

@@ -5,12 +5,17 @@ use crate::rng::Rng;
 use ribtide_bgp::message::{Confirmation, FeedSet};
 use ribtide_prefix::AnyPrefix;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 
 /// What a shard says to the RIB manager.
 #[derive(Clone, Debug)]
 pub(crate) enum Said {
     /// The next hops of a prefix are others, or it has none any more.
     Feed(AnyPrefix, Option<FeedSet>),
+    /// It uses these next hops from now on.
+    Track(Vec<IpAddr>),
+    /// It does not any more.
+    Untrack(Vec<IpAddr>),
     /// It wants to know when all before this is done.
     Mark(u64),
 }
@@ -64,7 +69,8 @@ impl Fib {
     }
 
     pub(crate) fn hear(&mut self, shard: usize, said: impl IntoIterator<Item = Said>) {
-        self.inbox.extend(said.into_iter().map(|said| (shard, said)));
+        let is_watched = |said: &Said| matches!(said, Said::Track(_) | Said::Untrack(_));
+        self.inbox.extend(said.into_iter().filter(|said| !is_watched(said)).map(|said| (shard, said)));
     }
 
     /// What there is to tell a shard.

@@ -6,10 +6,14 @@
 //! - [`oracle`]: BGP as simple as it can be written: one thread, sorted maps, everything computed anew.
 //! - [`run`]: the real readers, shards and egress workers, their queues, a dataplane that fails now and then, and the
 //!   comparison.
+//! - [`network`]: links, static routes, neighbours and next hops of every kind, and the events of a history.
+//! - [`feedback`]: shards, egress workers and the RIB manager in a loop, which must come to rest with one answer.
 #![forbid(unsafe_code)]
 
 mod egress;
+pub mod feedback;
 mod fib;
+pub mod network;
 pub mod oracle;
 pub mod policy;
 pub mod rng;

@@ -213,7 +213,12 @@ impl Stage {
                 ToEgress::One(worker, part) => egress.dumped(worker, part),
             }
         }
+        let uses = |used: bool| next_hops.iter().filter(|(_, u)| *u == used).map(|(hop, _)| *hop).collect();
+        let (track, untrack): (Vec<_>, Vec<_>) = (uses(true), uses(false));
+        // As the router has it: what is to be watched goes before the routes that use it.
+        self.said.extend((!track.is_empty()).then_some(Said::Track(track)));
         for_each_family!(F => self.fed::<F>(&feed));
+        self.said.extend((!untrack.is_empty()).then_some(Said::Untrack(untrack)));
         if let Some(mark) = self.shard.mark() {
             self.said.push(Said::Mark(mark));
             self.confirmed

@@ -9,7 +9,9 @@ use crate::attr::AttrSet;
 use crate::decision::{self, Candidate, Reason};
 use crate::message::FeedSet;
 use crate::peer::{PeerId, PeerInfo};
-use ribtide_prefix::{AnyPrefix, Families, Family, LOGICAL_SHARDS, LogicalShard, Prefix, V4, V6, logical_shard};
+use ribtide_prefix::{
+    AnyPrefix, Families, Family, LOGICAL_SHARDS, LogicalShard, Prefix, V4, V6, logical_shard,
+};
 use std::net::IpAddr;
 use std::sync::Arc;
 

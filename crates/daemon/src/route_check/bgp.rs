@@ -139,17 +139,12 @@ fn prefixes(shard: &Shard, logical: &[LogicalShard], room: usize) -> (u64, Vec<A
 }
 
 /// The prefixes of BGP's candidates in the next `limit` places of the RIB manager's tables or some more, or to their end.
-fn candidates_from(
-    rib: &RibHandle,
-    state: &mut State,
-    limit: usize,
-) -> Result<Vec<AnyPrefix>, NoAnswer> {
+fn candidates_from(rib: &RibHandle, state: &mut State, limit: usize) -> Result<Vec<AnyPrefix>, NoAnswer> {
     let (mut all, mut seen) = (Vec::new(), 0);
     while seen < limit {
         let place = state.place;
-        let (page, next) = rib
-            .asker
-            .ask(move |stage| stage.rib.default_vrf().announced_from(Source::Bgp, place, PLACES))?;
+        let (page, next) =
+            rib.asker.ask(move |stage| stage.rib.default_vrf().announced_from(Source::Bgp, place, PLACES))?;
         all.extend(page);
         seen += PLACES;
         state.place = next.unwrap_or(0);
@@ -327,7 +322,9 @@ fn difference(prefix: AnyPrefix, view: Option<&FedView>, wrong: Wrong) -> Differ
         format!("best path from {} ({standing})", view.neighbor)
     });
     let (stage, found, says) = match wrong {
-        Wrong::Missing => ("rib".into(), "absent".into(), format!("{best}: the RIB manager has no route of BGP")),
+        Wrong::Missing => {
+            ("rib".into(), "absent".into(), format!("{best}: the RIB manager has no route of BGP"))
+        }
         Wrong::Others(hops) => {
             ("rib".into(), hops, format!("{best}: the RIB manager has other next hops of BGP"))
         }

@@ -57,7 +57,8 @@ impl Comparison {
 
     fn agree(&mut self, info: &RouteInfo, found: &Installed) -> bool {
         let objects = &self.objects;
-        let compare = || Forwarding::wanted(&info.content).is_none_or(|wanted| wanted == found.forwarding(objects));
+        let compare =
+            || Forwarding::wanted(&info.content).is_none_or(|wanted| wanted == found.forwarding(objects));
         match found {
             Installed::Object(id) => *self.same.entry((info.group, *id)).or_insert_with(compare),
             Installed::Inline(_) => compare(),
@@ -151,7 +152,9 @@ fn compare(
     let (found, says) = match found {
         None => ("absent".to_owned(), "the kernel does not have it"),
         Some(found) if comparison.agree(info, found) => return None,
-        Some(found) => (text(&found.forwarding(&comparison.objects)), "the kernel has other next hops for it"),
+        Some(found) => {
+            (text(&found.forwarding(&comparison.objects)), "the kernel has other next hops for it")
+        }
     };
     Some(difference(&info.prefix.to_string(), &text(&wanted), &found, says.to_owned()))
 }

@@ -125,7 +125,8 @@ socket = "{}"
                 (&*d.prefix, &*d.stage, &*d.rib, &*d.found, d.neighbor) == (w.0, w.1, w.2, w.3, neighbor)
                     && d.says.contains(w.5)
             };
-            let same = found.differences.len() == wanted.len() && found.differences.iter().zip(wanted).all(is);
+            let same =
+                found.differences.len() == wanted.len() && found.differences.iter().zip(wanted).all(is);
             if same && found.differing == wanted.len() as u64 {
                 return found;
             }
@@ -165,11 +166,19 @@ fn best_path_that_rib_cannot_use_is_told_with_its_reason() {
     // Or could not, which is a difference although packets are forwarded.
     bench.in_both(nth(6), Some(far));
     bench.in_rib(nth(6), Protocol::Static, Some(Ipv4Addr::new(10, 0, 0, 5)));
-    let off_link = "best path from 10.0.0.2 (advertised as export policies say): next hop 192.0.2.9 does not resolve:";
+    let off_link =
+        "best path from 10.0.0.2 (advertised as export policies say): next hop 192.0.2.9 does not resolve:";
     let wrong = [
         ("20.0.1.0/24", "rib", "via 192.0.2.9", "unresolved", true, off_link),
         ("20.0.2.0/24", "rib", "via 10.0.0.2", "absent", true, "the RIB manager has no route of BGP"),
-        ("20.0.3.0/24", "rib", "via 10.0.0.2", "via 10.0.0.3", true, "the RIB manager has other next hops of BGP"),
+        (
+            "20.0.3.0/24",
+            "rib",
+            "via 10.0.0.2",
+            "via 10.0.0.3",
+            true,
+            "the RIB manager has other next hops of BGP",
+        ),
         ("20.0.4.0/24", "rib", "absent", "via 10.0.0.2", false, "BGP has no best path for it"),
         ("20.0.6.0/24", "rib", "via 192.0.2.9", "unresolved", true, off_link),
     ];

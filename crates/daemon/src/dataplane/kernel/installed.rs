@@ -162,20 +162,19 @@ pub(crate) fn next_hop_objects() -> io::Result<Map<u32, Forwarding>> {
         single: Map<u32, Forwarding>,
         groups: Vec<(u32, Vec<Member>)>,
     }
-    let Objects { single, groups } =
-        Socket::open()?.dump(dump_next_hops, |all: &mut Objects, content| {
-            let Content::NewNextHop(object) = content else { return };
-            let does = match object.forward {
-                Forward::Group(members) => {
-                    all.groups.push((object.id, members.collect()));
-                    return;
-                }
-                Forward::Blackhole(_) => Forwarding::Drop,
-                Forward::Via(_, via) => Forwarding::hops(std::iter::once(KernelHop::new(via, 1))),
-                Forward::Other => Forwarding::Other("a next-hop object of another kind"),
-            };
-            all.single.insert(object.id, does);
-        })?;
+    let Objects { single, groups } = Socket::open()?.dump(dump_next_hops, |all: &mut Objects, content| {
+        let Content::NewNextHop(object) = content else { return };
+        let does = match object.forward {
+            Forward::Group(members) => {
+                all.groups.push((object.id, members.collect()));
+                return;
+            }
+            Forward::Blackhole(_) => Forwarding::Drop,
+            Forward::Via(_, via) => Forwarding::hops(std::iter::once(KernelHop::new(via, 1))),
+            Forward::Other => Forwarding::Other("a next-hop object of another kind"),
+        };
+        all.single.insert(object.id, does);
+    })?;
     let mut all = single;
     let groups: Vec<(u32, Forwarding)> =
         groups.into_iter().map(|(id, members)| (id, group(&all, &members))).collect();

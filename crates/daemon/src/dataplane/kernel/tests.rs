@@ -19,6 +19,7 @@ fn config() -> KernelConfig {
     KernelConfig { table: 1000, compat_mode: true, ..KernelConfig::default() }
 }
 
+mod installed;
 mod others;
 mod vrfs;
 

@@ -1,0 +1,460 @@
+//! BGP and the RIB manager as one loop: shards feed next hops, the RIB manager resolves them, what it finds makes paths usable
+//! or not, and that changes what is fed. A seed decides who moves next.
+//!
+//! Whenever all have done their work, what the parts have must be one answer, and it must not have taken more changes than
+//! [`Feedback::most`] since the last event:
+//!
+//! - What a peer was told is in the RIB manager, as BGP's candidate with the next hops that the shard has, and resolves; or
+//!   another protocol's route is selected.
+//! - Every best path is there so, and every candidate has a best path.
+//! - With FIB suppression, what a peer was told is in the dataplane.
+//! - The dataplane has what is selected.
+
+use crate::egress::Egress;
+use crate::fib::Said;
+use crate::network::{Event, Network};
+use crate::rng::Rng;
+use crate::stage::Stage;
+use ribtide_bgp::attr::AttrSet;
+use ribtide_bgp::message::{Confirmation, FeedSet, NextHopState, RouteBatch as FromPeer, RouteOp, ShardIn};
+use ribtide_bgp::peer::{PeerId, PeerInfo};
+use ribtide_bgp::shard::FedView;
+use ribtide_prefix::{AnyPrefix, Families, for_each_family};
+use ribtide_rib::{
+    CacheMode, DataplaneId, FeedMark, FibAck, FibBatch, FibGroup, GroupId, InstallStatus, MAX_LEVEL, NONE,
+    NextHops, Protocol, ReceivedHop, Rib, RibConfig, RibIn, RibOut, RouteBatch, RouteSet, Source, Verdict,
+    VrfId,
+};
+use ribtide_wire::bgp::NextHop;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The one dataplane.
+const DATAPLANE: DataplaneId = 0;
+
+/// How a network is run, which must not matter.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// Shards.
+    pub shards: u16,
+    /// Egress workers.
+    pub workers: u16,
+    /// How the resolution cache works.
+    pub cache: CacheMode,
+    /// Whether best paths wait for the dataplane.
+    pub suppress: bool,
+    /// Whether each event waits until all have done their work.
+    pub calm: bool,
+}
+
+/// What is left when all is done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// What each peer was told.
+    pub advertised: BTreeMap<PeerId, BTreeMap<AnyPrefix, (Vec<u8>, NextHop)>>,
+    /// What the dataplane does.
+    pub forwarded: BTreeMap<AnyPrefix, FibGroup>,
+}
+
+/// The stages at work.
+pub struct Feedback<'n> {
+    network: &'n Network,
+    how: How,
+    rng: Rng,
+    shards: Vec<Stage>,
+    egress: Egress,
+    /// The latest session of each peer, and whether it is up.
+    sessions: Vec<(u32, bool)>,
+    rib: Rib,
+    time: u64,
+    inbox: VecDeque<RibIn>,
+    dataplane: Dataplane,
+    /// What each shard is still to be told.
+    unsent: Vec<Unsent>,
+    /// Changes since the last event: of next hops told to BGP, of routes and of groups told to the dataplane.
+    changes: usize,
+    /// Events since all had done their work.
+    events: usize,
+}
+
+/// The newest of each next hop and of each blocked prefix, and the last mark that is answered.
+#[derive(Default)]
+struct Unsent {
+    next_hops: BTreeMap<IpAddr, NextHopState>,
+    blocked: BTreeMap<AnyPrefix, bool>,
+    mark: u64,
+}
+
+/// A dataplane that does what it is told, late.
+#[derive(Default)]
+struct Dataplane {
+    queue: VecDeque<FibBatch>,
+    groups: BTreeMap<GroupId, FibGroup>,
+    routes: BTreeMap<AnyPrefix, GroupId>,
+}
+
+impl Dataplane {
+    fn apply(&mut self, batch: FibBatch) {
+        self.groups.extend(batch.groups.into_iter().map(|op| (op.id, op.content)));
+        for_each_family!(F => for route in batch.routes.get::<F>() {
+            match route.group {
+                Some(group) => self.routes.insert(route.prefix.any(), group),
+                None => self.routes.remove(&route.prefix.any()),
+            };
+        });
+        assert!(self.routes.values().all(|group| self.groups.contains_key(group)), "a route by no group");
+        for group in batch.after {
+            assert!(self.routes.values().all(|used| *used != group), "{group:?} goes and is used");
+            self.groups.remove(&group);
+        }
+    }
+
+    fn forwarding(&self) -> BTreeMap<AnyPrefix, FibGroup> {
+        self.routes.iter().map(|(prefix, group)| (*prefix, self.groups[group].clone())).collect()
+    }
+}
+
+impl<'n> Feedback<'n> {
+    /// A run of `network`.
+    pub fn new(network: &'n Network, how: How, rng: Rng) -> Feedback<'n> {
+        // One for each peer, one for the RIB manager, one for each worker's requests.
+        let queues = network.peers.len() + 1 + usize::from(how.workers);
+        let config = RibConfig {
+            resolve_via_default: network.resolve_via_default,
+            cache: how.cache,
+            // Few, so that they come in several turns.
+            turn: 3,
+            dataplanes: vec![DATAPLANE],
+            ..RibConfig::default()
+        };
+        let mut run = Feedback {
+            network,
+            how,
+            rng,
+            shards: (0..how.shards).map(|_| Stage::new(network.options, queues)).collect(),
+            egress: Egress::new(u32::from(how.workers), u32::from(how.shards), network.peers.len()),
+            sessions: vec![(0, false); network.peers.len()],
+            rib: Rib::new(config),
+            time: 0,
+            inbox: VecDeque::from([RibIn::DataplaneUp(DATAPLANE)]),
+            dataplane: Dataplane::default(),
+            unsent: (0..how.shards).map(|_| Unsent::default()).collect(),
+            changes: 0,
+            events: 0,
+        };
+        if how.suppress {
+            run.inbox.push_back(RibIn::Suppress(true));
+            let queue = network.peers.len();
+            run.shards.iter_mut().for_each(|stage| stage.queues[queue].push_back(ShardIn::Suppress(true)));
+        }
+        run
+    }
+
+    /// The most changes that one event may cause, of next hops as BGP is told of them and of routes and groups of the dataplane: each prefix and each next hop goes and comes back once for each level of
+    /// recursion.
+    pub fn most(&self) -> usize {
+        2 * self.network.size * usize::from(MAX_LEVEL)
+    }
+
+    /// Runs to the end.
+    pub fn finish(mut self) -> Outcome {
+        for event in &self.network.events {
+            self.happen(event);
+            if self.how.calm || self.rng.one_in(10) {
+                self.settle();
+            }
+            while self.rng.one_in(2) {
+                self.advance();
+            }
+        }
+        self.settle();
+        Outcome { advertised: self.egress.advertised(), forwarded: self.dataplane.forwarding() }
+    }
+
+    fn happen(&mut self, event: &Event) {
+        self.events += 1;
+        self.changes = 0;
+        match event {
+            Event::Up(peer) => {
+                let (session, up) = &mut self.sessions[*peer];
+                (*session, *up) = (*session + 1, true);
+                let info = Arc::new(PeerInfo { session: *session, ..self.network.peers[*peer].clone() });
+                self.egress.up(&info);
+                self.send(*peer, |_| ShardIn::PeerUp(info.clone()));
+            }
+            Event::Down(peer) => {
+                let (session, up) = &mut self.sessions[*peer];
+                let session = *session;
+                *up = false;
+                let peer = PeerId(*peer as u32);
+                self.egress.down(peer);
+                self.send(peer.0 as usize, |stage| {
+                    stage.ending.insert((peer, session));
+                    ShardIn::PeerDown { peer, session }
+                });
+            }
+            Event::Announce(peer, with, prefixes) => {
+                let attrs = AttrSet::new(&with.bytes(), with.next_hop);
+                self.routes(*peer, Some(&attrs), prefixes);
+            }
+            Event::Withdraw(peer, prefixes) => self.routes(*peer, None, prefixes),
+            Event::Network(event) => self.inbox.push_back(event.clone()),
+        }
+    }
+
+    fn send(&mut self, queue: usize, mut message: impl FnMut(&mut Stage) -> ShardIn) {
+        for stage in &mut self.shards {
+            let message = message(stage);
+            stage.queues[queue].push_back(message);
+        }
+    }
+
+    /// Hands what a peer said to the shards that have the prefixes.
+    fn routes(&mut self, peer: usize, attrs: Option<&AttrSet>, all: &[AnyPrefix]) {
+        for prefix in all {
+            let mut prefixes = Families::default();
+            match prefix {
+                AnyPrefix::V4(prefix) => prefixes.v4 = vec![*prefix],
+                AnyPrefix::V6(prefix) => prefixes.v6 = vec![*prefix],
+            }
+            let ops = vec![RouteOp { attrs: attrs.cloned(), afi: prefix.afi(), count: 1 }];
+            let (session, id) = (self.sessions[peer].0, PeerId(peer as u32));
+            let shard = self.shard_of(*prefix);
+            let batch = FromPeer { peer: id, session, ops, prefixes };
+            self.shards[shard].queues[peer].push_back(ShardIn::Routes(batch));
+        }
+    }
+
+    fn shard_of(&self, prefix: AnyPrefix) -> usize {
+        usize::from(crate::stage::logical_shard_of(prefix)) % self.shards.len()
+    }
+
+    /// Somebody moves.
+    fn advance(&mut self) {
+        match self.rng.below(5) {
+            0 => {
+                let Feedback { egress, shards, rng, network, .. } = self;
+                let first = network.peers.len() + 1;
+                egress.advance(rng, |request| {
+                    let queue = first + request.worker as usize;
+                    shards.iter_mut().for_each(|stage| stage.queues[queue].push_back(ShardIn::Dump(request)));
+                });
+            }
+            1 => self.resolve(),
+            2 => self.forward(),
+            3 => self.answer(),
+            _ => {
+                for stage in &mut self.shards {
+                    if stage.is_busy() && self.rng.one_in(2) {
+                        stage.advance(&mut self.rng, &mut self.egress);
+                    }
+                }
+                self.hear();
+            }
+        }
+    }
+
+    /// What shards said goes to the RIB manager, each shard's in order.
+    fn hear(&mut self) {
+        for (lane, stage) in (0..).zip(&mut self.shards) {
+            for said in stage.said.drain(..) {
+                self.inbox.push_back(match said {
+                    Said::Track(next_hops) => RibIn::Track(next_hops),
+                    Said::Untrack(next_hops) => RibIn::Untrack(next_hops),
+                    Said::Feed(prefix, set) => RibIn::Routes(batch(prefix, set.as_ref())),
+                    Said::Mark(seq) => RibIn::Confirm(FeedMark { lane, seq }),
+                });
+            }
+            stage.asked.clear();
+        }
+    }
+
+    /// The RIB manager takes some of what waits.
+    fn resolve(&mut self) {
+        if self.inbox.is_empty() && !self.rib.has_more() {
+            return;
+        }
+        let some = self.inbox.len().min(1 + self.rng.below(8));
+        let events: Vec<RibIn> = self.inbox.drain(..some).collect();
+        self.time += 1;
+        self.rib.set_time(self.time);
+        let out = self.rib.handle(events);
+        self.take(out);
+    }
+
+    /// Whether the RIB manager had more to say when a long time has passed.
+    fn resolve_later(&mut self) -> bool {
+        self.time += 1 << 40;
+        self.rib.set_time(self.time);
+        let out = self.rib.handle([]);
+        self.take(out)
+    }
+
+    /// Takes what the RIB manager says; whether that is anything.
+    fn take(&mut self, out: RibOut) -> bool {
+        let said = !out.next_hops.is_empty()
+            || out.fib.is_some()
+            || !out.replay.is_empty()
+            || !out.blocked.is_empty()
+            || !out.confirmed.is_empty();
+        self.changes += out.next_hops.len();
+        for (address, state) in out.next_hops {
+            let state = match state {
+                ribtide_rib::NextHopState::Reachable { cost } => NextHopState::Reachable { cost },
+                ribtide_rib::NextHopState::Unreachable => NextHopState::Unreachable,
+            };
+            self.unsent.iter_mut().for_each(|unsent| {
+                unsent.next_hops.insert(address, state);
+            });
+        }
+        for (prefix, blocked) in out.blocked {
+            self.unsent.iter_mut().for_each(|unsent| {
+                unsent.blocked.insert(prefix, blocked);
+            });
+        }
+        out.confirmed.into_iter().for_each(|mark| self.unsent[mark.lane as usize].mark = mark.seq);
+        for batch in out.fib.into_iter().chain(out.replay.into_iter().map(|(_, batch)| batch)) {
+            self.changes += batch.route_count() + batch.groups.len();
+            self.dataplane.queue.push_back(batch);
+        }
+        said
+    }
+
+    /// The dataplane carries out a batch.
+    fn forward(&mut self) {
+        let Some(batch) = self.dataplane.queue.pop_front() else { return };
+        let seq = batch.seq;
+        self.dataplane.apply(batch);
+        let ack = FibAck { dataplane: DATAPLANE, seq, failed: Vec::new(), installed: Vec::new() };
+        self.inbox.push_back(RibIn::Ack(ack));
+    }
+
+    /// A shard is told what the RIB manager said.
+    fn answer(&mut self) {
+        let shard = self.rng.below(self.shards.len());
+        let Unsent { next_hops, blocked, mark } = std::mem::take(&mut self.unsent[shard]);
+        let queue = &mut self.shards[shard].queues[self.network.peers.len()];
+        if mark > 0 || !blocked.is_empty() {
+            let blocked = blocked.into_iter().collect();
+            queue.push_back(ShardIn::Confirmed(Confirmation { mark, blocked }));
+        }
+        if !next_hops.is_empty() {
+            queue.push_back(ShardIn::NextHops(next_hops.into_iter().collect()));
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        let is_sent =
+            |unsent: &Unsent| unsent.next_hops.is_empty() && unsent.blocked.is_empty() && unsent.mark == 0;
+        self.shards.iter().any(|stage| stage.is_busy() || !stage.said.is_empty())
+            || self.egress.is_busy()
+            || !self.inbox.is_empty()
+            || self.rib.has_more()
+            || !self.dataplane.queue.is_empty()
+            || !self.unsent.iter().all(is_sent)
+    }
+
+    /// All do their work, and then what they have is one answer.
+    fn settle(&mut self) {
+        let most = self.most() * (self.events + 1);
+        let mut said = true;
+        while said {
+            while self.is_busy() {
+                (0..20).for_each(|_| self.advance());
+                self.egress.unblock();
+                assert!(
+                    self.changes <= most,
+                    "{} changes since the last event, and there is still something to do: no rest comes",
+                    self.changes
+                );
+            }
+            // Something may wait for its time.
+            said = self.resolve_later();
+        }
+        self.events = 0;
+        self.compare();
+    }
+
+    fn compare(&self) {
+        let advertised: BTreeSet<AnyPrefix> =
+            self.egress.advertised().into_values().flat_map(BTreeMap::into_keys).collect();
+        let fed: BTreeMap<AnyPrefix, FeedSet> =
+            self.shards.iter().flat_map(|stage| stage.feed.clone()).collect();
+        let mut candidates = BTreeSet::new();
+        let mut place = Some(0);
+        while let Some(at) = place {
+            let (some, next) = self.rib.announced_from(Source::Bgp, at, 7);
+            candidates.extend(some);
+            place = next;
+        }
+        assert_eq!(candidates, fed.keys().copied().collect(), "prefixes of BGP's candidates and best paths");
+        for (prefix, set) in &fed {
+            let view = self.shards[self.shard_of(*prefix)].shard.fed_of(*prefix);
+            let Some(FedView { set: seen, .. }) = view else { panic!("{prefix} has no best path") };
+            assert_eq!(seen, *set, "what was fed of {prefix}");
+            self.accepted(*prefix, set, advertised.contains(prefix));
+        }
+        for prefix in &advertised {
+            assert!(fed.contains_key(prefix), "{prefix} is advertised and has no best path");
+        }
+        let mut selected = BTreeMap::new();
+        let mut cursor = self.rib.cursor();
+        while !cursor.is_done() {
+            selected
+                .extend(self.rib.page(&mut cursor, 5).into_iter().map(|info| (info.prefix, info.content)));
+        }
+        assert_eq!(self.dataplane.forwarding(), selected, "what the dataplane does");
+    }
+
+    /// What BGP takes for reachable the RIB manager has, and can use.
+    fn accepted(&self, prefix: AnyPrefix, set: &FeedSet, advertised: bool) {
+        let announced = self.rib.announced(prefix, Source::Bgp).expect("a candidate was found");
+        assert!(self.rib.is_group_of(announced.group, &route_set(set)), "next hops of {prefix}");
+        let info = self.rib.lookup(prefix);
+        let by_another = info.as_ref().is_some_and(|info| info.protocol.source() != Source::Bgp);
+        // A backup of the same route counts: packets arrive. That it stands in for long is another question.
+        let told = if advertised { "and advertised" } else { "and advertised to nobody" };
+        assert!(
+            by_another || announced.verdict != Verdict::Unresolved,
+            "the best path of {prefix} is usable to BGP {told}, and to the RIB manager none of its next hops is: {:?}",
+            self.rib.received_hops(announced.group)
+        );
+        if self.how.suppress && advertised {
+            let status = self.rib.status(prefix);
+            assert_eq!(status, [(DATAPLANE, InstallStatus::Installed)], "{prefix} is advertised");
+        }
+    }
+}
+
+fn batch(prefix: AnyPrefix, set: Option<&FeedSet>) -> RouteBatch {
+    let index = if set.is_some() { 0 } else { NONE };
+    let mut changes = Families::default();
+    match prefix {
+        AnyPrefix::V4(prefix) => changes.v4 = vec![(prefix, index)],
+        AnyPrefix::V6(prefix) => changes.v6 = vec![(prefix, index)],
+    }
+    RouteBatch {
+        vrf: VrfId::DEFAULT,
+        source: Source::Bgp,
+        sets: set.map(route_set).into_iter().collect(),
+        changes,
+    }
+}
+
+/// What the router makes of a set for the RIB manager.
+fn route_set(set: &FeedSet) -> RouteSet {
+    let protocol = if set.kind.internal { Protocol::BgpInternal } else { Protocol::BgpExternal };
+    let hop =
+        |(address, share): &(IpAddr, u16)| ReceivedHop { weight: *share, ..ReceivedHop::gateway(*address) };
+    RouteSet {
+        next_hops: NextHops::Via(set.next_hops.iter().map(hop).collect()),
+        backup: set.backup.iter().map(|(address, _)| ReceivedHop::gateway(*address)).collect(),
+        backup_recursion: set.backup.is_some_and(|(_, kind)| kind.recursive),
+        track: None,
+        distance: protocol.default_distance(),
+        metric: 0,
+        allow_recursion: set.kind.recursive,
+        protocol,
+    }
+}
