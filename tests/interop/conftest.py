@@ -1,3 +1,4 @@
+import functools
 import gc
 import os
 import pathlib
@@ -13,10 +14,27 @@ gc.set_threshold(1_000_000)
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from harness import Host, Pair, binary  # noqa: E402
+from harness import Host, Pair, Ribtide, binary  # noqa: E402
+
+
+def agreeing(test):
+    """The same test, and at its end each router that it started and that installs routes agrees with itself."""
+    @functools.wraps(test)
+    def run(*args, **named):
+        test(*args, **named)
+        for router in Ribtide.started:
+            router.assert_agrees()
+    return run
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    Ribtide.started.clear()
 
 
 def pytest_collection_modifyitems(items):
+    for item in items:
+        item.obj = agreeing(item.obj)
     if os.geteuid() == 0 and shutil.which("ip"):
         return
     for item in items:

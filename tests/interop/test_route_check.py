@@ -92,6 +92,7 @@ def test_the_kernel(host):
     wait_for("it differs", lambda: look(*at, "--wait", 0)[0] == 1, 30)
     found = look(*at, "--wait", 0, "--full")[1]
     assert {(d["prefix"], d["stage"]) for d in found["differences"]} == {(ALL[0], "kernel")}, found
+    router.ends_differing("the kernel refuses a route")
 
 
 def test_what_only_the_kernel_has(host):

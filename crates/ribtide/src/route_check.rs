@@ -139,6 +139,7 @@ fn all(found: &RouteCheck, less: &str) -> String {
         "{} ({}; compared {what}: {} routes in {:.1} ms)\n",
         match found.differing {
             0 => "All agree".to_owned(),
+            1 => "1 route differs".to_owned(),
             n => format!("{} differ", text::count(n, "route")),
         },
         told.join(", "),

@@ -102,6 +102,8 @@ class Host:
         self.folder.mkdir(parents=True, exist_ok=True)
         os.chmod(self.folder, 0o777)
         self.processes = []
+        #: Sessions of the test's own, which last until it is looked whether all agree, after the test.
+        self.sessions = []
         self.feeds = None
         subprocess.run(["ip", "netns", "add", self.name], check=True)
         try:

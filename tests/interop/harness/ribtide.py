@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 from .host import Host, wait_for
@@ -38,12 +39,17 @@ def feed_options(number):
 class Ribtide:
     """A running router."""
 
+    #: Those that the test at hand has started.
+    started = []
+
     def __init__(self, host, config, name="ribtide"):
         self.host, self.name = host, name
+        self.differs = None
         self.socket = host.folder / f"{name}.sock"
         self.config = host.folder / f"{name}.toml"
         self.config.write_text(config + f'\n[api]\nsocket = "{self.socket}"\n')
         self.start()
+        Ribtide.started.append(self)
 
     def start(self):
         self.process = self.host.start(self.name, binary(), "run", "-c", self.config)
@@ -63,6 +69,20 @@ class Ribtide:
 
     def explain(self, prefix):
         return json.loads(self.text("explain", prefix, "--json"))
+
+    def ends_differing(self, why):
+        """The test leaves the router so that its parts differ, and says why: nobody looks whether they agree when it has ended."""
+        assert why
+        self.differs = why
+
+    def assert_agrees(self, wait=60):
+        """BGP, RIB manager, kernel and chip agree, as `ribtide route-check` has it, after `wait` seconds at most. Of a router that has
+        ended or installs nothing there is nothing to say."""
+        if self.process.poll() is not None or self.differs or not re.search(r"^\[fib[].]", self.config.read_text(), re.MULTILINE):
+            return
+        done = subprocess.run([binary(), "route-check", "--full", "--wait", str(wait), "--socket", self.socket], capture_output=True,
+                              text=True, timeout=wait + 300)
+        assert done.returncode == 0, f"at the end of the test the parts of {self.name} do not agree:\n{done.stdout[:3000]}{done.stderr[:3000]}"
 
     def neighbor(self, address):
         return self.show("bgp", "neighbor", address)

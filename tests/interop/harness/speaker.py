@@ -79,6 +79,7 @@ class Speaker:
         wait_for(f"{host.FEED_SIDE} takes a session from {source}", opened, 20, 0.3)
         self.send(message(KEEPALIVE))
         assert self.read()[0] == KEEPALIVE
+        host.sessions.append(self)
 
     def send(self, data):
         # For all of it, and not what the last message was waited for.
