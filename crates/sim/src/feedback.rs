@@ -6,7 +6,7 @@
 //!
 //! - What a peer was told is in the RIB manager, as BGP's candidate with the next hops that the shard has, and resolves; or
 //!   another protocol's route is selected.
-//! - Every best path is there so, and every candidate has a best path.
+//! - Every best path is there so, and BGP has a path for every candidate.
 //! - With FIB suppression, what a peer was told is in the dataplane.
 //! - The dataplane has what is selected.
 
@@ -16,9 +16,9 @@ use crate::network::{Event, Network};
 use crate::rng::Rng;
 use crate::stage::Stage;
 use ribtide_bgp::attr::AttrSet;
-use ribtide_bgp::message::{Confirmation, FeedSet, NextHopState, RouteBatch as FromPeer, RouteOp, ShardIn};
+use ribtide_bgp::message::{Confirmation, FeedSet, NextHopState, RouteBatch as FromPeer, RouteOp, ShardIn, TrackedNextHop};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
-use ribtide_bgp::shard::FedView;
+use ribtide_bgp::shard::{FedView, Shard};
 use ribtide_prefix::{AnyPrefix, Families, for_each_family};
 use ribtide_rib::{
     CacheMode, DataplaneId, FeedMark, FibAck, FibBatch, FibGroup, GroupId, InstallStatus, MAX_LEVEL, NONE,
@@ -30,6 +30,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// How long delayed answers are waited for, in milliseconds: several times the longest delay (ADR 20). Where paths depend on
+/// each other without a stable state, that goes on for ever at this rate.
+const LONG: u64 = 600_000;
 /// The one dataplane.
 const DATAPLANE: DataplaneId = 0;
 
@@ -53,6 +56,8 @@ pub struct How {
 pub struct Outcome {
     /// What each peer was told.
     pub advertised: BTreeMap<PeerId, BTreeMap<AnyPrefix, (Vec<u8>, NextHop)>>,
+    /// Whether the RIB manager delayed answers, because next hops changed often.
+    pub damped: bool,
     /// What the dataplane does.
     pub forwarded: BTreeMap<AnyPrefix, FibGroup>,
 }
@@ -67,7 +72,9 @@ pub struct Feedback<'n> {
     /// The latest session of each peer, and whether it is up.
     sessions: Vec<(u32, bool)>,
     rib: Rib,
+    /// In milliseconds.
     time: u64,
+    damped: bool,
     inbox: VecDeque<RibIn>,
     dataplane: Dataplane,
     /// What each shard is still to be told.
@@ -81,7 +88,7 @@ pub struct Feedback<'n> {
 /// The newest of each next hop and of each blocked prefix, and the last mark that is answered.
 #[derive(Default)]
 struct Unsent {
-    next_hops: BTreeMap<IpAddr, NextHopState>,
+    next_hops: BTreeMap<TrackedNextHop, NextHopState>,
     blocked: BTreeMap<AnyPrefix, bool>,
     mark: u64,
 }
@@ -132,11 +139,12 @@ impl<'n> Feedback<'n> {
             network,
             how,
             rng,
-            shards: (0..how.shards).map(|_| Stage::new(network.options, queues)).collect(),
+            shards: (0..how.shards).map(|_| Stage::of(Shard::tracking(network.options), queues)).collect(),
             egress: Egress::new(u32::from(how.workers), u32::from(how.shards), network.peers.len()),
             sessions: vec![(0, false); network.peers.len()],
             rib: Rib::new(config),
             time: 0,
+            damped: false,
             inbox: VecDeque::from([RibIn::DataplaneUp(DATAPLANE)]),
             dataplane: Dataplane::default(),
             unsent: (0..how.shards).map(|_| Unsent::default()).collect(),
@@ -169,7 +177,8 @@ impl<'n> Feedback<'n> {
             }
         }
         self.settle();
-        Outcome { advertised: self.egress.advertised(), forwarded: self.dataplane.forwarding() }
+        let (advertised, forwarded) = (self.egress.advertised(), self.dataplane.forwarding());
+        Outcome { advertised, damped: self.damped, forwarded }
     }
 
     fn happen(&mut self, event: &Event) {
@@ -260,8 +269,8 @@ impl<'n> Feedback<'n> {
         for (lane, stage) in (0..).zip(&mut self.shards) {
             for said in stage.said.drain(..) {
                 self.inbox.push_back(match said {
-                    Said::Track(next_hops) => RibIn::Track(next_hops),
-                    Said::Untrack(next_hops) => RibIn::Untrack(next_hops),
+                    Said::Track(next_hops) => RibIn::Track(tracked(&next_hops)),
+                    Said::Untrack(next_hops) => RibIn::Untrack(tracked(&next_hops)),
                     Said::Feed(prefix, set) => RibIn::Routes(batch(prefix, set.as_ref())),
                     Said::Mark(seq) => RibIn::Confirm(FeedMark { lane, seq }),
                 });
@@ -283,29 +292,28 @@ impl<'n> Feedback<'n> {
         self.take(out);
     }
 
-    /// Whether the RIB manager had more to say when a long time has passed.
-    fn resolve_later(&mut self) -> bool {
-        self.time += 1 << 40;
+    /// Time passes until the RIB manager says what it has delayed, if that is within [`LONG`] of `since`.
+    fn wait(&mut self, since: u64) -> bool {
+        let Some(due) = self.rib.next_due().filter(|due| *due <= since + LONG) else { return false };
+        self.damped = true;
+        self.time = self.time.max(due);
         self.rib.set_time(self.time);
         let out = self.rib.handle([]);
-        self.take(out)
+        self.take(out);
+        true
     }
 
-    /// Takes what the RIB manager says; whether that is anything.
-    fn take(&mut self, out: RibOut) -> bool {
-        let said = !out.next_hops.is_empty()
-            || out.fib.is_some()
-            || !out.replay.is_empty()
-            || !out.blocked.is_empty()
-            || !out.confirmed.is_empty();
+    /// Takes what the RIB manager says.
+    fn take(&mut self, out: RibOut) {
         self.changes += out.next_hops.len();
-        for (address, state) in out.next_hops {
+        for (of, state) in out.next_hops {
+            let next_hop = TrackedNextHop { address: of.address, recursive: of.recursive };
             let state = match state {
                 ribtide_rib::NextHopState::Reachable { cost } => NextHopState::Reachable { cost },
                 ribtide_rib::NextHopState::Unreachable => NextHopState::Unreachable,
             };
             self.unsent.iter_mut().for_each(|unsent| {
-                unsent.next_hops.insert(address, state);
+                unsent.next_hops.insert(next_hop, state);
             });
         }
         for (prefix, blocked) in out.blocked {
@@ -318,7 +326,6 @@ impl<'n> Feedback<'n> {
             self.changes += batch.route_count() + batch.groups.len();
             self.dataplane.queue.push_back(batch);
         }
-        said
     }
 
     /// The dataplane carries out a batch.
@@ -357,9 +364,8 @@ impl<'n> Feedback<'n> {
 
     /// All do their work, and then what they have is one answer.
     fn settle(&mut self) {
-        let most = self.most() * (self.events + 1);
-        let mut said = true;
-        while said {
+        let (most, since) = (self.most() * (self.events + 1), self.time);
+        loop {
             while self.is_busy() {
                 (0..20).for_each(|_| self.advance());
                 self.egress.unblock();
@@ -369,8 +375,9 @@ impl<'n> Feedback<'n> {
                     self.changes
                 );
             }
-            // Something may wait for its time.
-            said = self.resolve_later();
+            if !self.wait(since) {
+                break;
+            }
         }
         self.events = 0;
         self.compare();
@@ -388,16 +395,16 @@ impl<'n> Feedback<'n> {
             candidates.extend(some);
             place = next;
         }
-        assert_eq!(candidates, fed.keys().copied().collect(), "prefixes of BGP's candidates and best paths");
+        assert_eq!(candidates, fed.keys().copied().collect(), "prefixes of BGP's candidates and of its paths");
         for (prefix, set) in &fed {
             let view = self.shards[self.shard_of(*prefix)].shard.fed_of(*prefix);
-            let Some(FedView { set: seen, .. }) = view else { panic!("{prefix} has no best path") };
+            let Some(FedView { set: seen, best, .. }) = view else { panic!("{prefix} has no path") };
             assert_eq!(seen, *set, "what was fed of {prefix}");
-            self.accepted(*prefix, set, advertised.contains(prefix));
+            let advertised = advertised.contains(prefix);
+            assert!(best || !advertised, "{prefix} is advertised and has no best path");
+            self.accepted(*prefix, set, best, advertised);
         }
-        for prefix in &advertised {
-            assert!(fed.contains_key(prefix), "{prefix} is advertised and has no best path");
-        }
+        assert!(advertised.iter().all(|prefix| fed.contains_key(prefix)), "something else is advertised");
         let mut selected = BTreeMap::new();
         let mut cursor = self.rib.cursor();
         while !cursor.is_done() {
@@ -408,7 +415,7 @@ impl<'n> Feedback<'n> {
     }
 
     /// What BGP takes for reachable the RIB manager has, and can use.
-    fn accepted(&self, prefix: AnyPrefix, set: &FeedSet, advertised: bool) {
+    fn accepted(&self, prefix: AnyPrefix, set: &FeedSet, best: bool, advertised: bool) {
         let announced = self.rib.announced(prefix, Source::Bgp).expect("a candidate was found");
         assert!(self.rib.is_group_of(announced.group, &route_set(set)), "next hops of {prefix}");
         let info = self.rib.lookup(prefix);
@@ -416,7 +423,7 @@ impl<'n> Feedback<'n> {
         // A backup of the same route counts: packets arrive. That it stands in for long is another question.
         let told = if advertised { "and advertised" } else { "and advertised to nobody" };
         assert!(
-            by_another || announced.verdict != Verdict::Unresolved,
+            !best || by_another || announced.verdict != Verdict::Unresolved,
             "the best path of {prefix} is usable to BGP {told}, and to the RIB manager none of its next hops is: {:?}",
             self.rib.received_hops(announced.group)
         );
@@ -425,6 +432,11 @@ impl<'n> Feedback<'n> {
             assert_eq!(status, [(DATAPLANE, InstallStatus::Installed)], "{prefix} is advertised");
         }
     }
+}
+
+fn tracked(next_hops: &[TrackedNextHop]) -> Vec<ribtide_rib::TrackedNextHop> {
+    let of = |of: &TrackedNextHop| ribtide_rib::TrackedNextHop { address: of.address, recursive: of.recursive };
+    next_hops.iter().map(of).collect()
 }
 
 fn batch(prefix: AnyPrefix, set: Option<&FeedSet>) -> RouteBatch {

@@ -2,10 +2,9 @@
 //! and say so late and in lots.
 
 use crate::rng::Rng;
-use ribtide_bgp::message::{Confirmation, FeedSet};
+use ribtide_bgp::message::{Confirmation, FeedSet, TrackedNextHop};
 use ribtide_prefix::AnyPrefix;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
 
 /// What a shard says to the RIB manager.
 #[derive(Clone, Debug)]
@@ -13,9 +12,9 @@ pub(crate) enum Said {
     /// The next hops of a prefix are others, or it has none any more.
     Feed(AnyPrefix, Option<FeedSet>),
     /// It uses these next hops from now on.
-    Track(Vec<IpAddr>),
+    Track(Vec<TrackedNextHop>),
     /// It does not any more.
-    Untrack(Vec<IpAddr>),
+    Untrack(Vec<TrackedNextHop>),
     /// It wants to know when all before this is done.
     Mark(u64),
 }

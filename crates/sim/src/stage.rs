@@ -93,8 +93,13 @@ pub(crate) struct Follower {
 
 impl Stage {
     pub(crate) fn new(options: DecisionOptions, queues: usize) -> Stage {
+        Stage::of(Shard::new(options), queues)
+    }
+
+    /// The stage of a shard.
+    pub(crate) fn of(shard: Shard, queues: usize) -> Stage {
         Stage {
-            shard: Shard::new(options),
+            shard,
             out: ShardOut::default(),
             queues: (0..queues).map(|_| VecDeque::new()).collect(),
             mirror: Table::new(),

@@ -44,13 +44,15 @@ pub struct RouteView<F: Family> {
     pub standing: Standing,
 }
 
-/// What the RIB manager has been given of a prefix that has a best path, for whoever compares the two.
+/// What the RIB manager has been given of a prefix, for whoever compares the two.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FedView {
     /// The next hops.
     pub set: FeedSet,
-    /// Who sent the best path.
+    /// Who sent the leading path.
     pub neighbor: IpAddr,
+    /// Whether that is the best path: it is not while no path can be used.
+    pub best: bool,
     /// Whether egress workers know the best path.
     pub standing: Standing,
 }
@@ -126,7 +128,7 @@ impl Shard {
         self.find(prefix).map(|route| self.core.view(route))
     }
 
-    /// What the RIB manager has been given of exactly this prefix; `None` when it has no best path.
+    /// What the RIB manager has been given of exactly this prefix; `None` when it has no path.
     pub fn fed_of(&self, prefix: AnyPrefix) -> Option<FedView> {
         match prefix {
             AnyPrefix::V4(prefix) => self.core.fed_view(self.find(prefix)?),
@@ -192,10 +194,11 @@ impl Shard {
 
 impl Core {
     fn fed_view<F: Family>(&self, route: &Route<F>) -> Option<FedView> {
-        let best = self.best_of(route)?;
+        let lead = self.lead_of(route);
         Some(FedView {
             set: self.fed_set(route)?,
-            neighbor: self.sessions.get(best.session).info.address,
+            neighbor: self.sessions.get(lead.path.session).info.address,
+            best: lead.usable,
             standing: self.standing(route),
         })
     }

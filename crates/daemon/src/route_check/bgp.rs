@@ -1,13 +1,15 @@
 //! BGP against the RIB manager: what BGP takes for reachable, and therefore advertises, must be what the RIB manager can
 //! forward.
 //!
-//! For each best path the RIB manager must have BGP's candidate with exactly these next hops, and one of them must resolve;
-//! that another protocol's route is selected is no difference. Where best paths wait for the FIB
-//! (`fib.suppress-fib-pending`), one that is advertised must be in place, and one that is in place must be advertised. The
-//! other way round each candidate must have a best path.
+//! For each prefix of the Loc-RIB the RIB manager must have BGP's candidate with exactly the next hops that BGP feeds, and where
+//! there is a best path, one of them must resolve; that another protocol's route is selected is no difference. Where best paths
+//! wait for the FIB (`fib.suppress-fib-pending`), one that is advertised must be in place, and one that is in place must be
+//! advertised. The other way round BGP must have a path for each candidate.
+//!
+//! That a next hop resolves and BGP does not use it yet is no difference: good news of it may be damped.
 //!
 //! Neither side notes what it changes, so a look compares what differed before, what changed in the FIB, and the next part of
-//! the Loc-RIB. The candidates are gone through where their number is not that of the best paths.
+//! the Loc-RIB. The candidates are gone through where their number is not that of BGP's prefixes.
 
 use super::{PAGE, PART};
 use crate::api::model::Difference;
@@ -68,13 +70,13 @@ pub(super) fn check(
         (state.visited, state.left, state.place) = (0, Vec::new(), 0);
     }
     prefixes.extend(walk_on(inside, state, if all { usize::MAX } else { PART })?);
-    let best = best_paths(inside)?;
+    let (held, best) = counts(inside)?;
     let candidates = rib.asker.ask(|stage| {
         let totals = stage.rib.default_vrf().totals();
         let of_bgp = totals.iter().filter(|total| total.protocol.source() == Source::Bgp);
         of_bgp.map(|total| total.candidates).sum::<u64>()
     })?;
-    if all || best != candidates {
+    if all || held != candidates {
         prefixes.extend(candidates_from(rib, state, if all { usize::MAX } else { PART })?);
     }
     prefixes.sort_unstable();
@@ -90,14 +92,15 @@ pub(super) fn check(
     Ok(found)
 }
 
-/// How many prefixes have a best path.
-fn best_paths(inside: &Inside) -> Result<u64, NoAnswer> {
-    let mut best = 0;
+/// How many prefixes BGP has, and how many have a best path.
+fn counts(inside: &Inside) -> Result<(u64, u64), NoAnswer> {
+    let (mut held, mut best) = (0, 0);
     for shard in inside.owners().iter().flat_map(|owners| &owners.shards) {
         let counts = shard.ask(|shard| shard.counts())?;
+        held += (counts.ipv4.prefixes + counts.ipv6.prefixes) as u64;
         best += (counts.ipv4.best + counts.ipv6.best) as u64;
     }
-    Ok(best)
+    Ok((held, best))
 }
 
 /// The next `limit` prefixes of the Loc-RIB, of both families; a round is over when every logical shard was visited.
@@ -157,17 +160,17 @@ fn candidates_from(rib: &RibHandle, state: &mut State, limit: usize) -> Result<V
 
 /// What is wrong with a prefix.
 enum Wrong {
-    /// BGP has a best path and the RIB manager no candidate.
+    /// BGP has a path and the RIB manager no candidate.
     Missing,
     /// The RIB manager's candidate has other next hops: these.
     Others(String),
-    /// None of the next hops leads anywhere; why not.
+    /// There is a best path, and none of the next hops leads anywhere; why not.
     Unresolved(String),
     /// It is advertised, and this dataplane does not have it, because of that.
     NotInPlace(String, String),
     /// It is in place, and not advertised.
     HeldBack,
-    /// The RIB manager has a candidate with these next hops, and BGP no best path.
+    /// The RIB manager has a candidate with these next hops, and BGP no path.
     Stale(String),
 }
 
@@ -253,6 +256,7 @@ impl Comparison {
             .entry((number, group))
             .or_insert_with(|| rib.is_group_of(group, set).then(|| resolves(stage, group)));
         match as_given {
+            Some(_) if announced.protocol == set.protocol && !view.best => None,
             Some(Ok(())) if announced.protocol == set.protocol => in_place(stage, prefix, view.standing),
             Some(Err(why)) if announced.protocol == set.protocol => Some(Wrong::Unresolved(why.clone())),
             _ => Some(Wrong::Others(received(stage, group))),
@@ -315,11 +319,13 @@ fn difference(prefix: AnyPrefix, view: Option<&FedView>, wrong: Wrong) -> Differ
     let wanted = view.map(|view| view.set.next_hops.iter().map(via).collect::<Vec<_>>().join(", "));
     let best = view.map_or_else(String::new, |view| {
         let standing = match view.standing {
+            _ if !view.best => "its next hop cannot be reached, says BGP",
             Standing::Told => "advertised as export policies say",
             Standing::Waiting { former: false } | Standing::Blocked => "not advertised before the FIB has it",
             Standing::Waiting { former: true } => "the former one stays advertised until the FIB has it",
         };
-        format!("best path from {} ({standing})", view.neighbor)
+        let which = if view.best { "best path" } else { "path" };
+        format!("{which} from {} ({standing})", view.neighbor)
     });
     let (stage, found, says) = match wrong {
         Wrong::Missing => {
@@ -333,7 +339,7 @@ fn difference(prefix: AnyPrefix, view: Option<&FedView>, wrong: Wrong) -> Differ
         Wrong::HeldBack => {
             ("bgp".into(), "not advertised".into(), format!("{best}: every dataplane has confirmed it"))
         }
-        Wrong::Stale(hops) => ("rib".into(), hops, "BGP has no best path for it".into()),
+        Wrong::Stale(hops) => ("rib".into(), hops, "BGP has no path for it".into()),
     };
     Difference {
         vrf: "default".into(),

@@ -4,9 +4,9 @@ use super::*;
 use crate::config;
 use crate::router::Router;
 use ribtide_bgp::attr::AttrSet;
-use ribtide_bgp::message::{RouteBatch as FromPeer, RouteOp, ShardIn};
+use ribtide_bgp::message::{NextHopState, RouteBatch as FromPeer, RouteOp, ShardIn, TrackedNextHop};
 use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
-use ribtide_bgp::shard::ShardOut;
+use ribtide_bgp::shard::{Shard, ShardOut};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, Families, Prefix, V4, logical_shard};
 use ribtide_rib::{NONE, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet};
@@ -77,14 +77,26 @@ socket = "{}"
     }
 
     /// A shard's path of a prefix, without a word of it to anybody.
-    fn in_bgp(&self, prefix: Prefix<V4>, next_hop: Option<Ipv4Addr>) {
+    fn in_bgp(&self, prefix: Prefix<V4>, next_hop_of: Option<Ipv4Addr>) {
         let owners = self.inside.owners().unwrap();
         let shard = owners.of(logical_shard(prefix)).unwrap();
-        let attrs = next_hop.map(|hop| AttrSet::new(&[0x40, 1, 1, 0, 0x40, 2, 0], NextHop::V4(hop)));
+        let attrs = next_hop_of.map(|hop| AttrSet::new(&[0x40, 1, 1, 0, 0x40, 2, 0], NextHop::V4(hop)));
         let ops = vec![RouteOp { attrs, afi: Afi::Ipv4, count: 1 }];
         let prefixes = Families { v4: vec![prefix], v6: vec![] };
         let batch = FromPeer { peer: PeerId(0), session: 1, ops, prefixes };
-        shard.ask(move |s| s.handle(ShardIn::Routes(batch), &mut ShardOut::default())).unwrap();
+        // BGP takes it for reachable, whatever the RIB manager finds.
+        let state = NextHopState::Reachable { cost: 0 };
+        let next_hop = |hop: Ipv4Addr| TrackedNextHop { address: hop.into(), recursive: false };
+        let said = ShardIn::NextHops(next_hop_of.map(|hop| (next_hop(hop), state)).into_iter().collect());
+        let what = move |shard: &mut Shard| {
+            let mut out = ShardOut::default();
+            shard.handle(ShardIn::Routes(batch), &mut out);
+            shard.handle(said, &mut out);
+            while shard.work_left() {
+                shard.step(&mut out);
+            }
+        };
+        shard.ask(what).unwrap();
     }
 
     /// The RIB manager's candidate of a prefix, without a word of it to a shard.
@@ -179,7 +191,7 @@ fn best_path_that_rib_cannot_use_is_told_with_its_reason() {
             true,
             "the RIB manager has other next hops of BGP",
         ),
-        ("20.0.4.0/24", "rib", "absent", "via 10.0.0.2", false, "BGP has no best path for it"),
+        ("20.0.4.0/24", "rib", "absent", "via 10.0.0.2", false, "BGP has no path for it"),
         ("20.0.6.0/24", "rib", "via 192.0.2.9", "unresolved", true, off_link),
     ];
     bench.finds(true, &wrong);
@@ -220,8 +232,8 @@ fn looks_go_through_loc_rib_in_parts() {
     let again = check(&bench.inside, false).unwrap();
     assert_eq!(again.differing, 1);
     bench.in_bgp(all[7], near);
-    // Their number tells that there is one that has no best path.
+    // Their number tells that there is one without a path.
     bench.in_bgp(all[8], None);
     let text = all[8].to_string();
-    bench.finds(false, &[(&text, "rib", "absent", "via 10.0.0.2", false, "no best path")]);
+    bench.finds(false, &[(&text, "rib", "absent", "via 10.0.0.2", false, "no path")]);
 }
