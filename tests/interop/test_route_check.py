@@ -6,7 +6,6 @@ import subprocess
 import threading
 import time
 
-import pytest
 from harness import Host, Ribtide, binary, blast, wait_for
 from harness.config import HEAD, LAB, external
 from harness.sonic import Sonic
@@ -139,7 +138,6 @@ def test_type_of_service_route_beside_ours_differs(host):
     wait_for("all agree again", lambda: look(*at)[0] == 0, 30)
 
 
-@pytest.mark.xfail(reason="issue 20, row 3: BGP takes a next hop for reachable that a single-hop session may not use")
 def test_off_link_next_hop_of_single_hop_peer_agrees(host):
     """A shorter path, whose next hop only the default route leads to: not a way for a neighbour that is one hop away. The good path
     stays, in the kernel too, and nobody says anything else."""

@@ -129,6 +129,7 @@ def test_one_percent_that_a_slow_chip_fails_is_never_told(host):
     # The same 1% of all destinations each time that they are tried.
     chip = "{ fail-rate = 0.01, rate = 5000 }"
     router = Ribtide(host, ASIC.replace("{ lab = true }", f"{{ lab = true, chip = {chip} }}"))
+    router.ends_differing("the chip refuses one route in a hundred")
     everything = [f"{20 + n // 65536}.{n // 256 % 256}.{n % 256}.0/24" for n in range(10_000)]
 
     def in_the_chip(texts):
