@@ -16,7 +16,9 @@ use crate::network::{Event, Network};
 use crate::rng::Rng;
 use crate::stage::Stage;
 use ribtide_bgp::attr::AttrSet;
-use ribtide_bgp::message::{Confirmation, FeedSet, NextHopState, RouteBatch as FromPeer, RouteOp, ShardIn, TrackedNextHop};
+use ribtide_bgp::message::{
+    Confirmation, FeedSet, NextHopState, RouteBatch as FromPeer, RouteOp, ShardIn, TrackedNextHop,
+};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::{FedView, Shard};
 use ribtide_prefix::{AnyPrefix, Families, for_each_family};
@@ -395,7 +397,11 @@ impl<'n> Feedback<'n> {
             candidates.extend(some);
             place = next;
         }
-        assert_eq!(candidates, fed.keys().copied().collect(), "prefixes of BGP's candidates and of its paths");
+        assert_eq!(
+            candidates,
+            fed.keys().copied().collect(),
+            "prefixes of BGP's candidates and of its paths"
+        );
         for (prefix, set) in &fed {
             let view = self.shards[self.shard_of(*prefix)].shard.fed_of(*prefix);
             let Some(FedView { set: seen, best, .. }) = view else { panic!("{prefix} has no path") };
@@ -435,7 +441,8 @@ impl<'n> Feedback<'n> {
 }
 
 fn tracked(next_hops: &[TrackedNextHop]) -> Vec<ribtide_rib::TrackedNextHop> {
-    let of = |of: &TrackedNextHop| ribtide_rib::TrackedNextHop { address: of.address, recursive: of.recursive };
+    let of =
+        |of: &TrackedNextHop| ribtide_rib::TrackedNextHop { address: of.address, recursive: of.recursive };
     next_hops.iter().map(of).collect()
 }
 
