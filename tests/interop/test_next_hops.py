@@ -315,6 +315,22 @@ def test_path_whose_next_hop_is_off_the_link_is_not_used(bed, host):
     bed.agrees()
 
 
+def test_route_does_not_resolve_its_own_next_hop(bed, host):
+    """The shorter path of the default route has a next hop that the default route alone holds (RFC 4271 section 9.1.2.1)."""
+    bed = bed("".join(EXTERNAL.format(n, FEED_ASN, FEEDS[n], "multihop = 2") for n in (0, 1)))
+    observer = Observer(host)
+    good, bad = (Speaker(host, feed, FEED_ASN) for feed in FEEDS)
+    good.send(update(["0.0.0.0/0"], [FEED_ASN, 65300, 65301], NEAR))
+    bed.leads({"0.0.0.0/0": (NEAR,)})
+    wait_for("it is advertised", lambda: observer.read(0.5).table, 20)
+    bad.send(update(["0.0.0.0/0"], [FEED_ASN], "30.0.9.1"))
+    bad.send(update(["20.0.0.0/16"], [FEED_ASN], "30.0.9.1"))
+    bed.leads({"0.0.0.0/0": (NEAR,), "20.0.0.0/16": (NEAR,)})
+    observer.read()
+    assert (observer.announced, observer.withdrawn) == ({"0.0.0.0/0": 1, "20.0.0.0/16": 1}, {})
+    bed.agrees()
+
+
 def test_next_hop_that_becomes_reachable_brings_its_routes(bed, host):
     """A route is advertised when its next hop resolves, and not before."""
     bed = bed(INTERNAL.format(FEEDS[0]) + EXTERNAL.format("", FEED_ASN, FEEDS[1], ""))

@@ -86,6 +86,9 @@ pub struct TrackedNextHop {
     pub address: IpAddr,
     /// As [`FeedKind::recursive`]: next hops of single-hop external sessions must be on link (RFC 4271 section 5.1.3).
     pub recursive: bool,
+    /// The prefix of the paths, where the address lies inside it: a route does not resolve through itself (RFC 4271 section
+    /// 9.1.2.1).
+    pub exclude: Option<AnyPrefix>,
 }
 
 /// Whether a next hop can be reached, and how far it is.

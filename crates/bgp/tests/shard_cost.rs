@@ -284,7 +284,7 @@ fn measure(load: &Load) {
     timed.handle(ShardIn::Dump(DumpRequest { worker: 0, token: 1, afi: Afi::Ipv4 }));
     timed.tell("a prefix dumped", load.prefixes);
     let far = NextHopState::Reachable { cost: 7 };
-    let hop = TrackedNextHop { address: address(1).into(), recursive: false };
+    let hop = TrackedNextHop { address: address(1).into(), recursive: false, exclude: None };
     timed.handle(ShardIn::NextHops(vec![(hop, far)]));
     timed.tell("a prefix judged again", load.prefixes);
     if load.peers > 1 {

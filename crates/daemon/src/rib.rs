@@ -475,7 +475,7 @@ impl RibStage {
             log("rib", &line);
         }
         for (of, state) in out.next_hops {
-            let next_hop = BgpNextHop { address: of.address, recursive: of.recursive };
+            let next_hop = BgpNextHop { address: of.address, recursive: of.recursive, exclude: of.exclude };
             let state = match state {
                 NextHopState::Reachable { cost } => BgpNextHopState::Reachable { cost },
                 NextHopState::Unreachable => BgpNextHopState::Unreachable,

@@ -288,6 +288,9 @@ pub struct TrackedNextHop {
     /// As [`RouteSet::allow_recursion`]: false for paths of single-hop external sessions, whose next hops must be on
     /// a connected subnet (RFC 4271 section 5.1.3).
     pub recursive: bool,
+    /// The prefix of the paths, where the address lies inside it and may recurse: a route does not resolve through itself (RFC
+    /// 4271 section 9.1.2.1).
+    pub exclude: Option<AnyPrefix>,
 }
 
 /// Whether a tracked next hop can be reached, and how far it is.

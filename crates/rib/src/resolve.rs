@@ -226,7 +226,7 @@ impl Resolver {
     /// BGP registers a next hop.
     pub(crate) fn track(&mut self, next_hop: TrackedNextHop) {
         let hop = ReceivedHop::gateway(next_hop.address);
-        let id = self.node_of(Target::new(&hop, next_hop.recursive, None));
+        let id = self.node_of(Target::new(&hop, next_hop.recursive, next_hop.exclude));
         self.nodes[id].tracked += 1;
         self.tracking.register(next_hop, id);
     }

@@ -106,7 +106,9 @@ impl Tracking {
     /// A target has an answer, maybe another one.
     pub(crate) fn answered(&mut self, target: &Target) {
         // Both kinds of a gateway that is taken as given have one target.
-        let next_hop = |recursive| target.gateway.map(|address| TrackedNextHop { address, recursive });
+        let exclude = target.exclude;
+        let next_hop =
+            |recursive| target.gateway.map(|address| TrackedNextHop { address, recursive, exclude });
         let registered = [false, true].into_iter().filter_map(next_hop);
         self.stale.extend(registered.filter(|next_hop| self.entries.contains_key(next_hop)));
     }
@@ -223,7 +225,7 @@ mod tests {
     const BAD: NextHopState = NextHopState::Unreachable;
 
     fn next_hop() -> TrackedNextHop {
-        TrackedNextHop { address: "192.0.2.1".parse().unwrap(), recursive: true }
+        TrackedNextHop { address: "192.0.2.1".parse().unwrap(), recursive: true, exclude: None }
     }
 
     /// Has the target's answer be `state` at `now`; what BGP is told.

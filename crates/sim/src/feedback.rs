@@ -309,7 +309,8 @@ impl<'n> Feedback<'n> {
     fn take(&mut self, out: RibOut) {
         self.changes += out.next_hops.len();
         for (of, state) in out.next_hops {
-            let next_hop = TrackedNextHop { address: of.address, recursive: of.recursive };
+            let next_hop =
+                TrackedNextHop { address: of.address, recursive: of.recursive, exclude: of.exclude };
             let state = match state {
                 ribtide_rib::NextHopState::Reachable { cost } => NextHopState::Reachable { cost },
                 ribtide_rib::NextHopState::Unreachable => NextHopState::Unreachable,
@@ -441,8 +442,11 @@ impl<'n> Feedback<'n> {
 }
 
 fn tracked(next_hops: &[TrackedNextHop]) -> Vec<ribtide_rib::TrackedNextHop> {
-    let of =
-        |of: &TrackedNextHop| ribtide_rib::TrackedNextHop { address: of.address, recursive: of.recursive };
+    let of = |of: &TrackedNextHop| ribtide_rib::TrackedNextHop {
+        address: of.address,
+        recursive: of.recursive,
+        exclude: of.exclude,
+    };
     next_hops.iter().map(of).collect()
 }
 

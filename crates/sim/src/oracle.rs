@@ -100,6 +100,7 @@ impl Oracle {
         let next_hop = |path: &Learned| TrackedNextHop {
             address: path.with.next_hop.addr(),
             recursive: recursive(path),
+            exclude: None,
         };
         self.paths.values().flatten().map(next_hop).collect()
     }

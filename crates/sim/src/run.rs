@@ -235,7 +235,7 @@ impl<'w> Run<'w> {
             Event::NextHop(addr, state) => {
                 let queue = self.world.peers.len();
                 self.next_hops.insert(*addr, *state);
-                let of = |recursive| (TrackedNextHop { address: *addr, recursive }, *state);
+                let of = |recursive| (TrackedNextHop { address: *addr, recursive, exclude: None }, *state);
                 self.send(queue, |_| ShardIn::NextHops(vec![of(false), of(true)]));
             }
             Event::Refresh(peer, afi) => self.egress.refresh(PeerId(*peer as u32), *afi),

@@ -7,7 +7,7 @@ use super::next_hops::NextHops;
 use super::table::{Seed, Slot, Table};
 use crate::attr::AttrSet;
 use crate::decision::Reason;
-use ribtide_prefix::Family;
+use ribtide_prefix::{AnyPrefix, Family};
 use std::hint::black_box;
 use std::net::IpAddr;
 
@@ -45,6 +45,8 @@ struct Entry {
     in_batch: u32,
     /// What [`spot`] takes.
     hash: u32,
+    /// Whether it is of paths of one prefix, which holds the next hop.
+    own: bool,
 }
 
 impl Entry {
@@ -113,26 +115,28 @@ impl AttrTable {
         }
     }
 
-    /// The number of `attrs`, which stays good until [`AttrTable::let_go`] if no path comes to use it.
-    pub(super) fn acquire(&mut self, attrs: &AttrSet) -> u32 {
+    /// The number of `attrs`, which stays good until [`AttrTable::let_go`] if no path comes to use it. `exclude`: the prefix
+    /// of the paths, where the next hop lies inside it; a set has a number of its own for each.
+    pub(super) fn acquire(&mut self, attrs: &AttrSet, exclude: Option<AnyPrefix>) -> u32 {
         let content = (attrs.content_hash() >> 32) as u32;
         let (part, hash) = spot(content);
         let same = |slot: &Numbered| {
+            let there = self.entry(slot.number);
             slot.hash == hash
-                && self
-                    .entry(slot.number)
-                    .attrs
-                    .as_ref()
-                    .is_some_and(|a| AttrSet::ptr_eq(a, attrs) || a == attrs)
+                && there.attrs.as_ref().is_some_and(|a| AttrSet::ptr_eq(a, attrs) || a == attrs)
+                && there.own == exclude.is_some()
+                && (!there.own || self.hops.exclude(there.hop) == exclude)
         };
         if let Some(at) = self.by_content[part].find(hash, same) {
             let number = self.by_content[part].get(at).number;
             self.entry_mut(number).refs += 1;
             return number;
         }
-        let hop = self.hops.acquire(attrs.next_hop().addr());
+        let hop = self.hops.acquire(attrs.next_hop().addr(), exclude);
+        let own = exclude.is_some();
         self.memory += attrs.memory();
-        let number = self.add(Entry { attrs: Some(attrs.clone()), hop, refs: 1, in_batch: 0, hash: content });
+        let number =
+            self.add(Entry { attrs: Some(attrs.clone()), hop, refs: 1, in_batch: 0, hash: content, own });
         self.by_content[part].insert(hash, Numbered { hash, number });
         self.used += 1;
         number
@@ -271,6 +275,11 @@ impl AttrTable {
         self.hops.address(self.entry(number).hop)
     }
 
+    /// The prefix that all paths of a set in use have, if it holds the next hop.
+    pub(super) fn exclude(&self, number: u32) -> Option<AnyPrefix> {
+        self.hops.exclude(self.entry(number).hop)
+    }
+
     /// The number of the next hop of a set in use.
     pub(super) fn hop_number(&self, number: u32) -> u32 {
         self.entry(number).hop
@@ -305,16 +314,16 @@ mod tests {
     #[test]
     fn equal_sets_are_one_and_the_last_reference_takes_it_away() {
         let mut table = AttrTable::new(Seed::default(), false);
-        let a = table.acquire(&set(0, "10.0.0.1"));
-        assert_eq!(table.acquire(&set(0, "10.0.0.1")), a);
-        let b = table.acquire(&set(1, "10.0.0.1"));
+        let a = table.acquire(&set(0, "10.0.0.1"), None);
+        assert_eq!(table.acquire(&set(0, "10.0.0.1"), None), a);
+        let b = table.acquire(&set(1, "10.0.0.1"), None);
         assert_ne!(a, b);
         assert_eq!((table.len(), table.hops.in_use()), (2, 1));
         table.let_go(a);
         table.let_go(a);
         table.clear_out();
         assert_eq!((table.len(), table.hops.in_use()), (1, 1));
-        assert_eq!(table.acquire(&set(2, "10.0.0.2")), a, "numbers are used again");
+        assert_eq!(table.acquire(&set(2, "10.0.0.2"), None), a, "numbers are used again");
         assert!(!table.same_next_hop(a, b));
         table.let_go(a);
         table.let_go(b);
@@ -326,8 +335,8 @@ mod tests {
     fn what_many_sets_took_is_given_back_beside_those_that_stay() {
         let mut table = AttrTable::new(Seed::default(), false);
         let nth = |n: u32| AttrSet::new(&n.to_be_bytes(), NextHop::V4("10.0.0.1".parse().unwrap()));
-        let stay: Vec<u32> = (0..3 * CHUNK as u32 / 2).map(|n| table.acquire(&nth(n))).collect();
-        let come: Vec<u32> = (10_000..20_000).map(|n| table.acquire(&nth(n))).collect();
+        let stay: Vec<u32> = (0..3 * CHUNK as u32 / 2).map(|n| table.acquire(&nth(n), None)).collect();
+        let come: Vec<u32> = (10_000..20_000).map(|n| table.acquire(&nth(n), None)).collect();
         table.let_go(stay[7]);
         come.iter().for_each(|number| table.let_go(*number));
         table.relieve();
@@ -336,7 +345,7 @@ mod tests {
         table.relieve();
         assert_eq!((table.chunks.len(), table.len()), (2, stay.len() - 1));
         // Numbers that are free are so once, and those in use stay.
-        let again: Vec<u32> = (20_000..20_000 + CHUNK as u32).map(|n| table.acquire(&nth(n))).collect();
+        let again: Vec<u32> = (20_000..20_000 + CHUNK as u32).map(|n| table.acquire(&nth(n), None)).collect();
         let all: std::collections::BTreeSet<u32> = stay.iter().chain(&again).copied().collect();
         assert_eq!(all.len(), stay.len() + again.len() - 1, "only the one that was let go is used again");
         assert!((0..).zip(&stay).skip(8).all(|(n, number)| *table.get(*number) == nth(n)));
@@ -346,9 +355,9 @@ mod tests {
     #[test]
     fn a_set_that_comes_back_before_it_is_cleared_out_stays() {
         let mut table = AttrTable::new(Seed::default(), false);
-        let (a, b) = (table.acquire(&set(0, "10.0.0.1")), table.acquire(&set(1, "10.0.0.2")));
+        let (a, b) = (table.acquire(&set(0, "10.0.0.1"), None), table.acquire(&set(1, "10.0.0.2"), None));
         table.let_go(a);
-        assert_eq!(table.acquire(&set(0, "10.0.0.1")), a);
+        assert_eq!(table.acquire(&set(0, "10.0.0.1"), None), a);
         table.clear_out();
         assert_eq!((table.len(), table.get(a).next_hop().addr()), (2, "10.0.0.1".parse().unwrap()));
         // Idle twice, it goes once; and the rest of those that are idle does not mind that all are gone.
@@ -359,7 +368,7 @@ mod tests {
         }
         table.clear_out();
         assert_eq!((table.len(), table.hops.in_use(), table.memory), (0, 0, 0));
-        let again = table.acquire(&set(2, "10.0.0.1"));
+        let again = table.acquire(&set(2, "10.0.0.1"), None);
         assert_eq!((again, table.len()), (0, 1));
     }
 }

@@ -185,8 +185,9 @@ impl Shard {
         };
         let Shard { tables, core, numbers, .. } = self;
         numbers.clear();
-        numbers
-            .extend(ops.iter().map(|op| op.attrs.as_ref().map_or(NONE, |attrs| core.attrs.acquire(attrs))));
+        numbers.extend(
+            ops.iter().map(|op| op.attrs.as_ref().map_or(NONE, |attrs| core.attrs.acquire(attrs, None))),
+        );
         let mut groups: Families<Group> = Families::default();
         for (op, number) in ops.iter().zip(numbers) {
             for_each_family!(F => if F::AFI == op.afi {
@@ -197,6 +198,8 @@ impl Shard {
                 let recursive = core.is_recursive(session);
                 path.inspect(|path| core.attrs.expect::<F>(path.attrs, recursive));
                 let unknown = path.is_some_and(|path| core.is_unknown(path));
+                let inside = path.filter(|_| recursive && core.attrs.hops.tracks());
+                let inside = inside.map(|path| core.attrs.next_hop(path.attrs));
                 let mut paths = 0;
                 while group.taken < end {
                     let at = group.taken % GROUP;
@@ -208,6 +211,9 @@ impl Shard {
                     group.taken += 1;
                     let table = &mut tables[usize::from(spot.logical)];
                     match path {
+                        Some(path) if inside.is_some_and(|hop| prefix.contains(hop)) => {
+                            core.announce_own(table, spot, prefix, path, out);
+                        }
                         Some(path) => {
                             paths += u32::from(core.announce(table, spot, prefix, path, out));
                             if unknown {
@@ -490,6 +496,29 @@ impl Core {
             self.release::<F>(gone);
         }
         true
+    }
+
+    /// As [`Core::announce`], of a path whose next hop lies inside its prefix. Its attributes have a number of their own.
+    #[cold]
+    fn announce_own<F: Family>(
+        &mut self,
+        table: &mut Table<Route<F>>,
+        spot: Spot,
+        prefix: Prefix<F>,
+        path: Path,
+        out: &mut ShardOut,
+    ) {
+        let attrs = self.attrs.get(path.attrs).clone();
+        let path = Path { attrs: self.attrs.acquire(&attrs, Some(prefix.any())), ..path };
+        self.attrs.expect::<F>(path.attrs, true);
+        if self.is_unknown(path) {
+            self.unanswered.push(prefix);
+        }
+        if self.announce(table, spot, prefix, path, out) {
+            self.attrs.retain::<F>(path.attrs, true, 1);
+        }
+        self.attrs.expected::<F>(path.attrs, true);
+        self.attrs.let_go(path.attrs);
     }
 
     /// The session's path goes, if there is one.

@@ -19,7 +19,7 @@ use crate::attr::AttrSet;
 use crate::message::{NextHopState, TrackedNextHop};
 use crate::peer::PeerInfo;
 use ribtide_prefix::{
-    Families, Family, LogicalShard, Map, PerFamily, Prefix, for_each_family, logical_shard,
+    AnyPrefix, Families, Family, LogicalShard, Map, PerFamily, Prefix, for_each_family, logical_shard,
 };
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ pub struct Moved {
     logical: LogicalShard,
     /// Sessions that are up, which paths name by index.
     sessions: Vec<Arc<PeerInfo>>,
-    /// The attribute sets, which paths name by index.
-    attrs: Vec<AttrSet>,
+    /// The attribute sets, which paths name by index, each with the prefix of its paths if that holds its next hop.
+    attrs: Vec<(AttrSet, Option<AnyPrefix>)>,
     /// What was known of their next hops, if it was.
     next_hops: Vec<(TrackedNextHop, Option<NextHopState>)>,
     /// From the oldest to the newest of each route, route by route.
@@ -63,7 +63,7 @@ impl Indices {
     /// The index of an attribute set, which joins what moves if it is new there.
     fn number(&mut self, number: u32, core: &Core, moved: &mut Moved) -> u32 {
         *self.attrs.entry(number).or_insert_with(|| {
-            moved.attrs.push(core.attrs.get(number).clone());
+            moved.attrs.push((core.attrs.get(number).clone(), core.attrs.exclude(number)));
             moved.next_hops.extend(core.attrs.hops.known(core.attrs.hop_number(number)));
             moved.attrs.len() as u32 - 1
         })
@@ -165,7 +165,8 @@ impl Shard {
             let news = self.core.attrs.hops.learn(next_hop, state);
             self.heard(news);
         }
-        let numbers: Vec<u32> = attrs.iter().map(|attrs| self.core.attrs.acquire(attrs)).collect();
+        let numbers: Vec<u32> =
+            attrs.iter().map(|(attrs, exclude)| self.core.attrs.acquire(attrs, *exclude)).collect();
         let here = |path: Path| Path {
             attrs: numbers[path.attrs as usize],
             session: sessions[usize::from(path.session)],

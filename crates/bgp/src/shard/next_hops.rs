@@ -2,17 +2,19 @@
 //!
 //! Paths of single-hop external sessions need their next hop on link, other paths do not (RFC 4271 section 5.1.3), so an
 //! address has a state for each. A shard registers an address for a kind while any path of that kind has it.
+//!
+//! A next hop inside its own prefix is one of its own: what resolves through that prefix is no answer for it.
 
 use crate::decision::Reason;
 use crate::message::{NextHopState, TrackedNextHop};
-use ribtide_prefix::{Afi, Family, Map};
+use ribtide_prefix::{Afi, AnyPrefix, Family, Map};
 use std::net::IpAddr;
 
 /// Next hops, numbered.
 pub(super) struct NextHops {
     entries: Vec<Hop>,
     unused: Vec<u32>,
-    by_address: Map<IpAddr, u32>,
+    by_address: Map<(IpAddr, Option<AnyPrefix>), u32>,
     /// Of a next hop that nothing was said of: nothing where the RIB manager will say it, and else reachable.
     assumed: Option<NextHopState>,
     /// How many that are in use cannot be used, because they are unreachable or unknown.
@@ -23,6 +25,8 @@ pub(super) struct NextHops {
 
 struct Hop {
     address: IpAddr,
+    /// The prefix of all paths that have it, where the address lies inside.
+    exclude: Option<AnyPrefix>,
     /// For paths that need it on link, and for those that do not.
     kinds: [Kind; 2],
     /// Attribute sets that have it.
@@ -81,7 +85,7 @@ impl NextHops {
 
     /// Takes in what the RIB manager says.
     pub(super) fn tell(&mut self, next_hop: TrackedNextHop, state: NextHopState) -> News {
-        let Some(id) = self.by_address.get(&next_hop.address) else { return News::Same };
+        let Some(id) = self.by_address.get(&(next_hop.address, next_hop.exclude)) else { return News::Same };
         let kind = &mut self.entries[*id as usize].kinds[usize::from(next_hop.recursive)];
         if !kind.is_used() || kind.state == Some(state) {
             return News::Same;
@@ -95,7 +99,7 @@ impl NextHops {
     /// Takes in what another shard knew of a next hop whose paths are about to come. What is known here counts, since the
     /// RIB manager tells all shards the same.
     pub(super) fn learn(&mut self, next_hop: TrackedNextHop, state: Option<NextHopState>) -> News {
-        let id = self.find(next_hop.address);
+        let id = self.find(next_hop.address, next_hop.exclude);
         let kind = &mut self.entries[id as usize].kinds[usize::from(next_hop.recursive)];
         match (kind.is_used(), kind.state, state) {
             (true, Some(_), None) => News::Other,
@@ -111,10 +115,11 @@ impl NextHops {
 
     /// What is known of a next hop, for each kind of path that has it.
     pub(super) fn known(&self, id: u32) -> impl Iterator<Item = (TrackedNextHop, Option<NextHopState>)> {
-        let Hop { address, kinds, .. } = &self.entries[id as usize];
+        let Hop { address, exclude, kinds, .. } = &self.entries[id as usize];
         [false, true].into_iter().filter_map(move |recursive| {
             let kind = &kinds[usize::from(recursive)];
-            kind.is_used().then_some((TrackedNextHop { address: *address, recursive }, kind.state))
+            let next_hop = TrackedNextHop { address: *address, recursive, exclude: *exclude };
+            kind.is_used().then_some((next_hop, kind.state))
         })
     }
 
@@ -148,9 +153,19 @@ impl NextHops {
         hide.map(|kind| kind.paths[family::<F>()] as usize).sum()
     }
 
-    /// The number of an address, which one more attribute set has.
-    pub(super) fn acquire(&mut self, address: IpAddr) -> u32 {
-        let id = self.find(address);
+    /// The prefix that all paths by it have, if it lies inside.
+    pub(super) fn exclude(&self, id: u32) -> Option<AnyPrefix> {
+        self.entries[id as usize].exclude
+    }
+
+    /// Whether the RIB manager says what they are.
+    pub(super) fn tracks(&self) -> bool {
+        self.assumed.is_none()
+    }
+
+    /// The number of an address, which one more attribute set has, of paths of any prefix or of the one that holds it.
+    pub(super) fn acquire(&mut self, address: IpAddr, exclude: Option<AnyPrefix>) -> u32 {
+        let id = self.find(address, exclude);
         self.entries[id as usize].sets += 1;
         id
     }
@@ -189,18 +204,19 @@ impl NextHops {
         for id in std::mem::take(&mut self.touched) {
             let hop = &mut self.entries[id as usize];
             hop.touched = false;
+            let (address, exclude) = (hop.address, hop.exclude);
             for (recursive, kind) in [false, true].into_iter().zip(&mut hop.kinds) {
                 let used = kind.is_used();
                 if used != kind.registered {
                     kind.registered = used;
-                    out.push((TrackedNextHop { address: hop.address, recursive }, used));
+                    out.push((TrackedNextHop { address, recursive, exclude }, used));
                 }
                 if !used {
                     kind.state = self.assumed;
                 }
             }
             if hop.sets == 0 {
-                self.by_address.remove(&hop.address);
+                self.by_address.remove(&(address, exclude));
                 self.unused.push(id);
             }
         }
@@ -212,12 +228,12 @@ impl NextHops {
         }
     }
 
-    fn find(&mut self, address: IpAddr) -> u32 {
-        if let Some(id) = self.by_address.get(&address) {
+    fn find(&mut self, address: IpAddr, exclude: Option<AnyPrefix>) -> u32 {
+        if let Some(id) = self.by_address.get(&(address, exclude)) {
             return *id;
         }
         let kind = Kind { state: self.assumed, paths: [0; 2], registered: false };
-        let hop = Hop { address, kinds: [kind; 2], sets: 0, touched: false };
+        let hop = Hop { address, exclude, kinds: [kind; 2], sets: 0, touched: false };
         let id = match self.unused.pop() {
             Some(id) => {
                 self.entries[id as usize] = hop;
@@ -228,7 +244,7 @@ impl NextHops {
                 (self.entries.len() - 1) as u32
             }
         };
-        self.by_address.insert(address, id);
+        self.by_address.insert((address, exclude), id);
         id
     }
 }
@@ -248,7 +264,7 @@ mod tests {
     const REACHABLE: NextHopState = NextHopState::Reachable { cost: 7 };
 
     fn next_hop(recursive: bool) -> TrackedNextHop {
-        TrackedNextHop { address: "192.0.2.1".parse().unwrap(), recursive }
+        TrackedNextHop { address: "192.0.2.1".parse().unwrap(), recursive, exclude: None }
     }
 
     fn uses(hops: &mut NextHops) -> Vec<(TrackedNextHop, bool)> {
@@ -260,7 +276,7 @@ mod tests {
     #[test]
     fn each_kind_of_path_registers_and_has_a_state_of_its_own() {
         let mut hops = NextHops::new(true);
-        let id = hops.acquire(next_hop(true).address);
+        let id = hops.acquire(next_hop(true).address, None);
         assert_eq!(uses(&mut hops), [], "no path yet");
         hops.retain::<V4>(id, true, 2);
         hops.retain::<V6>(id, false, 1);
@@ -280,7 +296,7 @@ mod tests {
     #[test]
     fn state_is_forgotten_when_the_last_path_goes_and_not_when_another_takes_its_place() {
         let mut hops = NextHops::new(true);
-        let id = hops.acquire(next_hop(true).address);
+        let id = hops.acquire(next_hop(true).address, None);
         hops.retain::<V4>(id, true, 1);
         uses(&mut hops);
         hops.tell(next_hop(true), REACHABLE);
@@ -301,7 +317,7 @@ mod tests {
     #[test]
     fn without_a_rib_manager_every_next_hop_is_reachable() {
         let mut hops = NextHops::new(false);
-        let id = hops.acquire(next_hop(true).address);
+        let id = hops.acquire(next_hop(true).address, None);
         hops.retain::<V4>(id, true, 1);
         assert_eq!((hops.cost(id, true), hops.all_reachable()), (Ok(0), true));
     }
@@ -310,7 +326,7 @@ mod tests {
     fn states_that_come_with_paths_count_where_nothing_is_known() {
         let mut hops = NextHops::new(true);
         assert_eq!(hops.learn(next_hop(true), Some(REACHABLE)), News::Same);
-        let id = hops.acquire(next_hop(true).address);
+        let id = hops.acquire(next_hop(true).address, None);
         hops.retain::<V4>(id, true, 1);
         assert_eq!((hops.cost(id, true), hops.all_reachable()), (Ok(7), true));
         assert_eq!(

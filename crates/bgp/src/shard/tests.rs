@@ -47,7 +47,7 @@ fn set(origin: u8, hop: u8) -> AttrSet {
 
 /// A next hop of the peers' paths, which need it on link.
 fn next_hop(text: &str) -> TrackedNextHop {
-    TrackedNextHop { address: text.parse().unwrap(), recursive: false }
+    TrackedNextHop { address: text.parse().unwrap(), recursive: false, exclude: None }
 }
 
 fn prefix(n: u32) -> Prefix<V4> {
@@ -564,4 +564,40 @@ fn held_path_goes_with_its_prefix_its_session_and_its_logical_shard() {
     let effects = says(&mut fresh, "192.0.2.8", NextHopState::Reachable { cost: 0 });
     assert_eq!(sources(&effects), [(Some(1), Some(1))]);
     assert_eq!(bench.shard.counts().attribute_sets, 0);
+}
+
+#[test]
+fn next_hop_inside_its_own_prefix_is_asked_for_without_that_prefix() {
+    let mut bench = tracking();
+    let far = Arc::new(PeerInfo { multihop: true, ..(*peer(3, 1)).clone() });
+    bench.handle(ShardIn::PeerUp(far.clone()));
+    // 192.0.2.0/24 and another prefix, by 192.0.2.7.
+    let inside = Prefix::<V4>::new(192 << 24 | 2 << 8, 18);
+    let announce = |bench: &mut Bench, attrs: Option<&AttrSet>| {
+        let mut batches = ShardBatches::new([0; 64]);
+        batches.extend(&far, attrs, [inside, prefix(1)].into_iter());
+        batches.drain().for_each(|(_, batch)| bench.handle(ShardIn::Routes(batch)));
+    };
+    announce(&mut bench, Some(&set(0, 7)));
+    let mut uses = bench.finish().next_hops;
+    uses.sort_unstable();
+    let plain = TrackedNextHop { recursive: true, ..next_hop("192.0.2.7") };
+    let without = TrackedNextHop { exclude: Some(inside.any()), ..plain };
+    assert_eq!(uses, [(plain, true), (without, true)]);
+    let reachable = NextHopState::Reachable { cost: 0 };
+    bench.handle(ShardIn::NextHops(vec![(plain, reachable), (without, NextHopState::Unreachable)]));
+    let effects = bench.finish();
+    assert_eq!(sources(&effects), [(None, Some(3))], "the other prefix alone");
+    assert!(bench.shard.lookup(inside).unwrap().paths.iter().all(|path| !path.best));
+    // It moves as it is, and goes.
+    let mut fresh = tracking();
+    for logical in 0..LOGICAL_SHARDS {
+        let moved = bench.shard.extract(logical, &mut bench.out);
+        fresh.shard.adopt(moved, &mut fresh.out);
+    }
+    assert_eq!(bench.shard.counts().attribute_sets, 0);
+    fresh.handle(ShardIn::NextHops(vec![(without, reachable)]));
+    assert_eq!(sources(&fresh.finish()), [(None, Some(3))]);
+    announce(&mut fresh, None);
+    assert_eq!((fresh.finish().next_hops.len(), fresh.shard.counts().attribute_sets), (2, 0));
 }

@@ -341,7 +341,11 @@ impl ShardStage {
 fn to_rib(feed: Feed, next_hops: &[(ribtide_bgp::message::TrackedNextHop, bool)]) -> Vec<RibIn> {
     let of = |used: bool| {
         let of = next_hops.iter().filter(|(_, u)| *u == used).map(|(next_hop, _)| next_hop);
-        of.map(|of| TrackedNextHop { address: of.address, recursive: of.recursive }).collect::<Vec<_>>()
+        let next_hop = |of: &ribtide_bgp::message::TrackedNextHop| {
+            let ribtide_bgp::message::TrackedNextHop { address, recursive, exclude } = *of;
+            TrackedNextHop { address, recursive, exclude }
+        };
+        of.map(next_hop).collect::<Vec<_>>()
     };
     let (track, untrack) = (of(true), of(false));
     let mut messages = Vec::new();

@@ -86,7 +86,8 @@ socket = "{}"
         let batch = FromPeer { peer: PeerId(0), session: 1, ops, prefixes };
         // BGP takes it for reachable, whatever the RIB manager finds.
         let state = NextHopState::Reachable { cost: 0 };
-        let next_hop = |hop: Ipv4Addr| TrackedNextHop { address: hop.into(), recursive: false };
+        let next_hop =
+            |hop: Ipv4Addr| TrackedNextHop { address: hop.into(), recursive: false, exclude: None };
         let said = ShardIn::NextHops(next_hop_of.map(|hop| (next_hop(hop), state)).into_iter().collect());
         let what = move |shard: &mut Shard| {
             let mut out = ShardOut::default();

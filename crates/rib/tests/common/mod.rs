@@ -11,12 +11,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 pub fn recursive(text: &str) -> TrackedNextHop {
-    TrackedNextHop { address: ip(text), recursive: true }
+    TrackedNextHop { address: ip(text), recursive: true, exclude: None }
 }
 
 /// The same for a route whose next hop must be on link.
 pub fn on_link(text: &str) -> TrackedNextHop {
-    TrackedNextHop { address: ip(text), recursive: false }
+    TrackedNextHop { address: ip(text), recursive: false, exclude: None }
 }
 
 pub fn ip(text: &str) -> IpAddr {

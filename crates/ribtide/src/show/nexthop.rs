@@ -39,7 +39,10 @@ pub(super) fn tracked(all: &TrackedNextHops) -> String {
         };
         table.row([
             n.address.clone(),
-            n.kind.clone(),
+            match &n.only_for {
+                Some(prefix) => format!("{} for {prefix}", n.kind),
+                None => n.kind.clone(),
+            },
             state,
             n.cost.map_or_else(|| "-".into(), |cost| cost.to_string()),
             n.through.clone().unwrap_or_else(|| "-".into()),

@@ -110,6 +110,7 @@ impl Bench {
         let of = |of: &TrackedNextHop| ribtide_bgp::message::TrackedNextHop {
             address: of.address,
             recursive: of.recursive,
+            exclude: of.exclude,
         };
         let news = said.next_hops.iter().map(|(next_hop, s)| (of(next_hop), state(*s))).collect();
         self.shard.handle(ShardIn::NextHops(news), &mut self.out);
@@ -144,7 +145,7 @@ fn a_lost_next_hop_with_a_backup_is_one_change_of_a_group_and_bgp_follows() {
     assert_eq!(repaired(&urgent), [by(2)]);
     let said = bench.rib.handle([]);
     assert_eq!(Bench::told(&said), (0, 0), "no route and no other group");
-    let lost = TrackedNextHop { address: IpAddr::from([10, 0, 1, 2]), recursive: false };
+    let lost = TrackedNextHop { address: IpAddr::from([10, 0, 1, 2]), recursive: false, exclude: None };
     assert_eq!(said.next_hops, [(lost, ribtide_rib::NextHopState::Unreachable)]);
 
     // BGP follows: each route goes over to its new best path, with a backup of its own.
