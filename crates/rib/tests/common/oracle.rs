@@ -131,7 +131,7 @@ struct Known {
     answers: BTreeMap<Question, Answer>,
     /// `None`: the group is known not to resolve.
     groups: BTreeMap<Group, Option<Content>>,
-    /// What each question passes over because of a circle (section 4.2): a prefix and how many of its candidates.
+    /// What each question passes over because of a circle (section 4.2): a prefix and which of its candidates.
     passed: BTreeSet<(Question, AnyPrefix, usize)>,
 }
 
@@ -416,9 +416,8 @@ impl Evaluation {
             })
             .collect();
         for (question, prefix, nth) in blocked {
-            // "The evaluation goes on with the next shorter prefix": no other candidate of this one counts.
-            let upto = if PASS_WHOLE_PREFIX { self.table[&prefix].len() } else { nth + 1 };
-            self.known.passed.extend((nth..upto).map(|nth| (question, prefix, nth)));
+            // Reading: on with the next candidate of the prefix, as by rule 4, and then with the next shorter prefix.
+            self.known.passed.insert((question, prefix, nth));
         }
     }
 
@@ -563,7 +562,7 @@ impl Evaluation {
         if self.holds(group) == Some(false) {
             return Some(None);
         }
-        if open(&group.members) {
+        if open(&group.members) || (WAIT_BACKUP && open(&group.backup)) {
             return None;
         }
         let content = match self.of_members(oracle, group) {
@@ -686,9 +685,6 @@ impl Evaluation {
     }
 }
 
-/// Whether a question that passes over a group passes over the other candidates of that prefix too.
-const PASS_WHOLE_PREFIX: bool = true;
-
 fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
@@ -751,11 +747,11 @@ fn spread(mut hops: Vec<FibHop>, most: usize) -> Vec<FibHop> {
     kept
 }
 
-/// Section 1: what a next hop of a route asks.
-fn asked_by_hop(prefix: AnyPrefix, protocol: Protocol, recursion: bool, hop: &ReceivedHop) -> Question {
+/// Section 1: what a next hop of a route asks. Routes of others in the kernel come with `onlink`.
+fn asked_by_hop(prefix: AnyPrefix, recursion: bool, hop: &ReceivedHop) -> Question {
     let ReceivedHop { gateway, interface, onlink, .. } = *hop;
     match gateway {
-        Some(address) if !onlink && protocol != Protocol::Kernel && !is_link_local(address) => {
+        Some(address) if !onlink && !is_link_local(address) => {
             if recursion {
                 let own = Some(prefix).filter(|prefix| prefix.contains(address));
                 Question::Recursive { address, interface, own }
@@ -790,7 +786,7 @@ fn group_of(prefix: AnyPrefix, set: &RouteSet) -> Group {
         let mut hops = hops.to_vec();
         hops.sort_by_key(|hop| (hop.gateway, hop.interface, hop.onlink));
         hops.dedup_by_key(|hop| (hop.gateway, hop.interface, hop.onlink));
-        hops.iter().map(|hop| (asked_by_hop(prefix, set.protocol, recursion, hop), hop.weight)).collect()
+        hops.iter().map(|hop| (asked_by_hop(prefix, recursion, hop), hop.weight)).collect()
     };
     let condition = set.track.map(|track| match track {
         Track::Interface(interface) => {
@@ -812,3 +808,5 @@ fn group_of(prefix: AnyPrefix, set: &RouteSet) -> Group {
         condition,
     }
 }
+
+const WAIT_BACKUP: bool = true;
