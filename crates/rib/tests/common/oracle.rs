@@ -9,6 +9,10 @@ use super::*;
 /// The most recursive look-ups of a chain (section 4, last paragraph).
 const MAX_LOOK_UPS: usize = 16;
 
+/// Whether a group counts as known only when all of its questions are answered, also those that make no difference any
+/// more: of backup members while a member resolves, of the condition while no member does. Section 4 does not say (reading).
+const GROUP_WAITS_FOR_ALL: bool = true;
+
 /// What sources and interfaces said last.
 #[derive(Default, Clone)]
 pub struct Oracle {
@@ -559,10 +563,14 @@ impl Evaluation {
         let open = |members: &[(Question, u16)]| {
             members.iter().any(|(question, _)| !self.known.answers.contains_key(question))
         };
+        let condition = group.condition.is_some_and(|c| !self.known.answers.contains_key(&c));
+        if GROUP_WAITS_FOR_ALL && (open(&group.members) || open(&group.backup) || condition) {
+            return None;
+        }
         if self.holds(group) == Some(false) {
             return Some(None);
         }
-        if open(&group.members) || (WAIT_BACKUP && open(&group.backup)) {
+        if open(&group.members) {
             return None;
         }
         let content = match self.of_members(oracle, group) {
@@ -808,5 +816,3 @@ fn group_of(prefix: AnyPrefix, set: &RouteSet) -> Group {
         condition,
     }
 }
-
-const WAIT_BACKUP: bool = true;
