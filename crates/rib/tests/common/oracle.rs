@@ -14,7 +14,7 @@ const MAX_LOOK_UPS: usize = 16;
 const GROUP_WAITS_FOR_ALL: bool = true;
 
 /// What sources and interfaces said last.
-#[derive(Default, Clone)]
+#[derive(Default, Clone, Debug)]
 pub struct Oracle {
     pub config: RibConfig,
     /// By prefix and source; static ones by distance too.
