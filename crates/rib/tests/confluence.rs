@@ -34,18 +34,8 @@ const PREFIXES: [&str; 13] = [
 
 /// The last ones are on a link.
 const GATEWAYS: [&str; 12] = [
-    "20.1.1.1",
-    "20.1.1.2",
-    "20.1.2.1",
-    "20.2.0.1",
-    "30.1.1.1",
-    "30.1.2.1",
-    "30.2.0.1",
-    "40.1.1.1",
-    "40.2.0.1",
-    "10.0.1.2",
-    "10.0.2.2",
-    "10.0.2.3",
+    "20.1.1.1", "20.1.1.2", "20.1.2.1", "20.2.0.1", "30.1.1.1", "30.1.2.1", "30.2.0.1", "40.1.1.1",
+    "40.2.0.1", "10.0.1.2", "10.0.2.2", "10.0.2.3",
 ];
 
 /// The facts of a table are the oracle's fields.
@@ -148,7 +138,9 @@ impl Step {
     fn note(&self, facts: &mut Facts) {
         match self.clone() {
             Step::Announce(prefix, set) => facts.announce(prefix, set),
-            Step::Withdraw(prefix, source) => facts.routes.retain(|(p, s, _), _| (*p, *s) != (prefix, source)),
+            Step::Withdraw(prefix, source) => {
+                facts.routes.retain(|(p, s, _), _| (*p, *s) != (prefix, source))
+            }
             Step::Interface(state) => {
                 facts.interfaces.insert(state.index, state);
             }

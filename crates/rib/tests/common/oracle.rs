@@ -304,12 +304,7 @@ impl Evaluation {
     }
 
     /// Section 4, first paragraph: "Evaluate all questions whose walk meets only known groups, until none is left."
-    fn evaluate_all(
-        &mut self,
-        oracle: &Oracle,
-        groups: &BTreeSet<Group>,
-        questions: &BTreeSet<Question>,
-    ) {
+    fn evaluate_all(&mut self, oracle: &Oracle, groups: &BTreeSet<Group>, questions: &BTreeSet<Question>) {
         loop {
             let before = (self.known.answers.len(), self.known.groups.len());
             for group in groups {
@@ -375,7 +370,8 @@ impl Evaluation {
 
     /// Section 4, "For each circle, independently".
     fn circle(&mut self, oracle: &Oracle, circle: &BTreeSet<Node>) {
-        let groups = || circle.iter().filter_map(|node| if let Node::Group(g) = node { Some(g) } else { None });
+        let groups =
+            || circle.iter().filter_map(|node| if let Node::Group(g) = node { Some(g) } else { None });
         let questions =
             || circle.iter().filter_map(|node| if let Node::Question(q) = node { Some(*q) } else { None });
 
@@ -668,7 +664,8 @@ impl Evaluation {
             cases.push(Case::OnBackup);
         }
         let most = usize::from(oracle.config.max_ecmp);
-        let uncut = Oracle { config: RibConfig { max_ecmp: u16::MAX, ..oracle.config.clone() }, ..Oracle::default() };
+        let uncut =
+            Oracle { config: RibConfig { max_ecmp: u16::MAX, ..oracle.config.clone() }, ..Oracle::default() };
         if let Some(Content { fib: FibGroup::Hops(hops), .. }) = self.of_members(&uncut, group)
             && hops.len() > most
         {
