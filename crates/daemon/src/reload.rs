@@ -6,7 +6,7 @@ use crate::bgp::Bgp;
 use crate::bgp::resize::{NotResized, Resized};
 use crate::bgp::session::Neighbors;
 use crate::config::{
-    self, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, Threads, VIRTUAL_ASIC,
+    self, ApiConfig, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, Threads, VIRTUAL_ASIC,
 };
 use crate::rib::{RibHandle, VrfSetup, VrfsChanged, VrfsSetup};
 use crate::router::Inside;
@@ -28,6 +28,8 @@ pub struct Reloaded {
     pub nexthop_cache: Option<(CacheMode, CacheMode)>,
     /// Whether BGP waits for dataplanes, if it is otherwise now.
     pub suppression: Option<bool>,
+    /// Whether clients on TCP must send another token, or need one now, or cannot change anything any more.
+    pub api_token: bool,
     /// Whether the policy for routes on their way to the FIB is another.
     pub fib_policy: bool,
     /// VRFs that came and went.
@@ -149,12 +151,14 @@ pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
         None => VrfsChanged::default(),
     };
     numbers.vrfs = vrfs;
+    let api_token = former.api.token != new.api.token;
     inside.configure(new);
     Ok(Reloaded {
         file: file.clone(),
         shards,
         nexthop_cache,
         suppression,
+        api_token,
         fib_policy,
         vrfs: changed,
         neighbors,
@@ -236,7 +240,11 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
         (None, None) => {}
         _ => key("fib", false),
     }
-    key("api", *api == old.api);
+    let ApiConfig { socket, socket_mode, socket_group, http, token_file: _, token: _ } = api;
+    key("api.socket", *socket == old.api.socket);
+    key("api.socket-mode", *socket_mode == old.api.socket_mode);
+    key("api.socket-group", *socket_group == old.api.socket_group);
+    key("api.http", *http == old.api.http);
     key("interface", interfaces.iter().map(described).eq(old.interfaces.iter().map(described)));
     key("bfd.listen", bfd.listen == old.bfd.listen);
     match (bgp, &old.bgp) {
@@ -305,7 +313,7 @@ mod tests {
              [fib]\nmax-ecmp = 16\n",
         );
         let keys =
-            ["fib.max-ecmp", "api", "bgp.listen", "bgp.shards (from or to \"off\")", "bgp.prefer-oldest"];
+            ["fib.max-ecmp", "api.socket", "bgp.listen", "bgp.shards (from or to \"off\")", "bgp.prefer-oldest"];
         assert_eq!(fixed(&old, &hard), keys);
         assert_eq!(fixed(&old, &config("")), ["fib", "bgp"]);
         let says =

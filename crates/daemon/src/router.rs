@@ -271,7 +271,7 @@ impl Router {
     /// # Errors
     /// A sentence when the system does not tell.
     pub fn pipeline(&self) -> Result<Pipeline, String> {
-        answers::pipeline(&self.inside).map_err(|e| e.sentence())
+        answers::pipeline(&self.inside).map_err(|e| e.sentence().to_owned())
     }
 
     /// What the virtual ASIC does with packets to `addresses`.
@@ -281,7 +281,7 @@ impl Router {
     pub fn asic_lookup(&self, addresses: Vec<IpAddr>) -> Result<Vec<AsicAnswer>, String> {
         answers::asic_lookup(&self.inside, None, None, &addresses)
             .map(|a| a.answers)
-            .map_err(|e| e.sentence())
+            .map_err(|e| e.sentence().to_owned())
     }
 
     /// How many routes the virtual ASIC holds: the RIB's, and a handful of its own.
@@ -321,7 +321,7 @@ impl Router {
             if !pending.is_empty() {
                 let says = match answers::reload(&self.inside) {
                     Ok(reloaded) => reloaded.to_string(),
-                    Err(refusal) => refusal.sentence(),
+                    Err(refusal) => refusal.sentence().to_owned(),
                 };
                 log("ribtide", &says);
             }

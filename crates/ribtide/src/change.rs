@@ -194,7 +194,7 @@ pub(crate) fn config(what: &Config, output: &Output) -> Result<(), String> {
 
 /// Runs `ribtide reload`.
 pub(crate) fn reload(output: &Output) -> Result<(), String> {
-    say(output, &Client::new(&output.socket).post::<_, Reloaded>("/v1/reload", &())?)
+    say(output, &Client::new(&output.socket).post::<_, Reloaded>("/v1/reload", &serde_json::Map::new())?)
 }
 
 fn say<T: Serialize + Display>(output: &Output, answer: &T) -> Result<(), String> {

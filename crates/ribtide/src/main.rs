@@ -173,6 +173,7 @@ fn sentence<E: std::fmt::Display>(result: Result<(), E>) -> Result<(), String> {
 
 fn router(path: &Path) -> Result<(), String> {
     let config = config::load(path).map_err(|e| e.to_string())?;
+    warn(&config);
     // Whoever reloads need not be where the router was started.
     let file = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let router = Router::start(config, Some(file)).map_err(|e| e.to_string())?;
@@ -181,8 +182,16 @@ fn router(path: &Path) -> Result<(), String> {
     router.run_until_signal().map_err(|e| e.to_string())
 }
 
+/// Says what of a valid configuration an operator may not have meant.
+fn warn(config: &config::Config) {
+    for warning in config.api.warnings() {
+        text::complain(&format!("warning: {warning}"));
+    }
+}
+
 fn check(path: &Path) -> Result<(), String> {
     let config = config::load(path).map_err(|e| e.to_string())?;
+    warn(&config);
     let neighbors = config.bgp.as_ref().map_or(0, |b| b.neighbors.len());
     let (neighbors, statics) = (
         text::count(neighbors as u64, "neighbour"),

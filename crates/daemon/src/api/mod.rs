@@ -1,14 +1,18 @@
 //! The management API: HTTP and JSON over a Unix socket, and over TCP when configured (docs/adr/0005).
 //!
-//! [`model`] is what it says, [`server`] how it is reached, [`request`] how it is asked, [`answers`] where the answers
-//! come from: questions to the stages, a page at a time. [`metrics`] are the same answers for machines that watch. The
-//! server has a thread of its own.
+//! [`model`] is what it says, [`endpoints`] what there is, [`listener`] how it is reached, [`access`] who may change
+//! what, [`request`] how it is asked, [`answers`] where the answers come from: questions to the stages, a page at a time.
+//! [`metrics`] are the same answers for machines that watch. The server has a thread of its own.
 
+mod access;
 pub(crate) mod answers;
+mod endpoints;
+mod listener;
 mod metrics;
 pub mod model;
 mod request;
-mod server;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use server::SocketFile;
-pub use server::{Api, ListenError};
+pub(crate) use listener::SocketFile;
+pub use listener::{Api, ListenError};

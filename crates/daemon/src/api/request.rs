@@ -4,8 +4,10 @@ use super::model::ApiError;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::http::StatusCode;
+use axum::body::Bytes;
+use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -22,13 +24,25 @@ pub(crate) enum Refusal {
     Method(String),
     /// A stage did not answer.
     Busy(String),
+    /// The caller may not do this, whatever it sends.
+    Forbidden(String),
+    /// The caller must send a token.
+    Unauthorized(String),
+    /// The request is for another server.
+    Misdirected(String),
 }
 
 impl Refusal {
     /// What went wrong.
-    pub(crate) fn sentence(self) -> String {
+    pub(crate) fn sentence(&self) -> &str {
         match self {
-            Refusal::Bad(e) | Refusal::Missing(e) | Refusal::Method(e) | Refusal::Busy(e) => e,
+            Refusal::Bad(e)
+            | Refusal::Missing(e)
+            | Refusal::Method(e)
+            | Refusal::Busy(e)
+            | Refusal::Forbidden(e)
+            | Refusal::Unauthorized(e)
+            | Refusal::Misdirected(e) => e,
         }
     }
 }
@@ -46,8 +60,17 @@ impl IntoResponse for Refusal {
             Refusal::Missing(_) => StatusCode::NOT_FOUND,
             Refusal::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Forbidden(_) => StatusCode::FORBIDDEN,
+            Refusal::Unauthorized(_) => StatusCode::UNAUTHORIZED,
+            Refusal::Misdirected(_) => StatusCode::MISDIRECTED_REQUEST,
         };
-        (status, Json(ApiError { error: self.sentence() })).into_response()
+        let error = ApiError { error: self.sentence().into() };
+        let mut response = (status, Json(error)).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            // RFC 6750, section 3.
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
     }
 }
 
@@ -115,10 +138,36 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
-        let Json(body) = Json::from_request(request, state).await?;
-        Ok(Sent(body))
+        // What a body says, the query of the URL must not seem to say.
+        let Query(Nothing {}) = Query::try_from_uri(request.uri())?;
+        let json = request.headers().get(CONTENT_TYPE).is_some_and(is_json);
+        let body = Bytes::from_request(request, state).await.map_err(|e| {
+            Refusal::Bad(format!("the body of the request cannot be read: {}", e.body_text()))
+        })?;
+        // An empty body names no field, as `{}` does.
+        if body.is_empty() {
+            return Ok(Sent(Json::from_bytes(b"{}")?.0));
+        }
+        if !json {
+            return Err(Refusal::Bad(
+                "the body of the request cannot be used: its Content-Type is not application/json; send JSON with \
+                 Content-Type: application/json, see docs/operations.md"
+                    .into(),
+            ));
+        }
+        Ok(Sent(Json::from_bytes(&body)?.0))
     }
 }
+
+fn is_json(content_type: &HeaderValue) -> bool {
+    let kind = content_type.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+    kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
+}
+
+/// No field at all.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
 
 /// Which page of routes.
 #[derive(Debug, Deserialize)]

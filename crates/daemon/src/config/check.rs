@@ -1,5 +1,6 @@
 //! From the shape of the file to a configuration that works: defaults, ranges, and what cannot be combined.
 
+use super::api::ApiConfig;
 use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::diagnosis::{Problem, Step, key};
 use super::file;
@@ -16,7 +17,7 @@ use ribtide_rib::{CacheMode, RibConfig};
 use ribtide_sai::Behavior;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A checked configuration.
@@ -221,15 +222,6 @@ pub struct VirtualAsicConfig {
     pub chip: Behavior,
 }
 
-/// The `[api]` table.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ApiConfig {
-    /// The Unix socket.
-    pub socket: PathBuf,
-    /// A TCP listener, when wanted.
-    pub http: Option<SocketAddr>,
-}
-
 /// An `[[interface]]` table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct InterfaceConfig {
@@ -359,10 +351,7 @@ impl Checker {
             fib.policy = self.fib_policy(key!["fib", "policy"], &file.policy);
         }
         let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router, &mut bfd));
-        let api = ApiConfig {
-            socket: file.api.socket.clone().unwrap_or_else(|| "/run/ribtide/ribtide.sock".into()),
-            http: file.api.http,
-        };
+        let api = self.api(&file.api, folder);
         Config {
             asn: file.router.asn,
             router_id: file.router.router_id,

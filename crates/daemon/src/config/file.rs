@@ -385,8 +385,14 @@ pub(super) struct Sonic {
 pub(super) struct Api {
     /// The Unix socket that `ribtide show` uses; default /run/ribtide/ribtide.sock.
     pub(super) socket: Option<PathBuf>,
-    /// An address for the same API over TCP, without authentication.
+    /// Permissions of the Unix socket in octal digits, such as "0660"; default "0600", with socket-group "0660".
+    pub(super) socket_mode: Option<String>,
+    /// The group that the Unix socket belongs to.
+    pub(super) socket_group: Option<String>,
+    /// An address for the same API over TCP: reads and metrics, and with token-file changes too.
     pub(super) http: Option<SocketAddr>,
+    /// A file with the token that a client on TCP must send to change something.
+    pub(super) token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

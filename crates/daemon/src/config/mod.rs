@@ -5,6 +5,7 @@
 //! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`] and [`vrf`] are the
 //! parts of the check that make policies, static routes and VRFs.
 
+mod api;
 mod bfd;
 mod check;
 mod diagnosis;
@@ -14,9 +15,10 @@ mod statics;
 mod threads;
 mod vrf;
 
+pub use api::{ApiConfig, SocketGroup, Token};
 pub use bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 pub use check::{
-    AnyAsn, ApiConfig, BgpConfig, Config, DynamicRange, FibConfig, InterfaceConfig, KernelConfig,
+    AnyAsn, BgpConfig, Config, DynamicRange, FibConfig, InterfaceConfig, KernelConfig,
     NeighborConfig, NeighborSettings, VIRTUAL_ASIC, VirtualAsicConfig,
 };
 pub use diagnosis::{ConfigError, Problem};

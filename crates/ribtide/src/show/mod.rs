@@ -224,6 +224,7 @@ pub(crate) enum ClearBgp {
 /// Runs `ribtide clear`.
 pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
     let Clear::Bgp(ClearBgp::Neighbor { which, soft }) = what;
+    let all = which == "all";
     let address = match which.as_str() {
         "all" => None,
         text => Some(
@@ -231,7 +232,7 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
                 .map_err(|_| format!("\"{text}\" is no address; write a neighbour's address, or all"))?,
         ),
     };
-    let request = model::Clear { address, soft: soft.is_some() };
+    let request = model::Clear { address, all, soft: soft.is_some() };
     let answer: model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
     let did = if request.soft { "Routes are exchanged again" } else { "Sessions begin anew" };
     let mut out = io::stdout().lock();

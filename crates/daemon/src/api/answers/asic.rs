@@ -2,7 +2,7 @@
 
 use super::explain::stage;
 use super::{Inside, Refusal, Target, target, vrf as vrf_of};
-use crate::api::model::{AsicAnswer, AsicAnswers, AsicFaults, AsicState, ExplainStage, SetAsic, StageState};
+use crate::api::model::{AsicAnswer, AsicAnswers, AsicFaults, AsicState, Changed, ExplainStage, SetAsic, StageState};
 use crate::sonic::inprocess::{InProcess, Selected};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{VrfId, VrfPrefix};
@@ -34,6 +34,9 @@ pub(crate) fn asic_faults(inside: &Inside, faults: AsicFaults) -> Result<AsicFau
             Err(Refusal::Bad(format!("\"{text}\" is an address; write a prefix such as 10.0.0.0/8")))
         }
     };
+    if faults.prefixes.is_empty() {
+        return Err(Refusal::Bad("prefixes is empty; name at least one, such as [\"192.0.2.0/24\"]".into()));
+    }
     let prefixes = faults.prefixes.iter().map(prefix).collect::<Result<Vec<AnyPrefix>, Refusal>>()?;
     asic(inside, faults.asic.as_deref())?.refuse(prefixes, faults.refuse)?;
     Ok(faults)
@@ -45,10 +48,25 @@ pub(crate) fn asic_state(inside: &Inside, name: Option<&str>) -> Result<AsicStat
 }
 
 /// Has the virtual ASIC behave otherwise.
-pub(crate) fn set_asic(inside: &Inside, change: SetAsic) -> Result<AsicState, Refusal> {
+pub(crate) fn set_asic(inside: &Inside, change: SetAsic) -> Result<Changed<AsicState>, Refusal> {
+    if change.set.is_empty() {
+        return Err(Refusal::Bad("set is empty; name at least one setting, such as {\"rate\": \"20000\"}".into()));
+    }
     let asic = asic(inside, change.asic.as_deref())?;
-    asic.behave(change.set.into_iter().collect())?.map_err(Refusal::Bad)?;
-    Ok(asic.chip()?)
+    let before = asic.chip()?;
+    let set: Vec<(String, String)> = change.set.into_iter().collect();
+    asic.behave(set.clone())?.map_err(Refusal::Bad)?;
+    let state = asic.chip()?;
+    let says: Vec<String> = set
+        .iter()
+        .map(|(name, value)| match (before.settings.get(name), state.settings.get(name)) {
+            (Some(from), Some(to)) => format!("{name} {from} -> {to}"),
+            // `stall` is an order, not a setting.
+            _ => format!("{name} {value}"),
+        })
+        .collect();
+    let name = change.asic.as_deref().unwrap_or("the virtual ASIC");
+    Ok(Changed { says: format!("{name}: {}", says.join(", ")), answer: state })
 }
 
 /// The virtual ASIC of a name; without a name, the only one.

@@ -3,7 +3,7 @@
 
 use super::{Inside, Refusal, each_shard, summary};
 use crate::api::model::{
-    BgpSummary, Clear, Cleared, Messages, Neighbor, NeighborPage, PerFamilyCount, ReceiveCounters,
+    BgpSummary, Changed, Clear, Cleared, Messages, Neighbor, NeighborPage, PerFamilyCount, ReceiveCounters,
     SendCounters, Session, Threading, WriteQueue,
 };
 use crate::api::request::NeighborQuery;
@@ -126,14 +126,32 @@ pub(crate) fn bgp_neighbor(inside: &Inside, address: &str) -> Result<Neighbor, R
 }
 
 /// Ends sessions, or exchanges their routes again.
-pub(crate) fn bgp_clear(inside: &Inside, clear: Clear) -> Result<Cleared, Refusal> {
-    let Clear { address, soft } = clear;
+pub(crate) fn bgp_clear(inside: &Inside, clear: Clear) -> Result<Changed<Cleared>, Refusal> {
+    let Clear { address, all, soft } = clear;
+    let with = match (address, all) {
+        (Some(address), false) => format!("neighbor {address}"),
+        (None, true) => "all neighbors".into(),
+        (Some(_), true) => {
+            return Err(Refusal::Bad(
+                "address names one neighbour and all is true; send one of them, and nothing is cleared until then".into(),
+            ));
+        }
+        (None, false) => {
+            return Err(Refusal::Bad(
+                "no neighbour is named, so nothing is cleared; send {\"address\": \"192.0.2.1\"} for one, or \
+                 {\"all\": true} for all"
+                    .into(),
+            ));
+        }
+    };
     let neighbors =
         bgp(inside)?.sessions.ask(move |s| if soft { s.refresh(address) } else { s.reset(address) })?;
-    match address {
-        Some(address) if neighbors == 0 => Err(no_neighbor(address)),
-        _ => Ok(Cleared { neighbors }),
+    if let Some(address) = address.filter(|_| neighbors == 0) {
+        return Err(no_neighbor(address));
     }
+    let did = if soft { "routes are exchanged again" } else { "sessions begin again" };
+    let says = format!("{did} with {with}, {neighbors} in number");
+    Ok(Changed { answer: Cleared { neighbors }, says })
 }
 
 fn no_neighbor(address: IpAddr) -> Refusal {

@@ -2,8 +2,10 @@
 
 use ribtide_prefix::AnyPrefix;
 use ribtide_sai::VirtualSwitch;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Instant;
 
 /// `POST /v1/asic`: how the virtual switch is to behave from now on.
@@ -14,7 +16,32 @@ pub struct SetAsic {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asic: Option<String>,
     /// Settings by name, each a number; and `stall`: seconds, `on` or `off`.
+    #[serde(deserialize_with = "each_once")]
     pub set: BTreeMap<String, String>,
+}
+
+/// A map with no name twice: of two values, one would be ignored.
+fn each_once<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    struct EachOnce;
+    impl<'de> Visitor<'de> for EachOnce {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("settings by name, such as {\"rate\": \"20000\"}")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut given: A) -> Result<Self::Value, A::Error> {
+            let mut map = BTreeMap::new();
+            while let Some((name, value)) = given.next_entry::<String, String>()? {
+                if map.contains_key(&name) {
+                    return Err(A::Error::custom(format!("`{name}` is there twice; write it once")));
+                }
+                map.insert(name, value);
+            }
+            Ok(map)
+        }
+    }
+    deserializer.deserialize_map(EachOnce)
 }
 
 /// `GET /v1/asic`, and the answer to a change.

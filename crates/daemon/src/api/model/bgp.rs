@@ -292,12 +292,16 @@ pub struct GroupMember {
     pub joining: bool,
 }
 
-/// `POST /v1/bgp/clear`.
+/// `POST /v1/bgp/clear`: either one neighbour or all.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Clear {
-    /// Which neighbour; absent: all.
+    /// This neighbour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
+    /// All neighbours.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all: bool,
     /// Exchange all routes again and keep the session, instead of ending it.
     #[serde(default)]
     pub soft: bool,

@@ -8,6 +8,21 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+/// What a change answers, and what the log says of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Changed<T> {
+    /// The answer.
+    pub(crate) answer: T,
+    /// What is otherwise now, with what it was before where that is known.
+    pub(crate) says: String,
+}
+
+impl<T: fmt::Display> From<T> for Changed<T> {
+    fn from(answer: T) -> Changed<T> {
+        Changed { says: answer.to_string(), answer }
+    }
+}
+
 /// `POST /v1/bgp/shards`: how many shard threads there are to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(
@@ -89,6 +104,9 @@ pub struct Reloaded {
     /// Whether BGP waits for dataplanes, if it is otherwise now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suppression: Option<SuppressionSet>,
+    /// Whether the API takes another token on TCP, or takes one for the first time or no longer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub api_token: bool,
     /// Whether another policy decides what of the routes is installed, and how.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fib_policy: bool,
@@ -125,8 +143,17 @@ pub struct Reloaded {
 
 impl From<reload::Reloaded> for Reloaded {
     fn from(reloaded: reload::Reloaded) -> Reloaded {
-        let reload::Reloaded { file, shards, nexthop_cache, suppression, fib_policy, vrfs, neighbors, bfd } =
-            reloaded;
+        let reload::Reloaded {
+            file,
+            shards,
+            nexthop_cache,
+            suppression,
+            api_token,
+            fib_policy,
+            vrfs,
+            neighbors,
+            bfd,
+        } = reloaded;
         let suppression = suppression.map(|to| SuppressionSet { from: !to, to });
         let nexthop_cache = nexthop_cache
             .map(|(from, to)| NextHopCacheSet { from: from.name().into(), to: to.name().into() });
@@ -138,6 +165,7 @@ impl From<reload::Reloaded> for Reloaded {
             shards,
             nexthop_cache,
             suppression,
+            api_token,
             fib_policy,
             vrfs_added: vrfs.added,
             vrfs_removed: vrfs.removed,
@@ -156,10 +184,11 @@ impl From<reload::Reloaded> for Reloaded {
 
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reloaded { file, shards, nexthop_cache, suppression, fib_policy, .. } = self;
+        let Reloaded { file, shards, nexthop_cache, suppression, api_token, fib_policy, .. } = self;
         let mut says: Vec<String> = shards.iter().map(ToString::to_string).collect();
         says.extend(nexthop_cache.iter().map(ToString::to_string));
         says.extend(suppression.iter().map(ToString::to_string));
+        says.extend(api_token.then(|| "another API token is in force".into()));
         says.extend(fib_policy.then(|| "routes go to the FIB by another policy".into()));
         let texts = |list: &[IpAddr]| list.iter().map(ToString::to_string).collect::<Vec<String>>();
         for (what, list) in [
@@ -199,6 +228,7 @@ mod tests {
             shards: None,
             nexthop_cache: None,
             suppression: None,
+            api_token: false,
             fib_policy: false,
             vrfs_added: vec![],
             vrfs_removed: vec![],

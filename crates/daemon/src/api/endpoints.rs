@@ -1,0 +1,225 @@
+//! Every endpoint of the API: its path, what it is asked with, and where its answer comes from.
+
+use super::access::{Caller, ChangeLog, guard, may_change};
+use super::model::{
+    AsicFaults, AsicQuestion, Changed, Clear, Resize, SetAsic, SetNextHopCache, SetSuppression,
+};
+use super::request::{
+    AsicQuery, Asked, BfdQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing,
+    PageQuery, PrefixQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery, limit,
+};
+use super::{answers, metrics};
+use crate::router::Inside;
+use axum::extract::{ConnectInfo, FromRequest, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, Uri};
+use axum::middleware::from_fn;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+/// The most routes a page may hold.
+const MAX_PAGE: usize = 10_000;
+/// The most neighbours a page may hold: each costs every shard, its reader and its update thread a moment.
+const MAX_NEIGHBORS: usize = 256;
+/// Next-hop groups in one page: of 512 hops each, they take the RIB manager some 10 ms.
+const MAX_GROUPS: usize = 64;
+/// The most addresses one lookup may hold.
+const MAX_LOOKUP: usize = 65_536;
+
+/// The endpoints, for axum and as a list. Only these methods add endpoints, so none escapes what holds for all: fields
+/// that an endpoint does not know are refused, changes need permission and are logged.
+#[derive(Default)]
+pub(super) struct Endpoints {
+    router: Router<Arc<Inside>>,
+    log: Arc<ChangeLog>,
+    /// Method and path of each.
+    pub(super) list: Vec<(Method, &'static str)>,
+}
+
+impl Endpoints {
+    /// `GET path`, with a query of type `Q`.
+    fn read<Q, T>(mut self, path: &'static str, answer: fn(&Inside, Q) -> Result<T, Refusal>) -> Self
+    where
+        Q: DeserializeOwned + Send + 'static,
+        T: Serialize + Send + 'static,
+    {
+        let handler = move |s, Asked(q): Asked<Q>| blocking(s, move |i| answer(i, q));
+        self.router = self.router.route(path, get(handler));
+        self.list.push((Method::GET, path));
+        self
+    }
+
+    /// `GET path` whose last part is a variable.
+    fn read_one<T>(mut self, path: &'static str, answer: fn(&Inside, &str) -> Result<T, Refusal>) -> Self
+    where
+        T: Serialize + Send + 'static,
+    {
+        let handler = move |s, Named(name), Asked(Nothing {})| blocking(s, move |i| answer(i, &name));
+        self.router = self.router.route(path, get(handler));
+        self.list.push((Method::GET, path));
+        self
+    }
+
+    /// `POST path` with a body of type `B`, which changes nothing: the question is too long for a URL.
+    fn look_up<B, T>(mut self, path: &'static str, answer: fn(&Inside, B) -> Result<T, Refusal>) -> Self
+    where
+        B: DeserializeOwned + Send + 'static,
+        T: Serialize + Send + 'static,
+    {
+        let handler = move |s, Sent(body): Sent<B>| blocking(s, move |i| answer(i, body));
+        self.router = self.router.route(path, post(handler));
+        self.list.push((Method::POST, path));
+        self
+    }
+
+    /// `POST path` with a body of type `B`, which changes the router.
+    fn change<B, T>(
+        mut self,
+        path: &'static str,
+        apply: fn(&Inside, B) -> Result<Changed<T>, Refusal>,
+    ) -> Self
+    where
+        B: DeserializeOwned + Send + 'static,
+        T: Serialize + Send + 'static,
+    {
+        let log = self.log.clone();
+        let handler = move |State(inside): State<Arc<Inside>>,
+                            ConnectInfo(caller): ConnectInfo<Caller>,
+                            request: Request| {
+            let log = log.clone();
+            async move {
+                let body = match may_change(caller, request.headers(), &inside.config().api) {
+                    Ok(()) => Sent::<B>::from_request(request, &()).await,
+                    Err(refusal) => Err(refusal),
+                };
+                let logged = move |inside: &Inside| {
+                    let what = format!("POST {path}");
+                    match body.and_then(|Sent(body)| apply(inside, body)) {
+                        Ok(Changed { answer, says }) => {
+                            log.changed(caller, &what, &says);
+                            Ok(answer)
+                        }
+                        Err(refusal) => {
+                            log.refused(caller, &what, refusal.sentence());
+                            Err(refusal)
+                        }
+                    }
+                };
+                blocking(State(inside), logged).await
+            }
+        };
+        self.router = self.router.route(path, post(handler));
+        self.list.push((Method::POST, path));
+        self
+    }
+
+    /// The metrics, as Prometheus reads them.
+    fn metrics(mut self, path: &'static str) -> Self {
+        let scrape = async |s, Asked(Nothing {})| {
+            let text = elsewhere(s, metrics::text).await?;
+            Ok::<_, Refusal>(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text))
+        };
+        self.router = self.router.route(path, get(scrape));
+        self.list.push((Method::GET, path));
+        self
+    }
+}
+
+/// All of them.
+pub(super) fn endpoints() -> Endpoints {
+    Endpoints::default()
+        .read("/v1/bgp/summary", |i, Nothing {}| answers::bgp_summary(i))
+        .read("/v1/bgp/neighbors", |i, q: NeighborQuery| {
+            answers::bgp_neighbors(i, &q, limit(q.limit, MAX_NEIGHBORS)?)
+        })
+        .read_one("/v1/bgp/neighbors/{address}", answers::bgp_neighbor)
+        .read("/v1/bgp/groups", |i, q: GroupQuery| {
+            answers::bgp_groups(i, q.name.as_deref(), q.update_thread)
+        })
+        .read("/v1/bgp/nexthops", |i, q: TrackedQuery| answers::tracked_next_hops(i, q.address))
+        .change("/v1/bgp/clear", |i, clear: Clear| answers::bgp_clear(i, clear))
+        .change("/v1/bgp/shards", |i, resize: Resize| Ok(Changed::from(answers::resize(i, resize)?)))
+        .change("/v1/reload", |i, Nothing {}| Ok(Changed::from(answers::reload(i)?)))
+        .read("/v1/routes", |i, q: RouteQuery| answers::routes(i, &q, limit(q.limit, MAX_PAGE)?))
+        .read("/v1/routes/summary", |i, Nothing {}| answers::route_summary(i))
+        .read("/v1/routes/sharding", |i, Nothing {}| answers::sharding(i))
+        .read("/v1/fib", |i, q: FibQuery| {
+            let limit = limit(q.limit, MAX_PAGE)?;
+            answers::fib(i, q.vrf.as_deref(), q.prefix.as_deref(), q.cursor.as_deref(), limit)
+        })
+        .read("/v1/fib/failed", |i, q: PageQuery| {
+            answers::failed(i, q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
+        })
+        .change("/v1/fib/suppression", |i, set: SetSuppression| {
+            Ok(Changed::from(answers::set_suppression(i, set)?))
+        })
+        .read("/v1/nexthop-groups", |i, q: NextHopGroupQuery| {
+            let limit = limit(q.limit, MAX_GROUPS)?;
+            answers::nexthop_groups(i, q.id, q.vrf.as_deref(), q.cursor.as_deref(), limit)
+        })
+        .change("/v1/nexthop-cache", |i, set: SetNextHopCache| {
+            Ok(Changed::from(answers::set_nexthop_cache(i, &set)?))
+        })
+        .read("/v1/route-check", |i, q: RouteCheckQuery| answers::route_check(i, q.full, q.defaults))
+        .read("/v1/explain", |i, q: PrefixQuery| answers::explain(i, q.vrf.as_deref(), &q.prefix))
+        .read("/v1/pipeline", |i, Nothing {}| answers::pipeline(i))
+        .read("/v1/threads", |i, Nothing {}| answers::threads(i))
+        .read("/v1/performance", |i, Nothing {}| answers::performance(i))
+        .read("/v1/bfd", |i, q: BfdQuery| answers::bfd(i, q.peer))
+        .read("/v1/fpm", |i, Nothing {}| answers::fpm(i))
+        .read("/v1/asic", |i, q: AsicQuery| answers::asic_state(i, q.asic.as_deref()))
+        .change("/v1/asic", |i, change: SetAsic| answers::set_asic(i, change))
+        .look_up("/v1/asic/lookup", |i, q: AsicQuestion| {
+            match q.addresses.len() {
+                0 => return Err(Refusal::Bad("addresses is empty; write at least one".into())),
+                1..=MAX_LOOKUP => {}
+                n => {
+                    let says = format!("at most {MAX_LOOKUP} addresses at a time, not {n}");
+                    return Err(Refusal::Bad(says));
+                }
+            }
+            answers::asic_lookup(i, q.asic.as_deref(), q.vrf.as_deref(), &q.addresses)
+        })
+        .change("/v1/asic/faults", |i, faults: AsicFaults| {
+            Ok(Changed::from(answers::asic_faults(i, faults)?))
+        })
+        .metrics("/metrics")
+}
+
+/// The endpoints, and the answers to requests for anything else.
+pub(super) fn routes(inside: Arc<Inside>) -> Router {
+    endpoints()
+        .router
+        .fallback(|uri: Uri| async move {
+            let says = format!("there is no endpoint {}; docs/operations.md lists what there is", uri.path());
+            Refusal::Missing(says)
+        })
+        .method_not_allowed_fallback(|method: Method, uri: Uri| async move {
+            let says =
+                format!("{} does not take {method}; docs/operations.md says what it takes", uri.path());
+            Refusal::Method(says)
+        })
+        .layer(from_fn(guard))
+        .with_state(inside)
+}
+
+/// Questions to stages block, so they leave the event loop's thread.
+async fn blocking<T: Serialize + Send + 'static>(
+    inside: State<Arc<Inside>>,
+    answer: impl FnOnce(&Inside) -> Result<T, Refusal> + Send + 'static,
+) -> Result<Json<T>, Refusal> {
+    elsewhere(inside, answer).await.map(Json)
+}
+
+async fn elsewhere<T: Send + 'static>(
+    State(inside): State<Arc<Inside>>,
+    answer: impl FnOnce(&Inside) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    match tokio::task::spawn_blocking(move || answer(&inside)).await {
+        Ok(answer) => answer,
+        Err(e) => Err(Refusal::Busy(format!("the question failed: {e}"))),
+    }
+}

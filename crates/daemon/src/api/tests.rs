@@ -1,0 +1,246 @@
+//! What holds for every endpoint, asked of a router over its Unix socket and over TCP.
+
+use super::endpoints::endpoints;
+use super::model::ApiError;
+use crate::config;
+use crate::router::Router;
+use axum::http::Method;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+const TOKEN: &str = "0123456789abcdef";
+
+struct Bench {
+    router: Router,
+    http: SocketAddr,
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn start(token: bool) -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let http = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let file = folder.path().join("token");
+        std::fs::write(&file, TOKEN).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let token = if token { format!("token-file = {file:?}") } else { String::new() };
+        let socket = folder.path().join("api.sock");
+        let text = format!(
+            "[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n[bgp]\nlisten = []\n[bgp.group.g]\ntype = \"internal\"\n\
+             passive = true\nneighbors = [\"127.0.0.12\"]\n[fib]\nvirtual-asic = true\n[[interface]]\nname = \"Ethernet0\"\n\
+             addresses = [\"10.0.0.1/24\"]\n[api]\nsocket = {socket:?}\nhttp = \"{http}\"\n{token}\n"
+        );
+        let path = folder.path().join("ribtide.toml");
+        std::fs::write(&path, text).unwrap();
+        let router = Router::start(config::load(&path).unwrap(), Some(path)).unwrap();
+        Bench { router, http, folder }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.router.socket().to_owned()
+    }
+
+    fn unix(&self, request: &Request<'_>) -> (u16, String) {
+        request.send(UnixStream::connect(self.socket()).unwrap())
+    }
+
+    fn tcp(&self, request: &Request<'_>) -> (u16, String) {
+        request.send(TcpStream::connect(self.http).unwrap())
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.router.shut_down();
+    }
+}
+
+struct Request<'r> {
+    method: &'r str,
+    path: &'r str,
+    headers: &'r [&'r str],
+    body: &'r str,
+}
+
+const JSON: &str = "content-type: application/json";
+
+impl Request<'_> {
+    /// The status, and the sentence of a refusal or the body.
+    fn send(&self, mut stream: impl Read + Write) -> (u16, String) {
+        let Request { method, path, headers, body } = self;
+        let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+        if !headers.iter().any(|header| header.starts_with("host:")) {
+            head.push_str("host: localhost\r\n");
+        }
+        headers.iter().for_each(|header| head.push_str(&format!("{header}\r\n")));
+        if !body.is_empty() {
+            head.push_str(&format!("content-length: {}\r\n", body.len()));
+        }
+        stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let sentence = serde_json::from_str::<ApiError>(body).map(|e| e.error);
+        (status, sentence.unwrap_or_else(|_| body.into()))
+    }
+}
+
+fn request<'r>(method: &'r str, path: &'r str, headers: &'r [&'r str], body: &'r str) -> Request<'r> {
+    Request { method, path, headers, body }
+}
+
+#[test]
+fn unknown_fields_are_refused_by_every_endpoint() {
+    let bench = Bench::start(false);
+    let list = endpoints().list;
+    assert!(list.len() > 25, "{list:?}");
+    for (method, path) in list {
+        let path = path.replace("{address}", "127.0.0.12");
+        let refused = |request: &Request<'_>| {
+            let (status, says) = bench.unix(request);
+            let context = format!("{} {} {}: {status} {says}", request.method, request.path, request.body);
+            assert_eq!(status, 400, "{context}");
+            (says, context)
+        };
+        let names_fields = |(says, context): (String, String)| {
+            assert!(says.contains("unknown field `neighbour`"), "{context}");
+            // An endpoint that takes fields has some of them in the sentence.
+            assert!(says.contains("expected `") || says.contains("expected one of `") || says.contains("there are no fields"), "{context}");
+        };
+        let queried = format!("{path}?neighbour=10.4.0.2");
+        names_fields(refused(&request(method.as_str(), &queried, &[JSON], "")));
+        let body = "{\"neighbour\": \"10.4.0.2\"}";
+        if method == Method::POST {
+            names_fields(refused(&request("POST", &path, &[JSON], body)));
+            let (says, context) = refused(&request("POST", &path, &["content-type: text/plain"], body));
+            assert!(says.contains("application/json"), "{context}");
+        } else {
+            let (says, context) = refused(&request("GET", &path, &[JSON], body));
+            assert!(says.contains("takes no body"), "{context}");
+        }
+    }
+}
+
+#[test]
+fn fields_given_twice_or_empty_are_refused() {
+    let bench = Bench::start(false);
+    for (path, body, says) in [
+        ("/v1/bgp/clear", "", "nothing is cleared"),
+        ("/v1/bgp/clear", "{}", "nothing is cleared"),
+        ("/v1/bgp/clear", "{\"soft\": true}", "nothing is cleared"),
+        ("/v1/bgp/clear", "{\"all\": false}", "nothing is cleared"),
+        ("/v1/bgp/clear", "{\"address\": null}", "nothing is cleared"),
+        ("/v1/bgp/clear", "{\"address\": \"\"}", "invalid IP address"),
+        ("/v1/bgp/clear", "{\"address\": \"127.0.0.12\", \"all\": true}", "send one of them"),
+        ("/v1/bgp/clear", "{\"all\": false, \"all\": true}", "duplicate field `all`"),
+        ("/v1/asic", "{\"set\": {}}", "set is empty"),
+        ("/v1/asic", "{\"set\": {\"rate\": \"1\", \"rate\": \"2\"}}", "`rate` is there twice"),
+        ("/v1/asic/faults", "{\"prefixes\": [], \"refuse\": true}", "prefixes is empty"),
+        ("/v1/asic/lookup", "{\"addresses\": []}", "addresses is empty"),
+    ] {
+        let (status, sentence) = bench.unix(&request("POST", path, &[JSON], body));
+        assert!(status == 400 && sentence.contains(says), "{path} {body}: {status} {sentence}");
+    }
+    for (path, says) in [
+        ("/v1/routes?limit=1&limit=2", "duplicate field `limit`"),
+        ("/v1/routes?prefix=", "prefix"),
+        ("/v1/explain?prefix=", "prefix"),
+        ("/v1/bgp/nexthops?address=", "invalid IP address"),
+        ("/v1/bfd?peer=", "invalid IP address"),
+    ] {
+        let (status, sentence) = bench.unix(&request("GET", path, &[], ""));
+        assert!(status == 400 && sentence.contains(says), "{path}: {status} {sentence}");
+    }
+    let all = bench.unix(&request("POST", "/v1/bgp/clear", &[JSON], "{\"all\": true}"));
+    assert_eq!(all, (200, "{\"neighbors\":1}".into()));
+}
+
+#[test]
+fn changes_over_tcp_take_a_token() {
+    let (without, with) = (Bench::start(false), Bench::start(true));
+    let good = format!("authorization: Bearer {TOKEN}");
+    let clear = |headers: &[&str], bench: &Bench| {
+        let headers = [&[JSON][..], headers].concat();
+        bench.tcp(&request("POST", "/v1/bgp/clear", &headers, "{\"all\": true}"))
+    };
+    for (bench, headers, status, says) in [
+        (&without, &[][..], 403, "set api.token-file"),
+        (&without, &[good.as_str()][..], 403, "set api.token-file"),
+        (&with, &[][..], 401, "Authorization: Bearer TOKEN"),
+        (&with, &["authorization: Basic 0123456789abcdef"], 401, "Authorization: Bearer TOKEN"),
+        (&with, &["authorization: Bearer"], 401, "Authorization: Bearer TOKEN"),
+        (&with, &["authorization: Bearer 0123456789abcdeF"], 401, "send the one in the file"),
+        (&with, &["authorization: Bearer 0123456789abcdef0"], 401, "send the one in the file"),
+        (&with, &[good.as_str()], 200, "neighbors"),
+        (&with, &["authorization: bearer 0123456789abcdef"], 200, "neighbors"),
+        (&with, &[good.as_str(), "origin: http://evil.example"], 403, "http://evil.example"),
+        (&with, &[good.as_str(), "host: evil.example"], 421, "evil.example"),
+    ] {
+        let (got, sentence) = clear(headers, bench);
+        assert!(got == status && sentence.contains(says), "{headers:?}: {got} {sentence}");
+    }
+    // Reads take none. Every other endpoint is a change, and refused: 403 comes before the fields are looked at.
+    for (method, path) in endpoints().list {
+        let path = path.replace("{address}", "127.0.0.12");
+        let (status, sentence) = without.tcp(&request(method.as_str(), &path, &[JSON], ""));
+        let read = method == Method::GET || path == "/v1/asic/lookup";
+        assert_eq!(status != 403, read, "{method} {path}: {status} {sentence}");
+    }
+}
+
+#[test]
+fn reload_takes_another_token() {
+    let bench = Bench::start(true);
+    let reload = |token: &str| {
+        let header = format!("authorization: Bearer {token}");
+        bench.tcp(&request("POST", "/v1/reload", &[&header], ""))
+    };
+    std::fs::write(bench.folder.path().join("token"), "fedcba9876543210").unwrap();
+    assert_eq!(reload("fedcba9876543210").0, 401, "not before the reload");
+    let (status, says) = reload(TOKEN);
+    assert!(status == 200 && says.contains("\"api_token\":true"), "{status} {says}");
+    assert_eq!(reload(TOKEN).0, 401);
+    assert_eq!(reload("fedcba9876543210").0, 200);
+}
+
+#[test]
+fn names_that_another_site_may_have_are_refused_on_loopback() {
+    let bench = Bench::start(false);
+    let status = |host: &str| bench.tcp(&request("GET", "/v1/threads", &[host], "")).0;
+    for host in ["host: localhost", "host: LOCALHOST:8080", "host: 127.0.0.1:80", "host: [::1]:80"] {
+        assert_eq!(status(host), 200, "{host}");
+    }
+    for host in ["host: evil.example", "host: localhost.evil.example:80", "host:"] {
+        assert_eq!(status(host), 421, "{host}");
+    }
+    assert_eq!(bench.unix(&request("GET", "/v1/threads", &["host: ribtide"], "")).0, 200);
+}
+
+#[test]
+fn socket_has_the_mode_and_group_of_the_configuration() {
+    let mode = |settings: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("api.sock");
+        let text = format!(
+            "[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n[api]\nsocket = {path:?}\n{settings}\n"
+        );
+        let config = config::parse(&text).unwrap();
+        let _api = super::Api::bind(&config.api).unwrap();
+        let found = std::fs::metadata(&path).unwrap();
+        assert_eq!(found.permissions().mode() & 0o777, config.api.socket_mode, "{settings}");
+        if let Some(group) = &config.api.socket_group {
+            assert_eq!(std::os::unix::fs::MetadataExt::gid(&found), group.id.as_raw());
+        }
+        config.api.socket_mode
+    };
+    assert_eq!(mode(""), 0o600);
+    assert_eq!(mode("socket-mode = \"0660\""), 0o660);
+    assert_eq!(mode("socket-mode = \"777\""), 0o777);
+    // Ours, so that the test needs no privilege.
+    let ours = nix::unistd::Group::from_gid(nix::unistd::getegid()).unwrap().unwrap();
+    assert_eq!(mode(&format!("socket-group = {:?}", ours.name)), 0o660);
+}

@@ -1,0 +1,240 @@
+//! The `[api]` table: where the router answers, and who may change it there.
+
+use super::check::Checker;
+use super::diagnosis::key;
+use super::file;
+use nix::unistd::{Gid, Group};
+use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Where the API listens unless a file says otherwise.
+const SOCKET: &str = "/run/ribtide/ribtide.sock";
+/// The mode of the Unix socket without `socket-group`: its owner alone.
+const OWNER_MODE: u32 = 0o600;
+/// The mode of the Unix socket with `socket-group`.
+const GROUP_MODE: u32 = 0o660;
+/// A shorter token can be guessed over the network: 16 hexadecimal digits are 64 bits.
+const MIN_TOKEN: usize = 16;
+/// The longest token: a request's header must hold it.
+const MAX_TOKEN: usize = 1024;
+
+/// The `[api]` table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ApiConfig {
+    /// The Unix socket.
+    pub socket: PathBuf,
+    /// Permission bits of the Unix socket. Who may write to it may use the whole API.
+    pub socket_mode: u32,
+    /// The group of the Unix socket; `None`: that of the process.
+    pub socket_group: Option<SocketGroup>,
+    /// A TCP listener, when wanted.
+    pub http: Option<SocketAddr>,
+    /// The file of the token.
+    pub token_file: Option<PathBuf>,
+    /// What a client on TCP must know to change something; `None`: nothing can be changed over TCP.
+    pub token: Option<Token>,
+}
+
+/// A group of the system.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SocketGroup {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub id: Gid,
+}
+
+impl ApiConfig {
+    /// Settings that work and that let more hosts or users in than an operator may expect, a sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(http) = self.http
+            && !http.ip().is_loopback()
+            && self.token.is_none()
+        {
+            warnings.push(format!(
+                "api.http = \"{http}\" is not a loopback address: every host that reaches it reads the routes, \
+                 neighbours and metrics of this router; nothing can be changed there, because there is no \
+                 api.token-file. Listen on 127.0.0.1 or [::1], or let a firewall choose the hosts"
+            ));
+        }
+        if self.socket_mode & 0o002 != 0 {
+            warnings.push(format!(
+                "api.socket-mode = \"{:04o}\" lets every user of this system change routing; write \"0660\" and \
+                 api.socket-group to let a group in",
+                self.socket_mode
+            ));
+        }
+        warnings
+    }
+}
+
+/// A bearer token (RFC 6750). Its text appears in no log and no output.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(Box<[u8]>);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+impl Token {
+    /// Whether a client sent this token. The time that this takes depends on the length of what the client sent, not
+    /// on where it differs from the token.
+    pub(crate) fn is(&self, sent: &[u8]) -> bool {
+        let mut differ = u8::from(sent.len() != self.0.len());
+        for (i, byte) in sent.iter().enumerate() {
+            // The token has 16 bytes at least: `i % len` is in it.
+            differ |= std::hint::black_box(byte ^ self.0[i % self.0.len()]);
+        }
+        std::hint::black_box(differ) == 0
+    }
+
+    /// Reads the file at `path`: one token, with white space around it or none.
+    ///
+    /// # Errors
+    /// What is wrong with the file, and what to do.
+    fn read(path: &Path) -> Result<Token, String> {
+        let at = path.display();
+        let mut file = File::open(path).map_err(|e| format!("cannot read {at}: {e}"))?;
+        // Of the file that is open: another one may have its name by now.
+        let found = file.metadata().map_err(|e| format!("cannot read {at}: {e}"))?;
+        if !found.is_file() {
+            return Err(format!("{at} is not a regular file; write the path of a file with a token in it"));
+        }
+        let mode = found.permissions().mode() & 0o7777;
+        if mode & 0o007 != 0 {
+            return Err(format!(
+                "every user of this system may use {at} (its mode is {mode:04o}), so the token in it is no secret; \
+                 write another token, after `chmod 0600 {at}`"
+            ));
+        }
+        let mut text = String::new();
+        let read = file.by_ref().take(2 * MAX_TOKEN as u64).read_to_string(&mut text);
+        read.map_err(|e| format!("cannot read {at}: {e}"))?;
+        let token = text.trim().as_bytes();
+        // RFC 6750, section 2.1: b64token.
+        let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte);
+        if !token.iter().all(allowed) {
+            return Err(format!(
+                "the token in {at} may have letters, digits and -._~+/= only (RFC 6750); write one line of them"
+            ));
+        }
+        if !(MIN_TOKEN..=MAX_TOKEN).contains(&token.len()) {
+            return Err(format!(
+                "the token in {at} has {} characters; write {MIN_TOKEN} to {MAX_TOKEN}, such as 32 random bytes in \
+                 hexadecimal",
+                token.len()
+            ));
+        }
+        Ok(Token(token.into()))
+    }
+}
+
+impl Checker {
+    /// The `[api]` table. A relative `token-file` is sought from `folder`.
+    pub(super) fn api(&mut self, file: &file::Api, folder: &Path) -> ApiConfig {
+        let socket_group = file.socket_group.as_ref().and_then(|name| match Group::from_name(name) {
+            Ok(Some(group)) => Some(SocketGroup { name: name.clone(), id: group.gid }),
+            Ok(None) => {
+                self.problem(
+                    key!["api", "socket-group"],
+                    format!("this system has no group \"{name}\"; make it (groupadd), or write one that `getent group` lists"),
+                );
+                None
+            }
+            Err(e) => {
+                self.problem(
+                    key!["api", "socket-group"],
+                    format!("the system does not say whether there is a group \"{name}\": {e}"),
+                );
+                None
+            }
+        });
+        let default = if file.socket_group.is_some() { GROUP_MODE } else { OWNER_MODE };
+        let socket_mode = file.socket_mode.as_deref().map_or(default, |text| {
+            let octal = !text.is_empty() && text.len() <= 4 && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
+            let mode = u32::from_str_radix(text, 8).ok().filter(|mode| octal && mode & !0o777 == 0);
+            match mode {
+                Some(mode) if mode & 0o600 == 0o600 => mode,
+                _ => {
+                    self.problem(
+                        key!["api", "socket-mode"],
+                        format!(
+                            "\"{text}\" is no mode of a socket that its owner can use; write octal digits in quotes, \
+                             from \"0600\" to \"0777\""
+                        ),
+                    );
+                    default
+                }
+            }
+        });
+        let token_file = file.token_file.as_ref().map(|path| folder.join(path));
+        let token = token_file.as_ref().and_then(|path| match Token::read(path) {
+            Ok(token) => Some(token),
+            Err(says) => {
+                self.problem(key!["api", "token-file"], says);
+                None
+            }
+        });
+        if token_file.is_some() && file.http.is_none() {
+            self.problem(
+                key!["api", "token-file"],
+                "the token is for clients on TCP, and the API does not listen there; set api.http, or remove this",
+            );
+        }
+        ApiConfig {
+            socket: file.socket.clone().unwrap_or_else(|| SOCKET.into()),
+            socket_mode,
+            socket_group,
+            http: file.http,
+            token_file,
+            token,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_is_equal_only_to_itself() {
+        let token = Token(b"0123456789abcdef".as_slice().into());
+        assert!(token.is(b"0123456789abcdef"));
+        for other in ["", "0123456789abcde", "0123456789abcdeg", "0123456789abcdef0123456789abcdef", "1123456789abcdef"] {
+            assert!(!token.is(other.as_bytes()), "{other}");
+        }
+        assert_eq!(format!("{token:?}"), "Token(..)");
+    }
+
+    #[test]
+    fn token_file_is_refused_where_it_is_no_secret_or_no_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let read = |text: &str, mode: u32| {
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            Token::read(&path)
+        };
+        let good = read("0123456789abcdef-._~+/=\n", 0o640).unwrap();
+        assert!(good.is(b"0123456789abcdef-._~+/="));
+        for (text, mode, says) in [
+            ("0123456789abcdef", 0o604, "its mode is 0604"),
+            ("0123456789abcdef", 0o602, "its mode is 0602"),
+            ("0123456789abcde", 0o600, "has 15 characters"),
+            ("", 0o600, "has 0 characters"),
+            ("0123456789abcdef 0123456789abcdef", 0o600, "RFC 6750"),
+        ] {
+            let refused = read(text, mode).unwrap_err();
+            assert!(refused.contains(says), "{text:?} {mode:o}: {refused}");
+        }
+        assert!(Token::read(folder.path()).unwrap_err().contains("not a regular file"));
+        assert!(Token::read(&folder.path().join("none")).unwrap_err().contains("cannot read"));
+    }
+}
