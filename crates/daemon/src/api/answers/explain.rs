@@ -5,10 +5,11 @@ use crate::api::model::{Explain, ExplainStage, Held, Route, StageState};
 use crate::bgp::Bgp;
 use crate::config::DEFAULT_VRF;
 use crate::rib::RibHandle;
-use crate::sonic::inprocess::Selected;
 use ribtide_bgp::message::BestPath;
 use ribtide_prefix::{AnyPrefix, Family, Prefix, logical_shard};
-use ribtide_rib::{Explanation, InstallStatus, Outcome, ReceivedHop, Verdict, VrfId, VrfPrefix};
+use ribtide_rib::{
+    CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop, Verdict, VrfId, VrfPrefix,
+};
 
 /// Of what an FPM server confirms that does not wait for the chip.
 const TOO_EARLY: &str =
@@ -35,32 +36,49 @@ pub(crate) fn explain(inside: &Inside, vrf: Option<&str>, text: &str) -> Result<
     } else {
         (None, Vec::new())
     };
-    let mut selected = None;
+    let (mut selected, mut source) = (None, None);
     let prefix = prefix.or_else(|| bgp.as_ref().and_then(|r| r.prefix.parse().ok()));
     if let (Some(rib), Some(prefix)) = (&inside.rib, prefix) {
         if let Some(held) = bgp.as_ref().and_then(|route| route.held) {
             stages[0].says.push(held_back(rib, prefix, held)?);
             stages[0].state = StageState::Waiting;
         }
-        let (told, leads) = rib_stages(rib, VrfPrefix { vrf: of, prefix })?;
+        let RibView { stages: of_rib, best, bgp_verdict } = rib_stages(rib, VrfPrefix { vrf: of, prefix })?;
+        let has_best = bgp.as_ref().is_some_and(|route| route.paths.iter().any(|path| path.best));
+        if let (Some(stage), true) = (stages.first_mut(), has_best) {
+            match &bgp_verdict {
+                Some(not_taken) if !not_taken.is_empty() => {
+                    stage.says.push(format!("the RIB manager does not take the best path: {not_taken}"));
+                }
+                Some(_) => {}
+                None => {
+                    stage.says.push("the best path is on its way to the RIB manager".into());
+                    stage.state = StageState::Waiting;
+                }
+            }
+        }
+        if let Some((protocol, _)) = best.filter(|(protocol, _)| !is_bgp(*protocol)) {
+            stages.push(source_stage(protocol, vrf));
+            source = Some(protocol);
+        }
         let early = |stage: &ExplainStage| {
             stage.state == StageState::Passed
                 && inside.fpm.iter().any(|client| client.name == stage.stage && client.read().is_early())
         };
-        stages.extend(told.into_iter().map(|mut stage| {
+        stages.extend(of_rib.into_iter().map(|mut stage| {
             if early(&stage) {
                 stage.says = vec![TOO_EARLY.into()];
             }
             stage
         }));
-        selected = leads;
+        selected = best.and_then(|(protocol, group)| Some((group?, protocol)));
     }
     for (name, path) in &inside.asics {
         let Some(prefix) = prefix else { break };
         let name = (inside.asics.len() > 1).then_some(name.as_str());
         stages.extend(asic::stages(name, path, VrfPrefix { vrf: of, prefix }, selected)?);
     }
-    let conclusion = conclude(inside, text, &stages);
+    let conclusion = conclude(inside, text, source, &stages);
     let vrf = vrf.unwrap_or(DEFAULT_VRF).into();
     Ok(Explain { asked: text.into(), vrf, prefix: prefix.map(|p| p.to_string()), stages, conclusion })
 }
@@ -154,8 +172,33 @@ fn held_back(rib: &RibHandle, prefix: AnyPrefix, held: Held) -> Result<String, R
     })
 }
 
-/// The RIB manager's and the dataplanes' word on a prefix, and which route was selected.
-fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<(Vec<ExplainStage>, Option<Selected>), Refusal> {
+fn is_bgp(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::BgpExternal | Protocol::BgpInternal)
+}
+
+/// Where a route comes from that is not BGP's.
+fn source_stage(protocol: Protocol, vrf: Option<&str>) -> ExplainStage {
+    let says = match (protocol, vrf) {
+        (Protocol::Static, None | Some(DEFAULT_VRF)) => "configured in [[static]]".into(),
+        (Protocol::Static, Some(vrf)) => format!("configured in [[vrf.{vrf}.static]]"),
+        (Protocol::Connected, _) => "the subnet of an address of an interface that is up".into(),
+        (Protocol::Kernel, _) => "the kernel has it from another program".into(),
+        (Protocol::BgpExternal | Protocol::BgpInternal, _) => "announced by a neighbour".into(),
+    };
+    stage(protocol.to_string(), StageState::Passed, vec![says])
+}
+
+/// What the RIB manager and the dataplanes know of a prefix.
+struct RibView {
+    stages: Vec<ExplainStage>,
+    /// The protocol of the best candidate, and its group if it is selected.
+    best: Option<(Protocol, Option<GroupId>)>,
+    /// Why BGP's candidate is not the selected one; empty if it is; `None`: BGP has no candidate here.
+    bgp_verdict: Option<String>,
+}
+
+/// The RIB manager's and the dataplanes' word on a prefix.
+fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
     let VrfPrefix { vrf, prefix } = route;
     let (found, awaited) = rib.asker.ask(move |s| {
         let explained = s.rib.get(vrf).and_then(|rib| rib.explain(prefix));
@@ -166,11 +209,17 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<(Vec<ExplainStage>, O
             };
             let content = explanation.group.content.as_ref().map(|c| fib::content(s, c));
             let tracks = explanation.group.track.map(|(track, holds)| (nexthop::tracked(s, track), holds));
-            (explanation, content, tracks, policy, s.plane_names())
+            let others = explanation.candidates.iter().map(|candidate| {
+                let unresolved = candidate.verdict == Verdict::Unresolved;
+                let rib = s.rib.get(vrf).filter(|_| unresolved);
+                rib.and_then(|rib| rib.group(candidate.group)).map_or(Vec::new(), |group| group.hops)
+            });
+            let unresolved: Vec<Vec<HopInfo>> = others.collect();
+            (explanation, unresolved, content, tracks, policy, s.plane_names())
         });
         (found, s.awaited_interface(vrf, prefix))
     })?;
-    let Some((e, content, tracks, policy, names)) = found else {
+    let Some((e, unresolved, content, tracks, policy, names)) = found else {
         let stage = match awaited {
             Some(name) => {
                 let says = format!("the static route waits until there is an interface {name}");
@@ -178,11 +227,19 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<(Vec<ExplainStage>, O
             }
             None => stage("rib", StageState::Absent, vec!["no protocol has a route".into()]),
         };
-        return Ok((vec![stage], None));
+        return Ok(RibView { stages: vec![stage], best: None, bgp_verdict: None });
     };
-    let selected = e.candidates.iter().find(|candidate| candidate.verdict == Verdict::Selected);
-    let selected = selected.map(|candidate| (e.group.id, candidate.protocol));
-    let mut stages = vec![rib_stage(&e, content.as_deref(), tracks, &policy)];
+    // Without a selected one, that whose group the explanation has.
+    let is_selected = |c: &&CandidateInfo| matches!(c.verdict, Verdict::Selected | Verdict::Denied);
+    let best = e.candidates.iter().find(is_selected).or(e.candidates.first()).map(|candidate| {
+        (candidate.protocol, (candidate.verdict == Verdict::Selected).then_some(e.group.id))
+    });
+    let of_bgp = e.candidates.iter().zip(&unresolved).find(|(candidate, _)| is_bgp(candidate.protocol));
+    let bgp_verdict = of_bgp.map(|(candidate, hops)| match candidate.verdict {
+        Verdict::Selected | Verdict::Denied => String::new(),
+        other => [&[other.to_string()][..], &lines(hops)].concat().join("; "),
+    });
+    let mut stages = vec![rib_stage(&e, &unresolved, content.as_deref(), tracks, &policy)];
     for (id, status) in e.dataplanes {
         let name = names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}"));
         stages.push(match status {
@@ -195,38 +252,50 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<(Vec<ExplainStage>, O
             InstallStatus::Failed(why) => stage(name, StageState::Stopped, vec![format!("refused: {why}")]),
         });
     }
-    Ok((stages, selected))
+    Ok(RibView { stages, best, bgp_verdict })
 }
 
-/// `policy`: the key of what denies routes and gives them a source address.
+/// A line for each next hop: what it resolves to, or why it does not.
+fn lines(hops: &[HopInfo]) -> Vec<String> {
+    hops.iter().map(|hop| line("next hop", hop)).collect()
+}
+
+fn line(kind: &str, hop: &HopInfo) -> String {
+    let received = match hop.received {
+        ReceivedHop { gateway: Some(g), .. } => format!("{kind} {g}"),
+        ReceivedHop { interface: Some(i), .. } => format!("interface {i}"),
+        _ => "next hop".into(),
+    };
+    let via = hop.via.map_or(String::new(), |v| format!(" through {v}"));
+    match &hop.outcome {
+        Outcome::Hops(_) => format!("{received} resolves{via}"),
+        Outcome::Blackhole => format!("{received} leads{via} to a blackhole"),
+        Outcome::Unresolved(why) => format!("{received} does not resolve: {why}"),
+    }
+}
+
+/// `policy`: the key of what denies routes and gives them a source address; `unresolved`: for each candidate that does
+/// not resolve, its next hops.
 fn rib_stage(
     e: &Explanation,
+    unresolved: &[Vec<HopInfo>],
     content: Option<&[String]>,
     tracks: Option<(String, bool)>,
     policy: &str,
 ) -> ExplainStage {
     let mut says = Vec::new();
-    for c in &e.candidates {
-        let verdict = match c.verdict {
-            selected @ (Verdict::Selected | Verdict::Denied) => selected.to_string(),
-            other => format!("not selected: {other}"),
-        };
-        says.push(format!("{} route, distance {}, metric {}: {verdict}", c.protocol, c.distance, c.metric));
+    for (c, hops) in e.candidates.iter().zip(unresolved) {
+        says.push(format!(
+            "{} route, distance {}, metric {}: {}",
+            c.protocol, c.distance, c.metric, c.verdict
+        ));
+        // Those of the explained group follow anyway.
+        if c.group != e.group.id {
+            says.extend(lines(hops));
+        }
     }
-    let backup = e.group.backup.iter().map(|hop| ("backup next hop", hop));
-    for (kind, hop) in e.group.hops.iter().map(|hop| ("next hop", hop)).chain(backup) {
-        let received = match hop.received {
-            ReceivedHop { gateway: Some(g), .. } => format!("{kind} {g}"),
-            ReceivedHop { interface: Some(i), .. } => format!("interface {i}"),
-            _ => "next hop".into(),
-        };
-        let via = hop.via.map_or(String::new(), |v| format!(" through {v}"));
-        says.push(match &hop.outcome {
-            Outcome::Hops(_) => format!("{received} resolves{via}"),
-            Outcome::Blackhole => format!("{received} leads{via} to a blackhole"),
-            Outcome::Unresolved(why) => format!("{received} does not resolve: {why}"),
-        });
-    }
+    says.extend(lines(&e.group.hops));
+    says.extend(e.group.backup.iter().map(|hop| line("backup next hop", hop)));
     if e.group.on_backup {
         says.push("its backup stands in for its next hops".into());
     }
@@ -241,26 +310,31 @@ fn rib_stage(
     } else if let Some(source) = e.group.treatment.source {
         says.push(format!("{policy} gives it the source address {source}"));
     }
+    if e.candidates.iter().all(|c| c.verdict == Verdict::NeverUsed) {
+        says.push("every route has distance 255, which says never to use it".into());
+    }
     let selected = e.candidates.iter().any(|c| c.verdict == Verdict::Selected);
     stage("rib", if selected { StageState::Passed } else { StageState::Stopped }, says)
 }
 
-/// Where the route is, in a sentence.
-fn conclude(inside: &Inside, asked: &str, stages: &[ExplainStage]) -> String {
+/// Where the route is, in a sentence. `source`: whose it is, if not BGP's; what BGP has is then beside its way.
+fn conclude(inside: &Inside, asked: &str, source: Option<Protocol>, stages: &[ExplainStage]) -> String {
+    let route = source.map_or("route".into(), |protocol| format!("{protocol} route"));
+    let on_way = |s: &&ExplainStage| source.is_none() || s.stage != "bgp";
     if stages.iter().all(|s| matches!(s.state, StageState::Absent | StageState::Off)) {
         return format!("nothing is known of {asked}");
     }
-    if let Some(stuck) = stages.iter().find(|s| s.state == StageState::Stopped) {
+    if let Some(stuck) = stages.iter().filter(on_way).find(|s| s.state == StageState::Stopped) {
         return format!(
-            "the route ends at {}: {}",
+            "the {route} ends at {}: {}",
             stuck.stage,
             stuck.says.last().cloned().unwrap_or_default()
         );
     }
     // Those before it wait for it.
-    if let Some(waiting) = stages.iter().rev().find(|s| s.state == StageState::Waiting) {
+    if let Some(waiting) = stages.iter().filter(on_way).rev().find(|s| s.state == StageState::Waiting) {
         return format!(
-            "the route waits at {}: {}",
+            "the {route} waits at {}: {}",
             waiting.stage,
             waiting.says.last().cloned().unwrap_or_default()
         );
@@ -268,8 +342,8 @@ fn conclude(inside: &Inside, asked: &str, stages: &[ExplainStage]) -> String {
     match (inside.rib.is_some(), stages.last()) {
         (false, _) => "the route is in BGP; this router installs no routes".into(),
         (true, Some(last)) if last.state == StageState::Passed => {
-            format!("the route is all the way through: {} has it", last.stage)
+            format!("the {route} is all the way through: {} has it", last.stage)
         }
-        (true, _) => "the route is selected, and no dataplane takes routes".into(),
+        (true, _) => format!("the {route} is selected, and no dataplane takes routes"),
     }
 }

@@ -158,6 +158,7 @@ pub struct FpmClient {
 
 /// `POST /v1/asic/lookup`: addresses to look up in the virtual ASIC, at most 65,536.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AsicQuestion {
     /// Which, where there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
