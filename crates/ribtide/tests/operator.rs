@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -68,6 +69,9 @@ impl Router {
             [[static]]
             prefix = "203.0.113.0/24"
             blackhole = true
+            [[static]]
+            prefix = "11.0.0.0/24"
+            next-hop = ["10.0.0.9"]
             [api]
             socket = "{}"
             http = "{http}"
@@ -123,12 +127,20 @@ impl Router {
 
     /// Status, head and body of what the API answers over TCP.
     fn http(&self, request: &str) -> (u16, String, String) {
-        let mut stream = TcpStream::connect(self.http).unwrap();
+        self.exchange(TcpStream::connect(self.http).unwrap(), request)
+    }
+
+    /// The same over the Unix socket, which may change things.
+    fn unix(&self, request: &str) -> (u16, String, String) {
+        self.exchange(UnixStream::connect(self.socket()).unwrap(), request)
+    }
+
+    fn exchange(&self, mut stream: impl Read + Write, request: &str) -> (u16, String, String) {
         let (line, body) = request.split_once('\n').unwrap_or((request, ""));
         let length = body.len();
         write!(
             stream,
-            "{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+            "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\n\r\n{body}"
         )
         .unwrap();
@@ -136,6 +148,13 @@ impl Router {
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head.split(' ').nth(1).unwrap().parse().unwrap(), head.to_lowercase(), body.into())
+    }
+
+    /// What `ribtide WORDS` prints.
+    fn command(&self, words: &[&str]) -> String {
+        let output = ribtide().args(words).arg("--socket").arg(self.socket()).output().unwrap();
+        assert!(output.status.success(), "ribtide {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
     }
 }
 
@@ -523,13 +542,12 @@ fn wrong_requests_are_refused_in_json_with_what_to_do() {
         ("GET /v1/explain", 400, "missing field `prefix`"),
         ("GET /v1/nexthop-groups?cursor=x", 400, "start again without one"),
         ("GET /v1/nexthop-groups?id=4000000000", 404, "no next-hop group 4000000000"),
-        ("POST /v1/nexthop-cache\n{\"mode\": \"on\"}", 400, "write \"dependency\", \"epoch\" or \"off\""),
+        ("POST /v1/asic/lookup\n{", 400, "send JSON"),
         ("GET /v1/bgp/neighbors/banana", 400, "\"banana\" is no address"),
         ("GET /v1/bgp/neighbors/%ff", 400, "the path of the URL"),
         ("GET /v1/bgp/neighbors?cursor=x", 400, "\"x\" is no cursor"),
         ("GET /v1/bgp/neighbors?limit=257", 400, "a page holds 1 to 256"),
-        ("POST /v1/bgp/clear\n{\"address\": \"x\"}", 400, "invalid IP address"),
-        ("POST /v1/bgp/clear\n{", 400, "send JSON"),
+        ("POST /v1/bgp/clear\n{\"all\": true}", 403, "set api.token-file"),
     ] {
         let (got, head, body) = router.http(request);
         assert_eq!(got, status, "{request}: {body}");
@@ -537,6 +555,94 @@ fn wrong_requests_are_refused_in_json_with_what_to_do() {
         let error: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{request}: {e}: {body}"));
         assert!(error["error"].as_str().unwrap().contains(says), "{request}: {body}");
     }
+}
+
+#[test]
+fn clear_with_an_unknown_field_clears_nothing_and_changes_are_logged() {
+    let router = Router::start("shards = 1\nupdate-threads = 1");
+    let _client = router.peers("sink", "127.0.0.13", &["--asn", "65001"]);
+    let down = || router.log().lines().filter(|line| line.contains("is down")).count();
+    until("it is up", || router.log().contains("127.0.0.13 (AS 65001, group clients) is up"));
+    for body in ["{\"neighbor\": \"127.0.0.13\"}", "{}", "{\"soft\": false}"] {
+        let (status, _, says) = router.unix(&format!("POST /v1/bgp/clear\n{body}"));
+        assert_eq!(status, 400, "{body}: {says}");
+        if body.contains("neighbor") {
+            let says_all = ["unknown field `neighbor`", "`address`", "`all`", "`soft`"];
+            assert!(says_all.iter().all(|word| says.contains(word)), "{says}");
+        }
+    }
+    for request in ["POST /v1/bgp/clear\n{\"all\": true}", "POST /v1/reload"] {
+        let (status, _, says) = router.http(request);
+        assert!(status == 403 && says.contains("api.token-file"), "{request}: {status} {says}");
+    }
+    assert_eq!(down(), 0, "{}", router.log());
+    let refused = "api: POST /v1/reload from 127.0.0.1:";
+    assert!(router.log().lines().any(|line| line.starts_with(refused) && line.contains("is refused")));
+    // The command line asks for what the API takes.
+    router.command(&["clear", "bgp", "neighbor", "all"]);
+    until("the session has ended", || down() == 1);
+    until("it is up again", || router.log().matches("group clients) is up").count() == 2);
+    router.command(&["clear", "bgp", "neighbor", "127.0.0.13", "soft"]);
+    router.command(&["config", "fib", "nexthop-cache", "epoch"]);
+    router.command(&["reload"]);
+    let (log, uid) = (router.log(), format!("uid {}", nix_uid()));
+    for says in [
+        "sessions begin again with all neighbors, 2 in number",
+        "routes are exchanged again with neighbor 127.0.0.13, 1 in number",
+        "the next-hop cache works by \"epoch\" now, by \"dependency\" before",
+        "the next-hop cache works by \"dependency\" now, by \"epoch\" before",
+    ] {
+        let logged = log.lines().any(|l| l.starts_with("api: POST") && l.contains(&uid) && l.contains(", pid ") && l.contains(says));
+        assert!(logged, "{says}: {log}");
+    }
+}
+
+/// The user that the test, and so the command line, runs as.
+fn nix_uid() -> String {
+    let output = Command::new("id").arg("-u").output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().into()
+}
+
+#[test]
+fn explain_tells_the_way_of_a_static_route_and_what_bgp_has_beside_it() {
+    let router = Router::start("shards = 1\nupdate-threads = 1");
+    let prefix = "11.0.0.0/24";
+    let explained = || serde_json::from_str::<Value>(&router.command(&["explain", prefix, "--json"])).unwrap();
+    let concludes = |why: &str| {
+        let through = "the static route is all the way through: virtual switch has it";
+        until(why, || explained()["conclusion"] == through);
+        let stages = explained()["stages"].as_array().unwrap().clone();
+        assert!(stages.iter().any(|s| s["stage"] == "static" && s["state"] == "passed"), "{why}: {stages:?}");
+        stages
+    };
+    let says = |stages: &[Value], stage: &str| {
+        let stage = stages.iter().find(|s| s["stage"] == stage).unwrap();
+        (stage["state"].as_str().unwrap().to_owned(), stage["says"].to_string())
+    };
+    let (state, _) = says(&concludes("BGP has nothing"), "bgp");
+    assert_eq!(state, "absent");
+    let table = ["--uniform", "--ipv4", "1", "--asn", "65002", "--next-hops", "1"];
+    let announce = |from: &str, next_hops: &str| {
+        let peer = router.peers("blast", from, &[&table[..], &["--next-hops4", next_hops]].concat());
+        until("BGP has a path", || explained()["stages"][0]["says"].to_string().contains(from));
+        peer
+    };
+    // A path that BGP cannot use is no end of the static route.
+    let unusable = announce("127.0.1.10", "192.168.77.0/24");
+    until("it is not used", || explained()["stages"][0]["state"] == "stopped");
+    let (_, why) = says(&concludes("BGP has an unusable path"), "bgp");
+    assert!(why.contains("not used: "), "{why}");
+    drop(unusable);
+    until("it is gone", || explained()["stages"][0]["state"] == "absent");
+    // The best path of BGP loses in the RIB manager, and both say so.
+    let _worse = announce("127.0.1.11", "10.0.0.0/16");
+    until("the RIB manager has it", || {
+        explained()["stages"][0]["says"].to_string().contains("the RIB manager does not take the best path")
+    });
+    let stages = concludes("BGP's path has the worse distance");
+    let lower = "not used: the selected route has the lower distance 1";
+    assert!(says(&stages, "bgp").1.contains(lower), "{stages:?}");
+    assert!(says(&stages, "rib").1.contains(lower), "{stages:?}");
 }
 
 #[test]
