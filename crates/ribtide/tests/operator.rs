@@ -39,6 +39,11 @@ struct Router {
 
 impl Router {
     fn start(threads: &str) -> Router {
+        Router::start_with(threads, "")
+    }
+
+    /// With `more` tables in its configuration.
+    fn start_with(threads: &str, more: &str) -> Router {
         let folder = tempfile::tempdir().unwrap();
         let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (bgp, http) = (free(), free());
@@ -69,12 +74,10 @@ impl Router {
             [[static]]
             prefix = "203.0.113.0/24"
             blackhole = true
-            [[static]]
-            prefix = "11.0.0.0/24"
-            next-hop = ["10.0.0.9"]
             [api]
             socket = "{}"
             http = "{http}"
+            {more}
             "#,
             folder.path().join("api.sock").display()
         );
@@ -592,7 +595,9 @@ fn clear_with_an_unknown_field_clears_nothing_and_changes_are_logged() {
         "the next-hop cache works by \"epoch\" now, by \"dependency\" before",
         "the next-hop cache works by \"dependency\" now, by \"epoch\" before",
     ] {
-        let logged = log.lines().any(|l| l.starts_with("api: POST") && l.contains(&uid) && l.contains(", pid ") && l.contains(says));
+        let logged = log.lines().any(|l| {
+            l.starts_with("api: POST") && l.contains(&uid) && l.contains(", pid ") && l.contains(says)
+        });
         assert!(logged, "{says}: {log}");
     }
 }
@@ -605,9 +610,11 @@ fn nix_uid() -> String {
 
 #[test]
 fn explain_tells_the_way_of_a_static_route_and_what_bgp_has_beside_it() {
-    let router = Router::start("shards = 1\nupdate-threads = 1");
     let prefix = "11.0.0.0/24";
-    let explained = || serde_json::from_str::<Value>(&router.command(&["explain", prefix, "--json"])).unwrap();
+    let more = format!("[[static]]\nprefix = \"{prefix}\"\nnext-hop = [\"10.0.0.9\"]");
+    let router = Router::start_with("shards = 1\nupdate-threads = 1", &more);
+    let explained =
+        || serde_json::from_str::<Value>(&router.command(&["explain", prefix, "--json"])).unwrap();
     let concludes = |why: &str| {
         let through = "the static route is all the way through: virtual switch has it";
         until(why, || explained()["conclusion"] == through);

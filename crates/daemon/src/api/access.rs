@@ -96,12 +96,15 @@ pub(super) fn may_change(caller: Caller, headers: &HeaderMap, api: &ApiConfig) -
     };
     let sent = headers.get(AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
     match sent.split_at_checked(7) {
-        Some((scheme, sent)) if scheme.eq_ignore_ascii_case(b"bearer ") && token.is(sent.trim_ascii()) => Ok(()),
-        Some((scheme, _)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
-            Err(Refusal::Unauthorized("the token is not that of api.token-file; send the one in the file".into()))
+        Some((scheme, sent)) if scheme.eq_ignore_ascii_case(b"bearer ") && token.is(sent.trim_ascii()) => {
+            Ok(())
         }
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case(b"bearer ") => Err(Refusal::Unauthorized(
+            "the token is not that of api.token-file; send the one in the file".into(),
+        )),
         _ => Err(Refusal::Unauthorized(
-            "a change over TCP takes the token of api.token-file; send it as `Authorization: Bearer TOKEN`".into(),
+            "a change over TCP takes the token of api.token-file; send it as `Authorization: Bearer TOKEN`"
+                .into(),
         )),
     }
 }
@@ -125,8 +128,8 @@ pub(super) async fn guard(
         )));
     }
     let headers = request.headers();
-    let has_body =
-        headers.contains_key(TRANSFER_ENCODING) || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");
+    let has_body = headers.contains_key(TRANSFER_ENCODING)
+        || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");
     if request.method() == Method::GET && has_body {
         return Err(Refusal::Bad(format!(
             "GET {} takes no body; write what it is to answer into the query of the URL, see docs/operations.md",
@@ -210,10 +213,19 @@ mod tests {
 
     #[test]
     fn host_is_local_only_as_an_address_or_localhost() {
-        for host in ["127.0.0.1", "127.0.0.1:8080", "[::1]:8080", "[::1]", "localhost", "LOCALHOST:80", "10.0.0.1:1"] {
+        for host in
+            ["127.0.0.1", "127.0.0.1:8080", "[::1]:8080", "[::1]", "localhost", "LOCALHOST:80", "10.0.0.1:1"]
+        {
             assert!(is_local(host), "{host}");
         }
-        for host in ["evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "", ":80"] {
+        for host in [
+            "evil.example",
+            "evil.example:8080",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "",
+            ":80",
+        ] {
             assert!(!is_local(host), "{host}");
         }
     }

@@ -136,9 +136,7 @@ pub(super) fn endpoints() -> Endpoints {
             answers::bgp_neighbors(i, &q, limit(q.limit, MAX_NEIGHBORS)?)
         })
         .read_one("/v1/bgp/neighbors/{address}", answers::bgp_neighbor)
-        .read("/v1/bgp/groups", |i, q: GroupQuery| {
-            answers::bgp_groups(i, q.name.as_deref(), q.update_thread)
-        })
+        .read("/v1/bgp/groups", |i, q: GroupQuery| answers::bgp_groups(i, q.name.as_deref(), q.update_thread))
         .read("/v1/bgp/nexthops", |i, q: TrackedQuery| answers::tracked_next_hops(i, q.address))
         .change("/v1/bgp/clear", |i, clear: Clear| answers::bgp_clear(i, clear))
         .change("/v1/bgp/shards", |i, resize: Resize| Ok(Changed::from(answers::resize(i, resize)?)))

@@ -109,7 +109,12 @@ fn unknown_fields_are_refused_by_every_endpoint() {
         let names_fields = |(says, context): (String, String)| {
             assert!(says.contains("unknown field `neighbour`"), "{context}");
             // An endpoint that takes fields has some of them in the sentence.
-            assert!(says.contains("expected `") || says.contains("expected one of `") || says.contains("there are no fields"), "{context}");
+            assert!(
+                says.contains("expected `")
+                    || says.contains("expected one of `")
+                    || says.contains("there are no fields"),
+                "{context}"
+            );
         };
         let queried = format!("{path}?neighbour=10.4.0.2");
         names_fields(refused(&request(method.as_str(), &queried, &[JSON], "")));

@@ -207,7 +207,13 @@ mod tests {
     fn token_is_equal_only_to_itself() {
         let token = Token(b"0123456789abcdef".as_slice().into());
         assert!(token.is(b"0123456789abcdef"));
-        for other in ["", "0123456789abcde", "0123456789abcdeg", "0123456789abcdef0123456789abcdef", "1123456789abcdef"] {
+        for other in [
+            "",
+            "0123456789abcde",
+            "0123456789abcdeg",
+            "0123456789abcdef0123456789abcdef",
+            "1123456789abcdef",
+        ] {
             assert!(!token.is(other.as_bytes()), "{other}");
         }
         assert_eq!(format!("{token:?}"), "Token(..)");

@@ -8,7 +8,8 @@ use crate::rib::RibHandle;
 use ribtide_bgp::message::BestPath;
 use ribtide_prefix::{AnyPrefix, Family, Prefix, logical_shard};
 use ribtide_rib::{
-    CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop, Verdict, VrfId, VrfPrefix,
+    CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop, Verdict,
+    VrfId, VrfPrefix,
 };
 
 /// Of what an FPM server confirms that does not wait for the chip.
