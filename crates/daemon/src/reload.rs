@@ -312,8 +312,13 @@ mod tests {
             "[bgp]\nshards = \"off\"\nlisten = [\"127.0.0.1:179\"]\nprefer-oldest = true\n[api]\nsocket = \"/tmp/x\"\n\
              [fib]\nmax-ecmp = 16\n",
         );
-        let keys =
-            ["fib.max-ecmp", "api.socket", "bgp.listen", "bgp.shards (from or to \"off\")", "bgp.prefer-oldest"];
+        let keys = [
+            "fib.max-ecmp",
+            "api.socket",
+            "bgp.listen",
+            "bgp.shards (from or to \"off\")",
+            "bgp.prefer-oldest",
+        ];
         assert_eq!(fixed(&old, &hard), keys);
         assert_eq!(fixed(&old, &config("")), ["fib", "bgp"]);
         let says =

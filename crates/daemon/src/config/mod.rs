@@ -18,8 +18,8 @@ mod vrf;
 pub use api::{ApiConfig, SocketGroup, Token};
 pub use bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 pub use check::{
-    AnyAsn, BgpConfig, Config, DynamicRange, FibConfig, InterfaceConfig, KernelConfig,
-    NeighborConfig, NeighborSettings, VIRTUAL_ASIC, VirtualAsicConfig,
+    AnyAsn, BgpConfig, Config, DynamicRange, FibConfig, InterfaceConfig, KernelConfig, NeighborConfig,
+    NeighborSettings, VIRTUAL_ASIC, VirtualAsicConfig,
 };
 pub use diagnosis::{ConfigError, Problem};
 pub use statics::{StaticHop, StaticRoute, StaticTrack};

@@ -249,6 +249,11 @@ fn cursor_text(cursor: Cursor) -> String {
 /// Carries out what is no question.
 fn order(switch: &mut VirtualSwitch, word: &str, rest: &str) -> Result<(), String> {
     match word {
+        "chip" if !rest.is_empty() => Err(format!("chip takes nothing after it, not \"{rest}\"")),
+        "set" if rest.is_empty() => Err("set names no setting; write NAME=VALUE, such as rate=20000".into()),
+        "refuse" | "take" if rest.is_empty() => {
+            Err(format!("{word} names no prefix; write at least one, such as 192.0.2.0/24"))
+        }
         "set" => {
             let settings = rest.split_whitespace().map(chip_setting).collect::<Result<Vec<_>, String>>()?;
             switch.behave(settings.iter().map(|(name, value)| (name.as_str(), value.as_str())))

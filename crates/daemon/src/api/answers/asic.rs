@@ -2,7 +2,9 @@
 
 use super::explain::stage;
 use super::{Inside, Refusal, Target, target, vrf as vrf_of};
-use crate::api::model::{AsicAnswer, AsicAnswers, AsicFaults, AsicState, Changed, ExplainStage, SetAsic, StageState};
+use crate::api::model::{
+    AsicAnswer, AsicAnswers, AsicFaults, AsicState, Changed, ExplainStage, SetAsic, StageState,
+};
 use crate::sonic::inprocess::{InProcess, Selected};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{VrfId, VrfPrefix};
@@ -50,7 +52,9 @@ pub(crate) fn asic_state(inside: &Inside, name: Option<&str>) -> Result<AsicStat
 /// Has the virtual ASIC behave otherwise.
 pub(crate) fn set_asic(inside: &Inside, change: SetAsic) -> Result<Changed<AsicState>, Refusal> {
     if change.set.is_empty() {
-        return Err(Refusal::Bad("set is empty; name at least one setting, such as {\"rate\": \"20000\"}".into()));
+        return Err(Refusal::Bad(
+            "set is empty; name at least one setting, such as {\"rate\": \"20000\"}".into(),
+        ));
     }
     let asic = asic(inside, change.asic.as_deref())?;
     let before = asic.chip()?;
