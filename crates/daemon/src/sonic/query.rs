@@ -300,3 +300,26 @@ fn action(action: PacketAction) -> &'static str {
         PacketAction::Trap => "trap",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_sai::Behavior;
+
+    #[test]
+    fn orders_and_questions_with_words_too_few_or_many_are_refused() {
+        let mut switch = VirtualSwitch::new(Vec::new(), Behavior::default());
+        for (question, says) in [
+            ("chip banana", "chip takes nothing"),
+            ("set", "set names no setting"),
+            ("set banana=1", "banana"),
+            ("refuse", "refuse names no prefix"),
+            ("take", "take names no prefix"),
+        ] {
+            let answer = answer(Seen { switch: &mut switch, rows: (0, 0) }, question);
+            let error = answer["error"].as_str().unwrap_or_default();
+            assert!(error.contains(says), "{question}: {answer}");
+        }
+        assert!(answer(Seen { switch: &mut switch, rows: (0, 0) }, "chip")["settings"].is_object());
+    }
+}
