@@ -584,6 +584,8 @@ fn clear_with_an_unknown_field_clears_nothing_and_changes_are_logged() {
     // The command line asks for what the API takes.
     router.command(&["clear", "bgp", "neighbor", "all"]);
     until("the session has ended", || down() == 1);
+    // A sink does not connect a second time.
+    let _again = router.peers("sink", "127.0.0.13", &["--asn", "65001"]);
     until("it is up again", || router.log().matches("group clients) is up").count() == 2);
     router.command(&["clear", "bgp", "neighbor", "127.0.0.13", "soft"]);
     router.command(&["config", "fib", "nexthop-cache", "epoch"]);
