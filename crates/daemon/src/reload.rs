@@ -146,6 +146,9 @@ pub(crate) fn reload(inside: &Inside) -> Result<Reloaded, NotReloaded> {
         }
         _ => (None, None, false),
     };
+    if let Some(links) = &inside.links {
+        links.set_vrfs(&vrfs);
+    }
     let changed = match &inside.rib {
         Some(rib) => set_vrfs(inside, rib, &new, &vrfs).map_err(NotReloaded::NoRib)?,
         None => VrfsChanged::default(),

@@ -29,7 +29,7 @@ pub use vrfs::{VrfSetup, VrfsChanged, VrfsSetup};
 use crate::config::DEFAULT_VRF;
 use crate::dataplane::{FAILURES, FEEDBACK, Port, ToRib};
 use crate::journal::Journal;
-use crossbeam_channel::{never, select_biased};
+use crossbeam_channel::Select;
 use lanes::Lanes;
 use outlets::Outlets;
 use policy::Treatments;
@@ -210,49 +210,20 @@ fn nanoseconds() -> u64 {
 }
 
 fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, stop: &Stop) {
-    let (failures, feedback) = (stage.failures.clone(), stage.feedback.clone());
     stage.set_vrfs(vrfs);
     stage.handle(vec![RibIn::EndOfInitial(Source::Static)]);
-    let shut = never();
     while !stop.stopped() {
         let mut in_vain = false;
         let room = stage.make_way();
-        let inbox_now = if room { inbox.raw() } else { &shut };
         let nap = match () {
             () if !room => GLANCE,
             () if stage.owed => Duration::ZERO,
             () if stage.planes.holds_any() => LOOK / 10,
             () => LOOK,
         };
-        // Then feedback: what a dataplane says goes ahead of any backlog of routes.
-        select_biased! {
-            recv(failures.raw()) -> message => {
-                if let Ok(message) = message {
-                    stage.failed(failures.took(message));
-                }
-            }
-            recv(feedback.raw()) -> message => {
-                if let Ok(message) = message {
-                    stage.taken.push_back(feedback.took(message));
-                }
-            }
-            recv(asked.raw()) -> question => {
-                if let Ok(question) = question {
-                    question(&mut stage);
-                }
-            }
-            recv(inbox_now) -> message => {
-                if let Ok(message) = message {
-                    let mut messages = vec![inbox.took(message)];
-                    let mut routes = route_count(&messages[0]);
-                    while routes < TOGETHER && let Some(message) = inbox.try_recv() {
-                        routes += route_count(&message);
-                        messages.push(message);
-                    }
-                    stage.handle(messages);
-                }
-            }
-            default(nap) => in_vain = room && !stage.owed,
+        if !stage.take(inbox, asked, room) && !nap.is_zero() {
+            let came = stage.wait(inbox, asked, room, nap);
+            in_vain = !came && room;
         }
         if rest::waited(in_vain) {
             stage.relieve();
@@ -378,6 +349,45 @@ impl RibStage {
                 self.taken.push_back(RibIn::Retry(plane.id));
             }
         }
+    }
+
+    /// Takes what waits in the first lane that has something, in this order: failures; feedback, since what a dataplane
+    /// says goes ahead of any backlog of routes; questions; and routes, if there is room for what they make. Whether
+    /// there was anything.
+    fn take(&mut self, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, room: bool) -> bool {
+        if let Some(message) = self.failures.try_recv() {
+            self.failed(message);
+        } else if let Some(message) = self.feedback.try_recv() {
+            self.taken.push_back(message);
+        } else if let Some(question) = asked.question() {
+            question(self);
+        } else if room && let Some(message) = inbox.try_recv() {
+            let mut routes = route_count(&message);
+            let mut messages = vec![message];
+            while routes < TOGETHER
+                && let Some(message) = inbox.try_recv()
+            {
+                routes += route_count(&message);
+                messages.push(message);
+            }
+            self.handle(messages);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Waits until [`RibStage::take`] may find something, or `timeout` has passed: then it is false. A lane that nobody
+    /// feeds, as the feedback of a router without dataplanes, is not waited for.
+    fn wait(&self, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, room: bool, timeout: Duration) -> bool {
+        let mut select = Select::new();
+        self.failures.watch(&mut select);
+        self.feedback.watch(&mut select);
+        asked.watch(&mut select);
+        if room {
+            inbox.watch(&mut select);
+        }
+        select.ready_timeout(timeout).is_ok()
     }
 
     fn handle(&mut self, mut messages: Vec<RibIn>) {

@@ -4,11 +4,12 @@ use crate::api::model::{AsicAnswer, Pipeline};
 use crate::api::{Api, ListenError, SocketFile, answers};
 use crate::bfd::{self, Bfd};
 use crate::bgp::owners::Owners;
+use crate::bgp::session::InterfaceNews;
 use crate::bgp::{Bgp, BgpBuilder, initial};
 use crate::config::{Config, VIRTUAL_ASIC};
 use crate::dataplane::fpm::{self, FpmHandle};
-use crate::dataplane::kernel::{self, KernelHandle};
-use crate::rib::{RibBuilder, RibHandle, RibSetup, VrfsSetup};
+use crate::dataplane::kernel::{self, InterfaceWatch, KernelHandle};
+use crate::rib::{RibBuilder, RibHandle, RibSetup, VrfSetup, VrfsSetup};
 use crate::route_check;
 use crate::sonic::inprocess::{self, InProcess};
 use crate::vrf_numbers::VrfNumbers;
@@ -16,7 +17,7 @@ use ribtide_rib::{RibConfig, RibIn, Source, VrfId};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::log::log;
 use ribtide_runtime::meter::Meters;
-use ribtide_runtime::ring::Rings;
+use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -55,6 +56,8 @@ pub struct Inside {
     pub rib: Option<RibHandle>,
     /// The kernel, when routes are installed there.
     pub kernel: Option<KernelHandle>,
+    /// The watch of the kernel's interfaces, when no routes are installed there.
+    pub(crate) links: Option<InterfaceWatch>,
     /// Virtual ASICs, by name.
     pub asics: BTreeMap<String, InProcess>,
     /// FPM clients.
@@ -161,7 +164,8 @@ impl Router {
         if let (Some(fib), Some(rib)) = (&config.fib, &mut rib) {
             if let Some(kernel) = &fib.kernel {
                 let port = rib.plug("kernel", &rings, meters.meter("kernel"), &stop);
-                let started = kernel::start(kernel.clone(), &vrfs, port, &rings);
+                let sessions = bgp.as_ref().map(BgpBuilder::links);
+                let started = kernel::start(kernel.clone(), &vrfs, port, sessions, &rings);
                 on_kernel = Some(started.map_err(StartError::Kernel)?.0);
             }
             for (i, server) in fib.fpm.iter().enumerate() {
@@ -182,6 +186,13 @@ impl Router {
                 asics.insert(name.clone(), started.map_err(|e| StartError::Asic(e.to_string()))?);
             }
         }
+        let to_rib = rib.as_ref().filter(|_| config.uses_kernel_interfaces()).map(RibBuilder::failures);
+        let to_sessions = bgp.as_ref().map(BgpBuilder::links);
+        let links = match on_kernel {
+            // Its watch tells them.
+            Some(_) => None,
+            None => watch_interfaces(&vrfs, to_rib, to_sessions, &stop)?,
+        };
         let inbox = rib.as_ref().map(RibBuilder::inbox);
         let outlets = bfd::Outlets {
             rib: rib.as_ref().map(RibBuilder::failures),
@@ -243,6 +254,7 @@ impl Router {
             bfd,
             rib: handle,
             kernel: on_kernel,
+            links,
             asics,
             fpm: clients,
             route_check: Mutex::default(),
@@ -344,6 +356,33 @@ impl Router {
         };
         while parting(&self.inside) && begin.elapsed() < FAREWELL {
             std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Watches the kernel's interfaces for those who are not told by a kernel dataplane, if there are any.
+fn watch_interfaces(
+    vrfs: &[VrfSetup],
+    rib: Option<Sender<RibIn>>,
+    sessions: Option<Sender<InterfaceNews>>,
+    stop: &Stop,
+) -> Result<Option<InterfaceWatch>, StartError> {
+    let resolves = rib.is_some();
+    if !resolves && sessions.is_none() {
+        return Ok(None);
+    }
+    match InterfaceWatch::start(vrfs, rib, sessions, stop) {
+        Ok(watch) => Ok(Some(watch)),
+        Err(e) if resolves => Err(StartError::Kernel(format!(
+            "the kernel's interfaces, over which next hops resolve, cannot be watched: {e}; write [[interface]] tables"
+        ))),
+        Err(e) => {
+            let says = format!(
+                "the kernel's interfaces cannot be watched ({e}): sessions do not end with them \
+                 (bgp.fast-external-fallover), but by their hold time"
+            );
+            log("ribtide", &says);
+            Ok(None)
         }
     }
 }

@@ -173,9 +173,9 @@ fn sentence<E: std::fmt::Display>(result: Result<(), E>) -> Result<(), String> {
 
 fn router(path: &Path) -> Result<(), String> {
     let config = config::load(path).map_err(|e| e.to_string())?;
-    warn(&config);
     // Whoever reloads need not be where the router was started.
     let file = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    warn(path, &config);
     let router = Router::start(config, Some(file)).map_err(|e| e.to_string())?;
     let at = router.socket().display();
     text::complain(&format!("running; `ribtide show bgp summary --socket {at}` looks inside"));
@@ -183,19 +183,19 @@ fn router(path: &Path) -> Result<(), String> {
 }
 
 /// Says what of a valid configuration an operator may not have meant.
-fn warn(config: &config::Config) {
-    for warning in config.api.warnings() {
-        text::complain(&format!("warning: {warning}"));
+fn warn(path: &Path, config: &config::Config) {
+    for says in config.warnings() {
+        text::complain(&format!("{}: warning: {says}", path.display()));
     }
 }
 
 fn check(path: &Path) -> Result<(), String> {
     let config = config::load(path).map_err(|e| e.to_string())?;
-    warn(&config);
     let neighbors = config.bgp.as_ref().map_or(0, |b| b.neighbors.len());
     let (neighbors, statics) = (
         text::count(neighbors as u64, "neighbour"),
         text::count(config.statics.len() as u64, "static route"),
     );
+    warn(path, &config);
     text::say(&format!("{}: valid; AS {}, {neighbors}, {statics}\n", path.display(), config.asn))
 }

@@ -4,6 +4,7 @@
 
 use crate::ring::Wake;
 use crossbeam_channel as channel;
+use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
@@ -31,12 +32,14 @@ impl<S> Clone for Asker<S> {
 /// The stage's side.
 pub struct Asked<S> {
     rx: channel::Receiver<Question<S>>,
+    /// Set when the stage has found out that every asker is gone.
+    closed: Cell<bool>,
 }
 
 /// Makes both sides for the stage called `stage`.
 pub fn pair<S>(stage: &'static str) -> (Asker<S>, Asked<S>) {
     let (tx, rx) = channel::bounded(WAITING);
-    (Asker { stage, tx, wake: None }, Asked { rx })
+    (Asker { stage, tx, wake: None }, Asked { rx, closed: Cell::new(false) })
 }
 
 /// Why there is no answer. Displays as a sentence.
@@ -129,12 +132,22 @@ impl<S> Asked<S> {
 
     /// The next question, if one waits: for a state that owns this end.
     pub fn question(&self) -> Option<Question<S>> {
-        self.rx.try_recv().ok()
+        match self.rx.try_recv() {
+            Ok(question) => Some(question),
+            Err(channel::TryRecvError::Empty) => None,
+            Err(channel::TryRecvError::Disconnected) => {
+                self.closed.set(true);
+                None
+            }
+        }
     }
 
-    /// For `crossbeam_channel::select!`: call what is received with the state.
-    pub fn raw(&self) -> &channel::Receiver<Question<S>> {
-        &self.rx
+    /// Lets `select` see when a question waits; [`Asked::question`] or [`Asked::serve`] takes it. Without askers the
+    /// channel would always be ready, so it leaves the select once the stage has found that out.
+    pub fn watch<'a>(&'a self, select: &mut channel::Select<'a>) {
+        if !self.closed.get() {
+            select.recv(&self.rx);
+        }
     }
 }
 
@@ -147,13 +160,29 @@ mod tests {
         let (asker, asked) = pair::<Vec<u32>>("shard");
         let stage = std::thread::spawn(move || {
             let mut state = vec![1, 2, 3];
-            let question = asked.raw().recv().unwrap();
-            question(&mut state);
+            let mut select = channel::Select::new();
+            asked.watch(&mut select);
+            select.ready();
+            asked.serve(&mut state);
         });
         assert_eq!(asker.ask(|v| v.iter().sum::<u32>()), Ok(6));
         stage.join().unwrap();
         assert!(asker.wait(|v| v.len()).is_err());
         let says = asker.ask(|v| v.len()).unwrap_err().to_string();
         assert_eq!(says, "the shard stage has stopped; its log says why");
+    }
+
+    #[test]
+    fn watch_without_askers_select_sleeps() {
+        let (asker, asked) = pair::<()>("shard");
+        drop(asker);
+        let is_ready = || {
+            let mut select = channel::Select::new();
+            asked.watch(&mut select);
+            select.ready_timeout(Duration::from_millis(1)).is_ok()
+        };
+        assert!(is_ready(), "the stage does not know yet");
+        asked.serve(&mut ());
+        assert!(!is_ready());
     }
 }

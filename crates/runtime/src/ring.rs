@@ -7,7 +7,7 @@
 use crate::gauge::{Depth, Gauge, Level};
 use crate::rest;
 use crossbeam_channel as channel;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ struct Stats {
     received: AtomicU64,
     peak: AtomicU64,
     full: AtomicU64,
+    /// Set when the consumer has found out that it is empty and every producer is gone.
+    closed: AtomicBool,
 }
 
 impl Rings {
@@ -73,6 +75,7 @@ impl Rings {
             received: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             full: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
         });
         self.all.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&stats));
         let (tx, rx) = channel::bounded(capacity);
@@ -283,8 +286,33 @@ impl<T> Receiver<T> {
 
     /// The next batch if there is one now.
     pub fn try_recv(&self) -> Option<T> {
-        let batch = self.rx.try_recv().ok()?;
-        Some(self.took(batch))
+        self.next_now().unwrap_or(None)
+    }
+
+    /// The next batch if there is one now, for a consumer that ends when no more can come.
+    ///
+    /// # Errors
+    /// [`Closed`] when it is empty and every producer has stopped.
+    pub fn next_now(&self) -> Result<Option<T>, Closed> {
+        match self.rx.try_recv() {
+            Ok(batch) => Ok(Some(self.took(batch))),
+            Err(channel::TryRecvError::Empty) => Ok(None),
+            Err(channel::TryRecvError::Disconnected) => {
+                self.stats.closed.store(true, Relaxed);
+                Err(Closed)
+            }
+        }
+    }
+
+    /// Lets `select` see when there is a batch. The consumer then takes it with [`Receiver::try_recv`] or
+    /// [`Receiver::next_now`].
+    ///
+    /// A channel without producers is always ready. A loop that kept it in its select would never sleep, so the ring
+    /// leaves the select once the consumer has found it closed.
+    pub fn watch<'a>(&'a self, select: &mut channel::Select<'a>) {
+        if !self.stats.closed.load(Relaxed) {
+            select.recv(&self.rx);
+        }
     }
 
     /// Whether it is empty now.
@@ -292,7 +320,13 @@ impl<T> Receiver<T> {
         self.rx.is_empty()
     }
 
-    /// For `crossbeam_channel::select!`; call [`Receiver::took`] on what was received.
+    /// How many batches wait.
+    pub fn len(&self) -> usize {
+        self.rx.len()
+    }
+
+    /// For `crossbeam_channel::select!`; call [`Receiver::took`] on what was received. Without producers it is always
+    /// ready with an error, on which the loop has to end; [`Receiver::watch`] is for loops that go on.
     pub fn raw(&self) -> &channel::Receiver<T> {
         &self.rx
     }
@@ -337,6 +371,27 @@ mod tests {
         drop(tx);
         let names: Vec<String> = rings.read().into_iter().map(|r| r.name).collect();
         assert_eq!(names, ["reader to shard 1"]);
+    }
+
+    #[test]
+    fn watch_closed_ring_select_sleeps() {
+        let rings = Rings::default();
+        let (closed_tx, closed) = rings.bounded::<u8>("dataplanes to RIB", 1);
+        let (tx, open) = rings.bounded::<u8>("shards to RIB", 1);
+        let is_ready = || {
+            let mut select = channel::Select::new();
+            closed.watch(&mut select);
+            open.watch(&mut select);
+            select.ready_timeout(Duration::from_millis(1)).is_ok()
+        };
+        assert!(!is_ready());
+        closed_tx.send(1).unwrap();
+        drop(closed_tx);
+        assert!(is_ready());
+        assert_eq!((closed.try_recv(), is_ready()), (Some(1), true), "it is not known yet that it is closed");
+        assert_eq!((closed.try_recv(), closed.next_now(), is_ready()), (None, Err(Closed), false));
+        tx.send(2).unwrap();
+        assert_eq!((is_ready(), open.next_now(), is_ready()), (true, Ok(Some(2)), false));
     }
 
     #[test]

@@ -57,9 +57,8 @@ pub enum Event<'a> {
     Stop(Notification),
     /// The operator wants it anew; the peer is told with this Cease.
     Reset(Notification),
-    /// Packets do not reach the peer, or it is not proven that they do (BFD): no session until [`Event::Release`]. The peer
-    /// is told with Cease, BFD Down (RFC 9384).
-    Hold,
+    /// This stands in the way of a session: there is none until [`Event::Release`].
+    Hold(Obstacle),
     /// Nothing is held against a session any more.
     Release,
     /// The peer opened a connection.
@@ -78,6 +77,17 @@ pub enum Event<'a> {
     SendHoldExpired,
     /// Time has passed.
     Tick,
+}
+
+/// Why a peer that is wanted has no session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Obstacle {
+    /// Packets do not reach the peer, or it is not proven that they do. The peer is told with Cease, BFD Down (RFC 9384).
+    Bfd,
+    /// The interface of this name, on whose subnet the peer is, does not carry packets or lost its address: the
+    /// AutomaticStop of RFC 4271 section 8.1.2. The peer is told with Cease and, since RFC 4486 has no subcode for it,
+    /// subcode 0 (RFC 4271 section 4.5).
+    Interface(String),
 }
 
 /// What to do about it, in this order.
@@ -172,6 +182,8 @@ enum End {
     Fault(Notification),
     /// We tell the peer; nobody was to blame.
     Cease(Notification),
+    /// The same, with a reason that is for our operator only.
+    CeaseSince(Notification, String),
     /// The peer told us.
     Told(Notification),
     /// It is just gone.
@@ -184,7 +196,7 @@ pub struct Peer {
     settings: Settings,
     mode: Mode,
     /// Between [`Event::Hold`] and [`Event::Release`].
-    held: bool,
+    held: Option<Obstacle>,
     ours: Option<Connection>,
     theirs: Option<Connection>,
     /// When to connect next.
@@ -205,7 +217,7 @@ impl Peer {
         Peer {
             settings,
             mode: Mode::Stopped,
-            held: false,
+            held: None,
             ours: None,
             theirs: None,
             connect_at: None,
@@ -240,13 +252,13 @@ impl Peer {
         self.mode == Mode::Stopped
     }
 
-    /// Whether it has no session because packets do not reach the peer.
-    pub fn held(&self) -> bool {
-        self.held
+    /// What stands in the way of a session.
+    pub fn held(&self) -> Option<&Obstacle> {
+        self.held.as_ref()
     }
 
     fn wants_connections(&self) -> bool {
-        self.mode == Mode::Running && !self.held
+        self.mode == Mode::Running && self.held.is_none()
     }
 
     /// What was negotiated on the established session.
@@ -326,14 +338,21 @@ impl Peer {
                     self.stop(cease, Mode::Running, now, out);
                 }
             }
-            Event::Hold => {
-                self.held = true;
+            Event::Hold(obstacle) => {
                 for side in [Side::Ours, Side::Theirs] {
-                    self.end(side, End::Cease(Notification::cease(cease::BFD_DOWN)), now, out);
+                    let end = match &obstacle {
+                        Obstacle::Bfd => End::Cease(Notification::cease(cease::BFD_DOWN)),
+                        Obstacle::Interface(name) => {
+                            let because = format!("interface {name} is down or lost its address");
+                            End::CeaseSince(Notification::cease(0), because)
+                        }
+                    };
+                    self.end(side, end, now, out);
                 }
+                self.held = Some(obstacle);
             }
             Event::Release => {
-                if std::mem::take(&mut self.held) {
+                if self.held.take().is_some() {
                     self.failures = 0;
                     self.connect_at = Some(now);
                 }
@@ -404,8 +423,11 @@ impl Peer {
 
     fn accepted(&mut self, now: Millis, out: &mut Vec<Action>) {
         // An established session stays (RFC 4271 section 6.8), and so does an earlier connection of the peer's.
-        let refusal = if self.held {
-            Some(cease::BFD_DOWN)
+        let refusal = if let Some(obstacle) = &self.held {
+            Some(match obstacle {
+                Obstacle::Bfd => cease::BFD_DOWN,
+                Obstacle::Interface(_) => cease::CONNECTION_REJECTED,
+            })
         } else if self.mode != Mode::Running {
             Some(cease::CONNECTION_REJECTED)
         } else if self.theirs.is_some() || self.negotiated().is_some() {
@@ -530,6 +552,10 @@ impl Peer {
             }
             End::Cease(notification) => {
                 let text = format!("NOTIFICATION sent ({notification})");
+                (Some(notification), text, false)
+            }
+            End::CeaseSince(notification, because) => {
+                let text = format!("NOTIFICATION sent ({notification}): {because}");
                 (Some(notification), text, false)
             }
             End::Told(notification) => {

@@ -274,29 +274,51 @@ fn the_operator_stops_resets_and_starts() {
 #[test]
 fn a_peer_that_packets_do_not_reach_is_told_why_and_left_alone_until_they_do() {
     let mut bench = Bench::established(false);
-    let actions = bench.event(Event::Hold).to_vec();
+    let actions = bench.event(Event::Hold(Obstacle::Bfd)).to_vec();
     assert_eq!((&actions[0], notified(&actions[1])), (&Action::Down, Some((code::CEASE, cease::BFD_DOWN))));
     assert_eq!(actions[2..], [Action::Close(Side::Ours)]);
-    assert_eq!((bench.state(), bench.peer.held(), bench.peer.next_deadline()), (State::Idle, true, None));
+    assert_eq!(
+        (bench.state(), bench.peer.held(), bench.peer.next_deadline()),
+        (State::Idle, Some(&Obstacle::Bfd), None)
+    );
     let refusal = Action::Refuse(Notification::cease(cease::BFD_DOWN));
     assert_eq!(bench.event(Event::Accepted), [refusal]);
-    assert!(bench.event(Event::Hold).is_empty());
+    assert!(bench.event(Event::Hold(Obstacle::Bfd)).is_empty());
     assert!(bench.tick_at(1_000_000).is_empty());
     // An operator's wish for a new session changes nothing in it; that for none outlasts it.
     assert!(bench.event(Event::Reset(Notification::cease(cease::ADMIN_RESET))).is_empty());
     assert_eq!(bench.event(Event::Release), [Action::Connect]);
     assert!(bench.event(Event::Release).is_empty(), "once");
-    bench.event(Event::Hold);
+    bench.event(Event::Hold(Obstacle::Bfd));
     bench.event(Event::Stop(Notification::cease(cease::ADMIN_SHUTDOWN)));
     assert!(bench.event(Event::Release).is_empty());
     assert_eq!(bench.event(Event::Start), [Action::Connect]);
     // It may be so before there is a session, and before one is wanted.
     let mut bench = Bench { peer: Peer::new(settings(1, true), 7), now: 0, out: Vec::new() };
-    bench.event(Event::Hold);
+    bench.event(Event::Hold(Obstacle::Bfd));
     bench.event(Event::Start);
     assert_eq!(bench.state(), State::Idle);
     bench.event(Event::Release);
     assert_eq!(bench.state(), State::Active);
+}
+
+#[test]
+fn hold_interface_down_ceases_and_release_connects_at_once() {
+    let mut bench = Bench::established(false);
+    let down = || Event::Hold(Obstacle::Interface("eth1".into()));
+    let actions = bench.event(down()).to_vec();
+    assert_eq!((&actions[0], notified(&actions[1])), (&Action::Down, Some((code::CEASE, 0))));
+    assert_eq!(actions[2..], [Action::Close(Side::Ours)]);
+    let said = &bench.peer.last_error().unwrap().text;
+    assert_eq!(said, "NOTIFICATION sent (cease): interface eth1 is down or lost its address");
+    let refusal = Action::Refuse(Notification::cease(cease::CONNECTION_REJECTED));
+    assert_eq!(bench.event(Event::Accepted), [refusal]);
+    assert_eq!((bench.state(), bench.peer.next_deadline()), (State::Idle, None));
+    // The obstacle may become another.
+    assert!(bench.event(Event::Hold(Obstacle::Bfd)).is_empty());
+    assert_eq!(bench.peer.held(), Some(&Obstacle::Bfd));
+    assert_eq!(bench.event(Event::Release), [Action::Connect]);
+    assert_eq!(bench.peer.held(), None);
 }
 
 #[test]

@@ -208,15 +208,15 @@ impl Stage for WorkerStage {
 
     fn wait(&mut self, after: Turn) {
         let mut select = Select::new();
-        select.recv(self.asked.raw());
+        self.asked.watch(&mut select);
         if !self.writes.is_empty() {
             self.writes.watch(&mut select);
             // Timed out or ready: the next turn looks.
             let _ = select.ready_timeout(PATIENCE);
             return;
         }
-        select.recv(self.control.raw());
-        select.recv(self.inbox.raw());
+        self.control.watch(&mut select);
+        self.inbox.watch(&mut select);
         // It must not wait for a shard, which may be waiting for it.
         rest::wait(&mut select, if after == Turn::Held { MOMENT } else { PATIENCE });
     }

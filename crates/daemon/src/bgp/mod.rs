@@ -47,7 +47,7 @@ use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
-use session::{BfdNews, Sessions, SessionsBuilder};
+use session::{BfdNews, InterfaceNews, Sessions, SessionsBuilder};
 use shard::ShardBuilder;
 use stage::{Hosted, Stage};
 use std::io;
@@ -126,6 +126,11 @@ impl BgpBuilder {
     /// For BFD: where it tells what it finds out about neighbours.
     pub fn bfd(&self) -> Sender<BfdNews> {
         self.sessions.bfd()
+    }
+
+    /// For the watcher of interfaces.
+    pub fn links(&self) -> Sender<InterfaceNews> {
+        self.sessions.links()
     }
 
     /// Starts the threads; `rib` is where routes to install go.

@@ -200,7 +200,7 @@ impl Stage for ReaderStage {
     fn wait(&mut self, after: Turn) {
         if after == Turn::Held {
             let mut select = Select::new();
-            select.recv(self.asked.raw());
+            self.asked.watch(&mut select);
             self.reader.shards.iter().for_each(|shard| shard.watch(&mut select));
             self.reader.reports.watch(&mut select);
             // Timed out or ready: the next turn looks.

@@ -255,7 +255,7 @@ impl Stage for ShardStage {
 
     fn wait(&mut self, after: Turn) {
         let mut select = Select::new();
-        select.recv(self.asked.raw());
+        self.asked.watch(&mut select);
         if after == Turn::Held {
             self.workers.iter().for_each(|mailbox| mailbox.watch(&mut select));
             self.rib.iter().for_each(|mailbox| mailbox.watch(&mut select));
@@ -263,8 +263,8 @@ impl Stage for ShardStage {
             // Timed out or ready: the next turn looks.
             let _ = select.ready_timeout(PATIENCE);
         } else {
-            select.recv(self.feedback.raw());
-            select.recv(self.inbox.raw());
+            self.feedback.watch(&mut select);
+            self.inbox.watch(&mut select);
             if rest::wait(&mut select, PATIENCE) {
                 self.relieve();
                 rest::give_back();

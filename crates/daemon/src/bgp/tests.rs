@@ -1,6 +1,7 @@
 //! BGP as a peer sees it: real threads, real sockets, on loopback.
 
 mod bfd;
+mod interfaces;
 mod reconfigure;
 mod resize;
 

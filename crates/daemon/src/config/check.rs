@@ -140,6 +140,8 @@ pub struct NeighborSettings {
     pub password: Option<String>,
     /// Watch the neighbour with BFD.
     pub bfd: Option<BfdSettings>,
+    /// The session ends with the interface to the neighbour, where it is external and single-hop.
+    pub fast_external_fallover: bool,
 }
 
 /// The most next hops that a route may have: what one netlink message of 64 KiB has room for in every form.
@@ -194,6 +196,30 @@ pub struct KernelConfig {
     pub receive_buffer: u32,
 }
 
+impl FibConfig {
+    /// Whether routes are installed nowhere: there is a RIB, and no dataplane.
+    pub fn is_bare(&self) -> bool {
+        self.kernel.is_none() && self.fpm.is_empty() && self.asics.is_empty()
+    }
+}
+
+impl Config {
+    /// Whether next hops resolve over the kernel's interfaces, rather than over those of `[[interface]]` tables.
+    pub fn uses_kernel_interfaces(&self) -> bool {
+        let of_fib = |fib: &FibConfig| fib.kernel.is_some() || (fib.is_bare() && self.interfaces.is_empty());
+        self.fib.as_ref().is_some_and(of_fib)
+    }
+
+    /// What works and is hardly meant, as sentences.
+    pub fn warnings(&self) -> Vec<String> {
+        let bare = self.fib.as_ref().is_some_and(FibConfig::is_bare);
+        let nothing = "[fib] names no dataplane, so nothing is installed: there is a RIB, and next hops resolve, for \
+                       `ribtide show` alone; set fib.kernel, fib.fpm or fib.virtual-asic, or remove [fib] for a route \
+                       reflector without a RIB";
+        bare.then(|| nothing.to_owned()).into_iter().chain(self.api.warnings()).collect()
+    }
+}
+
 impl Default for KernelConfig {
     fn default() -> Self {
         KernelConfig {
@@ -237,8 +263,12 @@ pub struct InterfaceConfig {
 
 /// Checks; collects every problem before it gives up. Other files that this one names are sought from `folder`.
 pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Problem>> {
-    let mut c =
-        Checker { problems: Vec::new(), policies: Policies::default(), bfd_defaults: (None, None, None) };
+    let mut c = Checker {
+        problems: Vec::new(),
+        policies: Policies::default(),
+        bfd_defaults: (None, None, None),
+        fast_external_fallover: file.bgp.as_ref().and_then(|bgp| bgp.fast_external_fallover).unwrap_or(true),
+    };
     let config = c.config(file, folder);
     if c.problems.is_empty() { Ok(config) } else { Err(c.problems) }
 }
@@ -260,6 +290,8 @@ pub(super) struct Checker {
     pub(super) policies: Policies,
     /// Intervals and multiplier of BFD sessions that say nothing else.
     pub(super) bfd_defaults: (Option<u32>, Option<u32>, Option<u8>),
+    /// `bgp.fast-external-fallover`, for neighbours that say nothing else.
+    fast_external_fallover: bool,
 }
 
 impl Checker {
@@ -328,7 +360,8 @@ impl Checker {
                  table alone), or write [[interface]] tables",
             );
         }
-        let on_kernel = fib.as_ref().is_some_and(|f| f.kernel.is_some());
+        let on_kernel =
+            asked.kernel || (interfaces.is_empty() && fib.as_ref().is_some_and(FibConfig::is_bare));
         self.policies(&file.policy, file.router.asn, folder);
         let vrfs = self.vrfs(&file.vrf, fib.as_ref(), &interfaces);
         // Where interfaces are the kernel's, it is the kernel that knows which there are.
@@ -762,6 +795,18 @@ impl Checker {
         let far = multihop.is_some_and(|ttl| ttl > 1);
         let bfd = own.bfd.or(group.bfd.as_ref());
         let bfd = bfd.and_then(|bfd| self.bfd_settings(bfd, far, &at("bfd", own.bfd.is_some())));
+        let of_all = self.fast_external_fallover;
+        let (of_own, of_group) = (own.fast_external_fallover, group.fast_external_fallover);
+        let group_far = group.multihop.is_some_and(|ttl| ttl > 1);
+        // A group may have a multihop neighbour among others, for which this then says nothing.
+        if (of_own == Some(true) && (!external || far))
+            || (of_own.is_none() && of_group == Some(true) && (!external || group_far))
+        {
+            let says = "fast-external-fallover is for external neighbours on one link: their interface says nothing about the \
+                        way to an internal or multihop one, which BFD watches (bfd = true); remove it";
+            self.problem(&at("fast-external-fallover", of_own.is_some()), says);
+        }
+        let fast_external_fallover = of_own.or(of_group).unwrap_or(of_all);
         NeighborSettings {
             group: name.into(),
             peer_asn,
@@ -778,6 +823,7 @@ impl Checker {
             multihop,
             password,
             bfd,
+            fast_external_fallover,
         }
     }
 }
@@ -798,6 +844,7 @@ struct Own<'a> {
     multihop: Option<u8>,
     password: Option<&'a str>,
     bfd: Option<&'a file::Bfd>,
+    fast_external_fallover: Option<bool>,
 }
 
 impl<'a> Own<'a> {
@@ -816,6 +863,7 @@ impl<'a> Own<'a> {
             multihop: n.multihop,
             password: n.password.as_deref(),
             bfd: n.bfd.as_ref(),
+            fast_external_fallover: n.fast_external_fallover,
         }
     }
 }

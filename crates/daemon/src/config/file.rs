@@ -89,6 +89,8 @@ pub(super) struct Bgp {
     /// The best path by another next hop is installed beforehand and stands in.
     #[serde(default)]
     pub(super) backup_path: bool,
+    /// The session of an external single-hop neighbour ends with the interface to it; default true.
+    pub(super) fast_external_fallover: Option<bool>,
     /// Groups of neighbours, by name.
     #[serde(default)]
     pub(super) group: BTreeMap<String, Group>,
@@ -140,6 +142,8 @@ pub(super) struct Group {
     pub(super) password: Option<String>,
     /// Watch the neighbours with BFD.
     pub(super) bfd: Option<Bfd>,
+    /// Their sessions end with the interface to them; default: what the [bgp] table says.
+    pub(super) fast_external_fallover: Option<bool>,
     /// Addresses of neighbours without settings of their own.
     #[serde(default)]
     pub(super) neighbors: Vec<IpAddr>,
@@ -184,6 +188,8 @@ pub(super) struct Neighbor {
     pub(super) password: Option<String>,
     /// Watch the neighbour with BFD.
     pub(super) bfd: Option<Bfd>,
+    /// Its session ends with the interface to it; default: what the group says.
+    pub(super) fast_external_fallover: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

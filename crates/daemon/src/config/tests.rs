@@ -152,7 +152,7 @@ fn what_cannot_be_combined_is_refused() {
             ":7:13: fe80::1 is on some link",
         ),
         (
-            "[fib]\n[[static]]\nprefix = \"::/0\"\ninterface = \"e9\"\n",
+            "[fib]\n[[static]]\nprefix = \"::/0\"\ninterface = \"e9\"\n[[interface]]\nname = \"e8\"\n",
             "there is no [[interface]] named \"e9\"",
         ),
         (
@@ -181,12 +181,50 @@ fn what_cannot_be_combined_is_refused() {
             "write a global address in place of fe80::2",
         ),
         (
+            "[bgp.group.a]\ntype = \"internal\"\nfast-external-fallover = true\nneighbors = [\"10.0.0.2\"]\n",
+            ":6:26: fast-external-fallover is for external neighbours on one link",
+        ),
+        (
+            "[bgp.group.a]\ntype = \"external\"\npeer-asn = 2\n[[bgp.group.a.neighbor]]\naddress = \"10.0.0.2\"\n\
+             multihop = 2\nfast-external-fallover = true\n",
+            ":10:26: fast-external-fallover is for external",
+        ),
+        (
             "[bgp.group.a]\ntype = \"external\"\ndynamic-neighbors = [\"10.0.0.0/8\"]\n[bgp.group.b]\ntype = \"external\"\ndynamic-neighbors = [\"10.0.0.0/8\"]\n",
             "already a range of group \"a\"",
         ),
     ] {
         assert!(error(text).contains(says), "{}", error(text));
     }
+}
+
+#[test]
+fn fast_external_fallover_is_the_nearest_that_is_said() {
+    let of = |all: &str, group: &str, own: &str| {
+        let text = format!(
+            "[bgp]\n{all}\n[bgp.group.g]\ntype = \"external\"\npeer-asn = 65002\n{group}\n\
+             [[bgp.group.g.neighbor]]\naddress = \"192.0.2.1\"\n{own}\n"
+        );
+        let bgp = parse(&format!("{BASE}{}", &text)).unwrap().bgp.unwrap();
+        bgp.neighbors.values().next().unwrap().settings.fast_external_fallover
+    };
+    let (on, off) = ("fast-external-fallover = true", "fast-external-fallover = false");
+    assert!(of("", "", "") && !of(off, "", "") && of(off, on, "") && !of(off, on, off));
+    assert!(of(off, off, on) && of("", off, on) && !of(on, "", off));
+    // A group may have a neighbour for which it says nothing.
+    assert!(of("", on, "multihop = 3"));
+}
+
+#[test]
+fn warnings_fib_without_dataplane() {
+    let warned = |text: &str| parse(&format!("{BASE}{}", text)).unwrap().warnings();
+    assert!(warned("[fib]\n")[0].contains("nothing is installed"));
+    assert!(warned("").is_empty() && warned("[fib]\nkernel = true\n").is_empty());
+    let kernels = |text: &str| parse(&format!("{BASE}{}", text)).unwrap().uses_kernel_interfaces();
+    let table = "[[interface]]\nname = \"e1\"\n";
+    assert!(kernels("[fib]\n") && kernels("[fib]\nkernel = true\n"));
+    assert!(!kernels("") && !kernels(&format!("[fib]\n{table}")));
+    assert!(!kernels(&format!("[fib]\nvirtual-asic = true\n{table}")));
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub mod kernel;
 pub(crate) mod verdicts;
 mod weight;
 
-use crossbeam_channel::{Select, TryRecvError};
+use crossbeam_channel::Select;
 use ribtide_prefix::Set;
 use ribtide_rib::{DataplaneId, FibBatch, Lanes, RibIn, UrgentOp};
 use ribtide_runtime::meter::Meter;
@@ -105,10 +105,9 @@ impl Port {
         }
         let batch = match self.held.take() {
             Some(batch) => batch,
-            None => match self.batches.raw().try_recv() {
-                Ok(batch) => self.batches.took(batch),
-                Err(TryRecvError::Empty) => return Ok(None),
-                Err(TryRecvError::Disconnected) => return Err(Closed),
+            None => match self.batches.next_now()? {
+                Some(batch) => batch,
+                None => return Ok(None),
             },
         };
         // What was made before the batch was sent before it, so it is here by now.
@@ -150,8 +149,8 @@ impl Port {
 
     /// Has `select` be ready when [`Port::try_next`] may have something.
     pub fn watch<'a>(&'a self, select: &mut Select<'a>) {
-        select.recv(self.urgent.raw());
-        select.recv(self.batches.raw());
+        self.urgent.watch(select);
+        self.batches.watch(select);
     }
 
     /// What the dataplane has is unknown from now on, until a replay starts. Goes before [`RibIn::DataplaneUp`].

@@ -162,6 +162,25 @@ fn overtaken(failure: RibIn) -> (Running, u32) {
 }
 
 #[test]
+fn run_without_dataplane_takes_routes_and_answers() {
+    let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
+    let builder = RibBuilder::new(&rings);
+    let failures = builder.failures();
+    let rib = builder.start(setup(), &meters, stop.clone()).unwrap();
+    [1, 2].map(|index| failures.send(link(index, true)).unwrap());
+    // The last producer of failures goes too, as the feedback's are gone from the start.
+    drop(failures);
+    rib.inbox.send(routes(0..10)).unwrap();
+    // Resolved over the links, though nothing installs them.
+    let resolved = |stage: &mut RibStage| {
+        let totals = stage.rib.default_vrf().totals();
+        totals.iter().any(|t| t.protocol == Protocol::BgpExternal && (t.candidates, t.installed) == (10, 10))
+    };
+    wait(|| rib.asker.ask(resolved).unwrap().then_some(()));
+    stop.stop();
+}
+
+#[test]
 fn a_neighbour_that_packets_do_not_reach_overtakes_routes_too() {
     let (mut running, next) = overtaken(reached(false));
     let mut seen = 1;

@@ -389,10 +389,10 @@ impl Answers {
     /// Lets `select` see when there is something to hear.
     pub(super) fn watch<'a>(&'a self, select: &mut Select<'a>) {
         if let Some(direct) = &self.direct {
-            select.recv(direct.events().raw());
+            direct.events().watch(select);
         }
         if let Source::Redis(published) = &self.from {
-            select.recv(published.heard.raw());
+            published.heard.watch(select);
         }
     }
 }

@@ -172,7 +172,7 @@ impl Behind {
         let written = Arc::<AtomicU64>::default();
         let its_written = written.clone();
         let body = move || {
-            let all = || waiting.raw().len();
+            let all = || waiting.len();
             let mut round = || {
                 let first = match waiting.recv_timeout(PROBE) {
                     Ok(first) => first,

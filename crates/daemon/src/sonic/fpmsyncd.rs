@@ -369,11 +369,11 @@ impl Stage {
             if !busy {
                 self.probe()?;
                 let mut select = Select::new();
-                select.recv(links.raw());
+                links.watch(&mut select);
                 self.suppress.watch(&mut select);
-                select.recv(asked.raw());
+                asked.watch(&mut select);
                 if !choked {
-                    select.recv(frames.raw());
+                    frames.watch(&mut select);
                 }
                 if let Some(answers) = &self.answers {
                     answers.watch(&mut select);

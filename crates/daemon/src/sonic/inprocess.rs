@@ -477,7 +477,7 @@ impl Fpm {
                 None => {
                     let mut select = Select::new();
                     port.watch(&mut select);
-                    select.recv(asked.raw());
+                    asked.watch(&mut select);
                     // Timed out or ready: the loop looks at everything either way.
                     if rest::wait(&mut select, NAP) {
                         self.machine.relieve();
@@ -507,7 +507,7 @@ impl Fpm {
             if self.marks.is_full() {
                 self.marks.watch_room(&mut select);
             }
-            select.recv(asked.raw());
+            asked.watch(&mut select);
             rest::wait(&mut select, NAP);
         }
     }
@@ -626,7 +626,7 @@ impl SyncdLink for ToSyncd {
     }
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
-        select.recv(self.replies.raw());
+        self.replies.watch(select);
     }
 }
 
@@ -652,7 +652,7 @@ impl OrchLink for ToOrchagent {
     }
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
-        select.recv(self.requests.raw());
+        self.requests.watch(select);
     }
 }
 
@@ -693,7 +693,7 @@ impl Outlet for Answers {
     }
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
-        select.recv(self.marks.raw());
+        self.marks.watch(select);
     }
 }
 

@@ -13,6 +13,8 @@ use std::time::Duration;
 const BUFFER: u32 = 8 << 20;
 /// How often the thread looks whether it shall stop.
 const GLANCE: Duration = Duration::from_millis(500);
+/// Pause before the kernel's socket is opened again after it failed.
+const REOPEN: Duration = Duration::from_secs(1);
 /// Events that may wait.
 const EVENTS: usize = 1024;
 
@@ -53,8 +55,15 @@ pub(super) fn watch(
                     Err(e) => log(daemon, &format!("names of interfaces may be old: {e}")),
                 },
                 Err(e) => {
-                    log(daemon, &format!("names of interfaces are no longer followed: {e}"));
-                    return;
+                    let says = format!(
+                        "the kernel's interfaces cannot be followed ({e}); reading all of them again"
+                    );
+                    log(daemon, &says);
+                    std::thread::sleep(REOPEN);
+                    match Socket::monitor(&[RTNLGRP_LINK], BUFFER, GLANCE).and_then(|s| Ok((s, list()?))) {
+                        Ok((again, all)) => (socket, events) = (again, all),
+                        Err(e) => log(daemon, &format!("names of interfaces may be old: {e}")),
+                    }
                 }
             }
             for event in events {

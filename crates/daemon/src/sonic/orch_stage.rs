@@ -485,7 +485,7 @@ impl OrchStage {
             self.feeds.iter().for_each(|feed| feed.watch(&mut select));
         }
         if let Some(asked) = asked {
-            select.recv(asked.raw());
+            asked.watch(&mut select);
         }
         let mut patience = clock.until(next_tick);
         if let Some(due) = self.outlet.due() {

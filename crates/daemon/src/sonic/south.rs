@@ -360,7 +360,7 @@ impl SyncdLink for South {
     }
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
-        select.recv(self.exchange.replies.raw());
+        self.exchange.replies.watch(select);
         select.recv(&self.shutdown);
     }
 }

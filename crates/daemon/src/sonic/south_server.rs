@@ -440,9 +440,9 @@ impl OrchLink for SouthServer {
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
         match &self.requests {
-            Requests::Redis(requests) => select.recv(requests.raw()),
-            Requests::Zmq(requests) => select.recv(requests.raw()),
-        };
+            Requests::Redis(requests) => requests.watch(select),
+            Requests::Zmq(requests) => requests.watch(select),
+        }
         select.recv(&self.failed);
     }
 }

@@ -304,7 +304,7 @@ impl SyncdStage {
             self.link.watch(&mut select);
         }
         if let Some(asked) = asked {
-            select.recv(asked.raw());
+            asked.watch(&mut select);
         }
         if let Some(shutdown) = &self.shutdown {
             select.recv(&shutdown.asked);

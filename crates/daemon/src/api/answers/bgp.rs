@@ -11,6 +11,7 @@ use crate::bgp::messages::MessageCounts;
 use crate::bgp::session::{NeighborView, UpView};
 use crate::bgp::{Bgp, OnSessionThread};
 use ribtide_bgp::egress::{Counters, MemberView};
+use ribtide_bgp::fsm::Obstacle;
 use ribtide_bgp::ingest::{IngestCounters, Refusal as Refused};
 use ribtide_bgp::peer::{PeerId, PeerKind};
 use ribtide_bgp::shard::Shard;
@@ -278,9 +279,10 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &Known) -> Neighbor {
         }
         .into(),
         dynamic: view.dynamic,
-        state: match (view.stopped, view.held) {
+        state: match (view.stopped, &view.held) {
             (true, _) => "Idle (shut down)".into(),
-            (_, true) => "Idle (BFD down)".into(),
+            (_, Some(Obstacle::Bfd)) => "Idle (BFD down)".into(),
+            (_, Some(Obstacle::Interface(_))) => "Idle (interface down)".into(),
             _ => view.state.name().into(),
         },
         state_seconds: view.state_age / 1000,

@@ -2,9 +2,9 @@
 //! (RFC 5882 section 4.3, RFC 9384).
 
 use super::Sessions;
+use super::peer::Peer;
 use ribtide_bfd::Standing;
-use ribtide_bgp::fsm::Event;
-use ribtide_bgp::peer::PeerId;
+use ribtide_bgp::fsm::{Event, Obstacle};
 use std::net::IpAddr;
 
 /// News of a BFD session.
@@ -28,18 +28,15 @@ impl Sessions {
         let Some(id) = self.by_address.get(&news.address).copied() else { return };
         let watched = self.peers.get(&id).is_some_and(|peer| peer.settings.bfd.is_some());
         if news.failed && watched {
-            self.event(id, Event::Hold);
+            self.event(id, Event::Hold(Obstacle::Bfd));
         }
-        self.obey_bfd(id);
+        self.obey(id);
     }
 
-    /// Lets a peer have a session or not, as its settings have it and BFD.
-    pub(super) fn obey_bfd(&mut self, id: PeerId) {
-        let Some(peer) = self.peers.get(&id) else { return };
+    /// Whether BFD stands in the way of a session.
+    pub(super) fn bfd_obstacle(&self, peer: &Peer) -> Option<Obstacle> {
         let standing = self.proven.get(&peer.address).copied().unwrap_or(Standing::Unproven);
         let usable = peer.settings.bfd.is_none_or(|bfd| standing.usable(bfd.strict));
-        if usable == peer.fsm.held() {
-            self.event(id, if usable { Event::Release } else { Event::Hold });
-        }
+        (!usable).then_some(Obstacle::Bfd)
     }
 }

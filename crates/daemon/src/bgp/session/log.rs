@@ -100,6 +100,13 @@ impl Log {
         Log { lines, neighbors: Map::default(), all: Allowance::full(ALL_AT_ONCE), lost: 0 }
     }
 
+    /// Writes a line about an interface, of what all neighbours together may: such lines come with theirs.
+    pub(super) fn interface(&mut self, now: Millis, line: String) {
+        if let Some(unsaid) = self.all.take(now, ALL_AT_ONCE, ALL_EARNED) {
+            self.write(line, &[(unsaid, "all neighbours")]);
+        }
+    }
+
     /// Writes a line, if the neighbour may.
     pub(super) fn tell(&mut self, now: Millis, who: &Who<'_>, news: &News<'_>) {
         if self.neighbors.len() >= REMEMBERED {
@@ -111,10 +118,12 @@ impl Log {
         let own = self.neighbors.entry(who.address).or_insert_with(|| Allowance::full(AT_ONCE));
         let Some(unsaid) = own.take(now, AT_ONCE, EARNED) else { return };
         let Some(unsaid_of_all) = self.all.take(now, ALL_AT_ONCE, ALL_EARNED) else { return };
-        let mut line = format!("{who} {news}");
-        for (unsaid, of) in
-            [(unsaid, "this neighbour"), (unsaid_of_all, "all neighbours"), (self.lost, "the full log")]
-        {
+        let left_out = [(unsaid, "this neighbour"), (unsaid_of_all, "all neighbours")];
+        self.write(format!("{who} {news}"), &left_out);
+    }
+
+    fn write(&mut self, mut line: String, left_out: &[(u64, &str)]) {
+        for (unsaid, of) in left_out.iter().copied().chain([(self.lost, "the full log")]) {
             if unsaid > 0 {
                 line.push_str(&format!("; {unsaid} earlier lines of {of} were left out"));
             }

@@ -14,6 +14,7 @@ mod backlog;
 mod bfd;
 mod connection;
 mod ids;
+mod interfaces;
 mod keys;
 mod link;
 mod log;
@@ -26,6 +27,7 @@ mod writers;
 
 pub use backlog::WriteQueue;
 pub use bfd::BfdNews;
+pub use interfaces::{InterfaceNews, InterfaceState};
 pub use reconfigure::Neighbors;
 #[cfg(test)]
 pub(super) use socket::set_md5;
@@ -36,6 +38,7 @@ use super::stage::{Hosted, Turn, pin};
 use crate::config::{BgpConfig, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings};
 use connection::Connection;
 use ids::Ids;
+use interfaces::Interfaces;
 use keys::Keys;
 use log::{Log, LogBuilder, News, Who};
 use mio::unix::SourceFd;
@@ -94,6 +97,7 @@ pub(super) struct SessionsBuilder {
     reports: (Sender<Report>, Receiver<Report>),
     purged: (Sender<Purged>, Receiver<Purged>),
     bfd: (Sender<BfdNews>, Receiver<BfdNews>),
+    links: (Sender<InterfaceNews>, Receiver<InterfaceNews>),
     log: LogBuilder,
 }
 
@@ -145,11 +149,12 @@ impl SessionsBuilder {
             poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
             listeners.push(listener);
         }
-        let (writes, reports, purged, bfd) = (
+        let (writes, reports, purged, bfd, links) = (
             rings.bounded("workers to sessions", WRITES),
             rings.bounded("readers to sessions", REPORTS),
             rings.bounded("shards to sessions", REPORTS),
             rings.bounded("BFD to sessions", REPORTS),
+            rings.bounded("interfaces to sessions", REPORTS),
         );
         Ok(SessionsBuilder {
             rings: rings.clone(),
@@ -159,6 +164,7 @@ impl SessionsBuilder {
             reports: (reports.0.with_wake(Some(wake.clone())), reports.1),
             purged: (purged.0.with_wake(Some(wake.clone())), purged.1),
             bfd: (bfd.0.with_wake(Some(wake.clone())), bfd.1),
+            links: (links.0.with_wake(Some(wake.clone())), links.1),
             wake,
             log: LogBuilder::new(rings),
         })
@@ -178,6 +184,10 @@ impl SessionsBuilder {
 
     pub(super) fn bfd(&self) -> Sender<BfdNews> {
         self.bfd.0.clone()
+    }
+
+    pub(super) fn links(&self) -> Sender<InterfaceNews> {
+        self.links.0.clone()
     }
 
     /// The addresses it listens on; a port of 0 in the configuration has become the one that the system chose.
@@ -226,6 +236,8 @@ impl SessionsBuilder {
             log,
             proven: Map::default(),
             bfd: self.bfd.1,
+            links: Interfaces::default(),
+            link_news: self.links.1,
         };
         for neighbor in setup.bgp.neighbors.values() {
             sessions.configure(neighbor);
@@ -273,6 +285,8 @@ pub struct Sessions {
     /// What BFD says of the way to neighbours.
     proven: Map<IpAddr, Standing>,
     bfd: Receiver<BfdNews>,
+    links: Interfaces,
+    link_news: Receiver<InterfaceNews>,
 }
 
 impl Sessions {
@@ -326,6 +340,9 @@ impl Sessions {
             while let Some(news) = self.bfd.try_recv() {
                 self.take_bfd(&news);
             }
+            while let Some(news) = self.link_news.try_recv() {
+                self.take_interface(news);
+            }
             self.write_all(room);
             while let Some(report) = reports.try_recv() {
                 self.report(report);
@@ -356,7 +373,7 @@ impl Sessions {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.description.clone_from(&neighbor.description);
         }
-        self.obey_bfd(id);
+        self.obey(id);
         id
     }
 
@@ -485,8 +502,10 @@ impl Sessions {
             (None, Some(settings)) => {
                 let id = self.add(from, settings, true);
                 let now = self.clock.now();
+                let obstacle = self.obstacle(id);
                 if let Some(peer) = self.peers.get_mut(&id) {
                     peer.handle(Event::Start, now);
+                    obstacle.map(|obstacle| peer.handle(Event::Hold(obstacle), now));
                 }
                 id
             }

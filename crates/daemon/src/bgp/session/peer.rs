@@ -18,6 +18,8 @@ pub(super) struct Peer {
     pub(super) kind: PeerKind,
     /// It came from a range, and goes when its connection does.
     pub(super) dynamic: bool,
+    /// The interface that it was last seen behind, on a subnet of ours.
+    pub(super) interface: Option<String>,
     pub(super) fsm: fsm::Peer,
     ours: Option<Connection>,
     theirs: Option<Connection>,
@@ -88,6 +90,7 @@ impl Peer {
             kind: kind(&settings, local_asn),
             settings,
             dynamic: false,
+            interface: None,
             fsm: fsm::Peer::new(machine, seed),
             ours: None,
             theirs: None,

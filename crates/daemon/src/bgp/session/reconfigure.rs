@@ -56,6 +56,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         multihop,
         password,
         bfd,
+        fast_external_fallover,
     } = new;
     let same_session = *peer_asn == old.peer_asn
         && *route_reflector_client == old.route_reflector_client
@@ -71,7 +72,12 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
     let (import, export) = (*import != old.import, *export != old.export);
     if !same_session {
         Difference::Session
-    } else if import || export || *group != old.group || *bfd != old.bfd {
+    } else if import
+        || export
+        || *group != old.group
+        || *bfd != old.bfd
+        || *fast_external_fallover != old.fast_external_fallover
+    {
         Difference::Soft { import, export }
     } else {
         Difference::None
@@ -139,7 +145,7 @@ impl Sessions {
             peer.description = description;
             peer.dynamic = configured.is_none();
         }
-        self.obey_bfd(id);
+        self.obey(id);
         if let Difference::Soft { import, export } = takes {
             if export {
                 self.send_otherwise(id);

@@ -4,7 +4,7 @@ use super::Sessions;
 use super::backlog::WriteQueue;
 use super::peer::Peer;
 use crate::bgp::messages::MessageCounts;
-use ribtide_bgp::fsm::{Event, LastError, Negotiated, Side, State};
+use ribtide_bgp::fsm::{Event, LastError, Negotiated, Obstacle, Side, State};
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_prefix::{Afi, Safi};
@@ -32,8 +32,8 @@ pub struct NeighborView {
     pub dynamic: bool,
     /// Whether an operator has shut it down.
     pub stopped: bool,
-    /// Whether BFD keeps it from having a session.
-    pub held: bool,
+    /// What stands in the way of a session.
+    pub held: Option<Obstacle>,
     /// The AS that it must have, or has.
     pub asn: Option<u32>,
     /// External, internal or client.
@@ -155,7 +155,7 @@ impl Sessions {
             group: peer.settings.group.clone(),
             dynamic: peer.dynamic,
             stopped: peer.fsm.stopped(),
-            held: peer.fsm.held(),
+            held: peer.fsm.held().cloned(),
             asn: up.as_ref().map(|up| up.info.asn).or(peer.fsm.settings().peer_asn),
             kind: peer.kind,
             state: peer.state.0,

@@ -23,7 +23,7 @@ fn a_neighbour_that_is_not_reached_loses_its_session_until_it_is() {
     hear(&router, "127.0.0.11", true, Some(Standing::Failed));
     assert_eq!(peer.notified(), (6, 10), "BFD Down, RFC 9384");
     let view = router.neighbor("127.0.0.11").unwrap();
-    assert!(view.held && view.up.is_none() && view.last_error.unwrap().contains("BFD"));
+    assert!(view.held.is_some() && view.up.is_none() && view.last_error.unwrap().contains("BFD"));
     assert_eq!(Peer::dial(&router, "127.0.0.11", 65001).notified(), (6, 10));
     hear(&router, "127.0.0.11", false, Some(Standing::Up));
     let again = Peer::up(&router, "127.0.0.11", 65001);
@@ -37,7 +37,7 @@ fn a_neighbour_that_is_not_reached_loses_its_session_until_it_is() {
     hear(&router, "127.0.0.11", false, Some(Standing::Excused));
     Peer::up(&router, "127.0.0.11", 65001);
     hear(&router, "127.0.0.11", true, Some(Standing::Failed));
-    assert!(router.neighbor("127.0.0.11").unwrap().held);
+    assert!(router.neighbor("127.0.0.11").unwrap().held.is_some());
     router.bgp().sessions.ask(|s| s.reconfigure(&config(CLIENTS))).unwrap().unwrap();
     Peer::up(&router, "127.0.0.11", 65001);
     stays.read();

@@ -1,9 +1,10 @@
 //! The kernel's interfaces and addresses, folded into one state per interface as the RIB wants it.
 
 use crate::rib::VrfSetup;
-use ribtide_prefix::{Map, Set};
+use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_rib::{InterfaceEvent, VrfId};
 use ribtide_wire::netlink::{Address, Content};
+use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -18,13 +19,15 @@ struct State {
     master: Option<u32>,
     is_vrf: bool,
     addresses: Vec<(IpAddr, u8)>,
+    /// The subnet of each, by its address: on a point-to-point link the peer's, which does not hold the own address.
+    networks: Vec<(IpAddr, AnyPrefix)>,
 }
 
 /// A difference that the RIB has not been told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum News {
-    /// The interface's present state; `came_up` when it did not carry packets before.
-    Changed { event: InterfaceEvent, came_up: bool },
+    /// The interface's present state, with the subnets that are on it; `came_up` when it did not carry packets before.
+    Changed { event: InterfaceEvent, networks: Vec<AnyPrefix>, came_up: bool },
     /// It is gone.
     Removed(u32),
 }
@@ -36,8 +39,8 @@ pub(super) struct Interfaces {
     /// The other VRFs.
     vrfs: Arc<[VrfSetup]>,
     states: Map<u32, State>,
-    /// What the RIB was told.
-    told: Map<u32, InterfaceEvent>,
+    /// What was told, with the subnets.
+    told: Map<u32, (InterfaceEvent, Vec<AnyPrefix>)>,
     touched: Set<u32>,
 }
 
@@ -93,17 +96,26 @@ impl Interfaces {
             }
             Content::NewAddress(address) if address.usable() => {
                 let Some(pair) = routed(address) else { return };
-                let addresses = &mut self.states.entry(address.ifindex).or_default().addresses;
-                if !addresses.contains(&pair) {
-                    addresses.push(pair);
-                    addresses.sort_unstable();
+                let state = self.states.entry(address.ifindex).or_default();
+                if !state.addresses.contains(&pair) {
+                    state.addresses.push(pair);
+                    state.addresses.sort_unstable();
+                }
+                let network = (address.local, address.network);
+                if !state.networks.contains(&network) {
+                    state.networks.push(network);
+                    state.networks.sort_unstable();
                 }
                 self.touched.insert(address.ifindex);
             }
             Content::NewAddress(address) | Content::DelAddress(address) => {
                 let Some(pair) = routed(address) else { return };
                 if let Some(state) = self.states.get_mut(&address.ifindex) {
-                    state.addresses.retain(|a| *a != pair);
+                    state.networks.retain(|n| *n != (address.local, address.network));
+                    // On point-to-point links one address may have several peers.
+                    if !state.networks.iter().any(|(local, _)| *local == address.local) {
+                        state.addresses.retain(|a| *a != pair);
+                    }
                 }
                 self.touched.insert(address.ifindex);
             }
@@ -117,16 +129,18 @@ impl Interfaces {
         self.states.clear();
     }
 
-    /// What changed since the last call, one item per interface, by number.
-    pub(super) fn news(&mut self) -> Vec<News> {
+    /// What changed since the last call, one item per interface, by number; each with a line for the operator, if it is of
+    /// interest to one.
+    pub(super) fn news(&mut self) -> Vec<(News, Option<String>)> {
         let mut touched: Vec<u32> = self.touched.drain().collect();
         touched.sort_unstable();
         let mut news = Vec::new();
         for index in touched {
             let fell = self.states.get_mut(&index).is_some_and(|s| std::mem::take(&mut s.fell));
             let Some(state) = self.states.get(&index).filter(|s| !s.name.is_empty()) else {
-                if self.told.remove(&index).is_some() {
-                    news.push(News::Removed(index));
+                if let Some((before, _)) = self.told.remove(&index) {
+                    let says = format!("interface {} is gone", before.name);
+                    news.push((News::Removed(index), Some(says)));
                 }
                 continue;
             };
@@ -138,15 +152,51 @@ impl Interfaces {
                 up: state.operative,
                 addresses: if place.is_some() { state.addresses.clone() } else { Vec::new() },
             };
+            let is_default = place == Some(VrfId::DEFAULT);
+            let networks: Vec<AnyPrefix> =
+                state.networks.iter().filter(|_| is_default).map(|(_, network)| *network).collect();
             let before = self.told.get(&index);
-            let came_up = event.up && (fell || !before.is_some_and(|b| b.up));
-            if came_up || before != Some(&event) {
-                self.told.insert(index, event.clone());
-                news.push(News::Changed { event, came_up });
+            let came_up = event.up && (fell || !before.is_some_and(|(b, _)| b.up));
+            if came_up || before.is_none_or(|(b, on)| *b != event || *on != networks) {
+                let says = says(before.map(|(b, _)| b), &event, came_up);
+                self.told.insert(index, (event.clone(), networks.clone()));
+                news.push((News::Changed { event, networks, came_up }, says));
             }
         }
         news
     }
+}
+
+/// What an operator would say of it.
+fn says(before: Option<&InterfaceEvent>, now: &InterfaceEvent, came_up: bool) -> Option<String> {
+    let mut line = format!("interface {}", now.name);
+    let state = if now.up { "up" } else { "down" };
+    let mut parts = Vec::new();
+    match before {
+        None => parts.push(format!("is new and {state}")),
+        Some(before) => {
+            if before.name != now.name {
+                parts.push(format!("was {}", before.name));
+            }
+            if before.up != now.up {
+                parts.push(format!("is {state}"));
+            } else if came_up {
+                parts.push("was down and is up".into());
+            }
+        }
+    }
+    let had = before.map_or(&[][..], |before| &before.addresses);
+    let lacks = |those: &[(IpAddr, u8)], address: &(IpAddr, u8)| !those.contains(address);
+    let removed =
+        had.iter().filter(|a| lacks(&now.addresses, a)).map(|(a, len)| format!("{a}/{len} removed"));
+    parts.extend(removed);
+    let added = now.addresses.iter().filter(|a| lacks(had, a)).map(|(a, len)| format!("{a}/{len} added"));
+    parts.extend(added);
+    if parts.is_empty() {
+        return None;
+    }
+    let _ = write!(line, " {}", parts.join(", "));
+    Some(line)
 }
 
 /// The own address and the length of its subnet. `None` for addresses that are never routed between interfaces:
@@ -188,6 +238,16 @@ mod tests {
         Address { ifindex, local, network, scope: 0, flags }
     }
 
+    /// What is told, with the subnets as their addresses say.
+    fn changed(event: InterfaceEvent, came_up: bool) -> News {
+        let network = |(addr, len): &(IpAddr, u8)| AnyPrefix::from_addr(*addr, *len).unwrap();
+        News::Changed { networks: event.addresses.iter().map(network).collect(), event, came_up }
+    }
+
+    fn news(all: &mut Interfaces) -> Vec<News> {
+        all.news().into_iter().map(|(news, _)| news).collect()
+    }
+
     fn event(index: u32, name: &str, up: bool, addresses: &[(&str, u8)]) -> InterfaceEvent {
         let addresses = addresses.iter().map(|(a, l)| (a.parse().unwrap(), *l)).collect();
         InterfaceEvent { vrf: VrfId::DEFAULT, index, name: name.into(), up, addresses }
@@ -200,18 +260,18 @@ mod tests {
         all.take(&Content::NewAddress(address(2, "10.0.0.1/24", 0x80)));
         all.take(&Content::NewAddress(address(2, "fe80::1/64", 0x80)));
         let expect = event(2, "eth0", true, &[("10.0.0.1", 24)]);
-        assert_eq!(all.news(), [News::Changed { event: expect, came_up: true }]);
+        assert_eq!(news(&mut all), [changed(expect, true)]);
         // Nothing new: nothing said.
         all.take(&link(2, "eth0", true));
-        assert_eq!(all.news(), []);
+        assert_eq!(news(&mut all), []);
         // Down and up between two looks: the kernel has lost routes all the same.
         all.take(&link(2, "eth0", false));
         all.take(&link(2, "eth0", true));
         let expect = event(2, "eth0", true, &[("10.0.0.1", 24)]);
-        assert_eq!(all.news(), [News::Changed { event: expect, came_up: true }]);
+        assert_eq!(news(&mut all), [changed(expect, true)]);
         all.take(&link(2, "eth0", false));
         let expect = event(2, "eth0", false, &[("10.0.0.1", 24)]);
-        assert_eq!(all.news(), [News::Changed { event: expect, came_up: false }]);
+        assert_eq!(news(&mut all), [changed(expect, false)]);
         all.take(&Content::DelLink(Link {
             index: 2,
             name: "eth0",
@@ -221,7 +281,7 @@ mod tests {
             kind: None,
             vrf_table: None,
         }));
-        assert_eq!(all.news(), [News::Removed(2)]);
+        assert_eq!(news(&mut all), [News::Removed(2)]);
     }
 
     #[test]
@@ -229,10 +289,10 @@ mod tests {
         let mut all = Interfaces::of(None, [].into());
         all.take(&link(2, "eth0", true));
         all.take(&Content::NewAddress(address(2, "2001:db8::1/64", 0x40)));
-        assert_eq!(all.news(), [News::Changed { event: event(2, "eth0", true, &[]), came_up: true }]);
+        assert_eq!(news(&mut all), [changed(event(2, "eth0", true, &[]), true)]);
         all.take(&Content::NewAddress(address(2, "2001:db8::1/64", 0x80)));
         let expect = event(2, "eth0", true, &[("2001:db8::1", 64)]);
-        assert_eq!(all.news(), [News::Changed { event: expect, came_up: false }]);
+        assert_eq!(news(&mut all), [changed(expect, false)]);
     }
 
     #[test]
@@ -243,7 +303,7 @@ mod tests {
         all.news();
         all.restart();
         all.take(&link(3, "eth1", true));
-        assert_eq!(all.news(), [News::Removed(2)]);
+        assert_eq!(news(&mut all), [News::Removed(2)]);
     }
 
     #[test]
@@ -259,7 +319,7 @@ mod tests {
             all.take(&link(3, "eth1", None, None));
             all.take(&Content::NewAddress(address(3, "10.0.1.1/24", 0)));
             all.take(&link(9, "red", None, Some(100)));
-            let told = all.news().into_iter().map(|news| match news {
+            let told = news(&mut all).into_iter().map(|news| match news {
                 News::Changed { event, .. } => (event.index, event.vrf.0, event.addresses.len()),
                 News::Removed(index) => panic!("{index} is not gone"),
             });
@@ -298,7 +358,7 @@ mod tests {
         let mut places = |message: Option<Content<'_>>, vrfs: Option<VrfSetup>| {
             message.iter().for_each(|message| all.take(message));
             vrfs.into_iter().for_each(|vrf| all.set_vrfs([vrf].into()));
-            let told = all.news().into_iter().filter_map(|news| match news {
+            let told = news(&mut all).into_iter().filter_map(|news| match news {
                 News::Changed { event, .. } if event.index == 2 => Some(event.vrf.0),
                 _ => None,
             });
@@ -310,5 +370,58 @@ mod tests {
         assert_eq!(places(Some(link(9, "blue", None, Some(100))), None), [0]);
         assert_eq!(places(Some(link(9, "red", None, Some(100))), None), [3]);
         assert_eq!(places(Some(link(2, "eth0", None, None)), None), [0]);
+    }
+
+    #[test]
+    fn news_says_what_an_operator_would() {
+        let mut all = Interfaces::of(None, [].into());
+        let mut says = |messages: &[Content<'_>]| {
+            messages.iter().for_each(|message| all.take(message));
+            all.news().into_iter().filter_map(|(_, says)| says).collect::<Vec<String>>()
+        };
+        let (four, six) = (address(2, "10.0.0.1/24", 0), address(2, "2001:db8::1/64", 0));
+        assert_eq!(
+            says(&[link(2, "eth1", true), Content::NewAddress(four)]),
+            ["interface eth1 is new and up, 10.0.0.1/24 added"]
+        );
+        assert_eq!(says(&[Content::NewAddress(six)]), ["interface eth1 2001:db8::1/64 added"]);
+        assert_eq!(
+            says(&[link(2, "eth1", false), Content::DelAddress(six)]),
+            ["interface eth1 is down, 2001:db8::1/64 removed"]
+        );
+        assert_eq!(says(&[link(2, "eth1", true)]), ["interface eth1 is up"]);
+        assert_eq!(
+            says(&[link(2, "eth1", false), link(2, "eth1", true)]),
+            ["interface eth1 was down and is up"]
+        );
+        assert_eq!(says(&[link(2, "wan", true)]), ["interface wan was eth1"]);
+        assert_eq!(says(&[link(2, "wan", true)]), [""; 0]);
+        let gone = ribtide_wire::netlink::Link {
+            index: 2,
+            name: "wan",
+            flags: 0,
+            mtu: 0,
+            master: None,
+            kind: None,
+            vrf_table: None,
+        };
+        assert_eq!(says(&[Content::DelLink(gone)]), ["interface wan is gone"]);
+    }
+
+    #[test]
+    fn news_point_to_point_network_is_the_peers() {
+        let mut all = Interfaces::of(None, [].into());
+        let to = |peer: &str| Address { local: "10.0.0.1".parse().unwrap(), ..address(2, peer, 0) };
+        let networks = |all: &mut Interfaces| match &all.news()[..] {
+            [(News::Changed { event, networks, .. }, _)] => (event.addresses.len(), networks.clone()),
+            other => panic!("{other:?}"),
+        };
+        all.take(&link(2, "ppp0", true));
+        all.take(&Content::NewAddress(to("10.0.0.2/32")));
+        all.take(&Content::NewAddress(to("10.0.0.3/32")));
+        let prefix = |text: &str| text.parse::<AnyPrefix>().unwrap();
+        assert_eq!(networks(&mut all), (1, vec![prefix("10.0.0.2/32"), prefix("10.0.0.3/32")]));
+        all.take(&Content::DelAddress(to("10.0.0.2/32")));
+        assert_eq!(networks(&mut all), (1, vec![prefix("10.0.0.3/32")]));
     }
 }

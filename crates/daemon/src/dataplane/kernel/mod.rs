@@ -1,6 +1,6 @@
 //! The Linux kernel as a dataplane, through netlink and next-hop objects.
 //!
-//! Four threads. `kernel-links` watches interfaces and addresses and tells the RIB manager. `kernel-fib` writes
+//! Four threads. `kernel-links` watches interfaces and addresses and tells the RIB manager and BGP's session thread. `kernel-fib` writes
 //! routes: one writer, since the kernel's routing lock makes a second one useless (measured: equal rate at twice
 //! the CPU). `kernel-routes` watches what others do: to our routes, which the writer then puts right, and with their
 //! own, which the RIB manager learns. `kernel-wanted` keeps the table of what is wanted.
@@ -13,6 +13,7 @@
 mod installed;
 mod interfaces;
 mod learnt;
+mod links;
 mod objects;
 mod routes;
 pub(crate) mod socket;
@@ -24,19 +25,19 @@ mod watch;
 mod tests;
 
 use super::Port;
+use crate::bgp::session::InterfaceNews;
 use crate::config::KernelConfig;
 use crate::rib::VrfSetup;
-use crossbeam_channel::{Select, TryRecvError};
+use crossbeam_channel::Select;
 pub(crate) use installed::{Forwarding, Installed, Walk, installed, next_hop_objects};
-use interfaces::{Interfaces, News};
-use ribtide_rib::{IfIndex, RibIn, Source};
+pub(crate) use links::InterfaceWatch;
+use ribtide_rib::{IfIndex, RibIn};
 use ribtide_runtime::log::log;
 use ribtide_runtime::ring::{self, Closed, Rings};
-use ribtide_runtime::thread::{self, Stop};
-use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK};
-use ribtide_wire::netlink::{Content, dump_addresses, dump_links};
+use ribtide_runtime::thread;
+use ribtide_wire::netlink::{Content, dump_links};
 use routes::{InterfaceChange, Kernel};
-use socket::{Socket, overran};
+use socket::Socket;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
@@ -62,8 +63,6 @@ const DOUBT: Duration = Duration::from_millis(500);
 const REOPEN: Duration = Duration::from_secs(1);
 /// Notes of the watchers that may wait for the writer.
 const NOTES: usize = 256;
-/// How much of what interfaces do may wait for its watcher, in bytes.
-const LINKS_BUFFER: u32 = 8 * 1024 * 1024;
 
 /// The numbers of this system's interfaces, by name.
 ///
@@ -97,7 +96,7 @@ enum Note {
 /// Starts the kernel dataplane in the network namespace of the calling thread.
 ///
 /// It tells the RIB manager every interface, then [`RibIn::EndOfInitial`] of connected routes, then
-/// [`RibIn::DataplaneUp`].
+/// [`RibIn::DataplaneUp`]. `sessions`: BGP's session thread, which is told of interfaces too.
 ///
 /// # Errors
 /// A sentence that says what is missing (a capability, next-hop objects) and what to do.
@@ -105,6 +104,7 @@ pub fn start(
     mut config: KernelConfig,
     vrfs: &[VrfSetup],
     port: Port,
+    sessions: Option<ring::Sender<InterfaceNews>>,
     rings: &Rings,
 ) -> Result<(KernelHandle, [JoinHandle<()>; 3]), String> {
     let vrf = match &config.vrf {
@@ -122,10 +122,6 @@ pub fn start(
         leave_compat_mode();
     }
     let cannot = |e: io::Error| format!("the kernel dataplane cannot start: {e}");
-    let monitor =
-        Socket::monitor(&[RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR], LINKS_BUFFER, STOP_POLL)
-            .map_err(cannot)?;
-    let requests = Socket::open().map_err(cannot)?;
     let (notes, noted) = rings.bounded("kernel watchers to kernel FIB", NOTES);
     let writing_port = Arc::new(AtomicU32::new(kernel.port()));
     let handle =
@@ -139,18 +135,8 @@ pub fn start(
         port.stop.clone(),
     )
     .map_err(cannot)?;
-    let watcher = Watcher {
-        monitor,
-        requests,
-        interfaces: Interfaces::of(vrf, vrfs.into()),
-        listed: listed.clone(),
-        seen: 0,
-        notes: notes.clone(),
-        rib: port.rib.failures.clone(),
-        stop: port.stop.clone(),
-    };
-    let id = port.id;
-    let watcher = thread::spawn("kernel-links", move || watcher.run(id)).map_err(cannot)?;
+    let links = links::Outlets { notes: Some(notes.clone()), rib: Some(port.rib.failures.clone()), sessions };
+    let watcher = links::watch(vrf, listed.clone(), links, Some(port.id), &port.stop).map_err(cannot)?;
     let routes = thread::spawn("kernel-routes", move || routes.run()).map_err(cannot)?;
     let writer =
         Writer { kernel, config, listed: listed.clone(), port, noted, writing_port, replayed: false };
@@ -202,97 +188,6 @@ fn leave_compat_mode() {
                  for each of its routes; set it before the start (sysctl), or fib.kernel.compat-mode = true accepts it"
             ),
         ),
-    }
-}
-
-/// Watches interfaces.
-struct Watcher {
-    monitor: Socket,
-    requests: Socket,
-    interfaces: Interfaces,
-    listed: Listed,
-    /// Which change of the list is seen.
-    seen: u32,
-    notes: ring::Sender<Note>,
-    /// The lane for failures, so that they overtake; and for what may not overtake them.
-    rib: ring::Sender<RibIn>,
-    stop: Stop,
-}
-
-impl Watcher {
-    fn run(mut self, id: u8) {
-        // The monitor listens already, so nothing that happens during the dump is missed.
-        let initial = self.dump().and_then(|()| {
-            self.rib.send(RibIn::EndOfInitial(Source::Connected))?;
-            self.rib.send(RibIn::DataplaneUp(id))
-        });
-        if initial.is_err() {
-            return;
-        }
-        while !self.stop.stopped() {
-            let interfaces = &mut self.interfaces;
-            if let Some(vrfs) = self.listed.news(&mut self.seen) {
-                interfaces.set_vrfs(vrfs);
-            }
-            let told = match self.monitor.notified(|_, content| interfaces.take(&content)) {
-                Ok(()) => self.tell(),
-                Err(e) => {
-                    if !overran(&e) {
-                        log(
-                            "ribtide",
-                            &format!(
-                                "watching the kernel's interfaces failed ({e}); reading all of them again"
-                            ),
-                        );
-                        std::thread::sleep(REOPEN);
-                    }
-                    self.notes.send(Note::Lost).and_then(|()| self.dump())
-                }
-            };
-            if told.is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Reads all interfaces and addresses and tells what differs. Tries until it succeeds.
-    fn dump(&mut self) -> Result<(), Closed> {
-        loop {
-            self.interfaces.restart();
-            // A dump that had to begin again repeats itself, which does no harm here.
-            let interfaces = &mut self.interfaces;
-            let read =
-                self.requests.dump(dump_links, |(): &mut (), content| interfaces.take(&content)).and_then(
-                    |()| self.requests.dump(dump_addresses, |(): &mut (), content| interfaces.take(&content)),
-                );
-            match read {
-                Ok(()) => return self.tell(),
-                Err(_) if self.stop.stopped() => return Err(Closed),
-                Err(e) => {
-                    log("ribtide", &format!("the kernel's interfaces cannot be read ({e}); trying again"));
-                    std::thread::sleep(REOPEN);
-                }
-            }
-        }
-    }
-
-    /// Tells the writer first: when what the RIB makes of the news reaches it, it knows already.
-    fn tell(&mut self) -> Result<(), Closed> {
-        for news in self.interfaces.news() {
-            match news {
-                News::Changed { event, came_up } => {
-                    let change = InterfaceChange { ifindex: event.index, up: event.up, came_up };
-                    self.notes.send(Note::Interface(change))?;
-                    self.rib.send(RibIn::Interface(event))?;
-                }
-                News::Removed(ifindex) => {
-                    let change = InterfaceChange { ifindex, up: false, came_up: false };
-                    self.notes.send(Note::Interface(change))?;
-                    self.rib.send(RibIn::InterfaceRemoved(ifindex))?;
-                }
-            }
-        }
-        Ok(())
     }
 }
 
@@ -353,7 +248,7 @@ impl Writer {
             Err(Closed) => return Ok(Err(Closed)),
         }
         let mut select = Select::new();
-        select.recv(self.noted.raw());
+        self.noted.watch(&mut select);
         self.port.watch(&mut select);
         let quiet = if self.kernel.doubts_for(Duration::ZERO) { QUIET } else { STOP_POLL };
         if select.ready_timeout(quiet).is_err() {
@@ -366,13 +261,10 @@ impl Writer {
     /// Takes all notes that wait. The watchers end only with the process.
     fn notes(&mut self) -> io::Result<Result<(), Closed>> {
         loop {
-            match self.noted.raw().try_recv() {
-                Ok(note) => {
-                    let note = self.noted.took(note);
-                    self.noted(&note)?;
-                }
-                Err(TryRecvError::Empty) => return Ok(Ok(())),
-                Err(TryRecvError::Disconnected) => return Ok(Err(Closed)),
+            match self.noted.next_now() {
+                Ok(Some(note)) => self.noted(&note)?,
+                Ok(None) => return Ok(Ok(())),
+                Err(Closed) => return Ok(Err(Closed)),
             }
         }
     }

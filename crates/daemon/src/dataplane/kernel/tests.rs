@@ -5,9 +5,10 @@ use super::routes::InterfaceChange;
 use super::*;
 use ribtide_prefix::{AnyPrefix, Family, Prefix, V4, V6};
 use ribtide_rib::{
-    FibAck, FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, UrgentOp, VrfPrefix,
+    FibAck, FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, Source, UrgentOp, VrfPrefix,
 };
 use ribtide_runtime::meter::Meters;
+use ribtide_runtime::thread::Stop;
 use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_ROUTE, RTNLGRP_NEXTHOP};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -766,7 +767,8 @@ fn the_stage_tells_interfaces_and_acknowledges() {
         let rib = ToRib { failures: feedback.clone(), feedback, confirms: Arc::default() };
         let (stop, meter) = (Stop::default(), Meters::default().meter("kernel"));
         let (port, Outlet { batches, urgent }) = Port::new(3, "kernel", &rings, rib, meter, stop.clone());
-        let (_, threads) = start(KernelConfig { import: false, ..config() }, &[], port, &rings).unwrap();
+        let (_, threads) =
+            start(KernelConfig { import: false, ..config() }, &[], port, None, &rings).unwrap();
         let mut interfaces = Vec::new();
         loop {
             match said.recv().unwrap() {

@@ -106,7 +106,7 @@ fn the_rib_hears_of_interfaces_and_routes_where_they_are() {
             policy: FibPolicy::default(),
         };
         let red = setup("red", RED, "v1");
-        let (handle, threads) = start(config(), std::slice::from_ref(&red), port, &rings).unwrap();
+        let (handle, threads) = start(config(), std::slice::from_ref(&red), port, None, &rings).unwrap();
         let mut heard = Heard::default();
         let mut until = |what: &str, so: &dyn Fn(&Heard) -> bool| {
             let begin = Instant::now();

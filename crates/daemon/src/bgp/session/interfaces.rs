@@ -1,0 +1,219 @@
+//! Fast external fallover: a single-hop external neighbour that is on a subnet of ours loses its session with the interface,
+//! and may have it again when an interface with that subnet carries packets.
+//!
+//! The neighbour's interfaces are those with the longest subnet that holds its address, up or down. It is cut off when none of
+//! them is up, or when no subnet holds it any more although one did: the kernel forgets a down interface's IPv6 addresses.
+//! A neighbour that was never seen on a subnet of ours, such as one behind a static route, is left alone.
+
+use super::Sessions;
+use super::peer::Peer;
+use ribtide_bgp::fsm::{Event, Obstacle};
+use ribtide_bgp::peer::PeerId;
+use ribtide_prefix::{AnyPrefix, Map};
+use std::net::IpAddr;
+
+/// Sessions that a line names; of more it tells the number.
+const NAMED: usize = 8;
+
+/// What the watcher of interfaces tells.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InterfaceNews {
+    /// The kernel's number of the interface.
+    pub index: u32,
+    /// How it is now; `None`: it is gone.
+    pub state: Option<InterfaceState>,
+    /// The event as a line for the operator; `None`: there was none, or not one of interest.
+    pub says: Option<String>,
+}
+
+/// An interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InterfaceState {
+    /// Its name.
+    pub name: String,
+    /// Whether it carries packets.
+    pub up: bool,
+    /// Whether it did not, at some time since the last news.
+    pub fell: bool,
+    /// Our addresses on it.
+    pub addresses: Vec<IpAddr>,
+    /// The subnets of the default VRF on it.
+    pub networks: Vec<AnyPrefix>,
+}
+
+impl InterfaceState {
+    /// The length of its longest subnet that holds an address.
+    fn holds(&self, address: IpAddr) -> Option<u8> {
+        self.networks.iter().filter(|network| network.contains(address)).map(|network| network.len()).max()
+    }
+}
+
+/// The interfaces, by the kernel's numbers.
+#[derive(Default)]
+pub(super) struct Interfaces(Map<u32, InterfaceState>);
+
+/// Which interface leads to a neighbour on a subnet of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum OnLink<'a> {
+    /// This one, which is up.
+    Up(&'a str),
+    /// This one, if it were up.
+    Down(&'a str),
+    /// None: it is on no subnet of ours.
+    No,
+}
+
+impl Interfaces {
+    fn lead_to(&self, address: IpAddr) -> OnLink<'_> {
+        let mut best: Option<(u8, bool, &str)> = None;
+        for state in self.0.values() {
+            let Some(len) = state.holds(address) else { continue };
+            // Of several that are as good the answer does not depend on their order.
+            best = best.max(Some((len, state.up, &state.name)));
+        }
+        match best {
+            Some((_, true, name)) => OnLink::Up(name),
+            Some((_, false, name)) => OnLink::Down(name),
+            None => OnLink::No,
+        }
+    }
+
+    fn have(&self, address: IpAddr) -> bool {
+        self.0.values().any(|state| state.addresses.contains(&address))
+    }
+}
+
+impl Sessions {
+    /// Takes news: ends the sessions that an interface carried, or lets them come again.
+    pub(in crate::bgp) fn take_interface(&mut self, news: InterfaceNews) {
+        let InterfaceNews { index, state, says } = news;
+        let fell = state.as_ref().is_some_and(|state| state.fell);
+        let now = state.clone();
+        let before = match state {
+            Some(state) => self.links.0.insert(index, state),
+            None => self.links.0.remove(&index),
+        };
+        let holds = |state: &Option<InterfaceState>, address| {
+            state.as_ref().is_some_and(|state| state.holds(address).is_some())
+        };
+        // Whose subnet this is, or was.
+        let concerned = self.by_address.iter().filter(|(a, _)| holds(&before, **a) || holds(&now, **a));
+        let concerned: Vec<(IpAddr, PeerId)> = concerned.map(|(address, id)| (*address, *id)).collect();
+        let (mut ended, mut back) = (Vec::new(), Vec::new());
+        for (address, id) in concerned {
+            let Some(peer) = self.peers.get(&id) else { continue };
+            let (was_up, was_held) = (peer.up.is_some(), peer.fsm.held().is_some());
+            // The connection does not outlive its own address, nor an interface that was down between two looks.
+            let local = peer.up.as_ref().map(|up| up.local);
+            let had = |local: &IpAddr| before.as_ref().is_some_and(|state| state.addresses.contains(local));
+            let loses_address = local.filter(had).is_some_and(|local| !self.links.have(local));
+            let carried =
+                fell && before.as_ref().is_some_and(|state| state.up) && local.is_some_and(|l| had(&l));
+            if falls_over(peer) && (loses_address || carried) {
+                let name = before.as_ref().map_or_else(String::new, |state| state.name.clone());
+                self.event(id, Event::Hold(Obstacle::Interface(name)));
+            }
+            self.obey(id);
+            // One that came from a range is gone with its session.
+            let peer = self.peers.get(&id);
+            if was_up && peer.is_none_or(|peer| peer.up.is_none()) {
+                ended.push(address);
+            } else if was_held && peer.is_some_and(|peer| peer.fsm.held().is_none()) {
+                back.push(address);
+            }
+        }
+        if let Some(mut line) = says {
+            let outcomes = [
+                (ended, "the session to", "the sessions to", "ended"),
+                (back, "the session to", "the sessions to", "may come again"),
+            ];
+            for (addresses, one, many, what) in
+                outcomes.iter().filter(|(addresses, ..)| !addresses.is_empty())
+            {
+                let whose = if addresses.len() == 1 { one } else { many };
+                line.push_str(&format!(": {whose} {} {what}", named(addresses)));
+            }
+            self.log.interface(self.clock.now(), line);
+        }
+    }
+
+    /// Lets a peer have a session or not, as its settings have it, BFD, and the interface to it.
+    pub(super) fn obey(&mut self, id: PeerId) {
+        let obstacle = self.obstacle(id);
+        let Some(peer) = self.peers.get(&id) else { return };
+        if obstacle.as_ref() != peer.fsm.held() {
+            self.event(id, obstacle.map_or(Event::Release, Event::Hold));
+        }
+    }
+
+    /// What stands in the way of a session of this peer.
+    pub(super) fn obstacle(&mut self, id: PeerId) -> Option<Obstacle> {
+        let on_link = match self.peers.get(&id) {
+            Some(peer) if falls_over(peer) => self.links.lead_to(peer.address),
+            Some(_) => OnLink::No,
+            None => return None,
+        };
+        let peer = self.peers.get_mut(&id)?;
+        let cut_off = match on_link {
+            OnLink::Up(name) => {
+                peer.interface = Some(name.into());
+                None
+            }
+            OnLink::Down(name) => Some(name.to_owned()),
+            OnLink::No if falls_over(peer) => peer.interface.clone(),
+            OnLink::No => {
+                peer.interface = None;
+                None
+            }
+        };
+        self.bfd_obstacle(self.peers.get(&id)?).or(cut_off.map(Obstacle::Interface))
+    }
+}
+
+/// Whether the neighbour's session ends with the interface to it.
+fn falls_over(peer: &Peer) -> bool {
+    peer.settings.fast_external_fallover
+        && !peer.kind.is_internal()
+        && peer.settings.multihop.is_none_or(|ttl| ttl <= 1)
+}
+
+fn named(addresses: &[IpAddr]) -> String {
+    let names: Vec<String> = addresses.iter().take(NAMED).map(IpAddr::to_string).collect();
+    match addresses.len().saturating_sub(NAMED) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(name: &str, up: bool, networks: &[&str]) -> InterfaceState {
+        let networks = networks.iter().map(|text| text.parse().unwrap()).collect();
+        InterfaceState { name: name.into(), up, fell: false, addresses: Vec::new(), networks }
+    }
+
+    #[test]
+    fn lead_to_takes_the_longest_subnet_and_of_equal_ones_one_that_is_up() {
+        let mut all = Interfaces::default();
+        let peer = IpAddr::from([192, 0, 2, 9]);
+        assert_eq!(all.lead_to(peer), OnLink::No);
+        all.0.insert(1, state("wide", true, &["192.0.0.0/16"]));
+        all.0.insert(2, state("eth0", true, &["10.0.0.0/24", "2001:db8::/64"]));
+        assert_eq!(all.lead_to(peer), OnLink::Up("wide"));
+        // The wider subnet is another link, over which the neighbour is not.
+        all.0.insert(3, state("eth1", false, &["192.0.2.0/24"]));
+        assert_eq!(all.lead_to(peer), OnLink::Down("eth1"));
+        all.0.insert(4, state("eth2", true, &["192.0.2.0/24"]));
+        assert_eq!(all.lead_to(peer), OnLink::Up("eth2"));
+        assert_eq!(all.lead_to("2001:db8::7".parse().unwrap()), OnLink::Up("eth0"));
+    }
+
+    #[test]
+    fn named_tells_a_few_and_the_number_of_the_rest() {
+        let addresses: Vec<IpAddr> = (1..=10).map(|n| IpAddr::from([192, 0, 2, n])).collect();
+        assert_eq!(named(&addresses[..2]), "192.0.2.1, 192.0.2.2");
+        assert!(named(&addresses).ends_with("192.0.2.8 and 2 more"));
+    }
+}

@@ -1,0 +1,196 @@
+//! The thread that watches interfaces and addresses, `kernel-links`, and who hears of them: the writer of routes, the RIB
+//! manager, and BGP's session thread. It runs also without a kernel dataplane, for the latter two.
+
+use super::interfaces::{Interfaces, News};
+use super::socket::{Socket, overran};
+use super::vrf::Listed;
+use super::{InterfaceChange, Note, REOPEN, STOP_POLL};
+use crate::bgp::session::{InterfaceNews, InterfaceState};
+use crate::rib::VrfSetup;
+use ribtide_rib::{DataplaneId, IfIndex, RibIn, Source, VrfId};
+use ribtide_runtime::log::log;
+use ribtide_runtime::ring::{Closed, Sender};
+use ribtide_runtime::thread::{self, Stop};
+use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK};
+use ribtide_wire::netlink::{dump_addresses, dump_links};
+use std::io;
+use std::net::IpAddr;
+use std::thread::JoinHandle;
+
+/// How much of what interfaces do may wait for its watcher, in bytes.
+const BUFFER: u32 = 8 * 1024 * 1024;
+
+/// Who is told of interfaces.
+pub(super) struct Outlets {
+    /// The writer of routes.
+    pub(super) notes: Option<Sender<Note>>,
+    /// The RIB manager's lane for failures, so that they overtake; and for what may not overtake them.
+    pub(super) rib: Option<Sender<RibIn>>,
+    /// BGP's session thread, which waits for nobody, so that to wait for it delays the others by one of its rounds at most.
+    pub(super) sessions: Option<Sender<InterfaceNews>>,
+}
+
+/// A watch of interfaces without a kernel dataplane.
+pub(crate) struct InterfaceWatch {
+    listed: Listed,
+}
+
+impl InterfaceWatch {
+    /// Watches the interfaces of the calling thread's network namespace for a RIB manager that has no other way to know
+    /// them, and for BGP's session thread.
+    ///
+    /// # Errors
+    /// The system refuses the socket or the thread.
+    pub(crate) fn start(
+        vrfs: &[VrfSetup],
+        rib: Option<Sender<RibIn>>,
+        sessions: Option<Sender<InterfaceNews>>,
+        stop: &Stop,
+    ) -> io::Result<InterfaceWatch> {
+        let listed = Listed::default();
+        listed.set(vrfs);
+        watch(None, listed.clone(), Outlets { notes: None, rib, sessions }, None, stop)?;
+        Ok(InterfaceWatch { listed })
+    }
+
+    /// From now on there are these VRFs beside the default one.
+    pub(crate) fn set_vrfs(&self, vrfs: &[VrfSetup]) {
+        self.listed.set(vrfs);
+    }
+}
+
+/// Starts the thread in the network namespace of the calling one. `vrf` is the number of the default VRF's device, if it
+/// has one; `dataplane` is up once the RIB manager knows the interfaces.
+///
+/// # Errors
+/// The system refuses the socket or the thread.
+pub(super) fn watch(
+    vrf: Option<IfIndex>,
+    listed: Listed,
+    outlets: Outlets,
+    dataplane: Option<DataplaneId>,
+    stop: &Stop,
+) -> io::Result<JoinHandle<()>> {
+    let groups = [RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR];
+    let watcher = Watcher {
+        monitor: Socket::monitor(&groups, BUFFER, STOP_POLL)?,
+        requests: Socket::open()?,
+        interfaces: Interfaces::of(vrf, listed.get()),
+        listed,
+        seen: 0,
+        outlets,
+        initial: true,
+        stop: stop.clone(),
+    };
+    thread::spawn("kernel-links", move || watcher.run(dataplane))
+}
+
+struct Watcher {
+    monitor: Socket,
+    requests: Socket,
+    interfaces: Interfaces,
+    listed: Listed,
+    /// Which change of the list is seen.
+    seen: u32,
+    outlets: Outlets,
+    /// What is told is how things are at the start, and no event.
+    initial: bool,
+    stop: Stop,
+}
+
+impl Watcher {
+    fn run(mut self, dataplane: Option<DataplaneId>) {
+        // The monitor listens already, so nothing that happens during the dump is missed.
+        let initial = self.dump().and_then(|()| {
+            let Some(rib) = &self.outlets.rib else { return Ok(()) };
+            rib.send(RibIn::EndOfInitial(Source::Connected))?;
+            dataplane.map_or(Ok(()), |id| rib.send(RibIn::DataplaneUp(id)))
+        });
+        self.initial = false;
+        if initial.is_err() {
+            return;
+        }
+        while !self.stop.stopped() {
+            let interfaces = &mut self.interfaces;
+            if let Some(vrfs) = self.listed.news(&mut self.seen) {
+                interfaces.set_vrfs(vrfs);
+            }
+            let told = match self.monitor.notified(|_, content| interfaces.take(&content)) {
+                Ok(()) => self.tell(),
+                Err(e) => {
+                    if !overran(&e) {
+                        log(
+                            "ribtide",
+                            &format!(
+                                "watching the kernel's interfaces failed ({e}); reading all of them again"
+                            ),
+                        );
+                        std::thread::sleep(REOPEN);
+                    }
+                    let lost = self.outlets.notes.as_ref().map_or(Ok(()), |notes| notes.send(Note::Lost));
+                    lost.and_then(|()| self.dump())
+                }
+            };
+            if told.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Reads all interfaces and addresses and tells what differs. Tries until it succeeds.
+    fn dump(&mut self) -> Result<(), Closed> {
+        loop {
+            self.interfaces.restart();
+            // A dump that had to begin again repeats itself, which does no harm here.
+            let interfaces = &mut self.interfaces;
+            let read =
+                self.requests.dump(dump_links, |(): &mut (), content| interfaces.take(&content)).and_then(
+                    |()| self.requests.dump(dump_addresses, |(): &mut (), content| interfaces.take(&content)),
+                );
+            match read {
+                Ok(()) => return self.tell(),
+                Err(_) if self.stop.stopped() => return Err(Closed),
+                Err(e) => {
+                    log("ribtide", &format!("the kernel's interfaces cannot be read ({e}); trying again"));
+                    std::thread::sleep(REOPEN);
+                }
+            }
+        }
+    }
+
+    /// Tells the writer first: when what the RIB makes of the news reaches it, it knows already.
+    fn tell(&mut self) -> Result<(), Closed> {
+        let Outlets { notes, rib, sessions } = &self.outlets;
+        for (news, says) in self.interfaces.news() {
+            let (change, state, message) = match news {
+                News::Changed { event, networks, came_up } => {
+                    let change = InterfaceChange { ifindex: event.index, up: event.up, came_up };
+                    let of_default = |_: &&(IpAddr, u8)| event.vrf == VrfId::DEFAULT;
+                    let addresses = event.addresses.iter().filter(of_default).map(|(a, _)| *a).collect();
+                    let (name, up) = (event.name.clone(), event.up);
+                    let state = InterfaceState { name, up, fell: came_up, addresses, networks };
+                    (change, Some(state), RibIn::Interface(event))
+                }
+                News::Removed(ifindex) => {
+                    let change = InterfaceChange { ifindex, up: false, came_up: false };
+                    (change, None, RibIn::InterfaceRemoved(ifindex))
+                }
+            };
+            if let Some(notes) = notes {
+                notes.send(Note::Interface(change))?;
+            }
+            if let Some(rib) = rib {
+                rib.send(message)?;
+            }
+            let says = says.filter(|_| !self.initial);
+            match sessions {
+                Some(sessions) => {
+                    // Gone only when the process is stopping, and routes are not to wait for that.
+                    let _ = sessions.send(InterfaceNews { index: change.ifindex, state, says });
+                }
+                None => says.iter().for_each(|line| log("ribtide", line)),
+            }
+        }
+        Ok(())
+    }
+}
