@@ -79,7 +79,8 @@ def test_other_to_ribtide(pair, kind):
 
 def test_cut_line(pair):
     """Nobody says goodbye, and the hold timer has to find out. The line comes back, and so does the table."""
-    router = Ribtide(pair.a, ribtide(LEFT))
+    # Else the session would end with the link (test_fallover.py).
+    router = Ribtide(pair.a, ribtide(LEFT).replace("[bgp]\n", "[bgp]\nfast-external-fallover = false\n", 1))
     other = start("bird", pair.b, RIGHT)
     up(router, other, "bird")
     blast(pair.b, 5000, 2000)

@@ -228,6 +228,8 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
                 suppress_fib_pending: _,
                 max_ecmp,
                 underlay_weights,
+                // What is in force when the router stops counts.
+                on_stop: _,
                 policy: _,
             } = new;
             key("fib.kernel", *kernel == old.kernel);

@@ -6,9 +6,9 @@ use crate::bfd::{self, Bfd};
 use crate::bgp::owners::Owners;
 use crate::bgp::session::InterfaceNews;
 use crate::bgp::{Bgp, BgpBuilder, initial};
-use crate::config::{Config, VIRTUAL_ASIC};
+use crate::config::{Config, OnStop, VIRTUAL_ASIC};
 use crate::dataplane::fpm::{self, FpmHandle};
-use crate::dataplane::kernel::{self, InterfaceWatch, KernelHandle};
+use crate::dataplane::kernel::{self, InterfaceWatch, KernelHandle, flush};
 use crate::rib::{RibBuilder, RibHandle, RibSetup, VrfSetup, VrfsSetup};
 use crate::route_check;
 use crate::sonic::inprocess::{self, InProcess};
@@ -27,10 +27,13 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a stop may take before the process just ends.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How long a stop may take to remove what dataplanes installed. systemd kills after 90 s.
+const REMOVAL: Duration = Duration::from_secs(30);
 /// How often the router looks whether it is to stop.
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -93,6 +96,8 @@ impl Inside {
 pub struct Router {
     inside: Arc<Inside>,
     stop: Stop,
+    /// The thread that writes into the kernel.
+    writer: Option<JoinHandle<()>>,
     socket: SocketFile,
 }
 
@@ -161,12 +166,14 @@ impl Router {
         }
         let mut rib = config.fib.as_ref().map(|_| RibBuilder::new(&rings));
         let (mut handle, mut on_kernel, mut asics, mut clients) = (None, None, BTreeMap::new(), Vec::new());
+        let mut writer = None;
         if let (Some(fib), Some(rib)) = (&config.fib, &mut rib) {
             if let Some(kernel) = &fib.kernel {
                 let port = rib.plug("kernel", &rings, meters.meter("kernel"), &stop);
                 let sessions = bgp.as_ref().map(BgpBuilder::links);
                 let started = kernel::start(kernel.clone(), &vrfs, port, sessions, &rings);
-                on_kernel = Some(started.map_err(StartError::Kernel)?.0);
+                let (kernel, [_, _, writing]) = started.map_err(StartError::Kernel)?;
+                (on_kernel, writer) = (Some(kernel), Some(writing));
             }
             for (i, server) in fib.fpm.iter().enumerate() {
                 let name = if fib.fpm.len() == 1 { "fpm".to_string() } else { format!("fpm-{i}") };
@@ -264,7 +271,7 @@ impl Router {
         };
         let inside = Arc::new(inside);
         let socket = api.serve(inside.clone())?;
-        Ok(Router { inside, stop, socket })
+        Ok(Router { inside, stop, writer, socket })
     }
 
     /// What the API looks at.
@@ -346,9 +353,16 @@ impl Router {
         Ok(())
     }
 
-    /// Ends every session with a NOTIFICATION and stops the stages. Routes stay installed: the next start adopts them.
+    /// Ends every session with a NOTIFICATION and stops the stages. By `fib.on-stop`, routes stay installed, and the next
+    /// start adopts them; or they are removed, as far as [`REMOVAL`] is time for.
     pub fn shut_down(&self) {
-        self.stop.stop();
+        let config = self.inside.config();
+        let removes = config.fib.as_ref().is_some_and(|fib| fib.on_stop == OnStop::Remove);
+        if removes {
+            self.stop.stop_and_remove()
+        } else {
+            self.stop.stop()
+        }
         let begin = Instant::now();
         let parting = |inside: &Inside| {
             inside.bgp.as_ref().is_some_and(|bgp| !bgp.session_thread.is_finished())
@@ -357,6 +371,32 @@ impl Router {
         while parting(&self.inside) && begin.elapsed() < FAREWELL {
             std::thread::sleep(Duration::from_millis(5));
         }
+        // Not so where a stage had failed before.
+        if self.stop.removes() {
+            self.remove(begin + REMOVAL);
+        }
+    }
+
+    /// Waits until FPM clients have taken back what they told, and takes back what is in the kernel. What is in virtual ASICs
+    /// ends with this process.
+    fn remove(&self, deadline: Instant) {
+        let wait = |over: &dyn Fn() -> bool| {
+            while !over() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        if let Some(kernel) = &self.inside.kernel {
+            // Its writer would put back what it misses.
+            wait(&|| self.writer.as_ref().is_none_or(JoinHandle::is_finished));
+            let says = match flush::flush(&kernel.scope(), false, Some(deadline)) {
+                Ok(flushed) => flushed.to_string(),
+                Err(e) => format!(
+                    "what is installed in the kernel could not be removed: {e}; `ribtide flush` does it"
+                ),
+            };
+            log("ribtide", &says);
+        }
+        wait(&|| self.inside.fpm.iter().all(FpmHandle::has_ended));
     }
 }
 

@@ -7,6 +7,7 @@ mod bench;
 mod change;
 mod client;
 mod demo;
+mod flush;
 mod route_check;
 mod show;
 mod text;
@@ -82,6 +83,8 @@ enum Command {
         #[command(flatten)]
         output: show::Output,
     },
+    /// Remove what ribtide installed from the kernel, while no router is running
+    Flush(flush::Options),
     /// Play an MRT file into a BGP session
     Replay(ribtide_bench::replay::Options),
     /// Send an internet-shaped table, made from a seed, into BGP sessions
@@ -155,6 +158,7 @@ fn run(command: Command) -> Result<(), String> {
         Command::Clear { what, output } => show::clear(&what, &output),
         Command::Config { what, output } => change::config(&what, &output),
         Command::Reload { output } => change::reload(&output),
+        Command::Flush(options) => flush::run(&options),
         Command::Replay(options) => sentence(ribtide_bench::replay::run(&options).map(drop)),
         Command::Blast(options) => sentence(ribtide_bench::blast::run(&options).map(drop)),
         Command::Sink(options) => sentence(ribtide_bench::sink::run(&options).map(drop)),

@@ -3,22 +3,36 @@
 use crate::cpu::Cpus;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
 /// Tells every stage of a process to stop. Clones share the flag.
 #[derive(Clone, Default, Debug)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop(Arc<AtomicU8>);
+
+const STOP: u8 = 1;
+const STOP_AND_REMOVE: u8 = 2;
 
 impl Stop {
-    /// Asks for the stop.
+    /// Asks for the stop. What stages installed elsewhere stays there.
     pub fn stop(&self) {
-        self.0.store(true, Relaxed);
+        self.0.fetch_max(STOP, Relaxed);
+    }
+
+    /// Asks for the stop, and that stages take back what they installed elsewhere. A stop that was asked for before wins:
+    /// then a stage failed, and has to be started again.
+    pub fn stop_and_remove(&self) {
+        let _ = self.0.compare_exchange(0, STOP_AND_REMOVE, Relaxed, Relaxed);
     }
 
     /// Whether it was asked for.
     pub fn stopped(&self) -> bool {
-        self.0.load(Relaxed)
+        self.0.load(Relaxed) != 0
+    }
+
+    /// Whether stages take back what they installed elsewhere before they end.
+    pub fn removes(&self) -> bool {
+        self.0.load(Relaxed) == STOP_AND_REMOVE
     }
 }
 
@@ -141,6 +155,16 @@ pub fn peak_memory() -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stop_and_remove_only_when_nothing_stopped_before() {
+        let (clean, failed) = (Stop::default(), Stop::default());
+        clean.stop_and_remove();
+        assert!(clean.stopped() && clean.removes());
+        failed.stop();
+        failed.stop_and_remove();
+        assert!(failed.stopped() && !failed.removes());
+    }
 
     #[test]
     fn threads_are_listed_by_name_with_what_they_do_and_where() {

@@ -3,7 +3,7 @@
 use super::api::ApiConfig;
 use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::diagnosis::{Problem, Step, key};
-use super::file;
+use super::file::{self, OnStop};
 use super::policy::{Direction, Policies};
 use super::statics::{Place, StaticRoute};
 use super::threads::{CpuChoice, Threads};
@@ -169,6 +169,8 @@ pub struct FibConfig {
     pub max_ecmp: u16,
     /// Whether a way out through another route has that route's weight for it.
     pub underlay_weights: bool,
+    /// What a clean stop does to what is installed.
+    pub on_stop: OnStop,
     /// What becomes of routes on their way there.
     pub policy: FibPolicy,
 }
@@ -446,6 +448,7 @@ impl Checker {
             fpm_next_hop_groups: file.fpm_next_hop_groups,
             asics,
             resolve_via_default: file.resolve_via_default.unwrap_or(true),
+            on_stop: file.on_stop,
             policy: FibPolicy::default(),
         }
     }

@@ -278,9 +278,23 @@ pub(super) struct Fib {
     /// A way out through another route has that route's weight for it.
     #[serde(default)]
     pub(super) underlay_weights: bool,
+    /// What becomes of what is installed when the router stops: "keep" (default) or "remove".
+    #[serde(default)]
+    pub(super) on_stop: OnStop,
     /// What is installed, and with which source address.
     #[serde(default)]
     pub(super) policy: FibPolicy,
+}
+
+/// What a clean stop does to what dataplanes installed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnStop {
+    /// It stays, and packets are forwarded until the next start, which adopts it.
+    #[default]
+    Keep,
+    /// It is removed.
+    Remove,
 }
 
 /// Lists of policies by who announced the routes.

@@ -22,6 +22,7 @@ pub use check::{
     NeighborSettings, VIRTUAL_ASIC, VirtualAsicConfig,
 };
 pub use diagnosis::{ConfigError, Problem};
+pub use file::OnStop;
 pub use statics::{StaticHop, StaticRoute, StaticTrack};
 pub use threads::{CpuChoice, Threads};
 pub use vrf::{DEFAULT as DEFAULT_VRF, VrfConfig};

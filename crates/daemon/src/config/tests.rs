@@ -129,7 +129,7 @@ fn what_cannot_be_combined_is_refused() {
             "a route tracks one thing",
         ),
         (
-            "[fib]\n[[static]]\nprefix = \"::/0\"\nblackhole = true\ntrack = { interface = \"e9\" }\n",
+            "[fib]\n[[static]]\nprefix = \"::/0\"\nblackhole = true\ntrack = { interface = \"e9\" }\n[[interface]]\nname = \"e8\"\n",
             "there is no [[interface]] named \"e9\"",
         ),
         ("[fib]\nmax-ecmp = 0\n", "write 1 to 1024"),

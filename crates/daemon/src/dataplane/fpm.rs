@@ -23,7 +23,7 @@ use super::announce::Style;
 use super::verdicts::Verdicts;
 use encode::{Done, Encoder};
 use replies::Replies;
-use ribtide_rib::RibIn;
+use ribtide_rib::{FibBatch, RibIn};
 use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::log::log;
 use ribtide_runtime::rest;
@@ -45,6 +45,8 @@ pub const RETRY: Duration = Duration::from_secs(3);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often a waiting thread looks whether it shall stop.
 const STOP_POLL: Duration = Duration::from_millis(200);
+/// How long the server may take to read the deletions, when a stop takes back what it was told.
+const FAREWELL: Duration = Duration::from_secs(20);
 /// The longest frame: what the length field can say.
 const LONGEST_FRAME: usize = 65_535;
 
@@ -61,6 +63,8 @@ pub struct FpmHandle {
 #[derive(Default, Debug)]
 struct Counters {
     connected: AtomicBool,
+    /// The client's thread is over.
+    ended: AtomicBool,
     connects: AtomicU64,
     failed_connects: AtomicU64,
     closes: AtomicU64,
@@ -132,6 +136,11 @@ impl FpmReading {
 }
 
 impl FpmHandle {
+    /// Whether the client has ended: of a stop that takes back what was told, whether that is over.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.counters.ended.load(Relaxed)
+    }
+
     /// The counts now.
     pub fn read(&self) -> FpmReading {
         let c = &self.counters;
@@ -183,7 +192,10 @@ fn start_with_retry(
         encoder: Encoder::new(if next_hop_groups { Style::Objects } else { Style::Inline }),
     };
     // The other end of a ring is gone when the process ends: then so does the thread.
-    thread::spawn(name, move || while client.session().is_ok() {})?;
+    thread::spawn(name, move || {
+        while client.session().is_ok() {}
+        client.counters.ended.store(true, Relaxed);
+    })?;
     Ok(handle)
 }
 
@@ -219,11 +231,19 @@ impl Client {
         self.counters.connected.store(true, Relaxed);
         self.port.restart();
         self.port.rib.feedback.send(RibIn::DataplaneUp(self.port.id))?;
-        let mut connection =
-            Connection { stream, gone, stop: self.port.stop.clone(), counters: self.counters.clone() };
+        let mut connection = Connection {
+            stream,
+            gone,
+            stop: self.port.stop.clone(),
+            until: None,
+            counters: self.counters.clone(),
+        };
         // First of all: the replay may be long in coming, and the server must not take that for its end.
         self.say_terms(&mut connection);
         let served = self.serve(&mut connection, &replies);
+        if self.port.stop.removes() {
+            self.take_back(&connection);
+        }
         connection.close();
         self.counters.terms.end();
         self.counters.connected.store(false, Relaxed);
@@ -305,6 +325,30 @@ impl Client {
         Ok(())
     }
 
+    /// Deletes from the server all that it was told: the end of a connection alone says nothing about routes, and SONiC's
+    /// server keeps them. Waits until it has read that, [`FAREWELL`] at most.
+    fn take_back(&mut self, connection: &Connection) {
+        let Ok(stream) = connection.stream.try_clone() else { return };
+        // The reader ends with the stop, and so would what looks at it.
+        let (gone, stop) = (Arc::default(), Stop::default());
+        let until = Some(Instant::now() + FAREWELL);
+        let mut last = Connection { stream, gone, stop, until, counters: self.counters.clone() };
+        // A replay of nothing deletes what it does not name.
+        let nothing = FibBatch { start_of_replay: true, end_of_replay: true, ..FibBatch::default() };
+        let done = self.encoder.handle(&nothing, &mut Verdicts::default(), &mut |out| last.write(out));
+        self.counters.add(done);
+        let says = match last.finish() {
+            true => format!("{} routes are deleted from the FPM server {}", done.deletes, self.server),
+            false => format!(
+                "the FPM server {} did not read all deletions of its {} routes within {} s, and keeps some",
+                self.server,
+                done.deletes,
+                FAREWELL.as_secs()
+            ),
+        };
+        log("ribtide", &says);
+    }
+
     /// Tells routes once more of which it is unsure what the server said.
     fn ask_again(&mut self, connection: &mut Connection, replies: &Answers, now: Instant) {
         let again = replies.lock().again(now);
@@ -370,12 +414,34 @@ struct Connection {
     /// Set by whichever side finds out first.
     gone: Arc<AtomicBool>,
     stop: Stop,
+    /// It is given up then.
+    until: Option<Instant>,
     counters: Arc<Counters>,
 }
 
 impl Connection {
     fn gone(&self) -> bool {
-        self.gone.load(Relaxed) || self.stop.stopped()
+        let late = self.until.is_some_and(|until| Instant::now() >= until);
+        late || self.gone.load(Relaxed) || self.stop.stopped()
+    }
+
+    /// Says that nothing more comes, and waits until the server has read everything and closes its side too. To close with
+    /// something unread would destroy what it has not read. Whether it has.
+    fn finish(&mut self) -> bool {
+        if self.gone() || self.stream.shutdown(std::net::Shutdown::Write).is_err() {
+            return false;
+        }
+        let mut unread = [0; 4096];
+        while !self.gone() {
+            match self.stream.read(&mut unread) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(e) if waits(&e) => {}
+                // It closed without reading what was said, or its host is gone.
+                Err(_) => return false,
+            }
+        }
+        false
     }
 
     /// Writes all of `out` and empties it, waiting as long as the server does not read.

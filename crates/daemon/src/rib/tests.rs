@@ -167,7 +167,9 @@ fn run_without_dataplane_takes_routes_and_answers() {
     let builder = RibBuilder::new(&rings);
     let failures = builder.failures();
     let rib = builder.start(setup(), &meters, stop.clone()).unwrap();
-    [1, 2].map(|index| failures.send(link(index, true)).unwrap());
+    for index in [1, 2] {
+        failures.send(link(index, true)).unwrap();
+    }
     // The last producer of failures goes too, as the feedback's are gone from the start.
     drop(failures);
     rib.inbox.send(routes(0..10)).unwrap();

@@ -10,6 +10,7 @@
 //! its own, such as 114, and name it in `/etc/iproute2/rt_protos`. A route differs from others' of the same prefix
 //! by its metric; the kernel lets one route per prefix and metric be.
 
+pub mod flush;
 mod installed;
 mod interfaces;
 mod learnt;
@@ -26,9 +27,10 @@ mod tests;
 
 use super::Port;
 use crate::bgp::session::InterfaceNews;
-use crate::config::KernelConfig;
+use crate::config::{DEFAULT_VRF, KernelConfig};
 use crate::rib::VrfSetup;
 use crossbeam_channel::Select;
+use flush::Scope;
 pub(crate) use installed::{Forwarding, Installed, Walk, installed, next_hop_objects};
 pub(crate) use links::InterfaceWatch;
 use ribtide_rib::{IfIndex, RibIn};
@@ -46,6 +48,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vrf::Listed;
+use vrf::find as find_vrf;
 pub(crate) use vrf::numbers as vrf_numbers;
 use watch::Touched;
 
@@ -154,6 +157,14 @@ pub struct KernelHandle {
 }
 
 impl KernelHandle {
+    /// What it installs, and where.
+    pub(crate) fn scope(&self) -> Scope {
+        let vrfs = self.listed.get();
+        let others = vrfs.iter().map(|setup| (setup.vrf.table, setup.name.clone()));
+        let default = (self.config.table, DEFAULT_VRF.to_owned());
+        Scope { protocol: self.config.protocol, tables: std::iter::once(default).chain(others).collect() }
+    }
+
     /// From now on there are these VRFs beside the default one. The RIB manager is told of their interfaces and routes, so it
     /// has to know them before.
     pub(crate) fn set_vrfs(&self, vrfs: &[VrfSetup]) {

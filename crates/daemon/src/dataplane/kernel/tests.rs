@@ -20,6 +20,7 @@ fn config() -> KernelConfig {
     KernelConfig { table: 1000, compat_mode: true, ..KernelConfig::default() }
 }
 
+mod flush;
 mod installed;
 mod others;
 mod vrfs;

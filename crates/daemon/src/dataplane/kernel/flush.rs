@@ -1,0 +1,302 @@
+//! Everything that ribtide installed leaves the kernel: at a stop with `fib.on-stop = "remove"`, and by `ribtide flush`.
+//!
+//! What is ribtide's is what the running dataplane takes for its own too: routes of its tables with its protocol number, and
+//! next-hop objects with that number. Objects that a route or a group of somebody else still uses stay, for the kernel would
+//! delete that along with them.
+
+use super::socket::Socket;
+use super::{find_vrf, vrf_numbers};
+use crate::config::{Config, DEFAULT_VRF, KernelConfig};
+use ribtide_prefix::{Afi, AnyPrefix, Set};
+use ribtide_wire::netlink::numbers::RTM_F_CLONED;
+use ribtide_wire::netlink::{
+    Content, Forward, NextHops, Route, dump_next_hops, dump_routes, write_next_hop_delete,
+};
+use serde::Serialize;
+use std::fmt;
+use std::io;
+use std::time::Instant;
+
+/// Routes or objects that are deleted between two looks at the clock: some milliseconds' worth.
+const AT_ONCE: usize = 4096;
+/// How often what is left over is looked for again: others may put back what they watch.
+const ROUNDS: usize = 3;
+
+/// What to remove.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scope {
+    /// The protocol number that marks routes and next-hop objects.
+    pub protocol: u8,
+    /// The tables, with the VRF that each belongs to.
+    pub tables: Vec<(u32, String)>,
+}
+
+/// What was removed of one table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Table {
+    /// The kernel's number of it.
+    pub table: u32,
+    /// The VRF that it belongs to.
+    pub vrf: String,
+    /// IPv4 routes.
+    pub ipv4_routes: u64,
+    /// IPv6 routes.
+    pub ipv6_routes: u64,
+}
+
+/// What was removed; of a dry run, what would be.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Flushed {
+    /// Nothing was removed: these are the things that would be.
+    pub dry_run: bool,
+    /// The protocol number that marked them.
+    pub protocol: u8,
+    /// The tables.
+    pub tables: Vec<Table>,
+    /// Next-hop groups.
+    pub next_hop_groups: u64,
+    /// Single next-hop objects.
+    pub next_hops: u64,
+    /// Next-hop objects with the number that stay, since others' groups use them, or routes of other tables or that are left.
+    pub in_use: u64,
+    /// Routes and objects that could not be removed, or not in time.
+    pub left: u64,
+}
+
+impl Flushed {
+    /// All routes.
+    pub fn routes(&self) -> u64 {
+        self.tables.iter().map(|table| table.ipv4_routes + table.ipv6_routes).sum()
+    }
+}
+
+impl fmt::Display for Flushed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = if self.dry_run { "would be removed" } else { "removed" };
+        let (objects, tables) = (self.next_hop_groups + self.next_hops, self.tables.len());
+        write!(
+            f,
+            "{} routes of {tables} tables and {objects} next-hop objects of protocol {} {verb} from the kernel",
+            self.routes(),
+            self.protocol
+        )?;
+        if self.in_use > 0 {
+            write!(f, "; {} next-hop objects stay, which other routes use", self.in_use)?;
+        }
+        if self.left > 0 {
+            write!(f, "; {} could not be removed, or not in time", self.left)?;
+        }
+        Ok(())
+    }
+}
+
+impl Scope {
+    /// What a configuration says is ribtide's, in the network namespace of the calling thread; and a sentence for each VRF
+    /// that the kernel does not have.
+    ///
+    /// # Errors
+    /// A sentence: it has no kernel dataplane, or the VRF device of the default one is not there.
+    pub fn of(config: &Config) -> Result<(Scope, Vec<String>), String> {
+        let kernel = config.fib.as_ref().and_then(|fib| fib.kernel.as_ref());
+        let kernel = kernel.ok_or(
+            "this configuration does not install into the kernel (fib.kernel); name what a former one did with --protocol and \
+             --table, such as --protocol 186 --table 254",
+        )?;
+        let (mut tables, mut missing) = (vec![(Scope::table(kernel)?, DEFAULT_VRF.to_owned())], Vec::new());
+        for (name, wanted) in &config.vrfs {
+            match wanted.table.map_or_else(|| vrf_numbers(name, wanted, false).map(|(table, _)| table), Ok) {
+                Ok(table) => tables.push((table, name.clone())),
+                Err(why) => missing.push(why),
+            }
+        }
+        Ok((Scope { protocol: kernel.protocol, tables }, missing))
+    }
+
+    /// The table of the default VRF.
+    fn table(kernel: &KernelConfig) -> Result<u32, String> {
+        kernel.vrf.as_deref().map_or(Ok(kernel.table), |name| find_vrf(name).map(|(_, table)| table))
+    }
+}
+
+/// A route as far as it takes to delete it.
+type Found = (AnyPrefix, Option<u32>);
+
+/// The next-hop objects with our number.
+#[derive(Default)]
+struct Objects {
+    groups: Vec<u32>,
+    singles: Vec<u32>,
+    /// Members of groups that are somebody else's.
+    of_others: Set<u32>,
+    /// The members of ours, by the group's id.
+    members: Vec<(u32, Vec<u32>)>,
+}
+
+/// Removes what `scope` says, in the network namespace of the calling thread, until `deadline`. `dry_run`: only counts it.
+///
+/// # Errors
+/// The kernel's: it refuses the socket, or does not tell what it has.
+pub fn flush(scope: &Scope, dry_run: bool, deadline: Option<Instant>) -> io::Result<Flushed> {
+    let mut flush = Flush { socket: Socket::open()?, protocol: scope.protocol, dry_run, deadline };
+    let mut out = Flushed {
+        dry_run,
+        protocol: scope.protocol,
+        tables: Vec::new(),
+        next_hop_groups: 0,
+        next_hops: 0,
+        in_use: 0,
+        left: 0,
+    };
+    for (number, vrf) in &scope.tables {
+        let mut table = Table { table: *number, vrf: vrf.clone(), ipv4_routes: 0, ipv6_routes: 0 };
+        for afi in [Afi::Ipv4, Afi::Ipv6] {
+            let (removed, left) = flush.routes(*number, afi)?;
+            match afi {
+                Afi::Ipv4 => table.ipv4_routes = removed,
+                Afi::Ipv6 => table.ipv6_routes = removed,
+            }
+            out.left += left;
+        }
+        out.tables.push(table);
+    }
+    flush.objects(scope, &mut out)?;
+    Ok(out)
+}
+
+struct Flush {
+    socket: Socket,
+    protocol: u8,
+    dry_run: bool,
+    deadline: Option<Instant>,
+}
+
+impl Flush {
+    /// Removes the routes of one table and family. How many, and how many are left.
+    fn routes(&mut self, table: u32, afi: Afi) -> io::Result<(u64, u64)> {
+        let protocol = self.protocol;
+        let (mut removed, mut left) = (0, 0);
+        for _ in 0..ROUNDS {
+            let found: Vec<Found> = self.dump(afi, table, protocol, |all: &mut Vec<Found>, route| {
+                if route.table == table && route.protocol == protocol {
+                    all.push((route.prefix, route.metric));
+                }
+            })?;
+            if self.dry_run {
+                return Ok((found.len() as u64, 0));
+            }
+            left = self.delete(&found, |(prefix, metric), out, seq| {
+                let mut route = Route::new(*prefix, table, protocol, NextHops::None);
+                route.metric = *metric;
+                let written = route.write_delete(out, 0, seq);
+                debug_assert!(written.is_ok(), "a deletion has a fixed size");
+            })?;
+            removed += found.len() as u64 - left;
+            if found.is_empty() || self.is_late() {
+                break;
+            }
+        }
+        Ok((removed, left))
+    }
+
+    /// Removes next-hop objects: groups first, since a single object takes a group that has only it along.
+    fn objects(&mut self, scope: &Scope, out: &mut Flushed) -> io::Result<()> {
+        let protocol = self.protocol;
+        let mut objects: Objects = self.socket.dump(dump_next_hops, |all: &mut Objects, content| {
+            let Content::NewNextHop(object) = content else { return };
+            let ours = object.protocol == protocol;
+            match object.forward {
+                Forward::Group(members) => {
+                    let members = members.map(|member| member.id);
+                    if ours {
+                        all.groups.push(object.id);
+                        all.members.push((object.id, members.collect()));
+                    } else {
+                        all.of_others.extend(members);
+                    }
+                }
+                _ if ours => all.singles.push(object.id),
+                _ => {}
+            }
+        })?;
+        if objects.groups.is_empty() && objects.singles.is_empty() {
+            return Ok(());
+        }
+        let mut used = std::mem::take(&mut objects.of_others);
+        // Of all tables. A dry run counts as if ours were gone.
+        let dry_run = self.dry_run;
+        let would_go = |route: &Route<'_>| {
+            let ours = route.protocol == protocol;
+            dry_run && ours && scope.tables.iter().any(|(table, _)| *table == route.table)
+        };
+        for afi in [Afi::Ipv4, Afi::Ipv6] {
+            let by: Set<u32> = self.dump(afi, 0, 0, |all: &mut Set<u32>, route| {
+                if let (NextHops::Id(id), false) = (route.next_hops, would_go(&route)) {
+                    all.insert(id);
+                }
+            })?;
+            used.extend(by);
+        }
+        for (group, members) in &objects.members {
+            if used.contains(group) {
+                used.extend(members);
+            }
+        }
+        let free = |ids: &[u32]| ids.iter().copied().filter(|id| !used.contains(id)).collect::<Vec<u32>>();
+        let (groups, singles) = (free(&objects.groups), free(&objects.singles));
+        out.in_use = (objects.groups.len() + objects.singles.len() - groups.len() - singles.len()) as u64;
+        let mut delete = |ids: &[u32]| {
+            let write = |id: &u32, out: &mut Vec<u8>, seq| write_next_hop_delete(out, *id, 0, seq);
+            if self.dry_run { Ok(0) } else { self.delete(ids, write) }
+        };
+        let refused = (delete(&groups)?, delete(&singles)?);
+        out.next_hop_groups = groups.len() as u64 - refused.0;
+        out.next_hops = singles.len() as u64 - refused.1;
+        out.left += refused.0 + refused.1;
+        Ok(())
+    }
+
+    /// The routes of a family, of one table and protocol or, where a number is 0, of all.
+    fn dump<T: Default>(
+        &mut self,
+        afi: Afi,
+        table: u32,
+        protocol: u8,
+        mut each: impl FnMut(&mut T, Route<'_>),
+    ) -> io::Result<T> {
+        let found = self.socket.dump(
+            |out, seq| dump_routes(out, seq, afi, table, protocol),
+            |all: &mut T, content| {
+                if let Content::NewRoute(route) = content
+                    && route.flags & RTM_F_CLONED == 0
+                {
+                    each(all, route);
+                }
+            },
+        );
+        match found {
+            // A table without routes does not exist.
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(T::default()),
+            other => other,
+        }
+    }
+
+    /// Deletes until the deadline. How many it did not: the kernel refused, or it was too late. What is gone already counts
+    /// as deleted.
+    fn delete<T>(&mut self, items: &[T], mut write: impl FnMut(&T, &mut Vec<u8>, u32)) -> io::Result<u64> {
+        let (mut refused, mut done) = (0, 0);
+        for part in items.chunks(AT_ONCE) {
+            if self.is_late() {
+                return Ok(refused + (items.len() - done) as u64);
+            }
+            self.socket.request(part, &mut write, |_, refusal| {
+                refused += u64::from(!matches!(refusal.errno, libc::ESRCH | libc::ENOENT));
+            })?;
+            done += part.len();
+        }
+        Ok(refused)
+    }
+
+    fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}

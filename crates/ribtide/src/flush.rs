@@ -1,0 +1,86 @@
+//! `ribtide flush`: what ribtide installed leaves the kernel, with no router running.
+
+use crate::client::Client;
+use crate::text;
+use clap::Args;
+use ribtide_daemon::config;
+use ribtide_daemon::dataplane::kernel::flush::{self, Flushed, Scope};
+use std::path::PathBuf;
+
+/// What to remove.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// The configuration, which says what is ribtide's: protocol number, tables, VRFs
+    #[arg(short = 'c', long = "config", value_name = "FILE", default_value = "/etc/ribtide/ribtide.toml")]
+    config: PathBuf,
+    /// Without a configuration: the number that marks routes and next-hop objects (fib.kernel.protocol)
+    #[arg(long, value_name = "NUMBER", requires = "table", conflicts_with = "config", value_parser = clap::value_parser!(u8).range(5..))]
+    protocol: Option<u8>,
+    /// Without a configuration: the tables
+    #[arg(long, value_name = "NUMBER", requires = "protocol", value_delimiter = ',')]
+    table: Vec<u32>,
+    /// Only count what would be removed
+    #[arg(long)]
+    dry_run: bool,
+    /// Also while a router is running, which then installs again what it misses
+    #[arg(long)]
+    force: bool,
+    /// The running router's Unix socket; without, the configuration's
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Removes it.
+pub(crate) fn run(options: &Options) -> Result<(), String> {
+    let (scope, configured) = match options.protocol {
+        Some(protocol) => {
+            let named = |table: &u32| (*table, "default".to_owned());
+            (Scope { protocol, tables: options.table.iter().map(named).collect() }, None)
+        }
+        None => {
+            let config = config::load(&options.config).map_err(|e| e.to_string())?;
+            let (scope, missing) = Scope::of(&config)?;
+            missing.iter().for_each(|why| text::complain(why));
+            (scope, Some(config.api.socket))
+        }
+    };
+    let socket = options.socket.clone().or(configured).unwrap_or_else(|| "/run/ribtide/ribtide.sock".into());
+    if !options.force && !options.dry_run && Client::new(&socket).is_there() {
+        return Err(format!(
+            "a router is running at {}, and would install again what it misses; stop it first (fib.on-stop = \"remove\" \
+             removes everything then), or write --force",
+            socket.display()
+        ));
+    }
+    let flushed = flush::flush(&scope, options.dry_run, None).map_err(|e| match e.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            format!("removing routes from the kernel needs the capability CAP_NET_ADMIN ({e}); run as root")
+        }
+        _ => format!("the kernel's routes cannot be read or removed: {e}"),
+    })?;
+    if options.json {
+        let json = serde_json::to_string_pretty(&flushed).map_err(|e| e.to_string())?;
+        text::say(&format!("{json}\n"))?;
+    } else {
+        text::say(&table(&flushed))?;
+    }
+    if flushed.left > 0 {
+        return Err(format!(
+            "{} routes and next-hop objects could not be removed; run as root (CAP_NET_ADMIN), with no router running",
+            flushed.left
+        ));
+    }
+    Ok(())
+}
+
+fn table(flushed: &Flushed) -> String {
+    let mut table = text::Table::new(&["VRF", ">Table", ">IPv4 routes", ">IPv6 routes"]);
+    for t in &flushed.tables {
+        let counts = [u64::from(t.table), t.ipv4_routes, t.ipv6_routes].map(text::number);
+        table.row(std::iter::once(t.vrf.clone()).chain(counts));
+    }
+    format!("{}{flushed}\n", table.render())
+}
