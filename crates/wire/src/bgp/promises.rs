@@ -1,7 +1,7 @@
 //! What [`Update`] promises to whoever reads it, for tests and the fuzzer: broken, it panics.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::attribute::code;
+use super::attribute::{code, flags};
 use super::message::{MAX_EXTENDED_LEN, frame};
 use super::update::{Disposition, Update, UpdateContext, parse};
 use super::{NextHop, build};
@@ -22,6 +22,11 @@ pub fn check(update: &Update<'_>, ctx: &UpdateContext) {
         assert!(codes.insert(attribute.code), "each attribute once");
         assert!(![code::NEXT_HOP, code::MP_REACH_NLRI, code::MP_UNREACH_NLRI].contains(&attribute.code));
         assert_eq!(attribute.flags & 0x1f, 0);
+        let partial = attribute.flags & flags::PARTIAL != 0;
+        assert!(
+            !partial || attribute.flags & 0xc0 == 0xc0,
+            "partial only if optional transitive (RFC 4271 4.3)"
+        );
     }
     let key: usize = update.attribute_key().iter().map(|piece| piece.len()).sum();
     assert!(key <= update.raw_attributes().len());

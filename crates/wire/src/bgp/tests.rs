@@ -66,7 +66,8 @@ fn plausible_attribute(code: u8) -> BoxedStrategy<Vec<u8>> {
     (prop_oneof![30 => right, 1 => any_value], any::<u8>(), 0u8..40)
         .prop_map(move |(value, noise, right)| {
             let flags = match super::attribute::expected_flags(code) {
-                Some(flags) if right > 0 => flags,
+                // Partial is no fault where it must not be; what is kept has it no more (`promises`).
+                Some(flags) if right > 0 => flags | noise & 0x20,
                 None if right > 0 => 0xc0,
                 _ => noise,
             };
@@ -78,7 +79,7 @@ fn plausible_attribute(code: u8) -> BoxedStrategy<Vec<u8>> {
 }
 
 fn plausible_body() -> impl Strategy<Value = Vec<u8>> {
-    let code = prop_oneof![10 => 3u8..19, 4 => 14u8..16, 1 => Just(25), 1 => Just(26), 1 => Just(32), 1 => any::<u8>()];
+    let code = prop_oneof![10 => 3u8..19, 4 => 14u8..16, 1 => Just(25), 1 => Just(26), 1 => Just(32), 1 => 22u8..41, 1 => any::<u8>()];
     let mandatory =
         (plausible_attribute(1), plausible_attribute(2), prop::option::weighted(0.8, plausible_attribute(3)));
     let more = prop::collection::vec(code.prop_flat_map(plausible_attribute), 0..6);

@@ -4,12 +4,14 @@
 
 pub(super) mod as_path;
 mod community;
+pub(crate) mod registry;
 
 pub use as_path::{AsPath, Asns, Segment, SegmentKind, Segments};
 pub use community::{
     Communities, Community, ExtendedCommunities, ExtendedCommunity, LargeCommunities, LargeCommunity,
     ParseCommunityError,
 };
+pub use registry::{code_of, expected_flags, name};
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -68,57 +70,6 @@ pub mod flags {
     pub const PARTIAL: u8 = 0x20;
     /// The length has two octets.
     pub const EXTENDED_LENGTH: u8 = 0x10;
-}
-
-/// The flags that an attribute which ribtide recognizes must have, or `None` for any other.
-#[inline]
-pub fn expected_flags(code: u8) -> Option<u8> {
-    Some(match code {
-        code::ORIGIN | code::AS_PATH | code::NEXT_HOP | code::LOCAL_PREF | code::ATOMIC_AGGREGATE => {
-            flags::TRANSITIVE
-        }
-        code::MED
-        | code::ORIGINATOR_ID
-        | code::CLUSTER_LIST
-        | code::MP_REACH_NLRI
-        | code::MP_UNREACH_NLRI => flags::OPTIONAL,
-        code::AGGREGATOR
-        | code::COMMUNITIES
-        | code::EXTENDED_COMMUNITIES
-        | code::AS4_PATH
-        | code::AS4_AGGREGATOR
-        | code::IPV6_EXTENDED_COMMUNITIES
-        | code::LARGE_COMMUNITIES
-        | code::ATTR_SET => flags::OPTIONAL | flags::TRANSITIVE,
-        _ => return None,
-    })
-}
-
-/// The name of an attribute, as RFCs write it.
-pub fn name(code: u8) -> Option<&'static str> {
-    Some(match code {
-        code::ORIGIN => "ORIGIN",
-        code::AS_PATH => "AS_PATH",
-        code::NEXT_HOP => "NEXT_HOP",
-        code::MED => "MULTI_EXIT_DISC",
-        code::LOCAL_PREF => "LOCAL_PREF",
-        code::ATOMIC_AGGREGATE => "ATOMIC_AGGREGATE",
-        code::AGGREGATOR => "AGGREGATOR",
-        code::COMMUNITIES => "COMMUNITIES",
-        code::ORIGINATOR_ID => "ORIGINATOR_ID",
-        code::CLUSTER_LIST => "CLUSTER_LIST",
-        code::MP_REACH_NLRI => "MP_REACH_NLRI",
-        code::MP_UNREACH_NLRI => "MP_UNREACH_NLRI",
-        code::EXTENDED_COMMUNITIES => "EXTENDED_COMMUNITIES",
-        code::AS4_PATH => "AS4_PATH",
-        code::AS4_AGGREGATOR => "AS4_AGGREGATOR",
-        code::IPV6_EXTENDED_COMMUNITIES => "IPV6_EXTENDED_COMMUNITIES",
-        code::AIGP => "AIGP",
-        code::LARGE_COMMUNITIES => "LARGE_COMMUNITIES",
-        code::OTC => "OTC",
-        code::ATTR_SET => "ATTR_SET",
-        _ => return None,
-    })
 }
 
 /// One attribute.

@@ -1,6 +1,9 @@
-//! The rule for each attribute: when it is malformed, and what RFC 7606 section 7 has become of it then.
+//! When an attribute is malformed, and what has become of it then. The rules are the table
+//! [`registry`](super::super::attribute::registry); this is how they are applied.
 
-use super::super::attribute::{Aggregator, Attribute, Attributes, as_path, code, expected_flags, flags};
+use super::super::attribute::registry::{Form, Outcome, Rule, rule};
+use super::super::attribute::{Aggregator, Attribute, as_path, flags};
+use super::forms::{self, Tunnels};
 use super::{FaultKind, UpdateContext};
 
 /// What becomes of an attribute.
@@ -20,102 +23,93 @@ pub(super) enum Verdict {
     Unreach,
 }
 
+impl Outcome {
+    fn of(self, kind: FaultKind) -> Verdict {
+        match self {
+            Outcome::Withdraw => Verdict::Withdraw(kind),
+            Outcome::Discard => Verdict::Discard(kind),
+            Outcome::Reset => Verdict::Reset(kind),
+        }
+    }
+}
+
 /// The verdict on one attribute.
 #[inline]
 pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Verdict {
     let Attribute { flags: have, code, value } = *attribute;
-    let Some(expected) = expected_flags(code) else {
+    let rule = rule(code);
+    if !rule.checked {
         return if have & flags::OPTIONAL != 0 {
             Verdict::Keep
         } else {
             Verdict::Reset(FaultKind::UnknownWellKnown)
         };
-    };
-    if (have ^ expected) & (flags::OPTIONAL | flags::TRANSITIVE) != 0 {
-        return match code {
-            // RFC 7606 section 5.3: an MP attribute with wrong flags is syntactically incorrect.
-            code::MP_REACH_NLRI | code::MP_UNREACH_NLRI => Verdict::Reset(FaultKind::Flags),
-            // Section 3 (f).
-            code::ATOMIC_AGGREGATE | code::AGGREGATOR => Verdict::Discard(FaultKind::Flags),
-            _ => Verdict::Withdraw(FaultKind::Flags),
-        };
     }
-    match code {
-        code::ORIGIN => match value {
+    // RFC 7606 section 3 (c): these two bits, and not the partial bit.
+    if (have ^ rule.flags) & (flags::OPTIONAL | flags::TRANSITIVE) != 0 {
+        return rule.wrong_flags.of(FaultKind::Flags);
+    }
+    if rule.internal && ctx.external {
+        return Verdict::Discard(FaultKind::External);
+    }
+    let length = |fits: bool| judge(rule, fits, FaultKind::Length);
+    let content = |fits: bool| judge(rule, fits, FaultKind::Value);
+    match rule.form {
+        Form::Origin => match value {
             [0..=2] => Verdict::Keep,
-            [_] => Verdict::Withdraw(FaultKind::Value),
-            _ => Verdict::Withdraw(FaultKind::Length),
+            [_] => content(false),
+            _ => length(false),
         },
-        code::AS_PATH => {
+        Form::AsPath => {
             let width = if ctx.four_octet_as { 4 } else { 2 };
             // RFC 5065 section 5: the segments of a confederation end at its border.
-            if as_path::is_valid(value, width, !ctx.external) {
-                Verdict::Keep
-            } else {
-                Verdict::Withdraw(FaultKind::Value)
-            }
+            content(as_path::is_valid(value, width, !ctx.external))
         }
-        code::NEXT_HOP | code::MED => withdraw_unless(value.len() == 4),
-        code::LOCAL_PREF | code::ORIGINATOR_ID | code::CLUSTER_LIST if ctx.external => {
-            Verdict::Discard(FaultKind::External)
-        }
-        code::LOCAL_PREF | code::ORIGINATOR_ID => withdraw_unless(value.len() == 4),
-        code::CLUSTER_LIST | code::COMMUNITIES => withdraw_unless(is_list(value, 4)),
-        code::EXTENDED_COMMUNITIES => withdraw_unless(is_list(value, 8)),
-        code::LARGE_COMMUNITIES => withdraw_unless(is_list(value, 12)),
-        code::IPV6_EXTENDED_COMMUNITIES => withdraw_unless(is_list(value, 20)),
-        code::ATTR_SET => withdraw_unless(is_attr_set(value)),
-        code::ATOMIC_AGGREGATE => discard_unless(value.is_empty(), FaultKind::Length),
-        code::AGGREGATOR => {
+        Form::Word => length(value.len() == 4),
+        Form::List(size) => length(!value.is_empty() && value.len().is_multiple_of(usize::from(size))),
+        Form::MpReach => Verdict::Reach,
+        Form::MpUnreach => Verdict::Unreach,
+        Form::Any => Verdict::Keep,
+        Form::Empty => length(value.is_empty()),
+        Form::Aggregator => {
             let aggregator = if ctx.four_octet_as {
                 Aggregator::from_value(value)
             } else {
                 Aggregator::from_two_octet(value)
             };
-            check_aggregator(aggregator)
+            check_aggregator(rule, aggregator)
         }
-        code::AS4_PATH | code::AS4_AGGREGATOR if ctx.four_octet_as => Verdict::Discard(FaultKind::FourOctet),
-        // RFC 6793 section 6: malformed ones are discarded, confederation segments are left out when merging.
-        code::AS4_PATH => {
-            discard_unless(!value.is_empty() && as_path::is_valid(value, 4, true), FaultKind::Value)
-        }
-        code::AS4_AGGREGATOR => check_aggregator(Aggregator::from_value(value)),
-        code::MP_REACH_NLRI => Verdict::Reach,
-        code::MP_UNREACH_NLRI => Verdict::Unreach,
-        _ => Verdict::Keep,
+        Form::As4Path | Form::As4Aggregator if ctx.four_octet_as => Verdict::Discard(FaultKind::FourOctet),
+        // Confederation segments are left out when merging.
+        Form::As4Path => content(!value.is_empty() && as_path::is_valid(value, 4, true)),
+        Form::As4Aggregator => check_aggregator(rule, Aggregator::from_value(value)),
+        Form::AttrSet => length(forms::is_attr_set(value)),
+        Form::PmsiTunnel => length(forms::is_pmsi_tunnel(value)),
+        Form::PeDistinguisherLabels => length(forms::is_pe_distinguisher_labels(value)),
+        Form::TunnelEncapsulation => match forms::tunnels(value) {
+            Tunnels::Valid => Verdict::Keep,
+            // RFC 9012 section 13: without a valid TLV it is discarded.
+            Tunnels::None => Verdict::Discard(FaultKind::Length),
+            Tunnels::Malformed => length(false),
+        },
+        Form::Aigp => length(forms::is_aigp(value)),
+        Form::WideTlvs => length(forms::is_wide_tlvs(value)),
+        Form::BgpsecPath => length(forms::is_bgpsec_path(value)),
+        Form::BfdDiscriminator => length(forms::is_bfd_discriminator(value)),
+        Form::PrefixSid => length(forms::is_prefix_sid(value)),
     }
 }
 
 #[inline]
-fn withdraw_unless(fits: bool) -> Verdict {
-    if fits { Verdict::Keep } else { Verdict::Withdraw(FaultKind::Length) }
+fn judge(rule: &Rule, fits: bool, kind: FaultKind) -> Verdict {
+    if fits { Verdict::Keep } else { rule.malformed.of(kind) }
 }
 
-#[inline]
-fn discard_unless(fits: bool, kind: FaultKind) -> Verdict {
-    if fits { Verdict::Keep } else { Verdict::Discard(kind) }
-}
-
-fn check_aggregator(aggregator: Option<Aggregator>) -> Verdict {
+fn check_aggregator(rule: &Rule, aggregator: Option<Aggregator>) -> Verdict {
     match aggregator {
-        None => Verdict::Discard(FaultKind::Length),
+        None => rule.malformed.of(FaultKind::Length),
         // RFC 7607: zero is nobody's AS number.
-        Some(Aggregator { asn: 0, .. }) => Verdict::Discard(FaultKind::Value),
+        Some(Aggregator { asn: 0, .. }) => rule.malformed.of(FaultKind::Value),
         Some(_) => Verdict::Keep,
     }
-}
-
-/// One or more items of `size` octets.
-#[inline]
-fn is_list(value: &[u8], size: usize) -> bool {
-    !value.is_empty() && value.len().is_multiple_of(size)
-}
-
-/// An AS number and whole attributes (RFC 6368 section 5, RFC 7606 section 7.16).
-fn is_attr_set(value: &[u8]) -> bool {
-    value.split_first_chunk::<4>().is_some_and(|(_asn, block)| {
-        let mut attributes = Attributes::new(block);
-        attributes.by_ref().for_each(drop);
-        attributes.remainder().is_empty()
-    })
 }

@@ -34,6 +34,8 @@ pub enum FaultKind {
     Overrun,
     /// It is well-known to its sender, but not to us.
     UnknownWellKnown,
+    /// An operator does not want it from this neighbour ([`AttributeFilter`](super::AttributeFilter)).
+    Unwanted,
     /// It gives another next hop for IPv4 than NEXT_HOP does, with prefixes for both.
     Conflict,
 }
@@ -74,6 +76,9 @@ impl fmt::Display for Fault {
             FaultKind::FourOctet => " came from a peer that has four-octet AS numbers",
             FaultKind::Overrun => " does not end inside the attributes",
             FaultKind::UnknownWellKnown => " claims to be well-known, but is not",
+            FaultKind::Unwanted => {
+                " is not wanted from this neighbour (discard-attributes, treat-as-withdraw)"
+            }
             FaultKind::Conflict => " and NEXT_HOP give different next hops",
         })
     }

@@ -7,10 +7,14 @@
 mod as4;
 mod check;
 mod fault;
+mod filter;
+mod forms;
 
 pub use fault::{Discarded, Fault, FaultKind};
+pub use filter::{AttributeFilter, CodeSet};
 
-use super::attribute::{Attribute, Attributes, code, expected_flags, flags};
+use super::attribute::registry::rule;
+use super::attribute::{Attribute, Attributes, code, flags};
 use super::next_hop::NextHop;
 use super::nlri::{self, Prefixes};
 use super::notification::{self, Notification};
@@ -79,6 +83,18 @@ struct MpUnreach<'a> {
 /// MP_REACH_NLRI or MP_UNREACH_NLRI twice, an unknown well-known attribute, or a serious fault in a message that
 /// announces nothing one could withdraw instead (section 5.2).
 pub fn parse<'a>(body: &'a [u8], ctx: &UpdateContext) -> Result<Update<'a>, Notification> {
+    parse_filtered(body, ctx, None)
+}
+
+/// The same, with attributes that an operator does not want.
+///
+/// # Errors
+/// As [`parse`]; a filter adds none.
+pub fn parse_filtered<'a>(
+    body: &'a [u8],
+    ctx: &UpdateContext,
+    filter: Option<&AttributeFilter>,
+) -> Result<Update<'a>, Notification> {
     let malformed_list =
         || Notification::new(notification::code::UPDATE, notification::update::MALFORMED_ATTRIBUTE_LIST);
     let (withdrawn, rest) = split_field(body).ok_or_else(malformed_list)?;
@@ -99,7 +115,7 @@ pub fn parse<'a>(body: &'a [u8], ctx: &UpdateContext) -> Result<Update<'a>, Noti
         widened: None,
     };
     if !attributes.is_empty() || !nlri.is_empty() {
-        update.read_attributes(ctx)?;
+        update.read_attributes(ctx, filter)?;
     }
     Ok(update)
 }
@@ -111,36 +127,20 @@ fn split_field(buf: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
 }
 
-/// The attribute codes that were there.
-#[derive(Default)]
-struct Seen([u64; 4]);
-
-impl Seen {
-    #[inline]
-    fn contains(&self, code: u8) -> bool {
-        self.0.get(usize::from(code >> 6)).is_some_and(|word| word >> (code & 63) & 1 != 0)
-    }
-
-    /// Adds `code`; false when it was there.
-    #[inline]
-    fn insert(&mut self, code: u8) -> bool {
-        let new = !self.contains(code);
-        if let Some(word) = self.0.get_mut(usize::from(code >> 6)) {
-            *word |= 1 << (code & 63);
-        }
-        new
-    }
-}
-
 impl<'a> Update<'a> {
     /// Walks the attributes once and decides what becomes of each and of the message.
-    fn read_attributes(&mut self, ctx: &UpdateContext) -> Result<(), Notification> {
+    fn read_attributes(
+        &mut self,
+        ctx: &UpdateContext,
+        filter: Option<&AttributeFilter>,
+    ) -> Result<(), Notification> {
         let block = self.attributes;
-        let mut seen = Seen::default();
+        let mut seen = CodeSet::default();
         // Some AFI and SAFI that we have no business with: its routes cannot be read, only ignored.
         let mut other_family = false;
         let mut as4 = as4::Parts::default();
         let mut worst: Option<(Fault, &[u8])> = None;
+        let mut unwanted = None;
         let mut rest = block;
         while !rest.is_empty() {
             let from_here = rest;
@@ -160,6 +160,15 @@ impl<'a> Update<'a> {
                 }
                 self.discard(Fault { code, kind: FaultKind::Duplicate }, start);
                 continue;
+            }
+            if let Some(filter) = filter {
+                if filter.discard.contains(code) {
+                    self.discard(Fault { code, kind: FaultKind::Unwanted }, start);
+                    continue;
+                }
+                if filter.withdraw.contains(code) {
+                    unwanted.get_or_insert(Fault { code, kind: FaultKind::Unwanted });
+                }
             }
             match check::check(&attribute, ctx) {
                 Verdict::Keep => match code {
@@ -190,7 +199,8 @@ impl<'a> Update<'a> {
         let announces =
             !self.nlri.is_empty() || other_family || self.reach.is_some_and(|reach| !reach.nlri.is_empty());
         if announces && worst.is_none() {
-            worst = self.whole_message_fault(&seen).map(|fault| (fault, &[][..]));
+            // What is unwanted is no fault, so that it resets no session where it came without routes.
+            worst = self.whole_message_fault(&seen).or(unwanted).map(|fault| (fault, &[][..]));
         }
         match worst {
             // RFC 7606 section 5.2: the prefixes it was about may be hidden in what is malformed.
@@ -222,7 +232,7 @@ impl<'a> Update<'a> {
     }
 
     /// What is wrong with a message that announces routes although each of its attributes is well formed.
-    fn whole_message_fault(&self, seen: &Seen) -> Option<Fault> {
+    fn whole_message_fault(&self, seen: &CodeSet) -> Option<Fault> {
         let missing = |code| Some(Fault { code, kind: FaultKind::Missing });
         if !seen.contains(code::ORIGIN) {
             return missing(code::ORIGIN);
@@ -314,8 +324,8 @@ impl<'a> Update<'a> {
 
     /// The attributes to keep with the announced routes, in the order received: what was not discarded, without
     /// NEXT_HOP, MP_REACH_NLRI and MP_UNREACH_NLRI, without what is optional, not transitive and not recognized;
-    /// AS numbers have four octets, and an unrecognized attribute to pass on is marked partial
-    /// (RFC 4271 section 5). None under [`Disposition::TreatAsWithdraw`].
+    /// AS numbers have four octets. An unrecognized attribute to pass on is marked partial
+    /// (RFC 4271 section 5), and one that may not be partial is not (section 4.3). None under [`Disposition::TreatAsWithdraw`].
     pub fn attributes(&self) -> Survivors<'_> {
         match (&self.widened, self.disposition) {
             (_, Disposition::TreatAsWithdraw { .. }) => Survivors::new(&[], &[]),
@@ -330,7 +340,7 @@ impl<'a> Update<'a> {
     }
 
     /// The attribute block as received without MP_REACH_NLRI and MP_UNREACH_NLRI, in up to three pieces, the
-    /// unused ones empty. Under one [`UpdateContext`], equal bytes here mean equal [`Update::attributes`]: with
+    /// unused ones empty. Under one [`UpdateContext`] and one filter, equal bytes here mean equal [`Update::attributes`]: with
     /// [`Update::next_hop`], the key under which to remember what was made of them.
     #[inline]
     pub fn attribute_key(&self) -> [&'a [u8]; 3] {
@@ -425,13 +435,13 @@ impl<'u> Iterator for Survivors<'u> {
             if matches!(attribute.code, code::NEXT_HOP | code::MP_REACH_NLRI | code::MP_UNREACH_NLRI) {
                 continue;
             }
-            let kept = attribute.flags & (flags::OPTIONAL | flags::TRANSITIVE | flags::PARTIAL);
-            match expected_flags(attribute.code) {
-                Some(_) => return Some(Attribute { flags: kept, ..attribute }),
-                None if kept & flags::TRANSITIVE != 0 => {
-                    return Some(Attribute { flags: kept | flags::PARTIAL, ..attribute });
-                }
-                None => {}
+            let rule = rule(attribute.code);
+            let kept = attribute.flags & rule.sent_flags;
+            if rule.ours {
+                return Some(Attribute { flags: kept, ..attribute });
+            }
+            if attribute.flags & flags::TRANSITIVE != 0 {
+                return Some(Attribute { flags: kept | flags::PARTIAL, ..attribute });
             }
         }
     }

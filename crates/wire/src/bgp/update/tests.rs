@@ -200,8 +200,7 @@ fn an_unknown_well_known_attribute_resets() {
 
 #[test]
 fn unknown_optional_attributes_pass_if_transitive_and_are_marked_partial() {
-    let body =
-        route_with(&[attr(0xc0, 99, &[1]), attr(0x80, code::AIGP, &[1; 11]), attr(0xff, 98, &[2; 300])]);
+    let body = route_with(&[attr(0xc0, 99, &[1]), attr(0x80, code::AIGP, &AIGP), attr(0xff, 98, &[2; 300])]);
     let update = parse(&body, &EXTERNAL).unwrap();
     assert_eq!((update.disposition(), update.discarded()), (Disposition::Normal, &[][..]));
     let unknown: Vec<_> = update.attributes().skip(2).map(|a| (a.flags, a.code, a.value.len())).collect();
@@ -226,8 +225,124 @@ fn wrong_flags_withdraw() {
         attributes.extend([origin(), as_path(), next_hop()].into_iter().filter(|a| a[1] != code));
         withdraws(&body(&[], &attributes, &[8, 10]), &INTERNAL, code, FaultKind::Flags);
     }
-    // Partial and the unused bits decide nothing (RFC 7606 section 3 (c), RFC 4271 section 4.3).
-    keeps(&body(&[], &[attr(0x6f, 1, &[0]), as_path(), next_hop()], &[8, 10]), &INTERNAL);
+}
+
+#[test]
+fn partial_bit_where_it_must_be_zero_is_no_fault_and_is_cleared() {
+    // RFC 7606 section 3 (c) names the other two bits; RFC 4271 section 4.3.
+    let body = body(
+        &[],
+        &[
+            attr(0x6f, 1, &[0]),
+            attr(0x60, 2, &[2, 1, 0, 0, 0xfd, 0xe9]),
+            next_hop(),
+            attr(0xa0, 4, &[0; 4]),
+            attr(0x60, 6, &[]),
+            attr(0xe0, 8, &[0; 4]),
+        ],
+        &[8, 10],
+    );
+    keeps(&body, &INTERNAL);
+    let update = parse(&body, &INTERNAL).unwrap();
+    let flags: Vec<_> = update.attributes().map(|a| (a.code, a.flags)).collect();
+    assert_eq!(flags, [(1, 0x40), (2, 0x40), (4, 0x80), (6, 0x40), (8, 0xe0)]);
+}
+
+/// AIGP with a metric of 1.
+const AIGP: [u8; 11] = [1, 0, 11, 0, 0, 0, 0, 0, 0, 0, 1];
+
+#[test]
+fn attributes_that_only_others_use_are_checked_by_their_rfcs() {
+    use FaultKind::{Flags, Length};
+    for (flags, code, value) in [
+        (0xc0, 22, &[0, 6, 0, 0, 0, 10, 0, 0, 1][..]),
+        (0xc0, 22, &[0, 0, 0, 0, 0]),
+        (0xc0, 23, &[0, 8, 0, 6, 6, 4, 10, 0, 0, 1]),
+        (0xc0, 23, &[0, 8, 0, 4, 128, 0, 1, 7]),
+        (0x80, 26, &AIGP),
+        (0xc0, 27, &[10, 0, 0, 1, 0, 0, 16]),
+        (0x80, 29, &[1, 2, 0, 1, 9]),
+        (0xc0, 35, &[0, 0, 0xfd, 0xe9]),
+        (0xc0, 38, &[1, 0, 0, 0, 7, 1, 4, 10, 0, 0, 1]),
+        (0xc0, 40, &[1, 0, 7, 0, 0, 0, 0, 0, 0, 9]),
+        (0xc0, 40, &[3, 0, 8, 0, 0, 0, 1, 2, 3, 4, 5]),
+        (0xc0, 40, &[5, 0, 1, 0]),
+    ] {
+        keeps(&route_with(&[attr(flags, code, value)]), &EXTERNAL);
+        // Those that are transitive go on as what they are here: unrecognized.
+        let body = route_with(&[attr(flags, code, value)]);
+        let update = parse(&body, &EXTERNAL).unwrap();
+        let on = update.attributes().find(|a| a.code == code).map(|a| a.flags);
+        assert_eq!(on, (flags == 0xc0).then_some(0xe0), "{code}");
+    }
+    for (flags, code, value, kind) in [
+        (0xc0, 22, &[0, 6, 0, 0][..], Length),
+        (0xc0, 22, &[0, 6, 0, 0, 0, 10, 0, 0], Length),
+        (0x80, 22, &[0, 0, 0, 0, 0], Flags),
+        // A sub-TLV beyond its TLV, and a TLV beyond the attribute.
+        (0xc0, 23, &[0, 8, 0, 6, 6, 5, 10, 0, 0, 1], Length),
+        (0xc0, 23, &[0, 8, 0, 7, 6, 4, 10, 0, 0, 1], Length),
+        (0xc0, 24, &[], Flags),
+        (0xc0, 27, &[10, 0, 0, 1, 0, 0], Length),
+        (0x80, 33, &[0, 2], Length),
+        (0xc0, 35, &[0, 0, 1], Length),
+        (0x80, 35, &[0, 0, 0, 1], Flags),
+        (0x40, 35, &[0, 0, 0, 1], Flags),
+        (0x80, 40, &[1, 0, 7, 0, 0, 0, 0, 0, 0, 9], Flags),
+    ] {
+        withdraws(&route_with(&[attr(flags, code, value)]), &EXTERNAL, code, kind);
+    }
+    for (flags, code, value, kind) in [
+        (0xc0, 23, &[][..], Length),
+        (0x80, 23, &[0, 8, 0, 0], Flags),
+        (0x80, 26, &[1, 0, 10, 0, 0, 0, 0, 0, 0, 1], Length),
+        (0x80, 26, &[], Length),
+        (0xc0, 26, &AIGP, Flags),
+        (0x80, 29, &[1, 2, 0, 9, 9], Length),
+        (0xc0, 38, &[1, 0, 0, 0], Length),
+        (0xc0, 38, &[1, 0, 0, 0, 7, 1, 5, 10, 0, 0, 1, 2], Length),
+        (0xc0, 40, &[1, 0, 6, 0, 0, 0, 0, 0, 0], Length),
+        (0xc0, 40, &[1, 0, 8, 0], Length),
+        (0xc0, 40, &[3, 0, 2, 0, 0], Length),
+    ] {
+        discards(&route_with(&[attr(flags, code, value)]), &EXTERNAL, code, kind);
+    }
+}
+
+#[test]
+fn bgpsec_path_has_a_signature_for_each_hop() {
+    let segment = [1, 0, 0, 0, 0xfd, 0xe9];
+    let signature = [&[7; 20][..], &[0, 2, 9, 9]].concat();
+    let block = [&[0, 3 + 24, 1][..], &signature].concat();
+    let right = [&[0, 8][..], &segment, &block].concat();
+    keeps(&route_with(&[attr(0x80, 33, &right)]), &EXTERNAL);
+    keeps(&route_with(&[attr(0x80, 33, &[&right[..], &block].concat())]), &EXTERNAL);
+    for wrong in [&right[..8], &right[..right.len() - 1], &[&right[..], &block, &block].concat()] {
+        withdraws(&route_with(&[attr(0x80, 33, wrong)]), &EXTERNAL, 33, FaultKind::Length);
+    }
+}
+
+#[test]
+fn unwanted_attributes_are_left_out_or_take_their_routes_along() {
+    let mut filter = AttributeFilter::default();
+    filter.discard.insert(code::COMMUNITIES);
+    filter.withdraw.insert(code::OTC);
+    let otc = attr(0xc0, 35, &[0, 0, 0, 1]);
+    // Malformed or not.
+    for communities in [attr(0xc0, 8, &[0; 4]), attr(0xc0, 8, &[0; 3])] {
+        let body = route_with(&[communities]);
+        let update = parse_filtered(&body, &EXTERNAL, Some(&filter)).unwrap();
+        assert_eq!((update.disposition(), codes(&update)), (Disposition::Normal, vec![1, 2]));
+        assert_eq!(update.discarded()[0].fault, Fault { code: 8, kind: FaultKind::Unwanted });
+    }
+    let body = route_with(std::slice::from_ref(&otc));
+    let update = parse_filtered(&body, &EXTERNAL, Some(&filter)).unwrap();
+    let reason = Fault { code: 35, kind: FaultKind::Unwanted };
+    assert_eq!(update.disposition(), Disposition::TreatAsWithdraw { reason });
+    keeps(&body, &EXTERNAL);
+    // Without routes there is nothing to withdraw, and no reason for a reset.
+    let body = super::tests::body(&[8, 11], &[otc], &[]);
+    assert_eq!(parse_filtered(&body, &EXTERNAL, Some(&filter)).unwrap().withdrawn::<V4>().count(), 1);
 }
 
 #[test]
