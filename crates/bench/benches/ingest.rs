@@ -9,11 +9,12 @@
 use ribtide_bench::AddressPool;
 use ribtide_bench::table::{FeedOptions, Path, Table, TableOptions};
 use ribtide_bgp::attr::AttrSet;
-use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches};
+use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, Martians, ShardBatches};
 use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Families, V4};
 use ribtide_wire::bgp::message::{MAX_LEN, frame};
+use ribtide_wire::bgp::update::AttributeFilter;
 use ribtide_wire::bgp::{NextHop, build};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -159,8 +160,14 @@ fn peer(n: u32) -> IngestPeer {
             export: Arc::new(Policy::new(vec![], true)),
         },
     };
-    let import = Arc::new(Policy::accept());
-    IngestPeer::new(Arc::new(info), IngestSettings { import, allow_own_as: 0, enforce_first_as: true })
+    let settings = IngestSettings {
+        import: Arc::new(Policy::accept()),
+        allow_own_as: 0,
+        enforce_first_as: true,
+        martians: Arc::new(Martians::default_list()),
+        attributes: AttributeFilter::default(),
+    };
+    IngestPeer::new(Arc::new(info), settings)
 }
 
 /// How long this thread has run: a machine that does other things as well does not count.

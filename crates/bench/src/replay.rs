@@ -35,7 +35,7 @@ pub struct Options {
     #[arg(long, value_name = "PEER", default_value = "auto")]
     pub peer: PeerChoice,
     /// When to put the own AS before the recorded AS path: "auto" (the router has another AS, and the path does not
-    /// begin with the own one) or "never".
+    /// begin with the own one) or "never", for which ribtide as the router needs enforce-first-as = false.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub prepend: Prepend,
     /// Next hops: "keep" as recorded; "self" (IPv6 routes over an IPv4 session: the IPv4-mapped form; IPv4 routes over

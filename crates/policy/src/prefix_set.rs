@@ -34,6 +34,11 @@ impl PrefixRange {
     pub fn exact(prefix: AnyPrefix) -> PrefixRange {
         PrefixRange { prefix, shortest: prefix.len(), longest: prefix.len() }
     }
+
+    /// The prefix that covers the others.
+    pub fn prefix(&self) -> AnyPrefix {
+        self.prefix
+    }
 }
 
 fn width(prefix: AnyPrefix) -> u8 {

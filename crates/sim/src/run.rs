@@ -10,11 +10,12 @@ use crate::oracle::{Learned, Oracle};
 use crate::rng::Rng;
 use crate::stage::{FOLLOWER, Follower, Stage, Table, logical_shard_of, same_table};
 use crate::world::{Event, World, updates};
-use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
+use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, Martians, ShardBatches, ShardMap};
 use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn, TrackedNextHop};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::{FamilyCounts, Part, RouteView, Standing};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, V4, V6, for_each_family};
+use ribtide_wire::bgp::update::AttributeFilter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -210,7 +211,13 @@ impl<'w> Run<'w> {
                 reader.session += 1;
                 let info = Arc::new(PeerInfo { session: reader.session, ..self.world.peers[*peer].clone() });
                 let import = self.world.imports[*peer].clone();
-                let settings = IngestSettings { import, allow_own_as: 0, enforce_first_as: false };
+                let settings = IngestSettings {
+                    import,
+                    allow_own_as: 0,
+                    enforce_first_as: false,
+                    martians: Arc::new(Martians::none()),
+                    attributes: AttributeFilter::default(),
+                };
                 reader.peer = Some(IngestPeer::new(info.clone(), settings));
                 self.egress.up(&info);
                 self.send(*peer, |_| ShardIn::PeerUp(info.clone()));

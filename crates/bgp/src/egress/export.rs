@@ -159,3 +159,99 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
     }
     copy_below(u8::MAX, out, u8::MAX);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::{FamilySet, PeerId};
+    use proptest::prelude::*;
+    use ribtide_policy::Policy;
+    use ribtide_prefix::{Prefix, V4};
+    use ribtide_wire::bgp::attribute::{Attributes, expected_flags, flags};
+    use ribtide_wire::bgp::build::UpdatePacker;
+    use ribtide_wire::bgp::message::frame;
+    use ribtide_wire::bgp::update::{Disposition, UpdateContext, parse};
+    use std::net::Ipv4Addr;
+    use std::sync::Arc;
+
+    const HOP: NextHop = NextHop::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+    fn peer(kind: PeerKind, four_octet_as: bool) -> PeerInfo {
+        let (router_id, families) = (Ipv4Addr::new(10, 0, 0, 9), FamilySet { ipv4: true, ipv6: false });
+        let egress = EgressSettings {
+            kind,
+            local_asn: 70_000,
+            cluster_id: router_id,
+            router_id,
+            families,
+            four_octet_as,
+            max_message: 4096,
+            next_hop: NextHopRule::Keep,
+            export: Arc::new(Policy::accept()),
+        };
+        let (id, address) = (PeerId(1), Ipv4Addr::new(10, 0, 0, 1).into());
+        PeerInfo { id, session: 1, address, asn: 70_001, router_id, kind, multihop: false, families, egress }
+    }
+
+    /// Well-formed values, of which some come, in this order.
+    const VALUES: [(u8, &[u8]); 13] = [
+        (1, &[2]),
+        (2, &[2, 2, 0, 1, 0x11, 0x71, 0, 0, 0, 9]),
+        (4, &[0, 0, 0, 7]),
+        (5, &[0, 0, 0, 8]),
+        (6, &[]),
+        (7, &[0, 1, 0x11, 0x71, 1, 1, 1, 1]),
+        (8, &[0, 1, 0, 2]),
+        (9, &[1, 1, 1, 1]),
+        (10, &[2, 2, 2, 2]),
+        (16, &[0x40, 4, 0, 1, 0, 0, 0, 0]),
+        (32, &[7; 12]),
+        (35, &[0, 0, 0, 1]),
+        (99, &[1, 2]),
+    ];
+
+    proptest! {
+        /// Whatever flags RFC 4271 section 4.3 forbids and RFC 7606 lets in, a strict peer takes what goes on.
+        #[test]
+        fn sent_attributes_pass_the_strict_parser(present: u16, partial: u16, internal: bool) {
+            let mut block = Vec::new();
+            for (at, (code, value)) in VALUES.into_iter().enumerate() {
+                if at < 2 || present >> at & 1 != 0 {
+                    let expected = expected_flags(code).unwrap_or(flags::OPTIONAL | flags::TRANSITIVE);
+                    let noise = if partial >> at & 1 != 0 { flags::PARTIAL } else { 0 };
+                    block.extend_from_slice(&[expected | noise, code, value.len() as u8]);
+                    block.extend_from_slice(value);
+                }
+            }
+            block.extend_from_slice(&[0x60, 3, 4, 10, 0, 0, 1]);
+            let mut body = vec![0, 0];
+            body.extend_from_slice(&(block.len() as u16).to_be_bytes());
+            body.extend_from_slice(&block);
+            body.extend_from_slice(&[8, 10]);
+            let context = UpdateContext { four_octet_as: true, external: !internal };
+            let update = parse(&body, &context).unwrap();
+            let mut kept = Vec::new();
+            update.attributes().for_each(|a| build::attribute(&mut kept, a.flags, a.code, a.value));
+            let attrs = AttrSet::new(&kept, HOP);
+            let source = peer(if internal { PeerKind::Internal } else { PeerKind::External }, true);
+            for kind in [PeerKind::External, PeerKind::Internal, PeerKind::Client] {
+                for four_octet_as in [true, false] {
+                    let to = peer(kind, four_octet_as);
+                    let path = Path { attrs: attrs.clone(), source: source.id, next_hop: None, keeps_med: true };
+                    let (mut sent, mut message) = (Vec::new(), Vec::new());
+                    attributes(&to.egress, &source, &path, &mut sent);
+                    let prefix: Prefix<V4> = "10.0.0.0/8".parse().unwrap();
+                    UpdatePacker::new(&sent, HOP, 4096).announce([prefix], &mut message).unwrap();
+                    let body = frame(&message, 4096).unwrap().unwrap().body;
+                    let context = UpdateContext { four_octet_as, external: !kind.is_internal() };
+                    let again = parse(body, &context).unwrap();
+                    prop_assert_eq!((again.disposition(), again.discarded()), (Disposition::Normal, &[][..]));
+                    for a in Attributes::new(again.raw_attributes()) {
+                        let may = a.flags & 0xc0 == flags::OPTIONAL | flags::TRANSITIVE;
+                        prop_assert!(may || a.flags & flags::PARTIAL == 0, "{:?}", a);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -6,12 +6,14 @@
 
 mod batches;
 mod import;
+mod martians;
 mod peer;
 mod recent;
 #[cfg(test)]
 mod tests;
 
 pub use batches::{ShardBatches, ShardMap};
+pub use martians::Martians;
 pub use peer::{IngestCounters, IngestPeer, IngestSettings, Refusal};
 
 use crate::attr::{AttrSet, Content};
@@ -48,7 +50,7 @@ impl Ingest {
         body: &[u8],
         out: &mut ShardBatches,
     ) -> Result<Option<Afi>, Notification> {
-        let update = update::parse(body, &peer.context.update)?;
+        let update = update::parse_filtered(body, &peer.context.update, peer.context.filter.as_ref())?;
         peer.counters.updates += 1;
         peer.counters.discarded_attributes += update.discarded().len() as u64;
         if let Some(last) = update.discarded().last() {
@@ -73,7 +75,6 @@ impl Ingest {
         if matches!(update.disposition(), Disposition::TreatAsWithdraw { .. }) {
             return;
         }
-        let announced = update.announced::<F>();
         let mut refuse = |why: Refusal, count| {
             counters.refused[why as usize] += count;
             if count > 0 {
@@ -83,15 +84,24 @@ impl Ingest {
         // A policy that rejects everything need not wait for the attributes.
         let constant = settings.import.constant();
         if constant == Some(Verdict::Reject) {
-            return refuse(Refusal::ImportPolicy, out.extend(info, None, announced));
+            return refuse(Refusal::ImportPolicy, out.extend(info, None, update.announced::<F>()));
         }
         if let Err(why) = self.read(context, update, next_hop) {
-            return refuse(why, out.extend(info, None, announced));
+            return refuse(why, out.extend(info, None, update.announced::<F>()));
         }
         let Ingest { recent, import, content, run, .. } = self;
+        // A martian goes as if withdrawn: it was a route if the list was another when it came.
+        let mut martians = Vec::new();
+        let announced = update.announced::<F>().filter(|prefix| {
+            let refused = settings.martians.contains(*prefix);
+            if refused {
+                martians.push(*prefix);
+            }
+            !refused
+        });
         if constant == Some(Verdict::Accept) {
             counters.announced += out.extend(info, Some(recent.intern(content)), announced);
-            return;
+            return refuse(Refusal::Martian, out.extend(info, None, martians.into_iter()));
         }
         let source = info.source();
         let mut judgement = import.judge(&settings.import, source, F::AFI, next_hop, content, recent);
@@ -103,7 +113,8 @@ impl Ingest {
             }
         };
         if let Some(attrs) = judgement.settled() {
-            return tell(attrs, &mut update.announced::<F>());
+            tell(attrs, &mut { announced });
+            return refuse(Refusal::Martian, out.extend(info, None, martians.into_iter()));
         }
         // Prefixes of which it says the same go on together.
         let run = run.get_mut::<F>();
@@ -117,6 +128,7 @@ impl Ingest {
             run.push(prefix);
         }
         tell(last.as_ref(), &mut run.drain(..));
+        refuse(Refusal::Martian, out.extend(info, None, martians.into_iter()));
     }
 
     /// Puts the attributes of `update` together, unless they forbid its use.

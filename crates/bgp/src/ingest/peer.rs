@@ -1,10 +1,11 @@
 //! A session as its reader sees it: what may be taken in from it, and counts of what was.
 
+use super::Martians;
 use crate::peer::PeerInfo;
 use ribtide_policy::Policy;
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Attribute, code, router_ids};
-use ribtide_wire::bgp::update::{Fault, UpdateContext};
+use ribtide_wire::bgp::update::{AttributeFilter, Fault, UpdateContext};
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -19,6 +20,10 @@ pub struct IngestSettings {
     pub allow_own_as: u8,
     /// Refuse paths of an external peer that do not begin with its AS (RFC 4271 section 6.3).
     pub enforce_first_as: bool,
+    /// Prefixes to refuse from any peer.
+    pub martians: Arc<Martians>,
+    /// Attributes that are not wanted from this peer.
+    pub attributes: AttributeFilter,
 }
 
 /// A session as its reader sees it.
@@ -35,6 +40,8 @@ pub struct IngestPeer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Context {
     pub(super) update: UpdateContext,
+    /// None where it changes nothing.
+    pub(super) filter: Option<AttributeFilter>,
     local_asn: u32,
     router_id: Ipv4Addr,
     cluster_id: Ipv4Addr,
@@ -46,22 +53,15 @@ pub(super) struct Context {
 impl IngestPeer {
     /// A session that was just established.
     pub fn new(info: Arc<PeerInfo>, settings: IngestSettings) -> IngestPeer {
-        let external = !info.kind.is_internal();
-        let context = Context {
-            update: UpdateContext { four_octet_as: info.egress.four_octet_as, external },
-            local_asn: info.egress.local_asn,
-            router_id: info.egress.router_id,
-            cluster_id: info.egress.cluster_id,
-            allow_own_as: settings.allow_own_as,
-            first_as: if settings.enforce_first_as && external { info.asn } else { 0 },
-        };
+        let context = Context::new(&info, &settings);
         IngestPeer { info, settings, context, counters: IngestCounters::default() }
     }
 
-    /// Takes routes by another import policy from now on. Routes taken before stay as they are until the peer sends
-    /// them again: ask it to (RFC 2918).
-    pub fn set_import(&mut self, import: Arc<Policy>) {
-        self.settings.import = import;
+    /// Takes routes by other settings from now on. Routes taken before stay as they are until the peer sends them
+    /// again: ask it to (RFC 2918).
+    pub fn set(&mut self, settings: IngestSettings) {
+        self.context = Context::new(&self.info, &settings);
+        self.settings = settings;
     }
 
     /// The session.
@@ -71,6 +71,19 @@ impl IngestPeer {
 }
 
 impl Context {
+    fn new(info: &PeerInfo, settings: &IngestSettings) -> Context {
+        let external = !info.kind.is_internal();
+        Context {
+            update: UpdateContext { four_octet_as: info.egress.four_octet_as, external },
+            filter: Some(settings.attributes).filter(|filter| !filter.is_empty()),
+            local_asn: info.egress.local_asn,
+            router_id: info.egress.router_id,
+            cluster_id: info.egress.cluster_id,
+            allow_own_as: settings.allow_own_as,
+            first_as: if settings.enforce_first_as && external { info.asn } else { 0 },
+        }
+    }
+
     /// Looks for what forbids to use routes with this attribute: most often nothing.
     #[inline]
     pub(super) fn check(&self, attribute: &Attribute<'_>) -> Result<(), Refusal> {
@@ -117,7 +130,7 @@ pub struct IngestCounters {
     pub discarded_attributes: u64,
     /// The last such fault.
     pub last_discard: Option<Fault>,
-    pub(super) refused: [u64; 5],
+    pub(super) refused: [u64; 6],
     /// Why prefixes were refused last.
     pub last_refusal: Option<Refusal>,
 }
@@ -143,16 +156,19 @@ pub enum Refusal {
     FirstAs,
     /// The import policy.
     ImportPolicy,
+    /// The prefix is a martian (RFC 4271 section 6.3).
+    Martian,
 }
 
 impl Refusal {
     /// All of them.
-    pub const ALL: [Refusal; 5] = [
+    pub const ALL: [Refusal; 6] = [
         Refusal::AsLoop,
         Refusal::OriginatorLoop,
         Refusal::ClusterLoop,
         Refusal::FirstAs,
         Refusal::ImportPolicy,
+        Refusal::Martian,
     ];
 }
 
@@ -164,6 +180,7 @@ impl fmt::Display for Refusal {
             Refusal::ClusterLoop => "own cluster in the cluster list",
             Refusal::FirstAs => "path does not begin with the peer's AS",
             Refusal::ImportPolicy => "import policy",
+            Refusal::Martian => "the prefix is a martian (bgp.martians)",
         })
     }
 }

@@ -9,6 +9,7 @@ use ribtide_policy::{
 use ribtide_prefix::{AnyPrefix, Prefix, V4, V6, logical_shard};
 use ribtide_wire::bgp::attribute::Origin;
 use ribtide_wire::bgp::build::UpdatePacker;
+use ribtide_wire::bgp::update::{AttributeFilter, FaultKind};
 use ribtide_wire::bgp::{AsPath, build};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -43,7 +44,13 @@ fn peer(kind: PeerKind, settings: IngestSettings) -> IngestPeer {
 
 fn settings() -> IngestSettings {
     let import = Arc::new(Policy::accept());
-    IngestSettings { import, allow_own_as: 0, enforce_first_as: true }
+    IngestSettings {
+        import,
+        allow_own_as: 0,
+        enforce_first_as: true,
+        martians: Arc::new(Martians::default_list()),
+        attributes: AttributeFilter::default(),
+    }
 }
 
 fn path(asns: &[u32]) -> Vec<u8> {
@@ -259,7 +266,7 @@ fn another_import_policy_holds_for_what_comes_then() {
     let update = announce_v4(&received, &["10.0.0.0/8", "11.0.0.0/8"]);
     ingest.update(&mut peer, &update, &mut out).unwrap();
     assert_eq!(ops(&mut out), [(Some(received), 2)]);
-    peer.set_import(two_statements());
+    peer.set(IngestSettings { import: two_statements(), ..settings() });
     ingest.update(&mut peer, &update, &mut out).unwrap();
     let preferred = attributes(&[65001, 8], |out| build::local_pref(out, 200));
     assert_eq!(ops(&mut out), [(Some(preferred), 1), (None, 1)], "what is refused now goes");
@@ -337,4 +344,48 @@ proptest! {
         prop_assert_eq!(seen, expected);
         prop_assert!(out.is_empty() && out.drain().next().is_none());
     }
+}
+
+#[test]
+fn martians_are_refused_and_the_rest_of_the_update_is_kept() {
+    let statements = || IngestSettings { import: two_statements(), ..settings() };
+    for settings in [settings(), statements()] {
+        let (mut ingest, mut peer) = (Ingest::default(), peer(PeerKind::External, settings));
+        let mut out = ShardBatches::new([0; 64]);
+        let mixed = announce_v4(
+            &attributes(&[65001], |_| {}),
+            &["127.0.0.0/24", "10.1.0.0/16", "224.0.1.0/24", "239.0.0.0/8", "0.0.0.0/0"],
+        );
+        ingest.update(&mut peer, &mixed, &mut out).unwrap();
+        assert_eq!((peer.counters.refused(Refusal::Martian), out.len()), (3, 5));
+        assert_eq!(peer.counters.announced + peer.counters.refused(Refusal::ImportPolicy), 2);
+        let kept: u32 = ops(&mut out).iter().filter(|(attrs, _)| attrs.is_some()).map(|(_, n)| n).sum();
+        assert_eq!(u64::from(kept), peer.counters.announced);
+        // To withdraw one does no harm, and none is counted as refused for it.
+        ingest.update(&mut peer, &[0, 4, 24, 127, 0, 0, 0, 0], &mut out).unwrap();
+        assert_eq!((peer.counters.refused(Refusal::Martian), peer.counters.withdrawn), (3, 1));
+    }
+}
+
+#[test]
+fn other_settings_count_from_the_next_update() {
+    let (mut ingest, mut peer) = (Ingest::default(), peer(PeerKind::External, settings()));
+    let mut out = ShardBatches::new([0; 64]);
+    let update = announce_v4(&attributes(&[7], |_| {}), &["127.0.0.0/24"]);
+    ingest.update(&mut peer, &update, &mut out).unwrap();
+    assert_eq!(peer.counters.refused(Refusal::FirstAs), 1);
+    peer.set(IngestSettings { enforce_first_as: false, ..settings() });
+    ingest.update(&mut peer, &update, &mut out).unwrap();
+    assert_eq!(peer.counters.refused(Refusal::Martian), 1);
+    let martians = Arc::new(Martians::none());
+    let open = IngestSettings { enforce_first_as: false, martians, ..settings() };
+    peer.set(open.clone());
+    ingest.update(&mut peer, &update, &mut out).unwrap();
+    assert_eq!(peer.counters.announced, 1);
+    let mut attributes = AttributeFilter::default();
+    attributes.withdraw.insert(1);
+    peer.set(IngestSettings { attributes, ..open });
+    ingest.update(&mut peer, &update, &mut out).unwrap();
+    assert_eq!(peer.counters.treated_as_withdraw, 1);
+    assert_eq!(peer.counters.last_fault.unwrap().kind, FaultKind::Unwanted);
 }

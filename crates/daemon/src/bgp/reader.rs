@@ -14,7 +14,6 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use ribtide_bgp::ingest::{Ingest, IngestCounters, IngestPeer, IngestSettings, ShardBatches, ShardMap};
 use ribtide_bgp::message::ShardIn;
 use ribtide_bgp::peer::{PeerId, PeerInfo};
-use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, Safi};
 use ribtide_runtime::activity::Busy;
 use ribtide_runtime::ask::{Asked, Asker, pair};
@@ -51,8 +50,8 @@ pub(super) enum Command {
     Attach(Box<Attach>),
     /// The session has ended.
     Detach(PeerId, u32),
-    /// The session's import policy is this from now on.
-    Import(PeerId, u32, Arc<Policy>),
+    /// Routes of the session are taken by these settings from now on.
+    Import(PeerId, u32, Box<IngestSettings>),
 }
 
 /// An established session, to be read.
@@ -322,10 +321,10 @@ impl Reader {
             match command {
                 Command::Attach(attach) => self.attach(*attach),
                 Command::Detach(peer, session) => self.detach(peer, session),
-                Command::Import(peer, session, policy) => {
+                Command::Import(peer, session, settings) => {
                     let session = self.sessions.get_mut(&peer).filter(|s| s.peer.info().session == session);
                     if let Some(session) = session {
-                        session.peer.set_import(policy);
+                        session.peer.set(*settings);
                     }
                 }
             }

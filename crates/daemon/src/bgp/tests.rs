@@ -447,7 +447,7 @@ fn one_does_not_read(threads: &str) {
     let mut source = Peer::up(&router, "127.0.1.7", 65007);
     let mut slow = Peer::up(&router, "127.0.0.12", 65001);
     slow.until("the beginning", |p| p.ends.len() == 2);
-    let all: Vec<Prefix<V4>> = (0..200_000u32).map(|i| Prefix::new(i << 8, 24)).collect();
+    let all: Vec<Prefix<V4>> = (0..200_000u32).map(|i| Prefix::new(0x0a00_0000 + (i << 8), 24)).collect();
     // Paths of their own, so that each route is a message: far more than sockets and queues hold.
     for (at, prefix) in all.iter().enumerate() {
         let mut attributes = Vec::new();

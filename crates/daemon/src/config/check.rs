@@ -10,11 +10,13 @@ use super::threads::{CpuChoice, Threads};
 use super::vrf::VrfConfig;
 use crate::combinations::{self, Asked};
 use crate::rib::FibPolicy;
+use ribtide_bgp::ingest::Martians;
 use ribtide_bgp::peer::{FamilySet, MOST_PEERS};
 use ribtide_policy::Policy;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{CacheMode, RibConfig};
 use ribtide_sai::Behavior;
+use ribtide_wire::bgp::update::AttributeFilter;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -142,6 +144,12 @@ pub struct NeighborSettings {
     pub bfd: Option<BfdSettings>,
     /// The session ends with the interface to the neighbour, where it is external and single-hop.
     pub fast_external_fallover: bool,
+    /// Refuse its paths that do not begin with its AS (RFC 4271 section 6.3).
+    pub enforce_first_as: bool,
+    /// Prefixes that are refused: `bgp.martians`.
+    pub martians: Arc<Martians>,
+    /// Attributes that are not wanted from it.
+    pub attributes: AttributeFilter,
 }
 
 /// The most next hops that a route may have: what one netlink message of 64 KiB has room for in every form.
@@ -270,6 +278,7 @@ pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Prob
         policies: Policies::default(),
         bfd_defaults: (None, None, None),
         fast_external_fallover: file.bgp.as_ref().and_then(|bgp| bgp.fast_external_fallover).unwrap_or(true),
+        martians: Arc::new(Martians::default_list()),
     };
     let config = c.config(file, folder);
     if c.problems.is_empty() { Ok(config) } else { Err(c.problems) }
@@ -294,6 +303,7 @@ pub(super) struct Checker {
     pub(super) bfd_defaults: (Option<u32>, Option<u32>, Option<u8>),
     /// `bgp.fast-external-fallover`, for neighbours that say nothing else.
     fast_external_fallover: bool,
+    martians: Arc<Martians>,
 }
 
 impl Checker {
@@ -602,6 +612,9 @@ impl Checker {
             let says = format!("{} equal paths cannot be; write 1 to 256", bgp.multipath);
             self.problem(key!["bgp", "multipath"], says);
         }
+        if let Some(texts) = &file.martians {
+            self.martians = Arc::new(self.martians(key!["bgp", "martians"], texts));
+        }
         for (name, group) in &file.group {
             self.group(&mut bgp, name, group, router, bfd);
         }
@@ -810,7 +823,27 @@ impl Checker {
             self.problem(&at("fast-external-fallover", of_own.is_some()), says);
         }
         let fast_external_fallover = of_own.or(of_group).unwrap_or(of_all);
+        let attributes = AttributeFilter {
+            discard: self.attributes(
+                &at("discard-attributes", own.discard_attributes.is_some()),
+                own.discard_attributes.or(group.discard_attributes.as_deref()),
+            ),
+            withdraw: self.attributes(
+                &at("treat-as-withdraw", own.treat_as_withdraw.is_some()),
+                own.treat_as_withdraw.or(group.treat_as_withdraw.as_deref()),
+            ),
+        };
+        let enforce_first_as = own.enforce_first_as.or(group.enforce_first_as);
+        if enforce_first_as.is_some() && !external {
+            self.problem(
+                &at("enforce-first-as", own.enforce_first_as.is_some()),
+                "paths of an internal neighbour need not begin with our AS; remove this, or write type = \"external\"",
+            );
+        }
         NeighborSettings {
+            enforce_first_as: enforce_first_as.unwrap_or(external),
+            martians: self.martians.clone(),
+            attributes,
             group: name.into(),
             peer_asn,
             route_reflector_client: group.route_reflector_client,
@@ -848,6 +881,9 @@ struct Own<'a> {
     password: Option<&'a str>,
     bfd: Option<&'a file::Bfd>,
     fast_external_fallover: Option<bool>,
+    enforce_first_as: Option<bool>,
+    discard_attributes: Option<&'a [file::AttributeName]>,
+    treat_as_withdraw: Option<&'a [file::AttributeName]>,
 }
 
 impl<'a> Own<'a> {
@@ -867,6 +903,9 @@ impl<'a> Own<'a> {
             password: n.password.as_deref(),
             bfd: n.bfd.as_ref(),
             fast_external_fallover: n.fast_external_fallover,
+            enforce_first_as: n.enforce_first_as,
+            discard_attributes: n.discard_attributes.as_deref(),
+            treat_as_withdraw: n.treat_as_withdraw.as_deref(),
         }
     }
 }

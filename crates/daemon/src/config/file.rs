@@ -91,6 +91,8 @@ pub(super) struct Bgp {
     pub(super) backup_path: bool,
     /// The session of an external single-hop neighbour ends with the interface to it; default true.
     pub(super) fast_external_fallover: Option<bool>,
+    /// Prefixes that are refused from every neighbour, such as "127.0.0.0/8 8..32"; [] for none.
+    pub(super) martians: Option<Vec<String>>,
     /// Groups of neighbours, by name.
     #[serde(default)]
     pub(super) group: BTreeMap<String, Group>,
@@ -144,6 +146,12 @@ pub(super) struct Group {
     pub(super) bfd: Option<Bfd>,
     /// Their sessions end with the interface to them; default: what the [bgp] table says.
     pub(super) fast_external_fallover: Option<bool>,
+    /// Refuse paths that do not begin with the neighbour's AS; default true for external neighbours.
+    pub(super) enforce_first_as: Option<bool>,
+    /// Attributes that are discarded, by name or code.
+    pub(super) discard_attributes: Option<Vec<AttributeName>>,
+    /// Attributes whose routes are treated as withdrawn, by name or code.
+    pub(super) treat_as_withdraw: Option<Vec<AttributeName>>,
     /// Addresses of neighbours without settings of their own.
     #[serde(default)]
     pub(super) neighbors: Vec<IpAddr>,
@@ -190,6 +198,23 @@ pub(super) struct Neighbor {
     pub(super) bfd: Option<Bfd>,
     /// Its session ends with the interface to it; default: what the group says.
     pub(super) fast_external_fallover: Option<bool>,
+    /// Refuse paths that do not begin with the neighbour's AS; default true for external neighbours.
+    pub(super) enforce_first_as: Option<bool>,
+    /// Attributes that are discarded, by name or code.
+    pub(super) discard_attributes: Option<Vec<AttributeName>>,
+    /// Attributes whose routes are treated as withdrawn, by name or code.
+    pub(super) treat_as_withdraw: Option<Vec<AttributeName>>,
+}
+
+/// A path attribute, by its name or its code.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "this is no path attribute; write a code from 1 to 255, or a name such as \"large-communities\""
+)]
+pub(super) enum AttributeName {
+    Code(u8),
+    Name(String),
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -2,8 +2,8 @@
 //!
 //! Two layers. [`file`] is the shape of the file, read by serde with unknown names refused. [`check`] turns it into
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
-//! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`] and [`vrf`] are the
-//! parts of the check that make policies, static routes and VRFs.
+//! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`] and
+//! [`unwanted`] are the parts of the check that make policies, static routes, VRFs, and lists of what is never taken.
 
 mod api;
 mod bfd;
@@ -13,6 +13,7 @@ mod file;
 mod policy;
 mod statics;
 mod threads;
+mod unwanted;
 mod vrf;
 
 pub use api::{ApiConfig, SocketGroup, Token};

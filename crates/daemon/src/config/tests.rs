@@ -386,3 +386,40 @@ fn the_schema_has_every_key_and_the_documentation_has_it_too() {
     let missing: Vec<&String> = found.iter().filter(|key| !words.contains(key.as_str())).collect();
     assert!(missing.is_empty(), "docs/configuration.md does not name {missing:?}");
 }
+
+#[test]
+fn what_is_never_taken_is_listed_by_prefix_and_by_attribute() {
+    let group = "[bgp.group.x]\ntype = \"external\"\npeer-asn = 65002\n";
+    let of = |text: &str| {
+        let text = format!("{BASE}{text}");
+        parse(&text).map(|c| c.bgp.unwrap().neighbors.into_values().map(|n| n.settings).collect::<Vec<_>>())
+    };
+    let settings = of(&format!(
+        "[bgp]\nmartians = []\n{group}discard-attributes = [\"otc\", 99]\nneighbors = [\"192.0.2.1\"]\n\
+         neighbor = [{{ address = \"192.0.2.2\", enforce-first-as = false, treat-as-withdraw = [\"PREFIX_SID\"], \
+         discard-attributes = [] }}]\n"
+    ))
+    .unwrap();
+    let [first, second] = settings.as_slice() else { panic!("{settings:?}") };
+    assert!(first.enforce_first_as && !second.enforce_first_as);
+    assert!(first.attributes.discard.contains(35) && first.attributes.discard.contains(99));
+    assert!(second.attributes.discard.is_empty() && second.attributes.withdraw.contains(40));
+    assert_eq!(*first.martians, ribtide_bgp::ingest::Martians::none());
+    let default = of(&format!("{group}neighbors = [\"192.0.2.1\"]\n")).unwrap();
+    assert_eq!(*default[0].martians, ribtide_bgp::ingest::Martians::default_list());
+    for (text, says) in [
+        ("discard-attributes = [\"as-path\"]\n", "AS_PATH cannot be left out"),
+        ("treat-as-withdraw = [14]\n", "MP_REACH_NLRI cannot be left out"),
+        ("discard-attributes = [\"otcc\"]\n", "\"otcc\" is no path attribute"),
+        ("discard-attributes = [0]\n", "write 1 to 255"),
+        ("discard-attributes = [256]\n", "write a code from 1 to 255"),
+    ] {
+        let found = error(&format!("{group}{text}neighbors = [\"192.0.2.1\"]\n"));
+        assert!(found.contains(says), "{found}");
+    }
+    let internal =
+        "[bgp.group.x]\ntype = \"internal\"\nenforce-first-as = true\nneighbors = [\"192.0.2.1\"]\n";
+    assert!(error(internal).contains("internal neighbour"));
+    let martians = error("[bgp]\nmartians = [\"127.0.0.0/8 4..32\"]\n");
+    assert!(martians.contains("no lengths inside"), "{martians}");
+}

@@ -142,10 +142,12 @@ fn session(s: &Session) -> String {
     }
     [routes, messages, prefixes].iter_mut().for_each(|table| out.push_str(&table.render()));
     out.push_str(&format!(
-        "  Refused: {} prefixes by import, {} as loops, {} of other families; {} UPDATEs treated as withdrawal, {} \
+        "  Refused: {} prefixes by import, {} as loops, {} by their first AS, {} martians, {} of other families; {} UPDATEs treated as withdrawal, {} \
          attributes discarded\n",
         number(c.rejected),
         number(c.loops),
+        number(c.first_as),
+        number(c.martians),
         number(c.ignored),
         number(c.treated_as_withdraw),
         number(c.discarded_attributes),

@@ -374,7 +374,6 @@ pub(super) fn send_counters(c: &Counters) -> SendCounters {
 
 fn receive_counters(c: &IngestCounters) -> ReceiveCounters {
     let loops = [Refused::AsLoop, Refused::OriginatorLoop, Refused::ClusterLoop];
-    let others = Refused::ALL.into_iter().filter(|r| !loops.contains(r));
     let reasons = [
         c.last_fault.map(|f| format!("treated as a withdrawal: {f}")),
         c.last_discard.map(|f| format!("attribute discarded: {f}")),
@@ -388,7 +387,9 @@ fn receive_counters(c: &IngestCounters) -> ReceiveCounters {
         treated_as_withdraw: c.treated_as_withdraw,
         discarded_attributes: c.discarded_attributes,
         loops: loops.into_iter().map(|r| c.refused(r)).sum(),
-        rejected: others.map(|r| c.refused(r)).sum(),
+        rejected: c.refused(Refused::ImportPolicy),
+        first_as: c.refused(Refused::FirstAs),
+        martians: c.refused(Refused::Martian),
         last_reason: reasons.into_iter().flatten().reduce(|a, b| format!("{a}; {b}")),
     }
 }

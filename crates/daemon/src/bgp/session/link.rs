@@ -4,7 +4,7 @@ use super::backlog::Backlog;
 use super::peer::{Peer, Up};
 use super::{Sessions, socket};
 use crate::bgp::reader::{Attach, Command};
-use crate::config::InterfaceConfig;
+use crate::config::{InterfaceConfig, NeighborSettings};
 use mio::Interest;
 use mio::unix::SourceFd;
 use ribtide_bgp::fsm::{Event, Negotiated, Side};
@@ -16,6 +16,17 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+/// By what the routes of a neighbour are taken.
+pub(super) fn ingest(settings: &NeighborSettings) -> IngestSettings {
+    IngestSettings {
+        import: settings.import.clone(),
+        allow_own_as: 0,
+        enforce_first_as: settings.enforce_first_as,
+        martians: settings.martians.clone(),
+        attributes: settings.attributes,
+    }
+}
 
 impl Sessions {
     /// The session of a peer is established on the connection of `side`.
@@ -33,12 +44,7 @@ impl Sessions {
         let (worker, reader) = (self.worker_for(&info.egress), self.least_loaded_reader());
 
         let Some(peer) = self.peers.get_mut(&id) else { return Ok(()) };
-        let settings = IngestSettings {
-            import: peer.settings.import.clone(),
-            allow_own_as: 0,
-            // RFC 4271 section 6.3 leaves it to us, and a route server's paths begin with its clients' ASes.
-            enforce_first_as: false,
-        };
+        let settings = ingest(&peer.settings);
         let Some(connection) = peer.slot(side).as_mut() else { return Ok(()) };
         let fd = connection.stream.as_raw_fd();
         // From here on the reader reads; only room to write is of interest here.

@@ -57,6 +57,9 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         password,
         bfd,
         fast_external_fallover,
+        enforce_first_as,
+        martians,
+        attributes,
     } = new;
     let same_session = *peer_asn == old.peer_asn
         && *route_reflector_client == old.route_reflector_client
@@ -69,7 +72,11 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *next_hop_self == old.next_hop_self
         && *multihop == old.multihop
         && *password == old.password;
-    let (import, export) = (*import != old.import, *export != old.export);
+    let import = *import != old.import
+        || *enforce_first_as != old.enforce_first_as
+        || *martians != old.martians
+        || *attributes != old.attributes;
+    let export = *export != old.export;
     if !same_session {
         Difference::Session
     } else if import
@@ -159,13 +166,13 @@ impl Sessions {
         }
     }
 
-    /// The import policy of an established session is another: the reader hears of it, and then the peer is asked for its
+    /// What decides about the routes of an established session is something else: the reader hears of it, and then the peer is asked for its
     /// routes again.
     fn import_again(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get(&id) else { return };
         let Some(up) = &peer.up else { return };
         let (side, reader, families) = (up.side, up.reader, up.info.families);
-        let command = Command::Import(id, up.info.session, peer.settings.import.clone());
+        let command = Command::Import(id, up.info.session, Box::new(super::link::ingest(&peer.settings)));
         self.outbox.tell_reader(reader, command);
         self.ask_for_routes(id, side, families);
     }

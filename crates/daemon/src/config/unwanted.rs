@@ -1,0 +1,51 @@
+//! What is not taken from neighbours whatever a policy says: martians, and attributes.
+
+use super::check::Checker;
+use super::diagnosis::{Step, key};
+use super::file;
+use ribtide_bgp::ingest::Martians;
+use ribtide_wire::bgp::attribute::{code_of, name};
+use ribtide_wire::bgp::update::{AttributeFilter, CodeSet};
+
+impl Checker {
+    /// The list of martians at `at`.
+    pub(super) fn martians(&mut self, at: &[Step], texts: &[String]) -> Martians {
+        let mut ranges = Vec::new();
+        for (i, text) in texts.iter().enumerate() {
+            match text.parse() {
+                Ok(range) => ranges.push(range),
+                Err(says) => self.problem(&[at, key![i]].concat(), says),
+            }
+        }
+        Martians::new(ranges)
+    }
+
+    /// The list of attributes at `at`, if there is one.
+    pub(super) fn attributes(&mut self, at: &[Step], list: Option<&[file::AttributeName]>) -> CodeSet {
+        let mut codes = CodeSet::default();
+        for (i, attribute) in list.unwrap_or_default().iter().enumerate() {
+            let code = match attribute {
+                file::AttributeName::Code(code) => Some(*code).filter(|code| *code != 0),
+                file::AttributeName::Name(name) => code_of(name),
+            };
+            let says = match (code, attribute) {
+                (Some(code), _) if AttributeFilter::NEVER.contains(&code) => format!(
+                    "{} cannot be left out: without it a route cannot be used, or a loop not be found; refuse the \
+                     routes with an import policy instead",
+                    name(code).unwrap_or_default()
+                ),
+                (Some(code), _) => {
+                    codes.insert(code);
+                    continue;
+                }
+                (None, file::AttributeName::Name(name)) => format!(
+                    "\"{name}\" is no path attribute; write its code, 1 to 255, or a name such as \"otc\" or \
+                     \"large-communities\""
+                ),
+                (None, file::AttributeName::Code(_)) => "0 is no path attribute; write 1 to 255".into(),
+            };
+            self.problem(&[at, key![i]].concat(), says);
+        }
+        codes
+    }
+}
