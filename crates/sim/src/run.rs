@@ -8,12 +8,12 @@ use crate::egress::Egress;
 use crate::fib::Fib;
 use crate::oracle::{Learned, Oracle};
 use crate::rng::Rng;
-use crate::stage::{FOLLOWER, Follower, Stage, Table, logical_shard_of, same_table};
+use crate::stage::{FOLLOWER, Follower, Stage, Table, has_moved, logical_shard_of, same_table};
 use crate::world::{Event, World, updates};
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, Martians, ShardBatches, ShardMap};
 use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn, TrackedNextHop};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
-use ribtide_bgp::shard::{FamilyCounts, Part, RouteView, Standing};
+use ribtide_bgp::shard::{Cut, FamilyCounts, HashSeed, Part, RouteView, Split, Standing};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, V4, V6, for_each_family};
 use ribtide_wire::bgp::update::AttributeFilter;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,9 @@ pub struct Run<'w> {
     rng: Rng,
     oracle: Oracle,
     map: ShardMap,
+    seed: HashSeed,
+    /// The logical shard that has begun to move.
+    split: Option<Split>,
     shards: Vec<Stage>,
     egress: Egress,
     /// Session number of each peer, and its reader while it is up.
@@ -54,7 +57,8 @@ impl<'w> Run<'w> {
         // One for each peer, one for next hops, one for each worker's requests, and one for confirmations.
         let queues = world.peers.len() + 2 + usize::from(workers);
         let fib = Fib::new(usize::from(shards), false, rng.one_in(2));
-        let stage = || Stage::new(world.options, queues);
+        let seed = HashSeed::random();
+        let stage = || Stage::new(world.options, &seed, queues);
         let reader =
             || Reader { ingest: Ingest::default(), session: 0, peer: None, out: ShardBatches::new(map) };
         let mut run = Run {
@@ -63,7 +67,9 @@ impl<'w> Run<'w> {
             rng,
             oracle: Oracle::new(world.options, world.peers.clone(), world.imports.clone()),
             map,
+            split: None,
             shards: (0..shards).map(|_| stage()).collect(),
+            seed,
             egress: Egress::new(u32::from(workers), u32::from(shards), world.peers.len()),
             readers: world.peers.iter().map(|_| reader()).collect(),
             events: world.events.iter(),
@@ -165,25 +171,36 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Some logical shards move from one shard to another.
+    /// Some logical shards move from one shard to another, or some parts of one, which may go on later.
     fn relocate(&mut self) {
         (0..self.readers.len()).for_each(|peer| self.flush(peer));
         for _ in 0..=self.rng.below(3) {
-            let logical = logical_shard_of(*self.rng.pick(&self.world.prefixes));
-            let (from, to) = (self.map[usize::from(logical)], self.rng.below(self.shards.len()) as u16);
-            if from == to {
+            let split = self.split.take().unwrap_or_else(|| Split {
+                logical: logical_shard_of(*self.rng.pick(&self.world.prefixes)),
+                cut: Cut::START,
+                taker: self.rng.below(self.shards.len()) as u16,
+                seed: self.seed.clone(),
+            });
+            let (giver, taker) = (self.map[usize::from(split.logical)], split.taker);
+            if giver == taker {
                 continue;
             }
-            for stage in [from, to] {
+            for stage in [giver, taker] {
                 self.shards[usize::from(stage)].drain(&mut self.rng, &mut self.egress);
             }
-            let parcel = self.shards[usize::from(from)].give(logical, &mut self.egress);
+            let paths = if self.rng.one_in(3) { usize::MAX } else { self.rng.below(8) };
+            let parcel = self.shards[usize::from(giver)].give(&split, paths, &mut self.egress);
             self.answer();
-            self.shards[usize::from(to)].expect(parcel);
-            self.map[usize::from(logical)] = to;
+            let cut = parcel.end();
+            self.shards[usize::from(taker)].expect(parcel);
+            if cut == Cut::END {
+                self.map[usize::from(split.logical)] = taker;
+            } else {
+                self.split = Some(Split { cut, ..split });
+            }
         }
         for reader in &mut self.readers {
-            reader.out = ShardBatches::new(self.map);
+            reader.out = ShardBatches::with_split(self.map, self.split.clone());
         }
     }
 
@@ -294,7 +311,9 @@ impl<'w> Run<'w> {
 
     fn shard_of(&self, prefix: AnyPrefix) -> &Stage {
         let logical = logical_shard_of(prefix);
-        &self.shards[usize::from(self.map[usize::from(logical)])]
+        let split = self.split.as_ref().filter(|split| split.logical == logical && has_moved(split, prefix));
+        let shard = split.map_or(self.map[usize::from(logical)], |split| split.taker);
+        &self.shards[usize::from(shard)]
     }
 
     fn compare(&self) {
@@ -347,7 +366,8 @@ impl<'w> Run<'w> {
     /// What a person sees.
     fn compare_views(&self, best: &BTreeMap<AnyPrefix, Learned>) {
         let mut seen = 0;
-        for (logical, thread) in (0..LOGICAL_SHARDS).zip(self.map) {
+        let moving = self.split.iter().map(|split| (split.logical, split.taker));
+        for (logical, thread) in (0..LOGICAL_SHARDS).zip(self.map).chain(moving) {
             for_each_family!(F => {
                 let shard = &self.shards[usize::from(thread)].shard;
                 for prefix in shard.prefixes::<F>(logical) {

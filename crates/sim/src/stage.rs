@@ -10,7 +10,7 @@ use ribtide_bgp::message::{
     BestBatch, BestPath, Confirmation, EgressIn, Feed, FeedSet, NONE, ShardIn, TrackedNextHop,
 };
 use ribtide_bgp::peer::PeerId;
-use ribtide_bgp::shard::{Effects, Moved, Shard, ShardOut, ToEgress};
+use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, Shard, ShardOut, Split, ToEgress};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, for_each_family, logical_shard};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) struct Stage {
     pub(crate) next_hops: BTreeSet<TrackedNextHop>,
     /// Sessions that ended and are not yet confirmed.
     pub(crate) ending: BTreeSet<(PeerId, u32)>,
-    /// Logical shards that another has given away and this one has not taken yet.
+    /// Parts of logical shards that another has given away and this one has not taken yet.
     parcels: Vec<Parcel>,
     /// Next hops that came into use since this was last emptied.
     pub(crate) asked: Vec<TrackedNextHop>,
@@ -76,12 +76,38 @@ impl Confirmed {
     }
 }
 
-/// A logical shard on its way, and what those who follow it know.
+/// A part of a logical shard on its way, and what those who follow it know.
 pub(crate) struct Parcel {
     moved: Moved,
+    holds: Holds,
     mirror: Table,
     followers: Vec<(u64, Table)>,
     feed: BTreeMap<AnyPrefix, FeedSet>,
+}
+
+impl Parcel {
+    /// Where the next part begins.
+    pub(crate) fn end(&self) -> Cut {
+        self.moved.end()
+    }
+}
+
+/// Which prefixes a part of a logical shard has: those behind the first cut and before the second.
+struct Holds([Split; 2]);
+
+impl Holds {
+    fn has(&self, prefix: AnyPrefix) -> bool {
+        let Holds([from, end]) = self;
+        logical_shard_of(prefix) == from.logical && !has_moved(from, prefix) && has_moved(end, prefix)
+    }
+}
+
+/// Whether a prefix of a logical shard that is moving has moved.
+pub(crate) fn has_moved(split: &Split, prefix: AnyPrefix) -> bool {
+    match prefix {
+        AnyPrefix::V4(prefix) => split.has_moved(prefix),
+        AnyPrefix::V6(prefix) => split.has_moved(prefix),
+    }
 }
 
 /// Someone who asked for a dump.
@@ -92,8 +118,8 @@ pub(crate) struct Follower {
 }
 
 impl Stage {
-    pub(crate) fn new(options: DecisionOptions, queues: usize) -> Stage {
-        Stage::of(Shard::new(options), queues)
+    pub(crate) fn new(options: DecisionOptions, seed: &HashSeed, queues: usize) -> Stage {
+        Stage::of(Shard::new(options).with_seed(seed), queues)
     }
 
     /// The stage of a shard.
@@ -131,31 +157,32 @@ impl Stage {
         self.deliver(egress);
     }
 
-    /// Gives a logical shard away, and all that is known of it.
-    pub(crate) fn give(&mut self, logical: LogicalShard, egress: &mut Egress) -> Parcel {
-        let moved = self.shard.extract(logical, &mut self.out);
+    /// Gives the next part of a logical shard away, of about so many paths, and all that is known of it.
+    pub(crate) fn give(&mut self, from: &Split, paths: usize, egress: &mut Egress) -> Parcel {
+        let moved = self.shard.extract(from.logical, from.cut, paths, &mut self.out);
         self.deliver(egress);
-        self.confirmed.waits.retain(|prefix, _| logical_shard_of(*prefix) != logical);
+        let holds = Holds([from.clone(), Split { cut: moved.end(), ..from.clone() }]);
+        self.confirmed.waits.retain(|prefix, _| !holds.has(*prefix));
         let followers = self.followers.iter_mut();
         Parcel {
             moved,
-            mirror: split(&mut self.mirror, logical),
-            followers: followers.map(|(token, f)| (*token, split(&mut f.table, logical))).collect(),
-            feed: split(&mut self.feed, logical),
+            mirror: split(&mut self.mirror, &holds),
+            followers: followers.map(|(token, f)| (*token, split(&mut f.table, &holds))).collect(),
+            feed: split(&mut self.feed, &holds),
+            holds,
         }
     }
 
-    /// A logical shard is on its way here.
+    /// A part of a logical shard is on its way here.
     pub(crate) fn expect(&mut self, parcel: Parcel) {
         self.parcels.push(parcel);
     }
 
     fn take(&mut self) {
-        let Some(Parcel { moved, mirror, followers, feed }) = self.parcels.pop() else { return };
-        let logical = moved.logical();
+        let Some(Parcel { moved, holds, mirror, followers, feed }) = self.parcels.pop() else { return };
         self.confirmed.moved.extend(feed.keys());
         // What it heard of them before was not for it; what is blocked it is told with the answer to what it feeds now.
-        self.confirmed.blocked.retain(|prefix| logical_shard_of(*prefix) != logical);
+        self.confirmed.blocked.retain(|prefix| !holds.has(*prefix));
         self.missed = true;
         self.mirror.extend(mirror);
         self.feed.extend(feed);
@@ -165,7 +192,7 @@ impl Stage {
         self.shard.adopt(moved, &mut self.out);
     }
 
-    /// Whether a message may be handled now: routes and dumps wait for a logical shard that is on its way.
+    /// Whether a message may be handled now: routes and dumps wait for what is on its way.
     fn may_handle(&self, queue: &VecDeque<ShardIn>) -> bool {
         let waits = |message: &ShardIn| matches!(message, ShardIn::Routes(_) | ShardIn::Dump(_));
         queue.front().is_some_and(|message| self.parcels.is_empty() || !waits(message))
@@ -301,10 +328,9 @@ impl Stage {
     }
 }
 
-/// Takes out what belongs to a logical shard.
-fn split<T>(table: &mut BTreeMap<AnyPrefix, T>, logical: LogicalShard) -> BTreeMap<AnyPrefix, T> {
-    let (theirs, rest) =
-        std::mem::take(table).into_iter().partition(|(prefix, _)| logical_shard_of(*prefix) == logical);
+/// Takes out what belongs to a part of a logical shard.
+fn split<T>(table: &mut BTreeMap<AnyPrefix, T>, holds: &Holds) -> BTreeMap<AnyPrefix, T> {
+    let (theirs, rest) = std::mem::take(table).into_iter().partition(|(prefix, _)| holds.has(*prefix));
     *table = rest;
     theirs
 }

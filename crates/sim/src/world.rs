@@ -122,8 +122,11 @@ impl World {
         let count = 2 + rng.below(7);
         let peers: Vec<PeerInfo> = (0..count).map(|n| peer(rng, n)).collect();
         let imports = peers.iter().map(|peer| policy(rng, !peer.kind.is_internal())).collect();
-        let mut prefixes: Vec<AnyPrefix> = (0..8).map(|n| AnyPrefix::V4(scattered::<V4>(rng, n))).collect();
-        prefixes.extend((0..4).map(|n| AnyPrefix::V6(scattered::<V6>(rng, n))));
+        // In half of the worlds a logical shard has several prefixes.
+        let place = if rng.one_in(2) { scattered::<V4> } else { together::<V4> };
+        let mut prefixes: Vec<AnyPrefix> = (0..8).map(|n| AnyPrefix::V4(place(rng, n))).collect();
+        let place = if rng.one_in(2) { scattered::<V6> } else { together::<V6> };
+        prefixes.extend((0..4).map(|n| AnyPrefix::V6(place(rng, n))));
         // In half of the worlds all paths are equal up to MED.
         let alike = rng.one_in(2);
         let announcements: Vec<Announcement> = (0..10).map(|_| announcement(rng, alike)).collect();
@@ -226,6 +229,13 @@ fn scattered<F: Family>(rng: &mut Rng, n: u32) -> Prefix<F> {
         | u128::from(n % 2 * 0x51) << 100
         | u128::from(rng.number()) << 20;
     Prefix::new(F::Bits::from_left(bits), *rng.pick(&[8, 16, 20, 24, F::WIDTH]))
+}
+
+/// A prefix in a block with three others, so that a few logical shards have them all.
+fn together<F: Family>(rng: &mut Rng, n: u32) -> Prefix<F> {
+    let block = if F::WIDTH == 32 { 18 } else { 32 };
+    let bits = u128::from(n / 4 * 37 + 0x2a) << 120 | u128::from(n % 4) << (126 - block);
+    Prefix::new(F::Bits::from_left(bits), *rng.pick(&[block + 2, block + 6, F::WIDTH]))
 }
 
 fn announcement(rng: &mut Rng, alike: bool) -> Announcement {

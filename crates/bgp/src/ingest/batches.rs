@@ -6,6 +6,7 @@
 use crate::attr::AttrSet;
 use crate::message::{Prefixes, RouteBatch, RouteOp};
 use crate::peer::{PeerId, PeerInfo};
+use crate::shard::Split;
 use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard};
 
 /// Which thread runs each logical shard.
@@ -13,14 +14,19 @@ pub type ShardMap = [u16; LOGICAL_SHARDS as usize];
 
 /// Routes on their way to the shards, one growing batch per thread and session.
 pub struct ShardBatches {
-    /// For each logical shard its thread's place in `open`.
+    /// For each logical shard its thread's place in `open`, or [`SPLIT`].
     places: [u8; LOGICAL_SHARDS as usize],
     /// One for each thread that has a logical shard, all of the session whose routes came last.
     open: Vec<Open>,
     /// Batches of other sessions, in order, each with its thread.
     closed: Vec<(u16, RouteBatch)>,
     len: usize,
+    /// The logical shard that is moving, and the places of the threads from which it moves and to which.
+    split: Option<(Split, [u8; 2])>,
 }
+
+/// Of a logical shard that is moving, no place: it depends on the prefix.
+const SPLIT: u8 = u8::MAX;
 
 struct Open {
     thread: u16,
@@ -42,7 +48,13 @@ const _: () = assert!(LOGICAL_SHARDS as u32 <= Marks::BITS);
 impl ShardBatches {
     /// Empty batches for the threads that `map` names.
     pub fn new(map: ShardMap) -> ShardBatches {
+        ShardBatches::with_split(map, None)
+    }
+
+    /// Empty batches for the threads that `map` names, while a logical shard moves from its thread to another.
+    pub fn with_split(map: ShardMap, split: Option<Split>) -> ShardBatches {
         let mut threads = map.to_vec();
+        threads.extend(split.as_ref().map(|split| split.taker));
         threads.sort_unstable();
         threads.dedup();
         let place = |thread| threads.partition_point(|other| *other < thread) as u8;
@@ -51,7 +63,14 @@ impl ShardBatches {
             batch: RouteBatch { peer: PeerId(0), session: 0, ops: Vec::new(), prefixes: Families::default() },
             taken: Families::default(),
         });
-        ShardBatches { places: map.map(place), open: open.collect(), closed: Vec::new(), len: 0 }
+        let open = open.collect();
+        let mut places = map.map(place);
+        let split = split.map(|split| {
+            let giver = std::mem::replace(&mut places[usize::from(split.logical)], SPLIT);
+            let both = [giver, place(split.taker)];
+            (split, both)
+        });
+        ShardBatches { places, open, closed: Vec::new(), len: 0, split }
     }
 
     /// How many prefixes wait in it.
@@ -91,7 +110,10 @@ impl ShardBatches {
         self.turn_to(peer);
         let (mut count, mut touched): (usize, Marks) = (0, 0);
         prefixes.for_each(|prefix| {
-            let place = self.places[usize::from(logical_shard(prefix))];
+            let mut place = self.places[usize::from(logical_shard(prefix))];
+            if place == SPLIT {
+                place = self.place_in_split(prefix);
+            }
             self.open[usize::from(place)].batch.prefixes.get_mut::<F>().push(prefix);
             touched |= 1 << place;
             count += 1;
@@ -102,6 +124,16 @@ impl ShardBatches {
             touched &= touched - 1;
         }
         count as u64
+    }
+
+    /// The place of a prefix whose logical shard is moving.
+    #[cold]
+    fn place_in_split<F: Family>(&self, prefix: Prefix<F>) -> u8 {
+        let place = |(split, [giver, taker]): &(Split, [u8; 2])| match split.has_moved(prefix) {
+            true => *taker,
+            false => *giver,
+        };
+        self.split.as_ref().map_or(0, place)
     }
 
     /// Makes the open batches those of this session.

@@ -9,6 +9,7 @@
 //! prefixes that came together overlap.
 
 mod attrs;
+mod cut;
 mod feed;
 mod gate;
 mod moving;
@@ -23,6 +24,7 @@ mod table;
 mod tests;
 mod work;
 
+pub use cut::{Cut, HashSeed, Split};
 pub use moving::Moved;
 pub use out::{Effects, ShardOut, ToEgress};
 pub use paths::Part;
@@ -111,9 +113,6 @@ impl Shard {
     }
 
     fn make(options: DecisionOptions, tracks: bool) -> Shard {
-        fn tables<F: Family>(seed: &Seed) -> Vec<Table<Route<F>>> {
-            (0..LOGICAL_SHARDS).map(|_| Table::new(seed.clone())).collect()
-        }
         let seed = Seed::random();
         Shard {
             tables: Families { v4: tables(&seed), v6: tables(&seed) },
@@ -131,6 +130,14 @@ impl Shard {
             work: work::Work::default(),
             numbers: Vec::new(),
         }
+    }
+
+    /// The same shard, which has no routes yet, hashing prefixes with this seed. Shards that give routes to each other must have
+    /// the same.
+    pub fn with_seed(self, seed: &HashSeed) -> Shard {
+        let HashSeed(seed) = seed;
+        let tables = Families { v4: tables(seed), v6: tables(seed) };
+        Shard { tables, core: Core { seed: seed.clone(), ..self.core }, ..self }
     }
 
     /// Takes in a message.
@@ -248,6 +255,10 @@ impl Shard {
             News::Other => self.work.redecide(),
         }
     }
+}
+
+fn tables<F: Family>(seed: &Seed) -> Vec<Table<Route<F>>> {
+    (0..LOGICAL_SHARDS).map(|_| Table::new(seed.clone())).collect()
 }
 
 /// The path of a route that the RIB manager gets.

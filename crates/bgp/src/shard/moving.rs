@@ -1,19 +1,23 @@
 //! A logical shard that moves from one shard to another, so that their number may change while sessions last.
 //!
+//! It moves in parts, each of about as many paths as whoever moves it says (see [`cut`](super::cut)), and what a part costs does
+//! not depend on what there is beside it. Between two parts both shards work as always, each on what it has.
+//!
 //! Neither side says anything of it to workers or the RIB manager: to them it is the same route, and which shard
 //! speaks of it is of no interest. There is one exception: what waits for dataplanes (see [`gate`](super::gate)) was asked
 //! for by the giver, so the taker feeds it anew, which changes nothing and is answered to it. Whoever moves one sees to it that
 //!
-//! - both shards have handled all routes and session messages that were sent while the giver owned the logical shard,
+//! - both shards hash with the same seed ([`Shard::with_seed`]);
+//! - both shards have handled all routes and session messages that were sent while the giver owned the part,
 //!   and the taker gets none for it before it has taken it;
 //! - what the giver said goes out before what the taker says from then on, as [`Change::old`](crate::message::Change)
 //!   follows from what was said last;
 //! - both have handled the same dump requests, or unanswered ones are made again: a request that the taker had handled
 //!   before and the giver handles after the move shows nothing of it.
 
+use super::cut::Cut;
 use super::paths::Path;
 use super::route::{self, Route};
-use super::table::Table;
 use super::{Core, Shard, ShardOut};
 use crate::attr::AttrSet;
 use crate::message::{NextHopState, TrackedNextHop};
@@ -23,10 +27,12 @@ use ribtide_prefix::{
 };
 use std::sync::Arc;
 
-/// A logical shard on its way: all that its new owner must know to go on as if it had always had it.
+/// A part of a logical shard on its way: all that its new owner must know to go on as if it had always had it.
 #[derive(Debug)]
 pub struct Moved {
     logical: LogicalShard,
+    /// Where the part ends.
+    end: Cut,
     /// Sessions that are up, which paths name by index.
     sessions: Vec<Arc<PeerInfo>>,
     /// The attribute sets, which paths name by index, each with the prefix of its paths if that holds its next hop.
@@ -45,69 +51,82 @@ impl PerFamily for Untold {
     type Of<F: Family> = Vec<(Prefix<F>, Option<Path>)>;
 }
 
-/// Prefixes in no order: how many of the paths are each one's, which of these leads, and whether it can be used.
+/// Prefixes in the order of their hashes: how many of the paths are each one's, which of these leads, and whether it can be
+/// used.
 #[derive(Debug)]
 struct Routes;
 impl PerFamily for Routes {
     type Of<F: Family> = Vec<(Prefix<F>, u32, (u32, bool))>;
 }
 
-/// From this shard's numbers to indices of a move.
-#[derive(Default)]
-struct Indices {
-    sessions: Map<u16, u16>,
-    attrs: Map<u32, u32>,
-}
-
-impl Indices {
-    /// The index of an attribute set, which joins what moves if it is new there.
-    fn number(&mut self, number: u32, core: &Core, moved: &mut Moved) -> u32 {
-        *self.attrs.entry(number).or_insert_with(|| {
-            moved.attrs.push((core.attrs.get(number).clone(), core.attrs.exclude(number)));
-            moved.next_hops.extend(core.attrs.hops.known(core.attrs.hop_number(number)));
-            moved.attrs.len() as u32 - 1
-        })
-    }
-}
-
 impl Moved {
-    /// Which logical shard it is.
-    pub fn logical(&self) -> LogicalShard {
-        self.logical
-    }
-
-    /// How many prefixes it has, of both families.
-    pub fn prefixes(&self) -> usize {
-        self.routes.v4.len() + self.routes.v6.len()
-    }
-}
-
-impl Shard {
-    /// Gives a logical shard away. Work on its tables that is under way is done first, and said in `out`; the move
-    /// itself says no more than which next hops are out of use here.
-    pub fn extract(&mut self, logical: LogicalShard, out: &mut ShardOut) -> Moved {
-        self.work_on(logical, out);
-        while self.work.is_answering() {
-            self.judge_answered(out);
-        }
-        let mut moved = Moved {
+    fn new(logical: LogicalShard) -> Moved {
+        Moved {
             logical,
+            end: Cut::END,
             sessions: Vec::new(),
             attrs: Vec::new(),
             next_hops: Vec::new(),
             paths: Vec::new(),
             routes: Families::default(),
             untold: Families::default(),
+        }
+    }
+
+    /// Which logical shard it is of.
+    pub fn logical(&self) -> LogicalShard {
+        self.logical
+    }
+
+    /// Where the next part begins. [`Cut::END`] with the last one.
+    pub fn end(&self) -> Cut {
+        self.end
+    }
+
+    /// How many prefixes it has, of both families.
+    pub fn prefixes(&self) -> usize {
+        self.routes.v4.len() + self.routes.v6.len()
+    }
+
+    /// How many paths they have.
+    pub fn paths(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// The index of an attribute set of the giver, which joins what moves if it is new here. The note of where a batch has a set
+    /// serves here too: it is compared before it is believed.
+    fn index(&mut self, number: u32, core: &mut Core) -> u32 {
+        let exclude = core.attrs.exclude(number);
+        let (attrs, noted) = core.attrs.in_batch(number);
+        let same = |there: &(AttrSet, Option<AnyPrefix>)| {
+            AttrSet::ptr_eq(&there.0, attrs) && there.1 == exclude
         };
-        let mut indices = Indices::default();
+        if !self.attrs.get(*noted as usize).is_some_and(same) {
+            *noted = self.attrs.len() as u32;
+            self.attrs.push((attrs.clone(), exclude));
+        }
+        *noted
+    }
+}
+
+impl Shard {
+    /// Gives a part of a logical shard away: what stands behind `from`, as many routes as have no more than `paths` paths, and
+    /// one at least if there is one. Work on these routes that is under way is done first, and said in `out`; the move itself says
+    /// no more than which next hops are out of use here.
+    pub fn extract(&mut self, logical: LogicalShard, from: Cut, paths: usize, out: &mut ShardOut) -> Moved {
+        let mut moved = Moved::new(logical);
+        let mut sessions = Map::default();
         for (number, session) in self.core.sessions.iter().filter(|(_, session)| session.up) {
-            indices.sessions.insert(number, moved.sessions.len() as u16);
+            sessions.insert(number, moved.sessions.len() as u16);
             moved.sessions.push(session.info.clone());
         }
-        for_each_family!(F => {
-            let table = &mut self.tables.get_mut::<F>()[usize::from(logical)];
-            let table = std::mem::replace(table, Table::new(self.core.seed.clone()));
-            self.give(&table, &mut moved, &mut indices, out);
+        let mut left = paths.max(1);
+        for_each_family!(F => if let Some(from) = from.hash::<F>() && moved.end == Cut::END {
+            if left == 0 {
+                moved.end = Cut::before::<F>(Some(from));
+            } else {
+                self.give::<F>(from, &mut left, &mut moved, &sessions, out);
+            }
         });
         moved.next_hops.sort_unstable_by_key(|(next_hop, _)| *next_hop);
         moved.next_hops.dedup_by_key(|(next_hop, _)| *next_hop);
@@ -115,32 +134,43 @@ impl Shard {
         moved
     }
 
-    /// Puts the routes of a table into `moved` and lets go of what they use here.
+    /// Puts a part of a table into `moved` and lets go of what its routes use here.
     fn give<F: Family>(
         &mut self,
-        table: &Table<Route<F>>,
+        from: u32,
+        left: &mut usize,
         moved: &mut Moved,
-        indices: &mut Indices,
+        sessions: &Map<u16, u16>,
         out: &mut ShardOut,
     ) {
-        let core = &mut self.core;
-        let (mut released, mut untold) = (Vec::new(), Vec::new());
-        for route in table.iter() {
+        let logical = usize::from(moved.logical);
+        let table = &self.tables.get::<F>()[logical];
+        let end = table.run(from, left, Route::len);
+        if end.is_some() {
+            moved.end = Cut::before::<F>(end);
+        }
+        self.work_on::<F>(moved.logical, from, end, out);
+        let Shard { tables, core, .. } = self;
+        let routes = tables.get_mut::<F>()[logical].drain(from, end);
+        let (mut hops, mut gone, mut untold) = (Vec::new(), Vec::new(), Vec::new());
+        for route in &routes {
             if let Some(best) = core.best_of(route) {
                 core.sessions.counts::<F>(best.session).best -= 1;
             }
-            for path in route.paths(&core.paths) {
-                let attrs = indices.number(path.attrs, core, moved);
-                moved.paths.push(Path { attrs, session: indices.sessions[&path.session], ..*path });
+            let first = gone.len();
+            gone.extend_from_slice(route.paths(&core.paths));
+            for path in &gone[first..] {
+                let attrs = moved.index(path.attrs, core);
+                hops.push(core.attrs.hop_number(path.attrs));
+                moved.paths.push(Path { attrs, session: sessions[&path.session], ..*path });
                 core.sessions.counts::<F>(path.session).paths -= 1;
-                released.push(*path);
             }
             let row = (route.prefix(), route.len() as u32, (route.lead() as u32, route.is_usable()));
             moved.routes.get_mut::<F>().push(row);
             if let Some(told) = core.waits_elsewhere(route, out) {
                 let there = told.map(|told| {
-                    let attrs = indices.number(told.attrs, core, moved);
-                    Path { attrs, session: indices.sessions[&told.session], ..told }
+                    hops.push(core.attrs.hop_number(told.attrs));
+                    Path { attrs: moved.index(told.attrs, core), session: sessions[&told.session], ..told }
                 });
                 moved.untold.get_mut::<F>().push((route.prefix(), there));
                 if told.is_some() {
@@ -149,17 +179,19 @@ impl Shard {
             }
             route.clear(&mut core.paths);
         }
-        // Not before all are numbered: a number that is let go may be another set's next.
-        released.into_iter().for_each(|path| core.release::<F>(path));
+        hops.sort_unstable();
+        hops.dedup();
+        moved.next_hops.extend(hops.into_iter().flat_map(|hop| core.attrs.hops.known(hop)));
+        // What was known of a next hop is forgotten with its last path: not before all is noted.
+        gone.into_iter().for_each(|path| core.release::<F>(path));
         untold.into_iter().for_each(|told| core.let_go_told(told));
-        indices.attrs.clear();
     }
 
-    /// Takes a logical shard that another gave away. Says which next hops are in use here now, and nothing else
+    /// Takes a part of a logical shard that another gave away. Says which next hops are in use here now, and nothing else
     /// unless this shard knows better: paths of sessions that it knows to be over are swept later, and routes judged again
     /// if a next hop is known otherwise here.
     pub fn adopt(&mut self, moved: Moved, out: &mut ShardOut) {
-        let Moved { logical, sessions, attrs, next_hops, paths, mut routes, mut untold } = moved;
+        let Moved { logical, sessions, attrs, next_hops, mut paths, mut routes, mut untold, .. } = moved;
         let sessions: Vec<u16> = sessions.into_iter().map(|info| self.number(info, out)).collect();
         for (next_hop, state) in next_hops {
             let news = self.core.attrs.hops.learn(next_hop, state);
@@ -172,9 +204,13 @@ impl Shard {
             session: sessions[usize::from(path.session)],
             ..path
         };
-        let mut paths = paths.into_iter().map(here);
+        paths.iter_mut().for_each(|path| *path = here(*path));
+        let mut rest = &paths[..];
         for_each_family!(F => for (prefix, len, lead) in std::mem::take(routes.get_mut::<F>()) {
-            self.take(logical, prefix, paths.by_ref().take(len as usize), lead);
+            if let Some((of_route, others)) = rest.split_at_checked(len as usize) {
+                self.take(logical, prefix, of_route, lead);
+                rest = others;
+            }
         });
         for_each_family!(F => for (prefix, told) in std::mem::take(untold.get_mut::<F>()) {
             self.take_untold(prefix, told.map(here), out);
@@ -208,21 +244,15 @@ impl Shard {
         &mut self,
         logical: LogicalShard,
         prefix: Prefix<F>,
-        paths: impl Iterator<Item = Path>,
+        paths: &[Path],
         (lead, usable): (u32, bool),
     ) {
         let core = &mut self.core;
-        let mut route: Option<Route<F>> = None;
         for path in paths {
             core.sessions.counts::<F>(path.session).paths += 1;
             core.attrs.retain::<F>(path.attrs, core.is_recursive(path.session), 1);
-            match &mut route {
-                Some(route) => route.push(&mut core.paths, path),
-                None => route = Some(Route::new(prefix, path, false)),
-            }
         }
-        let Some(mut route) = route else { return };
-        route.set_lead(lead as usize, usable);
+        let route = Route::of(prefix, &mut core.paths, paths, lead as usize, usable);
         if core.has_unknown(&route) {
             core.unanswered.push(prefix);
         }

@@ -76,6 +76,25 @@ impl<F: Family> Route<F> {
         Route { bits: prefix.bits(), len: prefix.len(), form, gate: Gate::OPEN, path }
     }
 
+    /// A route of these paths, of which there is one at least, with the leading one's index and whether it is best.
+    pub(super) fn of(
+        prefix: Prefix<F>,
+        store: &mut PathStore,
+        paths: &[Path],
+        lead: usize,
+        usable: bool,
+    ) -> Route<F> {
+        let mut route = Route::new(prefix, paths[0], usable);
+        if paths.len() > 1 {
+            let block = store.take(paths.len());
+            store.get_mut(block, paths.len()).copy_from_slice(paths);
+            route.path = Path { attrs: block, session: paths.len() as u16, hint: 0 };
+            route.form = Form::Many;
+            route.set_lead(lead, usable);
+        }
+        route
+    }
+
     pub(super) fn prefix(&self) -> Prefix<F> {
         Prefix::new(self.bits, self.len)
     }
@@ -262,6 +281,13 @@ mod tests {
                 for (route, model) in routes.iter().zip(&models) {
                     prop_assert_eq!(route.paths(&store), &model[..]);
                 }
+            }
+            // Made of its paths at once, one is the same.
+            for (route, model) in routes.iter().zip(&models) {
+                let made = Route::<V4>::of(route.prefix(), &mut store, model, route.lead(), route.is_usable());
+                prop_assert_eq!(made.paths(&store), &model[..]);
+                prop_assert_eq!((made.prefix(), made.lead(), made.best()), (route.prefix(), route.lead(), route.best()));
+                made.clear(&mut store);
             }
             routes.iter().for_each(|route| route.clear(&mut store));
             prop_assert_eq!(store.used(), 0);

@@ -154,9 +154,7 @@ impl<S: Slot> Table<S> {
         mut visit: impl FnMut(&mut C, &mut S) -> bool,
     ) -> Option<u32> {
         const AHEAD: usize = 32;
-        let mut at = self.home(from);
-        let before = |slot: &S| !slot.is_empty() && slot.hash(&self.seed) < from;
-        at += self.slots.iter().skip(at).take_while(|slot| before(slot)).count();
+        let mut at = self.first(from);
         let mut last = None;
         let mut shown = at;
         while at < self.slots.len() {
@@ -186,6 +184,73 @@ impl<S: Slot> Table<S> {
         }
         self.trim();
         None
+    }
+
+    /// Where a run of entries ends that begins with hash `from` and weighs no more than `budget`, which is lessened by
+    /// what it weighs: before the hash returned, or with the table. It has an entry, and all with its hash, if there is any.
+    pub(super) fn run(&self, from: u32, budget: &mut usize, weight: impl Fn(&S) -> usize) -> Option<u32> {
+        let mut last = None;
+        for slot in self.slots.iter().skip(self.first(from)).filter(|slot| !slot.is_empty()) {
+            let hash = slot.hash(&self.seed);
+            let weight = weight(slot);
+            // Entries of one hash are not told apart by it: all or none.
+            if last.is_some_and(|last| last != hash) && weight > *budget {
+                return Some(hash);
+            }
+            *budget = budget.saturating_sub(weight);
+            last = Some(hash);
+        }
+        None
+    }
+
+    /// Visits the entries from those of hash `from` on to those before `end`, if there is one; what `visit` refuses to keep goes.
+    pub(super) fn visit(&mut self, from: u32, end: Option<u32>, mut visit: impl FnMut(&mut S) -> bool) {
+        let mut at = self.first(from);
+        while let Some(slot) = self.slots.get_mut(at) {
+            if slot.is_empty() {
+                at += 1;
+                continue;
+            }
+            if end.is_some_and(|end| slot.hash(&self.seed) >= end) {
+                return;
+            }
+            match visit(slot) {
+                true => at += 1,
+                false => self.remove(at),
+            }
+        }
+    }
+
+    /// Takes out the entries from those of hash `from` on to those before `end`, if there is one, in order.
+    pub(super) fn drain(&mut self, from: u32, end: Option<u32>) -> Vec<S> {
+        let first = self.first(from).min(self.slots.len());
+        let until = end.map_or(self.slots.len(), |end| self.first(end));
+        let drained: Vec<S> =
+            self.slots[first..until].iter().filter(|slot| !slot.is_empty()).copied().collect();
+        self.slots[first..until].fill(S::empty());
+        self.len -= drained.len();
+        // Those behind them that stood off their places move up.
+        let (mut free, mut at) = (first, until);
+        while at < self.slots.len() && !self.slots[at].is_empty() {
+            let home = self.home(self.slots[at].hash(&self.seed));
+            if home >= at {
+                break;
+            }
+            let to = home.max(free);
+            self.slots.swap(at, to);
+            (free, at) = (to + 1, at + 1);
+        }
+        if self.len == 0 {
+            self.trim();
+        }
+        drained
+    }
+
+    /// Where the first entry stands whose hash is not less than `hash`, or would.
+    fn first(&self, hash: u32) -> usize {
+        let home = self.home(hash);
+        let before = |slot: &S| !slot.is_empty() && slot.hash(&self.seed) < hash;
+        home + self.slots.iter().skip(home).take_while(|slot| before(slot)).count()
     }
 
     fn home(&self, hash: u32) -> usize {
@@ -287,6 +352,52 @@ mod tests {
             }
             prop_assert!(table.iter().map(|k| k.0).collect::<BTreeSet<_>>() == model);
             prop_assert!((0..200).all(|n| table.find(Key(n).spread(), |k| k.0 == n).is_some() == model.contains(&n)));
+        }
+
+        // Runs that are taken out one after the other are the table, in order, and what is left in between is whole.
+        #[test]
+        fn it_is_taken_out_run_by_run(
+            keys in prop::collection::btree_set(0..3000u32, 0..300),
+            come in prop::collection::vec(0..3000u32, 0..40),
+            budget in 0..40usize,
+        ) {
+            let mut table = Table::new(Seed::default());
+            keys.iter().for_each(|n| put(&mut table, Key(*n)));
+            let (mut model, mut from, mut come) = (keys, Some(0), come.into_iter());
+            while let Some(begin) = from {
+                let mut left = budget;
+                let end = table.run(begin, &mut left, |key| 1 + key.0 as usize % 2);
+                let mut visited = Vec::new();
+                table.visit(begin, end, |key| {
+                    visited.push(key.0);
+                    key.0 % 7 != 0
+                });
+                let within = |n: u32| {
+                    let hash = Key(n).spread();
+                    hash >= begin && end.is_none_or(|end| hash < end)
+                };
+                visited.retain(|n| n % 7 != 0);
+                model.retain(|n| n % 7 != 0 || !within(*n));
+                let taken: Vec<u32> = table.drain(begin, end).iter().map(|key| key.0).collect();
+                prop_assert_eq!(&taken, &visited);
+                prop_assert!(taken.iter().all(|n| model.remove(n)));
+                prop_assert!(!model.iter().any(|n| within(*n)));
+                prop_assert!(taken.is_sorted_by_key(|n| Key(*n).spread()));
+                // But for those of the last one's hash, they weigh no more than they may.
+                let last = taken.last().map(|n| Key(*n).spread());
+                let others = taken.iter().filter(|n| Some(Key(**n).spread()) != last);
+                prop_assert!(others.map(|n| 1 + *n as usize % 2).sum::<usize>() <= budget);
+                // What comes behind the end belongs here still.
+                for n in come.by_ref().take(3).filter(|n| end.is_some_and(|end| Key(*n).spread() >= end)) {
+                    put(&mut table, Key(n));
+                    model.insert(n);
+                }
+                prop_assert_eq!(table.len(), model.len());
+                let has = |n: u32| table.find(Key(n).spread(), |k| k.0 == n).is_some();
+                prop_assert!((0..3000).all(|n| has(n) == model.contains(&n)));
+                from = end;
+            }
+            prop_assert_eq!(table.len(), 0);
         }
 
         // Whatever comes and goes between its parts, a walk visits once what was there all the time, nothing twice,

@@ -280,8 +280,13 @@ fn a_logical_shard_moves_to_a_new_shard_without_a_word() {
     bench.finish();
     let mut fresh = Bench { shard: Shard::new(DecisionOptions::default()), out: ShardOut::default() };
     for logical in 0..LOGICAL_SHARDS {
-        let moved = bench.shard.extract(logical, &mut bench.out);
-        fresh.shard.adopt(moved, &mut fresh.out);
+        let mut cut = Cut::START;
+        while cut != Cut::END {
+            let moved = bench.shard.extract(logical, cut, 7, &mut bench.out);
+            assert!(moved.paths() <= 7 && moved.prefixes() * 2 == moved.paths());
+            cut = moved.end();
+            fresh.shard.adopt(moved, &mut fresh.out);
+        }
     }
     let (given, taken) = (bench.out.take(), fresh.out.take());
     assert!(given.egress.is_empty() && taken.egress.is_empty() && fed(&taken.feed) == 0);

@@ -81,6 +81,11 @@ impl Place {
     /// Tables of both families.
     const ALL: u32 = 2 * LOGICAL_SHARDS as u32;
 
+    /// Whether a part of a logical shard that ends here is not all behind this place.
+    fn is_before(self, logical: u8, end: Option<u32>) -> bool {
+        self.shard < logical || (self.shard == logical && end.is_none_or(|end| self.hash < end))
+    }
+
     fn next_table(&mut self) {
         self.hash = 0;
         self.shard = (self.shard + 1) % LOGICAL_SHARDS;
@@ -159,7 +164,7 @@ impl Shard {
     }
 
     /// Judges some of the prefixes again whose next hop was unknown.
-    pub(super) fn judge_answered(&mut self, out: &mut ShardOut) {
+    fn judge_answered(&mut self, out: &mut ShardOut) {
         let Shard { tables, core, work, .. } = self;
         for_each_family!(F => {
             let answered = work.answered.get_mut::<F>();
@@ -200,25 +205,23 @@ impl Shard {
         }
     }
 
-    /// Does what all tasks still have to do on the tables of one logical shard.
-    pub(super) fn work_on(&mut self, logical: u8, out: &mut ShardOut) {
-        let tasks = std::mem::take(&mut self.work.tasks);
-        for Task { kind, at, .. } in &tasks {
+    /// Does what all tasks still have to do on a part of a logical shard's table: on entries with hashes from `from` to before
+    /// `end`, if there is one. It costs what the part costs, however much there is to do elsewhere.
+    pub(super) fn work_on<F: Family>(&mut self, logical: u8, from: u32, end: Option<u32>, out: &mut ShardOut) {
+        let Shard { tables, core, work, .. } = self;
+        let table = &mut tables.get_mut::<F>()[usize::from(logical)];
+        // Which of these prefixes wait for the answer to a next hop, a long list would have to be searched for.
+        let answering = work.is_answering().then_some(Kind::Redecide);
+        let tasks = work.tasks.iter().filter(|task| match task.kind {
+            Kind::Dump(request) => F::AFI == request.afi && task.at.is_before(logical, end),
+            Kind::Sweep | Kind::Redecide | Kind::Open => true,
+        });
+        for kind in tasks.map(|task| task.kind).chain(answering) {
             let mut part = Part::default();
-            for_each_family!(F => {
-                let to_do = match kind {
-                    Kind::Dump(request) => F::AFI == request.afi && at.shard <= logical,
-                    Kind::Sweep | Kind::Redecide | Kind::Open => true,
-                };
-                if to_do {
-                    let mut all = usize::MAX;
-                    self.walk::<F>(*kind, logical, 0, &mut all, &mut part, out);
-                }
-            });
-            part.tell(*kind, false, out);
+            table.visit(from, end, |route| core.work_at(kind, route, &mut part, out));
+            part.tell(kind, false, out);
         }
-        self.work.tasks = tasks;
-        self.core.settle(out);
+        core.settle(out);
     }
 
     /// Works on a part of a table; returns the hash to go on from, if it is not done.
@@ -232,28 +235,35 @@ impl Shard {
         out: &mut ShardOut,
     ) -> Option<u32> {
         let table = &mut self.tables.get_mut::<F>()[usize::from(logical)];
-        table.walk(from, budget, &mut self.core, Core::look_at_best, |core, route| match kind {
-            Kind::Sweep => core.sweep(route, out),
-            Kind::Redecide => {
-                core.redecide(route, out);
-                true
-            }
-            Kind::Open => {
-                core.open_gate(route, out);
-                true
-            }
-            Kind::Dump(_) => {
-                if let Some(told) = core.told(route) {
-                    let new = part.path(core, told.attrs, told.session);
-                    part.batch.changes.get_mut::<F>().push(Change { prefix: route.prefix(), old: NONE, new });
-                }
-                true
-            }
+        table.walk(from, budget, &mut self.core, Core::look_at_best, |core, route| {
+            core.work_at(kind, route, part, out)
         })
     }
 }
 
 impl Core {
+    /// What a task does with one route. Whether the route stays.
+    fn work_at<F: Family>(
+        &mut self,
+        kind: Kind,
+        route: &mut Route<F>,
+        part: &mut Part,
+        out: &mut ShardOut,
+    ) -> bool {
+        match kind {
+            Kind::Sweep => return self.sweep(route, out),
+            Kind::Redecide => self.redecide(route, out),
+            Kind::Open => self.open_gate(route, out),
+            Kind::Dump(_) => {
+                if let Some(told) = self.told(route) {
+                    let new = part.path(self, told.attrs, told.session);
+                    part.batch.changes.get_mut::<F>().push(Change { prefix: route.prefix(), old: NONE, new });
+                }
+            }
+        }
+        true
+    }
+
     /// Whether a route has a path whose next hop is not known yet.
     pub(super) fn has_unknown<F: Family>(&self, route: &Route<F>) -> bool {
         !self.attrs.hops.all_reachable() && route.paths(&self.paths).iter().any(|path| self.is_unknown(*path))

@@ -39,6 +39,7 @@ use placement::Placement;
 use reader::{Reader, ReaderBuilder};
 use resize::ShardFactory;
 use ribtide_bgp::decision::DecisionOptions;
+use ribtide_bgp::shard::HashSeed;
 use ribtide_rib::RibIn;
 use ribtide_runtime::activity::Activity;
 use ribtide_runtime::ask::Asker;
@@ -190,9 +191,10 @@ impl BgpBuilder {
             purged: sessions.purged(),
             activity: activity.clone(),
         };
+        let seed = HashSeed::random();
         let mut shard_ports = Vec::new();
         for (index, shard) in shards.into_iter().enumerate() {
-            let (port, stage) = shard.build(options, outlets_of_shards.clone(), meters);
+            let (port, stage) = shard.build(options, &seed, outlets_of_shards.clone(), meters);
             run(bgp.shards, format!("shard-{index}"), stage, placement.stage(index), &mut hosted, stop)?;
             shard_ports.push(port);
         }
@@ -226,7 +228,7 @@ impl BgpBuilder {
         Ok(Bgp {
             sessions,
             readers: reader_askers,
-            owners: Directory::new(Owners { shards: shard_ports, map }),
+            owners: Directory::new(Owners { shards: shard_ports, map, split: None }),
             workers: worker_ports,
             hosted: OnSessionThread {
                 shards: bgp.shards == Threads::Off,
@@ -238,6 +240,7 @@ impl BgpBuilder {
                 lanes: inboxes.len() as u32,
                 placement,
                 options,
+                seed,
                 outlets: outlets_of_shards,
                 rings,
                 meters: meters.clone(),

@@ -1,11 +1,12 @@
 //! Which shard threads there are, and which of them has which logical shard.
 //!
-//! Whoever asks shards holds the guard until it has its answers: while logical shards move, questions wait, and what a
-//! question finds is where the map says.
+//! Whoever asks shards holds the guard until it has its answers: while a part of a logical shard moves, questions wait, and
+//! what a question finds is where the map says.
 
 use super::shard::ShardPort;
 use ribtide_bgp::ingest::ShardMap;
-use ribtide_prefix::{LOGICAL_SHARDS, LogicalShard};
+use ribtide_bgp::shard::Split;
+use ribtide_prefix::{Family, LOGICAL_SHARDS, LogicalShard, Prefix, logical_shard};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The shard threads and what each has.
@@ -14,6 +15,8 @@ pub struct Owners {
     pub shards: Vec<ShardPort>,
     /// The number of the shard that has each logical shard.
     pub map: ShardMap,
+    /// The logical shard that is moving from its shard to another, if one is.
+    pub split: Option<Split>,
 }
 
 impl Owners {
@@ -53,14 +56,30 @@ impl Owners {
         to
     }
 
-    /// The shard that has a logical shard.
-    pub fn of(&self, logical: LogicalShard) -> Option<&ShardPort> {
-        self.shards.get(self.index(logical)?)
+    /// The shard that has a prefix, and its number.
+    pub fn of<F: Family>(&self, prefix: Prefix<F>) -> Option<(usize, &ShardPort)> {
+        let logical = logical_shard(prefix);
+        let moved = self.split.as_ref().filter(|split| split.logical == logical && split.has_moved(prefix));
+        let number = moved.map_or(self.map[usize::from(logical)], |split| split.taker);
+        self.numbered(number)
     }
 
-    /// Its number.
-    pub fn index(&self, logical: LogicalShard) -> Option<usize> {
-        self.map.get(usize::from(logical)).map(|index| usize::from(*index))
+    /// The shards that have prefixes of a logical shard: one, or two while it moves.
+    pub fn having(&self, logical: LogicalShard) -> impl Iterator<Item = (usize, &ShardPort)> {
+        let taker = self.split.as_ref().filter(|split| split.logical == logical).map(|split| split.taker);
+        let giver = self.map.get(usize::from(logical)).copied();
+        giver.into_iter().chain(taker).filter_map(|number| self.numbered(number))
+    }
+
+    /// How many shards, from the first on, have any prefixes.
+    pub(super) fn in_use(&self) -> usize {
+        let takers = self.split.iter().map(|split| split.taker);
+        self.map.iter().copied().chain(takers).max().map_or(0, |last| usize::from(last) + 1)
+    }
+
+    fn numbered(&self, number: u16) -> Option<(usize, &ShardPort)> {
+        let number = usize::from(number);
+        self.shards.get(number).map(|shard| (number, shard))
     }
 }
 
@@ -73,7 +92,7 @@ impl Directory {
         Directory(RwLock::new(owners))
     }
 
-    /// Waits while logical shards move, and keeps them where they are until the guard goes.
+    /// Waits while routes move from shard to shard, and keeps them where they are until the guard goes.
     pub fn read(&self) -> RwLockReadGuard<'_, Owners> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }

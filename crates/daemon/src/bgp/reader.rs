@@ -14,6 +14,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use ribtide_bgp::ingest::{Ingest, IngestCounters, IngestPeer, IngestSettings, ShardBatches, ShardMap};
 use ribtide_bgp::message::ShardIn;
 use ribtide_bgp::peer::{PeerId, PeerInfo};
+use ribtide_bgp::shard::Split;
 use ribtide_prefix::{Afi, Safi};
 use ribtide_runtime::activity::Busy;
 use ribtide_runtime::ask::{Asked, Asker, pair};
@@ -143,7 +144,7 @@ impl ReaderBuilder {
             sessions: BTreeMap::new(),
             ready: VecDeque::new(),
             perhaps: Vec::new(),
-            paused: false,
+            paused: None,
             buffer: vec![0; MAX_EXTENDED_LEN + READ],
         };
         let stage = ReaderStage { reader, asked, events: Events::with_capacity(256) };
@@ -182,7 +183,7 @@ impl Stage for ReaderStage {
         if !self.reader.room() {
             return Turn::Held;
         }
-        if self.reader.paused {
+        if self.reader.paused.is_some() {
             return if news { Turn::Busy } else { Turn::Idle };
         }
         let told = self.reader.take_commands();
@@ -240,8 +241,8 @@ pub struct Reader {
     /// Sessions that were read short: more is there only if it came since, or the connection's end, which another read
     /// finds out.
     perhaps: Vec<PeerId>,
-    /// It reads nothing and begins and ends no session: shards are being remapped.
-    paused: bool,
+    /// Since when it reads nothing and begins and ends no session: routes move between shards.
+    paused: Option<Instant>,
     buffer: Vec<u8>,
 }
 
@@ -285,24 +286,34 @@ impl Reader {
 
     /// Reads nothing more until [`Reader::resume`]. What comes waits in the sockets, and the session thread sees it there.
     pub(super) fn pause(&mut self) {
-        self.paused = true;
+        self.paused.get_or_insert_with(Instant::now);
         self.busy.set(false);
     }
 
     /// Whether everything read is in the shards' rings. Stays so while it is paused.
     pub(super) fn at_rest(&mut self) -> bool {
-        self.paused && self.room()
+        self.paused.is_some() && self.room()
     }
 
-    /// Reads for these shards from now on. Only while it is at rest.
-    pub(super) fn remap(&mut self, map: ShardMap, shards: Vec<Sender<ShardIn>>) {
-        self.batches = ShardBatches::new(map);
-        self.shards = shards.into_iter().map(Mailbox::new).collect();
+    /// There are these shards too from now on, which have no routes yet. They hear of the sessions that last.
+    pub(super) fn add_shards(&mut self, shards: Vec<Sender<ShardIn>>) {
+        let mut shards: Vec<_> = shards.into_iter().map(Mailbox::new).collect();
+        for session in self.sessions.values() {
+            let info = session.peer.info();
+            shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
+        }
+        self.shards.append(&mut shards);
     }
 
-    /// Reads on.
-    pub(super) fn resume(&mut self) {
-        self.paused = false;
+    /// Reads for the first `shards` shards from now on, by this map. Only while it is at rest.
+    pub(super) fn remap(&mut self, map: ShardMap, split: Option<Split>, shards: usize) {
+        self.batches = ShardBatches::with_split(map, split);
+        self.shards.truncate(shards);
+    }
+
+    /// Reads on. Returns for how long it has read nothing.
+    pub(super) fn resume(&mut self) -> Duration {
+        self.paused.take().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Whether all that was handed on is through.

@@ -7,22 +7,29 @@
 //!    that come meanwhile wait for their tables a little longer.
 //! 3. **The RIB manager tells new shards too** of next hops, and whether best paths wait for dataplanes. What it said of
 //!    next hops before is with the former ones, and comes with the routes.
-//! 4. **Readers stop reading**, and what they read is in the shards' rings. Bytes wait in the sockets and then at the
-//!    peers: that is TCP's back-pressure, and the session thread sees unread bytes before it takes a peer for dead. All else
-//!    goes on: timers, keepalives, writes, the RIB and its dataplanes.
-//! 5. **Shards come to rest**: they have handled what readers and the RIB manager sent, and what they said of it is in the
-//!    rings of workers and RIB manager. Now no route is on its way between a reader and a shard.
-//! 6. **Logical shards move**, one at a time: out of the former owner, into the new one once the former one has said all.
-//!    Every shard feeds the same ring of a worker, and the same ring of the RIB manager, so what the new owner says of a
-//!    prefix comes behind what the former one said. Questions of the API wait, and find every prefix where the new map has it.
-//! 7. **Everybody learns the new map**: readers first, and they read on; then workers, which ask for the dumps that waited,
-//!    and the RIB manager. Shards that own nothing any more do what is left to do and end.
+//! 4. **Readers learn of new shards**, and tell them which sessions last. From here on all shards hear of every session.
+//! 5. **Parts of logical shards move**, one stop of the readers after the other, and between two stops routes flow as always, by
+//!    the map as it is then. In a stop
+//!    - *readers stop reading*, and what they read is in the shards' rings. Bytes wait in the sockets and then at the
+//!      peers: that is TCP's back-pressure, and the session thread sees unread bytes before it takes a peer for dead. All else
+//!      goes on: timers, keepalives, writes, the RIB and its dataplanes;
+//!    - *shards come to rest*: they have handled what readers and the RIB manager sent, and what they said of it is in the
+//!      rings of workers and RIB manager. Now no route is on its way between a reader and a shard. If that takes longer than a
+//!      stop should last, readers read on, and it is tried again a little later;
+//!    - *parts move*, as many as are likely to take [`MOVE`]: out of the former owner, into the new one once the former
+//!      one has said all. Every shard feeds the same ring of a worker, and the same ring of the RIB manager, so what the new owner
+//!      says of a prefix comes behind what the former one said. Questions of the API wait, and find every prefix where the
+//!      map has it then;
+//!    - *readers learn the map*, and read on.
+//! 6. **Workers learn the new map**, ask for the dumps that waited, and so does the RIB manager. Shards that own nothing any more
+//!    do what is left to do and end.
 //!
 //! **Nothing waits in a circle**, because no stage waits for this. A paused reader and a paused worker only leave something
 //! where it is: in sockets, and in the list of dumps to ask for. Both still answer, and whoever waits for them without
 //! this waits no longer with it. This in turn waits for what goes on by itself: with no new input the shards empty
 //! their rings as far as workers and the RIB manager take what they say, and those take it as always (see
-//! ARCHITECTURE.md, "Why nothing waits in a circle"). Should that last too long, all goes on as before.
+//! ARCHITECTURE.md, "Why nothing waits in a circle"). Should that last too long, it ends there: what has moved has moved, all
+//! shards that have something stay, and the next resize goes on from that map.
 //!
 //! **Next hops.** A new owner's first use of a next hop and the former one's last go to the RIB manager in either order,
 //! or it may hear of an end before a beginning. It counts, so the worst is that it forgets a next hop for a moment and
@@ -30,10 +37,12 @@
 //! from step 3 on, every shard hears itself.
 //!
 //! **What waits for dataplanes** its new owner asks for anew, behind what the former one asked. Which prefixes are
-//! blocked the RIB manager says once more at the end: what it said while one was on its way, neither owner took for its own.
+//! blocked the RIB manager says once more now and then, and at the end: what it said while one was on its way, neither owner
+//! took for its own.
 //!
-//! **Sessions that end meanwhile.** A reader tells the end of a session to the shards that there are at that moment, and
-//! tells the session thread how many; each of them answers when it holds nothing more of it, also one that ends after.
+//! **Sessions that end meanwhile.** A reader tells the end of a session to the shards that it knows at that moment, and
+//! tells the session thread how many; each of them has heard of its beginning, and answers when it holds nothing more of it,
+//! also one that ends after.
 
 use super::owners::Owners;
 use super::placement::Placement;
@@ -44,11 +53,13 @@ use crate::config::Threads;
 use crate::rib::RibStage;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::ShardIn;
+use ribtide_bgp::shard::{Cut, HashSeed, Split};
 use ribtide_prefix::LOGICAL_SHARDS;
 use ribtide_runtime::ask::{Asker, NoAnswer};
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
@@ -56,7 +67,20 @@ use std::time::{Duration, Instant};
 /// How long dumps, readers and shards may each take to come to rest.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often to look.
-const LOOK: Duration = Duration::from_micros(500);
+const LOOK: Duration = Duration::from_micros(200);
+/// How long readers stop in vain for shards that do not come to rest, before they read on; twice as long after some stops in
+/// vain, so that a resize under any load ends.
+const REST: Duration = Duration::from_millis(20);
+const IN_VAIN: u32 = 4;
+/// How long the moves of one stop should take.
+const MOVE: Duration = Duration::from_millis(10);
+/// Paths that move in the first stop, and in any: how long a path takes is known afterwards.
+const FIRST: usize = 2048;
+const MOST: usize = 1 << 20;
+/// How long readers read between two stops, at least; else as long as they stopped.
+const GAP: Duration = Duration::from_millis(2);
+/// How often the RIB manager says which prefixes are blocked.
+const SAY_BLOCKED: Duration = Duration::from_secs(1);
 
 /// What it takes to start a shard.
 pub(super) struct ShardFactory {
@@ -64,6 +88,7 @@ pub(super) struct ShardFactory {
     pub(super) lanes: u32,
     pub(super) placement: Placement,
     pub(super) options: DecisionOptions,
+    pub(super) seed: HashSeed,
     pub(super) outlets: Outlets,
     pub(super) rings: Rings,
     pub(super) meters: Meters,
@@ -89,7 +114,7 @@ impl ShardFactory {
     fn start(&mut self, index: u16) -> io::Result<ShardPort> {
         let builder = ShardBuilder::new(index, self.lanes, &self.rings, None);
         self.lanes += 1;
-        let (port, stage) = builder.build(self.options, self.outlets.clone(), &self.meters);
+        let (port, stage) = builder.build(self.options, &self.seed, self.outlets.clone(), &self.meters);
         let cpus = self.placement.stage(usize::from(index));
         stage::spawn(format!("shard-{index}"), stage, cpus, self.stop.clone())?;
         Ok(port)
@@ -107,7 +132,11 @@ pub struct Resized {
     pub logical_shards: usize,
     /// Prefixes in them.
     pub prefixes: u64,
-    /// How long readers read nothing.
+    /// How often readers stopped.
+    pub stops: u64,
+    /// How long the longest of these stops of any reader was.
+    pub longest_stop: Duration,
+    /// For how long readers read nothing, all stops together.
     pub paused: Duration,
 }
 
@@ -145,8 +174,8 @@ impl fmt::Display for NotResized {
             ),
             NotResized::Restless(who) => write!(
                 f,
-                "{who} did not come to rest within {} s, so the number of shards is as before; `ribtide show pipeline` shows \
-                 which queue is full, try again with less load",
+                "{who} did not come to rest within {} s, so logical shards that have not moved stay where they are, and all \
+                 shards that have any go on; `ribtide show pipeline` shows which queue is full, try again with less load",
                 PATIENCE.as_secs()
             ),
             NotResized::NoAnswer(e) => write!(f, "the number of shards is as before: {e}"),
@@ -162,11 +191,94 @@ impl From<NoAnswer> for NotResized {
     }
 }
 
+/// What the stops of readers came to.
+#[derive(Default)]
+struct Stops {
+    count: u64,
+    longest: Duration,
+    all: Duration,
+}
+
+impl Stops {
+    /// Readers stopped, the longest of them for so long.
+    fn add(&mut self, longest: Duration) {
+        self.count += 1;
+        self.longest = self.longest.max(longest);
+        self.all += longest;
+    }
+}
+
+/// What is to move, and how fast it does.
+struct Moves {
+    /// Logical shards, each with the shard that it moves to. One that has begun to move is the first.
+    left: VecDeque<Split>,
+    /// Paths that move in the next stop.
+    paths: usize,
+    logical_shards: usize,
+    prefixes: u64,
+}
+
+impl Moves {
+    /// What leads from the owners that there are to `to` of them.
+    fn new(owners: &Owners, to: usize, seed: &HashSeed) -> Moves {
+        let mut map = owners.map;
+        let mut left: VecDeque<Split> = owners.split.clone().into_iter().collect();
+        left.iter().for_each(|split| map[usize::from(split.logical)] = split.taker);
+        for (logical, (giver, taker)) in (0..).zip(map.into_iter().zip(Owners::remap(&map, to))) {
+            if giver != taker {
+                left.push_back(Split { logical, cut: Cut::START, taker, seed: seed.clone() });
+            }
+        }
+        Moves { left, paths: FIRST, logical_shards: 0, prefixes: 0 }
+    }
+
+    /// Moves some. All shards are at rest.
+    fn some(&mut self, owners: &mut Owners) -> Result<(), NoAnswer> {
+        let (begin, mut moved) = (Instant::now(), 0);
+        while moved < self.paths
+            && begin.elapsed() < MOVE
+            && let Some(split) = self.left.pop_front()
+        {
+            let logical = usize::from(split.logical);
+            let giver = &owners.shards[usize::from(owners.map[logical])];
+            let part = giver.extract(split.logical, split.cut, self.paths - moved)?;
+            giver.said()?;
+            let cut = part.end();
+            moved += part.paths();
+            self.prefixes += part.prefixes() as u64;
+            owners.shards[usize::from(split.taker)].adopt(part)?;
+            if cut == Cut::END {
+                owners.map[logical] = split.taker;
+                owners.split = None;
+                self.logical_shards += 1;
+            } else {
+                let split = Split { cut, ..split };
+                owners.split = Some(split.clone());
+                self.left.push_front(split);
+            }
+        }
+        // How long a path takes depends on what is in a cache and who else has the cores: no great leaps.
+        if moved > 0 {
+            let likely = moved as f64 * MOVE.as_secs_f64() / begin.elapsed().as_secs_f64();
+            self.paths = (likely as usize).clamp(self.paths / 4, self.paths * 2).clamp(1, MOST);
+        }
+        Ok(())
+    }
+}
+
+impl Resized {
+    fn of(from: usize, to: usize, moves: &Moves, stops: &Stops) -> Resized {
+        let Moves { logical_shards, prefixes, .. } = *moves;
+        let Stops { count, longest, all } = *stops;
+        Resized { from, to, logical_shards, prefixes, stops: count, longest_stop: longest, paused: all }
+    }
+}
+
 impl Bgp {
     /// Spreads the logical shards over so many threads. `rib` is the RIB manager, where there is one.
     ///
     /// # Errors
-    /// Why all is as it was.
+    /// Why not all of them are where they should be. What has moved until then has moved.
     pub fn resize(&self, threads: Threads, rib: Option<&Asker<RibStage>>) -> Result<Resized, NotResized> {
         let Ok(mut factory) = self.factory.try_lock() else { return Err(NotResized::Busy) };
         if self.hosted.shards || threads == Threads::Off {
@@ -176,83 +288,155 @@ impl Bgp {
         if !(1..=usize::from(LOGICAL_SHARDS)).contains(&to) {
             return Err(NotResized::Number(to));
         }
-        let former = self.owners.read().shards.clone();
+        let (former, mut moves) = {
+            let owners = self.owners.read();
+            (owners.shards.clone(), Moves::new(&owners, to, &factory.seed))
+        };
         let from = former.len();
-        if from == to {
-            return Ok(Resized { from, to, logical_shards: 0, prefixes: 0, paused: Duration::ZERO });
+        let mut stops = Stops::default();
+        if from == to && moves.left.is_empty() {
+            return Ok(Resized::of(from, to, &moves, &stops));
         }
         // Those there are, and behind them those that come.
         let all = factory.grow(&former, to).map_err(NotResized::Thread)?;
 
-        let outcome = self.come_to_rest(&all, rib).and_then(|paused_at| {
-            let (logical_shards, prefixes) = self.move_to(&all, to)?;
-            Ok((paused_at, logical_shards, prefixes))
-        });
-        for reader in &self.readers {
-            reader.wait(Reader::resume)?;
-        }
-        let resumed_at = Instant::now();
+        let outcome = self
+            .prepare(&all[from..], rib)
+            .and_then(|()| self.move_all(&mut moves, &mut stops, rib))
+            .and_then(|()| self.let_go(&mut stops, to));
         for worker in &self.workers {
+            worker.remap(requests(&self.owners.read().shards))?;
             worker.resume_dumps()?;
         }
         let in_force = self.owners.read().shards.clone();
         tell(rib, &in_force)?;
         all.into_iter().skip(in_force.len()).for_each(ShardPort::retire);
-        let (paused_at, logical_shards, prefixes) = outcome?;
-        Ok(Resized { from, to, logical_shards, prefixes, paused: resumed_at - paused_at })
+        outcome.map(|()| Resized::of(from, to, &moves, &stops))
     }
 
-    /// Until no route is on its way between a reader and a shard. Since when readers have been pausing.
-    fn come_to_rest(&self, all: &[ShardPort], rib: Option<&Asker<RibStage>>) -> Result<Instant, NotResized> {
+    /// Until no dump is under way, and everybody who sends to shards knows the new ones.
+    fn prepare(&self, new: &[ShardPort], rib: Option<&Asker<RibStage>>) -> Result<(), NotResized> {
         for worker in &self.workers {
             worker.pause_dumps()?;
         }
         for worker in &self.workers {
             until("a dump for members that joined", || Ok(!worker.ask(|w| w.dumps_under_way())?))?;
         }
-        tell(rib, all)?;
-        let paused_at = Instant::now();
+        let all = [&self.owners.read().shards, new].concat();
+        tell(rib, &all)?;
         for reader in &self.readers {
-            reader.wait(Reader::pause)?;
+            let inboxes = new.iter().map(ShardPort::inbox).collect();
+            reader.wait(move |r| r.add_shards(inboxes))?;
         }
-        for reader in &self.readers {
-            until("a reader", || reader.ask(Reader::at_rest))?;
-        }
-        for shard in all {
-            until("a shard", || shard.at_rest())?;
-        }
-        Ok(paused_at)
+        self.owners.write().shards = all;
+        Ok(())
     }
 
-    /// Moves logical shards so that the first `to` of `all` shards have them, and makes the new map known. How many moved,
-    /// and how many prefixes.
-    fn move_to(&self, all: &[ShardPort], to: usize) -> Result<(usize, u64), NoAnswer> {
-        let mut owners = self.owners.write();
-        let map = Owners::remap(&owners.map, to);
-        let (mut logical_shards, mut prefixes) = (0, 0);
-        for (logical, (giver, taker)) in (0..).zip(owners.map.into_iter().zip(map)) {
-            if giver != taker {
-                let (giver, taker) = (&all[usize::from(giver)], &all[usize::from(taker)]);
-                let moved = giver.extract(logical)?;
-                giver.said()?;
-                logical_shards += 1;
-                prefixes += moved.prefixes() as u64;
-                taker.adopt(moved)?;
+    /// Moves what is to move, in as many stops as that takes.
+    fn move_all(
+        &self,
+        moves: &mut Moves,
+        stops: &mut Stops,
+        rib: Option<&Asker<RibStage>>,
+    ) -> Result<(), NotResized> {
+        let shards = self.owners.read().shards.clone();
+        let mut said = Instant::now();
+        while !moves.left.is_empty() {
+            let before = stops.all;
+            self.stop(stops, shards.len(), |owners| moves.some(owners))?;
+            if said.elapsed() > SAY_BLOCKED {
+                tell(rib, &shards)?;
+                said = Instant::now();
+            }
+            std::thread::sleep((stops.all - before).max(GAP));
+        }
+        Ok(())
+    }
+
+    /// Those who send to shards forget all but the first `to`, which have everything.
+    fn let_go(&self, stops: &mut Stops, to: usize) -> Result<(), NotResized> {
+        if self.owners.read().shards.len() > to {
+            self.stop(stops, to, |_| Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// Stops the readers. When they and all shards are at rest, `act` is done, and readers go on by the map that it leaves, with
+    /// the first `shards` shards. Where that rest does not come soon, they go on as they were, and it is tried again.
+    fn stop(
+        &self,
+        stops: &mut Stops,
+        shards: usize,
+        mut act: impl FnMut(&mut Owners) -> Result<(), NoAnswer>,
+    ) -> Result<(), NotResized> {
+        let (begin, mut limit, mut in_vain) = (Instant::now(), REST, 0);
+        loop {
+            // Those who ask shards have their answers first: no reader waits for them.
+            let mut owners = self.owners.write();
+            let paused = self.readers.iter().try_for_each(|reader| reader.wait(Reader::pause));
+            let restless = paused.and_then(|()| self.come_to_rest(&owners.shards, limit));
+            let (done, restless) = match restless {
+                Ok(None) => (Some(act(&mut owners)), ""),
+                Ok(Some(who)) => (None, who),
+                Err(e) => (Some(Err(e)), ""),
+            };
+            if done.is_some() {
+                owners.shards.truncate(shards);
+            }
+            let mut longest = Duration::ZERO;
+            for reader in &self.readers {
+                let map = done.is_some().then(|| (owners.map, owners.split.clone()));
+                let stopped = reader.wait(move |r| {
+                    if let Some((map, split)) = map {
+                        r.remap(map, split, shards);
+                    }
+                    r.resume()
+                })?;
+                longest = longest.max(stopped);
+            }
+            drop(owners);
+            stops.add(longest);
+            if let Some(done) = done {
+                return Ok(done?);
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err(NotResized::Restless(restless));
+            }
+            in_vain += 1;
+            if in_vain % IN_VAIN == 0 {
+                limit = (2 * limit).min(PATIENCE);
+            }
+            std::thread::sleep(longest.max(GAP));
+        }
+    }
+
+    /// Waits until no route is on its way between a reader and a shard, for no longer than `limit`. Who is not at rest then.
+    fn come_to_rest(&self, shards: &[ShardPort], limit: Duration) -> Result<Option<&'static str>, NoAnswer> {
+        let begin = Instant::now();
+        loop {
+            let restless = self.restless(shards)?;
+            if restless.is_none() || begin.elapsed() > limit {
+                return Ok(restless);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Who has something of which it is not known yet what becomes of it.
+    fn restless(&self, shards: &[ShardPort]) -> Result<Option<&'static str>, NoAnswer> {
+        for reader in &self.readers {
+            if !reader.ask(Reader::at_rest)? {
+                return Ok(Some("a reader"));
             }
         }
-        let shards = all[..to].to_vec();
-        for reader in &self.readers {
-            let inboxes = shards.iter().map(ShardPort::inbox).collect();
-            reader.wait(move |r| r.remap(map, inboxes))?;
+        for shard in shards {
+            if !shard.at_rest()? {
+                return Ok(Some("a shard"));
+            }
         }
-        for worker in &self.workers {
-            worker.remap(requests(&shards))?;
-        }
-        *owners = Owners { shards, map };
-        Ok((logical_shards, prefixes))
+        Ok(None)
     }
 }
-
 /// The RIB manager tells these shards of next hops from now on.
 fn tell(rib: Option<&Asker<RibStage>>, shards: &[ShardPort]) -> Result<(), NoAnswer> {
     let Some(rib) = rib else { return Ok(()) };

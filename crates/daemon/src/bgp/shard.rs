@@ -14,7 +14,7 @@ use crossbeam_channel::Select;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
 use ribtide_bgp::peer::PeerId;
-use ribtide_bgp::shard::{Effects, Moved, Shard, ShardOut, ToEgress};
+use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, Shard, ShardOut, ToEgress};
 use ribtide_prefix::{Families, LogicalShard};
 use ribtide_rib::{
     FeedMark, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, TrackedNextHop, VrfId,
@@ -92,10 +92,11 @@ impl ShardBuilder {
         Lane { number: self.lane, requests: self.feedback() }
     }
 
-    /// The stage, ready to run, and how to ask it.
+    /// The stage, ready to run, and how to ask it. All shards of a router have one `seed`.
     pub(super) fn build(
         self,
         options: DecisionOptions,
+        seed: &HashSeed,
         outlets: Outlets,
         meters: &Meters,
     ) -> (ShardPort, ShardStage) {
@@ -106,7 +107,7 @@ impl ShardBuilder {
             None => (Shard::new(options), ShardOut::without_feed()),
         };
         let stage = ShardStage {
-            shard,
+            shard: shard.with_seed(seed),
             out,
             workers: outlets.workers.iter().map(|worker| Mailbox::new(worker.ring.clone())).collect(),
             inlets: outlets.workers,
@@ -169,12 +170,12 @@ impl ShardPort {
         Ok(taken && self.asker.ask(ShardStage::all_said)?)
     }
 
-    /// Takes a logical shard away from it.
+    /// Takes a part of a logical shard away from it, as [`Shard::extract`].
     ///
     /// # Errors
     /// [`NoAnswer`] when it has ended.
-    pub(super) fn extract(&self, logical: LogicalShard) -> Result<Moved, NoAnswer> {
-        self.asker.wait(move |stage| stage.shard.extract(logical, &mut stage.out))
+    pub(super) fn extract(&self, logical: LogicalShard, from: Cut, paths: usize) -> Result<Moved, NoAnswer> {
+        self.asker.wait(move |stage| stage.shard.extract(logical, from, paths, &mut stage.out))
     }
 
     /// Waits until what it said so far is in the rings of who is to hear it.
@@ -188,7 +189,7 @@ impl ShardPort {
         Ok(())
     }
 
-    /// Gives it a logical shard.
+    /// Gives it a part of a logical shard.
     ///
     /// # Errors
     /// [`NoAnswer`] when it has ended.

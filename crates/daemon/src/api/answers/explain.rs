@@ -6,7 +6,7 @@ use crate::bgp::Bgp;
 use crate::config::DEFAULT_VRF;
 use crate::rib::RibHandle;
 use ribtide_bgp::message::BestPath;
-use ribtide_prefix::{AnyPrefix, Family, Prefix, logical_shard};
+use ribtide_prefix::{AnyPrefix, Family, Prefix};
 use ribtide_rib::{
     CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop, Verdict,
     VrfId, VrfPrefix,
@@ -127,7 +127,7 @@ fn exports<F: Family>(
     says: &mut Vec<String>,
 ) -> Result<(), Refusal> {
     let owners = bgp.owners.read();
-    let Some(shard) = owners.of(logical_shard(prefix)) else { return Ok(()) };
+    let Some((_, shard)) = owners.of(prefix) else { return Ok(()) };
     let best = shard.ask(move |s| {
         let best = s.lookup(prefix)?.paths.into_iter().find(|path| path.best)?;
         Some(BestPath { attrs: best.attrs, source: best.peer.id })

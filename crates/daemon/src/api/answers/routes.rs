@@ -36,8 +36,7 @@ pub(super) fn lookup(inside: &Inside, what: super::Target) -> Result<Option<Rout
 
 fn exact<F: Family>(inside: &Inside, prefix: Prefix<F>) -> Result<Option<Route>, Refusal> {
     let Some(owners) = inside.owners() else { return Ok(None) };
-    let Some(index) = owners.index(logical_shard(prefix)) else { return Ok(None) };
-    let Some(shard) = owners.shards.get(index) else { return Ok(None) };
+    let Some((index, shard)) = owners.of(prefix) else { return Ok(None) };
     let found = shard.ask(move |s| s.lookup(prefix))?;
     Ok(found.map(|view| route(index, &view)))
 }
@@ -74,11 +73,9 @@ fn sorted<F: Family>(inside: &Inside, only: Option<usize>) -> Result<VecDeque<Pr
     let mut all = Vec::new();
     for logical in 0..LOGICAL_SHARDS {
         let Some(owners) = inside.owners() else { continue };
-        if only.is_some() && owners.index(logical) != only {
-            continue;
+        for (_, shard) in owners.having(logical).filter(|(index, _)| only.is_none_or(|only| only == *index)) {
+            all.extend(shard.ask(move |s| s.prefixes::<F>(logical))?);
         }
-        let Some(shard) = owners.of(logical) else { continue };
-        all.extend(shard.ask(move |s| s.prefixes::<F>(logical))?);
     }
     all.sort_unstable();
     Ok(all.into())
@@ -110,7 +107,7 @@ fn take<F: Family>(
     let Some(owners) = inside.owners() else { return Ok(Vec::new()) };
     let mut wanted: Vec<Vec<(usize, Prefix<F>)>> = vec![Vec::new(); owners.shards.len()];
     for (place, prefix) in left.drain(..limit.min(left.len())).enumerate() {
-        if let Some(wanted) = owners.index(logical_shard(prefix)).and_then(|i| wanted.get_mut(i)) {
+        if let Some(wanted) = owners.of(prefix).and_then(|(index, _)| wanted.get_mut(index)) {
             wanted.push((place, prefix));
         }
     }

@@ -10,7 +10,7 @@ use crate::api::model::{
 use crate::bgp::Bgp;
 use crate::bgp::owners::Owners;
 use ribtide_bgp::shard::{Counts, FamilyCounts};
-use ribtide_prefix::{Afi, LogicalShard, V4, V6};
+use ribtide_prefix::{Afi, LOGICAL_SHARDS, LogicalShard, V4, V6};
 use ribtide_rib::{Rib, Total};
 
 /// Everything, by where it is.
@@ -130,7 +130,8 @@ pub(crate) fn sharding(inside: &Inside) -> Result<Sharding, Refusal> {
     let bgp = bgp(inside)?;
     // One guard for all: logical shards stay where they are meanwhile.
     let owners = bgp.owners.read();
-    let map = owners.map;
+    let owned: Vec<Vec<usize>> =
+        (0..LOGICAL_SHARDS).map(|logical| owners.having(logical).map(|(index, _)| index).collect()).collect();
     let shards = shards(bgp, &owners)?;
     let loads = each_shard(&owners, |shard| {
         let v6 = shard.loads::<V6>();
@@ -146,7 +147,7 @@ pub(crate) fn sharding(inside: &Inside) -> Result<Sharding, Refusal> {
     };
     let shards = shards.into_iter().zip(loads).map(|(summary, load)| {
         let number = summary.shard;
-        let own = |logical: &LogicalShard| usize::from(map[usize::from(*logical)]) == number;
+        let own = |logical: &LogicalShard| owned[usize::from(*logical)].contains(&number);
         let logical_shards = load.into_iter().filter(|(logical, ..)| own(logical));
         let inbox = format!("readers to shard {number}");
         ShardLoad {

@@ -63,28 +63,41 @@ pub struct Resized {
     pub logical_shards: usize,
     /// Prefixes in them.
     pub prefixes: u64,
-    /// For how long nothing was read from peers, in seconds.
+    /// How often readers stopped reading from peers, so that routes could move.
+    pub stops: u64,
+    /// The longest of these stops of any reader, in seconds.
+    pub longest_stop_seconds: f64,
+    /// For how long nothing was read from peers, all stops together, in seconds.
     pub paused_seconds: f64,
 }
 
 impl From<resize::Resized> for Resized {
     fn from(resized: resize::Resized) -> Resized {
-        let resize::Resized { from, to, logical_shards, prefixes, paused } = resized;
-        Resized { from, to, logical_shards, prefixes, paused_seconds: paused.as_secs_f64() }
+        let resize::Resized { from, to, logical_shards, prefixes, stops, longest_stop, paused } = resized;
+        Resized {
+            from,
+            to,
+            logical_shards,
+            prefixes,
+            stops,
+            longest_stop_seconds: longest_stop.as_secs_f64(),
+            paused_seconds: paused.as_secs_f64(),
+        }
     }
 }
 
 impl fmt::Display for Resized {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Resized { from, to, logical_shards, prefixes, paused_seconds } = self;
+        let Resized { from, to, logical_shards, prefixes, stops, longest_stop_seconds, paused_seconds } = self;
         if from == to {
             return write!(f, "{to} shard threads, as before");
         }
         write!(
             f,
-            "{to} shard thread{}, {from} before: {logical_shards} of 64 logical shards moved with {prefixes} prefixes, and \
-             readers paused for {:.1} ms",
+            "{to} shard thread{}, {from} before: {logical_shards} of 64 logical shards moved with {prefixes} prefixes; \
+             readers stopped {stops} times, for {:.1} ms at most, {:.1} ms in all",
             if *to == 1 { "" } else { "s" },
+            longest_stop_seconds * 1e3,
             paused_seconds * 1e3
         )
     }
@@ -221,8 +234,15 @@ mod tests {
 
     #[test]
     fn a_change_is_a_sentence() {
-        let resized =
-            Resized { from: 1, to: 4, logical_shards: 48, prefixes: 750_000, paused_seconds: 0.1324 };
+        let resized = Resized {
+            from: 1,
+            to: 4,
+            logical_shards: 48,
+            prefixes: 750_000,
+            stops: 12,
+            longest_stop_seconds: 0.0147,
+            paused_seconds: 0.1324,
+        };
         let mut reloaded = Reloaded {
             file: "ribtide.toml".into(),
             shards: None,
@@ -248,8 +268,8 @@ mod tests {
         reloaded.added = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
         assert_eq!(
             reloaded.to_string(),
-            "ribtide.toml is in force: 4 shard threads, 1 before: 48 of 64 logical shards moved with 750000 prefixes, and \
-             readers paused for 132.4 ms; VRFs added: Vrfred; added: 192.0.2.1, 2001:db8::1"
+            "ribtide.toml is in force: 4 shard threads, 1 before: 48 of 64 logical shards moved with 750000 prefixes; \
+             readers stopped 12 times, for 14.7 ms at most, 132.4 ms in all; VRFs added: Vrfred; added: 192.0.2.1, 2001:db8::1"
         );
     }
 

@@ -99,11 +99,13 @@ fn table(router: &Router) -> BTreeMap<AnyPrefix, Vec<String>> {
     let mut rows = BTreeMap::new();
     let owners = router.bgp().owners.read();
     for logical in 0..LOGICAL_SHARDS {
-        let found = owners.of(logical).unwrap().ask(move |shard| {
-            let prefixes = shard.prefixes::<V4>(logical);
-            prefixes.into_iter().map(|p| row(&shard.lookup(p).unwrap())).collect::<Vec<_>>()
-        });
-        rows.extend(found.unwrap());
+        for (_, shard) in owners.having(logical) {
+            let found = shard.ask(move |shard| {
+                let prefixes = shard.prefixes::<V4>(logical);
+                prefixes.into_iter().map(|p| row(&shard.lookup(p).unwrap())).collect::<Vec<_>>()
+            });
+            rows.extend(found.unwrap());
+        }
     }
     rows
 }

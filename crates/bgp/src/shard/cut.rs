@@ -1,0 +1,70 @@
+//! A logical shard in two parts: one that has moved to another shard, and one that has still to.
+//!
+//! A logical shard of a full table has more paths than can move at once, so it moves part by part, with routes flowing in
+//! between. Its prefixes move in the order of its tables, IPv4 first: by the hash that their entries are sorted by. So a part is
+//! a range of each table, and who sends routes tells from a prefix alone in which part it is. All shards of a router, and who
+//! sends to them, hash with one seed, which nobody outside knows: no peer can fill a part with more than its share.
+
+use super::route;
+use super::table::Seed;
+use ribtide_prefix::{Afi, Family, LogicalShard, Prefix};
+
+/// What a router's shards hash prefixes with.
+#[derive(Clone, Debug)]
+pub struct HashSeed(pub(super) Seed);
+
+impl HashSeed {
+    /// Another one in each process.
+    pub fn random() -> HashSeed {
+        HashSeed(Seed::random())
+    }
+}
+
+/// A place between the prefixes of a logical shard.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Cut(u64);
+
+impl Cut {
+    /// Before all of them.
+    pub const START: Cut = Cut(0);
+    /// Behind all of them.
+    pub const END: Cut = Cut(2 << 32);
+
+    fn base<F: Family>() -> u64 {
+        match F::AFI {
+            Afi::Ipv4 => 0,
+            Afi::Ipv6 => 1 << 32,
+        }
+    }
+
+    /// Before the entries of a family with this hash, or behind its last one.
+    pub(super) fn before<F: Family>(hash: Option<u32>) -> Cut {
+        Cut(Cut::base::<F>() + hash.map_or(1 << 32, u64::from))
+    }
+
+    /// The hash of a family's entries from which on they stand behind it; `None` if none does.
+    pub(super) fn hash<F: Family>(self) -> Option<u32> {
+        let base = Cut::base::<F>();
+        if self.0 < base { Some(0) } else { u32::try_from(self.0 - base).ok() }
+    }
+}
+
+/// A logical shard that is moving.
+#[derive(Clone, Debug)]
+pub struct Split {
+    /// Which.
+    pub logical: LogicalShard,
+    /// How far: what stands before it has moved.
+    pub cut: Cut,
+    /// The number of the shard that it moves to. That of the other is in the map.
+    pub taker: u16,
+    /// What both shards hash with.
+    pub seed: HashSeed,
+}
+
+impl Split {
+    /// Whether a prefix of this logical shard has moved.
+    pub fn has_moved<F: Family>(&self, prefix: Prefix<F>) -> bool {
+        Cut::before::<F>(Some(route::hash(prefix, &self.seed.0))) < self.cut
+    }
+}
