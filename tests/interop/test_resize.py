@@ -27,6 +27,7 @@ def tables(folder, shards, resizes=()):
             before = received(reflector)
             answer = json.loads(reflector.router.text("config", "bgp", "shards", number, "--json"))
             assert answer["to"] == number and answer["prefixes"] > 0, answer
+            assert answer["stops"] > 1 and 0 < answer["longest_stop_seconds"] < answer["paused_seconds"], answer
             assert reflector.threads("shard") == number
             if len(sinks) == 1:
                 sinks.append(reflector.sink(*ENDS, first=EARLY, receivers=LATE))

@@ -207,7 +207,13 @@ impl Shard {
 
     /// Does what all tasks still have to do on a part of a logical shard's table: on entries with hashes from `from` to before
     /// `end`, if there is one. It costs what the part costs, however much there is to do elsewhere.
-    pub(super) fn work_on<F: Family>(&mut self, logical: u8, from: u32, end: Option<u32>, out: &mut ShardOut) {
+    pub(super) fn work_on<F: Family>(
+        &mut self,
+        logical: u8,
+        from: u32,
+        end: Option<u32>,
+        out: &mut ShardOut,
+    ) {
         let Shard { tables, core, work, .. } = self;
         let table = &mut tables.get_mut::<F>()[usize::from(logical)];
         // Which of these prefixes wait for the answer to a next hop, a long list would have to be searched for.

@@ -71,12 +71,6 @@ impl Owners {
         giver.into_iter().chain(taker).filter_map(|number| self.numbered(number))
     }
 
-    /// How many shards, from the first on, have any prefixes.
-    pub(super) fn in_use(&self) -> usize {
-        let takers = self.split.iter().map(|split| split.taker);
-        self.map.iter().copied().chain(takers).max().map_or(0, |last| usize::from(last) + 1)
-    }
-
     fn numbered(&self, number: u16) -> Option<(usize, &ShardPort)> {
         let number = usize::from(number);
         self.shards.get(number).map(|shard| (number, shard))

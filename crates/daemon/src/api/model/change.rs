@@ -88,7 +88,8 @@ impl From<resize::Resized> for Resized {
 
 impl fmt::Display for Resized {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Resized { from, to, logical_shards, prefixes, stops, longest_stop_seconds, paused_seconds } = self;
+        let Resized { from, to, logical_shards, prefixes, stops, longest_stop_seconds, paused_seconds } =
+            self;
         if from == to {
             return write!(f, "{to} shard threads, as before");
         }

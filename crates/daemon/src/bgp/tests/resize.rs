@@ -2,7 +2,7 @@
 
 use super::*;
 use ribtide_bgp::shard::RouteView;
-use ribtide_prefix::{Family, LOGICAL_SHARDS};
+use ribtide_prefix::{Family, LOGICAL_SHARDS, logical_shard};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -10,9 +10,42 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 const SENDERS: [&str; 4] = ["127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14"];
 const EARLY: &str = "127.0.0.21";
 const LATE: [&str; 3] = ["127.0.0.22", "127.0.0.23", "127.0.0.24"];
+/// One whose routes never change.
+const STEADY: &str = "127.0.0.15";
 
 /// Prefixes that every sender has a path for.
 const PREFIXES: u32 = 6000;
+
+/// Prefixes of the client whose routes never change, enough that many logical shards have some.
+fn steady() -> Vec<Prefix<V4>> {
+    (0..3000).map(|i| Prefix::new(0x0b00_0000 + (i << 10), 24)).collect()
+}
+
+/// Looks for routes that never change, one by one and as pages do, until told to stop: they are always there, once.
+fn look(router: &Router, enough: &AtomicBool) {
+    let steady = steady();
+    for prefixes in steady.chunks(50).cycle() {
+        for prefix in prefixes.iter().copied() {
+            if enough.load(Relaxed) {
+                return;
+            }
+            let owners = router.bgp().owners.read();
+            let (_, shard) = owners.of(prefix).unwrap();
+            assert!(
+                shard.ask(move |s| s.lookup(prefix)).unwrap().is_some(),
+                "{prefix} is not where it should be"
+            );
+        }
+        let logical = logical_shard(prefixes[0]);
+        let owners = router.bgp().owners.read();
+        let found =
+            owners.having(logical).flat_map(|(_, s)| s.ask(move |s| s.prefixes::<V4>(logical)).unwrap());
+        let mut found: Vec<_> = found.filter(|prefix| steady.binary_search(prefix).is_ok()).collect();
+        found.sort_unstable();
+        let expected: Vec<_> = steady.iter().copied().filter(|p| logical_shard(*p) == logical).collect();
+        assert!(found == expected, "a page of {} prefixes, not {}", found.len(), expected.len());
+    }
+}
 
 /// Every table of the router and of the listeners.
 type Tables = (BTreeMap<AnyPrefix, Vec<String>>, Vec<BTreeMap<AnyPrefix, Vec<u8>>>);
@@ -113,11 +146,14 @@ fn table(router: &Router) -> BTreeMap<AnyPrefix, Vec<String>> {
 /// The same history with these numbers of shards one after another.
 fn history(update_threads: &str, numbers: &[u16]) -> Tables {
     let clients: Vec<String> =
-        SENDERS.iter().chain([&EARLY]).chain(&LATE).map(|a| format!("\"{a}\"")).collect();
+        SENDERS.iter().chain([&EARLY, &STEADY]).chain(&LATE).map(|a| format!("\"{a}\"")).collect();
     let threads = format!("shards = {}\nupdate-threads = {update_threads}", numbers[0]);
     let bgp = CLIENTS.replace("\"127.0.0.11\", \"127.0.0.12\"", &clients.join(", "));
     let router = Router::with(&threads, &bgp);
     let enough = AtomicBool::new(false);
+    let mut constant = Peer::up(&router, STEADY, 65001);
+    constant.announce(&steady());
+    until("the routes that never change are there", || table(&router).len() == steady().len());
     let (senders, mut listeners) = std::thread::scope(|scope| {
         let (router, enough) = (&router, &enough);
         let senders: Vec<_> = (0..)
@@ -126,8 +162,15 @@ fn history(update_threads: &str, numbers: &[u16]) -> Tables {
             .collect();
         let mut listeners = vec![scope.spawn(move || listen(router, EARLY, enough))];
         scope.spawn(|| flap(router, enough));
+        scope.spawn(|| look(router, enough));
+        let constant = &mut constant;
+        scope.spawn(move || {
+            while !enough.load(Relaxed) {
+                constant.read();
+            }
+        });
         until("routes flow", || {
-            router.bgp().owners.read().shards[0].ask(|s| s.counts().ipv4.paths).unwrap() > 0
+            router.bgp().owners.read().shards[0].ask(|s| s.counts().ipv4.paths).unwrap() > steady().len()
         });
         for (step, number) in numbers.iter().enumerate() {
             let came = LATE.get(step).map(|from| scope.spawn(move || listen(router, from, enough)));
@@ -136,7 +179,10 @@ fn history(update_threads: &str, numbers: &[u16]) -> Tables {
             assert_eq!(resized.to, usize::from(*number));
             assert_eq!(router.bgp().owners.read().shards.len(), resized.to);
             assert_eq!(resized.logical_shards > 0, resized.from != resized.to);
-            assert!(table(router).len() <= PREFIXES as usize, "a prefix is in two shards");
+            assert!(table(router).len() <= PREFIXES as usize + steady().len(), "a prefix is in two shards");
+            assert!(resized.longest_stop <= resized.paused);
+            // The first stop moves 2,048 paths, whatever there is.
+            assert!(resized.stops > 1 || resized.prefixes <= 2048, "all at once: {resized:?}");
         }
         let late = numbers.len().min(LATE.len());
         listeners.extend(LATE[late..].iter().map(|from| scope.spawn(move || listen(router, from, enough))));
@@ -173,6 +219,8 @@ fn history(update_threads: &str, numbers: &[u16]) -> Tables {
             neighbor.last_error
         );
     }
+    constant.read();
+    assert!(!constant.closed && constant.notification.is_none());
     senders.iter_mut().for_each(Peer::read);
     assert!(senders.iter().chain(&listeners).all(|peer| !peer.closed && peer.notification.is_none()));
     (routes, listeners.into_iter().map(|listener| listener.routes).collect())
