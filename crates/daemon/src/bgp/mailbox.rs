@@ -44,6 +44,11 @@ impl<T> Mailbox<T> {
         }
     }
 
+    /// How many messages its consumer has still to take, but for those that wait here.
+    pub(super) fn in_ring(&self) -> usize {
+        self.ring.len()
+    }
+
     /// Whether nothing waits here.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()

@@ -42,6 +42,10 @@ const READ: usize = 64 * 1024;
 const ENOUGH: usize = 4096;
 /// How long it sleeps where nothing comes in, before it looks whether it is to stop.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// Batches that may wait at a shard while routes move between shards: a shard comes to rest when it has handled them.
+const FEW: usize = 1;
+/// How often it looks then whether a shard has taken them.
+const MOMENT: Duration = Duration::from_millis(1);
 
 const WAKE: Token = Token(usize::MAX);
 
@@ -145,6 +149,7 @@ impl ReaderBuilder {
             ready: VecDeque::new(),
             perhaps: Vec::new(),
             paused: None,
+            few: false,
             buffer: vec![0; MAX_EXTENDED_LEN + READ],
         };
         let stage = ReaderStage { reader, asked, events: Events::with_capacity(256) };
@@ -180,7 +185,7 @@ impl Stage for ReaderStage {
     fn turn(&mut self) -> Turn {
         let news = self.reader.ready.is_empty() && self.look(Duration::ZERO);
         self.asked.serve(&mut self.reader);
-        if !self.reader.room() {
+        if !self.reader.room() || self.reader.holds_back() {
             return Turn::Held;
         }
         if self.reader.paused.is_some() {
@@ -204,7 +209,7 @@ impl Stage for ReaderStage {
             self.reader.shards.iter().for_each(|shard| shard.watch(&mut select));
             self.reader.reports.watch(&mut select);
             // Timed out or ready: the next turn looks.
-            let _ = select.ready_timeout(PATIENCE);
+            let _ = select.ready_timeout(if self.reader.few { MOMENT } else { PATIENCE });
         } else {
             let in_vain = !self.look(PATIENCE);
             if rest::waited(in_vain) {
@@ -243,6 +248,8 @@ pub struct Reader {
     perhaps: Vec<PeerId>,
     /// Since when it reads nothing and begins and ends no session: routes move between shards.
     paused: Option<Instant>,
+    /// Only [`FEW`] batches may wait at a shard.
+    few: bool,
     buffer: Vec<u8>,
 }
 
@@ -293,6 +300,16 @@ impl Reader {
     /// Whether everything read is in the shards' rings. Stays so while it is paused.
     pub(super) fn at_rest(&mut self) -> bool {
         self.paused.is_some() && self.room()
+    }
+
+    /// Has no more than a few batches wait at a shard from now on, or as many as a ring holds.
+    pub(super) fn hold_back(&mut self, few: bool) {
+        self.few = few;
+    }
+
+    /// Whether a shard has enough to do for now.
+    fn holds_back(&self) -> bool {
+        self.few && self.paused.is_none() && self.shards.iter().any(|shard| shard.in_ring() > FEW)
     }
 
     /// There are these shards too from now on, which have no routes yet. They hear of the sessions that last.

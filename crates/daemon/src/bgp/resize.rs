@@ -7,7 +7,8 @@
 //!    that come meanwhile wait for their tables a little longer.
 //! 3. **The RIB manager tells new shards too** of next hops, and whether best paths wait for dataplanes. What it said of
 //!    next hops before is with the former ones, and comes with the routes.
-//! 4. **Readers learn of new shards**, and tell them which sessions last. From here on all shards hear of every session.
+//! 4. **Readers learn of new shards**, and tell them which sessions last. From here on all shards hear of every session, and
+//!    readers have only a few batches wait at a shard, so that it soon comes to rest.
 //! 5. **Parts of logical shards move**, one stop of the readers after the other, and between two stops routes flow as always, by
 //!    the map as it is then. In a stop
 //!    - *readers stop reading*, and what they read is in the shards' rings. Bytes wait in the sockets and then at the
@@ -77,6 +78,9 @@ const MOVE: Duration = Duration::from_millis(10);
 /// Paths that move in the first stop, and in any: how long a path takes is known afterwards.
 const FIRST: usize = 2048;
 const MOST: usize = 1 << 20;
+/// How many parts they are, and how many paths one has at least.
+const PARTS: usize = 4;
+const LEAST: usize = 256;
 /// How long readers read between two stops, at least; else as long as they stopped.
 const GAP: Duration = Duration::from_millis(2);
 /// How often the RIB manager says which prefixes are blocked.
@@ -241,7 +245,9 @@ impl Moves {
         {
             let logical = usize::from(split.logical);
             let giver = &owners.shards[usize::from(owners.map[logical])];
-            let part = giver.extract(split.logical, split.cut, self.paths - moved)?;
+            // A clock is looked at after each part: others may want the cores.
+            let paths = (self.paths / PARTS).max(LEAST).min(self.paths - moved);
+            let part = giver.extract(split.logical, split.cut, paths)?;
             giver.said()?;
             let cut = part.end();
             moved += part.paths();
@@ -304,6 +310,9 @@ impl Bgp {
             .prepare(&all[from..], rib)
             .and_then(|()| self.move_all(&mut moves, &mut stops, rib))
             .and_then(|()| self.let_go(&mut stops, to));
+        for reader in &self.readers {
+            reader.wait(|r| r.hold_back(false))?;
+        }
         for worker in &self.workers {
             worker.remap(requests(&self.owners.read().shards))?;
             worker.resume_dumps()?;
@@ -326,7 +335,10 @@ impl Bgp {
         tell(rib, &all)?;
         for reader in &self.readers {
             let inboxes = new.iter().map(ShardPort::inbox).collect();
-            reader.wait(move |r| r.add_shards(inboxes))?;
+            reader.wait(move |r| {
+                r.add_shards(inboxes);
+                r.hold_back(true);
+            })?;
         }
         self.owners.write().shards = all;
         Ok(())
