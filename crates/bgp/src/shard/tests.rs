@@ -562,7 +562,7 @@ fn held_path_goes_with_its_prefix_its_session_and_its_logical_shard() {
 
     let (mut bench, mut fresh) = (moved_to_unknown(), tracking());
     for logical in 0..LOGICAL_SHARDS {
-        let moved = bench.shard.extract(logical, &mut bench.out);
+        let moved = bench.shard.extract(logical, Cut::START, usize::MAX, &mut bench.out);
         fresh.shard.adopt(moved, &mut fresh.out);
     }
     assert_eq!((sources(&bench.finish()), sources(&fresh.finish())), (vec![], vec![]));
