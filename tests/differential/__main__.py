@@ -1,0 +1,104 @@
+"""`python3 tests/differential`: histories into ribtide, FRR and BIRD; --help lists the options."""
+
+import argparse
+import collections
+import json
+import multiprocessing
+import os
+import pathlib
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "interop")]
+
+import history as histories  # noqa: E402
+import play  # noqa: E402
+import shrink  # noqa: E402
+
+
+def one(task):
+    """Plays one history; (name, findings, rules used, changes of each router, shortened history or None, seconds)."""
+    options, name, history = task
+    start = time.monotonic()
+    try:
+        if options.mode == "order":
+            run = lambda h: play.orders(h, options.orders)  # noqa: E731
+            result = play.Result(run(history), [], {})
+        else:
+            names = ("ribtide",) if options.mode == "invariant" else tuple(options.routers.split(","))
+            run = lambda h: play.play(h, names).findings  # noqa: E731
+            result = play.play(history, names)
+    except Exception as e:  # The harness itself failed; say so, and go on with the others.
+        return name, [play.Finding(-1, "harness", "", type(e).__name__, "", str(e)[:1500], "")], [], {}, None, 0
+    shorter = None
+    if result.findings and options.shrink:
+        try:
+            shorter = shrink.shrink(history, result.findings[0].key(), run, options.shrink)
+        except Exception as e:
+            print(f"{name}: not shortened: {e}", file=sys.stderr)
+    return name, result.findings, result.used, result.changes, shorter, time.monotonic() - start
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="tests/differential")
+    parser.add_argument("files", nargs="*", help="histories to replay; without, random ones")
+    parser.add_argument("--mode", choices=("differential", "order", "invariant"), default="differential")
+    parser.add_argument("--histories", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1, help="of the first history; the next has the next")
+    parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1), help="histories at once")
+    parser.add_argument("--seconds", type=float, help="start no history after this time")
+    parser.add_argument("--routers", default="ribtide,frr,bird")
+    parser.add_argument("--orders", type=int, default=2, help="orders in each cache mode")
+    parser.add_argument("--shrink", type=int, default=40, help="runs to spend on shortening a failure; 0: none")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("/tmp/differential"), help="where shortened histories go")
+    options = parser.parse_args()
+
+    named = [(pathlib.Path(f).stem, histories.load(f)) for f in options.files]
+    started = time.monotonic()
+
+    def tasks():
+        for name, history in named or ((str(s), histories.generate(s)) for s in range(options.seed, options.seed + options.histories)):
+            if options.seconds and time.monotonic() - started > options.seconds:
+                return
+            yield options, name, history
+
+    done = bad = 0
+    used, changes = collections.Counter(), collections.Counter()
+    with multiprocessing.Pool(options.jobs) as pool:
+        for name, findings, rules, counts, shorter, took in lazily(pool, tasks(), options.jobs):
+            done += 1
+            used.update(rules)
+            changes.update(counts)
+            if not findings:
+                continue
+            bad += 1
+            print(f"history {name} ({took:.0f} s):", flush=True)
+            for finding in findings[:8]:
+                print(f"    {finding.text()[:1500]}", flush=True)
+            if shorter:
+                options.out.mkdir(parents=True, exist_ok=True)
+                path = options.out / f"{options.mode}-{name}.json"
+                histories.save(dict(shorter, finding=findings[0].text()[:300]), path)
+                print(f"    shortened to {sum(map(len, shorter['steps']))} events: {path}", flush=True)
+    print(json.dumps({"histories": done, "failed": bad, "seconds": round(time.monotonic() - started), "seed": options.seed,
+                      "changes": changes, "rules": dict(used.most_common())}))
+    return 1 if bad else 0
+
+
+def lazily(pool, tasks, jobs):
+    """Results as they come; tasks are taken when there is somebody to do them."""
+    waiting = []
+    for task in tasks:
+        while sum(not r.ready() for r in waiting) >= jobs:
+            time.sleep(0.02)
+        for r in [r for r in waiting if r.ready()]:
+            waiting.remove(r)
+            yield r.get()
+        waiting.append(pool.apply_async(one, (task,)))
+    for r in waiting:
+        yield r.get()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""What differs between ribtide and its rivals after a step, and what is wrong with ribtide by itself."""
+
+from typing import NamedTuple
+
+from rules import Difference, explain
+
+
+class Finding(NamedTuple):
+    """Something that no rule explains."""
+
+    step: int
+    kind: str  # difference, not convergent, invariant, needless change, ended, not undone, order
+    rival: str
+    view: str
+    prefix: str
+    ours: str
+    theirs: str
+
+    def key(self):
+        """What stays the same while the history is made shorter."""
+        return (self.kind, self.rival, self.view)
+
+    def text(self):
+        beside = f"; {self.rival}: {self.theirs}" if self.rival else ""
+        return f"step {self.step}: {self.kind}: {self.view} {self.prefix}: ribtide: {self.ours}{beside}"
+
+
+def shown(value):
+    """A route for people."""
+    if value is None:
+        return "none"
+    if isinstance(value[1], frozenset):
+        return f"{value[0]}: " + ", ".join(f"{gateway} {dev} x{weight}".replace(" x1", "") for gateway, dev, weight in sorted(value[1]))
+    return f"path {' '.join(map(str, value[0]))}, next hop {value[1]}, preference {value[2]}"
+
+
+def differences(ours, theirs, rival):
+    for view in ours:
+        for prefix in sorted(ours[view].keys() | theirs[view].keys()):
+            mine, his = ours[view].get(prefix), theirs[view].get(prefix)
+            if mine != his:
+                yield Difference(rival, view, prefix, mine, his)
+
+
+def judge(step, states, facts):
+    """(findings, names of the rules that explained something)."""
+    findings, used = invariant(step, states["ribtide"], facts), []
+    for rival in states:
+        if rival == "ribtide":
+            continue
+        for d in differences(states["ribtide"], states[rival], rival):
+            name = explain(d, facts)
+            if name:
+                used.append(name)
+            else:
+                findings.append(Finding(step, "difference", rival, d.view, d.prefix, shown(d.ours), shown(d.theirs)))
+    return findings, used
+
+
+def invariant(step, state, facts):
+    """Best and advertised implies resolvable and installed: what an observer holds is in the kernel, by links that are up."""
+    findings = []
+    up = {link for _, _, link in facts.connected} | {link for link in facts.world.admin if facts.world.up(link)}
+    for view in ("external", "internal"):
+        for prefix in sorted(state[view]):
+            who, ways = state["kernel"].get(prefix, (None, ()))
+            if who is None:
+                findings.append(Finding(step, "invariant", "", view, prefix, "advertised and not in the kernel", ""))
+            elif who == "router" and any(dev and dev not in up for _, dev, _ in ways):
+                findings.append(Finding(step, "invariant", "", view, prefix, "advertised, and in the kernel by a link that is down", ""))
+    return findings
+
+
+def needless(step, before, after, routers):
+    """Changes of one prefix that is the same as before, by ribtide where no rival changed it: after one event, an announcement
+    that is taken back or a route that comes and goes is heard by peers and by packets."""
+    findings = []
+    ours, rivals = routers["ribtide"], [r for name, r in routers.items() if name != "ribtide"]
+    for view in ("external", "internal"):
+        for prefix, count in sorted(ours.observers[view].changes.items()):
+            same = before["ribtide"][view].get(prefix) == after["ribtide"][view].get(prefix)
+            if same and not any(r.observers[view].changes[prefix] for r in rivals):
+                findings.append(Finding(step, "needless change", "", view, prefix, f"{count} changes and the same as before", ""))
+    for prefix, count in sorted(ours.monitor.routes.items()):
+        same = before["ribtide"]["kernel"].get(prefix) == after["ribtide"]["kernel"].get(prefix)
+        if same and count > 1 and not any(r.monitor.routes[prefix] for r in rivals):
+            findings.append(Finding(step, "needless change", "", "kernel", prefix, f"{count} changes and the same as before", ""))
+    return findings

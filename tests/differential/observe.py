@@ -1,0 +1,221 @@
+"""What a router does, seen from outside: the kernel's table, what it advertises, and how many changes that took."""
+
+import collections
+import ipaddress
+import json
+import socket
+import struct
+
+from harness.speaker import NOTIFICATION, UPDATE
+
+#: Fences are single addresses from here; nothing else is.
+FENCES = ipaddress.IPv4Network("99.0.0.0/16")
+SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, SO_RCVBUFFORCE = 270, 1, 33
+#: linux/rtnetlink.h: groups of IPv4 routes and next-hop objects; messages.
+GROUPS, NEW_ROUTE, DELETED_ROUTE, NEW_NEXT_HOP, DELETED_NEXT_HOP = (7, 32), 24, 25, 104, 105
+MAIN, RTA_DST = 254, 1
+#: More messages than this in one step are no answer to any event of a history.
+FLOOD = 20_000
+
+
+def is_fence(prefix):
+    return prefix.startswith("99.0.")
+
+
+class KernelMonitor:
+    """Counts the kernel's messages about IPv4 routes of the main table and next-hop objects. It reads when it is asked;
+    what comes meanwhile waits in its socket, and an overrun is a flood."""
+
+    def __init__(self, host):
+        with host.inside():
+            self.socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        self.socket.bind((0, 0))
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
+        for group in GROUPS:
+            self.socket.setsockopt(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group)
+        self.socket.setblocking(False)
+        self.fences = set()
+        self.reset()
+
+    def reset(self):
+        self.routes, self.objects, self.flood = collections.Counter(), 0, False
+
+    def poll(self):
+        """Reads what has come; whether anything that counts came."""
+        before = self.count()
+        while self.count() - before < FLOOD:
+            try:
+                self.take(self.socket.recv(1 << 20))
+            except BlockingIOError:
+                break
+            except OSError:  # ENOBUFS
+                self.flood = True
+                break
+        self.flood |= self.count() > FLOOD
+        return self.count() != before or self.flood
+
+    def count(self):
+        return sum(self.routes.values()) + self.objects
+
+    def take(self, data):
+        at = 0
+        while at + 16 <= len(data):
+            length, kind = struct.unpack_from("IH", data, at)
+            if kind in (NEW_ROUTE, DELETED_ROUTE) and data[at + 16] == socket.AF_INET and data[at + 20] == MAIN:
+                prefix = destination(data[at + 28:at + length], data[at + 17])
+                if is_fence(prefix):
+                    (self.fences.add if kind == NEW_ROUTE else self.fences.discard)(prefix)
+                else:
+                    self.routes[prefix] += 1
+            elif kind in (NEW_NEXT_HOP, DELETED_NEXT_HOP):
+                self.objects += 1
+            at += (length + 3) & ~3
+
+    def close(self):
+        self.socket.close()
+
+
+def destination(attributes, length):
+    at = 0
+    while at + 4 <= len(attributes):
+        size, kind = struct.unpack_from("HH", attributes, at)
+        if kind == RTA_DST:
+            return f"{socket.inet_ntoa(attributes[at + 4:at + 8])}/{length}"
+        at += (max(size, 4) + 3) & ~3
+    return "0.0.0.0/0"
+
+
+def kernel_table(host):
+    """Prefix → (who, ways): the route that forwards, which is the one of the lowest metric. `who` is "others" for those
+    that no routing daemon made, else "router"; ways are (gateway, interface, weight), a blackhole ("blackhole", "", 1)."""
+    routes = json.loads(host.run("ip", "-j", "-4", "route", "show", "table", "main") or "[]")
+    objects = {}
+    if any("nhid" in r for r in routes):
+        objects = {o["id"]: o for o in json.loads(host.run("ip", "-j", "nexthop", "show") or "[]")}
+    best = {}
+    for route in routes:
+        prefix = route["dst"] if "/" in route["dst"] else "0.0.0.0/0" if route["dst"] == "default" else f"{route['dst']}/32"
+        if is_fence(prefix) or route.get("protocol") == "kernel":
+            continue
+        who = "others" if route.get("protocol") == OTHERS else "router"
+        metric = route.get("metric", 0)
+        if prefix not in best or metric < best[prefix][0]:
+            best[prefix] = (metric, (who, frozenset(ways(route, objects))))
+    return {prefix: value for prefix, (_, value) in best.items()}
+
+
+#: The protocol number of routes that somebody else put into the kernel.
+OTHERS = "99"
+
+
+def ways(route, objects, weight=1):
+    kind = route.get("type", "unicast")
+    if kind in ("blackhole", "unreachable", "prohibit"):
+        return [(kind, "", 1)]
+    if "nexthops" in route:
+        parts = [(h.get("via", {}).get("host") or h.get("gateway", ""), h["dev"], h.get("weight", 1)) for h in route["nexthops"]]
+    elif "gateway" in route or "dev" in route:
+        parts = [(route.get("via", {}).get("host") or route.get("gateway", ""), route["dev"], weight)]
+    elif "nhid" in route:
+        return named(route["nhid"], objects)
+    else:
+        raise ValueError(f"a route that leads nowhere: {route}")
+    return even(parts)
+
+
+def named(number, objects, weight=1):
+    thing = objects.get(number)
+    if thing is None:
+        return [("gone", "", 1)]
+    if "group" in thing:
+        return even([(way[0], way[1], member.get("weight", 1)) for member in thing["group"] for way in named(member["id"], objects)])
+    if thing.get("blackhole") or "blackhole" in thing.get("flags", []):
+        return [("blackhole", "", 1)]
+    return [(thing.get("gateway", ""), thing.get("dev", ""), weight)]
+
+
+def even(parts):
+    """Weights by their ratio: routers differ in what they multiply them with. A way that is there twice counts twice."""
+    total = collections.Counter()
+    for gateway, dev, weight in parts:
+        total[(gateway, dev)] += weight
+    least = min(total.values(), default=1)
+    return [(gateway, dev, weight // least if weight % least == 0 else round(weight / least, 2))
+            for (gateway, dev), weight in total.items()]
+
+
+class Observer:
+    """A BGP peer that only listens: the final table, and how often each prefix was announced or withdrawn."""
+
+    def __init__(self, speaker):
+        self.speaker, self.table, self.fences = speaker, {}, set()
+        self.ended = None
+        self.reset()
+
+    def reset(self):
+        self.changes = collections.Counter()
+
+    def poll(self):
+        before = sum(self.changes.values())
+        while self.ended is None:
+            try:
+                got = self.speaker.read(0.0)
+            except (TimeoutError, BlockingIOError):
+                break
+            if got is None or got[0] == NOTIFICATION:
+                self.ended = got or "closed"
+            elif got[0] == UPDATE:
+                self.take(got[1])
+        return sum(self.changes.values()) != before
+
+    def take(self, body):
+        size = struct.unpack_from("!H", body)[0]
+        for prefix in nlri(body[2:2 + size]):
+            if is_fence(prefix):
+                self.fences.discard(prefix)
+            else:
+                self.table.pop(prefix, None)
+                self.changes[prefix] += 1
+        length = struct.unpack_from("!H", body, 2 + size)[0]
+        route = attributes(body[4 + size:4 + size + length])
+        for prefix in nlri(body[4 + size + length:]):
+            if is_fence(prefix):
+                self.fences.add(prefix)
+            else:
+                self.table[prefix] = route
+                self.changes[prefix] += 1
+
+
+def nlri(data):
+    found, at = [], 0
+    while at < len(data):
+        length = data[at]
+        size = (length + 7) // 8
+        found.append(f"{socket.inet_ntoa(data[at + 1:at + 1 + size].ljust(4, bytes(1)))}/{length}")
+        at += 1 + size
+    return found
+
+
+def attributes(data):
+    """(AS path, next hop, LOCAL_PREF): what says which path was chosen."""
+    path, next_hop, preference = (), None, None
+    at = 0
+    while at < len(data):
+        flags, code = data[at], data[at + 1]
+        wide = flags & 0x10
+        size = struct.unpack_from("!H", data, at + 2)[0] if wide else data[at + 2]
+        at += 4 if wide else 3
+        value = data[at:at + size]
+        at += size
+        if code == 2:
+            path, inner = [], 0
+            while inner < len(value):
+                number = value[inner + 1]
+                path += struct.unpack_from(f"!{number}I", value, inner + 2)
+                inner += 2 + 4 * number
+            path = tuple(path)
+        elif code == 3:
+            next_hop = socket.inet_ntoa(value)
+        elif code == 5:
+            preference = struct.unpack("!I", value)[0]
+    return (path, next_hop, preference)

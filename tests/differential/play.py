@@ -1,0 +1,157 @@
+"""Histories played to routers: all three beside each other, or ribtide alone in several orders."""
+
+import concurrent.futures
+import os
+import pathlib
+import shutil
+import tempfile
+from typing import NamedTuple
+
+import compare
+import history as histories
+from compare import Finding
+from routers import ROUTERS
+from rules import Facts
+from world import World
+
+#: Seconds without news after which a router has settled, and the longest that it may take. Where something differs, it may
+#: yet take LATE seconds until it does not.
+QUIET, LIMIT, LATE = 0.12, 12.0, 6.0
+#: A router that makes more changes for one event than this many times the most of its rivals, and this many besides.
+TIMES, BESIDES = 3, 40
+
+
+class Result(NamedTuple):
+    findings: list
+    used: list
+    changes: dict
+
+
+class Stage:
+    """Routers in their namespaces, all doing the same at the same time."""
+
+    def __init__(self, profile, names):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="differential-"))
+        self.folder.chmod(0o777)
+        self.pool = concurrent.futures.ThreadPoolExecutor(len(names))
+        self.routers = {}
+        made = {name: self.pool.submit(ROUTERS[name], self.folder, profile) for name in names}
+        errors = []
+        for name, router in made.items():
+            try:
+                self.routers[name] = router.result()
+            except BaseException as e:
+                errors.append(e)
+        if errors:
+            self.close()
+            raise errors[0]
+
+    def each(self, do):
+        """`do` of every router at once: name → what it returned."""
+        jobs = {name: self.pool.submit(do, router) for name, router in self.routers.items()}
+        return {name: job.result() for name, job in jobs.items()}
+
+    def close(self):
+        list(self.pool.map(lambda router: router.close(), self.routers.values()))
+        self.pool.shutdown()
+        if not os.environ.get("DIFFERENTIAL_KEEP"):
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def run_step(router, events):
+    router.reset_counts()
+    for event in events:
+        router.apply(event)
+    return router.settle(QUIET, LIMIT)
+
+
+def play(history, names=("ribtide", "frr", "bird"), first=True):
+    """Plays a history and compares after each step. `first`: ends with the first step that has findings."""
+    findings, used, changes = [], [], {name: 0 for name in names}
+    with Stage(history["profile"], names) as stage:
+        world, former = World(), []
+        before = stage.each(lambda r: r.state())
+        for number, events in enumerate(history["steps"]):
+            former.append(world.copy())
+            for event in events:
+                world.apply(event)
+            settled = stage.each(lambda r: run_step(r, events))
+            for name, router in stage.routers.items():
+                for process in router.host.processes:
+                    if process.poll() is not None:
+                        findings.append(Finding(number, "ended", name, process.name, "", process.log(400), ""))
+            if not settled["ribtide"]:
+                total = stage.routers["ribtide"].changes()
+                findings.append(Finding(number, "not convergent", "", "", "", f"{total} changes and no end", ""))
+            if findings:
+                break
+            facts = Facts(world, history["profile"], former)
+            rivals = [name for name in stage.routers if settled[name]]
+            used += [f"{name}-not-convergent" for name in stage.routers if name not in rivals]
+            found, rules, states = look(stage, number, facts, rivals)
+            used += rules
+            if len(events) == 1:
+                found += compare.needless(number, before, states, {n: stage.routers[n] for n in rivals})
+            counts = stage.each(lambda r: sum(r.changes().values()))
+            for name, count in counts.items():
+                changes[name] += count
+            most = max([counts[n] for n in rivals if n != "ribtide"], default=None)
+            if most is not None and counts["ribtide"] > TIMES * most + BESIDES:
+                found.append(Finding(number, "many changes", "", "", "", f"{counts}", ""))
+            findings += found
+            before = states
+            if findings and first:
+                break
+    return Result(findings, used, changes)
+
+
+def look(stage, number, facts, rivals):
+    """The states that are compared. What differs may need a moment longer."""
+    waited = 0.0
+    while True:
+        states = {**{name: {} for name in stage.routers}, **stage.each(lambda r: r.state())}
+        found, used = compare.judge(number, {name: states[name] for name in rivals}, facts)
+        if not found or waited >= LATE:
+            return found, used, states
+        pause = 0.3 if waited < 1 else 1.0
+        stage.each(lambda r: r.settle(pause, LIMIT))
+        waited += pause
+
+
+def final(history, mode):
+    """Where ribtide alone ends after a history in one mode of its resolution cache, or a finding."""
+    with Stage(dict(history["profile"], cache=mode), ["ribtide"]) as stage:
+        router = stage.routers["ribtide"]
+        world, former = World(), []
+        for number, events in enumerate(history["steps"]):
+            former.append(world.copy())
+            for event in events:
+                world.apply(event)
+            if not run_step(router, events):
+                return None, [Finding(number, "not convergent", "", "", mode, f"{router.changes()} changes and no end", "")]
+        facts = Facts(world, history["profile"], former)
+        found, _, states = look(stage, len(history["steps"]) - 1, facts, ["ribtide"])
+        return states["ribtide"], found
+
+
+def orders(history, count, modes=("off", "epoch", "dependency")):
+    """Confluence: the same final state for the history step by step and for its events in other orders at once, in each mode."""
+    reference, findings = final(history, modes[-1])
+    if findings:
+        return findings
+    for mode in modes:
+        for n in range(count):
+            other, findings = final(histories.permuted(history, history.get("seed", 0) * 100 + n), mode)
+            if findings:
+                return findings
+            for d in compare.differences(reference, other, ""):
+                findings.append(Finding(0, "order", f"order {n}, {mode}", d.view, d.prefix, compare.shown(d.ours), compare.shown(d.theirs)))
+            if findings:
+                return findings
+    return []
