@@ -100,3 +100,49 @@ def explain(difference: Difference, facts: Facts):
         if r.rival == difference.rival and r.applies(difference, facts):
             return r.name
     return None
+
+
+# FRR.
+
+@rule("frr-circle", "frr", "RFC 4271 section 9.1.2.1; ADR 20 section 4")
+def frr_circle(d, facts):
+    """A next hop leads back to its own prefix. zebra keeps the answer that it had before the circle closed, or takes the
+    less specific route, by the order of events; ribtide's answer depends on what is there alone."""
+    return facts.some(d.prefix, facts.circular)
+
+
+@rule("frr-single-hop-off-link", "frr", "RFC 4271 sections 5.1.3 and 9.1.2")
+def frr_single_hop_off_link(d, facts):
+    """A single-hop external path whose next hop is on no link, but behind a route. bgpd takes it for reachable, chooses and
+    advertises it; zebra then refuses it (inactive). ribtide passes it over."""
+    return facts.some(d.prefix, lambda q: any(kind == "single" and not facts.on_link(hop) and facts.covering(hop)
+                                              for _, kind, hop in facts.hops(q)))
+
+
+# BIRD.
+
+@rule("bird-recursive-through-recursive", "bird", "BIRD user's guide, protocol bgp, `gateway recursive`; static, `recursive`")
+def bird_recursive(d, facts):
+    """BIRD resolves no next hop by a route whose own next hop is recursive: it is unreachable. RFC 4271 section 5.1.3 has
+    the router look the next hop up until the address is on a link, which ribtide and FRR do."""
+    return facts.some(d.prefix, lambda q: any(facts.recursive(r) for r in facts.points_at(q)))
+
+
+@rule("bird-static-several", "bird", "BIRD user's guide, protocol static: `via` wants a neighbour, `recursive` is one address")
+def bird_static_several(d, facts):
+    """Several next hops of a static route that are not all on links: BIRD cannot be configured so, and has the first alone."""
+    return facts.some(d.prefix, lambda q: any(len(route.get("via", [])) > 1 and not all(a.startswith("10.") for a in route["via"])
+                                              for route in facts.world.statics.get(q, [])))
+
+
+@rule("bird-one-table", "bird", "BIRD user's guide, routes and preference: a channel exports the best route of the table")
+def bird_one_table(d, facts):
+    """Another protocol's route of this prefix is preferred. BIRD's channels export the best route of the table only;
+    ribtide and FRR advertise BGP's best path, for the prefix is forwarded (RFC 4271 section 9.1.3)."""
+    return d.view != "kernel" and (d.prefix in facts.world.statics or d.prefix in facts.world.kernel)
+
+
+@rule("bird-resolves-via-default", "bird", "BIRD has no option as zebra's `ip nht resolve-via-default`")
+def bird_default(d, facts):
+    """With resolve-via-default off, BIRD still resolves by the default route."""
+    return not facts.profile["resolve_via_default"] and facts.some(d.prefix, lambda q: "0.0.0.0/0" in facts.points_at(q))
