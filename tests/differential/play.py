@@ -78,8 +78,8 @@ def play(history, names=("ribtide", "frr", "bird"), first=True):
         world, former = World(), []
         before = stage.each(lambda r: r.state())
         for number, events in enumerate(history["steps"]):
-            former.append(world.copy())
             for event in events:
+                former.append(world.copy())
                 world.apply(event)
             settled = stage.each(lambda r: run_step(r, events))
             for name, router in stage.routers.items():
@@ -130,8 +130,8 @@ def final(history, mode):
         router = stage.routers["ribtide"]
         world, former = World(), []
         for number, events in enumerate(history["steps"]):
-            former.append(world.copy())
             for event in events:
+                former.append(world.copy())
                 world.apply(event)
             if not run_step(router, events):
                 return None, [Finding(number, "not convergent", "", "", mode, f"{router.changes()} changes and no end", "")]

@@ -287,10 +287,10 @@ class BirdRouter(Router):
         text = f"""
 router id {ROUTER};
 log stderr {{ warning, error, fatal, bug }};
-protocol device {{ scan time 3600; }}
+protocol device {{ scan time 2; }}
 protocol direct {{ ipv4; check link yes; }}
 protocol kernel {{
-    learn yes; scan time 3600; metric 20; {f'merge paths on limit {limit};' if limit > 1 else ''}
+    learn yes; scan time 2; metric 20; {f'merge paths on limit {limit};' if limit > 1 else ''}
     ipv4 {{ preference 250; import all; export filter {{ if source = RTS_DEVICE then reject; if dest = RTD_UNREACHABLE then reject; accept; }}; }};
 }}
 template bgp ours {{
@@ -331,18 +331,12 @@ protocol bgp peer_{p.name} from ours {{
                 answer += piece
 
 
-def on_links(addresses):
-    """Whether all are in subnets that links can have."""
-    return all(a.startswith("10.") for a in addresses)
-
-
 def bird_ways(route):
-    """BIRD knows several next hops only on links, and one behind other routes."""
+    """BIRD's `via` is a neighbour on a link, and `recursive` one address anywhere; no route has both, nor several of these."""
     if route.get("blackhole"):
         return "blackhole"
-    if len(route["via"]) > 1 and on_links(route["via"]):
-        return " ".join(f"via {a}" for a in route["via"])
-    return f"recursive {route['via'][0]}"
+    links = [a for a in route["via"] if a.startswith("10.")]
+    return " ".join(f"via {a}" for a in links) if links else f"recursive {route['via'][0]}"
 
 
 ROUTERS = {cls.name: cls for cls in (RibtideRouter, FrrRouter, BirdRouter)}

@@ -7,7 +7,7 @@ rule explains is a failure. `explain` names the first rule that applies.
 import ipaddress
 from typing import NamedTuple
 
-from world import PEERS, World, net
+from world import ROUTER, World, net
 
 RULES = []
 
@@ -39,10 +39,12 @@ class Difference(NamedTuple):
 
 
 class Facts:
-    """What rules ask about a world, computed once for each step. `former` are the worlds after the steps before."""
+    """What rules ask about a world, computed once for each step. `former` are the worlds
+    after each event before."""
 
     def __init__(self, world: World, profile, former=()):
-        self.world, self.profile, self.former = world, profile, list(former)
+        self.world, self.profile = world, profile
+        self.former = [Facts(f, profile) for f in former]
         self.connected = world.connected()
         self.known = {p: net(p) for p in world.prefixes()}
         self.reached = {}
@@ -85,6 +87,11 @@ class Facts:
         """Whether it leads back to itself."""
         return any(prefix in self.reach(q) for q in self.points_at(prefix))
 
+    def lost_covers(self, prefix):
+        """Whether a next hop that it leads to lies in a prefix whose kernel route went with its link."""
+        lost = [net(p) for p in self.world.lost]
+        return any(ipaddress.IPv4Address(hop) in n for q in self.reach(prefix) for _, _, hop in self.hops(q) for n in lost)
+
     def some(self, prefix, what):
         """Whether something holds of the prefix or of what it leads to."""
         return any(what(q) for q in self.reach(prefix))
@@ -100,6 +107,19 @@ def explain(difference: Difference, facts: Facts):
         if r.rival == difference.rival and r.applies(difference, facts):
             return r.name
     return None
+
+
+# Both.
+
+def third_party(d, facts):
+    """The next hop of an external route is on the subnet of the external peer that it is advertised to. RFC 4271 section
+    5.1.3 lets a speaker leave it (\"third party\", MAY); ribtide always puts its own address there."""
+    return d.view == "external" and None not in (d.ours, d.theirs) and d.ours[0] == d.theirs[0] \
+        and d.ours[1] == ROUTER and d.theirs[1] != ROUTER and facts.on_link(d.theirs[1])
+
+
+for rival in ("frr", "bird"):
+    rule(f"{rival}-third-party-next-hop", rival, "RFC 4271 section 5.1.3")(third_party)
 
 
 # FRR.
@@ -119,6 +139,20 @@ def frr_single_hop_off_link(d, facts):
                                               for _, kind, hop in facts.hops(q)))
 
 
+@rule("frr-kernel-route-lost", "frr", "rtnetlink: the kernel names no IPv4 routes that go with a link")
+def frr_kernel_route_lost(d, facts):
+    """Somebody else's kernel route went with its link. The kernel sends no message about it, and zebra takes the route
+    for present when the link is back; ribtide reads the table again."""
+    return facts.some(d.prefix, lambda q: q in facts.world.lost) or facts.lost_covers(d.prefix)
+
+
+@rule("frr-way-twice", "frr", "ADR 20 section 3; no RFC")
+def frr_way_twice(d, facts):
+    """Two next hops resolve to the same way out: zebra installs it twice, which doubles its weight. ribtide has each once."""
+    return d.view == "kernel" and None not in (d.ours, d.theirs) and d.ours[0] == d.theirs[0] \
+        and {way[:2] for way in d.ours[1]} == {way[:2] for way in d.theirs[1]} and any(way[2] > 1 for way in d.theirs[1])
+
+
 # BIRD.
 
 @rule("bird-recursive-through-recursive", "bird", "BIRD user's guide, protocol bgp, `gateway recursive`; static, `recursive`")
@@ -128,11 +162,32 @@ def bird_recursive(d, facts):
     return facts.some(d.prefix, lambda q: any(facts.recursive(r) for r in facts.points_at(q)))
 
 
-@rule("bird-static-several", "bird", "BIRD user's guide, protocol static: `via` wants a neighbour, `recursive` is one address")
-def bird_static_several(d, facts):
-    """Several next hops of a static route that are not all on links: BIRD cannot be configured so, and has the first alone."""
-    return facts.some(d.prefix, lambda q: any(len(route.get("via", [])) > 1 and not all(a.startswith("10.") for a in route["via"])
-                                              for route in facts.world.statics.get(q, [])))
+@rule("bird-static-ways", "bird", "BIRD user's guide, protocol static: `via` wants a neighbour, `recursive` is one address")
+def bird_static_ways(d, facts):
+    """A static route with several next hops that are not all on links: BIRD cannot be configured so, and leaves some out."""
+    def left_out(q):
+        ways = [route["via"] for route in facts.world.statics.get(q, []) if "via" in route]
+        return any(any(not facts.on_link(a) for a in via if a.startswith("10.")) or
+                   (len(via) > 1 and not all(a.startswith("10.") for a in via)) for via in ways)
+    return facts.some(d.prefix, left_out)
+
+
+@rule("bird-unreachable-preferred", "bird", "BIRD user's guide, `preference`; static, `recursive`")
+def bird_unreachable_preferred(d, facts):
+    """A static route by `recursive` that does not resolve is an unreachable route of full preference in BIRD; ribtide and FRR
+    take the next candidate."""
+    return facts.some(d.prefix, lambda q: len(facts.world.candidates(q)) > 1 and any(
+        not a.startswith("10.") for route in facts.world.statics.get(q, []) for a in route.get("via", [])))
+
+
+@rule("bird-direct-at-receipt", "bird", "BIRD user's guide, protocol bgp, `gateway direct`")
+def bird_direct(d, facts):
+    """With `gateway direct`, BIRD decides when an UPDATE arrives whether its next hop is on a link, and not again when links or
+    addresses change. ribtide and FRR track the next hop (RFC 4271 section 9.1.2.1)."""
+    def changed(q):
+        return any(kind == "single" and any(f.on_link(hop) != facts.on_link(hop) for f in facts.former)
+                   for _, kind, hop in facts.hops(q))
+    return facts.some(d.prefix, changed)
 
 
 @rule("bird-one-table", "bird", "BIRD user's guide, routes and preference: a channel exports the best route of the table")

@@ -73,6 +73,8 @@ class World:
         self.statics = {}
         #: Prefix → event: routes that somebody else put into the kernel, so far as the kernel took them.
         self.kernel = {}
+        #: Prefixes whose kernel route went with its link or address, and did not come back.
+        self.lost = set()
         self.peers = {p.name: False for p in FEEDS}
         #: Peer → prefix → announcement.
         self.says = {p.name: {} for p in FEEDS}
@@ -102,6 +104,7 @@ class World:
                 self.statics[event["prefix"]] = event["routes"]
         elif do == "kernel":
             self.kernel.pop(event["prefix"], None)
+            self.lost.discard(event["prefix"])
             if event["via"] and all(self.admin[link] for _, link in event["via"]):
                 self.kernel[event["prefix"]] = event
         elif do == "peer":
@@ -118,6 +121,8 @@ class World:
     def lose(self, lost):
         for prefix, event in list(self.kernel.items()):
             left = [way for way in event["via"] if not lost(way)]
+            if left != event["via"]:
+                self.lost.add(prefix)
             if not left:
                 del self.kernel[prefix]
             elif left != event["via"]:
