@@ -41,7 +41,11 @@ def static(random, world):
         if random.chance(8):
             routes.append({"distance": distance, "blackhole": True})
             continue
-        via = sorted({next_hop(random, world, random.chance(50)) for _ in range(random.weighted([(1, 5), (2, 4), (3, 1)]))})
+        # staticd has a next hop of a prefix once, with one distance.
+        taken = {a for r in routes for a in r.get("via", [])}
+        via = sorted({next_hop(random, world, random.chance(50)) for _ in range(random.weighted([(1, 5), (2, 4), (3, 1)]))} - taken)
+        if not via:
+            continue
         routes.append({"distance": distance, "via": via})
     return {"do": "static", "prefix": prefix, "routes": routes}
 

@@ -105,7 +105,7 @@ def kernel_table(host):
 
 
 #: The protocol number of routes that somebody else put into the kernel.
-OTHERS = "99"
+OTHERS = "77"
 
 
 def ways(route, objects, weight=1):

@@ -16,7 +16,7 @@ from world import World
 
 #: Seconds without news after which a router has settled, and the longest that it may take. Where something differs, it may
 #: yet take LATE seconds until it does not.
-QUIET, LIMIT, LATE = 0.12, 12.0, 6.0
+QUIET, LIMIT, LATE = 0.12, 12.0, 4.0
 #: A router that makes more changes for one event than this many times the most of its rivals, and this many besides.
 TIMES, BESIDES = 3, 40
 

@@ -7,7 +7,7 @@ rule explains is a failure. `explain` names the first rule that applies.
 import ipaddress
 from typing import NamedTuple
 
-from world import ROUTER, World, net
+from world import PEERS, ROUTER, World, net
 
 RULES = []
 
@@ -153,7 +153,33 @@ def frr_way_twice(d, facts):
         and {way[:2] for way in d.ours[1]} == {way[:2] for way in d.theirs[1]} and any(way[2] > 1 for way in d.theirs[1])
 
 
+@rule("frr-way-not-returned", "frr", "FRR 8.4, observed; RFC 4271 section 9.1.2.1")
+def frr_way_not_returned(d, facts):
+    """A link came back, and zebra leaves it out of a route of several ways, or of one that leads through such a route."""
+    if d.view != "kernel" or None in (d.ours, d.theirs):
+        return False
+    missing = {way[1] for way in d.ours[1]} - {way[1] for way in d.theirs[1]}
+    return {way[:2] for way in d.theirs[1]} < {way[:2] for way in d.ours[1]} \
+        and all(any(not f.world.up(link) for f in facts.former) for link in missing if link in facts.world.admin)
+
+
+@rule("frr-one-tracked-next-hop", "frr", "zebra's `show ip nht`: one entry for an address; RFC 4271 section 5.1.3")
+def frr_one_tracked(d, facts):
+    """The same address was next hop of a single-hop external path. zebra tracks an address once for all that ask, then as one
+    that must be connected, and other routes by it keep an answer that is no longer right."""
+    single = {route["next_hop"] for f in (*facts.former, facts) for name, said in f.world.says.items()
+              if PEERS[name].kind == "single" for route in said.values()}
+    return facts.some(d.prefix, lambda q: any(kind != "single" and hop in single and facts.covering(hop)
+                                              for _, kind, hop in facts.hops(q)))
+
+
 # BIRD.
+
+@rule("bird-own-address", "bird", "RFC 4271 section 5.1.3: a speaker installs no route with itself as the next hop")
+def bird_own_address(d, facts):
+    """A next hop is one of the router's own addresses: BIRD takes it for a gateway on that link."""
+    return facts.some(d.prefix, lambda q: any(facts.own(hop) for _, _, hop in facts.hops(q)))
+
 
 @rule("bird-recursive-through-recursive", "bird", "BIRD user's guide, protocol bgp, `gateway recursive`; static, `recursive`")
 def bird_recursive(d, facts):
