@@ -17,8 +17,8 @@ from world import World
 #: Seconds without news after which a router has settled, and the longest that it may take. Where something differs, it may
 #: yet take LATE seconds until it does not.
 QUIET, LIMIT, LATE = 0.12, 12.0, 4.0
-#: A router that makes more changes for one event than this many times the most of its rivals, and this many besides.
-TIMES, BESIDES = 3, 40
+#: A router that makes more changes for one event than this many times the most of its rivals, and this many besides for each event.
+TIMES, BESIDES = 3, 20
 
 
 class Result(NamedTuple):
@@ -102,7 +102,7 @@ def play(history, names=("ribtide", "frr", "bird"), first=True):
             for name, count in counts.items():
                 changes[name] += count
             most = max([counts[n] for n in rivals if n != "ribtide"], default=None)
-            if most is not None and counts["ribtide"] > TIMES * most + BESIDES:
+            if most is not None and counts["ribtide"] > TIMES * most + BESIDES * len(events):
                 found.append(Finding(number, "many changes", "", "", "", f"{counts}", ""))
             findings += found
             before = states

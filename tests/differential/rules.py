@@ -122,6 +122,18 @@ for rival in ("frr", "bird"):
     rule(f"{rival}-third-party-next-hop", rival, "RFC 4271 section 5.1.3")(third_party)
 
 
+def dead_kernel_route(d, facts):
+    """Somebody else's kernel route by a link without carrier. The kernel keeps it (`linkdown`); BIRD takes it as it is, and bgpd
+    still advertises what resolves by it, which zebra refuses. ribtide uses it only while its link is up."""
+    def dead(q):
+        return q in facts.world.kernel and any(not facts.world.up(link) for _, link in facts.world.kernel[q]["via"])
+    return facts.some(d.prefix, dead)
+
+
+for rival in ("frr", "bird"):
+    rule(f"{rival}-dead-kernel-route", rival, "RFC 4271 section 9.1.2.1; ip-sysctl, ignore_routes_with_linkdown")(dead_kernel_route)
+
+
 # FRR.
 
 @rule("frr-circle", "frr", "RFC 4271 section 9.1.2.1; ADR 20 section 4")
@@ -173,6 +185,13 @@ def frr_one_tracked(d, facts):
                                               for _, kind, hop in facts.hops(q)))
 
 
+@rule("frr-blackhole-way", "frr", "FRR 8.4, observed; ADR 20 section 3")
+def frr_blackhole_way(d, facts):
+    """A next hop leads through several ways of which one is a blackhole: zebra then resolves nothing by them. ribtide takes the
+    ways that lead somewhere."""
+    return facts.some(d.prefix, lambda q: any(route.get("blackhole") for route in facts.world.statics.get(q, [])))
+
+
 # BIRD.
 
 @rule("bird-own-address", "bird", "RFC 4271 section 5.1.3: a speaker installs no route with itself as the next hop")
@@ -183,9 +202,12 @@ def bird_own_address(d, facts):
 
 @rule("bird-recursive-through-recursive", "bird", "BIRD user's guide, protocol bgp, `gateway recursive`; static, `recursive`")
 def bird_recursive(d, facts):
-    """BIRD resolves no next hop by a route whose own next hop is recursive: it is unreachable. RFC 4271 section 5.1.3 has
-    the router look the next hop up until the address is on a link, which ribtide and FRR do."""
-    return facts.some(d.prefix, lambda q: any(facts.recursive(r) for r in facts.points_at(q)))
+    """BIRD resolves no next hop by a route that is recursive itself, be its next hop on a link or not: it is unreachable. RFC
+    4271 section 5.1.3 has the router look the next hop up until the address is on a link, which ribtide and FRR do."""
+    def recursive(q):
+        return any(kind in ("multihop", "internal", "client") or kind == "static" and not all(a.startswith("10.") for a in hops)
+                   for _, kind, hops in facts.world.candidates(q))
+    return facts.some(d.prefix, lambda q: any(recursive(r) for r in facts.points_at(q)))
 
 
 @rule("bird-static-ways", "bird", "BIRD user's guide, protocol static: `via` wants a neighbour, `recursive` is one address")
