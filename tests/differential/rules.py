@@ -55,7 +55,9 @@ class Facts:
         return any(address in network for network, _, _ in self.connected)
 
     def own(self, address):
-        return any(str(mine) == address for _, mine, _ in self.connected)
+        """Whether it is an address of the router, or was one, be its link up or down."""
+        return any(address == mine.split("/")[0] for f in (self, *self.former)
+                   for addresses in f.world.addresses.values() for mine in addresses)
 
     def covering(self, address):
         """Prefixes of routes that hold an address, longest first, as far as they count: not behind a subnet of a link."""
@@ -190,6 +192,13 @@ def frr_blackhole_way(d, facts):
     """A next hop leads through several ways of which one is a blackhole: zebra then resolves nothing by them. ribtide takes the
     ways that lead somewhere."""
     return facts.some(d.prefix, lambda q: any(route.get("blackhole") for route in facts.world.statics.get(q, [])))
+
+
+@rule("frr-own-address-at-receipt", "frr", "RFC 4271 sections 5.1.3 and 9.1.2")
+def frr_own_address(d, facts):
+    """A next hop is or was one of the router's own addresses. bgpd decides about that when the UPDATE arrives, and not again
+    when the address or its link goes; ribtide decides by what is there."""
+    return facts.some(d.prefix, lambda q: any(facts.own(hop) for _, _, hop in facts.hops(q)))
 
 
 # BIRD.
