@@ -27,8 +27,8 @@ def one(task):
             result = play.Result(run(history), [], {})
         else:
             names = ("ribtide",) if options.mode == "invariant" else tuple(options.routers.split(","))
-            run = lambda h: play.play(h, names).findings  # noqa: E731
-            result = play.play(history, names)
+            run = lambda h: play.play(h, names, options.ignore).findings  # noqa: E731
+            result = play.play_again(history, names, options.ignore)
     except Exception as e:  # The harness itself failed; say so, and go on with the others.
         return name, [play.Finding(-1, "harness", "", type(e).__name__, "", str(e)[:1500], "")], [], {}, None, 0
     shorter = None
@@ -42,7 +42,7 @@ def one(task):
 
 def main():
     parser = argparse.ArgumentParser(prog="tests/differential")
-    parser.add_argument("files", nargs="*", help="histories to replay; without, random ones")
+    parser.add_argument("files", nargs="*", help="histories to replay, as files or seeds; without, random ones")
     parser.add_argument("--mode", choices=("differential", "order", "invariant"), default="differential")
     parser.add_argument("--histories", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1, help="of the first history; the next has the next")
@@ -51,10 +51,11 @@ def main():
     parser.add_argument("--routers", default="ribtide,frr,bird")
     parser.add_argument("--orders", type=int, default=2, help="orders in each cache mode")
     parser.add_argument("--shrink", type=int, default=40, help="runs to spend on shortening a failure; 0: none")
+    parser.add_argument("--ignore", nargs="*", default=(), help="kinds of findings not to look for")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("/tmp/differential"), help="where shortened histories go")
     options = parser.parse_args()
 
-    named = [(pathlib.Path(f).stem, histories.load(f)) for f in options.files]
+    named = [(f, histories.generate(int(f))) if f.isdigit() else (pathlib.Path(f).stem, histories.load(f)) for f in options.files]
     started = time.monotonic()
 
     def tasks():

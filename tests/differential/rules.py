@@ -229,12 +229,16 @@ def bird_static_ways(d, facts):
     return facts.some(d.prefix, left_out)
 
 
-@rule("bird-unreachable-preferred", "bird", "BIRD user's guide, `preference`; static, `recursive`")
+@rule("bird-unreachable-preferred", "bird", "BIRD user's guide, `preference`; `recursive`")
 def bird_unreachable_preferred(d, facts):
-    """A static route by `recursive` that does not resolve is an unreachable route of full preference in BIRD; ribtide and FRR
-    take the next candidate."""
-    return facts.some(d.prefix, lambda q: len(facts.world.candidates(q)) > 1 and any(
-        not a.startswith("10.") for route in facts.world.statics.get(q, []) for a in route.get("via", [])))
+    """A recursive route that does not resolve is an unreachable route of full preference in BIRD; ribtide and FRR take the next
+    candidate, of another protocol or distance."""
+    def hidden(q):
+        candidates = facts.world.candidates(q)
+        return len({origin for origin, _, _ in candidates}) > 1 and any(
+            kind in ("multihop", "internal", "client") or not hop.startswith("10.")
+            for _, kind, hops in candidates for hop in hops if kind != "single" and not facts.on_link(hop))
+    return facts.some(d.prefix, hidden)
 
 
 @rule("bird-direct-at-receipt", "bird", "BIRD user's guide, protocol bgp, `gateway direct`")
