@@ -5,6 +5,7 @@ import ipaddress
 import json
 import socket
 import struct
+import time
 
 from harness.speaker import NOTIFICATION, UPDATE
 
@@ -86,6 +87,16 @@ def destination(attributes, length):
 
 
 def kernel_table(host):
+    """The table of `read_table`, read again while a route names an object that was made after its list."""
+    for _ in range(10):
+        table = read_table(host)
+        if not any(way[0] == "gone" for _, ways in table.values() for way in ways):
+            break
+        time.sleep(0.05)
+    return table
+
+
+def read_table(host):
     """Prefix → (who, ways): the route that forwards, which is the one of the lowest metric. `who` is "others" for those
     that no routing daemon made, else "router"; ways are (gateway, interface, weight), a blackhole ("blackhole", "", 1)."""
     routes = json.loads(host.run("ip", "-j", "-4", "route", "show", "table", "main") or "[]")

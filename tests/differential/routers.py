@@ -61,7 +61,10 @@ class Router:
 
     def speaker(self, peer):
         to = own(peer.link) if peer.link else ROUTER
-        return Speaker(Side(self.host, to), peer.address, peer.asn)
+        try:
+            return Speaker(Side(self.host, to), peer.address, peer.asn)
+        except AssertionError as e:
+            raise AssertionError(f"{self.name}: {e}") from e
 
     # Events.
 
