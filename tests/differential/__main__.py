@@ -14,6 +14,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "interop")]
 
 import history as histories  # noqa: E402
 import play  # noqa: E402
+import rules  # noqa: E402
 import shrink  # noqa: E402
 
 
@@ -52,9 +53,13 @@ def main():
     parser.add_argument("--orders", type=int, default=2, help="orders in each cache mode")
     parser.add_argument("--shrink", type=int, default=40, help="runs to spend on shortening a failure; 0: none")
     parser.add_argument("--ignore", nargs="*", default=(), help="kinds of findings not to look for")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("/tmp/differential"), help="where shortened histories go")
+    parser.add_argument("--out", type=pathlib.Path, default=HERE / "seeds", help="where shortened histories go")
+    parser.add_argument("--rules", action="store_true", help="print the rules as docs/trust.md has them")
     options = parser.parse_args()
 
+    if options.rules:
+        print(rules.table(), end="")
+        return 0
     named = [(f, histories.generate(int(f))) if f.isdigit() else (pathlib.Path(f).stem, histories.load(f)) for f in options.files]
     started = time.monotonic()
 
@@ -67,9 +72,9 @@ def main():
     done = bad = 0
     used, changes = collections.Counter(), collections.Counter()
     with multiprocessing.Pool(options.jobs) as pool:
-        for name, findings, rules, counts, shorter, took in lazily(pool, tasks(), options.jobs):
+        for name, findings, explained, counts, shorter, took in lazily(pool, tasks(), options.jobs):
             done += 1
-            used.update(rules)
+            used.update(explained)
             changes.update(counts)
             if not findings:
                 continue
@@ -79,7 +84,7 @@ def main():
                 print(f"    {finding.text()[:1500]}", flush=True)
             if shorter:
                 options.out.mkdir(parents=True, exist_ok=True)
-                path = options.out / f"{options.mode}-{name}.json"
+                path = options.out / f"found-{options.mode}-{name}.json"
                 histories.save(dict(shorter, finding=findings[0].text()[:300]), path)
                 print(f"    shortened to {sum(map(len, shorter['steps']))} events: {path}", flush=True)
     print(json.dumps({"histories": done, "failed": bad, "seconds": round(time.monotonic() - started), "seed": options.seed,

@@ -43,8 +43,10 @@ def differences(ours, theirs, rival):
 
 
 def judge(step, states, facts):
-    """(findings, names of the rules that explained something)."""
+    """(findings, names of the rules that explained something). Beside the rules it counts the routes that were compared with both
+    rivals, those that agreed with neither, and those where the rivals agreed with each other."""
     findings, used = invariant(step, states["ribtide"], facts), []
+    excused = {}
     for rival in states:
         if rival == "ribtide":
             continue
@@ -52,8 +54,15 @@ def judge(step, states, facts):
             name = explain(d, facts)
             if name:
                 used.append(name)
+                excused.setdefault((d.view, d.prefix), []).append(d.theirs)
             else:
                 findings.append(Finding(step, "difference", rival, d.view, d.prefix, shown(d.ours), shown(d.theirs)))
+    if len(states) == 3:
+        for view in states["ribtide"]:
+            used += ["routes"] * len({prefix for state in states.values() for prefix in state[view]})
+        neither = [theirs for theirs in excused.values() if len(theirs) == 2]
+        used += ["routes-agreed-with-neither"] * len(neither)
+        used += ["routes-rivals-agree-against"] * sum(a == b for a, b in neither)
     return findings, used
 
 

@@ -132,6 +132,20 @@ def dead_kernel_route(d, facts):
     return facts.some(d.prefix, dead)
 
 
+def multihop_apart(d, facts):
+    """A single-hop and a multihop external path are equal but for that. ribtide shares traffic among paths of one kind
+    only (docs/configuration.md, Equal paths); FRR and BIRD mix them. RFC 4271 leaves multipath open."""
+    def both(q):
+        kinds = {kind for _, kind, _ in facts.world.candidates(q)}
+        return "single" in kinds and "multihop" in kinds
+    return d.view == "kernel" and facts.profile["multipath"] > 1 and None not in (d.ours, d.theirs) \
+        and {way[:2] for way in d.ours[1]} < {way[:2] for way in d.theirs[1]} and facts.some(d.prefix, both)
+
+
+for rival in ("frr", "bird"):
+    rule(f"{rival}-multihop-apart", rival, "docs/configuration.md, Equal paths and backup paths")(multihop_apart)
+
+
 for rival in ("frr", "bird"):
     rule(f"{rival}-dead-kernel-route", rival, "RFC 4271 section 9.1.2.1; ip-sysctl, ignore_routes_with_linkdown")(dead_kernel_route)
 
@@ -262,3 +276,9 @@ def bird_one_table(d, facts):
 def bird_default(d, facts):
     """With resolve-via-default off, BIRD still resolves by the default route."""
     return not facts.profile["resolve_via_default"] and facts.some(d.prefix, lambda q: "0.0.0.0/0" in facts.points_at(q))
+
+
+def table():
+    """The rules as docs/trust.md has them."""
+    lines = ["| rule | source | what differs |", "| --- | --- | --- |"]
+    return "\n".join(lines + [f"| `{r.name}` | {r.source} | {r.reason} |" for r in RULES]) + "\n"
