@@ -106,8 +106,8 @@ def play(history, names=("ribtide", "frr", "bird"), ignored=()):
             counts = stage.each(lambda r: sum(r.changes().values()))
             for name, count in counts.items():
                 changes[name] += count
-            most = max([counts[n] for n in rivals if n != "ribtide"], default=None)
-            if len(rivals) == len(stage.routers) and counts["ribtide"] > TIMES * most + BESIDES * len(events):
+            most = max([counts[n] for n in rivals if n != "ribtide"], default=0)
+            if 1 < len(rivals) == len(stage.routers) and counts["ribtide"] > TIMES * most + BESIDES * len(events):
                 found.append(Finding(number, "many changes", "", "", "", f"{counts}", ""))
             findings += [f for f in found if f.kind not in ignored]
             before = states

@@ -193,9 +193,9 @@ def frr_way_not_returned(d, facts):
 
 @rule("frr-one-tracked-next-hop", "frr", "zebra's `show ip nht`: one entry for an address; RFC 4271 section 5.1.3")
 def frr_one_tracked(d, facts):
-    """The same address was next hop of a single-hop external path. zebra tracks an address once for all that ask, then as one
+    """The same address is a single-hop external peer, or was next hop of its path. zebra tracks an address once for all that ask, then as one
     that must be connected, and other routes by it keep an answer that is no longer right."""
-    single = {route["next_hop"] for f in (*facts.former, facts) for name, said in f.world.says.items()
+    single = {p.address for p in PEERS.values() if p.kind == "single"} | {route["next_hop"] for f in (*facts.former, facts) for name, said in f.world.says.items()
               if PEERS[name].kind == "single" for route in said.values()}
     return facts.some(d.prefix, lambda q: any(kind != "single" and hop in single and facts.covering(hop)
                                               for _, kind, hop in facts.hops(q)))
@@ -233,6 +233,16 @@ def bird_recursive(d, facts):
     return facts.some(d.prefix, lambda q: any(recursive(r) for r in facts.points_at(q)))
 
 
+@rule("bird-one-way-of-several", "bird", "BIRD user's guide, protocol kernel, `merge paths`")
+def bird_one_way(d, facts):
+    """A next hop leads through a prefix that BGP has by several equal paths. BIRD merges paths on the way to the kernel only, so
+    its recursive routes have the next hop of the best path alone; ribtide and FRR take all."""
+    return d.view == "kernel" and facts.profile["multipath"] > 1 and None not in (d.ours, d.theirs) \
+        and {way[:2] for way in d.theirs[1]} < {way[:2] for way in d.ours[1]} \
+        and facts.some(d.prefix, lambda q: any(sum(origin not in ("static", "kernel") for origin, _, _ in facts.world.candidates(r)) > 1
+                                               for r in facts.points_at(q)))
+
+
 @rule("bird-static-ways", "bird", "BIRD user's guide, protocol static: `via` wants a neighbour, `recursive` is one address")
 def bird_static_ways(d, facts):
     """A static route with several next hops that are not all on links: BIRD cannot be configured so, and leaves some out."""
@@ -249,7 +259,7 @@ def bird_unreachable_preferred(d, facts):
     candidate, of another protocol or distance."""
     def hidden(q):
         candidates = facts.world.candidates(q)
-        return len({origin for origin, _, _ in candidates}) > 1 and any(
+        return len(candidates) > 1 and any(
             kind in ("multihop", "internal", "client") or not hop.startswith("10.")
             for _, kind, hops in candidates for hop in hops if kind != "single" and not facts.on_link(hop))
     return facts.some(d.prefix, hidden)

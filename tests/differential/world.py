@@ -98,6 +98,9 @@ class World:
         elif do == "address":
             have = self.addresses[event["link"]]
             (have.add if event["present"] else have.discard)(event["address"])
+            if not have:
+                # With the last address of a link the kernel removes the routes by it.
+                self.lose(lambda way: way[1] == event["link"])
         elif do == "static":
             self.statics.pop(event["prefix"], None)
             if event["routes"]:
