@@ -6,7 +6,7 @@
 # Under a quarter of an hour on two cores. `ribtide bench run bgp --help` lists what there is.
 BENCH ?= --work learn,withdraw,reflect,flap,single,churn --dut ribtide:shards=1,ribtide:auto,bird,frr --runs 3
 
-.PHONY: help run test lint bench campaign interop fuzz fmt setup clean
+.PHONY: help run test lint bench campaign differential interop fuzz fmt setup clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -35,6 +35,11 @@ bench: ## BGP beside other daemons, in the same run; BENCH='--work learn --runs 
 campaign: ## kill, stall, disconnect and restart SONiC's daemons and Redis under load in each wiring (CAMPAIGN_ROUNDS, CAMPAIGN_SEED)
 	@scripts/setup test
 	@CAMPAIGN_ROUNDS=$${CAMPAIGN_ROUNDS:-50} scripts/test interop -s -k test_campaign
+
+differential: ## random topologies and histories into ribtide, FRR and BIRD, compared (DIFFERENTIAL_HISTORIES, DIFFERENTIAL_SEED)
+	@scripts/setup test
+	@cargo build --release --quiet --package ribtide
+	@PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/differential --histories $${DIFFERENTIAL_HISTORIES:-1000} --seed $${DIFFERENTIAL_SEED:-1}
 
 fuzz: ## bytes from outside, guided by coverage; TARGETS='update fpm' for some, FUZZ_SECONDS for each
 	@scripts/setup fuzz

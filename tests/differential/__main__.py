@@ -31,6 +31,8 @@ def one(task):
             run = lambda h: play.play(h, names, options.ignore).findings  # noqa: E731
             result = play.play_again(history, names, options.ignore)
     except Exception as e:  # The harness itself failed; say so, and go on with the others.
+        if "harness" in options.ignore:
+            return name, [], ["harness-failed"], {}, None, 0
         return name, [play.Finding(-1, "harness", "", type(e).__name__, "", str(e)[:1500], "")], [], {}, None, 0
     shorter = None
     if result.findings and options.shrink:

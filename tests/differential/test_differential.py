@@ -117,9 +117,13 @@ def tool(*arguments):
 
 
 def test_random_histories(routers):
-    """The same histories each time. How many fit depends on the machine, and is printed; a tenth is the least."""
+    """The same histories each time. How many fit depends on the machine, and is printed; a tenth is the least. Kinds of findings
+    that a kept history excuses are not looked for while it is open."""
     histories = environment("HISTORIES", 200)
-    counts = tool("--histories", histories, "--seconds", environment("SECONDS", 80), "--seed", environment("SEED", 1), "--shrink", 0)
+    kept = [history.load(path) for path in SEEDS]
+    excused = {kind for h in kept if "open" in h for kind in h["excuses"]}
+    counts = tool("--histories", histories, "--seconds", environment("SECONDS", 80), "--seed", environment("SEED", 1), "--shrink", 0,
+                  *(("--ignore", *sorted(excused)) if excused else ()))
     print(counts)
     assert counts["histories"] >= histories // 10
 
