@@ -17,7 +17,7 @@ class Side:
     """What the harness's speaker wants of a host: who connects, and where to."""
 
     def __init__(self, host, to):
-        self.feeds, self.FEED_SIDE = host.feeds, to
+        self.feeds, self.FEED_SIDE, self.sessions = host.feeds, to, []
 
 
 class Router:

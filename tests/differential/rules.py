@@ -243,6 +243,15 @@ def bird_one_way(d, facts):
                                                for r in facts.points_at(q)))
 
 
+@rule("bird-next-hop-on-dead-link", "bird", "BIRD 2.0, observed; RFC 4271 section 9.1.2.1")
+def bird_dead_link(d, facts):
+    """A next hop lies in the subnet of a link that is down. BIRD keeps it on that link, or unreachable; ribtide and FRR take a
+    less specific route, if there is one."""
+    dead = [ipaddress.IPv4Interface(a).network for link, addresses in facts.world.addresses.items()
+            if not facts.world.up(link) for a in addresses]
+    return facts.some(d.prefix, lambda q: any(ipaddress.IPv4Address(hop) in n for _, _, hop in facts.hops(q) for n in dead))
+
+
 @rule("bird-static-ways", "bird", "BIRD user's guide, protocol static: `via` wants a neighbour, `recursive` is one address")
 def bird_static_ways(d, facts):
     """A static route with several next hops that are not all on links: BIRD cannot be configured so, and leaves some out."""
