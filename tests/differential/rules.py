@@ -225,11 +225,12 @@ def bird_own_address(d, facts):
 
 @rule("bird-recursive-through-recursive", "bird", "BIRD user's guide, protocol bgp, `gateway recursive`; static, `recursive`")
 def bird_recursive(d, facts):
-    """BIRD resolves no next hop by a route that is recursive itself, be its next hop on a link or not: it is unreachable. RFC
-    4271 section 5.1.3 has the router look the next hop up until the address is on a link, which ribtide and FRR do."""
+    """BIRD resolves no next hop by a prefix that has a recursive route, be its next hop on a link or not, nor looks again when a
+    recursive route that was not the best goes. RFC 4271 section 5.1.3 has the router look the next hop up until the address is
+    on a link, which ribtide and FRR do."""
     def recursive(q):
         return any(kind in ("multihop", "internal", "client") or kind == "static" and not all(a.startswith("10.") for a in hops)
-                   for _, kind, hops in facts.world.candidates(q))
+                   for f in (facts, *facts.former) for _, kind, hops in f.world.candidates(q))
     return facts.some(d.prefix, lambda q: any(recursive(r) for r in facts.points_at(q)))
 
 
