@@ -215,6 +215,13 @@ def frr_own_address(d, facts):
     return facts.some(d.prefix, lambda q: any(facts.own(hop) for _, _, hop in facts.hops(q)))
 
 
+@rule("frr-removed-route-left", "frr", "FRR 8.4, observed; RFC 4271 section 9.1.2")
+def frr_removed_route_left(d, facts):
+    """A static route was removed while another route of the prefix did not resolve: zebra leaves the removed one in the kernel."""
+    return d.view == "kernel" and d.ours is None and d.theirs[0] == "router" and d.prefix not in facts.world.statics \
+        and any(d.prefix in f.world.statics for f in facts.former)
+
+
 # BIRD.
 
 @rule("bird-own-address", "bird", "RFC 4271 section 5.1.3: a speaker installs no route with itself as the next hop")
