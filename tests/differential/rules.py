@@ -215,6 +215,16 @@ def frr_own_address(d, facts):
     return facts.some(d.prefix, lambda q: any(facts.own(hop) for _, _, hop in facts.hops(q)))
 
 
+@rule("frr-static-partly-resolved", "frr", "FRR 8.4, observed; RFC 4271 section 9.1.2.1")
+def frr_static_partly_resolved(d, facts):
+    """A static route has several next hops, of which one leads nowhere. By timing zebra leaves the whole route out and keeps another
+    one of the prefix; ribtide drops the next hop, not the route."""
+    def part(q):
+        return any(len(route.get("via", [])) > 1 and any(not facts.on_link(a) and not facts.covering(a) for a in route["via"])
+                   for route in facts.world.statics.get(q, []))
+    return facts.some(d.prefix, part)
+
+
 @rule("frr-removed-route-left", "frr", "FRR 8.4, observed; RFC 4271 section 9.1.2")
 def frr_removed_route_left(d, facts):
     """A static route was removed while another route of the prefix did not resolve: zebra leaves the removed one in the kernel."""
