@@ -106,7 +106,8 @@ def test_seed(path, routers):
         if "open" not in kept:
             raise
         pytest.xfail(kept["open"])
-    assert "open" not in kept, "it passes: take `open` out of the file"
+    # What depends on timing does not fail each time.
+    assert "open" not in kept or kept.get("sometimes"), "it passes: take `open` out of the file"
 
 
 def tool(*arguments):
