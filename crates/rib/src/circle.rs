@@ -7,6 +7,7 @@
 //!
 //! The search has a stack of its own: a hostile peer may send a chain as long as its table.
 
+use crate::message::NextHops;
 use crate::resolve::{Asked, Resolver};
 use crate::table::RouteTables;
 use std::collections::BTreeSet;
@@ -38,6 +39,22 @@ pub(crate) struct Search {
     reached: u32,
 }
 
+impl Search {
+    /// Takes out the open targets from `id` on.
+    fn from(&mut self, id: u32) -> Vec<u32> {
+        self.open.split_off(self.position(id))
+    }
+
+    /// Takes out the open targets that were reached after `id`.
+    fn above(&mut self, id: u32) -> Vec<u32> {
+        self.open.split_off(self.position(id) + 1)
+    }
+
+    fn position(&self, id: u32) -> usize {
+        self.open.iter().rposition(|open| *open == id).expect("a target that waits is open")
+    }
+}
+
 impl Resolver {
     /// Answers `root`, and every target that it rests on.
     pub(crate) fn search(&mut self, tables: &RouteTables, root: u32, search: &mut Search) {
@@ -52,9 +69,10 @@ impl Resolver {
                 match self.evaluate(tables, id) {
                     Asked::Answer(answer) => {
                         self.settle(id, answer);
-                        // All that it reached is answered, so it is the last of those that are not.
-                        if std::mem::take(&mut self.nodes[id].search).index > 0 {
-                            search.open.pop();
+                        // What it reached and what is open came back to it. With its answer they are to be looked at again.
+                        if self.nodes[id].search.index > 0 {
+                            let open = search.from(id);
+                            self.forget(&open);
                         }
                         search.frames.pop();
                     }
@@ -64,16 +82,22 @@ impl Resolver {
                         place.blocked = group;
                         if place.index == 0 {
                             search.reached += 1;
-                            (place.index, place.low) = (search.reached, search.reached);
+                            place.index = search.reached;
                             search.open.push(id);
                         }
+                        place.low = place.index;
                     }
                 }
                 continue;
             };
-            if self.is_known(group) {
-                self.flatten(group);
+            if !self.groups.store[group].stale || self.is_known(group) {
+                if self.groups.store[group].stale {
+                    self.flatten(group);
+                }
                 *waits = None;
+                // What is still open above was reached by way of this group, which need not wait for it.
+                let above = search.above(id);
+                self.forget(&above);
                 continue;
             }
             let targets = &self.groups.store[group].targets;
@@ -96,6 +120,13 @@ impl Resolver {
                 search.frames.push(Frame { node: next, waits: None });
                 continue;
             }
+            if self.groups.store[group].targets.iter().any(|target| self.is_unreached(*target)) {
+                // Some of them were released meanwhile.
+                *waits = Some((group, 0));
+                let place = &mut self.nodes[id].search;
+                place.low = place.index;
+                continue;
+            }
             if low < self.nodes[id].search.index {
                 search.frames.pop();
                 if let Some(Frame { node: parent, .. }) = search.frames.last() {
@@ -105,11 +136,39 @@ impl Resolver {
                 continue;
             }
             *waits = None;
-            let from = search.open.iter().rposition(|open| *open == id).unwrap_or_default();
-            let circle: Vec<u32> = search.open.drain(from..).collect();
+            let circle = search.from(id);
             self.decide(tables, &circle);
         }
         search.reached = 0;
+    }
+
+    /// Whether a target has no answer and the search is not at it.
+    fn is_unreached(&self, target: u32) -> bool {
+        let node = &self.nodes[target];
+        node.stale && node.search.index == 0
+    }
+
+    /// Answers what a group rests on, as far as it does not lead to what another search is at.
+    fn search_beside(&mut self, tables: &RouteTables, group: u32) {
+        for at in 0..self.groups.store[group].targets.len() {
+            let target = self.groups.store[group].targets[at];
+            if self.is_unreached(target) {
+                // Whatever the other search is at was reached before.
+                let mut search = Search { reached: 1 << 31, ..Search::default() };
+                self.search(tables, target, &mut search);
+                self.forget(&search.open);
+            }
+        }
+        if self.groups.store[group].stale && self.is_known(group) {
+            self.flatten(group);
+        }
+    }
+
+    /// Forgets that the search was at these targets.
+    fn forget(&mut self, targets: &[u32]) {
+        for target in targets {
+            self.nodes[*target].search = Place::default();
+        }
     }
 
     /// Whether what is known of a group's targets settles what it resolves to.
@@ -122,14 +181,17 @@ impl Resolver {
         if condition.iter().any(|target| known(target) && !resolved(target)) {
             return true;
         }
-        let members_do = members.iter().all(known) && members.iter().any(resolved);
-        condition.iter().all(known) && (members_do || members.iter().chain(backups).all(known))
+        let drops = group.key.next_hops == NextHops::Blackhole;
+        let members_do = drops || (members.iter().all(known) && members.iter().any(resolved));
+        let all = members.iter().chain(backups);
+        let none_does = !drops && all.clone().all(|target| known(target) && !resolved(target));
+        none_does || (condition.iter().all(known) && (members_do || all.clone().all(known)))
     }
 
     /// Decides a circle: what is supported from outside is answered, and the rest passes over what blocks it.
     fn decide(&mut self, tables: &RouteTables, circle: &[u32]) {
-        let blocked: Vec<(u32, u32)> =
-            circle.iter().map(|id| (*id, std::mem::take(&mut self.nodes[*id].search).blocked)).collect();
+        let mut blocked: Vec<(u32, u32)> =
+            circle.iter().map(|id| (*id, self.nodes[*id].search.blocked)).collect();
         for id in circle {
             self.nodes[*id].circular = true;
         }
@@ -153,9 +215,22 @@ impl Resolver {
             // All of a round before any of its answers.
             supported.iter().for_each(|group| self.flatten(*group));
             let mut answers = Vec::new();
-            for (id, _) in blocked.iter().filter(|(_, group)| supported.contains(group)) {
-                if let Asked::Answer(answer) = self.evaluate(tables, *id) {
-                    answers.push((*id, answer));
+            for (id, group) in blocked.iter_mut().filter(|(_, group)| supported.contains(group)) {
+                let mut last = None;
+                loop {
+                    match self.evaluate(tables, *id) {
+                        Asked::Answer(answer) => {
+                            answers.push((*id, answer));
+                            break;
+                        }
+                        // Nothing of the group leaves by the interface that it is tied to, and the search has not been at
+                        // what comes next.
+                        Asked::Blocked(next) if last != Some(next) => {
+                            (*group, last) = (next, Some(next));
+                            self.search_beside(tables, next);
+                        }
+                        Asked::Blocked(_) => break,
+                    }
                 }
             }
             answers.into_iter().for_each(|(id, answer)| self.settle(id, answer));
@@ -165,5 +240,6 @@ impl Resolver {
                 self.nodes[id].passed_over.push(group);
             }
         }
+        self.forget(circle);
     }
 }

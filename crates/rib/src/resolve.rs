@@ -21,8 +21,8 @@ use crate::circle::{Place, Search};
 use crate::group::{Group, GroupKey, Groups};
 use crate::lanes::UrgentOp;
 use crate::message::{
-    FibGroup, FibHop, GatewayEvent, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHopState, Protocol,
-    ReceivedHop, TrackedNextHop,
+    FibGroup, FibHop, GatewayEvent, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHopState, NextHops,
+    Protocol, ReceivedHop, TrackedNextHop,
 };
 use crate::store::{Edges, Store};
 use crate::table::RouteTables;
@@ -594,12 +594,15 @@ impl Resolver {
     fn level(&self, id: u32) -> u8 {
         let Group { key, targets, dropped, .. } = &self.groups.store[id];
         let highest = |targets: &[u32]| {
-            let answers =
-                targets.iter().filter(|node| !dropped.contains(node)).map(|node| &self.nodes[*node].answer);
+            let answers = targets.iter().filter(|node| !dropped.contains(node) && !self.nodes[**node].stale);
+            let answers = answers.map(|node| &self.nodes[*node].answer);
             let ways = answers.clone().filter(|answer| matches!(answer.outcome, Outcome::Hops(_)));
             let drops = answers.filter(|answer| answer.outcome == Outcome::Blackhole);
             ways.map(|answer| answer.level).max().or_else(|| drops.map(|answer| answer.level).max())
         };
+        if key.next_hops == NextHops::Blackhole {
+            return 0;
+        }
         let (members, rest) = targets.split_at(key.hops().len());
         highest(members).or_else(|| highest(&rest[..key.backup.len()])).unwrap_or(0)
     }

@@ -50,7 +50,8 @@ impl Target {
                 exactly: Some(prefix),
                 onlink: false,
                 recursion: true,
-                exclude: exclude.filter(|p| p.contains(prefix.addr())),
+                // The route itself is no answer; which other prefix asks makes no difference.
+                exclude: exclude.filter(|p| *p == prefix),
                 ..Target::new(&ReceivedHop::gateway(prefix.addr()), false, None)
             },
         }

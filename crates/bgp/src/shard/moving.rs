@@ -98,9 +98,8 @@ impl Moved {
     fn index(&mut self, number: u32, core: &mut Core) -> u32 {
         let exclude = core.attrs.exclude(number);
         let (attrs, noted) = core.attrs.in_batch(number);
-        let same = |there: &(AttrSet, Option<AnyPrefix>)| {
-            AttrSet::ptr_eq(&there.0, attrs) && there.1 == exclude
-        };
+        let same =
+            |there: &(AttrSet, Option<AnyPrefix>)| AttrSet::ptr_eq(&there.0, attrs) && there.1 == exclude;
         if !self.attrs.get(*noted as usize).is_some_and(same) {
             *noted = self.attrs.len() as u32;
             self.attrs.push((attrs.clone(), exclude));

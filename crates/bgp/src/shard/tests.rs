@@ -597,7 +597,7 @@ fn next_hop_inside_its_own_prefix_is_asked_for_without_that_prefix() {
     // It moves as it is, and goes.
     let mut fresh = tracking();
     for logical in 0..LOGICAL_SHARDS {
-        let moved = bench.shard.extract(logical, &mut bench.out);
+        let moved = bench.shard.extract(logical, Cut::START, usize::MAX, &mut bench.out);
         fresh.shard.adopt(moved, &mut fresh.out);
     }
     assert_eq!(bench.shard.counts().attribute_sets, 0);

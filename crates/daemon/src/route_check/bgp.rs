@@ -18,9 +18,7 @@ use crate::rib::{RibHandle, RibStage};
 use crate::router::Inside;
 use ribtide_bgp::message::FeedSet;
 use ribtide_bgp::shard::{FedView, Shard, Standing};
-use ribtide_prefix::{
-    AnyPrefix, LOGICAL_SHARDS, LogicalShard, Map, Prefix, Set, for_each_family, logical_shard,
-};
+use ribtide_prefix::{AnyPrefix, LOGICAL_SHARDS, LogicalShard, Map, Prefix, Set, for_each_family};
 use ribtide_rib::{
     Announced, GroupId, InstallStatus, Outcome, ReceivedHop, RouteSet, Source, VrfId, VrfPrefix,
 };
@@ -108,8 +106,12 @@ fn counts(inside: &Inside) -> Result<(u64, u64), NoAnswer> {
 fn walk_on(inside: &Inside, state: &mut State, limit: usize) -> Result<Vec<AnyPrefix>, NoAnswer> {
     if let Some(owners) = inside.owners() {
         for (index, shard) in owners.shards.iter().enumerate() {
+            // One that is moving is visited when it has moved.
+            let is_moving = |logical| owners.split.as_ref().is_some_and(|split| split.logical == logical);
             let is_left = |logical: &LogicalShard| {
-                owners.index(*logical) == Some(index) && state.visited & 1 << *logical == 0
+                usize::from(owners.map[usize::from(*logical)]) == index
+                    && state.visited & 1 << *logical == 0
+                    && !is_moving(*logical)
             };
             let logical: Vec<LogicalShard> = (0..LOGICAL_SHARDS).filter(is_left).collect();
             if logical.is_empty() || state.left.len() >= limit {
@@ -199,11 +201,11 @@ fn views(inside: &Inside, page: &[AnyPrefix]) -> Result<Vec<Option<FedView>>, No
     let Some(owners) = inside.owners() else { return Ok(views) };
     let mut asked: Vec<Vec<(usize, AnyPrefix)>> = vec![Vec::new(); owners.shards.len()];
     for (place, prefix) in page.iter().enumerate() {
-        let logical = match prefix {
-            AnyPrefix::V4(prefix) => logical_shard(*prefix),
-            AnyPrefix::V6(prefix) => logical_shard(*prefix),
+        let owner = match prefix {
+            AnyPrefix::V4(prefix) => owners.of(*prefix),
+            AnyPrefix::V6(prefix) => owners.of(*prefix),
         };
-        if let Some(asked) = owners.index(logical).and_then(|index| asked.get_mut(index)) {
+        if let Some(asked) = owner.and_then(|(index, _)| asked.get_mut(index)) {
             asked.push((place, *prefix));
         }
     }

@@ -79,7 +79,7 @@ socket = "{}"
     /// A shard's path of a prefix, without a word of it to anybody.
     fn in_bgp(&self, prefix: Prefix<V4>, next_hop_of: Option<Ipv4Addr>) {
         let owners = self.inside.owners().unwrap();
-        let shard = owners.of(logical_shard(prefix)).unwrap();
+        let (_, shard) = owners.of(prefix).unwrap();
         let attrs = next_hop_of.map(|hop| AttrSet::new(&[0x40, 1, 1, 0, 0x40, 2, 0], NextHop::V4(hop)));
         let ops = vec![RouteOp { attrs, afi: Afi::Ipv4, count: 1 }];
         let prefixes = Families { v4: vec![prefix], v6: vec![] };

@@ -11,7 +11,7 @@ const MAX_LOOK_UPS: usize = 16;
 
 /// Whether a group counts as known only when all of its questions are answered, also those that make no difference any
 /// more: of backup members while a member resolves, of the condition while no member does. Section 4 does not say (reading).
-const GROUP_WAITS_FOR_ALL: bool = true;
+const GROUP_WAITS_FOR_ALL: bool = false;
 
 /// What sources and interfaces said last.
 #[derive(Default, Clone, Debug)]
@@ -135,8 +135,8 @@ struct Known {
     answers: BTreeMap<Question, Answer>,
     /// `None`: the group is known not to resolve.
     groups: BTreeMap<Group, Option<Content>>,
-    /// What each question passes over because of a circle (section 4.2): a prefix and which of its candidates.
-    passed: BTreeSet<(Question, AnyPrefix, usize)>,
+    /// The groups that each question passes over because of a circle (section 4.2).
+    passed: BTreeSet<(Question, Group)>,
 }
 
 /// How far a walk came.
@@ -156,6 +156,8 @@ enum Node {
 /// Everything that one evaluation finds out.
 pub struct Evaluation {
     table: BTreeMap<AnyPrefix, Vec<Candidate>>,
+    /// Section 2.1: the router's addresses, on interfaces in whatever state.
+    own: BTreeSet<IpAddr>,
     known: Known,
     pub cases: BTreeSet<Case>,
 }
@@ -218,7 +220,9 @@ impl Oracle {
         let mut questions: BTreeSet<Question> = groups.iter().flat_map(asked_by).collect();
         questions.extend(tracked.iter().map(|next_hop| asked_by_bgp(*next_hop)));
         let known = Known { answers: BTreeMap::new(), groups: BTreeMap::new(), passed: BTreeSet::new() };
-        let mut evaluation = Evaluation { table, known, cases: BTreeSet::new() };
+        let all = self.interfaces.values().flat_map(|state| &state.addresses);
+        let own = all.map(|(address, _)| *address).collect();
+        let mut evaluation = Evaluation { table, own, known, cases: BTreeSet::new() };
         evaluation.run(self, &groups, &questions);
         evaluation
     }
@@ -408,17 +412,15 @@ impl Evaluation {
         self.cases.extend((rounds > 0 && !left.is_empty()).then_some(Case::CircleWithRest));
 
         // 2. No support: the questions that remain pass over what blocks them, all at once.
-        let blocked: Vec<(Question, AnyPrefix, usize)> = left
+        let blocked: Vec<(Question, Group)> = left
             .into_iter()
             .filter_map(|question| match self.walk(oracle, question) {
-                Walk::Blocked(prefix, nth) => Some((question, prefix, nth)),
+                Walk::Blocked(prefix, nth) => Some((question, self.table[&prefix][nth].group.clone())),
                 Walk::Answered(_) => None,
             })
+            .filter(|(_, group)| circle.contains(&Node::Group(group.clone())))
             .collect();
-        for (question, prefix, nth) in blocked {
-            // Reading: on with the next candidate of the prefix, as by rule 4, and then with the next shorter prefix.
-            self.known.passed.insert((question, prefix, nth));
-        }
+        self.known.passed.extend(blocked);
     }
 
     /// What a question is answered, or what blocks it.
@@ -454,11 +456,11 @@ impl Evaluation {
 
     /// Section 1, kind "on link": a connected prefix that holds the address, whatever is more specific.
     fn on_link(&self, address: IpAddr, interface: Option<IfIndex>) -> Answer {
-        for (prefix, candidates) in self.covering(address) {
+        if self.own.contains(&address) {
+            return Answer::Unresolved(Reason::OwnAddress);
+        }
+        for (_, candidates) in self.covering(address) {
             for interfaces in candidates.iter().filter_map(|c| c.connected.as_ref()) {
-                if prefix == AnyPrefix::host(address) {
-                    return Answer::Unresolved(Reason::OwnAddress);
-                }
                 if let Some(answer) = connected_subnet(address, interface, interfaces) {
                     return answer;
                 }
@@ -477,6 +479,10 @@ impl Evaluation {
         own: Option<AnyPrefix>,
     ) -> Walk {
         let mut reason = Reason::Other;
+        // Rule 1.
+        if self.own.contains(&address) {
+            return Walk::Answered(Answer::Unresolved(Reason::OwnAddress));
+        }
         for (prefix, candidates) in self.covering(address) {
             // Rule 6.
             if prefix.len() == 0 && !oracle.config.resolve_via_default {
@@ -484,10 +490,6 @@ impl Evaluation {
             }
             for (nth, candidate) in candidates.iter().enumerate() {
                 if let Some(interfaces) = &candidate.connected {
-                    // Rule 1.
-                    if prefix == AnyPrefix::host(address) {
-                        return Walk::Answered(Answer::Unresolved(Reason::OwnAddress));
-                    }
                     // Rule 2.
                     match connected_subnet(address, interface, interfaces) {
                         Some(answer) => return Walk::Answered(answer),
@@ -499,7 +501,7 @@ impl Evaluation {
                     continue;
                 }
                 // Section 4.2.
-                if self.known.passed.contains(&(question, prefix, nth)) {
+                if self.known.passed.contains(&(question, candidate.group.clone())) {
                     reason = Reason::Circle;
                     continue;
                 }
@@ -539,7 +541,7 @@ impl Evaluation {
         let mut reason = Reason::Other;
         let candidates = self.table.get(&prefix).filter(|_| !own);
         for (nth, candidate) in candidates.into_iter().flatten().enumerate() {
-            if self.known.passed.contains(&(question, prefix, nth)) {
+            if self.known.passed.contains(&(question, candidate.group.clone())) {
                 reason = Reason::Circle;
                 continue;
             }
@@ -769,12 +771,12 @@ fn asked_by_hop(prefix: AnyPrefix, recursion: bool, hop: &ReceivedHop) -> Questi
 }
 
 /// Section 1: what a next hop that BGP registered asks.
-fn asked_by_bgp(TrackedNextHop { address, recursive }: TrackedNextHop) -> Question {
+fn asked_by_bgp(TrackedNextHop { address, recursive, exclude }: TrackedNextHop) -> Question {
     match recursive {
         _ if is_link_local(address) => {
             Question::AsGiven { gateway: Some(address), interface: None, onlink: false }
         }
-        true => Question::Recursive { address, interface: None, own: None },
+        true => Question::Recursive { address, interface: None, own: exclude },
         false => Question::OnLink { address, interface: None },
     }
 }
@@ -791,7 +793,7 @@ fn group_of(prefix: AnyPrefix, set: &RouteSet) -> Group {
         let mut hops = hops.to_vec();
         hops.sort_by_key(|hop| (hop.gateway, hop.interface, hop.onlink));
         hops.dedup_by_key(|hop| (hop.gateway, hop.interface, hop.onlink));
-        hops.iter().map(|hop| (asked_by_hop(prefix, recursion, hop), hop.weight)).collect()
+        hops.iter().map(|hop| (asked_by_hop(prefix, recursion, hop), hop.weight.max(1))).collect()
     };
     let condition = set.track.map(|track| match track {
         Track::Interface(interface) => {
