@@ -326,6 +326,11 @@ impl Core {
                 self.hold_told(prefix, old);
                 Gate::HELD
             }
+            // Nothing is told. What is fed when there is a best path again is confirmed, or blocked, anew.
+            _ if gate.is_blocked() => {
+                self.gates.count(gate, Gate::OPEN);
+                Gate::OPEN
+            }
             _ => gate,
         }
     }
