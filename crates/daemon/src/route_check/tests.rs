@@ -8,7 +8,7 @@ use ribtide_bgp::message::{NextHopState, RouteBatch as FromPeer, RouteOp, ShardI
 use ribtide_bgp::peer::{EgressSettings, FamilySet, NextHopRule, PeerId, PeerInfo, PeerKind};
 use ribtide_bgp::shard::{Shard, ShardOut};
 use ribtide_policy::Policy;
-use ribtide_prefix::{Afi, Families, Prefix, V4, logical_shard};
+use ribtide_prefix::{Afi, Families, Prefix, V4};
 use ribtide_rib::{NONE, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet};
 use ribtide_wire::bgp::NextHop;
 use std::net::Ipv4Addr;
