@@ -310,7 +310,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
   Prefixes in UPDATEs   Received  Sent
     announced          1,200,000    18
     withdrawn                  0     1
-  Refused: 3 prefixes by import, 0 as loops, 0 of other families; 0 UPDATEs treated as withdrawal, 0 attributes discarded
+  Refused: 3 prefixes by import, 0 as loops, 0 by their first AS, 0 martians, 0 of other families; 0 UPDATEs treated as withdrawal, 0 attributes discarded
   Last refusal: not used: import policy
   Withdrawn instead of sent, as their attributes do not fit a message of this session: 2 prefixes
   Write queue 8.0 MiB (full), blocked 30 times, full 3 times for 12.2 s; designated a slow writer; 1,200 prefixes wait for it
