@@ -1,9 +1,9 @@
 //! A logical shard in two parts: one that has moved to another shard, and one that has still to.
 //!
-//! A logical shard of a full table has more paths than can move at once, so it moves part by part, with routes flowing in
-//! between. Its prefixes move in the order of its tables, IPv4 first: by the hash that their entries are sorted by. So a part is
-//! a range of each table, and who sends routes tells from a prefix alone in which part it is. All shards of a router, and who
-//! sends to them, hash with one seed, which nobody outside knows: no peer can fill a part with more than its share.
+//! A logical shard of a full table has too many paths for one stop, so it moves part by part, with routes flowing in between.
+//! Prefixes move in the order of the tables, IPv4 first, by the hash that sorts their entries. A part is thus a range of hashes,
+//! and a sender finds the part of a prefix without a look-up. All shards and readers hash with one random seed, so that no peer
+//! can choose prefixes that all fall into one part.
 
 use super::route;
 use super::table::Seed;

@@ -17,8 +17,8 @@
 //! - **No best path any more is told at once.** Nothing is asked to confirm a withdrawal.
 //! - **A confirmation is of a number**, not of a path. Changes that are fed carry the number of the mark that will end
 //!   them; a prefix that changed again waits for the later mark, so a confirmation of the earlier one says nothing of it.
-//! - **A next hop that is not known yet holds what was told**, with suppression and without. A path that takes another's place
-//!   brings it along; whether the prefix is to be withdrawn is not known before the RIB manager has answered.
+//! - **An unresolved next hop keeps the former advertisement**, with suppression and without. When a path moves to a next hop
+//!   that the RIB manager has not answered yet, the prefix stays advertised as it was until the answer arrives.
 //! - **Blocked prefixes are exceptions**: the FIB does not have them, because a dataplane refused them or nothing
 //!   resolves. They are withdrawn if they were told, and told when it is over.
 //!
@@ -53,10 +53,10 @@ const TAG: u16 = 0x1fff;
 impl Gate {
     /// Nothing: its best path is told.
     pub(super) const OPEN: Gate = Gate(0);
-    /// It has no best path as far as is known, and what was told before stays told.
+    /// It has no eligible path, a next hop awaits its first answer, and the former path stays advertised.
     const HELD: Gate = Gate(TOLD);
 
-    /// Whether what was told stays told because the next hop of its successor is not known yet.
+    /// Whether the former path stays advertised because the next hop of its successor awaits its first answer.
     pub(super) fn is_held(self) -> bool {
         self == Gate::HELD
     }
@@ -326,7 +326,7 @@ impl Core {
                 self.hold_told(prefix, old);
                 Gate::HELD
             }
-            // Nothing is told. What is fed when there is a best path again is confirmed, or blocked, anew.
+            // Nothing is advertised. A later best path is fed again, and its mark is confirmed or the prefix blocked then.
             _ if gate.is_blocked() => {
                 self.gates.count(gate, Gate::OPEN);
                 Gate::OPEN

@@ -587,7 +587,7 @@ impl Core {
         left
     }
 
-    /// A path is gone: lets go of its attributes.
+    /// Releases the attributes of a removed path.
     fn release<F: Family>(&mut self, gone: Path) {
         self.attrs.release::<F>(gone.attrs, self.is_recursive(gone.session));
     }

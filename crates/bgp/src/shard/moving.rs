@@ -133,7 +133,7 @@ impl Shard {
         moved
     }
 
-    /// Puts a part of a table into `moved` and lets go of what its routes use here.
+    /// Puts a part of a table into `moved` and releases the attributes and sessions that its routes referenced here.
     fn give<F: Family>(
         &mut self,
         from: u32,

@@ -198,8 +198,8 @@ impl NextHops {
         }
     }
 
-    /// Those that came into use (`true`) or went out of it since this was called last. What was known of the latter is
-    /// forgotten: nobody says any more when it changes.
+    /// Appends the next hops that came into use (`true`) or went out of use (`false`) since the last call. Clears the state of
+    /// those out of use, because the RIB manager reports their changes no more.
     pub(super) fn uses(&mut self, out: &mut Vec<(TrackedNextHop, bool)>) {
         for id in std::mem::take(&mut self.touched) {
             let hop = &mut self.entries[id as usize];
@@ -290,7 +290,7 @@ mod tests {
         assert!(hops.all_reachable());
         hops.release::<V6>(id, false, 1);
         assert_eq!(uses(&mut hops), [(next_hop(false), false)]);
-        assert_eq!(hops.tell(next_hop(false), REACHABLE), News::Same, "nobody uses it");
+        assert_eq!(hops.tell(next_hop(false), REACHABLE), News::Same, "no path has it");
     }
 
     #[test]

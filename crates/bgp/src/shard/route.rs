@@ -1,7 +1,7 @@
 //! What the table holds for a prefix: its paths from the oldest to the newest, and which of them leads.
 //!
-//! The leading path is the best one if any path can be used. Else it is the one that would be best if all next hops could
-//! be reached: the RIB manager gets it, so that it can say when that is so, and nobody else does.
+//! The leading path is the best one if any path is eligible. Otherwise it is the path that would be best if all next hops were
+//! reachable: it is fed to the RIB manager, which resolves its next hop, and is not advertised.
 
 use super::gate::Gate;
 use super::paths::{Path, PathStore, is_full};

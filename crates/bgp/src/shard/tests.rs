@@ -451,7 +451,7 @@ fn unreachable_next_hop_withdraws_what_is_advertised_and_leaves_the_feed_as_it_i
     let effects = says(&mut bench, "192.0.2.8", NextHopState::Unreachable);
     assert_eq!(sources(&effects), [(Some(2), None)]);
     assert_eq!(effects.feed.changes.v4[0].0, prefix(1), "the better one leads again");
-    // Paths that go and come while nothing can be used are fed, and told to nobody.
+    // Paths withdrawn and announced while none is eligible are fed, and not advertised.
     bench.routes(&one, None, [1]);
     bench.routes(&two, Some(&set(2, 7)), [0]);
     let effects = bench.finish();
