@@ -137,7 +137,7 @@ impl Resolver {
             }
             *waits = None;
             let circle = search.from(id);
-            self.decide(tables, &circle);
+            self.decide(&circle);
         }
         search.reached = 0;
     }
@@ -146,22 +146,6 @@ impl Resolver {
     fn is_unreached(&self, target: u32) -> bool {
         let node = &self.nodes[target];
         node.stale && node.search.index == 0
-    }
-
-    /// Answers what a group rests on, as far as it does not lead to what another search is at.
-    fn search_beside(&mut self, tables: &RouteTables, group: u32) {
-        for at in 0..self.groups.store[group].targets.len() {
-            let target = self.groups.store[group].targets[at];
-            if self.is_unreached(target) {
-                // Whatever the other search is at was reached before.
-                let mut search = Search { reached: 1 << 31, ..Search::default() };
-                self.search(tables, target, &mut search);
-                self.forget(&search.open);
-            }
-        }
-        if self.groups.store[group].stale && self.is_known(group) {
-            self.flatten(group);
-        }
     }
 
     /// Forgets that the search was at these targets.
@@ -188,56 +172,29 @@ impl Resolver {
         none_does || (condition.iter().all(known) && (members_do || all.clone().all(known)))
     }
 
-    /// Decides a circle: what is supported from outside is answered, and the rest passes over what blocks it.
-    fn decide(&mut self, tables: &RouteTables, circle: &[u32]) {
-        let mut blocked: Vec<(u32, u32)> =
-            circle.iter().map(|id| (*id, self.nodes[*id].search.blocked)).collect();
+    /// Takes one step in a circle: decides the groups that are supported from outside, or else lets each target pass over
+    /// the group that blocks it. What is still open is searched again, for the step may have broken the circle.
+    fn decide(&mut self, circle: &[u32]) {
         for id in circle {
             self.nodes[*id].circular = true;
         }
-        let mut undecided: BTreeSet<u32> = blocked.iter().map(|(_, group)| *group).collect();
-        loop {
-            let is_supported = |group: &u32| self.content(*group, |node| !self.nodes[node].stale).is_some();
-            let supported: BTreeSet<u32> = undecided.iter().copied().filter(is_supported).collect();
-            if supported.is_empty() {
-                break;
+        let groups: BTreeSet<u32> = circle.iter().map(|id| self.nodes[*id].search.blocked).collect();
+        let is_supported = |group: &u32| self.content(*group, |node| !self.nodes[node].stale).is_some();
+        let supported: BTreeSet<u32> = groups.into_iter().filter(is_supported).collect();
+        for group in &supported {
+            let targets = &self.groups.store[*group].targets;
+            let dropped: Vec<u32> =
+                targets.iter().copied().filter(|target| self.nodes[*target].stale).collect();
+            for target in &dropped {
+                self.nodes[*target].dropped_from.push(*group);
             }
-            for group in &supported {
-                undecided.remove(group);
-                let targets = &self.groups.store[*group].targets;
-                let dropped: Vec<u32> =
-                    targets.iter().copied().filter(|target| self.nodes[*target].stale).collect();
-                for target in &dropped {
-                    self.nodes[*target].dropped_from.push(*group);
-                }
-                self.groups.store[*group].dropping = dropped;
-            }
-            // All of a round before any of its answers.
-            supported.iter().for_each(|group| self.flatten(*group));
-            let mut answers = Vec::new();
-            for (id, group) in blocked.iter_mut().filter(|(_, group)| supported.contains(group)) {
-                let mut last = None;
-                loop {
-                    match self.evaluate(tables, *id) {
-                        Asked::Answer(answer) => {
-                            answers.push((*id, answer));
-                            break;
-                        }
-                        // Nothing of the group leaves by the interface that it is tied to, and the search has not been at
-                        // what comes next.
-                        Asked::Blocked(next) if last != Some(next) => {
-                            (*group, last) = (next, Some(next));
-                            self.search_beside(tables, next);
-                        }
-                        Asked::Blocked(_) => break,
-                    }
-                }
-            }
-            answers.into_iter().for_each(|(id, answer)| self.settle(id, answer));
+            self.groups.store[*group].dropping = dropped;
+            self.flatten(*group);
         }
-        for (id, group) in blocked {
-            if self.nodes[id].stale && undecided.contains(&group) {
-                self.nodes[id].passed_over.push(group);
+        if supported.is_empty() {
+            for id in circle {
+                let group = self.nodes[*id].search.blocked;
+                self.nodes[*id].passed_over.push(group);
             }
         }
         self.forget(circle);

@@ -10,7 +10,7 @@ use common::oracle::{Case, Oracle};
 use common::*;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use proptest::test_runner::{RngSeed, TestRunner};
+use proptest::test_runner::TestRunner;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -335,12 +335,8 @@ fn convergent(config: RibConfig, facts: Facts, next: Facts, seed: u64) {
     assert_eq!(run.model.fib(), now.evaluate(&[]).fib());
 }
 
-/// The tables are the same in each run: one in some 10,000 still has another answer than the oracle gives (ADR 20, "Known
-/// gap").
-const SEED: RngSeed = RngSeed::Fixed(20);
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, rng_seed: SEED, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(400), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn same_facts_in_any_order_give_same_answers(
@@ -377,7 +373,6 @@ fn generated_tables_reach_every_case() {
         (Case::Cut, 20),
         (Case::TooDeep, 5),
         (Case::CircleWithSupport, 100),
-        (Case::CircleOfManyRounds, 50),
         (Case::CircleWithoutSupport, 100),
         (Case::CircleAfterCircle, 20),
         (Case::TwoCircles, 3),

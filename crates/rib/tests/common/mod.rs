@@ -344,3 +344,8 @@ impl Bench {
         assert_eq!(told.candidates[0].verdict, Verdict::Unresolved);
     }
 }
+
+/// How many random tables a property is tried with: `PROPTEST_CASES`, for a long search, or `usual`.
+pub fn cases(usual: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+}

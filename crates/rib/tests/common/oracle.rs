@@ -107,14 +107,10 @@ pub enum Case {
     Cut,
     /// A question that would be answered at a level beyond the limit.
     TooDeep,
-    /// A circle (section 4) in which a group is decided in the first round.
+    /// A circle (section 4) in which a group is decided by its support from outside.
     CircleWithSupport,
-    /// A circle in which a round after the first decides a group too.
-    CircleOfManyRounds,
     /// A circle in which none is.
     CircleWithoutSupport,
-    /// A circle with support of which questions remain after the rounds.
-    CircleWithRest,
     /// Two circles at the same time.
     TwoCircles,
     /// A further evaluation found circles after circles were handled.
@@ -379,46 +375,26 @@ impl Evaluation {
         let questions =
             || circle.iter().filter_map(|node| if let Node::Question(q) = node { Some(*q) } else { None });
 
-        // 1. Support from outside, in rounds.
-        let mut rounds = 0;
-        loop {
-            let mut decided: BTreeMap<Group, Option<Content>> = BTreeMap::new();
-            for group in groups().filter(|group| !self.known.groups.contains_key(group)) {
-                if let Some(content) = self.by_known_members(oracle, group) {
-                    decided.insert(group.clone(), Some(content));
-                }
-            }
-            if decided.is_empty() {
-                break;
-            }
-            rounds += 1;
-            let mut unblocked: Vec<Question> = Vec::new();
-            for question in questions().filter(|question| !self.known.answers.contains_key(question)) {
-                if let Walk::Blocked(prefix, nth) = self.walk(oracle, question)
-                    && decided.contains_key(&self.table[&prefix][nth].group)
-                {
-                    unblocked.push(question);
-                }
-            }
-            self.known.groups.append(&mut decided);
-            for question in unblocked {
-                self.try_answer(oracle, question);
+        // 1. Support from outside: every group that resolves by the members known so far, all at once.
+        let mut decided: BTreeMap<Group, Option<Content>> = BTreeMap::new();
+        for group in groups() {
+            if let Some(content) = self.by_known_members(oracle, group) {
+                decided.insert(group.clone(), Some(content));
             }
         }
-        let left: Vec<Question> =
-            questions().filter(|question| !self.known.answers.contains_key(question)).collect();
-        self.cases.insert(if rounds > 0 { Case::CircleWithSupport } else { Case::CircleWithoutSupport });
-        self.cases.extend((rounds > 1).then_some(Case::CircleOfManyRounds));
-        self.cases.extend((rounds > 0 && !left.is_empty()).then_some(Case::CircleWithRest));
+        if !decided.is_empty() {
+            self.cases.insert(Case::CircleWithSupport);
+            self.known.groups.append(&mut decided);
+            return;
+        }
+        self.cases.insert(Case::CircleWithoutSupport);
 
-        // 2. No support: the questions that remain pass over what blocks them, all at once.
-        let blocked: Vec<(Question, Group)> = left
-            .into_iter()
+        // 2. No support: the questions pass over what blocks them, all at once.
+        let blocked: Vec<(Question, Group)> = questions()
             .filter_map(|question| match self.walk(oracle, question) {
                 Walk::Blocked(prefix, nth) => Some((question, self.table[&prefix][nth].group.clone())),
                 Walk::Answered(_) => None,
             })
-            .filter(|(_, group)| circle.contains(&Node::Group(group.clone())))
             .collect();
         self.known.passed.extend(blocked);
     }
