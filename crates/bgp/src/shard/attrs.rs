@@ -45,8 +45,6 @@ struct Entry {
     in_batch: u32,
     /// What [`spot`] takes.
     hash: u32,
-    /// Whether it is of paths of one prefix, which holds the next hop.
-    own: bool,
 }
 
 impl Entry {
@@ -124,8 +122,7 @@ impl AttrTable {
             let there = self.entry(slot.number);
             slot.hash == hash
                 && there.attrs.as_ref().is_some_and(|a| AttrSet::ptr_eq(a, attrs) || a == attrs)
-                && there.own == exclude.is_some()
-                && (!there.own || self.hops.exclude(there.hop) == exclude)
+                && self.hops.exclude(there.hop) == exclude
         };
         if let Some(at) = self.by_content[part].find(hash, same) {
             let number = self.by_content[part].get(at).number;
@@ -133,10 +130,8 @@ impl AttrTable {
             return number;
         }
         let hop = self.hops.acquire(attrs.next_hop().addr(), exclude);
-        let own = exclude.is_some();
         self.memory += attrs.memory();
-        let number =
-            self.add(Entry { attrs: Some(attrs.clone()), hop, refs: 1, in_batch: 0, hash: content, own });
+        let number = self.add(Entry { attrs: Some(attrs.clone()), hop, refs: 1, in_batch: 0, hash: content });
         self.by_content[part].insert(hash, Numbered { hash, number });
         self.used += 1;
         number

@@ -218,11 +218,15 @@ impl Shard {
                     group.taken += 1;
                     let table = &mut tables[usize::from(spot.logical)];
                     match path {
-                        Some(path) if inside.is_some_and(|hop| prefix.contains(hop)) => {
-                            core.announce_own(table, spot, prefix, path, out);
-                        }
                         Some(path) => {
-                            paths += u32::from(core.announce(table, spot, prefix, path, out));
+                            let own = inside.is_some_and(|hop| prefix.contains(hop));
+                            let path = if own { core.own_path(prefix, path) } else { path };
+                            let kept = core.announce(table, spot, prefix, path, out);
+                            if own {
+                                core.announced_own::<F>(path, kept);
+                                continue;
+                            }
+                            paths += u32::from(kept);
                             if unknown {
                                 core.unanswered.push(prefix);
                             }
@@ -347,15 +351,16 @@ impl Core {
     }
 
     fn cost(&self, path: Path) -> Result<u32, Reason> {
-        if !self.sessions.get(path.session).up {
+        let session = self.sessions.get(path.session);
+        if !session.up {
             return Err(Reason::PeerDown);
         }
-        self.attrs.cost(path.attrs, self.is_recursive(path.session))
+        self.attrs.cost(path.attrs, session.recursive)
     }
 
     /// Whether paths of a session may have next hops that are not on link.
     fn is_recursive(&self, session: u16) -> bool {
-        self.sessions.get(session).info.feed_kind().recursive
+        self.sessions.get(session).recursive
     }
 
     /// Whether the RIB manager has not said yet what the next hop of a path is.
@@ -509,23 +514,23 @@ impl Core {
         true
     }
 
-    /// As [`Core::announce`], of a path whose next hop lies inside its prefix. Its attributes have a number of their own.
+    /// A path whose next hop lies inside its prefix, with a number of its own for its attributes. To be announced, and
+    /// then given to [`Core::announced_own`].
     #[cold]
-    fn announce_own<F: Family>(
-        &mut self,
-        table: &mut Table<Route<F>>,
-        spot: Spot,
-        prefix: Prefix<F>,
-        path: Path,
-        out: &mut ShardOut,
-    ) {
+    fn own_path<F: Family>(&mut self, prefix: Prefix<F>, path: Path) -> Path {
         let attrs = self.attrs.get(path.attrs).clone();
         let path = Path { attrs: self.attrs.acquire(&attrs, Some(prefix.any())), ..path };
         self.attrs.expect::<F>(path.attrs, true);
         if self.is_unknown(path) {
             self.unanswered.push(prefix);
         }
-        if self.announce(table, spot, prefix, path, out) {
+        path
+    }
+
+    /// A path of [`Core::own_path`] was announced, and kept or not.
+    #[cold]
+    fn announced_own<F: Family>(&mut self, path: Path, kept: bool) {
+        if kept {
             self.attrs.retain::<F>(path.attrs, true, 1);
         }
         self.attrs.expected::<F>(path.attrs, true);

@@ -27,6 +27,8 @@ pub(super) struct Session {
     pub(super) info: Arc<PeerInfo>,
     /// Whether it lasts.
     pub(super) up: bool,
+    /// Whether its paths may have next hops that are not on link: a copy from `info`, which is read for each path judged.
+    pub(super) recursive: bool,
     /// Whether its end is news to whom it is confirmed.
     confirm: bool,
     /// Paths of it that followers know though they are best no longer.
@@ -47,6 +49,12 @@ impl PerFamily for PeerCounts {
 }
 
 impl Session {
+    /// A session that is up, and whose end will be confirmed; or one that is over, and of which nobody was told.
+    fn new(info: Arc<PeerInfo>, up: bool) -> Session {
+        let recursive = info.feed_kind().recursive;
+        Session { info, up, recursive, confirm: up, told: 0, counts: Families::default() }
+    }
+
     /// Whether nothing of it is left.
     fn is_gone(&self) -> bool {
         self.counts.v4.paths + self.counts.v6.paths + self.told == 0
@@ -95,16 +103,14 @@ impl Sessions {
             self.last.resize(at + 1, Last { session: 0, number: NONE });
         }
         let session = info.session;
-        let number =
-            self.add(Session { info, up: true, confirm: true, told: 0, counts: Families::default() });
+        let number = self.add(Session::new(info, true));
         self.last[at] = Last { session, number: number.unwrap_or(NONE) };
         number
     }
 
     /// A number for a session that is known to be over, and of which paths come in nevertheless.
     pub(super) fn begin_ended(&mut self, info: Arc<PeerInfo>) -> Option<u16> {
-        let number =
-            self.add(Session { info, up: false, confirm: false, told: 0, counts: Families::default() })?;
+        let number = self.add(Session::new(info, false))?;
         self.ending.push(number);
         Some(number)
     }
