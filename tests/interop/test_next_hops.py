@@ -198,13 +198,12 @@ class Bed:
         for route in self.router.show("fib"):
             if route["protocol"] != "connected":
                 found[route["prefix"]] = tuple(sorted(hop.split()[1] for hop in route["hops"]))
-        answers = {}
-        for prefix in found:
-            address = str(ipaddress.ip_network(prefix)[9])
-            shown = self.router.show("asic", address)["answers"][0] if len(found) < 50 else None
-            if shown is not None and shown.get("prefix") == prefix:
-                answers[prefix] = tuple(sorted(shown["next_hops"]))
-        assert not answers or len(found) >= 50 or answers == found, (answers, found)
+        # The chip follows the RIB manager: while they differ, what is installed is neither's.
+        for prefix in list(found) if len(found) < 50 else []:
+            shown = self.router.show("asic", str(ipaddress.ip_network(prefix)[9]))["answers"][0]
+            in_chip = tuple(sorted(shown["next_hops"])) if shown.get("prefix") == prefix else None
+            if in_chip != found[prefix]:
+                found[prefix] = {"RIB": found[prefix], "chip": in_chip}
         return found
 
     def leads(self, expected):
@@ -341,11 +340,12 @@ def test_next_hop_that_becomes_reachable_brings_its_routes(bed, host):
     assert observer.announced == {} and bed.installed() == {}
     underlay.send(update(["192.0.2.0/24"], [FEED_ASN], FEEDS[1]))
     bed.leads({"192.0.2.0/24": (FEEDS[1],), "20.0.1.0/24": (FEEDS[1],)})
+    wait_for("both are advertised", lambda: len(observer.read(0.5).table) == 2, 20)
     observer.read()
     assert observer.announced == {"192.0.2.0/24": 1, "20.0.1.0/24": 1}
     underlay.close()
     bed.leads({})
-    assert observer.read().table == set()
+    wait_for("both are withdrawn", lambda: observer.read(0.5).table == set(), 20)
 
 
 @pytest.mark.parametrize("plane", ["kernel"], indirect=True)

@@ -49,7 +49,8 @@ def rows(sonic):
     """ROUTE_TABLE without what is connected: key → next hops."""
     found = {}
     for key, row in sonic.routes().items():
-        if "nexthop_group" in row:
+        # A row that replaced one of another form names its empty fields too.
+        if row.get("nexthop_group"):
             row = sonic.appl.hgetall(f"NEXTHOP_GROUP_TABLE:{row['nexthop_group']}")
         # A row that goes while it is read is empty.
         if row.get("nexthop", "::") not in ("0.0.0.0", "::"):
@@ -77,8 +78,8 @@ def settled(sonic, router, what):
     def once():
         try:
             return rows(sonic) == WANTED and red(sonic) == IN_CHIP
-        except AssertionError:
-            return False  # A moment in the middle of a change.
+        except (AssertionError, ValueError, KeyError):
+            return False  # A moment in the middle of a change, or before there is a switch.
 
     def holds():
         if not once():
