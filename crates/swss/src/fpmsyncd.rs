@@ -23,6 +23,7 @@ mod suppress;
 mod table;
 #[cfg(test)]
 mod tests;
+mod vrf_numbers;
 
 use crate::row::{Change, LabelRouteRow, Name, NextHopGroupRow, RouteRow};
 pub use again::{Again, Says};
@@ -38,6 +39,7 @@ use session::Session;
 use source::{Sources, Written};
 use stage::Owed;
 use table::RouteTable;
+use vrf_numbers::VrfNumbers;
 
 /// Who listens to a client looks at least so often whether it says something. What passes beyond that between two looks, the
 /// client was not listened to: the process was stopped, or busy.
@@ -178,6 +180,7 @@ pub struct Fpmsyncd {
     links: Map<u32, Link>,
     vrfs: Vec<Vrf>,
     vrf_ids: Map<Name, u32>,
+    numbers: VrfNumbers,
     sources: Sources,
     objects: Objects,
     labels: Labels,
@@ -201,6 +204,7 @@ impl Fpmsyncd {
             links: Map::default(),
             vrfs: vec![default],
             vrf_ids: Map::default(),
+            numbers: VrfNumbers::default(),
             sources: Sources::default(),
             objects: Objects::default(),
             labels: Labels::default(),
@@ -221,12 +225,14 @@ impl Fpmsyncd {
         self.changed.shrink_to_fit();
     }
 
-    /// Takes in that the interface of this index exists under this name. Rows that name it follow.
-    pub fn link(&mut self, ifindex: u32, name: &str) {
+    /// Takes in that the interface of this index exists under this name. Rows that name it follow, and the routes of its table
+    /// that came before the name.
+    pub fn link(&mut self, ifindex: u32, name: &str, out: &mut FpmOut) {
         let same = self.links.get(&ifindex).is_some_and(|link| link.present && &*link.name == name);
         if !same && !name.is_empty() {
             self.links.insert(ifindex, Link { name: name.into(), present: true });
             self.link_changed(ifindex);
+            self.release(ifindex, out);
         }
     }
 
@@ -315,8 +321,8 @@ impl Fpmsyncd {
         self.awaiting
     }
 
-    /// How many routes wait for a next-hop object.
+    /// How many routes wait for a next-hop object, or for the name of their VRF's interface.
     pub fn waiting(&self) -> usize {
-        self.sources.waiting_len()
+        self.sources.waiting_len() + self.numbers.held_len()
     }
 }

@@ -107,11 +107,11 @@ pub fn start(
     let vids = VidCounter::default();
     let stop = port.stop.clone();
 
-    let mut machine = Fpmsyncd::new(FpmConfig::default());
+    let (mut machine, mut out) = (Fpmsyncd::new(FpmConfig::default()), FpmOut::default());
     for interface in interfaces {
-        machine.link(interface.index, &interface.name);
+        machine.link(interface.index, &interface.name, &mut out);
     }
-    vrfs.iter().for_each(|vrf| machine.link(vrf.vrf.device, &vrf.name));
+    vrfs.iter().for_each(|vrf| machine.link(vrf.vrf.device, &vrf.name, &mut out));
     let vrf_names = VrfNames::default();
     vrf_names.set(names(vrfs));
     machine.session_up();
@@ -119,7 +119,7 @@ pub fn start(
         machine,
         announcer: Announcer::new(Style::Objects),
         replay: Replay::None,
-        out: FpmOut::default(),
+        out,
         rows: Vec::new(),
         routes,
         groups,
@@ -210,8 +210,9 @@ impl InProcess {
         all.extend(new);
         self.vrfs.set(all);
         let links: Vec<_> = vrfs.iter().map(|vrf| (vrf.vrf.device, vrf.name.clone())).collect();
-        self.fpmsyncd
-            .ask(move |fpm| links.iter().for_each(|(device, name)| fpm.machine.link(*device, name)))?;
+        self.fpmsyncd.ask(move |fpm| {
+            links.iter().for_each(|(device, name)| fpm.machine.link(*device, name, &mut fpm.out))
+        })?;
         let (interfaces, vrfs) = (self.interfaces.clone(), vrfs.to_vec());
         self.orchagent.ask(move |stage| place(&mut stage.orch, interfaces.iter().cloned(), &vrfs))
     }

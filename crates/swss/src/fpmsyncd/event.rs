@@ -26,7 +26,7 @@ pub enum FpmEvent {
 /// Why a route or a next-hop object is not carried.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
-    /// The table number is not the index of a VRF's interface.
+    /// The table number is not the index of a VRF's interface yet.
     UnknownVrf(u32),
     /// The table belongs to a VNET.
     Vnet(u32),
@@ -52,7 +52,7 @@ impl fmt::Display for Cause {
             Cause::UnknownVrf(table) => {
                 write!(
                     f,
-                    "table {table} is not the interface index of a VRF; see whether its Vrf device exists"
+                    "table {table} is not the interface index of a VRF, and until it is, the route waits; see whether its Vrf device exists"
                 )
             }
             Cause::Vnet(table) => write!(f, "table {table} is a VNET's, and VNETs are not carried"),

@@ -75,11 +75,21 @@ pub(super) fn carried(route: &Route<'_>) -> Result<bool, Cause> {
 impl Fpmsyncd {
     pub(super) fn new_route(&mut self, route: &Route<'_>, out: &mut FpmOut) {
         self.counters.announced += 1;
+        self.numbers.drop_held(route.table, route.prefix);
+        self.route_announced(route, out);
+    }
+
+    /// Takes in a route that is announced, now or when its VRF had no name yet.
+    pub(super) fn route_announced(&mut self, route: &Route<'_>, out: &mut FpmOut) {
         let vrf = match self.vrf_of(route.table, true) {
             Ok(vrf) => vrf,
+            Err(why @ Some(Cause::UnknownVrf(_))) => {
+                let why = self.hold(route).err().or(why);
+                return self.refuse(route.prefix, why, out);
+            }
             Err(why) => return self.refuse(route.prefix, why, out),
         };
-        self.vrfs[vrf as usize].table = route.table;
+        self.numbered(vrf, route.table, route.prefix);
         let at = (vrf, route.prefix);
         if !self.config.suppress {
             // At once, also for what will be ignored: the daemon waits for it.
@@ -103,8 +113,10 @@ impl Fpmsyncd {
 
     pub(super) fn del_route(&mut self, route: &Route<'_>, out: &mut FpmOut) {
         self.counters.withdrawn += 1;
+        self.numbers.drop_held(route.table, route.prefix);
         match self.vrf_of(route.table, false) {
-            Ok(vrf) => self.withdraw((vrf, route.prefix)),
+            Ok(vrf) if self.withdraws(vrf, route.table, route.prefix) => self.withdraw((vrf, route.prefix)),
+            Ok(_) => self.counters.unchanged += 1,
             Err(why) => self.refuse(route.prefix, why, out),
         }
     }

@@ -95,6 +95,7 @@ impl Fpmsyncd {
         self.session.started_ms = self.now_ms;
         self.session.stale(self.now_ms);
         self.sources.detach_all();
+        self.numbers.forget();
         self.objects.new_session();
         self.said.clear();
     }

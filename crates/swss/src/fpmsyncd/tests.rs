@@ -43,14 +43,14 @@ impl Bench {
     }
 
     fn with(config: FpmConfig) -> Bench {
-        let mut machine = Fpmsyncd::new(config);
+        let (mut machine, mut out) = (Fpmsyncd::new(config), FpmOut::default());
         for (index, name) in
             [(1, "eth0"), (7, "Ethernet0"), (8, "Ethernet4"), (40, "Vrfred"), (41, "mgmt"), (42, "Vnet1")]
         {
-            machine.link(index, name);
+            machine.link(index, name, &mut out);
         }
         machine.session_up();
-        Bench { machine, out: FpmOut::default() }
+        Bench { machine, out }
     }
 
     /// Sends a message through bytes, as a connection would.
@@ -213,8 +213,8 @@ fn tables_are_vrfs() {
         bench.sentences(),
         [
             "10.42.0.0/16 is not in APPL_DB: table 42 is a VNET's, and VNETs are not carried",
-            "10.99.0.0/16 is not in APPL_DB: table 99 is not the interface index of a VRF; see whether its Vrf \
-             device exists",
+            "10.99.0.0/16 is not in APPL_DB: table 99 is not the interface index of a VRF, and until it is, the route \
+             waits; see whether its Vrf device exists",
         ]
     );
     // The answer bears the number that the daemon uses, whatever it is.
@@ -226,13 +226,93 @@ fn tables_are_vrfs() {
     assert!(bench.sentences().is_empty());
     // A VRF's routes can be withdrawn after its device went; an index that is a VRF's is one even when it is 254.
     bench.machine.link_gone(40);
-    bench.machine.link(254, "Vrfblue");
+    bench.machine.link(254, "Vrfblue", &mut bench.out);
     bench.send(Content::DelRoute(Route::new(prefix("10.40.0.0/16"), 40, 186, NextHops::None)));
     bench.route_in(254, "10.9.0.0/16", &[("10.0.0.1", 7, 1)]);
     assert_eq!(
         bench.take(),
         ["ROUTE_TABLE:Vrfred:10.40.0.0/16 DEL".into(), format!("ROUTE_TABLE:Vrfblue:10.9.0.0/16 {row}")]
     );
+}
+
+#[test]
+fn routes_that_come_before_their_vrfs_name_wait_for_it() {
+    for suppress in [false, true] {
+        let mut bench = Bench::with(FpmConfig { suppress, ..FpmConfig::default() });
+        bench.route_in(50, "10.1.0.0/16", &[("10.0.0.1", 7, 1)]);
+        bench.route_in(50, "10.2.0.0/16", &[("10.0.0.1", 7, 1)]);
+        bench.route_in(50, "10.3.0.0/16", &[("10.0.0.1", 7, 1)]);
+        bench.route_in(51, "10.4.0.0/16", &[("10.0.0.1", 7, 1)]);
+        // What was said last counts.
+        bench.route_in(50, "10.2.0.0/16", &[("10.0.0.2", 8, 1)]);
+        bench.send(Content::DelRoute(Route::new(prefix("10.3.0.0/16"), 50, 186, NextHops::None)));
+        assert!(bench.take().is_empty() && bench.out.offloads.is_empty());
+        assert_eq!(bench.machine.waiting(), 3);
+        // Another name is none of a VRF.
+        bench.machine.link(50, "Ethernet12", &mut bench.out);
+        assert!(bench.take().is_empty());
+        bench.machine.link(50, "Vrfblue", &mut bench.out);
+        assert_eq!(
+            bench.take(),
+            [
+                "ROUTE_TABLE:Vrfblue:10.1.0.0/16 SET protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 weight=1",
+                "ROUTE_TABLE:Vrfblue:10.2.0.0/16 SET protocol=bgp nexthop=10.0.0.2 ifname=Ethernet4 weight=1",
+            ]
+        );
+        assert_eq!(bench.out.offloads.len(), if suppress { 0 } else { 2 });
+        assert_eq!(bench.machine.waiting(), 1);
+        // A session announces everything itself.
+        bench.reconnect();
+        bench.machine.link(51, "Vrfgreen", &mut bench.out);
+        assert!(bench.take().is_empty());
+    }
+}
+
+#[test]
+fn withdrawal_under_a_vrfs_former_number_leaves_what_was_announced_under_the_present_one() {
+    let mut bench = Bench::new();
+    let hops = [("10.0.0.1", 7, 1)];
+    let withdraw = |bench: &mut Bench, table: u32, to: &str| {
+        bench.send(Content::DelRoute(Route::new(prefix(to), table, 186, NextHops::None)));
+    };
+    for to in ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"] {
+        bench.route_in(40, to, &hops);
+    }
+    bench.take();
+    // The VRF's device is made again. The routes of the new one come before the last withdrawals of the old one.
+    bench.machine.link_gone(40);
+    bench.machine.link(50, "Vrfred", &mut bench.out);
+    bench.route_in(50, "10.1.0.0/16", &hops);
+    for to in ["10.1.0.0/16", "10.2.0.0/16"] {
+        withdraw(&mut bench, 40, to);
+    }
+    assert_eq!(bench.take(), ["ROUTE_TABLE:Vrfred:10.2.0.0/16 DEL"]);
+    // And once more.
+    bench.machine.link_gone(50);
+    bench.machine.link(60, "Vrfred", &mut bench.out);
+    bench.route_in(60, "10.2.0.0/16", &hops);
+    for (table, to) in [
+        (40, "10.2.0.0/16"),
+        (50, "10.2.0.0/16"),
+        (50, "10.3.0.0/16"),
+        (40, "10.3.0.0/16"),
+        (50, "10.1.0.0/16"),
+    ] {
+        withdraw(&mut bench, table, to);
+    }
+    let row = "SET protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 weight=1";
+    let mut changes = bench.take();
+    changes.sort();
+    assert_eq!(
+        changes,
+        [
+            "ROUTE_TABLE:Vrfred:10.1.0.0/16 DEL".to_owned(),
+            format!("ROUTE_TABLE:Vrfred:10.2.0.0/16 {row}"),
+            "ROUTE_TABLE:Vrfred:10.3.0.0/16 DEL".to_owned(),
+        ]
+    );
+    withdraw(&mut bench, 60, "10.2.0.0/16");
+    assert_eq!(bench.take(), ["ROUTE_TABLE:Vrfred:10.2.0.0/16 DEL"]);
 }
 
 #[test]
@@ -254,7 +334,7 @@ fn inline_next_hops_have_fillers_and_weights() {
         ]
     );
     // The interface becomes known.
-    bench.machine.link(77, "Ethernet8");
+    bench.machine.link(77, "Ethernet8", &mut bench.out);
     assert_eq!(
         bench.take(),
         ["ROUTE_TABLE:10.3.0.0/16 SET protocol=bgp nexthop=10.0.0.1 ifname=Ethernet8 weight=1"]
@@ -492,7 +572,7 @@ fn a_lost_database_gets_every_row_again() {
 #[test]
 fn rows_are_said_again_as_they_are_when_it_is_their_turn() {
     let mut bench = Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() });
-    bench.machine.link(40, "Vrfred");
+    bench.machine.link(40, "Vrfred", &mut bench.out);
     for n in 0..5 {
         bench.route(&format!("10.{n}.0.0/16"), "10.0.0.1", 7);
     }
@@ -792,7 +872,7 @@ fn labels_are_rows_of_their_own_table_and_answered_at_once() {
     bench.label(300, &[("10.0.0.1", 7, 1, &[16])]);
     bench.no_label(700);
     bench.no_label(701);
-    bench.machine.link(8, "Ethernet8");
+    bench.machine.link(8, "Ethernet8", &mut bench.out);
     assert_eq!(
         bench.take(),
         [
@@ -870,7 +950,7 @@ fn ip_routes_put_labels_on() {
     let told = Route { encap: 1, ..route(Hops::from(&hops[..])) };
     let row = bench.machine.rows_now().announced(&told).unwrap();
     assert!(format!("{row:?}").contains("mpls_nh=push100/101,na"), "{row:?}");
-    bench.machine.link(8, "Ethernet8");
+    bench.machine.link(8, "Ethernet8", &mut bench.out);
     assert!(bench.take()[0].contains("ifname=Ethernet0,Ethernet8"));
     // Without labels it has another shape.
     bench.route("10.1.0.0/16", "10.0.0.1", 7);

@@ -76,7 +76,7 @@ impl Model {
     fn new() -> Model {
         let mut bench = Bench::new();
         for by in 0..4 {
-            bench.machine.link(100 + u32::from(by), &name(by, false));
+            bench.machine.link(100 + u32::from(by), &name(by, false), &mut bench.out);
         }
         Model {
             bench,
@@ -255,7 +255,7 @@ impl Model {
             }
             Act::Link(by, renamed) => {
                 self.renamed[usize::from(by)] = renamed;
-                self.bench.machine.link(100 + u32::from(by), &name(by, renamed));
+                self.bench.machine.link(100 + u32::from(by), &name(by, renamed), &mut self.bench.out);
             }
             Act::Take => self.take(),
             Act::Reconnect(keep) => self.reconnect(keep),
