@@ -11,6 +11,7 @@ use ribtide_wire::bgp::attribute::{
     number, router_ids,
 };
 use ribtide_wire::bgp::{AsPath, NextHop, build};
+use std::collections::HashSet;
 use std::ffi::c_void;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -284,6 +285,11 @@ impl Content {
         let Attribute { flags, code, value } = *attribute;
         self.unordered |= code < self.last;
         self.last = code;
+        if code == code::LARGE_COMMUNITIES
+            && let Some(value) = without_repeats(value)
+        {
+            return build::attribute(&mut self.octets, flags, code, &value);
+        }
         build::attribute(&mut self.octets, flags, code, value);
     }
 
@@ -370,9 +376,42 @@ impl fmt::Debug for AttrSet {
     }
 }
 
+/// Large communities without those that were there before, or `None` where each is there once: "A receiving speaker
+/// MUST silently remove redundant BGP Large Community values" (RFC 8092 section 3).
+fn without_repeats(value: &[u8]) -> Option<Vec<u8>> {
+    let all = value.as_chunks::<12>().0;
+    // Most routes have few: compared in pairs. A hostile one has thousands.
+    let repeats = match all.len() {
+        0 | 1 => return None,
+        2..=16 => all.iter().enumerate().any(|(i, one)| all.iter().take(i).any(|before| before == one)),
+        _ => true,
+    };
+    repeats.then(|| {
+        let mut seen = HashSet::with_capacity(all.len());
+        all.iter().filter(|one| seen.insert(**one)).flatten().copied().collect()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_communities_are_each_kept_once_in_the_order_received() {
+        let large = |ids: &[u8]| -> Vec<u8> { ids.iter().flat_map(|id| [*id; 12]).collect() };
+        let pushed = |code, value: &[u8]| {
+            let mut content = Content::default();
+            content.push(&Attribute { flags: 0xc0, code, value });
+            Attributes::new(&content.octets).next().map(|attribute| attribute.value.to_vec())
+        };
+        let kept = |ids: &[u8]| pushed(code::LARGE_COMMUNITIES, &large(ids));
+        assert_eq!(kept(&[2, 1, 2, 3, 1]), Some(large(&[2, 1, 3])));
+        assert_eq!(kept(&[2, 1]), Some(large(&[2, 1])));
+        let many: Vec<u8> = (0..200).chain(0..200).collect();
+        assert_eq!(kept(&many), Some(large(&many[..200])));
+        // Other communities have no such rule.
+        assert_eq!(pushed(code::COMMUNITIES, &[1; 8]), Some(vec![1; 8]));
+    }
 
     fn set(bytes: &[u8]) -> AttrSet {
         AttrSet::new(bytes, NextHop::V4(Ipv4Addr::new(192, 0, 2, 1)))

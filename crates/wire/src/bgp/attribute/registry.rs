@@ -3,7 +3,8 @@
 //! no use of it: what is passed on malformed resets or loses routes at a peer that knows it.
 //!
 //! The outcome is that of the attribute's own RFC; where that has none, or demands a session reset, it is RFC 7606's
-//! (section 7 by attribute, else section 2's treat-as-withdraw). The same holds for wrong flags: section 3 (c).
+//! (section 7 by attribute, else section 2's treat-as-withdraw). Wrong flags are treated as withdrawal (section 3 (c))
+//! unless the attribute's own RFC says otherwise.
 
 use super::{code, flags};
 
@@ -53,8 +54,12 @@ pub(crate) enum Form {
     Aigp,
     /// TLVs with two bytes of type and two of length.
     WideTlvs,
+    /// An Interface Switching Capability Descriptor.
+    TrafficEngineering,
     /// Secure_Path and Signature_Blocks.
     BgpsecPath,
+    /// Association TLVs and Hop TLVs.
+    Sfp,
     /// Mode, discriminator, TLVs.
     BfdDiscriminator,
     /// TLVs with one byte of type and two of length.
@@ -107,12 +112,11 @@ const fn unknown(code: u8, name: &'static str) -> Row {
 }
 
 const WITHDRAW: (Outcome, Outcome) = (Outcome::Withdraw, Outcome::Withdraw);
+/// The RFC discards both a malformed value and a set transitive flag.
 const DISCARD: (Outcome, Outcome) = (Outcome::Discard, Outcome::Discard);
 const RESET: (Outcome, Outcome) = (Outcome::Reset, Outcome::Reset);
 /// The RFC discards a malformed value and says nothing of flags.
 const DISCARD_VALUE: (Outcome, Outcome) = (Outcome::Discard, Outcome::Withdraw);
-/// The RFC withdraws for a malformed value and discards for flags.
-const DISCARD_FLAGS: (Outcome, Outcome) = (Outcome::Withdraw, Outcome::Discard);
 
 /// The registry. Codes that are not here are unassigned, or deprecated without a name (RFC 8093: 30, 31, 129,
 /// 241 to 243).
@@ -124,8 +128,8 @@ const ROWS: &[Row] = &[
     row(code::NEXT_HOP, "NEXT_HOP", WELL_KNOWN, Form::Word, WITHDRAW, Use::Ours),
     row(code::MED, "MULTI_EXIT_DISC", LINK, Form::Word, WITHDRAW, Use::Ours),
     row(code::LOCAL_PREF, "LOCAL_PREF", WELL_KNOWN, Form::Word, WITHDRAW, Use::Internal),
-    row(code::ATOMIC_AGGREGATE, "ATOMIC_AGGREGATE", WELL_KNOWN, Form::Empty, DISCARD, Use::Ours),
-    row(code::AGGREGATOR, "AGGREGATOR", TRANSITIVE, Form::Aggregator, DISCARD, Use::Ours),
+    row(code::ATOMIC_AGGREGATE, "ATOMIC_AGGREGATE", WELL_KNOWN, Form::Empty, DISCARD_VALUE, Use::Ours),
+    row(code::AGGREGATOR, "AGGREGATOR", TRANSITIVE, Form::Aggregator, DISCARD_VALUE, Use::Ours),
     // RFC 1997; RFC 7606 section 7.8.
     row(code::COMMUNITIES, "COMMUNITIES", TRANSITIVE, Form::List(4), WITHDRAW, Use::Ours),
     // RFC 4456 section 8; RFC 7606 sections 7.9 and 7.10.
@@ -149,13 +153,13 @@ const ROWS: &[Row] = &[
     unknown(21, "AS_PATHLIMIT"),
     // RFC 6514 section 5.
     row(22, "PMSI_TUNNEL", TRANSITIVE, Form::PmsiTunnel, WITHDRAW, Use::Others),
-    // RFC 9012 section 13.
-    row(23, "TUNNEL_ENCAPSULATION", TRANSITIVE, Form::TunnelEncapsulation, DISCARD_FLAGS, Use::Others),
-    // RFC 5543 says nothing of what is malformed; RFC 7606 section 7.13.
-    row(24, "TRAFFIC_ENGINEERING", LINK, Form::Any, WITHDRAW, Use::Others),
+    // RFC 9012 section 13, for flags too.
+    row(23, "TUNNEL_ENCAPSULATION", TRANSITIVE, Form::TunnelEncapsulation, WITHDRAW, Use::Others),
+    // RFC 5543 section 3; RFC 7606 section 7.13.
+    row(24, "TRAFFIC_ENGINEERING", LINK, Form::TrafficEngineering, WITHDRAW, Use::Others),
     // RFC 5701; RFC 7606 section 7.15.
     row(code::IPV6_EXTENDED_COMMUNITIES, "IPV6_EXTENDED_COMMUNITIES", TRANSITIVE, Form::List(20), WITHDRAW, Use::Ours),
-    // RFC 7311 section 3: malformed, and with the transitive flag, it is ignored and not passed on.
+    // RFC 7311 section 3.2: malformed, and with the transitive flag, it is ignored and not passed on.
     row(code::AIGP, "AIGP", LINK, Form::Aigp, DISCARD, Use::Others),
     // RFC 6514 section 8.
     row(27, "PE_DISTINGUISHER_LABELS", TRANSITIVE, Form::PeDistinguisherLabels, WITHDRAW, Use::Others),
@@ -171,13 +175,15 @@ const ROWS: &[Row] = &[
     // RFC 9234 section 5.
     row(code::OTC, "OTC", TRANSITIVE, Form::Word, WITHDRAW, Use::Others),
     unknown(36, "D_PATH"),
-    // RFC 9015 section 3.2. It comes with SFC routes alone, and those end here: of ours only the flags matter.
-    row(37, "SFP", TRANSITIVE, Form::Any, WITHDRAW, Use::Others),
+    // RFC 9015 section 3.2.1.
+    row(37, "SFP", TRANSITIVE, Form::Sfp, WITHDRAW, Use::Others),
     // RFC 9026 section 3.1.6.
     row(38, "BFD_DISCRIMINATOR", TRANSITIVE, Form::BfdDiscriminator, DISCARD_VALUE, Use::Others),
     unknown(39, "NEXT_HOP_CHARACTERISTICS"),
-    // RFC 8669 section 6.
+    // RFC 8669 section 6; RFC 9252 section 7 withdraws for its own TLVs.
     row(40, "PREFIX_SID", TRANSITIVE, Form::PrefixSid, DISCARD_VALUE, Use::Others),
+    // RFC 9793.
+    unknown(41, "BIER"),
     // RFC 6368 section 5; RFC 7606 section 7.16.
     row(code::ATTR_SET, "ATTR_SET", TRANSITIVE, Form::AttrSet, WITHDRAW, Use::Ours),
     // RFC 2042.

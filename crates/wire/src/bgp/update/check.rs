@@ -2,8 +2,8 @@
 //! [`registry`](super::super::attribute::registry); this is how they are applied.
 
 use super::super::attribute::registry::{Form, Outcome, Rule, rule};
-use super::super::attribute::{Aggregator, Attribute, as_path, flags};
-use super::forms::{self, Tunnels};
+use super::super::attribute::{Aggregator, Attribute, Attributes, as_path, code, flags};
+use super::forms::{self, PrefixSid};
 use super::{FaultKind, UpdateContext};
 
 /// What becomes of an attribute.
@@ -46,11 +46,18 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Verdict {
         };
     }
     // RFC 7606 section 3 (c): these two bits, and not the partial bit.
-    if (have ^ rule.flags) & (flags::OPTIONAL | flags::TRANSITIVE) != 0 {
-        return rule.wrong_flags.of(FaultKind::Flags);
+    let wrong = (have ^ rule.flags) & (flags::OPTIONAL | flags::TRANSITIVE);
+    if wrong != 0 {
+        // Where an RFC discards for flags, it means the transitive bit alone (RFC 7311 section 3.2).
+        let discard = rule.wrong_flags == Outcome::Discard && wrong != flags::TRANSITIVE;
+        return if discard { Outcome::Withdraw } else { rule.wrong_flags }.of(FaultKind::Flags);
     }
     if rule.internal && ctx.external {
         return Verdict::Discard(FaultKind::External);
+    }
+    // RFC 7606 section 4: only AS_PATH and ATOMIC_AGGREGATE may be empty.
+    if value.is_empty() && !may_be_empty(rule.form) {
+        return rule.malformed.of(FaultKind::Length);
     }
     let length = |fits: bool| judge(rule, fits, FaultKind::Length);
     let content = |fits: bool| judge(rule, fits, FaultKind::Value);
@@ -83,21 +90,32 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Verdict {
         // Confederation segments are left out when merging.
         Form::As4Path => content(!value.is_empty() && as_path::is_valid(value, 4, true)),
         Form::As4Aggregator => check_aggregator(rule, Aggregator::from_value(value)),
-        Form::AttrSet => length(forms::is_attr_set(value)),
+        Form::AttrSet => match split_attr_set(value) {
+            Some(block) => content(is_attr_set(block, ATTR_SET_DEPTH)),
+            None => length(false),
+        },
         Form::PmsiTunnel => length(forms::is_pmsi_tunnel(value)),
         Form::PeDistinguisherLabels => length(forms::is_pe_distinguisher_labels(value)),
-        Form::TunnelEncapsulation => match forms::tunnels(value) {
-            Tunnels::Valid => Verdict::Keep,
-            // RFC 9012 section 13: without a valid TLV it is discarded.
-            Tunnels::None => Verdict::Discard(FaultKind::Length),
-            Tunnels::Malformed => length(false),
-        },
+        Form::TunnelEncapsulation => length(forms::is_tunnels(value)),
+        Form::TrafficEngineering => length(value.len() >= 36),
+        Form::Sfp => length(forms::is_sfp(value)),
+        Form::Aigp if forms::has_greatest_metric(value) => content(false),
         Form::Aigp => length(forms::is_aigp(value)),
         Form::WideTlvs => length(forms::is_wide_tlvs(value)),
         Form::BgpsecPath => length(forms::is_bgpsec_path(value)),
         Form::BfdDiscriminator => length(forms::is_bfd_discriminator(value)),
-        Form::PrefixSid => length(forms::is_prefix_sid(value)),
+        Form::PrefixSid => match forms::prefix_sid(value) {
+            PrefixSid::Valid => Verdict::Keep,
+            PrefixSid::Malformed => length(false),
+            PrefixSid::MalformedService => Verdict::Withdraw(FaultKind::Length),
+        },
     }
+}
+
+/// Whether an empty value is right, or its own arm has the outcome for it.
+fn may_be_empty(form: Form) -> bool {
+    use Form::{As4Aggregator, As4Path, AsPath, Empty, MpReach, MpUnreach};
+    matches!(form, AsPath | Empty | MpReach | MpUnreach | As4Path | As4Aggregator)
 }
 
 #[inline]
@@ -112,4 +130,30 @@ fn check_aggregator(rule: &Rule, aggregator: Option<Aggregator>) -> Verdict {
         Some(Aggregator { asn: 0, .. }) => rule.malformed.of(FaultKind::Value),
         Some(_) => Verdict::Keep,
     }
+}
+
+/// How many ATTR_SETs may be inside one another: each level is a VPN that carries another. More are malformed, so that
+/// no sender decides how deep a check goes.
+const ATTR_SET_DEPTH: u8 = 8;
+
+/// The attributes behind the origin AS.
+fn split_attr_set(value: &[u8]) -> Option<&[u8]> {
+    value.split_first_chunk::<4>().map(|(_asn, block)| block)
+}
+
+/// Whether `block` can be in an ATTR_SET: whole attributes of an internal route, with four-octet AS numbers, no
+/// MP_REACH_NLRI or MP_UNREACH_NLRI, and none "malformed themselves"; NEXT_HOP is ignored (RFC 6368 section 5).
+fn is_attr_set(block: &[u8], depth: u8) -> bool {
+    const INSIDE: UpdateContext = UpdateContext { four_octet_as: true, external: false };
+    let mut attributes = Attributes::new(block);
+    let fine = attributes.by_ref().all(|attribute| match attribute.code {
+        code::NEXT_HOP => true,
+        code::ATTR_SET => {
+            attribute.flags & (flags::OPTIONAL | flags::TRANSITIVE) == flags::OPTIONAL | flags::TRANSITIVE
+                && depth > 1
+                && split_attr_set(attribute.value).is_some_and(|block| is_attr_set(block, depth - 1))
+        }
+        _ => matches!(check(&attribute, &INSIDE), Verdict::Keep | Verdict::Discard(FaultKind::FourOctet)),
+    });
+    fine && attributes.remainder().is_empty()
 }

@@ -1,6 +1,6 @@
 //! The shape of values that ribtide passes on without a use for them.
 
-use super::super::attribute::Attributes;
+use super::super::next_hop::NextHop;
 
 /// Splits a TLV with one byte of type and two of length off: type, value, what follows.
 fn split_tlv(value: &[u8]) -> Option<(u8, &[u8], &[u8])> {
@@ -25,59 +25,79 @@ pub(super) fn is_wide_tlvs(mut value: &[u8]) -> bool {
     true
 }
 
-/// An AS number and whole attributes (RFC 6368 section 5, RFC 7606 section 7.16).
-pub(super) fn is_attr_set(value: &[u8]) -> bool {
-    value.split_first_chunk::<4>().is_some_and(|(_asn, block)| {
-        let mut attributes = Attributes::new(block);
-        attributes.by_ref().for_each(drop);
-        attributes.remainder().is_empty()
-    })
-}
-
-/// A PMSI tunnel whose identifier has a length of its type (RFC 6514 section 5). A type that came after that RFC, and
-/// the opaque identifiers of mLDP, are not judged.
+/// A PMSI tunnel of a type that is defined, whose identifier has the form of its type (RFC 6514 section 5). The identifiers
+/// of types that came after that RFC are not looked into.
 pub(super) fn is_pmsi_tunnel(value: &[u8]) -> bool {
     let Some(([_flags, kind, ..], identifier)) = value.split_first_chunk::<5>() else { return false };
     match (kind, identifier.len()) {
+        // No tunnel.
+        (0, len) => len == 0,
+        // mLDP, point to multipoint and multipoint to multipoint.
+        (2, _) => is_mldp_fec(identifier, &[6]),
+        (7, _) => is_mldp_fec(identifier, &[7, 8]),
         // RSVP-TE P2MP: extended tunnel id, reserved, tunnel id, P2MP id.
         (1, len) => matches!(len, 12 | 24),
         // PIM-SSM, PIM-SM, BIDIR-PIM: sender and group.
         (3..=5, len) => matches!(len, 8 | 32),
         // Ingress replication: the endpoint.
         (6, len) => matches!(len, 4 | 16),
+        // Unassigned or reserved in IANA's registry of tunnel types (RFC 7385).
+        (9 | 14..=122 | 127 | 255, _) => false,
+        // RFC 7524, RFC 9574, RFC 8556 and later; experiments; composite tunnels (RFC 8317).
         _ => true,
     }
 }
 
-/// Addresses, all IPv4 or all IPv6, each with a label (RFC 6514 section 8).
+/// An mLDP FEC element of one of these types: type, address family, a root address with its length, an opaque value
+/// with its length (RFC 6388 sections 2.2 and 3.2).
+fn is_mldp_fec(element: &[u8], types: &[u8]) -> bool {
+    let Some(([kind, a, b, len], rest)) = element.split_first_chunk::<4>() else { return false };
+    let fits = match u16::from_be_bytes([*a, *b]) {
+        1 => *len == 4,
+        2 => *len == 16,
+        _ => true,
+    };
+    let opaque = rest.get(usize::from(*len)..).and_then(|rest| rest.split_first_chunk::<2>());
+    types.contains(kind)
+        && fits
+        && opaque.is_some_and(|(len, opaque)| usize::from(u16::from_be_bytes(*len)) == opaque.len())
+}
+
+/// Unicast addresses, all IPv4 or all IPv6, each with a label (RFC 6514 section 8). The family is that of the route that
+/// carries it, an MCAST-VPN route; with another, the length tells.
 pub(super) fn is_pe_distinguisher_labels(value: &[u8]) -> bool {
-    !value.is_empty() && (value.len().is_multiple_of(4 + 3) || value.len().is_multiple_of(16 + 3))
+    let v4 = |address: &[u8; 4]| NextHop::V4((*address).into()).is_host();
+    let v6 = |address: &[u8; 16]| NextHop::from_v6((*address).into(), None).is_host();
+    !value.is_empty() && (is_labelled(value, v4) || is_labelled(value, v6))
 }
 
-/// What is wrong with a Tunnel Encapsulation attribute (RFC 9012 section 13).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Tunnels {
-    Valid,
-    /// No TLV at all.
-    None,
-    /// A sub-TLV does not end where its TLV ends, or a TLV not where the attribute ends.
-    Malformed,
+/// Whether `value` is addresses with three bytes of label each.
+fn is_labelled<const N: usize>(mut value: &[u8], unicast: impl Fn(&[u8; N]) -> bool) -> bool {
+    while let Some((address, rest)) = value.split_first_chunk::<N>() {
+        let Some((_label, rest)) = rest.split_first_chunk::<3>() else { return false };
+        if !unicast(address) {
+            return false;
+        }
+        value = rest;
+    }
+    value.is_empty()
 }
 
-/// Reads tunnel TLVs and their sub-TLVs.
-pub(super) fn tunnels(mut value: &[u8]) -> Tunnels {
+/// One or more tunnel TLVs of whole sub-TLVs (RFC 9012 section 13). No tunnel type is recognized here, so each TLV "MUST
+/// remain in the attribute", and no sub-TLV is looked into.
+pub(super) fn is_tunnels(mut value: &[u8]) -> bool {
     if value.is_empty() {
-        return Tunnels::None;
+        return false;
     }
     while !value.is_empty() {
-        let Some((_, mut tunnel, rest)) = split_wide_tlv(value) else { return Tunnels::Malformed };
+        let Some((_, mut tunnel, rest)) = split_wide_tlv(value) else { return false };
         while !tunnel.is_empty() {
-            let Some(after) = skip_sub_tlv(tunnel) else { return Tunnels::Malformed };
+            let Some(after) = skip_sub_tlv(tunnel) else { return false };
             tunnel = after;
         }
         value = rest;
     }
-    Tunnels::Valid
+    true
 }
 
 /// What follows a sub-TLV: one byte of length for types below 128, else two (RFC 9012 section 2).
@@ -103,6 +123,50 @@ pub(super) fn is_aigp(mut value: &[u8]) -> bool {
         value = rest;
     }
     value.is_empty()
+}
+
+/// Whether the metric of the first AIGP TLV is the greatest there is, of which no route could be better (RFC 7311
+/// section 3.2). Only for what [`is_aigp`] then judges.
+pub(super) fn has_greatest_metric(mut value: &[u8]) -> bool {
+    while let Some(([kind, a, b], rest)) = value.split_first_chunk::<3>() {
+        if *kind == 1 {
+            return rest.first_chunk::<8>() == Some(&[0xff; 8]);
+        }
+        let len = usize::from(u16::from_be_bytes([*a, *b]));
+        let Some(rest) = value.get(len.max(3)..) else { return false };
+        value = rest;
+    }
+    false
+}
+
+/// TLVs, and among them a Hop TLV; each Hop TLV has a service index and one or more whole sub-TLVs (RFC 9015 section
+/// 3.2.1, errors 4, 6 and 7). TLVs of other types are not looked into.
+pub(super) fn is_sfp(mut value: &[u8]) -> bool {
+    let mut hops = 0;
+    while !value.is_empty() {
+        let Some((kind, tlv, rest)) = split_tlv(value) else { return false };
+        let fits = match kind {
+            // Association type, RD and SPI.
+            1 => tlv.len() == 12,
+            2 => tlv.split_first().is_some_and(|(_index, details)| !details.is_empty() && is_tlvs(details)),
+            _ => true,
+        };
+        if !fits {
+            return false;
+        }
+        hops += u32::from(kind == 2);
+        value = rest;
+    }
+    hops > 0
+}
+
+/// Whole TLVs with one byte of type and two of length.
+fn is_tlvs(mut value: &[u8]) -> bool {
+    while !value.is_empty() {
+        let Some((_, _, rest)) = split_tlv(value) else { return false };
+        value = rest;
+    }
+    true
 }
 
 /// Secure_Path and one or two Signature_Blocks, each signature with a segment (RFC 8205 sections 3.1 and 3.2).
@@ -143,37 +207,71 @@ fn count_signatures(mut signatures: &[u8]) -> Option<usize> {
     Some(count)
 }
 
-/// Mode, discriminator, and TLVs with one byte of length (RFC 9026 section 3.1.6).
+/// Mode, discriminator, and TLVs with one byte of length, among them a source address of IPv4 or IPv6; together no less
+/// than 11 bytes (RFC 9026 section 3.1.6).
 pub(super) fn is_bfd_discriminator(value: &[u8]) -> bool {
     let Some((_, mut tlvs)) = value.split_first_chunk::<5>() else { return false };
+    let mut source = false;
     while let [kind, len, rest @ ..] = tlvs {
-        // The source address is IPv4's or IPv6's.
-        if *kind == 1 && !matches!(len, 4 | 16) {
-            return false;
+        if *kind == 1 {
+            if !matches!(len, 4 | 16) {
+                return false;
+            }
+            source = true;
         }
         let Some(after) = rest.get(usize::from(*len)..) else { return false };
         tlvs = after;
     }
-    tlvs.is_empty()
+    source && tlvs.is_empty()
 }
 
-/// TLVs; a label index has seven bytes, an originator SRGB flags and ranges of six (RFC 8669 sections 3 and 6). Others,
-/// SRv6 services among them, must only be whole.
-pub(super) fn is_prefix_sid(mut value: &[u8]) -> bool {
+/// What is wrong with a BGP Prefix-SID.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum PrefixSid {
+    Valid,
+    /// RFC 8669 section 6.
+    Malformed,
+    /// An SRv6 Service TLV (RFC 9252 section 7).
+    MalformedService,
+}
+
+/// Reads TLVs: a label index has seven bytes, an originator SRGB flags and ranges of six (RFC 8669 section 3), an SRv6
+/// L3 or L2 Service TLV a reserved byte and sub-TLVs (RFC 9252 section 2). Those of other types must only be whole.
+pub(super) fn prefix_sid(mut value: &[u8]) -> PrefixSid {
     if value.is_empty() {
-        return false;
+        return PrefixSid::Malformed;
     }
-    while !value.is_empty() {
-        let Some((kind, tlv, rest)) = split_tlv(value) else { return false };
+    let mut result = PrefixSid::Valid;
+    while let Some(kind) = value.first() {
+        let service = matches!(kind, 5 | 6);
+        let malformed = if service { PrefixSid::MalformedService } else { PrefixSid::Malformed };
+        let Some((_, tlv, rest)) = split_tlv(value) else { return malformed };
         let fits = match kind {
             1 => tlv.len() == 7,
             3 => tlv.len() > 2 && (tlv.len() - 2).is_multiple_of(6),
+            5 | 6 => is_srv6_service(tlv),
             _ => true,
         };
+        if !fits && service {
+            return malformed;
+        }
         if !fits {
-            return false;
+            result = malformed;
         }
         value = rest;
+    }
+    result
+}
+
+/// A reserved byte and whole sub-TLVs; that of type 1 has 21 bytes, of which the SID is 16, and whole sub-sub-TLVs.
+fn is_srv6_service(tlv: &[u8]) -> bool {
+    let Some((_reserved, mut rest)) = tlv.split_first() else { return false };
+    while !rest.is_empty() {
+        let Some((kind, sub, after)) = split_tlv(rest) else { return false };
+        if kind == 1 && !sub.get(21..).is_some_and(is_tlvs) {
+            return false;
+        }
+        rest = after;
     }
     true
 }

@@ -253,20 +253,28 @@ const AIGP: [u8; 11] = [1, 0, 11, 0, 0, 0, 0, 0, 0, 0, 1];
 
 #[test]
 fn attributes_that_only_others_use_are_checked_by_their_rfcs() {
-    use FaultKind::{Flags, Length};
+    use FaultKind::{Flags, Length, Value};
     for (flags, code, value) in [
         (0xc0, 22, &[0, 6, 0, 0, 0, 10, 0, 0, 1][..]),
         (0xc0, 22, &[0, 0, 0, 0, 0]),
+        (0xc0, 22, &[0, 2, 0, 0, 0, 6, 0, 1, 4, 10, 0, 0, 1, 0, 2, 7, 7]),
+        (0xc0, 22, &[0, 11, 0, 0, 0, 1, 2]),
         (0xc0, 23, &[0, 8, 0, 6, 6, 4, 10, 0, 0, 1]),
         (0xc0, 23, &[0, 8, 0, 4, 128, 0, 1, 7]),
+        (0x80, 24, &[0; 36]),
         (0x80, 26, &AIGP),
         (0xc0, 27, &[10, 0, 0, 1, 0, 0, 16]),
         (0x80, 29, &[1, 2, 0, 1, 9]),
         (0xc0, 35, &[0, 0, 0xfd, 0xe9]),
+        (0xc0, 37, &[2, 0, 4, 255, 1, 0, 0]),
+        (0xc0, 37, &[&[1, 0, 12][..], &[0; 12], &[9, 0, 0], &[2, 0, 5, 255, 1, 0, 1, 7]].concat()),
         (0xc0, 38, &[1, 0, 0, 0, 7, 1, 4, 10, 0, 0, 1]),
+        (0xc0, 38, &[1, 0, 0, 0, 7, 9, 1, 1, 1, 4, 10, 0, 0, 1]),
         (0xc0, 40, &[1, 0, 7, 0, 0, 0, 0, 0, 0, 9]),
         (0xc0, 40, &[3, 0, 8, 0, 0, 0, 1, 2, 3, 4, 5]),
         (0xc0, 40, &[5, 0, 1, 0]),
+        (0xc0, 40, &[&[5, 0, 25, 0, 1, 0, 21][..], &[0; 21]].concat()),
+        (0xc0, 40, &[9, 0, 0]),
     ] {
         keeps(&route_with(&[attr(flags, code, value)]), &EXTERNAL);
         // Those that are transitive go on as what they are here: unrecognized.
@@ -279,27 +287,63 @@ fn attributes_that_only_others_use_are_checked_by_their_rfcs() {
         (0xc0, 22, &[0, 6, 0, 0][..], Length),
         (0xc0, 22, &[0, 6, 0, 0, 0, 10, 0, 0], Length),
         (0x80, 22, &[0, 0, 0, 0, 0], Flags),
+        // RFC 6514 section 5: "an undefined tunnel type".
+        (0xc0, 22, &[0, 50, 0, 0, 0], Length),
+        (0xc0, 22, &[0, 127, 0, 0, 0], Length),
+        // "No tunnel information" with some, and mLDP of the wrong FEC type or with a cut opaque value.
+        (0xc0, 22, &[0, 0, 0, 0, 0, 1], Length),
+        (0xc0, 22, &[0, 2, 0, 0, 0, 7, 0, 1, 4, 10, 0, 0, 1, 0, 0], Length),
+        (0xc0, 22, &[0, 7, 0, 0, 0, 7, 0, 1, 4, 10, 0, 0, 1, 0, 1], Length),
         // A sub-TLV beyond its TLV, and a TLV beyond the attribute.
         (0xc0, 23, &[0, 8, 0, 6, 6, 5, 10, 0, 0, 1], Length),
         (0xc0, 23, &[0, 8, 0, 7, 6, 4, 10, 0, 0, 1], Length),
+        // RFC 9012 section 13: "does not have any valid TLVs, or it does not have the transitive bit set".
+        (0xc0, 23, &[], Length),
+        (0x80, 23, &[0, 8, 0, 0], Flags),
         (0xc0, 24, &[], Flags),
+        (0x80, 24, &[], Length),
+        (0x80, 24, &[0; 35], Length),
+        // Both bits: RFC 7311 section 3.2 discards for the transitive one, RFC 7606 section 3 (c) withdraws for the other.
+        (0x40, 26, &AIGP, Flags),
         (0xc0, 27, &[10, 0, 0, 1, 0, 0], Length),
+        // RFC 6514 section 8: "does not contain a unicast address".
+        (0xc0, 27, &[224, 0, 0, 1, 0, 0, 16], Length),
         (0x80, 33, &[0, 2], Length),
         (0xc0, 35, &[0, 0, 1], Length),
         (0x80, 35, &[0, 0, 0, 1], Flags),
         (0x40, 35, &[0, 0, 0, 1], Flags),
+        // RFC 9015 section 3.2.1, errors 2, 6, 7 (with and without a service index), 4, and an Association TLV too short.
+        (0x80, 37, &[2, 0, 4, 255, 1, 0, 0], Flags),
+        (0xc0, 37, &[9, 0, 0], Length),
+        (0xc0, 37, &[2, 0, 1, 255], Length),
+        (0xc0, 37, &[2, 0, 0], Length),
+        (0xc0, 37, &[2, 0, 9, 255, 1, 0, 0], Length),
+        (0xc0, 37, &[1, 0, 1, 0, 2, 0, 4, 255, 1, 0, 0], Length),
+        (0xc0, 37, &[], Length),
+        (0x80, 38, &[1, 0, 0, 0, 7, 1, 4, 10, 0, 0, 1], Flags),
         (0x80, 40, &[1, 0, 7, 0, 0, 0, 0, 0, 0, 9], Flags),
+        // RFC 9252 section 7, also behind what RFC 8669 discards: an SRv6 Service TLV without its first byte, longer
+        // than the attribute, with a sub-TLV too long, a SID of 20 bytes, and a sub-sub-TLV too long.
+        (0xc0, 40, &[5, 0, 0], Length),
+        (0xc0, 40, &[6, 0, 2, 0], Length),
+        (0xc0, 40, &[1, 0, 1, 0, 5, 0, 4, 0, 9, 0, 1], Length),
+        (0xc0, 40, &[&[5, 0, 24, 0, 1, 0, 20][..], &[0; 20]].concat(), Length),
+        (0xc0, 40, &[&[5, 0, 28, 0, 1, 0, 24][..], &[0; 21], &[1, 0, 1]].concat(), Length),
     ] {
         withdraws(&route_with(&[attr(flags, code, value)]), &EXTERNAL, code, kind);
     }
     for (flags, code, value, kind) in [
-        (0xc0, 23, &[][..], Length),
-        (0x80, 23, &[0, 8, 0, 0], Flags),
-        (0x80, 26, &[1, 0, 10, 0, 0, 0, 0, 0, 0, 1], Length),
+        (0x80, 26, &[1, 0, 10, 0, 0, 0, 0, 0, 0, 1][..], Length),
         (0x80, 26, &[], Length),
+        // RFC 7311 section 3.2: "the maximum value".
+        (0x80, 26, &[9, 0, 3, 1, 0, 11, 255, 255, 255, 255, 255, 255, 255, 255], Value),
         (0xc0, 26, &AIGP, Flags),
         (0x80, 29, &[1, 2, 0, 9, 9], Length),
+        (0x80, 29, &[], Length),
         (0xc0, 38, &[1, 0, 0, 0], Length),
+        // RFC 9026 section 3.1.6: "smaller than 11", and "does not include the Source IP Address TLV".
+        (0xc0, 38, &[1, 0, 0, 0, 7], Length),
+        (0xc0, 38, &[1, 0, 0, 0, 7, 9, 4, 10, 0, 0, 1], Length),
         (0xc0, 38, &[1, 0, 0, 0, 7, 1, 5, 10, 0, 0, 1, 2], Length),
         (0xc0, 40, &[1, 0, 6, 0, 0, 0, 0, 0, 0], Length),
         (0xc0, 40, &[1, 0, 8, 0], Length),
@@ -346,9 +390,58 @@ fn unwanted_attributes_are_left_out_or_take_their_routes_along() {
 }
 
 #[test]
-fn wrong_flags_of_what_nobody_needs_discard() {
-    discards(&route_with(&[attr(0xc0, 6, &[])]), &EXTERNAL, 6, FaultKind::Flags);
-    discards(&route_with(&[attr(0x80, 7, &[0, 0, 0, 1, 1, 1, 1, 1])]), &EXTERNAL, 7, FaultKind::Flags);
+fn wrong_flags_of_aggregates_withdraw() {
+    // RFC 7606 section 3 (c); 3 (f), 7.6 and 7.7 discard for a wrong length.
+    withdraws(&route_with(&[attr(0xc0, 6, &[])]), &EXTERNAL, 6, FaultKind::Flags);
+    withdraws(&route_with(&[attr(0x80, 7, &[0, 0, 0, 1, 1, 1, 1, 1])]), &EXTERNAL, 7, FaultKind::Flags);
+}
+
+#[test]
+fn empty_values_are_malformed_but_of_as_path_and_atomic_aggregate() {
+    // RFC 7606 section 4.
+    for code in (1..=255).filter(|code| !matches!(*code, 2 | 3 | 6 | 14 | 15)) {
+        let Some(flags) = Some(rule(code)).filter(|rule| rule.checked).map(|rule| rule.flags) else {
+            keeps(&route_with(&[attr(0xc0, code, &[])]), &INTERNAL);
+            continue;
+        };
+        let more = Some(attr(flags, code, &[])).filter(|_| code != code::ORIGIN);
+        let origin = if code == code::ORIGIN { attr(0x40, 1, &[]) } else { origin() };
+        let body = body(&[], &[vec![origin, as_path(), next_hop()], Vec::from_iter(more)].concat(), &[8, 10]);
+        let update = parse(&body, &INTERNAL).unwrap();
+        let discarded = update.discarded().iter().any(|discarded| discarded.fault.code == code);
+        assert!(discarded || update.disposition() != Disposition::Normal, "{code}");
+    }
+}
+
+#[test]
+fn attr_set_holds_what_an_internal_route_may_have() {
+    // RFC 6368 section 5; RFC 7606 section 7.16.
+    let set =
+        |attributes: &[Vec<u8>]| attr(0xc0, 128, &[&[0, 0, 0xfd, 0xe9][..], &attributes.concat()].concat());
+    let inside =
+        [origin(), as_path(), attr(0x40, 5, &[0; 4]), attr(0x80, 9, &[1; 4]), attr(0xc0, 8, &[0; 4])];
+    keeps(&route_with(&[set(&[])]), &EXTERNAL);
+    keeps(&route_with(&[set(&inside)]), &EXTERNAL);
+    keeps(&route_with(&[set(&[set(&inside)])]), &EXTERNAL);
+    // "SHOULD be ignored", and an unknown one.
+    keeps(&route_with(&[set(&[attr(0x40, 3, &[1]), attr(0xc0, 99, &[])])]), &EXTERNAL);
+    for wrong in [
+        reach_v6(),
+        attr(0x80, 15, &[0, 2, 1]),
+        attr(0x40, 1, &[3]),
+        attr(0xc0, 1, &[0]),
+        attr(0x40, 2, &[2, 1, 0, 1]),
+        attr(0xc0, 7, &[0, 1, 1, 1, 1, 1]),
+        attr(0x40, 99, &[]),
+        set(&[attr(0xc0, 8, &[0; 3])]),
+        vec![0x40, 1],
+    ] {
+        withdraws(&route_with(&[set(&[origin(), wrong])]), &EXTERNAL, 128, FaultKind::Value);
+    }
+    withdraws(&route_with(&[attr(0xc0, 128, &[0; 3])]), &EXTERNAL, 128, FaultKind::Length);
+    let nested = |depth| (1..depth).fold(set(&[]), |inner, _| set(&[inner]));
+    keeps(&route_with(&[nested(8)]), &EXTERNAL);
+    withdraws(&route_with(&[nested(9)]), &EXTERNAL, 128, FaultKind::Value);
 }
 
 #[test]
@@ -387,7 +480,10 @@ fn next_hop_rules() {
     for wrong in [&[][..], &[10, 0, 0], &[0; 16]] {
         withdraws(&with(wrong), &EXTERNAL, 3, FaultKind::Length);
     }
-    for wrong in [[0, 0, 0, 0], [224, 0, 0, 5], [255, 255, 255, 255]] {
+    // RFC 4271 section 6.3: "a valid IP host address".
+    for wrong in
+        [[0, 0, 0, 0], [0, 1, 2, 3], [127, 0, 0, 1], [224, 0, 0, 5], [240, 0, 0, 1], [255, 255, 255, 255]]
+    {
         withdraws(&with(&wrong), &EXTERNAL, 3, FaultKind::Value);
     }
     // Beside MP_REACH_NLRI alone its value means nothing.
@@ -408,7 +504,7 @@ fn numbers_and_lists_of_wrong_length_withdraw() {
         (0xc0, 16, &[0, 4, 12]),
         (0xc0, 25, &[0, 8, 30]),
         (0xc0, 32, &[0, 4, 8, 16]),
-        (0xc0, 128, &[0, 3, 5]),
+        (0xc0, 128, &[0, 3]),
     ] {
         for len in wrong {
             let body = route_with(&[attr(flags, code, &vec![0; *len])]);
