@@ -139,6 +139,41 @@ class Frr:
         return routes
 
 
+class Openbgpd:
+    """OpenBGPD. It installs no routes."""
+
+    def __init__(self, host, config):
+        # FRR's daemon of the same name is no program of the path.
+        need("bgpctl")
+        self.host = host
+        self.socket = host.folder / "openbgpd.sock"
+        path = host.folder / "openbgpd.conf"
+        path.write_text(f'socket "{self.socket}"\n{config}')
+        # It refuses a configuration that others may write.
+        path.chmod(0o600)
+        # Its processes shut themselves in here; elsewhere the system's service manager makes it.
+        pathlib.Path("/run/openbgpd").mkdir(exist_ok=True)
+        self.process = host.start("openbgpd", "/usr/sbin/bgpd", "-d", "-f", path)
+        wait_for("OpenBGPD answers", lambda: self.ask("show"), 20, alive=[self.process])
+
+    def ask(self, *command):
+        return self.host.run("bgpctl", "-s", self.socket, *command, timeout=300)
+
+    def kill(self):
+        self.process.kill()
+
+    def established(self, neighbor):
+        return json.loads(self.ask("-j", "show", "neighbor", neighbor))["neighbors"][0]["state"] == "Established"
+
+    def count(self):
+        """How many prefixes it has."""
+        return len(self.prefixes())
+
+    def prefixes(self):
+        """The prefixes with a best path."""
+        return {route["prefix"] for route in json.loads(self.ask("-j", "show", "rib", "selected")).get("rib", [])}
+
+
 class Gobgp:
     """GoBGP."""
 

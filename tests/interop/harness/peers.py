@@ -3,7 +3,7 @@ neighbour, and passive sessions with its feeds."""
 
 from typing import NamedTuple
 
-from .daemons import Bird, Frr, Gobgp
+from .daemons import Bird, Frr, Gobgp, Openbgpd
 from .host import Host, Pair, wait_for
 from .table import FEED_ASN
 
@@ -120,8 +120,32 @@ def gobgp(s):
         neighbor(f, FEED_ASN, ["ipv4", "ipv6"], "true") for f in FEEDS)
 
 
+def openbgpd(s):
+    feeds = "".join(f"  neighbor {feed} {{ remote-as {FEED_ASN} }}\n" for feed in FEEDS)
+    # Version 7.7 takes the machine's first IPv6 address for that of the session's interface, so IPv4 alone.
+    return f"""
+AS {s.asn}
+router-id {s.four}
+fib-update no
+listen on {s.four}
+connect-retry 1
+neighbor {s.peer_four} {{
+  remote-as {s.peer_asn}
+  announce IPv4 unicast
+}}
+group "feeds" {{
+  passive
+  export none
+{feeds}}}
+allow from any
+allow to {s.peer_four}
+"""
+
+
 def start(kind, host, side):
     """Starts a speaker of that kind."""
+    if kind == "openbgpd":
+        return Openbgpd(host, openbgpd(side))
     if kind == "bird":
         return Bird(host, bird(side))
     if kind == "frr":
