@@ -823,16 +823,16 @@ impl Checker {
             self.problem(&at("fast-external-fallover", of_own.is_some()), says);
         }
         let fast_external_fallover = of_own.or(of_group).unwrap_or(of_all);
-        let attributes = AttributeFilter {
-            discard: self.attributes(
+        let attributes = self.attribute_filter(
+            (
                 &at("discard-attributes", own.discard_attributes.is_some()),
                 own.discard_attributes.or(group.discard_attributes.as_deref()),
             ),
-            withdraw: self.attributes(
+            (
                 &at("treat-as-withdraw", own.treat_as_withdraw.is_some()),
                 own.treat_as_withdraw.or(group.treat_as_withdraw.as_deref()),
             ),
-        };
+        );
         let enforce_first_as = own.enforce_first_as.or(group.enforce_first_as);
         if enforce_first_as.is_some() && !external {
             self.problem(

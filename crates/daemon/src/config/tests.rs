@@ -411,6 +411,11 @@ fn what_is_never_taken_is_listed_by_prefix_and_by_attribute() {
         ("discard-attributes = [\"as-path\"]\n", "AS_PATH cannot be left out"),
         ("treat-as-withdraw = [14]\n", "MP_REACH_NLRI cannot be left out"),
         ("discard-attributes = [\"otcc\"]\n", "\"otcc\" is no path attribute"),
+        ("discard-attributes = [35]\ntreat-as-withdraw = [\"otc\"]\n", "OTC is in discard-attributes too"),
+        (
+            "discard-attributes = [99]\ntreat-as-withdraw = [99]\n",
+            "attribute 99 is in discard-attributes too",
+        ),
         ("discard-attributes = [0]\n", "write 1 to 255"),
         ("discard-attributes = [256]\n", "write a code from 1 to 255"),
     ] {

@@ -20,14 +20,34 @@ impl Checker {
         Martians::new(ranges)
     }
 
+    /// The lists of attributes of a neighbour, with where each is.
+    pub(super) fn attribute_filter(
+        &mut self,
+        (discard_at, discard): (&[Step], Option<&[file::AttributeName]>),
+        (withdraw_at, withdraw): (&[Step], Option<&[file::AttributeName]>),
+    ) -> AttributeFilter {
+        let filter = AttributeFilter {
+            discard: self.attributes(discard_at, discard),
+            withdraw: self.attributes(withdraw_at, withdraw),
+        };
+        for (i, attribute) in withdraw.unwrap_or_default().iter().enumerate() {
+            if let Some(code) = code(attribute).filter(|code| filter.discard.contains(*code)) {
+                let named = name(code).map_or_else(|| format!("attribute {code}"), Into::into);
+                let says = format!(
+                    "{named} is in discard-attributes too: it cannot be left out and take its routes along; remove it \
+                     from one of the two"
+                );
+                self.problem(&[withdraw_at, key![i]].concat(), says);
+            }
+        }
+        filter
+    }
+
     /// The list of attributes at `at`, if there is one.
-    pub(super) fn attributes(&mut self, at: &[Step], list: Option<&[file::AttributeName]>) -> CodeSet {
+    fn attributes(&mut self, at: &[Step], list: Option<&[file::AttributeName]>) -> CodeSet {
         let mut codes = CodeSet::default();
         for (i, attribute) in list.unwrap_or_default().iter().enumerate() {
-            let code = match attribute {
-                file::AttributeName::Code(code) => Some(*code).filter(|code| *code != 0),
-                file::AttributeName::Name(name) => code_of(name),
-            };
+            let code = code(attribute);
             let says = match (code, attribute) {
                 (Some(code), _) if AttributeFilter::NEVER.contains(&code) => format!(
                     "{} cannot be left out: without it a route cannot be used, or a loop not be found; refuse the \
@@ -47,5 +67,12 @@ impl Checker {
             self.problem(&[at, key![i]].concat(), says);
         }
         codes
+    }
+}
+
+fn code(attribute: &file::AttributeName) -> Option<u8> {
+    match attribute {
+        file::AttributeName::Code(code) => Some(*code).filter(|code| *code != 0),
+        file::AttributeName::Name(name) => code_of(name),
     }
 }
