@@ -52,14 +52,13 @@ impl NextHop {
         }
     }
 
-    /// Whether another router can have it: a "valid IP host address" (RFC 4271 section 6.3). Not "this network",
-    /// loopback, multicast, reserved or broadcast (RFC 1122 section 3.2.1.3, RFC 1112 section 4, RFC 4291 section 2.5).
+    /// Whether it is a "valid IP host address" (RFC 4271 section 6.3): not "this network", multicast, reserved or
+    /// broadcast (RFC 1122 section 3.2.1.3, RFC 1112 section 4, RFC 4291 section 2.5). A loopback address is one: a session
+    /// over the loopback has such next hops; elsewhere it is the receiver's own, which is for next-hop resolution to refuse.
     pub fn is_host(self) -> bool {
         match self {
-            NextHop::V4(a) => !matches!(a.octets(), [0 | 127 | 224..=255, ..]),
-            NextHop::V6 { global, .. } => {
-                !(global.is_unspecified() || global.is_loopback() || global.is_multicast())
-            }
+            NextHop::V4(a) => !matches!(a.octets(), [0 | 224..=255, ..]),
+            NextHop::V6 { global, .. } => !(global.is_unspecified() || global.is_multicast()),
         }
     }
 
@@ -146,7 +145,7 @@ mod tests {
             ("223.255.255.254", true),
             ("0.0.0.0", false),
             ("0.1.2.3", false),
-            ("127.0.0.1", false),
+            ("127.0.0.1", true),
             ("224.0.0.5", false),
             ("240.0.0.1", false),
             ("255.255.255.255", false),
@@ -154,7 +153,7 @@ mod tests {
             assert_eq!(NextHop::V4(text.parse().unwrap()).is_host(), is, "{text}");
         }
         for (text, is) in
-            [("2001:db8::1", true), ("fe80::1", true), ("::", false), ("::1", false), ("ff02::1", false)]
+            [("2001:db8::1", true), ("fe80::1", true), ("::1", true), ("::", false), ("ff02::1", false)]
         {
             assert_eq!(NextHop::from_v6(text.parse().unwrap(), None).is_host(), is, "{text}");
         }

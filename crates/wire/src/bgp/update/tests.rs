@@ -481,9 +481,7 @@ fn next_hop_rules() {
         withdraws(&with(wrong), &EXTERNAL, 3, FaultKind::Length);
     }
     // RFC 4271 section 6.3: "a valid IP host address".
-    for wrong in
-        [[0, 0, 0, 0], [0, 1, 2, 3], [127, 0, 0, 1], [224, 0, 0, 5], [240, 0, 0, 1], [255, 255, 255, 255]]
-    {
+    for wrong in [[0, 0, 0, 0], [0, 1, 2, 3], [224, 0, 0, 5], [240, 0, 0, 1], [255, 255, 255, 255]] {
         withdraws(&with(&wrong), &EXTERNAL, 3, FaultKind::Value);
     }
     // Beside MP_REACH_NLRI alone its value means nothing.
