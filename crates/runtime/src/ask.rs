@@ -96,17 +96,45 @@ impl<S> Asker<S> {
         &self,
         question: impl FnOnce(&mut S) -> R + Send + 'static,
     ) -> Result<R, NoAnswer> {
+        self.start(question)?.wait()
+    }
+
+    /// As [`Asker::wait`], but without waiting: several stages can be at work on their answers at the same time.
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when the stage has stopped.
+    pub fn start<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut S) -> R + Send + 'static,
+    ) -> Result<Answer<R>, NoAnswer> {
         let (question, answered) = with_answer(question);
         let stopped = NoAnswer { stage: self.stage, stopped: true };
         self.tx.send(question).map_err(|_| stopped)?;
         self.wake();
-        answered.recv().map_err(|_| stopped)
+        Ok(Answer { answered, stopped })
     }
 
     fn wake(&self) {
         if let Some(wake) = &self.wake {
             wake();
         }
+    }
+}
+
+/// An answer that a stage has been asked for.
+#[must_use]
+pub struct Answer<R> {
+    answered: channel::Receiver<R>,
+    stopped: NoAnswer,
+}
+
+impl<R> Answer<R> {
+    /// Waits for it.
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when the stage has stopped.
+    pub fn wait(self) -> Result<R, NoAnswer> {
+        self.answered.recv().map_err(|_| self.stopped)
     }
 }
 
@@ -165,7 +193,8 @@ mod tests {
             select.ready();
             asked.serve(&mut state);
         });
-        assert_eq!(asker.ask(|v| v.iter().sum::<u32>()), Ok(6));
+        let first = asker.start(|v| v.iter().sum::<u32>()).unwrap();
+        assert_eq!(first.wait(), Ok(6));
         stage.join().unwrap();
         assert!(asker.wait(|v| v.len()).is_err());
         let says = asker.ask(|v| v.len()).unwrap_err().to_string();

@@ -206,6 +206,11 @@ impl<T> Sender<T> {
         self.tx.len()
     }
 
+    /// Whether more than half of the ring is in use.
+    pub fn is_half_full(&self) -> bool {
+        2 * self.tx.len() > self.stats.capacity
+    }
+
     /// Whether the ring has no room now.
     pub fn is_full(&self) -> bool {
         self.tx.is_full()
