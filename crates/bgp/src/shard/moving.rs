@@ -33,7 +33,7 @@ pub struct Moved {
     logical: LogicalShard,
     /// Where the part ends.
     end: Cut,
-    /// Sessions that are up, which paths name by index.
+    /// The sessions of its paths, which name them by index.
     sessions: Vec<Arc<PeerInfo>>,
     /// The attribute sets, which paths name by index, each with the prefix of its paths if that holds its next hop.
     attrs: Vec<(AttrSet, Option<AnyPrefix>)>,
@@ -93,6 +93,19 @@ impl Moved {
         self.paths.len()
     }
 
+    /// How many sessions these are of.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// The index of a session of the giver, which joins what moves if it is new here.
+    fn session(&mut self, number: u16, numbers: &mut Map<u16, u16>, core: &Core) -> u16 {
+        *numbers.entry(number).or_insert_with(|| {
+            self.sessions.push(core.sessions.get(number).info.clone());
+            (self.sessions.len() - 1) as u16
+        })
+    }
+
     /// The index of an attribute set of the giver, which joins what moves if it is new here. The note of where a batch has a set
     /// serves here too: it is compared before it is believed.
     fn index(&mut self, number: u32, core: &mut Core) -> u32 {
@@ -111,20 +124,16 @@ impl Moved {
 impl Shard {
     /// Gives a part of a logical shard away: what stands behind `from`, as many routes as have no more than `paths` paths, and
     /// one at least if there is one. Work on these routes that is under way is done first, and said in `out`; the move itself says
-    /// no more than which next hops are out of use here.
+    /// no more than which next hops are out of use here. The tables' memory stays until [`Shard::shrink_table`].
     pub fn extract(&mut self, logical: LogicalShard, from: Cut, paths: usize, out: &mut ShardOut) -> Moved {
         let mut moved = Moved::new(logical);
         let mut sessions = Map::default();
-        for (number, session) in self.core.sessions.iter().filter(|(_, session)| session.up) {
-            sessions.insert(number, moved.sessions.len() as u16);
-            moved.sessions.push(session.info.clone());
-        }
         let mut left = paths.max(1);
         for_each_family!(F => if let Some(from) = from.hash::<F>() && moved.end == Cut::END {
             if left == 0 {
                 moved.end = Cut::before::<F>(Some(from));
             } else {
-                self.give::<F>(from, &mut left, &mut moved, &sessions, out);
+                self.give::<F>(from, &mut left, &mut moved, &mut sessions, out);
             }
         });
         moved.next_hops.sort_unstable_by_key(|(next_hop, _)| *next_hop);
@@ -139,7 +148,7 @@ impl Shard {
         from: u32,
         left: &mut usize,
         moved: &mut Moved,
-        sessions: &Map<u16, u16>,
+        sessions: &mut Map<u16, u16>,
         out: &mut ShardOut,
     ) {
         let logical = usize::from(moved.logical);
@@ -161,7 +170,8 @@ impl Shard {
             for path in &gone[first..] {
                 let attrs = moved.index(path.attrs, core);
                 hops.push(core.attrs.hop_number(path.attrs));
-                moved.paths.push(Path { attrs, session: sessions[&path.session], ..*path });
+                let session = moved.session(path.session, sessions, core);
+                moved.paths.push(Path { attrs, session, ..*path });
                 core.sessions.counts::<F>(path.session).paths -= 1;
             }
             let row = (route.prefix(), route.len() as u32, (route.lead() as u32, route.is_usable()));
@@ -169,7 +179,8 @@ impl Shard {
             if let Some(told) = core.waits_elsewhere(route, out) {
                 let there = told.map(|told| {
                     hops.push(core.attrs.hop_number(told.attrs));
-                    Path { attrs: moved.index(told.attrs, core), session: sessions[&told.session], ..told }
+                    let attrs = moved.index(told.attrs, core);
+                    Path { attrs, session: moved.session(told.session, sessions, core), ..told }
                 });
                 moved.untold.get_mut::<F>().push((route.prefix(), there));
                 if told.is_some() {
@@ -220,6 +231,29 @@ impl Shard {
             self.work.sweep();
         }
         self.core.clear_out(out);
+    }
+
+    /// How many prefixes of each family this shard has of a logical shard.
+    pub fn table_len(&self, logical: LogicalShard) -> (usize, usize) {
+        let logical = usize::from(logical);
+        (self.tables.v4[logical].len(), self.tables.v6[logical].len())
+    }
+
+    /// Makes room for so many prefixes of each family of a logical shard that is about to come, so that no part of it makes a
+    /// table grow. The room stays until [`Shard::shrink_table`].
+    pub fn reserve_table(&mut self, logical: LogicalShard, (v4, v6): (usize, usize)) {
+        let logical = usize::from(logical);
+        self.tables.v4[logical].reserve(v4);
+        self.tables.v6[logical].reserve(v6);
+    }
+
+    /// Gives back what tables of a logical shard hold beyond need, after it has moved.
+    pub fn shrink_table(&mut self, logical: LogicalShard) {
+        for_each_family!(F => {
+            let table = &mut self.tables.get_mut::<F>()[usize::from(logical)];
+            table.unreserve();
+            table.trim();
+        });
     }
 
     /// The number here of a session that is up where routes came from.

@@ -22,17 +22,19 @@ pub(super) trait Slot: Copy {
 
 /// The table. Keys are the callers' to compare.
 pub(super) struct Table<S> {
-    /// More than `spread`: entries whose place is taken stand behind it.
+    /// Entries whose place is taken stand behind it, beyond `spread` at the end. Slots behind the last one here are empty.
     slots: Vec<S>,
     /// How many slots hashes are spread over.
     spread: usize,
     len: usize,
+    /// How many entries it keeps room for, though it has fewer.
+    reserved: usize,
     seed: Seed,
 }
 
 impl<S: Slot> Table<S> {
     pub(super) fn new(seed: Seed) -> Table<S> {
-        Table { slots: Vec::new(), spread: 0, len: 0, seed }
+        Table { slots: Vec::new(), spread: 0, len: 0, reserved: 0, seed }
     }
 
     /// How many entries it has.
@@ -98,9 +100,20 @@ impl<S: Slot> Table<S> {
         }
         loop {
             let start = self.home(hash);
+            if self.slots.len() <= start {
+                self.slots.resize(start + 1, S::empty());
+            }
             let before = |slot: &S| !slot.is_empty() && slot.hash(&self.seed) <= hash;
             let at = start + self.slots[start..].iter().take_while(|slot| before(slot)).count();
-            if let Some(room) = self.slots[at..].iter().position(S::is_empty) {
+            let free = self.slots[at..].iter().position(S::is_empty);
+            let free = free.or_else(|| {
+                let more = self.slots.len() < room(self.spread);
+                more.then(|| {
+                    self.slots.push(S::empty());
+                    self.slots.len() - 1 - at
+                })
+            });
+            if let Some(room) = free {
                 self.slots.copy_within(at..at + room, at + 1);
                 self.slots[at] = slot;
                 self.len += 1;
@@ -124,17 +137,38 @@ impl<S: Slot> Table<S> {
         self.len -= 1;
     }
 
+    /// Makes room for `len` entries in all and keeps it until [`Table::unreserve`]. It costs O(entries): memory for others is
+    /// touched when they come.
+    ///
+    /// A table that entries leave or enter in the order of their hashes needs this. Made to fit, it would have all of them in
+    /// one part of its slots, each far from its place, and a search would cost O(entries).
+    pub(super) fn reserve(&mut self, len: usize) {
+        let spread = (len + len / 3).max(8);
+        if len > self.len && spread > self.spread {
+            self.rebuild(spread);
+        }
+        self.reserved = len;
+    }
+
+    /// Keeps no room for entries that are not there.
+    pub(super) fn unreserve(&mut self) {
+        self.reserved = 0;
+    }
+
     /// Gives memory back when much of it is not in use. Places change.
     pub(super) fn trim(&mut self) {
-        if self.len == 0 {
+        if self.len.max(self.reserved) == 0 {
             (self.slots, self.spread) = (Vec::new(), 0);
-        } else if self.spread > 64 && self.len * 4 < self.spread {
-            self.rebuild(self.len * 2);
+        } else if self.spread > 64 && self.len.max(self.reserved) * 4 < self.spread {
+            self.rebuild(self.len.max(self.reserved) * 2);
         }
     }
 
     /// Gives all memory back that entries do not need, but for a little: the next few do not make it grow. Places change.
     pub(super) fn fit(&mut self) {
+        if self.reserved > 0 {
+            return;
+        }
         let wanted = self.len + self.len / 3;
         if self.spread > 64 && self.spread > wanted + wanted / 8 {
             self.rebuild(wanted);
@@ -221,10 +255,11 @@ impl<S: Slot> Table<S> {
         }
     }
 
-    /// Takes out the entries from those of hash `from` on to those before `end`, if there is one, in order.
+    /// Takes out the entries from those of hash `from` on to those before `end`, if there is one, in order. No memory is given
+    /// back; see [`Table::trim`].
     pub(super) fn drain(&mut self, from: u32, end: Option<u32>) -> Vec<S> {
         let first = self.first(from).min(self.slots.len());
-        let until = end.map_or(self.slots.len(), |end| self.first(end));
+        let until = end.map_or(self.slots.len(), |end| self.first(end)).min(self.slots.len());
         let drained: Vec<S> =
             self.slots[first..until].iter().filter(|slot| !slot.is_empty()).copied().collect();
         self.slots[first..until].fill(S::empty());
@@ -239,9 +274,6 @@ impl<S: Slot> Table<S> {
             let to = home.max(free);
             self.slots.swap(at, to);
             (free, at) = (to + 1, at + 1);
-        }
-        if self.len == 0 {
-            self.trim();
         }
         drained
     }
@@ -258,19 +290,19 @@ impl<S: Slot> Table<S> {
     }
 
     fn rebuild(&mut self, spread: usize) {
-        let room = spread + (spread / 8).clamp(8, 256);
-        let old = std::mem::replace(&mut self.slots, vec![S::empty(); room]);
+        let old = std::mem::replace(&mut self.slots, Vec::with_capacity(room(spread)));
         self.spread = spread;
-        let mut next = 0;
         for slot in old.into_iter().filter(|slot| !slot.is_empty()) {
-            let at = self.home(slot.hash(&self.seed)).max(next);
-            match self.slots.get_mut(at) {
-                Some(free) => *free = slot,
-                None => self.slots.push(slot),
-            }
-            next = at + 1;
+            let at = self.home(slot.hash(&self.seed)).max(self.slots.len());
+            self.slots.resize(at, S::empty());
+            self.slots.push(slot);
         }
     }
+}
+
+/// How many slots a table has whose hashes are spread over `spread` of them.
+fn room(spread: usize) -> usize {
+    spread + (spread / 8).clamp(8, 256)
 }
 
 #[cfg(test)]
@@ -329,6 +361,46 @@ mod tests {
         assert!(keys(0..3000).all(|key| table.find(key.spread(), |k| *k == key).is_some()));
     }
 
+    #[test]
+    fn reserve_entries_come_in_any_order_without_growth() {
+        let keys = |n: u32| (0..n).map(|n| Key(3 * n));
+        let mut sorted: Vec<Key> = keys(5000).collect();
+        sorted.sort_unstable_by_key(|key| key.spread());
+        let back = sorted.iter().rev().copied().collect();
+        for order in [sorted, keys(5000).collect(), back] {
+            let mut table = Table::new(Seed::default());
+            put(&mut table, Key(30_000));
+            table.reserve(5001);
+            let reserved = table.memory();
+            for (n, key) in order.iter().enumerate() {
+                table.remove(table.find(Key(30_000).spread(), |k| k.0 == 30_000).unwrap());
+                table.trim();
+                put(&mut table, Key(30_000));
+                put(&mut table, *key);
+                assert!(table.find(key.spread(), |k| k == key).is_some() && table.len() == n + 2);
+            }
+            assert_eq!(table.memory(), reserved, "it was made anew");
+            table.reserve(5001);
+            table.fit();
+            assert_eq!(table.memory(), reserved);
+            // Entries in front: the others stay where they are.
+            let behind: Vec<usize> =
+                order.iter().filter_map(|key| table.find(key.spread(), |k| k == key)).collect();
+            table.drain(0, Some(u32::MAX / 2));
+            table.trim();
+            let left: Vec<usize> =
+                order.iter().filter_map(|key| table.find(key.spread(), |k| k == key)).collect();
+            assert!(left.len() < 2600 && left.iter().all(|at| behind.contains(at)));
+            order.iter().for_each(|key| put(&mut table, *key));
+            put(&mut table, Key(30_000));
+            assert_eq!(table.drain(0, None).len(), 5001);
+            assert_eq!(table.memory(), reserved);
+            table.unreserve();
+            table.trim();
+            assert_eq!(table.memory(), 0);
+        }
+    }
+
     proptest! {
         #[test]
         fn it_is_a_set(steps in prop::collection::vec((any::<bool>(), 0..200u32), 0..600)) {
@@ -363,6 +435,7 @@ mod tests {
         ) {
             let mut table = Table::new(Seed::default());
             keys.iter().for_each(|n| put(&mut table, Key(*n)));
+            table.reserve(keys.len());
             let (mut model, mut from, mut come) = (keys, Some(0), come.into_iter());
             while let Some(begin) = from {
                 let mut left = budget;
@@ -387,6 +460,9 @@ mod tests {
                 let last = taken.last().map(|n| Key(*n).spread());
                 let others = taken.iter().filter(|n| Some(Key(**n).spread()) != last);
                 prop_assert!(others.map(|n| 1 + *n as usize % 2).sum::<usize>() <= budget);
+                let held = table.memory();
+                table.trim();
+                prop_assert_eq!(table.memory(), held);
                 // What comes behind the end belongs here still.
                 for n in come.by_ref().take(3).filter(|n| end.is_some_and(|end| Key(*n).spread() >= end)) {
                     put(&mut table, Key(n));

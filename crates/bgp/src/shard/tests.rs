@@ -571,6 +571,67 @@ fn held_path_goes_with_its_prefix_its_session_and_its_logical_shard() {
     assert_eq!(bench.shard.counts().attribute_sets, 0);
 }
 
+/// What a peer could aim at: most prefixes in one logical shard, and a prefix with thousands of paths.
+#[test]
+fn extract_skewed_logical_shard_and_wide_prefix_work_is_bounded_by_the_part() {
+    const PATHS: usize = 512;
+    let peers: Vec<_> = (1..=3000).map(|n| peer(n, 1)).collect();
+    // 16,384 prefixes of one block, so of one logical shard; the first has 3,000 paths and the others two.
+    let all: Vec<Prefix<V4>> = (0..1 << 14).map(|n| Prefix::new(10 << 24 | n, 32)).collect();
+    let logical = logical_shard(all[0]);
+    let (mut bench, mut fresh) = (Bench::new(), Bench::new());
+    let passer = all[1];
+    let withdraw = |bench: &mut Bench, from: &PeerInfo, prefix: Prefix<V4>| {
+        let mut batches = ShardBatches::new([0; 64]);
+        batches.extend(from, None, [prefix].into_iter());
+        batches.drain().for_each(|(_, batch)| bench.handle(ShardIn::Routes(batch)));
+    };
+    let announce = |bench: &mut Bench, from: &PeerInfo, prefixes: &[Prefix<V4>]| {
+        let mut batches = ShardBatches::new([0; 64]);
+        batches.extend(from, Some(&set(0, 7)), prefixes.iter().copied());
+        batches.drain().for_each(|(_, batch)| bench.handle(ShardIn::Routes(batch)));
+    };
+    for peer in &peers {
+        bench.handle(ShardIn::PeerUp(peer.clone()));
+        announce(&mut bench, peer, &all[..1]);
+    }
+    peers[..2].iter().for_each(|peer| announce(&mut bench, peer, &all));
+    bench.finish();
+
+    let table = |bench: &Bench| bench.shard.tables.v4[usize::from(logical)].memory();
+    let len = bench.shard.table_len(logical);
+    bench.shard.reserve_table(logical, len);
+    fresh.shard.reserve_table(logical, len);
+    let reserved = [table(&bench), table(&fresh)];
+    let (mut cut, mut prefixes, mut parts) = (Cut::START, 0, 0);
+    while cut != Cut::END {
+        let moved = bench.shard.extract(logical, cut, PATHS, &mut bench.out);
+        let wide = moved.prefixes() == 1 && moved.paths() == peers.len();
+        assert!(wide || moved.paths() <= PATHS, "{} prefixes, {} paths", moved.prefixes(), moved.paths());
+        assert!(
+            moved.sessions() <= if moved.paths() > PATHS { peers.len() } else { 2 },
+            "sessions without paths"
+        );
+        (cut, prefixes, parts) = (moved.end(), prefixes + moved.prefixes(), parts + 1);
+        fresh.shard.adopt(moved, &mut fresh.out);
+        // A prefix goes and comes back: a table that is almost empty stays as large as it is.
+        let at_giver = bench.shard.lookup(passer).is_some();
+        let has_it = if at_giver { &mut bench } else { &mut fresh };
+        peers[..2].iter().for_each(|peer| withdraw(has_it, peer, passer));
+        announce(has_it, &peers[0], &[passer]);
+        assert_eq!([table(&bench), table(&fresh)], reserved, "a table was made anew in part {parts}");
+    }
+    assert_eq!(prefixes, all.len());
+    assert!(parts <= 2 * all.len() / (PATHS - 1) + 3, "{parts} parts");
+    [&mut bench, &mut fresh].iter_mut().for_each(|bench| bench.shard.shrink_table(logical));
+    assert_eq!(
+        (table(&bench), bench.shard.table_len(logical), fresh.shard.table_len(logical)),
+        (0, (0, 0), len)
+    );
+    assert_eq!(fresh.shard.counts().ipv4.paths, 2 * (all.len() - 1) + peers.len() - 1);
+    assert!(all.iter().all(|prefix| fresh.shard.lookup(*prefix).is_some()));
+}
+
 #[test]
 fn next_hop_inside_its_own_prefix_is_asked_for_without_that_prefix() {
     let mut bench = tracking();
