@@ -1,6 +1,7 @@
 """A running router takes another number of shards, and another configuration, and no session that has nothing to do with
 it notices."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -28,6 +29,9 @@ def tables(folder, shards, resizes=()):
             answer = json.loads(reflector.router.text("config", "bgp", "shards", number, "--json"))
             assert answer["to"] == number and answer["prefixes"] > 0, answer
             assert answer["stops"] > 1 and 0 < answer["longest_stop_seconds"] < answer["paused_seconds"], answer
+            over = [answer[f"stops_over_{ms}_ms"] for ms in (10, 25, 50)]
+            assert over == sorted(over, reverse=True) and over[0] <= answer["stops"] > answer["stops_in_vain"], answer
+            assert 0 < answer["most_paths_in_a_stop"] <= 1 << 15, answer
             assert reflector.threads("shard") == number
             if len(sinks) == 1:
                 sinks.append(reflector.sink(*ENDS, first=EARLY, receivers=LATE))
@@ -48,6 +52,63 @@ def test_shards_come_and_go_under_load(folder):
     assert len(still) == EARLY + LATE and still[0][0] == 20000
     resized = tables(folder / "resized", 1, (4, 2))
     assert set(resized) == set(still), (resized, still)
+
+
+#: Enough that a resize takes seconds.
+LARGE = ("--ipv4", 380000, "--ipv6", 20000)
+
+
+@contextlib.contextmanager
+def resizing(reflector, number):
+    """`ribtide config bgp shards`, which has begun and, as the caller is to see, does not end at once."""
+    args = [binary(), "config", "bgp", "shards", str(number), "--json", "--socket", str(reflector.router.socket)]
+    before = reflector.threads("shard")
+    with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as resize:
+        try:
+            wait_for("new shards have started", lambda: reflector.threads("shard") != before, every=0.01)
+            yield resize
+        finally:
+            resize.kill()
+
+
+def test_resize_session_ends_meanwhile_and_second_resize_is_refused(folder):
+    host = Host(folder, "h")
+    try:
+        reflector = Reflector(host, 1, 1, SENDERS, 0)
+        router = reflector.router
+        steady = reflector.steady("--ipv4", 5000, "--seed", 77)
+        wait_for("the steady routes are there", lambda: router.count() == 5000, alive=[steady])
+        blast = reflector.blast(*LARGE)
+        wait_for("all are there", lambda: router.count() > 400000, alive=[blast])
+        with resizing(reflector, 3) as resize:
+            assert "just being resized" in refusal(reflector, "config", "bgp", "shards", 2, "--socket", router.socket)
+            blast.kill()
+            out, error = resize.communicate(timeout=300)
+        assert resize.returncode == 0, error
+        answer = json.loads(out)
+        assert (answer["from"], answer["to"]) == (1, 3) and answer["most_paths_in_a_stop"] <= 1 << 15, answer
+        wait_for("routes of the sessions that ended are gone", lambda: router.count() == 5000, alive=[steady])
+        assert reflector.lost([Host.FEEDS[0]]) == {} and reflector.threads("shard") == 3
+    finally:
+        host.close()
+
+
+def test_resize_router_is_stopped_meanwhile_and_ends(folder):
+    host = Host(folder, "h")
+    try:
+        reflector = Reflector(host, 1, 1, SENDERS, 0)
+        blast = reflector.blast(*LARGE)
+        wait_for("all are there", lambda: reflector.router.count() >= 400000, alive=[blast])
+        with resizing(reflector, 4) as resize:
+            reflector.router.process.popen.send_signal(signal.SIGTERM)
+            wait_for("the router has ended", lambda: reflector.router.process.poll() is not None, 20)
+            out, error = resize.communicate(timeout=60)
+        assert reflector.router.process.poll() == 0, reflector.router.process.log()
+        assert "panicked" not in reflector.router.process.log(1_000_000)
+        # It ended as asked before it was stopped, or says that it did not.
+        assert json.loads(out)["to"] == 4 if resize.returncode == 0 else error, (out, error)
+    finally:
+        host.close()
 
 
 def refusal(reflector, *args):

@@ -7,6 +7,7 @@
 
 use super::mailbox::{Mailbox, retry_all};
 use super::messages::MessageCounts;
+use super::shard;
 use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
 use mio::unix::SourceFd;
@@ -42,9 +43,11 @@ const READ: usize = 64 * 1024;
 const ENOUGH: usize = 4096;
 /// How long it sleeps where nothing comes in, before it looks whether it is to stop.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Batches that may wait at a shard while routes move between shards: a shard comes to rest when it has handled them.
-const FEW: usize = 1;
-/// How often it looks then whether a shard has taken them.
+/// The same two while routes move between shards, which come to rest when they have handled what was read: some
+/// milliseconds' work.
+const READ_HELD_BACK: usize = 8 * 1024;
+const ENOUGH_HELD_BACK: usize = 1024;
+/// How often it looks then whether the shards have taken what it read.
 const MOMENT: Duration = Duration::from_millis(1);
 
 const WAKE: Token = Token(usize::MAX);
@@ -149,7 +152,7 @@ impl ReaderBuilder {
             ready: VecDeque::new(),
             perhaps: Vec::new(),
             paused: None,
-            few: false,
+            downstream: None,
             buffer: vec![0; MAX_EXTENDED_LEN + READ],
         };
         let stage = ReaderStage { reader, asked, events: Events::with_capacity(256) };
@@ -209,7 +212,7 @@ impl Stage for ReaderStage {
             self.reader.shards.iter().for_each(|shard| shard.watch(&mut select));
             self.reader.reports.watch(&mut select);
             // Timed out or ready: the next turn looks.
-            let _ = select.ready_timeout(if self.reader.few { MOMENT } else { PATIENCE });
+            let _ = select.ready_timeout(if self.reader.downstream.is_some() { MOMENT } else { PATIENCE });
         } else {
             let in_vain = !self.look(PATIENCE);
             if rest::waited(in_vain) {
@@ -248,8 +251,8 @@ pub struct Reader {
     perhaps: Vec<PeerId>,
     /// Since when it reads nothing and begins and ends no session: routes move between shards.
     paused: Option<Instant>,
-    /// Only [`FEW`] batches may wait at a shard.
-    few: bool,
+    /// It holds back: it reads when the shards have taken what it read, and those behind them have room in these rings.
+    downstream: Option<shard::Outlets>,
     buffer: Vec<u8>,
 }
 
@@ -302,14 +305,19 @@ impl Reader {
         self.paused.is_some() && self.room()
     }
 
-    /// Has no more than a few batches wait at a shard from now on, or as many as a ring holds.
-    pub(super) fn hold_back(&mut self, few: bool) {
-        self.few = few;
+    /// Reads little at a time from now on, and only when shards have taken what was read, and when those whom shards tell have
+    /// taken so much that shards will have room: so shards come to rest soon, however slow the others are. With `None` it reads
+    /// as far as rings have room.
+    pub(super) fn hold_back(&mut self, downstream: Option<shard::Outlets>) {
+        self.downstream = downstream;
     }
 
-    /// Whether a shard has enough to do for now.
+    /// Whether shards, or those behind them, have enough to do for now.
     fn holds_back(&self) -> bool {
-        self.few && self.paused.is_none() && self.shards.iter().any(|shard| shard.in_ring() > FEW)
+        let Some(downstream) = self.downstream.as_ref().filter(|_| self.paused.is_none()) else {
+            return false;
+        };
+        self.shards.iter().any(|shard| shard.in_ring() > 0) || downstream.is_half_full()
     }
 
     /// There are these shards too from now on, which have no routes yet. They hear of the sessions that last.
@@ -366,6 +374,7 @@ impl Reader {
             return false;
         }
         self.busy.set(true);
+        let enough = if self.downstream.is_some() { ENOUGH_HELD_BACK } else { ENOUGH };
         let begin = Instant::now();
         for _ in 0..self.ready.len() {
             let Some(peer) = self.ready.pop_front() else { break };
@@ -374,7 +383,7 @@ impl Reader {
                 Left::Perhaps => self.perhaps.push(peer),
                 Left::Nothing => {}
             }
-            if self.batches.len() >= ENOUGH {
+            if self.batches.len() >= enough {
                 break;
             }
         }
@@ -449,10 +458,11 @@ impl Reader {
         }
         let number = session.peer.info().session;
         let kept = session.tail.len();
+        let end = if self.downstream.is_some() { kept + READ_HELD_BACK } else { self.buffer.len() };
         self.buffer[..kept].copy_from_slice(&session.tail);
         session.tail.clear();
         let (read, outcome) = loop {
-            let room = &mut self.buffer[kept..];
+            let room = &mut self.buffer[kept..end];
             let full = room.len();
             match session.stream.read(room) {
                 Ok(0) => break (0, Err(What::Closed("closed by the peer".into()))),

@@ -8,20 +8,21 @@
 //! 3. **The RIB manager tells new shards too** of next hops, and whether best paths wait for dataplanes. What it said of
 //!    next hops before is with the former ones, and comes with the routes.
 //! 4. **Readers learn of new shards**, and tell them which sessions last. From here on all shards hear of every session, and
-//!    readers have only a few batches wait at a shard, so that it soon comes to rest.
+//!    readers read little at a time, and only when shards and those behind them keep up, so that shards soon come to rest.
+//!    Tables of logical shards that come get their room, so that none grows in a stop.
 //! 5. **Parts of logical shards move**, one stop of the readers after the other, and between two stops routes flow as always, by
 //!    the map as it is then. In a stop
 //!    - *readers stop reading*, and what they read is in the shards' rings. Bytes wait in the sockets and then at the
 //!      peers: that is TCP's back-pressure, and the session thread sees unread bytes before it takes a peer for dead. All else
 //!      goes on: timers, keepalives, writes, the RIB and its dataplanes;
 //!    - *shards come to rest*: they have handled what readers and the RIB manager sent, and what they said of it is in the
-//!      rings of workers and RIB manager. Now no route is on its way between a reader and a shard. If that takes longer than a
-//!      stop should last, readers read on, and it is tried again a little later;
-//!    - *parts move*, as many as are likely to take [`MOVE`]: out of the former owner, into the new one once the former
-//!      one has said all. Every shard feeds the same ring of a worker, and the same ring of the RIB manager, so what the new owner
+//!      rings of workers and RIB manager. Now no route is on its way between a reader and a shard. If that takes longer than
+//!      [`REST_TIMEOUT`], readers read on, and it is tried again a little later;
+//!    - *parts move*, each of [`PART_PATHS_MAX`] paths or of one prefix, until [`MOVE_TIME`] is over: out of the former owner,
+//!      into the new one once the former one has said all, and the former one gives the next part meanwhile. Every shard feeds the same ring of a worker, and the same ring of the RIB manager, so what the new owner
 //!      says of a prefix comes behind what the former one said. Questions of the API wait, and find every prefix where the
 //!      map has it then;
-//!    - *readers learn the map*, and read on.
+//!    - *readers learn the map*, and read on. Memory that is not needed any more is given back when they do.
 //! 6. **Workers learn the new map**, ask for the dumps that waited, and so does the RIB manager. Shards that own nothing any more
 //!    do what is left to do and end.
 //!
@@ -55,8 +56,8 @@ use crate::rib::RibStage;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::ShardIn;
 use ribtide_bgp::shard::{Cut, HashSeed, Split};
-use ribtide_prefix::LOGICAL_SHARDS;
-use ribtide_runtime::ask::{Asker, NoAnswer};
+use ribtide_prefix::{LOGICAL_SHARDS, LogicalShard};
+use ribtide_runtime::ask::{Answer, Asker, NoAnswer};
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
@@ -65,22 +66,17 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long dumps, readers and shards may each take to come to rest.
+/// How long a dump, and shards before one stop, may take to come to rest until the resize gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often to look.
 const LOOK: Duration = Duration::from_micros(200);
-/// How long readers stop in vain for shards that do not come to rest, before they read on; twice as long after some stops in
-/// vain, so that a resize under any load ends.
-const REST: Duration = Duration::from_millis(20);
-const IN_VAIN: u32 = 4;
-/// How long the moves of one stop should take.
-const MOVE: Duration = Duration::from_millis(10);
-/// Paths that move in the first stop, and in any: how long a path takes is known afterwards.
-const FIRST: usize = 2048;
-const MOST: usize = 1 << 20;
-/// How many parts they are, and how many paths one has at least.
-const PARTS: usize = 4;
-const LEAST: usize = 256;
+/// How long readers stop for shards that do not come to rest, before they read on.
+const REST_TIMEOUT: Duration = Duration::from_millis(20);
+/// How long parts move in one stop; the last may begin just before.
+const MOVE_TIME: Duration = Duration::from_millis(10);
+/// Paths of a part, about a millisecond's work, unless one prefix alone has more; and of one stop, whatever clocks say.
+const PART_PATHS_MAX: usize = 2048;
+const STOP_PATHS_MAX: usize = 16 * PART_PATHS_MAX;
 /// How long readers read between two stops, at least; else as long as they stopped.
 const GAP: Duration = Duration::from_millis(2);
 /// How often the RIB manager says which prefixes are blocked.
@@ -136,12 +132,10 @@ pub struct Resized {
     pub logical_shards: usize,
     /// Prefixes in them.
     pub prefixes: u64,
-    /// How often readers stopped.
-    pub stops: u64,
-    /// How long the longest of these stops of any reader was.
-    pub longest_stop: Duration,
-    /// For how long readers read nothing, all stops together.
-    pub paused: Duration,
+    /// How readers stopped.
+    pub stops: Stops,
+    /// The most paths that moved in one stop.
+    pub most_paths: usize,
 }
 
 /// Why the number of shards is as before. Displays as a sentence.
@@ -195,31 +189,45 @@ impl From<NoAnswer> for NotResized {
     }
 }
 
-/// What the stops of readers came to.
-#[derive(Default)]
-struct Stops {
-    count: u64,
-    longest: Duration,
-    all: Duration,
+/// The stops of readers in one resize.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Stops {
+    /// How many.
+    pub count: u64,
+    /// Those in which nothing moved, because shards did not come to rest.
+    pub in_vain: u64,
+    /// How long the longest of any reader was.
+    pub longest: Duration,
+    /// How many were longer than each of [`Stops::LIMITS`].
+    pub over: [u64; Stops::LIMITS.len()],
+    /// For how long readers read nothing, all stops together.
+    pub all: Duration,
 }
 
 impl Stops {
+    /// Lengths of stops that are told apart.
+    pub const LIMITS: [Duration; 3] =
+        [Duration::from_millis(10), Duration::from_millis(25), Duration::from_millis(50)];
+
     /// Readers stopped, the longest of them for so long.
-    fn add(&mut self, longest: Duration) {
+    fn add(&mut self, longest: Duration, in_vain: bool) {
         self.count += 1;
+        self.in_vain += u64::from(in_vain);
         self.longest = self.longest.max(longest);
+        self.over.iter_mut().zip(Stops::LIMITS).for_each(|(over, limit)| *over += u64::from(longest > limit));
         self.all += longest;
     }
 }
 
-/// What is to move, and how fast it does.
+/// What is to move, and what has moved.
 struct Moves {
     /// Logical shards, each with the shard that it moves to. One that has begun to move is the first.
     left: VecDeque<Split>,
-    /// Paths that move in the next stop.
-    paths: usize,
+    /// Logical shards whose former and new owners hold room for them that they need no more.
+    done: Vec<(LogicalShard, [ShardPort; 2])>,
     logical_shards: usize,
     prefixes: u64,
+    most_paths: usize,
 }
 
 impl Moves {
@@ -233,50 +241,81 @@ impl Moves {
                 left.push_back(Split { logical, cut: Cut::START, taker, seed: seed.clone() });
             }
         }
-        Moves { left, paths: FIRST, logical_shards: 0, prefixes: 0 }
+        Moves { left, done: Vec::new(), logical_shards: 0, prefixes: 0, most_paths: 0 }
+    }
+
+    /// The shards that give and take a logical shard.
+    fn both(owners: &Owners, split: &Split) -> [ShardPort; 2] {
+        let giver = owners.map[usize::from(split.logical)];
+        [giver, split.taker].map(|number| owners.shards[usize::from(number)].clone())
+    }
+
+    /// Makes room for what is to come.
+    fn reserve(&self, owners: &Owners) -> Result<(), NoAnswer> {
+        for split in &self.left {
+            let [giver, taker] = Moves::both(owners, split);
+            let (begun, left) = (taker.keep_table(split.logical)?, giver.keep_table(split.logical)?);
+            taker.reserve_table(split.logical, (begun.0 + left.0, begun.1 + left.1))?;
+        }
+        Ok(())
+    }
+
+    /// Gives room back that nothing needs any more.
+    fn shrink(&mut self) -> Result<(), NoAnswer> {
+        let shrink = |(logical, both): (LogicalShard, [ShardPort; 2])| {
+            both.iter().try_for_each(|shard| shard.shrink_table(logical))
+        };
+        self.done.drain(..).try_for_each(shrink)
+    }
+
+    /// Nothing more moves: gives back all room, but for a logical shard that is in two parts.
+    fn end(&mut self, owners: &Owners) -> Result<(), NoAnswer> {
+        // Without its new owner, nothing was reserved.
+        let there = |split: &&Split| usize::from(split.taker) < owners.shards.len();
+        let whole = self.left.iter().filter(|split| split.cut == Cut::START).filter(there);
+        self.done.extend(whole.map(|split| (split.logical, Moves::both(owners, split))));
+        self.shrink()
     }
 
     /// Moves some. All shards are at rest.
     fn some(&mut self, owners: &mut Owners) -> Result<(), NoAnswer> {
         let (begin, mut moved) = (Instant::now(), 0);
-        while moved < self.paths
-            && begin.elapsed() < MOVE
+        let mut taken: Option<Answer<()>> = None;
+        while moved < STOP_PATHS_MAX
+            && begin.elapsed() < MOVE_TIME
             && let Some(split) = self.left.pop_front()
         {
-            let logical = usize::from(split.logical);
-            let giver = &owners.shards[usize::from(owners.map[logical])];
-            // A clock is looked at after each part: others may want the cores.
-            let paths = (self.paths / PARTS).max(LEAST).min(self.paths - moved);
+            let [giver, taker] = Moves::both(owners, &split);
+            let paths = PART_PATHS_MAX.min(STOP_PATHS_MAX - moved);
             let part = giver.extract(split.logical, split.cut, paths)?;
             giver.said()?;
             let cut = part.end();
             moved += part.paths();
             self.prefixes += part.prefixes() as u64;
-            owners.shards[usize::from(split.taker)].adopt(part)?;
+            // One part at a time, so that the clock is not far behind.
+            if let Some(taken) = taken.replace(taker.adopt(part)?) {
+                taken.wait()?;
+            }
             if cut == Cut::END {
-                owners.map[logical] = split.taker;
+                owners.map[usize::from(split.logical)] = split.taker;
                 owners.split = None;
                 self.logical_shards += 1;
+                self.done.push((split.logical, [giver, taker]));
             } else {
                 let split = Split { cut, ..split };
                 owners.split = Some(split.clone());
                 self.left.push_front(split);
             }
         }
-        // How long a path takes depends on what is in a cache and who else has the cores: no great leaps.
-        if moved > 0 {
-            let likely = moved as f64 * MOVE.as_secs_f64() / begin.elapsed().as_secs_f64();
-            self.paths = (likely as usize).clamp(self.paths / 4, self.paths * 2).clamp(1, MOST);
-        }
-        Ok(())
+        self.most_paths = self.most_paths.max(moved);
+        taken.map_or(Ok(()), Answer::wait)
     }
 }
 
 impl Resized {
     fn of(from: usize, to: usize, moves: &Moves, stops: &Stops) -> Resized {
-        let Moves { logical_shards, prefixes, .. } = *moves;
-        let Stops { count, longest, all } = *stops;
-        Resized { from, to, logical_shards, prefixes, stops: count, longest_stop: longest, paused: all }
+        let Moves { logical_shards, prefixes, most_paths, .. } = *moves;
+        Resized { from, to, logical_shards, prefixes, stops: *stops, most_paths }
     }
 }
 
@@ -307,11 +346,12 @@ impl Bgp {
         let all = factory.grow(&former, to).map_err(NotResized::Thread)?;
 
         let outcome = self
-            .prepare(&all[from..], rib)
+            .prepare(&all[from..], &moves, &factory.outlets, rib)
             .and_then(|()| self.move_all(&mut moves, &mut stops, rib))
             .and_then(|()| self.let_go(&mut stops, to));
+        moves.end(&self.owners.read())?;
         for reader in &self.readers {
-            reader.wait(|r| r.hold_back(false))?;
+            reader.wait(|r| r.hold_back(None))?;
         }
         for worker in &self.workers {
             worker.remap(requests(&self.owners.read().shards))?;
@@ -324,7 +364,13 @@ impl Bgp {
     }
 
     /// Until no dump is under way, and everybody who sends to shards knows the new ones.
-    fn prepare(&self, new: &[ShardPort], rib: Option<&Asker<RibStage>>) -> Result<(), NotResized> {
+    fn prepare(
+        &self,
+        new: &[ShardPort],
+        moves: &Moves,
+        outlets: &Outlets,
+        rib: Option<&Asker<RibStage>>,
+    ) -> Result<(), NotResized> {
         for worker in &self.workers {
             worker.pause_dumps()?;
         }
@@ -335,13 +381,14 @@ impl Bgp {
         tell(rib, &all)?;
         for reader in &self.readers {
             let inboxes = new.iter().map(ShardPort::inbox).collect();
+            let downstream = Some(outlets.clone());
             reader.wait(move |r| {
                 r.add_shards(inboxes);
-                r.hold_back(true);
+                r.hold_back(downstream);
             })?;
         }
         self.owners.write().shards = all;
-        Ok(())
+        Ok(moves.reserve(&self.owners.read())?)
     }
 
     /// Moves what is to move, in as many stops as that takes.
@@ -356,6 +403,7 @@ impl Bgp {
         while !moves.left.is_empty() {
             let before = stops.all;
             self.stop(stops, shards.len(), |owners| moves.some(owners))?;
+            moves.shrink()?;
             if said.elapsed() > SAY_BLOCKED {
                 tell(rib, &shards)?;
                 said = Instant::now();
@@ -381,12 +429,12 @@ impl Bgp {
         shards: usize,
         mut act: impl FnMut(&mut Owners) -> Result<(), NoAnswer>,
     ) -> Result<(), NotResized> {
-        let (begin, mut limit, mut in_vain) = (Instant::now(), REST, 0);
+        let begin = Instant::now();
         loop {
             // Those who ask shards have their answers first: no reader waits for them.
             let mut owners = self.owners.write();
-            let paused = self.readers.iter().try_for_each(|reader| reader.wait(Reader::pause));
-            let restless = paused.and_then(|()| self.come_to_rest(&owners.shards, limit));
+            let paused = all(&self.readers, |reader| reader.start(Reader::pause));
+            let restless = paused.and_then(|_| self.come_to_rest(&owners.shards));
             let (done, restless) = match restless {
                 Ok(None) => (Some(act(&mut owners)), ""),
                 Ok(Some(who)) => (None, who),
@@ -395,39 +443,34 @@ impl Bgp {
             if done.is_some() {
                 owners.shards.truncate(shards);
             }
-            let mut longest = Duration::ZERO;
-            for reader in &self.readers {
+            let stopped = all(&self.readers, |reader| {
                 let map = done.is_some().then(|| (owners.map, owners.split.clone()));
-                let stopped = reader.wait(move |r| {
+                reader.start(move |r| {
                     if let Some((map, split)) = map {
                         r.remap(map, split, shards);
                     }
                     r.resume()
-                })?;
-                longest = longest.max(stopped);
-            }
+                })
+            })?;
             drop(owners);
-            stops.add(longest);
+            let longest = stopped.into_iter().max().unwrap_or_default();
+            stops.add(longest, done.is_none());
             if let Some(done) = done {
                 return Ok(done?);
             }
             if begin.elapsed() > PATIENCE {
                 return Err(NotResized::Restless(restless));
             }
-            in_vain += 1;
-            if in_vain % IN_VAIN == 0 {
-                limit = (2 * limit).min(PATIENCE);
-            }
             std::thread::sleep(longest.max(GAP));
         }
     }
 
-    /// Waits until no route is on its way between a reader and a shard, for no longer than `limit`. Who is not at rest then.
-    fn come_to_rest(&self, shards: &[ShardPort], limit: Duration) -> Result<Option<&'static str>, NoAnswer> {
+    /// Waits until no route is on its way between a reader and a shard, for [`REST_TIMEOUT`]. Who is not at rest then.
+    fn come_to_rest(&self, shards: &[ShardPort]) -> Result<Option<&'static str>, NoAnswer> {
         let begin = Instant::now();
         loop {
             let restless = self.restless(shards)?;
-            if restless.is_none() || begin.elapsed() > limit {
+            if restless.is_none() || begin.elapsed() > REST_TIMEOUT {
                 return Ok(restless);
             }
             std::thread::sleep(LOOK);
@@ -436,19 +479,22 @@ impl Bgp {
 
     /// Who has something of which it is not known yet what becomes of it.
     fn restless(&self, shards: &[ShardPort]) -> Result<Option<&'static str>, NoAnswer> {
-        for reader in &self.readers {
-            if !reader.ask(Reader::at_rest)? {
-                return Ok(Some("a reader"));
-            }
+        let readers = all(&self.readers, |reader| reader.start(Reader::at_rest))?;
+        if readers.contains(&false) {
+            return Ok(Some("a reader"));
         }
-        for shard in shards {
-            if !shard.at_rest()? {
-                return Ok(Some("a shard"));
-            }
-        }
-        Ok(None)
+        let taken = shards.iter().all(ShardPort::has_taken_all);
+        let rest = taken && !all(shards, ShardPort::ask_all_said)?.contains(&false);
+        Ok((!rest).then_some("a shard"))
     }
 }
+
+/// Asks all of them, and then waits for the answers, so that the slowest alone is waited for.
+fn all<S, R>(stages: &[S], ask: impl FnMut(&S) -> Result<Answer<R>, NoAnswer>) -> Result<Vec<R>, NoAnswer> {
+    let answers: Vec<Answer<R>> = stages.iter().map(ask).collect::<Result<_, _>>()?;
+    answers.into_iter().map(Answer::wait).collect()
+}
+
 /// The RIB manager tells these shards of next hops from now on.
 fn tell(rib: Option<&Asker<RibStage>>, shards: &[ShardPort]) -> Result<(), NoAnswer> {
     let Some(rib) = rib else { return Ok(()) };
@@ -471,3 +517,6 @@ fn until(who: &'static str, mut so: impl FnMut() -> Result<bool, NoAnswer>) -> R
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

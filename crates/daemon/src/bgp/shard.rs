@@ -20,7 +20,7 @@ use ribtide_rib::{
     FeedMark, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, TrackedNextHop, VrfId,
 };
 use ribtide_runtime::activity::{Activity, Busy};
-use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
+use ribtide_runtime::ask::{Answer, Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
@@ -61,6 +61,14 @@ pub struct Outlets {
     pub purged: Sender<(PeerId, u32)>,
     /// Where the workers see whether more is on its way.
     pub activity: Activity,
+}
+
+impl Outlets {
+    /// Whether any of who hears of routes has more than half a ring of them still to take.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.workers.iter().any(|worker| worker.ring.is_half_full())
+            || self.rib.as_ref().is_some_and(Sender::is_half_full)
+    }
 }
 
 impl ShardBuilder {
@@ -160,14 +168,46 @@ impl ShardPort {
         self.lane.clone()
     }
 
-    /// Whether it has handled everything that came and all that it said of it is in the rings of who is to hear it.
+    /// Whether it has taken everything that came. What it has taken it has handled when it answers [`ShardPort::ask_all_said`].
+    pub(super) fn has_taken_all(&self) -> bool {
+        self.inbox.is_empty() && self.lane.requests.is_empty()
+    }
+
+    /// Asks whether all that it said is in the rings of who is to hear it.
     ///
     /// # Errors
-    /// [`NoAnswer`] when it is too busy or has ended.
-    pub(super) fn at_rest(&self) -> Result<bool, NoAnswer> {
-        let taken = self.inbox.is_empty() && self.lane.requests.is_empty();
-        // What was taken has been handled when it answers.
-        Ok(taken && self.asker.ask(ShardStage::all_said)?)
+    /// [`NoAnswer`] when it has ended.
+    pub(super) fn ask_all_said(&self) -> Result<Answer<bool>, NoAnswer> {
+        self.asker.start(ShardStage::all_said)
+    }
+
+    /// How many prefixes of each family it has of a logical shard, which keeps its room from now on: see
+    /// [`Shard::reserve_table`].
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when it has ended.
+    pub(super) fn keep_table(&self, logical: LogicalShard) -> Result<(usize, usize), NoAnswer> {
+        self.asker.wait(move |stage| {
+            let len = stage.shard.table_len(logical);
+            stage.shard.reserve_table(logical, len);
+            len
+        })
+    }
+
+    /// Makes room for a logical shard, as [`Shard::reserve_table`].
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when it has ended.
+    pub(super) fn reserve_table(&self, logical: LogicalShard, len: (usize, usize)) -> Result<(), NoAnswer> {
+        self.asker.wait(move |stage| stage.shard.reserve_table(logical, len))
+    }
+
+    /// Gives back the room of a logical shard that moves no longer, as [`Shard::shrink_table`].
+    ///
+    /// # Errors
+    /// [`NoAnswer`] when it has ended.
+    pub(super) fn shrink_table(&self, logical: LogicalShard) -> Result<(), NoAnswer> {
+        self.asker.wait(move |stage| stage.shard.shrink_table(logical))
     }
 
     /// Takes a part of a logical shard away from it, as [`Shard::extract`].
@@ -189,12 +229,12 @@ impl ShardPort {
         Ok(())
     }
 
-    /// Gives it a part of a logical shard.
+    /// Gives it a part of a logical shard, and does not wait until it has taken it in.
     ///
     /// # Errors
     /// [`NoAnswer`] when it has ended.
-    pub(super) fn adopt(&self, moved: Moved) -> Result<(), NoAnswer> {
-        self.asker.wait(move |stage| stage.shard.adopt(moved, &mut stage.out))
+    pub(super) fn adopt(&self, moved: Moved) -> Result<Answer<()>, NoAnswer> {
+        self.asker.start(move |stage| stage.shard.adopt(moved, &mut stage.out))
     }
 
     /// Ends it, when it has done what is left to do. Nobody may have anything more for it.

@@ -65,6 +65,16 @@ pub struct Resized {
     pub prefixes: u64,
     /// How often readers stopped reading from peers, so that routes could move.
     pub stops: u64,
+    /// Those of them in which nothing moved, because shards did not come to rest soon enough.
+    pub stops_in_vain: u64,
+    /// How many of them were longer than 10 ms.
+    pub stops_over_10_ms: u64,
+    /// How many of them were longer than 25 ms.
+    pub stops_over_25_ms: u64,
+    /// How many of them were longer than 50 ms.
+    pub stops_over_50_ms: u64,
+    /// The most paths that moved in one of them.
+    pub most_paths_in_a_stop: usize,
     /// The longest of these stops of any reader, in seconds.
     pub longest_stop_seconds: f64,
     /// For how long nothing was read from peers, all stops together, in seconds.
@@ -73,33 +83,44 @@ pub struct Resized {
 
 impl From<resize::Resized> for Resized {
     fn from(resized: resize::Resized) -> Resized {
-        let resize::Resized { from, to, logical_shards, prefixes, stops, longest_stop, paused } = resized;
+        let resize::Resized { from, to, logical_shards, prefixes, stops, most_paths } = resized;
+        let [over_10, over_25, over_50] = stops.over;
         Resized {
             from,
             to,
             logical_shards,
             prefixes,
-            stops,
-            longest_stop_seconds: longest_stop.as_secs_f64(),
-            paused_seconds: paused.as_secs_f64(),
+            stops: stops.count,
+            stops_in_vain: stops.in_vain,
+            stops_over_10_ms: over_10,
+            stops_over_25_ms: over_25,
+            stops_over_50_ms: over_50,
+            most_paths_in_a_stop: most_paths,
+            longest_stop_seconds: stops.longest.as_secs_f64(),
+            paused_seconds: stops.all.as_secs_f64(),
         }
     }
 }
 
 impl fmt::Display for Resized {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Resized { from, to, logical_shards, prefixes, stops, longest_stop_seconds, paused_seconds } =
-            self;
+        let Resized {
+            from, to, logical_shards, prefixes, stops, longest_stop_seconds, paused_seconds, ..
+        } = self;
         if from == to {
             return write!(f, "{to} shard threads, as before");
         }
         write!(
             f,
             "{to} shard thread{}, {from} before: {logical_shards} of 64 logical shards moved with {prefixes} prefixes; \
-             readers stopped {stops} times, for {:.1} ms at most, {:.1} ms in all",
+             readers stopped {stops} times, for {:.1} ms at most, {:.1} ms in all; {} of these stops were longer than 10 ms, \
+             {} than 25 ms, {} than 50 ms",
             if *to == 1 { "" } else { "s" },
             longest_stop_seconds * 1e3,
-            paused_seconds * 1e3
+            paused_seconds * 1e3,
+            self.stops_over_10_ms,
+            self.stops_over_25_ms,
+            self.stops_over_50_ms,
         )
     }
 }
@@ -241,6 +262,11 @@ mod tests {
             logical_shards: 48,
             prefixes: 750_000,
             stops: 12,
+            stops_in_vain: 1,
+            stops_over_10_ms: 5,
+            stops_over_25_ms: 1,
+            stops_over_50_ms: 0,
+            most_paths_in_a_stop: 20_480,
             longest_stop_seconds: 0.0147,
             paused_seconds: 0.1324,
         };
@@ -270,7 +296,7 @@ mod tests {
         assert_eq!(
             reloaded.to_string(),
             "ribtide.toml is in force: 4 shard threads, 1 before: 48 of 64 logical shards moved with 750000 prefixes; \
-             readers stopped 12 times, for 14.7 ms at most, 132.4 ms in all; VRFs added: Vrfred; added: 192.0.2.1, 2001:db8::1"
+             readers stopped 12 times, for 14.7 ms at most, 132.4 ms in all; 5 of these stops were longer than 10 ms, 1 than 25 ms, 0 than 50 ms; VRFs added: Vrfred; added: 192.0.2.1, 2001:db8::1"
         );
     }
 

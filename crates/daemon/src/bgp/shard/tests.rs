@@ -185,14 +185,13 @@ fn a_shard_that_waits_for_room_answers_questions() {
     inbox.send(ShardIn::PeerUp(peer(1))).unwrap();
     announcement(1, 0).into_iter().for_each(|batch| inbox.send(batch).unwrap());
     // Next hops, routes, and where that ends: there is room for one of them.
-    while !port.at_rest().unwrap()
-        && rings.read().iter().find(|ring| ring.name == "to RIB").unwrap().full == 0
-    {
+    let at_rest = || port.has_taken_all() && port.ask_all_said().unwrap().wait().unwrap();
+    while !at_rest() && rings.read().iter().find(|ring| ring.name == "to RIB").unwrap().full == 0 {
         std::thread::yield_now();
     }
     for _ in 0..3 {
         assert_eq!(port.ask(|shard| shard.counts().ipv4.prefixes), Ok(ROUTES));
-        assert_eq!(port.at_rest(), Ok(false));
+        assert!(!at_rest());
     }
     assert!(matches!(taken.recv(), Ok(RibIn::Track(_))), "in their order");
     assert!(matches!(taken.recv(), Ok(RibIn::Routes(_))));

@@ -1,6 +1,7 @@
 //! Another number of shards under load: no session is lost, and the end is that of a router that was never resized.
 
 use super::*;
+use crate::bgp::shard::ShardPort;
 use ribtide_bgp::shard::RouteView;
 use ribtide_prefix::{Family, LOGICAL_SHARDS, logical_shard};
 use std::net::Ipv4Addr;
@@ -180,9 +181,9 @@ fn history(update_threads: &str, numbers: &[u16]) -> Tables {
             assert_eq!(router.bgp().owners.read().shards.len(), resized.to);
             assert_eq!(resized.logical_shards > 0, resized.from != resized.to);
             assert!(table(router).len() <= PREFIXES as usize + steady().len(), "a prefix is in two shards");
-            assert!(resized.longest_stop <= resized.paused);
-            // The first stop moves 2,048 paths, whatever there is.
-            assert!(resized.stops > 1 || resized.prefixes <= 2048, "all at once: {resized:?}");
+            assert!(resized.stops.longest <= resized.stops.all);
+            // No prefix has more paths than there are senders.
+            assert!(resized.most_paths <= 1 << 15 && (resized.most_paths > 0) == (resized.prefixes > 0));
         }
         let late = numbers.len().min(LATE.len());
         listeners.extend(LATE[late..].iter().map(|from| scope.spawn(move || listen(router, from, enough))));
@@ -250,4 +251,85 @@ fn what_cannot_be_resized_says_why_and_goes_on() {
     assert!(says.contains("65 shard threads cannot be"), "{says}");
     let same = router.bgp().resize(Threads::Number(2), None).unwrap();
     assert_eq!((same.from, same.to, same.logical_shards), (2, 2, 0));
+}
+
+/// Enough for several parts.
+fn many() -> Vec<Prefix<V4>> {
+    (0..20_000).map(|i| Prefix::new(0x0b00_0000 + (i << 8), 24)).collect()
+}
+
+#[test]
+fn resize_while_another_is_under_way_is_refused_and_the_first_ends_as_asked() {
+    let router = Router::with("shards = 1\nupdate-threads = 1", CLIENTS);
+    let mut peer = Peer::up(&router, "127.0.0.11", 65001);
+    peer.announce(&many());
+    until("all are there", || table(&router).len() == many().len());
+    // One that asks again and again, and hears sooner or later that another is at it.
+    let enough = AtomicBool::new(false);
+    let busy = std::thread::scope(|scope| {
+        let (router, enough) = (&router, &enough);
+        let other = scope.spawn(move || {
+            let mut refused = 0;
+            while !enough.load(Relaxed) {
+                match router.bgp().resize(Threads::Number(2), None) {
+                    Ok(resized) => {
+                        assert_eq!(resized.to, 2);
+                        // The other one has its turn too.
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                    Err(error) => {
+                        assert!(error.to_string().contains("just being resized"), "{error}");
+                        refused += 1;
+                    }
+                }
+            }
+            refused
+        });
+        let mut done = 0;
+        while done < 6 && !other.is_finished() {
+            match router.bgp().resize(Threads::Number(3), None) {
+                Ok(resized) => {
+                    assert_eq!(resized.to, 3);
+                    done += 1;
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(error) => assert!(error.to_string().contains("just being resized"), "{error}"),
+            }
+        }
+        enough.store(true, Relaxed);
+        other.join().unwrap()
+    });
+    assert!(busy > 0);
+    let threads = router.bgp().owners.read().shards.len();
+    assert!(threads == 2 || threads == 3);
+    assert_eq!(table(&router).len(), many().len());
+    let same = router.bgp().resize(Threads::Number(threads as u16), None).unwrap();
+    assert_eq!((same.from, same.logical_shards), (threads, 0), "nothing was left half done");
+}
+
+#[test]
+fn session_that_ends_in_a_resize_leaves_nothing_behind() {
+    let router = Router::with("shards = 1\nupdate-threads = 1", CLIENTS);
+    let mut stays = Peer::up(&router, "127.0.0.12", 65001);
+    stays.announce(&many()[..100]);
+    for (to, from) in [(4, 1), (1, 4)] {
+        let mut ends = Peer::up(&router, "127.0.0.11", 65001);
+        ends.announce(&many());
+        until("all are there", || table(&router).len() == many().len());
+        std::thread::scope(|scope| {
+            let resize = scope.spawn(|| router.bgp().resize(Threads::Number(to), None).unwrap());
+            until("some have moved", || {
+                let owners = router.bgp().owners.read();
+                resize.is_finished() || owners.split.is_some() || owners.map != Owners::map(from)
+            });
+            drop(ends);
+            assert_eq!(resize.join().unwrap().to, usize::from(to));
+        });
+        until("its end is accounted for", || router.bgp().sessions.ask(|s| s.ending()).unwrap() == 0);
+        until("its routes are gone", || table(&router).len() == 100);
+        let paths = |shard: &ShardPort| shard.ask(|s| s.counts().ipv4.paths).unwrap();
+        assert_eq!(router.bgp().owners.read().shards.iter().map(paths).sum::<usize>(), 100);
+    }
+    stays.read();
+    assert!(!stays.closed);
 }
