@@ -121,6 +121,11 @@ fn unknown_fields_are_refused_by_every_endpoint() {
         let body = "{\"neighbour\": \"10.4.0.2\"}";
         if method == Method::POST {
             names_fields(refused(&request("POST", &path, &[JSON], body)));
+            // Nor do fields go by their place: `[null, true]` would be `{"all": true}`.
+            for list in ["[]", " [null, true]", "[{}]"] {
+                let (says, context) = refused(&request("POST", &path, &[JSON], list));
+                assert!(says.contains("fields go by name"), "{context}");
+            }
             let (says, context) = refused(&request("POST", &path, &["content-type: text/plain"], body));
             assert!(says.contains("application/json"), "{context}");
         } else {
