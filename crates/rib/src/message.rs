@@ -271,7 +271,8 @@ pub struct RibOut {
     pub replay: Vec<(DataplaneId, FibBatch)>,
     /// Changed states of registered next hops, each next hop at most once.
     pub next_hops: Vec<(TrackedNextHop, NextHopState)>,
-    /// Next hops that changed often, and how many milliseconds good news of each is delayed from now on; see
+    /// Next hops that changed often, and how many milliseconds good news of each is delayed from now on, where that is longer
+    /// than before; see
     /// [`crate::RibConfig::damping`].
     pub delayed: Vec<(TrackedNextHop, u64)>,
     /// Prefixes that the FIB does not have as the RIB wants it (`true`), or has again, in order. Before `confirmed`.

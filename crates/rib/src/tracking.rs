@@ -35,6 +35,8 @@ struct Entry {
     changed_at: u64,
     /// The delay of the last good answer, 0: none.
     delay: u64,
+    /// The delay that was reported last, 0: none since it was quiet.
+    noted: u64,
     /// When a good answer that is delayed will be told.
     due: Option<u64>,
 }
@@ -82,6 +84,7 @@ impl Tracking {
             changes: 0,
             changed_at: 0,
             delay: 0,
+            noted: 0,
             due: None,
         });
         entry.registrations += 1;
@@ -118,7 +121,8 @@ impl Tracking {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// What BGP is to be told at `now`, in milliseconds; `state` is the present answer of a node.
+    /// What BGP is to be told at `now`, in milliseconds; `state` is the present answer of a node. `delayed` gets the next hops
+    /// whose answers have a longer delay than before.
     pub(crate) fn tell(
         &mut self,
         now: u64,
@@ -143,7 +147,9 @@ impl Tracking {
                     told
                 }
                 Some(told) if self.damping && entry.delays(now, state) => {
-                    if entry.due.is_some_and(|due| self.due.insert((due, next_hop))) {
+                    let is_new = entry.due.is_some_and(|due| self.due.insert((due, next_hop)));
+                    // It may flap any number of times while nothing is told: only a longer delay is worth a line of the log.
+                    if is_new && std::mem::replace(&mut entry.noted, entry.delay) != entry.delay {
                         delayed.push((next_hop, entry.delay));
                     }
                     told
@@ -194,7 +200,7 @@ impl Entry {
             return now < due;
         }
         if now.saturating_sub(self.changed_at) > QUIET_MS + self.delay {
-            (self.changes, self.delay) = (0, 0);
+            (self.changes, self.delay, self.noted) = (0, 0, 0);
         }
         if self.changes < FREE_CHANGES {
             return false;
@@ -208,7 +214,7 @@ impl Entry {
     fn change(&mut self, now: u64, state: NextHopState) {
         if self.told.is_some_and(|told| told != state) {
             if now.saturating_sub(self.changed_at) > QUIET_MS + self.delay {
-                (self.changes, self.delay) = (0, 0);
+                (self.changes, self.delay, self.noted) = (0, 0, 0);
             }
             self.changes += 1;
             self.changed_at = now;
@@ -261,11 +267,57 @@ mod tests {
                 told_at.push(now);
             }
         }
-        // The first answer, four changes, then one pair of changes for each delay.
+        // The first answer and four changes. Then good news never lasts until it is due, so nothing changes for BGP until the count
+        // begins again: six changes at most in each 74 s.
         assert_eq!(told_at[..5], [0, 1, 2, 3, 4]);
-        assert!(told_at.len() <= 5 + 2 * (7 + 3), "{told_at:?}");
+        let most = |span: u64| {
+            told_at.iter().map(|at| told_at.iter().filter(|t| (*at..at + span).contains(*t)).count()).max()
+        };
+        assert!(most(QUIET_MS + LAST_DELAY_MS) <= Some(6), "{told_at:?}");
         let last = told_at[told_at.len() - 1];
         assert!(last > 180_000, "delayed, not silenced: {told_at:?}");
+    }
+
+    #[test]
+    fn answer_that_depends_on_what_bgp_was_told_changes_at_the_bounded_rate() {
+        let mut tracking = Tracking::new(true);
+        tracking.register(next_hop(), 1);
+        let (mut told, mut told_at) = (BAD, Vec::new());
+        // As soon as BGP uses the next hop it is lost, and as soon as BGP does not, it is there.
+        for now in 0..600_000u64 {
+            let state = if told == BAD { GOOD } else { BAD };
+            if let [state] = answer(&mut tracking, now, state)[..] {
+                told = state;
+                told_at.push(now);
+            }
+        }
+        // Of the first answer nobody says that it is a change.
+        let changes = |within: u64| told_at.iter().filter(|at| **at < within).count() as u64 - 1;
+        for seconds in 1..64u64 {
+            assert!(
+                changes(seconds * 1000) <= 5 + 2 * u64::from((seconds + 1).ilog2()),
+                "{seconds} s: {told_at:?}"
+            );
+        }
+        for at in (127_000..599_000).step_by(1000) {
+            assert!(changes(at + 64_000) - changes(at) <= 2, "{at}: {told_at:?}");
+        }
+        assert!(changes(600_000) > 20, "it is never silenced: {told_at:?}");
+    }
+
+    #[test]
+    fn flapping_next_hop_is_reported_once_for_each_delay() {
+        let mut tracking = Tracking::new(true);
+        tracking.register(next_hop(), 1);
+        let mut reported = Vec::new();
+        let gateway = ReceivedHop::gateway(next_hop().address);
+        for now in 0..10_000u64 {
+            tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
+            let state = if now % 2 == 0 { GOOD } else { BAD };
+            tracking.tell(now, |_| state, &mut Vec::new(), &mut reported);
+        }
+        let delays: Vec<u64> = reported.into_iter().map(|(_, delay)| delay).collect();
+        assert_eq!(delays, [1000, 2000, 4000, 8000, 16_000, 32_000, 64_000]);
     }
 
     #[test]

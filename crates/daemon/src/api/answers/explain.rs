@@ -4,7 +4,7 @@ use super::{Inside, Refusal, Target, asic, fib, nexthop, routes, target, vrf as 
 use crate::api::model::{Explain, ExplainStage, Held, Route, StageState};
 use crate::bgp::Bgp;
 use crate::config::DEFAULT_VRF;
-use crate::rib::RibHandle;
+use crate::rib::{RibHandle, RibStage};
 use ribtide_bgp::message::BestPath;
 use ribtide_prefix::{AnyPrefix, Family, Prefix};
 use ribtide_rib::{
@@ -96,7 +96,9 @@ fn bgp_stage(inside: &Inside, route: Option<&Route>) -> Result<ExplainStage, Ref
         return Ok(stage(
             "bgp",
             StageState::Absent,
-            vec!["no neighbour announces it, or import policy refuses it".into()],
+            vec![
+                "no neighbour announces it, or it is refused (`ribtide show bgp neighbor` counts why)".into(),
+            ],
         ));
     };
     let mut says =
@@ -216,11 +218,12 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
                 rib.and_then(|rib| rib.group(candidate.group)).map_or(Vec::new(), |group| group.hops)
             });
             let unresolved: Vec<Vec<HopInfo>> = others.collect();
-            (explanation, unresolved, content, tracks, policy, s.plane_names())
+            let delayed = delayed(s, vrf, &explanation);
+            (explanation, unresolved, content, tracks, policy, s.plane_names(), delayed)
         });
         (found, s.awaited_interface(vrf, prefix))
     })?;
-    let Some((e, unresolved, content, tracks, policy, names)) = found else {
+    let Some((e, unresolved, content, tracks, policy, names, delayed)) = found else {
         let stage = match awaited {
             Some(name) => {
                 let says = format!("the static route waits until there is an interface {name}");
@@ -241,6 +244,7 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
         other => [&[other.to_string()][..], &lines(hops)].concat().join("; "),
     });
     let mut stages = vec![rib_stage(&e, &unresolved, content.as_deref(), tracks, &policy)];
+    stages[0].says.extend(delayed);
     for (id, status) in e.dataplanes {
         let name = names.get(usize::from(id)).cloned().unwrap_or_else(|| format!("dataplane {id}"));
         stages.push(match status {
@@ -254,6 +258,23 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
         });
     }
     Ok(RibView { stages, best, bgp_verdict })
+}
+
+/// A line for each next hop of a route of BGP's that resolves, and that BGP does not use yet because it changed often.
+fn delayed(stage: &RibStage, vrf: VrfId, e: &Explanation) -> Vec<String> {
+    if vrf != VrfId::DEFAULT || !e.candidates.iter().any(|candidate| is_bgp(candidate.protocol)) {
+        return Vec::new();
+    }
+    let of_route = |address| e.group.hops.iter().any(|hop| hop.received.gateway == Some(address));
+    let tracked = stage.rib.default_vrf().tracked_next_hops();
+    let delayed = tracked.filter_map(|info| Some((info.next_hop.address, info.delayed_until?)));
+    let lines = delayed.filter(|(address, _)| of_route(*address)).map(|(address, until)| {
+        let seconds = until.saturating_sub(stage.now()).div_ceil(1000);
+        format!(
+            "next hop {address} changed often, so BGP hears of it in {seconds} s (`ribtide show bgp nexthop`)"
+        )
+    });
+    lines.collect()
 }
 
 /// A line for each next hop: what it resolves to, or why it does not.
