@@ -2,10 +2,13 @@
 
 import argparse
 import collections
+import contextlib
 import json
 import multiprocessing
+import multiprocessing.util
 import os
 import pathlib
+import resource
 import sys
 import time
 
@@ -16,6 +19,7 @@ import history as histories  # noqa: E402
 import play  # noqa: E402
 import rules  # noqa: E402
 import shrink  # noqa: E402
+from world import PROFILES  # noqa: E402
 
 
 def one(task):
@@ -29,7 +33,8 @@ def one(task):
         else:
             names = ("ribtide",) if options.mode == "invariant" else tuple(options.routers.split(","))
             run = lambda h: play.play(h, names, options.ignore).findings  # noqa: E731
-            result = play.play_again(history, names, options.ignore)
+            again = play.play_reused if options.reuse else play.play_again
+            result = again(history, names, options.ignore)
     except Exception as e:  # The harness itself failed; say so, and go on with the others.
         if "harness" in options.ignore:
             return name, [], ["harness-failed"], {}, None, 0
@@ -49,7 +54,8 @@ def main():
     parser.add_argument("--mode", choices=("differential", "order", "invariant"), default="differential")
     parser.add_argument("--histories", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1, help="of the first history; the next has the next")
-    parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1), help="histories at once")
+    parser.add_argument("--jobs", type=int, default=5 * (os.cpu_count() or 1), help="histories at once")
+    parser.add_argument("--fresh", dest="reuse", action="store_false", help="each history in namespaces and daemons of its own")
     parser.add_argument("--seconds", type=float, help="start no history after this time")
     parser.add_argument("--routers", default="ribtide,frr,bird")
     parser.add_argument("--orders", type=int, default=2, help="orders in each cache mode")
@@ -73,8 +79,9 @@ def main():
 
     done = bad = 0
     used, changes = collections.Counter(), collections.Counter()
-    with multiprocessing.Pool(options.jobs) as pool:
-        for name, findings, explained, counts, shorter, took in lazily(pool, tasks(), options.jobs):
+    options.reuse &= not named and options.mode != "order"
+    with pools(options) as run:
+        for name, findings, explained, counts, shorter, took in lazily(run, tasks(), 2 * options.jobs):
             done += 1
             used.update(explained)
             changes.update(counts)
@@ -89,21 +96,42 @@ def main():
                 path = options.out / f"found-{options.mode}-{name}.json"
                 histories.save(dict(shorter, finding=findings[0].text()[:300]), path)
                 print(f"    shortened to {sum(map(len, shorter['steps']))} events: {path}", flush=True)
-    print(json.dumps({"histories": done, "failed": bad, "seconds": round(time.monotonic() - started), "seed": options.seed,
+    cpu = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+    print(json.dumps({"histories": done, "failed": bad, "seconds": round(time.monotonic() - started), "cpu": round(cpu), "seed": options.seed,
                       "changes": changes, "rules": dict(used.most_common())}))
     return 1 if bad else 0
 
 
-def lazily(pool, tasks, jobs):
-    """Results as they come; tasks are taken when there is somebody to do them."""
+@contextlib.contextmanager
+def pools(options):
+    """Runs tasks in processes. Each process plays histories of one profile, so that it needs one stage."""
+    share = options.jobs / sum(weight for _, weight in histories.PROFILE_WEIGHTS)
+    numbers = [max(1, round(weight * share)) for _, weight in histories.PROFILE_WEIGHTS] if options.reuse else [options.jobs]
+    made = [multiprocessing.Pool(n, starting) for n in numbers]
+    try:
+        yield lambda task: made[PROFILES.index(task[2]["profile"]) if options.reuse else 0].apply_async(one, (task,))
+    finally:
+        for pool in made:
+            pool.close()
+        for pool in made:
+            pool.join()
+
+
+def starting():
+    """In a process that plays: its stages end with it."""
+    multiprocessing.util.Finalize(None, play.close_stages, exitpriority=10)
+
+
+def lazily(run, tasks, most):
+    """Results as they come; tasks are taken when fewer than `most` are waiting."""
     waiting = []
     for task in tasks:
-        while sum(not r.ready() for r in waiting) >= jobs:
+        waiting.append(run(task))
+        while len(waiting) >= most:
             time.sleep(0.02)
-        for r in [r for r in waiting if r.ready()]:
-            waiting.remove(r)
-            yield r.get()
-        waiting.append(pool.apply_async(one, (task,)))
+            for r in [r for r in waiting if r.ready()]:
+                waiting.remove(r)
+                yield r.get()
     for r in waiting:
         yield r.get()
 

@@ -8,7 +8,7 @@ taken out is a history again.
 import json
 
 from prng import Random
-from world import FEEDS, LINKS, PROFILES, World, own, subnet
+from world import FEEDS, LINKS, OBSERVERS, PROFILES, World, own, subnet
 
 #: Prefixes lie in each other and hold each other's next hops on purpose.
 PREFIXES = ("0.0.0.0/0", "20.0.0.0/16", "20.0.1.0/24", "20.0.2.0/24", "30.0.0.0/16", "30.0.0.0/24", "40.0.0.0/24",
@@ -100,7 +100,30 @@ def peer(random, world):
     return {"do": "peer", "peer": name, "up": not world.peers[name]}
 
 
-EVENTS = ((announce, 36), (withdraw, 12), (static, 20), (kernel, 8), (link, 16), (address, 6), (peer, 4))
+def policy(random, world):
+    """Another import policy of a feed or export policy of an observer; half of the time the end of one."""
+    changed = sorted(name for name, p in world.policies.items() if p)
+    if changed and random.chance(50):
+        return {"do": "policy", "peer": random.choice(changed), "policy": {}}
+    observer = random.chance(30)
+    p = random.choice(OBSERVERS if observer else FEEDS)
+    new = {}
+    if random.chance(60):
+        new["reject"] = sorted(random.sample(PREFIXES, 1 + random.below(4)))
+    if random.chance(40) and not (observer and p.kind == "single"):
+        new["local_pref"] = random.choice((50, 150, 200))
+    if random.chance(30) and not observer:
+        new["med"] = random.choice((0, 10, 20))
+    if random.chance(30):
+        new["prepend"] = 1 + random.below(2)
+    return {"do": "policy", "peer": p.name, "policy": new or {"reject": [random.choice(PREFIXES)]}}
+
+
+EVENTS = ((announce, 36), (withdraw, 12), (static, 20), (kernel, 8), (link, 16), (address, 6), (peer, 4), (policy, 8))
+
+
+#: How often each profile is played.
+PROFILE_WEIGHTS = [(0, 2), (1, 2), (2, 1)]
 
 
 def generate(seed):
@@ -124,7 +147,7 @@ def generate(seed):
         for _ in range(random.weighted([(1, 6), (2, 2), (3, 1)])):
             add(step, random.weighted(EVENTS)(random, world))
         steps.append(step)
-    return {"seed": seed, "profile": PROFILES[random.weighted([(0, 2), (1, 2), (2, 1)])], "steps": steps}
+    return {"seed": seed, "profile": PROFILES[random.weighted(PROFILE_WEIGHTS)], "steps": steps}
 
 
 def load(path):

@@ -1,16 +1,12 @@
 """What a router does, seen from outside: the kernel's table, what it advertises, and how many changes that took."""
 
 import collections
-import ipaddress
-import json
 import socket
 import struct
 import time
 
 from harness.speaker import NOTIFICATION, UPDATE
 
-#: Fences are single addresses from here; nothing else is.
-FENCES = ipaddress.IPv4Network("99.0.0.0/16")
 SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, SO_RCVBUFFORCE = 270, 1, 33
 #: linux/rtnetlink.h: groups of IPv4 routes and next-hop objects; messages.
 GROUPS, NEW_ROUTE, DELETED_ROUTE, NEW_NEXT_HOP, DELETED_NEXT_HOP = (7, 32), 24, 25, 104, 105
@@ -20,6 +16,7 @@ FLOOD = 20_000
 
 
 def is_fence(prefix):
+    """Fences are single addresses from 99.0.0.0/16; nothing else is."""
     return prefix.startswith("99.0.")
 
 
@@ -86,26 +83,25 @@ def destination(attributes, length):
     return "0.0.0.0/0"
 
 
-def kernel_table(host):
+def kernel_table(kernel):
     """The table of `read_table`, read again while a route names an object that was made after its list."""
     for _ in range(10):
-        table = read_table(host)
+        table = read_table(kernel)
         if not any(way[0] == "gone" for _, ways in table.values() for way in ways):
             break
         time.sleep(0.05)
     return table
 
 
-def read_table(host):
+def read_table(kernel):
     """Prefix → (who, ways): the route that forwards, which is the one of the lowest metric. `who` is "others" for those
     that no routing daemon made, else "router"; ways are (gateway, interface, weight), a blackhole ("blackhole", "", 1)."""
-    routes = json.loads(host.run("ip", "-j", "-4", "route", "show", "table", "main") or "[]")
-    objects = {}
-    if any("nhid" in r for r in routes):
-        objects = {o["id"]: o for o in json.loads(host.run("ip", "-j", "nexthop", "show") or "[]")}
+    routes = kernel.routes()
+    # The kernel says the ways of most routes itself, also of those by objects.
+    objects = kernel.next_hops() if any("nhid" in r and not r.keys() & {"nexthops", "dev"} for r in routes) else {}
     best = {}
     for route in routes:
-        prefix = route["dst"] if "/" in route["dst"] else "0.0.0.0/0" if route["dst"] == "default" else f"{route['dst']}/32"
+        prefix = route["dst"]
         if is_fence(prefix) or route.get("protocol") == "kernel":
             continue
         who = "others" if route.get("protocol") == OTHERS else "router"

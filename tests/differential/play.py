@@ -17,6 +17,8 @@ from world import World
 #: Seconds without news after which a router has settled, and the longest that it may take. Where something differs, it may
 #: yet take LATE seconds until it does not.
 QUIET, LIMIT, LATE = 0.12, 12.0, 4.0
+#: How many times 0.3 s a router has to forget a history.
+UNDO = 20
 #: The same where ribtide may hold back good news about next hops that changed often (ADR 20 section 6).
 PATIENT = 5.0
 #: A router that makes more changes for one event than this many times the most of its rivals, and this many besides for each event.
@@ -32,11 +34,12 @@ class Result(NamedTuple):
 
 
 class Stage:
-    """Routers in their namespaces, all doing the same at the same time."""
+    """Routers in their namespaces, all doing the same at the same time, for one history after the other."""
 
     def __init__(self, profile, names):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="differential-"))
         self.folder.chmod(0o777)
+        self.profile, self.made = profile, 0
         self.pool = concurrent.futures.ThreadPoolExecutor(len(names))
         self.routers = {}
         made = {name: self.pool.submit(ROUTERS[name], self.folder, profile) for name in names}
@@ -49,6 +52,34 @@ class Stage:
         if errors:
             self.close()
             raise errors[0]
+
+    def renew(self, name):
+        """Another router in place of one that keeps something of its past."""
+        self.routers[name].close()
+        self.made += 1
+        self.routers[name] = ROUTERS[name](self.folder / str(self.made), self.profile)
+
+    def undo(self):
+        """Takes back what a history did. The names of the rivals that did not come back to the empty state, and were renewed; and a
+        finding where ribtide did not."""
+        def undo(router):
+            router.undo()
+            done = router.settle(QUIET, LIMIT)
+            for _ in range(UNDO):
+                if not done or router.empty():
+                    break
+                done = router.settle(0.3, LIMIT)
+            return done and router.empty()
+
+        settled = self.each(undo)
+        findings = []
+        if not settled["ribtide"]:
+            state = self.routers["ribtide"].state()
+            findings.append(Finding(-1, "not undone", "", "", "", str({view: sorted(routes) for view, routes in state.items()}), ""))
+        left = [name for name, done in settled.items() if not done and name != "ribtide"]
+        for name in left:
+            self.renew(name)
+        return left, findings
 
     def each(self, do):
         """`do` of every router at once: name → what it returned."""
@@ -75,46 +106,91 @@ def run_step(router, events):
     return router.settle(QUIET, LIMIT)
 
 
-def play(history, names=("ribtide", "frr", "bird"), ignored=()):
-    """Plays a history and compares after each step, until one has findings. `ignored` are kinds that are not looked for."""
+def play(history, names=("ribtide", "frr", "bird"), ignored=(), stage=None):
+    """Plays a history and compares after each step, until one has findings. `ignored` are kinds that are not looked for. With a
+    stage it is played there, and what it did stays; without, in a fresh one."""
+    if stage is None:
+        with Stage(history["profile"], names) as fresh:
+            return play(history, names, ignored, fresh)
     findings, used, changes, compared = [], [], {name: 0 for name in names}, []
-    with Stage(history["profile"], names) as stage:
-        world, former = World(), []
-        before = stage.each(lambda r: r.state())
-        for number, events in enumerate(history["steps"]):
-            for event in events:
-                former.append(world.copy())
-                world.apply(event)
-            settled = stage.each(lambda r: run_step(r, events))
-            for name, router in stage.routers.items():
-                for process in router.host.processes:
-                    if process.poll() is not None:
-                        findings.append(Finding(number, "ended", name, process.name, "", process.log(400), ""))
-            if not settled["ribtide"]:
-                total = stage.routers["ribtide"].changes()
-                findings.append(Finding(number, "not convergent", "", "", "", f"{total} changes and no end", ""))
-            if not settled["ribtide"] and "not convergent" in ignored or findings:
-                findings = [f for f in findings if f.kind not in ignored]
-                break
-            facts = Facts(world, history["profile"], former)
-            rivals = [name for name in stage.routers if settled[name]]
-            used += [f"{name}-not-convergent" for name in stage.routers if name not in rivals]
-            found, rules, states = look(stage, number, facts, rivals)
-            used += rules
-            compared.append(states["ribtide"])
-            if len(events) == 1:
-                found += compare.needless(number, before, states, {n: stage.routers[n] for n in rivals})
-            counts = stage.each(lambda r: sum(r.changes().values()))
-            for name, count in counts.items():
-                changes[name] += count
-            most = max([counts[n] for n in rivals if n != "ribtide"], default=0)
-            if 1 < len(rivals) == len(stage.routers) and counts["ribtide"] > TIMES * most + BESIDES * len(events):
-                found.append(Finding(number, "many changes", "", "", "", f"{counts}", ""))
-            findings += [f for f in found if f.kind not in ignored]
-            before = states
-            if findings:
-                break
+    world, former = World(), []
+    stage.each(lambda r: r.begin(history))
+    before = stage.each(lambda r: r.state())
+    for number, events in enumerate(history["steps"]):
+        for event in events:
+            former.append(Facts(world.copy(), history["profile"], former))
+            world.apply(event)
+        settled = stage.each(lambda r: run_step(r, events))
+        for name, router in stage.routers.items():
+            for process in router.host.processes:
+                if process.poll() is not None:
+                    findings.append(Finding(number, "ended", name, process.name, "", process.log(400), ""))
+        if not settled["ribtide"]:
+            total = stage.routers["ribtide"].changes()
+            findings.append(Finding(number, "not convergent", "", "", "", f"{total} changes and no end", ""))
+        if not settled["ribtide"] and "not convergent" in ignored or findings:
+            findings = [f for f in findings if f.kind not in ignored]
+            break
+        facts = Facts(world, history["profile"], former)
+        rivals = [name for name in stage.routers if settled[name]]
+        used += [f"{name}-not-convergent" for name in stage.routers if name not in rivals]
+        found, rules, states = look(stage, number, facts, rivals)
+        used += rules
+        compared.append(states["ribtide"])
+        if len(events) == 1:
+            found += compare.needless(number, before, states, {n: stage.routers[n] for n in rivals})
+        counts = stage.each(lambda r: sum(r.changes().values()))
+        for name, count in counts.items():
+            changes[name] += count
+        most = max([counts[n] for n in rivals if n != "ribtide"], default=0)
+        if 1 < len(rivals) == len(stage.routers) and counts["ribtide"] > TIMES * most + BESIDES * len(events):
+            found.append(Finding(number, "many changes", "", "", "", f"{counts}", ""))
+        findings += [f for f in found if f.kind not in ignored]
+        before = states
+        if findings:
+            break
     return Result(findings, used, changes, compared)
+
+
+#: Stages of this process that a history was played in, by profile and routers.
+STAGES = {}
+
+
+def close_stages():
+    while STAGES:
+        STAGES.popitem()[1].close()
+
+
+def play_reused(history, names, ignored=()):
+    """As `play_again`, in a stage where other histories were played before. Where that finds something, the history is played again
+    in a fresh stage. What is found there counts. What is found in the reused stage alone is the rival's, which keeps something of its
+    past, if ribtide's state is the same in both; else it is a finding of its own kind."""
+    key = (str(history["profile"]), names)
+    try:
+        stage = STAGES.pop(key, None) or Stage(history["profile"], names)
+        try:
+            result = play(history, names, ignored, stage)
+            if not result.findings:
+                renewed, left = stage.undo()
+                result = result._replace(used=result.used + [f"{name}-renewed" for name in renewed], findings=left)
+                if not left:
+                    STAGES[key] = stage
+                    return result
+        except BaseException:
+            stage.close()
+            raise
+        stage.close()
+    except Exception as e:
+        result = Result([Finding(-1, "harness", "", type(e).__name__, "", str(e)[:1500], "")], [], {})
+    fresh = play_again(history, names, ignored)
+    if fresh.findings:
+        return fresh
+    step = result.findings[0].step
+    if all(f.kind == "difference" for f in result.findings) and fresh.states[step] == result.states[step]:
+        return fresh._replace(used=fresh.used + sorted({f"{f.rival}-by-past" for f in result.findings}))
+    if all(f.kind == "harness" for f in result.findings):
+        return fresh._replace(used=fresh.used + ["harness-again"])
+    return fresh._replace(findings=[f._replace(kind=f"{f.kind}, in a reused stage") for f in result.findings])
 
 
 def play_again(history, names, ignored=(), times=2):
@@ -155,7 +231,7 @@ def final(history, mode, quiet=QUIET):
         world, former = World(), []
         for number, events in enumerate(history["steps"]):
             for event in events:
-                former.append(world.copy())
+                former.append(Facts(world.copy(), history["profile"], former))
                 world.apply(event)
             if not run_step(router, events):
                 return None, [Finding(number, "not convergent", "", "", mode, f"{router.changes()} changes and no end", "")]

@@ -2,15 +2,19 @@
 
 import contextlib
 import itertools
+import select
 import shutil
 import socket
-import subprocess
 import time
 
-from harness import Bird, Frr, Host, Ribtide, binary, wait_for
-from harness.speaker import Speaker, attribute, prefixes, raw_update, block
+from harness import Bird, Frr, Host, Ribtide
+from harness.speaker import NOTIFICATION, ROUTE_REFRESH, Speaker, attribute, prefixes, raw_update, block
+from kernel import Kernel
 from observe import OTHERS, KernelMonitor, Observer, kernel_table
-from world import ASN, FENCE, FEEDS, LINKS, OBSERVERS, PEERS, ROUTER, World, expand, net, own, subnet
+from world import ASN, FENCE, FEEDS, LINKS, OBSERVERS, PEERS, ROUTER, World, expand, own, subnet
+
+#: An AS that import and export policies put before others.
+PREPENDED = 65390
 
 
 class Side:
@@ -43,26 +47,74 @@ class Router:
             host.address(link, f"{own(link)}/24")
             host.feeds.address(link, *(f"{subnet(link)}.{n}/24" for n in (2, 3)))
         self.world = World()
-        self.speakers, self.numbers, self.fence = {}, itertools.count(), None
+        #: Sessions; those that were there before this history and are to be used in it; links on which something happened.
+        self.speakers, self.spares, self.touched = {}, {}, set()
+        self.numbers, self.fence = itertools.count(), None
+        #: Peer → policy, as the router has it.
+        self.in_force = {}
+        self.kernels = {"admin": Kernel(host), "carrier": Kernel(host.feeds)}
         self.start()
         self.monitor = KernelMonitor(host)
         self.speakers[FENCE.name] = self.speaker(FENCE)
         self.observers = {p.name: Observer(self.speaker(p)) for p in OBSERVERS}
+        self.poller = select.poll()
+        for heard in (self.monitor.socket, *(o.speaker.socket for o in self.observers.values())):
+            self.poller.register(heard, select.POLLIN)
 
     def close(self):
-        for speaker in getattr(self, "speakers", {}).values():
+        for speaker in (*getattr(self, "speakers", {}).values(), *getattr(self, "spares", {}).values()):
             speaker.close()
         for observer in getattr(self, "observers", {}).values():
             observer.speaker.close()
+        for kernel in getattr(self, "kernels", {}).values():
+            kernel.close()
+        if hasattr(self, "monitor"):
+            self.monitor.close()
         self.host.close()
 
-    def alive(self):
-        return all(process.poll() is None for process in self.host.processes)
+    # Many histories in one world.
+
+    def begin(self, history):
+        """A history begins. A session that is there with nothing said in it stands for the one that its first step begins."""
+        world = World()
+        for event in history["steps"][0]:
+            world.apply(event)
+        self.spares, self.touched = {p.name: self.speakers.pop(p.name) for p in FEEDS if p.name in self.speakers}, set()
+        for name in [name for name in self.spares if not world.session(name)]:
+            self.spares.pop(name).close()
+        self.reset_counts()
+
+    def undo(self):
+        """Takes back what the history did. Sessions stay, but for those by a link on which something happened."""
+        for speaker in self.spares.values():
+            speaker.close()
+        for peer in FEEDS:
+            if peer.link in self.touched and peer.name in self.speakers:
+                self.speakers.pop(peer.name).close()
+        events = self.world.undo()
+        for event in self.world.once_lost.values():
+            # zebra takes a route of others for present that went with its link; so it comes again, and goes.
+            if self.world.up(event["via"][0][1]):
+                self.kernel(event)
+                self.kernel(dict(event, via=[]))
+        for event in events:
+            self.world.apply(event)
+            if event["do"] not in ("static", "policy"):
+                getattr(self, event["do"])(event)
+        self.world, self.in_force = World(), {}
+        self.configure()
+        # Requests for what there is no more.
+        for peer in FEEDS:
+            if peer.name in self.speakers:
+                self.asked(peer, 0.0)
+
+    def empty(self):
+        return not any(self.state().values())
 
     def speaker(self, peer):
         to = own(peer.link) if peer.link else ROUTER
         try:
-            return Speaker(Side(self.host, to), peer.address, peer.asn)
+            return Speaker(Side(self.host, to), peer.address, peer.asn, refresh=not peer.observer)
         except AssertionError as e:
             raise AssertionError(f"{self.name}: {e}") from e
 
@@ -73,22 +125,22 @@ class Router:
         getattr(self, event["do"])(event)
 
     def link(self, event):
-        host = self.host if event["how"] == "admin" else self.host.feeds
-        host.ip("link", "set", event["link"], "up" if event["up"] else "down")
+        self.kernels[event["how"]].link(event["link"], event["up"])
+        self.touched.add(event["link"])
         self.sessions()
 
     def address(self, event):
-        with contextlib.suppress(AssertionError):
-            self.host.ip("addr", "add" if event["present"] else "del", event["address"], "dev", event["link"])
+        self.touched.add(event["link"])
+        with contextlib.suppress(OSError):
+            self.kernels["admin"].address(event["link"], event["address"], event["present"])
 
     def kernel(self, event):
-        with contextlib.suppress(AssertionError):  # There was none.
-            self.host.ip("route", "del", event["prefix"], "proto", OTHERS)
-        ways = [word for gateway, link in event["via"] for word in ("nexthop", "via", gateway, "dev", link, "onlink")]
-        if ways:
-            metric = ["metric", event["metric"]] if event.get("metric") else []
-            with contextlib.suppress(AssertionError):  # The kernel takes none by a link that is down.
-                self.host.ip("route", "add", event["prefix"], "proto", OTHERS, *metric, *ways)
+        kernel = self.kernels["admin"]
+        with contextlib.suppress(OSError):  # There was none.
+            kernel.delete_route(event["prefix"], int(OTHERS))
+        if event["via"]:
+            with contextlib.suppress(OSError):  # The kernel takes none by a link that is down.
+                kernel.add_route(event["prefix"], int(OTHERS), event.get("metric", 0), event["via"])
 
     def peer(self, event):
         self.sessions()
@@ -101,9 +153,8 @@ class Router:
                 speaker.close()
                 del self.speakers[peer.name]
             elif not speaker and self.world.session(peer.name) and self.reachable(peer):
-                self.speakers[peer.name] = self.speaker(peer)
-                for prefix, said in self.world.says[peer.name].items():
-                    self.say(peer, [prefix], said)
+                self.speakers[peer.name] = self.spares.pop(peer.name, None) or self.speaker(peer)
+                self.say_all(peer)
 
     def reachable(self, peer):
         return peer.link is None or f"{own(peer.link)}/24" in self.world.addresses[peer.link]
@@ -124,6 +175,46 @@ class Router:
                 self.speakers[event["peer"]].send(raw_update(prefixes(what[n:n + 500])))
 
     def static(self, event):
+        self.configure()
+
+    def policy(self, event):
+        """A router has a feed say all again when it has another import policy; its speaker does."""
+        peer = PEERS[event["peer"]]
+        if self.in_force.get(peer.name, {}) == event["policy"]:
+            return
+        self.in_force[peer.name] = event["policy"]
+        self.configure()
+        if peer.name in self.speakers and not peer.observer and self.reachable(peer):
+            asked = self.asked(peer, 20)
+            assert asked, f"{self.name}: {peer.name} was not asked for its routes when its import policy changed"
+            self.say_all(peer)
+
+    def asked(self, peer, wait):
+        """Whether a feed was asked for its routes, or its session has ended. With several requests one answer is enough."""
+        speaker, asked = self.speakers[peer.name], False
+        try:
+            while got := speaker.read(0.0 if asked else wait):
+                asked |= got[0] == ROUTE_REFRESH
+                if got[0] == NOTIFICATION:
+                    break
+        except OSError:  # Nothing more is there.
+            return asked
+        return asked or bool(wait)
+
+    def say_all(self, peer):
+        with contextlib.suppress(OSError):  # The router has ended the session.
+            for prefix, said in self.world.says[peer.name].items():
+                self.say(peer, [prefix], said)
+
+    def answer(self):
+        """Answers requests that come late, by a link that was cut off; whether there was one."""
+        asked = [peer for peer in FEEDS if peer.name in self.speakers and self.asked(peer, 0.0)]
+        for peer in asked:
+            self.say_all(peer)
+        return bool(asked)
+
+    def configure(self):
+        """Has the router take the statics and policies of the world."""
         raise NotImplementedError
 
     # Settling.
@@ -157,9 +248,14 @@ class Router:
                 heard = time.monotonic()
                 if self.monitor.flood:
                     return False
-            elif self.through() and time.monotonic() - heard >= quiet:
-                return True
-            time.sleep(0.01)
+            left = quiet - (time.monotonic() - heard)
+            if left <= 0 and self.through():
+                if not self.answer():
+                    return True
+                heard = time.monotonic()
+            # The fence is heard by one of these too. An ended observer is always readable.
+            time.sleep(0.002)
+            self.poller.poll(1000 * (left if left > 0 else quiet))
         return False
 
     def reset_counts(self):
@@ -169,14 +265,10 @@ class Router:
 
     def state(self):
         """What can be compared: the kernel's table, and what each observer was advertised."""
-        return {"kernel": kernel_table(self.host), **{name: dict(o.table) for name, o in self.observers.items()}}
+        return {"kernel": kernel_table(self.kernels["admin"]), **{name: dict(o.table) for name, o in self.observers.items()}}
 
     def changes(self):
         return {"kernel": self.monitor.count(), **{name: sum(o.changes.values()) for name, o in self.observers.items()}}
-
-
-def peers_of(kind):
-    return [p for p in PEERS.values() if p.kind == kind and not p.observer]
 
 
 class RibtideRouter(Router):
@@ -189,13 +281,13 @@ class RibtideRouter(Router):
         groups = ""
         for p in PEERS.values():
             kind = "internal" if p.asn == ASN else "external"
-            groups += f"""
+            groups += self.policy_text(p) + f"""
 [bgp.group.{p.name}]
 type = "{kind}"
 peer-asn = {p.asn}
 passive = true
-import = ["{'reject' if p.observer else 'accept'}"]
-export = ["{'accept' if p.observer else 'reject'}"]
+import = [{'"reject"' if p.observer else f'"policy-{p.name}", "accept"'}]
+export = [{f'"policy-{p.name}", "accept"' if p.observer else '"reject"'}]
 neighbors = ["{p.address}"]
 {'multihop = 5' if p.kind == 'multihop' else ''}
 {'route-reflector-client = true' if p.kind == 'client' else ''}
@@ -217,14 +309,45 @@ resolve-via-default = {str(self.profile["resolve_via_default"]).lower()}
 nexthop-cache = "{self.profile.get("cache", "dependency")}"
 {groups}"""
 
-    def static(self, event):
+    def policy_text(self, peer):
+        policy = self.world.policies.get(peer.name, {})
+        statement = f"[[policy.definition.policy-{peer.name}.statement]]"
+        text = ""
+        if "reject" in policy:
+            text += f"""
+[policy.prefix-set.refused-{peer.name}]
+prefixes = [{", ".join(f'"{prefix}"' for prefix in policy["reject"])}]
+{statement}
+conditions.match-prefix-set = "refused-{peer.name}"
+actions.policy-result = "reject"
+"""
+        text += f"""
+{statement}
+actions.policy-result = "accept"
+"""
+        if "local_pref" in policy:
+            text += f"actions.set-local-pref = {policy['local_pref']}\n"
+        if "med" in policy:
+            text += f"actions.set-med = {policy['med']}\n"
+        if "prepend" in policy:
+            text += f"actions.set-as-path-prepend = {{ asn = {PREPENDED}, repeat-n = {policy['prepend']} }}\n"
+        return text
+
+    def configure(self):
         text = self.config()
         for prefix, routes in self.world.statics.items():
             for route in routes:
                 what = "blackhole = true" if route.get("blackhole") else "next-hop = [" + ", ".join(f'"{a}"' for a in route["via"]) + "]"
                 text += f'\n[[static]]\nprefix = "{prefix}"\ndistance = {route["distance"]}\n{what}\n'
         self.process.config.write_text(text + f'\n[api]\nsocket = "{self.process.socket}"\n')
-        self.process.text("reload")
+        with socket.socket(socket.AF_UNIX) as api:
+            api.settimeout(60)
+            api.connect(str(self.process.socket))
+            api.sendall(b"POST /v1/reload HTTP/1.1\r\nHost: ribtide\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+            answer = b""
+            while piece := api.recv(65536):
+                answer += piece
+        assert answer.startswith(b"HTTP/1.1 200"), answer
 
 
 class FrrRouter(Router):
@@ -239,9 +362,13 @@ class FrrRouter(Router):
         family = [f"maximum-paths {self.profile['multipath']}", f"maximum-paths ibgp {self.profile['multipath']}"]
         for p in PEERS.values():
             family.append(f"neighbor {p.address} prefix-list none {'in' if p.observer else 'out'}")
+            family.append(f"neighbor {p.address} route-map policy-{p.name} {'out' if p.observer else 'in'}")
             if p.kind == "client":
                 family.append(f"neighbor {p.address} route-reflector-client")
-        text = "\n ".join([f"ip prefix-list none deny any\nrouter bgp {ASN}", f"bgp router-id {ROUTER}", "no bgp ebgp-requires-policy",
+        maps = [f"route-map policy-{p.name} permit 10\n" for p in PEERS.values()]
+        # Route-maps have an effect when the harness says so, and also on reflected routes.
+        text = "bgp route-map delay-timer 0\nip prefix-list none deny any\n" + "".join(maps)
+        text += "\n ".join([f"router bgp {ASN}", "bgp deterministic-med", "bgp route-reflector allow-outbound-policy", f"bgp router-id {ROUTER}", "no bgp ebgp-requires-policy",
                            "no bgp network import-check", "bgp bestpath as-path multipath-relax", "bgp bestpath compare-routerid",
                            "coalesce-time 0", *lines, "address-family ipv4 unicast", *family, "exit-address-family"]) + "\n"
         # The harness's host of FRR has its folder made by a process that is not root.
@@ -249,32 +376,60 @@ class FrrRouter(Router):
             shutil.rmtree(self.host.folder / "frr")
         way = "" if self.profile["resolve_via_default"] else "no "
         self.process = Frr(self.host, bgpd=text, staticd="", zebra=f"{way}ip nht resolve-via-default\n")
-        self.terminal, self.lines = None, set()
+        self.terminals, self.lines, self.told = {}, set(), {}
 
-    def tell(self, *commands):
-        """Says commands to staticd's terminal, as vtysh does: each ends with a zero octet, an answer with three and a status."""
-        if self.terminal is None:
-            self.terminal = socket.socket(socket.AF_UNIX)
-            self.terminal.connect(str(self.process.folder / "staticd.vty"))
-            self.terminal.settimeout(20)
-            self.tell("enable", "configure terminal")
+    def close(self):
+        for terminal in getattr(self, "terminals", {}).values():
+            terminal.close()
+        super().close()
+
+    def tell(self, daemon, *commands):
+        """Says commands to a daemon's terminal, as vtysh does: each ends with a zero octet, an answer with three and a status."""
+        if daemon not in self.terminals:
+            self.terminals[daemon] = socket.socket(socket.AF_UNIX)
+            self.terminals[daemon].connect(str(self.process.folder / f"{daemon}.vty"))
+            self.terminals[daemon].settimeout(20)
+            self.tell(daemon, "enable", "configure terminal")
+        terminal = self.terminals[daemon]
         for command in commands:
-            self.terminal.sendall(command.encode() + b"\0")
+            terminal.sendall(command.encode() + b"\0")
             answer = b""
             while answer[-4:-1] != bytes(3):
-                piece = self.terminal.recv(4096)
-                assert piece, f"staticd closed its terminal at {command}"
+                piece = terminal.recv(4096)
+                assert piece, f"{daemon} closed its terminal at {command}"
                 answer += piece
             assert answer[-1] == 0, (command, answer)
 
-    def static(self, event):
+    def configure(self):
+        for name, policy in self.world.policies.items():
+            if policy != self.told.get(name, {}):
+                self.set_policy(PEERS[name], policy, self.told.get(name, {}))
+                self.told[name] = policy
         lines = set()
         for prefix, routes in self.world.statics.items():
             for route in routes:
                 for way in ["blackhole"] if route.get("blackhole") else route["via"]:
                     lines.add(f"ip route {prefix} {way} {route['distance']}")
-        self.tell(*(f"no {line}" for line in sorted(self.lines - lines)), *sorted(lines - self.lines))
+        if lines != self.lines:
+            self.tell("staticd", *(f"no {line}" for line in sorted(self.lines - lines)), *sorted(lines - self.lines))
         self.lines = lines
+
+    def set_policy(self, peer, policy, before):
+        name, way = f"policy-{peer.name}", "out" if peer.observer else "in"
+        commands = []
+        if "reject" in before:
+            commands += [f"no route-map {name} deny 5", f"no ip prefix-list refused-{peer.name}"]
+        if "reject" in policy:
+            commands += [f"ip prefix-list refused-{peer.name} permit {prefix}" for prefix in policy["reject"]]
+            commands += [f"route-map {name} deny 5", f"match ip address prefix-list refused-{peer.name}", "exit"]
+        commands.append(f"route-map {name} permit 10")
+        for key, words in (("local_pref", "local-preference"), ("med", "metric"), ("prepend", "as-path prepend")):
+            if key in policy:
+                value = " ".join([str(PREPENDED)] * policy[key]) if key == "prepend" else policy[key]
+                commands.append(f"set {words} {value}")
+            elif key in before:
+                commands.append(f"no set {words}")
+        self.tell("bgpd", *commands, "end", f"clear bgp ipv4 unicast {peer.address} soft {way}", "configure terminal")
 
 
 class BirdRouter(Router):
@@ -297,10 +452,9 @@ protocol kernel {{
     ipv4 {{ preference 250; import all; export filter {{ if source = RTS_DEVICE then reject; if dest = RTD_UNREACHABLE then reject; accept; }}; }};
 }}
 template bgp ours {{
-    local as {ASN}; passive; enforce first as off;
+    local as {ASN}; passive; enforce first as off; deterministic med on;
     connect retry time 1; error wait time 1,1; connect delay time 1; error forget time 1;
 }}
-filter observed {{ if source != RTS_BGP then reject; if dest = RTD_UNREACHABLE then reject; accept; }}
 """
         for distance, preference in self.PREFERENCE.items():
             text += f"protocol static s{distance} {{ check link yes; ipv4 {{ preference {preference}; }};\n"
@@ -314,14 +468,26 @@ filter observed {{ if source != RTS_BGP then reject; if dest = RTD_UNREACHABLE t
 protocol bgp peer_{p.name} from ours {{
     neighbor {p.address} as {p.asn}; {'multihop 5;' if p.kind == 'multihop' else ''}
     {'rr client;' if p.kind == 'client' else ''}
-    ipv4 {{ import {'none' if p.observer else 'all'}; export {'filter observed' if p.observer else 'none'}; igp table master4;
+    ipv4 {{ import {'none' if p.observer else self.policy_text(p)}; export {self.policy_text(p) if p.observer else 'none'}; igp table master4;
            gateway {'direct' if p.kind == 'single' else 'recursive'}; }};
     {'direct;' if p.kind in ('single',) else ''}
 }}
 """
         return text
 
-    def static(self, event):
+    def policy_text(self, peer):
+        policy = self.world.policies.get(peer.name, {})
+        text = "if source != RTS_BGP then reject; if dest = RTD_UNREACHABLE then reject; " if peer.observer else ""
+        if "reject" in policy:
+            text += f"if net ~ [ {', '.join(policy['reject'])} ] then reject; "
+        if "local_pref" in policy:
+            text += f"bgp_local_pref = {policy['local_pref']}; "
+        if "med" in policy:
+            text += f"bgp_med = {policy['med']}; "
+        text += f"bgp_path.prepend({PREPENDED}); " * policy.get("prepend", 0)
+        return f"filter {{ {text}accept; }}"
+
+    def configure(self):
         (self.host.folder / "bird.conf").write_text(self.config())
         with socket.socket(socket.AF_UNIX) as terminal:
             terminal.settimeout(20)

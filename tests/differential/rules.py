@@ -4,10 +4,10 @@ A rule is about one rival and looks at the world of the history, at the prefix, 
 rule explains is a failure. `explain` names the first rule that applies.
 """
 
-import ipaddress
+import functools
 from typing import NamedTuple
 
-from world import PEERS, ROUTER, World, net
+from world import PEERS, ROUTER, World, interface, ip, net
 
 RULES = []
 
@@ -39,19 +39,23 @@ class Difference(NamedTuple):
 
 
 class Facts:
-    """What rules ask about a world, computed once for each step. `former` are the worlds
-    after each event before."""
+    """What rules ask about a world. `former` are the facts after each event before, made once for a history."""
 
     def __init__(self, world: World, profile, former=()):
-        self.world, self.profile = world, profile
-        self.former = [Facts(f, profile) for f in former]
-        self.connected = world.connected()
-        self.known = {p: net(p) for p in world.prefixes()}
+        self.world, self.profile, self.former = world, profile, list(former)
         self.reached = {}
+
+    @functools.cached_property
+    def connected(self):
+        return self.world.connected()
+
+    @functools.cached_property
+    def known(self):
+        return {p: net(p) for p in self.world.prefixes()}
 
     def on_link(self, address):
         """Whether a link that is up has a subnet with this address."""
-        address = ipaddress.IPv4Address(address)
+        address = ip(address)
         return any(address in network for network, _, _ in self.connected)
 
     def own(self, address):
@@ -61,7 +65,7 @@ class Facts:
 
     def covering(self, address):
         """Prefixes of routes that hold an address, longest first, as far as they count: not behind a subnet of a link."""
-        a = ipaddress.IPv4Address(address)
+        a = ip(address)
         depth = max((network.prefixlen for network, _, _ in self.connected if a in network), default=-1)
         found = [p for p, n in self.known.items() if a in n and n.prefixlen > depth]
         return sorted(found, key=lambda p: -self.known[p].prefixlen)
@@ -92,7 +96,7 @@ class Facts:
     def lost_covers(self, prefix):
         """Whether a next hop that it leads to lies in a prefix whose kernel route went with its link."""
         lost = [net(p) for p in self.world.lost]
-        return any(ipaddress.IPv4Address(hop) in n for q in self.reach(prefix) for _, _, hop in self.hops(q) for n in lost)
+        return any(ip(hop) in n for q in self.reach(prefix) for _, _, hop in self.hops(q) for n in lost)
 
     def some(self, prefix, what):
         """Whether something holds of the prefix or of what it leads to."""
@@ -265,9 +269,9 @@ def bird_one_way(d, facts):
 def bird_dead_link(d, facts):
     """A next hop lies in the subnet of a link that is down. BIRD keeps it on that link, or unreachable; ribtide and FRR take a
     less specific route, if there is one."""
-    dead = [ipaddress.IPv4Interface(a).network for link, addresses in facts.world.addresses.items()
+    dead = [interface(a).network for link, addresses in facts.world.addresses.items()
             if not facts.world.up(link) for a in addresses]
-    return facts.some(d.prefix, lambda q: any(ipaddress.IPv4Address(hop) in n for _, _, hop in facts.hops(q) for n in dead))
+    return facts.some(d.prefix, lambda q: any(ip(hop) in n for _, _, hop in facts.hops(q) for n in dead))
 
 
 @rule("bird-static-ways", "bird", "BIRD user's guide, protocol static: `via` wants a neighbour, `recursive` is one address")

@@ -4,7 +4,7 @@ A `World` is a pure model: events go in, and it knows which links are up, which 
 says. It is what the rules look at and what a peer repeats when its session comes back.
 """
 
-import copy
+import functools
 import ipaddress
 from typing import NamedTuple
 
@@ -48,8 +48,9 @@ PROFILES = ({"resolve_via_default": True, "multipath": 1}, {"resolve_via_default
             {"resolve_via_default": False, "multipath": 4})
 
 
-def net(text):
-    return ipaddress.IPv4Network(text)
+net = functools.lru_cache(4096)(ipaddress.IPv4Network)
+ip = functools.lru_cache(4096)(ipaddress.IPv4Address)
+interface = functools.lru_cache(4096)(ipaddress.IPv4Interface)
 
 
 def expand(prefix, count):
@@ -75,12 +76,22 @@ class World:
         self.kernel = {}
         #: Prefixes whose kernel route went with its link or address, and did not come back.
         self.lost = set()
+        #: Those of which it did once, or another way of it, with the route.
+        self.once_lost = {}
         self.peers = {p.name: False for p in FEEDS}
         #: Peer → prefix → announcement.
         self.says = {p.name: {} for p in FEEDS}
+        #: Peer → {"reject", "local_pref", "med", "prepend"}: the import policy of a feed, the export policy of an observer.
+        self.policies = {p.name: {} for p in (*OBSERVERS, *FEEDS)}
 
     def copy(self):
-        return copy.deepcopy(self)
+        """Events are shared, for nothing changes them."""
+        other = World.__new__(World)
+        for name, value in vars(self).items():
+            setattr(other, name, value.copy())
+        other.addresses = {link: addresses.copy() for link, addresses in self.addresses.items()}
+        other.says = {name: said.copy() for name, said in self.says.items()}
+        return other
 
     def up(self, link):
         return link is None or (self.admin[link] and self.carrier[link])
@@ -112,6 +123,8 @@ class World:
                 self.kernel[event["prefix"]] = event
         elif do == "peer":
             self.peers[event["peer"]] = event["up"]
+        elif do == "policy":
+            self.policies[event["peer"]] = event["policy"]
         elif do == "announce":
             for prefix in expand(event["prefix"], event.get("count", 1)):
                 self.says[event["peer"]][prefix] = event
@@ -126,6 +139,7 @@ class World:
             left = [way for way in event["via"] if not lost(way)]
             if left != event["via"]:
                 self.lost.add(prefix)
+                self.once_lost[prefix] = event
             if not left:
                 del self.kernel[prefix]
             elif left != event["via"]:
@@ -138,6 +152,7 @@ class World:
             events += [{"do": "withdraw", "peer": name, "prefix": prefix} for prefix in said]
         events += [{"do": "static", "prefix": prefix, "routes": []} for prefix in self.statics]
         events += [{"do": "kernel", "prefix": prefix, "via": []} for prefix in self.kernel]
+        events += [{"do": "policy", "peer": name, "policy": {}} for name, policy in self.policies.items() if policy]
         for link in LINKS:
             for address in sorted(self.addresses[link] - {f"{own(link)}/24"}):
                 events.append({"do": "address", "link": link, "address": address, "present": False})
@@ -154,9 +169,9 @@ class World:
 
     def connected(self):
         """Subnets of links that are up: (network, own address, link)."""
-        return [(ipaddress.IPv4Interface(a).network, ipaddress.IPv4Interface(a).ip, link)
+        return [(interface(a).network, interface(a).ip, link)
                 for link in LINKS if self.up(link) for a in self.addresses[link]] \
-            + [(net("198.19.0.0/24"), ipaddress.IPv4Address(ROUTER), "feed0")]
+            + [(net("198.19.0.0/24"), ip(ROUTER), "feed0")]
 
     def candidates(self, prefix):
         """What there is for a prefix: (origin, kind, next hops)."""
@@ -164,12 +179,16 @@ class World:
         if prefix in self.kernel:
             found.append(("kernel", "kernel", []))
         found += [(name, PEERS[name].kind, [said[prefix]["next_hop"]]) for name, said in self.says.items()
-                  if prefix in said and self.session(name)]
+                  if prefix in said and self.session(name) and not self.refuses(name, prefix)]
         return found
 
     def prefixes(self):
         known = set(self.statics) | set(self.kernel)
         for name, said in self.says.items():
             if self.session(name):
-                known |= set(said)
+                known |= {prefix for prefix in said if not self.refuses(name, prefix)}
         return known
+
+    def refuses(self, name, prefix):
+        """Whether the policy of a peer rejects a prefix."""
+        return prefix in self.policies[name].get("reject", ())

@@ -8,7 +8,7 @@ import time
 from .host import wait_for
 
 MARKER = b"\xff" * 16
-OPEN, UPDATE, NOTIFICATION, KEEPALIVE = 1, 2, 3, 4
+OPEN, UPDATE, NOTIFICATION, KEEPALIVE, ROUTE_REFRESH = 1, 2, 3, 4, 5
 #: How long a router may read nothing, in seconds.
 SENT = 600
 
@@ -59,10 +59,12 @@ END_OF_RIB = raw_update()
 
 
 class Speaker:
-    """A session from one of a host's feeds to its router, established. Without a hold time nothing needs to be said in it."""
+    """A session from one of a host's feeds to its router, established. Without a hold time nothing needs to be said in it.
+    `refresh`: the router may ask for all routes again (RFC 2918); the test reads that and answers."""
 
-    def __init__(self, host, source, asn, extended=False, hold=0):
-        capabilities = bytes([1, 4, 0, 1, 0, 1]) + bytes([65, 4]) + asn.to_bytes(4, "big") + (bytes([6, 0]) if extended else b"")
+    def __init__(self, host, source, asn, extended=False, hold=0, refresh=False):
+        capabilities = bytes([1, 4, 0, 1, 0, 1]) + bytes([65, 4]) + asn.to_bytes(4, "big") + (bytes([6, 0]) if extended else b"") \
+            + (bytes([2, 0]) if refresh else b"")
         optional = bytes([2, len(capabilities)]) + capabilities
         two = asn if asn < 65536 else 23456
         body = struct.pack("!BHH", 4, two, hold) + socket.inet_aton(source) + bytes([len(optional)]) + optional
@@ -76,7 +78,7 @@ class Speaker:
                 self.close()
             return got is not None and got[0] == OPEN
 
-        wait_for(f"{host.FEED_SIDE} takes a session from {source}", opened, 20, 0.3)
+        wait_for(f"{host.FEED_SIDE} takes a session from {source}", opened, 20, 0.1)
         self.send(message(KEEPALIVE))
         assert self.read()[0] == KEEPALIVE
         host.sessions.append(self)
