@@ -14,9 +14,9 @@ from routers import ROUTERS
 from rules import Facts
 from world import World
 
-#: Seconds without news after which a router has settled, and the longest that it may take. Where something differs, it may
-#: yet take LATE seconds until it does not.
-QUIET, LIMIT, LATE = 0.12, 12.0, 4.0
+#: Seconds without news after which a router has settled, the longest that ribtide may take, and that a rival may: FRR chases routes
+#: that resolve themselves without end. Where something differs, it may yet take LATE seconds until it does not.
+QUIET, LIMIT, RIVAL_LIMIT, LATE = 0.12, 12.0, 5.0, 4.0
 #: How many times 0.3 s a router has to forget a history.
 UNDO = 20
 #: The same where ribtide may hold back good news about next hops that changed often (ADR 20 section 6).
@@ -64,11 +64,11 @@ class Stage:
         finding where ribtide did not."""
         def undo(router):
             router.undo()
-            done = router.settle(QUIET, LIMIT)
+            done = router.settle(QUIET, limit(router))
             for _ in range(UNDO):
                 if not done or router.empty():
                     break
-                done = router.settle(0.3, LIMIT)
+                done = router.settle(0.3, limit(router))
             return done and router.empty()
 
         settled = self.each(undo)
@@ -103,7 +103,11 @@ def run_step(router, events):
     router.reset_counts()
     for event in events:
         router.apply(event)
-    return router.settle(QUIET, LIMIT)
+    return router.settle(QUIET, limit(router))
+
+
+def limit(router):
+    return LIMIT if router.name == "ribtide" else RIVAL_LIMIT
 
 
 def play(history, names=("ribtide", "frr", "bird"), ignored=(), stage=None):
@@ -220,7 +224,7 @@ def look(stage, number, facts, rivals):
         if not found or waited >= LATE:
             return found, used, states
         pause = 0.3 if waited < 1 else 1.0
-        stage.each(lambda r: r.settle(pause, LIMIT))
+        stage.each(lambda r: r.settle(pause, limit(r)))
         waited += pause
 
 

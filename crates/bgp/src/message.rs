@@ -86,8 +86,8 @@ pub struct TrackedNextHop {
     pub address: IpAddr,
     /// As [`FeedKind::recursive`]: next hops of single-hop external sessions must be on link (RFC 4271 section 5.1.3).
     pub recursive: bool,
-    /// The prefix of the paths, where the address lies inside it: a route does not resolve through itself (RFC 4271 section
-    /// 9.1.2.1).
+    /// The prefix of the paths, where the address lies inside it or depends on it ([`NextHopState::PerPrefix`]): a route does
+    /// not resolve through itself (RFC 4271 section 9.1.2.1).
     pub exclude: Option<AnyPrefix>,
 }
 
@@ -101,6 +101,9 @@ pub enum NextHopState {
     },
     /// Routes through it cannot be used.
     Unreachable,
+    /// Said of a next hop with an `exclude` that the shard has not registered: without it the answer depends on BGP's own
+    /// route of that prefix, so its paths by this next hop are to be registered with it.
+    PerPrefix,
 }
 
 /// Changes of best paths, from one shard to every worker.

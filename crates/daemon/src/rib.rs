@@ -485,12 +485,15 @@ impl RibStage {
             log("rib", &line);
         }
         for (of, state) in out.next_hops {
-            let next_hop = BgpNextHop { address: of.address, recursive: of.recursive, exclude: of.exclude };
+            let next_hop = bgp_next_hop(of);
             let state = match state {
                 NextHopState::Reachable { cost } => BgpNextHopState::Reachable { cost },
                 NextHopState::Unreachable => BgpNextHopState::Unreachable,
             };
             self.shards.next_hop(next_hop, state);
+        }
+        for of in out.per_prefix {
+            self.shards.next_hop(bgp_next_hop(of), BgpNextHopState::PerPrefix);
         }
         out.blocked.into_iter().for_each(|(prefix, blocked)| self.shards.blocked(prefix, blocked));
         out.confirmed.into_iter().for_each(|mark| self.shards.confirmed(mark));
@@ -514,6 +517,10 @@ impl RibStage {
             self.planes.send(id, Arc::new(batch));
         }
     }
+}
+
+fn bgp_next_hop(of: ribtide_rib::TrackedNextHop) -> BgpNextHop {
+    BgpNextHop { address: of.address, recursive: of.recursive, exclude: of.exclude }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use crate::message::{FibGroup, FibHop, GroupId, GroupOp, IfIndex, NextHops, ReceivedHop, RouteSet, Track};
 use crate::store::Store;
-use crate::target::{OWN_WEIGHT, Outcome, Target};
+use crate::target::{Assumed, OWN_WEIGHT, Outcome, Target};
 use crate::treatment::Treatment;
 use ribtide_prefix::{AnyPrefix, HashBuilder, Map};
 use std::hash::BuildHasher;
@@ -25,6 +25,8 @@ pub(crate) struct GroupKey {
     pub(crate) recursion: bool,
     /// The prefix of the route, when it has a gateway inside and must not answer for itself.
     pub(crate) exclude: Option<AnyPrefix>,
+    /// What its targets take for given. Such a group has no routes; targets that look into it keep it.
+    pub(crate) assumed: Option<Assumed>,
     /// What route-maps make of its routes.
     pub(crate) treatment: Treatment,
 }
@@ -65,14 +67,24 @@ impl GroupKey {
             track: None,
             recursion,
             exclude: None,
+            assumed: None,
             treatment: Treatment::default(),
         }
     }
 
     /// Whether the two differ in what route-maps make of their routes alone, if they do.
     pub(crate) fn is_but_for_treatment(&self, other: &GroupKey) -> bool {
-        let GroupKey { next_hops, backup, backup_recursion, track, recursion, exclude, treatment: _ } = self;
-        (next_hops, backup, backup_recursion, track, recursion, exclude)
+        let GroupKey {
+            next_hops,
+            backup,
+            backup_recursion,
+            track,
+            recursion,
+            exclude,
+            assumed,
+            treatment: _,
+        } = self;
+        (next_hops, backup, backup_recursion, track, recursion, exclude, assumed)
             == (
                 &other.next_hops,
                 &other.backup,
@@ -80,6 +92,7 @@ impl GroupKey {
                 &other.track,
                 &other.recursion,
                 &other.exclude,
+                &other.assumed,
             )
     }
 
@@ -88,7 +101,7 @@ impl GroupKey {
         let first = self.hops().iter().map(|hop| Target::new(hop, self.recursion, self.exclude));
         let backup = self.backup.iter().map(|hop| Target::new(hop, self.backup_recursion, self.exclude));
         let track = self.track.map(|track| Target::tracking(track, self.exclude));
-        first.chain(backup).chain(track)
+        first.chain(backup).chain(track).map(|target| target.assuming(self.assumed))
     }
 
     pub(crate) fn hops(&self) -> &[ReceivedHop] {
@@ -120,7 +133,7 @@ pub(crate) struct Group {
     pub(crate) key: GroupKey,
     /// What it asks, in the order of [`GroupKey::targets`].
     pub(crate) targets: Vec<u32>,
-    /// Candidates in the tables that have it.
+    /// Candidates in the tables that have it; where something is assumed, targets that look into it.
     pub(crate) routes: u32,
     /// Routes in the FIB that have it.
     pub(crate) installed: u32,
@@ -155,6 +168,11 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// Whether candidates in the tables have it.
+    pub(crate) fn has_routes(&self) -> bool {
+        self.routes > 0 && self.key.assumed.is_none()
+    }
+
     /// What dataplanes are to have of it.
     pub(crate) fn in_dataplanes(&self) -> FibGroup {
         self.content.clone().unwrap_or(FibGroup::Nowhere)

@@ -271,6 +271,9 @@ pub struct RibOut {
     pub replay: Vec<(DataplaneId, FibBatch)>,
     /// Changed states of registered next hops, each next hop at most once.
     pub next_hops: Vec<(TrackedNextHop, NextHopState)>,
+    /// Next hops with an `exclude` that are not registered: the state of the same one without it depends on BGP's own route of
+    /// that prefix. Paths of the prefix are to register it with the prefix, so that BGP's choice does not depend on itself.
+    pub per_prefix: Vec<TrackedNextHop>,
     /// Next hops that changed often, and how many milliseconds good news of each is delayed from now on, where that is longer
     /// than before; see
     /// [`crate::RibConfig::damping`].
@@ -289,8 +292,8 @@ pub struct TrackedNextHop {
     /// As [`RouteSet::allow_recursion`]: false for paths of single-hop external sessions, whose next hops must be on
     /// a connected subnet (RFC 4271 section 5.1.3).
     pub recursive: bool,
-    /// The prefix of the paths, where the address lies inside it and may recurse: a route does not resolve through itself (RFC
-    /// 4271 section 9.1.2.1).
+    /// The prefix of the paths, where the address may recurse, and lies inside it or depends on it: a route does not resolve
+    /// through itself (RFC 4271 section 9.1.2.1). The answer takes BGP's route of the prefix to be by this next hop alone.
     pub exclude: Option<AnyPrefix>,
 }
 

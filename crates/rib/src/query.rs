@@ -498,7 +498,7 @@ impl Rib {
             level: group.level,
             stamp: group.stamp,
             depends: group_ids(
-                group.targets.iter().flat_map(|n| self.resolver.nodes[*n].consulted.iter().copied()),
+                group.targets.iter().flat_map(|n| self.resolver.nodes[*n].consulted.iter().map(|c| c.group)),
             ),
             dependents: group_ids(
                 self.resolver.dependents.of(id.0).flat_map(|n| self.resolver.parents.of(n)),

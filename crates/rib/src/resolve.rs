@@ -22,16 +22,20 @@ use crate::group::{Group, GroupKey, Groups};
 use crate::lanes::UrgentOp;
 use crate::message::{
     FibGroup, FibHop, GatewayEvent, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHopState, NextHops,
-    Protocol, ReceivedHop, TrackedNextHop,
+    Protocol, ReceivedHop, RibOut, Source, TrackedNextHop,
 };
 use crate::store::{Edges, Store};
-use crate::table::RouteTables;
-use crate::target::{Answer, MAX_LEVEL, OWN_WEIGHT, Outcome, Target, Why, is_link_local};
+use crate::table::{Candidate, RouteTables};
+use crate::target::{Answer, Assumed, MAX_LEVEL, OWN_WEIGHT, Outcome, Target, Why, is_link_local};
 use crate::tracking::Tracking;
 use crate::treatment::Treatment;
 use ribtide_prefix::{AnyPrefix, Family, Map, Prefix, V4, V6};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+
+/// The most groups that are looked into with one thing assumed, and the most next hops that are gone through to find what
+/// an answer depends on. A peer that sends longer chains is left to damping.
+const MAX_ASSUMED: usize = 64;
 
 /// A target with its present answer.
 #[derive(Debug)]
@@ -39,7 +43,7 @@ pub(crate) struct Node {
     pub(crate) target: Target,
     pub(crate) answer: Answer,
     /// The groups that were looked into for the answer.
-    pub(crate) consulted: Vec<u32>,
+    pub(crate) consulted: Vec<Consulted>,
     /// How many groups have it.
     groups: u32,
     /// How often it is tracked.
@@ -55,6 +59,14 @@ pub(crate) struct Node {
     pub(crate) passed_over: Vec<u32>,
     /// Groups that have it, and from which its own answer comes: it does not count in them.
     pub(crate) dropped_from: Vec<u32>,
+}
+
+/// A group that was looked into.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Consulted {
+    pub(crate) group: u32,
+    /// The prefix of which it was, where that is a route of BGP's.
+    bgp: Option<AnyPrefix>,
 }
 
 /// What asking the table comes to.
@@ -96,6 +108,8 @@ pub(crate) struct Resolver {
     /// Group → targets that looked into it.
     pub(crate) dependents: Edges<u32>,
     pub(crate) tracking: Tracking,
+    /// How many groups there are in which something is assumed.
+    assumed: Map<Assumed, usize>,
     stale_nodes: Vec<u32>,
     stale_groups: Vec<u32>,
     /// Groups whose use or content changed in this batch.
@@ -122,6 +136,7 @@ impl Resolver {
             unusable: BTreeSet::new(),
             groups: Groups::above(config.vrf.id.groups()),
             tracking: Tracking::new(config.damping),
+            assumed: Map::default(),
             config,
             parents: Edges::default(),
             dependents: Edges::default(),
@@ -225,8 +240,7 @@ impl Resolver {
 
     /// BGP registers a next hop.
     pub(crate) fn track(&mut self, next_hop: TrackedNextHop) {
-        let hop = ReceivedHop::gateway(next_hop.address);
-        let id = self.node_of(Target::new(&hop, next_hop.recursive, next_hop.exclude));
+        let id = self.node_of(Target::of_path(next_hop));
         self.nodes[id].tracked += 1;
         self.tracking.register(next_hop, id);
     }
@@ -254,9 +268,39 @@ impl Resolver {
             }
             (None, None) => {}
         }
-        for group in node.consulted {
+        self.consults_no_more(id, node.consulted);
+    }
+
+    fn consults_no_more(&mut self, id: u32, consulted: Vec<Consulted>) {
+        for Consulted { group, .. } in consulted {
             self.dependents.remove(group, id);
+            if self.groups.store[group].key.assumed.is_some() {
+                self.release(group);
+            }
         }
+    }
+
+    /// The group to look into instead of a candidate's, where something is assumed.
+    fn assumed_group(&mut self, candidate: &Candidate, prefix: AnyPrefix, assumed: Assumed) -> u32 {
+        let Group { key, targets, .. } = &self.groups.store[candidate.group];
+        let key = if prefix == assumed.prefix && candidate.protocol.source() == Source::Bgp {
+            let hops = NextHops::Via(vec![ReceivedHop::gateway(assumed.next_hop)]);
+            let exclude = Some(prefix).filter(|prefix| prefix.contains(assumed.next_hop));
+            GroupKey { exclude, assumed: Some(assumed), ..GroupKey::plain(hops, true) }
+        } else if targets.iter().any(|node| self.nodes[*node].target.recursion) {
+            GroupKey { assumed: Some(assumed), treatment: Treatment::default(), ..key.clone() }
+        } else {
+            return candidate.group;
+        };
+        if let Some(id) = self.groups.find(&key) {
+            return id;
+        }
+        let count = self.assumed.entry(assumed).or_default();
+        if *count == MAX_ASSUMED {
+            return candidate.group;
+        }
+        *count += 1;
+        self.intern(key)
     }
 
     // ---- events mark what they may change
@@ -345,16 +389,19 @@ impl Resolver {
     /// Brings every stale target and group up to date.
     pub(crate) fn resolve(&mut self, tables: &RouteTables) {
         let mut search = Search::default();
-        for at in 0..self.stale_nodes.len() {
-            let id = self.stale_nodes[at];
+        // Where something is assumed, a search makes more of them.
+        let mut at = 0;
+        while let Some(id) = self.stale_nodes.get(at).copied() {
             if self.nodes[id].stale {
                 self.search(tables, id, &mut search);
             }
+            at += 1;
         }
         for at in 0..self.stale_groups.len() {
             let id = self.stale_groups[at];
             if self.groups.store[id].stale {
-                if self.cache.is_per_route() {
+                // Where something is assumed there is no route that would have it resolved.
+                if self.cache.is_per_route() && self.groups.store[id].key.assumed.is_none() {
                     self.settle_group(id);
                 } else {
                     self.flatten(id);
@@ -365,12 +412,15 @@ impl Resolver {
 
     /// Asks for a target's answer, as far as the groups that it meets are known.
     pub(crate) fn evaluate(&mut self, tables: &RouteTables, id: u32) -> Asked {
-        for group in std::mem::take(&mut self.nodes[id].consulted) {
-            self.dependents.remove(group, id);
-        }
-        self.ask(tables, self.nodes[id].target, |resolver, group| {
+        let consulted = std::mem::take(&mut self.nodes[id].consulted);
+        self.consults_no_more(id, consulted);
+        self.ask(tables, self.nodes[id].target, |resolver, consulted| {
+            let Consulted { group, .. } = consulted;
+            if resolver.groups.store[group].key.assumed.is_some() {
+                resolver.retain(group);
+            }
             let node = &mut resolver.nodes[id];
-            node.consulted.push(group);
+            node.consulted.push(consulted);
             resolver.dependents.insert(group, id);
             if node.passed_over.contains(&group) {
                 Met::PassedOver
@@ -397,7 +447,7 @@ impl Resolver {
         &mut self,
         tables: &RouteTables,
         target: Target,
-        meet: impl FnMut(&mut Resolver, u32) -> Met,
+        meet: impl FnMut(&mut Resolver, Consulted) -> Met,
     ) -> Asked {
         self.cache.counters.lookups += 1;
         match target.exactly {
@@ -452,7 +502,7 @@ impl Resolver {
         tables: &RouteTables,
         target: Target,
         address: IpAddr,
-        mut meet: impl FnMut(&mut Resolver, u32) -> Met,
+        mut meet: impl FnMut(&mut Resolver, Consulted) -> Met,
     ) -> Asked {
         let mut why = Why::NoRoute;
         if self.own.contains_key(&address) {
@@ -488,15 +538,16 @@ impl Resolver {
                 if target.exclude == via {
                     continue;
                 }
-                match meet(self, candidate.group) {
+                let consulted = self.consulted(&candidate, prefix.any(), target.assumed);
+                match meet(self, consulted) {
                     Met::Known => {}
                     Met::PassedOver => {
                         why = Why::Circle;
                         continue;
                     }
-                    Met::Unknown => return Asked::Blocked(candidate.group),
+                    Met::Unknown => return Asked::Blocked(consulted.group),
                 }
-                let Group { content, level, .. } = &self.groups.store[candidate.group];
+                let Group { content, level, .. } = &self.groups.store[consulted.group];
                 let Some(content) = content else {
                     why = Why::NoneResolves;
                     continue;
@@ -521,7 +572,7 @@ impl Resolver {
         tables: &RouteTables,
         target: Target,
         prefix: Prefix<F>,
-        mut meet: impl FnMut(&mut Resolver, u32) -> Met,
+        mut meet: impl FnMut(&mut Resolver, Consulted) -> Met,
     ) -> Asked {
         let via = Some(prefix.any());
         let mut why = Why::NoRoute;
@@ -530,16 +581,25 @@ impl Resolver {
             if candidate.protocol == Protocol::Connected {
                 return Asked::Answer(found);
             }
-            why = match meet(self, candidate.group) {
+            let consulted = self.consulted(&candidate, prefix.any(), target.assumed);
+            why = match meet(self, consulted) {
                 Met::Known => Why::NoneResolves,
                 Met::PassedOver => Why::Circle,
-                Met::Unknown => return Asked::Blocked(candidate.group),
+                Met::Unknown => return Asked::Blocked(consulted.group),
             };
-            if why == Why::NoneResolves && self.is_resolved(candidate.group) {
-                return Asked::Answer(one_deeper(found, self.groups.store[candidate.group].level));
+            if why == Why::NoneResolves && self.is_resolved(consulted.group) {
+                return Asked::Answer(one_deeper(found, self.groups.store[consulted.group].level));
             }
         }
         Asked::Answer(Answer::unresolved(why, None))
+    }
+
+    fn consulted(&mut self, candidate: &Candidate, prefix: AnyPrefix, assumed: Option<Assumed>) -> Consulted {
+        let group = match assumed {
+            None => candidate.group,
+            Some(assumed) => self.assumed_group(candidate, prefix, assumed),
+        };
+        Consulted { group, bgp: Some(prefix).filter(|_| candidate.protocol.source() == Source::Bgp) }
     }
 
     /// What a gateway becomes when the route to it has this content: the same ways out, or the gateway itself on the
@@ -655,7 +715,7 @@ impl Resolver {
     /// or, where each route is to ask anew, it may.
     pub(crate) fn wakes_routes(&self, group: u32) -> bool {
         let woken = |g: &Group| if self.cache.is_per_route() { g.moved } else { g.turned };
-        self.groups.store.get(group).is_some_and(|g| woken(g) && !g.fresh && g.routes > 0)
+        self.groups.store.get(group).is_some_and(|g| woken(g) && !g.fresh && g.has_routes())
     }
 
     /// Whether [`Resolver::wakes_routes`] is true of any group.
@@ -666,7 +726,7 @@ impl Resolver {
     /// How many groups with routes were made in this batch.
     pub(crate) fn fresh_groups(&self) -> u64 {
         let groups = self.stale_groups.iter().map(|id| &self.groups.store[*id]);
-        groups.filter(|g| g.fresh && g.routes > 0).count() as u64
+        groups.filter(|g| g.fresh && g.has_routes()).count() as u64
     }
 
     /// The FIB got a route with this group.
@@ -754,8 +814,7 @@ impl Resolver {
         now: u64,
         create: &mut Vec<GroupOp>,
         delete: &mut Vec<GroupId>,
-        tell: &mut Vec<(TrackedNextHop, NextHopState)>,
-        delayed: &mut Vec<(TrackedNextHop, u64)>,
+        out: &mut RibOut,
     ) {
         for id in self.touched.drain(..) {
             let group = &mut self.groups.store[id];
@@ -782,7 +841,15 @@ impl Resolver {
             Answer { outcome: Outcome::Unresolved(_), .. } => NextHopState::Unreachable,
             Answer { cost, .. } => NextHopState::Reachable { cost: *cost },
         };
-        self.tracking.tell(now, state, tell, delayed);
+        let groups = &self.groups;
+        self.tracking.tell(
+            now,
+            state,
+            |node| bgp_prefixes(nodes, groups, node),
+            &mut out.next_hops,
+            &mut out.per_prefix,
+            &mut out.delayed,
+        );
         for id in self.stale_groups.drain(..) {
             let group = &mut self.groups.store[id];
             (group.fresh, group.moved) = (false, false);
@@ -791,26 +858,60 @@ impl Resolver {
         for id in &nodes {
             self.nodes[*id].changed = false;
         }
-        for id in std::mem::take(&mut self.unused) {
-            if self.groups.store.get(id).is_some_and(|g| g.routes == 0) {
-                debug_assert!(
-                    self.dependents.of(id).next().is_none(),
-                    "a target rests on a group without routes"
-                );
-                for node in self.groups.remove(id).targets {
-                    self.parents.remove(node, id);
-                    self.nodes[node].groups -= 1;
-                    nodes.push(node);
+        loop {
+            for id in std::mem::take(&mut self.unused) {
+                if self.groups.store.get(id).is_some_and(|g| g.routes == 0) {
+                    debug_assert!(
+                        self.dependents.of(id).next().is_none(),
+                        "a target rests on a group without routes"
+                    );
+                    let Group { key, targets, .. } = self.groups.remove(id);
+                    if let Some(assumed) = key.assumed
+                        && let Some(count) = self.assumed.get_mut(&assumed)
+                    {
+                        *count -= 1;
+                        if *count == 0 {
+                            self.assumed.remove(&assumed);
+                        }
+                    }
+                    for node in targets {
+                        self.parents.remove(node, id);
+                        self.nodes[node].groups -= 1;
+                        nodes.push(node);
+                    }
                 }
             }
-        }
-        for id in nodes.drain(..) {
-            if self.nodes.get(id).is_some() {
-                self.drop_node_if_unused(id);
+            for id in nodes.drain(..) {
+                if self.nodes.get(id).is_some() {
+                    self.drop_node_if_unused(id);
+                }
+            }
+            // With a target go the groups that it alone looked into.
+            if self.unused.is_empty() {
+                break;
             }
         }
         self.stale_nodes = nodes;
     }
+}
+
+/// The prefixes of BGP's whose routes the answer of a target may depend on, the nearest first and no more than [`MAX_ASSUMED`].
+fn bgp_prefixes(nodes: &Store<Node>, groups: &Groups, node: u32) -> Vec<AnyPrefix> {
+    let (mut found, mut reached, mut at) = (Vec::new(), vec![node], 0);
+    while let Some(node) = reached.get(at) {
+        at += 1;
+        for Consulted { group, bgp } in &nodes[*node].consulted {
+            found.extend(bgp.filter(|prefix| !found.contains(prefix)));
+            for target in &groups.store[*group].targets {
+                if reached.len() < MAX_ASSUMED && nodes[*target].target.recursion && !reached.contains(target)
+                {
+                    reached.push(*target);
+                }
+            }
+        }
+    }
+    found.truncate(MAX_ASSUMED);
+    found
 }
 
 /// An answer by way of a group of this level; too deep where that is [`MAX_LEVEL`].

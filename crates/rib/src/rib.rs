@@ -313,7 +313,7 @@ impl Rib {
             let before = |learnt| if any_behind { before.get_mut::<F>().push(learnt) };
             tables.get_mut::<F>().select(resolver, fib.seq, fib.routes.get_mut::<F>(), before, idle);
         });
-        resolver.finish(fib.seq, *now, &mut fib.groups, &mut fib.after, &mut out.next_hops, &mut out.delayed);
+        resolver.finish(fib.seq, *now, &mut fib.groups, &mut fib.after, out);
         if !fib.is_empty() {
             self.seq = fib.seq;
             for (id, dataplane) in dataplanes.iter_mut().filter(|(_, d)| !matches!(d.replay, Replay::New)) {

@@ -1,6 +1,6 @@
 //! What one next hop asks of the table, and the answer.
 
-use crate::message::{FibHop, IfIndex, ReceivedHop, Track};
+use crate::message::{FibHop, IfIndex, ReceivedHop, Track, TrackedNextHop};
 use ribtide_prefix::AnyPrefix;
 use std::fmt;
 use std::net::IpAddr;
@@ -25,6 +25,16 @@ pub(crate) struct Target {
     pub(crate) exclude: Option<AnyPrefix>,
     /// Whether there is a route for exactly this prefix is all that it asks; the gateway is the prefix's address.
     pub(crate) exactly: Option<AnyPrefix>,
+    /// What it takes for given.
+    pub(crate) assumed: Option<Assumed>,
+}
+
+/// BGP's route of a prefix is taken to have this next hop alone, whichever it has: BGP's choice among the paths of a prefix
+/// is not to depend on itself (`docs/adr/0020-next-hop-resolution.md`, section 5).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Assumed {
+    pub(crate) prefix: AnyPrefix,
+    pub(crate) next_hop: IpAddr,
 }
 
 impl Target {
@@ -32,8 +42,15 @@ impl Target {
     pub(crate) fn new(hop: &ReceivedHop, recursion: bool, exclude: Option<AnyPrefix>) -> Target {
         let ReceivedHop { gateway, interface, onlink, .. } = *hop;
         let onlink = gateway.is_some_and(|a| onlink || is_link_local(a));
-        let mut target =
-            Target { gateway, interface, onlink, recursion: false, exclude: None, exactly: None };
+        let mut target = Target {
+            gateway,
+            interface,
+            onlink,
+            recursion: false,
+            exclude: None,
+            exactly: None,
+            assumed: None,
+        };
         if let Some(address) = target.address().filter(|_| recursion) {
             target.recursion = true;
             target.exclude = exclude.filter(|p| p.contains(address));
@@ -55,6 +72,18 @@ impl Target {
                 ..Target::new(&ReceivedHop::gateway(prefix.addr()), false, None)
             },
         }
+    }
+
+    /// What BGP asks of a next hop.
+    pub(crate) fn of_path(next_hop: TrackedNextHop) -> Target {
+        let TrackedNextHop { address, recursive, exclude } = next_hop;
+        let target = Target::new(&ReceivedHop::gateway(address), recursive, exclude);
+        target.assuming(exclude.map(|prefix| Assumed { prefix, next_hop: address }))
+    }
+
+    /// The same, with something taken for given. That makes no difference to one that looks into no route.
+    pub(crate) fn assuming(self, assumed: Option<Assumed>) -> Target {
+        Target { assumed: assumed.filter(|_| self.recursion), ..self }
     }
 
     /// The gateway, be it looked up or taken on trust.

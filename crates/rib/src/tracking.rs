@@ -39,6 +39,8 @@ struct Entry {
     noted: u64,
     /// When a good answer that is delayed will be told.
     due: Option<u64>,
+    /// The prefixes that BGP was told the answer depends on.
+    depends: Vec<AnyPrefix>,
 }
 
 /// A registered next hop as [`crate::Rib::tracked_next_hops`] shows it.
@@ -86,6 +88,7 @@ impl Tracking {
             delay: 0,
             noted: 0,
             due: None,
+            depends: Vec::new(),
         });
         entry.registrations += 1;
         entry.unanswered = true;
@@ -109,7 +112,7 @@ impl Tracking {
     /// A target has an answer, maybe another one.
     pub(crate) fn answered(&mut self, target: &Target) {
         // Both kinds of a gateway that is taken as given have one target.
-        let exclude = target.exclude;
+        let exclude = target.assumed.map(|assumed| assumed.prefix);
         let next_hop =
             |recursive| target.gateway.map(|address| TrackedNextHop { address, recursive, exclude });
         let registered = [false, true].into_iter().filter_map(next_hop);
@@ -121,20 +124,26 @@ impl Tracking {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// What BGP is to be told at `now`, in milliseconds; `state` is the present answer of a node. `delayed` gets the next hops
-    /// whose answers have a longer delay than before.
+    /// What BGP is to be told at `now`, in milliseconds; `state` is the present answer of a node, and `depends` are the prefixes
+    /// of BGP's that it depends on. `delayed` gets the next hops whose answers have a longer delay than before.
     pub(crate) fn tell(
         &mut self,
         now: u64,
         state: impl Fn(u32) -> NextHopState,
+        depends: impl Fn(u32) -> Vec<AnyPrefix>,
         out: &mut Vec<(TrackedNextHop, NextHopState)>,
+        per_prefix: &mut Vec<TrackedNextHop>,
         delayed: &mut Vec<(TrackedNextHop, u64)>,
     ) {
         while let Some((due, next_hop)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
             self.due.remove(&(due, next_hop));
             self.stale.push(next_hop);
         }
-        for next_hop in self.stale.drain(..) {
+        let mut stale = std::mem::take(&mut self.stale);
+        for next_hop in stale.drain(..) {
+            if next_hop.recursive && next_hop.exclude.is_none() {
+                self.tell_prefixes(next_hop, &depends, per_prefix);
+            }
             let Some(entry) = self.entries.get_mut(&next_hop) else { continue };
             let state = state(entry.node);
             let before = entry.told;
@@ -165,6 +174,27 @@ impl Tracking {
             if std::mem::take(&mut entry.unanswered) || before != Some(told) {
                 entry.told = Some(told);
                 out.push((next_hop, told));
+            }
+        }
+        self.stale = stale;
+    }
+
+    /// Tells which prefixes the answer of a next hop depends on, as far as that is new, so that their paths are registered by
+    /// themselves.
+    fn tell_prefixes(
+        &mut self,
+        next_hop: TrackedNextHop,
+        depends: impl Fn(u32) -> Vec<AnyPrefix>,
+        per_prefix: &mut Vec<TrackedNextHop>,
+    ) {
+        let Some(entry) = self.entries.get_mut(&next_hop) else { return };
+        let now = depends(entry.node);
+        let before = std::mem::replace(&mut entry.depends, now.clone());
+        let all = entry.unanswered;
+        for prefix in now.into_iter().filter(|prefix| all || !before.contains(prefix)) {
+            let by_itself = TrackedNextHop { exclude: Some(prefix), ..next_hop };
+            if !self.entries.contains_key(&by_itself) {
+                per_prefix.push(by_itself);
             }
         }
     }
@@ -239,7 +269,7 @@ mod tests {
         let gateway = ReceivedHop::gateway(next_hop().address);
         tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
         let mut out = Vec::new();
-        tracking.tell(now, |_| state, &mut out, &mut Vec::new());
+        tracking.tell(now, |_| state, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
         out.into_iter().map(|(_, state)| state).collect()
     }
 
@@ -333,9 +363,9 @@ mod tests {
         tracking.register(next_hop(), 1);
         assert_eq!(answer(&mut tracking, 7, GOOD), [BAD]);
         let mut out = Vec::new();
-        tracking.tell(1005, |_| GOOD, &mut out, &mut Vec::new());
+        tracking.tell(1005, |_| GOOD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
         assert_eq!(out, []);
-        tracking.tell(1006, |_| GOOD, &mut out, &mut Vec::new());
+        tracking.tell(1006, |_| GOOD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
         assert_eq!((out.len(), tracking.next_due(), tracking.delayed()), (1, None, 0));
         let quiet = 1006 + QUIET_MS + FIRST_DELAY_MS + 1;
         assert_eq!(answer(&mut tracking, quiet, BAD), [BAD]);

@@ -304,6 +304,10 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
     for (address, state) in rib.handle([RibIn::Track(tracked.clone())]).next_hops {
         told.insert(address, state);
     }
+    // Next hops of the paths of one prefix, which are registered when the RIB manager says so.
+    let mut of_paths: BTreeSet<TrackedNextHop> = BTreeSet::new();
+    let mut to_register: Vec<TrackedNextHop> = Vec::new();
+    let mut turns = 0;
     for batch in batches {
         batch.iter().for_each(|event| oracle_takes(&mut oracle, event));
         batch.iter().for_each(|event| thought.take(event, second.seq));
@@ -318,6 +322,8 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
             }
         }
         let mut events: Vec<RibIn> = batch.into_iter().map(|event| rib_takes(event, second.seq)).collect();
+        to_register.retain(|next_hop| of_paths.insert(*next_hop));
+        events.extend((!to_register.is_empty()).then(|| RibIn::Track(std::mem::take(&mut to_register))));
         // Interfaces and gateways that lead take the priority lane.
         let fails =
             |e: &&RibIn| matches!(e, RibIn::Interface(_) | RibIn::InterfaceRemoved(_) | RibIn::Gateway(_));
@@ -336,9 +342,32 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
         for (address, state) in out.next_hops {
             assert_ne!(told.insert(address, state), Some(state), "{address:?} is told only changes");
         }
+        assert!(out.per_prefix.iter().all(|next_hop| !of_paths.contains(next_hop)), "it is registered");
+        to_register.extend(out.per_prefix);
         let evaluation = oracle.evaluate(&tracked);
         for address in &tracked {
             assert_eq!(told[address], evaluation.told(*address), "{address:?}");
+        }
+        for next_hop in &of_paths {
+            assert_eq!(told[next_hop], oracle.told_of_path(*next_hop), "{next_hop:?}");
+        }
+        // Whatever depends on BGP's own route of a prefix is found. One of them at a time, for the oracle is slow.
+        let bgp =
+            oracle.routes.keys().filter(|(_, source, _)| *source == Source::Bgp).map(|(prefix, ..)| *prefix);
+        let all: Vec<TrackedNextHop> = bgp
+            .flat_map(|prefix| {
+                GATEWAYS.iter().map(move |a| TrackedNextHop { exclude: Some(prefix), ..recursive(a) })
+            })
+            .collect();
+        turns += 7;
+        if let Some(next_hop) = all.get(turns % all.len().max(1))
+            && !of_paths.contains(next_hop)
+            && !to_register.contains(next_hop)
+            // Paths whose next hop lies inside their prefix ask with the prefix anyway.
+            && next_hop.exclude.is_some_and(|prefix| !prefix.contains(next_hop.address))
+        {
+            let plain = TrackedNextHop { exclude: None, ..*next_hop };
+            assert_eq!(told[&plain], oracle.told_of_path(*next_hop), "{next_hop:?} depends on its route");
         }
         let mut expected = evaluation.fib();
         let selected = expected.len();
@@ -393,7 +422,12 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
     let routes: Vec<RibIn> =
         oracle.routes.keys().map(|(prefix, source, _)| route(*prefix, *source, None)).collect();
     let interfaces = oracle.interfaces.keys().map(|index| RibIn::InterfaceRemoved(*index));
-    let out = rib.handle(routes.into_iter().chain(interfaces).chain([RibIn::Untrack(tracked)]));
+    let out = rib.handle(
+        routes
+            .into_iter()
+            .chain(interfaces)
+            .chain([RibIn::Untrack(tracked), RibIn::Untrack(of_paths.into_iter().collect())]),
+    );
     deliver(&out, &mut first, &mut second);
     drain(&mut rib, &mut first, &mut second, &mut thought);
     assert!(first.routes.is_empty() && first.groups.is_empty());

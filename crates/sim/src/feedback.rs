@@ -308,13 +308,14 @@ impl<'n> Feedback<'n> {
     /// Takes what the RIB manager says.
     fn take(&mut self, out: RibOut) {
         self.changes += out.next_hops.len();
-        for (of, state) in out.next_hops {
+        let states = out.next_hops.into_iter().map(|(of, state)| match state {
+            ribtide_rib::NextHopState::Reachable { cost } => (of, NextHopState::Reachable { cost }),
+            ribtide_rib::NextHopState::Unreachable => (of, NextHopState::Unreachable),
+        });
+        let states = states.chain(out.per_prefix.into_iter().map(|of| (of, NextHopState::PerPrefix)));
+        for (of, state) in states {
             let next_hop =
                 TrackedNextHop { address: of.address, recursive: of.recursive, exclude: of.exclude };
-            let state = match state {
-                ribtide_rib::NextHopState::Reachable { cost } => NextHopState::Reachable { cost },
-                ribtide_rib::NextHopState::Unreachable => NextHopState::Unreachable,
-            };
             self.unsent.iter_mut().for_each(|unsent| {
                 unsent.next_hops.insert(next_hop, state);
             });

@@ -164,7 +164,7 @@ impl Oracle {
         match self.next_hops.get(&path.with.next_hop.addr()) {
             None => Some(0),
             Some(NextHopState::Reachable { cost }) => Some(*cost),
-            Some(NextHopState::Unreachable) => None,
+            Some(NextHopState::Unreachable | NextHopState::PerPrefix) => None,
         }
     }
 

@@ -73,14 +73,19 @@ class Speaker:
             self.socket, self.buffer = host.feeds.connect(host.FEED_SIDE, 179, source), b""
             self.send(message(OPEN, body))
             got = self.read()
-            if got is None or got[0] != OPEN:
-                # After an error a router may refuse its peer for a moment (RFC 4271 section 8.1.1, DampPeerOscillations).
-                self.close()
-            return got is not None and got[0] == OPEN
+            if got and got[0] == OPEN:
+                self.send(message(KEEPALIVE))
+                got = self.read()
+                if got and got[0] in (KEEPALIVE, UPDATE):
+                    if got[0] == UPDATE:
+                        # FRR may take its peer's KEEPALIVE for its own turn; what it sends is the reader's.
+                        self.buffer = message(*got) + self.buffer
+                    return True
+            # After an error a router may refuse its peer for a moment (RFC 4271 section 8.1.1, DampPeerOscillations).
+            self.close()
+            return False
 
         wait_for(f"{host.FEED_SIDE} takes a session from {source}", opened, 20, 0.1)
-        self.send(message(KEEPALIVE))
-        assert self.read()[0] == KEEPALIVE
         host.sessions.append(self)
 
     def send(self, data):

@@ -275,6 +275,17 @@ impl AttrTable {
         self.hops.exclude(self.entry(number).hop)
     }
 
+    /// Whether paths of some prefix by the next hop of a set in use have a number of their own.
+    pub(super) fn any_apart(&self, number: u32) -> bool {
+        !self.hops.apart(self.entry(number).hop).is_empty()
+    }
+
+    /// Whether paths of this prefix do.
+    #[cold]
+    pub(super) fn is_apart(&self, number: u32, prefix: AnyPrefix) -> bool {
+        self.hops.apart(self.entry(number).hop).contains(&prefix)
+    }
+
     /// The number of the next hop of a set in use.
     pub(super) fn hop_number(&self, number: u32) -> u32 {
         self.entry(number).hop

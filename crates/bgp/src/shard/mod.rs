@@ -38,11 +38,14 @@ use feed::Fed;
 use gate::Gates;
 use next_hops::News;
 use paths::{Path, PathStore};
-use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard};
+use ribtide_prefix::{
+    AnyPrefix, Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard,
+};
 use route::Route;
 use sessions::Sessions;
 use smallvec::SmallVec;
 use std::hint::black_box;
+use std::net::IpAddr;
 use std::sync::Arc;
 use table::{Seed, Table};
 
@@ -147,7 +150,7 @@ impl Shard {
             ShardIn::PeerDown { peer, session } => self.peer_down(peer, session, out),
             ShardIn::Routes(batch) => self.routes(&batch, out),
             ShardIn::Dump(request) => self.work.dump(request),
-            ShardIn::NextHops(states) => self.next_hops(&states),
+            ShardIn::NextHops(states) => self.next_hops(&states, out),
             ShardIn::Suppress(on) => self.suppress(on, out),
             ShardIn::Confirmed(news) => self.confirmed(&news, out),
         }
@@ -207,6 +210,7 @@ impl Shard {
                 let unknown = path.is_some_and(|path| core.is_unknown(path));
                 let inside = path.filter(|_| recursive && core.attrs.hops.tracks());
                 let inside = inside.map(|path| core.attrs.next_hop(path.attrs));
+                let any_apart = path.is_some_and(|path| core.attrs.any_apart(path.attrs));
                 let mut paths = 0;
                 while group.taken < end {
                     let at = group.taken % GROUP;
@@ -219,7 +223,9 @@ impl Shard {
                     let table = &mut tables[usize::from(spot.logical)];
                     match path {
                         Some(path) => {
-                            let own = inside.is_some_and(|hop| prefix.contains(hop));
+                            let own = inside.is_some_and(|hop| {
+                                prefix.contains(hop) || (any_apart && core.attrs.is_apart(path.attrs, prefix.any()))
+                            });
                             let path = if own { core.own_path(prefix, path) } else { path };
                             let kept = core.announce(table, spot, prefix, path, out);
                             if own {
@@ -243,10 +249,41 @@ impl Shard {
         }
     }
 
-    fn next_hops(&mut self, states: &[(TrackedNextHop, NextHopState)]) {
+    fn next_hops(&mut self, states: &[(TrackedNextHop, NextHopState)], out: &mut ShardOut) {
         for (next_hop, state) in states {
+            if let (NextHopState::PerPrefix, Some(prefix)) = (*state, next_hop.exclude) {
+                match prefix {
+                    AnyPrefix::V4(prefix) => self.set_apart(prefix, next_hop.address, out),
+                    AnyPrefix::V6(prefix) => self.set_apart(prefix, next_hop.address, out),
+                }
+                continue;
+            }
             let news = self.core.attrs.hops.tell(*next_hop, *state);
             self.heard(news);
+        }
+    }
+
+    /// What is known of a next hop depends on the route of a prefix: paths of that prefix by it get one of their own, as if they
+    /// were announced again.
+    #[cold]
+    fn set_apart<F: Family>(&mut self, prefix: Prefix<F>, address: IpAddr, out: &mut ShardOut) {
+        let Shard { tables, core, .. } = self;
+        core.attrs.hops.set_apart(address, prefix.any());
+        let logical = logical_shard(prefix);
+        let table = &mut tables.get_mut::<F>()[usize::from(logical)];
+        let hash = route::hash(prefix, &core.seed);
+        let Some(at) = table.find(hash, |route| route.is(prefix)) else { return };
+        let concerned = |path: &Path| {
+            core.sessions.get(path.session).up
+                && core.is_recursive(path.session)
+                && core.attrs.exclude(path.attrs).is_none()
+                && core.attrs.next_hop(path.attrs) == address
+        };
+        let paths = table.get(at).paths(&core.paths).iter().copied().filter(concerned);
+        for path in paths.collect::<SmallVec<[Path; 8]>>() {
+            let path = core.own_path(prefix, path);
+            let kept = core.announce(table, Spot { logical, hash, at: at as u32 }, prefix, path, out);
+            core.announced_own::<F>(path, kept);
         }
     }
 
@@ -514,8 +551,8 @@ impl Core {
         true
     }
 
-    /// A path whose next hop lies inside its prefix, with a number of its own for its attributes. To be announced, and
-    /// then given to [`Core::announced_own`].
+    /// A path whose next hop lies inside its prefix, or depends on it, with a number of its own for its attributes. To be
+    /// announced, and then given to [`Core::announced_own`].
     #[cold]
     fn own_path<F: Family>(&mut self, prefix: Prefix<F>, path: Path) -> Path {
         let attrs = self.attrs.get(path.attrs).clone();

@@ -3,7 +3,8 @@
 //! Paths of single-hop external sessions need their next hop on link, other paths do not (RFC 4271 section 5.1.3), so an
 //! address has a state for each. A shard registers an address for a kind while any path of that kind has it.
 //!
-//! A next hop inside its own prefix is one of its own: what resolves through that prefix is no answer for it.
+//! A next hop inside its own prefix is one of its own: what resolves through that prefix is no answer for it. So is one that
+//! depends on that prefix by way of others, once the RIB manager has said so.
 
 use crate::decision::Reason;
 use crate::message::{NextHopState, TrackedNextHop};
@@ -25,13 +26,16 @@ pub(super) struct NextHops {
 
 struct Hop {
     address: IpAddr,
-    /// The prefix of all paths that have it, where the address lies inside.
+    /// The prefix of all paths that have it, where the address lies inside or depends on it.
     exclude: Option<AnyPrefix>,
     /// For paths that need it on link, and for those that do not.
     kinds: [Kind; 2],
     /// Attribute sets that have it.
     sets: u32,
     touched: bool,
+    /// Prefixes whose paths have a next hop of their own for this address, because what is known of this one depends on
+    /// their routes.
+    apart: Vec<AnyPrefix>,
 }
 
 #[derive(Clone, Copy)]
@@ -127,9 +131,24 @@ impl NextHops {
     pub(super) fn cost(&self, id: u32, recursive: bool) -> Result<u32, Reason> {
         match self.entries[id as usize].kinds[usize::from(recursive)].state {
             Some(NextHopState::Reachable { cost }) => Ok(cost),
-            Some(NextHopState::Unreachable) => Err(Reason::NextHopUnreachable),
+            Some(NextHopState::Unreachable | NextHopState::PerPrefix) => Err(Reason::NextHopUnreachable),
             None => Err(Reason::NextHopUnknown),
         }
+    }
+
+    /// Paths of a prefix are to have a next hop of their own for an address, as far as it is in use.
+    pub(super) fn set_apart(&mut self, address: IpAddr, prefix: AnyPrefix) {
+        if let Some(id) = self.by_address.get(&(address, None)) {
+            let apart = &mut self.entries[*id as usize].apart;
+            if !apart.contains(&prefix) {
+                apart.push(prefix);
+            }
+        }
+    }
+
+    /// Prefixes whose paths have a next hop of their own for this address.
+    pub(super) fn apart(&self, id: u32) -> &[AnyPrefix] {
+        &self.entries[id as usize].apart
     }
 
     pub(super) fn address(&self, id: u32) -> IpAddr {
@@ -215,6 +234,9 @@ impl NextHops {
                     kind.state = self.assumed;
                 }
             }
+            if !hop.kinds[1].is_used() {
+                hop.apart = Vec::new();
+            }
             if hop.sets == 0 {
                 self.by_address.remove(&(address, exclude));
                 self.unused.push(id);
@@ -233,7 +255,7 @@ impl NextHops {
             return *id;
         }
         let kind = Kind { state: self.assumed, paths: [0; 2], registered: false };
-        let hop = Hop { address, exclude, kinds: [kind; 2], sets: 0, touched: false };
+        let hop = Hop { address, exclude, kinds: [kind; 2], sets: 0, touched: false, apart: Vec::new() };
         let id = match self.unused.pop() {
             Some(id) => {
                 self.entries[id as usize] = hop;

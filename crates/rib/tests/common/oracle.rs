@@ -223,6 +223,23 @@ impl Oracle {
         evaluation
     }
 
+    /// Section 5: the same where BGP's route of the prefix is by this next hop alone, for a path that BGP has not chosen.
+    fn assuming(&self, next_hop: TrackedNextHop) -> Oracle {
+        let mut assuming = self.clone();
+        let route = next_hop.exclude.map(|prefix| (prefix, Source::Bgp, 0));
+        if let Some(set) = route.and_then(|route| assuming.routes.get_mut(&route)) {
+            set.next_hops = NextHops::Via(vec![ReceivedHop::gateway(next_hop.address)]);
+            (set.backup, set.backup_recursion, set.track) = (Vec::new(), false, None);
+            set.allow_recursion = true;
+        }
+        assuming
+    }
+
+    /// What BGP is told of a next hop that it registered for the paths of a prefix.
+    pub fn told_of_path(&self, next_hop: TrackedNextHop) -> NextHopState {
+        self.assuming(next_hop).evaluate(&[next_hop]).told(next_hop)
+    }
+
     /// The FIB that should be: of each prefix the first candidate that resolves.
     pub fn fib(&self) -> BTreeMap<AnyPrefix, (Protocol, FibGroup)> {
         self.evaluate(&[]).fib()
@@ -752,7 +769,10 @@ fn asked_by_bgp(TrackedNextHop { address, recursive, exclude }: TrackedNextHop) 
         _ if is_link_local(address) => {
             Question::AsGiven { gateway: Some(address), interface: None, onlink: false }
         }
-        true => Question::Recursive { address, interface: None, own: exclude },
+        true => {
+            let own = exclude.filter(|prefix| prefix.contains(address));
+            Question::Recursive { address, interface: None, own }
+        }
         false => Question::OnLink { address, interface: None },
     }
 }

@@ -22,6 +22,8 @@ pub struct Link<'a> {
     pub kind: Option<&'a str>,
     /// The routing table of a VRF device.
     pub vrf_table: Option<u32>,
+    /// How often it lost its carrier since it was made; Linux before 4.16 does not say.
+    pub carrier_down_count: Option<u32>,
 }
 
 impl<'a> Link<'a> {
@@ -48,6 +50,7 @@ impl<'a> Link<'a> {
             master: None,
             kind: None,
             vrf_table: None,
+            carrier_down_count: None,
         };
         let mut data = None;
         for attr in Attrs::new(attrs) {
@@ -55,6 +58,7 @@ impl<'a> Link<'a> {
             match attr.kind {
                 IFLA_IFNAME => link.name = attr.text(),
                 IFLA_MTU => link.mtu = attr.u32()?,
+                IFLA_CARRIER_DOWN_COUNT => link.carrier_down_count = Some(attr.u32()?),
                 IFLA_MASTER => link.master = Some(attr.u32()?),
                 IFLA_LINKINFO => {
                     for info in attr.nested() {

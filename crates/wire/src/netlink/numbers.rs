@@ -102,6 +102,7 @@ pub const IFLA_IFNAME: u16 = 3;
 pub const IFLA_MTU: u16 = 4;
 pub const IFLA_MASTER: u16 = 10;
 pub const IFLA_LINKINFO: u16 = 18;
+pub const IFLA_CARRIER_DOWN_COUNT: u16 = 48;
 pub const IFLA_INFO_KIND: u16 = 1;
 pub const IFLA_INFO_DATA: u16 = 2;
 pub const IFLA_VRF_TABLE: u16 = 1;

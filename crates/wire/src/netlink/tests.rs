@@ -218,12 +218,14 @@ fn links_and_addresses() {
     let mut b = super::build::Builder::new(&mut out, RTM_NEWLINK, 0, 0, &fixed);
     b.attr(IFLA_IFNAME, b"Ethernet4\0");
     b.attr_u32(IFLA_MTU, 9100);
+    b.attr_u32(IFLA_CARRIER_DOWN_COUNT, 2);
     let info = b.open(IFLA_LINKINFO | 0x8000);
     b.attr(IFLA_INFO_KIND, b"veth\0");
     b.close(info);
     b.finish().unwrap();
     let Ok(Content::NewLink(link)) = Content::decode(&one(&out)) else { panic!("not a link") };
     assert_eq!((link.index, link.name, link.mtu, link.kind), (3, "Ethernet4", 9100, Some("veth")));
+    assert_eq!(link.carrier_down_count, Some(2));
     assert!(link.operative());
 
     out.clear();

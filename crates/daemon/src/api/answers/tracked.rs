@@ -34,7 +34,7 @@ fn next_hop(stage: &RibStage, info: TrackedInfo) -> TrackedNextHop {
         address: next_hop.address.to_string(),
         kind: if next_hop.recursive { "recursive" } else { "on-link" }.into(),
         only_for: next_hop.exclude.map(|prefix| prefix.to_string()),
-        reachable: told.map(|told| told != NextHopState::Unreachable),
+        reachable: told.map(|told| matches!(told, NextHopState::Reachable { .. })),
         cost: told.and_then(|told| match told {
             NextHopState::Reachable { cost } => Some(cost),
             NextHopState::Unreachable => None,

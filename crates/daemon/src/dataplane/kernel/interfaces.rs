@@ -42,12 +42,22 @@ pub(super) struct Interfaces {
     /// What was told, with the subnets.
     told: Map<u32, (InterfaceEvent, Vec<AnyPrefix>)>,
     touched: Set<u32>,
+    /// How often each lost its carrier. The kernel names an interface once that lost it and has it again within a moment, as
+    /// it is then, which only this number tells from no event.
+    carrier_downs: Map<u32, u32>,
 }
 
 impl Interfaces {
     /// None yet. `vrf` is the number of the default VRF's device, if it has one.
     pub(super) fn of(vrf: Option<u32>, vrfs: Arc<[VrfSetup]>) -> Interfaces {
-        Interfaces { vrf, vrfs, states: Map::default(), told: Map::default(), touched: Set::default() }
+        Interfaces {
+            vrf,
+            vrfs,
+            states: Map::default(),
+            told: Map::default(),
+            touched: Set::default(),
+            carrier_downs: Map::default(),
+        }
     }
 
     /// From now on there are these VRFs beside the default one.
@@ -81,7 +91,9 @@ impl Interfaces {
                 let renamed = state.name != link.name;
                 state.name = link.name.into();
                 state.operative = link.operative();
-                state.fell |= !state.operative;
+                let downs = link.carrier_down_count;
+                let before = downs.and_then(|downs| self.carrier_downs.insert(link.index, downs));
+                state.fell |= !state.operative || before.is_some_and(|before| downs != Some(before));
                 state.master = link.master;
                 let is_vrf = link.kind == Some("vrf");
                 if std::mem::replace(&mut state.is_vrf, is_vrf) != is_vrf || (is_vrf && renamed) {
@@ -92,6 +104,7 @@ impl Interfaces {
             }
             Content::DelLink(link) => {
                 self.states.remove(&link.index);
+                self.carrier_downs.remove(&link.index);
                 self.touched.insert(link.index);
             }
             Content::NewAddress(address) if address.usable() => {
@@ -228,7 +241,16 @@ mod tests {
 
     fn link(index: u32, name: &str, up: bool) -> Content<'_> {
         let flags = if up { 0x10001 } else { 0 };
-        Content::NewLink(Link { index, name, flags, mtu: 1500, master: None, kind: None, vrf_table: None })
+        Content::NewLink(Link {
+            index,
+            name,
+            flags,
+            mtu: 1500,
+            master: None,
+            kind: None,
+            vrf_table: None,
+            carrier_down_count: None,
+        })
     }
 
     fn address(ifindex: u32, text: &str, flags: u32) -> Address {
@@ -280,8 +302,36 @@ mod tests {
             master: None,
             kind: None,
             vrf_table: None,
+            carrier_down_count: None,
         }));
         assert_eq!(news(&mut all), [News::Removed(2)]);
+    }
+
+    #[test]
+    fn news_carrier_lost_and_back_in_one_message_came_up() {
+        let named = |downs| {
+            let Content::NewLink(link) = link(2, "eth0", true) else { unreachable!() };
+            Content::NewLink(Link { carrier_down_count: downs, ..link })
+        };
+        let expect = event(2, "eth0", true, &[]);
+        let mut all = Interfaces::of(None, [].into());
+        all.take(&named(Some(3)));
+        assert_eq!(news(&mut all), [changed(expect.clone(), true)]);
+        all.take(&named(Some(3)));
+        assert_eq!(news(&mut all), []);
+        all.take(&named(Some(4)));
+        let says = Some("interface eth0 was down and is up".into());
+        assert_eq!(all.news(), [(changed(expect.clone(), true), says)]);
+        // Notifications were lost, and a dump shows it.
+        all.restart();
+        all.take(&named(Some(6)));
+        assert_eq!(news(&mut all), [changed(expect.clone(), true)]);
+        all.restart();
+        all.take(&named(Some(6)));
+        assert_eq!(news(&mut all), []);
+        // A kernel that does not count.
+        all.take(&named(None));
+        assert_eq!(news(&mut all), []);
     }
 
     #[test]
@@ -310,7 +360,16 @@ mod tests {
     fn addresses_of_a_vrfs_members_are_the_vrfs() {
         let link = |index, name, master, vrf_table: Option<u32>| {
             let kind = vrf_table.map(|_| "vrf");
-            Content::NewLink(Link { index, name, flags: 0x10001, mtu: 1500, master, kind, vrf_table })
+            Content::NewLink(Link {
+                index,
+                name,
+                flags: 0x10001,
+                mtu: 1500,
+                master,
+                kind,
+                vrf_table,
+                carrier_down_count: None,
+            })
         };
         let seen = |vrf, vrfs: &[VrfSetup]| {
             let mut all = Interfaces::of(vrf, vrfs.into());
@@ -343,7 +402,16 @@ mod tests {
     fn an_interface_follows_its_device_and_the_configuration() {
         let link = |index, name, master, vrf_table: Option<u32>| {
             let kind = vrf_table.map(|_| "vrf");
-            Content::NewLink(Link { index, name, flags: 0x10001, mtu: 1500, master, kind, vrf_table })
+            Content::NewLink(Link {
+                index,
+                name,
+                flags: 0x10001,
+                mtu: 1500,
+                master,
+                kind,
+                vrf_table,
+                carrier_down_count: None,
+            })
         };
         let vrf = |id, name: &str| VrfSetup {
             name: name.into(),
@@ -404,6 +472,7 @@ mod tests {
             master: None,
             kind: None,
             vrf_table: None,
+            carrier_down_count: None,
         };
         assert_eq!(says(&[Content::DelLink(gone)]), ["interface wan is gone"]);
     }

@@ -407,6 +407,7 @@ mod tests {
                 master: None,
                 kind: None,
                 vrf_table: None,
+                carrier_down_count: None,
             })
         };
         assert!(learnt.may_have_lost(&link(3, 0)));
