@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from rules import Difference, explain
+import rules
+from rules import Change, Difference, allow, explain
 
 
 class Finding(NamedTuple):
@@ -80,22 +81,33 @@ def invariant(step, state, facts):
     return findings
 
 
-def needless(step, before, after, routers):
-    """After one event a prefix changes at most once. By ribtide more often, where no rival did so, is an announcement that is
-    taken back or a route that comes and goes, which peers and packets notice. The kernel may be told a route twice."""
-    findings = []
+def mutual(count, facts):
+    """Whether so many changes are those of choices that depend on each other: `changes-of-mutual-choices`, of each prefix and view."""
+    prefixes = facts.world.prefixes()
+    return count <= 3 * rules.MUTUAL * len(prefixes) and any(facts.mutual(prefix) for prefix in prefixes)
+
+
+def needless(step, event, before, after, routers, facts):
+    """(findings, names of the rules that explained something). After one event a prefix changes at most once. By ribtide more often,
+    where no rival did so, is an announcement that is taken back or a route that comes and goes, which peers and packets notice. The
+    kernel may be told a route twice."""
+    findings, used = [], []
     ours, rivals = routers["ribtide"], [r for name, r in routers.items() if name != "ribtide"]
 
-    def check(view, mine, others, free):
+    def check(view, mine, others, free, values):
         for prefix, count in sorted(mine.items()):
             old, new = before["ribtide"][view].get(prefix), after["ribtide"][view].get(prefix)
             least = (old != new) + free
             if count > least and all(other[prefix] <= least for other in others):
+                name = allow(Change(view, prefix, old, new, count, values.get(prefix, []), event), facts)
+                if name:
+                    used.append(name)
+                    continue
                 most = max((other[prefix] for other in others), default=0)
                 findings.append(Finding(step, "needless change", "", view, prefix, f"{count} changes, rivals {most}: {shown(old)} to {shown(new)}", ""))
 
     if rivals:
         for view in ours.observers:
-            check(view, ours.observers[view].changes, [r.observers[view].changes for r in rivals], 0)
-        check("kernel", ours.monitor.routes, [r.monitor.routes for r in rivals], 1)
-    return findings
+            check(view, ours.observers[view].changes, [r.observers[view].changes for r in rivals], 0, ours.observers[view].values)
+        check("kernel", ours.monitor.routes, [r.monitor.routes for r in rivals], 1, {})
+    return findings, used

@@ -160,7 +160,7 @@ class Observer:
         self.reset()
 
     def reset(self):
-        self.changes = collections.Counter()
+        self.changes, self.values = collections.Counter(), collections.defaultdict(list)
 
     def poll(self):
         before = sum(self.changes.values())
@@ -182,7 +182,7 @@ class Observer:
                 self.fences.discard(prefix)
             else:
                 self.table.pop(prefix, None)
-                self.changes[prefix] += 1
+                self.changed(prefix, None)
         length = struct.unpack_from("!H", body, 2 + size)[0]
         route = attributes(body[4 + size:4 + size + length])
         for prefix in nlri(body[4 + size + length:]):
@@ -190,7 +190,11 @@ class Observer:
                 self.fences.add(prefix)
             else:
                 self.table[prefix] = route
-                self.changes[prefix] += 1
+                self.changed(prefix, route)
+
+    def changed(self, prefix, route):
+        self.changes[prefix] += 1
+        self.values[prefix].append(route)
 
 
 def nlri(data):

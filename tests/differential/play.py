@@ -142,12 +142,14 @@ def play(history, names=("ribtide", "frr", "bird"), ignored=(), stage=None):
         used += rules
         compared.append(states["ribtide"])
         if len(events) == 1:
-            found += compare.needless(number, before, states, {n: stage.routers[n] for n in rivals})
+            more, names_of_rules = compare.needless(number, events[0], before, states, {n: stage.routers[n] for n in rivals}, facts)
+            found, used = found + more, used + names_of_rules
         counts = stage.each(lambda r: sum(r.changes().values()))
         for name, count in counts.items():
             changes[name] += count
         most = max([counts[n] for n in rivals if n != "ribtide"], default=0)
-        if 1 < len(rivals) == len(stage.routers) and counts["ribtide"] > TIMES * most + BESIDES * len(events):
+        if 1 < len(rivals) == len(stage.routers) and counts["ribtide"] > TIMES * most + BESIDES * len(events) \
+                and not compare.mutual(counts["ribtide"], facts):
             found.append(Finding(number, "many changes", "", "", "", f"{counts}", ""))
         findings += [f for f in found if f.kind not in ignored]
         before = states

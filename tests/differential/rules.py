@@ -38,6 +38,19 @@ class Difference(NamedTuple):
     theirs: object
 
 
+class Change(NamedTuple):
+    """One prefix of one view that ribtide changed more often than its rivals, and than it had to, after one event."""
+
+    view: str
+    prefix: str
+    old: object
+    new: object
+    count: int
+    #: What an observer was told, in order.
+    values: list
+    event: dict
+
+
 class Facts:
     """What rules ask about a world. `former` are the facts after each event before, made once for a history."""
 
@@ -93,6 +106,11 @@ class Facts:
         """Whether it leads back to itself."""
         return any(prefix in self.reach(q) for q in self.points_at(prefix))
 
+    def mutual(self, prefix):
+        """Whether it leads to a circle, and on the way to a prefix of which BGP has several paths to choose from."""
+        return self.some(prefix, self.circular) and self.some(
+            prefix, lambda q: sum(origin not in ("static", "kernel") for origin, _, _ in self.world.candidates(q)) > 1)
+
     def lost_covers(self, prefix):
         """Whether a next hop that it leads to lies in a prefix whose kernel route went with its link."""
         lost = [net(p) for p in self.world.lost]
@@ -113,6 +131,40 @@ def explain(difference: Difference, facts: Facts):
         if r.rival == difference.rival and r.applies(difference, facts):
             return r.name
     return None
+
+
+def allow(change: Change, facts: Facts):
+    """The name of the first rule that allows ribtide more changes, or None."""
+    return next((r.name for r in RULES if r.rival == "changes" and r.applies(change, facts)), None)
+
+
+# How often ribtide changes its mind.
+
+#: The most changes of a prefix within the time that a step may take: a next hop changes 4 times at once, then at the damped rate.
+MUTUAL = 12
+
+
+@rule("changes-by-way-of-a-valid-path", "changes", "RFC 4271 section 9.1; ADR 20 section 1")
+def by_way_of_a_valid_path(c, facts):
+    """One event reaches BGP in parts: an UPDATE before the answer to its next hop, the end of a session before the loss of next hops on
+    the same link. In between ribtide advertises, once, another path that its peer announces, and not a withdrawal."""
+    return c.view != "kernel" and c.count == 2 and c.old != c.new and c.values[0] is not None and any(
+        c.prefix in said and list(c.values[0][0])[-len(said[c.prefix]["path"]):] == said[c.prefix]["path"]
+        for f in (facts, *facts.former[-1:]) for said in f.world.says.values())
+
+
+@rule("changes-withdrawn-again", "changes", "RFC 4271 section 4.3: a withdrawal of a route that a peer does not have changes nothing; docs/configuration.md, Policy")
+def withdrawn_again(c, facts):
+    """An observer's export policy became another. ribtide withdraws all that its peer should not have any more, be it that it was not
+    advertised before."""
+    return c.event["do"] == "policy" and c.event["peer"] == c.view and c.old is None and c.values == [None]
+
+
+@rule("changes-of-mutual-choices", "changes", "RFC 4264; ADR 20 section 6")
+def mutual_choices(c, facts):
+    """Prefixes lead to each other, and BGP has several paths of one: each choice changes the other's next hops. ribtide tries both, and
+    damps that; FRR and BIRD do not look at the next hops again."""
+    return c.count <= MUTUAL and facts.mutual(c.prefix)
 
 
 # Both.
@@ -231,9 +283,22 @@ def frr_static_partly_resolved(d, facts):
 
 @rule("frr-removed-route-left", "frr", "FRR 8.4, observed; RFC 4271 section 9.1.2")
 def frr_removed_route_left(d, facts):
-    """A static route was removed while another route of the prefix did not resolve: zebra leaves the removed one in the kernel."""
-    return d.view == "kernel" and d.ours is None and d.theirs[0] == "router" and d.prefix not in facts.world.statics \
-        and any(d.prefix in f.world.statics for f in facts.former)
+    """A route was removed while another one of the prefix did not resolve: zebra leaves the removed one in the kernel."""
+    if d.view != "kernel" or d.ours is not None or d.theirs[0] != "router":
+        return False
+    if d.prefix not in facts.world.statics and any(d.prefix in f.world.statics for f in facts.former):
+        return True
+    left = {gateway for gateway, _, _ in d.theirs[1]}
+    now = {hop for _, _, hop in facts.hops(d.prefix)}
+    return bool(now) and not left & now and any(left <= {hop for _, _, hop in f.hops(d.prefix)} for f in facts.former)
+
+
+@rule("frr-route-lost-with-link", "frr", "FRR 8.4, observed; rtnetlink: the kernel names no IPv4 routes that go with a link")
+def frr_route_lost(d, facts):
+    """A link was taken down by its administrator and is up again: the kernel removed the routes by it without a word, and zebra, which
+    hears of both at once, does not install them again."""
+    return d.view == "kernel" and d.theirs is None and d.ours[0] == "router" and all(
+        link in facts.world.admin and any(not f.world.admin[link] for f in facts.former) for _, link, _ in d.ours[1])
 
 
 # BIRD.

@@ -7,13 +7,17 @@
 
 use super::Sessions;
 use super::peer::Peer;
-use ribtide_bgp::fsm::{Event, Obstacle};
+use ribtide_bgp::fsm::{Event, Millis, Obstacle};
 use ribtide_bgp::peer::PeerId;
 use ribtide_prefix::{AnyPrefix, Map};
 use std::net::IpAddr;
 
 /// Sessions that a line names; of more it tells the number.
 const NAMED: usize = 8;
+
+/// How late the kernel may say that an interface lost its carrier and has it again, in milliseconds: Linux names an interface
+/// for its carrier at most once a second.
+const CARRIER_NEWS_DELAY: Millis = 1_100;
 
 /// What the watcher of interfaces tells.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -107,8 +111,10 @@ impl Sessions {
             let local = peer.up.as_ref().map(|up| up.local);
             let had = |local: &IpAddr| before.as_ref().is_some_and(|state| state.addresses.contains(local));
             let loses_address = local.filter(had).is_some_and(|local| !self.links.have(local));
-            let carried =
-                fell && before.as_ref().is_some_and(|state| state.up) && local.is_some_and(|l| had(&l));
+            let carried = fell
+                && !may_have_begun_after(peer.state.1, self.clock.now())
+                && before.as_ref().is_some_and(|state| state.up)
+                && local.is_some_and(|l| had(&l));
             if falls_over(peer) && (loses_address || carried) {
                 let name = before.as_ref().map_or_else(String::new, |state| state.name.clone());
                 self.event(id, Event::Hold(Obstacle::Interface(name)));
@@ -170,6 +176,11 @@ impl Sessions {
     }
 }
 
+/// Whether a session that was established at `established` may have begun after a loss of carrier that is heard of `now`.
+fn may_have_begun_after(established: Millis, now: Millis) -> bool {
+    now < established + CARRIER_NEWS_DELAY
+}
+
 /// Whether the neighbour's session ends with the interface to it.
 fn falls_over(peer: &Peer) -> bool {
     peer.settings.fast_external_fallover
@@ -208,6 +219,12 @@ mod tests {
         all.0.insert(4, state("eth2", true, &["192.0.2.0/24"]));
         assert_eq!(all.lead_to(peer), OnLink::Up("eth2"));
         assert_eq!(all.lead_to("2001:db8::7".parse().unwrap()), OnLink::Up("eth0"));
+    }
+
+    #[test]
+    fn session_of_the_last_second_may_have_begun_after_the_loss() {
+        assert!(may_have_begun_after(5_000, 5_000) && may_have_begun_after(5_000, 6_000));
+        assert!(!may_have_begun_after(5_000, 6_100));
     }
 
     #[test]
