@@ -247,6 +247,19 @@ def frr_way_not_returned(d, facts):
         and all(any(not f.world.up(link) for f in facts.former) for link in missing if link in facts.world.admin)
 
 
+@rule("frr-multihop-way-alone", "frr", "`frr-multihop-apart` and `frr-way-not-returned` at once")
+def frr_multihop_way_alone(d, facts):
+    """The best path is single-hop, an equal one multihop, and the link of the best came back. FRR's route has both ways; zebra leaves out
+    the one by the link that came back, so the multihop way is alone. ribtide has the best path's way alone."""
+    if d.view != "kernel" or None in (d.ours, d.theirs) or facts.profile["multipath"] == 1:
+        return False
+    ours, theirs = ({way[:2] for way in side[1]} for side in (d.ours, d.theirs))
+    kinds = {hop: kind for _, kind, hop in facts.hops(d.prefix)}
+    returned = all(link in facts.world.admin and any(not f.world.up(link) for f in facts.former) for _, link in ours)
+    return not ours & theirs and returned and all(kinds.get(gateway) == "single" for gateway, _ in ours) \
+        and all(kinds.get(gateway) == "multihop" for gateway, _ in theirs)
+
+
 @rule("frr-one-tracked-next-hop", "frr", "zebra's `show ip nht`: one entry for an address; RFC 4271 section 5.1.3")
 def frr_one_tracked(d, facts):
     """The same address is a single-hop external peer, or was next hop of its path. zebra tracks an address once for all that ask, then as one
