@@ -293,7 +293,14 @@ impl AttrTable {
 
     /// Whether two sets in use have one next hop, whatever the link-local address beside it.
     pub(super) fn same_next_hop(&self, a: u32, b: u32) -> bool {
-        self.entry(a).hop == self.entry(b).hop
+        let (a, b) = (self.entry(a), self.entry(b));
+        a.hop == b.hop || self.hops.address(a.hop) == self.hops.address(b.hop)
+    }
+
+    /// Whether two sets in use are one, with a next hop of its prefix's own and without.
+    pub(super) fn is_same_set(&self, a: u32, b: u32) -> bool {
+        let (a, b) = (self.entry(a), self.entry(b));
+        a.hop != b.hop && a.hash == b.hash && a.attrs == b.attrs
     }
 
     /// How many sets are in use.

@@ -137,7 +137,7 @@ impl Core {
 
     /// Which of several paths share the traffic with the best one, and which stands in.
     fn choose(&self, paths: &[Path], best: usize) -> (SmallVec<[usize; 8]>, Option<usize>) {
-        let hop = |at: usize| self.attrs.hop_number(paths[at].attrs);
+        let hop = |at: usize| self.attrs.next_hop(paths[at].attrs);
         let most = usize::from(self.options.maximum_paths);
         let mut ways: SmallVec<[usize; 8]> = SmallVec::from_slice(&[best]);
         if most > 1 {

@@ -676,7 +676,10 @@ impl Core {
         new: Option<Path>,
         out: &mut ShardOut,
     ) {
-        if old == new {
+        let is_same = |(old, new): (Path, Path)| {
+            old.session == new.session && self.attrs.is_same_set(old.attrs, new.attrs)
+        };
+        if old == new || old.zip(new).is_some_and(is_same) {
             return;
         }
         match self.renewed(old, new) {
