@@ -344,7 +344,7 @@ mod tests {
         for now in 0..10_000u64 {
             tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
             let state = if now % 2 == 0 { GOOD } else { BAD };
-            tracking.tell(now, |_| state, &mut Vec::new(), &mut reported);
+            tracking.tell(now, |_| state, |_| Vec::new(), &mut Vec::new(), &mut Vec::new(), &mut reported);
         }
         let delays: Vec<u64> = reported.into_iter().map(|(_, delay)| delay).collect();
         assert_eq!(delays, [1000, 2000, 4000, 8000, 16_000, 32_000, 64_000]);
