@@ -36,11 +36,14 @@ def shown(value):
 
 
 def differences(ours, theirs, rival):
+    alike = {prefix for view in ("external", "internal") for prefix, route in ours[view].items() if theirs[view].get(prefix) == route}
+    uninstalled = frozenset(alike - theirs["kernel"].keys())
     for view in ours:
         for prefix in sorted(ours[view].keys() | theirs[view].keys()):
             mine, his = ours[view].get(prefix), theirs[view].get(prefix)
             if mine != his:
-                yield Difference(rival, view, prefix, mine, his)
+                others = all(side["kernel"].get(prefix, ("",))[0] == "others" for side in (ours, theirs))
+                yield Difference(rival, view, prefix, mine, his, uninstalled, others)
 
 
 def judge(step, states, facts):
@@ -90,21 +93,22 @@ def mutual(count, facts):
 def needless(step, event, before, after, routers, facts):
     """(findings, names of the rules that explained something). After one event a prefix changes at most once. By ribtide more often,
     where no rival did so, is an announcement that is taken back or a route that comes and goes, which peers and packets notice. The
-    kernel may be told a route twice."""
+    kernel may be told a route twice, and once more where BGP's choice follows what the RIB manager did."""
     findings, used = [], []
     ours, rivals = routers["ribtide"], [r for name, r in routers.items() if name != "ribtide"]
 
     def check(view, mine, others, free, values, of_prefix={}):
         for prefix, count in sorted(mine.items()):
             old, new = before["ribtide"][view].get(prefix), after["ribtide"][view].get(prefix)
-            least = (old != new) + free + of_prefix.get(prefix, 0)
+            least = (old != new) + free + of_prefix.get(prefix, 0) + (view == "kernel" and facts.of_bgp(prefix))
             if count > least and all(other[prefix] <= least for other in others):
                 name = allow(Change(view, prefix, old, new, count, values.get(prefix, []), event), facts)
                 if name:
                     used.append(name)
                     continue
                 most = max((other[prefix] for other in others), default=0)
-                findings.append(Finding(step, "needless change", "", view, prefix, f"{count} changes, rivals {most}: {shown(old)} to {shown(new)}", ""))
+                findings.append(Finding(step, "needless change", "", view, prefix, f"{count} changes, rivals {most}: {shown(old)} to {shown(new)}, by way of "
+                                        + ", ".join(map(shown, values.get(prefix, []))), ""))
 
     if rivals:
         for view in ours.observers:

@@ -214,7 +214,30 @@ def play_again(history, names, ignored=(), times=2):
         if not gone:
             break
         result = again._replace(used=again.used + [f"{rival}-by-timing" for rival, _, _ in gone])
+    if result.findings and all(f.kind == "difference" for f in result.findings):
+        return at_pace(history, names, result)
     return result
+
+
+def at_pace(history, names, result):
+    """The same events in the same order, each when the last has settled. Where ribtide's state is the same and a difference is gone, the
+    rival has two answers to one order of events, by the time between them, and is no judge."""
+    step = result.findings[0].step
+    with Stage(history["profile"], names) as stage:
+        world, former = World(), []
+        for event in (event for events in history["steps"][:step + 1] for event in events):
+            former.append(Facts(world.copy(), history["profile"], former))
+            world.apply(event)
+            settled = stage.each(lambda r: run_step(r, [event]))
+        if not all(settled.values()):
+            return result
+        found, _, states = look(stage, step, Facts(world, history["profile"], former), list(names))
+    if states["ribtide"] != result.states[step]:
+        return result
+    left = {(f.rival, f.view, f.prefix) for f in found}
+    stay = [f for f in result.findings if (f.rival, f.view, f.prefix) in left]
+    gone = sorted({f.rival for f in result.findings if f not in stay})
+    return result._replace(findings=stay, used=result.used + [f"{rival}-by-pace" for rival in gone])
 
 
 def look(stage, number, facts, rivals):

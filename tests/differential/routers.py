@@ -92,15 +92,16 @@ class Router:
             if peer.link in self.touched and peer.name in self.speakers:
                 self.speakers.pop(peer.name).close()
         events = self.world.undo()
-        for event in self.world.once_lost.values():
-            # zebra takes a route of others for present that went with its link; so it comes again, and goes.
-            if self.world.up(event["via"][0][1]):
-                self.kernel(event)
-                self.kernel(dict(event, via=[]))
+        lost = list(self.world.once_lost.values())
         for event in events:
             self.world.apply(event)
             if event["do"] not in ("static", "policy"):
                 getattr(self, event["do"])(event)
+        for event in lost:
+            # zebra takes a route of others for present that went with its link, and the kernel revives one of several ways. So it
+            # comes again, and goes.
+            self.kernel(event)
+            self.kernel(dict(event, via=[]))
         self.world, self.in_force = World(), {}
         self.configure()
         # Requests for what there is no more.
@@ -452,7 +453,7 @@ protocol kernel {{
     ipv4 {{ preference 250; import all; export filter {{ if source = RTS_DEVICE then reject; if dest = RTD_UNREACHABLE then reject; accept; }}; }};
 }}
 template bgp ours {{
-    local as {ASN}; passive; enforce first as off; deterministic med on;
+    local as {ASN}; passive; enforce first as off;
     connect retry time 1; error wait time 1,1; connect delay time 1; error forget time 1;
 }}
 """

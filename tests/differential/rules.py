@@ -36,6 +36,10 @@ class Difference(NamedTuple):
     prefix: str
     ours: object
     theirs: object
+    #: Recursive or not, prefixes that the rival advertises as ribtide does and has not in its kernel.
+    uninstalled: frozenset = frozenset()
+    #: Whether the kernels of both have somebody else's route of the prefix.
+    others: bool = False
 
 
 class Change(NamedTuple):
@@ -106,10 +110,18 @@ class Facts:
         """Whether it leads back to itself."""
         return any(prefix in self.reach(q) for q in self.points_at(prefix))
 
+    def of_bgp(self, prefix):
+        """Whether BGP has a path of it, or had before the last event."""
+        return any(f.bgp_paths(prefix) for f in (self, *self.former[-1:]))
+
+    def bgp_paths(self, prefix):
+        """How many paths BGP has of a prefix."""
+        return sum(origin not in ("static", "kernel") for origin, _, _ in self.world.candidates(prefix))
+
     def mutual(self, prefix):
         """Whether it leads to a circle, and on the way to a prefix of which BGP has several paths to choose from."""
         return self.some(prefix, self.circular) and self.some(
-            prefix, lambda q: sum(origin not in ("static", "kernel") for origin, _, _ in self.world.candidates(q)) > 1)
+            prefix, lambda q: self.bgp_paths(q) > 1)
 
     def lost_covers(self, prefix):
         """Whether a next hop that it leads to lies in a prefix whose kernel route went with its link."""
@@ -147,17 +159,43 @@ MUTUAL = 12
 @rule("changes-by-way-of-a-valid-path", "changes", "RFC 4271 section 9.1; ADR 20 section 1")
 def by_way_of_a_valid_path(c, facts):
     """One event reaches BGP in parts: an UPDATE before the answer to its next hop, the end of a session before the loss of next hops on
-    the same link. In between ribtide advertises, once, another path that its peer announces, and not a withdrawal."""
-    return c.view != "kernel" and c.count == 2 and c.old != c.new and c.values[0] is not None and any(
-        c.prefix in said and list(c.values[0][0])[-len(said[c.prefix]["path"]):] == said[c.prefix]["path"]
-        for f in (facts, *facts.former[-1:]) for said in f.world.says.values())
+    the same link. In between ribtide advertises, once, another path that its peer announces, or withdraws where an observer does not get
+    that one. What the event itself announces and ribtide then withdraws is no such path."""
+    if c.view == "kernel" or c.count != 2:
+        return False
+    own = c.event.get("path") if c.event["do"] == "announce" and c.event["prefix"] == c.prefix else None
+    said = [said[c.prefix]["path"] for f in (facts, *facts.former[-1:]) for said in f.world.says.values() if c.prefix in said]
+    if c.values[0] is None:
+        return own is not None and len(said) > 1 and c.new is not None
+    told = list(c.values[0][0])
+    return any(told[-len(path):] == path for path in said) and not (own and c.new is None and told[-len(own):] == own)
 
 
-@rule("changes-withdrawn-again", "changes", "RFC 4271 section 4.3: a withdrawal of a route that a peer does not have changes nothing; docs/configuration.md, Policy")
-def withdrawn_again(c, facts):
-    """An observer's export policy became another. ribtide withdraws all that its peer should not have any more, be it that it was not
-    advertised before."""
-    return c.event["do"] == "policy" and c.event["peer"] == c.view and c.old is None and c.values == [None]
+@rule("changes-while-routes-move", "changes", "RFC 4271 section 9.1.2.1; ADR 20 section 1")
+def while_routes_move(c, facts):
+    """A next hop leads through another prefix whose own route moves. The RIB manager hears of an interface or a static route before BGP
+    has chosen again, and there is no way out in between: ribtide withdraws, for nothing forwards the prefix, and advertises again. Where
+    both leave in one turn, peers get the same UPDATE once more."""
+    if c.view == "kernel" or c.old is None or c.new is None or c.event["do"] in ("policy", "withdraw"):
+        return False
+    moved = c.values == [None, c.new] or c.count == 1 and c.old == c.new
+    return moved and any(f.bgp_paths(q) for f in (facts, *facts.former[-1:]) for q in f.reach(c.prefix) if q != c.prefix or c.event.get("prefix") == q)
+
+
+@rule("changes-of-another-attribute", "changes", "RFC 4271 section 5.1.4; section 4.3: an UPDATE may repeat a route")
+def of_another_attribute(c, facts):
+    """An import policy sets the MED to what its absence means, 0, or does so no more. Internal peers are told; external ones get the
+    same UPDATE again."""
+    if c.view == "kernel" or c.event["do"] != "policy" or c.count != 1 or c.old != c.new:
+        return False
+    return "med" in c.event["policy"] or any("med" in f.world.policies[c.event["peer"]] for f in facts.former[-1:])
+
+
+@rule("changes-after-export-policy", "changes", "docs/configuration.md, Policy; RFC 4271 section 4.3: an UPDATE may repeat a route or a withdrawal")
+def after_export_policy(c, facts):
+    """An observer's export policy became another. ribtide sends it the table once, and withdraws all that it should not have any more, be it
+    that it was not advertised before."""
+    return c.event["do"] == "policy" and c.event["peer"] == c.view and c.count == 1 and c.old == c.new
 
 
 @rule("changes-of-mutual-choices", "changes", "RFC 4264; ADR 20 section 6")
@@ -249,15 +287,15 @@ def frr_way_not_returned(d, facts):
 
 @rule("frr-multihop-way-alone", "frr", "`frr-multihop-apart` and `frr-way-not-returned` at once")
 def frr_multihop_way_alone(d, facts):
-    """The best path is single-hop, an equal one multihop, and the link of the best came back. FRR's route has both ways; zebra leaves out
-    the one by the link that came back, so the multihop way is alone. ribtide has the best path's way alone."""
+    """A single-hop path and an equal multihop one. FRR has a way of the multihop path more; and a link came back, and zebra leaves out a way
+    by it. ribtide has the best path's ways alone."""
     if d.view != "kernel" or None in (d.ours, d.theirs) or facts.profile["multipath"] == 1:
         return False
     ours, theirs = ({way[:2] for way in side[1]} for side in (d.ours, d.theirs))
-    kinds = {hop: kind for _, kind, hop in facts.hops(d.prefix)}
-    returned = all(link in facts.world.admin and any(not f.world.up(link) for f in facts.former) for _, link in ours)
-    return not ours & theirs and returned and all(kinds.get(gateway) == "single" for gateway, _ in ours) \
-        and all(kinds.get(gateway) == "multihop" for gateway, _ in theirs)
+    multihop = {hop for q in facts.reach(d.prefix) if {"single", "multihop"} <= {kind for _, kind, _ in facts.hops(q)}
+                for _, kind, hop in facts.hops(q) if kind == "multihop"}
+    returned = all(link in facts.world.admin and any(not f.world.up(link) for f in facts.former) for _, link in ours - theirs)
+    return bool(ours - theirs) and returned and bool(theirs - ours) and all(gateway in multihop for gateway, _ in theirs - ours)
 
 
 @rule("frr-one-tracked-next-hop", "frr", "zebra's `show ip nht`: one entry for an address; RFC 4271 section 5.1.3")
@@ -288,8 +326,10 @@ def frr_own_address(d, facts):
 def frr_static_partly_resolved(d, facts):
     """A static route has several next hops, of which one leads nowhere. By timing zebra leaves the whole route out and keeps another
     one of the prefix; ribtide drops the next hop, not the route."""
+    usable = (lambda q: True) if facts.profile["resolve_via_default"] else (lambda q: q != "0.0.0.0/0")
+
     def part(q):
-        return any(len(route.get("via", [])) > 1 and any(not facts.on_link(a) and not facts.covering(a) for a in route["via"])
+        return any(len(route.get("via", [])) > 1 and any(not facts.on_link(a) and not any(map(usable, facts.covering(a))) for a in route["via"])
                    for route in facts.world.statics.get(q, []))
     return facts.some(d.prefix, part)
 
@@ -314,7 +354,33 @@ def frr_route_lost(d, facts):
         link in facts.world.admin and any(not f.world.admin[link] for f in facts.former) for _, link, _ in d.ours[1])
 
 
+@rule("frr-advertised-not-installed", "frr", "RFC 4271 section 9.1.3: what is advertised is what is used")
+def frr_advertised_not_installed(d, facts):
+    """FRR advertises the same path as ribtide, and zebra has not installed it: a recursive route that did not resolve when it came. FRR
+    contradicts itself, and is no judge of the kernel's route of this prefix or of what leads to it; BIRD and the invariant are."""
+    return d.view == "kernel" and d.ours is not None and d.ours[0] == "router" \
+        and any(q in d.uninstalled and facts.recursive(q) for q in facts.reach(d.prefix))
+
+
+@rule("frr-kernel-route-back", "frr", "rtnetlink: the kernel names no route whose link lost its carrier or has it again")
+def frr_kernel_route_back(d, facts):
+    """Somebody else's kernel route by a link that lost its carrier and has it again. The kernel sends no message about the route, and
+    zebra goes on without it; ribtide looks at the link."""
+    return facts.some(d.prefix, lambda q: q in facts.world.kernel and any(
+        facts.world.up(link) and any(not f.world.up(link) for f in facts.former) for _, link in facts.world.kernel[q]["via"]))
+
+
 # BIRD.
+
+@rule("bird-dead-way-left", "bird", "BIRD 2.0, observed; RFC 4271 section 9.1.2.1")
+def bird_dead_way_left(d, facts):
+    """BIRD leaves a route of several ways in the kernel with a way by a link that was taken down. The other ways are the same."""
+    if d.view != "kernel" or None in (d.ours, d.theirs):
+        return False
+    more = {way[:2] for way in d.theirs[1]} - {way[:2] for way in d.ours[1]}
+    return bool(more) and {way[:2] for way in d.ours[1]} < {way[:2] for way in d.theirs[1]} \
+        and all(link in facts.world.admin and not facts.world.up(link) for _, link in more)
+
 
 @rule("bird-own-address", "bird", "RFC 4271 section 5.1.3: a speaker installs no route with itself as the next hop")
 def bird_own_address(d, facts):
@@ -388,7 +454,7 @@ def bird_direct(d, facts):
 def bird_one_table(d, facts):
     """Another protocol's route of this prefix is preferred. BIRD's channels export the best route of the table only;
     ribtide and FRR advertise BGP's best path, for the prefix is forwarded (RFC 4271 section 9.1.3)."""
-    return d.view != "kernel" and (d.prefix in facts.world.statics or d.prefix in facts.world.kernel)
+    return d.view != "kernel" and (d.prefix in facts.world.statics or d.prefix in facts.world.kernel or d.others)
 
 
 @rule("bird-resolves-via-default", "bird", "BIRD has no option as zebra's `ip nht resolve-via-default`")

@@ -156,8 +156,12 @@ def test_needless_change_found_and_allowed():
         return rules.allow(rules.Change("external", "70.0.0.0/24", told[0], new, count, [between, new], event), facts)
 
     assert allowed(told[1]) == "changes-by-way-of-a-valid-path"
-    assert not allowed(None) and not allowed(((65001, 65399), "198.19.0.1", None)) and not allowed(told[1], 3)
-    assert not allowed(told[1], new=told[0])
+    assert not allowed(((65001, 65399), "198.19.0.1", None)) and not allowed(told[1], 3)
+    # What the event announces is taken back at once.
+    assert not allowed(told[2], new=None)
+    world.apply({"do": "withdraw", "peer": "i0", "prefix": "70.0.0.0/24"})
+    facts = rules.Facts(world, PROFILES[0])
+    assert not allowed(None), "nothing else is there that would have been chosen for a moment"
 
 
 @pytest.mark.parametrize("mode", MODES)
