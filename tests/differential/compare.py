@@ -102,6 +102,8 @@ def needless(step, event, before, after, routers, facts):
             old, new = before["ribtide"][view].get(prefix), after["ribtide"][view].get(prefix)
             least = (old != new) + free + of_prefix.get(prefix, 0) + (view == "kernel" and facts.of_bgp(prefix))
             if count > least and all(other[prefix] <= least for other in others):
+                if view == "kernel" and count == least + 1 and any(other[prefix] == least for other in others):
+                    continue  # A rival went there and back too; to replace a route of another type takes a message more.
                 name = allow(Change(view, prefix, old, new, count, values.get(prefix, []), event), facts)
                 if name:
                     used.append(name)
