@@ -179,7 +179,7 @@ fn load(
     router: &Router,
     interrupted: &AtomicBool,
 ) -> Result<(Feed, Expected, f64), String> {
-    let (done, result) = mpsc::channel();
+    let (done, result) = mpsc::sync_channel(1);
     let sender = {
         let options = options.clone();
         std::thread::Builder::new().name("sender".into()).spawn(move || {

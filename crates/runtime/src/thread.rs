@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn threads_are_listed_by_name_with_what_they_do_and_where() {
-        let (stop, wait) = std::sync::mpsc::channel::<()>();
+        let (stop, wait) = std::sync::mpsc::sync_channel::<()>(1);
         let one = Cpus::allowed().unwrap().one(0);
         let pin = one.clone();
         let body = move || {
