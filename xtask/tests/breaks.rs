@@ -1,0 +1,354 @@
+//! Every check notices what breaks its invariant: each test breaks a copy of the tree and expects the fault.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use xtask::{Tree, clippy, effects, format, graph, panics, queues, ratchet, sizes, words};
+
+/// A copy of some folders of the tree and of xtask, which is a member of the workspace. All copies build in one folder,
+/// without the network.
+fn copy(name: &str, folders: &[&str]) -> Tree {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let to = scratch.join(name);
+    if to.exists() {
+        fs::remove_dir_all(&to).expect("the last run's copy can be removed");
+    }
+    for folder in folders.iter().chain(&["xtask"]) {
+        copy_folder(&from.join(folder), &to.join(folder));
+    }
+    for file in ["Cargo.toml", "Cargo.lock", "clippy.toml", "rustfmt.toml"] {
+        fs::copy(from.join(file), to.join(file)).expect("a file of the workspace");
+    }
+    let mut tree = Tree::new(&to);
+    tree.target = scratch.join("built");
+    tree.offline = true;
+    tree
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder of the copy");
+    for entry in fs::read_dir(from).expect("a folder of the tree") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("an entry has a name");
+        if path.is_dir() {
+            if name != "target" {
+                copy_folder(&path, &to.join(name));
+            }
+        } else {
+            fs::copy(&path, to.join(name)).expect("a file of the tree");
+        }
+    }
+}
+
+/// Changes a file of the copy by replacing a text that it must have.
+fn replace(tree: &Tree, file: &str, before: &str, after: &str) {
+    let path = tree.root.join(file);
+    let text = fs::read_to_string(&path).expect("a file of the copy");
+    assert!(text.contains(before), "{file} lacks {before:?}");
+    fs::write(path, text.replacen(before, after, 1)).expect("a file of the copy");
+}
+
+fn append(tree: &Tree, file: &str, text: &str) {
+    let path = tree.root.join(file);
+    let before = fs::read_to_string(&path).expect("a file of the copy");
+    fs::write(path, before + text).expect("a file of the copy");
+}
+
+/// Writes a file of the copy, and returns its path.
+fn write(tree: &Tree, file: &str, text: &str) -> PathBuf {
+    let path = tree.root.join(file);
+    fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("a folder of the copy");
+    fs::write(&path, text).expect("a file of the copy");
+    path
+}
+
+/// Adds a module to a crate of the copy.
+fn add_module(tree: &Tree, name: &str, module: &str, code: &str) {
+    write(tree, &format!("crates/{name}/src/{module}.rs"), &format!("//! A break.\n{code}\n"));
+    append(tree, &format!("crates/{name}/src/lib.rs"), &format!("pub mod {module};\n"));
+}
+
+/// Asserts that some fault has all of these texts.
+fn assert_fault(faults: &[String], texts: &[&str]) {
+    let found = faults.iter().any(|fault| texts.iter().all(|text| fault.contains(text)));
+    assert!(found, "no fault has {texts:?}:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn graph_of_the_unbroken_copy_holds() {
+    let tree = copy("graph_unbroken", &["crates"]);
+    assert_eq!(graph::check(&tree), [""; 0]);
+}
+
+#[test]
+fn graph_dependency_upwards_is_noticed_however_it_is_written() {
+    let tree = copy("graph_spellings", &["crates"]);
+    let manifest = tree.root.join("crates/bfd/Cargo.toml");
+    let unbroken = fs::read_to_string(&manifest).expect("bfd's manifest");
+    let upwards = "bfd may not depend on rib";
+    let pure = "bfd is pure and may not depend on";
+    let first =
+        "[dev-dependencies]\nproptest.workspace = true\n\n[dependencies]\nribtide-rib.workspace = true\n";
+    let breaks: &[(&str, &str, &str)] = &[
+        ("a line", "[dependencies]\nribtide-rib.workspace = true\n", upwards),
+        ("a table", "[dependencies.ribtide-rib]\nworkspace = true\n", upwards),
+        ("an inline table", "[dependencies]\nribtide-rib = { workspace = true }\n", upwards),
+        ("after dev-dependencies", first, upwards),
+        ("a renamed one", "[dependencies]\nx = { package = \"ribtide-rib\", path = \"../rib\" }\n", upwards),
+        ("an optional one", "[dependencies]\nribtide-rib = { workspace = true, optional = true }\n", upwards),
+        ("for a target", "[target.'cfg(unix)'.dependencies]\nribtide-rib.workspace = true\n", upwards),
+        ("to build", "[build-dependencies]\nribtide-rib.workspace = true\n", upwards),
+        (
+            "for tests",
+            "[dev-dependencies]\nribtide-daemon.workspace = true\n",
+            "bfd may not depend on daemon (dev)",
+        ),
+        ("tokio", "[dependencies]\ntokio.workspace = true\n", pure),
+        ("tokio, renamed", "[dependencies]\nt = { package = \"tokio\", version = \"1\" }\n", pure),
+        ("to build, of others", "[build-dependencies]\nlibc.workspace = true\n", pure),
+    ];
+    let (package, _) = unbroken.split_once("[dependencies]").expect("bfd has dependencies");
+    for (name, dependencies, fault) in breaks {
+        fs::write(&manifest, format!("{package}{dependencies}")).expect("bfd's manifest");
+        let faults = graph::check(&tree);
+        assert!(faults.len() == 1 && faults[0].contains(fault), "{name}: {faults:?}");
+    }
+}
+
+#[test]
+fn graph_build_script_unknown_crate_and_missing_lints_are_noticed() {
+    let tree = copy("graph_crates", &["crates"]);
+    write(&tree, "crates/prefix/build.rs", "fn main() {}\n");
+    replace(&tree, "crates/wire/Cargo.toml", "[lints]\nworkspace = true\n", "");
+    copy_folder(&tree.root.join("crates/bfd"), &tree.root.join("crates/extra"));
+    replace(&tree, "crates/extra/Cargo.toml", "ribtide-bfd", "ribtide-extra");
+    let faults = graph::check(&tree);
+    assert_fault(&faults, &["prefix is pure and may not have a build script"]);
+    assert_fault(&faults, &["crates/wire/Cargo.toml", "[lints]"]);
+    assert_fault(&faults, &["extra: not in the crate graph"]);
+    assert_eq!(faults.len(), 3, "{faults:?}");
+}
+
+#[test]
+fn effects_and_panics_are_noticed_however_they_are_written() {
+    let mut tree = copy("pure", &["crates/prefix", "crates/wire"]);
+    tree.crates = vec!["prefix".into(), "wire".into()];
+    let effects: &[(&str, &str, &str)] = &[
+        ("b_thread", "pub fn f() { std::thread::spawn(|| ()); }", "`std::thread::spawn`: a thread"),
+        (
+            "b_modules",
+            "use std::{fs, thread};\npub fn f() { thread::park(); let _ = fs::read(\"\"); }",
+            "a thread",
+        ),
+        ("b_clock", "type T = std::time::Instant;\npub fn f() -> T { T::now() }", "a clock"),
+        (
+            "b_lock",
+            "macro_rules! m { ($v:expr) => { ::std::sync::Mutex::new($v) } }\npub fn f() { m!(1); }",
+            "a lock",
+        ),
+        (
+            "b_expect",
+            "#[expect(clippy::disallowed_methods)]\npub fn f() { std::thread::sleep(std::time::Duration::MAX) }",
+            "a thread",
+        ),
+        (
+            "b_allow",
+            "#![allow(warnings, clippy::all, clippy::disallowed_macros)]\npub fn f() { println!() }",
+            "output",
+        ),
+        ("b_include", "include!(\"b_included.txt\");", "include in a pure crate"),
+        ("b_async", "pub async fn f() {}", "async in a pure crate"),
+        ("b_block", "pub fn f() { let _ = async { 1 }; }", "async in a pure crate"),
+        (
+            "b_names",
+            "use std::net::ToSocketAddrs as _;\npub fn f() { let _ = \"a:1\".to_socket_addrs(); }",
+            "a socket",
+        ),
+        ("b_value", "pub fn f() { let g = std::env::var::<&str>; let _ = g(\"A\"); }", "the environment"),
+        ("b_path", "pub fn f(p: &std::path::Path) -> bool { p.exists() }", "a file"),
+        ("b_channel", "use std::sync::mpsc as m;\npub fn f() { let _ = m::channel::<u8>(); }", "a channel"),
+        ("b_stdio", "pub fn f() { let _ = std::io::stdin(); }", "input or output"),
+        ("b_unsafe", "pub fn f(x: &u8) -> u8 { unsafe { *std::ptr::from_ref(x) } }", "unsafe_code"),
+    ];
+    write(&tree, "crates/prefix/src/b_included.txt", "pub fn f() { std::process::exit(1) }\n");
+    for (module, code, _) in effects {
+        add_module(&tree, "prefix", module, code);
+    }
+    let innocent =
+        "/// Never async, no std::thread::spawn.\npub fn f() -> &'static str { \"async std::fs::read\" }";
+    add_module(&tree, "prefix", "innocent", innocent);
+    replace(&tree, "crates/wire/src/lib.rs", "deny(clippy::unwrap_used", "allow(clippy::unwrap_used");
+    let panicking: &[(&str, &str, &str)] = &[
+        ("b_unwrap", "pub fn f(x: Option<u8>) -> u8 { x.unwrap() }", "clippy::unwrap_used"),
+        (
+            "b_index",
+            "#[allow(clippy::indexing_slicing)]\npub fn f(x: &[u8]) -> u8 { x[0] }",
+            "clippy::indexing_slicing",
+        ),
+        (
+            "b_expect",
+            "#[expect(clippy::expect_used)]\npub fn f(x: Option<u8>) { x.expect(\"\"); }",
+            "clippy::expect_used",
+        ),
+        (
+            "b_panic",
+            "#![allow(clippy::all, clippy::restriction)]\npub fn f() { panic!(\"now\") }",
+            "clippy::panic",
+        ),
+    ];
+    for (module, code, _) in panicking {
+        add_module(&tree, "wire", module, code);
+    }
+    write(
+        &tree,
+        "xtask/ratchet.txt",
+        "panics 2 crates/wire/src/bgp/attribute/registry.rs clippy::indexing_slicing\n",
+    );
+
+    let faults = effects::check(&tree);
+    for (module, _, fault) in effects {
+        assert_fault(&faults, &[&format!("prefix/src/{module}.rs:"), fault]);
+    }
+    assert_fault(&faults, &["prefix/src/b_included.txt:1", "a process"]);
+    assert!(!faults.iter().any(|fault| fault.contains("innocent") || fault.contains("wire")), "{faults:#?}");
+
+    let faults = panics::check(&tree);
+    for (module, _, fault) in panicking {
+        assert_fault(&faults, &[&format!("wire/src/{module}.rs"), fault]);
+    }
+    assert_eq!(faults.len(), panicking.len(), "registry.rs is excepted: {faults:#?}");
+}
+
+#[test]
+fn effects_list_with_a_wrong_path_is_noticed() {
+    let mut tree = copy("pure_list", &["crates/prefix"]);
+    tree.crates = vec!["prefix".into()];
+    replace(&tree, "xtask/pure/clippy.toml", "std::thread::spawn", "std::thread::spwan");
+    assert_fault(&effects::check(&tree), &["std::thread::spwan"]);
+}
+
+#[test]
+fn queues_without_name_or_bound_are_noticed_however_they_are_written() {
+    let mut tree = copy("queues", &["crates/prefix", "crates/wire", "crates/bfd"]);
+    tree.crates = vec!["bfd".into()];
+    let tokio = "tokio = { version = \"1\", default-features = false, features = [\"sync\"] }";
+    let dependencies = format!("[dependencies]\ncrossbeam-channel.workspace = true\n{tokio}\n");
+    replace(&tree, "crates/bfd/Cargo.toml", "[dependencies]\n", &dependencies);
+    let (bound, name) = ("a queue without a bound", "a queue without a name");
+    let breaks: &[(&str, &str, &str)] = &[
+        ("b_out", "pub fn f() { crossbeam_channel::unbounded::<u8>(); }", bound),
+        ("b_import", "use crossbeam_channel::{unbounded as u};\npub fn f() { u::<u8>(); }", bound),
+        ("b_std", "use std::sync::mpsc;\npub fn f() { let _ = mpsc::channel::<u8>(); }", bound),
+        ("b_tokio", "pub fn f() { let _ = tokio::sync::mpsc::unbounded_channel::<u8>(); }", bound),
+        ("b_bounded", "pub fn f() { let _ = crossbeam_channel::bounded::<u8>(1); }", name),
+        ("b_sync", "use std::sync::mpsc::*;\npub fn f() { let _ = sync_channel::<u8>(1); }", name),
+        ("b_tokio_bounded", "pub fn f() { let _ = tokio::sync::mpsc::channel::<u8>(1); }", name),
+        ("b_value", "pub fn f() { let g = crossbeam_channel::bounded::<u8>; let _ = g(1); }", name),
+        (
+            "b_allow",
+            "#![allow(clippy::disallowed_methods)]\npub fn f() { let _ = crossbeam_channel::bounded::<u8>(1); }",
+            name,
+        ),
+    ];
+    for (module, code, _) in breaks {
+        add_module(&tree, "bfd", module, code);
+    }
+    add_module(&tree, "bfd", "listed", "pub fn f() { let _ = crossbeam_channel::bounded::<u8>(1); }");
+    add_module(&tree, "bfd", "b_lint", "/// Docs.\npub fn f() -> u8 { return 1; }");
+    write(&tree, "xtask/ratchet.txt", "queues 1 crates/bfd/src/listed.rs\n");
+
+    let faults = queues::check(&tree);
+    for (module, _, fault) in breaks {
+        assert_fault(&faults, &[&format!("crates/bfd/src/{module}.rs:"), fault]);
+    }
+    assert_eq!(faults.len(), breaks.len(), "{faults:#?}");
+
+    let faults = clippy::check(&tree);
+    assert_fault(&faults, &["crates/bfd/src/b_lint.rs:3", "clippy::needless_return"]);
+    assert!(!faults.iter().any(|fault| fault.contains("queue")), "{faults:#?}");
+}
+
+#[test]
+fn clippy_crate_that_does_not_compile_is_noticed_by_all_that_count() {
+    let mut tree = copy("broken", &["crates/prefix"]);
+    tree.crates = vec!["prefix".into()];
+    add_module(&tree, "prefix", "b_type", "pub fn f() -> u8 { \"\" }");
+    write(&tree, "xtask/ratchet.txt", "queues 1 crates/prefix/src/b_type.rs\n");
+    for check in [clippy::check, effects::check, panics::check, queues::check] {
+        assert_fault(&check(&tree), &["crates/prefix/src/b_type.rs:2: mismatched types"]);
+    }
+    assert!(ratchet::lower(&tree).is_err(), "what was not compiled is not counted");
+}
+
+#[test]
+fn sizes_file_of_too_many_lines_is_noticed() {
+    let tree = copy("sizes", &["crates/prefix", "fuzz"]);
+    assert_eq!(sizes::check(&tree), [""; 0]);
+    write(&tree, "crates/prefix/src/long.rs", &"// a line\n".repeat(sizes::LINES_MAX));
+    write(&tree, "crates/prefix/tests/longer.rs", &"// a line\n".repeat(sizes::LINES_MAX + 101));
+    let faults = sizes::check(&tree);
+    assert_fault(&faults, &["crates/prefix/tests/longer.rs: 1101 lines"]);
+    assert_eq!(faults.len(), 1, "{faults:?}");
+}
+
+#[test]
+fn format_of_a_changed_file_is_noticed() {
+    let tree = copy("format", &["crates/prefix"]);
+    assert_eq!(format::check(&tree), [""; 0]);
+    append(&tree, "crates/prefix/src/lib.rs", "fn  f( ) { }\n");
+    assert_fault(&format::check(&tree), &["crates/prefix/src/lib.rs:"]);
+}
+
+#[test]
+fn words_more_and_fewer_than_listed_are_noticed_and_lowered() {
+    let tree = copy("words", &[]);
+    let file = "docs/page.md";
+    write(
+        &tree,
+        file,
+        "The table is read anew.\n\nThe shard answers who\nasks, and calls `relieve_all()`.\n",
+    );
+    let list = "# A comment.\nwords 1 anew\nwords 1 who asks\nwords 1 relieve\n";
+    let path = write(&tree, "xtask/ratchet.txt", list);
+    assert_eq!(words::check(&tree), [""; 0]);
+
+    append(&tree, file, "Anew.\n");
+    assert_fault(&words::check(&tree), &["anew: 2 where xtask/ratchet.txt has 1", "docs/page.md:5"]);
+
+    write(&tree, file, "Who asks: `PATIENCE`.\n");
+    let faults = words::check(&tree);
+    assert_fault(&faults, &["anew: 0 where xtask/ratchet.txt has 1; lower it"]);
+    assert_fault(&faults, &["relieve: 0 where xtask/ratchet.txt has 1; lower it"]);
+    assert_fault(&faults, &["PATIENCE: 1 where xtask/ratchet.txt has 0"]);
+    assert_eq!(faults.len(), 3, "{faults:?}");
+
+    // What is there and not listed is never written up.
+    let lowered = fs::read_to_string(&path)
+        .expect("the list")
+        .replace("words 1 anew\nwords 1 who asks\nwords 1 relieve\n", "");
+    let mut counted = copy("words_lowered", &["crates/prefix", "crates/wire"]);
+    counted.crates = vec!["prefix".into(), "wire".into()];
+    let registry = "panics 2 crates/wire/src/bgp/attribute/registry.rs clippy::indexing_slicing\n";
+    let path = write(
+        &counted,
+        "xtask/ratchet.txt",
+        &format!("{lowered}words 900 anew\n{registry}queues 3 crates/x.rs\n"),
+    );
+    let changed = ratchet::lower(&counted).expect("all is counted");
+    assert_eq!(changed.len(), 2, "{changed:?}");
+    let text = fs::read_to_string(path).expect("the list");
+    assert!(text.starts_with("# A comment.\n") && text.contains(registry), "{text}");
+    assert!(!text.contains("900") && !text.contains("crates/x.rs") && !text.contains("PATIENCE"), "{text}");
+}
+
+#[test]
+fn command_line_runs_one_check_and_refuses_an_unknown_one() {
+    let xtask =
+        |argument| Command::new(env!("CARGO_BIN_EXE_xtask")).arg(argument).output().expect("xtask runs");
+    let one = xtask("graph");
+    assert!(String::from_utf8_lossy(&one.stdout).ends_with("lint: 1 passed, 0 failed\n"), "{one:?}");
+    let unknown = xtask("grahp");
+    assert!(!unknown.status.success());
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("there is no check grahp"), "{unknown:?}");
+}
