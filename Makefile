@@ -15,14 +15,13 @@ run: ## build, load a full table over BGP into the virtual ASIC, show it (MRT=FI
 	@scripts/setup run
 	@scripts/run
 
-test: ## unit, property, end-to-end and interoperability tests
+test: ## unit, property, end-to-end and interoperability tests, and what lint checks
 	@scripts/setup test
 	@scripts/test
 
-lint: ## formatting, clippy without warnings, crate graph and invariants
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	cargo xtask
+lint: ## formatting, clippy without warnings, crate graph and invariants (`cargo xtask CHECK` runs one of them)
+	@scripts/setup lint
+	@cargo xtask
 
 interop: ## only the tests against other daemons, Redis and the kernel
 	@scripts/setup test
