@@ -38,7 +38,7 @@ class Difference(NamedTuple):
     theirs: object
     #: Recursive or not, prefixes that the rival advertises as ribtide does and has not in its kernel.
     uninstalled: frozenset = frozenset()
-    #: Whether the kernels of both have somebody else's route of the prefix.
+    #: Whether the kernels of both have another program's route of the prefix.
     others: bool = False
 
 
@@ -364,7 +364,7 @@ def frr_advertised_not_installed(d, facts):
 
 @rule("frr-kernel-route-back", "frr", "rtnetlink: the kernel names no route whose link lost its carrier or has it again")
 def frr_kernel_route_back(d, facts):
-    """Somebody else's kernel route by a link that lost its carrier and has it again. The kernel sends no message about the route, and
+    """Another program's kernel route by a link that lost its carrier and has it again. The kernel sends no message about the route, and
     zebra goes on without it; ribtide looks at the link."""
     return facts.some(d.prefix, lambda q: q in facts.world.kernel and any(
         facts.world.up(link) and any(not f.world.up(link) for f in facts.former) for _, link in facts.world.kernel[q]["via"]))
