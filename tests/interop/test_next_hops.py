@@ -201,7 +201,8 @@ class Bed:
         # The chip follows the RIB manager: while they differ, what is installed is neither's.
         for prefix in list(found) if len(found) < 50 else []:
             shown = self.router.show("asic", str(ipaddress.ip_network(prefix)[9]))["answers"][0]
-            in_chip = tuple(sorted(shown["next_hops"])) if shown.get("prefix") == prefix else None
+            # A default route that drops is in SONiC's chip from the start, and names no next hops.
+            in_chip = tuple(sorted(shown.get("next_hops", ()))) if shown.get("prefix") == prefix else None
             if in_chip != found[prefix]:
                 found[prefix] = {"RIB": found[prefix], "chip": in_chip}
         return found
