@@ -171,15 +171,14 @@ def by_way_of_a_valid_path(c, facts):
     return any(told[-len(path):] == path for path in said) and not (own and c.new is None and told[-len(own):] == own)
 
 
-@rule("changes-while-routes-move", "changes", "RFC 4271 section 9.1.2.1; ADR 20 section 1")
-def while_routes_move(c, facts):
-    """A next hop leads through another prefix whose own route moves. The RIB manager hears of an interface or a static route before BGP
-    has chosen again, and there is no way out in between: ribtide withdraws, for nothing forwards the prefix, and advertises again. Where
-    both leave in one turn, peers get the same UPDATE once more."""
-    if c.view == "kernel" or c.old is None or c.new is None or c.event["do"] in ("policy", "withdraw"):
+@rule("changes-between-like-paths", "changes", "RFC 4271 section 4.3: an UPDATE may repeat a route")
+def between_like_paths(c, facts):
+    """Two peers announce a prefix with the same AS path, and the best path moves from one to the other. What an external peer hears of
+    both is the same, and ribtide, which keeps no copy of what it has sent, sends it once more. FRR and BIRD compare."""
+    if c.view != "external" or c.old != c.new or c.count != 1:
         return False
-    moved = c.values == [None, c.new] or c.count == 1 and c.old == c.new
-    return moved and any(f.bgp_paths(q) for f in (facts, *facts.former[-1:]) for q in f.reach(c.prefix) if q != c.prefix or c.event.get("prefix") == q)
+    paths = [said[c.prefix]["path"] for said in facts.world.says.values() if c.prefix in said]
+    return any(paths.count(path) > 1 and list(c.new[0])[-len(path):] == path for path in paths)
 
 
 @rule("changes-of-another-attribute", "changes", "RFC 4271 section 5.1.4; section 4.3: an UPDATE may repeat a route")

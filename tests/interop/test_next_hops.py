@@ -369,6 +369,50 @@ def test_routes_of_others_are_taken_as_they_are(bed, host):
     bed.leads({f"{NEAR}/32": (FAR,)})
 
 
+@pytest.mark.parametrize("plane", ["kernel"], indirect=True)
+def test_route_of_others_lost_with_its_link_gives_way_to_the_one_of_the_next_metric(bed, host):
+    """The kernel says nothing of the route that it drops with a link, and goes on by the other one."""
+    bed = bed(INTERNAL.format(FEEDS[0]))
+    observer, feed = Observer(host), Speaker(host, FEEDS[0], 65001)
+    host.ip("route", "add", "203.0.113.0/24", "via", NEAR, "dev", "near0", "metric", "10")
+    host.ip("route", "add", "203.0.113.0/24", "via", FAR, "dev", "far0", "metric", "20")
+    feed.send(update(["20.0.1.0/24"], [65300], "203.0.113.9", LOCAL_PREF))
+    bed.leads({"20.0.1.0/24": (NEAR,)})
+    wait_for("it is advertised", lambda: observer.read(0.5).table, 20)
+    host.ip("link", "set", "near0", "down")
+    bed.leads({"20.0.1.0/24": (FAR,)})
+    observer.read()
+    assert (observer.announced, observer.withdrawn) == ({"20.0.1.0/24": 1}, {}), "nobody hears of it"
+    host.ip("link", "set", "far0", "down")
+    bed.leads({})
+    wait_for("it is withdrawn", lambda: not observer.read(0.5).table, 20)
+
+
+@pytest.mark.parametrize("plane", ["kernel"], indirect=True)
+def test_default_route_that_moves_to_another_peer_withdraws_nothing_behind_it(bed, host):
+    """Internal routes lead through a default route of BGP's, whose best path is lost with its next hop."""
+    bed = bed("".join(INTERNAL.format(feed).replace("internal]", f"internal{n}]") for n, feed in enumerate(FEEDS[:2]))
+              + static("198.51.100.1/32", NEAR) + static("198.51.100.2/32", FAR))
+    observer = Observer(host)
+    first, second = (Speaker(host, feed, 65001) for feed in FEEDS[:2])
+    many = [f"20.0.{n}.0/24" for n in range(200)]
+    first.send(update(["0.0.0.0/0"], [65300], "198.51.100.1", LOCAL_PREF))
+    first.send(update(many, [65300], "192.0.2.1", LOCAL_PREF))
+    second.send(update(["0.0.0.0/0"], [65300, 65301], "198.51.100.2", LOCAL_PREF))
+    statics = {"198.51.100.1/32": (NEAR,), "198.51.100.2/32": (FAR,)}
+    bed.leads({**statics, **dict.fromkeys(["0.0.0.0/0", *many], (NEAR,))})
+    wait_for("all is advertised", lambda: len(observer.read(0.5).table) == 201, 20)
+    before = dict(observer.announced)
+    host.ip("link", "set", "near0", "down")
+    # The first static route's gateway is behind the default route now.
+    bed.leads({**dict.fromkeys(statics, (FAR,)), **dict.fromkeys(["0.0.0.0/0", *many], (FAR,))})
+    observer.read()
+    assert observer.withdrawn == {}, "nothing is out of reach but for the moment of the choice"
+    assert {p: n for p, n in observer.announced.items() if p != "0.0.0.0/0"} \
+        == {p: n for p, n in before.items() if p != "0.0.0.0/0"}
+    bed.agrees()
+
+
 def test_max_ecmp_keeps_ways_on_every_link(bed):
     ways = [NEAR, "10.7.0.3", FAR, "10.8.0.3"]
     bed = bed(static("20.0.1.0/24", *ways), "max-ecmp = 2")

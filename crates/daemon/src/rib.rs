@@ -219,7 +219,7 @@ fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &As
             () if !room => GLANCE,
             () if stage.owed => Duration::ZERO,
             () if stage.planes.holds_any() => LOOK / 10,
-            () => LOOK,
+            () => LOOK.min(stage.until_due()),
         };
         if !stage.take(inbox, asked, room) && !nap.is_zero() {
             let came = stage.wait(inbox, asked, room, nap);
@@ -231,7 +231,7 @@ fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &As
         }
         if room {
             stage.retry();
-            stage.owed |= stage.rib.next_due().is_some_and(|due| due <= stage.clock.now());
+            stage.owed |= stage.until_due().is_zero();
             while let Some(message) = stage.taken.pop_front() {
                 stage.handle(vec![message]);
             }
@@ -335,6 +335,12 @@ impl RibStage {
     /// What a time told by the RIB is, in milliseconds since the router's start.
     pub fn now(&self) -> u64 {
         self.clock.now()
+    }
+
+    /// How long until BGP is to be told an answer that waits; 0: it is time.
+    fn until_due(&self) -> Duration {
+        let until = |due: u64| Duration::from_millis(due.saturating_sub(self.clock.now()));
+        self.rib.next_due().map_or(Duration::MAX, until)
     }
 
     /// Has dataplanes try again what they failed, when it is time.

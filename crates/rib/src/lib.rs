@@ -51,7 +51,8 @@ pub struct RibConfig {
     pub max_ecmp: u16,
     /// Whether a way out through another route has that route's weight for it, and not the next hop's own.
     pub underlay_weights: bool,
-    /// Whether good news of a next hop that changes often reaches BGP with a delay, as ADR 20 says.
+    /// Whether good news of a next hop that changes often reaches BGP with a delay, and bad news through a route of BGP's after
+    /// a hold, as ADR 20 says.
     pub damping: bool,
     /// How the resolution cache works; see [`Rib::set_cache_mode`].
     pub cache: CacheMode,

@@ -1,8 +1,8 @@
 //! Next-hop tracking: which next hops BGP has registered, what it was told of each, and how often that may change.
 //!
-//! The answers are the resolver's. Of two answers that follow each other quickly BGP hears the bad one at once and the good
-//! one after a delay (`docs/adr/0020-next-hop-resolution.md`, section 6), because BGP's own choice among several paths may
-//! depend on the answers, and the answers on that choice.
+//! The answers are the resolver's. BGP's choice among several paths may depend on the answers, and the answers on that choice, so
+//! `docs/adr/0020-next-hop-resolution.md`, section 6, bounds how often BGP hears another one: good news of a next hop that changes
+//! often is delayed, and bad news is held for a moment while BGP may choose another path of a route that the next hop resolved through.
 
 use crate::message::{NextHopState, TrackedNextHop};
 use crate::target::{Answer, Outcome, Target};
@@ -17,6 +17,8 @@ pub(crate) const QUIET_MS: u64 = 10_000;
 pub(crate) const FIRST_DELAY_MS: u64 = 1_000;
 /// The longest delay, in milliseconds.
 pub(crate) const LAST_DELAY_MS: u64 = 64_000;
+/// How long bad news is held while BGP may choose another path of a route that the next hop resolved through, in milliseconds.
+pub(crate) const HOLD_MS: u64 = 20;
 
 /// A registered next hop.
 #[derive(Debug)]
@@ -39,6 +41,9 @@ struct Entry {
     noted: u64,
     /// When a good answer that is delayed will be told.
     due: Option<u64>,
+    /// When bad news that is held will be told. It stays while the answer turns good and bad again, so a next hop that flaps
+    /// faster than [`HOLD_MS`] is not held for ever.
+    held: Option<u64>,
     /// The prefixes that BGP was told the answer depends on.
     depends: Vec<AnyPrefix>,
 }
@@ -67,13 +72,21 @@ pub(crate) struct Tracking {
     stale: Vec<TrackedNextHop>,
     /// When delayed answers are due.
     due: BTreeSet<(u64, TrackedNextHop)>,
-    /// Whether answers are delayed at all.
+    /// When bad news that is held is due.
+    held: BTreeSet<(u64, TrackedNextHop)>,
+    /// Whether answers are delayed or held at all.
     damping: bool,
 }
 
 impl Tracking {
     pub(crate) fn new(damping: bool) -> Tracking {
-        Tracking { entries: Map::default(), stale: Vec::new(), due: BTreeSet::new(), damping }
+        Tracking {
+            entries: Map::default(),
+            stale: Vec::new(),
+            due: BTreeSet::new(),
+            held: BTreeSet::new(),
+            damping,
+        }
     }
 
     /// Registers a next hop that `node` answers.
@@ -88,6 +101,7 @@ impl Tracking {
             delay: 0,
             noted: 0,
             due: None,
+            held: None,
             depends: Vec::new(),
         });
         entry.registrations += 1;
@@ -101,9 +115,7 @@ impl Tracking {
         let node = entry.node;
         entry.registrations -= 1;
         if entry.registrations == 0 {
-            if let Some(due) = entry.due {
-                self.due.remove(&(due, next_hop));
-            }
+            entry.settle(next_hop, &mut self.due, &mut self.held);
             self.entries.remove(&next_hop);
         }
         Some(node)
@@ -119,9 +131,9 @@ impl Tracking {
         self.stale.extend(registered.filter(|next_hop| self.entries.contains_key(next_hop)));
     }
 
-    /// When the next delayed answer is due.
+    /// When the next answer that is delayed or held is due.
     pub(crate) fn next_due(&self) -> Option<u64> {
-        self.due.first().map(|(due, _)| *due)
+        [&self.due, &self.held].into_iter().filter_map(|set| set.first()).map(|(due, _)| *due).min()
     }
 
     /// What BGP is to be told at `now`, in milliseconds; `state` is the present answer of a node, and `depends` are the prefixes
@@ -135,9 +147,11 @@ impl Tracking {
         per_prefix: &mut Vec<TrackedNextHop>,
         delayed: &mut Vec<(TrackedNextHop, u64)>,
     ) {
-        while let Some((due, next_hop)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
-            self.due.remove(&(due, next_hop));
-            self.stale.push(next_hop);
+        for set in [&mut self.due, &mut self.held] {
+            while let Some((_, next_hop)) = set.first().copied().filter(|(due, _)| *due <= now) {
+                set.pop_first();
+                self.stale.push(next_hop);
+            }
         }
         let mut stale = std::mem::take(&mut self.stale);
         for next_hop in stale.drain(..) {
@@ -149,13 +163,31 @@ impl Tracking {
             let before = entry.told;
             let told = match before {
                 Some(told) if told == state => {
-                    // What was delayed is not so any more, or never came to be.
-                    if let Some(due) = entry.due.take() {
-                        self.due.remove(&(due, next_hop));
-                    }
+                    // What was delayed or held is not so any more, or never came to be.
+                    entry.settle(next_hop, &mut self.due, &mut self.held);
                     told
                 }
-                Some(told) if self.damping && entry.delays(now, state) => {
+                // The news is bad, for BGP was told something else.
+                Some(told) if self.damping && state == NextHopState::Unreachable => {
+                    // For the choice of a prefix's own path BGP needs the news.
+                    let may_move =
+                        || depends(entry.node).iter().any(|prefix| next_hop.exclude != Some(*prefix));
+                    let until = match entry.held {
+                        Some(until) => until,
+                        None if may_move() => now + HOLD_MS,
+                        None => now,
+                    };
+                    if now < until {
+                        entry.held = Some(until);
+                        self.held.insert((until, next_hop));
+                        told
+                    } else {
+                        entry.settle(next_hop, &mut self.due, &mut self.held);
+                        entry.change(now, state);
+                        state
+                    }
+                }
+                Some(told) if self.damping && entry.delays(now) => {
                     let is_new = entry.due.is_some_and(|due| self.due.insert((due, next_hop)));
                     // It may flap any number of times while nothing is told: only a longer delay is worth a line of the log.
                     if is_new && std::mem::replace(&mut entry.noted, entry.delay) != entry.delay {
@@ -164,9 +196,7 @@ impl Tracking {
                     told
                 }
                 _ => {
-                    if let Some(due) = entry.due.take() {
-                        self.due.remove(&(due, next_hop));
-                    }
+                    entry.settle(next_hop, &mut self.due, &mut self.held);
                     entry.change(now, state);
                     state
                 }
@@ -221,11 +251,8 @@ impl Tracking {
 }
 
 impl Entry {
-    /// Whether `state`, which BGP was not told, has to wait. Says in `due` until when.
-    fn delays(&mut self, now: u64, state: NextHopState) -> bool {
-        if state == NextHopState::Unreachable {
-            return false;
-        }
+    /// Whether good news has to wait. Says in `due` until when.
+    fn delays(&mut self, now: u64) -> bool {
         if let Some(due) = self.due {
             return now < due;
         }
@@ -238,6 +265,21 @@ impl Entry {
         self.delay = (self.delay * 2).clamp(FIRST_DELAY_MS, LAST_DELAY_MS);
         self.due = Some(now + self.delay);
         true
+    }
+
+    /// Nothing waits any more.
+    fn settle(
+        &mut self,
+        next_hop: TrackedNextHop,
+        due: &mut BTreeSet<(u64, TrackedNextHop)>,
+        held: &mut BTreeSet<(u64, TrackedNextHop)>,
+    ) {
+        self.due.take().inspect(|at| {
+            due.remove(&(*at, next_hop));
+        });
+        self.held.take().inspect(|at| {
+            held.remove(&(*at, next_hop));
+        });
     }
 
     /// BGP is told `state`.
@@ -333,6 +375,52 @@ mod tests {
             assert!(changes(at + 64_000) - changes(at) <= 2, "{at}: {told_at:?}");
         }
         assert!(changes(600_000) > 20, "it is never silenced: {told_at:?}");
+    }
+
+    /// As [`answer`], of a next hop that resolved through a route of BGP's.
+    fn answer_through_bgp(tracking: &mut Tracking, now: u64, state: NextHopState) -> Vec<NextHopState> {
+        let gateway = ReceivedHop::gateway(next_hop().address);
+        tracking.answered(&Target::tracking(Track::Address(gateway.gateway.unwrap()), None));
+        let (mut out, through) = (Vec::new(), vec!["0.0.0.0/0".parse().unwrap()]);
+        tracking.tell(now, |_| state, |_| through.clone(), &mut out, &mut Vec::new(), &mut Vec::new());
+        out.into_iter().map(|(_, state)| state).collect()
+    }
+
+    #[test]
+    fn bad_news_through_a_route_of_bgp_is_held_until_bgp_has_chosen_or_the_hold_ends() {
+        let mut tracking = Tracking::new(true);
+        tracking.register(next_hop(), 1);
+        assert_eq!(answer_through_bgp(&mut tracking, 0, GOOD), [GOOD]);
+        // BGP chooses another path of the route in time: nothing is told.
+        assert_eq!(answer_through_bgp(&mut tracking, 1, BAD), []);
+        assert_eq!(tracking.next_due(), Some(1 + HOLD_MS));
+        assert_eq!(answer_through_bgp(&mut tracking, 2, GOOD), []);
+        assert_eq!((tracking.next_due(), tracking.delayed()), (None, 0));
+        // BGP has no other path.
+        assert_eq!(answer_through_bgp(&mut tracking, 3, BAD), []);
+        let mut out = Vec::new();
+        let mut tell = |now| {
+            tracking.tell(now, |_| BAD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
+            out.len()
+        };
+        assert_eq!((tell(2 + HOLD_MS), tell(3 + HOLD_MS)), (0, 1));
+        assert_eq!(tracking.next_due(), None);
+    }
+
+    #[test]
+    fn bad_news_between_two_costs_is_held_no_longer_than_once() {
+        let mut tracking = Tracking::new(true);
+        tracking.register(next_hop(), 1);
+        let mut told_at = Vec::new();
+        for now in 0..1000u64 {
+            let state = if now % 2 == 0 { NextHopState::Reachable { cost: now as u32 } } else { BAD };
+            if answer_through_bgp(&mut tracking, now, state) == [BAD] {
+                told_at.push(now);
+            }
+        }
+        // Good news is delayed after the first changes. The hold that begins then is not renewed by what BGP does not hear.
+        let last_good = 2 * u64::from(FREE_CHANGES);
+        assert_eq!(told_at, [last_good + 1 + HOLD_MS]);
     }
 
     #[test]

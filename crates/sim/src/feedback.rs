@@ -294,10 +294,10 @@ impl<'n> Feedback<'n> {
         self.take(out);
     }
 
-    /// Time passes until the RIB manager says what it has delayed, if that is within [`LONG`] of `since`.
+    /// Time passes until the RIB manager says what it has delayed or holds, if that is within [`LONG`] of `since`.
     fn wait(&mut self, since: u64) -> bool {
         let Some(due) = self.rib.next_due().filter(|due| *due <= since + LONG) else { return false };
-        self.damped = true;
+        self.damped |= self.rib.delayed_next_hops() > 0;
         self.time = self.time.max(due);
         self.rib.set_time(self.time);
         let out = self.rib.handle([]);

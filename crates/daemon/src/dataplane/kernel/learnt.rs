@@ -35,8 +35,17 @@ struct Known {
     prefsrc: Option<IpAddr>,
 }
 
-/// What the RIB is told of a prefix: its metric and its next hops.
-type Best = (u32, NextHops);
+/// What the RIB is told of a prefix.
+#[derive(Clone, PartialEq, Eq)]
+struct Best {
+    /// The lowest metric.
+    metric: u32,
+    /// The next hops of the route that has it.
+    next_hops: NextHops,
+    /// Those of the route of the next metric. The kernel uses them as soon as it drops the first route with its link, of which it
+    /// says nothing, so the RIB must not wait for the table to be read again.
+    backup: Vec<ReceivedHop>,
+}
 
 /// One family's.
 #[derive(Default)]
@@ -166,12 +175,13 @@ impl Learnt {
                     continue;
                 }
                 let set = match best {
-                    Some((metric, next_hops)) => {
-                        told.insert(prefix, (metric, next_hops.clone()));
+                    Some(best) => {
+                        told.insert(prefix, best.clone());
+                        let Best { metric, next_hops, backup } = best;
                         batch.sets.push(RouteSet {
                             next_hops,
-                            backup: Vec::new(),
-                            backup_recursion: false,
+                            backup,
+                            backup_recursion: true,
                             track: None,
                             distance: Protocol::Kernel.default_distance(),
                             metric,
@@ -245,10 +255,17 @@ impl Learnt {
         });
     }
 
-    /// The route of the lowest metric that leads somewhere known.
+    /// The routes of the lowest two metrics that lead somewhere known.
     fn best<F: Family>(&self, prefix: Prefix<F>) -> Option<Best> {
         let routes = self.tables.get::<F>().routes.get(&prefix)?;
-        routes.iter().find_map(|(metric, known)| Some((*metric, self.next_hops(&known.leads)?)))
+        let mut known =
+            routes.iter().filter_map(|(metric, known)| Some((*metric, self.next_hops(&known.leads)?)));
+        let (metric, next_hops) = known.next()?;
+        let backup = match known.next() {
+            Some((_, NextHops::Via(hops))) if next_hops != NextHops::Blackhole => hops,
+            _ => Vec::new(),
+        };
+        Some(Best { metric, next_hops, backup })
     }
 
     fn next_hops(&self, leads: &Leads) -> Option<NextHops> {
@@ -320,13 +337,14 @@ mod tests {
             lines.push(match batch.sets.get(*set as usize) {
                 None => format!("{prefix} gone"),
                 Some(RouteSet { next_hops: NextHops::Blackhole, metric, .. }) => format!("{prefix} {metric} dropped"),
-                Some(RouteSet { next_hops: NextHops::Via(hops), metric, .. }) => {
-                    let hops: Vec<String> = hops.iter().map(|h| format!(
-                        "{}@{}",
+                Some(RouteSet { next_hops: NextHops::Via(hops), metric, backup, .. }) => {
+                    let written = |hops: &[ReceivedHop]| hops.iter().map(|h| format!(
+                        " {}@{}",
                         h.gateway.map_or("link".into(), |g| g.to_string()),
                         h.interface.unwrap_or(0)
-                    )).collect();
-                    format!("{prefix} {metric} {}", hops.join(" "))
+                    )).collect::<String>();
+                    let backup = if backup.is_empty() { String::new() } else { format!(" or{}", written(backup)) };
+                    format!("{prefix} {metric}{}{backup}", written(hops))
                 }
             });
         });
@@ -341,7 +359,7 @@ mod tests {
         let far = route("192.0.2.0/24", 20, Given::Inline(Hops::from(&far[..])));
         learnt.take(&Content::NewRoute(far));
         learnt.take(&Content::NewRoute(near));
-        assert_eq!(news(&mut learnt), ["192.0.2.0/24 10 10.0.0.2@3"]);
+        assert_eq!(news(&mut learnt), ["192.0.2.0/24 10 10.0.0.2@3 or 10.1.0.2@4"]);
         assert!(news(&mut learnt).is_empty());
         learnt.take(&Content::DelRoute(near));
         assert_eq!(news(&mut learnt), ["192.0.2.0/24 20 10.1.0.2@4"]);
