@@ -1,5 +1,6 @@
 //! The shape of the file, as serde reads it. What is absent stays absent here; defaults are given in `check`.
 
+use super::or_table::or_table;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -230,16 +231,21 @@ pub(super) struct BfdDefaults {
     pub(super) multiplier: Option<u8>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    expecting = "this is not understood; write true, false, or a table of min-tx, min-rx (milliseconds), multiplier, \
-                 multihop, min-ttl and strict, such as { min-tx = 50, min-rx = 50 }"
-)]
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
 pub(super) enum Bfd {
     Switch(bool),
     Table(BfdTable),
 }
+
+or_table!(
+    Bfd,
+    visit_bool,
+    bool,
+    Switch,
+    "true, false, or a table of min-tx, min-rx (milliseconds), multiplier, multihop, min-ttl and strict, such as \
+     { min-tx = 50, min-rx = 50 }"
+);
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -337,15 +343,14 @@ pub(super) struct FibPolicy {
     pub(super) bgp: Option<Vec<String>>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    expecting = "this is not understood; write true, false, or a table of settings, such as { table = 254 }"
-)]
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
 pub(super) enum Kernel {
     Switch(bool),
     Table(KernelTable),
 }
+
+or_table!(Kernel, visit_bool, bool, Switch, "true, false, or a table of settings, such as { table = 254 }");
 
 impl Default for Kernel {
     fn default() -> Self {
@@ -376,12 +381,14 @@ pub(super) struct KernelTable {
     pub(super) receive_buffer: Option<u32>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "this is not understood; write true, false, or { lab = true }")]
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
 pub(super) enum VirtualAsic {
     Switch(bool),
     Table(VirtualAsicTable),
 }
+
+or_table!(VirtualAsic, visit_bool, bool, Switch, "true, false, or { lab = true }");
 
 impl Default for VirtualAsic {
     fn default() -> Self {
@@ -635,16 +642,20 @@ pub(super) struct Conditions {
     pub(super) local_pref: Option<Amount>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    expecting = "this is not understood; write a set's name, or { set = \"NAME\", match-set-options = \"invert\" }, \
-                 where the option is any, all or invert"
-)]
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
 pub(super) enum MatchSet {
     Name(String),
     Table(MatchTable),
 }
+
+or_table!(
+    MatchSet,
+    visit_str,
+    &str,
+    Name,
+    "a set's name, or { set = \"NAME\", match-set-options = \"invert\" }, where the option is any, all or invert"
+);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

@@ -10,6 +10,7 @@ mod bfd;
 mod check;
 mod diagnosis;
 mod file;
+mod or_table;
 mod policy;
 mod statics;
 mod threads;

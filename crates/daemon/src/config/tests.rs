@@ -81,6 +81,27 @@ fn an_unknown_name_shows_its_line_and_the_nearest_name() {
 }
 
 #[test]
+fn unknown_name_in_a_table_that_may_be_a_plain_value_shows_its_place() {
+    for (text, place, meant) in [
+        ("[fib.kernel]\ntabel = 100\n", ":5:1: unknown field `tabel`", "table"),
+        ("[fib]\nvirtual-asic = { labb = true }\n", ":5:18: unknown field `labb`", "lab"),
+        (
+            "[bgp.group.x]\ntype = \"internal\"\nbfd = { min-txx = 50 }\n",
+            ":6:9: unknown field `min-txx`",
+            "min-tx",
+        ),
+        (
+            "[policy.definition.a]\nstatement = [{ conditions = { match-prefix-set = { sett = \"x\" } } }]\n",
+            "unknown field `sett`",
+            "set",
+        ),
+    ] {
+        let says = error(text);
+        assert!(says.contains(place) && says.contains(&format!("did you mean `{meant}`?")), "{says}");
+    }
+}
+
+#[test]
 fn a_wrong_value_shows_where_and_what_to_write() {
     let says = error("[bgp]\nshards = 65\n");
     assert_eq!(
