@@ -261,6 +261,7 @@ impl AttrTable {
     }
 
     /// Interior cost to the next hop of a set in use, for paths that are `recursive` or not.
+    #[inline]
     pub(super) fn cost(&self, number: u32, recursive: bool) -> Result<u32, Reason> {
         self.hops.cost(self.entry(number).hop, recursive)
     }

@@ -652,8 +652,12 @@ impl Core {
         let fed = self.feed(route, leads, out);
         let left = leads[1].is_some();
         let [old, new] = leads.map(|lead| lead.and_then(Lead::best));
+        let same = old == new && !fed;
+        if same && !route.gate.is_held() {
+            return;
+        }
         let waits = left && self.waits_for_answer(route);
-        if old == new && !fed && (!route.gate.is_held() || waits) {
+        if same && waits {
             return;
         }
         if let Some(old) = old {

@@ -128,6 +128,7 @@ impl NextHops {
     }
 
     /// Interior cost to a next hop, or why it cannot be used.
+    #[inline]
     pub(super) fn cost(&self, id: u32, recursive: bool) -> Result<u32, Reason> {
         match self.entries[id as usize].kinds[usize::from(recursive)].state {
             Some(NextHopState::Reachable { cost }) => Ok(cost),
