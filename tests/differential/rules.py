@@ -171,14 +171,16 @@ def by_way_of_a_valid_path(c, facts):
     return any(told[-len(path):] == path for path in said) and not (own and c.new is None and told[-len(own):] == own)
 
 
-@rule("changes-between-like-paths", "changes", "RFC 4271 section 4.3: an UPDATE may repeat a route")
-def between_like_paths(c, facts):
-    """Two peers announce a prefix with the same AS path, and the best path moves from one to the other. What an external peer hears of
+@rule("changes-unseen-by-external-peers", "changes", "RFC 4271 section 4.3: an UPDATE may repeat a route")
+def unseen_by_external_peers(c, facts):
+    """The best path gets another next hop, or moves to another peer that announces the same AS path. What an external peer hears of
     both is the same, and ribtide, which keeps no copy of what it has sent, sends it once more. FRR and BIRD compare."""
     if c.view != "external" or c.old != c.new or c.count != 1:
         return False
+    own = c.event["do"] == "announce" and c.event["prefix"] == c.prefix
     paths = [said[c.prefix]["path"] for said in facts.world.says.values() if c.prefix in said]
-    return any(paths.count(path) > 1 and list(c.new[0])[-len(path):] == path for path in paths)
+    like = [path for path in paths if paths.count(path) > 1 or own and path == c.event["path"]]
+    return any(list(c.new[0])[-len(path):] == path for path in like)
 
 
 @rule("changes-of-another-attribute", "changes", "RFC 4271 section 5.1.4; section 4.3: an UPDATE may repeat a route")

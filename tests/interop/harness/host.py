@@ -104,7 +104,7 @@ class Host:
         self.processes = []
         #: Sessions of the test's own, which last until it is looked whether all agree, after the test.
         self.sessions = []
-        self.feeds = None
+        self.feeds, self.links = None, 0
         subprocess.run(["ip", "netns", "add", self.name], check=True)
         try:
             self.ip("link", "set", "lo", "up")
@@ -125,8 +125,10 @@ class Host:
         return self.run("ip", *args)
 
     def join(self, other, interface):
-        """A link to another host, of this name at both ends."""
-        self.ip("link", "add", interface, "type", "veth", "peer", "name", interface, "netns", other.name)
+        """A link to another host, of this name at both ends. Their numbers differ: the kernel tells of a carrier at once only then, and up
+        to a second late where a link has the same number as its other end (net/core/link_watch.c, linkwatch_urgent_event)."""
+        self.links += 1
+        self.ip("link", "add", interface, "index", str(100 + self.links), "type", "veth", "peer", "name", interface, "netns", other.name)
 
     def lan(self, interface, *addresses):
         """A network in which next hops can be, though nobody is there: its cable ends in the same host."""
