@@ -9,7 +9,7 @@
 //! In all of them next hops are tracked the same way ([`crate::resolve`]), as zebra tracks them for protocols that then
 //! send their routes again: a route is touched when its candidates changed, or (in the first two modes) when one of its
 //! next hops leads elsewhere. That, and not the stamp, is why no route can stay on an old way; see
-//! `docs/adr/0009-resolution-cache.md`.
+//! `docs/adr/0009-next-hop-resolution-cache.md`.
 
 use crate::group::Group;
 use crate::message::FibGroup;

@@ -22,7 +22,8 @@ pub(super) struct Recent {
 }
 
 /// How many sets are remembered at most. In recorded UPDATEs of real sessions this finds nine of ten that a table of
-/// all sets would find (see docs/adr/0002-attribute-sets.md), and the 32 KiB of tags stay in a core's own cache.
+/// all sets would find (see docs/adr/0002-attribute-set-interning.md), and the 32 KiB of tags stay in a core's
+/// own cache.
 const PLACES: usize = 1 << 14;
 
 impl Recent {

@@ -1,4 +1,5 @@
-//! The management API: HTTP and JSON over a Unix socket, and over TCP when configured (docs/adr/0005).
+//! The management API: HTTP and JSON over a Unix socket, and over TCP when configured
+//! (docs/adr/0005-management-api-http-json.md).
 //!
 //! [`model`] is what it says, [`endpoints`] what there is, [`listener`] how it is reached, [`access`] who may change
 //! what, [`request`] how it is asked, [`answers`] where the answers come from: questions to the stages, a page at a time.
