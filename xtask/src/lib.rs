@@ -2,6 +2,7 @@
 //! `xtask/tests/breaks.rs` breaks each invariant in a copy of the tree and expects the check to notice.
 
 pub mod clippy;
+pub mod docs;
 pub mod effects;
 pub mod format;
 pub mod graph;
@@ -29,6 +30,7 @@ pub struct Check {
 pub const CHECKS: &[Check] = &[
     Check { name: "graph", holds: "arrows between crates point down only", run: graph::check },
     Check { name: "sizes", holds: "a file is one idea", run: sizes::check },
+    Check { name: "docs", holds: "documents name paths that exist", run: docs::check },
     Check { name: "words", holds: "code and documents use the field's words", run: words::check },
     Check { name: "format", holds: "rustfmt has nothing to change", run: format::check },
     Check { name: "effects", holds: "pure crates have no effects", run: effects::check },

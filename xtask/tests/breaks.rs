@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use xtask::{Tree, clippy, effects, format, graph, panics, queues, ratchet, sizes, words};
+use xtask::{Tree, clippy, docs, effects, format, graph, panics, queues, ratchet, sizes, words};
 
 /// A copy of some folders of the tree and of xtask, which is a member of the workspace. All copies build in one folder,
 /// without the network.
@@ -290,6 +290,32 @@ fn sizes_file_of_too_many_lines_is_noticed() {
     let faults = sizes::check(&tree);
     assert_fault(&faults, &["crates/prefix/tests/longer.rs: 1101 lines"]);
     assert_eq!(faults.len(), 1, "{faults:?}");
+}
+
+#[test]
+fn docs_path_that_is_not_there_is_noticed_however_it_is_written() {
+    let tree = copy("docs", &["crates/prefix"]);
+    let whole = "# A page\n\n## What it has\n\n`crates/prefix/src/shard.rs`, `crates/prefix/`, `/etc/x/y.md`, `a/b`,\n\
+        `GET /v1/x.md`, [code](../crates/prefix), [here](#what-it-has), [there](page.md#a-page), <https://x.example/y.md>,\n\
+        [out](https://x.example/z.md).\n```\n[no](link) `crates/none`\n```\n";
+    write(&tree, "docs/page.md", whole);
+    assert_eq!(docs::check(&tree), [""; 0]);
+
+    let breaks: &[(&str, &str)] = &[
+        ("`crates/prefix/src/none.rs`", "there is no crates/prefix/src/none.rs"),
+        ("`crates/none/`", "there is no crates/none/"),
+        ("| a | `prefix/src/shard.rs` |", "there is no prefix/src/shard.rs"),
+        ("[a](none.md)", "the link to none.md leads to no file"),
+        ("[a](../crates/prefix/src/none.rs)", "leads to no file"),
+        ("[a](page.md#what-it-lacks)", "the link to page.md#what-it-lacks leads to no heading"),
+        ("[a](#none)", "the link to #none leads to no heading"),
+        ("[a\nb](none.md)", "the link to none.md leads to no file"),
+    ];
+    for (text, fault) in breaks {
+        write(&tree, "docs/page.md", &format!("{whole}{text}\n"));
+        let faults = docs::check(&tree);
+        assert!(faults.len() == 1 && faults[0].contains(fault), "{text}: {faults:?}");
+    }
 }
 
 #[test]
