@@ -12,7 +12,7 @@ MANY = int(os.environ.get("MEMORY_ROUTES", 200_000))
 #: A table that stays, as a router has it.
 TABLE = int(os.environ.get("MEMORY_TABLE", 300_000))
 #: Beyond a tenth of a process that holds next to nothing: pages of which a little is in use, of each thread. 0.8 was the most at rest
-#: (docs/perf/2026-11-chip.md).
+#: (docs/perf/2026-11-memory.md).
 SLACK = 3 << 19
 #: For figures: so many seconds after each withdrawal, rather than until memory is back.
 REST = float(os.environ.get("MEMORY_REST", 0))
