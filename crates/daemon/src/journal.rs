@@ -32,8 +32,8 @@ impl<K: Eq + Hash> Journal<K> {
         }
     }
 
-    /// Lets go of room that was made for much.
-    pub(crate) fn relieve(&mut self) {
+    /// Shrinks its buffers to their contents.
+    pub(crate) fn shrink_to_fit(&mut self) {
         if let Some(changed) = &mut self.0 {
             changed.shrink_to_fit();
         }

@@ -41,9 +41,9 @@ use ribtide_rib::{
 };
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::clock::Clock;
+use ribtide_runtime::idle;
 use ribtide_runtime::log::log;
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
 use ribtide_runtime::thread::{self, Stop};
 use std::collections::{BTreeMap, VecDeque};
@@ -124,10 +124,10 @@ pub struct RibStage {
 }
 
 impl RibStage {
-    /// Lets go of room that was made for much: its thread is at rest.
-    fn relieve(&mut self) {
-        self.rib.relieve();
-        self.changed.relieve();
+    /// Shrinks its buffers to their contents; called when the thread is idle.
+    fn shrink_to_fit(&mut self) {
+        self.rib.shrink_to_fit();
+        self.changed.shrink_to_fit();
         self.taken.shrink_to_fit();
     }
 }
@@ -225,9 +225,9 @@ fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &As
             let came = stage.wait(inbox, asked, room, nap);
             in_vain = !came && room;
         }
-        if rest::waited(in_vain) {
-            stage.relieve();
-            rest::give_back();
+        if idle::on_wait(in_vain) {
+            stage.shrink_to_fit();
+            idle::purge();
         }
         if room {
             stage.retry();

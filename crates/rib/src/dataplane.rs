@@ -100,8 +100,8 @@ pub(crate) enum Replay {
 }
 
 impl Dataplane {
-    /// Lets go of room that was made for more than there is.
-    pub(crate) fn relieve(&mut self) {
+    /// Shrinks every table to its contents. O(capacity).
+    pub(crate) fn shrink_to_fit(&mut self) {
         self.outstanding.shrink_to_fit();
     }
 

@@ -88,11 +88,10 @@ impl Rib {
         self.resolver.tracking.next_due()
     }
 
-    /// Lets go of room that was made for more than there is. That takes as long as to make the room did: for when nothing is to be
-    /// done.
-    pub fn relieve(&mut self) {
-        for_each_family!(F => self.tables.get_mut::<F>().relieve());
-        self.dataplanes.values_mut().for_each(Dataplane::relieve);
+    /// Shrinks every table to its contents. O(capacity): call it only when the stage is idle.
+    pub fn shrink_to_fit(&mut self) {
+        for_each_family!(F => self.tables.get_mut::<F>().shrink_to_fit());
+        self.dataplanes.values_mut().for_each(Dataplane::shrink_to_fit);
     }
 
     /// The first part of [`Rib::handle`]: what changes, for every dataplane.

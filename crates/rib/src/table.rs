@@ -3,7 +3,9 @@
 use crate::message::{FibRoute, GroupId, Protocol, Source};
 use crate::resolve::Resolver;
 use crate::sweep::Sweep;
-use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, PrefixTable, fit, relieve};
+use ribtide_prefix::{
+    Families, Family, Map, PerFamily, Prefix, PrefixTable, shrink_if_sparse, shrink_to_fit,
+};
 use std::hint::black_box;
 use std::net::IpAddr;
 
@@ -141,10 +143,10 @@ impl<F: Family> Default for Table<F> {
 }
 
 impl<F: Family> Table<F> {
-    /// Lets go of room that was made for more than there is.
-    pub(crate) fn relieve(&mut self) {
-        self.routes.fit();
-        fit(&mut self.contested);
+    /// Shrinks every table to its contents. O(capacity).
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.routes.shrink_to_fit();
+        shrink_to_fit(&mut self.contested);
         self.dirty.shrink_to_fit();
     }
 
@@ -180,7 +182,7 @@ impl<F: Family> Table<F> {
                 if let [only] = list[..] {
                     route.set_candidate(Some(only));
                     self.contested.remove(&prefix);
-                    relieve(&mut self.contested);
+                    shrink_if_sparse(&mut self.contested);
                 }
                 old
             }

@@ -308,9 +308,9 @@ impl Vrfs {
         self.iter().any(|(_, rib)| rib.has_more())
     }
 
-    /// As [`Rib::relieve`], of each VRF.
-    pub fn relieve(&mut self) {
-        self.each(Rib::relieve);
+    /// As [`Rib::shrink_to_fit`], of each VRF.
+    pub fn shrink_to_fit(&mut self) {
+        self.each(Rib::shrink_to_fit);
     }
 
     /// How the dataplanes that are up stand, with what all VRFs sent them.

@@ -6,7 +6,7 @@
 //! The gap before a call is idle time: a stage that is idle waits for the one before it, one that is busy is
 //! what the others wait for.
 
-use crate::rest;
+use crate::idle;
 use std::ops::Deref;
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ pub struct Record {
 }
 
 /// At most six numbers, in the record itself: in pieces of their own those of a burst stand among what came and went with it, and
-/// keep that from being given back.
+/// keep that from being purged.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct First<T> {
     values: [T; TOLD],
@@ -91,13 +91,13 @@ pub struct PerformanceTimer {
     made: u64,
     now: Record,
     /// The latest, each in the place of the one that came [`KEPT`] before it. With room from the start, in memory by itself: beside
-    /// blocks as long that come and go it would keep theirs from being given back.
+    /// blocks as long that come and go it would keep theirs from being purged.
     records: Vec<Record>,
 }
 
 impl Default for PerformanceTimer {
     fn default() -> Self {
-        let records = rest::lasting_room(KEPT);
+        let records = idle::long_lived_vec(KEPT);
         PerformanceTimer { last_end: None, made: 0, now: Record::default(), records }
     }
 }

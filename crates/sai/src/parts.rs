@@ -75,12 +75,12 @@ impl Parts {
         }
     }
 
-    /// Lets go of room that was made for more than there is.
-    pub(crate) fn fit(&mut self) {
+    /// Shrinks every table to its contents. O(capacity).
+    pub(crate) fn shrink_to_fit(&mut self) {
         if self.parts.len() > 1 && self.len() < FEW {
             self.cut(1);
         }
-        self.parts.iter_mut().for_each(PrefixTable::fit);
+        self.parts.iter_mut().for_each(PrefixTable::shrink_to_fit);
     }
 
     /// The longest route that holds `addr`.
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(lookup("10.0.0.1"), None);
         let full = table.allocation_size();
         assert!((10..many).all(|n| table.remove(prefix(n)) == Some(n)));
-        table.fit();
+        table.shrink_to_fit();
         assert!(table.parts.len() == 1 && table.allocation_size() < before + full / 20);
         assert!((8..10).all(|n| table.get(prefix(n)) == Some(n)) && table.len() == 11);
     }

@@ -78,10 +78,10 @@ impl Router {
         (place < Dir24::PLACES + Parts::PLACES).then_some(place)
     }
 
-    /// Lets go of room that was made for more than there is.
-    pub(crate) fn fit(&mut self) {
-        self.v4.fit();
-        self.v6.fit();
+    /// Shrinks every table to its contents. O(capacity).
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.v4.shrink_to_fit();
+        self.v6.shrink_to_fit();
     }
 
     pub(crate) fn allocation_size(&self) -> usize {

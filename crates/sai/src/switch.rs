@@ -195,10 +195,9 @@ impl VirtualSwitch {
         Some(stall.until)
     }
 
-    /// Lets go of room that was made for more routes than there are. That takes as long as to make the room did: for when nothing
-    /// is to be done.
-    pub fn relieve(&mut self) {
-        self.routers.values_mut().for_each(Router::fit);
+    /// Shrinks every table of routes to its contents. O(capacity): call it only when the stage is idle.
+    pub fn shrink_to_fit(&mut self) {
+        self.routers.values_mut().for_each(Router::shrink_to_fit);
     }
 
     /// When it will have done what it was asked since the last time, which came `now`; `None`: it is done. Tables show it

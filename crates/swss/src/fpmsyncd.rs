@@ -139,8 +139,8 @@ pub struct FpmOut {
 }
 
 impl FpmOut {
-    /// Lets go of room that was made for much, and keeps what it holds.
-    pub fn relieve(&mut self) {
+    /// Shrinks every buffer to its contents.
+    pub fn shrink_to_fit(&mut self) {
         self.groups.shrink_to_fit();
         self.routes.shrink_to_fit();
         self.asked.shrink_to_fit();
@@ -218,10 +218,9 @@ impl Fpmsyncd {
         }
     }
 
-    /// Lets go of room that was made for more routes than there are. That takes as long as to make the room did: for when nothing
-    /// is to be done.
-    pub fn relieve(&mut self) {
-        self.vrfs.iter_mut().for_each(|vrf| vrf.routes.relieve());
+    /// Shrinks every table of routes to its contents. O(capacity): call it only when the stage is idle.
+    pub fn shrink_to_fit(&mut self) {
+        self.vrfs.iter_mut().for_each(|vrf| vrf.routes.shrink_to_fit());
         self.changed.shrink_to_fit();
     }
 

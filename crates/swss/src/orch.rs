@@ -156,8 +156,8 @@ pub struct OrchOut {
 }
 
 impl OrchOut {
-    /// Lets go of room that was made for much, and keeps what it holds.
-    pub fn relieve(&mut self) {
+    /// Shrinks every buffer to its contents.
+    pub fn shrink_to_fit(&mut self) {
         self.requests.shrink_to_fit();
         self.resolve.shrink_to_fit();
         self.default_routes.shrink_to_fit();
@@ -323,15 +323,14 @@ impl Orch {
     /// Takes in the time, in milliseconds from any start: what the chip had no room for is tried again.
     pub fn tick(&mut self, now_ms: u64, out: &mut OrchOut) {
         self.now_ms = now_ms;
-        self.routes.trim();
+        self.routes.shrink_if_sparse();
         self.retry_starved(now_ms, out);
         self.ask_crm(now_ms);
     }
 
-    /// Lets go of room that was made for more routes than there are. That takes as long as to make the room did: for when nothing
-    /// is to be done.
-    pub fn relieve(&mut self) {
-        self.routes.relieve();
+    /// Shrinks every table of routes to its contents. O(capacity): call it only when the stage is idle.
+    pub fn shrink_to_fit(&mut self) {
+        self.routes.shrink_to_fit();
     }
 
     /// Goes on with all that came in, until it must wait for replies or for changes.

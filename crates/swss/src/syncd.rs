@@ -16,7 +16,7 @@ use crate::sai::{
     Status, Verb, VidSource, View,
 };
 pub use packed::PackedChanges;
-use ribtide_prefix::{Map, Set, fit};
+use ribtide_prefix::{Map, Set, shrink_to_fit};
 use std::hint::black_box;
 use store::Store;
 
@@ -196,11 +196,11 @@ impl<S: Sai> Syncd<S> {
         self.store.table_size()
     }
 
-    /// Lets go of room that was made for more than there is, but not the chip's.
-    pub fn relieve(&mut self) {
-        fit(&mut self.rid_of);
-        fit(&mut self.vid_of);
-        self.store.fit();
+    /// Shrinks every table to its contents, but for the chip's. O(capacity).
+    pub fn shrink_to_fit(&mut self) {
+        shrink_to_fit(&mut self.rid_of);
+        shrink_to_fit(&mut self.vid_of);
+        self.store.shrink_to_fit();
     }
 
     /// Whether the chip holds nothing, not even a switch.

@@ -8,7 +8,7 @@ use crate::subscribe::Wake;
 use crate::zmq::Process;
 use crate::{Consumer, TableError};
 use crossbeam_channel as channel;
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row};
@@ -79,7 +79,7 @@ impl<R: Row> Ahead<R> {
         let its = looks.clone();
         let body = move |ending: Stop| {
             let to_look = consumer.wake().clone();
-            while !ending.stopped() && rest::recv_relieving(&to_look, || consumer.relieve()).is_ok() {
+            while !ending.stopped() && idle::recv_or_idle(&to_look, || consumer.shrink_to_fit()).is_ok() {
                 let mut more = true;
                 while more && let Some(look) = its.begin(&ending) {
                     let mut changes = Vec::with_capacity(max);
@@ -126,7 +126,7 @@ impl<R: Row> Consumer<R> for Ahead<R> {
         &self.wake
     }
 
-    fn relieve(&mut self) {
+    fn shrink_to_fit(&mut self) {
         self.rest.shrink_to_fit();
     }
 

@@ -104,12 +104,12 @@ impl<R: Row> Behind<R> {
             let mut rows = United::default();
             let (mut batch, mut taken) = (Vec::new(), 0);
             loop {
-                let relieve = || {
+                let on_idle = || {
                     batch = Vec::new();
-                    rows.relieve();
-                    table.relieve();
+                    rows.shrink_to_fit();
+                    table.shrink_to_fit();
                 };
-                let Ok(first) = waiting.recv_relieving(relieve) else { return };
+                let Ok(first) = waiting.recv_or_idle(on_idle) else { return };
                 let mut next = Some(first);
                 let (mut settled, mut oldest, mut at_once) = (None, None, ROWS);
                 while let Some(work) = next {

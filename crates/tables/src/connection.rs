@@ -67,11 +67,11 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Lets go of buffers that it keeps for work. Nothing must be queued, and no answer in use.
-    pub fn relieve(&mut self) {
+    /// Frees its buffers. Nothing must be queued, and no reply in use.
+    pub fn shrink_to_fit(&mut self) {
         if self.queued == 0 {
             (self.out, self.command, self.answers) = Default::default();
-            self.decoder.relieve();
+            self.decoder.shrink_to_fit();
         }
     }
 

@@ -71,8 +71,8 @@ pub trait Producer<R: Row> {
         0
     }
 
-    /// Lets go of buffers that it keeps for work: who writes has come to rest, and nothing waits.
-    fn relieve(&mut self) {}
+    /// Frees its buffers; called when the writing thread is idle and nothing waits.
+    fn shrink_to_fit(&mut self) {}
 }
 
 /// The reading side of a table.
@@ -87,8 +87,8 @@ pub trait Consumer<R: Row> {
     /// Says when to pop.
     fn wake(&self) -> &Wake;
 
-    /// Lets go of buffers that it keeps for work: who pops has come to rest.
-    fn relieve(&mut self) {}
+    /// Frees its buffers; called when the consuming thread is idle.
+    fn shrink_to_fit(&mut self) {}
 
     /// Notes what has left where its producer finds it and is not popped. Of what comes over ZeroMQ that is what other
     /// processes than `from` sent before they ended; everybody else must have ended for it to be popped.

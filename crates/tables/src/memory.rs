@@ -78,8 +78,8 @@ impl<R: Row> Producer<R> for MemoryProducer<R> {
         self.waiting.len()
     }
 
-    fn relieve(&mut self) {
-        self.waiting.relieve();
+    fn shrink_to_fit(&mut self) {
+        self.waiting.shrink_to_fit();
     }
 }
 

@@ -178,7 +178,7 @@ impl<R: Row> Producer<R> for PlainTable<R> {
         self.connection.generation()
     }
 
-    fn relieve(&mut self) {
-        self.connection.relieve();
+    fn shrink_to_fit(&mut self) {
+        self.connection.shrink_to_fit();
     }
 }

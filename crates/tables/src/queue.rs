@@ -14,7 +14,7 @@ use crate::database::Database;
 use crate::exchange::{Exchange, Pending, Question, Reader, WAITING};
 use crate::subscribe::{Wake, wake_ups};
 use crate::{Reply, TableError};
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 
@@ -81,9 +81,9 @@ impl QueueWriter {
         self.connection.flush()
     }
 
-    /// Lets go of what it keeps for work. Nothing must be queued.
-    pub fn relieve(&mut self) {
-        self.connection.relieve();
+    /// Frees its buffers. Nothing must be queued.
+    pub fn shrink_to_fit(&mut self) {
+        self.connection.shrink_to_fit();
     }
 
     /// The connection, for other commands on the same database.
@@ -185,7 +185,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     let (under_way, failed) = (pending.clone(), answers.clone());
     let write = move || {
         let mut generation = writer.connection().generation();
-        while let Ok(first) = asked.recv_relieving(|| writer.relieve()) {
+        while let Ok(first) = asked.recv_or_idle(|| writer.shrink_to_fit()) {
             for request in std::iter::once(first).chain(std::iter::from_fn(|| asked.try_recv())) {
                 let Question { message, pending } = ask(request);
                 pending.into_iter().for_each(|pending| under_way.add(pending));
@@ -203,7 +203,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     let read = move |ending: Stop| {
         let mut generation = reader.generation();
         let mut next = None;
-        while rest::recv_relieving(&reader.wake, || reader.connection.relieve()).is_ok() {
+        while idle::recv_or_idle(&reader.wake, || reader.connection.shrink_to_fit()).is_ok() {
             let mut round = || -> Result<bool, TableError> {
                 if ending.stopped() {
                     return Ok(false);
@@ -279,7 +279,8 @@ pub fn serve<T: Send + 'static>(
                 return;
             }
         }
-        while rest::recv_relieving(&reader.wake, || reader.connection.relieve()).is_ok() && !ending.stopped()
+        while idle::recv_or_idle(&reader.wake, || reader.connection.shrink_to_fit()).is_ok()
+            && !ending.stopped()
         {
             while !ending.stopped() {
                 let next = match reader.take() {

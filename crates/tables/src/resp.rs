@@ -172,8 +172,8 @@ impl Decoder {
         came
     }
 
-    /// Lets go of room, when there is no reply in it.
-    pub(crate) fn relieve(&mut self) {
+    /// Frees the buffer, when it holds no reply.
+    pub(crate) fn shrink_to_fit(&mut self) {
         if self.scanned == self.buf.len() && (self.left == 0 || self.begin == self.scanned) {
             *self = Decoder::default();
         }
@@ -403,15 +403,15 @@ mod tests {
                 Ok::<_, NotResp>(now.len())
             };
             decoder.fill(read).unwrap();
-            decoder.relieve();
+            decoder.shrink_to_fit();
         }
         assert_eq!(decoder.current().text(), Some(&*text));
         assert_eq!((rooms.first(), rooms.iter().max()), (Some(&LITTLE), Some(&READ)));
-        decoder.relieve();
+        decoder.shrink_to_fit();
         assert_eq!(decoder.buf.capacity(), 0);
         feed(&mut decoder, b":1\r\n");
         assert!(decoder.advance().unwrap() && !decoder.advance().unwrap());
-        decoder.relieve();
+        decoder.shrink_to_fit();
         assert_eq!(decoder.buf.capacity(), 0);
     }
 

@@ -406,10 +406,10 @@ impl<R: Row> Producer<R> for ProducerStateTable<R> {
         self.connection.generation()
     }
 
-    fn relieve(&mut self) {
+    fn shrink_to_fit(&mut self) {
         if self.waiting == 0 {
             self.call = Call::default();
-            self.connection.relieve();
+            self.connection.shrink_to_fit();
         }
     }
 }
@@ -520,9 +520,9 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
         &self.wake
     }
 
-    fn relieve(&mut self) {
+    fn shrink_to_fit(&mut self) {
         self.rows = Remembered::default();
-        self.connection.relieve();
+        self.connection.shrink_to_fit();
     }
 }
 

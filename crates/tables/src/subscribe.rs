@@ -8,7 +8,7 @@ use crate::connection::{GLANCE, PATIENCE, Stream, lost, receive};
 use crate::database::Database;
 use crate::resp::{Command, Decoder, Raw};
 use crossbeam_channel as channel;
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::thread::{self, Stop};
 use std::io::{self, Write};
 use std::time::Duration;
@@ -51,12 +51,12 @@ pub fn listen(
         tell(Heard::Subscribed { again: false });
         while !stop.stopped() {
             match hear(&mut ears, &mut tell) {
-                Ok(()) => drop(rest::waited(false)),
+                Ok(()) => drop(idle::on_wait(false)),
                 // Time to look whether to stop. Who had much to hear at once made room for it.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    if rest::waited(true) {
-                        ears.1.relieve();
-                        rest::give_back();
+                    if idle::on_wait(true) {
+                        ears.1.shrink_to_fit();
+                        idle::purge();
                     }
                 }
                 Err(e) => {

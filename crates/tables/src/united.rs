@@ -66,8 +66,8 @@ impl<R: Row> United<R> {
         waiting.reshaped = cleared && waiting.row.is_some();
     }
 
-    /// Lets go of what it keeps for work, when none waits.
-    pub(crate) fn relieve(&mut self) {
+    /// Frees its buffers, when no row waits.
+    pub(crate) fn shrink_to_fit(&mut self) {
         if self.waiting.is_empty() {
             *self = United::default();
         }

@@ -88,7 +88,7 @@ impl<F: Family> Default for Lane<F> {
     }
 }
 
-/// A map or list with room for this many entries gives its memory back when it has become empty and little of it was used.
+/// A map or list with room for this many entries frees its memory when it has become empty and little of it was used.
 const KEEP: usize = 16 * 1024;
 
 impl<F: Family> Lane<F> {
@@ -146,7 +146,7 @@ impl<F: Family> Lane<F> {
         }
     }
 
-    /// Lets go of what waits; nobody is left to send it to.
+    /// Drops what waits: no peer is left to send it to.
     pub(super) fn clear(&mut self, paths: &mut Paths) {
         self.pending.drain().for_each(|(_, p)| paths.release(p.new));
         self.outgoing.drain(..).for_each(|(handle, _)| paths.release(handle));

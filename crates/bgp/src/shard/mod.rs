@@ -159,11 +159,10 @@ impl Shard {
         self.core.clear_out(out);
     }
 
-    /// Lets go of room that was made for more than there is. That takes as long as to make the room did: for when nothing is to be
-    /// done.
-    pub fn relieve(&mut self) {
-        for_each_family!(F => self.tables.get_mut::<F>().iter_mut().for_each(Table::fit));
-        self.core.attrs.relieve();
+    /// Shrinks every table to its contents. O(capacity): call it only when the stage is idle.
+    pub fn shrink_to_fit(&mut self) {
+        for_each_family!(F => self.tables.get_mut::<F>().iter_mut().for_each(Table::shrink_to_fit));
+        self.core.attrs.shrink_to_fit();
         self.numbers = Vec::new();
     }
 
@@ -590,7 +589,7 @@ impl Core {
         let place = route.paths(&self.paths).iter().position(|path| path.session == session);
         if place.is_some_and(|place| !self.forget(route, place, out)) {
             table.remove(at);
-            table.trim();
+            table.shrink_if_sparse();
         }
     }
 

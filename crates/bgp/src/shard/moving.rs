@@ -247,12 +247,12 @@ impl Shard {
         self.tables.v6[logical].reserve(v6);
     }
 
-    /// Gives back what tables of a logical shard hold beyond need, after it has moved.
+    /// Shrinks the tables of a logical shard after it has moved.
     pub fn shrink_table(&mut self, logical: LogicalShard) {
         for_each_family!(F => {
             let table = &mut self.tables.get_mut::<F>()[usize::from(logical)];
             table.unreserve();
-            table.trim();
+            table.shrink_if_sparse();
         });
     }
 

@@ -143,7 +143,7 @@ impl Sessions {
         !self.ending.is_empty()
     }
 
-    /// Lets go of sessions that ended and of which nothing is left; `confirm` is told of them.
+    /// Drops sessions that ended and of which nothing is left, and calls `confirm` with each.
     pub(super) fn settle(&mut self, mut confirm: impl FnMut(PeerId, u32)) {
         let Sessions { list, unused, ending, .. } = self;
         ending.retain(|number| {

@@ -13,8 +13,8 @@ use ribtide_bgp::egress::{Flush, Worker, Write};
 use ribtide_bgp::message::{EgressIn, ShardIn};
 use ribtide_runtime::activity::Watch;
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
@@ -218,7 +218,7 @@ impl Stage for WorkerStage {
         self.control.watch(&mut select);
         self.inbox.watch(&mut select);
         // It must not wait for a shard, which may be waiting for it.
-        rest::wait(&mut select, if after == Turn::Held { MOMENT } else { PATIENCE });
+        idle::wait(&mut select, if after == Turn::Held { MOMENT } else { PATIENCE });
     }
 }
 

@@ -20,8 +20,8 @@ use ribtide_prefix::{Afi, Safi};
 use ribtide_runtime::activity::Busy;
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::clock::Clock;
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::message::{
@@ -215,16 +215,16 @@ impl Stage for ReaderStage {
             let _ = select.ready_timeout(if self.reader.downstream.is_some() { MOMENT } else { PATIENCE });
         } else {
             let in_vain = !self.look(PATIENCE);
-            if rest::waited(in_vain) {
-                self.relieve();
-                rest::give_back();
+            if idle::on_wait(in_vain) {
+                self.shrink_to_fit();
+                idle::purge();
             }
         }
     }
 
-    fn relieve(&mut self) {
+    fn shrink_to_fit(&mut self) {
         self.reader.ingest.forget();
-        self.reader.batches.relieve();
+        self.reader.batches.shrink_to_fit();
     }
 
     fn descriptor(&self) -> Option<RawFd> {

@@ -260,7 +260,7 @@ impl Moves {
         Ok(())
     }
 
-    /// Gives room back that nothing needs any more.
+    /// Shrinks the tables of logical shards that move no longer.
     fn shrink(&mut self) -> Result<(), NoAnswer> {
         let shrink = |(logical, both): (LogicalShard, [ShardPort; 2])| {
             both.iter().try_for_each(|shard| shard.shrink_table(logical))
@@ -268,7 +268,7 @@ impl Moves {
         self.done.drain(..).try_for_each(shrink)
     }
 
-    /// Nothing more moves: gives back all room, but for a logical shard that is in two parts.
+    /// Nothing more moves: shrinks all tables, but for a logical shard that is in two parts.
     fn end(&mut self, owners: &Owners) -> Result<(), NoAnswer> {
         // Without its new owner, nothing was reserved.
         let there = |split: &&Split| usize::from(split.taker) < owners.shards.len();

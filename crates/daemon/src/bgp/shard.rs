@@ -21,8 +21,8 @@ use ribtide_rib::{
 };
 use ribtide_runtime::activity::{Activity, Busy};
 use ribtide_runtime::ask::{Answer, Asked, Asker, NoAnswer, pair};
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -202,7 +202,7 @@ impl ShardPort {
         self.asker.wait(move |stage| stage.shard.reserve_table(logical, len))
     }
 
-    /// Gives back the room of a logical shard that moves no longer, as [`Shard::shrink_table`].
+    /// Shrinks the tables of a logical shard that moves no longer, as [`Shard::shrink_table`].
     ///
     /// # Errors
     /// [`NoAnswer`] when it has ended.
@@ -306,15 +306,15 @@ impl Stage for ShardStage {
         } else {
             self.feedback.watch(&mut select);
             self.inbox.watch(&mut select);
-            if rest::wait(&mut select, PATIENCE) {
-                self.relieve();
-                rest::give_back();
+            if idle::wait(&mut select, PATIENCE) {
+                self.shrink_to_fit();
+                idle::purge();
             }
         }
     }
 
-    fn relieve(&mut self) {
-        self.shard.relieve();
+    fn shrink_to_fit(&mut self) {
+        self.shard.shrink_to_fit();
     }
 }
 

@@ -24,9 +24,9 @@ use super::verdicts::Verdicts;
 use encode::{Done, Encoder};
 use replies::Replies;
 use ribtide_rib::{FibBatch, RibIn};
+use ribtide_runtime::idle;
 use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::log::log;
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::fpm::{FpmMessage, frame, write_start_of_replay};
@@ -298,9 +298,9 @@ impl Client {
             self.counters.terms.look(self.server);
             self.ask_again(connection, replies, begin);
             let Some(batch) = batch else {
-                if self.port.rested() {
-                    self.encoder.relieve();
-                    rest::give_back();
+                if self.port.was_idle() {
+                    self.encoder.shrink_to_fit();
+                    idle::purge();
                 }
                 continue;
             };
@@ -488,7 +488,7 @@ struct Reader {
 
 impl Reader {
     fn run(self) {
-        let mut buf = rest::lasting_buffer(4 * LONGEST_FRAME);
+        let mut buf = idle::long_lived_buffer(4 * LONGEST_FRAME);
         let mut filled = 0;
         while !self.gone.load(Relaxed) && !self.stop.stopped() {
             match Watched(&self.stream).read(&mut buf[filled..]) {

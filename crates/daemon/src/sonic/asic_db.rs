@@ -7,7 +7,7 @@ use super::north::{Lag, Persistence};
 use super::since::Since;
 use super::south::{NOTIFICATIONS, SHUTDOWN_REQUEST};
 use super::{Error, log};
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_sai::VirtualSwitch;
@@ -196,12 +196,12 @@ impl Behind {
                 if rows.is_lost()? {
                     tell.store(true, Relaxed);
                 }
-                let rests = rest::waited(oldest.is_none());
+                let idle = idle::on_wait(oldest.is_none());
                 if let Some(oldest) = oldest {
                     its_pace.rest(begin.elapsed(), oldest, all);
-                } else if rests {
-                    rows.connection.relieve();
-                    rest::give_back();
+                } else if idle {
+                    rows.connection.shrink_to_fit();
+                    idle::purge();
                 }
                 Ok(true)
             };

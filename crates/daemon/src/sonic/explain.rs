@@ -98,7 +98,7 @@ pub(super) fn answer<S: 'static>(
             if let Err(e) = answers.ask(&["PUBLISH", &to, &text]) {
                 return log(daemon, &format!("questions about routes are not answered any more: {e}"));
             }
-            answers.relieve();
+            answers.shrink_to_fit();
         }
     };
     thread::spawn("explain", body).map_err(|e| Error::new(format!("no thread to answer questions: {e}")))?;

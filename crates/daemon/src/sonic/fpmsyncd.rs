@@ -22,8 +22,8 @@ use crossbeam_channel::Select;
 use ribtide_runtime::ask;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::gauge::Gauge;
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::Meter;
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::fpmsyncd::{Again, FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, Protocols, Says};
@@ -381,10 +381,10 @@ impl Stage {
                 select.recv(self.routes.wake());
                 select.recv(self.labels.wake());
                 // Timed out or ready: the loop looks at everything either way.
-                if rest::wait(&mut select, self.patience()) {
-                    self.machine.relieve();
-                    self.out.relieve();
-                    rest::give_back();
+                if idle::wait(&mut select, self.patience()) {
+                    self.machine.shrink_to_fit();
+                    self.out.shrink_to_fit();
+                    idle::purge();
                 }
             }
         }

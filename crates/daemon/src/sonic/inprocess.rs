@@ -24,8 +24,8 @@ use crossbeam_channel::Select;
 use ribtide_prefix::{AnyPrefix, Family, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, IfIndex, Protocol, RibIn, VrfId, VrfPrefix};
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_sai::{Counts, Forward, PortSetup, VirtualSwitch};
@@ -480,13 +480,13 @@ impl Fpm {
                     port.watch(&mut select);
                     asked.watch(&mut select);
                     // Timed out or ready: the loop looks at everything either way.
-                    if rest::wait(&mut select, NAP) {
-                        self.machine.relieve();
-                        self.out.relieve();
-                        self.routes.relieve();
-                        self.groups.relieve();
+                    if idle::wait(&mut select, NAP) {
+                        self.machine.shrink_to_fit();
+                        self.out.shrink_to_fit();
+                        self.routes.shrink_to_fit();
+                        self.groups.shrink_to_fit();
                         self.rows = Vec::new();
-                        rest::give_back();
+                        idle::purge();
                     }
                 }
             }
@@ -509,7 +509,7 @@ impl Fpm {
                 self.marks.watch_room(&mut select);
             }
             asked.watch(&mut select);
-            rest::wait(&mut select, NAP);
+            idle::wait(&mut select, NAP);
         }
     }
 

@@ -173,7 +173,7 @@ impl<R: Told> Routes<R> {
             Routes::Redis(redis) => {
                 redis.stored.rows(each)?;
                 // It is asked again only when Redis was away.
-                redis.stored.relieve();
+                redis.stored.shrink_to_fit();
                 Ok(())
             }
             Routes::Zmq(zmq) => zmq.rows(each),
@@ -245,7 +245,7 @@ impl<R: Told> Routes<R> {
         match self {
             Routes::Redis(redis) => {
                 let queued = redis.stored.queued()?;
-                redis.stored.relieve();
+                redis.stored.shrink_to_fit();
                 Ok(queued)
             }
             Routes::Zmq(_) => Ok(Vec::new()),

@@ -11,8 +11,8 @@ use crossbeam_channel::{Select, TryRecvError};
 use ribtide_runtime::ask::Asked;
 use ribtide_runtime::clock::{Clock, Millis};
 use ribtide_runtime::gauge::Gauge;
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::Meter;
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::orch::{Orch, OrchEvent, OrchOut};
@@ -63,8 +63,8 @@ pub(super) trait Feed: Send {
     /// Takes at most `max` rows, if there are any, and says how many.
     fn pop(&mut self, orch: &mut Orch, max: usize, record: Option<&mut Recording>) -> Result<usize, Error>;
 
-    /// Lets go of what it keeps for work: its thread is at rest.
-    fn relieve(&mut self);
+    /// Frees buffers and caches; called when its thread is idle.
+    fn shrink_to_fit(&mut self);
 
     /// [`Consumer::mark`].
     fn mark(&mut self, from: Option<Process>);
@@ -259,9 +259,9 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
         Ok(count)
     }
 
-    fn relieve(&mut self) {
+    fn shrink_to_fit(&mut self) {
         self.changes = Vec::new();
-        self.consumer.relieve();
+        self.consumer.shrink_to_fit();
     }
 
     fn mark(&mut self, from: Option<Process>) {
@@ -386,11 +386,11 @@ impl OrchStage {
             }
             self.flush_recordings();
             if self.wait(asked, &clock, next_tick) {
-                self.feeds.iter_mut().for_each(|feed| feed.relieve());
-                self.orch.relieve();
-                out.relieve();
+                self.feeds.iter_mut().for_each(|feed| feed.shrink_to_fit());
+                self.orch.shrink_to_fit();
+                out.shrink_to_fit();
                 replies = Vec::new();
-                rest::give_back();
+                idle::purge();
             }
         }
         Ok(())
@@ -476,7 +476,7 @@ impl OrchStage {
         }
     }
 
-    /// Sleeps until there is something to do or `next_tick`. True when its thread has come to rest.
+    /// Sleeps until there is something to do or `next_tick`. Returns whether its thread is idle.
     fn wait(&self, asked: Option<&Asked<OrchStage>>, clock: &Clock, next_tick: Millis) -> bool {
         let mut select = Select::new();
         self.syncd.watch(&mut select);
@@ -498,6 +498,6 @@ impl OrchStage {
             }
         }
         // Timed out or ready: the loop looks at everything either way.
-        rest::wait(&mut select, patience)
+        idle::wait(&mut select, patience)
     }
 }

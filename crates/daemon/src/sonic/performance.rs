@@ -9,8 +9,8 @@ use super::settings::{DAEMONS, Settings};
 use super::{Error, log};
 use crate::api::model::{Performance, PerformanceRecord};
 use clap::ValueEnum;
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::rest;
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::Db;
 use ribtide_tables::{Connection, Databases, TableError};
@@ -98,7 +98,7 @@ impl Reporter {
         while !stop.stopped() {
             std::thread::sleep(LOOK);
             match self.look() {
-                Ok(told) if rest::waited(!told) => self.connection.relieve(),
+                Ok(told) if idle::on_wait(!told) => self.connection.shrink_to_fit(),
                 // What routes need stays as it is.
                 Err(e) if !stop.stopped() => {
                     return log(self.daemon, &format!("PerformanceTimers are not reported any more: {e}"));

@@ -126,9 +126,9 @@ impl Producer<RouteStateRow> for Published {
         self.rows.waiting()
     }
 
-    fn relieve(&mut self) {
-        self.rows.relieve();
-        self.channel.relieve();
+    fn shrink_to_fit(&mut self) {
+        self.rows.shrink_to_fit();
+        self.channel.shrink_to_fit();
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::{Error, log};
 use ribtide_runtime::gauge::{Depth, Gauge};
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::Db;
@@ -107,9 +107,9 @@ impl Publisher {
     fn run(mut self, stop: &Stop) {
         while !stop.stopped() {
             match self.look() {
-                Ok(told) if rest::waited(!told) => {
-                    self.connection.relieve();
-                    self.keys.iter_mut().for_each(|keys| keys.connection.relieve());
+                Ok(told) if idle::on_wait(!told) => {
+                    self.connection.shrink_to_fit();
+                    self.keys.iter_mut().for_each(|keys| keys.connection.shrink_to_fit());
                 }
                 // What routes need stays as it is.
                 Err(e) if !stop.stopped() => {

@@ -157,11 +157,11 @@ impl SouthServer {
         let body = move || {
             let mut octets = Vec::new();
             loop {
-                let relieve = || {
+                let on_idle = || {
                     octets = Vec::new();
-                    writer.iter_mut().for_each(QueueWriter::relieve);
+                    writer.iter_mut().for_each(QueueWriter::shrink_to_fit);
                 };
-                let Ok(first) = waiting.recv_relieving(relieve) else { return };
+                let Ok(first) = waiting.recv_or_idle(on_idle) else { return };
                 for (way, reply) in std::iter::once(first).chain(std::iter::from_fn(|| waiting.try_recv())) {
                     // Whoever describes the switch anew takes no answer to what was asked before.
                     let anew = matches!(reply, Reply::Done(_, Kind::Init { .. }));

@@ -8,7 +8,7 @@
 //! announced row as well, when the two united. Then no other would come, so the row is written once more ([`Owed`] says when).
 
 use super::RouteRef;
-use ribtide_prefix::{Map, relieve};
+use ribtide_prefix::{Map, shrink_if_sparse};
 
 /// How far a route's last change is, in one octet.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -254,7 +254,7 @@ impl Owed {
         }
         if self.routes.len() >= self.crowd {
             self.routes.retain(|_, (_, at)| self.now.saturating_sub(*at) < FORGOTTEN);
-            relieve(&mut self.routes);
+            shrink_if_sparse(&mut self.routes);
             self.crowd = CROWD.max(2 * self.routes.len());
         }
         self.routes.insert(at, (stage.writes(), self.now));
@@ -285,7 +285,7 @@ impl Owed {
             return None;
         }
         let taken = self.routes.remove(&at).map(|(writes, _)| writes);
-        relieve(&mut self.routes);
+        shrink_if_sparse(&mut self.routes);
         taken
     }
 

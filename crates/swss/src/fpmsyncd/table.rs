@@ -108,12 +108,12 @@ impl<F: Family> Routes<F> {
             self.by_prefix.renumber(self.hash(last.0), self.routes.len() as u32, at);
             self.routes[at] = last;
         }
-        self.by_prefix.relieve();
+        self.by_prefix.shrink_if_sparse();
     }
 
-    fn relieve(&mut self) {
-        self.routes.fit();
-        self.by_prefix.fit();
+    fn shrink_to_fit(&mut self) {
+        self.routes.shrink_to_fit();
+        self.by_prefix.shrink_to_fit();
     }
 
     fn allocation_size(&self) -> usize {
@@ -198,9 +198,9 @@ impl RouteTable {
         }
     }
 
-    /// Lets go of room that was made for more than there is.
-    pub(super) fn relieve(&mut self) {
-        for_each_family!(F => self.0.get_mut::<F>().relieve());
+    /// Shrinks every table to its contents. O(capacity).
+    pub(super) fn shrink_to_fit(&mut self) {
+        for_each_family!(F => self.0.get_mut::<F>().shrink_to_fit());
     }
 
     pub(super) fn len(&self) -> usize {
@@ -275,14 +275,14 @@ mod tests {
         let mut table = RouteTable::default();
         for stay in [10, 30_000] {
             (0..stay).for_each(|n| table.entry(prefix(n)).epoch = 7);
-            table.relieve();
+            table.shrink_to_fit();
             let before = table.allocation_size();
             (stay..230_000).for_each(|n| table.entry(prefix(n)).epoch = 8);
             // It has just grown.
             assert!(table.allocation_size() / table.len() <= 38);
             // The eldest go first.
             (0..230_000 - stay).for_each(|n| table.remove(prefix(n)));
-            table.relieve();
+            table.shrink_to_fit();
             assert_eq!((table.allocation_size(), table.len()), (before, stay as usize));
             assert!(all(&table).keys().copied().eq((230_000 - stay..230_000).map(prefix)));
             (230_000 - stay..230_000).for_each(|n| table.remove(prefix(n)));

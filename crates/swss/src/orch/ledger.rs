@@ -52,8 +52,8 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Lets go of room that was made for more batches than there are.
-    pub(super) fn relieve(&mut self) {
+    /// Shrinks the table of open batches to its contents.
+    pub(super) fn shrink_to_fit(&mut self) {
         self.open.shrink_to_fit();
     }
 

@@ -225,19 +225,19 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    /// Gives memory back that many routes had.
-    pub(super) fn trim(&mut self) {
-        self.table.trim();
+    /// Shrinks tables that are sparse, after many routes were removed.
+    pub(super) fn shrink_if_sparse(&mut self) {
+        self.table.shrink_if_sparse();
         if self.ready.is_empty() {
             self.ready = VecDeque::new();
         }
     }
 
-    /// Gives all memory back that is not needed.
-    pub(super) fn relieve(&mut self) {
-        self.trim();
-        self.table.relieve();
-        self.ledger.relieve();
+    /// Shrinks every table to its contents. O(capacity).
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.shrink_if_sparse();
+        self.table.shrink_to_fit();
+        self.ledger.shrink_to_fit();
         self.ready.shrink_to_fit();
     }
 

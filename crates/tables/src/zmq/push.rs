@@ -8,7 +8,7 @@ use super::zmtp::{Kind, Peer, Process, Writer, introduce, next_socket};
 use crate::TableError;
 use crate::subscribe::Wake;
 use crossbeam_channel as channel;
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use std::io;
@@ -243,10 +243,10 @@ fn push(
     loop {
         channel::select! {
             recv(waiting.raw()) -> message => {
-                rest::waited(false);
+                idle::on_wait(false);
                 let Ok(message) = message else {
                     writer.end();
-                    return "its owner let go of it".into();
+                    return "its owner closed it".into();
                 };
                 if let Err(e) = writer.message(&waiting.took(message)) {
                     return given_up(&e, &writer, &is_gone);
@@ -256,8 +256,8 @@ fn push(
                 }
             }
             recv(is_gone) -> why => return why.unwrap_or_default(),
-            default(rest::SPAN) => {
-                rest::waited(true);
+            default(idle::IDLE_TIMEOUT) => {
+                idle::on_wait(true);
             }
         }
     }

@@ -14,7 +14,7 @@ use super::zmtp::{Kind, Peer, Reader, Writer, next_socket};
 use crate::TableError;
 use crate::exchange::{Exchange, Pending, WAITING, WINDOW};
 use crossbeam_channel as channel;
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use std::collections::VecDeque;
@@ -143,7 +143,7 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
     loop {
         channel::select! {
             recv(asked.raw()) -> request => {
-                rest::waited(false);
+                idle::on_wait(false);
                 let Ok(request) = request else {
                     writer.end();
                     return None;
@@ -153,8 +153,8 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
                 }
             }
             recv(is_gone) -> why => return Some(why.unwrap_or_default()),
-            default(rest::SPAN) => {
-                rest::waited(true);
+            default(idle::IDLE_TIMEOUT) => {
+                idle::on_wait(true);
             }
         }
     }

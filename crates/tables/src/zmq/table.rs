@@ -392,7 +392,7 @@ impl<R: Row> Consumer<R> for ZmqConsumer<R> {
         &self.wake
     }
 
-    fn relieve(&mut self) {
+    fn shrink_to_fit(&mut self) {
         self.rest.shrink_to_fit();
     }
 }

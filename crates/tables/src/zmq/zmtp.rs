@@ -5,8 +5,8 @@
 //! caller's bound is, and a peer of our own kind is recognised in the greeting ([`Peer::ours`]). What is left of the
 //! protocol is a greeting, one command and frames with a length.
 
+use ribtide_runtime::idle;
 use ribtide_runtime::liveness::{self, Watched};
-use ribtide_runtime::rest;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -135,7 +135,7 @@ pub(super) fn introduce_as(
     let at_once = if kind == Kind::Push { LITTLE } else { READ };
     let mut input = BufReader::with_capacity(
         at_once,
-        Input { from: rest::Patient(Watched(stream.clone())), waits: false },
+        Input { from: idle::IdleReader(Watched(stream.clone())), waits: false },
     );
     let mut theirs = [0; 64];
     input.read_exact(&mut theirs)?;
@@ -157,7 +157,7 @@ pub(super) fn introduce_as(
     let numbers = get(PROCESS).and_then(|numbers| numbers.try_into().ok()).map(u128::from_be_bytes);
     let numbers = numbers.filter(|_| get(OURS.0) == Some(OURS.1));
     let ours = numbers.map(|numbers| Process((numbers >> 64) as u64));
-    stream.set_read_timeout(Some(rest::SPAN))?;
+    stream.set_read_timeout(Some(idle::IDLE_TIMEOUT))?;
     reader.input.get_mut().waits = true;
     let writer = Writer { frames, envelope: kind.has_envelope() };
     Ok(Peer { reader, writer, ours, socket: numbers.unwrap_or_default() as u64 })
@@ -199,7 +199,7 @@ fn properties(body: &[u8]) -> Option<Vec<(&str, &[u8])>> {
 /// A connection. Who reads it waits however long nothing comes, but not for a greeting.
 #[derive(Debug)]
 struct Input {
-    from: rest::Patient<Watched<Arc<TcpStream>>>,
+    from: idle::IdleReader<Watched<Arc<TcpStream>>>,
     waits: bool,
 }
 

@@ -54,7 +54,7 @@ use ribtide_prefix::Map;
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::cpu::Cpus;
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::bgp::Notification;
@@ -319,9 +319,9 @@ impl Sessions {
             {
                 panic!("the session thread cannot wait for its sockets: {error}");
             }
-            if rest::waited(events.is_empty() && !patience.is_zero()) {
-                hosted.relieve();
-                rest::give_back();
+            if idle::on_wait(events.is_empty() && !patience.is_zero()) {
+                hosted.shrink_to_fit();
+                idle::purge();
             }
             let mut room = BTreeSet::new();
             for event in &events {

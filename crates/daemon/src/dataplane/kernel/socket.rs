@@ -4,7 +4,7 @@
 //! a system call are enough. So a chunk asks for an acknowledgement of its last message only. The kernel reports
 //! failures in any case; the sequence number says which message failed.
 
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_wire::netlink::numbers::{NLM_F_ACK, NLM_F_DUMP_INTR, NLMSG_NOOP};
 use ribtide_wire::netlink::{Content, messages};
 use socket2::{Domain, Protocol, SockFilter, Type};
@@ -74,7 +74,7 @@ impl Socket {
         Ok(Socket {
             inner,
             seq: 0,
-            read: rest::lasting_buffer(READ_BYTES),
+            read: idle::long_lived_buffer(READ_BYTES),
             write: Vec::new(),
             last: 0,
             port: 0,
