@@ -1,4 +1,4 @@
-"""A chip that stalls while routes flap, in every wiring: changes wait, united per key, until every stage is full, and then BGP is
+"""A chip that stalls while routes flap, in every wiring: changes wait, coalesced per key, until every stage is full, and then BGP is
 not read; memory is bounded by the prefixes; afterwards everybody has the last word on every route, and memory is back.
 
 RIBTIDE_LONG=1 makes it a chip that stalls for a minute more, and more routes."""

@@ -347,7 +347,7 @@ def test_on_and_off_at_run_time(host, wiring):
 
 @pytest.mark.parametrize("wiring", WIRINGS)
 def test_a_session_after_a_burst_writes_nothing(host, wiring):
-    """Rows of a route unite before orchagent takes them, and one answer comes for several. That is no reason to write any of them in the
+    """Rows of a route coalesce before orchagent takes them, and one answer comes for several. That is no reason to write any of them in the
     next session, in which nothing is new."""
     sonic = Warm(host, wiring, suppress=True)
     own = own_routes(sonic)

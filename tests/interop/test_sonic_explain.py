@@ -73,7 +73,7 @@ def test_where_a_route_waits(host, wiring):
     concludes("22.0.0.0/24", through)
     # To the first row no answer came, and none does.
     assert Explained(sonic, "22.0.0.0/24").says["fpmsyncd"][-1] == ("one of the rows handed over has no answer: it is still to come, or was refused "
-                                                                    "or united with a later one, and gets none")
+                                                                    "or coalesced with a later one, and gets none")
 
     # The chip is full, until there is room.
     sonic.ask(f"set ipv4-routes={sonic.ask('counts')['ipv4_routes']}")

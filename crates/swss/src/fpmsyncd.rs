@@ -1,6 +1,6 @@
 //! fpmsyncd: from what a routing daemon says over FPM to the rows of APPL_DB.
 //!
-//! One machine. Messages go in; between two [`Fpmsyncd::take`]s all changes of a route unite, and what comes out is
+//! One machine. Messages go in; between two [`Fpmsyncd::take`]s all changes of a route coalesce, and what comes out is
 //! the difference between what APPL_DB has and what it should have: groups, then routes, then groups that nobody
 //! names any more. A route whose next-hop object is unknown keeps the row that it has until the object comes. After
 //! a reconnect, routes that nobody announces again are deleted once the replay is over.

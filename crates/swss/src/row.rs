@@ -1,6 +1,6 @@
 //! Rows of SONiC's databases: the keys and fields of each table as types, and their text.
 //!
-//! A row knows its table, how its key and fields are spelled, and how a newer row unites with an older one that
+//! A row knows its table, how its key and fields are spelled, and how a newer row merges into an older one that
 //! was not consumed yet. Transports carry rows without knowing any table.
 
 mod answers;
@@ -134,7 +134,7 @@ pub trait Row: Clone + PartialEq + fmt::Debug + Send + 'static {
     /// A sentence when a value cannot be read.
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError>;
 
-    /// Unites this row, which was not consumed yet, with one that came later for the same key: fields of the newer
+    /// Merges this row, which was not consumed yet, with one that came later for the same key: fields of the newer
     /// replace, fields that it does not name stay.
     fn merge(&mut self, newer: Self) {
         *self = newer;
@@ -148,7 +148,7 @@ pub struct Change<R: Row> {
     /// What it is now; `None` deletes it.
     pub row: Option<R>,
     /// The row had other fields before. Whoever writes it must clear the old ones first and name all fields, the
-    /// empty ones too: a consumer that still holds the older row unconsumed would unite the two.
+    /// empty ones too: a consumer that still holds the older row unconsumed would merge the two.
     pub reshaped: bool,
 }
 

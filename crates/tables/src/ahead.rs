@@ -1,7 +1,7 @@
 //! A table whose rows are taken ahead, on a thread of their own: SONiC's ring thread, without its shared state.
 //!
 //! While one batch is at work the next ones are taken from the database and made into rows. The bound is small: what is
-//! not taken yet unites a key at a time where it is.
+//! not taken yet coalesces a key at a time where it is.
 
 use crate::exchange::Reader;
 use crate::subscribe::Wake;

@@ -3,13 +3,13 @@
 //! It is one of two things. On a route's way to who programs it, it goes on as fast as it can. As a record that nobody waits
 //! for, it leaves the machine and the database to the routes while they come, and follows ([`Pace`]).
 //!
-//! What waits unites a key at a time. There is a bound all the same, in rows, for they are memory: a database that stays
+//! What waits coalesces a key at a time. There is a bound all the same, in rows, for they are memory: a database that stays
 //! behind by so much holds its writer up. A database that went away is waited for, and may have lost rows:
 //! [`Producer::generation`] says so.
 
+use crate::coalesce::Coalesced;
 use crate::pace::Pace;
 use crate::subscribe::Wake;
-use crate::united::United;
 use crate::{Producer, TableError};
 use crossbeam_channel as channel;
 use ribtide_runtime::meter::Meter;
@@ -27,7 +27,7 @@ use std::time::Instant;
 const ON_THE_WAY: usize = 320;
 /// Rows in a batch at most.
 const BATCH: usize = 1000;
-/// Rows that unite and are written at once.
+/// Rows that coalesce and are written at once.
 const ROWS: usize = 10_000;
 
 /// What goes to the thread.
@@ -101,7 +101,7 @@ impl<R: Row> Behind<R> {
         let hurried = Arc::<AtomicBool>::default();
         let its_hurry = hurried.clone();
         let body = move || {
-            let mut rows = United::default();
+            let mut rows = Coalesced::default();
             let (mut batch, mut taken) = (Vec::new(), 0);
             loop {
                 let on_idle = || {

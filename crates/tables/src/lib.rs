@@ -8,6 +8,7 @@
 
 mod ahead;
 mod behind;
+mod coalesce;
 mod connection;
 mod database;
 mod error;
@@ -20,7 +21,6 @@ mod remembered;
 mod resp;
 pub mod state_table;
 mod subscribe;
-mod united;
 pub mod zmq;
 
 pub use ahead::Ahead;
@@ -52,7 +52,7 @@ pub trait Producer<R: Row> {
     /// As [`Producer::write`].
     fn flush(&mut self) -> Result<(), TableError>;
 
-    /// Waits while the consumer is there and has much to take, until it is `hurried`: what comes meanwhile unites where it waits, and
+    /// Waits while the consumer is there and has much to take, until it is `hurried`: what comes meanwhile coalesces where it waits, and
     /// what somebody else writes does not wait behind all that there is.
     ///
     /// # Errors

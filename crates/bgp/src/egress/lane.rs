@@ -286,13 +286,13 @@ impl<F: Family> Lane<F> {
     }
 
     /// Whether its members and the other's may share one lane although they were not sent the same.
-    pub(super) fn can_unite(&self, other: &Lane<F>) -> bool {
+    pub(super) fn can_coalesce(&self, other: &Lane<F>) -> bool {
         let settled = |lane: &Lane<F>| lane.told && !lane.foreign && !matches!(lane.phase, Phase::Dumping(_));
         settled(self) && settled(other) && self.end_of_rib == other.end_of_rib
     }
 
     /// Takes in a lane of members that were not sent the same: from now on all get what any of them lacks.
-    pub(super) fn unite(&mut self, mut other: Lane<F>, paths: &mut Paths) {
+    pub(super) fn coalesce(&mut self, mut other: Lane<F>, paths: &mut Paths) {
         self.put_back(paths);
         other.put_back(paths);
         self.count_pending(paths, 1);

@@ -1,8 +1,8 @@
 //! `fpmsyncd` as a process: an FPM server on one side, APPL_DB's tables on the other.
 //!
-//! Between two flushes all changes of a route unite. A flush comes at once while little happens, and during a burst
+//! Between two flushes all changes of a route coalesce. A flush comes at once while little happens, and during a burst
 //! when half a second has passed or a script call's worth waits; but never while an earlier one waits to be written, so
-//! the slower Redis or orchagent, the more unites. When Redis came back, perhaps without its data, every row
+//! the slower Redis or orchagent, the more coalesces. When Redis came back, perhaps without its data, every row
 //! is written again.
 
 use super::answers::{AWAITED, Answer, Answers, SETTLE};
@@ -501,7 +501,7 @@ impl Stage {
         self.settings.write()
     }
 
-    /// A session begins, in which what is confirmed is not written again. Where rows of a route united, in APPL_DB or in orchagent, their
+    /// A session begins, in which what is confirmed is not written again. Where rows of a route coalesced, in APPL_DB or in orchagent, their
     /// answers are fewer than was counted, so where one seems to be missing they are counted anew. Of an orchagent of SONiC's nobody would
     /// say what is in the chip.
     fn recount(&mut self) {
@@ -638,7 +638,7 @@ impl Stage {
     }
 
     /// Whether so much waits for orchagent, over ZeroMQ or in Redis, that the routing daemon must wait too. While orchagent is away it
-    /// need not: what waits unites, and there are only so many routes.
+    /// need not: what waits coalesces, and there are only so many routes.
     fn is_choked(&self) -> bool {
         !self.replay.holds()
             && (self.count.holds() || !self.has_room())

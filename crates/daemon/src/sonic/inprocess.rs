@@ -421,7 +421,7 @@ fn place(orch: &mut Orch, interfaces: impl Iterator<Item = Name>, vrfs: &[VrfSet
     vrfs.iter().for_each(|setup| vrf_row(orch, setup));
     for name in interfaces {
         let vrf = vrfs.iter().find(|setup| setup.interfaces.iter().flatten().any(|listed| **listed == *name));
-        // The default one has to be said too: rows unite.
+        // The default one has to be said too: rows coalesce.
         let vrf_name = vrf.map_or("", |setup| &setup.name).into();
         let row = IntfRow { vrf_name: Some(vrf_name), ..IntfRow::default() };
         orch.interface(Change::set(IntfKey::Interface(name), row));

@@ -40,7 +40,7 @@ pub(super) fn in_namespace(port: u16) -> u16 {
 pub enum Persistence {
     /// It is not: nothing is written.
     Off,
-    /// Written by a thread of its own, which unites changes of a row; a crash loses what it has not written.
+    /// Written by a thread of its own, which coalesces changes of a row; a crash loses what it has not written.
     Behind,
     /// Written before the route goes on.
     InLine,
@@ -180,7 +180,7 @@ impl<R: Told> Routes<R> {
         }
     }
 
-    /// Writes changes; through APPL_DB on a thread of its own, so that routes are decoded and unite meanwhile.
+    /// Writes changes; through APPL_DB on a thread of its own, so that routes are decoded and coalesce meanwhile.
     pub(super) fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), Error> {
         if changes.is_empty() {
             return Ok(());

@@ -1,7 +1,7 @@
 //! orchagent's loop, whatever carries its rows: take rows by priority, run the machine, carry out what it wants.
 //!
 //! Rows are taken while requests are under way, up to a backlog; beyond that they stay where they are, where they
-//! unite per key.
+//! coalesce per key.
 
 use super::record::Recording;
 use super::syncd_stage::routes_in;

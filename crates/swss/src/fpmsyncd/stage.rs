@@ -1,11 +1,11 @@
 //! How far a route's last change is, and which answers of orchagent may still come.
 //!
 //! Only with FIB suppression does it matter. orchagent answers each row at most once, in their order, and leaves answers out where it
-//! united a row with the next one; and an answer does not name its row. So answers are counted against the rows that
+//! coalesced a row with the next one; and an answer does not name its row. So answers are counted against the rows that
 //! were handed over: the k-th is about the k-th row *or a later one*. Who announced hears of those that count as answers to rows
 //! that were announced, and so at most once for each; of a row that was written of our own accord (again after Redis was
 //! lost, or because what a next-hop object stands for changed) nobody is told. Such an answer may have stood for the
-//! announced row as well, when the two united. Then no other would come, so the row is written once more ([`Owed`] says when).
+//! announced row as well, when the two coalesced. Then no other would come, so the row is written once more ([`Owed`] says when).
 
 use super::RouteRef;
 use ribtide_prefix::{Map, shrink_if_sparse};

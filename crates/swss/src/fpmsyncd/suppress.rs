@@ -1,6 +1,6 @@
 //! FIB suppression turned on and off while routes come, and answers counted anew.
 //!
-//! Which answers may still come is known by counting ([`super::stage`]). The count is lost where rows of a route united before orchagent
+//! Which answers may still come is known by counting ([`super::stage`]). The count is lost where rows of a route coalesced before orchagent
 //! took them, for then one answer comes for several; and where nobody counted, because suppression was off. It can begin anew at a
 //! moment in which nobody hears answers and everything has left this process: who hears answers from later on hears none to a row that
 //! orchagent had taken by then, as it says itself what became of those ([`super::answers`]). What is left is the one row of each

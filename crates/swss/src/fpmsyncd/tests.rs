@@ -375,7 +375,7 @@ fn routes_wait_for_objects_and_groups_for_members() {
 }
 
 #[test]
-fn changes_between_two_takes_unite() {
+fn changes_between_two_takes_coalesce() {
     let mut bench = Bench::new();
     bench.route("10.1.0.0/16", "10.0.0.1", 7);
     bench.route("10.1.0.0/16", "10.0.0.3", 8);
@@ -721,7 +721,7 @@ fn an_answer_to_a_row_that_nobody_announced_confirms_no_later_one() {
     assert_eq!(bench.take().len(), 1);
     let (told, again) = answers(&mut bench, key);
     assert_eq!((told, again.len()), (0, 1));
-    // Both united: the row that was written for their sake is answered.
+    // Both coalesced: the row that was written for their sake is answered.
     assert_eq!(answers(&mut bench, key), (1, vec![]));
 }
 
@@ -787,7 +787,7 @@ fn labels_are_rows_of_their_own_table_and_answered_at_once() {
             "LABEL_ROUTE_TABLE:700 SET protocol=static blackhole=true",
         ]
     );
-    // Between two takes changes unite; what is as it was says nothing.
+    // Between two takes changes coalesce; what is as it was says nothing.
     bench.label(200, &[("10.0.0.1", 7, 1, &[])]);
     bench.label(200, &[("10.0.0.1", 7, 1, &[201])]);
     bench.label(300, &[("10.0.0.1", 7, 1, &[16])]);

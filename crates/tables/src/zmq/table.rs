@@ -1,7 +1,7 @@
 //! A table over ZeroMQ: [`ZmqProducer`] connects and pushes, [`ZmqConsumer`] binds and pulls.
 //!
 //! SONiC's own loses what a full queue or a restart had not delivered. Here nothing is sent that there is no room for:
-//! the producer asks [`ZmqProducer::has_room`] first, and keeps (and unites) what must wait. A consumer of ours tells
+//! the producer asks [`ZmqProducer::has_room`] first, and keeps (and coalesces) what must wait. A consumer of ours tells
 //! how many messages its owner has taken, which makes room; with SONiC's the connection itself is the bound. What a
 //! broken connection had under way is not known, so after each new one the producer's owner says everything again.
 
@@ -115,7 +115,7 @@ impl<R: Row> ZmqProducer<R> {
                 R::key_text(&change.key, &mut self.scratch);
                 message.change(&self.scratch, |put| match &change.row {
                     None => {}
-                    // Who is not ours unites rows that wait, and would keep fields that are not named.
+                    // Who is not ours coalesces rows that wait, and would keep fields that are not named.
                     Some(row) if change.reshaped || !self.push.acknowledges() => row.all_fields(put),
                     Some(row) => row.fields(put),
                 });

@@ -1,4 +1,4 @@
-//! The client's books beside a server that unites changes, takes its time, fails what it likes, with a word or without, and outlives
+//! The client's books beside a server that coalesces changes, takes its time, fails what it likes, with a word or without, and outlives
 //! connections: whatever the order, nothing is confirmed before the chip has it, nothing is surely refused but what was told last, and
 //! everything is confirmed in the end.
 

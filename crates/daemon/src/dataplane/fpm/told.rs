@@ -3,11 +3,11 @@
 //! A reply names a prefix, a table and a protocol, and from SONiC's server no next hops: by its content, the reply about a
 //! route that was replaced since is the same as the one about its replacement. What tells them apart is order. A server
 //! works on the messages about one prefix in their order, and replies at most once for each; it may leave
-//! replies out, because it united a change with the next one before the chip saw either, or because what failed is not
+//! replies out, because it coalesced a change with the next one before the chip saw either, or because what failed is not
 //! answered. So the k-th reply is about the k-th message *or a later one*, and where n messages
 //! may still be answered that say something else than the last did, the next n replies prove nothing, whatever they
 //! are about, and the one after them proves that what was told last is in place. That is never too early. It may never come, where
-//! the server united changes; then the same is asked again ([`super::replies`]), which brings one more reply.
+//! the server coalesced changes; then the same is asked again ([`super::replies`]), which brings one more reply.
 //!
 //! That the hardware refused a route is no reply in this count: its server may have the route in place later after all, without a
 //! further message, and replies then.

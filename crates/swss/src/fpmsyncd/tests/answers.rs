@@ -1,4 +1,4 @@
-//! Random rows and answers of one route against an orchagent that unites rows, a chip that refuses some, perhaps for a while, and a
+//! Random rows and answers of one route against an orchagent that coalesces rows, a chip that refuses some, perhaps for a while, and a
 //! client that keeps books as ribtide's FPM client does: nothing is confirmed before the chip has it, only what was announced last is
 //! said to be refused, it is said, and everything is confirmed in the end.
 

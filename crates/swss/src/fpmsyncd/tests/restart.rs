@@ -267,7 +267,7 @@ impl World {
         if sent.found && sent.row == self.tasks.back().map_or(self.chip, |task| task.row) {
             return;
         }
-        // What the chip was not asked yet unites with what comes.
+        // What the chip was not asked yet coalesces with what comes.
         if self.tasks.len() > usize::from(self.is_asked) {
             let task = self.tasks.back_mut().expect("there is one more");
             (task.row, task.found) = (sent.row, task.found && sent.found);

@@ -359,7 +359,7 @@ fn changes_behind_a_bulk_under_way_become_one() {
 
 /// Contract 11.3, checks 1 and 2: shapes that change before the consumer came to look.
 #[test]
-fn rows_of_two_shapes_unite_unless_the_later_one_clears() {
+fn rows_of_two_shapes_coalesce_unless_the_later_one_clears() {
     let mut world = World::new(OrchConfig::default());
     world.neighbor("10.0.1.2");
     world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);
