@@ -290,7 +290,7 @@ class Looks(threading.Thread):
         return self.seen[begin:begin + count]
 
 
-def test_two_look_at_the_daemons_at_once(host):
+def test_two_checks_run_at_once(host):
     """Each finds what differs, also what only the switch has, for which it watches for both; and keeps finding it."""
     # Two parts: a lap is two looks.
     sonic, router, at = agreed(host, 12_000, 200)

@@ -7,11 +7,13 @@
 #![forbid(unsafe_code)]
 
 mod family;
+mod prefetch;
 mod prefix;
 mod shard;
 mod table;
 
 pub use family::{Afi, Bits, Families, Family, PerFamily, Safi, V4, V6};
+pub use prefetch::{PREFETCH_BATCH, prefetch};
 pub use prefix::{AnyPrefix, ParsePrefixError, Prefix};
 pub use shard::{LOGICAL_SHARDS, LogicalShard, logical_shard};
 pub use table::PrefixTable;

@@ -16,11 +16,8 @@ use crate::resolve::Resolver;
 use crate::table::{Candidate, Route, RouteTables};
 use crate::treatment::{NoRouteMaps, RouteMaps, Treatment};
 use crate::vrfs::{Vrf, VrfId};
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, Prefix, for_each_family};
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, PREFETCH_BATCH, Prefix, for_each_family};
 use std::sync::Arc;
-
-/// Routes that are looked at together before they are dealt with.
-const AHEAD: usize = 32;
 
 /// The RIB manager.
 ///
@@ -200,8 +197,8 @@ impl Rib {
             let sets: Vec<(Candidate, bool)> = batch.sets.iter().map(|set| self.candidate::<F>(set)).collect();
             // Of sets whose routes are treated one by one: the groups that came of it.
             let mut treated: Map<(u32, Treatment), u32> = Map::default();
-            for changes in batch.changes.get::<F>().chunks(AHEAD) {
-                self.tables.get::<F>().look_ahead(changes.iter().map(|(prefix, _)| *prefix));
+            for changes in batch.changes.get::<F>().chunks(PREFETCH_BATCH) {
+                self.tables.get::<F>().prefetch(changes.iter().map(|(prefix, _)| *prefix));
                 for (prefix, set) in changes {
                     let known = (*set != NONE).then(|| sets[*set as usize]);
                     let candidate = known.map(|(mut candidate, by_prefix)| {

@@ -4,9 +4,8 @@ use crate::message::{FibRoute, GroupId, Protocol, Source};
 use crate::resolve::Resolver;
 use crate::sweep::Sweep;
 use ribtide_prefix::{
-    Families, Family, Map, PerFamily, Prefix, PrefixTable, shrink_if_sparse, shrink_to_fit,
+    Families, Family, Map, PerFamily, Prefix, PrefixTable, prefetch, shrink_if_sparse, shrink_to_fit,
 };
-use std::hint::black_box;
 use std::net::IpAddr;
 
 /// The routing table of each family.
@@ -150,10 +149,10 @@ impl<F: Family> Table<F> {
         self.dirty.shrink_to_fit();
     }
 
-    /// Reads what will be read again of prefixes that come next, so that the waits for memory overlap.
-    pub(crate) fn look_ahead(&self, prefixes: impl Iterator<Item = Prefix<F>>) {
+    /// Prefetches the routes of a batch of prefixes.
+    pub(crate) fn prefetch(&self, prefixes: impl Iterator<Item = Prefix<F>>) {
         prefixes.for_each(|prefix| {
-            black_box(self.routes.get(prefix).map(Route::is_idle));
+            prefetch(self.routes.get(prefix).map(Route::is_idle));
         });
     }
 

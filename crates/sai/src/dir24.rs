@@ -12,8 +12,7 @@
 //! painted goes with the next [`Dir24::fit`], so a table that was large and is empty takes no memory.
 
 use crate::walk::Walk;
-use ribtide_prefix::{Map, Prefix, V4, shrink_if_sparse, shrink_to_fit};
-use std::hint::black_box;
+use ribtide_prefix::{Map, Prefix, V4, prefetch, shrink_if_sparse, shrink_to_fit};
 
 /// What a route forwards to: an index that the switch gives out, 0 to [`MAX_TARGET`].
 pub(crate) type Target = u32;
@@ -118,9 +117,9 @@ impl Dir24 {
         self.exact[usize::from(prefix.len())].get(&prefix.bits()).copied()
     }
 
-    /// Reads the first slot that a route paints.
-    pub(crate) fn look_at(&self, prefix: Prefix<V4>) {
-        black_box(self.slot((prefix.bits() >> 8) as usize));
+    /// Prefetches the first slot of a route.
+    pub(crate) fn prefetch(&self, prefix: Prefix<V4>) {
+        prefetch(self.slot((prefix.bits() >> 8) as usize));
     }
 
     /// Puts a route and returns the target of the one that it replaced. `target` is at most [`MAX_TARGET`].

@@ -3,8 +3,7 @@
 use crate::dir24::{Dir24, Target};
 use crate::parts::Parts;
 use crate::walk::Walk;
-use ribtide_prefix::{Afi, AnyPrefix, Prefix, V4};
-use std::hint::black_box;
+use ribtide_prefix::{Afi, AnyPrefix, Prefix, V4, prefetch};
 use std::net::IpAddr;
 
 /// One table for each family: direct look-up for IPv4, one hash probe for each length for IPv6.
@@ -29,12 +28,12 @@ impl Router {
         }
     }
 
-    /// Reads what will be read again when the route is dealt with.
-    pub(crate) fn look_at(&self, prefix: AnyPrefix) {
+    /// Prefetches a route.
+    pub(crate) fn prefetch(&self, prefix: AnyPrefix) {
         if let AnyPrefix::V4(p) = prefix {
-            self.v4.look_at(p);
+            self.v4.prefetch(p);
         }
-        black_box(self.get(prefix));
+        prefetch(self.get(prefix));
     }
 
     pub(crate) fn insert(&mut self, prefix: AnyPrefix, target: Target) -> Option<Target> {

@@ -50,6 +50,7 @@ use neighbors::Neighbors;
 use pending::ToSync;
 use ports::Ports;
 use requests::Requests;
+use ribtide_prefix::PREFETCH_BATCH;
 use routes::Routes;
 pub use table::Table;
 use vrfs::Vrfs;
@@ -295,11 +296,11 @@ impl Orch {
         self.add_found(key, row);
     }
 
-    /// Takes in changes of ROUTE_TABLE in their order, and what they say out of them. Finds the routes of some at a time, so
-    /// that the waits for memory overlap.
+    /// Takes in changes of ROUTE_TABLE in their order, and what they say out of them. Prefetches the routes of a batch
+    /// at a time.
     pub fn routes(&mut self, changes: &mut [Change<RouteRow>]) {
-        for changes in changes.chunks_mut(routes::AHEAD) {
-            self.look_at_routes(changes);
+        for changes in changes.chunks_mut(PREFETCH_BATCH) {
+            self.prefetch_routes(changes);
             changes.iter_mut().for_each(|change| self.add_route(change));
         }
     }

@@ -16,8 +16,7 @@ use crate::sai::{
     Status, Verb, VidSource, View,
 };
 pub use packed::PackedChanges;
-use ribtide_prefix::{Map, Set, shrink_to_fit};
-use std::hint::black_box;
+use ribtide_prefix::{Map, PREFETCH_BATCH, Set, prefetch, shrink_to_fit};
 use store::Store;
 
 /// A change of ASIC_DB. All in VIDs, except where said.
@@ -61,12 +60,10 @@ pub struct SyncdOut {
     pub events: Vec<String>,
 }
 
-/// Entries of a bulk that are looked at together before they are recorded.
-const AHEAD: usize = 32;
-/// Reads items that another processor has just written, so that the waits for them overlap.
-fn look_at(items: &[Item]) {
+/// Prefetches items that another core has just written.
+fn prefetch_items(items: &[Item]) {
     for item in items {
-        black_box((item.id.oid().is_some(), item.attrs.first().map(Attr::create_only)));
+        prefetch((item.id.oid().is_some(), item.attrs.first().map(Attr::create_only)));
     }
 }
 
@@ -462,8 +459,8 @@ impl<S: Sai> Syncd<S> {
         // A number that stands twice in one create would be two objects.
         let mut twice: Set<Oid> = Set::default();
         for (n, item) in items.iter().enumerate() {
-            if n % AHEAD == 0 {
-                look_at(&items[n..items.len().min(n + AHEAD)]);
+            if n % PREFETCH_BATCH == 0 {
+                prefetch_items(&items[n..items.len().min(n + PREFETCH_BATCH)]);
             }
             let again = verb == Verb::Create
                 && items.len() > 1
@@ -498,8 +495,8 @@ impl<S: Sai> Syncd<S> {
         }
         let mut result = Vec::with_capacity(items.len());
         for (n, (item, status)) in items.iter().zip(statuses).enumerate() {
-            if n % AHEAD == 0 && self.keeps_rows {
-                self.store.look_ahead(&items[n..items.len().min(n + AHEAD)]);
+            if n % PREFETCH_BATCH == 0 && self.keeps_rows {
+                self.store.prefetch(&items[n..items.len().min(n + PREFETCH_BATCH)]);
             }
             let status = match status {
                 Some(status) => status,

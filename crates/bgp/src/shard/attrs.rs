@@ -7,8 +7,7 @@ use super::next_hops::NextHops;
 use super::table::{Seed, Slot, Table};
 use crate::attr::AttrSet;
 use crate::decision::Reason;
-use ribtide_prefix::{AnyPrefix, Family};
-use std::hint::black_box;
+use ribtide_prefix::{AnyPrefix, Family, prefetch};
 use std::net::IpAddr;
 
 /// Attribute sets in use, numbered.
@@ -162,7 +161,7 @@ impl AttrTable {
             let entry = self.entry(*number);
             if let Some(attrs) = entry.attrs.as_ref().filter(|_| entry.refs == 0) {
                 let (part, hash) = spot(entry.hash);
-                black_box((attrs.memory(), self.by_content[part].peek(hash).map(Slot::is_empty)));
+                prefetch((attrs.memory(), self.by_content[part].peek(hash).map(Slot::is_empty)));
             }
         }
         for number in &idle {

@@ -6,6 +6,7 @@
 //! use; and a walk can stop anywhere and go on from a hash, whatever came, went or grew in between.
 
 use foldhash::fast::SeedableRandomState;
+use ribtide_prefix::PREFETCH_BATCH;
 
 /// What hashes are seeded with, so that keys cannot be aimed.
 pub(super) type Seed = SeedableRandomState;
@@ -52,7 +53,7 @@ impl<S: Slot> Table<S> {
         self.slots.iter().filter(|slot| !slot.is_empty())
     }
 
-    /// Where an entry with this hash stands if it is in its place, to be looked at ahead of time.
+    /// Where an entry with this hash stands if it is in its place, to be prefetched.
     pub(super) fn peek(&self, hash: u32) -> Option<&S> {
         self.slots.get(self.home(hash))
     }
@@ -177,24 +178,23 @@ impl<S: Slot> Table<S> {
     }
 
     /// Visits entries from those of hash `from` on; what `visit` refuses to keep goes. Stops after about `budget`
-    /// slots and returns the hash to go on from, or `None` at the end. `budget` is lessened by what it took. `ahead` is
-    /// shown what comes next, some slots at a time.
+    /// slots and returns the hash to go on from, or `None` at the end. `budget` is lessened by what it took. `prefetch` is
+    /// called with the next slots, [`PREFETCH_BATCH`] at a time.
     pub(super) fn walk<C>(
         &mut self,
         from: u32,
         budget: &mut usize,
         context: &mut C,
-        ahead: impl Fn(&C, &[S]),
+        prefetch: impl Fn(&C, &[S]),
         mut visit: impl FnMut(&mut C, &mut S) -> bool,
     ) -> Option<u32> {
-        const AHEAD: usize = 32;
         let mut at = self.first(from);
         let mut last = None;
-        let mut shown = at;
+        let mut fetched = at;
         while at < self.slots.len() {
-            if at >= shown {
-                shown = self.slots.len().min(at + AHEAD);
-                ahead(context, &self.slots[at..shown]);
+            if at >= fetched {
+                fetched = self.slots.len().min(at + PREFETCH_BATCH);
+                prefetch(context, &self.slots[at..fetched]);
             }
             let slot = &mut self.slots[at];
             let left = *budget;

@@ -12,13 +12,11 @@ use super::stage::Answered;
 use super::table::Entry;
 use super::{FpmOut, Fpmsyncd, RouteRef};
 use crate::row::{Name, RouteKey, RouteResponse, RouteRow, RouteStatus};
-use ribtide_prefix::AnyPrefix;
+use ribtide_prefix::{AnyPrefix, PREFETCH_BATCH};
 use smallvec::SmallVec;
 
-/// Routes that are found at a time before they are dealt with, so that the waits for memory overlap.
-pub(super) const AHEAD: usize = 32;
-/// Where they probably are.
-pub(super) type Places = SmallVec<[Option<u32>; AHEAD]>;
+/// Where the routes of a batch probably are.
+pub(super) type Places = SmallVec<[Option<u32>; PREFETCH_BATCH]>;
 
 impl Fpmsyncd {
     /// Takes in an answer about a route, as SONiC's orchagent publishes it.
@@ -86,15 +84,15 @@ impl Fpmsyncd {
             return;
         };
         let protocol = self.config.protocols.number(protocol);
-        let mut next = SmallVec::<[AnyPrefix; AHEAD]>::new();
+        let mut next = SmallVec::<[AnyPrefix; PREFETCH_BATCH]>::new();
         loop {
-            next.extend(prefixes.by_ref().take(AHEAD));
+            next.extend(prefixes.by_ref().take(PREFETCH_BATCH));
             let Some(last) = next.last() else { return };
             let routes = &self.vrfs[vrf as usize].routes;
             let mut places = Places::new();
             if !routes.is_nth(*last, next.len()) {
                 places.extend(next.iter().map(|prefix| routes.guess(*prefix)));
-                next.iter().zip(&places).for_each(|(prefix, at)| routes.look_at(*prefix, *at));
+                next.iter().zip(&places).for_each(|(prefix, at)| routes.prefetch(*prefix, *at));
             }
             for (n, prefix) in next.drain(..).enumerate() {
                 if let Some(at) = places.get(n) {

@@ -3,10 +3,11 @@
 use super::source::SourceId;
 use super::stage::Stage;
 use crate::pieces::{Index, Pieces};
-use ribtide_prefix::{AnyPrefix, Families, Family, HashBuilder, PerFamily, Prefix, for_each_family};
+use ribtide_prefix::{
+    AnyPrefix, Families, Family, HashBuilder, PerFamily, Prefix, for_each_family, prefetch,
+};
 use std::cell::Cell;
 use std::hash::BuildHasher;
-use std::hint::black_box;
 
 /// One route.
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +143,7 @@ impl RouteTable {
     /// Where a route probably is, as the index has it.
     ///
     /// Of many routes in no order each look-up waits for memory, first for the index and then for the route. Asked for all and then
-    /// [looked at](RouteTable::look_at) all, the waits overlap.
+    /// [prefetched](RouteTable::prefetch) all, the waits overlap.
     pub(super) fn guess(&self, prefix: AnyPrefix) -> Option<u32> {
         match prefix {
             AnyPrefix::V4(p) => self.0.v4.guess(p),
@@ -150,9 +151,9 @@ impl RouteTable {
         }
     }
 
-    /// Reads what will be read again when the route that is probably there is looked for.
-    pub(super) fn look_at(&self, prefix: AnyPrefix, at: Option<u32>) {
-        black_box(at.and_then(|at| match prefix {
+    /// Prefetches the route that is probably there.
+    pub(super) fn prefetch(&self, prefix: AnyPrefix, at: Option<u32>) {
+        prefetch(at.and_then(|at| match prefix {
             AnyPrefix::V4(_) => self.0.v4.routes.get(at).map(|(_, entry)| entry.stage),
             AnyPrefix::V6(_) => self.0.v6.routes.get(at).map(|(_, entry)| entry.stage),
         }));
@@ -257,7 +258,7 @@ mod tests {
             let other = prefix(state >> 15);
             assert_eq!(table.is_nth(at, 0), table.get(at).is_some());
             let guess = table.guess(other);
-            table.look_at(other, guess);
+            table.prefetch(other, guess);
             table.expect(other, guess);
             assert_eq!(table.get(other).map(|entry| entry.epoch), model.get(&other).copied());
             assert_eq!(table.get_mut(at).map(|entry| entry.epoch), model.get(&at).copied());

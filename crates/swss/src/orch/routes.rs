@@ -22,9 +22,8 @@ use crate::sai::{
     Attr, Attrs, ErrorMode, InsegEntry, Item, ObjectId, ObjectType, Oid, PacketAction, RouteEntry, SWITCH,
     SaiCall, Status, Verb,
 };
-use ribtide_prefix::{Afi, AnyPrefix, Map};
+use ribtide_prefix::{Afi, AnyPrefix, Map, PREFETCH_BATCH, prefetch};
 use std::collections::VecDeque;
-use std::hint::black_box;
 use std::sync::Arc;
 
 impl RouteName {
@@ -33,9 +32,6 @@ impl RouteName {
         self.vrf == vrfs::DEFAULT && plan::is_default(self.prefix)
     }
 }
-
-/// Routes that are looked at together before they are dealt with.
-pub(super) const AHEAD: usize = 32;
 
 /// Where a route in the chip leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -376,14 +372,15 @@ impl Orch {
         self.routes.add(id, row, None, None);
     }
 
-    pub(super) fn look_at_routes(&self, changes: &[Change<RouteRow>]) {
+    /// Prefetches the routes that rows are about.
+    pub(super) fn prefetch_routes(&self, changes: &[Change<RouteRow>]) {
         for change in changes {
             // What another processor has just written comes slowly, too.
-            black_box(change.row.is_some());
+            prefetch(change.row.is_some());
             if let RouteKey::Route { vrf, prefix, .. } = &change.key
                 && let Some(vrf) = self.vrfs.find(vrf)
             {
-                self.routes.table.look_at(vrf, prefix);
+                self.routes.table.prefetch(vrf, prefix);
             }
         }
     }
@@ -395,7 +392,7 @@ impl Orch {
         let own = self.routes.own.entry(id).or_default();
         own.count += 1;
         if own.count == 1 {
-            self.look_at_own(id);
+            self.recheck_own(id);
         }
     }
 
@@ -424,7 +421,7 @@ impl Orch {
         self.crm.routes(Table::of(prefix), 1);
     }
 
-    fn look_at_own(&mut self, id: RouteId) {
+    fn recheck_own(&mut self, id: RouteId) {
         match self.routes.table.task(id).map(|task| task.state) {
             Some(State::InFlight(_)) => {}
             Some(_) => self.routes.make_ready(id),
@@ -521,11 +518,11 @@ impl Orch {
             ids.sort_unstable_by_key(|id| self.routes.table.name(*id));
         }
         let (mut bulk, mut labels) = (Bulk::default(), Bulk { labels: true, ..Bulk::default() });
-        for ids in ids.chunks(AHEAD) {
-            self.routes.table.look_at_tasks(ids.iter().copied());
+        for ids in ids.chunks(PREFETCH_BATCH) {
+            self.routes.table.prefetch_tasks(ids.iter().copied());
             for id in ids {
                 let of_label = self.routes.table.name(*id).label().is_some();
-                self.look_at(*id, if of_label { &mut labels } else { &mut bulk }, out);
+                self.advance(*id, if of_label { &mut labels } else { &mut bulk }, out);
             }
         }
         for (object, verb, (items, routes)) in [
@@ -544,8 +541,8 @@ impl Orch {
         count > 0
     }
 
-    /// Looks at a task: brings it into the bulk, parks it, or finishes it.
-    fn look_at(&mut self, id: RouteId, bulk: &mut Bulk, out: &mut OrchOut) {
+    /// Advances a task: brings it into the bulk, parks it, or finishes it.
+    fn advance(&mut self, id: RouteId, bulk: &mut Bulk, out: &mut OrchOut) {
         let Some(mut task) = self.routes.table.take_task(id) else { return };
         let pin = task.pin.take();
         let verdict = self.judge(id, &task.change, out);

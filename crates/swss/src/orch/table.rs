@@ -8,9 +8,8 @@ use super::routes::{Lead, Task};
 use super::vrfs;
 use crate::pieces::{Index, Pieces};
 use crate::row::Name;
-use ribtide_prefix::{Afi, AnyPrefix, HashBuilder, Map, shrink_if_sparse};
+use ribtide_prefix::{Afi, AnyPrefix, HashBuilder, Map, prefetch, shrink_if_sparse};
 use std::hash::{BuildHasher, Hasher};
-use std::hint::black_box;
 use std::net::Ipv4Addr;
 
 /// The number of a route, as long as there is something to know of it.
@@ -145,11 +144,11 @@ impl RouteTable {
         self.by_name.find(hash, |at| self.records[at].name == name).map(RouteId)
     }
 
-    /// Reads what will be read again when the route is looked for.
-    pub(super) fn look_at(&self, vrf: u32, prefix: &AnyPrefix) {
+    /// Prefetches a route.
+    pub(super) fn prefetch(&self, vrf: u32, prefix: &AnyPrefix) {
         let hash = hash(&self.hasher, vrf, prefix);
         let found = self.by_name.find(hash, |_| true);
-        black_box(found.and_then(|at| self.records.get(at)).map(|record| record.task));
+        prefetch(found.and_then(|at| self.records.get(at)).map(|record| record.task));
     }
 
     /// The number of a route, which is made when there is none. Give it something to be kept for, or
@@ -230,11 +229,11 @@ impl RouteTable {
         self.tasks.iter_mut().flatten().map(|task| &mut **task)
     }
 
-    /// Reads what will be read again when the tasks of these are taken.
-    pub(super) fn look_at_tasks(&self, ids: impl Iterator<Item = RouteId>) {
+    /// Prefetches the tasks of routes.
+    pub(super) fn prefetch_tasks(&self, ids: impl Iterator<Item = RouteId>) {
         let tasks = ids.filter_map(|id| self.tasks.get(self.record(id).task as usize));
         tasks.for_each(|task| {
-            black_box(task.as_deref().map(Task::is_ready));
+            prefetch(task.as_deref().map(Task::is_ready));
         });
     }
 

@@ -2,9 +2,9 @@
 
 use crate::sai::{Attr, Attrs, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry};
 use ribtide_prefix::{
-    AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, shrink_if_sparse, shrink_to_fit,
+    AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, prefetch, shrink_if_sparse,
+    shrink_to_fit,
 };
-use std::hint::black_box;
 
 /// A different set of attributes, once.
 #[derive(Default)]
@@ -113,11 +113,11 @@ impl Store {
         self.objects.get(&oid).map(|(object, _)| *object)
     }
 
-    /// Reads what will be read again of objects that are dealt with next, so that the waits for memory overlap.
-    pub(super) fn look_ahead(&self, items: &[Item]) {
+    /// Prefetches the rows of a bulk.
+    pub(super) fn prefetch(&self, items: &[Item]) {
         for item in items {
             if let ObjectId::Route(entry) = &item.id {
-                black_box(self.route(entry));
+                prefetch(self.route(entry));
             }
         }
     }

@@ -57,7 +57,7 @@ const STOP_POLL: Duration = Duration::from_millis(200);
 /// How much the writer is preferred to other threads, in steps of niceness: to all but BFD's. It has the most to do for each
 /// route, and nobody can share it; those that bring the routes would take its core until rings are full, and then leave
 /// theirs idle.
-const AHEAD: u8 = 19;
+const WRITER_PRIORITY: u8 = 19;
 /// How long nothing must have come before what was believed of the kernel is looked up.
 const QUIET: Duration = Duration::from_millis(20);
 /// How long batches may keep it waiting.
@@ -217,7 +217,7 @@ struct Writer {
 
 impl Writer {
     fn run(mut self) {
-        thread::hurry(AHEAD);
+        thread::hurry(WRITER_PRIORITY);
         while !self.port.stop.stopped() {
             match self.step() {
                 Ok(Ok(())) => {}
