@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from harness import PATIENCE, Host, Ribtide, binary, wait_for
+from harness import TIMEOUT_FACTOR, Host, Ribtide, binary, wait_for
 from harness.config import HEAD, LAB, external
 from harness.sonic import Sonic
 from harness.speaker import KEEPALIVE, Speaker, block, message, raw_update
@@ -214,7 +214,7 @@ def the_last_word(path, last):
 
 
 def agree(*at):
-    done = subprocess.run([binary(), "route-check", "--full", "--wait", str(60 * PATIENCE), "--json", *map(str, at)],
+    done = subprocess.run([binary(), "route-check", "--full", "--wait", str(60 * TIMEOUT_FACTOR), "--json", *map(str, at)],
                           capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[:3000] + done.stderr
 

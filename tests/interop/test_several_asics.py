@@ -6,7 +6,7 @@ import json
 import signal
 import time
 
-from harness import PATIENCE, Host, Ribtide, binary, wait_for
+from harness import TIMEOUT_FACTOR, Host, Ribtide, binary, wait_for
 from harness.config import HEAD, external
 from harness.sonic import APPL, ASIC, CONFIG, FLAGS, PORTS, Sonic
 from harness.speaker import Speaker, update
@@ -65,7 +65,7 @@ class Asic(Sonic):
         return set(self.gateways(ALL[::97] + ALL[-1:])) == {gateway}
 
     def agrees(self):
-        self.host.run("env", *(f"{k}={v}" for k, v in self.of_it.items()), binary(), "route-check", "--full", "--wait", 60 * PATIENCE,
+        self.host.run("env", *(f"{k}={v}" for k, v in self.of_it.items()), binary(), "route-check", "--full", "--wait", 60 * TIMEOUT_FACTOR,
                       "--sonic", *self.databases, "--syncd", self.syncd, timeout=600)
 
 

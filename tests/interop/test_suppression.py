@@ -6,7 +6,7 @@ import json
 import struct
 import time
 
-from harness import PATIENCE, Host, Ribtide, wait_for
+from harness import TIMEOUT_FACTOR, Host, Ribtide, wait_for
 from harness.config import HEAD, LAB, external
 from harness.speaker import UPDATE, Speaker, raw_update, prefixes as nlri, update
 
@@ -36,7 +36,7 @@ class Receiver:
         self.table, self.ever = set(), set()
 
     def listen(self, enough, within=60):
-        end = time.monotonic() + within * PATIENCE
+        end = time.monotonic() + within * TIMEOUT_FACTOR
         while not enough():
             late = time.monotonic() >= end
             try:

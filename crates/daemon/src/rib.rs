@@ -56,9 +56,9 @@ use vrfs::Known;
 /// Batches from shards that may wait.
 const INBOX: usize = 256;
 /// How often to look whether something that failed is to be tried again.
-const LOOK: Duration = Duration::from_millis(100);
+const RETRY_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How often to look whether a dataplane that is waited for has room.
-const GLANCE: Duration = Duration::from_millis(1);
+const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Routes that are worked through together when they are at hand: bigger batches cost less each, but a failure waits for
 /// the one under way (docs/perf/2026-11-failover.md).
 const TOGETHER: usize = 2048;
@@ -216,10 +216,10 @@ fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &As
         let mut in_vain = false;
         let room = stage.make_way();
         let nap = match () {
-            () if !room => GLANCE,
+            () if !room => ROOM_POLL_INTERVAL,
             () if stage.owed => Duration::ZERO,
-            () if stage.planes.holds_any() => LOOK / 10,
-            () => LOOK.min(stage.until_due()),
+            () if stage.planes.holds_any() => RETRY_POLL_INTERVAL / 10,
+            () => RETRY_POLL_INTERVAL.min(stage.until_due()),
         };
         if !stage.take(inbox, asked, room) && !nap.is_zero() {
             let came = stage.wait(inbox, asked, room, nap);
@@ -346,7 +346,7 @@ impl RibStage {
     /// Has dataplanes try again what they failed, when it is time.
     fn retry(&mut self) {
         let now = Instant::now();
-        if now - self.looked < LOOK {
+        if now - self.looked < RETRY_POLL_INTERVAL {
             return;
         }
         self.looked = now;

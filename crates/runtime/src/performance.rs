@@ -15,7 +15,7 @@ pub const THRESHOLD: u64 = 10_000;
 /// The least time at work that makes a record.
 const LEAST: Duration = Duration::from_millis(1);
 /// Calls that are told one by one, the first of a record.
-const TOLD: usize = 6;
+const DETAILED_CALLS_MAX: usize = 6;
 /// Records that are kept, the latest.
 const KEPT: usize = 64;
 
@@ -44,7 +44,7 @@ pub struct Record {
 /// keep that from being purged.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct First<T> {
-    values: [T; TOLD],
+    values: [T; DETAILED_CALLS_MAX],
     len: usize,
 }
 
@@ -67,7 +67,7 @@ impl<T: Default> FromIterator<T> for First<T> {
     /// The first six.
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         let mut first = First::default();
-        values.into_iter().take(TOLD).for_each(|value| first.push(value));
+        values.into_iter().take(DETAILED_CALLS_MAX).for_each(|value| first.push(value));
         first
     }
 }
@@ -115,7 +115,7 @@ impl PerformanceTimer {
         now.tasks += tasks;
         if tasks > 0 {
             now.calls += 1;
-            if now.gaps.len() < TOLD {
+            if now.gaps.len() < DETAILED_CALLS_MAX {
                 now.gaps.push(gap);
                 now.incs.push(tasks);
                 now.intervals.push(interval);
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(timer.records().count(), 0, "18,000 tasks, but 450 µs of work");
         timer.add(us(2000), us(3000), 0);
         let record = timer.records().next().unwrap();
-        assert_eq!((record.tasks, record.calls, record.gaps.len()), (18_000, 9, TOLD));
+        assert_eq!((record.tasks, record.calls, record.gaps.len()), (18_000, 9, DETAILED_CALLS_MAX));
         assert_eq!(record.total(), Duration::from_micros(3000));
         timer.add(us(5000), us(7000), THRESHOLD);
         assert_eq!(timer.records().nth(1).unwrap().gaps[..], [Duration::from_millis(2)]);

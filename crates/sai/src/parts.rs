@@ -12,8 +12,8 @@ use std::net::IpAddr;
 /// Parts of a table with many.
 const PARTS: usize = 256;
 /// Entries of a table that is cut, and those of one that is put together again.
-const MANY: usize = 16_384;
-const FEW: usize = MANY / 4;
+const SPLIT_THRESHOLD: usize = 16_384;
+const JOIN_THRESHOLD: usize = SPLIT_THRESHOLD / 4;
 
 /// An IPv6 table.
 pub(crate) struct Parts {
@@ -52,7 +52,7 @@ impl Parts {
 
     /// Puts a route and returns the target of the one that it replaced.
     pub(crate) fn insert(&mut self, prefix: Prefix<V6>, target: Target) -> Option<Target> {
-        if self.parts.len() == 1 && self.parts[0].len() >= MANY {
+        if self.parts.len() == 1 && self.parts[0].len() >= SPLIT_THRESHOLD {
             self.cut(PARTS);
         }
         let part = self.part(prefix);
@@ -77,7 +77,7 @@ impl Parts {
 
     /// Shrinks every table to its contents. O(capacity).
     pub(crate) fn shrink_to_fit(&mut self) {
-        if self.parts.len() > 1 && self.len() < FEW {
+        if self.parts.len() > 1 && self.len() < JOIN_THRESHOLD {
             self.cut(1);
         }
         self.parts.iter_mut().for_each(PrefixTable::shrink_to_fit);
@@ -124,7 +124,7 @@ mod tests {
     fn a_table_is_cut_and_put_together_again() {
         let mut table = Parts::default();
         let before = table.allocation_size();
-        let many = MANY as u32 * 2;
+        let many = SPLIT_THRESHOLD as u32 * 2;
         assert!((0..many).all(|n| table.insert(prefix(n), n).is_none()));
         assert!(table.parts.len() == PARTS && table.parts.iter().all(|part| (64..256).contains(&part.len())));
         assert_eq!(table.insert(prefix(7), 8), Some(7));

@@ -24,7 +24,7 @@ const BATCHES: usize = 29;
 type Batch<R> = (u64, Result<Vec<Change<R>>, TableError>);
 
 /// How often who takes nothing for now looks whether he is to end.
-const LOOK: Duration = Duration::from_millis(100);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How often the table was looked into.
 #[derive(Default, Debug)]
@@ -42,7 +42,8 @@ impl Looks {
     fn begin(&self, ending: &Stop) -> Option<u64> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         while *held && !ending.stopped() {
-            held = self.freed.wait_timeout(held, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            held =
+                self.freed.wait_timeout(held, STOP_POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
         }
         (!ending.stopped()).then(|| self.begun.fetch_add(1, SeqCst) + 1)
     }
@@ -201,7 +202,7 @@ mod tests {
             }
             let taken = looks.load(SeqCst);
             assert_eq!(popped, 10 * taken);
-            std::thread::sleep(LOOK / 2);
+            std::thread::sleep(STOP_POLL_INTERVAL / 2);
             assert!(ahead.is_drained() && looks.load(SeqCst) == taken);
             ahead.hold(false);
         }

@@ -13,7 +13,7 @@ use ribtide_swss::{Change, Row};
 /// Commands that may wait for a flush.
 const CAPACITY: usize = 10_000;
 /// Commands that are sent at once, so that the server works while more are spelled.
-const AT_ONCE: usize = 500;
+const SEND_BATCH_MAX: usize = 500;
 
 /// A plain table.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl<R: Row> Producer<R> for PlainTable<R> {
                 && changes.peek().is_some_and(|next| next.row.is_some() && next.row == change.row);
             self.push(&name, change, again);
             self.waiting += 1;
-            if self.waiting.is_multiple_of(AT_ONCE) {
+            if self.waiting.is_multiple_of(SEND_BATCH_MAX) {
                 self.connection.push();
             }
             if self.waiting >= CAPACITY

@@ -19,7 +19,7 @@ use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 
 /// Replies that one look takes, as in SONiC.
-const AT_ONCE: usize = 128;
+const POP_BATCH_MAX: usize = 128;
 /// The list of requests that were taken and not answered, in the form of the queue.
 const OWED: &str = "RIBTIDE_REQUESTS_OWED";
 
@@ -208,7 +208,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
                 if ending.stopped() {
                     return Ok(false);
                 }
-                let messages = reader.pop(AT_ONCE)?;
+                let messages = reader.pop(POP_BATCH_MAX)?;
                 still_there(&mut reader.connection, &mut generation, &pending, counter)?;
                 let more = !messages.is_empty();
                 for message in messages {

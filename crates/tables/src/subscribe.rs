@@ -4,7 +4,7 @@
 //! counts as having heard something on every channel: whoever waits looks at its table once more.
 
 use crate::TableError;
-use crate::connection::{GLANCE, PATIENCE, Stream, lost, receive};
+use crate::connection::{REPLY_TIMEOUT, SERVER_POLL_INTERVAL, Stream, lost, receive};
 use crate::database::Database;
 use crate::resp::{Command, Decoder, Raw};
 use crossbeam_channel as channel;
@@ -119,7 +119,7 @@ fn subscribe(database: &Database, channels: &[String]) -> Result<Ears, TableErro
         stream.write_all(&bytes)?;
         for _ in channels {
             // A message can come between two confirmations; the wake-up that follows covers it.
-            while receive(&mut stream, &mut decoder, PATIENCE)?
+            while receive(&mut stream, &mut decoder, REPLY_TIMEOUT)?
                 .items()
                 .next()
                 .is_some_and(|first| first.text() != Some("subscribe"))
@@ -132,7 +132,7 @@ fn subscribe(database: &Database, channels: &[String]) -> Result<Ears, TableErro
 }
 
 fn hear((stream, decoder): &mut Ears, tell: &mut impl FnMut(Heard<'_>)) -> io::Result<()> {
-    let mut parts = receive(stream, decoder, GLANCE)?.items().filter_map(Raw::text);
+    let mut parts = receive(stream, decoder, SERVER_POLL_INTERVAL)?.items().filter_map(Raw::text);
     if let (Some("message"), Some(channel), Some(payload)) = (parts.next(), parts.next(), parts.next()) {
         tell(Heard::Message { channel, payload });
     }

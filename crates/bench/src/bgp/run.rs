@@ -82,7 +82,7 @@ impl From<Error> for Failure {
 }
 
 /// How often the router and the receivers are looked at.
-const LOOK: Duration = Duration::from_millis(10);
+const ROUTER_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How often it is looked at whether the router still works, which costs more.
 const IDLE_LOOK: Duration = Duration::from_millis(100);
 /// A router that used no more than 1% of one core for this long, with no thread that could run, is idle.
@@ -190,7 +190,7 @@ impl Run<'_> {
                     ESTABLISH.as_secs()
                 )));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(ROUTER_POLL_INTERVAL);
         }
     }
 
@@ -217,7 +217,7 @@ impl Run<'_> {
         let mut idle = Idle::new();
         while !idle.is_idle(&self.program) {
             self.alive()?;
-            std::thread::sleep(LOOK);
+            std::thread::sleep(ROUTER_POLL_INTERVAL);
         }
         Ok(())
     }
@@ -309,7 +309,7 @@ impl Run<'_> {
         let mut idle = Idle::new();
         let mut next_word = started + Duration::from_secs(2);
         loop {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(ROUTER_POLL_INTERVAL);
             self.alive()?;
             let late = started.elapsed() > self.setup.limit;
             // While the router works, nobody takes a core from it to look at what came.

@@ -52,9 +52,9 @@ pub struct Options {
 }
 
 /// How long it is watched how fast routes change while nobody looks.
-const ALONE: Duration = Duration::from_secs(5);
+const BASELINE_TIME: Duration = Duration::from_secs(5);
 /// How often it is looked whether there is an answer.
-const GLANCE: Duration = Duration::from_millis(5);
+const LOG_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// How often Redis is asked.
 const PING: Duration = Duration::from_millis(1);
 
@@ -177,7 +177,7 @@ fn once(options: &Options, wiring: Wiring, interrupted: &AtomicBool) -> Result<[
         scope.spawn(|| ping(pings, &longest, &over));
         let rest = watch.looks(&mut it, false, options.looks)?;
         scope.spawn(|| churn(churning, &frames, &over));
-        std::thread::sleep(ALONE);
+        std::thread::sleep(BASELINE_TIME);
         let under = watch.looks(&mut it, true, options.looks)?;
         over.store(true, Relaxed);
         it.quiet(Instant::now(), limit)?;
@@ -241,7 +241,7 @@ impl Watch<'_> {
     fn looks(&mut self, it: &mut Running, churn: bool, more: u32) -> Result<Run, Error> {
         let alone = self.marks(it, None)?;
         self.longest.store(0, Relaxed);
-        std::thread::sleep(if churn { ALONE } else { Duration::from_secs(1) });
+        std::thread::sleep(if churn { BASELINE_TIME } else { Duration::from_secs(1) });
         let mut last = self.marks(it, None)?;
         let before = (self.ping_ms(), rate(&alone, &last));
         let folder = it.path(if churn { "check-churn" } else { "check-rest" });
@@ -262,7 +262,7 @@ impl Watch<'_> {
             if self.interrupted.load(Relaxed) {
                 return Err(Error::Options("interrupted".into()));
             }
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(LOG_POLL_INTERVAL);
             let text = std::fs::read_to_string(folder.join("log-0")).map_err(Error::System)?;
             let Some(line) = text.split_inclusive('\n').nth(looks.len()).filter(|line| line.ends_with('\n'))
             else {

@@ -39,15 +39,15 @@ pub(super) struct Case {
 }
 
 /// How often the switch is asked.
-const LOOK: Duration = Duration::from_millis(5);
+const SWITCH_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// How long everything may take to come up.
 const START: Duration = Duration::from_secs(60);
 /// The daemons are quiet when in a second they all use no more than 2% of one core, and in none of its tenths more than 10%. A
 /// record that gives way to routes is written when nothing came for half a second, so less is not enough.
 const TENTH: Duration = Duration::from_millis(100);
 const TENTHS: u32 = 10;
-const LITTLE: Duration = Duration::from_millis(20);
-const AT_ONCE: Duration = Duration::from_millis(10);
+const QUIET_CPU_THRESHOLD: Duration = Duration::from_millis(20);
+const QUIET_TENTH_CPU_THRESHOLD: Duration = Duration::from_millis(10);
 pub(super) const APPL: u32 = 0;
 const ASIC: u32 = 1;
 const COUNTERS: u32 = 2;
@@ -154,7 +154,7 @@ impl Running {
             if begin.elapsed() > limit {
                 return Err(Error::Options(format!("{what} did not happen within {} s", limit.as_secs())));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(SWITCH_POLL_INTERVAL);
         }
     }
 
@@ -168,7 +168,9 @@ impl Running {
             self.check()?;
             let now = self.cpu();
             tenths += 1;
-            if now.saturating_sub(before) > AT_ONCE || now.saturating_sub(first) > LITTLE {
+            if now.saturating_sub(before) > QUIET_TENTH_CPU_THRESHOLD
+                || now.saturating_sub(first) > QUIET_CPU_THRESHOLD
+            {
                 (since, first, tenths) = (begin.elapsed(), now, 0);
             }
             if tenths == TENTHS {

@@ -45,7 +45,7 @@ pub(super) struct Gate(u16);
 /// It waits for the mark whose number ends with the tag.
 const WAITS: u16 = 0x8000;
 /// Meanwhile another path than the best one is told.
-const TOLD: u16 = 0x4000;
+const ADVERTISED: u16 = 0x4000;
 /// The FIB does not have the prefix.
 const BLOCKED: u16 = 0x2000;
 const TAG: u16 = 0x1fff;
@@ -54,7 +54,7 @@ impl Gate {
     /// Nothing: its best path is told.
     pub(super) const OPEN: Gate = Gate(0);
     /// It has no eligible path, a next hop awaits its first answer, and the former path stays advertised.
-    const HELD: Gate = Gate(TOLD);
+    const HELD: Gate = Gate(ADVERTISED);
 
     /// Whether the former path stays advertised because the next hop of its successor awaits its first answer.
     pub(super) fn is_held(self) -> bool {
@@ -66,7 +66,7 @@ impl Gate {
     }
 
     fn has_told(self) -> bool {
-        self.0 & TOLD != 0
+        self.0 & ADVERTISED != 0
     }
 
     fn is_blocked(self) -> bool {
@@ -75,7 +75,7 @@ impl Gate {
 
     /// It waits for this mark and no earlier one, and is blocked if it was.
     fn wait(self, mark: u64, told: bool) -> Gate {
-        Gate(WAITS | if told { TOLD } else { 0 } | self.0 & BLOCKED | mark as u16 & TAG)
+        Gate(WAITS | if told { ADVERTISED } else { 0 } | self.0 & BLOCKED | mark as u16 & TAG)
     }
 
     /// Whether it waits for the mark of this number. Fewer marks than there are tags wait at a time.
@@ -91,7 +91,7 @@ impl Gate {
     /// It is blocked from now on, and nothing is told; or no longer.
     fn blocked(self, blocked: bool) -> Gate {
         match blocked {
-            true => Gate(self.0 & !TOLD | BLOCKED),
+            true => Gate(self.0 & !ADVERTISED | BLOCKED),
             false => Gate(self.0 & !BLOCKED),
         }
     }

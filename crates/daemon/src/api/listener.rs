@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Questions that may be under way at once; a further one waits for its turn.
-const AT_ONCE: usize = 16;
+const CONCURRENT_REQUESTS_MAX: usize = 16;
 /// Connections that wait for the API's thread; the system refuses further ones.
 const BACKLOG: i32 = 128;
 
@@ -135,7 +135,7 @@ impl Api {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .thread_name("api-question")
-                .max_blocking_threads(AT_ONCE)
+                .max_blocking_threads(CONCURRENT_REQUESTS_MAX)
                 .build();
             let runtime = runtime.expect("an event loop for the API");
             runtime.block_on(async {

@@ -33,8 +33,8 @@ const SHARE: usize = 1024;
 
 /// How long it sleeps where nothing comes in, before it looks whether it is to stop; and while a shard's ring has no room
 /// for a request, or changes wait for more: nobody tells when there is room, or when nothing more comes.
-const PATIENCE: Duration = Duration::from_millis(100);
-const MOMENT: Duration = Duration::from_millis(1);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
+const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A worker's connections, before it runs.
 pub struct WorkerBuilder {
@@ -212,13 +212,13 @@ impl Stage for WorkerStage {
         if !self.writes.is_empty() {
             self.writes.watch(&mut select);
             // Timed out or ready: the next turn looks.
-            let _ = select.ready_timeout(PATIENCE);
+            let _ = select.ready_timeout(STOP_POLL_INTERVAL);
             return;
         }
         self.control.watch(&mut select);
         self.inbox.watch(&mut select);
         // It must not wait for a shard, which may be waiting for it.
-        idle::wait(&mut select, if after == Turn::Held { MOMENT } else { PATIENCE });
+        idle::wait(&mut select, if after == Turn::Held { ROOM_POLL_INTERVAL } else { STOP_POLL_INTERVAL });
     }
 }
 

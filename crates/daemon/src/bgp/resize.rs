@@ -67,9 +67,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 /// How long a dump, and shards before one stop, may take to come to rest until the resize gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESIZE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often to look.
-const LOOK: Duration = Duration::from_micros(200);
+const RESIZE_POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// How long readers stop for shards that do not come to rest, before they read on.
 const REST_TIMEOUT: Duration = Duration::from_millis(20);
 /// How long parts move in one stop; the last may begin just before.
@@ -174,7 +174,7 @@ impl fmt::Display for NotResized {
                 f,
                 "{who} did not come to rest within {} s, so logical shards that have not moved stay where they are, and all \
                  shards that have any go on; `ribtide show pipeline` shows which queue is full, try again with less load",
-                PATIENCE.as_secs()
+                RESIZE_TIMEOUT.as_secs()
             ),
             NotResized::NoAnswer(e) => write!(f, "the number of shards is as before: {e}"),
         }
@@ -458,7 +458,7 @@ impl Bgp {
             if let Some(done) = done {
                 return Ok(done?);
             }
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > RESIZE_TIMEOUT {
                 return Err(NotResized::Restless(restless));
             }
             std::thread::sleep(longest.max(GAP));
@@ -473,7 +473,7 @@ impl Bgp {
             if restless.is_none() || begin.elapsed() > REST_TIMEOUT {
                 return Ok(restless);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(RESIZE_POLL_INTERVAL);
         }
     }
 
@@ -510,10 +510,10 @@ fn requests(shards: &[ShardPort]) -> Vec<Sender<ShardIn>> {
 fn until(who: &'static str, mut so: impl FnMut() -> Result<bool, NoAnswer>) -> Result<(), NotResized> {
     let begin = Instant::now();
     while !so()? {
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > RESIZE_TIMEOUT {
             return Err(NotResized::Restless(who));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(RESIZE_POLL_INTERVAL);
     }
     Ok(())
 }

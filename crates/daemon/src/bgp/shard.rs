@@ -37,9 +37,9 @@ const HAND_ON: usize = 4096;
 /// Routes taken in at one turn, though few of them change a best path.
 const TAKE: usize = 16 * 1024;
 /// How often to look whether a ring has room again.
-const ROOM: Duration = Duration::from_millis(1);
+const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// How long it sleeps where nothing comes in, before it looks whether it is to stop.
-const PATIENCE: Duration = Duration::from_millis(100);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A shard's connections, before it runs.
 pub struct ShardBuilder {
@@ -224,7 +224,7 @@ impl ShardPort {
     /// [`NoAnswer`] when it has ended.
     pub(super) fn said(&self) -> Result<(), NoAnswer> {
         while !self.asker.wait(ShardStage::all_said)? {
-            std::thread::sleep(ROOM);
+            std::thread::sleep(ROOM_POLL_INTERVAL);
         }
         Ok(())
     }
@@ -302,11 +302,11 @@ impl Stage for ShardStage {
             self.rib.iter().for_each(|mailbox| mailbox.watch(&mut select));
             self.purged.watch(&mut select);
             // Timed out or ready: the next turn looks.
-            let _ = select.ready_timeout(PATIENCE);
+            let _ = select.ready_timeout(STOP_POLL_INTERVAL);
         } else {
             self.feedback.watch(&mut select);
             self.inbox.watch(&mut select);
-            if idle::wait(&mut select, PATIENCE) {
+            if idle::wait(&mut select, STOP_POLL_INTERVAL) {
                 self.shrink_to_fit();
                 idle::purge();
             }

@@ -25,7 +25,7 @@ use std::net::{IpAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How long anything may take before a test fails; nothing waits that long when all is well.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 struct Router {
     bgp: Option<Bgp>,
@@ -84,7 +84,7 @@ impl Drop for Router {
 fn until(what: &str, mut so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !so() {
-        assert!(start.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
+        assert!(start.elapsed() < TEST_TIMEOUT, "not in {TEST_TIMEOUT:?}: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -44,7 +44,7 @@ pub const RETRY: Duration = Duration::from_secs(3);
 /// How long one attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often a waiting thread looks whether it shall stop.
-const STOP_POLL: Duration = Duration::from_millis(200);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How long the server may take to read the deletions, when a stop takes back what it was told.
 const FAREWELL: Duration = Duration::from_secs(20);
 /// The longest frame: what the length field can say.
@@ -256,8 +256,8 @@ impl Client {
     fn connect(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect_timeout(&self.server, CONNECT_TIMEOUT)?;
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(STOP_POLL))?;
-        stream.set_read_timeout(Some(STOP_POLL))?;
+        stream.set_write_timeout(Some(STOP_POLL_INTERVAL))?;
+        stream.set_read_timeout(Some(STOP_POLL_INTERVAL))?;
         liveness::probe(&stream)?;
         Ok(stream)
     }
@@ -289,7 +289,7 @@ impl Client {
     fn serve(&mut self, connection: &mut Connection, replies: &Answers) -> Result<(), Closed> {
         let mut replayed = false;
         while !connection.gone() {
-            let batch = self.port.next(STOP_POLL)?;
+            let batch = self.port.next(STOP_POLL_INTERVAL)?;
             let begin = Instant::now();
             replies.told.tick(begin);
             if self.port.rib.confirms.load(Relaxed) != self.counters.terms.waits() {
@@ -369,7 +369,7 @@ impl Client {
             if self.port.stop.stopped() {
                 return Err(Closed);
             }
-            self.port.next(left.min(STOP_POLL))?;
+            self.port.next(left.min(STOP_POLL_INTERVAL))?;
         }
         Ok(())
     }

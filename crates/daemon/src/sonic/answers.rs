@@ -35,7 +35,7 @@ pub(super) const SETTLE: Duration = Duration::from_millis(1500);
 /// How long an orchagent is waited for that is there and says nothing: one that hangs, or one that cannot connect after all.
 pub(super) const AWAITED: Duration = Duration::from_secs(120);
 /// How often it is looked whether it is there.
-const LOOK: Duration = Duration::from_millis(250);
+const ORCHAGENT_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Published answers that may wait.
 const PUBLISHED: usize = 10_000;
 /// Routes in one message at most.
@@ -348,7 +348,7 @@ impl Answers {
             Source::Nobody { since, due } if *due <= Instant::now() || self.direct.is_none() => {
                 let since = *since;
                 self.from = if since.elapsed() < AWAITED && self.is_there() {
-                    Source::Nobody { since, due: Instant::now() + LOOK }
+                    Source::Nobody { since, due: Instant::now() + ORCHAGENT_POLL_INTERVAL }
                 } else {
                     self.listen()
                 };

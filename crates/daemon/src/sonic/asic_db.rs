@@ -31,7 +31,7 @@ const IN_VIEW: &str = "RIBTIDE_IN_VIEW";
 /// Rows that usually wait in one piece: those of a bulk, which are written together, as are those of a view.
 const BULK: usize = 1000;
 /// Rows that are written at once.
-const AT_ONCE: usize = 8_000;
+const WRITE_BATCH_MAX: usize = 8_000;
 /// Rows that are sent at once, so that the server works while more are spelled.
 const SENT_AT_ONCE: usize = 500;
 /// How often a server that nothing is written to is looked at.
@@ -180,7 +180,7 @@ impl Behind {
                 };
                 let oldest = first.as_ref().map(|first| first.1);
                 let begin = Instant::now();
-                let mut left = oldest.map_or(0, |came| its_pace.rows(AT_ONCE, came, all()));
+                let mut left = oldest.map_or(0, |came| its_pace.rows(WRITE_BATCH_MAX, came, all()));
                 let (mut next, mut pieces) = (first, 0);
                 while let Some(piece) = next {
                     let (rows_of_it, _) = *piece;

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Questions that may wait in a daemon, and answers; more are not heard.
 const WAITING: usize = 16;
 /// How long an answer is waited for: longer than a stage is asked for one.
-const PATIENCE: Duration = Duration::from_secs(15);
+const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What a daemon is asked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -240,7 +240,7 @@ impl Daemons {
             let says = "does not run on these databases, or is not ribtide's";
             return Ok(stage(daemon, StageState::Off, says).into());
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + EXPLAIN_TIMEOUT;
         while let Ok((of, answer)) = self.answers.recv_deadline(until) {
             // One that was waited for too long may still come.
             if of == daemon {

@@ -45,19 +45,19 @@ const SUPPRESS: &str = "suppress-fib-pending";
 const TOLD_TOO_EARLY: &str = "the router waits for the chip (its fib.suppress-fib-pending is on), and is told of each route at once: \
                               enable suppress-fib-pending";
 /// FIB suppression is on here, and off in the router.
-const NOBODY_WAITS: &str = "the router does not wait for the chip (its fib.suppress-fib-pending is off): it advertises routes before \
+const SUPPRESSION_OFF_IN_ROUTER: &str = "the router does not wait for the chip (its fib.suppress-fib-pending is off): it advertises routes before \
                             the chip has them";
 /// Confirmations that are taken in before zebra is told of them: as many as one read of FPM may bring routes, and more, so that they
 /// need not wait in orchagent.
-const TOLD: usize = 10_000;
+const CONFIRMATIONS_BATCH_MAX: usize = 10_000;
 /// Rows that are said again at a time.
 const AGAIN: usize = 10_000;
 /// How often a Redis that nothing is written to is looked at.
 const PROBE: Duration = Duration::from_secs(1);
 /// The longest sleep of a start, and while everything is to be handed over.
-const GLANCE: Duration = Duration::from_millis(50);
+const START_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The longest sleep: the machine learns the time then, and that nothing was said.
-const NAP: Duration = Duration::from_millis(LISTENING_MS);
+const TICK_INTERVAL: Duration = Duration::from_millis(LISTENING_MS);
 /// How long a start waits to hear what is in the chip before it goes on: without that, or, where who says it is there, with nothing written
 /// until it is said.
 const HEARD: Duration = SETTLE.saturating_mul(2);
@@ -381,7 +381,7 @@ impl Stage {
                 select.recv(self.routes.wake());
                 select.recv(self.labels.wake());
                 // Timed out or ready: the loop looks at everything either way.
-                if idle::wait(&mut select, self.patience()) {
+                if idle::wait(&mut select, self.poll_timeout()) {
                     self.machine.shrink_to_fit();
                     self.out.shrink_to_fit();
                     idle::purge();
@@ -470,7 +470,7 @@ impl Stage {
                 if let Some(answers) = &self.answers {
                     answers.watch(&mut select);
                 }
-                let _ = select.ready_timeout(GLANCE);
+                let _ = select.ready_timeout(START_POLL_INTERVAL);
             }
         }
         Ok(())
@@ -548,7 +548,7 @@ impl Stage {
     /// Takes in what became of routes, so much that the routing daemon is to be told. False when there was nothing.
     fn hear(&mut self) -> Result<bool, Error> {
         let mut heard = false;
-        while self.out.offloads.len() < TOLD
+        while self.out.offloads.len() < CONFIRMATIONS_BATCH_MAX
             && let Some(answers) = &mut self.answers
             && let Some(answer) = answers.hear()
         {
@@ -697,14 +697,14 @@ impl Stage {
     }
 
     /// How long to sleep when nothing happens.
-    fn patience(&self) -> Duration {
+    fn poll_timeout(&self) -> Duration {
         if let Count::Due { .. } = self.count {
-            return GLANCE;
+            return START_POLL_INTERVAL;
         }
         if self.machine.pending() > 0 && self.has_room() && !self.holds() {
-            self.put_off().saturating_sub(self.flushed.elapsed()).min(NAP)
+            self.put_off().saturating_sub(self.flushed.elapsed()).min(TICK_INTERVAL)
         } else {
-            NAP
+            TICK_INTERVAL
         }
     }
 
@@ -759,7 +759,7 @@ impl Stage {
     fn look_client(&mut self) -> Result<(), Error> {
         let why = match (self.machine.suppresses(), self.machine.client_waits()) {
             (false, Some(true)) => TOLD_TOO_EARLY,
-            (true, Some(false)) => NOBODY_WAITS,
+            (true, Some(false)) => SUPPRESSION_OFF_IN_ROUTER,
             _ => "",
         };
         if why != std::mem::replace(&mut self.disagreement, why) && !why.is_empty() {

@@ -57,7 +57,7 @@ const WINDOW: usize = 4;
 /// Addresses that one question to the chip's thread holds; more are asked in turns, so that routing goes on.
 const PAGE: usize = 4096;
 /// The longest sleep: how late a stop is noticed.
-const NAP: Duration = Duration::from_millis(200);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The running path, for who wants to look inside.
 #[derive(Clone)]
@@ -480,7 +480,7 @@ impl Fpm {
                     port.watch(&mut select);
                     asked.watch(&mut select);
                     // Timed out or ready: the loop looks at everything either way.
-                    if idle::wait(&mut select, NAP) {
+                    if idle::wait(&mut select, STOP_POLL_INTERVAL) {
                         self.machine.shrink_to_fit();
                         self.out.shrink_to_fit();
                         self.routes.shrink_to_fit();
@@ -509,7 +509,7 @@ impl Fpm {
                 self.marks.watch_room(&mut select);
             }
             asked.watch(&mut select);
-            idle::wait(&mut select, NAP);
+            idle::wait(&mut select, STOP_POLL_INTERVAL);
         }
     }
 

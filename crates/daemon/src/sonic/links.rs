@@ -12,7 +12,7 @@ use std::time::Duration;
 /// How much news may wait to be read, in bytes.
 const BUFFER: u32 = 8 << 20;
 /// How often the thread looks whether it shall stop.
-const GLANCE: Duration = Duration::from_millis(500);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause before the kernel's socket is opened again after it failed.
 const REOPEN: Duration = Duration::from_secs(1);
 /// Events that may wait.
@@ -39,7 +39,7 @@ pub(super) fn watch(
     let failed =
         |e: io::Error| Error::new(format!("cannot learn the names of interfaces from the kernel: {e}"));
     // Listening first: nothing that happens between the two is missed.
-    let mut socket = Socket::monitor(&[RTNLGRP_LINK], BUFFER, GLANCE).map_err(failed)?;
+    let mut socket = Socket::monitor(&[RTNLGRP_LINK], BUFFER, STOP_POLL_INTERVAL).map_err(failed)?;
     let now = list().map_err(failed)?;
     let (tx, rx) = rings.bounded("interfaces to fpmsyncd", EVENTS);
     let stop = stop.clone();
@@ -60,7 +60,9 @@ pub(super) fn watch(
                     );
                     log(daemon, &says);
                     std::thread::sleep(REOPEN);
-                    match Socket::monitor(&[RTNLGRP_LINK], BUFFER, GLANCE).and_then(|s| Ok((s, list()?))) {
+                    match Socket::monitor(&[RTNLGRP_LINK], BUFFER, STOP_POLL_INTERVAL)
+                        .and_then(|s| Ok((s, list()?)))
+                    {
                         Ok((again, all)) => (socket, events) = (again, all),
                         Err(e) => log(daemon, &format!("names of interfaces may be old: {e}")),
                     }

@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 
 const DAEMON: &str = "orchagent";
 /// How often it looks whether it may be stopped, while somebody asks.
-const GLANCE: Duration = Duration::from_millis(20);
+const RESTART_CHECK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest sleep while it stands still.
-const NAP: Duration = Duration::from_millis(200);
+const FROZEN_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often the machine learns the time.
 const TICK: Millis = 1000;
 
@@ -430,7 +430,7 @@ impl OrchStage {
         self.flush_recordings();
         log(DAEMON, "stands still for a warm restart; stop it now");
         while !stop.stopped() {
-            std::thread::sleep(NAP);
+            std::thread::sleep(FROZEN_POLL_INTERVAL);
         }
         Ok(())
     }
@@ -487,17 +487,17 @@ impl OrchStage {
         if let Some(asked) = asked {
             asked.watch(&mut select);
         }
-        let mut patience = clock.until(next_tick);
+        let mut timeout = clock.until(next_tick);
         if let Some(due) = self.outlet.due() {
-            patience = patience.min(due.saturating_duration_since(Instant::now()));
+            timeout = timeout.min(due.saturating_duration_since(Instant::now()));
         }
         if let Some(check) = &self.check {
             check.watch(&mut select);
             if check.is_open() {
-                patience = patience.min(GLANCE);
+                timeout = timeout.min(RESTART_CHECK_POLL_INTERVAL);
             }
         }
         // Timed out or ready: the loop looks at everything either way.
-        idle::wait(&mut select, patience)
+        idle::wait(&mut select, timeout)
     }
 }

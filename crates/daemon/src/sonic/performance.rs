@@ -22,7 +22,7 @@ use std::time::Duration;
 /// The table of STATE_DB: its keys are the daemons, its fields the timers.
 const TABLE: &str = "RIBTIDE_PERFORMANCE";
 /// How often the timers are looked at: less than a timer takes to make more records than are kept.
-const LOOK: Duration = Duration::from_millis(500);
+const TIMERS_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// While this file exists SONiC's timers log where everybody sees it.
 const NOTICE: &str = "/var/log/syslog_notice_flag";
 
@@ -96,7 +96,7 @@ struct Reporter {
 impl Reporter {
     fn run(mut self, stop: &Stop) {
         while !stop.stopped() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(TIMERS_POLL_INTERVAL);
             match self.look() {
                 Ok(told) if idle::on_wait(!told) => self.connection.shrink_to_fit(),
                 // What routes need stays as it is.

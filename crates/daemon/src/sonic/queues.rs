@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The table of STATE_DB: its keys are the daemons, its fields the queues.
 const TABLE: &str = "RIBTIDE_QUEUES";
 /// How often they are looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const QUEUES_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A queue of a daemon.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -117,7 +117,7 @@ impl Publisher {
                 }
                 _ => {}
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(QUEUES_POLL_INTERVAL);
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const KEY: &str = "RIBTIDE_SYNCD_SINCE";
 /// How often orchagent looks.
-const LOOK: Duration = Duration::from_secs(1);
+const GENERATION_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A number that no other run has.
 pub(super) fn of_this_run() -> u64 {
@@ -50,7 +50,7 @@ pub(super) fn watch(
     let stop = stop.clone();
     let body = move || {
         while !stop.stopped() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(GENERATION_POLL_INTERVAL);
             match asic.ask(&["GET", KEY]).map(|number| number.into_text()) {
                 // A server that lost it: syncd writes it again.
                 Ok(None) => {}

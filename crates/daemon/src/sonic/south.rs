@@ -34,7 +34,7 @@ pub(super) const SHUTDOWN_REQUEST: &str = "switch_shutdown_request";
 const PORT: u16 = 5555;
 /// How long syncd may take for one request. SONiC gives up after a minute; a chip that stalls for as long is no reason to
 /// describe everything anew.
-const PATIENCE: Duration = Duration::from_secs(300);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
 /// What orchagent adds to both steps of a view in `redis_async`, with a number that no other run has, and syncd of ours to its replies:
 /// when each request is answered, which the first step asks for. SONiC's reads neither. A key of ASIC_DB, too: syncd was asked for
 /// it last.
@@ -240,7 +240,7 @@ impl South {
         Ok(South {
             exchange,
             waiting: VecDeque::new(),
-            create_switch: create_switch.unwrap_or(PATIENCE),
+            create_switch: create_switch.unwrap_or(REQUEST_TIMEOUT),
             settings,
             answers,
             assumed: Vec::new(),
@@ -253,10 +253,10 @@ impl South {
 }
 
 impl South {
-    fn patience(&self, request: &SaiRequest) -> Duration {
+    fn request_timeout(&self, request: &SaiRequest) -> Duration {
         match request.call {
             SaiCall::One { verb: Verb::Create, object: ObjectType::Switch, .. } => self.create_switch,
-            _ => PATIENCE,
+            _ => REQUEST_TIMEOUT,
         }
     }
 }
@@ -311,7 +311,7 @@ impl SyncdLink for South {
             let answered = assumed.is_none();
             match assumed {
                 Some(reply) => self.assumed.push(reply),
-                None => self.waiting.push_back(Instant::now() + self.patience(&request)),
+                None => self.waiting.push_back(Instant::now() + self.request_timeout(&request)),
             }
             if self.exchange.requests.send((request, answered)).is_err() {
                 // Its reason comes with the replies.

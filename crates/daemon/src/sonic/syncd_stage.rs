@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 
 const DAEMON: &str = "syncd";
 /// How long it sleeps while the last requests are on the way.
-const GLANCE: Duration = Duration::from_millis(5);
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The longest sleep: how late a stop is noticed.
-const NAP: Duration = Duration::from_millis(500);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Requests that the chip may work on or have before it, beyond which no more are taken.
 const AT_WORK: usize = 8;
 
@@ -265,7 +265,7 @@ impl SyncdStage {
                 break;
             }
             if requests.is_empty() {
-                std::thread::sleep(GLANCE);
+                std::thread::sleep(DRAIN_POLL_INTERVAL);
             }
             for request in requests.drain(..) {
                 self.carry_out(request, Instant::now())?;
@@ -311,7 +311,7 @@ impl SyncdStage {
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         // Timed out or ready: the loop looks at everything either way.
-        idle::wait(&mut select, left.map_or(NAP, |left| left.min(NAP)))
+        idle::wait(&mut select, left.map_or(STOP_POLL_INTERVAL, |left| left.min(STOP_POLL_INTERVAL)))
     }
 }
 

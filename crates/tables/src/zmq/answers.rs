@@ -18,14 +18,19 @@ use std::time::Duration;
 /// What goes there.
 const WHAT: &str = "the way of answers";
 /// The longest pause between two attempts to connect: who asks waits for it before it takes the way through Redis.
-const PATIENCE: Duration = Duration::from_millis(400);
+const CONNECT_BACKOFF_MAX: Duration = Duration::from_millis(400);
 
 /// Connects to who asks at `endpoint`, again and again until `stop`.
 ///
 /// # Errors
 /// [`TableError::Endpoint`] when there is no thread for it.
 pub fn answer_to(endpoint: Endpoint, rings: &Rings, stop: &Stop) -> Result<Push, TableError> {
-    let pushed = Pushed { what: WHAT, sends: "answers-push", hears: "answers-taken", patience: PATIENCE };
+    let pushed = Pushed {
+        what: WHAT,
+        sends: "answers-push",
+        hears: "answers-taken",
+        backoff_max: CONNECT_BACKOFF_MAX,
+    };
     Push::connect(endpoint, pushed, rings, stop)
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Pushed {
     /// The thread that hears what was taken.
     pub(super) hears: &'static str,
     /// The longest pause between two attempts to connect.
-    pub(super) patience: Duration,
+    pub(super) backoff_max: Duration,
 }
 
 /// One connection, as its owner sees it.
@@ -95,7 +95,7 @@ impl Push {
                     Err(_) => {}
                 }
                 std::thread::sleep(pause);
-                pause = pushed.patience.min(pause * 2);
+                pause = pushed.backoff_max.min(pause * 2);
             }
         };
         thread::spawn(pushed.sends, body).map_err(|e| unreachable(&text, &e))?;

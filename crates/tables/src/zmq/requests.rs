@@ -265,7 +265,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// An end that answers, as one process after the other.
     struct Syncd(TcpListener);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     fn answer(exchange: &Exchange<u8, u8>) -> Result<u8, TableError> {
-        exchange.replies.raw().recv_timeout(PATIENCE).unwrap()
+        exchange.replies.raw().recv_timeout(TEST_TIMEOUT).unwrap()
     }
 
     #[test]
@@ -365,7 +365,7 @@ mod tests {
         let read = |message: &[u8], again| (message[0], again);
         let (rings, stop) = (Rings::default(), Stop::default());
         let taken = serve(&endpoint, &rings, &stop, read).unwrap();
-        let (next, window) = (|| taken.raw().recv_timeout(PATIENCE).unwrap().0, WINDOW as u8);
+        let (next, window) = (|| taken.raw().recv_timeout(TEST_TIMEOUT).unwrap().0, WINDOW as u8);
         let connect = |socket| connect(&endpoint, Kind::Req, LIMIT, socket).unwrap();
         let former = connect(1);
         (0..=window).for_each(|n| former.writer.message(&[n]).unwrap());

@@ -19,9 +19,9 @@ const GREETING_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a peer may leave a message untaken before it counts as gone.
 const STALL: Duration = Duration::from_secs(60);
 /// What one read takes at most.
-const READ: usize = 256 << 10;
+const READ_BYTES: usize = 256 << 10;
 /// The same where nothing comes but word of what was taken.
-const LITTLE: usize = 4 << 10;
+const ACK_READ_BYTES: usize = 4 << 10;
 /// A message that is copied behind its head: to send both at once costs less than to send the head alone.
 const SHORT: usize = 16 << 10;
 /// The property by which ribtide's sockets know each other. ZeroMQ's own pass it over. Another value is of a version that says
@@ -132,7 +132,7 @@ pub(super) fn introduce_as(
     (&stream).write_all(&greeting)?;
     (&stream).write_all(&ready(kind, who))?;
     let stream = Arc::new(stream);
-    let at_once = if kind == Kind::Push { LITTLE } else { READ };
+    let at_once = if kind == Kind::Push { ACK_READ_BYTES } else { READ_BYTES };
     let mut input = BufReader::with_capacity(
         at_once,
         Input { from: idle::IdleReader(Watched(stream.clone())), waits: false },
@@ -250,7 +250,7 @@ impl Reader {
         }
         body.clear();
         // Memory follows what came, not what was promised, but for little.
-        body.reserve(len.min(READ as u64) as usize);
+        body.reserve(len.min(READ_BYTES as u64) as usize);
         let got = (&mut self.input).take(len).read_to_end(body)? as u64;
         if got < len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(flags) }
     }

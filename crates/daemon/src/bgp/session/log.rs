@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 /// Lines that may wait to be written.
 const WAITING: usize = 1024;
 /// Lines that a neighbour may cause at once, and how often it earns another.
-const AT_ONCE: u32 = 8;
+const NEIGHBOR_BURST_MAX: u32 = 8;
 const EARNED: Millis = 15_000;
 /// The same of all neighbours together.
 const ALL_AT_ONCE: u32 = 2000;
@@ -110,13 +110,13 @@ impl Log {
     /// Writes a line, if the neighbour may.
     pub(super) fn tell(&mut self, now: Millis, who: &Who<'_>, news: &News<'_>) {
         if self.neighbors.len() >= REMEMBERED {
-            self.neighbors.retain(|_, allowance| !allowance.is_full(now, AT_ONCE, EARNED));
+            self.neighbors.retain(|_, allowance| !allowance.is_full(now, NEIGHBOR_BURST_MAX, EARNED));
             if self.neighbors.len() >= REMEMBERED {
                 self.neighbors.clear();
             }
         }
-        let own = self.neighbors.entry(who.address).or_insert_with(|| Allowance::full(AT_ONCE));
-        let Some(unsaid) = own.take(now, AT_ONCE, EARNED) else { return };
+        let own = self.neighbors.entry(who.address).or_insert_with(|| Allowance::full(NEIGHBOR_BURST_MAX));
+        let Some(unsaid) = own.take(now, NEIGHBOR_BURST_MAX, EARNED) else { return };
         let Some(unsaid_of_all) = self.all.take(now, ALL_AT_ONCE, ALL_EARNED) else { return };
         let left_out = [(unsaid, "this neighbour"), (unsaid_of_all, "all neighbours")];
         self.write(format!("{who} {news}"), &left_out);
@@ -222,10 +222,11 @@ mod tests {
         }
         log.tell(1, &who(2), &News::Refused("y"));
         let said: Vec<String> = std::iter::from_fn(|| lines.try_recv()).collect();
-        assert_eq!(said.len(), AT_ONCE as usize + 1);
-        assert!(said[AT_ONCE as usize].ends_with("no session: y"));
+        assert_eq!(said.len(), NEIGHBOR_BURST_MAX as usize + 1);
+        assert!(said[NEIGHBOR_BURST_MAX as usize].ends_with("no session: y"));
         log.tell(1 + EARNED, &who(1), &News::Refused("x"));
-        let left_out = format!("; {} earlier lines of this neighbour were left out", 100 - AT_ONCE);
+        let left_out =
+            format!("; {} earlier lines of this neighbour were left out", 100 - NEIGHBOR_BURST_MAX);
         assert!(lines.try_recv().unwrap().ends_with(&left_out));
         assert!(lines.try_recv().is_none());
     }

@@ -307,19 +307,19 @@ impl Sessions {
         let mut rest = Turn::Idle;
         while !stop.stopped() {
             self.outbox.retry();
-            let patience = if rest == Turn::Busy || !writes.is_empty() || !reports.is_empty() {
+            let timeout = if rest == Turn::Busy || !writes.is_empty() || !reports.is_empty() {
                 Duration::ZERO
             } else if rest == Turn::Held || !self.outbox.is_empty() {
                 Duration::from_millis(1)
             } else {
-                self.patience()
+                self.poll_timeout()
             };
-            if let Err(error) = self.poll.poll(&mut events, Some(patience))
+            if let Err(error) = self.poll.poll(&mut events, Some(timeout))
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 panic!("the session thread cannot wait for its sockets: {error}");
             }
-            if idle::on_wait(events.is_empty() && !patience.is_zero()) {
+            if idle::on_wait(events.is_empty() && !timeout.is_zero()) {
                 hosted.shrink_to_fit();
                 idle::purge();
             }
@@ -359,7 +359,7 @@ impl Sessions {
     }
 
     /// How long nothing needs to be done unless something happens.
-    fn patience(&self) -> Duration {
+    fn poll_timeout(&self) -> Duration {
         let next = self.timers.first().map(|(at, _)| self.clock.until(*at));
         // Rounded up: waking a moment early would only mean waking again.
         next.map_or(Duration::from_millis(100), |d| {

@@ -18,7 +18,7 @@ use std::io;
 use std::time::Instant;
 
 /// Routes or objects that are deleted between two looks at the clock: some milliseconds' worth.
-const AT_ONCE: usize = 4096;
+const DELETE_BATCH_MAX: usize = 4096;
 /// How often what is left over is looked for again: others may put back what they watch.
 const ROUNDS: usize = 3;
 
@@ -284,7 +284,7 @@ impl Flush {
     /// as deleted.
     fn delete<T>(&mut self, items: &[T], mut write: impl FnMut(&T, &mut Vec<u8>, u32)) -> io::Result<u64> {
         let (mut refused, mut done) = (0, 0);
-        for part in items.chunks(AT_ONCE) {
+        for part in items.chunks(DELETE_BATCH_MAX) {
             if self.is_late() {
                 return Ok(refused + (items.len() - done) as u64);
             }

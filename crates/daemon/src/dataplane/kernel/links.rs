@@ -4,7 +4,7 @@
 use super::interfaces::{Interfaces, News};
 use super::socket::{Socket, overran};
 use super::vrf::Listed;
-use super::{InterfaceChange, Note, REOPEN, STOP_POLL};
+use super::{InterfaceChange, Note, REOPEN, STOP_POLL_INTERVAL};
 use crate::bgp::session::{InterfaceNews, InterfaceState};
 use crate::rib::VrfSetup;
 use ribtide_rib::{DataplaneId, IfIndex, RibIn, Source, VrfId};
@@ -73,7 +73,7 @@ pub(super) fn watch(
 ) -> io::Result<JoinHandle<()>> {
     let groups = [RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR];
     let watcher = Watcher {
-        monitor: Socket::monitor(&groups, BUFFER, STOP_POLL)?,
+        monitor: Socket::monitor(&groups, BUFFER, STOP_POLL_INTERVAL)?,
         requests: Socket::open()?,
         interfaces: Interfaces::of(vrf, listed.get()),
         listed,

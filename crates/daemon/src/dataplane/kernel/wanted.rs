@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Batches that may wait to be noted.
 const BATCHES: usize = 64;
 /// How long the thread sleeps where nothing comes, before it frees memory that it does not use.
-const PATIENCE: Duration = Duration::from_secs(1);
+const IDLE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One family's group of each prefix that shall be in the kernel.
 struct Groups;
@@ -117,7 +117,7 @@ impl Wanted {
             while this.step() != Err(TryRecvError::Disconnected) {
                 let mut select = Select::new();
                 select.recv(&this.batches);
-                if idle::wait(&mut select, PATIENCE) {
+                if idle::wait(&mut select, IDLE_POLL_INTERVAL) {
                     this.table().shrink_to_fit();
                     idle::purge();
                 }

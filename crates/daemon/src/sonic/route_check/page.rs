@@ -16,7 +16,7 @@ const SCANNED: usize = 500;
 /// Connections that a page is dealt out to: of a thousand keys as long as those of ASIC_DB's routes, 14 KiB each.
 const LANES: usize = 12;
 /// Fewer keys than this go over one connection: what is asked is short.
-const FEW: usize = 50;
+const ONE_CONNECTION_THRESHOLD: usize = 50;
 /// Keys that the server looks at for a page of which hardly any match.
 const SEARCHED: usize = 10_000;
 
@@ -61,7 +61,7 @@ impl Lanes {
 
     /// Asks a command of each key, at most [`PAGE`] or so: the answers are for [`Lanes::end`], and the server works meanwhile.
     pub(super) fn begin(&mut self, command: &str, keys: &[String]) {
-        let each = keys.len().div_ceil(LANES).max(FEW);
+        let each = keys.len().div_ceil(LANES).max(ONE_CONNECTION_THRESHOLD);
         for (n, key) in keys.iter().enumerate() {
             self.many[n / each].queue(&[command, key]);
         }

@@ -9,7 +9,7 @@ use super::page::{self, Lanes};
 use super::query::Asked;
 use super::rows::Rows;
 use super::surplus::SwitchLap;
-use super::{DaemonsCheck, Entries, Error, RouteCheck, Scene, TOLD, counts_of};
+use super::{DaemonsCheck, Entries, Error, REPORTED_DIFFERENCES_MAX, RouteCheck, Scene, counts_of};
 use ribtide_prefix::Set;
 use ribtide_sai::EntryKey;
 use ribtide_swss::sai::ObjectId;
@@ -116,7 +116,7 @@ impl DaemonsCheck {
         }
         let (differing, in_switch) = (differences.len() as u64, self.in_switch()?);
         let under_way = differences.iter().filter(|difference| difference.under_way).count() as u64;
-        differences.truncate(TOLD);
+        differences.truncate(REPORTED_DIFFERENCES_MAX);
         self.round = Some(round);
         Ok(Some(RouteCheck {
             full: false,
