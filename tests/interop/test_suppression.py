@@ -18,13 +18,13 @@ KERNEL = CONFIG + "kernel = { table = 254 }\n"
 ALL = [f"20.{n // 256}.{n % 256}.0/24" for n in range(2000)]
 
 
-def networks(octets):
+def networks(data):
     found = []
-    while octets:
-        size = (octets[0] + 7) // 8
-        address = ipaddress.ip_address(octets[1:1 + size].ljust(4, b"\0"))
-        found.append(f"{address}/{octets[0]}")
-        octets = octets[1 + size:]
+    while data:
+        size = (data[0] + 7) // 8
+        address = ipaddress.ip_address(data[1:1 + size].ljust(4, b"\0"))
+        found.append(f"{address}/{data[0]}")
+        data = data[1 + size:]
     return found
 
 

@@ -16,7 +16,7 @@ fn shrink_cost() {
             let address = IpAddr::V4(Ipv4Addr::from_bits(n.wrapping_mul(0x9e37_79b9)));
             Prefix::<V4>::host(address).expect("an IPv4 address")
         };
-        // A route of the RIB is 20 octets.
+        // A route of the RIB is 20 bytes.
         let mut table = PrefixTable::<V4, [u32; 5]>::default();
         let begin = Instant::now();
         for n in 0..2 * stay {

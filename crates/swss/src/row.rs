@@ -108,13 +108,13 @@ pub trait Row: Clone + PartialEq + fmt::Debug + Send + 'static {
     /// A sentence when the text is not a key of this table.
     fn parse_key(text: &str) -> Result<Self::Key, RowError>;
 
-    /// Appends `key` in few octets, for [`Packed`] changes; false, with whatever was appended, where it does not pack.
-    fn pack(_key: &Self::Key, _octets: &mut Vec<u8>) -> bool {
+    /// Appends `key` in few bytes, for [`Packed`] changes; false, with whatever was appended, where it does not pack.
+    fn pack(_key: &Self::Key, _bytes: &mut Vec<u8>) -> bool {
         false
     }
 
-    /// The key that [`Row::pack`] put first in `octets`, which go on behind it.
-    fn unpack(_octets: &mut &[u8]) -> Option<Self::Key> {
+    /// The key that [`Row::pack`] put first in `bytes`, which go on behind it.
+    fn unpack(_bytes: &mut &[u8]) -> Option<Self::Key> {
         None
     }
 

@@ -39,7 +39,7 @@ fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
     })
 }
 
-/// Attributes with this ORIGIN (the lower is preferred) and this last octet of the next hop.
+/// Attributes with this ORIGIN (the lower is preferred) and this last byte of the next hop.
 fn set(origin: u8, hop: u8) -> AttrSet {
     let bytes = [0x40, 1, 1, origin];
     AttrSet::new(&bytes, NextHop::V4(Ipv4Addr::new(192, 0, 2, hop)))

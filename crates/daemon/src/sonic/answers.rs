@@ -60,7 +60,7 @@ pub(super) fn presence() -> Option<String> {
 
 /// orchagent's end.
 ///
-/// What does not fit into the connection waits here, five octets a route. It is bounded by what fpmsyncd wrote and has not
+/// What does not fit into the connection waits here, five bytes a route. It is bounded by what fpmsyncd wrote and has not
 /// heard of: one that hears nothing writes nothing either.
 pub(super) struct Answering {
     push: Push,

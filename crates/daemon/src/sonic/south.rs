@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use crossbeam_channel::Select;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, octets, text};
+use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, binary, text};
 use ribtide_swss::{Db, json};
 use ribtide_tables::zmq::{self, Endpoint};
 use ribtide_tables::{Connection, Databases, Exchange, Heard, Message, Question, WINDOW, listen, queue};
@@ -267,14 +267,14 @@ fn unreadable(why: impl fmt::Display) -> Error {
 
 /// A request as it goes over ZeroMQ, to a syncd of ours or another's. Over ZeroMQ each is answered.
 fn spell((request, _): &(SaiRequest, bool), ours: bool, message: &mut Vec<u8>) {
-    if !(ours && octets::write_bulk(request, message)) {
+    if !(ours && binary::write_bulk(request, message)) {
         message.extend(text::write_request(request).to_zmq().into_bytes());
     }
 }
 
 /// What came over ZeroMQ as the answer to request `id`.
 fn hear(id: u64, message: &[u8]) -> Result<SaiReply, Error> {
-    match octets::read_reply(id, message) {
+    match binary::read_reply(id, message) {
         Some(reply) => reply.map_err(|_| unreadable("it is cut off")),
         None => text::read_zmq_reply(id, &String::from_utf8_lossy(message)).map_err(unreadable),
     }

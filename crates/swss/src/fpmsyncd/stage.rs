@@ -10,7 +10,7 @@
 use super::RouteRef;
 use ribtide_prefix::{Map, shrink_if_sparse};
 
-/// How far a route's last change is, in one octet.
+/// How far a route's last change is, in one byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stage(u8);
 

@@ -1,4 +1,4 @@
-//! The way of answers from orchagent back to fpmsyncd, between two of ours: messages of octets, each acknowledged when it is
+//! The way of answers from orchagent back to fpmsyncd, between two of ours: messages of bytes, each acknowledged when it is
 //! taken. Who asks listens, who answers connects.
 //!
 //! SONiC's daemons have nothing of the kind and go on with what is published in Redis; whoever connects and is not

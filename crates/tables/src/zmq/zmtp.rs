@@ -27,7 +27,7 @@ const SHORT: usize = 16 << 10;
 /// The property by which ribtide's sockets know each other. ZeroMQ's own pass it over. Another value is of a version that says
 /// other things, and so as good as SONiC's.
 const OURS: (&str, &[u8]) = ("X-Ribtide-Acknowledges", b"4");
-/// The property by which they tell one process from the next, and one connecting socket of it from the others, eight octets each.
+/// The property by which they tell one process from the next, and one connecting socket of it from the others, eight bytes each.
 const PROCESS: &str = "X-Ribtide-Process";
 
 const MORE: u8 = 1;

@@ -441,12 +441,12 @@ fn start(suppress: bool) -> Bench {
     bench
 }
 
-/// The last octet of a row's next hop.
+/// The last byte of a row's next hop.
 fn gateway(row: &RouteRow) -> u8 {
     let mut gateway = None;
     row.fields(&mut |field, value| {
         if field == "nexthop" {
-            gateway = value.rsplit('.').next().and_then(|octet| octet.parse().ok());
+            gateway = value.rsplit('.').next().and_then(|byte| byte.parse().ok());
         }
     });
     gateway.expect("every row has a next hop")
