@@ -228,7 +228,7 @@ def test_a_chip_that_stalls_stops_bgp(host, wiring):
     assert all(ring["depth"] <= ring["capacity"] for ring in rings.values())
     assert any(ring["full"] for ring in rings.values()), rings
     if wiring == "redis":
-        # Answers are counted from here on: but for that nothing is written out of its turn.
+        # Answers are counted from now on: but for that nothing is written out of its turn.
         subprocess.run([binary(), "config", "sonic", "suppress-fib-pending", "enable", "--database-config", path.sonic.redis.config],
                        check=True, capture_output=True)
         wait_for("fpmsyncd obeys", lambda: path.sonic.setting("fpmsyncd", "suppress-fib-pending")["active"] == "enabled", 20)

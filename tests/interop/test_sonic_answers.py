@@ -99,7 +99,7 @@ def test_either_side_is_killed(host, wiring, daemon):
         if wave % 2:
             sonic.processes[daemon].kill()
             if daemon == "orchagent":
-                # A new one describes everything anew: what the old one confirmed was true before that. Of what it said fpmsyncd
+                # A new one describes everything again: what the old one confirmed was true before that. Of what it said fpmsyncd
                 # takes all, and then its end.
                 sonic.processes.pop(daemon)
                 wait_for("fpmsyncd knows", lambda: way(sonic) != "direct", 20, alive=sonic.alive())

@@ -196,7 +196,7 @@ class Campaign:
             right = settled(lambda: self.check_chip(want))
             assert self.sonic.chip_routes() == 0
         else:
-            # A daemon that notices late describes everything anew, so both hold in the end and not one after the other.
+            # A daemon that notices late describes everything again, so both hold in the end and not one after the other.
             right = settled(lambda: self.check_chip(self.agree()))
         if self.suppress:
             wait_for("everything is confirmed", lambda: self.unconfirmed() == (0, 0), 60, 0.5, alive=[self.router.process])

@@ -112,7 +112,7 @@ def test_an_orchagent_that_is_killed_in_the_last_step_of_its_view(host, mode):
 @pytest.mark.parametrize("mode", ["redis_async", "zmq_async"])
 @pytest.mark.parametrize("asic_db, then", [("behind", "behind"), ("off", "off"), ("behind", "in-line")])
 def test_a_syncd_whose_rows_are_not_exact(host, mode, asic_db, then):
-    """It asks orchagent to describe everything anew: SONiC's orchagent ends then, and its supervisor starts it."""
+    """It asks orchagent to describe everything again: SONiC's orchagent ends then, and its supervisor starts it."""
     sonic = sonic_in(host, mode, asic_db)
     router = Ribtide(host, ROUTER)
     feed = blast(host, 2_000, 200)
@@ -128,7 +128,7 @@ def test_a_syncd_whose_rows_are_not_exact(host, mode, asic_db, then):
     sonic.start("syncd")
     ended = sonic.processes["orchagent"]
     wait_for("orchagent ends", lambda: ended.poll() is not None, 20)
-    assert "describes the switch anew" in ended.log()
+    assert "describes the switch again" in ended.log()
     sonic.start("orchagent")
     wait_for("the chip has them again", lambda: in_chip() == whole, 60, alive=sonic.alive())
     if asic_db == "behind":
@@ -160,7 +160,7 @@ def test_a_redis_that_loses_the_marks_of_a_syncd(host, asic_db, together):
     sonic.start("syncd")
     ended = sonic.processes["orchagent"]
     wait_for("orchagent ends", lambda: ended.poll() is not None, 20)
-    assert "describes the switch anew" in ended.log()
+    assert "describes the switch again" in ended.log()
     sonic.start("orchagent")
     sonic.everything_else()
     wait_for("the chip has it again", lambda: in_chip() == whole, 60, alive=sonic.alive())

@@ -212,7 +212,7 @@ where
 /// Writes the body of the UPDATE that carried `prefix` with the recorded `attributes` from `peer`.
 ///
 /// A table's MP_REACH_NLRI has no prefix and often nothing but the next hop (RFC 6396 section 4.3.4), so it is made
-/// anew; for IPv4, NEXT_HOP is enough unless only the other is there. Some writers leave the next hop of IPv6 routes
+/// again; for IPv4, NEXT_HOP is enough unless only the other is there. Some writers leave the next hop of IPv6 routes
 /// out altogether: then it is the peer.
 fn entry_update(out: &mut Vec<u8>, prefix: AnyPrefix, peer: IpAddr, attributes: &[u8]) {
     out.clear();

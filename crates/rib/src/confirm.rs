@@ -176,7 +176,7 @@ impl Confirm {
         }
         for prefix in self.named.drain(..) {
             if route(tables, prefix).is_none() {
-                // Nobody announces it any more. Who does next begins anew, and must not take an earlier word for its own.
+                // Nobody announces it any more. Who does next starts over, and must not take an earlier word for its own.
                 self.blocked.remove(&prefix);
                 out.blocked.push((prefix, false));
             } else if self.blocked.contains(&prefix) {

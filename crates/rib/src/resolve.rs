@@ -712,7 +712,7 @@ impl Resolver {
     }
 
     /// Whether routes that had this group before the batch must be selected again: it resolves now or does so no more,
-    /// or, where each route is to ask anew, it may.
+    /// or, where each route is to ask again, it may.
     pub(crate) fn wakes_routes(&self, group: u32) -> bool {
         let woken = |g: &Group| if self.cache.is_per_route() { g.moved } else { g.turned };
         self.groups.store.get(group).is_some_and(|g| woken(g) && !g.fresh && g.has_routes())

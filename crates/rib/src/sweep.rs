@@ -22,7 +22,7 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// Adds groups; those that are there begin anew.
+    /// Adds groups; those that are there start over.
     pub(crate) fn add<F: Family, T>(&mut self, groups: impl Iterator<Item = u32>, table: &PrefixTable<F, T>) {
         self.moves = if self.left.is_empty() { table.moves() } else { self.moves };
         self.left.extend(groups.map(|group| (group, table.places())));

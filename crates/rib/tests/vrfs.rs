@@ -205,7 +205,7 @@ fn a_vrf_goes_with_its_routes_and_groups() {
     ]);
     assert_eq!(b.plane.does(RED, "192.0.2.0/24"), None);
     assert_eq!(b.rib.leaving().count(), 0);
-    // Another one of its number begins anew.
+    // Another one of its number starts over.
     b.rib.add(vrf(RED));
     b.handle(vec![placed(up(4, &["10.0.9.1/24"]), RED)]);
     assert_eq!(b.plane.does(RED, "192.0.2.0/24"), None);

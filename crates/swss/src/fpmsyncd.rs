@@ -235,7 +235,7 @@ impl Fpmsyncd {
         }
     }
 
-    /// Takes in that the interface of this index is gone. Rows that name it stay until they are announced anew.
+    /// Takes in that the interface of this index is gone. Rows that name it stay until they are announced again.
     pub fn link_gone(&mut self, ifindex: u32) {
         if let Some(link) = self.links.get_mut(&ifindex) {
             link.present = false;
@@ -315,7 +315,7 @@ impl Fpmsyncd {
     }
 
     /// How many routes were handed over, as they are now, without an answer of orchagent to each of their rows. Only with FIB
-    /// suppression. One of which a row was refused is among them until it goes, or answers are counted anew.
+    /// suppression. One of which a row was refused is among them until it goes, or answers are counted again.
     pub fn awaiting(&self) -> usize {
         self.awaiting
     }

@@ -58,7 +58,7 @@ pub struct Behind<R: Row> {
 }
 
 impl<R: Row> Behind<R> {
-    /// Writes `table` from here on, which is the way to who waits for its rows. `timer` learns of each time how many rows
+    /// Writes `table` from now on, which is the way to who waits for its rows. `timer` learns of each time how many rows
     /// were written and how long that took.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl<R: Row> Behind<R> {
         Behind::start(table, timer, rings, ON_THE_WAY, None)
     }
 
-    /// Writes `table` from here on, whose rows nobody waits for unless more than `at_most` wait.
+    /// Writes `table` from now on, whose rows nobody waits for unless more than `at_most` wait.
     ///
     /// # Errors
     /// [`TableError::Unreachable`] when there is no thread for it.

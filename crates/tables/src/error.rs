@@ -100,7 +100,7 @@ impl fmt::Display for TableError {
             TableError::Emptied { database } => write!(
                 f,
                 "Redis for {database} came back without its data; start syncd and orchagent again, so that both describe \
-                 the switch anew"
+                 the switch again"
             ),
             TableError::Stopped { table } => {
                 write!(f, "the stage at the other end of {table} has stopped; its log says why")

@@ -18,7 +18,7 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fr
 /// What a subscriber is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heard<'a> {
-    /// From here on messages arrive; earlier ones did not. `again` is false only the first time.
+    /// From now on messages arrive; earlier ones did not. `again` is false only the first time.
     Subscribed {
         /// Whether an earlier subscription broke.
         again: bool,

@@ -143,7 +143,7 @@ pub fn write_next_hop(out: &mut Vec<u8>, next_hop: &NextHop<'_>) -> Result<(), T
     write_frame(out, |out| next_hop.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, 0))
 }
 
-/// Appends a frame that says that everything is announced from here on, and that [`write_end_of_replay`] will say when that is
+/// Appends a frame that says that everything is announced from now on, and that [`write_end_of_replay`] will say when that is
 /// done; and whether the client `waits` for the chip before it counts on a route. It is said again when that changes.
 /// It is netlink's message without a meaning, marked as one of several, and with `waits` as to be acknowledged. Servers that do not
 /// know it pass over it.

@@ -55,7 +55,7 @@ pub enum Event<'a> {
     Start,
     /// The operator wants it no more; the peer is told with this Cease.
     Stop(Notification),
-    /// The operator wants it anew; the peer is told with this Cease.
+    /// The operator resets the session; the peer gets this Cease.
     Reset(Notification),
     /// This stands in the way of a session: there is none until [`Event::Release`].
     Hold(Obstacle),

@@ -246,7 +246,7 @@ impl Shard {
             return;
         }
         match blocked {
-            true => core.retell(prefix, before, Some(best), None, out),
+            true => core.resend(prefix, before, Some(best), None, out),
             false if after == Gate::OPEN => core.tell(prefix, None, Some(best), out),
             false => {}
         }
@@ -301,7 +301,7 @@ impl Core {
             after = Gate::HELD;
         } else if after == Gate::OPEN {
             let best = self.best_of(route);
-            self.retell(route.prefix(), route.gate, best, best, out);
+            self.resend(route.prefix(), route.gate, best, best, out);
         }
         self.gates.count(route.gate, after);
         route.gate = after;
@@ -349,7 +349,7 @@ impl Core {
             return Gate::OPEN;
         }
         if new.is_none() || !self.gates.on {
-            self.retell(prefix, gate, old, new, out);
+            self.resend(prefix, gate, old, new, out);
             self.gates.count(gate, Gate::OPEN);
             return Gate::OPEN;
         }
@@ -370,12 +370,12 @@ impl Core {
             if told && self.has_unknown(route) {
                 route.gate = Gate::HELD;
             } else {
-                self.retell(prefix, Gate::OPEN.wait(0, told), None, None, out);
+                self.resend(prefix, Gate::OPEN.wait(0, told), None, None, out);
             }
             return;
         };
         if !self.gates.on {
-            self.retell(prefix, Gate::OPEN.wait(0, told), None, Some(best), out);
+            self.resend(prefix, Gate::OPEN.wait(0, told), None, Some(best), out);
             return;
         }
         self.feed_anew(route, best, out);
@@ -395,7 +395,7 @@ impl Core {
         self.gates.count(route.gate, Gate::OPEN);
         let told = self.told(route);
         if told.is_some_and(|told| !self.sessions.get(told.session).up) {
-            self.retell(route.prefix(), route.gate, None, None, out);
+            self.resend(route.prefix(), route.gate, None, None, out);
             return Some(None);
         }
         Some(told)
@@ -420,7 +420,7 @@ impl Core {
     }
 
     /// Tells `new` in the place of whatever is told of a prefix: its best path, which is `best`, if its gate is open.
-    fn retell<F: Family>(
+    fn resend<F: Family>(
         &mut self,
         prefix: Prefix<F>,
         gate: Gate,

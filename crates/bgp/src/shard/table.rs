@@ -379,7 +379,7 @@ mod tests {
                 put(&mut table, *key);
                 assert!(table.find(key.spread(), |k| k == key).is_some() && table.len() == n + 2);
             }
-            assert_eq!(table.memory(), reserved, "it was made anew");
+            assert_eq!(table.memory(), reserved, "it was made again");
             table.reserve(5001);
             table.shrink_to_fit();
             assert_eq!(table.memory(), reserved);

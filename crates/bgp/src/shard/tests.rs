@@ -619,7 +619,7 @@ fn extract_skewed_logical_shard_and_wide_prefix_work_is_bounded_by_the_part() {
         let has_it = if at_giver { &mut bench } else { &mut fresh };
         peers[..2].iter().for_each(|peer| withdraw(has_it, peer, passer));
         announce(has_it, &peers[0], &[passer]);
-        assert_eq!([table(&bench), table(&fresh)], reserved, "a table was made anew in part {parts}");
+        assert_eq!([table(&bench), table(&fresh)], reserved, "a table was made again in part {parts}");
     }
     assert_eq!(prefixes, all.len());
     assert!(parts <= 2 * all.len() / (PATHS - 1) + 3, "{parts} parts");

@@ -27,7 +27,7 @@ pub struct Changes {
     pub added: Vec<IpAddr>,
     /// Those that are gone.
     pub removed: Vec<IpAddr>,
-    /// Those with other settings; only another address of ours or another least TTL begins a session anew.
+    /// Those with other settings; only another address of ours or another least TTL resets a session.
     pub changed: Vec<IpAddr>,
 }
 

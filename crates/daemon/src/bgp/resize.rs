@@ -7,7 +7,7 @@
 //!    that come meanwhile wait for their tables a little longer.
 //! 3. **The RIB manager tells new shards too** of next hops, and whether best paths wait for dataplanes. What it said of
 //!    next hops before is with the former ones, and comes with the routes.
-//! 4. **Readers learn of new shards**, and tell them which sessions last. From here on all shards hear of every session, and
+//! 4. **Readers learn of new shards**, and tell them which sessions last. From now on all shards hear of every session, and
 //!    readers read little at a time, and only when shards and those behind them keep up, so that shards soon come to rest.
 //!    Tables of logical shards that come get their room, so that none grows in a stop.
 //! 5. **Parts of logical shards move**, one stop of the readers after the other, and between two stops routes flow as always, by
@@ -35,10 +35,10 @@
 //!
 //! **Next hops.** A new owner's first use of a next hop and the former one's last go to the RIB manager in either order,
 //! or it may hear of an end before a beginning. It counts, so the worst is that it forgets a next hop for a moment and
-//! answers the next one who asks anew. What a shard knows of next hops moves with the routes; what the RIB manager says
+//! resolves it from the start when a shard asks next. What a shard knows of next hops moves with the routes; what the RIB manager says
 //! from step 3 on, every shard hears itself.
 //!
-//! **What waits for dataplanes** its new owner asks for anew, behind what the former one asked. Which prefixes are
+//! **What waits for dataplanes** its new owner asks for again, behind what the former one asked. Which prefixes are
 //! blocked the RIB manager says once more now and then, and at the end: what it said while one was on its way, neither owner
 //! took for its own.
 //!

@@ -80,7 +80,7 @@ impl Outlets {
                 (Some(_), _) => {}
             }
         }
-        // One that is down gets everything anew.
+        // One that is down gets everything again.
         self.0.iter_mut().zip(there).filter(|(_, there)| !there).for_each(|(plane, _)| plane.forget());
         let room = !any || if slow.is_empty() { any_keeps_up } else { any_is_fast };
         room.then_some(slow)

@@ -145,7 +145,7 @@ fn overtaken(failure: RibIn) -> (Running, u32) {
     let mut running = Running::new();
     running.rib.inbox.send(routes(0..1)).unwrap();
     assert_eq!(ways(&running.take()), 2);
-    // Nothing is taken from here on: its ring fills, and the RIB manager waits for it.
+    // Nothing is taken from now on: its ring fills, and the RIB manager waits for it.
     let mut next = 1;
     while running.ring("RIB to test").depth < crate::dataplane::BATCHES as u64
         || running.ring("shards to RIB").depth < INBOX as u64

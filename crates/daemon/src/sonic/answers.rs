@@ -114,7 +114,7 @@ impl Answering {
         renewed.then(|| self.push.process())
     }
 
-    /// Tells who is new what is in the chip. From here on he hears what becomes of rows, of those that `orch` has now as of rows
+    /// Tells who is new what is in the chip. From now on he hears what becomes of rows, of those that `orch` has now as of rows
     /// that were found: another may have written them.
     pub(super) fn begin(&mut self, orch: &mut Orch) {
         self.unsent = in_chip(orch);
@@ -267,7 +267,7 @@ impl Source {
     }
 }
 
-/// fpmsyncd's end. Once it is dropped nobody is heard any more, and who answers begins anew with the next one.
+/// fpmsyncd's end. Once it is dropped nobody is heard any more, and who answers starts over with the next one.
 pub(super) struct Answers {
     /// `None` where nobody can connect.
     direct: Option<AnswersAt>,

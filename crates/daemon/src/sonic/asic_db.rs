@@ -70,10 +70,10 @@ impl AsicDb {
         let mut exist = |keys: &[&str]| -> Result<bool, TableError> {
             Ok(!keys.is_empty() && asic.ask(&[&["EXISTS"], keys].concat())? != Reply::Integer(0))
         };
-        let anew = exist(doubts)?;
-        let goes_on = !anew && exist(&[HIDDEN])?;
+        let restart = exist(doubts)?;
+        let goes_on = !restart && exist(&[HIDDEN])?;
         let since = Since::begin(goes_on, &mut asic)?;
-        if anew {
+        if restart {
             let request = format!(r#"["{SHUTDOWN_REQUEST}","{{\"switch_id\":\"oid:0x21000000000000\"}}"]"#);
             asic.ask(&["PUBLISH", NOTIFICATIONS, &request])?;
         }

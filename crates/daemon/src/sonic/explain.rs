@@ -74,7 +74,7 @@ fn channel_of(daemon: &str) -> String {
     format!("RIBTIDE_EXPLAIN_{daemon}")
 }
 
-/// Answers questions to `daemon` from here on: `answer` asks its stage.
+/// Answers questions to `daemon` from now on: `answer` asks its stage.
 pub(super) fn answer<S: 'static>(
     daemon: &'static str,
     asker: Asker<S>,

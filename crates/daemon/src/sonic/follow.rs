@@ -1,7 +1,7 @@
 //! A setting of CONFIG_DB that a daemon follows while it runs.
 //!
 //! Redis tells who listens that a row was written (its keyspace notifications, which SONiC turns on); where it does not, the row is
-//! looked at once a second. A setting that is not there says nothing: CONFIG_DB that was lost, or is being written anew, changes nothing.
+//! looked at once a second. A setting that is not there says nothing: CONFIG_DB that was lost, or is being written again, changes nothing.
 
 use super::Error;
 use super::config_db::{ConfigDb, Switch};

@@ -271,7 +271,7 @@ fn choked_at(flush: Flush) -> usize {
     Pipeline::default().capacity.max(flush.pipeline)
 }
 
-/// How far it is with counting anew which answers may come.
+/// How far it is with counting again which answers may come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Count {
     /// They are counted.
@@ -494,7 +494,7 @@ impl Stage {
         self.machine.suppress(on, &mut self.out);
         self.are_rows_last = false;
         match on {
-            true => self.count_anew(),
+            true => self.restart_count(),
             false => (self.answers, self.heard, self.count) = (None, true, Count::Done),
         }
         note_suppression(on, &mut self.settings);
@@ -502,29 +502,29 @@ impl Stage {
     }
 
     /// A session begins, in which what is confirmed is not written again. Where rows of a route coalesced, in APPL_DB or in orchagent, their
-    /// answers are fewer than was counted, so where one seems to be missing they are counted anew. Of an orchagent of SONiC's nobody would
+    /// answers are fewer than was counted, so where one seems to be missing they are counted again. Of an orchagent of SONiC's nobody would
     /// say what is in the chip.
     fn recount(&mut self) {
         let is_sure = self.heard && self.answers.as_ref().is_some_and(Answers::are_direct);
         if is_sure && self.machine.is_unanswered() {
-            self.count_anew();
+            self.restart_count();
         }
     }
 
-    /// Hears nobody until answers are counted anew.
-    fn count_anew(&mut self) {
+    /// Hears nobody until answers are counted again.
+    fn restart_count(&mut self) {
         self.answers = None;
         self.heard = false;
         self.count = Count::Due { held: false };
     }
 
-    /// Goes on with counting answers anew.
+    /// Goes on with counting answers again.
     fn look_count(&mut self) -> Result<(), Error> {
         if let Count::Due { .. } = self.count {
             let handed_over = self.routes.handed_over()?;
             self.count = Count::Due { held: handed_over == HandedOver::Some };
             if handed_over == HandedOver::All {
-                self.machine.count_anew(self.routes.queued()?);
+                self.machine.recount(self.routes.queued()?);
                 self.answers = Some((self.counts)()?);
                 self.count = Count::Hearing(Instant::now());
             }
@@ -795,7 +795,7 @@ impl Stage {
             self.routes.ask(&mut self.out.asked)?;
             let (mut again, mut more) = (self.machine.all_again(), true);
             while more {
-                more = self.machine.some_again(&mut again, Says::Anew, AGAIN, &mut self.out);
+                more = self.machine.some_again(&mut again, Says::New, AGAIN, &mut self.out);
                 self.routes.keep(&mut self.out.routes)?;
             }
             self.telling = self.routes.tell_anew().map(|says| (self.machine.all_again(), says));

@@ -27,7 +27,7 @@ pub(super) enum LinkEvent {
     Gone(u32),
 }
 
-/// The interfaces that exist now, and a ring of what happens to them from here on.
+/// The interfaces that exist now, and a ring of what happens to them from now on.
 ///
 /// # Errors
 /// When the kernel cannot be asked.
@@ -48,7 +48,7 @@ pub(super) fn watch(
             let mut events = Vec::new();
             match socket.notified(|_, content| events.extend(event(&content))) {
                 Ok(()) => {}
-                // Something was missed: what exists is told anew. What went meanwhile stays known, as harmless as a
+                // Something was missed: what exists is sent again. What went meanwhile stays known, as harmless as a
                 // route that names it.
                 Err(e) if overran(&e) => match list() {
                     Ok(all) => events = all,

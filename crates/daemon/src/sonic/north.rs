@@ -152,7 +152,7 @@ impl<R: Told> Routes<R> {
         let Routes::Zmq(zmq) = self else { return None };
         let sweep = zmq.telling.unwrap_or(false);
         zmq.begin_telling(sweep);
-        Some(Says::Anew)
+        Some(Says::New)
     }
 
     /// Writes rows to APPL_DB and nowhere else, unless it is the way to orchagent.
@@ -415,7 +415,7 @@ impl<R: Told> ZmqRoutes<R> {
             self.producer.send(&mut vec![begin_resync()]);
         }
         let missed = self.lost;
-        if self.producer.is_acknowledged() { Says::Again { missed } } else { Says::Anew }
+        if self.producer.is_acknowledged() { Says::Again { missed } } else { Says::New }
     }
 
     fn tell(&mut self, rows: &mut Vec<Change<R>>, last: bool) {

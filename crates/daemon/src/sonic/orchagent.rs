@@ -2,7 +2,7 @@
 //!
 //! When what carries requests goes away while one is under way, nobody can know whether syncd carried it out: requests
 //! have no numbers. orchagent then ends with a sentence, and its supervisor starts it again, which describes everything
-//! anew. At any other time it waits until Redis, or syncd, is back.
+//! again. At any other time it waits until Redis, or syncd, is back.
 
 use super::config_db::{ConfigDb, Switch};
 use super::follow::Follow;

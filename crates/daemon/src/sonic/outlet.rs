@@ -62,7 +62,7 @@ impl RedisOutlet {
             resolve: ProducerStateTable::open(databases, Pipeline::default(), stop)?,
             default_routes: PlainTable::open(databases, stop)?,
             capability: PlainTable::open(databases, stop)?,
-            // What an earlier run confirmed is confirmed anew, or is gone.
+            // What an earlier run confirmed is confirmed again, or is gone.
             publisher: Publisher::start(databases, warm, lag, rings, stop)?,
             publishes: now,
             answering: now.then(|| Answering::start(rings)).transpose()?,
@@ -120,7 +120,7 @@ impl RedisOutlet {
         }
     }
 
-    /// Answers from here on, or no longer.
+    /// Answers from now on, or no longer.
     fn follow(&mut self, orch: &mut Orch) -> Result<(), Error> {
         let Wanted { always, config, is, settings, rings } = &self.wanted;
         // In any case: it is the look that a wake-up asks for.

@@ -38,7 +38,7 @@ enum AllThatAre {
 }
 
 impl Publisher {
-    /// Publishes from here on. What an earlier run confirmed is forgotten, unless it `keeps` it until
+    /// Publishes from now on. What an earlier run confirmed is forgotten, unless it `keeps` it until
     /// [`Publisher::reconcile`].
     pub(super) fn start(
         databases: &Databases,

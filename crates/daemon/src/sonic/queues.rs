@@ -44,7 +44,7 @@ pub struct Level {
     pub full: u64,
 }
 
-/// Writes how full the queues of `daemon` are from here on, those in `rings` now and later. `keys`: also how many keys of this
+/// Writes how full the queues of `daemon` are from now on, those in `rings` now and later. `keys`: also how many keys of this
 /// table of APPL_DB wait for who takes them.
 pub(super) fn publish(
     daemon: &'static str,

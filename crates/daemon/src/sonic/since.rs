@@ -1,6 +1,6 @@
 //! Since when the switch has all that orchagent told syncd: a number in ASIC_DB.
 //!
-//! A syncd whose rows need not be exact asks orchagent on a channel to describe everything anew. A channel keeps nothing, and
+//! A syncd whose rows need not be exact asks orchagent on a channel to describe everything again. A channel keeps nothing, and
 //! a Redis that was started again may not be listened to yet. So the request stands in the database too: a syncd that does not
 //! have what the one before was told writes another number, and orchagent looks at it.
 
@@ -57,7 +57,7 @@ pub(super) fn watch(
                 Ok(Some(now)) if now == since => {}
                 Ok(Some(_)) => return tell(),
                 Err(_) if stop.stopped() => return,
-                Err(e) => log("orchagent", &format!("{e}; looking again whether syncd was started anew")),
+                Err(e) => log("orchagent", &format!("{e}; looking again whether syncd was started again")),
             }
         }
     };

@@ -33,7 +33,7 @@ pub(super) const SHUTDOWN_REQUEST: &str = "switch_shutdown_request";
 /// Where syncd takes requests over ZeroMQ, if nothing else is said.
 const PORT: u16 = 5555;
 /// How long syncd may take for one request. SONiC gives up after a minute; a chip that stalls for as long is no reason to
-/// describe everything anew.
+/// describe everything again.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
 /// What orchagent adds to both steps of a view in `redis_async`, with a number that no other run has, and syncd of ours to its replies:
 /// when each request is answered, which the first step asks for. SONiC's reads neither. A key of ASIC_DB, too: syncd was asked for
@@ -325,7 +325,7 @@ impl SyncdLink for South {
         if self.shutdown.try_recv().is_ok() {
             return Err(Error::new(
                 "syncd was started again and does not have what it was told; start orchagent again, so that it describes \
-                 the switch anew",
+                 the switch again",
             ));
         }
         replies.append(&mut self.assumed);

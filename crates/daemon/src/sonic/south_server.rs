@@ -163,8 +163,8 @@ impl SouthServer {
                 };
                 let Ok(first) = waiting.recv_or_idle(on_idle) else { return };
                 for (way, reply) in std::iter::once(first).chain(std::iter::from_fn(|| waiting.try_recv())) {
-                    // Whoever describes the switch anew takes no answer to what was asked before.
-                    let anew = matches!(reply, Reply::Done(_, Kind::Init { .. }));
+                    // An orchagent that describes the switch again takes no reply to an earlier request.
+                    let init = matches!(reply, Reply::Done(_, Kind::Init { .. }));
                     match (way, &mut writer) {
                         (Way::Zmq(answer), _) => {
                             bytes.clear();
@@ -173,7 +173,7 @@ impl SouthServer {
                             }
                         }
                         (Way::Redis, Some(writer)) => match spell(reply) {
-                            Some(message) if anew => writer.answer_and_forget(&message),
+                            Some(message) if init => writer.answer_and_forget(&message),
                             message => writer.answer(message.as_ref()),
                         },
                         (Way::Redis, None) => {}

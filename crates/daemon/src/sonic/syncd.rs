@@ -1,6 +1,6 @@
 //! `syncd` as a process: requests onto the virtual switch, replies back, rows into ASIC_DB.
 //!
-//! When syncd alone is started again, the rows of ASIC_DB make the switch anew. If they are written in line, orchagent
+//! When syncd alone is started again, the rows of ASIC_DB make the switch again. If they are written in line, orchagent
 //! goes on; if not, it is asked to start again. When orchagent starts, it describes everything; what the switch had
 //! before goes then.
 
@@ -217,7 +217,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
             (false, StartType::Cold) => ("cold", ""),
             (false, StartType::Warm) => ("cold", "no earlier syncd left a switch that ASIC_DB knows"),
             (false, _) => {
-                ("cold", "the virtual switch begins with what ASIC_DB has, and orchagent describes it anew")
+                ("cold", "the virtual switch begins with what ASIC_DB has, and orchagent describes it again")
             }
         };
         settings.note("-t", asked, active, why);

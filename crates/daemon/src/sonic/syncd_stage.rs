@@ -276,7 +276,7 @@ impl SyncdStage {
         if let Some(Shutdown { file, .. }) = self.shutdown.filter(|_| warm) {
             if self.syncd.in_view() {
                 return Err(Error::new(
-                    "orchagent is describing the switch, so it is not kept; orchagent describes it anew",
+                    "orchagent is describing the switch, so it is not kept; orchagent describes it again",
                 ));
             }
             warm_file::save(&file, &self.syncd)?;

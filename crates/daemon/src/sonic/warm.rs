@@ -60,7 +60,7 @@ impl WarmStart {
         Ok(warm)
     }
 
-    /// [`WarmStart::begin`] of something that the daemon does anew.
+    /// [`WarmStart::begin`] of something that the daemon does again.
     pub(super) fn again(&mut self) -> Result<(), Error> {
         let mut enabled = false;
         for of in ["system", self.container] {
@@ -279,7 +279,7 @@ impl RestartCheck {
     }
 
     /// Answers who asked, if there is an answer now: `settled` says that nothing comes, is under way or waits, `idle` that
-    /// nothing is under way. True when nothing must be done from here on.
+    /// nothing is under way. True when nothing must be done from now on.
     pub(super) fn answer(&mut self, settled: bool, idle: bool) -> Result<bool, Error> {
         let Some(question) = self.open else { return Ok(false) };
         let ready = settled || (question.skip_pending && idle);

@@ -19,7 +19,7 @@ pub struct Again {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Says {
     /// What any row says: who takes it answers it.
-    Anew,
+    New,
     /// To an orchagent of ours: no news, unless it `missed` what it was told before.
     Again {
         /// It did.

@@ -90,7 +90,7 @@ impl Stage {
         self.unanswered() > 0 && !self.has(Stage::CHANGED | Stage::CONFIRMED | Stage::KNOWN)
     }
 
-    /// It is `next` from here on. `awaiting` counts the stages of which [`Stage::awaits_answer`] is true.
+    /// It is `next` from now on. `awaiting` counts the stages of which [`Stage::awaits_answer`] is true.
     pub(super) fn set(&mut self, next: Stage, awaiting: &mut usize) {
         *awaiting += usize::from(next.awaits_answer());
         *awaiting -= usize::from(self.awaits_answer());

@@ -480,7 +480,7 @@ fn a_lost_database_gets_every_row_again() {
     bench.take();
     bench.machine.write_again(&mut bench.out);
     let mut again = bench.machine.all_again();
-    assert!(!bench.machine.some_again(&mut again, Says::Anew, 10, &mut bench.out));
+    assert!(!bench.machine.some_again(&mut again, Says::New, 10, &mut bench.out));
     assert_eq!(
         bench.drain(),
         [
@@ -678,7 +678,7 @@ fn an_answer_to_a_row_that_nobody_announced_confirms_no_later_one() {
     }
     let all_again = |bench: &mut Bench| {
         let mut again = bench.machine.all_again();
-        assert!(!bench.machine.some_again(&mut again, Says::Anew, 10, &mut bench.out));
+        assert!(!bench.machine.some_again(&mut again, Says::New, 10, &mut bench.out));
         assert_eq!(bench.drain().len(), 1);
     };
     // Redis lost the row, and the route changes before the answer to its copy.

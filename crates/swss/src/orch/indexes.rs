@@ -33,7 +33,7 @@ pub(super) struct Index {
     refs: u32,
     /// Routes that wait for it to mean something.
     pins: u32,
-    /// Of these, those that do not lead to its group: they must be led anew when its meaning changes.
+    /// Of these, those that do not lead to its group: they must be resolved again when its meaning changes.
     followers: Set<RouteId>,
 }
 

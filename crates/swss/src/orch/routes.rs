@@ -434,7 +434,7 @@ impl Orch {
         }
     }
 
-    /// A route that leads through an index is to be led anew, because the index means something else.
+    /// A route that leads through an index is to be resolved again, because the index means something else.
     pub(super) fn lead_again(&mut self, id: RouteId, index: u32) {
         match self.routes.table.task(id).map(|task| task.state) {
             // The reply will show it.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Which route.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RouteKey {
-    /// Not a route: from here on (SET) every route is said that shall stay; the others go at the end (DEL).
+    /// Not a route: from now on (SET) every route is said that shall stay; the others go at the end (DEL).
     Resync,
     /// A route as it was said before, to an orchagent of ours that may have missed it, in our spelling. It is no news
     /// to one that has not, so nobody is answered then.

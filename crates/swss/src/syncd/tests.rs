@@ -167,7 +167,7 @@ impl World {
     /// syncd alone starts again, on an empty chip.
     fn restart_syncd(&mut self) {
         self.syncd = Syncd::new(Chip::default(), Box::new(self.vids.clone())).validate(Validation::Off);
-        // As the daemon does: the maps are written anew.
+        // As the daemon does: the maps are written again.
         self.db.rid_of.clear();
         let rows: Vec<_> = self
             .db

@@ -218,7 +218,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Waits for a message; of one with several frames, the last counts. The buffer is overwritten, and made anew where nothing
+    /// Waits for a message; of one with several frames, the last counts. The buffer is overwritten, and made again where nothing
     /// waits to be read: a long message may be the last for long.
     pub(super) fn message(&mut self, body: &mut Vec<u8>) -> io::Result<()> {
         if self.input.buffer().is_empty() {

@@ -56,7 +56,7 @@ impl Routes {
         routes
     }
 
-    /// Counts anew what is right.
+    /// Counts again what is right.
     pub(super) fn judge(&mut self, view: &View) {
         self.right = self.paths.iter().zip(&*view.best).filter(|(have, best)| have == best).count() as u64;
     }

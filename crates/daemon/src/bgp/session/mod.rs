@@ -81,7 +81,7 @@ const LINGERING: usize = 1024;
 const WRITES_AT_ONCE: usize = 8 * 1024 * 1024;
 
 const WAKE: Token = Token(usize::MAX);
-/// Tokens from here on are listeners'; below are connections', two for each peer.
+/// Tokens of at least this are listeners'; lower ones are connections', two for each peer.
 const LISTENERS: usize = 1 << 48;
 
 /// A session of which a shard holds nothing any more.

@@ -16,7 +16,7 @@ pub struct Neighbors {
     pub added: Vec<IpAddr>,
     /// Those that are gone.
     pub removed: Vec<IpAddr>,
-    /// Their session ended, and begins anew with other settings.
+    /// Their session ended, and starts over with other settings.
     pub reset: Vec<IpAddr>,
     /// Their session lasts, and routes are exchanged again where the policy is another.
     pub refreshed: Vec<IpAddr>,

@@ -23,7 +23,7 @@ const GROUPS: u32 = 3;
 enum Step {
     /// A prefix leads elsewhere, or nowhere.
     Route(u32, Option<u32>),
-    /// A group has another content: routes that carry it are told anew.
+    /// A group has another content: routes that carry it are sent again.
     Group(u32, u8),
     /// The server hands what it knows of a prefix to the chip.
     Pop(u32),

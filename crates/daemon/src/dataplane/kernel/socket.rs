@@ -25,7 +25,7 @@ const READ_BYTES: usize = 256 * 1024;
 /// How long an answer may take. The kernel answers before the request's system call returns, so what is not there
 /// soon was lost.
 const ANSWER: Duration = Duration::from_secs(1);
-/// How often a dump is begun anew when the kernel says that its contents changed under it.
+/// How often a dump is started over when the kernel says that its contents changed under it.
 const DUMP_TRIES: usize = 10;
 
 /// Why the kernel refused a request.

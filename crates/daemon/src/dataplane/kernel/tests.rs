@@ -724,7 +724,7 @@ fn a_group_that_leads_nowhere_takes_its_routes_along_and_brings_them_back() {
             batch.0.groups.push(GroupOp { id: GroupId(1), content: FibGroup::Nowhere, source: None });
             batch
         };
-        // The object and the way that was in it, and with them all routes; the less specific one forwards from here on.
+        // The object and the way that was in it, and with them all routes; the less specific one forwards from now on.
         assert_eq!(told(|| nowhere().apply(&mut kernel)), (2, 0));
         assert_eq!((table().len(), json("nexthop show").len()), (1, 2));
         // Some of the routes go, and one comes that was on its way when the group lost its way: nothing is refused, and

@@ -1,6 +1,6 @@
 //! Looks that read a part of the tables each, so that one a second is cheap also while routes change.
 //!
-//! What routes stand on (interfaces, neighbours, groups, the switch's objects) is read anew as a lap through the tables begins, and
+//! What routes stand on (interfaces, neighbours, groups, the switch's objects) is read again as a lap through the tables begins, and
 //! when something seems to differ. A lap goes through the switch's own entries, too ([`super::surplus`]).
 
 use super::leads::Dest;
@@ -131,7 +131,7 @@ impl DaemonsCheck {
         }))
     }
 
-    /// What routes stand on, read anew; `None` when the VRFs are others.
+    /// What routes stand on, read again; `None` when the VRFs are others.
     fn fresh(&mut self, before: Scene) -> Result<Option<Scene>, Error> {
         let Scene { rows, routers, vrfs, ground, objects, .. } = before;
         let mut scene = self.scene(rows.without_wishes())?;

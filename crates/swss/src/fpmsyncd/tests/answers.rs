@@ -15,7 +15,7 @@ enum Act {
     /// What fpmsyncd writes is handed over.
     Take,
     /// Redis was lost: every row is written again.
-    Anew,
+    Recount,
     /// orchagent takes so many rows as one, carries them out and answers.
     Program(usize),
     /// The same, and the chip refuses.
@@ -35,7 +35,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         5 => (1..4u8).prop_map(Act::Announce),
         1 => Just(Act::Del),
         5 => Just(Act::Take),
-        1 => Just(Act::Anew),
+        1 => Just(Act::Recount),
         5 => (1..4usize).prop_map(Act::Program),
         2 => (1..4usize).prop_map(Act::Refuse),
         1 => Just(Act::Relent),
@@ -137,10 +137,10 @@ impl World {
             Act::Announce(gateway) => self.say(Some(gateway)),
             Act::Del => self.say(None),
             Act::Take => self.take(),
-            Act::Anew => {
+            Act::Recount => {
                 self.take();
                 let mut again = self.bench.machine.all_again();
-                let all = super::Says::Anew;
+                let all = super::Says::New;
                 assert!(!self.bench.machine.some_again(&mut again, all, 9, &mut self.bench.out));
                 self.wrote();
             }

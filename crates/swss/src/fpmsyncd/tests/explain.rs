@@ -32,7 +32,7 @@ fn what_a_route_waits_for_is_said() {
         bench.take();
         assert_eq!(says(&bench), answers(many));
     }
-    bench.machine.count_anew([]);
+    bench.machine.recount([]);
     bench.machine.all_said();
     bench.take();
     let key = RouteRow::parse_key("10.1.0.0/16").unwrap();

@@ -554,7 +554,7 @@ fn what_may_change_of_an_interface_changes() {
     world.set("INTF_TABLE:Ethernet0", "mpls=disable");
     world.settle();
     assert_eq!(told(&mut world), ["SAI_ROUTER_INTERFACE_ATTR_ADMIN_MPLS_STATE=false"]);
-    // One that is made anew is told at once.
+    // One that is made again is told at once.
     for row in ["DEL", "mpls=enable"] {
         world.set("INTF_TABLE:Ethernet0:10.0.0.1/24", "DEL");
         world.set("INTF_TABLE:Ethernet0", row);
