@@ -244,7 +244,7 @@ def test_a_chip_that_stalls_stops_bgp(host, wiring):
     agree(*path.at)
 
 
-def test_an_orchagent_that_is_away_stops_nobody(host):
+def test_absent_orchagent_stops_no_daemon(host):
     """It ends while everybody waits for it, and BGP is read again. Its successor begins with what APPL_DB has."""
     path, sender = begin(host, "redis")
     flaps = stall(path, sender)

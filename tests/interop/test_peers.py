@@ -78,7 +78,7 @@ def test_other_to_ribtide(pair, kind):
 
 
 def test_cut_line(pair):
-    """Nobody says goodbye, and the hold timer has to find out. The line comes back, and so does the table."""
+    """No side sends a Cease, and the hold timer has to find out. The line comes back, and so does the table."""
     # Else the session would end with the link (test_fallover.py).
     router = Ribtide(pair.a, ribtide(LEFT).replace("[bgp]\n", "[bgp]\nfast-external-fallover = false\n", 1))
     other = start("bird", pair.b, RIGHT)
@@ -275,7 +275,7 @@ def test_route_reflection(pair):
     mine = router.table()
     del mine["198.51.100.0/24"]
     agree(theirs, mine, NOT_SHOWN)
-    # Nobody gets back what is his.
+    # No peer gets back its own path.
     assert router.session(Pair.B4)["advertised"] == {"ipv4": 1, "ipv6": 0}
     feed.stop()
     wait_count(frr, 1)

@@ -208,7 +208,7 @@ def test_a_crash_leaves_nothing_stale(sonic, daemon):
 
 
 def test_routes_wait_for_their_neighbours(host):
-    """A route whose next hop nobody knows asks for it, waits, and is programmed when it is known; and waits again."""
+    """A route whose next hop is not resolved asks for it, waits, and is programmed when it is known; and waits again."""
     sonic = Sonic(host, neighbors=False)
     own = own_routes(sonic)
     sonic.set("ROUTE_TABLE", "192.0.2.0/24", protocol="bgp", nexthop="193.203.0.5", ifname="Ethernet0")

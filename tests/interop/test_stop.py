@@ -47,7 +47,7 @@ next-hop = ["10.2.0.17"]
 
 #: Table → what is installed there.
 WANTED = {"main": {"198.51.100.0/24", "203.0.113.0/24", "2001:db8:77::/48"}, str(RED): {"192.0.2.0/24"}}
-#: Of somebody else: in the same table and with an object, of another number.
+#: Of another program: in the same table and with an object, of another number.
 FOREIGN = "198.51.101.0/24"
 
 

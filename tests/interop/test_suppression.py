@@ -98,7 +98,7 @@ def test_what_the_chip_refuses_is_never_told(host):
     summary = json.loads(router.text("show", "route", "summary", "--json"))
     assert (summary["bgp"]["waiting"], summary["bgp"]["blocked"]) == (0, len(refused))
 
-    # Another next hop, which the chip refuses: what was told is taken back, as nobody knows where packets go.
+    # Another next hop, which the chip refuses: what was told is taken back, as it is not known where packets go.
     late = ALL[1]
     router.text("config", "asic", "refuse", late)
     sender.send(update([late], [65010], "10.0.0.6"))

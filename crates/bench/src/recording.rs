@@ -145,7 +145,7 @@ where
                     self.entry(seconds, peer, rib.prefix, e.path_id, e.attributes, Rib::FORM)?;
                 }
             }
-            // What the collector said itself is nobody's route.
+            // What the collector said itself is no route of a peer.
             Body::Message(m) if !m.local => {
                 let peer = RecordedPeer { address: m.session.peer, asn: m.session.peer_asn };
                 match frame(m.bytes, MAX_EXTENDED_LEN) {
@@ -270,7 +270,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The peer that said most, the first of equals; `None` when nobody said anything.
+    /// The peer that said most, the first of equals; `None` when no peer said anything.
     pub fn busiest(&self) -> Option<RecordedPeer> {
         let most = self.peers.iter().map(|(_, count)| *count).max().filter(|count| *count > 0)?;
         self.peers.iter().find(|(_, count)| *count == most).map(|(peer, _)| *peer)

@@ -183,7 +183,7 @@ impl AttrSet {
         self.0.as_ptr()
     }
 
-    /// How many handles there are. Where only one owner makes new ones, 1 means that nobody else has one.
+    /// How many handles there are. Where only one owner makes new ones, 1 means that there is no other.
     pub fn handles(&self) -> usize {
         ThinArc::strong_count(&self.0)
     }

@@ -383,7 +383,7 @@ impl RibStage {
         true
     }
 
-    /// Waits until [`RibStage::take`] may find something, or `timeout` has passed: then it is false. A lane that nobody
+    /// Waits until [`RibStage::take`] may find something, or `timeout` has passed: then it is false. A lane that no producer
     /// feeds, as the feedback of a router without dataplanes, is not waited for.
     fn wait(&self, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, room: bool, timeout: Duration) -> bool {
         let mut select = Select::new();

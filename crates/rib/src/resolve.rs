@@ -806,7 +806,7 @@ impl Resolver {
     // ---- the end of a batch
 
     /// Ends batch `seq`: groups to create or change, groups to delete, next hops to tell BGP of, and those
-    /// that are delayed. Forgets what nobody
+    /// that are delayed. Forgets what nothing
     /// uses any more.
     pub(crate) fn finish(
         &mut self,

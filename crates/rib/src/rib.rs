@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// [`Rib::handle`] takes events and returns effects; everything else only looks. One batch is worked through in
 /// five steps: events change candidates and mark the targets that may resolve differently; marked targets and
 /// groups (or, as the cache's mode has it, routes) are resolved; selection is made again for changed prefixes; groups and routes that differ from what the
-/// FIB has become operations; what nobody uses is forgotten.
+/// FIB has become operations; what is not in use is forgotten.
 pub struct Rib {
     pub(crate) tables: RouteTables,
     pub(crate) resolver: Resolver,

@@ -93,7 +93,7 @@ impl Route {
         clean
     }
 
-    /// Whether somebody announces it and the FIB does not have it.
+    /// Whether a source announces it and the FIB does not have it.
     pub(crate) fn is_idle(&self) -> bool {
         self.fib == 0 && self.group != 0
     }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How often a difference that somebody is at work on is looked at.
+/// How often a difference that a daemon is at work on is looked at.
 const DIFFERENCE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What to compare.

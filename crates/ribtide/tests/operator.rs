@@ -351,7 +351,7 @@ fn groups(router: &Router) {
     ] {
         assert!(text.contains(says), "{says}\n{text}");
     }
-    assert!(router.complaint(&["bgp", "group", "nobody"]).contains("no group \"nobody\""));
+    assert!(router.complaint(&["bgp", "group", "missing"]).contains("no group \"missing\""));
 }
 
 fn next_hop_groups(router: &Router) {

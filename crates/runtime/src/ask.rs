@@ -144,7 +144,7 @@ fn with_answer<S, R: Send + 'static>(
 ) -> (Question<S>, channel::Receiver<R>) {
     let (answer, answered) = channel::bounded(1);
     let question = move |state: &mut S| {
-        // The asker may have lost patience; then nobody wants the answer.
+        // The caller may have timed out; then the answer is dropped.
         let _ = answer.send(question(state));
     };
     (Box::new(question), answered)

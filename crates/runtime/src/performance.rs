@@ -2,7 +2,7 @@
 //! and how long it waited in between.
 //!
 //! What counts is added up over calls until there are [`THRESHOLD`] tasks and a millisecond of work, then it is one
-//! [`Record`]. The latest are kept in memory, so that they are there when somebody asks and cost nothing when nobody does.
+//! [`Record`]. The latest are kept in memory, so that a client can read them, and they cost nothing when none does.
 //! The gap before a call is idle time: a stage that is idle waits for the one before it, one that is busy is
 //! what the others wait for.
 

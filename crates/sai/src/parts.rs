@@ -1,6 +1,6 @@
 //! IPv6 routes: exact look-up in one hash probe, longest match in one for each length.
 //!
-//! A table with many is cut into parts by a hash of its own, so that somebody can walk through it a part at a time: however the tables of
+//! A table with many is cut into parts by a hash of its own, so that a checker can walk through it a part at a time: however the tables of
 //! the parts grow and shrink, an entry stays in its part.
 
 use crate::dir24::Target;

@@ -198,7 +198,7 @@ impl VirtualSwitch {
     }
 
     /// When it will have done what it was asked since the last time, which came `now`; `None`: it is done. Tables show it
-    /// at once: nobody but who drives the chip can tell.
+    /// at once: only the driver of the chip can tell.
     pub fn done_at(&mut self, now: Instant) -> Option<Instant> {
         self.pace.done_at(now)
     }

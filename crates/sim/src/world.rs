@@ -98,7 +98,7 @@ pub enum Event {
     NextHop(IpAddr, NextHopState),
     /// The peer asks for a family again (RFC 2918).
     Refresh(usize, Afi),
-    /// Somebody wants to see the best paths of a family.
+    /// A client dumps the best paths of a family.
     Dump(Afi),
 }
 

@@ -1,9 +1,9 @@
 //! fpmsyncd: from what a routing daemon says over FPM to the rows of APPL_DB.
 //!
 //! One machine. Messages go in; between two [`Fpmsyncd::take`]s all changes of a route coalesce, and what comes out is
-//! the difference between what APPL_DB has and what it should have: groups, then routes, then groups that nobody
+//! the difference between what APPL_DB has and what it should have: groups, then routes, then groups that no route
 //! names any more. A route whose next-hop object is unknown keeps the row that it has until the object comes. After
-//! a reconnect, routes that nobody announces again are deleted once the replay is over.
+//! a reconnect, routes that no client announces again are deleted once the replay is over.
 //!
 //! What SONiC's own does differently and loses routes by is not imitated; each place says so.
 
@@ -270,7 +270,7 @@ impl Fpmsyncd {
         }
     }
 
-    /// Takes in the time, in milliseconds from any start, before what was said by then. Whether somebody `listened` since the
+    /// Takes in the time, in milliseconds from any start, before what was said by then. Whether the caller `listened` since the
     /// last time: looked whether the client says something, at least every [`LISTENING_MS`].
     pub fn tick(&mut self, now_ms: u64, listened: bool) {
         let passed = now_ms.saturating_sub(self.now_ms);

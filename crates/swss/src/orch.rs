@@ -143,13 +143,13 @@ pub struct OrchOut {
     pub capability: Vec<Change<SwitchCapabilityRow>>,
     /// What the chip confirmed, to who asked and to APPL_STATE_DB, as messages and as rows; only with [`OrchConfig::responses`].
     pub responses: Vec<Change<RouteStateRow>>,
-    /// The same of rows that were found at the start or said again ([`RouteKey::Again`]): nobody asked just now. Who
+    /// The same of rows that were found at the start or said again ([`RouteKey::Again`]): no client asked just now. Who
     /// counts answers must not take them for any.
     pub found: Vec<Change<RouteStateRow>>,
     /// Routes that are refused, once for each row that asks for it; only with [`OrchConfig::responses`]. It is no response: one may
     /// still come, as where the chip has no room. Of a row that another has taken the place of nothing is said.
     pub refusals: Vec<Refusal>,
-    /// Routes of which nobody waits for news: why the chip does not have one as asked, as a sentence, or `None` when it
+    /// Routes of which no client waits for news: why the chip does not have one as asked, as a sentence, or `None` when it
     /// has, though it was reported as failed before. Here, or in [`Finished::failed`].
     pub verdicts: Vec<(RouteKey, Option<String>)>,
     /// To the log.

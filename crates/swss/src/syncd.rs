@@ -140,7 +140,7 @@ impl<S: Sai> Syncd<S> {
         self.rid_of.iter().map(|(vid, rid)| Number { vid: *vid, rid: *rid, own: self.own.get(vid).copied() })
     }
 
-    /// Nobody writes ASIC_DB, and orchagent lives and dies with this machine, so that there is nothing to compare with: the
+    /// No client writes ASIC_DB, and orchagent lives and dies with this machine, so that there is nothing to compare with: the
     /// chip alone knows its routes. [`SyncdOut::rows`] names none, and neither do [`Syncd::attrs`] and
     /// [`Syncd::for_each`]; a second start of orchagent is refused. Requests are not validated, since ours are right by their
     /// types.
@@ -251,7 +251,7 @@ impl<S: Sai> Syncd<S> {
     pub fn handle_again(&mut self, request: SaiRequest, out: &mut SyncdOut) {
         let store = self.view.as_ref().unwrap_or(&self.store);
         let done = |verb: Verb, object: ObjectType, item: &Item| match verb {
-            // Nobody else makes it; what it is now, a later request made of it, which comes again too.
+            // No other request makes it; what it is now, a later request made of it, which comes again too.
             Verb::Create => store.get(object, &item.id).is_some(),
             Verb::Remove => store.get(object, &item.id).is_none(),
             Verb::Set => false,

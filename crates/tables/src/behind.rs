@@ -1,6 +1,6 @@
 //! A table that is written behind: by a thread of its own, so that who writes it goes on meanwhile.
 //!
-//! It is one of two things. On a route's way to who programs it, it goes on as fast as it can. As a record that nobody waits
+//! It is one of two things. On a route's way to who programs it, it goes on as fast as it can. As an asynchronous mirror that nothing waits
 //! for, it leaves the machine and the database to the routes while they come, and follows ([`Pace`]).
 //!
 //! What waits coalesces a key at a time. There is a bound all the same, in rows, for they are memory: a database that stays
@@ -53,7 +53,7 @@ pub struct Behind<R: Row> {
     done: Arc<AtomicU64>,
     /// Of a record.
     pace: Option<Pace>,
-    /// Somebody waits until all is written.
+    /// A caller waits until all is written.
     hurried: Arc<AtomicBool>,
 }
 
@@ -71,7 +71,7 @@ impl<R: Row> Behind<R> {
         Behind::start(table, timer, rings, ON_THE_WAY, None)
     }
 
-    /// Writes `table` from now on, whose rows nobody waits for unless more than `at_most` wait.
+    /// Writes `table` from now on, whose rows no reader waits for unless more than `at_most` wait.
     ///
     /// # Errors
     /// [`TableError::Unreachable`] when there is no thread for it.
@@ -218,7 +218,7 @@ impl<R: Row> Behind<R> {
         Ok(self.is_idle())
     }
 
-    /// Whether somebody waits until all is written, so that it is done at full speed.
+    /// Whether a caller waits until all is written, so that it is done at full speed.
     pub fn awaited(&self, awaited: bool) {
         self.hurried.store(awaited, Relaxed);
         if let Some(pace) = &self.pace {
@@ -259,7 +259,7 @@ impl<R: Row> Behind<R> {
     fn send(&mut self, work: Work<R>) -> Result<(), TableError> {
         self.given += 1;
         let Some(sender) = &self.work else { return self.check(false) };
-        // A caller that stands here hears nobody: it is held up by the database, and not by who takes rows from it as well.
+        // A caller that waits here reads no message: it is held up by the database, and not by who takes rows from it as well.
         let hurried = sender.is_full().then(|| self.hurried.swap(true, Relaxed));
         let sent = sender.send(work).is_ok();
         if let Some(hurried) = hurried {

@@ -257,7 +257,7 @@ impl Connection {
                     std::thread::sleep(pause);
                     pause = BACK_OFF.1.min(pause * 2);
                 }
-                // Somebody made the server forget its scripts; what ran meanwhile may run again.
+                // A client made the server forget its scripts; what ran meanwhile may run again.
                 Ok(Some(message)) if message.starts_with("NOSCRIPT") => match self.load_scripts() {
                     Ok(()) => {}
                     Err(e) => self.recover(e)?,

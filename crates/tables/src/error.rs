@@ -94,7 +94,7 @@ impl fmt::Display for TableError {
             }
             TableError::Interrupted { what } => write!(
                 f,
-                "{what} went away while syncd had a request, and nobody knows whether it was carried out; start syncd and \
+                "{what} went away while syncd had a request, and it is not known whether it was carried out; start syncd and \
                  orchagent again"
             ),
             TableError::Emptied { database } => write!(

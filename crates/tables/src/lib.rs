@@ -2,7 +2,7 @@
 //!
 //! One pair of traits, three carriers: Redis and ZeroMQ, where keys, sets, queues, channels and messages are SONiC's
 //! own, so that any stage can stand beside SONiC's others; and memory, where typed rows go through a bounded ring.
-// They panic where nobody reads any more.
+// These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
@@ -53,7 +53,7 @@ pub trait Producer<R: Row> {
     fn flush(&mut self) -> Result<(), TableError>;
 
     /// Waits while the consumer is there and has much to take, until it is `hurried`: what comes meanwhile coalesces where it waits, and
-    /// what somebody else writes does not wait behind all that there is.
+    /// what another client writes does not wait behind all that there is.
     ///
     /// # Errors
     /// As [`Producer::write`].

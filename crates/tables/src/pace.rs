@@ -1,8 +1,8 @@
-//! How fast a record is written that nobody waits for, to a server through which routes may be on their way.
+//! How fast an asynchronous mirror is written, to a server through which routes may be on their way.
 //!
 //! What Redis does for the record it does not do for the routes, and its time is the scarcest there is. So while more keeps
 //! coming, a record takes a small share of its server's time. It goes on at full speed when nothing came for a moment, when what
-//! waits is old, when somebody waits for it after all, or when much waits, and then until nothing does: whoever bounds what may
+//! waits is old, when a caller waits for it after all, or when much waits, and then until nothing does: whoever bounds what may
 //! wait so that it is little has it written with the routes, to the last one.
 
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Pace {
         self.0.came.store(now.saturating_duration_since(self.0.begin).as_millis() as u64, Relaxed);
     }
 
-    /// Somebody waits until all is written, or no longer does.
+    /// A caller waits until all is written, or no longer does.
     pub fn awaited(&self, awaited: bool) {
         self.0.awaited.store(awaited, Relaxed);
     }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_hastens_when_nothing_comes_or_somebody_waits() {
+    fn low_priority_writer_hastens_when_idle_or_awaited() {
         let (pace, now) = (Pace::new(20), Instant::now());
         pace.came(Instant::now());
         assert_eq!(pace.rows(10_000, now, 0), PACED_BATCH_MAX);

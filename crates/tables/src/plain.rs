@@ -161,7 +161,7 @@ impl<R: Row> Producer<R> for PlainTable<R> {
         let mut copies = std::mem::take(&mut self.copies).into_iter().peekable();
         for (n, answer) in answers.iter().enumerate() {
             let Some((_, row, key)) = copies.next_if(|(at, ..)| *at == n) else { continue };
-            // Somebody took the model away meanwhile.
+            // Another client deleted the row meanwhile.
             if answer.reply() == Ok(Reply::Integer(0)) {
                 self.queue_row(&self.key(&key), &row);
             }

@@ -4,7 +4,7 @@
 //! pushed at the head and taken from the tail, so what was sent first is read first.
 //!
 //! SONiC's syncd takes a request out of the database and then carries it out: one that is killed in between leaves
-//! an orchagent that waits for an answer which nobody will give. Ours moves it to a list beside the queue, from which it goes
+//! an orchagent that waits for an answer that will not come. Ours moves it to a list beside the queue, from which it goes
 //! in one transaction with the reply, so that the next syncd finds what the last one owes.
 
 pub use crate::exchange::Message;

@@ -109,7 +109,7 @@ end
 return rows
 ";
 
-/// Brings rows that nobody has taken to their final place; they stay noted.
+/// Brings rows that were not taken to their final place; they stay noted.
 ///
 /// KEYS: set of keys to clear first, prefix of unconsumed rows, prefix of final rows. ARGV: keys.
 const SETTLE: &str = r"
@@ -445,7 +445,7 @@ pub fn channel<R: Row>(database: &Database) -> String {
     format!("{}_CHANNEL@{}", R::TABLE, database.id)
 }
 
-/// Whether somebody listens to a channel, which a consumer does for as long as it runs.
+/// Whether a subscriber listens to a channel, which a consumer does for as long as it runs.
 ///
 /// # Errors
 /// What [`Connection::flush`] says.

@@ -1,6 +1,6 @@
 //! Hearing what is published: one thread a database, which turns messages into wake-ups or hands them on.
 //!
-//! A publication is lost when nobody listens, so every new subscription, the first and each after a lost server,
+//! A publication is lost without a subscriber, so every new subscription, the first and each after a lost server,
 //! counts as having heard something on every channel: whoever waits looks at its table once more.
 
 use crate::TableError;

@@ -394,7 +394,7 @@ fn equal_rows_are_copies_and_none_is_lost_with_the_first() {
             assert_eq!(client.hash(&format!("ROUTE_TABLE:{row}.0.0.0/8")), hash, "{row}");
         }
     }
-    // Somebody else deletes the first while the others are made.
+    // Another client deletes the first while the others are made.
     let taken = Arc::new(std::sync::atomic::AtomicBool::default());
     let (ended, mut thief) = (taken.clone(), server.client(Db::Appl));
     let stealing = std::thread::spawn(move || {
@@ -454,7 +454,7 @@ fn a_producer_waits_for_a_consumer_that_is_there_and_for_no_other() {
         Reply::Integer(depth) => depth,
         other => panic!("{other:?}"),
     };
-    // Nobody is there; somebody is, and nobody has the time.
+    // No consumer is there; then one is, and it has no time.
     table.let_through(&|| false).unwrap();
     let stop = Stop::default();
     let mut there = consumer_until(&server, &stop);

@@ -131,7 +131,7 @@ class Host:
         self.ip("link", "add", interface, "index", str(100 + self.links), "type", "veth", "peer", "name", interface, "netns", other.name)
 
     def lan(self, interface, *addresses):
-        """A network in which next hops can be, though nobody is there: its cable ends in the same host."""
+        """A network in which next hops can be, though no host is there: its cable ends in the same host."""
         end = f"{interface}-end"[-15:]
         self.ip("link", "add", interface, "type", "veth", "peer", "name", end)
         self.ip("link", "set", end, "up")

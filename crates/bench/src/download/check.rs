@@ -2,7 +2,7 @@
 //! happens and while all routes change as fast as fpmsyncd takes them.
 //!
 //! One process of `ribtide route-check --sonic` looks again and again: the first look is of everything, those after it of a
-//! part. Meanwhile somebody asks Redis for a `PING` each millisecond, since a look must hold up nobody who writes.
+//! part. Meanwhile a thread sends Redis a `PING` each millisecond, since a check must hold up no writer.
 
 use super::load::Load;
 use super::redis::Redis;
@@ -51,7 +51,7 @@ pub struct Options {
     pub how: How,
 }
 
-/// How long it is watched how fast routes change while nobody looks.
+/// How long it is watched how fast routes change while no check runs.
 const BASELINE_TIME: Duration = Duration::from_secs(5);
 /// How often it is looked whether there is an answer.
 const LOG_POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -114,7 +114,7 @@ pub struct Report {
 /// Measures, prints a table, and writes JSON where asked to.
 ///
 /// # Errors
-/// A daemon failed, a look found a difference while nothing happened or in the end, or somebody pressed Ctrl-C.
+/// A daemon failed, a look found a difference while nothing happened or in the end, or Ctrl-C was pressed.
 pub fn run(options: &Options) -> Result<(), Error> {
     Place::may_make_namespaces()?;
     if let Some(without) = options.dut.iter().find(|wiring| {
@@ -199,7 +199,7 @@ impl Drop for Sets<'_> {
 fn churn(mut stream: TcpStream, frames: &[Vec<u8>; 2], over: &AtomicBool) {
     for all in frames.iter().cycle() {
         for piece in all.chunks(64 << 10) {
-            // What is cut off here is read by nobody: the run ends.
+            // What is cut off here is not read: the run ends.
             if over.load(Relaxed) || stream.write_all(piece).is_err() {
                 return;
             }

@@ -158,7 +158,7 @@ impl Running {
         }
     }
 
-    /// Waits until nobody does anything any more; seconds from `begin` until then.
+    /// Waits until all daemons are idle; seconds from `begin` until then.
     pub(super) fn quiet(&mut self, begin: Instant, limit: Duration) -> Result<f64, Error> {
         let end = Instant::now() + limit;
         let (mut since, mut first, mut tenths) = (begin.elapsed(), self.cpu(), 0);
@@ -339,7 +339,7 @@ fn settings(it: &Running, case: &Case) -> io::Result<()> {
     set(STATE, "WARM_RESTART_ENABLE_TABLE|system", "enable", "true")
 }
 
-/// IPv4 and IPv6 routes of a switch that nobody has told any: default routes, two link-local ones, the switch's own
+/// IPv4 and IPv6 routes of a switch that was given none: default routes, two link-local ones, the switch's own
 /// addresses.
 fn own_routes(case: &Case) -> (u64, u64) {
     (2 + u64::from(case.reactions), 3 + u64::from(case.load.ipv6 > 0))

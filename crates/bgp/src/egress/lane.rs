@@ -11,7 +11,7 @@ use crate::message::NONE;
 use crate::peer::PeerId;
 use ribtide_prefix::{Family, Map, Prefix};
 
-/// The source of what a stream's members were sent of a prefix. All but that source have it: nobody is sent its own path.
+/// The source of what a stream's members were sent of a prefix. All but that source have it: no peer is sent its own path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Had(u16);
 
@@ -47,7 +47,7 @@ struct Pending {
 pub(super) enum Phase {
     /// They follow the changes.
     Live,
-    /// They want the table; nobody has been asked yet.
+    /// They want the table; no shard has been asked yet.
     Wanted,
     /// The shards have been asked for it with this token. Until all have answered nothing is sent: then it is packed as
     /// well as it can be, and what it says of a prefix cannot be older than what was sent.
@@ -161,7 +161,7 @@ impl<F: Family> Lane<F> {
         self.phase != Phase::Live || self.end_of_rib
     }
 
-    /// Whether its members joined, and nobody was asked for their table yet: then others may join them.
+    /// Whether its members joined, and no shard was asked for their table yet: then others may join them.
     pub(super) fn is_open(&self) -> bool {
         self.phase == Phase::Wanted && !self.told
     }

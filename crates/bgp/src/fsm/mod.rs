@@ -180,7 +180,7 @@ enum End {
     Error(Notification, String),
     /// We tell the peer, whose message was wrong; the NOTIFICATION says all.
     Fault(Notification),
-    /// We tell the peer; nobody was to blame.
+    /// We notify the peer; neither side was at fault.
     Cease(Notification),
     /// The same, with a reason that is for our operator only.
     CeaseSince(Notification, String),

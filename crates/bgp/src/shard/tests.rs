@@ -520,7 +520,7 @@ fn path_that_moves_to_an_unknown_next_hop_holds_what_was_told() {
             bench.finish();
             bench.routes(&one, Some(&set(0, 8)), [0]);
             let effects = bench.finish();
-            assert_eq!((attrs(&effects), fed(&effects.feed)), (vec![], 1), "fed, and nobody hears of it");
+            assert_eq!((attrs(&effects), fed(&effects.feed)), (vec![], 1), "fed, and no worker hears of it");
             let standing = bench.shard.lookup(prefix(0)).unwrap().standing;
             assert_eq!(standing, Standing::Waiting { former: true });
             let mut effects = says(&mut bench, "192.0.2.8", state);

@@ -28,7 +28,7 @@ pub struct Api {
     file: SocketFile,
 }
 
-/// The Unix socket's file. Goes with its owner: a file that is gone says that nobody listens.
+/// The Unix socket's file. Goes with its owner: a file that is gone says that no daemon listens.
 #[derive(Debug)]
 pub(crate) struct SocketFile(PathBuf);
 
@@ -95,7 +95,7 @@ impl fmt::Display for ListenError {
 impl std::error::Error for ListenError {}
 
 impl Api {
-    /// Binds. A socket file that nobody listens on any more is replaced.
+    /// Binds. A socket file without a listener is replaced.
     ///
     /// # Errors
     /// When another router listens there, or the system refuses.
@@ -156,7 +156,7 @@ impl Api {
     }
 }
 
-/// Makes the Unix socket with its group and mode. Nobody can connect before it has both: it is made with no permission
+/// Makes the Unix socket with its group and mode. No client can connect before it has both: it is made with no permission
 /// but its owner's, and listens last.
 fn bind_unix(config: &ApiConfig) -> Result<(UnixListener, SocketFile), ListenError> {
     let path = &config.socket;

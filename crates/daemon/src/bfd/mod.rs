@@ -6,9 +6,9 @@
 //!               └────► session thread: its session ends with Cease, BFD Down
 //! ```
 //!
-//! It waits for nobody and does nothing else, so that a busy router does not look like a dead one to its neighbours, nor
+//! It waits for no other thread and does nothing else, so that a busy router does not look like a dead one to its neighbours, nor
 //! they to it. What those whom it tells have no room for stays here, and only the newest of it ([`tell`]). Its lines go
-//! through a ring to a thread of their own, because standard error may be a pipe that nobody reads.
+//! through a ring to a thread of their own, because standard error may be a pipe that is not read.
 
 mod engine;
 mod socket;

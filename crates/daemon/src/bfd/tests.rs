@@ -191,7 +191,7 @@ fn what_must_be_proven_is_not_usable_before() {
     until("held back", &mut router, &mut [], |r| r.usable.get(&gateway) == Some(&false));
     let mut a = Neighbor::new(Ipv4Addr::new(127, 9, 1, 2), Ipv4Addr::new(127, 9, 1, 1), 250);
     until("proven", &mut router, &mut [&mut a], |r| r.usable.get(&gateway) == Some(&true));
-    assert!(router.news.is_empty(), "nobody of BGP has it");
+    assert!(router.news.is_empty(), "no BGP session has it");
     let error =
         start(&parsed(&text).bfd, &[], Outlets { rib: None, bgp: None }, &Rings::default(), Stop::default());
     let says = error.err().unwrap().to_string();

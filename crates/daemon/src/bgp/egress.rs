@@ -32,7 +32,7 @@ const BUDGET: usize = 64 * 1024;
 const SHARE: usize = 1024;
 
 /// How long it sleeps where nothing comes in, before it looks whether it is to stop; and while a shard's ring has no room
-/// for a request, or changes wait for more: nobody tells when there is room, or when nothing more comes.
+/// for a request, or changes wait for more: no message says when there is room, or when nothing more comes.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(1);
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// How long the neighbours have to come up and send everything.
 const CONVERGENCE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Without configured neighbours there is nobody to wait for but those who may come by themselves.
+/// Without configured neighbours there is no neighbour to wait for but dynamic ones.
 const NO_NEIGHBORS_TIMEOUT: Duration = Duration::from_secs(2);
 const CONVERGENCE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 

@@ -1,7 +1,7 @@
 //! When a worker packs what waits.
 //!
 //! A lone route goes at once. While more is on its way it pays to wait: what changes again is sent once, and UPDATEs are
-//! fuller. So a worker waits for as long as somebody upstream is at work, but never for long: what keeps coming must
+//! fuller. So a worker waits for as long as an upstream stage is at work, but never for long: what keeps coming must
 //! not keep what has come. A table that comes for the first time does not change while it comes, and the sooner it is
 //! packed the less memory and cache it takes. The figures are from docs/perf/2026-11-egress.md.
 
@@ -24,15 +24,15 @@ const STABLE_FLUSH_THRESHOLD: usize = 32 * 1024;
 pub(super) struct Pace {
     /// Since when something waits, or when what waited was last looked at.
     since: Option<Instant>,
-    /// Since when nobody upstream has more.
+    /// Since when no upstream stage has more.
     quiet: Option<Instant>,
     /// Prefixes that the last flush left for the next.
     left: usize,
 }
 
 impl Pace {
-    /// Whether to pack now, and what: `waiting` prefixes wait, of changes of which so many `replaced` a path, and nobody
-    /// upstream has more if `idle`.
+    /// Whether to pack now, and what: `waiting` prefixes wait, of changes of which so many `replaced` a path, and no
+    /// upstream stage has more if `idle`.
     pub(super) fn go(&mut self, waiting: usize, replaced: usize, idle: bool, now: Instant) -> Option<Flush> {
         if waiting == 0 {
             *self = Pace::default();

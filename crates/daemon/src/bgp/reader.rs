@@ -160,7 +160,7 @@ impl ReaderBuilder {
     }
 }
 
-/// A reader and who asks it.
+/// A reader and its mailbox.
 pub(super) struct ReaderStage {
     reader: Reader,
     asked: Asked<Reader>,

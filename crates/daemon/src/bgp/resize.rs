@@ -1,6 +1,6 @@
 //! Another number of shard threads, while sessions last and routes flow.
 //!
-//! Whoever asks for it does it, on its own thread, in this order:
+//! The caller carries it out, on its own thread, in this order:
 //!
 //! 1. **New shards start**, owning nothing.
 //! 2. **Workers ask for no dumps**, and those under way are answered in full: a dump must see every prefix once. Members
@@ -149,7 +149,7 @@ pub enum NotResized {
     Number(usize),
     /// The system gives no thread.
     Thread(io::Error),
-    /// Somebody did not come to rest.
+    /// A stage did not become idle.
     Restless(&'static str),
     /// A stage does not answer.
     NoAnswer(NoAnswer),

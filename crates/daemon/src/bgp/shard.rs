@@ -237,7 +237,7 @@ impl ShardPort {
         self.asker.start(move |stage| stage.shard.adopt(moved, &mut stage.out))
     }
 
-    /// Ends it, when it has done what is left to do. Nobody may have anything more for it.
+    /// Ends it, when it has done what is left to do. No other stage may have anything more for it.
     pub(super) fn retire(self) {
         // One that has ended already need not be told.
         let _ = self.asker.wait(|stage| stage.retired = true);

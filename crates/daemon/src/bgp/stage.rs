@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn who_always_has_more_to_do_starves_nobody() {
+    fn stage_with_endless_work_starves_no_other() {
         let (sender, input) = Rings::default().bounded("to the sink", 1);
         let got = Arc::new(AtomicU64::new(0));
         sender.send(0).unwrap();

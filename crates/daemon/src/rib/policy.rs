@@ -89,9 +89,9 @@ impl RouteMaps for Treatments {
 
 /// What such a policy sees of a route: the configuration accepts no condition on anything else.
 fn route(protocol: Protocol, afi: Afi) -> Route<'static> {
-    let nobody = Ipv4Addr::UNSPECIFIED;
-    let source = Source { neighbor: nobody.into(), internal: protocol == Protocol::BgpInternal };
-    Route { attributes: &[], next_hop: NextHop::V4(nobody), afi, source }
+    let no_neighbor = Ipv4Addr::UNSPECIFIED;
+    let source = Source { neighbor: no_neighbor.into(), internal: protocol == Protocol::BgpInternal };
+    Route { attributes: &[], next_hop: NextHop::V4(no_neighbor), afi, source }
 }
 
 #[cfg(test)]

@@ -384,7 +384,7 @@ fn when_no_dataplane_goes_on_routes_wait_where_they_come_from() {
         None
     };
     wait(|| full(&mut sent));
-    assert_eq!(behind(&rib), [None; 2], "nobody is left behind when nobody goes on");
+    assert_eq!(behind(&rib), [None; 2], "no dataplane lags when none goes on");
     // One goes on, and more comes.
     let before = sent;
     wait(|| {
@@ -393,7 +393,7 @@ fn when_no_dataplane_goes_on_routes_wait_where_they_come_from() {
         (sent > before + 1000).then_some(())
     });
     assert!(behind(&rib)[0].is_some());
-    // And stops: the other one is far behind, and still what counts is that nobody can take more.
+    // And stops: the other one is far behind, and still what counts is that no dataplane can take more.
     wait(|| full(&mut sent));
     let stopped = sent;
     std::thread::sleep(Duration::from_millis(50));

@@ -1,7 +1,7 @@
 //! The rows that syncd keeps in ASIC_DB: what the chip holds, for SONiC's tools and for a syncd that is started again.
 //!
 //! Written in line they are exact: what orchagent was told is done has its row. Written behind they follow, in the same
-//! order, at the pace of a record that nobody waits for. Or there are none.
+//! order, at the pace of a low-priority writer. Or there are none.
 
 use super::north::{Lag, Persistence};
 use super::since::Since;
@@ -94,7 +94,7 @@ impl AsicDb {
             rows.write(AsicChange::Wipe)?;
             rows.connection.flush()?;
             let mut behind = Behind::start(rows, lag, rings)?;
-            // It has nothing to write when syncd ends, so nobody waits for it.
+            // It has nothing to write when syncd ends, so no thread waits for it.
             behind.thread = None;
             return Ok(AsicDb::Off { _mark: Some(behind) });
         }

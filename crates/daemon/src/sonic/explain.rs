@@ -115,7 +115,7 @@ pub(super) fn answer<S: 'static>(
 /// fpmsyncd's word.
 pub(super) fn fpmsyncd(machine: &Fpmsyncd, vrf: Option<&str>, prefix: AnyPrefix) -> Answer {
     let Some(state) = machine.explain(vrf, prefix) else {
-        let says = "nobody announces it, or it cannot be carried, of which the log says why";
+        let says = "no client announces it, or it cannot be carried, of which the log says why";
         return stage("fpmsyncd", StageState::Absent, says).into();
     };
     let mut says: Vec<String> = state.row.iter().map(asic::row_text).collect();
@@ -203,7 +203,7 @@ fn of_asic(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Resul
     Ok(stages)
 }
 
-/// Who asks, and where answers come.
+/// The client, and where answers come.
 struct Daemons {
     state: Connection,
     question: Question,

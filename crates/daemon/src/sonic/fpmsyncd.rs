@@ -240,7 +240,7 @@ fn open_routes(
     if options.stable_table {
         settings.note("--stable-table", true, false, "over ZeroMQ rows are written nowhere else");
     }
-    settings.note("swss_zmq", &endpoint, "disabled", "nobody takes routes there yet");
+    settings.note("swss_zmq", &endpoint, "disabled", "no orchagent takes routes there yet");
     settings.note("appl-db", persistence, persistence, "");
     settings.note("--behind-by", options.lag.behind_by, options.lag.behind_by, "");
     let kept = (persistence, options.lag);
@@ -256,7 +256,7 @@ fn on_or_off(on: bool) -> &'static str {
 fn note_suppression(on: bool, settings: &mut Settings) {
     settings.note(SUPPRESS, on_or_off(on), on_or_off(on), "");
     match on {
-        true => settings.note("answers", "direct", "nobody answers yet", ""),
+        true => settings.note("answers", "direct", "no orchagent answers yet", ""),
         false => settings.forget("answers"),
     }
 }
@@ -502,8 +502,8 @@ impl Stage {
     }
 
     /// A session begins, in which what is confirmed is not written again. Where rows of a route coalesced, in APPL_DB or in orchagent, their
-    /// answers are fewer than was counted, so where one seems to be missing they are counted again. Of an orchagent of SONiC's nobody would
-    /// say what is in the chip.
+    /// answers are fewer than was counted, so where one seems to be missing they are counted again. No one says
+    /// of an orchagent of SONiC's what is in the chip.
     fn recount(&mut self) {
         let is_sure = self.heard && self.answers.as_ref().is_some_and(Answers::are_direct);
         if is_sure && self.machine.is_unanswered() {
@@ -511,7 +511,7 @@ impl Stage {
         }
     }
 
-    /// Hears nobody until answers are counted again.
+    /// Takes no answer until answers are counted again.
     fn restart_count(&mut self) {
         self.answers = None;
         self.heard = false;
@@ -668,7 +668,7 @@ impl Stage {
             (true, true) => self.settings.now("swss_zmq", "acknowledged", ""),
             (true, false) => self.settings.now("swss_zmq", "not acknowledged", "orchagent is not ribtide's"),
             (false, _) => {
-                let why = self.wiring.wrong().unwrap_or("nobody takes routes there");
+                let why = self.wiring.wrong().unwrap_or("no orchagent takes routes there");
                 self.settings.now("swss_zmq", "disabled", why)
             }
         }?;

@@ -75,7 +75,7 @@ pub type Selected = (GroupId, Protocol);
 /// What each stage knows of a route.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explained {
-    /// fpmsyncd: its row, or why it has none. `None`: nobody announced it.
+    /// fpmsyncd: its row, or why it has none. `None`: no client announced it.
     pub fpmsyncd: Option<Result<RouteRow, String>>,
     /// orchagent: what the chip has and what the route waits for. `None`: neither there nor wanted.
     pub orchagent: Option<RouteState>,
@@ -457,7 +457,7 @@ struct Fpm {
     announcer: Announcer,
     replay: Replay,
     out: FpmOut,
-    /// Rows of the batch at hand. The RIB manager knows its routes, so nobody else keeps them here.
+    /// Rows of the batch at hand. The RIB manager knows its routes, so no other stage keeps them here.
     rows: Vec<Change<RouteRow>>,
     routes: MemoryProducer<RouteRow>,
     groups: MemoryProducer<NextHopGroupRow>,
@@ -646,7 +646,7 @@ impl OrchLink for ToOrchagent {
     }
 
     fn answer(&mut self, out: &mut SyncdOut) -> Result<(), Error> {
-        // The rest, such as numbers, is nobody's either.
+        // The rest, such as numbers, is not read either.
         out.rows = PackedChanges::default();
         let gone = |_| Error::new("orchagent has stopped; its log says why");
         self.replies.send(std::mem::take(&mut out.replies)).map_err(gone)

@@ -85,7 +85,7 @@ pub(super) enum HandedOver {
     All,
     /// Not all yet: no more is to be written until it is.
     Some,
-    /// Nobody takes anything.
+    /// No orchagent takes anything.
     Nothing,
 }
 
@@ -125,7 +125,7 @@ impl<R: Told> Routes<R> {
         }
     }
 
-    /// Begins to tell orchagent all rows, and that there are no others if `sweep`. What they are to say; `None` where nobody
+    /// Begins to tell orchagent all rows, and that there are no others if `sweep`. What they are to say; `None` where no orchagent
     /// is told so.
     pub(super) fn begin_telling(&mut self, sweep: bool) -> Option<Says> {
         match self {
@@ -268,7 +268,7 @@ impl<R: Told> Routes<R> {
         }
     }
 
-    /// Whether changes that were taken now would go on: with nobody connected they go to APPL_DB.
+    /// Whether changes that were taken now would go on: with no orchagent connected they go to APPL_DB.
     pub(super) fn has_room(&self) -> bool {
         match self {
             Routes::Redis(redis) => redis.written.has_room(),

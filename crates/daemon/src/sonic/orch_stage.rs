@@ -24,7 +24,7 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 const DAEMON: &str = "orchagent";
-/// How often it looks whether it may be stopped, while somebody asks.
+/// How often it looks whether it may be stopped, while `orchagent_restart_check` asks.
 const RESTART_CHECK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest sleep while it stands still.
 const FROZEN_POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -112,8 +112,8 @@ pub(super) trait Outlet: Send {
         Ok(())
     }
 
-    /// Whether there is somebody new, each once, who is told what is in the chip as soon as the machine has every row that was on its
-    /// way before: in which process he is, if that is known.
+    /// A newly connected fpmsyncd, once per connection, with its process, if known. It gets a full snapshot after the rows that
+    /// were in flight at connect time are applied.
     fn is_asked(&mut self, _orch: &Orch) -> Option<Option<Process>> {
         None
     }
@@ -230,7 +230,10 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
             Ok(()) => self.ready = true,
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => {
-                return Err(Error::new(format!("nobody feeds {} any more; the log says why", R::TABLE)));
+                return Err(Error::new(format!(
+                    "the table {} has no reader any more; the log says why",
+                    R::TABLE
+                )));
             }
         }
         let max = self.limit.map_or(max, |limit| max.min(limit(orch)));
@@ -307,7 +310,7 @@ pub(super) struct OrchStage {
     pub(super) drain: Option<Meter>,
     /// It starts warm.
     pub(super) restore: Option<Restore>,
-    /// Who asks whether it may be stopped.
+    /// The client that asks whether it may be stopped.
     pub(super) check: Option<RestartCheck>,
     /// What supervisord is told.
     pub(super) heartbeat: Option<Heartbeat>,
@@ -404,7 +407,7 @@ impl OrchStage {
         unsent.set(self.outlet.unsent());
     }
 
-    /// Answers who asks whether it may be stopped. True when it must do nothing more.
+    /// Answers clients that ask whether it may be stopped. True when it must do nothing more.
     fn stands_still(&mut self, quiet: bool) -> Result<bool, Error> {
         let Some(check) = &mut self.check else { return Ok(false) };
         if !check.is_asked() {

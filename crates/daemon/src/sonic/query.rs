@@ -3,7 +3,7 @@
 //! `lookup ADDRESS`, `route PREFIX`, `routes ROUTER PREFIX …` (in the virtual router that the switch calls so: an array), `label LABEL`,
 //! `counts`, `chip`. What a real chip shows through its vendor's shell. And for who compares: `walk COUNT` (so many routes and labels, or
 //! some more, and `next`), `walk COUNT NEXT` (those that come then; without `next`: the last of all), `watch ENTRY …` (the number of this `watch`)
-//! and `unchanged WATCH` (those of its entries that nobody has changed since; `null` when there have been sixteen others), where an entry is
+//! and `unchanged WATCH` (those of its entries that were not changed since; `null` when there have been sixteen others), where an entry is
 //! `ROUTER|PREFIX` or `label|LABEL`; a watch also says how many pieces of rows ASIC_DB was `given` and how many of them are `written`. And
 //! orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
 
@@ -69,7 +69,7 @@ pub(super) fn ask(path: &Path, question: &str) -> Result<Value, Error> {
     Asked::open(path)?.ask(question)
 }
 
-/// Somebody who asks a syncd.
+/// A client of a syncd.
 pub(super) struct Asked {
     path: PathBuf,
     stream: BufReader<UnixStream>,

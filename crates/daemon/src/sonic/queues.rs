@@ -70,7 +70,7 @@ pub(super) fn publish(
     thread.map(drop).map_err(|e| Error::new(format!("no thread to look at queues: {e}")))
 }
 
-/// Keys of a table that nobody has taken: they are on the server, so it is asked.
+/// Keys of a table that were not taken: they are on the server, so it is asked.
 struct Keys {
     connection: Connection,
     set: String,

@@ -398,7 +398,7 @@ impl Scene {
                 routers.insert(vrf, router);
             }
         }
-        // What is left has no rows, so that it does not matter which is which; or it is nobody's.
+        // What is left has no rows, so that it does not matter which is which; or it belongs to no route.
         for router in objects.routers.keys() {
             if !taken(routers, router) {
                 let free = names.iter().map(|name| rows.vrfs.number(Some(name)));

@@ -96,7 +96,7 @@ impl Running {
             "no",
             "--daemonize",
             "no",
-            // Tables that grew are moved by the commands that use them, so that a server that nobody asks does nothing: in
+            // Tables that grew are moved by the commands that use them, so that a server without commands does nothing: in
             // idle time Redis moves them a hundredth of the time, which after a full table takes it ten seconds.
             "--activerehashing",
             "no",

@@ -413,7 +413,7 @@ impl OrchLink for SouthServer {
     }
 
     fn close(&mut self) -> Result<bool, Error> {
-        // Over ZeroMQ nobody can be told to wait: orchagent stands still, so what comes is what is on the way.
+        // Over ZeroMQ no client can be made to wait: orchagent stands still, so what comes is what is on the way.
         if !self.is_empty() {
             self.silent = None;
         }

@@ -256,7 +256,7 @@ const WRITE_FILE: &str = "SAI_WARM_BOOT_WRITE_FILE";
 /// Where it is if a profile does not say.
 const KEPT_IN: &str = "/var/warmboot/sai-warmboot.bin";
 
-/// Hears who asks syncd to end: true for warm. SONiC's preparations for it ask for nothing here.
+/// Hears requests that syncd end: true for warm. SONiC's preparations for it ask for nothing here.
 fn listen_for_shutdown(
     databases: &Databases,
     stop: &Stop,

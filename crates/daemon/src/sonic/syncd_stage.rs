@@ -88,7 +88,7 @@ pub(super) struct SyncdStage {
     at_work: VecDeque<AtWork>,
     /// Requests that the chip works on, and those before it.
     at_chip: Gauge,
-    /// Who asks it to end.
+    /// The requests that it end.
     pub(super) shutdown: Option<Shutdown>,
 }
 

@@ -115,7 +115,7 @@ impl Model {
         Model { started: true, finished: true, ..Model::default() }
     }
 
-    /// One that holds something from before: wrong groups and routes that nobody wants.
+    /// One that holds something from before: wrong groups and routes that are not wanted.
     pub fn leftover() -> Model {
         let mut model = Model::default();
         model.groups.insert(GroupId(1), FibGroup::Blackhole);

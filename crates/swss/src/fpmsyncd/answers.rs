@@ -1,7 +1,7 @@
 //! What orchagent says became of routes; only with FIB suppression does anybody wait for it.
 //!
 //! There are three kinds of it. *Answers* come one for each row that orchagent took, in their order. What *is in the chip* is said
-//! when answers may have been lost: as somebody begins to answer, when listening broke off, and by an orchagent that is new of the
+//! when answers may have been lost: as an orchagent begins to answer, when listening broke off, and by an orchagent that is new of the
 //! rows that it found. It tells nothing about rows that are under way, so it counts for a route of which nothing was written
 //! since the start; of one that was written and not answered orchagent is asked again. What is *refused* is named with its row's
 //! digest, and told where that is what the route asks for, as its announcer knows it. It is no answer, since one may still come (the chip

@@ -52,7 +52,7 @@ impl std::fmt::Display for Waiting {
 }
 
 impl Fpmsyncd {
-    /// What is known of a route; `None` when nobody announces it and nothing of it is left to be handed over. `vrf`: `None` is
+    /// What is known of a route; `None` when no client announces it and nothing of it is left to be handed over. `vrf`: `None` is
     /// the default one.
     pub fn explain(&self, vrf: Option<&str>, prefix: AnyPrefix) -> Option<RouteState> {
         let at = (self.find_vrf(vrf)?, prefix);

@@ -1,4 +1,4 @@
-//! Routes: which row each has, and the changes that nobody took yet.
+//! Routes: which row each has, and the changes that were not taken yet.
 
 use super::answers::Places;
 use super::source::{RawHop, SourceId, State, What, Written};

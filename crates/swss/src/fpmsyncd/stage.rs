@@ -4,7 +4,7 @@
 //! coalesced a row with the next one; and an answer does not name its row. So answers are counted against the rows that
 //! were handed over: the k-th is about the k-th row *or a later one*. Who announced hears of those that count as answers to rows
 //! that were announced, and so at most once for each; of a row that was written of our own accord (again after Redis was
-//! lost, or because what a next-hop object stands for changed) nobody is told. Such an answer may have stood for the
+//! lost, or because what a next-hop object stands for changed) no client is notified. Such an answer may have stood for the
 //! announced row as well, when the two coalesced. Then no other would come, so the row is written once more ([`Owed`] says when).
 
 use super::RouteRef;
@@ -19,7 +19,7 @@ impl Stage {
     const UNANSWERED: u8 = 0b111;
     /// It changed, and the row is not handed over yet.
     const CHANGED: u8 = 1 << 3;
-    /// Somebody announced that change.
+    /// A client announced that change.
     const ASKED: u8 = 1 << 4;
     /// The chip has the row that was handed over last; or the one before the change.
     const CONFIRMED: u8 = 1 << 5;
@@ -127,7 +127,7 @@ impl Stage {
         self.unanswered() > 0
     }
 
-    /// Nobody waits to hear of its change.
+    /// No client waits to hear of its change.
     pub(super) fn told(self) -> Stage {
         self.with(Stage::ASKED, false)
     }

@@ -1,8 +1,8 @@
 //! FIB suppression turned on and off while routes come, and answers counted again.
 //!
 //! Which answers may still come is known by counting ([`super::stage`]). The count is lost where rows of a route coalesced before orchagent
-//! took them, for then one answer comes for several; and where nobody counted, because suppression was off. It can start over at a
-//! moment in which nobody hears answers and everything has left this process: who hears answers from later on hears none to a row that
+//! took them, for then one answer comes for several; and where answers were not counted, because suppression was off. It can start over at a
+//! moment in which no thread reads answers and everything has left this process: who hears answers from later on hears none to a row that
 //! orchagent had taken by then, as it says itself what became of those ([`super::answers`]). What is left is the one row of each
 //! route that orchagent has still to take, if it has.
 
@@ -54,7 +54,7 @@ impl Fpmsyncd {
         unanswered
     }
 
-    /// Counts again which answers may come, when everything that was taken has left this process and nobody hears answers: of routes of
+    /// Counts again which answers may come, when everything that was taken has left this process and no thread reads answers: of routes of
     /// which one was to come, and of those that are `queued` for orchagent to take. What was announced in this session and not
     /// answered is handed over once more.
     pub fn recount(&mut self, queued: impl IntoIterator<Item = RouteKey>) {
@@ -91,7 +91,7 @@ impl Fpmsyncd {
 }
 
 impl Owed {
-    /// Whether somebody who announced a route waits to hear of it.
+    /// Whether a client that announced a route waits to hear of it.
     fn is_awaited(&self, at: RouteRef, stage: Stage) -> bool {
         stage.is_asked() || self.asked(at, stage) > 0
     }

@@ -603,7 +603,7 @@ fn each_of_many_answers_counts_once() {
     assert_eq!(told, keys);
 }
 
-/// An answer that comes twice, or when nobody waits for one, is no reply; and what is said to be in the chip counts for rows of
+/// An answer that comes twice, or when no client waits for one, is no reply; and what is said to be in the chip counts for rows of
 /// before the start, while what waits for its answer is asked about again.
 #[test]
 fn what_is_said_twice_confirms_nothing_newer() {
@@ -659,10 +659,10 @@ fn what_is_said_twice_confirms_nothing_newer() {
     assert_eq!((bench.take(), bench.out.offloads.len()), (vec![], 1));
 }
 
-/// Rows that are written of our own accord have answers too, and those are nobody's: neither of who announced the row before,
+/// Rows that are written of our own accord have answers too, and those belong to no client: neither of who announced the row before,
 /// nor of who announces the next one.
 #[test]
-fn an_answer_to_a_row_that_nobody_announced_confirms_no_later_one() {
+fn answer_to_a_row_without_announcer_confirms_no_later_one() {
     let key = "10.1.0.0/16";
     let start = |gateway: &str| {
         let mut bench = Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() });

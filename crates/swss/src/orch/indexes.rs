@@ -154,7 +154,7 @@ impl Orch {
         self.forget_index(id);
     }
 
-    /// Forgets an index that means nothing and that nobody names.
+    /// Forgets an index that means nothing and that no route names.
     fn forget_index(&mut self, id: u32) {
         let index = self.indexes.get(id);
         if index.meaning == Meaning::Nothing && index.refs == 0 && index.pins == 0 {

@@ -101,7 +101,7 @@ pub(super) struct Task {
     pin: Option<Cause>,
     /// Of the row that it carries out, or of the latest of them.
     ticket: Ticket,
-    /// Nobody asked: no response.
+    /// No client asked: no response.
     silent: bool,
     /// The row was found, or said again: who says it waits for no answer. The second: what came later was.
     found: [bool; 2],
@@ -148,7 +148,7 @@ impl Task {
         self.later.as_ref().unwrap_or(&self.change).set.as_ref() == Some(row)
     }
 
-    /// Nobody waits for the answer to any row of it.
+    /// No client waits for the answer to any row of it.
     pub(super) fn set_found(&mut self) {
         self.found = [true; 2];
     }
@@ -279,7 +279,7 @@ impl Routes {
         }
     }
 
-    /// Takes in a change of a route, by a row or by nobody's.
+    /// Takes in a change of a route, by a row or without one.
     pub(super) fn add(
         &mut self,
         id: RouteId,
@@ -290,7 +290,7 @@ impl Routes {
         self.add_row(id, row, spelled, ticket, false);
     }
 
-    /// The same of a row that was `found`, or is said again: nobody waits for its answer.
+    /// The same of a row that was `found`, or is said again: no client waits for its answer.
     fn add_row(
         &mut self,
         id: RouteId,
@@ -840,7 +840,7 @@ impl Orch {
             let protocol = task.change.set.take().map(|row| row.protocol.unwrap_or_default());
             match task.found[0] {
                 false => out.responses.push(RouteStateRow::confirmed(key, protocol)),
-                // The chip does not have the last one yet, and nobody waits to hear of those before it.
+                // The chip does not have the last one yet, and no client waits to hear of those before it.
                 true if task.later.is_some() => {}
                 true => out.found.push(RouteStateRow::confirmed(key, protocol)),
             }
@@ -865,7 +865,7 @@ impl Orch {
     /// A route is done, or given up: its batch is told so, or, when none waits for it, whoever wants to know.
     fn settle(&mut self, id: RouteId, ticket: Ticket, refused: Option<&str>, out: &mut OrchOut) {
         if self.table(id) == Table::Labels {
-            // Nobody waits to hear of labels.
+            // No client waits to hear of labels.
             return;
         }
         let failed = self.routes.table.give_up(id, refused);

@@ -63,7 +63,7 @@ impl AnswerWriter {
     }
 
     /// Adds a route, where the message is of another kind than [`AnswerKind::Refused`]. `vrf`: `None` is the default one. A name
-    /// that is longer than 65,535 bytes is nobody's: its route is left out.
+    /// that is longer than 65,535 bytes belongs to no protocol: its route is left out.
     pub fn add(&mut self, vrf: Option<&Name>, protocol: &Name, prefix: AnyPrefix) {
         debug_assert_ne!(self.kind, AnswerKind::Refused);
         self.put(vrf, protocol, prefix);

@@ -12,7 +12,7 @@ pub enum RouteKey {
     /// Not a route: from now on (SET) every route is said that shall stay; the others go at the end (DEL).
     Resync,
     /// A route as it was said before, to an orchagent of ours that may have missed it, in our spelling. It is no news
-    /// to one that has not, so nobody is answered then.
+    /// to one that has not, so no answer is sent then.
     Again {
         /// The VRF; `None` is the default one.
         vrf: Option<Name>,

@@ -122,7 +122,7 @@ impl Push {
         self.link.is_some()
     }
 
-    /// Whether somebody is connected.
+    /// Whether a peer is connected.
     pub fn is_connected(&self) -> bool {
         self.link.as_ref().is_some_and(Link::is_open)
     }

@@ -61,7 +61,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
         };
         let socket = next_socket();
         let mut pause = BACK_OFF.0;
-        // Nobody answered for a moment; which process answered last, where it is one of ours.
+        // There was no answer for a moment; which process answered last, where it is one of ours.
         let (mut away, mut who) = (false, None);
         let mut lost = VecDeque::new();
         while !stop.stopped() {
@@ -102,7 +102,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
     Ok(Exchange { requests, replies, _reader: None })
 }
 
-/// One connection to its end, and why it ended; `None` when nobody asks any more. Asks what was `lost` before all else; what it did
+/// One connection to its end, and why it ended; `None` when no client asks any more. Asks what was `lost` before all else; what it did
 /// not come to stays there.
 fn converse<Q: Send + 'static, A: Send + 'static>(
     peer: Peer,
@@ -176,7 +176,7 @@ fn listen<Q, A>(
         };
         pending.answered();
         if answers.send(Ok(answer)).is_err() {
-            return "nobody listens".into();
+            return "no server listens".into();
         }
     }
 }
@@ -190,7 +190,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Answers. Who asked may be gone: then nobody misses it.
+    /// Answers. Who asked may be gone: then the answer is dropped.
     pub fn send(&self, message: &[u8]) {
         let _ = self.writer.message(message);
     }
@@ -371,7 +371,7 @@ mod tests {
         (0..=window).for_each(|n| former.writer.message(&[n]).unwrap());
         (0..window).for_each(|n| assert_eq!(next(), (n, Again::Elsewhere)));
         assert_eq!(next(), (window, Again::No));
-        // Nobody has ended the former one.
+        // The former one was not ended.
         for (socket, before) in [(1, Again::Here), (2, Again::Elsewhere)] {
             let again = connect(socket);
             again.writer.message(&[7]).unwrap();

@@ -62,7 +62,7 @@ impl<R: Row> ZmqProducer<R> {
         renewed
     }
 
-    /// Whether somebody is connected.
+    /// Whether a peer is connected.
     pub fn is_connected(&self) -> bool {
         self.push.is_connected()
     }
@@ -200,7 +200,7 @@ trait Takes: Send {
     /// The database and the table.
     fn table(&self) -> (&'static str, &'static str);
 
-    /// Takes a message, and who is to be told when its owner has taken it. False when there is nobody any more.
+    /// Takes a message, and who is to be told when its owner has taken it. False when the owner is gone.
     fn take(&mut self, message: &[u8], taken: Option<(Writer, u64)>) -> bool;
 
     /// The connection has ended.
@@ -302,7 +302,7 @@ fn pull(peer: Peer, inlets: &mut Inlets) -> io::Result<()> {
         let of = binary::Reader::new(&message)
             .ok()
             .and_then(|read| inlets.0.iter().position(|inlet| inlet.table() == (read.database, read.table)));
-        // Who says what nobody understands is told of it by the first.
+        // A sender of a malformed message learns of it with the first.
         let Some(inlet) = inlets.0.get_mut(of.unwrap_or(0)) else { return Ok(()) };
         if !inlet.take(&message, ours.map(|_| (writer.clone(), count))) {
             return Ok(());
@@ -314,7 +314,7 @@ fn read<R: Row>(message: &[u8], memory: &mut Remembered<R>) -> Result<Vec<Change
     let mut reader = binary::Reader::new(message)?;
     if (reader.database, reader.table) != (R::DB.name(), R::TABLE) {
         crate::report(&format!(
-            "a message of {} {} is passed over: nobody takes it",
+            "a message of {} {} is passed over: no stage takes it",
             reader.database, reader.table
         ));
         return Ok(Vec::new());

@@ -59,7 +59,7 @@ impl<'a> Open<'a> {
                 return Err(unreadable());
             }
         }
-        // RFC 7607: zero is nobody's AS number.
+        // RFC 7607: zero is no AS number.
         if open.my_as == 0 || open.asn() == 0 {
             return Err(Notification::new(code::OPEN, open::BAD_PEER_AS));
         }

@@ -271,7 +271,7 @@ impl Worker {
         let receives = session >= *senders;
         let mut outcome = this.look(pool, |body| {
             if !receives {
-                // What the router sends to senders is nobody's business here.
+                // What the router sends to senders does not matter here.
                 return Ok(());
             }
             let update = parse(body, &context)?;

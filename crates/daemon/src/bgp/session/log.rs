@@ -1,7 +1,7 @@
 //! What the operator is told of neighbours: a line when one comes up, goes down or is refused, and why.
 //!
-//! Lines go through a ring to a thread of their own, for standard error may be a pipe that nobody reads at the moment,
-//! and the session thread waits for nobody. A neighbour that flaps may fill neither the log nor the ring: each has an
+//! Lines go through a ring to a thread of their own, for standard error may be a pipe that is not being read,
+//! and the session thread waits for no other thread. A neighbour that flaps may fill neither the log nor the ring: each has an
 //! allowance of lines, and what it is not allowed is counted and told with its next line.
 
 use ribtide_bgp::fsm::{Millis, Negotiated};
@@ -198,10 +198,10 @@ mod tests {
             extended_message: true,
             route_refresh: true,
         };
-        let nobody = Who { asn: None, ..who(2) };
+        let unknown = Who { asn: None, ..who(2) };
         log.tell(0, &who(1), &News::Up(&negotiated));
         log.tell(9, &who(1), &News::Down(61_500, "NOTIFICATION received (cease: administrative reset)"));
-        log.tell(9, &nobody, &News::Refused("NOTIFICATION sent (OPEN message error: bad peer AS)"));
+        log.tell(9, &unknown, &News::Refused("NOTIFICATION sent (OPEN message error: bad peer AS)"));
         let said: Vec<String> = std::iter::from_fn(|| lines.try_recv()).collect();
         assert_eq!(
             said,
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_nobody_reads_stops_nobody() {
+    fn full_log_stops_no_session() {
         let (mut log, lines) = log();
         let from = |n: usize| Who { address: [10, 0, (n >> 8) as u8, n as u8].into(), ..who(0) };
         (0..WAITING + 5).for_each(|n| log.tell(0, &from(n), &News::Refused("x")));

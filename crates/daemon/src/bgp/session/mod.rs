@@ -6,7 +6,7 @@
 //! readers ──reports─────────┘
 //! ```
 //!
-//! It waits for nobody: whoever feeds it may wait for it, so that no circle of waiting can close. It reads a
+//! It waits for no other thread: a stage that feeds it may wait for it, so that no circle of waiting can close. It reads a
 //! connection until the session is established; then a reader has the read side. Stages that have no threads of their own
 //! run here too, a bounded pass between any two looks at sockets and timers ([`Hosted`]).
 
@@ -279,7 +279,7 @@ pub struct Sessions {
     outbox: Outbox,
     writers: Writers,
     lingering: VecDeque<(Millis, TcpStream)>,
-    /// Connections of nobody we know.
+    /// Connections from unknown addresses.
     rejected: u64,
     log: Log,
     /// What BFD says of the way to neighbours.

@@ -38,7 +38,7 @@ enum Difference {
     Session,
 }
 
-/// Every setting is named here, so that a new one does not compile before somebody has said what a change of it takes.
+/// Every setting is named here, so that a new one does not compile before its effect on a change is written down.
 fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
     let NeighborSettings {
         group,

@@ -318,7 +318,7 @@ fn step(step: &Step, client: &mut Client, server: &mut Server) {
     }
 }
 
-/// Until nothing is under way and nobody asks any more.
+/// Until nothing is under way and no question is open.
 fn settle(client: &mut Client, server: &mut Server) {
     for _ in 0..200 {
         for number in 0..PREFIXES {

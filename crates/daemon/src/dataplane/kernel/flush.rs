@@ -1,7 +1,7 @@
 //! Everything that ribtide installed leaves the kernel: at a stop with `fib.on-stop = "remove"`, and by `ribtide flush`.
 //!
 //! What is ribtide's is what the running dataplane takes for its own too: routes of its tables with its protocol number, and
-//! next-hop objects with that number. Objects that a route or a group of somebody else still uses stay, for the kernel would
+//! next-hop objects with that number. Objects that a route or a group of another program still uses stay, for the kernel would
 //! delete that along with them.
 
 use super::socket::Socket;
@@ -126,7 +126,7 @@ type Found = (AnyPrefix, Option<u32>);
 struct Objects {
     groups: Vec<u32>,
     singles: Vec<u32>,
-    /// Members of groups that are somebody else's.
+    /// Members of groups of other programs.
     of_others: Set<u32>,
     /// The members of ours, by the group's id.
     members: Vec<(u32, Vec<u32>)>,

@@ -55,7 +55,7 @@ use watch::Touched;
 /// How often a waiting thread looks whether it shall stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How much the writer is preferred to other threads, in steps of niceness: to all but BFD's. It has the most to do for each
-/// route, and nobody can share it; those that bring the routes would take its core until rings are full, and then leave
+/// route, and no thread can share it; those that bring the routes would take its core until rings are full, and then leave
 /// theirs idle.
 const WRITER_PRIORITY: u8 = 19;
 /// How long nothing must have come before what was believed of the kernel is looked up.

@@ -8,7 +8,7 @@
 //! every route that used it. So what the kernel has is a belief here (`live`), checked against a dump when a
 //! request fails in a way that it should not and after an interface went or came.
 //!
-//! A way that nobody wants any more leaves all groups with the one message that deletes its object. Groups are
+//! A next hop that no route uses any more leaves all groups with the one message that deletes its object. Groups are
 //! written only where something is to be added or weighted again.
 
 use super::super::fit_weight;

@@ -89,7 +89,7 @@ pub(crate) struct InterfaceChange {
 }
 
 /// Routes and next-hop objects of the kernel's tables, one for each VRF. Routes with the configured protocol number in those
-/// tables, and next-hop objects with that number, belong to it: nobody else may use the number there.
+/// tables, and next-hop objects with that number, belong to it: no other program may use the number there.
 pub(crate) struct Kernel {
     socket: Socket,
     config: KernelConfig,

@@ -361,7 +361,7 @@ fn a_group_has_a_source_address_of_its_own() {
         assert_eq!(sources().len(), 3);
         ip("addr add 10.7.7.8/32 dev lo");
         kernel.addresses_changed(&["10.9.9.9".parse().unwrap()]).unwrap();
-        assert_eq!(sources().len(), 3, "nobody's address");
+        assert_eq!(sources().len(), 3, "the address of no source");
         kernel.addresses_changed(&["10.7.7.8".parse().unwrap()]).unwrap();
         assert_eq!(sources(), first);
 

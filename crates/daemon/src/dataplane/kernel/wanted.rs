@@ -3,7 +3,7 @@
 //! It is kept since the kernel drops routes without a word when an interface goes down: whatever happened, comparing a
 //! dump with it says what to do. But the writer itself asks it seldom, and to note a route in a table of a million waits
 //! for memory: a twentieth to a tenth of what the kernel takes to write it. So a thread beside the writer notes what the
-//! writer has begun to write, and who asks notes first what is left of that.
+//! writer has begun to write, and a caller notes first what is left of that.
 
 use crossbeam_channel::{Receiver, Select, Sender, TryRecvError, TrySendError, bounded};
 use ribtide_prefix::{

@@ -10,7 +10,7 @@ use ribtide_tables::{Connection, Database, Reply, ScanCursor, TableError};
 
 /// Keys that one question is about.
 pub(super) const PAGE: usize = 1000;
-/// Keys of a page of a look at everything. A server that nobody else keeps busy does a page in a row, and others wait as long; a busy one takes a
+/// Keys of a page of a look at everything. A server that no other client keeps busy does a page in a row, and others wait as long; a busy one takes a
 /// round of its work for each, so that small ones take long.
 const SCANNED: usize = 500;
 /// Connections that a page is dealt out to: of a thousand keys as long as those of ASIC_DB's routes, 14 KiB each.

@@ -3,7 +3,7 @@
 //!
 //! That one is in the switch and not in ASIC_DB does not say that it is too much: rows are written after the switch did
 //! what they say, some of them seconds later. So the switch is told to watch what seems to be too much. It says how many rows ASIC_DB was due
-//! then, and, when these are written and ASIC_DB still has no entry, which of the watched nobody has changed since. Of one of those the last row was
+//! then, and, when these are written and ASIC_DB still has no entry, which of the watched entries were not changed since. Of one of those the last row was
 //! written before ASIC_DB was asked, and took it away, or there was none: it is too much, and no moment that was caught badly. Several may
 //! compare at once. Where rows are not written for long, or too many others have it watch, the lap is gone through once more.
 

@@ -93,7 +93,7 @@ impl World {
 
     fn has(&mut self, row: Option<u8>) {
         self.chip = row;
-        // Of deletions nobody is told.
+        // Deletions are not reported.
         self.said.extend(row.map(|_| Says::Answer));
     }
 
@@ -177,7 +177,7 @@ proptest! {
             client: Client::default(),
         };
         acts.into_iter().for_each(|act| world.act(act));
-        // The chip refuses what it does not have; asked again, nobody is in doubt for ever.
+        // The chip refuses what it does not have; asked again, no route is in doubt for ever.
         world.say(world.client.last);
         for _ in 0..2000 {
             if !world.go_on(true) {
@@ -187,7 +187,7 @@ proptest! {
                 world.say(world.client.last);
             }
         }
-        prop_assert!(world.client.refused || world.client.has_its_answer(), "nobody said that it is refused");
+        prop_assert!(world.client.refused || world.client.has_its_answer(), "its refusal was not reported");
         for _ in 0..2000 {
             if !world.go_on(false) {
                 if world.client.has_its_answer() {

@@ -34,7 +34,7 @@ enum Act {
     Ask,
     /// The chip does what it was asked, and orchagent answers.
     Program,
-    /// orchagent sees that somebody is new who hears answers.
+    /// orchagent sees that a new fpmsyncd is connected.
     Notice,
     /// fpmsyncd hears what was said first.
     Hear,
@@ -97,7 +97,7 @@ struct Sent {
     row: Option<u8>,
     /// Which fpmsyncd sent it.
     by: u32,
-    /// It is only said again: nobody waits for its answer.
+    /// It is only said again: no client waits for its answer.
     found: bool,
 }
 
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// Answers are to be counted again: nobody hears them until they are.
+    /// Answers are to be counted again: no thread reads them until they are.
     fn recount(&mut self) {
         self.is_uncounted = true;
         self.deaf();
@@ -329,7 +329,7 @@ impl World {
         self.is_new = self.suppress && !self.is_uncounted;
     }
 
-    /// Nobody hears answers.
+    /// No thread reads answers.
     fn deaf(&mut self) {
         self.said.clear();
         (self.is_new, self.behind, self.begun) = (false, None, false);

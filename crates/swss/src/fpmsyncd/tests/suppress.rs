@@ -43,7 +43,7 @@ fn off_tells_who_waits_and_on_has_them_wait_again() {
     bench.take();
     assert_eq!(told(&mut bench), [""; 0], "what was told stays so, and what is new waits");
     answer(&mut bench, keys[0]);
-    assert_eq!(told(&mut bench), [""; 0], "nobody waits for that");
+    assert_eq!(told(&mut bench), [""; 0], "no client waits for that");
     answer(&mut bench, keys[1]);
     assert_eq!(told(&mut bench), keys[1..2]);
 }

@@ -254,7 +254,7 @@ fn equal_rows_are_answered_and_not_sent_and_keys_are_echoed() {
     assert!(quiet.responses().is_empty());
 }
 
-/// What somebody is told who begins to listen.
+/// What a new listener gets.
 fn in_chip(world: &mut World) -> Vec<String> {
     let mut routes = Vec::new();
     world.orch.in_chip(|vrf, prefix| {
@@ -627,7 +627,7 @@ fn what_was_found_is_no_answer_to_what_comes_after_it() {
     assert_eq!(keys(&mut world.out.found), ["10.3.0.0/16"]);
 }
 
-/// What was taken in before somebody began to listen counts as found; a row that came since is answered.
+/// What was taken in before a listener connected counts as found; a row that came since is answered.
 #[test]
 fn what_came_before_who_listens_is_no_answer_to_what_came_after() {
     let mut world = World::with_responses();
@@ -675,7 +675,7 @@ fn what_is_said_again_is_answered_when_it_is_news() {
         ["10.2.0.0/16", "10.5.0.0/16"],
         "who says it again waits for no answer"
     );
-    // Who asks for what there is already is answered, resync or not.
+    // A request for what there is already is answered, resync or not.
     world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);
     world.settle();
     assert_eq!(keys(&mut world.out.responses), ["10.1.0.0/16"]);

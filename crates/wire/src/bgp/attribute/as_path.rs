@@ -29,7 +29,7 @@ impl SegmentKind {
         }
     }
 
-    /// Whether it belongs to the local confederation, so that nobody outside sees or counts it.
+    /// Whether it belongs to the local confederation, so that no speaker outside sees or counts it.
     #[inline]
     pub fn is_confed(self) -> bool {
         matches!(self, SegmentKind::ConfedSequence | SegmentKind::ConfedSet)
