@@ -32,7 +32,7 @@ use crate::journal::Journal;
 use crossbeam_channel::Select;
 use lanes::Lanes;
 use outlets::Outlets;
-use policy::Treatments;
+use policy::CompiledFibPolicy;
 use retries::Retries;
 use ribtide_bgp::message::{NextHopState as BgpNextHopState, TrackedNextHop as BgpNextHop};
 use ribtide_prefix::{AnyPrefix, for_each_family};
@@ -194,7 +194,7 @@ impl RibBuilder {
             stage.shards.suppress(true);
             stage.rib.handle([RibIn::Suppress(true)]);
         }
-        stage.rib.set_route_maps(VrfId::DEFAULT, Arc::new(Treatments::new(policy)));
+        stage.rib.set_route_maps(VrfId::DEFAULT, Arc::new(CompiledFibPolicy::new(policy)));
         stage.set_shards(shards);
         stage.rib.set_clock(nanoseconds);
         let inbox = self.inbox.1;
@@ -271,15 +271,15 @@ impl RibHandle {
         self.asker.ask(move |stage| stage.suppress(on))
     }
 
-    /// Treats routes of the default VRF so on their way to the FIB from now on. Those that are treated otherwise than before
+    /// Applies this FIB policy to the default VRF from now on. Routes with another result than before
     /// change, and no others.
     ///
     /// # Errors
     /// When the RIB manager does not answer.
     pub fn set_policy(&self, policy: FibPolicy) -> Result<(), NoAnswer> {
-        let treatments = Arc::new(Treatments::new(policy));
+        let fib_policy = Arc::new(CompiledFibPolicy::new(policy));
         self.asker.ask(move |stage| {
-            stage.rib.set_route_maps(VrfId::DEFAULT, treatments);
+            stage.rib.set_route_maps(VrfId::DEFAULT, fib_policy);
             stage.owed = true;
         })
     }

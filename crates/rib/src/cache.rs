@@ -143,7 +143,7 @@ impl Resolver {
             }
         }
         let mut left = self.config.turn;
-        for_each_family!(F => left -= tables.get_mut::<F>().sweep(self, left));
+        for_each_family!(F => left -= tables.get_mut::<F>().scan(self, left));
         let tables = &*tables;
         if self.cache.is_per_route() {
             for_each_family!(F => for group in tables.get::<F>().marked_groups() {

@@ -1,8 +1,8 @@
 //! The routing table: candidates per prefix, and which of them is in the FIB.
 
 use crate::message::{FibRoute, GroupId, Protocol, Source};
+use crate::reselection_scan::ReselectionScan;
 use crate::resolve::Resolver;
-use crate::sweep::Sweep;
 use ribtide_prefix::{
     Families, Family, Map, PerFamily, Prefix, PrefixTable, prefetch, shrink_if_sparse, shrink_to_fit,
 };
@@ -125,7 +125,7 @@ pub(crate) struct Table<F: Family> {
     /// Prefixes whose selection is to be made again in this batch.
     dirty: Vec<Prefix<F>>,
     /// What is to be looked through for others.
-    sweep: Sweep,
+    scan: ReselectionScan,
     pub(crate) counts: Counts,
 }
 
@@ -135,7 +135,7 @@ impl<F: Family> Default for Table<F> {
             routes: PrefixTable::default(),
             contested: Map::default(),
             dirty: Vec::new(),
-            sweep: Sweep::default(),
+            scan: ReselectionScan::default(),
             counts: Counts::default(),
         }
     }
@@ -273,46 +273,46 @@ impl<F: Family> Table<F> {
         }
     }
 
-    /// From now on [`Table::sweep`] looks for routes of these groups too, at every entry once.
+    /// Adds groups to those that [`Table::scan`] looks for, at every entry once.
     pub(crate) fn wake(&mut self, groups: impl Iterator<Item = u32>) {
-        self.sweep.add(groups, &self.routes);
+        self.scan.add(groups, &self.routes);
     }
 
-    /// Whether [`Table::sweep`] has more to look at.
-    pub(crate) fn sweeps(&self) -> bool {
-        self.sweep.is_under_way()
+    /// Whether [`Table::scan`] has places left.
+    pub(crate) fn is_scanning(&self) -> bool {
+        self.scan.is_active()
     }
 
     /// One turn of looking for prefixes that a woken group should have in the FIB and has not, or the other way round. Marks
     /// them for selection, at most `limit`; how many. Prefixes with several candidates come first, as far as that is
     /// found without long looking: for them there may be another way.
-    pub(crate) fn sweep(&mut self, resolver: &Resolver, limit: usize) -> usize {
-        let Table { routes, contested, dirty, sweep, .. } = self;
-        if !sweep.is_under_way() || limit == 0 {
+    pub(crate) fn scan(&mut self, resolver: &Resolver, limit: usize) -> usize {
+        let Table { routes, contested, dirty, scan, .. } = self;
+        if !scan.is_active() || limit == 0 {
             return 0;
         }
         let before = dirty.len();
         // Marks an entry if it is to be, and says whether more may be marked.
-        let mut look = |sweep: &Sweep, prefix: Prefix<F>, route: &mut Route| {
+        let mut look = |scan: &ReselectionScan, prefix: Prefix<F>, route: &mut Route| {
             let selected = |c: &Candidate| match resolver.denies(c.group) {
                 true => route.is_denied() && route.group == c.group,
                 false => route.fib == c.group,
             };
-            let wrong = |c: Candidate| sweep.wants(c.group) && resolver.is_resolved(c.group) != selected(&c);
+            let wrong = |c: Candidate| scan.wants(c.group) && resolver.is_resolved(c.group) != selected(&c);
             if candidates(contested, prefix, route).any(wrong) && route.mark() {
                 dirty.push(prefix);
             }
             dirty.len() - before < limit
         };
         let mut more = true;
-        if sweep.begins() {
+        if scan.begins() {
             more = contested
                 .keys()
                 .take(limit * PLACES_EACH)
-                .all(|prefix| routes.get_mut(*prefix).is_none_or(|route| look(sweep, *prefix, route)));
+                .all(|prefix| routes.get_mut(*prefix).is_none_or(|route| look(scan, *prefix, route)));
         }
         if more {
-            sweep.turn(routes, limit * PLACES_EACH, look);
+            scan.turn(routes, limit * PLACES_EACH, look);
         }
         dirty.len() - before
     }
