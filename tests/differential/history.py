@@ -18,7 +18,7 @@ BEHIND = ("20.0.1.1", "20.0.1.129", "20.0.2.1", "30.0.0.1", "30.0.9.1", "40.0.0.
 
 
 def gateway(random, world, links=LINKS):
-    """An address on a link where nobody is, of a subnet that is there or may come."""
+    """An address on a link without a host, of a subnet that is there or may come."""
     link = random.choice(links)
     return f"{subnet(link, 1 if random.chance(20) else 0)}.{9 + random.below(3)}"
 

@@ -111,7 +111,7 @@ def read_table(kernel):
     return {prefix: value for prefix, (_, value) in best.items()}
 
 
-#: The protocol number of routes that somebody else put into the kernel.
+#: The protocol number of routes that another program put into the kernel.
 OTHERS = "77"
 
 

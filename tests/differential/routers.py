@@ -385,7 +385,7 @@ class FrrRouter(Router):
         super().close()
 
     def tell(self, daemon, *commands):
-        """Says commands to a daemon's terminal, as vtysh does: each ends with a zero octet, an answer with three and a status."""
+        """Says commands to a daemon's terminal, as vtysh does: each ends with a zero byte, an answer with three and a status."""
         if daemon not in self.terminals:
             self.terminals[daemon] = socket.socket(socket.AF_UNIX)
             self.terminals[daemon].connect(str(self.process.folder / f"{daemon}.vty"))

@@ -220,7 +220,7 @@ for rival in ("frr", "bird"):
 
 
 def dead_kernel_route(d, facts):
-    """Somebody else's kernel route by a link without carrier. The kernel keeps it (`linkdown`); BIRD takes it as it is, and bgpd
+    """Another program's kernel route by a link without carrier. The kernel keeps it (`linkdown`); BIRD takes it as it is, and bgpd
     still advertises what resolves by it, which zebra refuses. ribtide uses it only while its link is up."""
     def dead(q):
         return q in facts.world.kernel and any(not facts.world.up(link) for _, link in facts.world.kernel[q]["via"])
@@ -264,7 +264,7 @@ def frr_single_hop_off_link(d, facts):
 
 @rule("frr-kernel-route-lost", "frr", "rtnetlink: the kernel names no IPv4 routes that go with a link")
 def frr_kernel_route_lost(d, facts):
-    """Somebody else's kernel route went with its link. The kernel sends no message about it, and zebra takes the route
+    """Another program's kernel route went with its link. The kernel sends no message about it, and zebra takes the route
     for present when the link is back; ribtide reads the table again."""
     return facts.some(d.prefix, lambda q: q in facts.world.lost) or facts.lost_covers(d.prefix)
 

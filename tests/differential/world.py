@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 #: The router's AS, and the stable link to the peers that are not under test: the fence, the observers, internal peers.
 ASN, ROUTER = 65001, "198.19.0.1"
-#: Links whose state changes. The router is .1; .2 and .3 are peers, .9 to .11 are gateways where nobody is.
+#: Links whose state changes. The router is .1; .2 and .3 are peers, .9 to .11 are gateways without a host.
 LINKS = ("l0", "l1", "l2", "l3")
 
 
@@ -72,7 +72,7 @@ class World:
         self.addresses = {link: {f"{own(link)}/24"} for link in LINKS}
         #: Prefix → [{"distance", "via" or "blackhole"}].
         self.statics = {}
-        #: Prefix → event: routes that somebody else put into the kernel, so far as the kernel took them.
+        #: Prefix → event: routes that another program put into the kernel, so far as the kernel took them.
         self.kernel = {}
         #: Prefixes whose kernel route went with its link or address, and did not come back.
         self.lost = set()

@@ -1,4 +1,4 @@
-"""A chip that stalls while routes flap, in every wiring: changes wait, united per key, until every stage is full, and then BGP is
+"""A chip that stalls while routes flap, in every wiring: changes wait, coalesced per key, until every stage is full, and then BGP is
 not read; memory is bounded by the prefixes; afterwards everybody has the last word on every route, and memory is back.
 
 RIBTIDE_LONG=1 makes it a chip that stalls for a minute more, and more routes."""
@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from harness import PATIENCE, Host, Ribtide, binary, wait_for
+from harness import TIMEOUT_FACTOR, Host, Ribtide, binary, wait_for
 from harness.config import HEAD, LAB, external
 from harness.sonic import Sonic
 from harness.speaker import KEEPALIVE, Speaker, block, message, raw_update
@@ -214,7 +214,7 @@ def the_last_word(path, last):
 
 
 def agree(*at):
-    done = subprocess.run([binary(), "route-check", "--full", "--wait", str(60 * PATIENCE), "--json", *map(str, at)],
+    done = subprocess.run([binary(), "route-check", "--full", "--wait", str(60 * TIMEOUT_FACTOR), "--json", *map(str, at)],
                           capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[:3000] + done.stderr
 
@@ -228,7 +228,7 @@ def test_a_chip_that_stalls_stops_bgp(host, wiring):
     assert all(ring["depth"] <= ring["capacity"] for ring in rings.values())
     assert any(ring["full"] for ring in rings.values()), rings
     if wiring == "redis":
-        # Answers are counted from here on: but for that nothing is written out of its turn.
+        # Answers are counted from now on: but for that nothing is written out of its turn.
         subprocess.run([binary(), "config", "sonic", "suppress-fib-pending", "enable", "--database-config", path.sonic.redis.config],
                        check=True, capture_output=True)
         wait_for("fpmsyncd obeys", lambda: path.sonic.setting("fpmsyncd", "suppress-fib-pending")["active"] == "enabled", 20)
@@ -244,7 +244,7 @@ def test_a_chip_that_stalls_stops_bgp(host, wiring):
     agree(*path.at)
 
 
-def test_an_orchagent_that_is_away_stops_nobody(host):
+def test_absent_orchagent_stops_no_daemon(host):
     """It ends while everybody waits for it, and BGP is read again. Its successor begins with what APPL_DB has."""
     path, sender = begin(host, "redis")
     flaps = stall(path, sender)

@@ -1,5 +1,5 @@
 """What a person gets for wrong input: a sentence that says what, where and what to do, and a non-zero exit. What a
-neighbour gets for wrong octets: its outcome of RFC 7606, from a router that stays up."""
+neighbour gets for wrong bytes: its outcome of RFC 7606, from a router that stays up."""
 
 import contextlib
 import json
@@ -142,13 +142,13 @@ NLRI = prefixes(["192.0.2.0/24"])
 #: session stays.
 MALFORMED = {
     "undefined origin": (raw_update(b"", attribute(0x40, 1, b"\x09") + PATH + NEXT_HOP, NLRI), None),
-    "origin of two octets": (raw_update(b"", attribute(0x40, 1, b"\0\0") + PATH + NEXT_HOP, NLRI), None),
+    "origin of two bytes": (raw_update(b"", attribute(0x40, 1, b"\0\0") + PATH + NEXT_HOP, NLRI), None),
     "origin with the optional flag": (raw_update(b"", attribute(0xC0, 1, b"\0") + PATH + NEXT_HOP, NLRI), None),
     "no next hop": (raw_update(b"", ORIGIN + PATH, NLRI), None),
-    "next hop of three octets": (raw_update(b"", ORIGIN + PATH + attribute(0x40, 3, b"\x0a\0\0"), NLRI), None),
+    "next hop of three bytes": (raw_update(b"", ORIGIN + PATH + attribute(0x40, 3, b"\x0a\0\0"), NLRI), None),
     "path segment beyond its attribute": (raw_update(b"", ORIGIN + attribute(0x40, 2, b"\x02\x05\0\0\0\1") + NEXT_HOP, NLRI), None),
     "attribute beyond the block": (raw_update(b"", ORIGIN + PATH + NEXT_HOP + b"\xc0\x08\xff\0", NLRI), None),
-    "communities of five octets": (raw_update(b"", GOOD + attribute(0xC0, 8, b"\0\1\0\2\3"), NLRI), None),
+    "communities of five bytes": (raw_update(b"", GOOD + attribute(0xC0, 8, b"\0\1\0\2\3"), NLRI), None),
     "prefix of 33 bits": (raw_update(b"", GOOD, b"\x21\xc0\0\2\0\0"), (3, 10)),
     "prefix beyond the message": (raw_update(b"", GOOD, b"\x20\xc0\0"), (3, 10)),
     "attribute block beyond the message": (message(UPDATE, struct.pack("!HH", 0, 500)), (3, 1)),
@@ -170,11 +170,11 @@ def router(host):
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_messages(router, name):
-    octets, outcome = MALFORMED[name]
+    data, outcome = MALFORMED[name]
     with established(router) as speaker:
         speaker.send(update(["192.0.2.0/24"], [FEED_ASN], HOP))
         wait_count(router, 1, 20)
-        speaker.send(octets)
+        speaker.send(data)
         if outcome in (None, "kept"):
             assert speaker.ended() is None
             wait_count(router, 1 if outcome else 0, 20)
@@ -206,7 +206,7 @@ def test_file_to_replay_that_is_no_mrt(router):
 
 
 def test_garbage(router):
-    """Octets without sense, before and after OPEN, and connections that end in the middle."""
+    """Bytes without sense, before and after OPEN, and connections that end in the middle."""
     rng = random.Random(7)
     for i in range(200):
         connection = router.host.feeds.connect(router.host.FEED_SIDE, 179, FEEDS[0])

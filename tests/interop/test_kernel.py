@@ -130,7 +130,7 @@ def test_kernel_equals_the_loc_rib(pair):
     in_the_kernel(router, a, full)
 
     # A crash leaves routes in place. The next start adopts those that are right without touching them, repairs what
-    # somebody broke meanwhile, and removes what nobody announces any more.
+    # another program broke meanwhile, and removes what is not announced any more.
     router.process.kill()
     ours = [p for p in kernel_table(a) if ":" not in p and p not in STATIC]
     for prefix in ours[:3]:

@@ -258,7 +258,7 @@ def test_one_of_two_ways_lost_keeps_all_that_resolves_by_the_other(bed, host, of
     wait_for("all leads by the other way", lambda: {p: v for p, v in bed.installed().items() if p != "10.77.0.0/24"}
              == dict.fromkeys(everything, (FAR,)), 20, 0.2, alive=[bed.router.process])
     observer.read()
-    assert observer.withdrawn == ({} if of_link else {"10.77.0.0/24": 1}), "nobody hears of anything else"
+    assert observer.withdrawn == ({} if of_link else {"10.77.0.0/24": 1}), "no other change is advertised"
     assert observer.announced == before
     if messages is not None:
         counts = messages.stop()
@@ -382,7 +382,7 @@ def test_route_of_others_lost_with_its_link_gives_way_to_the_one_of_the_next_met
     host.ip("link", "set", "near0", "down")
     bed.leads({"20.0.1.0/24": (FAR,)})
     observer.read()
-    assert (observer.announced, observer.withdrawn) == ({"20.0.1.0/24": 1}, {}), "nobody hears of it"
+    assert (observer.announced, observer.withdrawn) == ({"20.0.1.0/24": 1}, {}), "it is not advertised"
     host.ip("link", "set", "far0", "down")
     bed.leads({})
     wait_for("it is withdrawn", lambda: not observer.read(0.5).table, 20)

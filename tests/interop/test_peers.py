@@ -78,7 +78,7 @@ def test_other_to_ribtide(pair, kind):
 
 
 def test_cut_line(pair):
-    """Nobody says goodbye, and the hold timer has to find out. The line comes back, and so does the table."""
+    """No side sends a Cease, and the hold timer has to find out. The line comes back, and so does the table."""
     # Else the session would end with the link (test_fallover.py).
     router = Ribtide(pair.a, ribtide(LEFT).replace("[bgp]\n", "[bgp]\nfast-external-fallover = false\n", 1))
     other = start("bird", pair.b, RIGHT)
@@ -275,7 +275,7 @@ def test_route_reflection(pair):
     mine = router.table()
     del mine["198.51.100.0/24"]
     agree(theirs, mine, NOT_SHOWN)
-    # Nobody gets back what is his.
+    # No peer gets back its own path.
     assert router.session(Pair.B4)["advertised"] == {"ipv4": 1, "ipv6": 0}
     feed.stop()
     wait_count(frr, 1)
@@ -301,7 +301,7 @@ protocol bgp feed {{
 
 @pytest.mark.parametrize("direction", ["out", "in"])
 def test_neighbor_without_four_octet_as(pair, direction):
-    """AS numbers above 65535 survive a neighbour that knows only two octets: AS_TRANS and AS4_PATH (RFC 6793)."""
+    """AS numbers above 65535 survive a neighbour that knows only two bytes: AS_TRANS and AS4_PATH (RFC 6793)."""
     router = Ribtide(pair.a, ribtide(LEFT).replace(str(RIGHT.asn), "65002").replace('families = ["ipv4-unicast"] ', ""))
     other = Bird(pair.b, BIRD_OLD)
     wait_for("the session is established", lambda: router.established(RIGHT.four), 60, alive=[router.process])
@@ -319,7 +319,7 @@ def test_neighbor_without_four_octet_as(pair, direction):
 
 
 def test_extended_messages_and_attributes_that_ribtide_does_not_know(pair):
-    """A message of more than 4,096 octets is taken and passed on where both sides can (RFC 8654), large communities and
+    """A message of more than 4,096 bytes is taken and passed on where both sides can (RFC 8654), large communities and
     unknown optional transitive attributes go along, and the latter are marked partial (RFC 4271 section 5)."""
     router = Ribtide(pair.a, ribtide(LEFT))
     other = start("bird", pair.b, RIGHT)

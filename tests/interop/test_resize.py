@@ -138,12 +138,12 @@ type = "external"
 peer-asn = 65009
 [[bgp.group.others.neighbor]]
 address = "198.19.0.200"
-description = "nobody"
+description = "none"
 """
         answer = reload(second)
         assert (answer["shards"]["to"], answer["added"], answer["reset"]) == (3, ["198.19.0.200"], []), answer
-        assert reflector.threads("shard") == 3 and router.neighbor("198.19.0.200")["description"] == "nobody"
-        assert reload(second.replace("nobody", "somebody"))["refreshed"] == ["198.19.0.200"]
+        assert reflector.threads("shard") == 3 and router.neighbor("198.19.0.200")["description"] == "none"
+        assert reload(second.replace("none", "some"))["refreshed"] == ["198.19.0.200"]
         assert reload(second.replace("peer-asn = 65009", "peer-asn = 65010"))["reset"] == ["198.19.0.200"]
 
         # What cannot be, changes nothing: whatever else the file says.

@@ -95,7 +95,7 @@ def test_the_kernel(host):
 
 
 def test_what_only_the_kernel_has(host):
-    """A difference of which nobody is told is found in so many looks as the kernel's table has parts, and none of them
+    """A difference that is not reported is found in so many looks as the kernel's table has parts, and none of them
     compares everything."""
     host.lan("lan0", "10.9.0.1/24")
     router = Ribtide(host, KERNEL)
@@ -140,7 +140,7 @@ def test_type_of_service_route_beside_ours_differs(host):
 
 def test_off_link_next_hop_of_single_hop_peer_agrees(host):
     """A shorter path, whose next hop only the default route leads to: not a way for a neighbour that is one hop away. The good path
-    stays, in the kernel too, and nobody says anything else."""
+    stays, in the kernel too, and no daemon says anything else."""
     host.lan("lan0", "10.9.0.1/24")
     static = '[[static]]\nprefix = "0.0.0.0/0"\nnext-hop = ["10.9.0.7"]\n'
     router = Ribtide(host, HEAD + external("good", 65010, Host.FEEDS[0], 'import = ["accept"]')
@@ -165,7 +165,7 @@ def test_the_daemons(host):
     at = ("--sonic", "--database-config", sonic.redis.config, "--syncd", host.folder / "syncd.sock")
     wait_for("syncd answers", (host.folder / "syncd.sock").exists, 60)
     wait_for("all agree", lambda: look(*at, "--wait", 1)[1]["routes"].get("APPL_DB") == 2 and look(*at)[0] == 0, 60)
-    # A row that nobody announced to orchagent, and one of ASIC_DB that is lost.
+    # A row that was not announced to orchagent, and one of ASIC_DB that is lost.
     sonic.appl.hset("ROUTE_TABLE:20.0.2.0/24", mapping={"protocol": "bgp", "nexthop": "10.2.0.17", "ifname": "Ethernet4"})
     key = next(k for k in sonic.asic.keys("ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:*") if "20.0.1.0/24" in k)
     sonic.asic.delete(key)
@@ -290,7 +290,7 @@ class Looks(threading.Thread):
         return self.seen[begin:begin + count]
 
 
-def test_two_look_at_the_daemons_at_once(host):
+def test_two_checks_run_at_once(host):
     """Each finds what differs, also what only the switch has, for which it watches for both; and keeps finding it."""
     # Two parts: a lap is two looks.
     sonic, router, at = agreed(host, 12_000, 200)

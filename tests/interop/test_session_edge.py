@@ -67,13 +67,13 @@ def test_martians_are_taken_where_the_list_is_empty(host):
 
 #: Flags, code, a value that its RFC calls malformed, and whether the route stays.
 MALFORMED = {
-    "otc of three octets": (0xC0, 35, b"\0\0\1", False),
-    "pmsi tunnel of four octets": (0xC0, 22, b"\0\6\0\0", False),
+    "otc of three bytes": (0xC0, 35, b"\0\0\1", False),
+    "pmsi tunnel of four bytes": (0xC0, 22, b"\0\6\0\0", False),
     "tunnel encapsulation with a sub-tlv beyond its tlv": (0xC0, 23, b"\0\x08\0\6\6\5\x0a\0\0\1", False),
-    "ipv6 extended communities of 19 octets": (0xC0, 25, bytes(19), False),
+    "ipv6 extended communities of 19 bytes": (0xC0, 25, bytes(19), False),
     "aigp with the transitive flag": (0xC0, 26, b"\1\0\x0b" + bytes(8), True),
     "prefix sid with a short label index": (0xC0, 40, b"\1\0\6" + bytes(6), True),
-    "bfd discriminator of four octets": (0xC0, 38, bytes(4), True),
+    "bfd discriminator of four bytes": (0xC0, 38, bytes(4), True),
 }
 
 
@@ -219,7 +219,7 @@ def cases(kind):
 
     for code, (flags, value) in WELL_FORMED.items():
         for more in (0, 0x20, 0x0F, 0x10):
-            # The same with two octets of length.
+            # The same with two bytes of length.
             value_there = struct.pack("!BBH", flags | more, code, len(value)) + value if more == 0x10 else attribute(flags | more, code, value)
             say(True, value_there)
         # RFC 7606 section 3 (g): the first counts.

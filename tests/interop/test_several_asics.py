@@ -6,7 +6,7 @@ import json
 import signal
 import time
 
-from harness import PATIENCE, Host, Ribtide, binary, wait_for
+from harness import TIMEOUT_FACTOR, Host, Ribtide, binary, wait_for
 from harness.config import HEAD, external
 from harness.sonic import APPL, ASIC, CONFIG, FLAGS, PORTS, Sonic
 from harness.speaker import Speaker, update
@@ -65,7 +65,7 @@ class Asic(Sonic):
         return set(self.gateways(ALL[::97] + ALL[-1:])) == {gateway}
 
     def agrees(self):
-        self.host.run("env", *(f"{k}={v}" for k, v in self.of_it.items()), binary(), "route-check", "--full", "--wait", 60 * PATIENCE,
+        self.host.run("env", *(f"{k}={v}" for k, v in self.of_it.items()), binary(), "route-check", "--full", "--wait", 60 * TIMEOUT_FACTOR,
                       "--sonic", *self.databases, "--syncd", self.syncd, timeout=600)
 
 
@@ -107,11 +107,11 @@ def test_one_of_two_stands_still(host):
     asics[0].agrees()
     still.send_signal(signal.SIGCONT)
     wait_for("it has the last word too", lambda: asics[1].has(GATEWAYS[1]), 120, 0.5, alive=alive)
-    wait_for("nobody is behind", lambda: behind() == {"fpm-0": None, "fpm-1": None}, 60)
+    wait_for("no dataplane lags", lambda: behind() == {"fpm-0": None, "fpm-1": None}, 60)
     for asic in asics:
         asic.agrees()
     shown = host.run(binary(), "show", "pipeline", "--sonic", "--json", *asics[0].databases)
     assert {(daemon["asic"], daemon["daemon"]) for daemon in json.loads(shown) if daemon["queues"]} \
         == {(f"asic{number}", daemon) for number in range(2) for daemon in FLAGS}
-    # Its host answered all the time: nobody took it for gone.
+    # Its host answered all the time: no daemon took it for gone.
     assert [client["connects"] for client in router.show("fpm")["clients"]] == [1, 1]

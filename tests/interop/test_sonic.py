@@ -208,7 +208,7 @@ def test_a_crash_leaves_nothing_stale(sonic, daemon):
 
 
 def test_routes_wait_for_their_neighbours(host):
-    """A route whose next hop nobody knows asks for it, waits, and is programmed when it is known; and waits again."""
+    """A route whose next hop is not resolved asks for it, waits, and is programmed when it is known; and waits again."""
     sonic = Sonic(host, neighbors=False)
     own = own_routes(sonic)
     sonic.set("ROUTE_TABLE", "192.0.2.0/24", protocol="bgp", nexthop="193.203.0.5", ifname="Ethernet0")
@@ -234,11 +234,11 @@ def test_routes_wait_for_their_neighbours(host):
 
 
 def test_fpm_garbage_ends_the_session_and_nothing_else(sonic):
-    for octets in (b"\x01\x01\x00\x02", b"\x01\x01\x00\x10" + b"\xff" * 12, b"\x01\x01\x80\x00" + b"x" * 100, b"\x01"):
+    for data in (b"\x01\x01\x00\x02", b"\x01\x01\x00\x10" + b"\xff" * 12, b"\x01\x01\x80\x00" + b"x" * 100, b"\x01"):
         def open_fpm():
             return sonic.host.connect("127.0.0.1", 2620)
         connection = wait_for("fpmsyncd listens", open_fpm, 20, alive=sonic.alive())
-        connection.sendall(octets)
+        connection.sendall(data)
         connection.close()
     own = own_routes(sonic)
     router = Ribtide(sonic.host, ROUTER)

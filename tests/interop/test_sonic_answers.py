@@ -18,7 +18,7 @@ from test_suppression import Receiver, announce, failed
 
 CHANNEL = "APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL"
 STATES = 14
-#: A label that nobody routes by.
+#: A label without a route.
 MARK = 99
 #: Every other wave ends with a kill, but not the last: who is new must answer, too.
 SIZE, WAVES = 2000, 7
@@ -99,7 +99,7 @@ def test_either_side_is_killed(host, wiring, daemon):
         if wave % 2:
             sonic.processes[daemon].kill()
             if daemon == "orchagent":
-                # A new one describes everything anew: what the old one confirmed was true before that. Of what it said fpmsyncd
+                # A new one describes everything again: what the old one confirmed was true before that. Of what it said fpmsyncd
                 # takes all, and then its end.
                 sonic.processes.pop(daemon)
                 wait_for("fpmsyncd knows", lambda: way(sonic) != "direct", 20, alive=sonic.alive())
@@ -112,7 +112,7 @@ def test_either_side_is_killed(host, wiring, daemon):
     sonic.wait_routes("the switch has them all", own | {p: (f"193.203.0.{hop}",) for p, hop in router.announced.items()})
     states = sonic.redis.db(STATES)
     wait_for("APPL_STATE_DB has caught up", lambda: {k.removeprefix("ROUTE_TABLE:") for k in states.keys("ROUTE_TABLE:*")} >= router.announced.keys(), 60)
-    # Nobody waits for an answer to what is gone, and nothing of it stays.
+    # No client waits for an answer to what is gone, and nothing of it stays.
     router.client.send(b"".join(fpm.route(fpm.DELROUTE, p) for p in router.announced))
     # What was asked about a second time may be answered a second time, until fpmsyncd knows that.
     router.hear()
@@ -216,7 +216,7 @@ def test_warm_with_suppression(host, wiring):
     router.listen_until_all()
     routes = own | {p: ("193.203.0.7",) for p in router.announced}
     sonic.wait_routes("they are there", routes)
-    # A lie, as one that is behind may tell it: its next hop is nobody's.
+    # A lie, as one that is behind may tell it: its next hop is not its own.
     nowhere = prefix(SIZE)
     router.announce({nowhere: 222})
     states = sonic.redis.db(STATES)
@@ -288,10 +288,10 @@ def test_on_and_off_at_run_time(host, wiring):
         return routes.keys()
 
     order("stall")
-    assert told(len(before := announce(7, 0, SIZE))) == before, "it is off, and nobody waits"
+    assert told(len(before := announce(7, 0, SIZE))) == before, "it is off, and no client waits"
     suppress(True)
     late = announce(7, SIZE, 2 * SIZE) | announce(8, 0, SIZE // 2)
-    # It follows too; and what it was handed while nobody counted is no answer to what came since.
+    # It follows too; and what it was handed while answers were not counted is no answer to what came since.
     wait_for("orchagent answers", lambda: way(sonic) == "direct", 20)
     assert sonic.setting("orchagent", "suppress-fib-pending")["active"] == "enabled"
     assert router.client.replies(1, 1) == []
@@ -347,7 +347,7 @@ def test_on_and_off_at_run_time(host, wiring):
 
 @pytest.mark.parametrize("wiring", WIRINGS)
 def test_a_session_after_a_burst_writes_nothing(host, wiring):
-    """Rows of a route unite before orchagent takes them, and one answer comes for several. That is no reason to write any of them in the
+    """Rows of a route coalesce before orchagent takes them, and one answer comes for several. That is no reason to write any of them in the
     next session, in which nothing is new."""
     sonic = Warm(host, wiring, suppress=True)
     own = own_routes(sonic)

@@ -16,7 +16,7 @@ import threading
 import time
 
 import pytest
-from harness import PATIENCE, CommandFailed, Ribtide, binary, blast, settled, wait_for
+from harness import TIMEOUT_FACTOR, CommandFailed, Ribtide, binary, blast, settled, wait_for
 from harness.sonic import CONFIG, Sonic
 from test_sonic import TWO_FEEDS, check_rows, own_routes, selected
 
@@ -196,7 +196,7 @@ class Campaign:
             right = settled(lambda: self.check_chip(want))
             assert self.sonic.chip_routes() == 0
         else:
-            # A daemon that notices late describes everything anew, so both hold in the end and not one after the other.
+            # A daemon that notices late describes everything again, so both hold in the end and not one after the other.
             right = settled(lambda: self.check_chip(self.agree()))
         if self.suppress:
             wait_for("everything is confirmed", lambda: self.unconfirmed() == (0, 0), 60, 0.5, alive=[self.router.process])
@@ -208,7 +208,7 @@ class Campaign:
             self.route_check("--sonic", "--database-config", self.sonic.redis.config, "--syncd", self.host.folder / "syncd.sock")
 
     def route_check(self, *of):
-        done = subprocess.run([binary(), "route-check", "--full", "--wait", str(30 * PATIENCE), *map(str, of)],
+        done = subprocess.run([binary(), "route-check", "--full", "--wait", str(30 * TIMEOUT_FACTOR), *map(str, of)],
                               capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, (of, done.stdout[:3000], done.stderr)
 

@@ -57,7 +57,7 @@ def test_where_a_route_waits(host, wiring):
     assert Explained(sonic, "20.0.0.0/24").says["fpmsyncd"][-1] == "orchagent confirmed it"
     concludes("99.0.0.0/24", "nothing is known of 99.0.0.0/24", **dict.fromkeys(STAGES, "absent"))
 
-    # Nobody is at this address.
+    # No host is at this address.
     announce("21.0.0.0/24", "193.203.0.200")
     concludes("21.0.0.0/24", "the route ends at orchagent: next hop 193.203.0.200 on Ethernet0 is not resolved, or its link is down",
               fpmsyncd="passed", APPL_DB="passed", ASIC_DB="absent")
@@ -73,7 +73,7 @@ def test_where_a_route_waits(host, wiring):
     concludes("22.0.0.0/24", through)
     # To the first row no answer came, and none does.
     assert Explained(sonic, "22.0.0.0/24").says["fpmsyncd"][-1] == ("one of the rows handed over has no answer: it is still to come, or was refused "
-                                                                    "or united with a later one, and gets none")
+                                                                    "or coalesced with a later one, and gets none")
 
     # The chip is full, until there is room.
     sonic.ask(f"set ipv4-routes={sonic.ask('counts')['ipv4_routes']}")
@@ -84,7 +84,7 @@ def test_where_a_route_waits(host, wiring):
     concludes("22.0.0.0/24", "nothing is known of 22.0.0.0/24")
     sonic.ask("set ipv4-routes=1000000")
 
-    # It names a next-hop object that nobody announced.
+    # It names a next-hop object that was not announced.
     body = struct.pack("=BBBBBBBBI", 2, 24, 0, 0, 254, 186, 0, 1, 0) + fpm.attribute(1, bytes([24, 0, 0, 0]))
     client.send(fpm.framed(fpm.NEWROUTE, body + fpm.attribute(30, struct.pack("=I", 77))))
     concludes("24.0.0.0/24", "the route waits at fpmsyncd: next-hop object 77, which it leads to, was not announced", orchagent="absent")

@@ -107,7 +107,7 @@ def test_labels_all_the_way(host, over):
     sonic.restart("fpmsyncd")
     client = connect_fpm(sonic)
     client.send(frame(host, 200, left[200]))
-    # What nobody announces again goes once the replay is silent.
+    # What is not announced again goes once the replay is silent.
     holds(sonic, "fpmsyncd was started again", {200: left[200]})
 
 

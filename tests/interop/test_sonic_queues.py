@@ -63,7 +63,7 @@ def test_a_chip_that_stalls(host, wiring):
     wait_for("a route goes through", lambda: sonic.route(prefix(0)), 60, alive=alive)
     stand({})
 
-    # Nobody is at this address.
+    # No host is at this address.
     client.send(fpm.route(fpm.NEWROUTE, "9.9.9.0/24", "193.203.0.200", port))
     waits = ("orchagent", "routes that wait for what is not there")
     stand({waits: 1})
@@ -73,7 +73,7 @@ def test_a_chip_that_stalls(host, wiring):
     client.socket.settimeout(None)
     sender = threading.Thread(target=client.send, args=(burst,), daemon=True)
     sender.start()
-    # Replies that nobody reads would stand, too.
+    # Replies without a reader would stand, too.
     threading.Thread(target=read, args=(client.socket,), daemon=True).start()
 
     def is_full():

@@ -187,8 +187,8 @@ def test_routes_go_one_way_and_are_taken_another(host):
     over_zmq = {"orchagent": ["-q", "tcp://127.0.0.1", "--route-zmq"], "fpmsyncd": ["-q", "tcp://127.0.0.1"]}
     sonic = Sonic(host, start=("syncd",))
     usual = {name: list(sonic.flags[name]) for name in over_zmq}
-    cases = [({"orchagent"}, "nobody takes them; start fpmsyncd with -q and orchagent's endpoint, or"),
-             ({"fpmsyncd"}, "nobody takes them; start orchagent with -q and --route-zmq or")]
+    cases = [({"orchagent"}, "no daemon takes them; start fpmsyncd with -q and orchagent's endpoint, or"),
+             ({"fpmsyncd"}, "no daemon takes them; start orchagent with -q and --route-zmq or")]
     wired = lambda which: sonic.flags.update({name: usual[name] + (over_zmq[name] if name in which else []) for name in over_zmq})
     why = lambda: settings(sonic)["fpmsyncd"]["swss_zmq"].get("why", "")
     for which, sentence in cases:

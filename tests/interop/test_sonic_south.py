@@ -112,7 +112,7 @@ def test_an_orchagent_that_is_killed_in_the_last_step_of_its_view(host, mode):
 @pytest.mark.parametrize("mode", ["redis_async", "zmq_async"])
 @pytest.mark.parametrize("asic_db, then", [("behind", "behind"), ("off", "off"), ("behind", "in-line")])
 def test_a_syncd_whose_rows_are_not_exact(host, mode, asic_db, then):
-    """It asks orchagent to describe everything anew: SONiC's orchagent ends then, and its supervisor starts it."""
+    """It asks orchagent to describe everything again: SONiC's orchagent ends then, and its supervisor starts it."""
     sonic = sonic_in(host, mode, asic_db)
     router = Ribtide(host, ROUTER)
     feed = blast(host, 2_000, 200)
@@ -128,7 +128,7 @@ def test_a_syncd_whose_rows_are_not_exact(host, mode, asic_db, then):
     sonic.start("syncd")
     ended = sonic.processes["orchagent"]
     wait_for("orchagent ends", lambda: ended.poll() is not None, 20)
-    assert "describes the switch anew" in ended.log()
+    assert "describes the switch again" in ended.log()
     sonic.start("orchagent")
     wait_for("the chip has them again", lambda: in_chip() == whole, 60, alive=sonic.alive())
     if asic_db == "behind":
@@ -160,7 +160,7 @@ def test_a_redis_that_loses_the_marks_of_a_syncd(host, asic_db, together):
     sonic.start("syncd")
     ended = sonic.processes["orchagent"]
     wait_for("orchagent ends", lambda: ended.poll() is not None, 20)
-    assert "describes the switch anew" in ended.log()
+    assert "describes the switch again" in ended.log()
     sonic.start("orchagent")
     sonic.everything_else()
     wait_for("the chip has it again", lambda: in_chip() == whole, 60, alive=sonic.alive())
@@ -186,7 +186,7 @@ def test_syncd_for_a_plain_socket(host):
         assert again == b'["SAI_STATUS_FAILURE","getresponse","SAI_STATUS_ITEM_ALREADY_EXISTS",""]'
         left = json.loads(ask(SWITCH, "object_type_get_availability_query", "OBJECT_TYPE", "SAI_OBJECT_TYPE_INSEG_ENTRY"))
         assert left == ["SAI_STATUS_SUCCESS", "object_type_get_availability_response", "OBJECT_COUNT", "1048576"]
-        # What cannot be read is answered too: who asks waits, and passes over what is not called as it expects.
+        # What cannot be read is answered too: the client waits, and passes over what is not called as it expects.
         for query in "attribute_capability", "attr_enum_values_capability", "stats_capability":
             refused = json.loads(ask(SWITCH, query + "_query", "OBJECT_TYPE", "SAI_OBJECT_TYPE_PORT", "ATTR_ID", "SAI_PORT_ATTR_FEC_MODE"))
             assert refused == ["SAI_STATUS_NOT_SUPPORTED", query + "_response"]
@@ -268,7 +268,7 @@ def test_orchagent_beside_a_syncd_that_answers_nothing(host):
     wait_for("it says so", lambda: "believed" in sonic.setting("orchagent", "synchronous_mode")["active"], 20, alive=sonic.alive())
 
 
-def test_a_failure_that_nobody_is_told_of(host):
+def test_failure_without_notification(host):
     """Who waits for nothing believes that all succeeds: syncd ends, and what ASIC_DB has is what the switch has."""
     sonic = sonic_in(host, "redis_async", start=["syncd"])
     queue = Queue(sonic)

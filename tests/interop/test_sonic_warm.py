@@ -89,7 +89,7 @@ class Warm(Sonic):
             self.processes[name].kill()
 
     def end_all(self, names):
-        """In SONiC's order: who asks goes before who is asked."""
+        """In SONiC's order: the client ends before the server."""
         # Without asking for a stand-still syncd may go alone, at rest.
         for name in names:
             self.end(name)
@@ -105,7 +105,7 @@ class Warm(Sonic):
 
     def written(self):
         """Keys that were written since last asked, but for routes that have a row and are not in the switch: networks of interfaces
-        that are no ports. With FIB suppression a new fpmsyncd asks for those again, as nobody has confirmed them."""
+        that are no ports. With FIB suppression a new fpmsyncd asks for those again, as they are not confirmed."""
         host = lambda key: key if "/" in key else f"{key}/{128 if ':' in key else 32}"
         keys = [(key, key.split("ROUTE_TABLE:")[-1]) for key in self.heard()]
         rows = [key for key in {key for _, key in keys} if key in self.routes()]

@@ -30,7 +30,7 @@ def drained(socket, until):
 
 
 def test_fpmsyncd_to_a_plain_socket(host):
-    """A consumer that does not acknowledge gets SONiC's layout, octet for octet: every field, and a count of 0 deletes."""
+    """A consumer that does not acknowledge gets SONiC's layout, byte for byte: every field, and a count of 0 deletes."""
     sonic = zmq_sonic(host, start=["fpmsyncd"])
     client = connect_fpm(sonic)
     port = ifindex(host, "Ethernet0")
@@ -56,7 +56,7 @@ def test_fpmsyncd_to_a_plain_socket(host):
 
 
 def test_orchagent_from_a_plain_socket(host):
-    """A producer of SONiC's: one route a message or many, other tables, and octets that are no message."""
+    """A producer of SONiC's: one route a message or many, other tables, and bytes that are no message."""
     sonic = zmq_sonic(host, start=["syncd", "orchagent"])
     own = own_routes(sonic)
     row = zmq.row(protocol="bgp", nexthop="193.203.0.7", ifname="Ethernet0")

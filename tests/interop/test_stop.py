@@ -47,7 +47,7 @@ next-hop = ["10.2.0.17"]
 
 #: Table → what is installed there.
 WANTED = {"main": {"198.51.100.0/24", "203.0.113.0/24", "2001:db8:77::/48"}, str(RED): {"192.0.2.0/24"}}
-#: Of somebody else: in the same table and with an object, of another number.
+#: Of another program: in the same table and with an object, of another number.
 FOREIGN = "198.51.101.0/24"
 
 
@@ -185,7 +185,7 @@ next-hop = ["193.203.0.7"]
 prefix = "198.51.100.0/24"
 next-hop = ["193.203.0.7", "193.203.0.8"]
 """
-TOLD = {"192.0.2.0/24", "198.51.100.0/24"}
+ROWS = {"192.0.2.0/24", "198.51.100.0/24"}
 
 
 @pytest.mark.parametrize("on_stop", ["keep", "remove"])
@@ -194,12 +194,12 @@ def test_stop_and_an_fpm_server(host, on_stop):
     router = Ribtide(host, FPM.format(on_stop))
 
     def rows():
-        return TOLD & set(sonic.routes())
+        return ROWS & set(sonic.routes())
 
-    wait_for("the rows are there", lambda: rows() == TOLD, 60, alive=[router.process])
+    wait_for("the rows are there", lambda: rows() == ROWS, 60, alive=[router.process])
     assert router.stop() == 0
     if on_stop == "keep":
-        assert rows() == TOLD
+        assert rows() == ROWS
         assert "deleted" not in router.process.log()
     else:
         wait_for("the rows are gone", lambda: rows() == set(), 60, alive=sonic.alive())

@@ -6,7 +6,7 @@ import json
 import struct
 import time
 
-from harness import PATIENCE, Host, Ribtide, wait_for
+from harness import TIMEOUT_FACTOR, Host, Ribtide, wait_for
 from harness.config import HEAD, LAB, external
 from harness.speaker import UPDATE, Speaker, raw_update, prefixes as nlri, update
 
@@ -18,13 +18,13 @@ KERNEL = CONFIG + "kernel = { table = 254 }\n"
 ALL = [f"20.{n // 256}.{n % 256}.0/24" for n in range(2000)]
 
 
-def networks(octets):
+def networks(data):
     found = []
-    while octets:
-        size = (octets[0] + 7) // 8
-        address = ipaddress.ip_address(octets[1:1 + size].ljust(4, b"\0"))
-        found.append(f"{address}/{octets[0]}")
-        octets = octets[1 + size:]
+    while data:
+        size = (data[0] + 7) // 8
+        address = ipaddress.ip_address(data[1:1 + size].ljust(4, b"\0"))
+        found.append(f"{address}/{data[0]}")
+        data = data[1 + size:]
     return found
 
 
@@ -36,7 +36,7 @@ class Receiver:
         self.table, self.ever = set(), set()
 
     def listen(self, enough, within=60):
-        end = time.monotonic() + within * PATIENCE
+        end = time.monotonic() + within * TIMEOUT_FACTOR
         while not enough():
             late = time.monotonic() >= end
             try:
@@ -98,7 +98,7 @@ def test_what_the_chip_refuses_is_never_told(host):
     summary = json.loads(router.text("show", "route", "summary", "--json"))
     assert (summary["bgp"]["waiting"], summary["bgp"]["blocked"]) == (0, len(refused))
 
-    # Another next hop, which the chip refuses: what was told is taken back, as nobody knows where packets go.
+    # Another next hop, which the chip refuses: what was told is taken back, as it is not known where packets go.
     late = ALL[1]
     router.text("config", "asic", "refuse", late)
     sender.send(update([late], [65010], "10.0.0.6"))

@@ -108,12 +108,12 @@ def test_vrfs_through_fpm(host, groups):
     wait_for("each route is confirmed", lambda: states() == in_place, 20, alive=[router.process])
     assert router.show("fpm")["clients"][0]["offload_failed"] == 0
 
-    # fpmsyncd starts anew: everything is told again, and nothing is left over or lost.
+    # fpmsyncd restarts: everything is sent again, and nothing is left over or lost.
     sonic.restart("fpmsyncd")
     wait_for("the router has connected again", lambda: router.show("fpm")["clients"][0]["connects"] == 2, alive=[router.process])
     settled(sonic, router, "the routes are as before")
 
-    # The VRF's device is made anew: another number, the same name. The new one's routes are not taken for the old one's.
+    # The VRF's device is made again: another number, the same name. The new one's routes are not taken for the old one's.
     def number():
         return int(host.run("cat", "/sys/class/net/Vrfred/ifindex"))
     before = number()

@@ -28,7 +28,7 @@ const SHARDS: u16 = 2;
 /// Bytes read from one session at a time.
 const READ: usize = 64 << 10;
 /// Prefixes after which batches are handed on.
-const ENOUGH: usize = 4096;
+const FLUSH_THRESHOLD: usize = 4096;
 
 fn main() {
     let numbers: Vec<u32> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
@@ -123,7 +123,7 @@ impl Reader {
                     }
                     *rest = &rest[frame.total_len..];
                 }
-                if self.batches.len() >= ENOUGH {
+                if self.batches.len() >= FLUSH_THRESHOLD {
                     for (_, batch) in self.batches.drain() {
                         if keep {
                             self.kept.extend(batch.ops.into_iter().filter_map(|op| op.attrs));

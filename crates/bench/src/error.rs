@@ -59,8 +59,8 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// Nobody connected.
-    NobodyCame {
+    /// No peer connected.
+    NoConnection {
         /// Where we listened.
         at: SocketAddr,
     },
@@ -148,8 +148,8 @@ impl fmt::Display for Error {
                     _ => Ok(()),
                 }
             }
-            Error::NobodyCame { at } => {
-                write!(f, "nobody connected to {at}; is it a neighbor in the router's configuration?")
+            Error::NoConnection { at } => {
+                write!(f, "no peer connected to {at}; is it a neighbor in the router's configuration?")
             }
             Error::Session { peer, end } => write!(f, "the session with {peer} ended: {end}"),
             Error::Options(what) => f.write_str(what),

@@ -4,7 +4,7 @@
 //! Each tool is a module with its options, a `run` for the command line, and the steps of it for who needs more:
 //! [`replay`], [`blast`], [`sink`]. [`expected`] says what forwarding must look like afterwards. [`harness`] is what
 //! every suite of `ribtide bench` needs; [`bgp`], [`kernel`] and [`nexthop`] are suites.
-// They panic where nobody reads any more.
+// These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod bgp;

@@ -62,7 +62,7 @@ impl Progress {
                     *next = Instant::now() + EVERY;
                     let rate = done as f64 / self.started.elapsed().as_secs_f64();
                     let of = if self.total == 0 { String::new() } else { format!(" of {}", self.total) };
-                    // Progress that nobody reads any more is no reason to stop.
+                    // Progress without a reader is no reason to stop.
                     let _ = writeln!(std::io::stderr(), "{done}{of} prefixes {what}, {rate:.0}/s");
                 }
             }

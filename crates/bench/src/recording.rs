@@ -145,7 +145,7 @@ where
                     self.entry(seconds, peer, rib.prefix, e.path_id, e.attributes, Rib::FORM)?;
                 }
             }
-            // What the collector said itself is nobody's route.
+            // What the collector said itself is no route of a peer.
             Body::Message(m) if !m.local => {
                 let peer = RecordedPeer { address: m.session.peer, asn: m.session.peer_asn };
                 match frame(m.bytes, MAX_EXTENDED_LEN) {
@@ -212,7 +212,7 @@ where
 /// Writes the body of the UPDATE that carried `prefix` with the recorded `attributes` from `peer`.
 ///
 /// A table's MP_REACH_NLRI has no prefix and often nothing but the next hop (RFC 6396 section 4.3.4), so it is made
-/// anew; for IPv4, NEXT_HOP is enough unless only the other is there. Some writers leave the next hop of IPv6 routes
+/// again; for IPv4, NEXT_HOP is enough unless only the other is there. Some writers leave the next hop of IPv6 routes
 /// out altogether: then it is the peer.
 fn entry_update(out: &mut Vec<u8>, prefix: AnyPrefix, peer: IpAddr, attributes: &[u8]) {
     out.clear();
@@ -270,7 +270,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The peer that said most, the first of equals; `None` when nobody said anything.
+    /// The peer that said most, the first of equals; `None` when no peer said anything.
     pub fn busiest(&self) -> Option<RecordedPeer> {
         let most = self.peers.iter().map(|(_, count)| *count).max().filter(|count| *count > 0)?;
         self.peers.iter().find(|(_, count)| *count == most).map(|(peer, _)| *peer)

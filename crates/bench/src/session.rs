@@ -39,7 +39,7 @@ pub struct Peer {
     pub asn: u32,
     /// Its BGP identifier.
     pub router_id: Ipv4Addr,
-    /// Hold time agreed on; zero means that nobody keeps time.
+    /// Hold time agreed on; zero means that neither side runs the timer.
     pub hold_time: Duration,
     /// The longest message, in bytes.
     pub max_len: usize,

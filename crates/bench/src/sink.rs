@@ -173,7 +173,7 @@ impl Bound {
     /// Brings every session up.
     ///
     /// # Errors
-    /// A session did not come up, or nobody came in time.
+    /// A session did not come up, or no peer connected in time.
     pub fn open(self) -> Result<Sink, Error> {
         let Bound { options, listeners } = self;
         let interrupted = interrupted()?;
@@ -185,7 +185,7 @@ impl Bound {
             };
             Receiver::start(opened, options.table)
         };
-        // All at once: nobody knows in which order the router connects.
+        // All at once: the order in which the router connects is not known.
         let receivers = std::thread::scope(|scope| {
             let one = &one;
             let threads: Vec<_> = (0..options.receivers).map(|i| scope.spawn(move || one(i))).collect();
@@ -227,7 +227,7 @@ fn accept(
             Err(source) => return Err(failed(source)),
         }
         if interrupted.load(Relaxed) || deadline.is_some_and(|d| Instant::now() >= d) {
-            return Err(Error::NobodyCame { at });
+            return Err(Error::NoConnection { at });
         }
         std::thread::sleep(POLL);
     }

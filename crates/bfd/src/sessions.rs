@@ -76,7 +76,7 @@ pub enum Discard {
     Ttl,
     /// No session has its addresses, or the number that it names.
     NoSession,
-    /// The session that it names is with somebody else.
+    /// The session that it names is with another peer.
     OtherPlace,
     /// It is authenticated, and no session is.
     Authenticated,
@@ -242,7 +242,7 @@ impl Sessions {
     }
 
     fn whose(&self, bytes: &[u8], origin: &Origin) -> Result<(Discriminator, Control), Discard> {
-        // What has crossed a router is nobody's on a link; it need not be looked into (RFC 5082).
+        // A packet that has crossed a router belongs to no session on a link; it need not be looked into (RFC 5082).
         if !origin.multihop && origin.ttl != TTL {
             return Err(Discard::Ttl);
         }

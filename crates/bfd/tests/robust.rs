@@ -39,7 +39,7 @@ fn up() -> (Sessions, Discriminator) {
 }
 
 #[test]
-fn packets_that_belong_to_nobody_are_counted_by_reason() {
+fn packets_without_a_session_are_counted_by_reason() {
     let (mut sessions, id) = up();
     let mut send = |control: Control, change: &dyn Fn(&mut Origin)| {
         let mut from = origin(0);

@@ -26,7 +26,7 @@ use triomphe::ThinArc;
 #[derive(Clone)]
 pub struct AttrSet(ThinArc<Facts, u8>);
 
-/// What was read of the attributes, and how the bytes behind it are divided: the next hop, as many octets as it has,
+/// What was read of the attributes, and how the bytes behind it are divided: the next hop, as many bytes as it has,
 /// then the attributes.
 struct Facts {
     hash: u32,
@@ -53,25 +53,25 @@ mod flag {
 }
 
 impl AttrSet {
-    /// A set from attributes in canonical wire form: AS numbers of four octets, each type once in ascending
+    /// A set from attributes in canonical wire form: AS numbers of four bytes, each type once in ascending
     /// order, and neither NEXT_HOP, MP_REACH_NLRI nor MP_UNREACH_NLRI. Their values must have been checked
     /// (RFC 7606); here a value of wrong length counts as absent.
     pub fn new(attributes: &[u8], next_hop: NextHop) -> AttrSet {
         let mut content = Content::default();
         content.begin(next_hop);
-        content.octets.extend_from_slice(attributes);
+        content.bytes.extend_from_slice(attributes);
         AttrSet::of(&content, content.hash())
     }
 
     /// A set with this content, of which the caller knows the hash.
     pub(crate) fn of(content: &Content, hash: u32) -> AttrSet {
         let facts = Facts::read(content.attributes(), content.next_hop_len, hash);
-        AttrSet(ThinArc::from_header_and_slice(facts, &content.octets))
+        AttrSet(ThinArc::from_header_and_slice(facts, &content.bytes))
     }
 
     /// Whether it is the set of this content.
     pub(crate) fn has_content(&self, content: &Content) -> bool {
-        self.facts().next_hop_len == content.next_hop_len && self.0.slice == *content.octets
+        self.facts().next_hop_len == content.next_hop_len && self.0.slice == *content.bytes
     }
 
     fn facts(&self) -> &Facts {
@@ -152,7 +152,7 @@ impl AttrSet {
         self.facts().cluster_list_len
     }
 
-    /// The lowest of its link bandwidths, in octets per second (RFC 10005 has the lowest count); `None` without one.
+    /// The lowest of its link bandwidths, in bytes per second (RFC 10005 has the lowest count); `None` without one.
     pub fn link_bandwidth(&self) -> Option<f32> {
         let communities = ExtendedCommunities::new(self.value(code::EXTENDED_COMMUNITIES)?);
         communities.iter().filter_map(ExtendedCommunity::link_bandwidth).reduce(f32::min)
@@ -183,7 +183,7 @@ impl AttrSet {
         self.0.as_ptr()
     }
 
-    /// How many handles there are. Where only one owner makes new ones, 1 means that nobody else has one.
+    /// How many handles there are. Where only one owner makes new ones, 1 means that there is no other.
     pub fn handles(&self) -> usize {
         ThinArc::strong_count(&self.0)
     }
@@ -255,12 +255,12 @@ impl Facts {
 #[derive(Default)]
 pub(crate) struct Content {
     /// The next hop, then the attributes.
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     next_hop_len: u8,
     /// The last attribute's type, and whether the types ascend so far.
     last: u8,
     unordered: bool,
-    /// Scratch for [`Content::sort`]: types and where they are, and the octets in order.
+    /// Scratch for [`Content::sort`]: types and where they are, and the bytes in order.
     places: Vec<(u8, Range<usize>)>,
     ordered: Vec<u8>,
 }
@@ -268,15 +268,15 @@ pub(crate) struct Content {
 impl Content {
     /// Empties it, but for this next hop.
     pub(crate) fn begin(&mut self, next_hop: NextHop) {
-        self.octets.clear();
+        self.bytes.clear();
         match next_hop {
-            NextHop::V4(addr) => self.octets.extend_from_slice(&addr.octets()),
+            NextHop::V4(addr) => self.bytes.extend_from_slice(&addr.octets()),
             NextHop::V6 { global, link_local } => {
-                self.octets.extend_from_slice(&global.octets());
-                self.octets.extend(link_local.iter().flat_map(Ipv6Addr::octets));
+                self.bytes.extend_from_slice(&global.octets());
+                self.bytes.extend(link_local.iter().flat_map(Ipv6Addr::octets));
             }
         }
-        self.next_hop_len = self.octets.len() as u8;
+        self.next_hop_len = self.bytes.len() as u8;
         (self.last, self.unordered) = (0, false);
     }
 
@@ -288,9 +288,9 @@ impl Content {
         if code == code::LARGE_COMMUNITIES
             && let Some(value) = without_repeats(value)
         {
-            return build::attribute(&mut self.octets, flags, code, &value);
+            return build::attribute(&mut self.bytes, flags, code, &value);
         }
-        build::attribute(&mut self.octets, flags, code, value);
+        build::attribute(&mut self.bytes, flags, code, value);
     }
 
     /// Brings the attributes into the order of their types, in which nearly everybody sends them.
@@ -299,20 +299,20 @@ impl Content {
             return;
         }
         self.places.clear();
-        let mut attributes = Attributes::new(&self.octets[usize::from(self.next_hop_len)..]);
+        let mut attributes = Attributes::new(&self.bytes[usize::from(self.next_hop_len)..]);
         let mut begin = usize::from(self.next_hop_len);
         while let Some(attribute) = attributes.next() {
-            let end = self.octets.len() - attributes.remainder().len();
+            let end = self.bytes.len() - attributes.remainder().len();
             self.places.push((attribute.code, begin..end));
             begin = end;
         }
         self.places.sort_unstable_by_key(|(code, _)| *code);
         self.ordered.clear();
-        self.ordered.extend_from_slice(&self.octets[..usize::from(self.next_hop_len)]);
+        self.ordered.extend_from_slice(&self.bytes[..usize::from(self.next_hop_len)]);
         for (_, place) in &self.places {
-            self.ordered.extend_from_slice(&self.octets[place.clone()]);
+            self.ordered.extend_from_slice(&self.bytes[place.clone()]);
         }
-        std::mem::swap(&mut self.octets, &mut self.ordered);
+        std::mem::swap(&mut self.bytes, &mut self.ordered);
         self.unordered = false;
     }
 
@@ -320,24 +320,24 @@ impl Content {
     pub(crate) fn hash(&self) -> u32 {
         let seed = foldhash::SharedSeed::global_random();
         let mut hasher = foldhash::quality::SeedableRandomState::with_seed(0, seed).build_hasher();
-        hasher.write(&self.octets);
+        hasher.write(&self.bytes);
         hasher.finish() as u32
     }
 
     /// The attributes, in wire form.
     pub(crate) fn attributes(&self) -> &[u8] {
-        &self.octets[usize::from(self.next_hop_len)..]
+        &self.bytes[usize::from(self.next_hop_len)..]
     }
 }
 
 /// The next hop that [`Content::begin`] wrote.
-fn read_next_hop(octets: &[u8]) -> NextHop {
-    let v6 = |octets: &[u8; 16]| Ipv6Addr::from(*octets);
-    match octets.split_first_chunk::<16>() {
+fn read_next_hop(bytes: &[u8]) -> NextHop {
+    let v6 = |bytes: &[u8; 16]| Ipv6Addr::from(*bytes);
+    match bytes.split_first_chunk::<16>() {
         Some((global, local)) => {
             NextHop::V6 { global: v6(global), link_local: local.first_chunk::<16>().map(v6) }
         }
-        None => NextHop::V4(octets.first_chunk::<4>().map_or(Ipv4Addr::UNSPECIFIED, |a| Ipv4Addr::from(*a))),
+        None => NextHop::V4(bytes.first_chunk::<4>().map_or(Ipv4Addr::UNSPECIFIED, |a| Ipv4Addr::from(*a))),
     }
 }
 
@@ -402,7 +402,7 @@ mod tests {
         let pushed = |code, value: &[u8]| {
             let mut content = Content::default();
             content.push(&Attribute { flags: 0xc0, code, value });
-            Attributes::new(&content.octets).next().map(|attribute| attribute.value.to_vec())
+            Attributes::new(&content.bytes).next().map(|attribute| attribute.value.to_vec())
         };
         let kept = |ids: &[u8]| pushed(code::LARGE_COMMUNITIES, &large(ids));
         assert_eq!(kept(&[2, 1, 2, 3, 1]), Some(large(&[2, 1, 3])));

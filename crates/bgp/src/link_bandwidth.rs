@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 /// The largest share: the kernel's limit of a next hop's weight.
 pub const SHARES: u16 = 256;
 
-/// The share of each path with these bandwidths, in octets per second, finite and not negative. A path that carries
+/// The share of each path with these bandwidths, in bytes per second, finite and not negative. A path that carries
 /// nothing, or less than the least share of the largest, has the least.
 pub fn shares(bandwidths: impl Iterator<Item = Option<f32>>) -> SmallVec<[u16; 8]> {
     let said: SmallVec<[Option<f32>; 8]> = bandwidths.collect();

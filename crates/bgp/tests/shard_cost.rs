@@ -158,7 +158,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// `peer` takes back all that it announced, by groups, in an order that nobody announced them in.
+/// `peer` takes back all that it announced, by groups, in another order than that of the announcements.
 fn withdrawals(peer: u32, groups: &[Vec<Prefix<V4>>], rng: &mut Rng) -> Vec<RouteBatch> {
     let mut order: Vec<&[Prefix<V4>]> = groups.iter().map(Vec::as_slice).collect();
     (1..order.len()).rev().for_each(|i| order.swap(i, rng.below(i + 1)));

@@ -81,14 +81,14 @@ pub const RULES: &[Rule] = &[
     Rule {
         settings: &["orchagent --route-zmq", "routes through Redis"],
         says: "the orchagent that runs takes routes over ZeroMQ (--route-zmq, or swss_zmq in CONFIG_DB when it started), and \
-               fpmsyncd writes them to Redis, where nobody takes them; start fpmsyncd with -q and orchagent's endpoint, or \
+               fpmsyncd writes them to Redis, where no daemon takes them; start fpmsyncd with -q and orchagent's endpoint, or \
                orchagent without ZeroMQ",
         broken: |asked| asked.routes_over_zmq == Some(false) && asked.orchagent_over_zmq == Some(true),
     },
     Rule {
         settings: &["fpmsyncd -q", "orchagent without ZeroMQ"],
         says: "the orchagent that runs takes routes from Redis, and fpmsyncd sends them over ZeroMQ (-q, or swss_zmq in \
-               CONFIG_DB when it started), where nobody takes them; start orchagent with -q and --route-zmq or after \
+               CONFIG_DB when it started), where no daemon takes them; start orchagent with -q and --route-zmq or after \
                swss_zmq is enabled, or fpmsyncd without ZeroMQ",
         broken: |asked| asked.routes_over_zmq == Some(true) && asked.orchagent_over_zmq == Some(false),
     },

@@ -1,4 +1,4 @@
-//! What changed since somebody looked, for who compares the ends of a pipeline each second.
+//! What changed since the last look, for a checker that compares the ends of a pipeline each second.
 //!
 //! Nothing is noted before the first look, nor after so many changes that a comparison of everything is the better one: who
 //! never looks pays a comparison for each batch.
@@ -32,8 +32,8 @@ impl<K: Eq + Hash> Journal<K> {
         }
     }
 
-    /// Lets go of room that was made for much.
-    pub(crate) fn relieve(&mut self) {
+    /// Shrinks its buffers to their contents.
+    pub(crate) fn shrink_to_fit(&mut self) {
         if let Some(changed) = &mut self.0 {
             changed.shrink_to_fit();
         }
@@ -53,7 +53,7 @@ mod tests {
     fn each_change_once_and_not_too_many() {
         let mut journal = Journal::default();
         journal.note([1].into_iter());
-        assert_eq!(journal.take(), None, "nobody had looked");
+        assert_eq!(journal.take(), None, "no checker had looked");
         journal.note([1, 2, 1].into_iter());
         let mut changed = journal.take().unwrap();
         changed.sort_unstable();

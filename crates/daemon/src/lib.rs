@@ -1,7 +1,7 @@
 //! The effects: stages wired to threads, sockets, databases and the kernel; configuration, API, metrics.
 //!
 //! [`config`] says what to run, [`router`] builds and runs it, [`api`] lets people look inside while it runs.
-// They panic where nobody reads any more.
+// These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod api;

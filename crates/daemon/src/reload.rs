@@ -205,7 +205,7 @@ fn reconfigure(running: &Bgp, bgp: &BgpConfig) -> Result<Neighbors, NotReloaded>
 }
 
 /// The keys that differ and cannot change while the router runs. Every setting is named here, so that a new one does not
-/// compile before somebody has said what a reload does with it.
+/// compile before it is written down what a reload does with it.
 fn fixed(old: &Config, new: &Config) -> Vec<String> {
     let mut keys = Vec::new();
     let mut key = |name: &str, same: bool| {

@@ -32,7 +32,7 @@ use crate::journal::Journal;
 use crossbeam_channel::Select;
 use lanes::Lanes;
 use outlets::Outlets;
-use policy::Treatments;
+use policy::CompiledFibPolicy;
 use retries::Retries;
 use ribtide_bgp::message::{NextHopState as BgpNextHopState, TrackedNextHop as BgpNextHop};
 use ribtide_prefix::{AnyPrefix, for_each_family};
@@ -41,9 +41,9 @@ use ribtide_rib::{
 };
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
 use ribtide_runtime::clock::Clock;
+use ribtide_runtime::idle;
 use ribtide_runtime::log::log;
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
 use ribtide_runtime::thread::{self, Stop};
 use std::collections::{BTreeMap, VecDeque};
@@ -56,9 +56,9 @@ use vrfs::Known;
 /// Batches from shards that may wait.
 const INBOX: usize = 256;
 /// How often to look whether something that failed is to be tried again.
-const LOOK: Duration = Duration::from_millis(100);
+const RETRY_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How often to look whether a dataplane that is waited for has room.
-const GLANCE: Duration = Duration::from_millis(1);
+const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Routes that are worked through together when they are at hand: bigger batches cost less each, but a failure waits for
 /// the one under way (docs/perf/2026-11-failover.md).
 const TOGETHER: usize = 2048;
@@ -124,10 +124,10 @@ pub struct RibStage {
 }
 
 impl RibStage {
-    /// Lets go of room that was made for much: its thread is at rest.
-    fn relieve(&mut self) {
-        self.rib.relieve();
-        self.changed.relieve();
+    /// Shrinks its buffers to their contents; called when the thread is idle.
+    fn shrink_to_fit(&mut self) {
+        self.rib.shrink_to_fit();
+        self.changed.shrink_to_fit();
         self.taken.shrink_to_fit();
     }
 }
@@ -194,7 +194,7 @@ impl RibBuilder {
             stage.shards.suppress(true);
             stage.rib.handle([RibIn::Suppress(true)]);
         }
-        stage.rib.set_route_maps(VrfId::DEFAULT, Arc::new(Treatments::new(policy)));
+        stage.rib.set_route_maps(VrfId::DEFAULT, Arc::new(CompiledFibPolicy::new(policy)));
         stage.set_shards(shards);
         stage.rib.set_clock(nanoseconds);
         let inbox = self.inbox.1;
@@ -216,18 +216,18 @@ fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &As
         let mut in_vain = false;
         let room = stage.make_way();
         let nap = match () {
-            () if !room => GLANCE,
+            () if !room => ROOM_POLL_INTERVAL,
             () if stage.owed => Duration::ZERO,
-            () if stage.planes.holds_any() => LOOK / 10,
-            () => LOOK.min(stage.until_due()),
+            () if stage.planes.holds_any() => RETRY_POLL_INTERVAL / 10,
+            () => RETRY_POLL_INTERVAL.min(stage.until_due()),
         };
         if !stage.take(inbox, asked, room) && !nap.is_zero() {
             let came = stage.wait(inbox, asked, room, nap);
             in_vain = !came && room;
         }
-        if rest::waited(in_vain) {
-            stage.relieve();
-            rest::give_back();
+        if idle::on_wait(in_vain) {
+            stage.shrink_to_fit();
+            idle::purge();
         }
         if room {
             stage.retry();
@@ -271,15 +271,15 @@ impl RibHandle {
         self.asker.ask(move |stage| stage.suppress(on))
     }
 
-    /// Treats routes of the default VRF so on their way to the FIB from now on. Those that are treated otherwise than before
+    /// Applies this FIB policy to the default VRF from now on. Routes with another result than before
     /// change, and no others.
     ///
     /// # Errors
     /// When the RIB manager does not answer.
     pub fn set_policy(&self, policy: FibPolicy) -> Result<(), NoAnswer> {
-        let treatments = Arc::new(Treatments::new(policy));
+        let fib_policy = Arc::new(CompiledFibPolicy::new(policy));
         self.asker.ask(move |stage| {
-            stage.rib.set_route_maps(VrfId::DEFAULT, treatments);
+            stage.rib.set_route_maps(VrfId::DEFAULT, fib_policy);
             stage.owed = true;
         })
     }
@@ -346,7 +346,7 @@ impl RibStage {
     /// Has dataplanes try again what they failed, when it is time.
     fn retry(&mut self) {
         let now = Instant::now();
-        if now - self.looked < LOOK {
+        if now - self.looked < RETRY_POLL_INTERVAL {
             return;
         }
         self.looked = now;
@@ -383,7 +383,7 @@ impl RibStage {
         true
     }
 
-    /// Waits until [`RibStage::take`] may find something, or `timeout` has passed: then it is false. A lane that nobody
+    /// Waits until [`RibStage::take`] may find something, or `timeout` has passed: then it is false. A lane that no producer
     /// feeds, as the feedback of a router without dataplanes, is not waited for.
     fn wait(&self, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, room: bool, timeout: Duration) -> bool {
         let mut select = Select::new();

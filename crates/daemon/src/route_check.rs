@@ -29,7 +29,7 @@ use std::time::Instant;
 /// Routes that one question to a stage is about.
 const PAGE: usize = 1000;
 /// Differences that are told one by one.
-const TOLD: usize = 1000;
+const REPORTED_DIFFERENCES_MAX: usize = 1000;
 /// Routes of the kernel's table, and of BGP's, that a look is content with which is not to compare everything.
 const PART: usize = if cfg!(test) { 64 } else { 16_384 };
 
@@ -179,7 +179,7 @@ pub(crate) fn check(inside: &Inside, full: bool) -> Result<RouteCheck, NoAnswer>
     let mut silent = BTreeSet::new();
     for (n, open) in open.into_iter().enumerate() {
         differing += 1;
-        if n < TOLD {
+        if n < REPORTED_DIFFERENCES_MAX {
             let difference = explain(inside, open, &mut silent)?;
             under_way += u64::from(difference.under_way);
             differences.push(difference);
@@ -191,7 +191,7 @@ pub(crate) fn check(inside: &Inside, full: bool) -> Result<RouteCheck, NoAnswer>
     for elsewhere in [kernel, found.differences] {
         differing += elsewhere.len() as u64;
         under_way += elsewhere.iter().filter(|difference| difference.under_way).count() as u64;
-        differences.extend(elsewhere.into_iter().take(TOLD));
+        differences.extend(elsewhere.into_iter().take(REPORTED_DIFFERENCES_MAX));
     }
     state.known = true;
     Ok(RouteCheck {

@@ -35,7 +35,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// How long a stop may take to remove what dataplanes installed. systemd kills after 90 s.
 const REMOVAL: Duration = Duration::from_secs(30);
 /// How often the router looks whether it is to stop.
-const GLANCE: Duration = Duration::from_millis(50);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What the API looks at: handles of every stage.
 pub struct Inside {
@@ -347,7 +347,7 @@ impl Router {
             if self.stop.stopped() {
                 return Err("a stage could not go on, so the router has stopped; its reason is above".into());
             }
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(STOP_POLL_INTERVAL);
         }
         self.shut_down();
         Ok(())

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_a_dataplane_still_has_is_given_to_nobody() {
+    fn number_that_a_dataplane_still_has_is_not_given_out() {
         let mut numbers = VrfNumbers::new(&mut config(&[]));
         let mut number = |vrfs: &[&str], leaving: &[u8]| {
             numbers.vrfs = numbers.number(&config(vrfs), leaving.iter().map(|id| VrfId(*id))).unwrap();

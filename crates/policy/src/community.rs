@@ -36,7 +36,7 @@ impl AnyCommunity {
             AnyCommunity::Large(LargeCommunity { global, local1, local2 }) => {
                 [global, local1, local2].iter().for_each(|n| out.extend_from_slice(&n.to_be_bytes()));
             }
-            AnyCommunity::Extended(ExtendedCommunity(octets)) => out.extend_from_slice(&octets),
+            AnyCommunity::Extended(ExtendedCommunity(bytes)) => out.extend_from_slice(&bytes),
         }
     }
 }
@@ -127,9 +127,9 @@ impl CommunityPattern {
     }
 }
 
-/// Type, subtype and the number or address of who gives the rest its meaning: two octets in types 0 and 0x40, else four.
-fn administrator(ExtendedCommunity(octets): ExtendedCommunity) -> ([u8; 4], [u8; 2]) {
-    let [kind, subtype, a, b, c, d, ..] = octets;
+/// Type, subtype and the number or address of who gives the rest its meaning: two bytes in types 0 and 0x40, else four.
+fn administrator(ExtendedCommunity(bytes): ExtendedCommunity) -> ([u8; 4], [u8; 2]) {
+    let [kind, subtype, a, b, c, d, ..] = bytes;
     ([kind, subtype, a, b], if kind & 0x3f == 0 { [0; 2] } else { [c, d] })
 }
 

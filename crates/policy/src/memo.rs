@@ -44,7 +44,7 @@ enum Next {
 }
 
 impl<T> Tree<T> {
-    /// Questions beyond which a tree is begun anew. Only statements that look at prefixes and do not decide let it grow
+    /// Questions beyond which a tree is started over. Only statements that look at prefixes and do not decide let it grow
     /// beyond their number.
     const MAX_QUESTIONS: usize = 4096;
 }

@@ -130,7 +130,7 @@ impl Policy {
         })
     }
 
-    /// What it says of a route: its changes, or `None` when it is rejected. Looks at everything anew;
+    /// What it says of a route: its changes, or `None` when it is rejected. Evaluates every statement;
     /// [`Memo`](crate::Memo) is the way to ask often.
     pub fn evaluate<F: Family>(&self, route: &Route<'_>, prefix: Prefix<F>) -> Option<Changes> {
         self.run(route, |set| Some(self.holds(set, prefix)), |_| {}).flatten()

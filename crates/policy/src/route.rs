@@ -15,7 +15,7 @@ pub const DEFAULT_LOCAL_PREF: u32 = 100;
 /// All of a route that a policy looks at, but its prefix.
 #[derive(Clone, Copy, Debug)]
 pub struct Route<'a> {
-    /// The attributes in canonical wire form: AS numbers of four octets, each type once in ascending order, without
+    /// The attributes in canonical wire form: AS numbers of four bytes, each type once in ascending order, without
     /// NEXT_HOP, MP_REACH_NLRI and MP_UNREACH_NLRI.
     pub attributes: &'a [u8],
     /// The next hop.

@@ -132,7 +132,7 @@ fn prefix_set_of_a_million() {
         each(&format!("{what}, memoised, at random"), random.len(), || {
             random.iter().for_each(|p| _ = black_box(memo.decide(&policy, &route, *p, |_| 1)));
         });
-        each(&format!("{what}, evaluated anew, at random"), random.len(), || {
+        each(&format!("{what}, evaluated again, at random"), random.len(), || {
             random.iter().for_each(|p| _ = black_box(policy.evaluate(&route, *p)));
         });
     }

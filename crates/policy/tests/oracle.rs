@@ -38,14 +38,14 @@ impl Plain {
         self.med.inspect(|n| build::med(&mut out, *n));
         self.local_pref.inspect(|n| build::local_pref(&mut out, *n));
         let of = |large: bool| -> Vec<u8> {
-            let octets = self.communities.iter().map(|c| match c {
+            let bytes = self.communities.iter().map(|c| match c {
                 AnyCommunity::Standard(c) if !large => c.0.to_be_bytes().to_vec(),
                 AnyCommunity::Large(c) if large => {
                     [c.global, c.local1, c.local2].iter().flat_map(|n| n.to_be_bytes()).collect()
                 }
                 _ => vec![],
             });
-            octets.flatten().collect()
+            bytes.flatten().collect()
         };
         build::list(&mut out, 0, code::COMMUNITIES, &of(false));
         // Something that no policy touches, between what it does.

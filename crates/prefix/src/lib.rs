@@ -7,11 +7,13 @@
 #![forbid(unsafe_code)]
 
 mod family;
+mod prefetch;
 mod prefix;
 mod shard;
 mod table;
 
 pub use family::{Afi, Bits, Families, Family, PerFamily, Safi, V4, V6};
+pub use prefetch::{PREFETCH_BATCH, prefetch};
 pub use prefix::{AnyPrefix, ParsePrefixError, Prefix};
 pub use shard::{LOGICAL_SHARDS, LogicalShard, logical_shard};
 pub use table::PrefixTable;
@@ -23,23 +25,22 @@ pub type Map<K, V> = hashbrown::HashMap<K, V, HashBuilder>;
 /// The hash set used everywhere in ribtide.
 pub type Set<K> = hashbrown::HashSet<K, HashBuilder>;
 
-/// Gives memory of a map back when hardly any of it is in use: to be called after a removal. Each entry that moves was paid
-/// for by several removals.
-pub fn relieve<K: Eq + std::hash::Hash, V>(map: &mut Map<K, V>) {
-    const LITTLE: usize = 64;
-    if map.capacity() > LITTLE && map.len() * 8 < map.capacity() {
+/// Shrinks a map of which less than an eighth is in use to twice its length. Call it after each removal: the cost of moving
+/// an entry is amortized over several removals.
+pub fn shrink_if_sparse<K: Eq + std::hash::Hash, V>(map: &mut Map<K, V>) {
+    const KEPT_CAPACITY: usize = 64;
+    if map.capacity() > KEPT_CAPACITY && map.len() * 8 < map.capacity() {
         map.shrink_to(map.len() * 2);
     }
 }
 
-/// Gives all memory of a map back that its entries do not need: to be called when nothing is to be done, as it takes as long as
-/// the map's growing did. Room for a sixteenth more stays, so that a few that come and go do not move all each time. Looks at no
-/// entry when there is nothing to give.
-pub fn fit<K: Eq + std::hash::Hash, V>(map: &mut Map<K, V>) {
+/// Shrinks a map to its entries and a sixteenth more, so that a few entries that come and go do not rehash the map each time.
+/// O(capacity): call it only when the stage is idle. O(1) when there is nothing to free.
+pub fn shrink_to_fit<K: Eq + std::hash::Hash, V>(map: &mut Map<K, V>) {
     map.shrink_to(with_spare(map.len()));
 }
 
-/// What [`fit`] makes room for where there are so many entries, for tables that are no [`Map`].
+/// The capacity that [`shrink_to_fit`] keeps for `len` entries, for tables that are no [`Map`].
 pub fn with_spare(len: usize) -> usize {
     len + len / 16
 }
@@ -49,32 +50,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_is_made_to_fit() {
+    fn shrink_to_fit_keeps_a_sixteenth_more() {
         let mut map: Map<u32, u32> = (0..300_000).map(|n| (n, n)).collect();
         let before = map.allocation_size();
         map.extend((300_000..500_000).map(|n| (n, n)));
         for n in 300_000..500_000 {
             map.remove(&n);
-            relieve(&mut map);
+            shrink_if_sparse(&mut map);
         }
         let filled = map.allocation_size();
         assert!(filled > before * 3 / 2, "nothing else would do it");
-        fit(&mut map);
+        shrink_to_fit(&mut map);
         assert!(map.allocation_size() == before && (0..300_000).all(|n| map[&n] == n));
         // 458,752 are the most of that size: a few more that come and go move nothing.
         map.extend((300_000..458_753).map(|n| (n, n)));
         map.remove(&0);
-        fit(&mut map);
+        shrink_to_fit(&mut map);
         assert_eq!(map.allocation_size(), filled);
     }
 
     #[test]
-    fn a_map_gives_memory_back_when_hardly_used() {
+    fn shrink_if_sparse_frees_memory_of_a_map_that_is_hardly_used() {
         let mut map: Map<u32, u32> = (0..100_000).map(|n| (n, n)).collect();
         let full = map.allocation_size();
         for n in 10..100_000 {
             map.remove(&n);
-            relieve(&mut map);
+            shrink_if_sparse(&mut map);
         }
         assert!(map.allocation_size() * 100 < full && (0..10).all(|n| map[&n] == n));
     }

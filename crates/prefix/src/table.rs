@@ -87,20 +87,20 @@ impl<F: Family, T> PrefixTable<F, T> {
         let old = self.entries.find_entry(hash, |(known, _)| *known == prefix).ok()?;
         self.lengths[usize::from(prefix.len())] -= 1;
         let value = old.remove().0.1;
-        self.relieve();
+        self.shrink_if_sparse();
         Some(value)
     }
 
-    /// Gives memory back when hardly any of it is in use. Each entry that moves was paid for by several removals.
-    fn relieve(&mut self) {
-        const LITTLE: usize = 64;
-        if self.entries.capacity() > LITTLE && self.entries.len() * 8 < self.entries.capacity() {
+    /// As [`crate::shrink_if_sparse`] does with a map.
+    fn shrink_if_sparse(&mut self) {
+        const KEPT_CAPACITY: usize = 64;
+        if self.entries.capacity() > KEPT_CAPACITY && self.entries.len() * 8 < self.entries.capacity() {
             self.shrink_to(self.entries.len() * 2);
         }
     }
 
-    /// As [`crate::fit`] does with a map.
-    pub fn fit(&mut self) {
+    /// As [`crate::shrink_to_fit`] does with a map.
+    pub fn shrink_to_fit(&mut self) {
         self.shrink_to(with_spare(self.entries.len()));
     }
 
@@ -227,13 +227,13 @@ mod tests {
         let mut table = PrefixTable::<V4, u32>::default();
         (0..1000).for_each(|n| assert_eq!(table.insert(prefix(n), n), None));
         let (before, moves) = (table.allocation_size(), table.moves());
-        table.fit();
+        table.shrink_to_fit();
         assert_eq!((table.allocation_size(), table.moves()), (before, moves), "it fits");
         (1000..3000).for_each(|n| assert_eq!(table.insert(prefix(n), n), None));
         (1000..3000).for_each(|n| assert_eq!(table.remove(prefix(n)), Some(n)));
         let moves = table.moves();
         assert!(table.allocation_size() > before);
-        table.fit();
+        table.shrink_to_fit();
         assert!(table.allocation_size() == before && table.moves() > moves);
         assert!((0..1000).all(|n| table.get(prefix(n)) == Some(&n)));
     }

@@ -1,6 +1,6 @@
 //! The resolution cache: how a route comes by what its next hops resolve to. Three modes, one result.
 //!
-//! `off` is the baseline: each route that is touched resolves its received set anew, hop by hop. `epoch` is the cache
+//! `off` is the baseline: each route that is touched resolves its received set again, hop by hop. `epoch` is the cache
 //! proposed for zebra: a received group keeps what it resolved to with the generation of that moment, and any event that
 //! next hops may depend on begins another generation and so outdates all of them; the first route of a group that is
 //! touched afterwards resolves it, the others take that. `dependency` asks no route anything: an event leads to just the
@@ -143,7 +143,7 @@ impl Resolver {
             }
         }
         let mut left = self.config.turn;
-        for_each_family!(F => left -= tables.get_mut::<F>().sweep(self, left));
+        for_each_family!(F => left -= tables.get_mut::<F>().scan(self, left));
         let tables = &*tables;
         if self.cache.is_per_route() {
             for_each_family!(F => for group in tables.get::<F>().marked_groups() {

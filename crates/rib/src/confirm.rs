@@ -94,7 +94,7 @@ impl Confirm {
         }
     }
 
-    /// Somebody wants to know when what came before this is finished.
+    /// A caller wants to know when what came before this is finished.
     pub(crate) fn mark(&mut self, mark: FeedMark) {
         if self.on {
             self.fresh.push(mark);
@@ -176,7 +176,7 @@ impl Confirm {
         }
         for prefix in self.named.drain(..) {
             if route(tables, prefix).is_none() {
-                // Nobody announces it any more. Who does next begins anew, and must not take an earlier word for its own.
+                // No source announces it any more. The next one that does starts over, and must not take an earlier word for its own.
                 self.blocked.remove(&prefix);
                 out.blocked.push((prefix, false));
             } else if self.blocked.contains(&prefix) {

@@ -17,7 +17,7 @@ pub const PAGE: usize = 8192;
 
 /// How many pages of a replay may be unacknowledged: enough to keep a dataplane busy, few enough that live
 /// changes do not queue behind a million routes. And how many batches of any kind, where a dataplane that is behind gets
-/// another page: until it is nearly done with what it has, what changes unites.
+/// another page: until it is nearly done with what it has, what changes coalesces.
 const PAGES_IN_FLIGHT: usize = 4;
 
 /// How many batches a dataplane that is behind may have to do where a VRF of which it has none gets a page: so that none
@@ -100,8 +100,8 @@ pub(crate) enum Replay {
 }
 
 impl Dataplane {
-    /// Lets go of room that was made for more than there is.
-    pub(crate) fn relieve(&mut self) {
+    /// Shrinks every table to its contents. O(capacity).
+    pub(crate) fn shrink_to_fit(&mut self) {
         self.outstanding.shrink_to_fit();
     }
 

@@ -4,10 +4,10 @@
 //! resolve alike do not share a FIB group: the day they part, every route of one would have to be rewritten,
 //! and a change of next hop must never cost the routes.
 
+use crate::fib_policy::FibPolicyResult;
 use crate::message::{FibGroup, FibHop, GroupId, GroupOp, IfIndex, NextHops, ReceivedHop, RouteSet, Track};
 use crate::store::Store;
 use crate::target::{Assumed, OWN_WEIGHT, Outcome, Target};
-use crate::treatment::Treatment;
 use ribtide_prefix::{AnyPrefix, HashBuilder, Map};
 use std::hash::BuildHasher;
 
@@ -28,7 +28,7 @@ pub(crate) struct GroupKey {
     /// What its targets take for given. Such a group has no routes; targets that look into it keep it.
     pub(crate) assumed: Option<Assumed>,
     /// What route-maps make of its routes.
-    pub(crate) treatment: Treatment,
+    pub(crate) policy_result: FibPolicyResult,
 }
 
 /// Hops in the order of a key.
@@ -68,7 +68,7 @@ impl GroupKey {
             recursion,
             exclude: None,
             assumed: None,
-            treatment: Treatment::default(),
+            policy_result: FibPolicyResult::default(),
         }
     }
 
@@ -82,7 +82,7 @@ impl GroupKey {
             recursion,
             exclude,
             assumed,
-            treatment: _,
+            policy_result: _,
         } = self;
         (next_hops, backup, backup_recursion, track, recursion, exclude, assumed)
             == (
@@ -180,7 +180,7 @@ impl Group {
 
     /// As an operation that gives them that.
     pub(crate) fn op(&self, id: GroupId) -> GroupOp {
-        GroupOp { id, content: self.in_dataplanes(), source: self.key.treatment.source }
+        GroupOp { id, content: self.in_dataplanes(), source: self.key.policy_result.source }
     }
 }
 

@@ -11,23 +11,24 @@ mod cache;
 mod circle;
 mod confirm;
 mod dataplane;
+mod fib_policy;
 mod group;
 mod interface;
 mod lanes;
 pub mod message;
 mod query;
+mod reselection_scan;
 mod resolve;
 mod rib;
 mod store;
-mod sweep;
 mod table;
 mod target;
 mod tracking;
-mod treatment;
 mod vrfs;
 
 pub use cache::{CacheCounters, CacheMode};
 pub use dataplane::{InstallStatus, PAGE};
+pub use fib_policy::{FibPolicyResult, RouteMaps};
 pub use lanes::{Lanes, UrgentOp};
 pub use message::*;
 pub use query::{
@@ -37,7 +38,6 @@ pub use query::{
 pub use rib::Rib;
 pub use target::{MAX_LEVEL, Outcome, Why};
 pub use tracking::TrackedInfo;
-pub use treatment::{RouteMaps, Treatment};
 pub use vrfs::{Vrf, VrfId, VrfPrefix, Vrfs};
 
 /// Settings of the RIB.

@@ -203,7 +203,7 @@ pub struct InterfaceEvent {
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
-/// Whether packets reach a neighbour, as somebody found out who watches that (BFD). Until it is said otherwise they do.
+/// Whether packets reach a neighbour, as BFD found out. Until it is said otherwise they do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GatewayEvent {
     /// The neighbour.
@@ -253,7 +253,7 @@ pub enum RibIn {
 /// Ends what a lane announced so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FeedMark {
-    /// Who announces: a number that nobody else has or had.
+    /// The announcing source: a number that no other has or had.
     pub lane: u32,
     /// Rises from mark to mark of the lane.
     pub seq: u64,

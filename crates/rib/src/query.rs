@@ -3,6 +3,7 @@
 use crate::behind::Missed;
 use crate::cache::{CacheCounters, CacheMode};
 use crate::dataplane::{Dataplane, Failure, InstallStatus, Prefixes, Replay};
+use crate::fib_policy::FibPolicyResult;
 use crate::group::{Group, GroupKey};
 use crate::message::{
     DataplaneId, FibGroup, GroupId, IfIndex, InterfaceEvent, Protocol, ReceivedHop, RouteSet, Source, Track,
@@ -11,7 +12,6 @@ use crate::rib::{Rib, changed, installed_prefixes};
 use crate::table::{Candidate, Route};
 use crate::target::Outcome;
 use crate::tracking::TrackedInfo;
-use crate::treatment::Treatment;
 use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Prefix, V4, V6, for_each_family};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -116,7 +116,7 @@ pub struct GroupInfo {
     /// Whether they do now.
     pub on_backup: bool,
     /// What route-maps make of its routes.
-    pub treatment: Treatment,
+    pub policy_result: FibPolicyResult,
     /// What the group's use hangs on, and whether that holds.
     pub track: Option<(Track, bool)>,
     /// What it does; `None` when no hop leads anywhere. This is what the cache keeps.
@@ -354,8 +354,8 @@ impl Rib {
     /// Whether group `id` is of these next hops, whatever policy made of its routes.
     pub fn is_group_of(&self, id: GroupId, set: &RouteSet) -> bool {
         let Some(group) = self.resolver.groups.store.get(id.0) else { return false };
-        let GroupKey { exclude, treatment, .. } = group.key;
-        group.key == GroupKey { exclude, treatment, ..GroupKey::new(set) }
+        let GroupKey { exclude, policy_result, .. } = group.key;
+        group.key == GroupKey { exclude, policy_result, ..GroupKey::new(set) }
     }
 
     /// The next hops of group `id` as received, without those that stand in, and what each resolves to; empty for a blackhole.
@@ -489,7 +489,7 @@ impl Rib {
             id,
             on_backup: group.content.is_some() && !first.is_empty() && first.iter().all(lost),
             backup,
-            treatment: group.key.treatment,
+            policy_result: group.key.policy_result,
             track: group.key.track.zip(self.tracked(id.0)),
             allow_recursion: group.key.recursion,
             exclude: group.key.exclude,

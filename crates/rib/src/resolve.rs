@@ -18,6 +18,7 @@
 use crate::RibConfig;
 use crate::cache::Cache;
 use crate::circle::{Place, Search};
+use crate::fib_policy::FibPolicyResult;
 use crate::group::{Group, GroupKey, Groups};
 use crate::lanes::UrgentOp;
 use crate::message::{
@@ -28,7 +29,6 @@ use crate::store::{Edges, Store};
 use crate::table::{Candidate, RouteTables};
 use crate::target::{Answer, Assumed, MAX_LEVEL, OWN_WEIGHT, Outcome, Target, Why, is_link_local};
 use crate::tracking::Tracking;
-use crate::treatment::Treatment;
 use ribtide_prefix::{AnyPrefix, Family, Map, Prefix, V4, V6};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -166,13 +166,13 @@ impl Resolver {
         self.intern(key)
     }
 
-    /// The group of routes that have `group` but for this treatment.
-    pub(crate) fn intern_treated(&mut self, group: u32, treatment: Treatment) -> u32 {
+    /// The group of routes that have `group` but for this FIB policy result.
+    pub(crate) fn intern_with_policy(&mut self, group: u32, policy_result: FibPolicyResult) -> u32 {
         let key = &self.groups.store[group].key;
-        if key.treatment == treatment {
+        if key.policy_result == policy_result {
             return group;
         }
-        let key = GroupKey { treatment, ..key.clone() };
+        let key = GroupKey { policy_result, ..key.clone() };
         self.intern(key)
     }
 
@@ -288,7 +288,7 @@ impl Resolver {
             let exclude = Some(prefix).filter(|prefix| prefix.contains(assumed.next_hop));
             GroupKey { exclude, assumed: Some(assumed), ..GroupKey::plain(hops, true) }
         } else if targets.iter().any(|node| self.nodes[*node].target.recursion) {
-            GroupKey { assumed: Some(assumed), treatment: Treatment::default(), ..key.clone() }
+            GroupKey { assumed: Some(assumed), policy_result: FibPolicyResult::default(), ..key.clone() }
         } else {
             return candidate.group;
         };
@@ -708,11 +708,11 @@ impl Resolver {
     /// Whether routes with this group are kept out of the FIB.
     #[inline]
     pub(crate) fn denies(&self, group: u32) -> bool {
-        self.groups.store[group].key.treatment.deny
+        self.groups.store[group].key.policy_result.deny
     }
 
     /// Whether routes that had this group before the batch must be selected again: it resolves now or does so no more,
-    /// or, where each route is to ask anew, it may.
+    /// or, where each route is to ask again, it may.
     pub(crate) fn wakes_routes(&self, group: u32) -> bool {
         let woken = |g: &Group| if self.cache.is_per_route() { g.moved } else { g.turned };
         self.groups.store.get(group).is_some_and(|g| woken(g) && !g.fresh && g.has_routes())
@@ -806,7 +806,7 @@ impl Resolver {
     // ---- the end of a batch
 
     /// Ends batch `seq`: groups to create or change, groups to delete, next hops to tell BGP of, and those
-    /// that are delayed. Forgets what nobody
+    /// that are delayed. Forgets what nothing
     /// uses any more.
     pub(crate) fn finish(
         &mut self,

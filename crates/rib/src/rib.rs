@@ -5,6 +5,7 @@ use crate::behind::Before;
 use crate::cache::CacheMode;
 use crate::confirm::Confirm;
 use crate::dataplane::{Dataplane, Dataplanes, Kind, PAGE, Prefixes, Replay};
+use crate::fib_policy::{FibPolicyResult, NoRouteMaps, RouteMaps};
 use crate::group::GroupKey;
 use crate::interface::Connected;
 use crate::lanes::UrgentOp;
@@ -14,20 +15,16 @@ use crate::message::{
 };
 use crate::resolve::Resolver;
 use crate::table::{Candidate, Route, RouteTables};
-use crate::treatment::{NoRouteMaps, RouteMaps, Treatment};
 use crate::vrfs::{Vrf, VrfId};
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, Prefix, for_each_family};
+use ribtide_prefix::{AnyPrefix, Families, Family, Map, PREFETCH_BATCH, Prefix, for_each_family};
 use std::sync::Arc;
-
-/// Routes that are looked at together before they are dealt with.
-const AHEAD: usize = 32;
 
 /// The RIB manager.
 ///
 /// [`Rib::handle`] takes events and returns effects; everything else only looks. One batch is worked through in
 /// five steps: events change candidates and mark the targets that may resolve differently; marked targets and
 /// groups (or, as the cache's mode has it, routes) are resolved; selection is made again for changed prefixes; groups and routes that differ from what the
-/// FIB has become operations; what nobody uses is forgotten.
+/// FIB has become operations; what is not in use is forgotten.
 pub struct Rib {
     pub(crate) tables: RouteTables,
     pub(crate) resolver: Resolver,
@@ -80,7 +77,7 @@ impl Rib {
     /// Whether routes are left over whose group lost its last way or has its first again. Each [`Rib::handle`], be it without
     /// events, selects some of them again, [`RibConfig::turn`] at most; what overtakes routes waits for no more than that.
     pub fn has_more(&self) -> bool {
-        self.tables.v4.sweeps() || self.tables.v6.sweeps()
+        self.tables.v4.is_scanning() || self.tables.v6.is_scanning()
     }
 
     /// When the next delayed answer to BGP is due, in the time of [`Rib::set_time`]: a [`Rib::handle`] then tells it.
@@ -88,11 +85,10 @@ impl Rib {
         self.resolver.tracking.next_due()
     }
 
-    /// Lets go of room that was made for more than there is. That takes as long as to make the room did: for when nothing is to be
-    /// done.
-    pub fn relieve(&mut self) {
-        for_each_family!(F => self.tables.get_mut::<F>().relieve());
-        self.dataplanes.values_mut().for_each(Dataplane::relieve);
+    /// Shrinks every table to its contents. O(capacity): call it only when the stage is idle.
+    pub fn shrink_to_fit(&mut self) {
+        for_each_family!(F => self.tables.get_mut::<F>().shrink_to_fit());
+        self.dataplanes.values_mut().for_each(Dataplane::shrink_to_fit);
     }
 
     /// The first part of [`Rib::handle`]: what changes, for every dataplane.
@@ -170,20 +166,20 @@ impl Rib {
         self.now = now;
     }
 
-    /// From now on routes are treated so on their way to the FIB. What is treated otherwise than before changes with the
+    /// Applies this FIB policy from now on. Routes with another result than before change with the
     /// next batch, which may be one without events; nothing else does. Looks at every route.
     pub fn set_route_maps(&mut self, route_maps: Arc<dyn RouteMaps>) {
         self.route_maps = route_maps;
-        // As in the scheme that the mode `epoch` follows; groups know their treatment.
+        // As in the scheme that the mode `epoch` follows; groups know their policy result.
         self.resolver.invalidate();
         let Rib { tables, resolver, route_maps, .. } = self;
         for_each_family!(F => {
             let mut known = Map::default();
             tables.get_mut::<F>().regroup(|prefix, candidate| {
-                let treatment = treatment(&**route_maps, candidate.protocol, prefix);
+                let policy_result = policy_result(&**route_maps, candidate.protocol, prefix);
                 let group = *known
-                    .entry((candidate.group, treatment))
-                    .or_insert_with(|| resolver.intern_treated(candidate.group, treatment));
+                    .entry((candidate.group, policy_result))
+                    .or_insert_with(|| resolver.intern_with_policy(candidate.group, policy_result));
                 if group != candidate.group {
                     resolver.retain(group);
                     resolver.release(candidate.group);
@@ -199,18 +195,18 @@ impl Rib {
     fn routes(&mut self, batch: &RouteBatch) {
         for_each_family!(F => if !batch.changes.get::<F>().is_empty() {
             let sets: Vec<(Candidate, bool)> = batch.sets.iter().map(|set| self.candidate::<F>(set)).collect();
-            // Of sets whose routes are treated one by one: the groups that came of it.
-            let mut treated: Map<(u32, Treatment), u32> = Map::default();
-            for changes in batch.changes.get::<F>().chunks(AHEAD) {
-                self.tables.get::<F>().look_ahead(changes.iter().map(|(prefix, _)| *prefix));
+            // Of sets whose routes are evaluated one by one: the groups by result.
+            let mut by_policy: Map<(u32, FibPolicyResult), u32> = Map::default();
+            for changes in batch.changes.get::<F>().chunks(PREFETCH_BATCH) {
+                self.tables.get::<F>().prefetch(changes.iter().map(|(prefix, _)| *prefix));
                 for (prefix, set) in changes {
                     let known = (*set != NONE).then(|| sets[*set as usize]);
                     let candidate = known.map(|(mut candidate, by_prefix)| {
                         if by_prefix {
-                            let treatment = self.route_maps.of(candidate.protocol, prefix.any());
-                            candidate.group = *treated
-                                .entry((candidate.group, treatment))
-                                .or_insert_with(|| self.resolver.intern_treated(candidate.group, treatment));
+                            let policy_result = self.route_maps.of(candidate.protocol, prefix.any());
+                            candidate.group = *by_policy
+                                .entry((candidate.group, policy_result))
+                                .or_insert_with(|| self.resolver.intern_with_policy(candidate.group, policy_result));
                         }
                         candidate
                     });
@@ -220,10 +216,10 @@ impl Rib {
         });
     }
 
-    /// The candidate of the routes of a set, and whether their treatment depends on their prefixes.
+    /// The candidate of the routes of a set, and whether their FIB policy result depends on their prefixes.
     fn candidate<F: Family>(&mut self, set: &RouteSet) -> (Candidate, bool) {
         let of_all = self.route_maps.of_all(set.protocol, F::AFI);
-        let key = GroupKey { treatment: of_all.unwrap_or_default(), ..GroupKey::new(set) };
+        let key = GroupKey { policy_result: of_all.unwrap_or_default(), ..GroupKey::new(set) };
         let RouteSet { metric, distance, protocol, .. } = *set;
         (Candidate { group: self.resolver.intern(key), metric, distance, protocol }, of_all.is_none())
     }
@@ -283,8 +279,8 @@ impl Rib {
 
     fn put_connected<F: Family>(&mut self, prefix: Prefix<F>, mut candidate: Option<Candidate>) {
         if let Some(candidate) = &mut candidate {
-            let treatment = treatment(&*self.route_maps, Protocol::Connected, prefix);
-            candidate.group = self.resolver.intern_treated(candidate.group, treatment);
+            let policy_result = policy_result(&*self.route_maps, Protocol::Connected, prefix);
+            candidate.group = self.resolver.intern_with_policy(candidate.group, policy_result);
         }
         self.put(prefix, Source::Connected, candidate);
     }
@@ -475,8 +471,12 @@ impl Rib {
     }
 }
 
-/// How a route is treated.
-fn treatment<F: Family>(route_maps: &dyn RouteMaps, protocol: Protocol, prefix: Prefix<F>) -> Treatment {
+/// The result of FIB policy for a route.
+fn policy_result<F: Family>(
+    route_maps: &dyn RouteMaps,
+    protocol: Protocol,
+    prefix: Prefix<F>,
+) -> FibPolicyResult {
     let of_all = route_maps.of_all(protocol, F::AFI);
     of_all.unwrap_or_else(|| route_maps.of(protocol, prefix.any()))
 }

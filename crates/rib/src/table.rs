@@ -1,10 +1,11 @@
 //! The routing table: candidates per prefix, and which of them is in the FIB.
 
 use crate::message::{FibRoute, GroupId, Protocol, Source};
+use crate::reselection_scan::ReselectionScan;
 use crate::resolve::Resolver;
-use crate::sweep::Sweep;
-use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, PrefixTable, fit, relieve};
-use std::hint::black_box;
+use ribtide_prefix::{
+    Families, Family, Map, PerFamily, Prefix, PrefixTable, prefetch, shrink_if_sparse, shrink_to_fit,
+};
 use std::net::IpAddr;
 
 /// The routing table of each family.
@@ -92,7 +93,7 @@ impl Route {
         clean
     }
 
-    /// Whether somebody announces it and the FIB does not have it.
+    /// Whether a source announces it and the FIB does not have it.
     pub(crate) fn is_idle(&self) -> bool {
         self.fib == 0 && self.group != 0
     }
@@ -124,7 +125,7 @@ pub(crate) struct Table<F: Family> {
     /// Prefixes whose selection is to be made again in this batch.
     dirty: Vec<Prefix<F>>,
     /// What is to be looked through for others.
-    sweep: Sweep,
+    scan: ReselectionScan,
     pub(crate) counts: Counts,
 }
 
@@ -134,24 +135,24 @@ impl<F: Family> Default for Table<F> {
             routes: PrefixTable::default(),
             contested: Map::default(),
             dirty: Vec::new(),
-            sweep: Sweep::default(),
+            scan: ReselectionScan::default(),
             counts: Counts::default(),
         }
     }
 }
 
 impl<F: Family> Table<F> {
-    /// Lets go of room that was made for more than there is.
-    pub(crate) fn relieve(&mut self) {
-        self.routes.fit();
-        fit(&mut self.contested);
+    /// Shrinks every table to its contents. O(capacity).
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.routes.shrink_to_fit();
+        shrink_to_fit(&mut self.contested);
         self.dirty.shrink_to_fit();
     }
 
-    /// Reads what will be read again of prefixes that come next, so that the waits for memory overlap.
-    pub(crate) fn look_ahead(&self, prefixes: impl Iterator<Item = Prefix<F>>) {
+    /// Prefetches the routes of a batch of prefixes.
+    pub(crate) fn prefetch(&self, prefixes: impl Iterator<Item = Prefix<F>>) {
         prefixes.for_each(|prefix| {
-            black_box(self.routes.get(prefix).map(Route::is_idle));
+            prefetch(self.routes.get(prefix).map(Route::is_idle));
         });
     }
 
@@ -180,7 +181,7 @@ impl<F: Family> Table<F> {
                 if let [only] = list[..] {
                     route.set_candidate(Some(only));
                     self.contested.remove(&prefix);
-                    relieve(&mut self.contested);
+                    shrink_if_sparse(&mut self.contested);
                 }
                 old
             }
@@ -272,46 +273,46 @@ impl<F: Family> Table<F> {
         }
     }
 
-    /// From now on [`Table::sweep`] looks for routes of these groups too, at every entry once.
+    /// Adds groups to those that [`Table::scan`] looks for, at every entry once.
     pub(crate) fn wake(&mut self, groups: impl Iterator<Item = u32>) {
-        self.sweep.add(groups, &self.routes);
+        self.scan.add(groups, &self.routes);
     }
 
-    /// Whether [`Table::sweep`] has more to look at.
-    pub(crate) fn sweeps(&self) -> bool {
-        self.sweep.is_under_way()
+    /// Whether [`Table::scan`] has places left.
+    pub(crate) fn is_scanning(&self) -> bool {
+        self.scan.is_active()
     }
 
     /// One turn of looking for prefixes that a woken group should have in the FIB and has not, or the other way round. Marks
     /// them for selection, at most `limit`; how many. Prefixes with several candidates come first, as far as that is
     /// found without long looking: for them there may be another way.
-    pub(crate) fn sweep(&mut self, resolver: &Resolver, limit: usize) -> usize {
-        let Table { routes, contested, dirty, sweep, .. } = self;
-        if !sweep.is_under_way() || limit == 0 {
+    pub(crate) fn scan(&mut self, resolver: &Resolver, limit: usize) -> usize {
+        let Table { routes, contested, dirty, scan, .. } = self;
+        if !scan.is_active() || limit == 0 {
             return 0;
         }
         let before = dirty.len();
         // Marks an entry if it is to be, and says whether more may be marked.
-        let mut look = |sweep: &Sweep, prefix: Prefix<F>, route: &mut Route| {
+        let mut look = |scan: &ReselectionScan, prefix: Prefix<F>, route: &mut Route| {
             let selected = |c: &Candidate| match resolver.denies(c.group) {
                 true => route.is_denied() && route.group == c.group,
                 false => route.fib == c.group,
             };
-            let wrong = |c: Candidate| sweep.wants(c.group) && resolver.is_resolved(c.group) != selected(&c);
+            let wrong = |c: Candidate| scan.wants(c.group) && resolver.is_resolved(c.group) != selected(&c);
             if candidates(contested, prefix, route).any(wrong) && route.mark() {
                 dirty.push(prefix);
             }
             dirty.len() - before < limit
         };
         let mut more = true;
-        if sweep.begins() {
+        if scan.begins() {
             more = contested
                 .keys()
                 .take(limit * PLACES_EACH)
-                .all(|prefix| routes.get_mut(*prefix).is_none_or(|route| look(sweep, *prefix, route)));
+                .all(|prefix| routes.get_mut(*prefix).is_none_or(|route| look(scan, *prefix, route)));
         }
         if more {
-            sweep.turn(routes, limit * PLACES_EACH, look);
+            scan.turn(routes, limit * PLACES_EACH, look);
         }
         dirty.len() - before
     }

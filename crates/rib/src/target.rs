@@ -12,7 +12,7 @@ pub const MAX_LEVEL: u8 = 16;
 pub(crate) const OWN_WEIGHT: u16 = 0;
 
 /// What a next hop asks: everything that its resolution depends on beside the table and the interfaces, so that
-/// equal questions have one answer, whoever asks.
+/// equal queries have one answer for every caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Target {
     pub(crate) gateway: Option<IpAddr>,

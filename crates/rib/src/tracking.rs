@@ -363,7 +363,7 @@ mod tests {
                 told_at.push(now);
             }
         }
-        // Of the first answer nobody says that it is a change.
+        // The first answer is not reported as a change.
         let changes = |within: u64| told_at.iter().filter(|at| **at < within).count() as u64 - 1;
         for seconds in 1..64u64 {
             assert!(

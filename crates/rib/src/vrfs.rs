@@ -10,11 +10,11 @@
 
 use crate::RibConfig;
 use crate::cache::CacheMode;
+use crate::fib_policy::RouteMaps;
 use crate::lanes::UrgentOp;
 use crate::message::{DataplaneId, FibAck, GroupId, IfIndex, InterfaceEvent, RibIn, RibOut};
 use crate::query::{DataplaneInfo, GroupInfo};
 use crate::rib::Rib;
-use crate::treatment::RouteMaps;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -308,9 +308,9 @@ impl Vrfs {
         self.iter().any(|(_, rib)| rib.has_more())
     }
 
-    /// As [`Rib::relieve`], of each VRF.
-    pub fn relieve(&mut self) {
-        self.each(Rib::relieve);
+    /// As [`Rib::shrink_to_fit`], of each VRF.
+    pub fn shrink_to_fit(&mut self) {
+        self.each(Rib::shrink_to_fit);
     }
 
     /// How the dataplanes that are up stand, with what all VRFs sent them.

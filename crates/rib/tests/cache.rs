@@ -1,4 +1,4 @@
-//! The resolution cache's modes: what each asks anew and when. That they agree is every other test's part.
+//! The resolution cache's modes: what each asks again and when. That they agree is every other test's part.
 
 mod common;
 

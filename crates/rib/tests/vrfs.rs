@@ -198,14 +198,14 @@ fn a_vrf_goes_with_its_routes_and_groups() {
     assert!(b.rib.leaving().eq([RED]), "the dataplane has not said that it let go");
     assert!(b.plane.routes.keys().all(|(vrf, _)| *vrf == VrfId::DEFAULT));
     assert_eq!(b.plane.groups.len(), groups);
-    // What is still under way of it concerns nobody.
+    // What is still under way of it has no effect.
     b.handle(vec![
         placed(announce("192.0.2.0/24", Protocol::Static, &[gw("10.0.0.2")]), RED),
         ack(b.plane.seq),
     ]);
     assert_eq!(b.plane.does(RED, "192.0.2.0/24"), None);
     assert_eq!(b.rib.leaving().count(), 0);
-    // Another one of its number begins anew.
+    // Another one of its number starts over.
     b.rib.add(vrf(RED));
     b.handle(vec![placed(up(4, &["10.0.9.1/24"]), RED)]);
     assert_eq!(b.plane.does(RED, "192.0.2.0/24"), None);

@@ -409,7 +409,7 @@ impl Progress {
                 let stages: Vec<String> =
                     pipeline.stages.iter().map(|s| format!("{} {}", s.name, number(s.routes))).collect();
                 let at = self.begin.elapsed().as_secs_f64();
-                // Progress that nobody reads any more is no reason to stop.
+                // Progress without a reader is no reason to stop.
                 let _ = writeln!(std::io::stderr(), "{at:6.1} s  {}", stages.join("  "));
                 self.last_line = Instant::now();
             }

@@ -1,5 +1,5 @@
 //! The `ribtide` command. Called as `fpmsyncd`, `orchagent` or `syncd`, it is that daemon.
-// They panic where nobody reads any more.
+// These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How often a difference that somebody is at work on is looked at.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often a difference that a daemon is at work on is looked at.
+const DIFFERENCE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What to compare.
 #[derive(Clone, Debug, Args)]
@@ -102,7 +102,7 @@ fn compare(options: &Options) -> Result<bool, String> {
             let less = if options.every.is_some() { Look::Part } else { Look::Changed };
             let mut found = asked.look(if options.full { Look::Full } else { less })?;
             while found.differing > 0 && found.under_way > 0 && begin.elapsed() < wait {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(DIFFERENCE_POLL_INTERVAL);
                 // What differed is looked at again in any case.
                 found = asked.look(less)?;
             }

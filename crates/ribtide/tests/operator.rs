@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long anything may take before the test fails; nothing waits that long when all is well.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 const IPV4: u64 = 3000;
 const IPV6: u64 = 300;
@@ -164,7 +164,7 @@ impl Router {
 fn until(what: &str, mut so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !so() {
-        assert!(start.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
+        assert!(start.elapsed() < TEST_TIMEOUT, "not in {TEST_TIMEOUT:?}: {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -351,7 +351,7 @@ fn groups(router: &Router) {
     ] {
         assert!(text.contains(says), "{says}\n{text}");
     }
-    assert!(router.complaint(&["bgp", "group", "nobody"]).contains("no group \"nobody\""));
+    assert!(router.complaint(&["bgp", "group", "missing"]).contains("no group \"missing\""));
 }
 
 fn next_hop_groups(router: &Router) {

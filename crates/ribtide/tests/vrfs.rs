@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
 /// How long anything may take before the test fails; nothing waits that long when all is well.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 const PORTS: &str = r#"
 [router]
@@ -138,7 +138,7 @@ fn write(folder: &tempfile::TempDir, config: &[&str]) {
 fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !so() {
-        assert!(begin.elapsed() < PATIENCE, "waited too long until {what}");
+        assert!(begin.elapsed() < TEST_TIMEOUT, "waited too long until {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -3,7 +3,7 @@
 //! Under load it pays to wait for more before a batch is closed; a lone route must wait for nothing, least of all for a
 //! timer. The difference is whether more is on its way, and only those upstream know. Each says so in a flag on cache
 //! lines of its own, which costs it one store when that changes, and declares itself idle *before* it hands on its last
-//! batch: who receives that batch then finds nobody at work, because what was stored before a batch was sent is seen by
+//! batch: who receives that batch then finds no stage at work, because what was stored before a batch was sent is seen by
 //! whoever received it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};

@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// How long an asker waits before it says that the stage is busy.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Questions that may wait at one stage; a further one waits at its asker.
 const WAITING: usize = 64;
 
@@ -58,7 +58,7 @@ impl fmt::Display for NoAnswer {
                 f,
                 "the {} stage did not answer within {} s; it is busy, try again",
                 self.stage,
-                PATIENCE.as_secs()
+                CALL_TIMEOUT.as_secs()
             )
         }
     }
@@ -83,9 +83,9 @@ impl<S> Asker<S> {
     ) -> Result<R, NoAnswer> {
         let (question, answered) = with_answer(question);
         let gone = |stopped| NoAnswer { stage: self.stage, stopped };
-        self.tx.send_timeout(question, PATIENCE).map_err(|e| gone(e.is_disconnected()))?;
+        self.tx.send_timeout(question, CALL_TIMEOUT).map_err(|e| gone(e.is_disconnected()))?;
         self.wake();
-        answered.recv_timeout(PATIENCE).map_err(|e| gone(e.is_disconnected()))
+        answered.recv_timeout(CALL_TIMEOUT).map_err(|e| gone(e.is_disconnected()))
     }
 
     /// As [`Asker::ask`], but waits as long as it takes: for what must not happen after its asker has given up.
@@ -144,7 +144,7 @@ fn with_answer<S, R: Send + 'static>(
 ) -> (Question<S>, channel::Receiver<R>) {
     let (answer, answered) = channel::bounded(1);
     let question = move |state: &mut S| {
-        // The asker may have lost patience; then nobody wants the answer.
+        // The caller may have timed out; then the answer is dropped.
         let _ = answer.send(question(state));
     };
     (Box::new(question), answered)

@@ -52,7 +52,7 @@ impl Gauge {
         if now == before {
             return;
         }
-        // Nobody else writes.
+        // No other thread writes.
         last.store(now, Relaxed);
         if now > peak.load(Relaxed) {
             peak.store(now, Relaxed);

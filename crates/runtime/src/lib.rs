@@ -2,7 +2,7 @@
 //!
 //! A stage is a thread that owns one state machine. Work reaches it through a [`ring`]; people's questions reach it
 //! through [`ask`], between two batches of work, so that a read never holds a lock that routing needs.
-// They panic where nobody reads any more.
+// These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod activity;
@@ -10,10 +10,10 @@ pub mod ask;
 pub mod clock;
 pub mod cpu;
 pub mod gauge;
+pub mod idle;
 pub mod liveness;
 pub mod log;
 pub mod meter;
 pub mod performance;
-pub mod rest;
 pub mod ring;
 pub mod thread;

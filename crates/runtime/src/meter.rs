@@ -152,7 +152,7 @@ impl Meter {
             return;
         }
         let end = Instant::now();
-        // Nobody else takes it, but for a moment who looks.
+        // No other thread takes it, but for a moment a reader.
         self.timer.lock().unwrap_or_else(PoisonError::into_inner).add(begin, end, routes as u64);
         let m = &self.stage;
         let since = |t: Instant| t.saturating_duration_since(m.start).as_micros() as u64;

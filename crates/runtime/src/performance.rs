@@ -2,11 +2,11 @@
 //! and how long it waited in between.
 //!
 //! What counts is added up over calls until there are [`THRESHOLD`] tasks and a millisecond of work, then it is one
-//! [`Record`]. The latest are kept in memory, so that they are there when somebody asks and cost nothing when nobody does.
+//! [`Record`]. The latest are kept in memory, so that a client can read them, and they cost nothing when none does.
 //! The gap before a call is idle time: a stage that is idle waits for the one before it, one that is busy is
 //! what the others wait for.
 
-use crate::rest;
+use crate::idle;
 use std::ops::Deref;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ pub const THRESHOLD: u64 = 10_000;
 /// The least time at work that makes a record.
 const LEAST: Duration = Duration::from_millis(1);
 /// Calls that are told one by one, the first of a record.
-const TOLD: usize = 6;
+const DETAILED_CALLS_MAX: usize = 6;
 /// Records that are kept, the latest.
 const KEPT: usize = 64;
 
@@ -41,10 +41,10 @@ pub struct Record {
 }
 
 /// At most six numbers, in the record itself: in pieces of their own those of a burst stand among what came and went with it, and
-/// keep that from being given back.
+/// keep that from being purged.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct First<T> {
-    values: [T; TOLD],
+    values: [T; DETAILED_CALLS_MAX],
     len: usize,
 }
 
@@ -67,7 +67,7 @@ impl<T: Default> FromIterator<T> for First<T> {
     /// The first six.
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         let mut first = First::default();
-        values.into_iter().take(TOLD).for_each(|value| first.push(value));
+        values.into_iter().take(DETAILED_CALLS_MAX).for_each(|value| first.push(value));
         first
     }
 }
@@ -91,13 +91,13 @@ pub struct PerformanceTimer {
     made: u64,
     now: Record,
     /// The latest, each in the place of the one that came [`KEPT`] before it. With room from the start, in memory by itself: beside
-    /// blocks as long that come and go it would keep theirs from being given back.
+    /// blocks as long that come and go it would keep theirs from being purged.
     records: Vec<Record>,
 }
 
 impl Default for PerformanceTimer {
     fn default() -> Self {
-        let records = rest::lasting_room(KEPT);
+        let records = idle::long_lived_vec(KEPT);
         PerformanceTimer { last_end: None, made: 0, now: Record::default(), records }
     }
 }
@@ -115,7 +115,7 @@ impl PerformanceTimer {
         now.tasks += tasks;
         if tasks > 0 {
             now.calls += 1;
-            if now.gaps.len() < TOLD {
+            if now.gaps.len() < DETAILED_CALLS_MAX {
                 now.gaps.push(gap);
                 now.incs.push(tasks);
                 now.intervals.push(interval);
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(timer.records().count(), 0, "18,000 tasks, but 450 µs of work");
         timer.add(us(2000), us(3000), 0);
         let record = timer.records().next().unwrap();
-        assert_eq!((record.tasks, record.calls, record.gaps.len()), (18_000, 9, TOLD));
+        assert_eq!((record.tasks, record.calls, record.gaps.len()), (18_000, 9, DETAILED_CALLS_MAX));
         assert_eq!(record.total(), Duration::from_micros(3000));
         timer.add(us(5000), us(7000), THRESHOLD);
         assert_eq!(timer.records().nth(1).unwrap().gaps[..], [Duration::from_millis(2)]);

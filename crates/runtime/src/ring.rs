@@ -5,7 +5,7 @@
 //! microsecond the queue is never the limit (docs/adr/0003-dependencies.md).
 
 use crate::gauge::{Depth, Gauge, Level};
-use crate::rest;
+use crate::idle;
 use crossbeam_channel as channel;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -266,15 +266,15 @@ impl<T> Receiver<T> {
     /// # Errors
     /// [`Closed`] when it is empty and every producer has stopped.
     pub fn recv(&self) -> Result<T, Closed> {
-        self.recv_relieving(|| {})
+        self.recv_or_idle(|| {})
     }
 
-    /// [`Receiver::recv`]; `relieve` as for [`rest::recv_relieving`].
+    /// [`Receiver::recv`], with `on_idle` as in [`idle::recv_or_idle`].
     ///
     /// # Errors
     /// [`Closed`] when it is empty and every producer has stopped.
-    pub fn recv_relieving(&self, relieve: impl FnMut()) -> Result<T, Closed> {
-        rest::recv_relieving(&self.rx, relieve).map(|batch| self.took(batch)).map_err(|_| Closed)
+    pub fn recv_or_idle(&self, on_idle: impl FnMut()) -> Result<T, Closed> {
+        idle::recv_or_idle(&self.rx, on_idle).map(|batch| self.took(batch)).map_err(|_| Closed)
     }
 
     /// The next batch, waiting at most `timeout`; `None` when none came.

@@ -1,4 +1,4 @@
-//! What who compares asks the switch: which of some entries nobody has changed since. Which it has, see [`crate::walk`].
+//! What who compares asks the switch: which of some entries were not changed since. Which it has, see [`crate::walk`].
 
 use crate::switch::VirtualSwitch;
 use ribtide_prefix::{AnyPrefix, Map};
@@ -32,7 +32,7 @@ impl Watches {
 
     /// These numbers and later ones, and nothing is watched.
     pub(crate) fn after(&self) -> Watches {
-        // Who asks about one of before is told that it is over.
+        // A client that asks about an earlier one learns that it is over.
         Watches { last: self.last + Watches::MOST, ..Watches::default() }
     }
 }
@@ -59,7 +59,7 @@ impl VirtualSwitch {
         watch
     }
 
-    /// Which of those of this watch nobody has tried to change since; `None` when it is over.
+    /// Which entries of this watch no request has tried to change since; `None` when it is over.
     pub fn unchanged(&self, watch: u64) -> Option<impl Iterator<Item = EntryKey>> {
         let Watches { entries, last } = &self.watches;
         let is_on = (1..=*last).contains(&watch) && watch + Watches::MOST > *last;
@@ -68,7 +68,7 @@ impl VirtualSwitch {
         is_on.then(|| entries.iter().filter_map(of_it))
     }
 
-    /// Notes that somebody changes it.
+    /// Notes that it changes.
     pub(crate) fn touch(&mut self, key: EntryKey) {
         if !self.watches.entries.is_empty() {
             self.watches.entries.remove(&key);

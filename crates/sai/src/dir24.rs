@@ -12,8 +12,7 @@
 //! painted goes with the next [`Dir24::fit`], so a table that was large and is empty takes no memory.
 
 use crate::walk::Walk;
-use ribtide_prefix::{Map, Prefix, V4, fit, relieve};
-use std::hint::black_box;
+use ribtide_prefix::{Map, Prefix, V4, prefetch, shrink_if_sparse, shrink_to_fit};
 
 /// What a route forwards to: an index that the switch gives out, 0 to [`MAX_TARGET`].
 pub(crate) type Target = u32;
@@ -118,9 +117,9 @@ impl Dir24 {
         self.exact[usize::from(prefix.len())].get(&prefix.bits()).copied()
     }
 
-    /// Reads the first slot that a route paints.
-    pub(crate) fn look_at(&self, prefix: Prefix<V4>) {
-        black_box(self.slot((prefix.bits() >> 8) as usize));
+    /// Prefetches the first slot of a route.
+    pub(crate) fn prefetch(&self, prefix: Prefix<V4>) {
+        prefetch(self.slot((prefix.bits() >> 8) as usize));
     }
 
     /// Puts a route and returns the target of the one that it replaced. `target` is at most [`MAX_TARGET`].
@@ -147,7 +146,7 @@ impl Dir24 {
         let len = prefix.len();
         let of_length = &mut self.exact[usize::from(len)];
         let old = of_length.remove(&prefix.bits())?;
-        relieve(of_length);
+        shrink_if_sparse(of_length);
         if len == 0 {
             return Some(old);
         }
@@ -159,9 +158,9 @@ impl Dir24 {
         Some(old)
     }
 
-    /// Lets go of room that was made for more than there is.
-    pub(crate) fn fit(&mut self) {
-        self.exact.iter_mut().for_each(fit);
+    /// Shrinks every table to its contents. O(capacity).
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.exact.iter_mut().for_each(shrink_to_fit);
         for branch in &mut self.first {
             for place in branch.iter_mut().flat_map(|leaves| leaves.iter_mut()) {
                 if place.as_ref().is_some_and(|leaf| leaf.iter().all(|slot| *slot == 0)) {
@@ -421,7 +420,7 @@ mod tests {
             let (mut table, mut naive) = (Dir24::default(), Naive::default());
             for (n, (prefix, target)) in steps.iter().enumerate() {
                 if n % 10 == 9 {
-                    table.fit();
+                    table.shrink_to_fit();
                 }
                 let (old, expected) = match target {
                     Some(target) => (table.insert(*prefix, *target), naive.0.insert(*prefix, *target)),
@@ -476,7 +475,7 @@ mod tests {
         assert!((1..100_000).all(|n| table.insert(spread(n), 2).is_none()));
         let full = table.allocation_size();
         assert!((1..100_000).all(|n| table.remove(spread(n)) == Some(2)));
-        table.fit();
+        table.shrink_to_fit();
         let after = table.allocation_size();
         assert!(after < before + full / 20, "{before} bytes, then {full}, then {after}");
         assert!(table.leaves().count() <= 1 && table.second.iter().flatten().count() <= 1);

@@ -92,7 +92,7 @@ impl Objects {
         Status::Success
     }
 
-    /// Removes an object that nobody refers to and returns its attributes.
+    /// Removes an object without references and returns its attributes.
     pub(crate) fn remove(&mut self, oid: Oid, kind: ObjectType) -> Result<Attrs, Status> {
         match self.map.get(&oid) {
             Some(object) if object.kind != kind => return Err(Status::ItemNotFound),

@@ -1,6 +1,6 @@
 //! IPv6 routes: exact look-up in one hash probe, longest match in one for each length.
 //!
-//! A table with many is cut into parts by a hash of its own, so that somebody can walk through it a part at a time: however the tables of
+//! A table with many is cut into parts by a hash of its own, so that a checker can walk through it a part at a time: however the tables of
 //! the parts grow and shrink, an entry stays in its part.
 
 use crate::dir24::Target;
@@ -12,8 +12,8 @@ use std::net::IpAddr;
 /// Parts of a table with many.
 const PARTS: usize = 256;
 /// Entries of a table that is cut, and those of one that is put together again.
-const MANY: usize = 16_384;
-const FEW: usize = MANY / 4;
+const SPLIT_THRESHOLD: usize = 16_384;
+const JOIN_THRESHOLD: usize = SPLIT_THRESHOLD / 4;
 
 /// An IPv6 table.
 pub(crate) struct Parts {
@@ -52,7 +52,7 @@ impl Parts {
 
     /// Puts a route and returns the target of the one that it replaced.
     pub(crate) fn insert(&mut self, prefix: Prefix<V6>, target: Target) -> Option<Target> {
-        if self.parts.len() == 1 && self.parts[0].len() >= MANY {
+        if self.parts.len() == 1 && self.parts[0].len() >= SPLIT_THRESHOLD {
             self.cut(PARTS);
         }
         let part = self.part(prefix);
@@ -75,12 +75,12 @@ impl Parts {
         }
     }
 
-    /// Lets go of room that was made for more than there is.
-    pub(crate) fn fit(&mut self) {
-        if self.parts.len() > 1 && self.len() < FEW {
+    /// Shrinks every table to its contents. O(capacity).
+    pub(crate) fn shrink_to_fit(&mut self) {
+        if self.parts.len() > 1 && self.len() < JOIN_THRESHOLD {
             self.cut(1);
         }
-        self.parts.iter_mut().for_each(PrefixTable::fit);
+        self.parts.iter_mut().for_each(PrefixTable::shrink_to_fit);
     }
 
     /// The longest route that holds `addr`.
@@ -124,7 +124,7 @@ mod tests {
     fn a_table_is_cut_and_put_together_again() {
         let mut table = Parts::default();
         let before = table.allocation_size();
-        let many = MANY as u32 * 2;
+        let many = SPLIT_THRESHOLD as u32 * 2;
         assert!((0..many).all(|n| table.insert(prefix(n), n).is_none()));
         assert!(table.parts.len() == PARTS && table.parts.iter().all(|part| (64..256).contains(&part.len())));
         assert_eq!(table.insert(prefix(7), 8), Some(7));
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(lookup("10.0.0.1"), None);
         let full = table.allocation_size();
         assert!((10..many).all(|n| table.remove(prefix(n)) == Some(n)));
-        table.fit();
+        table.shrink_to_fit();
         assert!(table.parts.len() == 1 && table.allocation_size() < before + full / 20);
         assert!((8..10).all(|n| table.get(prefix(n)) == Some(n)) && table.len() == 11);
     }

@@ -3,8 +3,7 @@
 use crate::dir24::{Dir24, Target};
 use crate::parts::Parts;
 use crate::walk::Walk;
-use ribtide_prefix::{Afi, AnyPrefix, Prefix, V4};
-use std::hint::black_box;
+use ribtide_prefix::{Afi, AnyPrefix, Prefix, V4, prefetch};
 use std::net::IpAddr;
 
 /// One table for each family: direct look-up for IPv4, one hash probe for each length for IPv6.
@@ -29,12 +28,12 @@ impl Router {
         }
     }
 
-    /// Reads what will be read again when the route is dealt with.
-    pub(crate) fn look_at(&self, prefix: AnyPrefix) {
+    /// Prefetches a route.
+    pub(crate) fn prefetch(&self, prefix: AnyPrefix) {
         if let AnyPrefix::V4(p) = prefix {
-            self.v4.look_at(p);
+            self.v4.prefetch(p);
         }
-        black_box(self.get(prefix));
+        prefetch(self.get(prefix));
     }
 
     pub(crate) fn insert(&mut self, prefix: AnyPrefix, target: Target) -> Option<Target> {
@@ -78,10 +77,10 @@ impl Router {
         (place < Dir24::PLACES + Parts::PLACES).then_some(place)
     }
 
-    /// Lets go of room that was made for more than there is.
-    pub(crate) fn fit(&mut self) {
-        self.v4.fit();
-        self.v6.fit();
+    /// Shrinks every table to its contents. O(capacity).
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.v4.shrink_to_fit();
+        self.v6.shrink_to_fit();
     }
 
     pub(crate) fn allocation_size(&self) -> usize {

@@ -8,7 +8,7 @@ use crate::objects::Objects;
 use crate::pace::{Pace, Work};
 use crate::router::Router;
 use crate::target::{Action, Targets};
-use ribtide_prefix::{Afi, AnyPrefix, Map, Set};
+use ribtide_prefix::{Afi, AnyPrefix, Map, PREFETCH_BATCH, Set};
 use ribtide_swss::Name;
 use ribtide_swss::row::Mac;
 use ribtide_swss::sai::{
@@ -18,9 +18,6 @@ use ribtide_swss::sai::{
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
-
-/// Entries of a bulk that are looked at together before they are dealt with.
-const AHEAD: usize = 32;
 
 /// A port that the chip has from the start.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -195,14 +192,13 @@ impl VirtualSwitch {
         Some(stall.until)
     }
 
-    /// Lets go of room that was made for more routes than there are. That takes as long as to make the room did: for when nothing
-    /// is to be done.
-    pub fn relieve(&mut self) {
-        self.routers.values_mut().for_each(Router::fit);
+    /// Shrinks every table of routes to its contents. O(capacity): call it only when the stage is idle.
+    pub fn shrink_to_fit(&mut self) {
+        self.routers.values_mut().for_each(Router::shrink_to_fit);
     }
 
     /// When it will have done what it was asked since the last time, which came `now`; `None`: it is done. Tables show it
-    /// at once: nobody but who drives the chip can tell.
+    /// at once: only the driver of the chip can tell.
     pub fn done_at(&mut self, now: Instant) -> Option<Instant> {
         self.pace.done_at(now)
     }
@@ -387,13 +383,13 @@ impl VirtualSwitch {
         Ok(())
     }
 
-    /// Reads what will be read again of routes that come next, so that the waits for memory overlap.
-    fn look_ahead(&self, items: &[Item]) {
+    /// Prefetches the routes of a batch.
+    fn prefetch(&self, items: &[Item]) {
         for item in items {
             if let ObjectId::Route(entry) = &item.id
                 && let Some(router) = self.routers.get(&entry.vr)
             {
-                router.look_at(entry.dest);
+                router.prefetch(entry.dest);
             }
         }
     }
@@ -629,10 +625,11 @@ impl Sai for VirtualSwitch {
         self.operations += items.len() as u64;
         let (count, mut stopped) = (items.len(), false);
         self.pace.call(count, object == ObjectType::RouteEntry, self.behavior.latency.of(count));
-        for (page, items) in items.chunks_mut(AHEAD).enumerate() {
-            self.look_ahead(items);
+        for (page, items) in items.chunks_mut(PREFETCH_BATCH).enumerate() {
+            self.prefetch(items);
             for (n, item) in items.iter_mut().enumerate() {
-                let strikes = verb != Verb::Remove && self.behavior.failures.strikes(page * AHEAD + n, count);
+                let strikes =
+                    verb != Verb::Remove && self.behavior.failures.strikes(page * PREFETCH_BATCH + n, count);
                 let status = match (stopped, strikes) {
                     (true, _) => Status::NotExecuted,
                     (false, true) => Status::Failure,

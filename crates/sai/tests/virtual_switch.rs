@@ -244,7 +244,7 @@ fn a_walk_meets_all_that_stays() {
                 Some(Verb::Remove) if there > 0 => {
                     there -= 1;
                     guests(there).for_each(|key| change(&mut bench, Verb::Remove, key));
-                    bench.chip.relieve();
+                    bench.chip.shrink_to_fit();
                 }
                 _ => {}
             }
@@ -314,7 +314,7 @@ fn what_is_referred_to_stays_and_what_is_missing_is_refused() {
     assert_eq!(bench.remove(ObjectType::RouterInterface, bench.rif), Status::ObjectInUse);
     let vr = bench.vr;
     assert_eq!(bench.remove(ObjectType::VirtualRouter, vr), Status::ObjectInUse);
-    // The route lets go of the next hop when it leads elsewhere.
+    // The route releases the next hop when it resolves to another.
     assert_eq!(bench.route(Verb::Set, "10.0.0.0/8", vec![Attr::RouteNextHop(Oid::NULL)]), Status::Success);
     assert_eq!(bench.remove(ObjectType::NextHop, hop), Status::Success);
     assert_eq!(bench.remove(ObjectType::NextHop, hop), Status::ItemNotFound);

@@ -241,7 +241,7 @@ impl<'n> Feedback<'n> {
         usize::from(crate::stage::logical_shard_of(prefix)) % self.shards.len()
     }
 
-    /// Somebody moves.
+    /// One stage moves.
     fn advance(&mut self) {
         match self.rng.below(5) {
             0 => {
@@ -432,7 +432,7 @@ impl<'n> Feedback<'n> {
         let info = self.rib.lookup(prefix);
         let by_another = info.as_ref().is_some_and(|info| info.protocol.source() != Source::Bgp);
         // A backup of the same route counts: packets arrive. That it stands in for long is another question.
-        let told = if advertised { "and advertised" } else { "and advertised to nobody" };
+        let told = if advertised { "and advertised" } else { "and not advertised" };
         assert!(
             !best || by_another || announced.verdict != Verdict::Unresolved,
             "the best path of {prefix} is usable to BGP {told}, and to the RIB manager none of its next hops is: {:?}",

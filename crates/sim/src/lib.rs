@@ -3,7 +3,7 @@
 //!
 //! - [`rng`]: the seeded source of all choices; a failure is repeated by its seed.
 //! - [`world`]: peers, routes and the events of a history.
-//! - [`oracle`]: BGP as simple as it can be written: one thread, sorted maps, everything computed anew.
+//! - [`oracle`]: BGP as simple as it can be written: one thread, sorted maps, everything recomputed.
 //! - [`run`]: the real readers, shards and egress workers, their queues, a dataplane that fails now and then, and the
 //!   comparison.
 //! - [`network`]: links, static routes, neighbours and next hops of every kind, and the events of a history.

@@ -161,10 +161,10 @@ pub enum Kind {
 }
 
 fn peer(n: usize, kind: Kind) -> PeerInfo {
-    let octet = n as u8 + 2;
+    let byte = n as u8 + 2;
     let address = match kind {
-        Kind::SingleHop => Ipv4Addr::new(10, 0, 1, octet),
-        Kind::Multihop | Kind::Internal | Kind::Client => Ipv4Addr::new(172, 16, 0, octet),
+        Kind::SingleHop => Ipv4Addr::new(10, 0, 1, byte),
+        Kind::Multihop | Kind::Internal | Kind::Client => Ipv4Addr::new(172, 16, 0, byte),
     };
     let of = match kind {
         Kind::SingleHop | Kind::Multihop => PeerKind::External,
@@ -181,7 +181,7 @@ fn peer(n: usize, kind: Kind) -> PeerInfo {
         session: 0,
         address: address.into(),
         asn: if of.is_internal() { LOCAL_ASN } else { 64500 + n as u32 },
-        router_id: Ipv4Addr::new(10, 1, 0, octet),
+        router_id: Ipv4Addr::new(10, 1, 0, byte),
         kind: of,
         multihop: kind == Kind::Multihop,
         families,

@@ -1,5 +1,5 @@
 //! BGP as simple as it can be written. It shares no code with what it judges, but the types that settings and
-//! results are stated in: attributes are fields and not bytes, and every answer is computed anew.
+//! results are stated in: attributes are fields and not bytes, and every answer is recomputed.
 
 use crate::policy::plainly;
 use crate::world::{Announcement, CLUSTER_ID, Event, LOCAL_ASN, ROUTER_ID};

@@ -119,7 +119,7 @@ impl<'w> Run<'w> {
         self.end_all();
     }
 
-    /// Somebody moves: a reader, a worker, the RIB manager or the dataplane, or about half of the shards.
+    /// A stage moves: a reader, a worker, the RIB manager or the dataplane, or about half of the shards.
     fn advance(&mut self) {
         match self.rng.below(5) {
             0 => {

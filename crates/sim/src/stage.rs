@@ -15,7 +15,7 @@ use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, for_each_family, logi
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// A table as somebody sees it who follows the changes: attributes in wire form with their next hop, and the source.
+/// A table as a receiver of the changes sees it: attributes in wire form with their next hop, and the source.
 pub(crate) type Table = BTreeMap<AnyPrefix, (AttrSet, PeerId)>;
 
 /// Asks for dumps in place of a worker.

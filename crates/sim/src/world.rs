@@ -40,7 +40,7 @@ pub struct Announcement {
     pub originator: Option<Ipv4Addr>,
     /// CLUSTER_LIST.
     pub clusters: Vec<Ipv4Addr>,
-    /// Link bandwidths (RFC 10005), transitive, in octets per second.
+    /// Link bandwidths (RFC 10005), transitive, in bytes per second.
     pub bandwidths: Vec<u16>,
     /// The next hop.
     pub next_hop: NextHop,
@@ -98,7 +98,7 @@ pub enum Event {
     NextHop(IpAddr, NextHopState),
     /// The peer asks for a family again (RFC 2918).
     Refresh(usize, Afi),
-    /// Somebody wants to see the best paths of a family.
+    /// A client dumps the best paths of a family.
     Dump(Afi),
 }
 
@@ -180,10 +180,10 @@ pub fn options(rng: &mut Rng, ordered: bool) -> DecisionOptions {
 fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
     let kind = *rng.pick(&[PeerKind::External, PeerKind::External, PeerKind::Internal, PeerKind::Client]);
     let families = FamilySet { ipv4: true, ipv6: !rng.one_in(4) };
-    let octet = n as u8 + 1;
+    let byte = n as u8 + 1;
     let address = match rng.one_in(3) {
-        true => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(octet))),
-        false => IpAddr::V4(Ipv4Addr::new(192, 0, 2, octet)),
+        true => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(byte))),
+        false => IpAddr::V4(Ipv4Addr::new(192, 0, 2, byte)),
     };
     let own = NextHopRule::Own {
         v4: Some(Ipv4Addr::new(192, 0, 2, 200)),
@@ -282,11 +282,11 @@ fn announcement(rng: &mut Rng, alike: bool) -> Announcement {
 }
 
 fn next_hop(rng: &mut Rng, afi: Afi) -> NextHop {
-    let octet = rng.below(4) as u8 + 100;
+    let byte = rng.below(4) as u8 + 100;
     match afi {
-        Afi::Ipv4 => NextHop::V4(Ipv4Addr::new(192, 0, 2, octet)),
+        Afi::Ipv4 => NextHop::V4(Ipv4Addr::new(192, 0, 2, byte)),
         Afi::Ipv6 => {
-            let global = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(octet));
+            let global = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(byte));
             NextHop::V6 { global, link_local: rng.maybe(2, |_| Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)) }
         }
     }

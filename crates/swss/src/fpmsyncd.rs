@@ -1,9 +1,9 @@
 //! fpmsyncd: from what a routing daemon says over FPM to the rows of APPL_DB.
 //!
-//! One machine. Messages go in; between two [`Fpmsyncd::take`]s all changes of a route unite, and what comes out is
-//! the difference between what APPL_DB has and what it should have: groups, then routes, then groups that nobody
+//! One machine. Messages go in; between two [`Fpmsyncd::take`]s all changes of a route coalesce, and what comes out is
+//! the difference between what APPL_DB has and what it should have: groups, then routes, then groups that no route
 //! names any more. A route whose next-hop object is unknown keeps the row that it has until the object comes. After
-//! a reconnect, routes that nobody announces again are deleted once the replay is over.
+//! a reconnect, routes that no client announces again are deleted once the replay is over.
 //!
 //! What SONiC's own does differently and loses routes by is not imitated; each place says so.
 
@@ -139,8 +139,8 @@ pub struct FpmOut {
 }
 
 impl FpmOut {
-    /// Lets go of room that was made for much, and keeps what it holds.
-    pub fn relieve(&mut self) {
+    /// Shrinks every buffer to its contents.
+    pub fn shrink_to_fit(&mut self) {
         self.groups.shrink_to_fit();
         self.routes.shrink_to_fit();
         self.asked.shrink_to_fit();
@@ -218,10 +218,9 @@ impl Fpmsyncd {
         }
     }
 
-    /// Lets go of room that was made for more routes than there are. That takes as long as to make the room did: for when nothing
-    /// is to be done.
-    pub fn relieve(&mut self) {
-        self.vrfs.iter_mut().for_each(|vrf| vrf.routes.relieve());
+    /// Shrinks every table of routes to its contents. O(capacity): call it only when the stage is idle.
+    pub fn shrink_to_fit(&mut self) {
+        self.vrfs.iter_mut().for_each(|vrf| vrf.routes.shrink_to_fit());
         self.changed.shrink_to_fit();
     }
 
@@ -236,7 +235,7 @@ impl Fpmsyncd {
         }
     }
 
-    /// Takes in that the interface of this index is gone. Rows that name it stay until they are announced anew.
+    /// Takes in that the interface of this index is gone. Rows that name it stay until they are announced again.
     pub fn link_gone(&mut self, ifindex: u32) {
         if let Some(link) = self.links.get_mut(&ifindex) {
             link.present = false;
@@ -271,7 +270,7 @@ impl Fpmsyncd {
         }
     }
 
-    /// Takes in the time, in milliseconds from any start, before what was said by then. Whether somebody `listened` since the
+    /// Takes in the time, in milliseconds from any start, before what was said by then. Whether the caller `listened` since the
     /// last time: looked whether the client says something, at least every [`LISTENING_MS`].
     pub fn tick(&mut self, now_ms: u64, listened: bool) {
         let passed = now_ms.saturating_sub(self.now_ms);
@@ -316,7 +315,7 @@ impl Fpmsyncd {
     }
 
     /// How many routes were handed over, as they are now, without an answer of orchagent to each of their rows. Only with FIB
-    /// suppression. One of which a row was refused is among them until it goes, or answers are counted anew.
+    /// suppression. One of which a row was refused is among them until it goes, or answers are counted again.
     pub fn awaiting(&self) -> usize {
         self.awaiting
     }

@@ -50,6 +50,7 @@ use neighbors::Neighbors;
 use pending::ToSync;
 use ports::Ports;
 use requests::Requests;
+use ribtide_prefix::PREFETCH_BATCH;
 use routes::Routes;
 pub use table::Table;
 use vrfs::Vrfs;
@@ -142,13 +143,13 @@ pub struct OrchOut {
     pub capability: Vec<Change<SwitchCapabilityRow>>,
     /// What the chip confirmed, to who asked and to APPL_STATE_DB, as messages and as rows; only with [`OrchConfig::responses`].
     pub responses: Vec<Change<RouteStateRow>>,
-    /// The same of rows that were found at the start or said again ([`RouteKey::Again`]): nobody asked just now. Who
+    /// The same of rows that were found at the start or said again ([`RouteKey::Again`]): no client asked just now. Who
     /// counts answers must not take them for any.
     pub found: Vec<Change<RouteStateRow>>,
     /// Routes that are refused, once for each row that asks for it; only with [`OrchConfig::responses`]. It is no response: one may
     /// still come, as where the chip has no room. Of a row that another has taken the place of nothing is said.
     pub refusals: Vec<Refusal>,
-    /// Routes of which nobody waits for news: why the chip does not have one as asked, as a sentence, or `None` when it
+    /// Routes of which no client waits for news: why the chip does not have one as asked, as a sentence, or `None` when it
     /// has, though it was reported as failed before. Here, or in [`Finished::failed`].
     pub verdicts: Vec<(RouteKey, Option<String>)>,
     /// To the log.
@@ -156,8 +157,8 @@ pub struct OrchOut {
 }
 
 impl OrchOut {
-    /// Lets go of room that was made for much, and keeps what it holds.
-    pub fn relieve(&mut self) {
+    /// Shrinks every buffer to its contents.
+    pub fn shrink_to_fit(&mut self) {
         self.requests.shrink_to_fit();
         self.resolve.shrink_to_fit();
         self.default_routes.shrink_to_fit();
@@ -295,11 +296,11 @@ impl Orch {
         self.add_found(key, row);
     }
 
-    /// Takes in changes of ROUTE_TABLE in their order, and what they say out of them. Finds the routes of some at a time, so
-    /// that the waits for memory overlap.
+    /// Takes in changes of ROUTE_TABLE in their order, and what they say out of them. Prefetches the routes of a batch
+    /// at a time.
     pub fn routes(&mut self, changes: &mut [Change<RouteRow>]) {
-        for changes in changes.chunks_mut(routes::AHEAD) {
-            self.look_at_routes(changes);
+        for changes in changes.chunks_mut(PREFETCH_BATCH) {
+            self.prefetch_routes(changes);
             changes.iter_mut().for_each(|change| self.add_route(change));
         }
     }
@@ -323,15 +324,14 @@ impl Orch {
     /// Takes in the time, in milliseconds from any start: what the chip had no room for is tried again.
     pub fn tick(&mut self, now_ms: u64, out: &mut OrchOut) {
         self.now_ms = now_ms;
-        self.routes.trim();
+        self.routes.shrink_if_sparse();
         self.retry_starved(now_ms, out);
         self.ask_crm(now_ms);
     }
 
-    /// Lets go of room that was made for more routes than there are. That takes as long as to make the room did: for when nothing
-    /// is to be done.
-    pub fn relieve(&mut self) {
-        self.routes.relieve();
+    /// Shrinks every table of routes to its contents. O(capacity): call it only when the stage is idle.
+    pub fn shrink_to_fit(&mut self) {
+        self.routes.shrink_to_fit();
     }
 
     /// Goes on with all that came in, until it must wait for replies or for changes.

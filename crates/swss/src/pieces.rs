@@ -3,7 +3,7 @@
 use hashbrown::HashTable;
 use ribtide_prefix::with_spare;
 
-/// Bytes of a piece at least. That is more than the allocator brings together with others, so a piece that goes is given back,
+/// Bytes of a piece at least. That is more than the allocator brings together with others, so a piece that is freed is purged,
 /// whatever stays.
 const LARGE: usize = 768 << 10;
 
@@ -64,8 +64,8 @@ impl<T> Pieces<T> {
         last
     }
 
-    /// Gives back what the only piece does not need, if that is most of it.
-    pub(crate) fn fit(&mut self) {
+    /// Shrinks the only piece to its contents, if they fill at most an eighth of it.
+    pub(crate) fn shrink_to_fit(&mut self) {
         if let [only] = &mut self.pieces[..]
             && only.len() * 8 <= Self::PIECE
         {
@@ -140,16 +140,16 @@ impl Index {
         }
     }
 
-    /// Gives memory back when hardly any of it is in use: to be called after a removal, as [`ribtide_prefix::relieve`] is.
-    pub(crate) fn relieve(&mut self) {
-        const LITTLE: usize = 64;
-        if self.0.capacity() > LITTLE && self.0.len() * 8 < self.0.capacity() {
+    /// As [`ribtide_prefix::shrink_if_sparse`] does with a map.
+    pub(crate) fn shrink_if_sparse(&mut self) {
+        const KEPT_CAPACITY: usize = 64;
+        if self.0.capacity() > KEPT_CAPACITY && self.0.len() * 8 < self.0.capacity() {
             self.shrink_to(self.0.len() * 2);
         }
     }
 
-    /// Gives all memory back that is not needed, as [`ribtide_prefix::fit`] does.
-    pub(crate) fn fit(&mut self) {
+    /// As [`ribtide_prefix::shrink_to_fit`] does with a map.
+    pub(crate) fn shrink_to_fit(&mut self) {
         self.shrink_to(with_spare(self.0.len()));
     }
 

@@ -1,6 +1,6 @@
 //! Rows of SONiC's databases: the keys and fields of each table as types, and their text.
 //!
-//! A row knows its table, how its key and fields are spelled, and how a newer row unites with an older one that
+//! A row knows its table, how its key and fields are spelled, and how a newer row merges into an older one that
 //! was not consumed yet. Transports carry rows without knowing any table.
 
 mod answers;
@@ -108,13 +108,13 @@ pub trait Row: Clone + PartialEq + fmt::Debug + Send + 'static {
     /// A sentence when the text is not a key of this table.
     fn parse_key(text: &str) -> Result<Self::Key, RowError>;
 
-    /// Appends `key` in few octets, for [`Packed`] changes; false, with whatever was appended, where it does not pack.
-    fn pack(_key: &Self::Key, _octets: &mut Vec<u8>) -> bool {
+    /// Appends `key` in few bytes, for [`Packed`] changes; false, with whatever was appended, where it does not pack.
+    fn pack(_key: &Self::Key, _bytes: &mut Vec<u8>) -> bool {
         false
     }
 
-    /// The key that [`Row::pack`] put first in `octets`, which go on behind it.
-    fn unpack(_octets: &mut &[u8]) -> Option<Self::Key> {
+    /// The key that [`Row::pack`] put first in `bytes`, which go on behind it.
+    fn unpack(_bytes: &mut &[u8]) -> Option<Self::Key> {
         None
     }
 
@@ -134,7 +134,7 @@ pub trait Row: Clone + PartialEq + fmt::Debug + Send + 'static {
     /// A sentence when a value cannot be read.
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError>;
 
-    /// Unites this row, which was not consumed yet, with one that came later for the same key: fields of the newer
+    /// Merges this row, which was not consumed yet, with one that came later for the same key: fields of the newer
     /// replace, fields that it does not name stay.
     fn merge(&mut self, newer: Self) {
         *self = newer;
@@ -148,7 +148,7 @@ pub struct Change<R: Row> {
     /// What it is now; `None` deletes it.
     pub row: Option<R>,
     /// The row had other fields before. Whoever writes it must clear the old ones first and name all fields, the
-    /// empty ones too: a consumer that still holds the older row unconsumed would unite the two.
+    /// empty ones too: a consumer that still holds the older row unconsumed would merge the two.
     pub reshaped: bool,
 }
 

@@ -1,11 +1,11 @@
 //! The chip's object model (SAI): object types, identities, attributes, statuses, and the requests that carry them.
 //!
 //! Values here are typed; [`text`] spells them as ASIC_DB and the queue to syncd have them, where the text is the
-//! identity, and [`octets`] as two of ours have routes between them.
+//! identity, and [`binary`] as two of ours have routes between them.
 
 mod attr;
+pub mod binary;
 mod object;
-pub mod octets;
 mod request;
 pub mod schema;
 pub mod text;

@@ -20,11 +20,11 @@ pub(crate) fn hex(n: u64, out: &mut String) {
 pub(crate) fn addr(addr: IpAddr, out: &mut String) {
     match addr {
         IpAddr::V4(addr) => {
-            for (n, octet) in addr.octets().into_iter().enumerate() {
+            for (n, byte) in addr.octets().into_iter().enumerate() {
                 if n > 0 {
                     out.push('.');
                 }
-                decimal(octet.into(), out);
+                decimal(byte.into(), out);
             }
         }
         // Writing to a String cannot fail.

@@ -16,8 +16,7 @@ use crate::sai::{
     Status, Verb, VidSource, View,
 };
 pub use packed::PackedChanges;
-use ribtide_prefix::{Map, Set, fit};
-use std::hint::black_box;
+use ribtide_prefix::{Map, PREFETCH_BATCH, Set, prefetch, shrink_to_fit};
 use store::Store;
 
 /// A change of ASIC_DB. All in VIDs, except where said.
@@ -61,12 +60,10 @@ pub struct SyncdOut {
     pub events: Vec<String>,
 }
 
-/// Entries of a bulk that are looked at together before they are recorded.
-const AHEAD: usize = 32;
-/// Reads items that another processor has just written, so that the waits for them overlap.
-fn look_at(items: &[Item]) {
+/// Prefetches items that another core has just written.
+fn prefetch_items(items: &[Item]) {
     for item in items {
-        black_box((item.id.oid().is_some(), item.attrs.first().map(Attr::create_only)));
+        prefetch((item.id.oid().is_some(), item.attrs.first().map(Attr::create_only)));
     }
 }
 
@@ -143,7 +140,7 @@ impl<S: Sai> Syncd<S> {
         self.rid_of.iter().map(|(vid, rid)| Number { vid: *vid, rid: *rid, own: self.own.get(vid).copied() })
     }
 
-    /// Nobody writes ASIC_DB, and orchagent lives and dies with this machine, so that there is nothing to compare with: the
+    /// No client writes ASIC_DB, and orchagent lives and dies with this machine, so that there is nothing to compare with: the
     /// chip alone knows its routes. [`SyncdOut::rows`] names none, and neither do [`Syncd::attrs`] and
     /// [`Syncd::for_each`]; a second start of orchagent is refused. Requests are not validated, since ours are right by their
     /// types.
@@ -196,11 +193,11 @@ impl<S: Sai> Syncd<S> {
         self.store.table_size()
     }
 
-    /// Lets go of room that was made for more than there is, but not the chip's.
-    pub fn relieve(&mut self) {
-        fit(&mut self.rid_of);
-        fit(&mut self.vid_of);
-        self.store.fit();
+    /// Shrinks every table to its contents, but for the chip's. O(capacity).
+    pub fn shrink_to_fit(&mut self) {
+        shrink_to_fit(&mut self.rid_of);
+        shrink_to_fit(&mut self.vid_of);
+        self.store.shrink_to_fit();
     }
 
     /// Whether the chip holds nothing, not even a switch.
@@ -254,7 +251,7 @@ impl<S: Sai> Syncd<S> {
     pub fn handle_again(&mut self, request: SaiRequest, out: &mut SyncdOut) {
         let store = self.view.as_ref().unwrap_or(&self.store);
         let done = |verb: Verb, object: ObjectType, item: &Item| match verb {
-            // Nobody else makes it; what it is now, a later request made of it, which comes again too.
+            // No other request makes it; what it is now, a later request made of it, which comes again too.
             Verb::Create => store.get(object, &item.id).is_some(),
             Verb::Remove => store.get(object, &item.id).is_none(),
             Verb::Set => false,
@@ -462,8 +459,8 @@ impl<S: Sai> Syncd<S> {
         // A number that stands twice in one create would be two objects.
         let mut twice: Set<Oid> = Set::default();
         for (n, item) in items.iter().enumerate() {
-            if n % AHEAD == 0 {
-                look_at(&items[n..items.len().min(n + AHEAD)]);
+            if n % PREFETCH_BATCH == 0 {
+                prefetch_items(&items[n..items.len().min(n + PREFETCH_BATCH)]);
             }
             let again = verb == Verb::Create
                 && items.len() > 1
@@ -498,8 +495,8 @@ impl<S: Sai> Syncd<S> {
         }
         let mut result = Vec::with_capacity(items.len());
         for (n, (item, status)) in items.iter().zip(statuses).enumerate() {
-            if n % AHEAD == 0 && self.keeps_rows {
-                self.store.look_ahead(&items[n..items.len().min(n + AHEAD)]);
+            if n % PREFETCH_BATCH == 0 && self.keeps_rows {
+                self.store.prefetch(&items[n..items.len().min(n + PREFETCH_BATCH)]);
             }
             let status = match status {
                 Some(status) => status,

@@ -100,7 +100,7 @@ fn syncd_fits<F: Family>() {
     let full = syncd.0.table_size();
     syncd.remove(prefixes::<F>().skip(stay));
     assert_eq!(syncd.0.table_size(), full, "nothing else would do it");
-    syncd.0.relieve();
+    syncd.0.shrink_to_fit();
     assert_eq!(syncd.0.table_size(), before);
     assert!(full > before * 3 / 2 && syncd.0.len() >= stay);
 }

@@ -1,14 +1,14 @@
 //! A table whose rows are taken ahead, on a thread of their own: SONiC's ring thread, without its shared state.
 //!
 //! While one batch is at work the next ones are taken from the database and made into rows. The bound is small: what is
-//! not taken yet unites a key at a time where it is.
+//! not taken yet coalesces a key at a time where it is.
 
 use crate::exchange::Reader;
 use crate::subscribe::Wake;
 use crate::zmq::Process;
 use crate::{Consumer, TableError};
 use crossbeam_channel as channel;
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::{Change, Row};
@@ -24,7 +24,7 @@ const BATCHES: usize = 29;
 type Batch<R> = (u64, Result<Vec<Change<R>>, TableError>);
 
 /// How often who takes nothing for now looks whether he is to end.
-const LOOK: Duration = Duration::from_millis(100);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How often the table was looked into.
 #[derive(Default, Debug)]
@@ -42,7 +42,8 @@ impl Looks {
     fn begin(&self, ending: &Stop) -> Option<u64> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         while *held && !ending.stopped() {
-            held = self.freed.wait_timeout(held, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            held =
+                self.freed.wait_timeout(held, STOP_POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
         }
         (!ending.stopped()).then(|| self.begun.fetch_add(1, SeqCst) + 1)
     }
@@ -79,7 +80,7 @@ impl<R: Row> Ahead<R> {
         let its = looks.clone();
         let body = move |ending: Stop| {
             let to_look = consumer.wake().clone();
-            while !ending.stopped() && rest::recv_relieving(&to_look, || consumer.relieve()).is_ok() {
+            while !ending.stopped() && idle::recv_or_idle(&to_look, || consumer.shrink_to_fit()).is_ok() {
                 let mut more = true;
                 while more && let Some(look) = its.begin(&ending) {
                     let mut changes = Vec::with_capacity(max);
@@ -126,7 +127,7 @@ impl<R: Row> Consumer<R> for Ahead<R> {
         &self.wake
     }
 
-    fn relieve(&mut self) {
+    fn shrink_to_fit(&mut self) {
         self.rest.shrink_to_fit();
     }
 
@@ -201,7 +202,7 @@ mod tests {
             }
             let taken = looks.load(SeqCst);
             assert_eq!(popped, 10 * taken);
-            std::thread::sleep(LOOK / 2);
+            std::thread::sleep(STOP_POLL_INTERVAL / 2);
             assert!(ahead.is_drained() && looks.load(SeqCst) == taken);
             ahead.hold(false);
         }

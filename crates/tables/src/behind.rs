@@ -1,15 +1,15 @@
 //! A table that is written behind: by a thread of its own, so that who writes it goes on meanwhile.
 //!
-//! It is one of two things. On a route's way to who programs it, it goes on as fast as it can. As a record that nobody waits
+//! It is one of two things. On a route's way to who programs it, it goes on as fast as it can. As an asynchronous mirror that nothing waits
 //! for, it leaves the machine and the database to the routes while they come, and follows ([`Pace`]).
 //!
-//! What waits unites a key at a time. There is a bound all the same, in rows, for they are memory: a database that stays
+//! What waits coalesces a key at a time. There is a bound all the same, in rows, for they are memory: a database that stays
 //! behind by so much holds its writer up. A database that went away is waited for, and may have lost rows:
 //! [`Producer::generation`] says so.
 
+use crate::coalesce::Coalesced;
 use crate::pace::Pace;
 use crate::subscribe::Wake;
-use crate::united::United;
 use crate::{Producer, TableError};
 use crossbeam_channel as channel;
 use ribtide_runtime::meter::Meter;
@@ -27,7 +27,7 @@ use std::time::Instant;
 const ON_THE_WAY: usize = 320;
 /// Rows in a batch at most.
 const BATCH: usize = 1000;
-/// Rows that unite and are written at once.
+/// Rows that coalesce and are written at once.
 const ROWS: usize = 10_000;
 
 /// What goes to the thread.
@@ -53,12 +53,12 @@ pub struct Behind<R: Row> {
     done: Arc<AtomicU64>,
     /// Of a record.
     pace: Option<Pace>,
-    /// Somebody waits until all is written.
+    /// A caller waits until all is written.
     hurried: Arc<AtomicBool>,
 }
 
 impl<R: Row> Behind<R> {
-    /// Writes `table` from here on, which is the way to who waits for its rows. `timer` learns of each time how many rows
+    /// Writes `table` from now on, which is the way to who waits for its rows. `timer` learns of each time how many rows
     /// were written and how long that took.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl<R: Row> Behind<R> {
         Behind::start(table, timer, rings, ON_THE_WAY, None)
     }
 
-    /// Writes `table` from here on, whose rows nobody waits for unless more than `at_most` wait.
+    /// Writes `table` from now on, whose rows no reader waits for unless more than `at_most` wait.
     ///
     /// # Errors
     /// [`TableError::Unreachable`] when there is no thread for it.
@@ -101,15 +101,15 @@ impl<R: Row> Behind<R> {
         let hurried = Arc::<AtomicBool>::default();
         let its_hurry = hurried.clone();
         let body = move || {
-            let mut rows = United::default();
+            let mut rows = Coalesced::default();
             let (mut batch, mut taken) = (Vec::new(), 0);
             loop {
-                let relieve = || {
+                let on_idle = || {
                     batch = Vec::new();
-                    rows.relieve();
-                    table.relieve();
+                    rows.shrink_to_fit();
+                    table.shrink_to_fit();
                 };
-                let Ok(first) = waiting.recv_relieving(relieve) else { return };
+                let Ok(first) = waiting.recv_or_idle(on_idle) else { return };
                 let mut next = Some(first);
                 let (mut settled, mut oldest, mut at_once) = (None, None, ROWS);
                 while let Some(work) = next {
@@ -218,7 +218,7 @@ impl<R: Row> Behind<R> {
         Ok(self.is_idle())
     }
 
-    /// Whether somebody waits until all is written, so that it is done at full speed.
+    /// Whether a caller waits until all is written, so that it is done at full speed.
     pub fn awaited(&self, awaited: bool) {
         self.hurried.store(awaited, Relaxed);
         if let Some(pace) = &self.pace {
@@ -259,7 +259,7 @@ impl<R: Row> Behind<R> {
     fn send(&mut self, work: Work<R>) -> Result<(), TableError> {
         self.given += 1;
         let Some(sender) = &self.work else { return self.check(false) };
-        // A caller that stands here hears nobody: it is held up by the database, and not by who takes rows from it as well.
+        // A caller that waits here reads no message: it is held up by the database, and not by who takes rows from it as well.
         let hurried = sender.is_full().then(|| self.hurried.swap(true, Relaxed));
         let sent = sender.send(work).is_ok();
         if let Some(hurried) = hurried {

@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// How long a server may take for an answer: SONiC's pop scripts may hold it for five seconds and more.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How far a scan of a database is.
 #[derive(Clone, Debug)]
 pub struct ScanCursor(String);
@@ -35,7 +35,7 @@ impl ScanCursor {
 }
 
 /// How often who waits for a server looks around: whether it has waited too long, or the server's host is gone.
-pub(crate) const GLANCE: Duration = Duration::from_millis(500);
+pub(crate) const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a connection may take to come about.
 const REACH: Duration = Duration::from_secs(5);
 /// Keys that a server looks at for a page of a scan.
@@ -67,11 +67,11 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Lets go of buffers that it keeps for work. Nothing must be queued, and no answer in use.
-    pub fn relieve(&mut self) {
+    /// Frees its buffers. Nothing must be queued, and no reply in use.
+    pub fn shrink_to_fit(&mut self) {
         if self.queued == 0 {
             (self.out, self.command, self.answers) = Default::default();
-            self.decoder.relieve();
+            self.decoder.shrink_to_fit();
         }
     }
 
@@ -257,7 +257,7 @@ impl Connection {
                     std::thread::sleep(pause);
                     pause = BACK_OFF.1.min(pause * 2);
                 }
-                // Somebody made the server forget its scripts; what ran meanwhile may run again.
+                // A client made the server forget its scripts; what ran meanwhile may run again.
                 Ok(Some(message)) if message.starts_with("NOSCRIPT") => match self.load_scripts() {
                     Ok(()) => {}
                     Err(e) => self.recover(e)?,
@@ -283,7 +283,7 @@ impl Connection {
         self.stream.write_all(unsent).map_err(|e| lost(&e))?;
         let mut refusal = None;
         for _ in 0..self.queued {
-            let reply = receive(&mut self.stream, &mut self.decoder, PATIENCE).map_err(|e| lost(&e))?;
+            let reply = receive(&mut self.stream, &mut self.decoder, REPLY_TIMEOUT).map_err(|e| lost(&e))?;
             refusal = refusal.or_else(|| reply.refusal());
             self.answers.push(reply);
         }
@@ -328,7 +328,7 @@ impl Connection {
         let mut bytes = Vec::new();
         Command::of(args).finish(&mut bytes);
         let sent = self.stream.write_all(&bytes);
-        let sent = sent.and_then(|()| receive(&mut self.stream, &mut self.decoder, PATIENCE));
+        let sent = sent.and_then(|()| receive(&mut self.stream, &mut self.decoder, REPLY_TIMEOUT));
         match sent.map_err(|e| lost(&self.database, &e))?.refusal() {
             Some(message) => Err(self.refused(message)),
             None => Ok(()),
@@ -352,11 +352,11 @@ pub(crate) fn lost(database: &Database, cause: &io::Error) -> TableError {
     }
 }
 
-/// Reads until one reply is whole. [`ErrorKind::WouldBlock`] when nothing comes for `patience`.
+/// Reads until one reply is whole. [`ErrorKind::WouldBlock`] when nothing comes for `timeout`.
 pub(crate) fn receive<'d>(
     stream: &mut Stream,
     decoder: &'d mut Decoder,
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<Raw<'d>> {
     let mut waited = Duration::ZERO;
     while !decoder.advance().map_err(|_| not_redis())? {
@@ -365,8 +365,8 @@ pub(crate) fn receive<'d>(
             Ok(_) => waited = Duration::ZERO,
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
             Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                waited += GLANCE;
-                if waited >= patience {
+                waited += SERVER_POLL_INTERVAL;
+                if waited >= timeout {
                     return Err(io::Error::new(ErrorKind::WouldBlock, "no answer in time"));
                 }
             }
@@ -393,14 +393,14 @@ impl Stream {
             Ok(match &database.address {
                 Address::Unix(path) => {
                     let stream = UnixStream::connect(path)?;
-                    stream.set_read_timeout(Some(GLANCE))?;
+                    stream.set_read_timeout(Some(SERVER_POLL_INTERVAL))?;
                     Stream::Unix(stream)
                 }
                 Address::Tcp(host, port) => {
                     let stream = reach(host, *port)?;
                     stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(GLANCE))?;
-                    stream.set_write_timeout(Some(GLANCE))?;
+                    stream.set_read_timeout(Some(SERVER_POLL_INTERVAL))?;
+                    stream.set_write_timeout(Some(SERVER_POLL_INTERVAL))?;
                     liveness::probe(&stream)?;
                     Stream::Tcp(Watched(stream))
                 }
@@ -425,7 +425,7 @@ fn reach(host: &str, port: u16) -> io::Result<TcpStream> {
     Err(failed)
 }
 
-/// A read takes no longer than [`GLANCE`]; a write waits as long as the server's host is there.
+/// A read takes no longer than [`SERVER_POLL_INTERVAL`]; a write waits as long as the server's host is there.
 impl Read for Stream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self {

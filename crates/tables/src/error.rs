@@ -94,13 +94,13 @@ impl fmt::Display for TableError {
             }
             TableError::Interrupted { what } => write!(
                 f,
-                "{what} went away while syncd had a request, and nobody knows whether it was carried out; start syncd and \
+                "{what} went away while syncd had a request, and it is not known whether it was carried out; start syncd and \
                  orchagent again"
             ),
             TableError::Emptied { database } => write!(
                 f,
                 "Redis for {database} came back without its data; start syncd and orchagent again, so that both describe \
-                 the switch anew"
+                 the switch again"
             ),
             TableError::Stopped { table } => {
                 write!(f, "the stage at the other end of {table} has stopped; its log says why")

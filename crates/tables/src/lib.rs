@@ -2,12 +2,13 @@
 //!
 //! One pair of traits, three carriers: Redis and ZeroMQ, where keys, sets, queues, channels and messages are SONiC's
 //! own, so that any stage can stand beside SONiC's others; and memory, where typed rows go through a bounded ring.
-// They panic where nobody reads any more.
+// These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 mod ahead;
 mod behind;
+mod coalesce;
 mod connection;
 mod database;
 mod error;
@@ -20,7 +21,6 @@ mod remembered;
 mod resp;
 pub mod state_table;
 mod subscribe;
-mod united;
 pub mod zmq;
 
 pub use ahead::Ahead;
@@ -52,8 +52,8 @@ pub trait Producer<R: Row> {
     /// As [`Producer::write`].
     fn flush(&mut self) -> Result<(), TableError>;
 
-    /// Waits while the consumer is there and has much to take, until it is `hurried`: what comes meanwhile unites where it waits, and
-    /// what somebody else writes does not wait behind all that there is.
+    /// Waits while the consumer is there and has much to take, until it is `hurried`: what comes meanwhile coalesces where it waits, and
+    /// what another client writes does not wait behind all that there is.
     ///
     /// # Errors
     /// As [`Producer::write`].
@@ -71,8 +71,8 @@ pub trait Producer<R: Row> {
         0
     }
 
-    /// Lets go of buffers that it keeps for work: who writes has come to rest, and nothing waits.
-    fn relieve(&mut self) {}
+    /// Frees its buffers; called when the writing thread is idle and nothing waits.
+    fn shrink_to_fit(&mut self) {}
 }
 
 /// The reading side of a table.
@@ -87,8 +87,8 @@ pub trait Consumer<R: Row> {
     /// Says when to pop.
     fn wake(&self) -> &Wake;
 
-    /// Lets go of buffers that it keeps for work: who pops has come to rest.
-    fn relieve(&mut self) {}
+    /// Frees its buffers; called when the consuming thread is idle.
+    fn shrink_to_fit(&mut self) {}
 
     /// Notes what has left where its producer finds it and is not popped. Of what comes over ZeroMQ that is what other
     /// processes than `from` sent before they ended; everybody else must have ended for it to be popped.

@@ -1,10 +1,10 @@
 //! Tables in memory: typed rows in batches through a bounded ring, no text anywhere.
 //!
-//! The ring is the bound: a producer that is ahead waits. While it waits its changes unite a key at a time, as they
+//! The ring is the bound: a producer that is ahead waits. While it waits its changes coalesce a key at a time, as they
 //! would in Redis, so a slow consumer sees the last state and not each one on the way to it.
 
+use crate::coalesce::Coalesced;
 use crate::subscribe::Wake;
-use crate::united::United;
 use crate::{Consumer, Producer, TableError};
 use crossbeam_channel as channel;
 use ribtide_runtime::ring::{self, Rings};
@@ -19,7 +19,7 @@ const BATCH: usize = 1_000;
 pub fn table<R: Row>(rings: &Rings, capacity: usize) -> (MemoryProducer<R>, MemoryConsumer<R>) {
     let (tx, rx) = rings.bounded(R::TABLE, capacity);
     let (waker, wake) = channel::bounded(1);
-    let producer = MemoryProducer { tx, waker, waiting: United::default() };
+    let producer = MemoryProducer { tx, waker, waiting: Coalesced::default() };
     (producer, MemoryConsumer { rx, wake, rest: Vec::new().into_iter() })
 }
 
@@ -28,7 +28,7 @@ pub fn table<R: Row>(rings: &Rings, capacity: usize) -> (MemoryProducer<R>, Memo
 pub struct MemoryProducer<R: Row> {
     tx: ring::Sender<Vec<Change<R>>>,
     waker: channel::Sender<()>,
-    waiting: United<R>,
+    waiting: Coalesced<R>,
 }
 
 impl<R: Row> MemoryProducer<R> {
@@ -78,8 +78,8 @@ impl<R: Row> Producer<R> for MemoryProducer<R> {
         self.waiting.len()
     }
 
-    fn relieve(&mut self) {
-        self.waiting.relieve();
+    fn shrink_to_fit(&mut self) {
+        self.waiting.shrink_to_fit();
     }
 }
 

@@ -1,8 +1,8 @@
-//! How fast a record is written that nobody waits for, to a server through which routes may be on their way.
+//! How fast an asynchronous mirror is written, to a server through which routes may be on their way.
 //!
 //! What Redis does for the record it does not do for the routes, and its time is the scarcest there is. So while more keeps
 //! coming, a record takes a small share of its server's time. It goes on at full speed when nothing came for a moment, when what
-//! waits is old, when somebody waits for it after all, or when much waits, and then until nothing does: whoever bounds what may
+//! waits is old, when a caller waits for it after all, or when much waits, and then until nothing does: whoever bounds what may
 //! wait so that it is little has it written with the routes, to the last one.
 
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 /// For each moment of writing, so many of rest.
 const REST: u32 = 99;
 /// Nothing came for so long: whoever wrote has come to rest, and was not just kept from a processor by others.
-const MOMENT: Duration = Duration::from_millis(500);
+const WRITER_QUIET_TIME: Duration = Duration::from_millis(500);
 /// What waited for so long is written at full speed.
-const OLD: Duration = Duration::from_secs(10);
+const ROW_AGE_MAX: Duration = Duration::from_secs(10);
 /// How often it looks whether it may go on.
-const GLANCE: Duration = Duration::from_millis(20);
+const PACE_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Rows that are written at once while more keeps coming: a route that comes meanwhile waits for so many.
-const FEW: usize = 1000;
+const PACED_BATCH_MAX: usize = 1000;
 
 /// What the writing thread and those who give it rows know of each other. Clones share it.
 #[derive(Clone, Debug)]
@@ -53,32 +53,32 @@ impl Pace {
         self.0.came.store(now.saturating_duration_since(self.0.begin).as_millis() as u64, Relaxed);
     }
 
-    /// Somebody waits until all is written, or no longer does.
+    /// A caller waits until all is written, or no longer does.
     pub fn awaited(&self, awaited: bool) {
         self.0.awaited.store(awaited, Relaxed);
     }
 
     /// How many rows are written at once, when the oldest that waits came at `oldest` and so many batches wait.
     pub fn rows(&self, usual: usize, oldest: Instant, waiting: usize) -> usize {
-        if self.hastens(oldest, waiting) { usual } else { usual.min(FEW) }
+        if self.hastens(oldest, waiting) { usual } else { usual.min(PACED_BATCH_MAX) }
     }
 
     /// After it wrote for as long as `took`; `waiting` says how many batches wait.
     pub fn rest(&self, took: Duration, oldest: Instant, waiting: impl Fn() -> usize) {
-        let until = Instant::now() + took.saturating_mul(REST).min(OLD);
+        let until = Instant::now() + took.saturating_mul(REST).min(ROW_AGE_MAX);
         while Instant::now() < until && !self.hastens(oldest, waiting()) {
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(PACE_POLL_INTERVAL);
         }
     }
 
     fn hastens(&self, oldest: Instant, waiting: usize) -> bool {
         let idle = || {
             let came = Duration::from_millis(self.0.came.load(Relaxed));
-            self.0.begin.elapsed().saturating_sub(came) >= MOMENT
+            self.0.begin.elapsed().saturating_sub(came) >= WRITER_QUIET_TIME
         };
         let catches_up = waiting >= self.0.much || waiting > 0 && self.0.catching_up.load(Relaxed);
         self.0.catching_up.store(catches_up, Relaxed);
-        catches_up || self.0.awaited.load(Relaxed) || oldest.elapsed() >= OLD || idle()
+        catches_up || self.0.awaited.load(Relaxed) || oldest.elapsed() >= ROW_AGE_MAX || idle()
     }
 }
 
@@ -87,12 +87,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_hastens_when_nothing_comes_or_somebody_waits() {
+    fn low_priority_writer_hastens_when_idle_or_awaited() {
         let (pace, now) = (Pace::new(20), Instant::now());
         pace.came(Instant::now());
-        assert_eq!(pace.rows(10_000, now, 0), FEW);
+        assert_eq!(pace.rows(10_000, now, 0), PACED_BATCH_MAX);
         assert_eq!(pace.rows(10, now, 0), 10);
-        assert_eq!(now.checked_sub(OLD).map_or(10_000, |old| pace.rows(10_000, old, 0)), 10_000);
+        assert_eq!(now.checked_sub(ROW_AGE_MAX).map_or(10_000, |old| pace.rows(10_000, old, 0)), 10_000);
         pace.awaited(true);
         // It would be hours.
         pace.rest(Duration::from_secs(3600), now, || 0);
@@ -110,6 +110,6 @@ mod tests {
         let (pace, now) = (Pace::new(20), Instant::now());
         pace.came(Instant::now());
         let rows = [9, 10, 9, 1, 0, 9].map(|waiting| pace.rows(10_000, now, waiting));
-        assert_eq!(rows, [FEW, 10_000, 10_000, 10_000, FEW, FEW]);
+        assert_eq!(rows, [PACED_BATCH_MAX, 10_000, 10_000, 10_000, PACED_BATCH_MAX, PACED_BATCH_MAX]);
     }
 }

@@ -13,7 +13,7 @@ use ribtide_swss::{Change, Row};
 /// Commands that may wait for a flush.
 const CAPACITY: usize = 10_000;
 /// Commands that are sent at once, so that the server works while more are spelled.
-const AT_ONCE: usize = 500;
+const SEND_BATCH_MAX: usize = 500;
 
 /// A plain table.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl<R: Row> Producer<R> for PlainTable<R> {
                 && changes.peek().is_some_and(|next| next.row.is_some() && next.row == change.row);
             self.push(&name, change, again);
             self.waiting += 1;
-            if self.waiting.is_multiple_of(AT_ONCE) {
+            if self.waiting.is_multiple_of(SEND_BATCH_MAX) {
                 self.connection.push();
             }
             if self.waiting >= CAPACITY
@@ -161,7 +161,7 @@ impl<R: Row> Producer<R> for PlainTable<R> {
         let mut copies = std::mem::take(&mut self.copies).into_iter().peekable();
         for (n, answer) in answers.iter().enumerate() {
             let Some((_, row, key)) = copies.next_if(|(at, ..)| *at == n) else { continue };
-            // Somebody took the model away meanwhile.
+            // Another client deleted the row meanwhile.
             if answer.reply() == Ok(Reply::Integer(0)) {
                 self.queue_row(&self.key(&key), &row);
             }
@@ -178,7 +178,7 @@ impl<R: Row> Producer<R> for PlainTable<R> {
         self.connection.generation()
     }
 
-    fn relieve(&mut self) {
-        self.connection.relieve();
+    fn shrink_to_fit(&mut self) {
+        self.connection.shrink_to_fit();
     }
 }

@@ -4,7 +4,7 @@
 //! pushed at the head and taken from the tail, so what was sent first is read first.
 //!
 //! SONiC's syncd takes a request out of the database and then carries it out: one that is killed in between leaves
-//! an orchagent that waits for an answer which nobody will give. Ours moves it to a list beside the queue, from which it goes
+//! an orchagent that waits for an answer that will not come. Ours moves it to a list beside the queue, from which it goes
 //! in one transaction with the reply, so that the next syncd finds what the last one owes.
 
 pub use crate::exchange::Message;
@@ -14,12 +14,12 @@ use crate::database::Database;
 use crate::exchange::{Exchange, Pending, Question, Reader, WAITING};
 use crate::subscribe::{Wake, wake_ups};
 use crate::{Reply, TableError};
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 
 /// Replies that one look takes, as in SONiC.
-const AT_ONCE: usize = 128;
+const POP_BATCH_MAX: usize = 128;
 /// The list of requests that were taken and not answered, in the form of the queue.
 const OWED: &str = "RIBTIDE_REQUESTS_OWED";
 
@@ -81,9 +81,9 @@ impl QueueWriter {
         self.connection.flush()
     }
 
-    /// Lets go of what it keeps for work. Nothing must be queued.
-    pub fn relieve(&mut self) {
-        self.connection.relieve();
+    /// Frees its buffers. Nothing must be queued.
+    pub fn shrink_to_fit(&mut self) {
+        self.connection.shrink_to_fit();
     }
 
     /// The connection, for other commands on the same database.
@@ -185,7 +185,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     let (under_way, failed) = (pending.clone(), answers.clone());
     let write = move || {
         let mut generation = writer.connection().generation();
-        while let Ok(first) = asked.recv_relieving(|| writer.relieve()) {
+        while let Ok(first) = asked.recv_or_idle(|| writer.shrink_to_fit()) {
             for request in std::iter::once(first).chain(std::iter::from_fn(|| asked.try_recv())) {
                 let Question { message, pending } = ask(request);
                 pending.into_iter().for_each(|pending| under_way.add(pending));
@@ -203,12 +203,12 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     let read = move |ending: Stop| {
         let mut generation = reader.generation();
         let mut next = None;
-        while rest::recv_relieving(&reader.wake, || reader.connection.relieve()).is_ok() {
+        while idle::recv_or_idle(&reader.wake, || reader.connection.shrink_to_fit()).is_ok() {
             let mut round = || -> Result<bool, TableError> {
                 if ending.stopped() {
                     return Ok(false);
                 }
-                let messages = reader.pop(AT_ONCE)?;
+                let messages = reader.pop(POP_BATCH_MAX)?;
                 still_there(&mut reader.connection, &mut generation, &pending, counter)?;
                 let more = !messages.is_empty();
                 for message in messages {
@@ -279,7 +279,8 @@ pub fn serve<T: Send + 'static>(
                 return;
             }
         }
-        while rest::recv_relieving(&reader.wake, || reader.connection.relieve()).is_ok() && !ending.stopped()
+        while idle::recv_or_idle(&reader.wake, || reader.connection.shrink_to_fit()).is_ok()
+            && !ending.stopped()
         {
             while !ending.stopped() {
                 let next = match reader.take() {

@@ -142,8 +142,8 @@ pub(crate) struct Decoder {
 }
 
 /// Bytes that one read may bring when little came lately, and in any case.
-const LITTLE: usize = 4 << 10;
-const READ: usize = 64 << 10;
+const READ_BYTES_MIN: usize = 4 << 10;
+const READ_BYTES_MAX: usize = 64 << 10;
 /// The longest string that a server may send: Redis's own limit.
 const MAX_TEXT: usize = 512 << 20;
 /// How deep arrays may stand in each other.
@@ -165,15 +165,15 @@ impl Decoder {
         self.scanned -= self.begin;
         self.begin = 0;
         let len = self.buf.len();
-        self.buf.resize(len + self.lately.saturating_mul(2).clamp(LITTLE, READ), 0);
+        self.buf.resize(len + self.lately.saturating_mul(2).clamp(READ_BYTES_MIN, READ_BYTES_MAX), 0);
         let came = read(&mut self.buf[len..]);
         self.lately = came.as_ref().map_or(0, |n| *n);
         self.buf.truncate(len + self.lately);
         came
     }
 
-    /// Lets go of room, when there is no reply in it.
-    pub(crate) fn relieve(&mut self) {
+    /// Frees the buffer, when it holds no reply.
+    pub(crate) fn shrink_to_fit(&mut self) {
         if self.scanned == self.buf.len() && (self.left == 0 || self.begin == self.scanned) {
             *self = Decoder::default();
         }
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn room_follows_what_comes_and_is_let_go_of_between_replies() {
-        let text = "x".repeat(4 * READ);
+        let text = "x".repeat(4 * READ_BYTES_MAX);
         let stream = format!("${}\r\n{text}\r\n", text.len());
         let (mut decoder, mut rest, mut rooms) = (Decoder::default(), stream.as_bytes(), Vec::new());
         while !decoder.advance().unwrap() {
@@ -403,15 +403,15 @@ mod tests {
                 Ok::<_, NotResp>(now.len())
             };
             decoder.fill(read).unwrap();
-            decoder.relieve();
+            decoder.shrink_to_fit();
         }
         assert_eq!(decoder.current().text(), Some(&*text));
-        assert_eq!((rooms.first(), rooms.iter().max()), (Some(&LITTLE), Some(&READ)));
-        decoder.relieve();
+        assert_eq!((rooms.first(), rooms.iter().max()), (Some(&READ_BYTES_MIN), Some(&READ_BYTES_MAX)));
+        decoder.shrink_to_fit();
         assert_eq!(decoder.buf.capacity(), 0);
         feed(&mut decoder, b":1\r\n");
         assert!(decoder.advance().unwrap() && !decoder.advance().unwrap());
-        decoder.relieve();
+        decoder.shrink_to_fit();
         assert_eq!(decoder.buf.capacity(), 0);
     }
 

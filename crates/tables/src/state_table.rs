@@ -109,7 +109,7 @@ end
 return rows
 ";
 
-/// Brings rows that nobody has taken to their final place; they stay noted.
+/// Brings rows that were not taken to their final place; they stay noted.
 ///
 /// KEYS: set of keys to clear first, prefix of unconsumed rows, prefix of final rows. ARGV: keys.
 const SETTLE: &str = r"
@@ -129,7 +129,7 @@ end
 /// Keys that may wait for a consumer that is there.
 pub const BACKLOG: i64 = 10_000;
 /// How often it is looked whether it took some: while it does, and while it stands still.
-const GLANCE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(40));
+const CONSUMER_POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(40));
 
 /// Bytes of a call's lists and keys, from which on it is full. Few rows with their own many next hops make so many, and Redis reads a
 /// call a piece at a time, in turns with other clients: one that a killed producer sent must not take longer than its successor takes
@@ -385,13 +385,17 @@ impl<R: Row> Producer<R> for ProducerStateTable<R> {
     /// finds.
     fn let_through(&mut self, hurried: &dyn Fn() -> bool) -> Result<(), TableError> {
         let [channel, changed, ..] = &self.keys;
-        let (mut last, mut pause) = (i64::MAX, GLANCE.0);
+        let (mut last, mut pause) = (i64::MAX, CONSUMER_POLL_INTERVALS.0);
         while !hurried() {
             let depth = self.connection.ask(&["SCARD", changed])?.as_integer().unwrap_or(0);
             if depth <= BACKLOG || !is_heard(&mut self.connection, channel)? {
                 break;
             }
-            pause = if depth < last { GLANCE.0 } else { GLANCE.1.min(2 * pause) };
+            pause = if depth < last {
+                CONSUMER_POLL_INTERVALS.0
+            } else {
+                CONSUMER_POLL_INTERVALS.1.min(2 * pause)
+            };
             last = depth;
             std::thread::sleep(pause);
         }
@@ -406,10 +410,10 @@ impl<R: Row> Producer<R> for ProducerStateTable<R> {
         self.connection.generation()
     }
 
-    fn relieve(&mut self) {
+    fn shrink_to_fit(&mut self) {
         if self.waiting == 0 {
             self.call = Call::default();
-            self.connection.relieve();
+            self.connection.shrink_to_fit();
         }
     }
 }
@@ -441,7 +445,7 @@ pub fn channel<R: Row>(database: &Database) -> String {
     format!("{}_CHANNEL@{}", R::TABLE, database.id)
 }
 
-/// Whether somebody listens to a channel, which a consumer does for as long as it runs.
+/// Whether a subscriber listens to a channel, which a consumer does for as long as it runs.
 ///
 /// # Errors
 /// What [`Connection::flush`] says.
@@ -520,9 +524,9 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
         &self.wake
     }
 
-    fn relieve(&mut self) {
+    fn shrink_to_fit(&mut self) {
         self.rows = Remembered::default();
-        self.connection.relieve();
+        self.connection.shrink_to_fit();
     }
 }
 

@@ -1,14 +1,14 @@
 //! Hearing what is published: one thread a database, which turns messages into wake-ups or hands them on.
 //!
-//! A publication is lost when nobody listens, so every new subscription, the first and each after a lost server,
+//! A publication is lost without a subscriber, so every new subscription, the first and each after a lost server,
 //! counts as having heard something on every channel: whoever waits looks at its table once more.
 
 use crate::TableError;
-use crate::connection::{GLANCE, PATIENCE, Stream, lost, receive};
+use crate::connection::{REPLY_TIMEOUT, SERVER_POLL_INTERVAL, Stream, lost, receive};
 use crate::database::Database;
 use crate::resp::{Command, Decoder, Raw};
 use crossbeam_channel as channel;
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::thread::{self, Stop};
 use std::io::{self, Write};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fr
 /// What a subscriber is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heard<'a> {
-    /// From here on messages arrive; earlier ones did not. `again` is false only the first time.
+    /// From now on messages arrive; earlier ones did not. `again` is false only the first time.
     Subscribed {
         /// Whether an earlier subscription broke.
         again: bool,
@@ -51,12 +51,12 @@ pub fn listen(
         tell(Heard::Subscribed { again: false });
         while !stop.stopped() {
             match hear(&mut ears, &mut tell) {
-                Ok(()) => drop(rest::waited(false)),
+                Ok(()) => drop(idle::on_wait(false)),
                 // Time to look whether to stop. Who had much to hear at once made room for it.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    if rest::waited(true) {
-                        ears.1.relieve();
-                        rest::give_back();
+                    if idle::on_wait(true) {
+                        ears.1.shrink_to_fit();
+                        idle::purge();
                     }
                 }
                 Err(e) => {
@@ -119,7 +119,7 @@ fn subscribe(database: &Database, channels: &[String]) -> Result<Ears, TableErro
         stream.write_all(&bytes)?;
         for _ in channels {
             // A message can come between two confirmations; the wake-up that follows covers it.
-            while receive(&mut stream, &mut decoder, PATIENCE)?
+            while receive(&mut stream, &mut decoder, REPLY_TIMEOUT)?
                 .items()
                 .next()
                 .is_some_and(|first| first.text() != Some("subscribe"))
@@ -132,7 +132,7 @@ fn subscribe(database: &Database, channels: &[String]) -> Result<Ears, TableErro
 }
 
 fn hear((stream, decoder): &mut Ears, tell: &mut impl FnMut(Heard<'_>)) -> io::Result<()> {
-    let mut parts = receive(stream, decoder, GLANCE)?.items().filter_map(Raw::text);
+    let mut parts = receive(stream, decoder, SERVER_POLL_INTERVAL)?.items().filter_map(Raw::text);
     if let (Some("message"), Some(channel), Some(payload)) = (parts.next(), parts.next(), parts.next()) {
         tell(Heard::Message { channel, payload });
     }

@@ -103,7 +103,7 @@ fn key(n: u32) -> RouteKey {
 }
 
 #[test]
-fn a_memory_table_stops_its_producer_and_unites_what_waits() {
+fn memory_table_stops_its_producer_and_coalesces_what_waits() {
     let (mut producer, mut consumer) = memory::table::<RouteRow>(&Rings::default(), 2);
     let writer = std::thread::spawn(move || {
         for round in ["10.0.0.1", "10.0.0.2", "10.0.0.3"] {
@@ -133,7 +133,7 @@ fn a_memory_table_stops_its_producer_and_unites_what_waits() {
 }
 
 #[test]
-fn a_memory_table_unites_a_key_as_redis_does() {
+fn memory_table_coalesces_a_key_as_redis_does() {
     let (mut producer, mut consumer) = memory::table::<RouteRow>(&Rings::default(), 2);
     let group = RouteRow::from_fields(&mut [("nexthop_group", "7")].into_iter()).unwrap();
     let replace = Change { reshaped: true, ..Change::set(key(1), group.clone()) };

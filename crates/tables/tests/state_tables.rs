@@ -112,7 +112,7 @@ fn a_set_stands_beside_its_place_until_it_is_popped() {
 
 /// Two updates of one row before a pop: every pair of kinds.
 #[test]
-fn unconsumed_changes_unite() {
+fn unconsumed_changes_coalesce() {
     let Some(server) = Server::start() else { return };
     let by_hops = || hops("10.0.0.1", "Ethernet0");
     let by_group = || row(&[("protocol", "bgp"), ("nexthop_group", "7")]);
@@ -394,7 +394,7 @@ fn equal_rows_are_copies_and_none_is_lost_with_the_first() {
             assert_eq!(client.hash(&format!("ROUTE_TABLE:{row}.0.0.0/8")), hash, "{row}");
         }
     }
-    // Somebody else deletes the first while the others are made.
+    // Another client deletes the first while the others are made.
     let taken = Arc::new(std::sync::atomic::AtomicBool::default());
     let (ended, mut thief) = (taken.clone(), server.client(Db::Appl));
     let stealing = std::thread::spawn(move || {
@@ -428,7 +428,7 @@ fn what_is_written_behind_is_there_when_it_settles() {
     assert!(behind.has_room() && behind.is_idle());
     let mut client = server.client(Db::Appl);
     assert_eq!(client.ask("SCARD ROUTE_TABLE_KEY_SET").as_integer(), Some(16_384));
-    // Rows of a key unite in order: what was said last stands.
+    // Rows of a key coalesce in order: what was said last stands.
     assert_eq!(client.hash("_ROUTE_TABLE:10.0.0.0/24"), "ifname=Ethernet16384 nexthop=10.0.0.1 protocol=bgp");
 
     // A server that comes back without its rows is another generation.
@@ -454,7 +454,7 @@ fn a_producer_waits_for_a_consumer_that_is_there_and_for_no_other() {
         Reply::Integer(depth) => depth,
         other => panic!("{other:?}"),
     };
-    // Nobody is there; somebody is, and nobody has the time.
+    // No consumer is there; then one is, and it has no time.
     table.let_through(&|| false).unwrap();
     let stop = Stop::default();
     let mut there = consumer_until(&server, &stop);

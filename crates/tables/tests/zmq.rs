@@ -95,7 +95,7 @@ fn two_tables_share_an_endpoint_and_each_has_its_consumer() {
     let row =
         LabelRouteRow::from_fields(&mut [("ifname", "Ethernet0"), ("mpls_pop", "1")].into_iter()).unwrap();
     let labels: Vec<_> = (16..1500).map(|n| Change::set(LabelKey::Label(n), row.clone())).collect();
-    // One that nobody takes does not hold the other up.
+    // One that is not taken does not hold the other up.
     labels_out.send(&mut labels.clone());
     routes_out.send(&mut routes(0, 2500));
     let (mut some, mut others) = (Vec::new(), Vec::new());

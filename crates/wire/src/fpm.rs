@@ -19,7 +19,7 @@ pub const HEADER: usize = 4;
 /// [`frame`] reads up to the 65,535 bytes that the length field can say.
 pub const MAX_SENT: usize = 16_384;
 
-/// The longest reason that a refusal carries, in octets.
+/// The longest reason that a refusal carries, in binary.
 const LONGEST_REASON: usize = 255;
 const VERSION: u8 = 1;
 const TYPE_NETLINK: u8 = 1;
@@ -143,7 +143,7 @@ pub fn write_next_hop(out: &mut Vec<u8>, next_hop: &NextHop<'_>) -> Result<(), T
     write_frame(out, |out| next_hop.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, 0))
 }
 
-/// Appends a frame that says that everything is announced from here on, and that [`write_end_of_replay`] will say when that is
+/// Appends a frame that says that everything is announced from now on, and that [`write_end_of_replay`] will say when that is
 /// done; and whether the client `waits` for the chip before it counts on a route. It is said again when that changes.
 /// It is netlink's message without a meaning, marked as one of several, and with `waits` as to be acknowledged. Servers that do not
 /// know it pass over it.
@@ -185,7 +185,7 @@ pub fn write_offload_reply(out: &mut Vec<u8>, prefix: AnyPrefix, table: u32, pro
     write_short(out, |out| route.write_new(out, NLM_F_CREATE, 0));
 }
 
-/// The same where it refused, with why, as a sentence: clients that know no reasons pass over it, and one longer than 255 octets is
+/// The same where it refused, with why, as a sentence: clients that know no reasons pass over it, and one longer than 255 bytes is
 /// left out.
 pub fn write_refusal(out: &mut Vec<u8>, prefix: AnyPrefix, table: u32, protocol: u8, why: &str) {
     let mut route = Route::new(prefix, table, protocol, NextHops::None);

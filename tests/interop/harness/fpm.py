@@ -1,4 +1,4 @@
-"""The client's side of FPM, octet by octet: what zebra says and hears."""
+"""The client's side of FPM, byte by byte: what zebra says and hears."""
 
 import ipaddress
 import struct
@@ -75,10 +75,10 @@ class Client:
         self.socket = host.connect("127.0.0.1", PORT)
         self.buffer = b""
 
-    def send(self, octets):
+    def send(self, data):
         # For all of it, and not what the last reply was waited for.
         self.socket.settimeout(SENT)
-        self.socket.sendall(octets)
+        self.socket.sendall(data)
 
     def replies(self, count, timeout=30):
         """The next replies as (prefix or label, table, protocol, whether offloaded); fewer when no more come in time."""

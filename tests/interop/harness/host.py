@@ -13,13 +13,13 @@ _numbers = itertools.count()
 _libc = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNET = 0x40000000
 #: A machine that others use too takes longer. What happens is not waited for any longer than it takes.
-PATIENCE = 3
+TIMEOUT_FACTOR = 3
 
 
 def wait_for(what, condition, timeout=60.0, every=0.1, alive=()):
     """Returns the first true value of `condition()`. Fails, saying `what` did not happen, after `timeout` seconds of a
     machine of one's own, or as soon as one of the processes `alive` has ended."""
-    timeout *= PATIENCE
+    timeout *= TIMEOUT_FACTOR
     end = time.monotonic() + timeout
     last = None
     late = False
@@ -43,7 +43,7 @@ def wait_for(what, condition, timeout=60.0, every=0.1, alive=()):
 def settled(look, timeout=60.0, every=0.5):
     """`look` finds nothing wrong in the end, and what it returns; its last finding is the error. `timeout` as for
     [`wait_for`]."""
-    end = time.monotonic() + timeout * PATIENCE
+    end = time.monotonic() + timeout * TIMEOUT_FACTOR
     while True:
         try:
             return look()
@@ -131,7 +131,7 @@ class Host:
         self.ip("link", "add", interface, "index", str(100 + self.links), "type", "veth", "peer", "name", interface, "netns", other.name)
 
     def lan(self, interface, *addresses):
-        """A network in which next hops can be, though nobody is there: its cable ends in the same host."""
+        """A network in which next hops can be, though no host is there: its cable ends in the same host."""
         end = f"{interface}-end"[-15:]
         self.ip("link", "add", interface, "type", "veth", "peer", "name", end)
         self.ip("link", "set", end, "up")

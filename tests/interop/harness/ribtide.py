@@ -71,7 +71,7 @@ class Ribtide:
         return json.loads(self.text("explain", prefix, "--json"))
 
     def ends_differing(self, why):
-        """The test leaves the router so that its parts differ, and says why: nobody looks whether they agree when it has ended."""
+        """The test leaves the router so that its parts differ, and says why: no check compares them when it has ended."""
         assert why
         self.differs = why
 

@@ -1,4 +1,4 @@
-"""A BGP speaker that says exactly what a test wants, octet by octet, over a socket of the test's own."""
+"""A BGP speaker that says exactly what a test wants, byte by byte, over a socket of the test's own."""
 
 import ipaddress
 import socket

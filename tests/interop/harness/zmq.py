@@ -45,18 +45,18 @@ def message(table, *changes, db="APPL_DB"):
     return struct.pack("<Q", len(pairs)) + b"".join(text(a) + text(b) for a, b in pairs)
 
 
-def parse(octets):
-    """(database, table, [(key, [(field, value)])]) of a message, which must be in the layout to the last octet."""
+def parse(data):
+    """(database, table, [(key, [(field, value)])]) of a message, which must be in the layout to the last byte."""
     at = 8
     pairs = []
-    for _ in range(struct.unpack_from("<Q", octets)[0]):
+    for _ in range(struct.unpack_from("<Q", data)[0]):
         pair = []
         for _ in range(2):
-            size, = struct.unpack_from("<Q", octets, at)
-            pair.append(octets[at + 8:at + 8 + size].decode())
+            size, = struct.unpack_from("<Q", data, at)
+            pair.append(data[at + 8:at + 8 + size].decode())
             at += 8 + size
         pairs.append(tuple(pair))
-    assert at == len(octets)
+    assert at == len(data)
     (db, table), rest, changes = pairs[0], pairs[1:], []
     while rest:
         (key, count), rest = rest[0], rest[1:]

@@ -94,7 +94,7 @@ fn factor(text: &str) -> Result<f64, String> {
 /// Measures, prints a table, and writes JSON where asked to.
 ///
 /// # Errors
-/// Nothing could be measured, a router under test failed or ended wrong, or somebody pressed Ctrl-C.
+/// Nothing could be measured, a router under test failed or ended wrong, or Ctrl-C was pressed.
 pub fn run(options: &Options) -> Result<(), Error> {
     let (report, interrupted) = measure(options)?;
     tell(&report, options.json.as_deref())?;
@@ -115,7 +115,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     Ok(())
 }
 
-/// Measures; true beside the report when somebody pressed Ctrl-C before the end.
+/// Measures; true beside the report when Ctrl-C was pressed before the end.
 fn measure(options: &Options) -> Result<(Report, bool), Error> {
     if !options.loopback {
         Place::may_make_namespaces()?;
@@ -157,7 +157,7 @@ fn measure(options: &Options) -> Result<(Report, bool), Error> {
         let mut scenario = ScenarioReport { scenario, family, sets, runs: Vec::new(), summary: Vec::new() };
         let mut stopped = false;
         'runs: for n in 0..options.runs {
-            // Who is first changes, so that nobody always finds the machine warm.
+            // The order changes, so that no subject always finds the machine warm.
             let order: Vec<&Dut> =
                 if n % 2 == 0 { there.clone() } else { there.iter().rev().copied().collect() };
             for dut in order {
@@ -212,7 +212,7 @@ impl Progress {
     fn done(&self, what: &str) {
         match &self.0 {
             Some(bar) => bar.println(what),
-            // Progress that nobody reads any more is no reason to stop.
+            // Progress without a reader is no reason to stop.
             None => drop(writeln!(std::io::stderr(), "{what}")),
         }
     }

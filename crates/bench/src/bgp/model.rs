@@ -203,7 +203,7 @@ struct Seen<'a> {
     communities: Vec<[u8; 4]>,
     originator: Option<&'a [u8]>,
     clusters: Option<&'a [u8]>,
-    /// Codes of attributes that nobody sent.
+    /// Codes of attributes that no sender sent.
     others: Vec<u8>,
 }
 
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn withdrawn_and_left_paths_are_nobodys_best() {
+    fn withdrawn_and_left_paths_are_no_receivers_best() {
         let mut model = model::<V4>(2, false, 1000);
         model.announce(0, 0, |_| true);
         model.announce(1, 0, |_| true);

@@ -69,7 +69,7 @@ pub struct Figures {
 /// Why a run has no figures.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Somebody pressed Ctrl-C.
+    /// Ctrl-C was pressed.
     Interrupted,
     /// The router failed: a sentence.
     Router(String),
@@ -82,7 +82,7 @@ impl From<Error> for Failure {
 }
 
 /// How often the router and the receivers are looked at.
-const LOOK: Duration = Duration::from_millis(10);
+const ROUTER_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How often it is looked at whether the router still works, which costs more.
 const IDLE_LOOK: Duration = Duration::from_millis(100);
 /// A router that used no more than 1% of one core for this long, with no thread that could run, is idle.
@@ -100,7 +100,7 @@ pub(super) const LATE: &str = "late joiner";
 /// Runs a scenario once and appends the figures of each phase. `say` is told what goes on.
 ///
 /// # Errors
-/// The router did not start, lost a session or ended; or somebody pressed Ctrl-C. Figures of phases before that stay.
+/// The router did not start, lost a session or ended; or Ctrl-C was pressed. Figures of phases before that stay.
 pub(super) fn run(
     dut: &Dut,
     prepared: &Prepared,
@@ -118,7 +118,7 @@ pub(super) fn run(
         Place::namespaces(topology.router, &addresses, NETWORK)?
     };
     if let Some(address) = topology.router6() {
-        // It may use it at once: nobody looks for a duplicate.
+        // It may use it at once: no duplicate address detection runs.
         place.ip(&format!("address add {address}/{NETWORK6} dev {PROGRAM_LINK} nodad"))?;
     }
     let site = Site { place: &place, topology, folder: folder.path() };
@@ -190,7 +190,7 @@ impl Run<'_> {
                     ESTABLISH.as_secs()
                 )));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(ROUTER_POLL_INTERVAL);
         }
     }
 
@@ -217,7 +217,7 @@ impl Run<'_> {
         let mut idle = Idle::new();
         while !idle.is_idle(&self.program) {
             self.alive()?;
-            std::thread::sleep(LOOK);
+            std::thread::sleep(ROUTER_POLL_INTERVAL);
         }
         Ok(())
     }
@@ -309,10 +309,10 @@ impl Run<'_> {
         let mut idle = Idle::new();
         let mut next_word = started + Duration::from_secs(2);
         loop {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(ROUTER_POLL_INTERVAL);
             self.alive()?;
             let late = started.elapsed() > self.setup.limit;
-            // While the router works, nobody takes a core from it to look at what came.
+            // While the router works, no thread takes a core from it to look at what came.
             if idle.is_idle(&self.program) || late {
                 self.load.look();
                 let since = self.load.last_update().map_or(started, |at| at.max(started)).elapsed();
@@ -366,7 +366,7 @@ impl Run<'_> {
                     examples.push(format!("{prefix} {}", explain(*have, *best)));
                 }
                 if strange > 0 {
-                    examples.push(format!("{strange} prefixes that nobody announced"));
+                    examples.push(format!("{strange} prefixes that no sender announced"));
                 }
             }
         }
@@ -381,7 +381,7 @@ fn explain(have: PathNumber, best: PathNumber) -> &'static str {
     match (have, best) {
         (NO_PATH, _) => "is not there",
         (_, NO_PATH) => "should be gone",
-        (UNKNOWN, _) => "has attributes that nobody sent",
+        (UNKNOWN, _) => "has attributes that no sender sent",
         _ => "is over another path than the best",
     }
 }

@@ -57,7 +57,7 @@ impl Neighbor {
     }
 }
 
-/// A port that nobody uses now.
+/// A port that is not in use now.
 fn free_port(address: Ipv4Addr) -> u16 {
     let port = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
     port.map_or(11_790, |at| at.port())

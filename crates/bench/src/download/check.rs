@@ -2,7 +2,7 @@
 //! happens and while all routes change as fast as fpmsyncd takes them.
 //!
 //! One process of `ribtide route-check --sonic` looks again and again: the first look is of everything, those after it of a
-//! part. Meanwhile somebody asks Redis for a `PING` each millisecond, since a look must hold up nobody who writes.
+//! part. Meanwhile a thread sends Redis a `PING` each millisecond, since a check must hold up no writer.
 
 use super::load::Load;
 use super::redis::Redis;
@@ -51,10 +51,10 @@ pub struct Options {
     pub how: How,
 }
 
-/// How long it is watched how fast routes change while nobody looks.
-const ALONE: Duration = Duration::from_secs(5);
+/// How long it is watched how fast routes change while no check runs.
+const BASELINE_TIME: Duration = Duration::from_secs(5);
 /// How often it is looked whether there is an answer.
-const GLANCE: Duration = Duration::from_millis(5);
+const LOG_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// How often Redis is asked.
 const PING: Duration = Duration::from_millis(1);
 
@@ -114,7 +114,7 @@ pub struct Report {
 /// Measures, prints a table, and writes JSON where asked to.
 ///
 /// # Errors
-/// A daemon failed, a look found a difference while nothing happened or in the end, or somebody pressed Ctrl-C.
+/// A daemon failed, a look found a difference while nothing happened or in the end, or Ctrl-C was pressed.
 pub fn run(options: &Options) -> Result<(), Error> {
     Place::may_make_namespaces()?;
     if let Some(without) = options.dut.iter().find(|wiring| {
@@ -177,7 +177,7 @@ fn once(options: &Options, wiring: Wiring, interrupted: &AtomicBool) -> Result<[
         scope.spawn(|| ping(pings, &longest, &over));
         let rest = watch.looks(&mut it, false, options.looks)?;
         scope.spawn(|| churn(churning, &frames, &over));
-        std::thread::sleep(ALONE);
+        std::thread::sleep(BASELINE_TIME);
         let under = watch.looks(&mut it, true, options.looks)?;
         over.store(true, Relaxed);
         it.quiet(Instant::now(), limit)?;
@@ -199,7 +199,7 @@ impl Drop for Sets<'_> {
 fn churn(mut stream: TcpStream, frames: &[Vec<u8>; 2], over: &AtomicBool) {
     for all in frames.iter().cycle() {
         for piece in all.chunks(64 << 10) {
-            // What is cut off here is read by nobody: the run ends.
+            // What is cut off here is not read: the run ends.
             if over.load(Relaxed) || stream.write_all(piece).is_err() {
                 return;
             }
@@ -241,7 +241,7 @@ impl Watch<'_> {
     fn looks(&mut self, it: &mut Running, churn: bool, more: u32) -> Result<Run, Error> {
         let alone = self.marks(it, None)?;
         self.longest.store(0, Relaxed);
-        std::thread::sleep(if churn { ALONE } else { Duration::from_secs(1) });
+        std::thread::sleep(if churn { BASELINE_TIME } else { Duration::from_secs(1) });
         let mut last = self.marks(it, None)?;
         let before = (self.ping_ms(), rate(&alone, &last));
         let folder = it.path(if churn { "check-churn" } else { "check-rest" });
@@ -262,7 +262,7 @@ impl Watch<'_> {
             if self.interrupted.load(Relaxed) {
                 return Err(Error::Options("interrupted".into()));
             }
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(LOG_POLL_INTERVAL);
             let text = std::fs::read_to_string(folder.join("log-0")).map_err(Error::System)?;
             let Some(line) = text.split_inclusive('\n').nth(looks.len()).filter(|line| line.ends_with('\n'))
             else {

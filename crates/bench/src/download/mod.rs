@@ -72,7 +72,7 @@ pub struct Options {
 /// Measures, prints a table, and writes JSON where asked to.
 ///
 /// # Errors
-/// Nothing could be measured, a daemon failed or a database is wrong at the end, or somebody pressed Ctrl-C.
+/// Nothing could be measured, a daemon failed or a database is wrong at the end, or Ctrl-C was pressed.
 pub fn run(options: &Options) -> Result<(), Error> {
     let (ipv6, name) = match options.family {
         Families::Ipv4 => (0, "IPv4"),

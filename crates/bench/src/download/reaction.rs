@@ -15,7 +15,7 @@ const PORT: &str = "Ethernet4";
 /// A route through both ports, which has one next hop while that port is down.
 const BOTH: &str = "100.127.0.0/24";
 /// How often the switch is asked.
-const LOOK: Duration = Duration::from_millis(1);
+const REACTION_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// The longest wait; a load that takes longer to let something through is told as this.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The pause between two.
@@ -87,7 +87,7 @@ fn timed(
     let begin = Instant::now();
     write()?;
     while !seen() && begin.elapsed() < LIMIT {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(REACTION_POLL_INTERVAL);
     }
     Ok(under_load.then(|| begin.elapsed().as_secs_f64() * 1000.0))
 }

@@ -39,15 +39,15 @@ pub(super) struct Case {
 }
 
 /// How often the switch is asked.
-const LOOK: Duration = Duration::from_millis(5);
+const SWITCH_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// How long everything may take to come up.
 const START: Duration = Duration::from_secs(60);
 /// The daemons are quiet when in a second they all use no more than 2% of one core, and in none of its tenths more than 10%. A
 /// record that gives way to routes is written when nothing came for half a second, so less is not enough.
 const TENTH: Duration = Duration::from_millis(100);
 const TENTHS: u32 = 10;
-const LITTLE: Duration = Duration::from_millis(20);
-const AT_ONCE: Duration = Duration::from_millis(10);
+const QUIET_CPU_THRESHOLD: Duration = Duration::from_millis(20);
+const QUIET_TENTH_CPU_THRESHOLD: Duration = Duration::from_millis(10);
 pub(super) const APPL: u32 = 0;
 const ASIC: u32 = 1;
 const COUNTERS: u32 = 2;
@@ -154,11 +154,11 @@ impl Running {
             if begin.elapsed() > limit {
                 return Err(Error::Options(format!("{what} did not happen within {} s", limit.as_secs())));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(SWITCH_POLL_INTERVAL);
         }
     }
 
-    /// Waits until nobody does anything any more; seconds from `begin` until then.
+    /// Waits until all daemons are idle; seconds from `begin` until then.
     pub(super) fn quiet(&mut self, begin: Instant, limit: Duration) -> Result<f64, Error> {
         let end = Instant::now() + limit;
         let (mut since, mut first, mut tenths) = (begin.elapsed(), self.cpu(), 0);
@@ -168,7 +168,9 @@ impl Running {
             self.check()?;
             let now = self.cpu();
             tenths += 1;
-            if now.saturating_sub(before) > AT_ONCE || now.saturating_sub(first) > LITTLE {
+            if now.saturating_sub(before) > QUIET_TENTH_CPU_THRESHOLD
+                || now.saturating_sub(first) > QUIET_CPU_THRESHOLD
+            {
                 (since, first, tenths) = (begin.elapsed(), now, 0);
             }
             if tenths == TENTHS {
@@ -337,7 +339,7 @@ fn settings(it: &Running, case: &Case) -> io::Result<()> {
     set(STATE, "WARM_RESTART_ENABLE_TABLE|system", "enable", "true")
 }
 
-/// IPv4 and IPv6 routes of a switch that nobody has told any: default routes, two link-local ones, the switch's own
+/// IPv4 and IPv6 routes of a switch that was given none: default routes, two link-local ones, the switch's own
 /// addresses.
 fn own_routes(case: &Case) -> (u64, u64) {
     (2 + u64::from(case.reactions), 3 + u64::from(case.load.ipv6 > 0))

@@ -55,7 +55,7 @@ pub(super) fn measure(title: String, cases: &[Case], how: &How) -> Result<(), Er
     };
     let limit = Duration::from_secs(how.limit);
     'runs: for n in 0..how.runs {
-        // Who is first changes, so that nobody always finds the machine warm.
+        // The order changes, so that no subject always finds the machine warm.
         let mut order: Vec<&Case> = cases.iter().collect();
         if n % 2 == 1 {
             order.reverse();
@@ -70,7 +70,7 @@ pub(super) fn measure(title: String, cases: &[Case], how: &How) -> Result<(), Er
                 Ok(figures) => format!("{:.2} s", figures.wall_s),
                 Err(e) => e.to_string(),
             };
-            // Progress that nobody reads any more is no reason to stop.
+            // Progress without a reader is no reason to stop.
             let _ = writeln!(std::io::stderr(), "{head}: {says}");
             let (figures, failure) = match outcome {
                 Ok(figures) => (Some(figures), None),

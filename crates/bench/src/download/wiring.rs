@@ -6,7 +6,7 @@ use clap::ValueEnum;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wiring {
-    /// fpmsyncd into APPL_DB, and nobody behind it
+    /// fpmsyncd into APPL_DB, without an orchagent
     ApplDb,
     /// The same, straight to the stable table
     ApplDbStable,

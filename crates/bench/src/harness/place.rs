@@ -40,7 +40,7 @@ impl Place {
         sweep();
         let n = NUMBER.fetch_add(1, Relaxed);
         let name = |end: &str| format!("{PREFIX}{}-{n}-{end}", std::process::id());
-        // From here on, what was made goes when this is dropped.
+        // From now on, what was made goes when this is dropped.
         let place = Place::Namespaces { program: name(PROGRAM_LINK), load: name(LOAD_LINK) };
         let Place::Namespaces { program: outer, load: inner } = &place else { return Ok(place) };
         batch(

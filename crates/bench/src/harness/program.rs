@@ -32,7 +32,7 @@ pub struct Program {
 }
 
 /// How long a process may take to end when asked to.
-const PATIENCE: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much of a log is shown.
 const LAST_LINES: usize = 5;
 
@@ -140,7 +140,7 @@ impl Drop for Program {
         for (child, _) in self.children.iter_mut().rev() {
             let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
             let asked = Instant::now();
-            while asked.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None)) {
+            while asked.elapsed() < EXIT_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
                 std::thread::sleep(Duration::from_millis(10));
             }
             let _ = child.kill();
@@ -240,7 +240,7 @@ mod tests {
         drop(program);
         let gone = |pid: &i32| !Path::new(&format!("/proc/{pid}/exe")).exists();
         let asked = Instant::now();
-        while !all.iter().all(gone) && asked.elapsed() < PATIENCE {
+        while !all.iter().all(gone) && asked.elapsed() < EXIT_TIMEOUT {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(all.iter().all(gone));

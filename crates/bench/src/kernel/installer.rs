@@ -113,7 +113,7 @@ impl std::str::FromStr for Installer {
             other => match other.strip_prefix("ribtide:binary=") {
                 Some(path) => Ok(Installer::Ribtide(Some(path.into()))),
                 None => Err(format!(
-                    "nobody called \"{other}\" installs routes here; there are ceiling, ribtide, ribtide:binary=PATH, bird and ip"
+                    "no installer is called \"{other}\"; there are ceiling, ribtide, ribtide:binary=PATH, bird and ip"
                 )),
             },
         }

@@ -50,7 +50,7 @@ pub struct Options {
 /// Measures, prints a table, and writes JSON where asked to.
 ///
 /// # Errors
-/// Nothing could be measured, an installer failed or ended wrong, or somebody pressed Ctrl-C.
+/// Nothing could be measured, an installer failed or ended wrong, or Ctrl-C was pressed.
 pub fn run(options: &Options) -> Result<(), Error> {
     Place::may_make_namespaces()?;
     let interrupted = interrupted()?;
@@ -71,7 +71,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     };
     let limit = Duration::from_secs(options.limit);
     'runs: for n in 0..options.runs {
-        // Who is first changes, so that nobody always finds the machine warm.
+        // The order changes, so that no subject always finds the machine warm.
         let mut order: Vec<&Installer> = options.dut.iter().collect();
         if n % 2 == 1 {
             order.reverse();
@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
             let failure = outcome.err().map(|e| e.to_string());
             let said: Vec<String> =
                 phases.iter().map(|p| format!("{} {:.2} s", p.phase.name(), p.wall_s)).collect();
-            // Progress that nobody reads any more is no reason to stop.
+            // Progress without a reader is no reason to stop.
             let _ =
                 writeln!(std::io::stderr(), "{head}: {}", failure.clone().unwrap_or_else(|| said.join(", ")));
             report.runs.push(RunReport { installer: installer.to_string(), phases, failure });

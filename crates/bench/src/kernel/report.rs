@@ -51,7 +51,7 @@ pub struct Summary {
     /// That rate over the ceiling's.
     pub of_ceiling: Option<f64>,
     /// The ceiling's CPU seconds over those of the installer's thread that writes into the kernel: what that thread
-    /// could reach if nobody else wanted its core.
+    /// could reach if no other thread wanted its core.
     pub writer_of_ceiling: Option<f64>,
     /// CPU seconds of its threads, by name; the median.
     pub threads: BTreeMap<String, f64>,

@@ -28,7 +28,7 @@ pub(super) const LINK: &str = place::PROGRAM_LINK;
 pub(super) const WRITER: &str = "kernel-fib";
 
 /// How often a program is looked at: so exact is the time that a phase took.
-const LOOK: Duration = Duration::from_millis(2);
+const PROGRAM_POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// A router that used more CPU time than this between two looks worked. What it uses for seeing whether there is something
 /// to do is a tenth of it.
 const WORK: Duration = Duration::from_micros(500);
@@ -193,7 +193,7 @@ impl Work<'_> {
                     }
                     // Its time is not to be had once it has ended.
                     cpu = program.cpu().max(cpu);
-                    std::thread::sleep(LOOK);
+                    std::thread::sleep(PROGRAM_POLL_INTERVAL);
                 }
                 let (wall_s, used) = (begin.elapsed().as_secs_f64(), Used::now().since(&own));
                 check(place, phase, table)?;
@@ -287,7 +287,7 @@ fn settle(
         if now - begin > limit {
             return Err(Error::Options("it took longer than --limit".into()));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(PROGRAM_POLL_INTERVAL);
     }
 }
 

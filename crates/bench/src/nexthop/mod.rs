@@ -142,7 +142,7 @@ fn measure(options: &Options) -> Result<Report, Error> {
             goals: Vec::new(),
         };
         for n in 0..options.runs {
-            // Who is first changes, so that nobody always finds the machine warm.
+            // The order changes, so that no subject always finds the machine warm.
             let mut order = subjects.clone();
             if n % 2 == 1 {
                 order.reverse();
@@ -163,7 +163,7 @@ fn measure(options: &Options) -> Result<Report, Error> {
                 };
                 let cpu: Vec<String> =
                     phases.iter().map(|p| format!("{} {:.4} s", p.phase, p.cpu_s)).collect();
-                // Progress that nobody reads is no reason to stop.
+                // Progress without a reader is no reason to stop.
                 let head = format!("{work}, run {} of {}, {subject}", n + 1, options.runs);
                 let _ = writeln!(std::io::stderr(), "{head}: {}", cpu.join(", "));
                 done.runs.push(RunReport { subject: subject.to_string(), phases });

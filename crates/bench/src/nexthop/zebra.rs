@@ -18,7 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Debian's package is built for 256, but counts a group's members in an octet: a route with 256 next hops is selected and
+/// Debian's package is built for 256, but counts a group's members in an byte: a route with 256 next hops is selected and
 /// never installed. Two links share these evenly.
 const MOST_HOPS: u16 = 254;
 const ZEBRA: &str = "/usr/lib/frr/zebra";

@@ -169,11 +169,11 @@ fn pick_hops(rng: &mut Rng) -> usize {
     4
 }
 
-/// The number of the `n`th AS: public, four octets for a little over half of them, as today.
+/// The number of the `n`th AS: public, four bytes for a little over half of them, as today.
 fn as_number(n: u64) -> u32 {
     let mut rng = Rng::new(0, &[6, n]);
     if rng.chance(0.45) {
-        // 23456 stands for what two octets cannot say.
+        // 23456 stands for what two bytes cannot say.
         match 1 + rng.below(64_495) as u32 {
             23_456 => 64_495,
             asn => asn,

@@ -20,7 +20,7 @@ pub struct Shape {
     pub inside: &'static [(u128, u8)],
     /// Blocks inside those that no prefix may touch: private use, documentation, benchmarks (RFC 6890).
     pub outside: &'static [(u128, u8)],
-    /// The first prefix of a table that has no shape: [`MAX_PREFIXES`] of them lie side by side from here on.
+    /// The first prefix of a table that has no shape: [`MAX_PREFIXES`] of them lie side by side from there.
     pub uniform: (u128, u8),
 }
 

@@ -79,7 +79,7 @@ impl World {
         [self.session(0).state(), self.session(1).state()]
     }
 
-    /// Loses all that a side knows, and begins it anew.
+    /// Loses all that a side knows, and starts it over.
     pub fn restart(&mut self, side: usize, timers: Timers) {
         self.random = self.random.wrapping_add(77);
         let mut sessions = Sessions::new(self.random);

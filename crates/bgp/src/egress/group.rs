@@ -109,9 +109,9 @@ impl Group {
         let mut own = self.take_out(at, |member| member == peer, paths);
         own.lane_mut::<F>().want(paths);
         // Others may wait for the same to be asked for.
-        let waits = |s: &Stream| s.lane::<F>().phase() == Phase::Wanted && s.can_unite(&own);
+        let waits = |s: &Stream| s.lane::<F>().phase() == Phase::Wanted && s.can_coalesce(&own);
         match self.streams.iter_mut().find(|stream| waits(stream)) {
-            Some(stream) => stream.unite(own, paths),
+            Some(stream) => stream.coalesce(own, paths),
             None => self.streams.push(own),
         }
     }
@@ -295,12 +295,12 @@ impl Group {
             let all = (0..self.streams.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
             let slow = |at: usize| self.all_blocked(&self.streams[at]);
             let alike = |(a, b): &(usize, usize)| {
-                slow(*a) == slow(*b) && self.streams[*a].can_unite(&self.streams[*b])
+                slow(*a) == slow(*b) && self.streams[*a].can_coalesce(&self.streams[*b])
             };
             // Of those that cannot take more: they have time.
             let Some((a, b)) = all.filter(alike).max_by_key(|(a, _)| slow(*a)) else { return };
             let other = self.streams.remove(b);
-            self.streams[a].unite(other, paths);
+            self.streams[a].coalesce(other, paths);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::message::NONE;
 use crate::peer::PeerId;
 use ribtide_prefix::{Family, Map, Prefix};
 
-/// The source of what a stream's members were sent of a prefix. All but that source have it: nobody is sent its own path.
+/// The source of what a stream's members were sent of a prefix. All but that source have it: no peer is sent its own path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Had(u16);
 
@@ -47,7 +47,7 @@ struct Pending {
 pub(super) enum Phase {
     /// They follow the changes.
     Live,
-    /// They want the table; nobody has been asked yet.
+    /// They want the table; no shard has been asked yet.
     Wanted,
     /// The shards have been asked for it with this token. Until all have answered nothing is sent: then it is packed as
     /// well as it can be, and what it says of a prefix cannot be older than what was sent.
@@ -88,7 +88,7 @@ impl<F: Family> Default for Lane<F> {
     }
 }
 
-/// A map or list with room for this many entries gives its memory back when it has become empty and little of it was used.
+/// A map or list with room for this many entries frees its memory when it has become empty and little of it was used.
 const KEEP: usize = 16 * 1024;
 
 impl<F: Family> Lane<F> {
@@ -146,7 +146,7 @@ impl<F: Family> Lane<F> {
         }
     }
 
-    /// Lets go of what waits; nobody is left to send it to.
+    /// Drops what waits: no peer is left to send it to.
     pub(super) fn clear(&mut self, paths: &mut Paths) {
         self.pending.drain().for_each(|(_, p)| paths.release(p.new));
         self.outgoing.drain(..).for_each(|(handle, _)| paths.release(handle));
@@ -161,7 +161,7 @@ impl<F: Family> Lane<F> {
         self.phase != Phase::Live || self.end_of_rib
     }
 
-    /// Whether its members joined, and nobody was asked for their table yet: then others may join them.
+    /// Whether its members joined, and no shard was asked for their table yet: then others may join them.
     pub(super) fn is_open(&self) -> bool {
         self.phase == Phase::Wanted && !self.told
     }
@@ -286,13 +286,13 @@ impl<F: Family> Lane<F> {
     }
 
     /// Whether its members and the other's may share one lane although they were not sent the same.
-    pub(super) fn can_unite(&self, other: &Lane<F>) -> bool {
+    pub(super) fn can_coalesce(&self, other: &Lane<F>) -> bool {
         let settled = |lane: &Lane<F>| lane.told && !lane.foreign && !matches!(lane.phase, Phase::Dumping(_));
         settled(self) && settled(other) && self.end_of_rib == other.end_of_rib
     }
 
     /// Takes in a lane of members that were not sent the same: from now on all get what any of them lacks.
-    pub(super) fn unite(&mut self, mut other: Lane<F>, paths: &mut Paths) {
+    pub(super) fn coalesce(&mut self, mut other: Lane<F>, paths: &mut Paths) {
         self.put_back(paths);
         other.put_back(paths);
         self.count_pending(paths, 1);

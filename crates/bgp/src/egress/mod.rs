@@ -10,7 +10,7 @@
 //!
 //! **Positions.** Members at one position, that is, to whom the same is still to be sent, are one stream with one pending
 //! map. All members that keep up are in one stream. Who cannot take more ([`EgressIn::Backlog`]) leaves it with a copy of
-//! what is pending, and nobody waits for it. Streams without anything pending are at the same position and become one
+//! what is pending, and no peer waits for it. Streams without anything pending are at the same position and become one
 //! again. So memory is bounded by the table and by a small number of streams a group, nothing is lost, and a message is
 //! packed once for all members at its position.
 //!

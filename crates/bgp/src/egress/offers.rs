@@ -56,7 +56,7 @@ impl Handles {
         Handles { plain: vec![NONE; paths], changed: Vec::new() }
     }
 
-    /// Lets go of them.
+    /// Drops them.
     pub(super) fn release(self, paths: &mut Paths) {
         self.plain.into_iter().chain(self.changed).for_each(|handle| paths.release(handle));
     }

@@ -156,17 +156,17 @@ impl Stream {
     }
 
     /// Whether another stream's members could share this one although they are at another position.
-    pub(super) fn can_unite(&self, other: &Stream) -> bool {
+    pub(super) fn can_coalesce(&self, other: &Stream) -> bool {
         let mut can = true;
-        for_each_family!(F => can &= self.lane::<F>().can_unite(other.lane::<F>()));
+        for_each_family!(F => can &= self.lane::<F>().can_coalesce(other.lane::<F>()));
         can
     }
 
     /// Takes in members at another position: from now on all get what any of them lacks.
-    pub(super) fn unite(&mut self, mut other: Stream, paths: &mut Paths) {
+    pub(super) fn coalesce(&mut self, mut other: Stream, paths: &mut Paths) {
         for_each_family!(F => {
             let lane = std::mem::take(other.lanes.get_mut::<F>());
-            self.lane_mut::<F>().unite(lane, paths);
+            self.lane_mut::<F>().coalesce(lane, paths);
         });
         self.behind |= other.behind;
         self.add(&other.members);

@@ -806,13 +806,13 @@ impl World {
             }
         }
         if !more {
-            self.nobody_is_delayed();
+            self.no_prefix_is_delayed();
         }
         more
     }
 
     /// Who can take more and does not wait for a whole table has all that the worker knows, whatever others do.
-    fn nobody_is_delayed(&self) {
+    fn no_prefix_is_delayed(&self) {
         for (at, info) in self.infos.iter().enumerate().filter(|(at, _)| self.up[*at]) {
             let Some(view) = self.worker.member(info.id).filter(|v| !v.blocked && !v.joining) else {
                 continue;

@@ -55,7 +55,7 @@ pub enum Event<'a> {
     Start,
     /// The operator wants it no more; the peer is told with this Cease.
     Stop(Notification),
-    /// The operator wants it anew; the peer is told with this Cease.
+    /// The operator resets the session; the peer gets this Cease.
     Reset(Notification),
     /// This stands in the way of a session: there is none until [`Event::Release`].
     Hold(Obstacle),
@@ -180,7 +180,7 @@ enum End {
     Error(Notification, String),
     /// We tell the peer, whose message was wrong; the NOTIFICATION says all.
     Fault(Notification),
-    /// We tell the peer; nobody was to blame.
+    /// We notify the peer; neither side was at fault.
     Cease(Notification),
     /// The same, with a reason that is for our operator only.
     CeaseSince(Notification, String),

@@ -37,9 +37,9 @@ pub struct Negotiated {
     pub hold_time: u16,
     /// Families that both carry.
     pub families: FamilySet,
-    /// Whether AS numbers have four octets on this session (RFC 6793).
+    /// Whether AS numbers have four bytes on this session (RFC 6793).
     pub four_octet_as: bool,
-    /// Whether messages may have up to 65,535 octets (RFC 8654).
+    /// Whether messages may have up to 65,535 bytes (RFC 8654).
     pub extended_message: bool,
     /// Whether the peer understands ROUTE-REFRESH (RFC 2918).
     pub route_refresh: bool,

@@ -83,8 +83,8 @@ impl ShardBatches {
         self.len == 0
     }
 
-    /// Lets go of the room that it keeps for what comes next, when nothing waits.
-    pub fn relieve(&mut self) {
+    /// Frees the buffers that it keeps for the next batches, when nothing waits.
+    pub fn shrink_to_fit(&mut self) {
         if self.is_empty() {
             self.closed = Vec::new();
             for Open { batch, .. } in &mut self.open {

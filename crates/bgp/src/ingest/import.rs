@@ -44,7 +44,7 @@ struct Judged {
 /// Where changed attributes are put together.
 #[derive(Default)]
 struct Scratch {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     content: Content,
 }
 
@@ -137,9 +137,9 @@ fn made(
         // Our own address means nothing here; the configuration refuses it.
         Some(NewNextHop::Own) | None => route.next_hop,
     };
-    scratch.octets.clear();
-    changes.write(route.attributes, &mut scratch.octets);
+    scratch.bytes.clear();
+    changes.write(route.attributes, &mut scratch.bytes);
     scratch.content.begin(next_hop);
-    Attributes::new(&scratch.octets).for_each(|attribute| scratch.content.push(&attribute));
+    Attributes::new(&scratch.bytes).for_each(|attribute| scratch.content.push(&attribute));
     recent.intern(&scratch.content).clone()
 }

@@ -142,8 +142,8 @@ impl Ingest {
         Ok(())
     }
 
-    /// Forgets all attribute sets and what was judged of them, and the memory that it works in: for a reader at rest. What has to
-    /// be made again is little; a set that nobody else holds any more would keep memory around it from being given back.
+    /// Forgets all attribute sets and what was judged of them, and the memory that it works in: for an idle reader. What has to
+    /// be made again is little; a set with no other holder would keep memory around it from being purged.
     pub fn forget(&mut self) {
         *self = Ingest::default();
     }

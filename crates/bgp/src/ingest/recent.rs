@@ -2,7 +2,7 @@
 //!
 //! A set that comes again is found here by its content and shared. It is a cache and no table of all sets: a shard
 //! finds equal sets by content anyway, so a miss costs one allocation that soon ends, and nothing here ever grows,
-//! moves or has to be swept while routes wait. A reader at rest forgets all of it.
+//! moves or has to be swept while routes wait. An idle reader forgets all of it.
 //!
 //! Most sets of a table that is learnt come once, or in UPDATEs one after the other. So only the hash of a set is
 //! remembered at first, and the set itself when it comes again: what comes once is never touched again, which would

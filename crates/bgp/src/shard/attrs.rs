@@ -7,8 +7,7 @@ use super::next_hops::NextHops;
 use super::table::{Seed, Slot, Table};
 use crate::attr::AttrSet;
 use crate::decision::Reason;
-use ribtide_prefix::{AnyPrefix, Family};
-use std::hint::black_box;
+use ribtide_prefix::{AnyPrefix, Family, prefetch};
 use std::net::IpAddr;
 
 /// Attribute sets in use, numbered.
@@ -94,9 +93,9 @@ impl AttrTable {
         }
     }
 
-    /// Lets go of room that was made for more than there is.
-    pub(super) fn relieve(&mut self) {
-        self.by_content.iter_mut().for_each(Table::fit);
+    /// Shrinks every table to its contents. O(capacity).
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.by_content.iter_mut().for_each(Table::shrink_to_fit);
         if !self.idle.is_empty() {
             return;
         }
@@ -162,7 +161,7 @@ impl AttrTable {
             let entry = self.entry(*number);
             if let Some(attrs) = entry.attrs.as_ref().filter(|_| entry.refs == 0) {
                 let (part, hash) = spot(entry.hash);
-                black_box((attrs.memory(), self.by_content[part].peek(hash).map(Slot::is_empty)));
+                prefetch((attrs.memory(), self.by_content[part].peek(hash).map(Slot::is_empty)));
             }
         }
         for number in &idle {
@@ -214,7 +213,7 @@ impl AttrTable {
             let table = &mut self.by_content[part];
             if let Some(at) = table.find(hash, |slot| slot.number == number) {
                 table.remove(at);
-                table.trim();
+                table.shrink_if_sparse();
             }
             self.used -= 1;
         }
@@ -353,10 +352,10 @@ mod tests {
         let come: Vec<u32> = (10_000..20_000).map(|n| table.acquire(&nth(n), None)).collect();
         table.let_go(stay[7]);
         come.iter().for_each(|number| table.let_go(*number));
-        table.relieve();
+        table.shrink_to_fit();
         assert!(table.chunks.len() > 10, "some are not cleared out");
         table.clear_out();
-        table.relieve();
+        table.shrink_to_fit();
         assert_eq!((table.chunks.len(), table.len()), (2, stay.len() - 1));
         // Numbers that are free are so once, and those in use stay.
         let again: Vec<u32> = (20_000..20_000 + CHUNK as u32).map(|n| table.acquire(&nth(n), None)).collect();

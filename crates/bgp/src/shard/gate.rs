@@ -45,7 +45,7 @@ pub(super) struct Gate(u16);
 /// It waits for the mark whose number ends with the tag.
 const WAITS: u16 = 0x8000;
 /// Meanwhile another path than the best one is told.
-const TOLD: u16 = 0x4000;
+const ADVERTISED: u16 = 0x4000;
 /// The FIB does not have the prefix.
 const BLOCKED: u16 = 0x2000;
 const TAG: u16 = 0x1fff;
@@ -54,7 +54,7 @@ impl Gate {
     /// Nothing: its best path is told.
     pub(super) const OPEN: Gate = Gate(0);
     /// It has no eligible path, a next hop awaits its first answer, and the former path stays advertised.
-    const HELD: Gate = Gate(TOLD);
+    const HELD: Gate = Gate(ADVERTISED);
 
     /// Whether the former path stays advertised because the next hop of its successor awaits its first answer.
     pub(super) fn is_held(self) -> bool {
@@ -66,7 +66,7 @@ impl Gate {
     }
 
     fn has_told(self) -> bool {
-        self.0 & TOLD != 0
+        self.0 & ADVERTISED != 0
     }
 
     fn is_blocked(self) -> bool {
@@ -75,7 +75,7 @@ impl Gate {
 
     /// It waits for this mark and no earlier one, and is blocked if it was.
     fn wait(self, mark: u64, told: bool) -> Gate {
-        Gate(WAITS | if told { TOLD } else { 0 } | self.0 & BLOCKED | mark as u16 & TAG)
+        Gate(WAITS | if told { ADVERTISED } else { 0 } | self.0 & BLOCKED | mark as u16 & TAG)
     }
 
     /// Whether it waits for the mark of this number. Fewer marks than there are tags wait at a time.
@@ -91,7 +91,7 @@ impl Gate {
     /// It is blocked from now on, and nothing is told; or no longer.
     fn blocked(self, blocked: bool) -> Gate {
         match blocked {
-            true => Gate(self.0 & !TOLD | BLOCKED),
+            true => Gate(self.0 & !ADVERTISED | BLOCKED),
             false => Gate(self.0 & !BLOCKED),
         }
     }
@@ -246,7 +246,7 @@ impl Shard {
             return;
         }
         match blocked {
-            true => core.retell(prefix, before, Some(best), None, out),
+            true => core.resend(prefix, before, Some(best), None, out),
             false if after == Gate::OPEN => core.tell(prefix, None, Some(best), out),
             false => {}
         }
@@ -284,7 +284,7 @@ impl Core {
     ) {
         let tables = tables.get_mut::<F>();
         let mut spots = [Spot::default(); GROUP];
-        self.look_ahead(tables, prefixes, None, &mut spots);
+        self.prefetch(tables, prefixes, None, &mut spots);
         for spot in &spots[..prefixes.len()] {
             let table = &mut tables[usize::from(spot.logical)];
             if spot.at != NONE && table.get(spot.at as usize).gate.waits_for(mark) {
@@ -301,7 +301,7 @@ impl Core {
             after = Gate::HELD;
         } else if after == Gate::OPEN {
             let best = self.best_of(route);
-            self.retell(route.prefix(), route.gate, best, best, out);
+            self.resend(route.prefix(), route.gate, best, best, out);
         }
         self.gates.count(route.gate, after);
         route.gate = after;
@@ -349,7 +349,7 @@ impl Core {
             return Gate::OPEN;
         }
         if new.is_none() || !self.gates.on {
-            self.retell(prefix, gate, old, new, out);
+            self.resend(prefix, gate, old, new, out);
             self.gates.count(gate, Gate::OPEN);
             return Gate::OPEN;
         }
@@ -370,12 +370,12 @@ impl Core {
             if told && self.has_unknown(route) {
                 route.gate = Gate::HELD;
             } else {
-                self.retell(prefix, Gate::OPEN.wait(0, told), None, None, out);
+                self.resend(prefix, Gate::OPEN.wait(0, told), None, None, out);
             }
             return;
         };
         if !self.gates.on {
-            self.retell(prefix, Gate::OPEN.wait(0, told), None, Some(best), out);
+            self.resend(prefix, Gate::OPEN.wait(0, told), None, Some(best), out);
             return;
         }
         self.feed_anew(route, best, out);
@@ -395,7 +395,7 @@ impl Core {
         self.gates.count(route.gate, Gate::OPEN);
         let told = self.told(route);
         if told.is_some_and(|told| !self.sessions.get(told.session).up) {
-            self.retell(route.prefix(), route.gate, None, None, out);
+            self.resend(route.prefix(), route.gate, None, None, out);
             return Some(None);
         }
         Some(told)
@@ -420,7 +420,7 @@ impl Core {
     }
 
     /// Tells `new` in the place of whatever is told of a prefix: its best path, which is `best`, if its gate is open.
-    fn retell<F: Family>(
+    fn resend<F: Family>(
         &mut self,
         prefix: Prefix<F>,
         gate: Gate,

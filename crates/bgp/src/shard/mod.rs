@@ -39,12 +39,11 @@ use gate::Gates;
 use next_hops::News;
 use paths::{Path, PathStore};
 use ribtide_prefix::{
-    AnyPrefix, Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard,
+    AnyPrefix, Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard, prefetch,
 };
 use route::Route;
 use sessions::Sessions;
 use smallvec::SmallVec;
-use std::hint::black_box;
 use std::net::IpAddr;
 use std::sync::Arc;
 use table::{Seed, Table};
@@ -159,11 +158,10 @@ impl Shard {
         self.core.clear_out(out);
     }
 
-    /// Lets go of room that was made for more than there is. That takes as long as to make the room did: for when nothing is to be
-    /// done.
-    pub fn relieve(&mut self) {
-        for_each_family!(F => self.tables.get_mut::<F>().iter_mut().for_each(Table::fit));
-        self.core.attrs.relieve();
+    /// Shrinks every table to its contents. O(capacity): call it only when the stage is idle.
+    pub fn shrink_to_fit(&mut self) {
+        for_each_family!(F => self.tables.get_mut::<F>().iter_mut().for_each(Table::shrink_to_fit));
+        self.core.attrs.shrink_to_fit();
         self.numbers = Vec::new();
     }
 
@@ -216,7 +214,7 @@ impl Shard {
                     let at = group.taken % GROUP;
                     if at == 0 {
                         let leaving = path.is_none().then_some(session);
-                        core.look_ahead(tables, &prefixes[group.taken..], leaving, &mut group.spots);
+                        core.prefetch(tables, &prefixes[group.taken..], leaving, &mut group.spots);
                     }
                     let (prefix, spot) = (prefixes[group.taken], group.spots[at]);
                     group.taken += 1;
@@ -317,10 +315,9 @@ impl Lead {
 }
 
 impl Core {
-    /// Finds out where the next prefixes of a batch are to be found, and reads what will be read again soon: routes, then
-    /// their paths, then the attributes of the best ones, or what the `leaving` session's paths need. All wait for memory
-    /// at the same time here, as none needs another's answer.
-    fn look_ahead<F: Family>(
+    /// Finds the places of the next prefixes of a batch, and prefetches their routes, then the paths, then the attributes of the
+    /// best paths, or what the `leaving` session's paths need.
+    fn prefetch<F: Family>(
         &self,
         tables: &[Table<Route<F>>],
         prefixes: &[Prefix<F>],
@@ -331,9 +328,9 @@ impl Core {
             *spot =
                 Spot { logical: logical_shard(*prefix), hash: route::hash(*prefix, &self.seed), at: NONE };
         }
-        // A loop of its own: the less there is between two looks, the more of them a core has under way.
+        // A loop of its own: the less there is between two reads, the more of them a core has under way.
         for spot in &spots[..prefixes.len().min(GROUP)] {
-            black_box(tables[usize::from(spot.logical)].peek(spot.hash).map(Route::is_idle));
+            prefetch(tables[usize::from(spot.logical)].peek(spot.hash).map(Route::is_idle));
         }
         let mut routes: SmallVec<[Route<F>; GROUP]> = SmallVec::new();
         for (prefix, spot) in prefixes.iter().zip(spots) {
@@ -344,19 +341,19 @@ impl Core {
             }
         }
         match leaving {
-            Some(session) => self.look_at_leaving(&routes, session),
-            None => self.look_at_best(&routes),
+            Some(session) => self.prefetch_leaving(&routes, session),
+            None => self.prefetch_best(&routes),
         }
     }
 
-    /// Reads what is needed to take a session's paths out of routes: of most it is the count of their attributes, since
+    /// Prefetches what is needed to take a session's paths out of routes: of most it is the count of their attributes, since
     /// the best path is another and of another class.
-    fn look_at_leaving<F: Family>(&self, routes: &[Route<F>], session: u16) {
+    fn prefetch_leaving<F: Family>(&self, routes: &[Route<F>], session: u16) {
         let mut judged: SmallVec<[u32; 2 * GROUP]> = SmallVec::new();
         for route in routes {
             let paths = route.paths(&self.paths);
             let Some(gone) = paths.iter().find(|path| path.session == session) else { continue };
-            black_box(self.attrs.hop_number(gone.attrs));
+            prefetch(self.attrs.hop_number(gone.attrs));
             if let Some(best) = route.best().map(|best| paths[best])
                 && best.worth() == gone.worth()
             {
@@ -364,15 +361,15 @@ impl Core {
             }
         }
         for attrs in judged {
-            black_box(self.attrs.get(attrs).as_hops());
+            prefetch(self.attrs.get(attrs).as_hops());
         }
     }
 
-    /// Reads what is needed of routes that will be dealt with next.
-    fn look_at_best<F: Family>(&self, routes: &[Route<F>]) {
+    /// Prefetches the attributes of the best paths of routes.
+    fn prefetch_best<F: Family>(&self, routes: &[Route<F>]) {
         let best: SmallVec<[Path; GROUP]> = routes.iter().filter_map(|route| self.best_of(route)).collect();
         for path in best {
-            black_box(self.attrs.get(path.attrs).as_hops());
+            prefetch(self.attrs.get(path.attrs).as_hops());
         }
     }
 
@@ -590,7 +587,7 @@ impl Core {
         let place = route.paths(&self.paths).iter().position(|path| path.session == session);
         if place.is_some_and(|place| !self.forget(route, place, out)) {
             table.remove(at);
-            table.trim();
+            table.shrink_if_sparse();
         }
     }
 

@@ -5,7 +5,7 @@
 //!
 //! Neither side says anything of it to workers or the RIB manager: to them it is the same route, and which shard
 //! speaks of it is of no interest. There is one exception: what waits for dataplanes (see [`gate`](super::gate)) was asked
-//! for by the giver, so the taker feeds it anew, which changes nothing and is answered to it. Whoever moves one sees to it that
+//! for by the giver, so the taker feeds it again, which changes nothing and is answered to it. Whoever moves one sees to it that
 //!
 //! - both shards hash with the same seed ([`Shard::with_seed`]);
 //! - both shards have handled all routes and session messages that were sent while the giver owned the part,
@@ -247,12 +247,12 @@ impl Shard {
         self.tables.v6[logical].reserve(v6);
     }
 
-    /// Gives back what tables of a logical shard hold beyond need, after it has moved.
+    /// Shrinks the tables of a logical shard after it has moved.
     pub fn shrink_table(&mut self, logical: LogicalShard) {
         for_each_family!(F => {
             let table = &mut self.tables.get_mut::<F>()[usize::from(logical)];
             table.unreserve();
-            table.trim();
+            table.shrink_if_sparse();
         });
     }
 

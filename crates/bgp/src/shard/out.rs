@@ -96,7 +96,7 @@ impl ShardOut {
         }
     }
 
-    /// Whether somebody wants to know of next hops.
+    /// Whether a stage tracks next hops.
     pub(super) fn feeds(&self) -> bool {
         !self.without_feed
     }

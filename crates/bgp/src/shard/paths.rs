@@ -178,7 +178,7 @@ impl PathStore {
         number << CHUNK_BITS | start as u32
     }
 
-    /// Gives back a block made for `len` paths.
+    /// Frees a block made for `len` paths.
     pub(super) fn give(&mut self, block: Block, len: usize) {
         let capacity = capacity(len);
         let open = &mut self.open[size(capacity)];

@@ -217,7 +217,7 @@ impl<F: Family> Route<F> {
         gone
     }
 
-    /// Gives back what it has of the store.
+    /// Frees its block of the store.
     pub(super) fn clear(&self, store: &mut PathStore) {
         if self.is_several() {
             store.give(self.path.attrs, self.len());

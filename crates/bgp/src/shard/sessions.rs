@@ -1,7 +1,7 @@
 //! The sessions that a shard's paths come from, by small numbers of its own.
 //!
 //! A path names a session, not a peer: when a peer's next session begins before all paths of the former one have been
-//! swept out, the two are not confused, and nobody has to wait for the sweep.
+//! swept out, the two are not confused, and no session has to wait for the sweep.
 
 use super::query::PeerCounts;
 use crate::peer::{PeerId, PeerInfo};
@@ -49,7 +49,7 @@ impl PerFamily for PeerCounts {
 }
 
 impl Session {
-    /// A session that is up, and whose end will be confirmed; or one that is over, and of which nobody was told.
+    /// A session that is up, and whose end will be confirmed; or one that is over, and whose end was not sent to any worker.
     fn new(info: Arc<PeerInfo>, up: bool) -> Session {
         let recursive = info.feed_kind().recursive;
         Session { info, up, recursive, confirm: up, told: 0, counts: Families::default() }
@@ -143,7 +143,7 @@ impl Sessions {
         !self.ending.is_empty()
     }
 
-    /// Lets go of sessions that ended and of which nothing is left; `confirm` is told of them.
+    /// Drops sessions that ended and of which nothing is left, and calls `confirm` with each.
     pub(super) fn settle(&mut self, mut confirm: impl FnMut(PeerId, u32)) {
         let Sessions { list, unused, ending, .. } = self;
         ending.retain(|number| {

@@ -6,6 +6,7 @@
 //! use; and a walk can stop anywhere and go on from a hash, whatever came, went or grew in between.
 
 use foldhash::fast::SeedableRandomState;
+use ribtide_prefix::PREFETCH_BATCH;
 
 /// What hashes are seeded with, so that keys cannot be aimed.
 pub(super) type Seed = SeedableRandomState;
@@ -52,7 +53,7 @@ impl<S: Slot> Table<S> {
         self.slots.iter().filter(|slot| !slot.is_empty())
     }
 
-    /// Where an entry with this hash stands if it is in its place, to be looked at ahead of time.
+    /// Where an entry with this hash stands if it is in its place, to be prefetched.
     pub(super) fn peek(&self, hash: u32) -> Option<&S> {
         self.slots.get(self.home(hash))
     }
@@ -155,8 +156,8 @@ impl<S: Slot> Table<S> {
         self.reserved = 0;
     }
 
-    /// Gives memory back when much of it is not in use. Places change.
-    pub(super) fn trim(&mut self) {
+    /// Shrinks a table of which less than a quarter is in use to twice its length. Places change.
+    pub(super) fn shrink_if_sparse(&mut self) {
         if self.len.max(self.reserved) == 0 {
             (self.slots, self.spread) = (Vec::new(), 0);
         } else if self.spread > 64 && self.len.max(self.reserved) * 4 < self.spread {
@@ -164,8 +165,8 @@ impl<S: Slot> Table<S> {
         }
     }
 
-    /// Gives all memory back that entries do not need, but for a little: the next few do not make it grow. Places change.
-    pub(super) fn fit(&mut self) {
+    /// Shrinks the table to its entries and a little more: the next few do not make it grow. Places change.
+    pub(super) fn shrink_to_fit(&mut self) {
         if self.reserved > 0 {
             return;
         }
@@ -173,28 +174,27 @@ impl<S: Slot> Table<S> {
         if self.spread > 64 && self.spread > wanted + wanted / 8 {
             self.rebuild(wanted);
         }
-        self.trim();
+        self.shrink_if_sparse();
     }
 
     /// Visits entries from those of hash `from` on; what `visit` refuses to keep goes. Stops after about `budget`
-    /// slots and returns the hash to go on from, or `None` at the end. `budget` is lessened by what it took. `ahead` is
-    /// shown what comes next, some slots at a time.
+    /// slots and returns the hash to go on from, or `None` at the end. `budget` is lessened by what it took. `prefetch` is
+    /// called with the next slots, [`PREFETCH_BATCH`] at a time.
     pub(super) fn walk<C>(
         &mut self,
         from: u32,
         budget: &mut usize,
         context: &mut C,
-        ahead: impl Fn(&C, &[S]),
+        prefetch: impl Fn(&C, &[S]),
         mut visit: impl FnMut(&mut C, &mut S) -> bool,
     ) -> Option<u32> {
-        const AHEAD: usize = 32;
         let mut at = self.first(from);
         let mut last = None;
-        let mut shown = at;
+        let mut fetched = at;
         while at < self.slots.len() {
-            if at >= shown {
-                shown = self.slots.len().min(at + AHEAD);
-                ahead(context, &self.slots[at..shown]);
+            if at >= fetched {
+                fetched = self.slots.len().min(at + PREFETCH_BATCH);
+                prefetch(context, &self.slots[at..fetched]);
             }
             let slot = &mut self.slots[at];
             let left = *budget;
@@ -216,7 +216,7 @@ impl<S: Slot> Table<S> {
                 false => self.remove(at),
             }
         }
-        self.trim();
+        self.shrink_if_sparse();
         None
     }
 
@@ -256,7 +256,7 @@ impl<S: Slot> Table<S> {
     }
 
     /// Takes out the entries from those of hash `from` on to those before `end`, if there is one, in order. No memory is given
-    /// back; see [`Table::trim`].
+    /// back; see [`Table::shrink_if_sparse`].
     pub(super) fn drain(&mut self, from: u32, end: Option<u32>) -> Vec<S> {
         let first = self.first(from).min(self.slots.len());
         let until = end.map_or(self.slots.len(), |end| self.first(end)).min(self.slots.len());
@@ -344,18 +344,18 @@ mod tests {
         let mut table = Table::new(Seed::default());
         let keys = |n: std::ops::Range<u32>| n.map(|n| Key(3 * n));
         keys(0..3000).for_each(|key| put(&mut table, key));
-        table.fit();
+        table.shrink_to_fit();
         let before = table.memory();
         keys(3000..5000).for_each(|key| put(&mut table, key));
         for key in keys(3000..5000) {
             table.remove(table.find(key.spread(), |k| *k == key).unwrap());
-            table.trim();
+            table.shrink_if_sparse();
         }
         assert!(table.memory() > before + before / 3, "nothing else would do it");
-        table.fit();
+        table.shrink_to_fit();
         assert!(table.memory() <= before + before / 8);
         let fitting = table.memory();
-        table.fit();
+        table.shrink_to_fit();
         put(&mut table, Key(30_000));
         assert_eq!(table.memory(), fitting);
         assert!(keys(0..3000).all(|key| table.find(key.spread(), |k| *k == key).is_some()));
@@ -374,20 +374,20 @@ mod tests {
             let reserved = table.memory();
             for (n, key) in order.iter().enumerate() {
                 table.remove(table.find(Key(30_000).spread(), |k| k.0 == 30_000).unwrap());
-                table.trim();
+                table.shrink_if_sparse();
                 put(&mut table, Key(30_000));
                 put(&mut table, *key);
                 assert!(table.find(key.spread(), |k| k == key).is_some() && table.len() == n + 2);
             }
-            assert_eq!(table.memory(), reserved, "it was made anew");
+            assert_eq!(table.memory(), reserved, "it was made again");
             table.reserve(5001);
-            table.fit();
+            table.shrink_to_fit();
             assert_eq!(table.memory(), reserved);
             // Entries in front: the others stay where they are.
             let behind: Vec<usize> =
                 order.iter().filter_map(|key| table.find(key.spread(), |k| k == key)).collect();
             table.drain(0, Some(u32::MAX / 2));
-            table.trim();
+            table.shrink_if_sparse();
             let left: Vec<usize> =
                 order.iter().filter_map(|key| table.find(key.spread(), |k| k == key)).collect();
             assert!(left.len() < 2600 && left.iter().all(|at| behind.contains(at)));
@@ -396,7 +396,7 @@ mod tests {
             assert_eq!(table.drain(0, None).len(), 5001);
             assert_eq!(table.memory(), reserved);
             table.unreserve();
-            table.trim();
+            table.shrink_if_sparse();
             assert_eq!(table.memory(), 0);
         }
     }
@@ -414,9 +414,9 @@ mod tests {
                     prop_assert_eq!(found.is_some(), model.remove(&n));
                     if let Some(at) = found {
                         table.remove(at);
-                        table.trim();
+                        table.shrink_if_sparse();
                         if n % 8 == 0 {
-                            table.fit();
+                            table.shrink_to_fit();
                         }
                     }
                 }
@@ -461,7 +461,7 @@ mod tests {
                 let others = taken.iter().filter(|n| Some(Key(**n).spread()) != last);
                 prop_assert!(others.map(|n| 1 + *n as usize % 2).sum::<usize>() <= budget);
                 let held = table.memory();
-                table.trim();
+                table.shrink_if_sparse();
                 prop_assert_eq!(table.memory(), held);
                 // What comes behind the end belongs here still.
                 for n in come.by_ref().take(3).filter(|n| end.is_some_and(|end| Key(*n).spread() >= end)) {

@@ -39,7 +39,7 @@ fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
     })
 }
 
-/// Attributes with this ORIGIN (the lower is preferred) and this last octet of the next hop.
+/// Attributes with this ORIGIN (the lower is preferred) and this last byte of the next hop.
 fn set(origin: u8, hop: u8) -> AttrSet {
     let bytes = [0x40, 1, 1, origin];
     AttrSet::new(&bytes, NextHop::V4(Ipv4Addr::new(192, 0, 2, hop)))
@@ -520,7 +520,7 @@ fn path_that_moves_to_an_unknown_next_hop_holds_what_was_told() {
             bench.finish();
             bench.routes(&one, Some(&set(0, 8)), [0]);
             let effects = bench.finish();
-            assert_eq!((attrs(&effects), fed(&effects.feed)), (vec![], 1), "fed, and nobody hears of it");
+            assert_eq!((attrs(&effects), fed(&effects.feed)), (vec![], 1), "fed, and no worker hears of it");
             let standing = bench.shard.lookup(prefix(0)).unwrap().standing;
             assert_eq!(standing, Standing::Waiting { former: true });
             let mut effects = says(&mut bench, "192.0.2.8", state);
@@ -619,7 +619,7 @@ fn extract_skewed_logical_shard_and_wide_prefix_work_is_bounded_by_the_part() {
         let has_it = if at_giver { &mut bench } else { &mut fresh };
         peers[..2].iter().for_each(|peer| withdraw(has_it, peer, passer));
         announce(has_it, &peers[0], &[passer]);
-        assert_eq!([table(&bench), table(&fresh)], reserved, "a table was made anew in part {parts}");
+        assert_eq!([table(&bench), table(&fresh)], reserved, "a table was made again in part {parts}");
     }
     assert_eq!(prefixes, all.len());
     assert!(parts <= 2 * all.len() / (PATHS - 1) + 3, "{parts} parts");

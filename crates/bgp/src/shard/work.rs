@@ -241,7 +241,7 @@ impl Shard {
         out: &mut ShardOut,
     ) -> Option<u32> {
         let table = &mut self.tables.get_mut::<F>()[usize::from(logical)];
-        table.walk(from, budget, &mut self.core, Core::look_at_best, |core, route| {
+        table.walk(from, budget, &mut self.core, Core::prefetch_best, |core, route| {
             core.work_at(kind, route, part, out)
         })
     }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Questions that may be under way at once; a further one waits for its turn.
-const AT_ONCE: usize = 16;
+const CONCURRENT_REQUESTS_MAX: usize = 16;
 /// Connections that wait for the API's thread; the system refuses further ones.
 const BACKLOG: i32 = 128;
 
@@ -28,7 +28,7 @@ pub struct Api {
     file: SocketFile,
 }
 
-/// The Unix socket's file. Goes with its owner: a file that is gone says that nobody listens.
+/// The Unix socket's file. Goes with its owner: a file that is gone says that no daemon listens.
 #[derive(Debug)]
 pub(crate) struct SocketFile(PathBuf);
 
@@ -95,7 +95,7 @@ impl fmt::Display for ListenError {
 impl std::error::Error for ListenError {}
 
 impl Api {
-    /// Binds. A socket file that nobody listens on any more is replaced.
+    /// Binds. A socket file without a listener is replaced.
     ///
     /// # Errors
     /// When another router listens there, or the system refuses.
@@ -135,7 +135,7 @@ impl Api {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .thread_name("api-question")
-                .max_blocking_threads(AT_ONCE)
+                .max_blocking_threads(CONCURRENT_REQUESTS_MAX)
                 .build();
             let runtime = runtime.expect("an event loop for the API");
             runtime.block_on(async {
@@ -156,7 +156,7 @@ impl Api {
     }
 }
 
-/// Makes the Unix socket with its group and mode. Nobody can connect before it has both: it is made with no permission
+/// Makes the Unix socket with its group and mode. No client can connect before it has both: it is made with no permission
 /// but its owner's, and listens last.
 fn bind_unix(config: &ApiConfig) -> Result<(UnixListener, SocketFile), ListenError> {
     let path = &config.socket;

@@ -155,7 +155,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
                     .into(),
             ));
         }
-        // A list would be taken for the fields in their order, which nobody documents.
+        // A list would be taken for the fields in their order, which is documented nowhere.
         if body.trim_ascii_start().first() == Some(&b'[') {
             return Err(Refusal::Bad(
                 "the body of the request cannot be used: it is a list, and fields go by name; send an object such as {}, see \

@@ -18,7 +18,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 /// Packets read of a socket between two looks at timers.
-const AT_ONCE: usize = 256;
+const PACKETS_BATCH_MAX: usize = 256;
 
 /// What a reload did with sessions, each in one list at most.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -27,7 +27,7 @@ pub struct Changes {
     pub added: Vec<IpAddr>,
     /// Those that are gone.
     pub removed: Vec<IpAddr>,
-    /// Those with other settings; only another address of ours or another least TTL begins a session anew.
+    /// Those with other settings; only another address of ours or another least TTL resets a session.
     pub changed: Vec<IpAddr>,
 }
 
@@ -132,7 +132,7 @@ impl Engine {
     // ---- what the thread does
 
     /// How long nothing needs to be done unless something happens.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn poll_timeout(&self) -> Duration {
         if self.listeners.iter().any(|l| l.ready) {
             return Duration::ZERO;
         }
@@ -154,7 +154,7 @@ impl Engine {
     pub(super) fn receive(&mut self) {
         let now = self.now();
         for at in 0..self.listeners.len() {
-            for _ in 0..AT_ONCE {
+            for _ in 0..PACKETS_BATCH_MAX {
                 let listener = &mut self.listeners[at];
                 if !listener.ready {
                     break;

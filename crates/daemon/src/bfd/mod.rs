@@ -6,9 +6,9 @@
 //!               └────► session thread: its session ends with Cease, BFD Down
 //! ```
 //!
-//! It waits for nobody and does nothing else, so that a busy router does not look like a dead one to its neighbours, nor
+//! It waits for no other thread and does nothing else, so that a busy router does not look like a dead one to its neighbours, nor
 //! they to it. What those whom it tells have no room for stays here, and only the newest of it ([`tell`]). Its lines go
-//! through a ring to a thread of their own, because standard error may be a pipe that nobody reads.
+//! through a ring to a thread of their own, because standard error may be a pipe that is not read.
 
 mod engine;
 mod socket;
@@ -36,7 +36,7 @@ use std::time::Duration;
 /// Lines that may wait to be written.
 const LINES: usize = 1024;
 /// How long it may sleep without looking whether it is to stop.
-const GLANCE: Duration = Duration::from_millis(100);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const WAKE: Token = Token(usize::MAX);
 
 /// How to reach the thread.
@@ -112,8 +112,8 @@ fn run(mut engine: Engine, asked: &Asked<Engine>, stop: &Stop) {
     thread::hurry(20);
     let mut events = Events::with_capacity(64);
     while !stop.stopped() {
-        let patience = engine.patience().min(GLANCE);
-        if let Err(error) = engine.poll.poll(&mut events, Some(patience))
+        let timeout = engine.poll_timeout().min(STOP_POLL_INTERVAL);
+        if let Err(error) = engine.poll.poll(&mut events, Some(timeout))
             && error.kind() != io::ErrorKind::Interrupted
         {
             panic!("the BFD thread cannot wait for its sockets: {error}");

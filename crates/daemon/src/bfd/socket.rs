@@ -126,7 +126,7 @@ pub(super) fn sender(local: IpAddr, port: &mut u16) -> io::Result<UdpSocket> {
         socket.set_unicast_hops_v6(u32::from(TTL))?;
         socket.set_tclass_v6(TOS)?;
     }
-    // Nobody answers to it.
+    // No peer answers to it.
     socket.set_recv_buffer_size(0)?;
     socket.set_nonblocking(true)?;
     for _ in FIRST_SOURCE_PORT..=u16::MAX {

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Instant;
 
 /// How long anything may take before a test fails; nothing waits that long when all is well.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 struct Running {
     bfd: Option<Bfd>,
@@ -71,15 +71,15 @@ struct Neighbor {
 }
 
 impl Neighbor {
-    /// One that is taken for dead when nothing has come for `patience` times 20 ms.
-    fn new(address: Ipv4Addr, ours: Ipv4Addr, patience: u8) -> Neighbor {
+    /// One that is taken for dead when nothing has come for `multiplier` times 20 ms.
+    fn new(address: Ipv4Addr, ours: Ipv4Addr, multiplier: u8) -> Neighbor {
         let socket = UdpSocket::bind(SocketAddr::from((address, 3784))).unwrap();
         let from = UdpSocket::bind(SocketAddr::from((address, 0))).unwrap();
         from.set_ttl(255).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
         let mut sessions = Sessions::new(5);
         let place = Place { peer: ours.into(), local: None, interface: None, reach: Reach::Link };
-        sessions.add(place, Timers { min_tx: 20_000, min_rx: 20_000, multiplier: patience }, 0);
+        sessions.add(place, Timers { min_tx: 20_000, min_rx: 20_000, multiplier }, 0);
         Neighbor { sessions, socket, from, ours, start: Instant::now() }
     }
 
@@ -92,7 +92,7 @@ impl Neighbor {
         let begin = Instant::now();
         while self.sessions.iter().next().unwrap().1.session.standing() != ribtide_bfd::Standing::Excused {
             self.turn();
-            assert!(begin.elapsed() < PATIENCE, "not in {PATIENCE:?}: goodbye");
+            assert!(begin.elapsed() < TEST_TIMEOUT, "not in {TEST_TIMEOUT:?}: goodbye");
         }
     }
 
@@ -130,7 +130,7 @@ fn until(
         if so(router) {
             return;
         }
-        assert!(begin.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
+        assert!(begin.elapsed() < TEST_TIMEOUT, "not in {TEST_TIMEOUT:?}: {what}");
         if neighbors.is_empty() {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -191,7 +191,7 @@ fn what_must_be_proven_is_not_usable_before() {
     until("held back", &mut router, &mut [], |r| r.usable.get(&gateway) == Some(&false));
     let mut a = Neighbor::new(Ipv4Addr::new(127, 9, 1, 2), Ipv4Addr::new(127, 9, 1, 1), 250);
     until("proven", &mut router, &mut [&mut a], |r| r.usable.get(&gateway) == Some(&true));
-    assert!(router.news.is_empty(), "nobody of BGP has it");
+    assert!(router.news.is_empty(), "no BGP session has it");
     let error =
         start(&parsed(&text).bfd, &[], Outlets { rib: None, bgp: None }, &Rings::default(), Stop::default());
     let says = error.err().unwrap().to_string();

@@ -13,8 +13,8 @@ use ribtide_bgp::egress::{Flush, Worker, Write};
 use ribtide_bgp::message::{EgressIn, ShardIn};
 use ribtide_runtime::activity::Watch;
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
@@ -32,9 +32,9 @@ const BUDGET: usize = 64 * 1024;
 const SHARE: usize = 1024;
 
 /// How long it sleeps where nothing comes in, before it looks whether it is to stop; and while a shard's ring has no room
-/// for a request, or changes wait for more: nobody tells when there is room, or when nothing more comes.
-const PATIENCE: Duration = Duration::from_millis(100);
-const MOMENT: Duration = Duration::from_millis(1);
+/// for a request, or changes wait for more: no message says when there is room, or when nothing more comes.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
+const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A worker's connections, before it runs.
 pub struct WorkerBuilder {
@@ -212,13 +212,13 @@ impl Stage for WorkerStage {
         if !self.writes.is_empty() {
             self.writes.watch(&mut select);
             // Timed out or ready: the next turn looks.
-            let _ = select.ready_timeout(PATIENCE);
+            let _ = select.ready_timeout(STOP_POLL_INTERVAL);
             return;
         }
         self.control.watch(&mut select);
         self.inbox.watch(&mut select);
         // It must not wait for a shard, which may be waiting for it.
-        rest::wait(&mut select, if after == Turn::Held { MOMENT } else { PATIENCE });
+        idle::wait(&mut select, if after == Turn::Held { ROOM_POLL_INTERVAL } else { STOP_POLL_INTERVAL });
     }
 }
 

@@ -1,7 +1,7 @@
 //! Says when BGP has announced everything it had at the start, so that dataplanes may remove what is left from before.
 //!
 //! That is when every configured neighbour has sent End-of-RIB for its families and what it sent is through, or when
-//! the patience is over: a neighbour that is down must not keep stale routes in the kernel for ever.
+//! the timeout is over: a neighbour that is down must not keep stale routes in the kernel for ever.
 
 use super::session::{NeighborView, Sessions};
 use ribtide_prefix::Afi;
@@ -13,10 +13,10 @@ use std::io;
 use std::time::{Duration, Instant};
 
 /// How long the neighbours have to come up and send everything.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Without configured neighbours there is nobody to wait for but those who may come by themselves.
-const PATIENCE_FOR_NOBODY: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(200);
+const CONVERGENCE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Without configured neighbours there is no neighbour to wait for but dynamic ones.
+const NO_NEIGHBORS_TIMEOUT: Duration = Duration::from_secs(2);
+const CONVERGENCE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Starts the watch; it ends when it has spoken.
 ///
@@ -29,12 +29,12 @@ pub fn watch(
     rib: Sender<RibIn>,
     stop: Stop,
 ) -> io::Result<()> {
-    let patience = if configured == 0 { PATIENCE_FOR_NOBODY } else { PATIENCE };
+    let timeout = if configured == 0 { NO_NEIGHBORS_TIMEOUT } else { CONVERGENCE_TIMEOUT };
     thread::spawn("bgp-initial", move || {
         let begin = Instant::now();
         let mut calm = 0;
-        while begin.elapsed() < patience && calm < 2 && !stop.stopped() {
-            std::thread::sleep(LOOK);
+        while begin.elapsed() < timeout && calm < 2 && !stop.stopped() {
+            std::thread::sleep(CONVERGENCE_POLL_INTERVAL);
             let done = configured > 0 && sessions.ask(|s| s.neighbors().iter().all(is_done)).unwrap_or(false);
             // What the last End-of-RIB followed may still be on its way to the RIB manager.
             calm = if done && rings.read().iter().all(|r| r.depth == 0) { calm + 1 } else { 0 };

@@ -9,12 +9,12 @@
 //! ```
 //!
 //! Every arrow is a bounded ring. Waiting goes one way only: readers wait for shards, shards for workers and the RIB
-//! manager, workers for the session thread, which waits for nobody; requests to shards and the session thread's own
+//! manager, workers for the session thread, which waits for no other thread; requests to shards and the session thread's own
 //! messages wait at their sender's side without stopping it.
 //!
 //! Readers, shards and workers are [stages](stage). Where `shards` or `update-threads` is `off` there is one of each, and
 //! the session thread hosts it: it passes over a stage that waits, so the stage waits for the same as on a thread of its
-//! own, and nobody else does.
+//! own, and no other stage does.
 
 pub mod egress;
 pub mod initial;

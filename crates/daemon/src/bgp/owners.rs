@@ -1,6 +1,6 @@
 //! Which shard threads there are, and which of them has which logical shard.
 //!
-//! Whoever asks shards holds the guard until it has its answers: while a part of a logical shard moves, questions wait, and
+//! A caller of shards holds the guard until it has its answers: while a part of a logical shard moves, questions wait, and
 //! what a question finds is where the map says.
 
 use super::shard::ShardPort;
@@ -77,7 +77,7 @@ impl Owners {
     }
 }
 
-/// The owners, as they are now. Do not read again while a guard is held: somebody may be waiting to change them.
+/// The owners, as they are now. Do not read again while a guard is held: a thread may be waiting to change them.
 pub struct Directory(RwLock<Owners>);
 
 impl Directory {

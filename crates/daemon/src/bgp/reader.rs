@@ -20,8 +20,8 @@ use ribtide_prefix::{Afi, Safi};
 use ribtide_runtime::activity::Busy;
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::clock::Clock;
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::message::{
@@ -40,15 +40,15 @@ const COMMANDS: usize = 1024;
 /// Bytes read from one session before the next has its turn.
 const READ: usize = 64 * 1024;
 /// Prefixes after which batches are handed on although more is at hand.
-const ENOUGH: usize = 4096;
+const FLUSH_THRESHOLD: usize = 4096;
 /// How long it sleeps where nothing comes in, before it looks whether it is to stop.
-const PATIENCE: Duration = Duration::from_millis(100);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The same two while routes move between shards, which come to rest when they have handled what was read: some
 /// milliseconds' work.
-const READ_HELD_BACK: usize = 8 * 1024;
-const ENOUGH_HELD_BACK: usize = 1024;
+const HELD_BACK_READ: usize = 8 * 1024;
+const HELD_BACK_FLUSH_THRESHOLD: usize = 1024;
 /// How often it looks then whether the shards have taken what it read.
-const MOMENT: Duration = Duration::from_millis(1);
+const SHARDS_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 const WAKE: Token = Token(usize::MAX);
 
@@ -160,7 +160,7 @@ impl ReaderBuilder {
     }
 }
 
-/// A reader and who asks it.
+/// A reader and its mailbox.
 pub(super) struct ReaderStage {
     reader: Reader,
     asked: Asked<Reader>,
@@ -169,8 +169,8 @@ pub(super) struct ReaderStage {
 
 impl ReaderStage {
     /// Looks which sockets have something; whether any has.
-    fn look(&mut self, patience: Duration) -> bool {
-        if let Err(error) = self.reader.poll.poll(&mut self.events, Some(patience))
+    fn look(&mut self, timeout: Duration) -> bool {
+        if let Err(error) = self.reader.poll.poll(&mut self.events, Some(timeout))
             && error.kind() != io::ErrorKind::Interrupted
         {
             panic!("the reader cannot wait for its sockets: {error}");
@@ -212,19 +212,23 @@ impl Stage for ReaderStage {
             self.reader.shards.iter().for_each(|shard| shard.watch(&mut select));
             self.reader.reports.watch(&mut select);
             // Timed out or ready: the next turn looks.
-            let _ = select.ready_timeout(if self.reader.downstream.is_some() { MOMENT } else { PATIENCE });
+            let _ = select.ready_timeout(if self.reader.downstream.is_some() {
+                SHARDS_POLL_INTERVAL
+            } else {
+                STOP_POLL_INTERVAL
+            });
         } else {
-            let in_vain = !self.look(PATIENCE);
-            if rest::waited(in_vain) {
-                self.relieve();
-                rest::give_back();
+            let in_vain = !self.look(STOP_POLL_INTERVAL);
+            if idle::on_wait(in_vain) {
+                self.shrink_to_fit();
+                idle::purge();
             }
         }
     }
 
-    fn relieve(&mut self) {
+    fn shrink_to_fit(&mut self) {
         self.reader.ingest.forget();
-        self.reader.batches.relieve();
+        self.reader.batches.shrink_to_fit();
     }
 
     fn descriptor(&self) -> Option<RawFd> {
@@ -374,7 +378,7 @@ impl Reader {
             return false;
         }
         self.busy.set(true);
-        let enough = if self.downstream.is_some() { ENOUGH_HELD_BACK } else { ENOUGH };
+        let enough = if self.downstream.is_some() { HELD_BACK_FLUSH_THRESHOLD } else { FLUSH_THRESHOLD };
         let begin = Instant::now();
         for _ in 0..self.ready.len() {
             let Some(peer) = self.ready.pop_front() else { break };
@@ -458,7 +462,7 @@ impl Reader {
         }
         let number = session.peer.info().session;
         let kept = session.tail.len();
-        let end = if self.downstream.is_some() { kept + READ_HELD_BACK } else { self.buffer.len() };
+        let end = if self.downstream.is_some() { kept + HELD_BACK_READ } else { self.buffer.len() };
         self.buffer[..kept].copy_from_slice(&session.tail);
         session.tail.clear();
         let (read, outcome) = loop {

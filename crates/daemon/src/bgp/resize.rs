@@ -1,13 +1,13 @@
 //! Another number of shard threads, while sessions last and routes flow.
 //!
-//! Whoever asks for it does it, on its own thread, in this order:
+//! The caller carries it out, on its own thread, in this order:
 //!
 //! 1. **New shards start**, owning nothing.
 //! 2. **Workers ask for no dumps**, and those under way are answered in full: a dump must see every prefix once. Members
 //!    that come meanwhile wait for their tables a little longer.
 //! 3. **The RIB manager tells new shards too** of next hops, and whether best paths wait for dataplanes. What it said of
 //!    next hops before is with the former ones, and comes with the routes.
-//! 4. **Readers learn of new shards**, and tell them which sessions last. From here on all shards hear of every session, and
+//! 4. **Readers learn of new shards**, and tell them which sessions last. From now on all shards hear of every session, and
 //!    readers read little at a time, and only when shards and those behind them keep up, so that shards soon come to rest.
 //!    Tables of logical shards that come get their room, so that none grows in a stop.
 //! 5. **Parts of logical shards move**, one stop of the readers after the other, and between two stops routes flow as always, by
@@ -35,10 +35,10 @@
 //!
 //! **Next hops.** A new owner's first use of a next hop and the former one's last go to the RIB manager in either order,
 //! or it may hear of an end before a beginning. It counts, so the worst is that it forgets a next hop for a moment and
-//! answers the next one who asks anew. What a shard knows of next hops moves with the routes; what the RIB manager says
+//! resolves it from the start when a shard asks next. What a shard knows of next hops moves with the routes; what the RIB manager says
 //! from step 3 on, every shard hears itself.
 //!
-//! **What waits for dataplanes** its new owner asks for anew, behind what the former one asked. Which prefixes are
+//! **What waits for dataplanes** its new owner asks for again, behind what the former one asked. Which prefixes are
 //! blocked the RIB manager says once more now and then, and at the end: what it said while one was on its way, neither owner
 //! took for its own.
 //!
@@ -67,9 +67,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 /// How long a dump, and shards before one stop, may take to come to rest until the resize gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESIZE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often to look.
-const LOOK: Duration = Duration::from_micros(200);
+const RESIZE_POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// How long readers stop for shards that do not come to rest, before they read on.
 const REST_TIMEOUT: Duration = Duration::from_millis(20);
 /// How long parts move in one stop; the last may begin just before.
@@ -149,7 +149,7 @@ pub enum NotResized {
     Number(usize),
     /// The system gives no thread.
     Thread(io::Error),
-    /// Somebody did not come to rest.
+    /// A stage did not become idle.
     Restless(&'static str),
     /// A stage does not answer.
     NoAnswer(NoAnswer),
@@ -174,7 +174,7 @@ impl fmt::Display for NotResized {
                 f,
                 "{who} did not come to rest within {} s, so logical shards that have not moved stay where they are, and all \
                  shards that have any go on; `ribtide show pipeline` shows which queue is full, try again with less load",
-                PATIENCE.as_secs()
+                RESIZE_TIMEOUT.as_secs()
             ),
             NotResized::NoAnswer(e) => write!(f, "the number of shards is as before: {e}"),
         }
@@ -260,7 +260,7 @@ impl Moves {
         Ok(())
     }
 
-    /// Gives room back that nothing needs any more.
+    /// Shrinks the tables of logical shards that move no longer.
     fn shrink(&mut self) -> Result<(), NoAnswer> {
         let shrink = |(logical, both): (LogicalShard, [ShardPort; 2])| {
             both.iter().try_for_each(|shard| shard.shrink_table(logical))
@@ -268,7 +268,7 @@ impl Moves {
         self.done.drain(..).try_for_each(shrink)
     }
 
-    /// Nothing more moves: gives back all room, but for a logical shard that is in two parts.
+    /// Nothing more moves: shrinks all tables, but for a logical shard that is in two parts.
     fn end(&mut self, owners: &Owners) -> Result<(), NoAnswer> {
         // Without its new owner, nothing was reserved.
         let there = |split: &&Split| usize::from(split.taker) < owners.shards.len();
@@ -458,7 +458,7 @@ impl Bgp {
             if let Some(done) = done {
                 return Ok(done?);
             }
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > RESIZE_TIMEOUT {
                 return Err(NotResized::Restless(restless));
             }
             std::thread::sleep(longest.max(GAP));
@@ -473,7 +473,7 @@ impl Bgp {
             if restless.is_none() || begin.elapsed() > REST_TIMEOUT {
                 return Ok(restless);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(RESIZE_POLL_INTERVAL);
         }
     }
 
@@ -510,10 +510,10 @@ fn requests(shards: &[ShardPort]) -> Vec<Sender<ShardIn>> {
 fn until(who: &'static str, mut so: impl FnMut() -> Result<bool, NoAnswer>) -> Result<(), NotResized> {
     let begin = Instant::now();
     while !so()? {
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > RESIZE_TIMEOUT {
             return Err(NotResized::Restless(who));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(RESIZE_POLL_INTERVAL);
     }
     Ok(())
 }

@@ -21,8 +21,8 @@ use ribtide_rib::{
 };
 use ribtide_runtime::activity::{Activity, Busy};
 use ribtide_runtime::ask::{Answer, Asked, Asker, NoAnswer, pair};
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,9 +37,9 @@ const HAND_ON: usize = 4096;
 /// Routes taken in at one turn, though few of them change a best path.
 const TAKE: usize = 16 * 1024;
 /// How often to look whether a ring has room again.
-const ROOM: Duration = Duration::from_millis(1);
+const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// How long it sleeps where nothing comes in, before it looks whether it is to stop.
-const PATIENCE: Duration = Duration::from_millis(100);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A shard's connections, before it runs.
 pub struct ShardBuilder {
@@ -202,7 +202,7 @@ impl ShardPort {
         self.asker.wait(move |stage| stage.shard.reserve_table(logical, len))
     }
 
-    /// Gives back the room of a logical shard that moves no longer, as [`Shard::shrink_table`].
+    /// Shrinks the tables of a logical shard that moves no longer, as [`Shard::shrink_table`].
     ///
     /// # Errors
     /// [`NoAnswer`] when it has ended.
@@ -224,7 +224,7 @@ impl ShardPort {
     /// [`NoAnswer`] when it has ended.
     pub(super) fn said(&self) -> Result<(), NoAnswer> {
         while !self.asker.wait(ShardStage::all_said)? {
-            std::thread::sleep(ROOM);
+            std::thread::sleep(ROOM_POLL_INTERVAL);
         }
         Ok(())
     }
@@ -237,7 +237,7 @@ impl ShardPort {
         self.asker.start(move |stage| stage.shard.adopt(moved, &mut stage.out))
     }
 
-    /// Ends it, when it has done what is left to do. Nobody may have anything more for it.
+    /// Ends it, when it has done what is left to do. No other stage may have anything more for it.
     pub(super) fn retire(self) {
         // One that has ended already need not be told.
         let _ = self.asker.wait(|stage| stage.retired = true);
@@ -302,19 +302,19 @@ impl Stage for ShardStage {
             self.rib.iter().for_each(|mailbox| mailbox.watch(&mut select));
             self.purged.watch(&mut select);
             // Timed out or ready: the next turn looks.
-            let _ = select.ready_timeout(PATIENCE);
+            let _ = select.ready_timeout(STOP_POLL_INTERVAL);
         } else {
             self.feedback.watch(&mut select);
             self.inbox.watch(&mut select);
-            if rest::wait(&mut select, PATIENCE) {
-                self.relieve();
-                rest::give_back();
+            if idle::wait(&mut select, STOP_POLL_INTERVAL) {
+                self.shrink_to_fit();
+                idle::purge();
             }
         }
     }
 
-    fn relieve(&mut self) {
-        self.shard.relieve();
+    fn shrink_to_fit(&mut self) {
+        self.shard.shrink_to_fit();
     }
 }
 

@@ -40,8 +40,8 @@ pub(super) trait Stage: Send + 'static {
     /// long there is no room. Returns after a moment in any case.
     fn wait(&mut self, after: Turn);
 
-    /// Lets go of what it keeps for work: its thread is at rest.
-    fn relieve(&mut self) {}
+    /// Frees buffers and caches; called when its thread is idle.
+    fn shrink_to_fit(&mut self) {}
 
     /// Readable when there is input that comes through no ring.
     fn descriptor(&self) -> Option<RawFd> {
@@ -98,9 +98,9 @@ impl Hosted {
         self.stages.iter().filter_map(|stage| stage.descriptor())
     }
 
-    /// As [`Stage::relieve`], of each.
-    pub(super) fn relieve(&mut self) {
-        self.stages.iter_mut().for_each(|stage| stage.relieve());
+    /// As [`Stage::shrink_to_fit`], of each.
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.stages.iter_mut().for_each(|stage| stage.shrink_to_fit());
     }
 
     /// Gives every stage some turns. Says whether another pass is due at once, in a moment, or when something comes.
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn who_always_has_more_to_do_starves_nobody() {
+    fn stage_with_endless_work_starves_no_other() {
         let (sender, input) = Rings::default().bounded("to the sink", 1);
         let got = Arc::new(AtomicU64::new(0));
         sender.send(0).unwrap();

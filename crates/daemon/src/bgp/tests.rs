@@ -25,7 +25,7 @@ use std::net::{IpAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How long anything may take before a test fails; nothing waits that long when all is well.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 struct Router {
     bgp: Option<Bgp>,
@@ -84,7 +84,7 @@ impl Drop for Router {
 fn until(what: &str, mut so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !so() {
-        assert!(start.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
+        assert!(start.elapsed() < TEST_TIMEOUT, "not in {TEST_TIMEOUT:?}: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -501,7 +501,7 @@ fn one_does_not_read(threads: &str) {
 fn threads_run_where_the_configuration_puts_them() {
     let router = Router::with("shards = 2\nupdate-threads = 1\ncpus = \"auto\"", CLIENTS);
     let allowed = Cpus::allowed().unwrap();
-    // Routers of other tests have threads of the same names, but nobody else pins a reader to the last CPU.
+    // Routers of other tests have threads of the same names, but no other test pins a reader to the last CPU.
     let last = allowed.one(allowed.len() - 1);
     for (name, cpus) in [("reader-0", &last), ("shard-1", &allowed.one(1)), ("egress-0", &allowed.one(0))] {
         until(name, || {

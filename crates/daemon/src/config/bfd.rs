@@ -149,7 +149,7 @@ impl Checker {
         }
     }
 
-    /// Somebody asks for a session at `place`.
+    /// A route or neighbour asks for a session at `place`.
     pub(super) fn bfd_session(
         &mut self,
         bfd: &mut BfdConfig,

@@ -440,7 +440,7 @@ fn find<T: Clone>(known: &BTreeMap<String, T>, name: &str, kind: &str, write: &s
 /// One range of prefixes a line; what follows # is a comment.
 fn read_prefixes(path: &Path) -> Result<Vec<PrefixRange>, String> {
     /// Wrong lines that are told one by one.
-    const TOLD: usize = 3;
+    const REPORTED_LINES_MAX: usize = 3;
     let show = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| format!("{show} cannot be read: {e}"))?;
     let mut ranges = Vec::new();
@@ -455,10 +455,12 @@ fn read_prefixes(path: &Path) -> Result<Vec<PrefixRange>, String> {
         }
     }
     let mut told: Vec<String> =
-        wrong.iter().take(TOLD).map(|(line, says)| format!("{show}:{line}: {says}")).collect();
+        wrong.iter().take(REPORTED_LINES_MAX).map(|(line, says)| format!("{show}:{line}: {says}")).collect();
     match wrong.len() {
         0 => return Ok(ranges),
-        many if many > TOLD => told.push(format!("and {} more wrong lines", many - TOLD)),
+        many if many > REPORTED_LINES_MAX => {
+            told.push(format!("and {} more wrong lines", many - REPORTED_LINES_MAX))
+        }
         _ => {}
     }
     Err(told.join("; "))

@@ -47,7 +47,7 @@ pub(crate) struct Announcer {
     meanings: Map<u32, Via>,
     /// Objects told before [`Announcer::begin_again`] and not since.
     stale: Set<u32>,
-    /// Objects that no route names once the routes of groups that turned are told anew.
+    /// Objects that no route names once the routes of groups that turned are sent again.
     retired: Set<u32>,
     // Kept for their allocation.
     hops: Vec<Hop>,
@@ -87,7 +87,7 @@ impl Announcer {
     }
 
     /// Tells the groups that `batch` makes or changes. Returns those that routes named in another way before: these
-    /// routes must be told anew, and until [`Announcer::retire`] what they named stays.
+    /// routes must be sent again, and until [`Announcer::retire`] what they named stays.
     pub(crate) fn groups(&mut self, batch: &FibBatch, tell: &mut dyn FnMut(&Content<'_>)) -> Set<GroupId> {
         let mut turned = Set::default();
         // A group that leads nowhere cannot be said. What the listener has stays as it is until its routes go, one by one.
@@ -160,7 +160,7 @@ impl Announcer {
         }
     }
 
-    /// Tells that the objects are gone that nothing names any more: every route of a group that turned was told anew.
+    /// Tells that the objects are gone that nothing names any more: every route of a group that turned was sent again.
     pub(crate) fn retire(&mut self, tell: &mut dyn FnMut(&Content<'_>)) {
         delete(&mut self.retired, tell);
     }
@@ -451,7 +451,7 @@ mod tests {
             assert_eq!(listener.hear(&mut announcer, &batch(FibGroup::Nowhere, &[])), [""; 0]);
             assert!(announcer.route(0, &route(Some(1))).is_err());
             let turned = announcer.groups(&batch(hops(), &[]), &mut |_| {});
-            assert!(turned.contains(&GroupId(1)), "its routes are to be told anew");
+            assert!(turned.contains(&GroupId(1)), "its routes are to be sent again");
             // It goes later: nothing is said until its route goes.
             assert_eq!(listener.hear(&mut announcer, &batch(FibGroup::Nowhere, &[])), [""; 0]);
             let turned = announcer.groups(&batch(hops(), &[]), &mut |_| {});

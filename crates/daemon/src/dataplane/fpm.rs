@@ -24,9 +24,9 @@ use super::verdicts::Verdicts;
 use encode::{Done, Encoder};
 use replies::Replies;
 use ribtide_rib::{FibBatch, RibIn};
+use ribtide_runtime::idle;
 use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::log::log;
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::fpm::{FpmMessage, frame, write_start_of_replay};
@@ -44,7 +44,7 @@ pub const RETRY: Duration = Duration::from_secs(3);
 /// How long one attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often a waiting thread looks whether it shall stop.
-const STOP_POLL: Duration = Duration::from_millis(200);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How long the server may take to read the deletions, when a stop takes back what it was told.
 const FAREWELL: Duration = Duration::from_secs(20);
 /// The longest frame: what the length field can say.
@@ -256,8 +256,8 @@ impl Client {
     fn connect(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect_timeout(&self.server, CONNECT_TIMEOUT)?;
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(STOP_POLL))?;
-        stream.set_read_timeout(Some(STOP_POLL))?;
+        stream.set_write_timeout(Some(STOP_POLL_INTERVAL))?;
+        stream.set_read_timeout(Some(STOP_POLL_INTERVAL))?;
         liveness::probe(&stream)?;
         Ok(stream)
     }
@@ -289,7 +289,7 @@ impl Client {
     fn serve(&mut self, connection: &mut Connection, replies: &Answers) -> Result<(), Closed> {
         let mut replayed = false;
         while !connection.gone() {
-            let batch = self.port.next(STOP_POLL)?;
+            let batch = self.port.next(STOP_POLL_INTERVAL)?;
             let begin = Instant::now();
             replies.told.tick(begin);
             if self.port.rib.confirms.load(Relaxed) != self.counters.terms.waits() {
@@ -298,9 +298,9 @@ impl Client {
             self.counters.terms.look(self.server);
             self.ask_again(connection, replies, begin);
             let Some(batch) = batch else {
-                if self.port.rested() {
-                    self.encoder.relieve();
-                    rest::give_back();
+                if self.port.was_idle() {
+                    self.encoder.shrink_to_fit();
+                    idle::purge();
                 }
                 continue;
             };
@@ -369,7 +369,7 @@ impl Client {
             if self.port.stop.stopped() {
                 return Err(Closed);
             }
-            self.port.next(left.min(STOP_POLL))?;
+            self.port.next(left.min(STOP_POLL_INTERVAL))?;
         }
         Ok(())
     }
@@ -488,7 +488,7 @@ struct Reader {
 
 impl Reader {
     fn run(self) {
-        let mut buf = rest::lasting_buffer(4 * LONGEST_FRAME);
+        let mut buf = idle::long_lived_buffer(4 * LONGEST_FRAME);
         let mut filled = 0;
         while !self.gone.load(Relaxed) && !self.stop.stopped() {
             match Watched(&self.stream).read(&mut buf[filled..]) {

@@ -19,8 +19,8 @@ mod weight;
 use crossbeam_channel::Select;
 use ribtide_prefix::Set;
 use ribtide_rib::{DataplaneId, FibBatch, Lanes, RibIn, UrgentOp};
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::Meter;
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::Stop;
 use std::sync::Arc;
@@ -53,8 +53,8 @@ pub struct Port {
     lanes: Lanes,
     /// A batch that something urgent goes ahead of.
     held: Option<Arc<FibBatch>>,
-    /// Its thread has come to rest, and was not told so yet.
-    rests: bool,
+    /// Its thread was idle in [`Port::next`] since [`Port::was_idle`] was last called.
+    was_idle: bool,
 }
 
 /// What dataplanes tell the RIB manager.
@@ -90,8 +90,17 @@ impl Port {
     ) -> (Port, Outlet) {
         let (batches_in, batches) = rings.bounded(format!("RIB to {name}"), BATCHES);
         let (urgent_in, urgent) = rings.bounded(format!("RIB to {name}, urgent"), URGENT);
-        let port =
-            Port { id, rib, meter, stop, batches, urgent, lanes: Lanes::default(), held: None, rests: false };
+        let port = Port {
+            id,
+            rib,
+            meter,
+            stop,
+            batches,
+            urgent,
+            lanes: Lanes::default(),
+            held: None,
+            was_idle: false,
+        };
         (port, Outlet { batches: batches_in, urgent: urgent_in })
     }
 
@@ -137,14 +146,14 @@ impl Port {
         let mut select = Select::new();
         self.watch(&mut select);
         // Timed out or ready: looking again tells.
-        self.rests |= rest::wait(&mut select, timeout);
+        self.was_idle |= idle::wait(&mut select, timeout);
         self.try_next()
     }
 
-    /// Whether the thread has come to rest in [`Port::next`] since this was asked last: who keeps something for work lets go of
-    /// it, and calls [`rest::give_back`].
-    pub fn rested(&mut self) -> bool {
-        std::mem::take(&mut self.rests)
+    /// Whether the thread was idle in [`Port::next`] since the last call. The caller then shrinks its tables, and calls
+    /// [`idle::purge`].
+    pub fn was_idle(&mut self) -> bool {
+        std::mem::take(&mut self.was_idle)
     }
 
     /// Has `select` be ready when [`Port::try_next`] may have something.

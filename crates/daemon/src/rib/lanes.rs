@@ -8,7 +8,7 @@ use ribtide_runtime::ring::{Sender, TrySend};
 use std::collections::BTreeMap;
 
 /// Blocked prefixes that go into one message: a turn of a shard is short.
-const AT_ONCE: usize = 2048;
+const BLOCKED_BATCH_MAX: usize = 2048;
 
 /// A shard as the RIB manager knows it.
 #[derive(Clone)]
@@ -119,7 +119,7 @@ impl Unsent {
                 return;
             }
             let blocked: Vec<(AnyPrefix, bool)> =
-                self.blocked.extract_if(|_, _| true).take(AT_ONCE).collect();
+                self.blocked.extract_if(|_, _| true).take(BLOCKED_BATCH_MAX).collect();
             // The number says "all but the blocked ones", so it goes with the last of them.
             let mark = if self.blocked.is_empty() { std::mem::take(&mut self.mark) } else { 0 };
             if let Err(TrySend::Full(ShardIn::Confirmed(back))) =
@@ -185,9 +185,9 @@ mod tests {
         lanes.confirmed(FeedMark { lane: 7, seq: 4 });
         lanes.send();
         let first = heard();
-        assert_eq!((first.0, first.1.len()), (0, AT_ONCE));
+        assert_eq!((first.0, first.1.len()), (0, BLOCKED_BATCH_MAX));
         lanes.send();
         let last = heard();
-        assert_eq!((last.0, last.1.len()), (4, 3000 - AT_ONCE));
+        assert_eq!((last.0, last.1.len()), (4, 3000 - BLOCKED_BATCH_MAX));
     }
 }

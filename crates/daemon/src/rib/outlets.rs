@@ -4,9 +4,9 @@
 //! that dataplane behind, which gets nothing more until it has acknowledged nearly all that it has. So what is held is what
 //! came of one turn.
 //!
-//! It waits as long as nobody suffers by it. A ring that is full and a ring with half of its batches left are far apart: the
+//! It waits as long as no dataplane suffers by it. A ring that is full and a ring with half of its batches left are far apart: the
 //! second dataplane works so much faster that the first would hold it up before long, and not so much that it has nothing
-//! to do while it is found out. Nobody looks at a clock for that. What the last dataplane that keeps up cannot take, no other
+//! to do while it is found out. No clock is read for that. What the last dataplane that keeps up cannot take, no other
 //! gets either: so routes come at the speed of the fastest, and a dataplane that is alone is always waited for.
 
 use crate::dataplane::{BATCHES, Outlet, merge};
@@ -80,7 +80,7 @@ impl Outlets {
                 (Some(_), _) => {}
             }
         }
-        // One that is down gets everything anew.
+        // One that is down gets everything again.
         self.0.iter_mut().zip(there).filter(|(_, there)| !there).for_each(|(plane, _)| plane.forget());
         let room = !any || if slow.is_empty() { any_keeps_up } else { any_is_fast };
         room.then_some(slow)

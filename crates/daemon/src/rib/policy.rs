@@ -2,7 +2,7 @@
 
 use ribtide_policy::{Memo, Policy, Route, Source};
 use ribtide_prefix::{Afi, AnyPrefix};
-use ribtide_rib::{Protocol, RouteMaps, Treatment};
+use ribtide_rib::{FibPolicyResult, Protocol, RouteMaps};
 use ribtide_wire::bgp::NextHop;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -26,10 +26,10 @@ pub struct FibPolicy {
 }
 
 /// The policies as the RIB manager asks them.
-pub(super) struct Treatments {
+pub(super) struct CompiledFibPolicy {
     policy: FibPolicy,
     /// By protocol and family: the answer, where it is the same for every prefix.
-    settled: [[Option<Treatment>; 2]; Protocol::ALL.len()],
+    settled: [[Option<FibPolicyResult>; 2]; Protocol::ALL.len()],
 }
 
 impl FibPolicy {
@@ -44,54 +44,59 @@ impl FibPolicy {
 
     /// What becomes of a route of which its list, if there is one, says `verdict`: `None`, it is rejected; otherwise the
     /// source address that the list gives it, if it does.
-    fn treatment(&self, protocol: Protocol, afi: Afi, verdict: Option<Option<IpAddr>>) -> Treatment {
-        let Some(given) = verdict else { return Treatment { deny: true, source: None } };
+    fn policy_result(
+        &self,
+        protocol: Protocol,
+        afi: Afi,
+        verdict: Option<Option<IpAddr>>,
+    ) -> FibPolicyResult {
+        let Some(given) = verdict else { return FibPolicyResult { deny: true, source: None } };
         let ours = !matches!(protocol, Protocol::Connected | Protocol::Kernel);
         let source = match afi {
             Afi::Ipv4 => self.source4.map(IpAddr::V4),
             Afi::Ipv6 => self.source6.map(IpAddr::V6),
         };
-        Treatment { deny: false, source: given.or(source.filter(|_| ours)) }
+        FibPolicyResult { deny: false, source: given.or(source.filter(|_| ours)) }
     }
 }
 
-impl Treatments {
+impl CompiledFibPolicy {
     /// Asks each policy as far as prefixes do not matter.
-    pub(super) fn new(policy: FibPolicy) -> Treatments {
+    pub(super) fn new(policy: FibPolicy) -> CompiledFibPolicy {
         let settled = Protocol::ALL.map(|protocol| {
             [Afi::Ipv4, Afi::Ipv6].map(|afi| {
-                let treatment = |verdict| policy.treatment(protocol, afi, verdict);
-                let Some(list) = policy.of(protocol) else { return Some(treatment(Some(None))) };
+                let policy_result = |verdict| policy.policy_result(protocol, afi, verdict);
+                let Some(list) = policy.of(protocol) else { return Some(policy_result(Some(None))) };
                 let memo = Memo::new(list, &route(protocol, afi), |changes| changes.source());
-                memo.settled().map(|source| treatment(source.copied()))
+                memo.settled().map(|source| policy_result(source.copied()))
             })
         });
-        Treatments { policy, settled }
+        CompiledFibPolicy { policy, settled }
     }
 }
 
-impl RouteMaps for Treatments {
-    fn of_all(&self, protocol: Protocol, afi: Afi) -> Option<Treatment> {
+impl RouteMaps for CompiledFibPolicy {
+    fn of_all(&self, protocol: Protocol, afi: Afi) -> Option<FibPolicyResult> {
         self.settled[protocol as usize][usize::from(afi == Afi::Ipv6)]
     }
 
-    fn of(&self, protocol: Protocol, prefix: AnyPrefix) -> Treatment {
-        let treatment = |verdict| self.policy.treatment(protocol, prefix.afi(), verdict);
-        let Some(list) = self.policy.of(protocol) else { return treatment(Some(None)) };
+    fn of(&self, protocol: Protocol, prefix: AnyPrefix) -> FibPolicyResult {
+        let policy_result = |verdict| self.policy.policy_result(protocol, prefix.afi(), verdict);
+        let Some(list) = self.policy.of(protocol) else { return policy_result(Some(None)) };
         let route = route(protocol, prefix.afi());
         let changes = match prefix {
             AnyPrefix::V4(prefix) => list.evaluate(&route, prefix),
             AnyPrefix::V6(prefix) => list.evaluate(&route, prefix),
         };
-        treatment(changes.map(|changes| changes.source()))
+        policy_result(changes.map(|changes| changes.source()))
     }
 }
 
 /// What such a policy sees of a route: the configuration accepts no condition on anything else.
 fn route(protocol: Protocol, afi: Afi) -> Route<'static> {
-    let nobody = Ipv4Addr::UNSPECIFIED;
-    let source = Source { neighbor: nobody.into(), internal: protocol == Protocol::BgpInternal };
-    Route { attributes: &[], next_hop: NextHop::V4(nobody), afi, source }
+    let no_neighbor = Ipv4Addr::UNSPECIFIED;
+    let source = Source { neighbor: no_neighbor.into(), internal: protocol == Protocol::BgpInternal };
+    Route { attributes: &[], next_hop: NextHop::V4(no_neighbor), afi, source }
 }
 
 #[cfg(test)]
@@ -118,19 +123,19 @@ bgp = ["no-private", "ours"]
 connected = ["reject"]
 "#;
         let fib = config::parse(text).unwrap().fib.unwrap();
-        let maps = Treatments::new(fib.policy);
-        let denied = Treatment { deny: true, source: None };
+        let maps = CompiledFibPolicy::new(fib.policy);
+        let denied = FibPolicyResult { deny: true, source: None };
         assert_eq!(maps.of_all(Protocol::Connected, Afi::Ipv4), Some(denied));
-        assert_eq!(maps.of_all(Protocol::Static, Afi::Ipv6), Some(Treatment::default()));
-        let source = |text: &str| Treatment { deny: false, source: text.parse().ok() };
+        assert_eq!(maps.of_all(Protocol::Static, Afi::Ipv6), Some(FibPolicyResult::default()));
+        let source = |text: &str| FibPolicyResult { deny: false, source: text.parse().ok() };
         // The set has no IPv6 prefix, so that it need not be asked.
         assert_eq!(maps.of_all(Protocol::BgpExternal, Afi::Ipv6), Some(source("2001:db8::1")));
         assert_eq!(maps.of_all(Protocol::BgpExternal, Afi::Ipv4), None);
         let of = |protocol, prefix: &str| maps.of(protocol, prefix.parse().unwrap());
         assert_eq!(of(Protocol::BgpExternal, "10.1.0.0/16"), denied);
         assert_eq!(of(Protocol::BgpExternal, "11.0.0.0/8"), source("192.0.2.1"));
-        assert_eq!(of(Protocol::BgpInternal, "11.0.0.0/8"), Treatment::default());
-        assert_eq!(of(Protocol::Kernel, "10.1.0.0/16"), Treatment::default());
+        assert_eq!(of(Protocol::BgpInternal, "11.0.0.0/8"), FibPolicyResult::default());
+        assert_eq!(of(Protocol::Kernel, "10.1.0.0/16"), FibPolicyResult::default());
     }
 
     #[test]
@@ -156,15 +161,18 @@ kernel = ["reject"]
 [vrf.blue]
 "#;
         let config = config::parse(text).unwrap();
-        let red = Treatments::new(config.vrfs["red"].policy.clone());
-        let source = |text: &str| Treatment { deny: false, source: text.parse().ok() };
+        let red = CompiledFibPolicy::new(config.vrfs["red"].policy.clone());
+        let source = |text: &str| FibPolicyResult { deny: false, source: text.parse().ok() };
         let of = |prefix: &str| red.of(Protocol::Static, prefix.parse().unwrap());
         assert_eq!((of("10.1.0.0/16"), of("11.0.0.0/8")), (source("192.0.2.1"), source("198.51.100.1")));
         assert_eq!(red.of_all(Protocol::Static, Afi::Ipv4), None);
         assert_eq!(red.of_all(Protocol::Static, Afi::Ipv6), Some(source("2001:db8::1")));
-        assert_eq!(red.of_all(Protocol::Kernel, Afi::Ipv4).map(|treatment| treatment.deny), Some(true));
+        assert_eq!(
+            red.of_all(Protocol::Kernel, Afi::Ipv4).map(|policy_result| policy_result.deny),
+            Some(true)
+        );
         // What the kernel has by itself has no source address of ours.
-        assert_eq!(red.of_all(Protocol::Connected, Afi::Ipv4), Some(Treatment::default()));
+        assert_eq!(red.of_all(Protocol::Connected, Afi::Ipv4), Some(FibPolicyResult::default()));
         assert_eq!(config.vrfs["blue"].policy, FibPolicy::default());
         let text = text.replace("kernel = [\"reject\"]", "bgp = [\"reject\"]");
         let says = config::parse(&text).unwrap_err();

@@ -145,7 +145,7 @@ fn overtaken(failure: RibIn) -> (Running, u32) {
     let mut running = Running::new();
     running.rib.inbox.send(routes(0..1)).unwrap();
     assert_eq!(ways(&running.take()), 2);
-    // Nothing is taken from here on: its ring fills, and the RIB manager waits for it.
+    // Nothing is taken from now on: its ring fills, and the RIB manager waits for it.
     let mut next = 1;
     while running.ring("RIB to test").depth < crate::dataplane::BATCHES as u64
         || running.ring("shards to RIB").depth < INBOX as u64
@@ -384,7 +384,7 @@ fn when_no_dataplane_goes_on_routes_wait_where_they_come_from() {
         None
     };
     wait(|| full(&mut sent));
-    assert_eq!(behind(&rib), [None; 2], "nobody is left behind when nobody goes on");
+    assert_eq!(behind(&rib), [None; 2], "no dataplane lags when none goes on");
     // One goes on, and more comes.
     let before = sent;
     wait(|| {
@@ -393,7 +393,7 @@ fn when_no_dataplane_goes_on_routes_wait_where_they_come_from() {
         (sent > before + 1000).then_some(())
     });
     assert!(behind(&rib)[0].is_some());
-    // And stops: the other one is far behind, and still what counts is that nobody can take more.
+    // And stops: the other one is far behind, and still what counts is that no dataplane can take more.
     wait(|| full(&mut sent));
     let stopped = sent;
     std::thread::sleep(Duration::from_millis(50));

@@ -1,7 +1,7 @@
 //! VRFs of the configuration: their numbers, and how they come and go while the router runs.
 
 use super::RibStage;
-use super::policy::{FibPolicy, Treatments};
+use super::policy::{CompiledFibPolicy, FibPolicy};
 use super::statics::Statics;
 use crate::config::{Config, DEFAULT_VRF, InterfaceConfig, StaticRoute};
 use ribtide_rib::{InterfaceEvent, Rib, RibIn, Vrf, VrfId};
@@ -120,7 +120,7 @@ impl RibStage {
                 continue;
             };
             known.policy = policy.clone();
-            self.rib.set_route_maps(vrf.id, Arc::new(Treatments::new(policy.clone())));
+            self.rib.set_route_maps(vrf.id, Arc::new(CompiledFibPolicy::new(policy.clone())));
             changed.policies.extend(Some(known.name.clone()).filter(|name| !changed.added.contains(name)));
         }
         let others = setup.vrfs.iter().map(|setup| (setup.vrf.id, &setup.statics));

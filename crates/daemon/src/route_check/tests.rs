@@ -216,7 +216,7 @@ fn looks_go_through_loc_rib_in_parts() {
     bench.finds(false, &[]);
     let parts = all.len().div_ceil(PART);
     assert!(parts > 3);
-    // Nobody is told of either: as many best paths as candidates, and the FIB is as it was.
+    // Neither is sent to a dataplane: as many best paths as candidates, and the FIB is as it was.
     bench.in_bgp(all[7], Some(Ipv4Addr::new(10, 0, 0, 9)));
     let mut looks = 0;
     let found = loop {

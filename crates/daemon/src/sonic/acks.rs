@@ -59,7 +59,7 @@ impl Acks {
     }
 
     /// Tells the RIB manager which batches are finished and what no longer fails; `quiet`: see [`Orch::finished`]. False
-    /// when nobody listens any more.
+    /// when no client listens any more.
     pub(super) fn acknowledge(&mut self, orch: &mut Orch, quiet: bool) -> bool {
         let mut last = None;
         while let Some(finished) = orch.finished(quiet) {

@@ -3,7 +3,7 @@
 //!
 //! fpmsyncd listens, orchagent connects, again and again. As a connection begins orchagent takes in every row that was on its way
 //! before, says which routes are in the chip, and answers from there on what it takes in later. fpmsyncd counts an answer once:
-//! from who is connected, and from Redis only when for [`SETTLE`] nobody was, as when one of the two is SONiC's; it listens to
+//! from who is connected, and from Redis only when for [`SETTLE`] no orchagent was, as when one of the two is SONiC's; it listens to
 //! Redis then and not before, so what was published by one who had answered directly is never heard.
 //!
 //! Who will connect is there although he is slow: he listens to [`presence`], and is waited for.
@@ -29,13 +29,13 @@ use std::time::{Duration, Instant};
 
 /// The port on which fpmsyncd hears answers; of the namespaces of a machine with several chips, each has its own.
 const PORT: u16 = 8200;
-/// For so long nobody must have answered directly before answers count that are published; orchagent tries to connect
+/// For so long no orchagent must have answered directly before answers count that are published; orchagent tries to connect
 /// several times in it.
 pub(super) const SETTLE: Duration = Duration::from_millis(1500);
 /// How long an orchagent is waited for that is there and says nothing: one that hangs, or one that cannot connect after all.
 pub(super) const AWAITED: Duration = Duration::from_secs(120);
 /// How often it is looked whether it is there.
-const LOOK: Duration = Duration::from_millis(250);
+const ORCHAGENT_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Published answers that may wait.
 const PUBLISHED: usize = 10_000;
 /// Routes in one message at most.
@@ -60,7 +60,7 @@ pub(super) fn presence() -> Option<String> {
 
 /// orchagent's end.
 ///
-/// What does not fit into the connection waits here, five octets a route. It is bounded by what fpmsyncd wrote and has not
+/// What does not fit into the connection waits here, five bytes a route. It is bounded by what fpmsyncd wrote and has not
 /// heard of: one that hears nothing writes nothing either.
 pub(super) struct Answering {
     push: Push,
@@ -95,12 +95,12 @@ impl Answering {
         self.unsent.len()
     }
 
-    /// Whether somebody hears it.
+    /// Whether an fpmsyncd is connected.
     pub(super) fn is_connected(&self) -> bool {
         self.push.is_connected()
     }
 
-    /// Whether somebody is new, who hears nothing until [`Answering::begin`]; in which process he is.
+    /// A newly connected fpmsyncd, once per connection, with its process, if known. It gets nothing until [`Answering::begin`].
     pub(super) fn is_asked(&mut self, orch: &Orch) -> Option<Option<Process>> {
         if orch.restoring() {
             // The look that a wake-up asks for. Nothing is known of the chip yet.
@@ -114,7 +114,7 @@ impl Answering {
         renewed.then(|| self.push.process())
     }
 
-    /// Tells who is new what is in the chip. From here on he hears what becomes of rows, of those that `orch` has now as of rows
+    /// Sends a new fpmsyncd what is in the chip. From now on it gets what becomes of rows, of those that `orch` has now as of rows
     /// that were found: another may have written them.
     pub(super) fn begin(&mut self, orch: &mut Orch) {
         self.unsent = in_chip(orch);
@@ -127,7 +127,7 @@ impl Answering {
         self.due
     }
 
-    /// Sends what waited, for room or, while `more` is to come, for others; or forgets it when nobody is connected.
+    /// Sends what waited, for room or, while `more` is to come, for others; or forgets it when no fpmsyncd is connected.
     pub(super) fn look(&mut self, more: bool) {
         if self.begun && !self.push.is_connected() {
             self.forget();
@@ -216,7 +216,7 @@ fn take(open: &mut AnswerWriter) -> Vec<u8> {
     std::mem::replace(open, empty).finish()
 }
 
-/// What is confirmed to who waits for the chip, with the row's protocol; `None` where nobody does.
+/// What is confirmed to who waits for the chip, with the row's protocol; `None` where no client does.
 fn answered(confirmed: &Change<RouteStateRow>) -> Option<(Option<&Name>, AnyPrefix, &Name)> {
     let RouteKey::Route { vrf, prefix, .. } = &confirmed.key else { return None };
     let protocol = confirmed.row.as_ref()?.protocol.as_ref().filter(|protocol| !protocol.is_empty())?;
@@ -225,10 +225,10 @@ fn answered(confirmed: &Change<RouteStateRow>) -> Option<(Option<&Name>, AnyPref
 
 /// The messages that say what is in the chip.
 fn in_chip(orch: &mut Orch) -> VecDeque<Vec<u8>> {
-    let (mut messages, nobodys) = (VecDeque::new(), Name::from(""));
+    let (mut messages, no_protocol) = (VecDeque::new(), Name::from(""));
     let mut message = AnswerWriter::new(AnswerKind::InChip);
     orch.in_chip(|vrf, prefix| {
-        message.add(vrf, &nobodys, prefix);
+        message.add(vrf, &no_protocol, prefix);
         if message.len() >= BATCH {
             let full = std::mem::replace(&mut message, AnswerWriter::new(AnswerKind::InChip));
             messages.push_back(full.finish());
@@ -251,8 +251,8 @@ pub(super) enum Answer {
 
 /// Who answers.
 enum Source {
-    /// Nobody since then. It is looked at `due` whether somebody is there who will.
-    Nobody { since: Instant, due: Instant },
+    /// No orchagent answers, since then. At `due` it is checked whether there is one that will.
+    None { since: Instant, due: Instant },
     /// Who has this connection.
     Orchagent(u64),
     /// Whoever publishes.
@@ -260,16 +260,16 @@ enum Source {
 }
 
 impl Source {
-    /// Nobody any more, or yet.
-    fn nobody() -> Source {
+    /// No orchagent any more, or yet.
+    fn none() -> Source {
         let since = Instant::now();
-        Source::Nobody { since, due: since + SETTLE }
+        Source::None { since, due: since + SETTLE }
     }
 }
 
-/// fpmsyncd's end. Once it is dropped nobody is heard any more, and who answers begins anew with the next one.
+/// fpmsyncd's end. Once it is dropped no answer is received, and orchagent starts over with the next one.
 pub(super) struct Answers {
-    /// `None` where nobody can connect.
+    /// `None` where no orchagent can connect.
     direct: Option<AnswersAt>,
     from: Source,
     databases: Databases,
@@ -292,7 +292,7 @@ impl Answers {
         };
         Ok(Answers {
             direct,
-            from: Source::nobody(),
+            from: Source::none(),
             databases: databases.clone(),
             rows: PlainTable::open(databases, stop)?,
             state: Connection::open(databases.get(Db::State), stop)?,
@@ -306,7 +306,7 @@ impl Answers {
     pub(super) fn way(&self) -> (&'static str, &'static str) {
         match (&self.from, &self.direct) {
             (Source::Orchagent(_), _) => ("direct", ""),
-            (Source::Nobody { .. }, _) => ("nobody answers yet", ""),
+            (Source::None { .. }, _) => ("no orchagent answers yet", ""),
             (Source::Redis(_), Some(_)) => ("through Redis", "orchagent is not there, or not ribtide's"),
             (Source::Redis(_), None) => ("through Redis", "the port of answers is taken; the log says more"),
         }
@@ -333,7 +333,7 @@ impl Answers {
         while let Some(event) = self.direct.as_ref().and_then(|direct| direct.events().try_recv()) {
             match event {
                 AnswerEvent::Connected(id) => self.from = Source::Orchagent(id),
-                AnswerEvent::Gone(id) if self.is_from(id) => self.from = Source::nobody(),
+                AnswerEvent::Gone(id) if self.is_from(id) => self.from = Source::none(),
                 AnswerEvent::Gone(_) => {}
                 AnswerEvent::Message(id, message, taken) => {
                     taken.tell();
@@ -345,10 +345,10 @@ impl Answers {
         }
         match &self.from {
             Source::Redis(published) => published.heard.try_recv(),
-            Source::Nobody { since, due } if *due <= Instant::now() || self.direct.is_none() => {
+            Source::None { since, due } if *due <= Instant::now() || self.direct.is_none() => {
                 let since = *since;
                 self.from = if since.elapsed() < AWAITED && self.is_there() {
-                    Source::Nobody { since, due: Instant::now() + LOOK }
+                    Source::None { since, due: Instant::now() + ORCHAGENT_POLL_INTERVAL }
                 } else {
                     self.listen()
                 };
@@ -362,8 +362,8 @@ impl Answers {
         match Published::listen(&self.databases, &self.rings) {
             Ok(published) => Source::Redis(published),
             Err(e) => {
-                log("fpmsyncd", &format!("nobody can answer now: {e}"));
-                Source::nobody()
+                log("fpmsyncd", &format!("orchagent cannot answer now: {e}"));
+                Source::none()
             }
         }
     }
@@ -415,7 +415,7 @@ impl Published {
                     Err(e) => return log("fpmsyncd", &format!("a response is passed over: {e}")),
                 },
             };
-            // Nobody hears it any more: answers come directly, or the daemon stops.
+            // No stage reads it any more: answers come directly, or the daemon stops.
             let _ = confirmations.send(answer);
         };
         listen(databases.get(Db::ApplState), vec![ROUTE_RESPONSE_CHANNEL.into()], &stop, tell)?;

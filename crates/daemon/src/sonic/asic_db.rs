@@ -1,13 +1,13 @@
 //! The rows that syncd keeps in ASIC_DB: what the chip holds, for SONiC's tools and for a syncd that is started again.
 //!
 //! Written in line they are exact: what orchagent was told is done has its row. Written behind they follow, in the same
-//! order, at the pace of a record that nobody waits for. Or there are none.
+//! order, at the pace of a low-priority writer. Or there are none.
 
 use super::north::{Lag, Persistence};
 use super::since::Since;
 use super::south::{NOTIFICATIONS, SHUTDOWN_REQUEST};
 use super::{Error, log};
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_sai::VirtualSwitch;
@@ -31,7 +31,7 @@ const IN_VIEW: &str = "RIBTIDE_IN_VIEW";
 /// Rows that usually wait in one piece: those of a bulk, which are written together, as are those of a view.
 const BULK: usize = 1000;
 /// Rows that are written at once.
-const AT_ONCE: usize = 8_000;
+const WRITE_BATCH_MAX: usize = 8_000;
 /// Rows that are sent at once, so that the server works while more are spelled.
 const SENT_AT_ONCE: usize = 500;
 /// How often a server that nothing is written to is looked at.
@@ -70,10 +70,10 @@ impl AsicDb {
         let mut exist = |keys: &[&str]| -> Result<bool, TableError> {
             Ok(!keys.is_empty() && asic.ask(&[&["EXISTS"], keys].concat())? != Reply::Integer(0))
         };
-        let anew = exist(doubts)?;
-        let goes_on = !anew && exist(&[HIDDEN])?;
+        let restart = exist(doubts)?;
+        let goes_on = !restart && exist(&[HIDDEN])?;
         let since = Since::begin(goes_on, &mut asic)?;
-        if anew {
+        if restart {
             let request = format!(r#"["{SHUTDOWN_REQUEST}","{{\"switch_id\":\"oid:0x21000000000000\"}}"]"#);
             asic.ask(&["PUBLISH", NOTIFICATIONS, &request])?;
         }
@@ -94,7 +94,7 @@ impl AsicDb {
             rows.write(AsicChange::Wipe)?;
             rows.connection.flush()?;
             let mut behind = Behind::start(rows, lag, rings)?;
-            // It has nothing to write when syncd ends, so nobody waits for it.
+            // It has nothing to write when syncd ends, so no thread waits for it.
             behind.thread = None;
             return Ok(AsicDb::Off { _mark: Some(behind) });
         }
@@ -180,7 +180,7 @@ impl Behind {
                 };
                 let oldest = first.as_ref().map(|first| first.1);
                 let begin = Instant::now();
-                let mut left = oldest.map_or(0, |came| its_pace.rows(AT_ONCE, came, all()));
+                let mut left = oldest.map_or(0, |came| its_pace.rows(WRITE_BATCH_MAX, came, all()));
                 let (mut next, mut pieces) = (first, 0);
                 while let Some(piece) = next {
                     let (rows_of_it, _) = *piece;
@@ -196,12 +196,12 @@ impl Behind {
                 if rows.is_lost()? {
                     tell.store(true, Relaxed);
                 }
-                let rests = rest::waited(oldest.is_none());
+                let idle = idle::on_wait(oldest.is_none());
                 if let Some(oldest) = oldest {
                     its_pace.rest(begin.elapsed(), oldest, all);
-                } else if rests {
-                    rows.connection.relieve();
-                    rest::give_back();
+                } else if idle {
+                    rows.connection.shrink_to_fit();
+                    idle::purge();
                 }
                 Ok(true)
             };

@@ -177,13 +177,13 @@ pub fn set(switch: Switch, on: bool, config: Option<&Path>) -> Result<Written, E
     let mut config = ConfigDb::open(&Databases::load(config)?, &Stop::default())?;
     if switch == Switch::SynchronousMode && !on && config.has(Switch::SuppressFibPending)? {
         return Err(Error::new(
-            "suppress-fib-pending wants synchronous_mode: without replies nobody knows what the switch has; disable \
+            "suppress-fib-pending wants synchronous_mode: without replies it is not known what the switch has; disable \
              suppress-fib-pending first",
         ));
     }
     if switch == Switch::SuppressFibPending && on && !config.has(Switch::SynchronousMode)? {
         return Err(Error::new(
-            "suppress-fib-pending wants synchronous_mode: without replies nobody knows what the switch has; enable \
+            "suppress-fib-pending wants synchronous_mode: without replies it is not known what the switch has; enable \
              synchronous_mode first",
         ));
     }

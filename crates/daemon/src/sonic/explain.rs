@@ -28,7 +28,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Questions that may wait in a daemon, and answers; more are not heard.
 const WAITING: usize = 16;
 /// How long an answer is waited for: longer than a stage is asked for one.
-const PATIENCE: Duration = Duration::from_secs(15);
+const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What a daemon is asked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -74,7 +74,7 @@ fn channel_of(daemon: &str) -> String {
     format!("RIBTIDE_EXPLAIN_{daemon}")
 }
 
-/// Answers questions to `daemon` from here on: `answer` asks its stage.
+/// Answers questions to `daemon` from now on: `answer` asks its stage.
 pub(super) fn answer<S: 'static>(
     daemon: &'static str,
     asker: Asker<S>,
@@ -98,7 +98,7 @@ pub(super) fn answer<S: 'static>(
             if let Err(e) = answers.ask(&["PUBLISH", &to, &text]) {
                 return log(daemon, &format!("questions about routes are not answered any more: {e}"));
             }
-            answers.relieve();
+            answers.shrink_to_fit();
         }
     };
     thread::spawn("explain", body).map_err(|e| Error::new(format!("no thread to answer questions: {e}")))?;
@@ -115,7 +115,7 @@ pub(super) fn answer<S: 'static>(
 /// fpmsyncd's word.
 pub(super) fn fpmsyncd(machine: &Fpmsyncd, vrf: Option<&str>, prefix: AnyPrefix) -> Answer {
     let Some(state) = machine.explain(vrf, prefix) else {
-        let says = "nobody announces it, or it cannot be carried, of which the log says why";
+        let says = "no client announces it, or it cannot be carried, of which the log says why";
         return stage("fpmsyncd", StageState::Absent, says).into();
     };
     let mut says: Vec<String> = state.row.iter().map(asic::row_text).collect();
@@ -203,7 +203,7 @@ fn of_asic(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Resul
     Ok(stages)
 }
 
-/// Who asks, and where answers come.
+/// The client, and where answers come.
 struct Daemons {
     state: Connection,
     question: Question,
@@ -240,7 +240,7 @@ impl Daemons {
             let says = "does not run on these databases, or is not ribtide's";
             return Ok(stage(daemon, StageState::Off, says).into());
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + EXPLAIN_TIMEOUT;
         while let Ok((of, answer)) = self.answers.recv_deadline(until) {
             // One that was waited for too long may still come.
             if of == daemon {

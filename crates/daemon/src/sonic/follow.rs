@@ -1,7 +1,7 @@
 //! A setting of CONFIG_DB that a daemon follows while it runs.
 //!
 //! Redis tells who listens that a row was written (its keyspace notifications, which SONiC turns on); where it does not, the row is
-//! looked at once a second. A setting that is not there says nothing: CONFIG_DB that was lost, or is being written anew, changes nothing.
+//! looked at once a second. A setting that is not there says nothing: CONFIG_DB that was lost, or is being written again, changes nothing.
 
 use super::Error;
 use super::config_db::{ConfigDb, Switch};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// How often it is looked at, told or not.
-const LOOK: Duration = Duration::from_secs(1);
+const CONFIG_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Such a setting.
 pub(super) struct Follow {
@@ -43,11 +43,10 @@ impl Follow {
         let body = move || {
             while !stop.stopped() {
                 // Who tells may be gone: then it is looked at when it is time.
-                if told
-                    .as_ref()
-                    .is_none_or(|told| told.recv_timeout(LOOK).is_err_and(|e| e.is_disconnected()))
-                {
-                    std::thread::sleep(LOOK);
+                if told.as_ref().is_none_or(|told| {
+                    told.recv_timeout(CONFIG_POLL_INTERVAL).is_err_and(|e| e.is_disconnected())
+                }) {
+                    std::thread::sleep(CONFIG_POLL_INTERVAL);
                 }
                 let Ok(Some(says)) = config.says(switch) else { continue };
                 if its.swap(says, Relaxed) != says {

@@ -6,8 +6,8 @@
 //! that it can come back: it would wait behind itself.
 
 use super::{Error, log};
+use ribtide_runtime::idle;
 use ribtide_runtime::liveness::{self, Watched};
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::fpm;
@@ -97,12 +97,12 @@ fn serve(
 }
 
 fn loop_frames(stream: &TcpStream, events: &ring::Sender<FpmEvent>) -> Result<String, ring::Closed> {
-    let mut read = rest::lasting_buffer(READ);
+    let mut read = idle::long_lived_buffer(READ);
     let mut held = 0;
-    if let Err(e) = stream.set_read_timeout(Some(rest::SPAN)) {
+    if let Err(e) = stream.set_read_timeout(Some(idle::IDLE_TIMEOUT)) {
         return Ok(e.to_string());
     }
-    let mut patient = rest::Patient(Watched(stream));
+    let mut patient = idle::IdleReader(Watched(stream));
     loop {
         match patient.read(&mut read[held..]) {
             Ok(0) => return Ok("the client closed it".into()),

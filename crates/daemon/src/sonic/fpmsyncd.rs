@@ -1,8 +1,8 @@
 //! `fpmsyncd` as a process: an FPM server on one side, APPL_DB's tables on the other.
 //!
-//! Between two flushes all changes of a route unite. A flush comes at once while little happens, and during a burst
+//! Between two flushes all changes of a route coalesce. A flush comes at once while little happens, and during a burst
 //! when half a second has passed or a script call's worth waits; but never while an earlier one waits to be written, so
-//! the slower Redis or orchagent, the more unites. When Redis came back, perhaps without its data, every row
+//! the slower Redis or orchagent, the more coalesces. When Redis came back, perhaps without its data, every row
 //! is written again.
 
 use super::answers::{AWAITED, Answer, Answers, SETTLE};
@@ -22,8 +22,8 @@ use crossbeam_channel::Select;
 use ribtide_runtime::ask;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::gauge::Gauge;
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::Meter;
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::fpmsyncd::{Again, FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, Protocols, Says};
@@ -45,19 +45,19 @@ const SUPPRESS: &str = "suppress-fib-pending";
 const TOLD_TOO_EARLY: &str = "the router waits for the chip (its fib.suppress-fib-pending is on), and is told of each route at once: \
                               enable suppress-fib-pending";
 /// FIB suppression is on here, and off in the router.
-const NOBODY_WAITS: &str = "the router does not wait for the chip (its fib.suppress-fib-pending is off): it advertises routes before \
+const SUPPRESSION_OFF_IN_ROUTER: &str = "the router does not wait for the chip (its fib.suppress-fib-pending is off): it advertises routes before \
                             the chip has them";
 /// Confirmations that are taken in before zebra is told of them: as many as one read of FPM may bring routes, and more, so that they
 /// need not wait in orchagent.
-const TOLD: usize = 10_000;
+const CONFIRMATIONS_BATCH_MAX: usize = 10_000;
 /// Rows that are said again at a time.
 const AGAIN: usize = 10_000;
 /// How often a Redis that nothing is written to is looked at.
 const PROBE: Duration = Duration::from_secs(1);
 /// The longest sleep of a start, and while everything is to be handed over.
-const GLANCE: Duration = Duration::from_millis(50);
+const START_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The longest sleep: the machine learns the time then, and that nothing was said.
-const NAP: Duration = Duration::from_millis(LISTENING_MS);
+const TICK_INTERVAL: Duration = Duration::from_millis(LISTENING_MS);
 /// How long a start waits to hear what is in the chip before it goes on: without that, or, where who says it is there, with nothing written
 /// until it is said.
 const HEARD: Duration = SETTLE.saturating_mul(2);
@@ -240,7 +240,7 @@ fn open_routes(
     if options.stable_table {
         settings.note("--stable-table", true, false, "over ZeroMQ rows are written nowhere else");
     }
-    settings.note("swss_zmq", &endpoint, "disabled", "nobody takes routes there yet");
+    settings.note("swss_zmq", &endpoint, "disabled", "no orchagent takes routes there yet");
     settings.note("appl-db", persistence, persistence, "");
     settings.note("--behind-by", options.lag.behind_by, options.lag.behind_by, "");
     let kept = (persistence, options.lag);
@@ -256,7 +256,7 @@ fn on_or_off(on: bool) -> &'static str {
 fn note_suppression(on: bool, settings: &mut Settings) {
     settings.note(SUPPRESS, on_or_off(on), on_or_off(on), "");
     match on {
-        true => settings.note("answers", "direct", "nobody answers yet", ""),
+        true => settings.note("answers", "direct", "no orchagent answers yet", ""),
         false => settings.forget("answers"),
     }
 }
@@ -271,7 +271,7 @@ fn choked_at(flush: Flush) -> usize {
     Pipeline::default().capacity.max(flush.pipeline)
 }
 
-/// How far it is with counting anew which answers may come.
+/// How far it is with counting again which answers may come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Count {
     /// They are counted.
@@ -381,10 +381,10 @@ impl Stage {
                 select.recv(self.routes.wake());
                 select.recv(self.labels.wake());
                 // Timed out or ready: the loop looks at everything either way.
-                if rest::wait(&mut select, self.patience()) {
-                    self.machine.relieve();
-                    self.out.relieve();
-                    rest::give_back();
+                if idle::wait(&mut select, self.poll_timeout()) {
+                    self.machine.shrink_to_fit();
+                    self.out.shrink_to_fit();
+                    idle::purge();
                 }
             }
         }
@@ -470,7 +470,7 @@ impl Stage {
                 if let Some(answers) = &self.answers {
                     answers.watch(&mut select);
                 }
-                let _ = select.ready_timeout(GLANCE);
+                let _ = select.ready_timeout(START_POLL_INTERVAL);
             }
         }
         Ok(())
@@ -494,37 +494,37 @@ impl Stage {
         self.machine.suppress(on, &mut self.out);
         self.are_rows_last = false;
         match on {
-            true => self.count_anew(),
+            true => self.restart_count(),
             false => (self.answers, self.heard, self.count) = (None, true, Count::Done),
         }
         note_suppression(on, &mut self.settings);
         self.settings.write()
     }
 
-    /// A session begins, in which what is confirmed is not written again. Where rows of a route united, in APPL_DB or in orchagent, their
-    /// answers are fewer than was counted, so where one seems to be missing they are counted anew. Of an orchagent of SONiC's nobody would
-    /// say what is in the chip.
+    /// A session begins, in which what is confirmed is not written again. Where rows of a route coalesced, in APPL_DB or in orchagent, their
+    /// answers are fewer than was counted, so where one seems to be missing they are counted again. No one says
+    /// of an orchagent of SONiC's what is in the chip.
     fn recount(&mut self) {
         let is_sure = self.heard && self.answers.as_ref().is_some_and(Answers::are_direct);
         if is_sure && self.machine.is_unanswered() {
-            self.count_anew();
+            self.restart_count();
         }
     }
 
-    /// Hears nobody until answers are counted anew.
-    fn count_anew(&mut self) {
+    /// Takes no answer until answers are counted again.
+    fn restart_count(&mut self) {
         self.answers = None;
         self.heard = false;
         self.count = Count::Due { held: false };
     }
 
-    /// Goes on with counting answers anew.
+    /// Goes on with counting answers again.
     fn look_count(&mut self) -> Result<(), Error> {
         if let Count::Due { .. } = self.count {
             let handed_over = self.routes.handed_over()?;
             self.count = Count::Due { held: handed_over == HandedOver::Some };
             if handed_over == HandedOver::All {
-                self.machine.count_anew(self.routes.queued()?);
+                self.machine.recount(self.routes.queued()?);
                 self.answers = Some((self.counts)()?);
                 self.count = Count::Hearing(Instant::now());
             }
@@ -548,7 +548,7 @@ impl Stage {
     /// Takes in what became of routes, so much that the routing daemon is to be told. False when there was nothing.
     fn hear(&mut self) -> Result<bool, Error> {
         let mut heard = false;
-        while self.out.offloads.len() < TOLD
+        while self.out.offloads.len() < CONFIRMATIONS_BATCH_MAX
             && let Some(answers) = &mut self.answers
             && let Some(answer) = answers.hear()
         {
@@ -638,7 +638,7 @@ impl Stage {
     }
 
     /// Whether so much waits for orchagent, over ZeroMQ or in Redis, that the routing daemon must wait too. While orchagent is away it
-    /// need not: what waits unites, and there are only so many routes.
+    /// need not: what waits coalesces, and there are only so many routes.
     fn is_choked(&self) -> bool {
         !self.replay.holds()
             && (self.count.holds() || !self.has_room())
@@ -668,7 +668,7 @@ impl Stage {
             (true, true) => self.settings.now("swss_zmq", "acknowledged", ""),
             (true, false) => self.settings.now("swss_zmq", "not acknowledged", "orchagent is not ribtide's"),
             (false, _) => {
-                let why = self.wiring.wrong().unwrap_or("nobody takes routes there");
+                let why = self.wiring.wrong().unwrap_or("no orchagent takes routes there");
                 self.settings.now("swss_zmq", "disabled", why)
             }
         }?;
@@ -697,14 +697,14 @@ impl Stage {
     }
 
     /// How long to sleep when nothing happens.
-    fn patience(&self) -> Duration {
+    fn poll_timeout(&self) -> Duration {
         if let Count::Due { .. } = self.count {
-            return GLANCE;
+            return START_POLL_INTERVAL;
         }
         if self.machine.pending() > 0 && self.has_room() && !self.holds() {
-            self.put_off().saturating_sub(self.flushed.elapsed()).min(NAP)
+            self.put_off().saturating_sub(self.flushed.elapsed()).min(TICK_INTERVAL)
         } else {
-            NAP
+            TICK_INTERVAL
         }
     }
 
@@ -759,7 +759,7 @@ impl Stage {
     fn look_client(&mut self) -> Result<(), Error> {
         let why = match (self.machine.suppresses(), self.machine.client_waits()) {
             (false, Some(true)) => TOLD_TOO_EARLY,
-            (true, Some(false)) => NOBODY_WAITS,
+            (true, Some(false)) => SUPPRESSION_OFF_IN_ROUTER,
             _ => "",
         };
         if why != std::mem::replace(&mut self.disagreement, why) && !why.is_empty() {
@@ -795,7 +795,7 @@ impl Stage {
             self.routes.ask(&mut self.out.asked)?;
             let (mut again, mut more) = (self.machine.all_again(), true);
             while more {
-                more = self.machine.some_again(&mut again, Says::Anew, AGAIN, &mut self.out);
+                more = self.machine.some_again(&mut again, Says::New, AGAIN, &mut self.out);
                 self.routes.keep(&mut self.out.routes)?;
             }
             self.telling = self.routes.tell_anew().map(|says| (self.machine.all_again(), says));

@@ -24,8 +24,8 @@ use crossbeam_channel::Select;
 use ribtide_prefix::{AnyPrefix, Family, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, IfIndex, Protocol, RibIn, VrfId, VrfPrefix};
 use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_sai::{Counts, Forward, PortSetup, VirtualSwitch};
@@ -57,7 +57,7 @@ const WINDOW: usize = 4;
 /// Addresses that one question to the chip's thread holds; more are asked in turns, so that routing goes on.
 const PAGE: usize = 4096;
 /// The longest sleep: how late a stop is noticed.
-const NAP: Duration = Duration::from_millis(200);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The running path, for who wants to look inside.
 #[derive(Clone)]
@@ -75,7 +75,7 @@ pub type Selected = (GroupId, Protocol);
 /// What each stage knows of a route.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explained {
-    /// fpmsyncd: its row, or why it has none. `None`: nobody announced it.
+    /// fpmsyncd: its row, or why it has none. `None`: no client announced it.
     pub fpmsyncd: Option<Result<RouteRow, String>>,
     /// orchagent: what the chip has and what the route waits for. `None`: neither there nor wanted.
     pub orchagent: Option<RouteState>,
@@ -421,7 +421,7 @@ fn place(orch: &mut Orch, interfaces: impl Iterator<Item = Name>, vrfs: &[VrfSet
     vrfs.iter().for_each(|setup| vrf_row(orch, setup));
     for name in interfaces {
         let vrf = vrfs.iter().find(|setup| setup.interfaces.iter().flatten().any(|listed| **listed == *name));
-        // The default one has to be said too: rows unite.
+        // The default one has to be said too: rows coalesce.
         let vrf_name = vrf.map_or("", |setup| &setup.name).into();
         let row = IntfRow { vrf_name: Some(vrf_name), ..IntfRow::default() };
         orch.interface(Change::set(IntfKey::Interface(name), row));
@@ -457,7 +457,7 @@ struct Fpm {
     announcer: Announcer,
     replay: Replay,
     out: FpmOut,
-    /// Rows of the batch at hand. The RIB manager knows its routes, so nobody else keeps them here.
+    /// Rows of the batch at hand. The RIB manager knows its routes, so no other stage keeps them here.
     rows: Vec<Change<RouteRow>>,
     routes: MemoryProducer<RouteRow>,
     groups: MemoryProducer<NextHopGroupRow>,
@@ -480,13 +480,13 @@ impl Fpm {
                     port.watch(&mut select);
                     asked.watch(&mut select);
                     // Timed out or ready: the loop looks at everything either way.
-                    if rest::wait(&mut select, NAP) {
-                        self.machine.relieve();
-                        self.out.relieve();
-                        self.routes.relieve();
-                        self.groups.relieve();
+                    if idle::wait(&mut select, STOP_POLL_INTERVAL) {
+                        self.machine.shrink_to_fit();
+                        self.out.shrink_to_fit();
+                        self.routes.shrink_to_fit();
+                        self.groups.shrink_to_fit();
                         self.rows = Vec::new();
-                        rest::give_back();
+                        idle::purge();
                     }
                 }
             }
@@ -509,7 +509,7 @@ impl Fpm {
                 self.marks.watch_room(&mut select);
             }
             asked.watch(&mut select);
-            rest::wait(&mut select, NAP);
+            idle::wait(&mut select, STOP_POLL_INTERVAL);
         }
     }
 
@@ -646,7 +646,7 @@ impl OrchLink for ToOrchagent {
     }
 
     fn answer(&mut self, out: &mut SyncdOut) -> Result<(), Error> {
-        // The rest, such as numbers, is nobody's either.
+        // The rest, such as numbers, is not read either.
         out.rows = PackedChanges::default();
         let gone = |_| Error::new("orchagent has stopped; its log says why");
         self.replies.send(std::mem::take(&mut out.replies)).map_err(gone)

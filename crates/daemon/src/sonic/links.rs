@@ -12,7 +12,7 @@ use std::time::Duration;
 /// How much news may wait to be read, in bytes.
 const BUFFER: u32 = 8 << 20;
 /// How often the thread looks whether it shall stop.
-const GLANCE: Duration = Duration::from_millis(500);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause before the kernel's socket is opened again after it failed.
 const REOPEN: Duration = Duration::from_secs(1);
 /// Events that may wait.
@@ -27,7 +27,7 @@ pub(super) enum LinkEvent {
     Gone(u32),
 }
 
-/// The interfaces that exist now, and a ring of what happens to them from here on.
+/// The interfaces that exist now, and a ring of what happens to them from now on.
 ///
 /// # Errors
 /// When the kernel cannot be asked.
@@ -39,7 +39,7 @@ pub(super) fn watch(
     let failed =
         |e: io::Error| Error::new(format!("cannot learn the names of interfaces from the kernel: {e}"));
     // Listening first: nothing that happens between the two is missed.
-    let mut socket = Socket::monitor(&[RTNLGRP_LINK], BUFFER, GLANCE).map_err(failed)?;
+    let mut socket = Socket::monitor(&[RTNLGRP_LINK], BUFFER, STOP_POLL_INTERVAL).map_err(failed)?;
     let now = list().map_err(failed)?;
     let (tx, rx) = rings.bounded("interfaces to fpmsyncd", EVENTS);
     let stop = stop.clone();
@@ -48,7 +48,7 @@ pub(super) fn watch(
             let mut events = Vec::new();
             match socket.notified(|_, content| events.extend(event(&content))) {
                 Ok(()) => {}
-                // Something was missed: what exists is told anew. What went meanwhile stays known, as harmless as a
+                // Something was missed: what exists is sent again. What went meanwhile stays known, as harmless as a
                 // route that names it.
                 Err(e) if overran(&e) => match list() {
                     Ok(all) => events = all,
@@ -60,7 +60,9 @@ pub(super) fn watch(
                     );
                     log(daemon, &says);
                     std::thread::sleep(REOPEN);
-                    match Socket::monitor(&[RTNLGRP_LINK], BUFFER, GLANCE).and_then(|s| Ok((s, list()?))) {
+                    match Socket::monitor(&[RTNLGRP_LINK], BUFFER, STOP_POLL_INTERVAL)
+                        .and_then(|s| Ok((s, list()?)))
+                    {
                         Ok((again, all)) => (socket, events) = (again, all),
                         Err(e) => log(daemon, &format!("names of interfaces may be old: {e}")),
                     }

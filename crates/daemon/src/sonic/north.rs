@@ -40,7 +40,7 @@ pub(super) fn in_namespace(port: u16) -> u16 {
 pub enum Persistence {
     /// It is not: nothing is written.
     Off,
-    /// Written by a thread of its own, which unites changes of a row; a crash loses what it has not written.
+    /// Written by a thread of its own, which coalesces changes of a row; a crash loses what it has not written.
     Behind,
     /// Written before the route goes on.
     InLine,
@@ -85,7 +85,7 @@ pub(super) enum HandedOver {
     All,
     /// Not all yet: no more is to be written until it is.
     Some,
-    /// Nobody takes anything.
+    /// No orchagent takes anything.
     Nothing,
 }
 
@@ -125,7 +125,7 @@ impl<R: Told> Routes<R> {
         }
     }
 
-    /// Begins to tell orchagent all rows, and that there are no others if `sweep`. What they are to say; `None` where nobody
+    /// Begins to tell orchagent all rows, and that there are no others if `sweep`. What they are to say; `None` where no orchagent
     /// is told so.
     pub(super) fn begin_telling(&mut self, sweep: bool) -> Option<Says> {
         match self {
@@ -152,7 +152,7 @@ impl<R: Told> Routes<R> {
         let Routes::Zmq(zmq) = self else { return None };
         let sweep = zmq.telling.unwrap_or(false);
         zmq.begin_telling(sweep);
-        Some(Says::Anew)
+        Some(Says::New)
     }
 
     /// Writes rows to APPL_DB and nowhere else, unless it is the way to orchagent.
@@ -173,14 +173,14 @@ impl<R: Told> Routes<R> {
             Routes::Redis(redis) => {
                 redis.stored.rows(each)?;
                 // It is asked again only when Redis was away.
-                redis.stored.relieve();
+                redis.stored.shrink_to_fit();
                 Ok(())
             }
             Routes::Zmq(zmq) => zmq.rows(each),
         }
     }
 
-    /// Writes changes; through APPL_DB on a thread of its own, so that routes are decoded and unite meanwhile.
+    /// Writes changes; through APPL_DB on a thread of its own, so that routes are decoded and coalesce meanwhile.
     pub(super) fn write(&mut self, changes: &mut Vec<Change<R>>) -> Result<(), Error> {
         if changes.is_empty() {
             return Ok(());
@@ -245,7 +245,7 @@ impl<R: Told> Routes<R> {
         match self {
             Routes::Redis(redis) => {
                 let queued = redis.stored.queued()?;
-                redis.stored.relieve();
+                redis.stored.shrink_to_fit();
                 Ok(queued)
             }
             Routes::Zmq(_) => Ok(Vec::new()),
@@ -268,7 +268,7 @@ impl<R: Told> Routes<R> {
         }
     }
 
-    /// Whether changes that were taken now would go on: with nobody connected they go to APPL_DB.
+    /// Whether changes that were taken now would go on: with no orchagent connected they go to APPL_DB.
     pub(super) fn has_room(&self) -> bool {
         match self {
             Routes::Redis(redis) => redis.written.has_room(),
@@ -415,7 +415,7 @@ impl<R: Told> ZmqRoutes<R> {
             self.producer.send(&mut vec![begin_resync()]);
         }
         let missed = self.lost;
-        if self.producer.is_acknowledged() { Says::Again { missed } } else { Says::Anew }
+        if self.producer.is_acknowledged() { Says::Again { missed } } else { Says::New }
     }
 
     fn tell(&mut self, rows: &mut Vec<Change<R>>, last: bool) {

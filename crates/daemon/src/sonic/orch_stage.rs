@@ -1,7 +1,7 @@
 //! orchagent's loop, whatever carries its rows: take rows by priority, run the machine, carry out what it wants.
 //!
 //! Rows are taken while requests are under way, up to a backlog; beyond that they stay where they are, where they
-//! unite per key.
+//! coalesce per key.
 
 use super::record::Recording;
 use super::syncd_stage::routes_in;
@@ -11,8 +11,8 @@ use crossbeam_channel::{Select, TryRecvError};
 use ribtide_runtime::ask::Asked;
 use ribtide_runtime::clock::{Clock, Millis};
 use ribtide_runtime::gauge::Gauge;
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::Meter;
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::orch::{Orch, OrchEvent, OrchOut};
@@ -24,10 +24,10 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 const DAEMON: &str = "orchagent";
-/// How often it looks whether it may be stopped, while somebody asks.
-const GLANCE: Duration = Duration::from_millis(20);
+/// How often it looks whether it may be stopped, while `orchagent_restart_check` asks.
+const RESTART_CHECK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest sleep while it stands still.
-const NAP: Duration = Duration::from_millis(200);
+const FROZEN_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often the machine learns the time.
 const TICK: Millis = 1000;
 
@@ -63,8 +63,8 @@ pub(super) trait Feed: Send {
     /// Takes at most `max` rows, if there are any, and says how many.
     fn pop(&mut self, orch: &mut Orch, max: usize, record: Option<&mut Recording>) -> Result<usize, Error>;
 
-    /// Lets go of what it keeps for work: its thread is at rest.
-    fn relieve(&mut self);
+    /// Frees buffers and caches; called when its thread is idle.
+    fn shrink_to_fit(&mut self);
 
     /// [`Consumer::mark`].
     fn mark(&mut self, from: Option<Process>);
@@ -112,8 +112,8 @@ pub(super) trait Outlet: Send {
         Ok(())
     }
 
-    /// Whether there is somebody new, each once, who is told what is in the chip as soon as the machine has every row that was on its
-    /// way before: in which process he is, if that is known.
+    /// A newly connected fpmsyncd, once per connection, with its process, if known. It gets a full snapshot after the rows that
+    /// were in flight at connect time are applied.
     fn is_asked(&mut self, _orch: &Orch) -> Option<Option<Process>> {
         None
     }
@@ -230,7 +230,10 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
             Ok(()) => self.ready = true,
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => {
-                return Err(Error::new(format!("nobody feeds {} any more; the log says why", R::TABLE)));
+                return Err(Error::new(format!(
+                    "the table {} has no reader any more; the log says why",
+                    R::TABLE
+                )));
             }
         }
         let max = self.limit.map_or(max, |limit| max.min(limit(orch)));
@@ -259,9 +262,9 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
         Ok(count)
     }
 
-    fn relieve(&mut self) {
+    fn shrink_to_fit(&mut self) {
         self.changes = Vec::new();
-        self.consumer.relieve();
+        self.consumer.shrink_to_fit();
     }
 
     fn mark(&mut self, from: Option<Process>) {
@@ -307,7 +310,7 @@ pub(super) struct OrchStage {
     pub(super) drain: Option<Meter>,
     /// It starts warm.
     pub(super) restore: Option<Restore>,
-    /// Who asks whether it may be stopped.
+    /// The client that asks whether it may be stopped.
     pub(super) check: Option<RestartCheck>,
     /// What supervisord is told.
     pub(super) heartbeat: Option<Heartbeat>,
@@ -386,11 +389,11 @@ impl OrchStage {
             }
             self.flush_recordings();
             if self.wait(asked, &clock, next_tick) {
-                self.feeds.iter_mut().for_each(|feed| feed.relieve());
-                self.orch.relieve();
-                out.relieve();
+                self.feeds.iter_mut().for_each(|feed| feed.shrink_to_fit());
+                self.orch.shrink_to_fit();
+                out.shrink_to_fit();
                 replies = Vec::new();
-                rest::give_back();
+                idle::purge();
             }
         }
         Ok(())
@@ -404,7 +407,7 @@ impl OrchStage {
         unsent.set(self.outlet.unsent());
     }
 
-    /// Answers who asks whether it may be stopped. True when it must do nothing more.
+    /// Answers clients that ask whether it may be stopped. True when it must do nothing more.
     fn stands_still(&mut self, quiet: bool) -> Result<bool, Error> {
         let Some(check) = &mut self.check else { return Ok(false) };
         if !check.is_asked() {
@@ -430,7 +433,7 @@ impl OrchStage {
         self.flush_recordings();
         log(DAEMON, "stands still for a warm restart; stop it now");
         while !stop.stopped() {
-            std::thread::sleep(NAP);
+            std::thread::sleep(FROZEN_POLL_INTERVAL);
         }
         Ok(())
     }
@@ -476,7 +479,7 @@ impl OrchStage {
         }
     }
 
-    /// Sleeps until there is something to do or `next_tick`. True when its thread has come to rest.
+    /// Sleeps until there is something to do or `next_tick`. Returns whether its thread is idle.
     fn wait(&self, asked: Option<&Asked<OrchStage>>, clock: &Clock, next_tick: Millis) -> bool {
         let mut select = Select::new();
         self.syncd.watch(&mut select);
@@ -487,17 +490,17 @@ impl OrchStage {
         if let Some(asked) = asked {
             asked.watch(&mut select);
         }
-        let mut patience = clock.until(next_tick);
+        let mut timeout = clock.until(next_tick);
         if let Some(due) = self.outlet.due() {
-            patience = patience.min(due.saturating_duration_since(Instant::now()));
+            timeout = timeout.min(due.saturating_duration_since(Instant::now()));
         }
         if let Some(check) = &self.check {
             check.watch(&mut select);
             if check.is_open() {
-                patience = patience.min(GLANCE);
+                timeout = timeout.min(RESTART_CHECK_POLL_INTERVAL);
             }
         }
         // Timed out or ready: the loop looks at everything either way.
-        rest::wait(&mut select, patience)
+        idle::wait(&mut select, timeout)
     }
 }

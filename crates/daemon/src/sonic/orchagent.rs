@@ -1,8 +1,8 @@
 //! `orchagent` as a process: APPL_DB's tables in, requests to syncd out, replies back.
 //!
-//! When what carries requests goes away while one is under way, nobody can know whether syncd carried it out: requests
+//! When what carries requests goes away while one is under way, it cannot be known whether syncd carried it out: requests
 //! have no numbers. orchagent then ends with a sentence, and its supervisor starts it again, which describes everything
-//! anew. At any other time it waits until Redis, or syncd, is back.
+//! again. At any other time it waits until Redis, or syncd, is back.
 
 use super::config_db::{ConfigDb, Switch};
 use super::follow::Follow;
@@ -323,7 +323,7 @@ fn route_endpoint(
         settings.note("swss_zmq", "disabled", "disabled", why);
         return Ok(None);
     }
-    // SONiC's own script leaves -q out on the virtual switch, and fpmsyncd then talks to nobody.
+    // SONiC's own script leaves -q out on the virtual switch, and fpmsyncd then has no consumer.
     let endpoint = match endpoint {
         Some(endpoint) => endpoint,
         None => Endpoint::parse("tcp://127.0.0.1", north::port()).map_err(Error::new)?,

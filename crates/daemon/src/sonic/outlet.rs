@@ -48,7 +48,7 @@ pub(super) struct RedisOutlet {
 type Written<R> = BTreeMap<<R as Row>::Key, Change<R>>;
 
 impl RedisOutlet {
-    /// `wanted`: whether somebody waits to hear what became of routes, and whether `now`. `warm`: what an earlier run confirmed
+    /// `wanted`: whether fpmsyncd waits to hear what became of routes, and whether `now`. `warm`: what an earlier run confirmed
     /// counts until [`Outlet::restored`].
     pub(super) fn open(
         databases: &Databases,
@@ -62,7 +62,7 @@ impl RedisOutlet {
             resolve: ProducerStateTable::open(databases, Pipeline::default(), stop)?,
             default_routes: PlainTable::open(databases, stop)?,
             capability: PlainTable::open(databases, stop)?,
-            // What an earlier run confirmed is confirmed anew, or is gone.
+            // What an earlier run confirmed is confirmed again, or is gone.
             publisher: Publisher::start(databases, warm, lag, rings, stop)?,
             publishes: now,
             answering: now.then(|| Answering::start(rings)).transpose()?,
@@ -99,7 +99,7 @@ fn again<R: Row>(table: &mut impl Producer<R>, written: &Written<R>) -> Result<(
     write(table, &mut written.values().cloned().collect())
 }
 
-/// Whether somebody waits to hear what became of routes. fpmsyncd listens when CONFIG_DB says so, and hears nothing before it is told
+/// Whether fpmsyncd waits to hear what became of routes. It listens when CONFIG_DB says so, and hears nothing before it is told
 /// what is in the chip; so who of the two sees it first makes no difference.
 pub(super) struct Wanted {
     /// The command line says so (`-F`).
@@ -120,7 +120,7 @@ impl RedisOutlet {
         }
     }
 
-    /// Answers from here on, or no longer.
+    /// Answers from now on, or no longer.
     fn follow(&mut self, orch: &mut Orch) -> Result<(), Error> {
         let Wanted { always, config, is, settings, rings } = &self.wanted;
         // In any case: it is the look that a wake-up asks for.
@@ -159,7 +159,7 @@ impl Outlet for RedisOutlet {
         capability.extend(out.capability.iter().map(|change| (change.key.clone(), change.clone())));
         write(&mut self.default_routes, &mut out.default_routes)?;
         write(&mut self.capability, &mut out.capability)?;
-        // They are for who asks in batches; who reads answers hears of refusals.
+        // They are for clients that ask in batches; a reader of answers gets refusals.
         out.verdicts.clear();
         if !out.responses.is_empty() || !out.found.is_empty() || !out.refusals.is_empty() {
             self.answer(out);

@@ -9,8 +9,8 @@ use super::settings::{DAEMONS, Settings};
 use super::{Error, log};
 use crate::api::model::{Performance, PerformanceRecord};
 use clap::ValueEnum;
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
-use ribtide_runtime::rest;
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::Db;
 use ribtide_tables::{Connection, Databases, TableError};
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// The table of STATE_DB: its keys are the daemons, its fields the timers.
 const TABLE: &str = "RIBTIDE_PERFORMANCE";
 /// How often the timers are looked at: less than a timer takes to make more records than are kept.
-const LOOK: Duration = Duration::from_millis(500);
+const TIMERS_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// While this file exists SONiC's timers log where everybody sees it.
 const NOTICE: &str = "/var/log/syslog_notice_flag";
 
@@ -96,9 +96,9 @@ struct Reporter {
 impl Reporter {
     fn run(mut self, stop: &Stop) {
         while !stop.stopped() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(TIMERS_POLL_INTERVAL);
             match self.look() {
-                Ok(told) if rest::waited(!told) => self.connection.relieve(),
+                Ok(told) if idle::on_wait(!told) => self.connection.shrink_to_fit(),
                 // What routes need stays as it is.
                 Err(e) if !stop.stopped() => {
                     return log(self.daemon, &format!("PerformanceTimers are not reported any more: {e}"));

@@ -1,8 +1,8 @@
 //! Tells whoever wants to know what became of routes, as SONiC does: a row of APPL_STATE_DB, and a message on a channel.
 //!
 //! It is a record that is written behind, and no route waits for it, unless what it publishes is how fpmsyncd hears of routes.
-//! A route that is answered twice before it is written is published once, as it is then; a message that nobody would hear is
-//! not sent. While nobody waits for the chip nothing is published, and rows stay as they are until it is published again.
+//! A route that is answered twice before it is written is published once, as it is then; a message without a subscriber is
+//! not sent. While no client waits for the chip nothing is published, and rows stay as they are until it is published again.
 
 use super::Error;
 use super::north::Lag;
@@ -33,12 +33,12 @@ type All = Arc<Mutex<Option<AllThatAre>>>;
 enum AllThatAre {
     /// Confirmed, and to be told.
     Confirmed(Vec<Change<RouteStateRow>>),
-    /// In the chip, as nobody asked; each row's protocol is in APPL_DB.
+    /// In the chip, though no row asked for it; each row's protocol is in APPL_DB.
     InChip(Vec<RouteKey>),
 }
 
 impl Publisher {
-    /// Publishes from here on. What an earlier run confirmed is forgotten, unless it `keeps` it until
+    /// Publishes from now on. What an earlier run confirmed is forgotten, unless it `keeps` it until
     /// [`Publisher::reconcile`].
     pub(super) fn start(
         databases: &Databases,
@@ -60,7 +60,7 @@ impl Publisher {
         Ok(Publisher { behind: Behind::record(published, lag.behind_by, rings)?, all })
     }
 
-    /// Whether somebody waits for what is published.
+    /// Whether fpmsyncd waits for what is published.
     pub(super) fn awaited(&self, awaited: bool) {
         self.behind.awaited(awaited);
     }
@@ -75,7 +75,7 @@ impl Publisher {
         self.begin(AllThatAre::Confirmed(confirmed))
     }
 
-    /// Before anything is published after a while in which nothing was: these are in the chip, and no others. Nobody is told.
+    /// Before anything is published after a while in which nothing was: these are in the chip, and no others. No message is sent.
     pub(super) fn resume(&mut self, in_chip: Vec<RouteKey>) -> Result<(), Error> {
         self.begin(AllThatAre::InChip(in_chip))
     }
@@ -126,9 +126,9 @@ impl Producer<RouteStateRow> for Published {
         self.rows.waiting()
     }
 
-    fn relieve(&mut self) {
-        self.rows.relieve();
-        self.channel.relieve();
+    fn shrink_to_fit(&mut self) {
+        self.rows.shrink_to_fit();
+        self.channel.shrink_to_fit();
     }
 }
 

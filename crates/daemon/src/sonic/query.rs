@@ -1,9 +1,9 @@
 //! A look into a standalone syncd's virtual switch: a Unix socket that answers one line with one line of JSON.
 //!
 //! `lookup ADDRESS`, `route PREFIX`, `routes ROUTER PREFIX …` (in the virtual router that the switch calls so: an array), `label LABEL`,
-//! `counts`, `chip`. What a real chip shows through its vendor's shell. And for who compares: `walk ENOUGH` (so many routes and labels, or
-//! some more, and `next`), `walk ENOUGH NEXT` (those that come then; without `next`: the last of all), `watch ENTRY …` (the number of this `watch`)
-//! and `unchanged WATCH` (those of its entries that nobody has changed since; `null` when there have been sixteen others), where an entry is
+//! `counts`, `chip`. What a real chip shows through its vendor's shell. And for who compares: `walk COUNT` (so many routes and labels, or
+//! some more, and `next`), `walk COUNT NEXT` (those that come then; without `next`: the last of all), `watch ENTRY …` (the number of this `watch`)
+//! and `unchanged WATCH` (those of its entries that were not changed since; `null` when there have been sixteen others), where an entry is
 //! `ROUTER|PREFIX` or `label|LABEL`; a watch also says how many pieces of rows ASIC_DB was `given` and how many of them are `written`. And
 //! orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is.
 
@@ -69,7 +69,7 @@ pub(super) fn ask(path: &Path, question: &str) -> Result<Value, Error> {
     Asked::open(path)?.ask(question)
 }
 
-/// Somebody who asks a syncd.
+/// A client of a syncd.
 pub(super) struct Asked {
     path: PathBuf,
     stream: BufReader<UnixStream>,
@@ -124,7 +124,7 @@ fn serve<S: 'static>(
 
 fn answer(Seen { switch, rows: (given, written) }: Seen<'_>, question: &str) -> Value {
     let bad = || {
-        let says = "ask lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts, chip, walk ENOUGH NEXT, watch ENTRY or unchanged WATCH; order set NAME=VALUE, refuse PREFIX or take PREFIX";
+        let says = "ask lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts, chip, walk COUNT NEXT, watch ENTRY or unchanged WATCH; order set NAME=VALUE, refuse PREFIX or take PREFIX";
         json!({ "error": says })
     };
     let (word, rest) = question.split_once(' ').unwrap_or((question, ""));
@@ -220,7 +220,7 @@ fn texts(keys: impl IntoIterator<Item = EntryKey>) -> Vec<String> {
     keys.into_iter().map(entry_text).collect()
 }
 
-/// A piece of a walk, `ENOUGH` or `ENOUGH NEXT`.
+/// A piece of a walk, `COUNT` or `COUNT NEXT`.
 fn walk(switch: &VirtualSwitch, text: &str) -> Option<Value> {
     let (enough, from) = match text.split_once(' ') {
         Some((enough, from)) => (enough, cursor(from)?),

@@ -6,7 +6,7 @@
 
 use super::{Error, log};
 use ribtide_runtime::gauge::{Depth, Gauge};
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::Db;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The table of STATE_DB: its keys are the daemons, its fields the queues.
 const TABLE: &str = "RIBTIDE_QUEUES";
 /// How often they are looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const QUEUES_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A queue of a daemon.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -44,7 +44,7 @@ pub struct Level {
     pub full: u64,
 }
 
-/// Writes how full the queues of `daemon` are from here on, those in `rings` now and later. `keys`: also how many keys of this
+/// Writes how full the queues of `daemon` are from now on, those in `rings` now and later. `keys`: also how many keys of this
 /// table of APPL_DB wait for who takes them.
 pub(super) fn publish(
     daemon: &'static str,
@@ -70,7 +70,7 @@ pub(super) fn publish(
     thread.map(drop).map_err(|e| Error::new(format!("no thread to look at queues: {e}")))
 }
 
-/// Keys of a table that nobody has taken: they are on the server, so it is asked.
+/// Keys of a table that were not taken: they are on the server, so it is asked.
 struct Keys {
     connection: Connection,
     set: String,
@@ -107,9 +107,9 @@ impl Publisher {
     fn run(mut self, stop: &Stop) {
         while !stop.stopped() {
             match self.look() {
-                Ok(told) if rest::waited(!told) => {
-                    self.connection.relieve();
-                    self.keys.iter_mut().for_each(|keys| keys.connection.relieve());
+                Ok(told) if idle::on_wait(!told) => {
+                    self.connection.shrink_to_fit();
+                    self.keys.iter_mut().for_each(|keys| keys.connection.shrink_to_fit());
                 }
                 // What routes need stays as it is.
                 Err(e) if !stop.stopped() => {
@@ -117,7 +117,7 @@ impl Publisher {
                 }
                 _ => {}
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(QUEUES_POLL_INTERVAL);
         }
     }
 

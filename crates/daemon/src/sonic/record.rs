@@ -1,7 +1,7 @@
 //! SONiC's recordings: each row that orchagent took (`swss.rec`) and each exchange with syncd (`sairedis.rec`), a
 //! line each, for people and tools that read SONiC's.
 //!
-//! Times are UTC. A hang-up signal makes the files be opened anew, which is how log rotation works there. With `-A` a
+//! Times are UTC. A hang-up signal makes the files be opened again, which is how log rotation works there. With `-A` a
 //! thread of its own writes the file.
 
 use super::{Error, log};
@@ -188,7 +188,7 @@ impl Recording {
     pub(super) fn flush(&mut self) {
         match &mut self.out {
             Out::Here(log) => log.flush(),
-            // Also an empty piece: the thread may have to open the file anew.
+            // Also an empty piece: the thread may have to open the file again.
             Out::Thread(pieces, piece) => drop(pieces.send(std::mem::take(piece))),
         }
     }

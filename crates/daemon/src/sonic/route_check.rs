@@ -39,7 +39,7 @@ use std::time::Instant;
 use surplus::Surplus;
 
 /// Differences that are told one by one.
-const TOLD: usize = 1000;
+const REPORTED_DIFFERENCES_MAX: usize = 1000;
 /// Why a row may have no entry.
 const ABSENT: &str = "APPL_DB has a row, and ASIC_DB no entry: orchagent waits for what it needs, or the switch refused it; \
                       swss.rec and the log of orchagent say which";
@@ -213,7 +213,7 @@ impl DaemonsCheck {
         self.round = Some(Round::new(scene, dests, surplus, is_open));
         counts.chip = self.syncd.as_deref().map(counts_of).transpose()?;
         let under_way = differences.iter().filter(|difference| difference.under_way).count() as u64;
-        differences.truncate(TOLD);
+        differences.truncate(REPORTED_DIFFERENCES_MAX);
         Ok(RouteCheck {
             full: true,
             checked,
@@ -398,7 +398,7 @@ impl Scene {
                 routers.insert(vrf, router);
             }
         }
-        // What is left has no rows, so that it does not matter which is which; or it is nobody's.
+        // What is left has no rows, so that it does not matter which is which; or it belongs to no route.
         for router in objects.routers.keys() {
             if !taken(routers, router) {
                 let free = names.iter().map(|name| rows.vrfs.number(Some(name)));

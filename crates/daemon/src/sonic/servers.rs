@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 const WHO: &str = "redis";
 /// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const SERVER_START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often servers are looked after.
-const GLANCE: Duration = Duration::from_millis(100);
+const SERVERS_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What to do with Redis.
 #[derive(Subcommand, Clone, Debug)]
@@ -74,7 +74,7 @@ pub fn run(redis: Redis) -> Result<(), Error> {
     }
     log(WHO, &format!("ready; the daemons find them with --database-config {}", file.display()));
     while !ending.load(Relaxed) {
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(SERVERS_POLL_INTERVAL);
         children.iter_mut().try_for_each(Running::check)?;
     }
     Ok(())
@@ -96,7 +96,7 @@ impl Running {
             "no",
             "--daemonize",
             "no",
-            // Tables that grew are moved by the commands that use them, so that a server that nobody asks does nothing: in
+            // Tables that grew are moved by the commands that use them, so that a server without commands does nothing: in
             // idle time Redis moves them a hundredth of the time, which after a full table takes it ten seconds.
             "--activerehashing",
             "no",
@@ -126,7 +126,7 @@ impl Running {
         let begin = Instant::now();
         while !self.server.answers() {
             self.check()?;
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > SERVER_START_TIMEOUT {
                 return Err(Error::new(format!("{} does not answer", self.server.name)));
             }
             std::thread::sleep(Duration::from_millis(10));

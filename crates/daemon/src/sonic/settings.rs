@@ -18,7 +18,7 @@ pub(super) const DAEMONS: [&str; 3] = ["fpmsyncd", "orchagent", "syncd"];
 const ENABLE_MULTIDB: &str = "/etc/sonic/enable_multidb";
 
 /// How often a daemon looks whether STATE_DB enables what it was started without.
-const LOOK: Duration = Duration::from_secs(1);
+const STATE_DB_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A setting.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -157,7 +157,7 @@ pub(super) fn refuse_with_warm_restart(
     let body = move || {
         let mut was = false;
         while !stop.stopped() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(STATE_DB_POLL_INTERVAL);
             // While there is no STATE_DB there is nothing to say.
             let is = warm_restart(&databases, dockers, &stop).unwrap_or(was);
             if is && !was {

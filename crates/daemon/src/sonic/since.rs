@@ -1,6 +1,6 @@
 //! Since when the switch has all that orchagent told syncd: a number in ASIC_DB.
 //!
-//! A syncd whose rows need not be exact asks orchagent on a channel to describe everything anew. A channel keeps nothing, and
+//! A syncd whose rows need not be exact asks orchagent on a channel to describe everything again. A channel keeps nothing, and
 //! a Redis that was started again may not be listened to yet. So the request stands in the database too: a syncd that does not
 //! have what the one before was told writes another number, and orchagent looks at it.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const KEY: &str = "RIBTIDE_SYNCD_SINCE";
 /// How often orchagent looks.
-const LOOK: Duration = Duration::from_secs(1);
+const GENERATION_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A number that no other run has.
 pub(super) fn of_this_run() -> u64 {
@@ -50,14 +50,14 @@ pub(super) fn watch(
     let stop = stop.clone();
     let body = move || {
         while !stop.stopped() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(GENERATION_POLL_INTERVAL);
             match asic.ask(&["GET", KEY]).map(|number| number.into_text()) {
                 // A server that lost it: syncd writes it again.
                 Ok(None) => {}
                 Ok(Some(now)) if now == since => {}
                 Ok(Some(_)) => return tell(),
                 Err(_) if stop.stopped() => return,
-                Err(e) => log("orchagent", &format!("{e}; looking again whether syncd was started anew")),
+                Err(e) => log("orchagent", &format!("{e}; looking again whether syncd was started again")),
             }
         }
     };

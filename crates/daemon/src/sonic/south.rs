@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use crossbeam_channel::Select;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
-use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, octets, text};
+use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, binary, text};
 use ribtide_swss::{Db, json};
 use ribtide_tables::zmq::{self, Endpoint};
 use ribtide_tables::{Connection, Databases, Exchange, Heard, Message, Question, WINDOW, listen, queue};
@@ -33,8 +33,8 @@ pub(super) const SHUTDOWN_REQUEST: &str = "switch_shutdown_request";
 /// Where syncd takes requests over ZeroMQ, if nothing else is said.
 const PORT: u16 = 5555;
 /// How long syncd may take for one request. SONiC gives up after a minute; a chip that stalls for as long is no reason to
-/// describe everything anew.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// describe everything again.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
 /// What orchagent adds to both steps of a view in `redis_async`, with a number that no other run has, and syncd of ours to its replies:
 /// when each request is answered, which the first step asks for. SONiC's reads neither. A key of ASIC_DB, too: syncd was asked for
 /// it last.
@@ -157,7 +157,7 @@ struct Waiting {
 
 impl Waiting {
     /// Whether this is the reply to what an earlier run asked, which came late. A syncd of ours says of a view's step whose it was. One
-    /// without a number is of SONiC's syncd, whoever was there before it, and of that nobody can tell.
+    /// without a number is of SONiC's syncd, whoever was there before it, and of that nothing can be said.
     fn is_late(&self, message: &Message) -> bool {
         let run = run_of(message);
         self.view.is_some() != (message.op == VIEW_STEP) || (run.is_some() && run != self.run)
@@ -240,7 +240,7 @@ impl South {
         Ok(South {
             exchange,
             waiting: VecDeque::new(),
-            create_switch: create_switch.unwrap_or(PATIENCE),
+            create_switch: create_switch.unwrap_or(REQUEST_TIMEOUT),
             settings,
             answers,
             assumed: Vec::new(),
@@ -253,10 +253,10 @@ impl South {
 }
 
 impl South {
-    fn patience(&self, request: &SaiRequest) -> Duration {
+    fn request_timeout(&self, request: &SaiRequest) -> Duration {
         match request.call {
             SaiCall::One { verb: Verb::Create, object: ObjectType::Switch, .. } => self.create_switch,
-            _ => PATIENCE,
+            _ => REQUEST_TIMEOUT,
         }
     }
 }
@@ -267,14 +267,14 @@ fn unreadable(why: impl fmt::Display) -> Error {
 
 /// A request as it goes over ZeroMQ, to a syncd of ours or another's. Over ZeroMQ each is answered.
 fn spell((request, _): &(SaiRequest, bool), ours: bool, message: &mut Vec<u8>) {
-    if !(ours && octets::write_bulk(request, message)) {
+    if !(ours && binary::write_bulk(request, message)) {
         message.extend(text::write_request(request).to_zmq().into_bytes());
     }
 }
 
 /// What came over ZeroMQ as the answer to request `id`.
 fn hear(id: u64, message: &[u8]) -> Result<SaiReply, Error> {
-    match octets::read_reply(id, message) {
+    match binary::read_reply(id, message) {
         Some(reply) => reply.map_err(|_| unreadable("it is cut off")),
         None => text::read_zmq_reply(id, &String::from_utf8_lossy(message)).map_err(unreadable),
     }
@@ -311,7 +311,7 @@ impl SyncdLink for South {
             let answered = assumed.is_none();
             match assumed {
                 Some(reply) => self.assumed.push(reply),
-                None => self.waiting.push_back(Instant::now() + self.patience(&request)),
+                None => self.waiting.push_back(Instant::now() + self.request_timeout(&request)),
             }
             if self.exchange.requests.send((request, answered)).is_err() {
                 // Its reason comes with the replies.
@@ -325,7 +325,7 @@ impl SyncdLink for South {
         if self.shutdown.try_recv().is_ok() {
             return Err(Error::new(
                 "syncd was started again and does not have what it was told; start orchagent again, so that it describes \
-                 the switch anew",
+                 the switch again",
             ));
         }
         replies.append(&mut self.assumed);

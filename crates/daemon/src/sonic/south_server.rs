@@ -11,7 +11,7 @@ use crossbeam_channel::Select;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_swss::sai::text::{self, Answers};
-use ribtide_swss::sai::{SaiCall, SaiReply, SaiRequest, Status, View, octets};
+use ribtide_swss::sai::{SaiCall, SaiReply, SaiRequest, Status, View, binary};
 use ribtide_swss::syncd::SyncdOut;
 use ribtide_swss::{Db, json};
 use ribtide_tables::queue::{self, QueueWriter};
@@ -155,25 +155,25 @@ impl SouthServer {
             None => true,
         };
         let body = move || {
-            let mut octets = Vec::new();
+            let mut bytes = Vec::new();
             loop {
-                let relieve = || {
-                    octets = Vec::new();
-                    writer.iter_mut().for_each(QueueWriter::relieve);
+                let on_idle = || {
+                    bytes = Vec::new();
+                    writer.iter_mut().for_each(QueueWriter::shrink_to_fit);
                 };
-                let Ok(first) = waiting.recv_relieving(relieve) else { return };
+                let Ok(first) = waiting.recv_or_idle(on_idle) else { return };
                 for (way, reply) in std::iter::once(first).chain(std::iter::from_fn(|| waiting.try_recv())) {
-                    // Whoever describes the switch anew takes no answer to what was asked before.
-                    let anew = matches!(reply, Reply::Done(_, Kind::Init { .. }));
+                    // An orchagent that describes the switch again takes no reply to an earlier request.
+                    let init = matches!(reply, Reply::Done(_, Kind::Init { .. }));
                     match (way, &mut writer) {
                         (Way::Zmq(answer), _) => {
-                            octets.clear();
-                            if spell_zmq(reply, answer.ours, &mut octets) {
-                                answer.send(&octets);
+                            bytes.clear();
+                            if spell_zmq(reply, answer.ours, &mut bytes) {
+                                answer.send(&bytes);
                             }
                         }
                         (Way::Redis, Some(writer)) => match spell(reply) {
-                            Some(message) if anew => writer.answer_and_forget(&message),
+                            Some(message) if init => writer.answer_and_forget(&message),
                             message => writer.answer(message.as_ref()),
                         },
                         (Way::Redis, None) => {}
@@ -308,7 +308,7 @@ fn refusal(key: &str, op: &str, why: String) -> Refusal {
 
 /// A request that came over ZeroMQ.
 fn read_zmq(message: &[u8]) -> Result<SaiRequest, Refusal> {
-    if let Some(bulk) = octets::read_bulk(0, message) {
+    if let Some(bulk) = binary::read_bulk(0, message) {
         return bulk.map_err(|_| refusal("", "", "a bulk of routes that is cut off".into()));
     }
     let message = String::from_utf8_lossy(message);
@@ -323,7 +323,7 @@ fn read_zmq(message: &[u8]) -> Result<SaiRequest, Refusal> {
 fn spell_zmq(reply: Reply, ours: bool, out: &mut Vec<u8>) -> bool {
     if let Reply::Done(reply, Kind::Change) = &reply
         && ours
-        && octets::write_reply(reply, out)
+        && binary::write_reply(reply, out)
     {
         return true;
     }
@@ -413,7 +413,7 @@ impl OrchLink for SouthServer {
     }
 
     fn close(&mut self) -> Result<bool, Error> {
-        // Over ZeroMQ nobody can be told to wait: orchagent stands still, so what comes is what is on the way.
+        // Over ZeroMQ no client can be made to wait: orchagent stands still, so what comes is what is on the way.
         if !self.is_empty() {
             self.silent = None;
         }

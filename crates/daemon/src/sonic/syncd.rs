@@ -1,6 +1,6 @@
 //! `syncd` as a process: requests onto the virtual switch, replies back, rows into ASIC_DB.
 //!
-//! When syncd alone is started again, the rows of ASIC_DB make the switch anew. If they are written in line, orchagent
+//! When syncd alone is started again, the rows of ASIC_DB make the switch again. If they are written in line, orchagent
 //! goes on; if not, it is asked to start again. When orchagent starts, it describes everything; what the switch had
 //! before goes then.
 
@@ -217,7 +217,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
             (false, StartType::Cold) => ("cold", ""),
             (false, StartType::Warm) => ("cold", "no earlier syncd left a switch that ASIC_DB knows"),
             (false, _) => {
-                ("cold", "the virtual switch begins with what ASIC_DB has, and orchagent describes it anew")
+                ("cold", "the virtual switch begins with what ASIC_DB has, and orchagent describes it again")
             }
         };
         settings.note("-t", asked, active, why);
@@ -256,7 +256,7 @@ const WRITE_FILE: &str = "SAI_WARM_BOOT_WRITE_FILE";
 /// Where it is if a profile does not say.
 const KEPT_IN: &str = "/var/warmboot/sai-warmboot.bin";
 
-/// Hears who asks syncd to end: true for warm. SONiC's preparations for it ask for nothing here.
+/// Hears requests that syncd end: true for warm. SONiC's preparations for it ask for nothing here.
 fn listen_for_shutdown(
     databases: &Databases,
     stop: &Stop,

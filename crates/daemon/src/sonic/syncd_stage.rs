@@ -10,8 +10,8 @@ use crossbeam_channel::Select;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::ask::Asked;
 use ribtide_runtime::gauge::Gauge;
+use ribtide_runtime::idle;
 use ribtide_runtime::meter::Meter;
-use ribtide_runtime::rest;
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_sai::VirtualSwitch;
@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 
 const DAEMON: &str = "syncd";
 /// How long it sleeps while the last requests are on the way.
-const GLANCE: Duration = Duration::from_millis(5);
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The longest sleep: how late a stop is noticed.
-const NAP: Duration = Duration::from_millis(500);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Requests that the chip may work on or have before it, beyond which no more are taken.
 const AT_WORK: usize = 8;
 
@@ -88,7 +88,7 @@ pub(super) struct SyncdStage {
     at_work: VecDeque<AtWork>,
     /// Requests that the chip works on, and those before it.
     at_chip: Gauge,
-    /// Who asks it to end.
+    /// The requests that it end.
     pub(super) shutdown: Option<Shutdown>,
 }
 
@@ -162,7 +162,7 @@ impl SyncdStage {
             let now = Instant::now();
             if let Some(until) = self.syncd.chip_mut().stalled(now) {
                 if self.wait(asked, false, until) {
-                    self.relieve();
+                    self.shrink_to_fit();
                 }
                 continue;
             }
@@ -181,7 +181,7 @@ impl SyncdStage {
                     self.waiting.extend(request);
                     if self.wait(asked, takes, self.at_work.front().map(|work| work.done)) {
                         requests = Vec::new();
-                        self.relieve();
+                        self.shrink_to_fit();
                     }
                 }
             }
@@ -265,7 +265,7 @@ impl SyncdStage {
                 break;
             }
             if requests.is_empty() {
-                std::thread::sleep(GLANCE);
+                std::thread::sleep(DRAIN_POLL_INTERVAL);
             }
             for request in requests.drain(..) {
                 self.carry_out(request, Instant::now())?;
@@ -276,7 +276,7 @@ impl SyncdStage {
         if let Some(Shutdown { file, .. }) = self.shutdown.filter(|_| warm) {
             if self.syncd.in_view() {
                 return Err(Error::new(
-                    "orchagent is describing the switch, so it is not kept; orchagent describes it anew",
+                    "orchagent is describing the switch, so it is not kept; orchagent describes it again",
                 ));
             }
             warm_file::save(&file, &self.syncd)?;
@@ -285,14 +285,14 @@ impl SyncdStage {
         Ok(())
     }
 
-    /// Lets go of room that was made for much.
-    fn relieve(&mut self) {
+    /// Shrinks its buffers to their contents.
+    fn shrink_to_fit(&mut self) {
         self.waiting.shrink_to_fit();
         self.at_work.shrink_to_fit();
-        self.changed.relieve();
-        self.syncd.relieve();
-        self.syncd.chip_mut().relieve();
-        rest::give_back();
+        self.changed.shrink_to_fit();
+        self.syncd.shrink_to_fit();
+        self.syncd.chip_mut().shrink_to_fit();
+        idle::purge();
     }
 
     /// Sleeps until there is something to do, or `until`; `takes`: requests are something to do. True when its thread has come
@@ -311,7 +311,7 @@ impl SyncdStage {
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         // Timed out or ready: the loop looks at everything either way.
-        rest::wait(&mut select, left.map_or(NAP, |left| left.min(NAP)))
+        idle::wait(&mut select, left.map_or(STOP_POLL_INTERVAL, |left| left.min(STOP_POLL_INTERVAL)))
     }
 }
 

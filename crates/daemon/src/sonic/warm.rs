@@ -60,7 +60,7 @@ impl WarmStart {
         Ok(warm)
     }
 
-    /// [`WarmStart::begin`] of something that the daemon does anew.
+    /// [`WarmStart::begin`] of something that the daemon does again.
     pub(super) fn again(&mut self) -> Result<(), Error> {
         let mut enabled = false;
         for of in ["system", self.container] {
@@ -239,7 +239,7 @@ pub(super) struct RestartCheck {
 }
 
 impl RestartCheck {
-    /// Listens to who asks, and on the channel that says that this orchagent is there.
+    /// Listens to requests, and on the channel that says that this orchagent is there.
     pub(super) fn listen(databases: &Databases, stop: &Stop) -> Result<RestartCheck, Error> {
         let (tell, asked) = crossbeam_channel::bounded(16);
         let appl = databases.get(Db::Appl);
@@ -257,7 +257,7 @@ impl RestartCheck {
                     .chunks(2)
                     .any(|pair| pair[0] == name && pair.get(1).is_some_and(|v| v == "true"))
             };
-            // Who asks again while so many wait hears of the first.
+            // A client that asks again while so many wait gets the first answer.
             let _ = tell.try_send(Question {
                 since: Instant::now(),
                 freeze: !says("NoFreeze"),
@@ -267,19 +267,19 @@ impl RestartCheck {
         Ok(RestartCheck { asked, open: None, appl: Connection::open(appl, stop)? })
     }
 
-    /// Lets `select` see when somebody asks.
+    /// Makes `select` ready when a client asks.
     pub(super) fn watch<'a>(&'a self, select: &mut crossbeam_channel::Select<'a>) {
         select.recv(&self.asked);
     }
 
-    /// Whether somebody asked who has no answer.
+    /// Whether a client has no answer yet.
     pub(super) fn is_asked(&mut self) -> bool {
         self.open = self.open.take().or_else(|| self.asked.try_recv().ok());
         self.is_open()
     }
 
     /// Answers who asked, if there is an answer now: `settled` says that nothing comes, is under way or waits, `idle` that
-    /// nothing is under way. True when nothing must be done from here on.
+    /// nothing is under way. True when nothing must be done from now on.
     pub(super) fn answer(&mut self, settled: bool, idle: bool) -> Result<bool, Error> {
         let Some(question) = self.open else { return Ok(false) };
         let ready = settled || (question.skip_pending && idle);

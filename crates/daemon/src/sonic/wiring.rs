@@ -1,5 +1,5 @@
 //! Whether fpmsyncd sends routes the way on which orchagent takes them. Each has its own setting (`-q` and `--route-zmq`, or
-//! CONFIG_DB as it was when it started), and where the two differ no route arrives and nobody misses one.
+//! CONFIG_DB as it was when it started), and where the two differ no route arrives and no daemon misses one.
 //!
 //! It shows in Redis, whoever's orchagent it is: for as long as it runs it listens to the channels of the tables that it takes from
 //! there. NEXTHOP_GROUP_TABLE is always one of them; ROUTE_TABLE is where routes do not come over ZeroMQ.

@@ -100,7 +100,7 @@ fn either_daemon_may_start_again_and_nothing_stale_stays() {
     bench.set("ROUTE_TABLE", "10.3.0.0/16", "protocol bgp nexthop 10.0.0.1 ifname Ethernet0");
     bench.forwards("10.3.2.3", &["10.0.0.1"]);
 
-    // orchagent alone, with a change while it is away: it describes everything anew.
+    // orchagent alone, with a change while it is away: it describes everything again.
     bench.stop(orchagent);
     bench.del("ROUTE_TABLE", "10.1.0.0/16");
     bench.set("ROUTE_TABLE", "10.2.0.0/16", "nexthop 10.0.0.1 ifname Ethernet0");

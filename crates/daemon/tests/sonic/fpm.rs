@@ -211,7 +211,7 @@ fn with_suppression_only_what_the_chip_has_is_offloaded() {
         let (address, _) = bench.fpmsyncd();
         let mut zebra = Zebra::connect(address);
         zebra.route("10.1.0.0/16", &[via("10.0.0.1", "Ethernet0")]);
-        // Nobody has programmed it: no reply, however long one waits.
+        // It is not programmed: no reply, however long one waits.
         zebra.silent();
         bench.syncd();
         bench.orchagent("-F");
@@ -256,7 +256,7 @@ fn an_answer_counts_once_whichever_way_answers_come() {
                 format!(r#"["SWSS_RC_SUCCESS","{prefix}","err_str","SWSS_RC_SUCCESS","protocol","bgp"]"#);
             redis.ask(&format!("PUBLISH APPL_DB_ROUTE_TABLE_RESPONSE_CHANNEL {message}"))
         };
-        // Somebody of SONiC's answers.
+        // An orchagent of SONiC's answers.
         zebra.route("10.1.0.0/16", &[via("10.0.0.1", "Ethernet0")]);
         eventually("the row", || (!bench.appl().hash("_ROUTE_TABLE:10.1.0.0/16").is_empty()).then_some(()));
         publish("10.1.0.0/16");
@@ -266,7 +266,7 @@ fn an_answer_counts_once_whichever_way_answers_come() {
         bench.ports();
         way(&bench, "direct");
         bench.forwards("10.1.2.3", &["10.0.0.1"]);
-        // It has a next hop that nobody resolves: what is published now was published by nobody who knows.
+        // It has a next hop that is not resolved: what is published now is not from orchagent.
         zebra.route("10.2.0.0/16", &[via("10.0.0.77", "Ethernet0")]);
         zebra.route("10.3.0.0/16", &[via("10.0.0.1", "Ethernet0")]);
         zebra.offloaded(&["10.3.0.0/16"]);
@@ -276,7 +276,7 @@ fn an_answer_counts_once_whichever_way_answers_come() {
         let confirmed = "protocol=bgp";
         eventually("the state", || (states.hash("ROUTE_TABLE:10.3.0.0/16") == confirmed).then_some(()));
         bench.stop(orchagent);
-        // Until it is known who answers, nobody does.
+        // Until it is known which orchagent answers, none does.
         publish("10.2.0.0/16");
         zebra.silent();
         way(&bench, "through Redis");
@@ -295,7 +295,7 @@ fn an_answer_counts_once_whichever_way_answers_come() {
     });
 }
 
-/// Redis goes and comes back empty. Nobody can know what was under way, so orchagent and syncd end with a sentence, for
+/// Redis goes and comes back empty. It cannot be known what was under way, so orchagent and syncd end with a sentence, for
 /// their supervisor to start them again; fpmsyncd writes all that it knows.
 #[test]
 fn a_redis_that_lost_its_data_is_filled_again() {

@@ -115,7 +115,7 @@ impl Model {
         Model { started: true, finished: true, ..Model::default() }
     }
 
-    /// One that holds something from before: wrong groups and routes that nobody wants.
+    /// One that holds something from before: wrong groups and routes that are not wanted.
     pub fn leftover() -> Model {
         let mut model = Model::default();
         model.groups.insert(GroupId(1), FibGroup::Blackhole);
@@ -239,33 +239,33 @@ pub enum Said {
 }
 
 impl Said {
-    fn treatment(self, afi: Afi) -> Treatment {
+    fn policy_result(self, afi: Afi) -> FibPolicyResult {
         let source = |n: u8| match afi {
             Afi::Ipv4 => IpAddr::from([10, 255, 0, n]),
             Afi::Ipv6 => IpAddr::from([0x2001, 0xdb8, 0xff, 0, 0, 0, 0, n.into()]),
         };
         match self {
-            Said::Deny => Treatment { deny: true, source: None },
-            Said::Permit => Treatment::default(),
-            Said::Source(n) => Treatment { deny: false, source: Some(source(n)) },
+            Said::Deny => FibPolicyResult { deny: true, source: None },
+            Said::Permit => FibPolicyResult::default(),
+            Said::Source(n) => FibPolicyResult { deny: false, source: Some(source(n)) },
         }
     }
 }
 
 impl RouteMaps for Maps {
-    fn of_all(&self, protocol: Protocol, afi: Afi) -> Option<Treatment> {
+    fn of_all(&self, protocol: Protocol, afi: Afi) -> Option<FibPolicyResult> {
         let mut asked =
             self.0.iter().filter(|(p, of, _)| *p == protocol && of.is_none_or(|of| of.afi() == afi));
         match asked.next() {
-            None => Some(Treatment::default()),
-            Some((_, None, said)) => Some(said.treatment(afi)),
+            None => Some(FibPolicyResult::default()),
+            Some((_, None, said)) => Some(said.policy_result(afi)),
             Some((_, Some(_), _)) => None,
         }
     }
-    fn of(&self, protocol: Protocol, prefix: AnyPrefix) -> Treatment {
+    fn of(&self, protocol: Protocol, prefix: AnyPrefix) -> FibPolicyResult {
         let holds = |of: &AnyPrefix| of.contains(prefix.addr()) && of.len() <= prefix.len();
         let mut asked = self.0.iter().filter(|(p, of, _)| *p == protocol && of.as_ref().is_none_or(holds));
-        asked.next().map_or(Treatment::default(), |(_, _, said)| said.treatment(prefix.afi()))
+        asked.next().map_or(FibPolicyResult::default(), |(_, _, said)| said.policy_result(prefix.afi()))
     }
 }
 

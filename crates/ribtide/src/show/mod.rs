@@ -234,7 +234,7 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
     };
     let request = model::Clear { address, all, soft: soft.is_some() };
     let answer: model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
-    let did = if request.soft { "Routes are exchanged again" } else { "Sessions begin anew" };
+    let did = if request.soft { "Routes are exchanged again" } else { "Sessions are reset" };
     let mut out = io::stdout().lock();
     finish(print(&mut out, output, &answer, |a| {
         format!("{did} with {}.\n", count(a.neighbors as u64, "neighbour"))

@@ -11,7 +11,7 @@ use crate::row::{Change, RouteKey, pack_prefix, unpack_prefix};
 pub struct Again {
     /// Of each VRF its number and the destinations.
     vrfs: Vec<(u32, Vec<u8>)>,
-    /// How many octets of the last one's are behind us.
+    /// How many bytes of the last one's are behind us.
     at: usize,
 }
 
@@ -19,7 +19,7 @@ pub struct Again {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Says {
     /// What any row says: who takes it answers it.
-    Anew,
+    New,
     /// To an orchagent of ours: no news, unless it `missed` what it was told before.
     Again {
         /// It did.
@@ -30,10 +30,10 @@ pub enum Says {
 impl Again {
     fn next(&mut self) -> Option<RouteRef> {
         loop {
-            let (vrf, octets) = self.vrfs.last()?;
-            let mut rest = octets.get(self.at..).unwrap_or_default();
+            let (vrf, bytes) = self.vrfs.last()?;
+            let mut rest = bytes.get(self.at..).unwrap_or_default();
             if let Some(prefix) = unpack_prefix(&mut rest) {
-                self.at = octets.len() - rest.len();
+                self.at = bytes.len() - rest.len();
                 return Some((*vrf, prefix));
             }
             self.vrfs.pop();
@@ -46,9 +46,9 @@ impl Fpmsyncd {
     /// All routes that there are now.
     pub fn all_again(&self) -> Again {
         let packed = |(vrf, of): (u32, &super::Vrf)| {
-            let mut octets = Vec::new();
-            of.routes.for_each(|prefix, _| pack_prefix(prefix, &mut octets));
-            (vrf, octets)
+            let mut bytes = Vec::new();
+            of.routes.for_each(|prefix, _| pack_prefix(prefix, &mut bytes));
+            (vrf, bytes)
         };
         Again { vrfs: (0..).zip(&self.vrfs).map(packed).collect(), at: 0 }
     }

@@ -1,7 +1,7 @@
 //! What orchagent says became of routes; only with FIB suppression does anybody wait for it.
 //!
 //! There are three kinds of it. *Answers* come one for each row that orchagent took, in their order. What *is in the chip* is said
-//! when answers may have been lost: as somebody begins to answer, when listening broke off, and by an orchagent that is new of the
+//! when answers may have been lost: as an orchagent begins to answer, when listening broke off, and by an orchagent that is new of the
 //! rows that it found. It tells nothing about rows that are under way, so it counts for a route of which nothing was written
 //! since the start; of one that was written and not answered orchagent is asked again. What is *refused* is named with its row's
 //! digest, and told where that is what the route asks for, as its announcer knows it. It is no answer, since one may still come (the chip
@@ -12,13 +12,11 @@ use super::stage::Answered;
 use super::table::Entry;
 use super::{FpmOut, Fpmsyncd, RouteRef};
 use crate::row::{Name, RouteKey, RouteResponse, RouteRow, RouteStatus};
-use ribtide_prefix::AnyPrefix;
+use ribtide_prefix::{AnyPrefix, PREFETCH_BATCH};
 use smallvec::SmallVec;
 
-/// Routes that are found at a time before they are dealt with, so that the waits for memory overlap.
-pub(super) const AHEAD: usize = 32;
-/// Where they probably are.
-pub(super) type Places = SmallVec<[Option<u32>; AHEAD]>;
+/// Where the routes of a batch probably are.
+pub(super) type Places = SmallVec<[Option<u32>; PREFETCH_BATCH]>;
 
 impl Fpmsyncd {
     /// Takes in an answer about a route, as SONiC's orchagent publishes it.
@@ -86,15 +84,15 @@ impl Fpmsyncd {
             return;
         };
         let protocol = self.config.protocols.number(protocol);
-        let mut next = SmallVec::<[AnyPrefix; AHEAD]>::new();
+        let mut next = SmallVec::<[AnyPrefix; PREFETCH_BATCH]>::new();
         loop {
-            next.extend(prefixes.by_ref().take(AHEAD));
+            next.extend(prefixes.by_ref().take(PREFETCH_BATCH));
             let Some(last) = next.last() else { return };
             let routes = &self.vrfs[vrf as usize].routes;
             let mut places = Places::new();
             if !routes.is_nth(*last, next.len()) {
                 places.extend(next.iter().map(|prefix| routes.guess(*prefix)));
-                next.iter().zip(&places).for_each(|(prefix, at)| routes.look_at(*prefix, *at));
+                next.iter().zip(&places).for_each(|(prefix, at)| routes.prefetch(*prefix, *at));
             }
             for (n, prefix) in next.drain(..).enumerate() {
                 if let Some(at) = places.get(n) {

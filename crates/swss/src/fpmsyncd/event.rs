@@ -14,7 +14,7 @@ pub enum FpmEvent {
     Object(u32, Cause),
     /// A message could not be read; what follows it still was.
     Malformed(String),
-    /// Routes and groups that were known from before, and that nobody announced again, were deleted.
+    /// Routes and groups that were known from before, and that no client announced again, were deleted.
     Swept {
         /// How many routes.
         routes: usize,

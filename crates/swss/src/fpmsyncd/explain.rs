@@ -23,7 +23,7 @@ pub enum Waiting {
     /// To be handed over: its turn, or room for it.
     Turn,
     /// With FIB suppression: an answer of orchagent to each row that was handed over; to so many none came, or, where `more` is true,
-    /// to more. One that was refused has none, nor has one that orchagent united with a later one.
+    /// to more. One that was refused has none, nor has one that orchagent coalesced with a later one.
     Answer {
         /// How many.
         rows: u8,
@@ -45,14 +45,14 @@ impl std::fmt::Display for Waiting {
                         format!("{rows}{or_more} of the rows handed over have no answer: each is")
                     }
                 };
-                write!(f, "{has} still to come, or was refused or united with a later one, and gets none")
+                write!(f, "{has} still to come, or was refused or coalesced with a later one, and gets none")
             }
         }
     }
 }
 
 impl Fpmsyncd {
-    /// What is known of a route; `None` when nobody announces it and nothing of it is left to be handed over. `vrf`: `None` is
+    /// What is known of a route; `None` when no client announces it and nothing of it is left to be handed over. `vrf`: `None` is
     /// the default one.
     pub fn explain(&self, vrf: Option<&str>, prefix: AnyPrefix) -> Option<RouteState> {
         let at = (self.find_vrf(vrf)?, prefix);

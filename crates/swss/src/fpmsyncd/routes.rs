@@ -1,12 +1,12 @@
-//! Routes: which row each has, and the changes that nobody took yet.
+//! Routes: which row each has, and the changes that were not taken yet.
 
-use super::answers::{AHEAD, Places};
+use super::answers::Places;
 use super::source::{RawHop, SourceId, State, What, Written};
 use super::stage::Stage;
 use super::table::Entry;
 use super::{Cause, Changed, FpmEvent, FpmOut, Fpmsyncd, Offload, RouteRef, Vrf};
 use crate::row::{Change, Name, RouteKey, RouteRow, Via};
-use ribtide_prefix::{AnyPrefix, Map, Set};
+use ribtide_prefix::{AnyPrefix, Map, PREFETCH_BATCH, Set};
 use ribtide_wire::netlink::numbers::{LWTUNNEL_ENCAP_MPLS, RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN};
 use ribtide_wire::netlink::{Hops, NextHops, Route, RouteKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -353,29 +353,28 @@ impl Fpmsyncd {
         self.take_labels(out);
         let mut copies = Copies::default();
         let suppress = self.config.suppress;
-        let mut ahead = 0;
+        let mut prefetched = 0;
         let mut places = Places::new().into_iter();
         let mut changed = std::mem::take(&mut self.changed).into_iter();
         while let Some(Changed { at: (vrf, prefix), written }) = changed.next() {
             if let Some(at) = places.next() {
                 self.vrfs[vrf as usize].routes.expect(prefix, at);
             }
-            if ahead == 0 {
-                // Of many that were changed long ago, some at a time: the processor waits for all of them at once.
+            if prefetched == 0 {
                 let rest = changed.as_slice();
-                let next = rest.get(..AHEAD).unwrap_or(rest);
+                let next = rest.get(..PREFETCH_BATCH).unwrap_or(rest);
                 let routes = |vrf: u32| &self.vrfs[vrf as usize].routes;
                 if next.last().is_some_and(|last| !routes(last.at.0).is_nth(last.at.1, next.len() + 1)) {
                     let guessed: Places =
                         next.iter().map(|next| routes(next.at.0).guess(next.at.1)).collect();
                     next.iter()
                         .zip(&guessed)
-                        .for_each(|(next, at)| routes(next.at.0).look_at(next.at.1, *at));
+                        .for_each(|(next, at)| routes(next.at.0).prefetch(next.at.1, *at));
                     places = guessed.into_iter();
                 }
-                ahead = AHEAD;
+                prefetched = PREFETCH_BATCH;
             }
-            ahead -= 1;
+            prefetched -= 1;
             let of = &self.vrfs[vrf as usize];
             let entry = of.routes.get(prefix);
             let stage = entry.map_or(Stage::NEW, |entry| entry.stage);

@@ -1,9 +1,9 @@
 //! Sessions: what was announced in which, and what goes when a replay is over.
 //!
-//! SONiC's FPM has no end-of-replay mark, and nothing is withdrawn that vanished while nobody was connected. So each route
+//! SONiC's FPM has no end-of-replay mark, and nothing is withdrawn that vanished while no client was connected. So each route
 //! bears the number of the session that announced it last, and those of older ones go when the replay is over: when its
-//! client says so, or somebody who knows ([`Fpmsyncd::end_of_replay`]), or it falls silent. Silent is who is listened to and
-//! says nothing; not one whom nobody reads, because orchagent is behind or this process was stopped. And a client that said
+//! client says so, or the caller, if it knows ([`Fpmsyncd::end_of_replay`]), or it falls silent. Silent is who is listened to and
+//! says nothing; not one that is not read, because orchagent is behind or this process was stopped. And a client that said
 //! that it will mark the end is waited for: silence does not end its replay.
 
 use super::stage::Stage;
@@ -45,7 +45,7 @@ impl Session {
         }
     }
 
-    /// Nobody listened for so long.
+    /// The client was not read for so long.
     pub(super) fn miss(&mut self, span_ms: u64) {
         self.progress_ms += span_ms;
         self.renewed_ms += span_ms;
@@ -122,7 +122,7 @@ impl Fpmsyncd {
         self.session.epoch > 0 && !self.session.stale
     }
 
-    /// From now on a replay is over when it is silent for so long; 0 for never: somebody else knows.
+    /// From now on a replay is over when it is silent for so long; 0 for never: the caller knows.
     pub fn set_quiet(&mut self, quiet_ms: u64) {
         self.config.quiet_ms = quiet_ms;
     }

@@ -1,16 +1,16 @@
 //! How far a route's last change is, and which answers of orchagent may still come.
 //!
 //! Only with FIB suppression does it matter. orchagent answers each row at most once, in their order, and leaves answers out where it
-//! united a row with the next one; and an answer does not name its row. So answers are counted against the rows that
+//! coalesced a row with the next one; and an answer does not name its row. So answers are counted against the rows that
 //! were handed over: the k-th is about the k-th row *or a later one*. Who announced hears of those that count as answers to rows
 //! that were announced, and so at most once for each; of a row that was written of our own accord (again after Redis was
-//! lost, or because what a next-hop object stands for changed) nobody is told. Such an answer may have stood for the
-//! announced row as well, when the two united. Then no other would come, so the row is written once more ([`Owed`] says when).
+//! lost, or because what a next-hop object stands for changed) no client is notified. Such an answer may have stood for the
+//! announced row as well, when the two coalesced. Then no other would come, so the row is written once more ([`Owed`] says when).
 
 use super::RouteRef;
-use ribtide_prefix::{Map, relieve};
+use ribtide_prefix::{Map, shrink_if_sparse};
 
-/// How far a route's last change is, in one octet.
+/// How far a route's last change is, in one byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stage(u8);
 
@@ -19,7 +19,7 @@ impl Stage {
     const UNANSWERED: u8 = 0b111;
     /// It changed, and the row is not handed over yet.
     const CHANGED: u8 = 1 << 3;
-    /// Somebody announced that change.
+    /// A client announced that change.
     const ASKED: u8 = 1 << 4;
     /// The chip has the row that was handed over last; or the one before the change.
     const CONFIRMED: u8 = 1 << 5;
@@ -90,7 +90,7 @@ impl Stage {
         self.unanswered() > 0 && !self.has(Stage::CHANGED | Stage::CONFIRMED | Stage::KNOWN)
     }
 
-    /// It is `next` from here on. `awaiting` counts the stages of which [`Stage::awaits_answer`] is true.
+    /// It is `next` from now on. `awaiting` counts the stages of which [`Stage::awaits_answer`] is true.
     pub(super) fn set(&mut self, next: Stage, awaiting: &mut usize) {
         *awaiting += usize::from(next.awaits_answer());
         *awaiting -= usize::from(self.awaits_answer());
@@ -127,7 +127,7 @@ impl Stage {
         self.unanswered() > 0
     }
 
-    /// Nobody waits to hear of its change.
+    /// No client waits to hear of its change.
     pub(super) fn told(self) -> Stage {
         self.with(Stage::ASKED, false)
     }
@@ -254,7 +254,7 @@ impl Owed {
         }
         if self.routes.len() >= self.crowd {
             self.routes.retain(|_, (_, at)| self.now.saturating_sub(*at) < FORGOTTEN);
-            relieve(&mut self.routes);
+            shrink_if_sparse(&mut self.routes);
             self.crowd = CROWD.max(2 * self.routes.len());
         }
         self.routes.insert(at, (stage.writes(), self.now));
@@ -285,7 +285,7 @@ impl Owed {
             return None;
         }
         let taken = self.routes.remove(&at).map(|(writes, _)| writes);
-        relieve(&mut self.routes);
+        shrink_if_sparse(&mut self.routes);
         taken
     }
 

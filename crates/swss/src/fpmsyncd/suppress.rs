@@ -1,8 +1,8 @@
-//! FIB suppression turned on and off while routes come, and answers counted anew.
+//! FIB suppression turned on and off while routes come, and answers counted again.
 //!
-//! Which answers may still come is known by counting ([`super::stage`]). The count is lost where rows of a route united before orchagent
-//! took them, for then one answer comes for several; and where nobody counted, because suppression was off. It can begin anew at a
-//! moment in which nobody hears answers and everything has left this process: who hears answers from later on hears none to a row that
+//! Which answers may still come is known by counting ([`super::stage`]). The count is lost where rows of a route coalesced before orchagent
+//! took them, for then one answer comes for several; and where answers were not counted, because suppression was off. It can start over at a
+//! moment in which no thread reads answers and everything has left this process: who hears answers from later on hears none to a row that
 //! orchagent had taken by then, as it says itself what became of those ([`super::answers`]). What is left is the one row of each
 //! route that orchagent has still to take, if it has.
 
@@ -18,11 +18,11 @@ impl Fpmsyncd {
 
     /// Turns FIB suppression on or off.
     ///
-    /// On: what is announced from here on waits for the chip. What was said to be offloaded before is not taken back. Answers must be
-    /// counted anew ([`Fpmsyncd::count_anew`]) before the first one is taken in.
+    /// On: what is announced from now on waits for the chip. What was said to be offloaded before is not taken back. Answers must be
+    /// counted again ([`Fpmsyncd::recount`]) before the first one is taken in.
     ///
     /// Off: who waits is told at once that the route is offloaded, one that the chip refused too, as of any route that is announced
-    /// from here on. No answer counts any more.
+    /// from now on. No answer counts any more.
     pub fn suppress(&mut self, on: bool, out: &mut FpmOut) {
         if std::mem::replace(&mut self.config.suppress, on) == on {
             return;
@@ -54,10 +54,10 @@ impl Fpmsyncd {
         unanswered
     }
 
-    /// Counts anew which answers may come, when everything that was taken has left this process and nobody hears answers: of routes of
+    /// Counts again which answers may come, when everything that was taken has left this process and no thread reads answers: of routes of
     /// which one was to come, and of those that are `queued` for orchagent to take. What was announced in this session and not
     /// answered is handed over once more.
-    pub fn count_anew(&mut self, queued: impl IntoIterator<Item = RouteKey>) {
+    pub fn recount(&mut self, queued: impl IntoIterator<Item = RouteKey>) {
         let owed = std::mem::take(&mut self.owed);
         let epoch = self.session.epoch;
         let mut waiting: Vec<RouteRef> = Vec::new();
@@ -91,7 +91,7 @@ impl Fpmsyncd {
 }
 
 impl Owed {
-    /// Whether somebody who announced a route waits to hear of it.
+    /// Whether a client that announced a route waits to hear of it.
     fn is_awaited(&self, at: RouteRef, stage: Stage) -> bool {
         stage.is_asked() || self.asked(at, stage) > 0
     }

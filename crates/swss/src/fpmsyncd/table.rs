@@ -3,10 +3,11 @@
 use super::source::SourceId;
 use super::stage::Stage;
 use crate::pieces::{Index, Pieces};
-use ribtide_prefix::{AnyPrefix, Families, Family, HashBuilder, PerFamily, Prefix, for_each_family};
+use ribtide_prefix::{
+    AnyPrefix, Families, Family, HashBuilder, PerFamily, Prefix, for_each_family, prefetch,
+};
 use std::cell::Cell;
 use std::hash::BuildHasher;
-use std::hint::black_box;
 
 /// One route.
 #[derive(Clone, Copy, Debug)]
@@ -108,12 +109,12 @@ impl<F: Family> Routes<F> {
             self.by_prefix.renumber(self.hash(last.0), self.routes.len() as u32, at);
             self.routes[at] = last;
         }
-        self.by_prefix.relieve();
+        self.by_prefix.shrink_if_sparse();
     }
 
-    fn relieve(&mut self) {
-        self.routes.fit();
-        self.by_prefix.fit();
+    fn shrink_to_fit(&mut self) {
+        self.routes.shrink_to_fit();
+        self.by_prefix.shrink_to_fit();
     }
 
     fn allocation_size(&self) -> usize {
@@ -142,7 +143,7 @@ impl RouteTable {
     /// Where a route probably is, as the index has it.
     ///
     /// Of many routes in no order each look-up waits for memory, first for the index and then for the route. Asked for all and then
-    /// [looked at](RouteTable::look_at) all, the waits overlap.
+    /// [prefetched](RouteTable::prefetch) all, the waits overlap.
     pub(super) fn guess(&self, prefix: AnyPrefix) -> Option<u32> {
         match prefix {
             AnyPrefix::V4(p) => self.0.v4.guess(p),
@@ -150,9 +151,9 @@ impl RouteTable {
         }
     }
 
-    /// Reads what will be read again when the route that is probably there is looked for.
-    pub(super) fn look_at(&self, prefix: AnyPrefix, at: Option<u32>) {
-        black_box(at.and_then(|at| match prefix {
+    /// Prefetches the route that is probably there.
+    pub(super) fn prefetch(&self, prefix: AnyPrefix, at: Option<u32>) {
+        prefetch(at.and_then(|at| match prefix {
             AnyPrefix::V4(_) => self.0.v4.routes.get(at).map(|(_, entry)| entry.stage),
             AnyPrefix::V6(_) => self.0.v6.routes.get(at).map(|(_, entry)| entry.stage),
         }));
@@ -198,9 +199,9 @@ impl RouteTable {
         }
     }
 
-    /// Lets go of room that was made for more than there is.
-    pub(super) fn relieve(&mut self) {
-        for_each_family!(F => self.0.get_mut::<F>().relieve());
+    /// Shrinks every table to its contents. O(capacity).
+    pub(super) fn shrink_to_fit(&mut self) {
+        for_each_family!(F => self.0.get_mut::<F>().shrink_to_fit());
     }
 
     pub(super) fn len(&self) -> usize {
@@ -257,7 +258,7 @@ mod tests {
             let other = prefix(state >> 15);
             assert_eq!(table.is_nth(at, 0), table.get(at).is_some());
             let guess = table.guess(other);
-            table.look_at(other, guess);
+            table.prefetch(other, guess);
             table.expect(other, guess);
             assert_eq!(table.get(other).map(|entry| entry.epoch), model.get(&other).copied());
             assert_eq!(table.get_mut(at).map(|entry| entry.epoch), model.get(&at).copied());
@@ -275,14 +276,14 @@ mod tests {
         let mut table = RouteTable::default();
         for stay in [10, 30_000] {
             (0..stay).for_each(|n| table.entry(prefix(n)).epoch = 7);
-            table.relieve();
+            table.shrink_to_fit();
             let before = table.allocation_size();
             (stay..230_000).for_each(|n| table.entry(prefix(n)).epoch = 8);
             // It has just grown.
             assert!(table.allocation_size() / table.len() <= 38);
             // The eldest go first.
             (0..230_000 - stay).for_each(|n| table.remove(prefix(n)));
-            table.relieve();
+            table.shrink_to_fit();
             assert_eq!((table.allocation_size(), table.len()), (before, stay as usize));
             assert!(all(&table).keys().copied().eq((230_000 - stay..230_000).map(prefix)));
             (230_000 - stay..230_000).for_each(|n| table.remove(prefix(n)));

@@ -375,7 +375,7 @@ fn routes_wait_for_objects_and_groups_for_members() {
 }
 
 #[test]
-fn changes_between_two_takes_unite() {
+fn changes_between_two_takes_coalesce() {
     let mut bench = Bench::new();
     bench.route("10.1.0.0/16", "10.0.0.1", 7);
     bench.route("10.1.0.0/16", "10.0.0.3", 8);
@@ -480,7 +480,7 @@ fn a_lost_database_gets_every_row_again() {
     bench.take();
     bench.machine.write_again(&mut bench.out);
     let mut again = bench.machine.all_again();
-    assert!(!bench.machine.some_again(&mut again, Says::Anew, 10, &mut bench.out));
+    assert!(!bench.machine.some_again(&mut again, Says::New, 10, &mut bench.out));
     assert_eq!(
         bench.drain(),
         [
@@ -603,7 +603,7 @@ fn each_of_many_answers_counts_once() {
     assert_eq!(told, keys);
 }
 
-/// An answer that comes twice, or when nobody waits for one, is no reply; and what is said to be in the chip counts for rows of
+/// An answer that comes twice, or when no client waits for one, is no reply; and what is said to be in the chip counts for rows of
 /// before the start, while what waits for its answer is asked about again.
 #[test]
 fn what_is_said_twice_confirms_nothing_newer() {
@@ -659,10 +659,10 @@ fn what_is_said_twice_confirms_nothing_newer() {
     assert_eq!((bench.take(), bench.out.offloads.len()), (vec![], 1));
 }
 
-/// Rows that are written of our own accord have answers too, and those are nobody's: neither of who announced the row before,
+/// Rows that are written of our own accord have answers too, and those belong to no client: neither of who announced the row before,
 /// nor of who announces the next one.
 #[test]
-fn an_answer_to_a_row_that_nobody_announced_confirms_no_later_one() {
+fn answer_to_a_row_without_announcer_confirms_no_later_one() {
     let key = "10.1.0.0/16";
     let start = |gateway: &str| {
         let mut bench = Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() });
@@ -678,7 +678,7 @@ fn an_answer_to_a_row_that_nobody_announced_confirms_no_later_one() {
     }
     let all_again = |bench: &mut Bench| {
         let mut again = bench.machine.all_again();
-        assert!(!bench.machine.some_again(&mut again, Says::Anew, 10, &mut bench.out));
+        assert!(!bench.machine.some_again(&mut again, Says::New, 10, &mut bench.out));
         assert_eq!(bench.drain().len(), 1);
     };
     // Redis lost the row, and the route changes before the answer to its copy.
@@ -721,7 +721,7 @@ fn an_answer_to_a_row_that_nobody_announced_confirms_no_later_one() {
     assert_eq!(bench.take().len(), 1);
     let (told, again) = answers(&mut bench, key);
     assert_eq!((told, again.len()), (0, 1));
-    // Both united: the row that was written for their sake is answered.
+    // Both coalesced: the row that was written for their sake is answered.
     assert_eq!(answers(&mut bench, key), (1, vec![]));
 }
 
@@ -787,7 +787,7 @@ fn labels_are_rows_of_their_own_table_and_answered_at_once() {
             "LABEL_ROUTE_TABLE:700 SET protocol=static blackhole=true",
         ]
     );
-    // Between two takes changes unite; what is as it was says nothing.
+    // Between two takes changes coalesce; what is as it was says nothing.
     bench.label(200, &[("10.0.0.1", 7, 1, &[])]);
     bench.label(200, &[("10.0.0.1", 7, 1, &[201])]);
     bench.label(300, &[("10.0.0.1", 7, 1, &[16])]);

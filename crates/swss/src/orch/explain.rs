@@ -152,7 +152,7 @@ impl Orch {
         self.config.responses
     }
 
-    /// Answers from here on what becomes of routes, those included that it has taken and not done; or no longer.
+    /// Answers from now on what becomes of routes, those included that it has taken and not done; or no longer.
     pub fn answer(&mut self, on: bool) {
         self.config.responses = on;
     }

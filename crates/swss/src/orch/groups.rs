@@ -286,7 +286,7 @@ impl Orch {
         self.requests.ask(Verb::Create, ObjectType::NextHopGroup, Asker::Group(id), item);
     }
 
-    /// Takes a group that nobody leads to out of the chip, members first, and forgets it.
+    /// Takes a group without routes out of the chip, members first, and forgets it.
     fn drop_group(&mut self, id: u32, out: &mut OrchOut) {
         let group = self.groups.arena.get_mut(id);
         group.ready = false;

@@ -33,7 +33,7 @@ pub(super) struct Index {
     refs: u32,
     /// Routes that wait for it to mean something.
     pins: u32,
-    /// Of these, those that do not lead to its group: they must be led anew when its meaning changes.
+    /// Of these, those that do not lead to its group: they must be resolved again when its meaning changes.
     followers: Set<RouteId>,
 }
 
@@ -154,7 +154,7 @@ impl Orch {
         self.forget_index(id);
     }
 
-    /// Forgets an index that means nothing and that nobody names.
+    /// Forgets an index that means nothing and that no route names.
     fn forget_index(&mut self, id: u32) {
         let index = self.indexes.get(id);
         if index.meaning == Meaning::Nothing && index.refs == 0 && index.pins == 0 {

@@ -177,7 +177,7 @@ impl Orch {
                 let asker = Asker::Interface(id);
                 self.requests.ask(Verb::Create, ObjectType::RouterInterface, asker, Item::new(oid, attrs));
             }
-            // One that is not wanted, or is in another VRF than wanted, goes when nobody uses it.
+            // One that is not wanted, or is in another VRF than wanted, goes when nothing uses it.
             Some((oid, vrf))
                 if (!interface.wanted || vrf != interface.vrf)
                     && interface.refs == 0

@@ -25,7 +25,7 @@ impl Orch {
         hop.below.is_some() && hop.is_asked_for()
     }
 
-    /// Asks for one that somebody wants, or will at once, when its neighbour is there.
+    /// Asks for one that a route wants, or will at once, when its neighbour is there.
     pub(super) fn make_labelled(&mut self, id: u32, below: u32, out: &mut OrchOut) {
         let hop = self.neighbors.get(id);
         if hop.busy || hop.refused || hop.oid.is_some() || self.hop_resolved(below).is_none() {

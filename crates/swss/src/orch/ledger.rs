@@ -7,12 +7,12 @@
 use crate::row::RouteKey;
 use std::collections::VecDeque;
 
-/// What ties a row to its batch; the default is a row that nobody waits for.
+/// What ties a row to its batch; the default is a row that no client waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Ticket(u64);
 
 impl Ticket {
-    /// Nobody waits.
+    /// No client waits.
     pub(super) const NONE: Ticket = Ticket(0);
 
     /// Whether a batch waits for the row.
@@ -52,8 +52,8 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Lets go of room that was made for more batches than there are.
-    pub(super) fn relieve(&mut self) {
+    /// Shrinks the table of open batches to its contents.
+    pub(super) fn shrink_to_fit(&mut self) {
         self.open.shrink_to_fit();
     }
 

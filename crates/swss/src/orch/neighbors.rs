@@ -136,7 +136,7 @@ impl Orch {
         }
     }
 
-    /// Asks somebody to resolve a neighbour, once; a next hop with labels is asked for when its neighbour is there.
+    /// Asks neighsyncd to resolve a neighbour, once; a next hop with labels is asked for when its neighbour is there.
     pub(super) fn resolve(&mut self, id: u32, out: &mut OrchOut) {
         if let Some(below) = self.neighbors.get(id).below {
             self.resolve(below, out);
@@ -188,7 +188,7 @@ impl Orch {
                 let oid = self.number(ObjectType::NextHop, &attrs, out);
                 (Verb::Create, ObjectType::NextHop, Item::new(oid, attrs))
             }
-            // It goes when nobody leads to it any more.
+            // It goes when no route uses it any more.
             (None, _, Some(oid)) if neighbor.refs == 0 => {
                 (Verb::Remove, ObjectType::NextHop, Item::bare(oid))
             }
@@ -208,7 +208,7 @@ impl Orch {
         self.requests.ask(verb, object, Asker::Neighbor(id), item);
     }
 
-    /// Forgets a neighbour that is nowhere and that nobody names.
+    /// Forgets a neighbour that is nowhere and that no route names.
     pub(super) fn forget_neighbor(&mut self, id: u32, out: &mut OrchOut) {
         if !self.neighbors.contains(id) {
             return;

@@ -17,7 +17,7 @@ impl<R: Row> Pending<R> {
         Pending { del: row.is_none(), set: row }
     }
 
-    /// Takes in a later change. A DEL makes all before it void. A SET unites with a SET that waits, and stands
+    /// Takes in a later change. A DEL makes all before it void. A SET coalesces with a SET that waits, and stands
     /// after a DEL that waits.
     pub(super) fn add(&mut self, row: Option<R>) {
         match (row, &mut self.set) {

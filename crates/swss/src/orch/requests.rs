@@ -1,10 +1,9 @@
 //! Requests under way: numbering them, gathering single operations into bulks, and finding the asker of a reply.
 
-use super::routes::AHEAD;
 use super::{Orch, OrchEvent, OrchOut};
 use crate::row::Name;
 use crate::sai::{ErrorMode, Item, ObjectType, Oid, SaiCall, SaiReply, SaiRequest, Status, Verb, VidSource};
-use ribtide_prefix::Map;
+use ribtide_prefix::{Map, PREFETCH_BATCH};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -177,8 +176,8 @@ impl Orch {
                     return;
                 }
                 let mut rest = &reply.statuses[..];
-                for routes in routes.chunks(AHEAD) {
-                    self.routes.table.look_at_tasks(routes.iter().map(|(id, _)| *id));
+                for routes in routes.chunks(PREFETCH_BATCH) {
+                    self.routes.table.prefetch_tasks(routes.iter().map(|(id, _)| *id));
                     for (id, count) in routes {
                         let (of_route, after) = rest.split_at(usize::from(*count));
                         rest = after;

@@ -22,9 +22,8 @@ use crate::sai::{
     Attr, Attrs, ErrorMode, InsegEntry, Item, ObjectId, ObjectType, Oid, PacketAction, RouteEntry, SWITCH,
     SaiCall, Status, Verb,
 };
-use ribtide_prefix::{Afi, AnyPrefix, Map};
+use ribtide_prefix::{Afi, AnyPrefix, Map, PREFETCH_BATCH, prefetch};
 use std::collections::VecDeque;
-use std::hint::black_box;
 use std::sync::Arc;
 
 impl RouteName {
@@ -33,9 +32,6 @@ impl RouteName {
         self.vrf == vrfs::DEFAULT && plan::is_default(self.prefix)
     }
 }
-
-/// Routes that are looked at together before they are dealt with.
-pub(super) const AHEAD: usize = 32;
 
 /// Where a route in the chip leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,7 +101,7 @@ pub(super) struct Task {
     pin: Option<Cause>,
     /// Of the row that it carries out, or of the latest of them.
     ticket: Ticket,
-    /// Nobody asked: no response.
+    /// No client asked: no response.
     silent: bool,
     /// The row was found, or said again: who says it waits for no answer. The second: what came later was.
     found: [bool; 2],
@@ -152,7 +148,7 @@ impl Task {
         self.later.as_ref().unwrap_or(&self.change).set.as_ref() == Some(row)
     }
 
-    /// Nobody waits for the answer to any row of it.
+    /// No client waits for the answer to any row of it.
     pub(super) fn set_found(&mut self) {
         self.found = [true; 2];
     }
@@ -225,19 +221,19 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    /// Gives memory back that many routes had.
-    pub(super) fn trim(&mut self) {
-        self.table.trim();
+    /// Shrinks tables that are sparse, after many routes were removed.
+    pub(super) fn shrink_if_sparse(&mut self) {
+        self.table.shrink_if_sparse();
         if self.ready.is_empty() {
             self.ready = VecDeque::new();
         }
     }
 
-    /// Gives all memory back that is not needed.
-    pub(super) fn relieve(&mut self) {
-        self.trim();
-        self.table.relieve();
-        self.ledger.relieve();
+    /// Shrinks every table to its contents. O(capacity).
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.shrink_if_sparse();
+        self.table.shrink_to_fit();
+        self.ledger.shrink_to_fit();
         self.ready.shrink_to_fit();
     }
 
@@ -283,7 +279,7 @@ impl Routes {
         }
     }
 
-    /// Takes in a change of a route, by a row or by nobody's.
+    /// Takes in a change of a route, by a row or without one.
     pub(super) fn add(
         &mut self,
         id: RouteId,
@@ -294,7 +290,7 @@ impl Routes {
         self.add_row(id, row, spelled, ticket, false);
     }
 
-    /// The same of a row that was `found`, or is said again: nobody waits for its answer.
+    /// The same of a row that was `found`, or is said again: no client waits for its answer.
     fn add_row(
         &mut self,
         id: RouteId,
@@ -376,14 +372,15 @@ impl Orch {
         self.routes.add(id, row, None, None);
     }
 
-    pub(super) fn look_at_routes(&self, changes: &[Change<RouteRow>]) {
+    /// Prefetches the routes that rows are about.
+    pub(super) fn prefetch_routes(&self, changes: &[Change<RouteRow>]) {
         for change in changes {
             // What another processor has just written comes slowly, too.
-            black_box(change.row.is_some());
+            prefetch(change.row.is_some());
             if let RouteKey::Route { vrf, prefix, .. } = &change.key
                 && let Some(vrf) = self.vrfs.find(vrf)
             {
-                self.routes.table.look_at(vrf, prefix);
+                self.routes.table.prefetch(vrf, prefix);
             }
         }
     }
@@ -395,7 +392,7 @@ impl Orch {
         let own = self.routes.own.entry(id).or_default();
         own.count += 1;
         if own.count == 1 {
-            self.look_at_own(id);
+            self.recheck_own(id);
         }
     }
 
@@ -424,7 +421,7 @@ impl Orch {
         self.crm.routes(Table::of(prefix), 1);
     }
 
-    fn look_at_own(&mut self, id: RouteId) {
+    fn recheck_own(&mut self, id: RouteId) {
         match self.routes.table.task(id).map(|task| task.state) {
             Some(State::InFlight(_)) => {}
             Some(_) => self.routes.make_ready(id),
@@ -437,7 +434,7 @@ impl Orch {
         }
     }
 
-    /// A route that leads through an index is to be led anew, because the index means something else.
+    /// A route that leads through an index is to be resolved again, because the index means something else.
     pub(super) fn lead_again(&mut self, id: RouteId, index: u32) {
         match self.routes.table.task(id).map(|task| task.state) {
             // The reply will show it.
@@ -521,11 +518,11 @@ impl Orch {
             ids.sort_unstable_by_key(|id| self.routes.table.name(*id));
         }
         let (mut bulk, mut labels) = (Bulk::default(), Bulk { labels: true, ..Bulk::default() });
-        for ids in ids.chunks(AHEAD) {
-            self.routes.table.look_at_tasks(ids.iter().copied());
+        for ids in ids.chunks(PREFETCH_BATCH) {
+            self.routes.table.prefetch_tasks(ids.iter().copied());
             for id in ids {
                 let of_label = self.routes.table.name(*id).label().is_some();
-                self.look_at(*id, if of_label { &mut labels } else { &mut bulk }, out);
+                self.advance(*id, if of_label { &mut labels } else { &mut bulk }, out);
             }
         }
         for (object, verb, (items, routes)) in [
@@ -544,8 +541,8 @@ impl Orch {
         count > 0
     }
 
-    /// Looks at a task: brings it into the bulk, parks it, or finishes it.
-    fn look_at(&mut self, id: RouteId, bulk: &mut Bulk, out: &mut OrchOut) {
+    /// Advances a task: brings it into the bulk, parks it, or finishes it.
+    fn advance(&mut self, id: RouteId, bulk: &mut Bulk, out: &mut OrchOut) {
         let Some(mut task) = self.routes.table.take_task(id) else { return };
         let pin = task.pin.take();
         let verdict = self.judge(id, &task.change, out);
@@ -843,7 +840,7 @@ impl Orch {
             let protocol = task.change.set.take().map(|row| row.protocol.unwrap_or_default());
             match task.found[0] {
                 false => out.responses.push(RouteStateRow::confirmed(key, protocol)),
-                // The chip does not have the last one yet, and nobody waits to hear of those before it.
+                // The chip does not have the last one yet, and no client waits to hear of those before it.
                 true if task.later.is_some() => {}
                 true => out.found.push(RouteStateRow::confirmed(key, protocol)),
             }
@@ -868,7 +865,7 @@ impl Orch {
     /// A route is done, or given up: its batch is told so, or, when none waits for it, whoever wants to know.
     fn settle(&mut self, id: RouteId, ticket: Ticket, refused: Option<&str>, out: &mut OrchOut) {
         if self.table(id) == Table::Labels {
-            // Nobody waits to hear of labels.
+            // No client waits to hear of labels.
             return;
         }
         let failed = self.routes.table.give_up(id, refused);

@@ -8,9 +8,8 @@ use super::routes::{Lead, Task};
 use super::vrfs;
 use crate::pieces::{Index, Pieces};
 use crate::row::Name;
-use ribtide_prefix::{Afi, AnyPrefix, HashBuilder, Map, relieve};
+use ribtide_prefix::{Afi, AnyPrefix, HashBuilder, Map, prefetch, shrink_if_sparse};
 use std::hash::{BuildHasher, Hasher};
-use std::hint::black_box;
 use std::net::Ipv4Addr;
 
 /// The number of a route, as long as there is something to know of it.
@@ -145,11 +144,11 @@ impl RouteTable {
         self.by_name.find(hash, |at| self.records[at].name == name).map(RouteId)
     }
 
-    /// Reads what will be read again when the route is looked for.
-    pub(super) fn look_at(&self, vrf: u32, prefix: &AnyPrefix) {
+    /// Prefetches a route.
+    pub(super) fn prefetch(&self, vrf: u32, prefix: &AnyPrefix) {
         let hash = hash(&self.hasher, vrf, prefix);
         let found = self.by_name.find(hash, |_| true);
-        black_box(found.and_then(|at| self.records.get(at)).map(|record| record.task));
+        prefetch(found.and_then(|at| self.records.get(at)).map(|record| record.task));
     }
 
     /// The number of a route, which is made when there is none. Give it something to be kept for, or
@@ -230,11 +229,11 @@ impl RouteTable {
         self.tasks.iter_mut().flatten().map(|task| &mut **task)
     }
 
-    /// Reads what will be read again when the tasks of these are taken.
-    pub(super) fn look_at_tasks(&self, ids: impl Iterator<Item = RouteId>) {
+    /// Prefetches the tasks of routes.
+    pub(super) fn prefetch_tasks(&self, ids: impl Iterator<Item = RouteId>) {
         let tasks = ids.filter_map(|id| self.tasks.get(self.record(id).task as usize));
         tasks.for_each(|task| {
-            black_box(task.as_deref().map(Task::is_ready));
+            prefetch(task.as_deref().map(Task::is_ready));
         });
     }
 
@@ -266,29 +265,29 @@ impl RouteTable {
         self.tasks.len() - self.unused_tasks.len()
     }
 
-    /// Gives memory back that tasks had, and routes when hardly any are left.
-    pub(super) fn trim(&mut self) {
-        const LITTLE: usize = 4096;
+    /// Frees the memory of tasks when there is none, and shrinks the tables of routes of which less than an eighth is in use.
+    pub(super) fn shrink_if_sparse(&mut self) {
+        const KEPT_RECORDS: usize = 4096;
         if self.tasks() == 0 {
             (self.tasks, self.unused_tasks) = Default::default();
         }
-        if self.records.len() > LITTLE && self.by_name.len() * 8 < self.records.len() {
-            self.let_records_go();
-            self.by_name.relieve();
+        if self.records.len() > KEPT_RECORDS && self.by_name.len() * 8 < self.records.len() {
+            self.drop_last_unused_records();
+            self.by_name.shrink_if_sparse();
         }
     }
 
-    /// Gives all memory back that routes do not need, but for a little.
-    pub(super) fn relieve(&mut self) {
-        self.trim();
-        self.let_records_go();
-        self.records.fit();
-        self.by_name.fit();
+    /// Shrinks the tables to their contents and a little more. O(capacity).
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.shrink_if_sparse();
+        self.drop_last_unused_records();
+        self.records.shrink_to_fit();
+        self.by_name.shrink_to_fit();
         self.unused_tasks.shrink_to_fit();
     }
 
-    /// Numbers stay what they are, so only records at the end can go.
-    fn let_records_go(&mut self) {
+    /// Drops unused records at the end; those between others stay, because a record's number is its place.
+    fn drop_last_unused_records(&mut self) {
         let RouteTable { records, unused, .. } = self;
         unused.sort_unstable();
         while unused.last().is_some_and(|at| *at as usize + 1 == records.len()) {
@@ -326,7 +325,7 @@ impl RouteTable {
             None if self.given_up.is_empty() => {}
             None => {
                 self.given_up.remove(&id);
-                relieve(&mut self.given_up);
+                shrink_if_sparse(&mut self.given_up);
             }
         }
         self.set_failed(id, why.is_some())
@@ -430,14 +429,14 @@ mod tests {
         let mut table = RouteTable::default();
         for stay in [10, 30_000] {
             let ids: Vec<RouteId> = (0..stay).map(|n| keep(&mut table, n)).collect();
-            table.relieve();
+            table.shrink_to_fit();
             let (before, names) = (room(&table), table.by_name.capacity());
             assert!(before < stay as usize + Pieces::<Record>::PIECE && names < 2 * stay as usize + 16);
             for n in stay..100_000 {
                 keep(&mut table, n);
             }
             (stay..100_000).for_each(|n| forget(&mut table, n));
-            table.relieve();
+            table.shrink_to_fit();
             assert_eq!((room(&table), table.by_name.capacity()), (before, names));
             assert!(table.unused.is_empty() && table.unused.capacity() == 0);
             let same =

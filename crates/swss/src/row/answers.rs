@@ -26,7 +26,7 @@ impl AnswerKind {
     const ALL: [AnswerKind; 4] =
         [AnswerKind::InChip, AnswerKind::AllSaid, AnswerKind::Confirmed, AnswerKind::Refused];
 
-    /// Octets behind each prefix.
+    /// Bytes behind each prefix.
     fn behind(self) -> usize {
         if self == AnswerKind::Refused { size_of::<u32>() } else { 0 }
     }
@@ -63,7 +63,7 @@ impl AnswerWriter {
     }
 
     /// Adds a route, where the message is of another kind than [`AnswerKind::Refused`]. `vrf`: `None` is the default one. A name
-    /// that is longer than 65,535 bytes is nobody's: its route is left out.
+    /// that is longer than 65,535 bytes belongs to no protocol: its route is left out.
     pub fn add(&mut self, vrf: Option<&Name>, protocol: &Name, prefix: AnyPrefix) {
         debug_assert_ne!(self.kind, AnswerKind::Refused);
         self.put(vrf, protocol, prefix);
@@ -104,9 +104,9 @@ impl AnswerWriter {
             return false;
         };
         self.end();
-        for (len, octets) in [vrf_len, name_len].into_iter().zip(names) {
+        for (len, bytes) in [vrf_len, name_len].into_iter().zip(names) {
             self.bytes.extend_from_slice(&len.to_le_bytes());
-            self.bytes.extend_from_slice(octets);
+            self.bytes.extend_from_slice(bytes);
         }
         self.bytes.push(width);
         self.count_at = self.bytes.len();

@@ -106,7 +106,7 @@ impl Row for NeighRow {
     }
 }
 
-/// A neighbour that somebody should resolve, because a route waits for it.
+/// A neighbour that is to be resolved, because a route waits for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NeighResolveRow;
 

@@ -1,4 +1,4 @@
-//! Changes that may wait long, in few octets: a route of the default VRF takes six, beside a row that it mostly shares
+//! Changes that may wait long, in few bytes: a route of the default VRF takes six, beside a row that it mostly shares
 //! with the one before it, or ten.
 
 use super::{Change, Row};
@@ -8,14 +8,14 @@ use std::borrow::Borrow;
 const RESHAPED: u8 = 1;
 /// The key did not pack: it is the next of `whole`.
 const WHOLE: u8 = 2;
-/// The row is another than that of the change before: its number, least significant octet first, follows.
+/// The row is another than that of the change before: its number, least significant byte first, follows.
 const ANOTHER: u8 = 4;
 
 /// Changes of one table, in their order.
 #[derive(Debug)]
 pub struct Packed<R: Row> {
-    /// Of each change a mark, which row, and its key's octets where it packs.
-    octets: Vec<u8>,
+    /// Of each change a mark, which row, and its key's bytes where it packs.
+    bytes: Vec<u8>,
     /// Keys that do not.
     whole: Vec<R::Key>,
     /// Rows, of equal ones mostly one.
@@ -31,14 +31,14 @@ const USUAL: usize = 6;
 impl<R: Row, C: Borrow<Change<R>>> FromIterator<C> for Packed<R> {
     fn from_iter<I: IntoIterator<Item = C>>(changes: I) -> Self {
         let changes = changes.into_iter();
-        let mut octets = Vec::with_capacity(changes.size_hint().0 * USUAL);
+        let mut bytes = Vec::with_capacity(changes.size_hint().0 * USUAL);
         let (mut whole, mut rows) = (Vec::new(), Vec::<Option<R>>::new());
         let (mut len, mut before) = (0, 0);
         for change in changes {
             let change = change.borrow();
             len += 1;
-            let head = octets.len();
-            octets.push(if change.reshaped { RESHAPED } else { 0 });
+            let head = bytes.len();
+            bytes.push(if change.reshaped { RESHAPED } else { 0 });
             let lately = rows.len().saturating_sub(LATELY);
             let equal = rows[lately..].iter().rposition(|row| *row == change.row);
             let row = equal.map_or(rows.len(), |at| lately + at) as u32;
@@ -47,17 +47,17 @@ impl<R: Row, C: Borrow<Change<R>>> FromIterator<C> for Packed<R> {
             }
             if row != before {
                 before = row;
-                octets[head] |= ANOTHER;
-                octets.extend_from_slice(&row.to_le_bytes());
+                bytes[head] |= ANOTHER;
+                bytes.extend_from_slice(&row.to_le_bytes());
             }
-            let key = octets.len();
-            if !R::pack(&change.key, &mut octets) {
-                octets.truncate(key);
-                octets[head] |= WHOLE;
+            let key = bytes.len();
+            if !R::pack(&change.key, &mut bytes) {
+                bytes.truncate(key);
+                bytes[head] |= WHOLE;
                 whole.push(change.key.clone());
             }
         }
-        Packed { octets, whole, rows, len }
+        Packed { bytes, whole, rows, len }
     }
 }
 
@@ -69,16 +69,16 @@ impl<R: Row> Packed<R> {
 
     /// Appends them as they were.
     pub fn unpack(self, changes: &mut Vec<Change<R>>) {
-        let (mut octets, mut whole) = (self.octets.as_slice(), self.whole.into_iter());
+        let (mut bytes, mut whole) = (self.bytes.as_slice(), self.whole.into_iter());
         let mut row = 0;
         changes.reserve(self.len);
-        while let Some((&mark, rest)) = octets.split_first() {
-            octets = rest;
+        while let Some((&mark, rest)) = bytes.split_first() {
+            bytes = rest;
             if mark & ANOTHER != 0 {
-                let Some((number, rest)) = octets.split_first_chunk() else { return };
-                (row, octets) = (u32::from_le_bytes(*number) as usize, rest);
+                let Some((number, rest)) = bytes.split_first_chunk() else { return };
+                (row, bytes) = (u32::from_le_bytes(*number) as usize, rest);
             }
-            let key = if mark & WHOLE == 0 { R::unpack(&mut octets) } else { whole.next() };
+            let key = if mark & WHOLE == 0 { R::unpack(&mut bytes) } else { whole.next() };
             let (Some(key), Some(row)) = (key, self.rows.get(row).cloned()) else { return };
             changes.push(Change { key, row, reshaped: mark & RESHAPED != 0 });
         }

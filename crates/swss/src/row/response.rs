@@ -123,12 +123,12 @@ impl Row for RouteStateRow {
         RouteRow::parse_key(text)
     }
 
-    fn pack(key: &RouteKey, octets: &mut Vec<u8>) -> bool {
-        RouteRow::pack(key, octets)
+    fn pack(key: &RouteKey, bytes: &mut Vec<u8>) -> bool {
+        RouteRow::pack(key, bytes)
     }
 
-    fn unpack(octets: &mut &[u8]) -> Option<RouteKey> {
-        RouteRow::unpack(octets)
+    fn unpack(bytes: &mut &[u8]) -> Option<RouteKey> {
+        RouteRow::unpack(bytes)
     }
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {

@@ -9,10 +9,10 @@ use std::sync::Arc;
 /// Which route.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RouteKey {
-    /// Not a route: from here on (SET) every route is said that shall stay; the others go at the end (DEL).
+    /// Not a route: from now on (SET) every route is said that shall stay; the others go at the end (DEL).
     Resync,
     /// A route as it was said before, to an orchagent of ours that may have missed it, in our spelling. It is no news
-    /// to one that has not, so nobody is answered then.
+    /// to one that has not, so no answer is sent then.
     Again {
         /// The VRF; `None` is the default one.
         vrf: Option<Name>,
@@ -43,30 +43,30 @@ const PACKED_V6: u8 = 33;
 /// What the key of a resync is, and what stands before that of a route that is said again.
 const RESYNC: &str = "resync";
 
-/// Appends a prefix: its length, and as many octets of the address as that covers.
-pub(crate) fn pack_prefix(prefix: AnyPrefix, octets: &mut Vec<u8>) {
-    /// The whole address at once, and then what is not covered cut off: to copy few octets whose number is not known before takes
+/// Appends a prefix: its length, and as many bytes of the address as that covers.
+pub(crate) fn pack_prefix(prefix: AnyPrefix, bytes: &mut Vec<u8>) {
+    /// The whole address at once, and then what is not covered cut off: to copy few bytes whose number is not known before takes
     /// longer.
-    fn put<const N: usize>(first: u8, address: [u8; N], covered: usize, octets: &mut Vec<u8>) {
-        octets.push(first);
-        let end = octets.len() + covered;
-        octets.extend_from_slice(&address);
-        octets.truncate(end);
+    fn put<const N: usize>(first: u8, address: [u8; N], covered: usize, bytes: &mut Vec<u8>) {
+        bytes.push(first);
+        let end = bytes.len() + covered;
+        bytes.extend_from_slice(&address);
+        bytes.truncate(end);
     }
     let covered = usize::from(prefix.len()).div_ceil(8);
     match prefix {
-        AnyPrefix::V4(p) => put(p.len(), p.bits().to_be_bytes(), covered, octets),
-        AnyPrefix::V6(p) => put(PACKED_V6 + p.len(), p.bits(), covered, octets),
+        AnyPrefix::V4(p) => put(p.len(), p.bits().to_be_bytes(), covered, bytes),
+        AnyPrefix::V6(p) => put(PACKED_V6 + p.len(), p.bits(), covered, bytes),
     }
 }
 
-/// The prefix that [`pack_prefix`] put first in `octets`, which go on behind it.
-pub(crate) fn unpack_prefix(octets: &mut &[u8]) -> Option<AnyPrefix> {
-    fn address<const N: usize>(octets: &mut &[u8], len: u8) -> Option<[u8; N]> {
-        let (covered, rest) = octets.split_at_checked(usize::from(len).div_ceil(8))?;
+/// The prefix that [`pack_prefix`] put first in `bytes`, which go on behind it.
+pub(crate) fn unpack_prefix(bytes: &mut &[u8]) -> Option<AnyPrefix> {
+    fn address<const N: usize>(bytes: &mut &[u8], len: u8) -> Option<[u8; N]> {
+        let (covered, rest) = bytes.split_at_checked(usize::from(len).div_ceil(8))?;
         // What is not covered is of what comes behind it, and is cleared with the prefix's other bits.
-        let whole = octets.first_chunk().filter(|_| covered.len() <= N).copied();
-        *octets = rest;
+        let whole = bytes.first_chunk().filter(|_| covered.len() <= N).copied();
+        *bytes = rest;
         if whole.is_some() {
             return whole;
         }
@@ -74,11 +74,11 @@ pub(crate) fn unpack_prefix(octets: &mut &[u8]) -> Option<AnyPrefix> {
         address.get_mut(..covered.len())?.copy_from_slice(covered);
         Some(address)
     }
-    let (&first, rest) = octets.split_first()?;
-    *octets = rest;
+    let (&first, rest) = bytes.split_first()?;
+    *bytes = rest;
     Some(match first.checked_sub(PACKED_V6) {
-        None => AnyPrefix::V4(Prefix::new(u32::from_be_bytes(address(octets, first)?), first)),
-        Some(len) => AnyPrefix::V6(Prefix::new(address(octets, len)?, len)),
+        None => AnyPrefix::V4(Prefix::new(u32::from_be_bytes(address(bytes, first)?), first)),
+        Some(len) => AnyPrefix::V6(Prefix::new(address(bytes, len)?, len)),
     })
 }
 
@@ -127,7 +127,7 @@ impl RouteRow {
     /// by its number takes the two for different. Fields that are empty say nothing.
     pub fn digest(&self) -> u32 {
         let mut digest = 0x811c_9dc5_u32;
-        let mut add = |octet: u8| digest = (digest ^ u32::from(octet)).wrapping_mul(0x0100_0193);
+        let mut add = |byte: u8| digest = (digest ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         self.fields(&mut |field, value| {
             if !value.is_empty() {
                 field.bytes().chain([0]).chain(value.bytes()).chain([0]).for_each(&mut add);
@@ -187,14 +187,14 @@ impl Row for RouteRow {
     }
 
     /// Of a route of the default VRF.
-    fn pack(key: &RouteKey, octets: &mut Vec<u8>) -> bool {
+    fn pack(key: &RouteKey, bytes: &mut Vec<u8>) -> bool {
         let RouteKey::Route { vrf: None, prefix, spelled: None } = key else { return false };
-        pack_prefix(*prefix, octets);
+        pack_prefix(*prefix, bytes);
         true
     }
 
-    fn unpack(octets: &mut &[u8]) -> Option<RouteKey> {
-        Some(RouteKey::new(None, unpack_prefix(octets)?))
+    fn unpack(bytes: &mut &[u8]) -> Option<RouteKey> {
+        Some(RouteKey::new(None, unpack_prefix(bytes)?))
     }
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {

@@ -149,7 +149,7 @@ fn other_tables_round_trip() {
 }
 
 #[test]
-fn a_partial_row_unites_with_a_pending_one_and_a_complete_row_replaces_it() {
+fn merge_of_a_partial_row_keeps_pending_fields_and_a_complete_row_replaces_them() {
     let mut pending: RouteRow = read("protocol=bgp nexthop_group=5");
     pending.merge(read("nexthop=10.0.0.1 ifname=Ethernet0"));
     assert_eq!(joined(&pending, false), "protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 nexthop_group=5");

@@ -306,7 +306,7 @@ impl Via {
         Ok(hops)
     }
 
-    /// Unites `older`, not consumed yet, with `newer`: see [`super::Row::merge`].
+    /// Merges `newer` into `older`, which was not consumed yet: see [`super::Row::merge`].
     pub(crate) fn merged(older: &Arc<Via>, newer: Arc<Via>) -> Arc<Via> {
         if newer.complete {
             return newer;

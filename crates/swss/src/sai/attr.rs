@@ -312,7 +312,7 @@ impl Attr {
                 | Attr::NextHopIp(_)
                 | Attr::NextHopRif(_)
                 | Attr::NextHopLabels(_)
-                // SAI lets it be changed; nobody does, and it tells one next hop from another.
+                // SAI lets it be changed; orchagent never does, and it tells one next hop from another.
                 | Attr::NextHopOutseg(_)
                 | Attr::GroupKind(_)
                 | Attr::MemberGroup(_)

@@ -68,7 +68,7 @@ pub fn check(verb: Verb, object: ObjectType, item: &Item) -> Rule {
             return wrong("is given, which is read only,");
         }
         if verb == Verb::Set && attr.create_only() {
-            return wrong("exists, so nobody can change its");
+            return wrong("exists, so no request can change its");
         }
         refers(attr)?;
     }
@@ -105,7 +105,7 @@ fn belongs(attr: &Attr, object: ObjectType) -> bool {
     rest.is_some_and(|rest| rest.starts_with("_ATTR_"))
 }
 
-/// What the chip says and nobody tells it.
+/// What the chip reports and no request sets.
 fn read_only(attr: &Attr) -> bool {
     matches!(
         attr,
@@ -321,7 +321,7 @@ mod tests {
                 ObjectType::NextHop,
                 Item::new(HOP, [Attr::NextHopRif(RIF)]),
                 Status::InvalidParameter,
-                "exists, so nobody can change its SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID",
+                "exists, so no request can change its SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID",
             ),
             (
                 set,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Where object numbers come from. In SONiC orchagent and syncd draw from one counter in ASIC_DB, so numbers are
 /// taken in blocks.
 pub trait VidSource: Send {
-    /// Takes `count` numbers that nobody else gets.
+    /// Takes `count` numbers that are given out once.
     ///
     /// # Errors
     /// A sentence when the counter cannot be reached.

@@ -1,8 +1,8 @@
-//! Changes of ASIC_DB that may wait long, in few octets: a route of the switch takes five, beside what it shares with the one
+//! Changes of ASIC_DB that may wait long, in few bytes: a route of the switch takes five, beside what it shares with the one
 //! before it.
 
 use super::AsicChange;
-use crate::sai::octets::Before;
+use crate::sai::binary::Before;
 use crate::sai::{Attr, Attrs, ObjectId, ObjectType, RouteEntry, SWITCH};
 
 /// Flags of a change: a route's row goes; it is no such route, but the next of those that are kept whole.
@@ -14,7 +14,7 @@ const USUAL: usize = 6;
 /// Changes in their order.
 #[derive(Default, Debug)]
 pub struct PackedChanges {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     whole: Vec<AsicChange>,
     before: Before,
     len: usize,
@@ -23,7 +23,7 @@ pub struct PackedChanges {
 impl PackedChanges {
     /// Makes room for so many routes more.
     pub(super) fn reserve(&mut self, routes: usize) {
-        self.octets.reserve(routes * USUAL);
+        self.bytes.reserve(routes * USUAL);
     }
 
     /// [`AsicChange::Set`] of these.
@@ -31,7 +31,7 @@ impl PackedChanges {
         match (id, attrs.as_slice()) {
             (ObjectId::Route(RouteEntry { switch: SWITCH, vr, dest }), [Attr::RouteNextHop(to)]) => {
                 self.len += 1;
-                self.before.write(0, (*vr, *dest), Some(*to), &mut self.octets);
+                self.before.write(0, (*vr, *dest), Some(*to), &mut self.bytes);
             }
             _ => self.push(AsicChange::Set(object, *id, attrs.clone())),
         }
@@ -42,7 +42,7 @@ impl PackedChanges {
         match id {
             ObjectId::Route(RouteEntry { switch: SWITCH, vr, dest }) => {
                 self.len += 1;
-                self.before.write(GONE, (*vr, *dest), None, &mut self.octets);
+                self.before.write(GONE, (*vr, *dest), None, &mut self.bytes);
             }
             _ => self.push(AsicChange::Remove(object, *id)),
         }
@@ -51,7 +51,7 @@ impl PackedChanges {
     /// A change that is not of a route that leads to one object.
     pub(super) fn push(&mut self, change: AsicChange) {
         self.len += 1;
-        self.octets.push(WHOLE);
+        self.bytes.push(WHOLE);
         self.whole.push(change);
     }
 
@@ -71,17 +71,17 @@ impl PackedChanges {
 
     /// Each as it was.
     pub fn unpack(self) -> impl Iterator<Item = AsicChange> {
-        let PackedChanges { octets, whole, .. } = self;
+        let PackedChanges { bytes, whole, .. } = self;
         let (mut at, mut whole, mut before) = (0, whole.into_iter(), Before::default());
         std::iter::from_fn(move || {
-            let mut rest = octets.get(at..)?;
+            let mut rest = bytes.get(at..)?;
             let flags = *rest.first()?;
             if flags & WHOLE != 0 {
                 at += 1;
                 return whole.next();
             }
             let (entry, to) = before.read(&mut rest)?;
-            at = octets.len() - rest.len();
+            at = bytes.len() - rest.len();
             let id = ObjectId::Route(entry);
             Some(if flags & GONE != 0 {
                 AsicChange::Remove(ObjectType::RouteEntry, id)
@@ -123,7 +123,7 @@ mod tests {
                 other => packed.push(other),
             }
         }
-        assert_eq!(packed.octets.len(), changes.iter().map(|(_, octets)| octets).sum::<usize>());
+        assert_eq!(packed.bytes.len(), changes.iter().map(|(_, bytes)| bytes).sum::<usize>());
         assert_eq!((packed.len(), packed.is_empty(), packed.whole.len()), (9, false, 5));
         assert_eq!(packed.unpack().collect::<Vec<_>>(), all);
     }

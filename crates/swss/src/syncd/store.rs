@@ -1,8 +1,10 @@
 //! Objects with their attributes, small for routes: a million of them share few sets of attributes.
 
 use crate::sai::{Attr, Attrs, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry};
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, fit, for_each_family, relieve};
-use std::hint::black_box;
+use ribtide_prefix::{
+    AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, prefetch, shrink_if_sparse,
+    shrink_to_fit,
+};
 
 /// A different set of attributes, once.
 #[derive(Default)]
@@ -47,8 +49,8 @@ impl Shared {
         }
     }
 
-    /// Lets go of room that was made for more than there is. Numbers stay what they are, so only slots at the end can go.
-    fn fit(&mut self) {
+    /// Shrinks every table to its contents. O(capacity). Slots between others stay, because an object's number is its slot.
+    fn shrink_to_fit(&mut self) {
         self.free.sort_unstable();
         while self.free.last().is_some_and(|at| *at as usize + 1 == self.slots.len()) {
             self.free.pop();
@@ -56,7 +58,7 @@ impl Shared {
         }
         self.free.shrink_to_fit();
         self.slots.shrink_to_fit();
-        fit(&mut self.of);
+        shrink_to_fit(&mut self.of);
     }
 }
 
@@ -111,11 +113,11 @@ impl Store {
         self.objects.get(&oid).map(|(object, _)| *object)
     }
 
-    /// Reads what will be read again of objects that are dealt with next, so that the waits for memory overlap.
-    pub(super) fn look_ahead(&self, items: &[Item]) {
+    /// Prefetches the rows of a bulk.
+    pub(super) fn prefetch(&self, items: &[Item]) {
         for item in items {
             if let ObjectId::Route(entry) = &item.id {
-                black_box(self.route(entry));
+                prefetch(self.route(entry));
             }
         }
     }
@@ -174,7 +176,7 @@ impl Store {
                 let Some(routes) = self.routes.get_mut(&key) else { return };
                 fn from<F: Family>(map: &mut Map<Prefix<F>, u32>, prefix: Prefix<F>) -> Option<u32> {
                     let old = map.remove(&prefix);
-                    relieve(map);
+                    shrink_if_sparse(map);
                     old
                 }
                 let old = match entry.dest {
@@ -222,16 +224,16 @@ impl Store {
         found
     }
 
-    /// Lets go of room that was made for more than there is.
-    pub(super) fn fit(&mut self) {
-        fit(&mut self.objects);
-        fit(&mut self.neighbors);
-        fit(&mut self.labels);
+    /// Shrinks every table to its contents. O(capacity).
+    pub(super) fn shrink_to_fit(&mut self) {
+        shrink_to_fit(&mut self.objects);
+        shrink_to_fit(&mut self.neighbors);
+        shrink_to_fit(&mut self.labels);
         for routes in self.routes.values_mut() {
-            fit(&mut routes.v4);
-            fit(&mut routes.v6);
+            shrink_to_fit(&mut routes.v4);
+            shrink_to_fit(&mut routes.v6);
         }
-        self.shared.fit();
+        self.shared.shrink_to_fit();
     }
 
     /// Bytes that the tables of routes take.

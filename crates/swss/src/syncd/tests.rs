@@ -167,7 +167,7 @@ impl World {
     /// syncd alone starts again, on an empty chip.
     fn restart_syncd(&mut self) {
         self.syncd = Syncd::new(Chip::default(), Box::new(self.vids.clone())).validate(Validation::Off);
-        // As the daemon does: the maps are written anew.
+        // As the daemon does: the maps are written again.
         self.db.rid_of.clear();
         let rows: Vec<_> = self
             .db
@@ -280,9 +280,9 @@ fn what_fails_is_answered_alone_and_leaves_no_row() {
     let mut world = World::new();
     let rif = world.rif(0);
     let hop = world.hop(rif, "10.0.0.1");
-    let nobody = Oid::vid(ObjectType::NextHop, 999);
+    let missing = Oid::vid(ObjectType::NextHop, 999);
     let item = |dest: &str, to: Oid| Item::new(world.entry(dest), [Attr::RouteNextHop(to)]);
-    let items = [item("10.1.0.0/16", hop), item("10.2.0.0/16", nobody), item("10.3.0.0/16", hop)];
+    let items = [item("10.1.0.0/16", hop), item("10.2.0.0/16", missing), item("10.3.0.0/16", hop)];
     let create =
         |world: &mut World, mode| world.bulk(Verb::Create, ObjectType::RouteEntry, items.to_vec(), mode);
     let statuses = create(&mut world, ErrorMode::StopOnError);

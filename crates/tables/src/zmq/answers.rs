@@ -1,5 +1,5 @@
-//! The way of answers from orchagent back to fpmsyncd, between two of ours: messages of octets, each acknowledged when it is
-//! taken. Who asks listens, who answers connects.
+//! The way of answers from orchagent back to fpmsyncd, between two of ours: messages of bytes, each acknowledged when it is
+//! taken. The client listens, the server connects.
 //!
 //! SONiC's daemons have nothing of the kind and go on with what is published in Redis; whoever connects and is not
 //! ours is sent away.
@@ -17,22 +17,27 @@ use std::time::Duration;
 
 /// What goes there.
 const WHAT: &str = "the way of answers";
-/// The longest pause between two attempts to connect: who asks waits for it before it takes the way through Redis.
-const PATIENCE: Duration = Duration::from_millis(400);
+/// The longest pause between two attempts to connect: fpmsyncd waits for it before it goes through Redis.
+const CONNECT_BACKOFF_MAX: Duration = Duration::from_millis(400);
 
-/// Connects to who asks at `endpoint`, again and again until `stop`.
+/// Connects to the client at `endpoint`, again and again until `stop`.
 ///
 /// # Errors
 /// [`TableError::Endpoint`] when there is no thread for it.
 pub fn answer_to(endpoint: Endpoint, rings: &Rings, stop: &Stop) -> Result<Push, TableError> {
-    let pushed = Pushed { what: WHAT, sends: "answers-push", hears: "answers-taken", patience: PATIENCE };
+    let pushed = Pushed {
+        what: WHAT,
+        sends: "answers-push",
+        hears: "answers-taken",
+        backoff_max: CONNECT_BACKOFF_MAX,
+    };
     Push::connect(endpoint, pushed, rings, stop)
 }
 
 /// What happens at the end that asks. The number is the connection's: they count up.
 #[derive(Debug)]
 pub enum AnswerEvent {
-    /// Somebody answers.
+    /// An orchagent answers.
     Connected(u64),
     /// A message.
     Message(u64, Vec<u8>, Taken),
@@ -54,7 +59,7 @@ impl Taken {
     }
 }
 
-/// The end that asks. When it is dropped, nobody is heard any more, and the address is free.
+/// The end that asks. When it is dropped, no answer is received any more, and the address is free.
 #[derive(Debug)]
 pub struct AnswersAt {
     events: ring::Receiver<AnswerEvent>,

@@ -32,10 +32,10 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Waits for nobody any more: the address is free from here on. Those who are served go on.
+    /// Waits for no client any more: the address is free from now on. Those who are served go on.
     pub(super) fn end(self) {
         self.stop.stop();
-        // It looks when somebody comes.
+        // It looks when a client connects.
         drop(TcpStream::connect(self.address));
         let _ = self.thread.join();
     }

@@ -8,7 +8,7 @@ use super::zmtp::{Kind, Peer, Process, Writer, introduce, next_socket};
 use crate::TableError;
 use crate::subscribe::Wake;
 use crossbeam_channel as channel;
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use std::io;
@@ -37,7 +37,7 @@ pub(super) struct Pushed {
     /// The thread that hears what was taken.
     pub(super) hears: &'static str,
     /// The longest pause between two attempts to connect.
-    pub(super) patience: Duration,
+    pub(super) backoff_max: Duration,
 }
 
 /// One connection, as its owner sees it.
@@ -95,7 +95,7 @@ impl Push {
                     Err(_) => {}
                 }
                 std::thread::sleep(pause);
-                pause = pushed.patience.min(pause * 2);
+                pause = pushed.backoff_max.min(pause * 2);
             }
         };
         thread::spawn(pushed.sends, body).map_err(|e| unreachable(&text, &e))?;
@@ -122,7 +122,7 @@ impl Push {
         self.link.is_some()
     }
 
-    /// Whether somebody is connected.
+    /// Whether a peer is connected.
     pub fn is_connected(&self) -> bool {
         self.link.as_ref().is_some_and(Link::is_open)
     }
@@ -243,10 +243,10 @@ fn push(
     loop {
         channel::select! {
             recv(waiting.raw()) -> message => {
-                rest::waited(false);
+                idle::on_wait(false);
                 let Ok(message) = message else {
                     writer.end();
-                    return "its owner let go of it".into();
+                    return "its owner closed it".into();
                 };
                 if let Err(e) = writer.message(&waiting.took(message)) {
                     return given_up(&e, &writer, &is_gone);
@@ -256,8 +256,8 @@ fn push(
                 }
             }
             recv(is_gone) -> why => return why.unwrap_or_default(),
-            default(rest::SPAN) => {
-                rest::waited(true);
+            default(idle::IDLE_TIMEOUT) => {
+                idle::on_wait(true);
             }
         }
     }

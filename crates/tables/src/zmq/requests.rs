@@ -14,7 +14,7 @@ use super::zmtp::{Kind, Peer, Reader, Writer, next_socket};
 use crate::TableError;
 use crate::exchange::{Exchange, Pending, WAITING, WINDOW};
 use crossbeam_channel as channel;
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Stop};
 use std::collections::VecDeque;
@@ -61,7 +61,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
         };
         let socket = next_socket();
         let mut pause = BACK_OFF.0;
-        // Nobody answered for a moment; which process answered last, where it is one of ours.
+        // There was no answer for a moment; which process answered last, where it is one of ours.
         let (mut away, mut who) = (false, None);
         let mut lost = VecDeque::new();
         while !stop.stopped() {
@@ -102,7 +102,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
     Ok(Exchange { requests, replies, _reader: None })
 }
 
-/// One connection to its end, and why it ended; `None` when nobody asks any more. Asks what was `lost` before all else; what it did
+/// One connection to its end, and why it ended; `None` when no client asks any more. Asks what was `lost` before all else; what it did
 /// not come to stays there.
 fn converse<Q: Send + 'static, A: Send + 'static>(
     peer: Peer,
@@ -143,7 +143,7 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
     loop {
         channel::select! {
             recv(asked.raw()) -> request => {
-                rest::waited(false);
+                idle::on_wait(false);
                 let Ok(request) = request else {
                     writer.end();
                     return None;
@@ -153,8 +153,8 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
                 }
             }
             recv(is_gone) -> why => return Some(why.unwrap_or_default()),
-            default(rest::SPAN) => {
-                rest::waited(true);
+            default(idle::IDLE_TIMEOUT) => {
+                idle::on_wait(true);
             }
         }
     }
@@ -176,7 +176,7 @@ fn listen<Q, A>(
         };
         pending.answered();
         if answers.send(Ok(answer)).is_err() {
-            return "nobody listens".into();
+            return "no server listens".into();
         }
     }
 }
@@ -190,7 +190,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Answers. Who asked may be gone: then nobody misses it.
+    /// Answers. Who asked may be gone: then the answer is dropped.
     pub fn send(&self, message: &[u8]) {
         let _ = self.writer.message(message);
     }
@@ -265,7 +265,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// An end that answers, as one process after the other.
     struct Syncd(TcpListener);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     fn answer(exchange: &Exchange<u8, u8>) -> Result<u8, TableError> {
-        exchange.replies.raw().recv_timeout(PATIENCE).unwrap()
+        exchange.replies.raw().recv_timeout(TEST_TIMEOUT).unwrap()
     }
 
     #[test]
@@ -365,13 +365,13 @@ mod tests {
         let read = |message: &[u8], again| (message[0], again);
         let (rings, stop) = (Rings::default(), Stop::default());
         let taken = serve(&endpoint, &rings, &stop, read).unwrap();
-        let (next, window) = (|| taken.raw().recv_timeout(PATIENCE).unwrap().0, WINDOW as u8);
+        let (next, window) = (|| taken.raw().recv_timeout(TEST_TIMEOUT).unwrap().0, WINDOW as u8);
         let connect = |socket| connect(&endpoint, Kind::Req, LIMIT, socket).unwrap();
         let former = connect(1);
         (0..=window).for_each(|n| former.writer.message(&[n]).unwrap());
         (0..window).for_each(|n| assert_eq!(next(), (n, Again::Elsewhere)));
         assert_eq!(next(), (window, Again::No));
-        // Nobody has ended the former one.
+        // The former one was not ended.
         for (socket, before) in [(1, Again::Here), (2, Again::Elsewhere)] {
             let again = connect(socket);
             again.writer.message(&[7]).unwrap();

@@ -1,7 +1,7 @@
 //! A table over ZeroMQ: [`ZmqProducer`] connects and pushes, [`ZmqConsumer`] binds and pulls.
 //!
 //! SONiC's own loses what a full queue or a restart had not delivered. Here nothing is sent that there is no room for:
-//! the producer asks [`ZmqProducer::has_room`] first, and keeps (and unites) what must wait. A consumer of ours tells
+//! the producer asks [`ZmqProducer::has_room`] first, and keeps (and coalesces) what must wait. A consumer of ours tells
 //! how many messages its owner has taken, which makes room; with SONiC's the connection itself is the bound. What a
 //! broken connection had under way is not known, so after each new one the producer's owner says everything again.
 
@@ -42,7 +42,8 @@ impl<R: Row> ZmqProducer<R> {
     /// # Errors
     /// [`TableError::Endpoint`] when there is no thread for it.
     pub fn connect(endpoint: Endpoint, rings: &Rings, stop: &Stop) -> Result<Self, TableError> {
-        let pushed = Pushed { what: R::TABLE, sends: "zmq-push", hears: "zmq-taken", patience: BACK_OFF.1 };
+        let pushed =
+            Pushed { what: R::TABLE, sends: "zmq-push", hears: "zmq-taken", backoff_max: BACK_OFF.1 };
         let push = Push::connect(endpoint, pushed, rings, stop)?;
         Ok(ZmqProducer { push, waiting: VecDeque::new(), scratch: String::new() })
     }
@@ -61,7 +62,7 @@ impl<R: Row> ZmqProducer<R> {
         renewed
     }
 
-    /// Whether somebody is connected.
+    /// Whether a peer is connected.
     pub fn is_connected(&self) -> bool {
         self.push.is_connected()
     }
@@ -115,7 +116,7 @@ impl<R: Row> ZmqProducer<R> {
                 R::key_text(&change.key, &mut self.scratch);
                 message.change(&self.scratch, |put| match &change.row {
                     None => {}
-                    // Who is not ours unites rows that wait, and would keep fields that are not named.
+                    // Who is not ours coalesces rows that wait, and would keep fields that are not named.
                     Some(row) if change.reshaped || !self.push.acknowledges() => row.all_fields(put),
                     Some(row) => row.fields(put),
                 });
@@ -199,7 +200,7 @@ trait Takes: Send {
     /// The database and the table.
     fn table(&self) -> (&'static str, &'static str);
 
-    /// Takes a message, and who is to be told when its owner has taken it. False when there is nobody any more.
+    /// Takes a message, and who is to be told when its owner has taken it. False when the owner is gone.
     fn take(&mut self, message: &[u8], taken: Option<(Writer, u64)>) -> bool;
 
     /// The connection has ended.
@@ -301,7 +302,7 @@ fn pull(peer: Peer, inlets: &mut Inlets) -> io::Result<()> {
         let of = binary::Reader::new(&message)
             .ok()
             .and_then(|read| inlets.0.iter().position(|inlet| inlet.table() == (read.database, read.table)));
-        // Who says what nobody understands is told of it by the first.
+        // A sender of a malformed message learns of it with the first.
         let Some(inlet) = inlets.0.get_mut(of.unwrap_or(0)) else { return Ok(()) };
         if !inlet.take(&message, ours.map(|_| (writer.clone(), count))) {
             return Ok(());
@@ -313,7 +314,7 @@ fn read<R: Row>(message: &[u8], memory: &mut Remembered<R>) -> Result<Vec<Change
     let mut reader = binary::Reader::new(message)?;
     if (reader.database, reader.table) != (R::DB.name(), R::TABLE) {
         crate::report(&format!(
-            "a message of {} {} is passed over: nobody takes it",
+            "a message of {} {} is passed over: no stage takes it",
             reader.database, reader.table
         ));
         return Ok(Vec::new());
@@ -392,7 +393,7 @@ impl<R: Row> Consumer<R> for ZmqConsumer<R> {
         &self.wake
     }
 
-    fn relieve(&mut self) {
+    fn shrink_to_fit(&mut self) {
         self.rest.shrink_to_fit();
     }
 }

@@ -1,6 +1,6 @@
 //! One process after the other: a connection is read when those of processes that came before have been read to their end.
 //!
-//! A process that is killed leaves octets in its connections, which are read until there are no more. What the one in its place
+//! A process that is killed leaves bytes in its connections, which are read until there are no more. What the one in its place
 //! says is newer, though it may come sooner over a connection of its own.
 //!
 //! A process has a connection for each of its sockets, which are all read. One of a socket that had another before is what it made

@@ -5,8 +5,8 @@
 //! caller's bound is, and a peer of our own kind is recognised in the greeting ([`Peer::ours`]). What is left of the
 //! protocol is a greeting, one command and frames with a length.
 
+use ribtide_runtime::idle;
 use ribtide_runtime::liveness::{self, Watched};
-use ribtide_runtime::rest;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -19,15 +19,15 @@ const GREETING_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a peer may leave a message untaken before it counts as gone.
 const STALL: Duration = Duration::from_secs(60);
 /// What one read takes at most.
-const READ: usize = 256 << 10;
+const READ_BYTES: usize = 256 << 10;
 /// The same where nothing comes but word of what was taken.
-const LITTLE: usize = 4 << 10;
+const ACK_READ_BYTES: usize = 4 << 10;
 /// A message that is copied behind its head: to send both at once costs less than to send the head alone.
 const SHORT: usize = 16 << 10;
 /// The property by which ribtide's sockets know each other. ZeroMQ's own pass it over. Another value is of a version that says
 /// other things, and so as good as SONiC's.
 const OURS: (&str, &[u8]) = ("X-Ribtide-Acknowledges", b"4");
-/// The property by which they tell one process from the next, and one connecting socket of it from the others, eight octets each.
+/// The property by which they tell one process from the next, and one connecting socket of it from the others, eight bytes each.
 const PROCESS: &str = "X-Ribtide-Process";
 
 const MORE: u8 = 1;
@@ -132,10 +132,10 @@ pub(super) fn introduce_as(
     (&stream).write_all(&greeting)?;
     (&stream).write_all(&ready(kind, who))?;
     let stream = Arc::new(stream);
-    let at_once = if kind == Kind::Push { LITTLE } else { READ };
+    let at_once = if kind == Kind::Push { ACK_READ_BYTES } else { READ_BYTES };
     let mut input = BufReader::with_capacity(
         at_once,
-        Input { from: rest::Patient(Watched(stream.clone())), waits: false },
+        Input { from: idle::IdleReader(Watched(stream.clone())), waits: false },
     );
     let mut theirs = [0; 64];
     input.read_exact(&mut theirs)?;
@@ -157,7 +157,7 @@ pub(super) fn introduce_as(
     let numbers = get(PROCESS).and_then(|numbers| numbers.try_into().ok()).map(u128::from_be_bytes);
     let numbers = numbers.filter(|_| get(OURS.0) == Some(OURS.1));
     let ours = numbers.map(|numbers| Process((numbers >> 64) as u64));
-    stream.set_read_timeout(Some(rest::SPAN))?;
+    stream.set_read_timeout(Some(idle::IDLE_TIMEOUT))?;
     reader.input.get_mut().waits = true;
     let writer = Writer { frames, envelope: kind.has_envelope() };
     Ok(Peer { reader, writer, ours, socket: numbers.unwrap_or_default() as u64 })
@@ -199,7 +199,7 @@ fn properties(body: &[u8]) -> Option<Vec<(&str, &[u8])>> {
 /// A connection. Who reads it waits however long nothing comes, but not for a greeting.
 #[derive(Debug)]
 struct Input {
-    from: rest::Patient<Watched<Arc<TcpStream>>>,
+    from: idle::IdleReader<Watched<Arc<TcpStream>>>,
     waits: bool,
 }
 
@@ -218,7 +218,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Waits for a message; of one with several frames, the last counts. The buffer is overwritten, and made anew where nothing
+    /// Waits for a message; of one with several frames, the last counts. The buffer is overwritten, and made again where nothing
     /// waits to be read: a long message may be the last for long.
     pub(super) fn message(&mut self, body: &mut Vec<u8>) -> io::Result<()> {
         if self.input.buffer().is_empty() {
@@ -250,7 +250,7 @@ impl Reader {
         }
         body.clear();
         // Memory follows what came, not what was promised, but for little.
-        body.reserve(len.min(READ as u64) as usize);
+        body.reserve(len.min(READ_BYTES as u64) as usize);
         let got = (&mut self.input).take(len).read_to_end(body)? as u64;
         if got < len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(flags) }
     }

@@ -14,7 +14,7 @@ pub mod code {
     pub const EXTENDED_MESSAGE: u8 = 6;
     /// Graceful restart (RFC 4724).
     pub const GRACEFUL_RESTART: u8 = 64;
-    /// Four-octet AS numbers (RFC 6793).
+    /// Four-byte AS numbers (RFC 6793).
     pub const FOUR_OCTET_AS: u8 = 65;
     /// ADD-PATH (RFC 7911).
     pub const ADD_PATH: u8 = 69;
@@ -36,11 +36,11 @@ pub enum Capability<'a> {
     RouteRefresh,
     /// Routes of one family may have next hops of another.
     ExtendedNextHop(ExtendedNextHops<'a>),
-    /// Messages of up to 65,535 octets are understood.
+    /// Messages of up to 65,535 bytes are understood.
     ExtendedMessage,
     /// Forwarding state may survive a restart.
     GracefulRestart(GracefulRestart<'a>),
-    /// AS numbers have four octets; the sender's own.
+    /// AS numbers have four bytes; the sender's own.
     FourOctetAs(u32),
     /// Several paths for one prefix.
     AddPath(AddPaths<'a>),
@@ -50,7 +50,7 @@ pub enum Capability<'a> {
     Unknown {
         /// Capability code.
         code: u8,
-        /// Capability value, at most 255 octets.
+        /// Capability value, at most 255 bytes.
         value: &'a [u8],
     },
 }
@@ -101,7 +101,7 @@ impl<'a> Capability<'a> {
         }
     }
 
-    /// Appends code, length and value. A value beyond 255 octets has no encoding and is cut there.
+    /// Appends code, length and value. A value beyond 255 bytes has no encoding and is cut there.
     pub(super) fn write(self, out: &mut Vec<u8>) {
         out.push(self.code());
         let at = out.len();

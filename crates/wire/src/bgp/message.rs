@@ -5,7 +5,7 @@ use super::notification::{Notification, code, header, route_refresh};
 
 /// What every message begins with (RFC 4271 section 4.1).
 pub const MARKER: [u8; 16] = [0xff; 16];
-/// Octets of the header: marker, length, type.
+/// Bytes of the header: marker, length, type.
 pub const HEADER_LEN: usize = 19;
 /// The longest message without the Extended Message capability, header included.
 pub const MAX_LEN: usize = 4096;
@@ -41,7 +41,7 @@ impl MessageType {
         }
     }
 
-    /// Whether a message of this type may be `len` octets long, given the session's limit.
+    /// Whether a message of this type may be `len` bytes long, given the session's limit.
     fn allows(self, len: usize, max_len: usize) -> bool {
         match self {
             // RFC 8654 section 4: OPEN and KEEPALIVE are never extended.
@@ -61,7 +61,7 @@ pub struct Frame<'a> {
     pub kind: MessageType,
     /// What follows the header.
     pub body: &'a [u8],
-    /// Octets to take from the buffer: header and body.
+    /// Bytes to take from the buffer: header and body.
     pub total_len: usize,
 }
 
@@ -108,7 +108,7 @@ pub(super) fn finish(out: &mut [u8], at: usize) {
     patch_u16(out, at + MARKER.len(), len);
 }
 
-/// Writes a length into two octets that were left for it.
+/// Writes a length into two bytes that were left for it.
 pub(super) fn patch_u16(out: &mut [u8], at: usize, len: usize) {
     let len = u16::try_from(len).unwrap_or(u16::MAX);
     if let Some(field) = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<2>()) {

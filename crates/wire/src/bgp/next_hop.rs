@@ -29,11 +29,11 @@ impl NextHop {
     }
 
     /// The next hop of an MP_REACH_NLRI of family `afi`; `None` when its length is wrong for that.
-    pub(super) fn from_mp(afi: Afi, octets: &[u8]) -> Option<NextHop> {
-        if let (Afi::Ipv4, Ok(four)) = (afi, <[u8; 4]>::try_from(octets)) {
+    pub(super) fn from_mp(afi: Afi, bytes: &[u8]) -> Option<NextHop> {
+        if let (Afi::Ipv4, Ok(four)) = (afi, <[u8; 4]>::try_from(bytes)) {
             return Some(NextHop::V4(four.into()));
         }
-        let (first, second) = octets.split_first_chunk::<16>()?;
+        let (first, second) = bytes.split_first_chunk::<16>()?;
         let first = Ipv6Addr::from(*first);
         let second = match second {
             [] => None,
@@ -108,7 +108,7 @@ impl fmt::Display for NextHop {
 mod tests {
     use super::*;
 
-    fn octets(addrs: &[&str]) -> Vec<u8> {
+    fn to_bytes(addrs: &[&str]) -> Vec<u8> {
         addrs.iter().flat_map(|a| a.parse::<Ipv6Addr>().unwrap().octets()).collect()
     }
 
@@ -119,7 +119,7 @@ mod tests {
         for wrong in [0, 3, 5, 15, 17, 31, 33] {
             assert_eq!(NextHop::from_mp(Afi::Ipv4, &vec![1; wrong]), None);
         }
-        let both = NextHop::from_mp(Afi::Ipv4, &octets(&["2001:db8::1", "fe80::1"])).unwrap();
+        let both = NextHop::from_mp(Afi::Ipv4, &to_bytes(&["2001:db8::1", "fe80::1"])).unwrap();
         assert_eq!(both.to_string(), "2001:db8::1 (fe80::1)");
     }
 
@@ -128,13 +128,13 @@ mod tests {
         let local: Ipv6Addr = "fe80::1".parse().unwrap();
         let expected = NextHop::V6 { global: local, link_local: Some(local) };
         for form in [&["fe80::1"][..], &["::", "fe80::1"], &["fe80::1", "fe80::1"]] {
-            let next_hop = NextHop::from_mp(Afi::Ipv6, &octets(form)).unwrap();
+            let next_hop = NextHop::from_mp(Afi::Ipv6, &to_bytes(form)).unwrap();
             assert_eq!(next_hop, expected);
             let mut out = Vec::new();
             next_hop.write_mp(&mut out);
             assert_eq!(out.len(), 17);
         }
-        let global = NextHop::from_mp(Afi::Ipv6, &octets(&["2001:db8::1", "::"])).unwrap();
+        let global = NextHop::from_mp(Afi::Ipv6, &to_bytes(&["2001:db8::1", "::"])).unwrap();
         assert_eq!(global, NextHop::V6 { global: "2001:db8::1".parse().unwrap(), link_local: None });
     }
 

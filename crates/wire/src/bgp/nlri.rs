@@ -1,15 +1,15 @@
-//! Prefixes as BGP and MRT write them: a length in bits, then as many octets as it needs (RFC 4271 section 4.3).
+//! Prefixes as BGP and MRT write them: a length in bits, then as many bytes as it needs (RFC 4271 section 4.3).
 
 use ribtide_prefix::{Bits, Family, Prefix};
 use std::marker::PhantomData;
 
-/// Octets that a prefix of `bits` bits takes after its length.
+/// Bytes that a prefix of `bits` bits takes after its length.
 #[inline]
-fn octets(bits: u8) -> usize {
+fn byte_len(bits: u8) -> usize {
     usize::from(bits).div_ceil(8)
 }
 
-/// The longest encoding of a prefix of family `F`, in octets.
+/// The longest encoding of a prefix of family `F`, in binary.
 pub const fn max_len<F: Family>() -> usize {
     1 + F::WIDTH as usize / 8
 }
@@ -19,7 +19,7 @@ pub const fn max_len<F: Family>() -> usize {
 pub fn encode<F: Family>(prefix: Prefix<F>, out: &mut Vec<u8>) {
     out.push(prefix.len());
     let bits = prefix.bits().left().to_be_bytes();
-    out.extend_from_slice(bits.get(..octets(prefix.len())).unwrap_or(&bits));
+    out.extend_from_slice(bits.get(..byte_len(prefix.len())).unwrap_or(&bits));
 }
 
 /// The prefix at the start of `buf` and what follows it; `None` when it is too long for the family or cut
@@ -30,7 +30,7 @@ pub fn decode<F: Family>(buf: &[u8]) -> Option<(Prefix<F>, &[u8])> {
     if len > F::WIDTH {
         return None;
     }
-    let (own, after) = rest.split_at_checked(octets(len))?;
+    let (own, after) = rest.split_at_checked(byte_len(len))?;
     // Bits read beyond the prefix are cleared with its host bits, so whole words are read where they exist:
     // that avoids a copy of variable length.
     let bits = if F::WIDTH <= 32 {
@@ -47,17 +47,17 @@ pub fn decode<F: Family>(buf: &[u8]) -> Option<(Prefix<F>, &[u8])> {
     Some((Prefix::new(F::Bits::from_left(bits), len), after))
 }
 
-/// At most 16 octets as the leading bits of a number.
+/// At most 16 bytes as the leading bits of a number.
 #[inline]
-fn left_aligned(octets: &[u8]) -> u128 {
-    octets.iter().zip((0..16).rev()).fold(0, |bits, (octet, place)| bits | u128::from(*octet) << (8 * place))
+fn left_aligned(bytes: &[u8]) -> u128 {
+    bytes.iter().zip((0..16).rev()).fold(0, |bits, (byte, place)| bits | u128::from(*byte) << (8 * place))
 }
 
 /// Whether `field` holds prefixes of family `F` and nothing else (RFC 7606 section 5.3).
 #[inline]
 pub fn is_valid<F: Family>(mut field: &[u8]) -> bool {
     while let Some((&len, rest)) = field.split_first() {
-        match rest.get(octets(len)..) {
+        match rest.get(byte_len(len)..) {
             Some(after) if len <= F::WIDTH => field = after,
             _ => return false,
         }

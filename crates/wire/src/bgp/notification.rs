@@ -147,7 +147,7 @@ impl Notification {
     }
 
     /// A Cease that tells the peer's operator why (RFC 9003): `text` is cut at a character boundary to the
-    /// 255 octets that fit. Meant for [`cease::ADMIN_SHUTDOWN`] and [`cease::ADMIN_RESET`].
+    /// 255 bytes that fit. Meant for [`cease::ADMIN_SHUTDOWN`] and [`cease::ADMIN_RESET`].
     pub fn cease_with_text(subcode: u8, text: &str) -> Self {
         let text = (0..=255).rev().find_map(|len| text.get(..len)).unwrap_or_default();
         let mut data = vec![text.len() as u8];

@@ -59,7 +59,7 @@ impl<'a> Open<'a> {
                 return Err(unreadable());
             }
         }
-        // RFC 7607: zero is nobody's AS number.
+        // RFC 7607: zero is no AS number.
         if open.my_as == 0 || open.asn() == 0 {
             return Err(Notification::new(code::OPEN, open::BAD_PEER_AS));
         }
@@ -93,7 +93,7 @@ impl<'a> Open<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Parameters<'a> {
     rest: &'a [u8],
-    /// Lengths have two octets.
+    /// Lengths have two bytes.
     extended: bool,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Parameters<'a> {
     /// `optional` begins at the Optional Parameters Length field; `None` when the lengths do not add up.
     fn parse(optional: &'a [u8]) -> Option<Self> {
         let parameters = match optional {
-            // RFC 9072 section 2: the type field decides, the one-octet length is to be ignored unless zero.
+            // RFC 9072 section 2: the type field decides, the one-byte length is to be ignored unless zero.
             [len, EXTENDED, a, b, rest @ ..] if *len != 0 => {
                 let rest = (rest.len() == usize::from(u16::from_be_bytes([*a, *b]))).then_some(rest)?;
                 Parameters { rest, extended: true }
@@ -140,7 +140,7 @@ pub struct OpenBuilder<'a> {
     pub hold_time: u16,
     /// Our BGP identifier.
     pub router_id: Ipv4Addr,
-    /// What we offer. All of them together must fit a message of 4,096 octets.
+    /// What we offer. All of them together must fit a message of 4,096 bytes.
     pub capabilities: &'a [Capability<'a>],
 }
 
@@ -247,7 +247,7 @@ mod tests {
         let lists = body(&[
             22, 2, 20, 69, 4, 0, 1, 1, 3, 5, 6, 0, 1, 0, 1, 0, 2, 64, 6, 0x80, 120, 0, 2, 1, 0x80, 6, 0,
         ]);
-        // Lengths must add up: the parameter holds 6 + 8 + 8 + 2 octets.
+        // Lengths must add up: the parameter holds 6 + 8 + 8 + 2 bytes.
         assert_eq!(subcode(&lists), open::UNSPECIFIC);
         let lists = body(&[
             26, 2, 24, 69, 4, 0, 1, 1, 3, 5, 6, 0, 1, 0, 1, 0, 2, 64, 6, 0x80, 120, 0, 2, 1, 0x80, 6, 0,

@@ -11,9 +11,9 @@ use ribtide_prefix::{V4, V6};
 /// Prefixes of up to `width` bits, as on the wire; one in a hundred cannot be.
 fn plausible_prefixes(width: u8) -> impl Strategy<Value = Vec<u8>> {
     let one = (0u8..=width, any::<[u8; 16]>(), 0u8..100).prop_map(move |(len, bits, wrong)| {
-        let octets = usize::from(len).div_ceil(8);
+        let bytes = usize::from(len).div_ceil(8);
         let len = if wrong == 0 { width + 1 } else { len };
-        [&[len], &bits[..octets]].concat()
+        [&[len], &bits[..bytes]].concat()
     });
     prop::collection::vec(one, 0..5).prop_map(|prefixes| prefixes.concat())
 }
@@ -31,7 +31,7 @@ fn plausible_mp(code: u8) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// An AS_PATH with AS numbers of `width` octets.
+/// An AS_PATH with AS numbers of `width` bytes.
 fn plausible_path(width: usize) -> impl Strategy<Value = Vec<u8>> {
     let asns = prop::collection::vec(prop_oneof![1u32..4, Just(23456), Just(70000)], 1..6);
     prop::collection::vec((1u8..5, asns), 0..4).prop_map(move |segments| {
@@ -46,7 +46,7 @@ fn plausible_path(width: usize) -> impl Strategy<Value = Vec<u8>> {
 
 /// An attribute that is mostly right, so that tests get beyond the first check.
 fn plausible_attribute(code: u8) -> BoxedStrategy<Vec<u8>> {
-    let numbers = |octets: usize| (1usize..4).prop_map(move |n| vec![1; n * octets]).boxed();
+    let numbers = |bytes: usize| (1usize..4).prop_map(move |n| vec![1; n * bytes]).boxed();
     let right = match code {
         code::ORIGIN => (0u8..3).prop_map(|origin| vec![origin]).boxed(),
         code::AS_PATH => prop_oneof![plausible_path(4), plausible_path(2)].boxed(),
@@ -91,7 +91,7 @@ fn plausible_body() -> impl Strategy<Value = Vec<u8>> {
             let mut out = Vec::new();
             out.extend_from_slice(&(withdrawn.len() as u16).to_be_bytes());
             out.extend_from_slice(&withdrawn);
-            // Sometimes the last octet of the attributes falls to the prefixes.
+            // Sometimes the last byte of the attributes falls to the prefixes.
             let len = attributes.len() - usize::from(cut == 0);
             out.extend_from_slice(&(len as u16).to_be_bytes());
             out.extend_from_slice(&attributes);

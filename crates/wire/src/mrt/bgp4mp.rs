@@ -25,7 +25,7 @@ pub struct Bgp4mp {
 pub struct Message<'a> {
     /// The session.
     pub session: Bgp4mp,
-    /// AS numbers in the message take four octets.
+    /// AS numbers in the message take four bytes.
     pub four_octet_as: bool,
     /// Prefixes in the message carry path identifiers (RFC 8050).
     pub add_path: bool,

@@ -33,9 +33,9 @@ impl<'a> Cursor<'a> {
         self.array(field).map(u32::from_be_bytes)
     }
 
-    /// An AS number of two or four octets.
-    pub(super) fn asn(&mut self, four_octets: bool, field: &'static str) -> Result<u32, Error> {
-        if four_octets { self.u32(field) } else { self.u16(field).map(u32::from) }
+    /// An AS number of two or four bytes.
+    pub(super) fn asn(&mut self, four_bytes: bool, field: &'static str) -> Result<u32, Error> {
+        if four_bytes { self.u32(field) } else { self.u16(field).map(u32::from) }
     }
 
     pub(super) fn afi(&mut self, field: &'static str) -> Result<Afi, Error> {
@@ -50,16 +50,16 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A length in bits, then as many octets as it needs; bits beyond the length are cleared.
+    /// A length in bits, then as many bytes as it needs; bits beyond the length are cleared.
     pub(super) fn prefix(&mut self, afi: Afi) -> Result<AnyPrefix, Error> {
         let len = self.u8("prefix length")?;
         let max = width(afi);
         if len > max {
             return Err(Error::PrefixLength { len, max });
         }
-        let octets = self.take(usize::from(len).div_ceil(8), "prefix")?;
+        let bytes = self.take(usize::from(len).div_ceil(8), "prefix")?;
         let mut padded = [0; 16];
-        for (to, from) in padded.iter_mut().zip(octets) {
+        for (to, from) in padded.iter_mut().zip(bytes) {
             *to = *from;
         }
         let addr = Cursor(&padded).addr(afi, "prefix")?;

@@ -53,7 +53,7 @@ const BGP4MP_ET: u16 = 17;
 /// How the attributes of a table entry differ from those of an UPDATE between speakers of 4-octet AS numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttributeForm {
-    /// AS numbers in AS_PATH and AGGREGATOR take four octets, not two.
+    /// AS numbers in AS_PATH and AGGREGATOR take four bytes, not two.
     pub four_octet_as: bool,
     /// MP_REACH_NLRI is cut to its next hop (RFC 6396 section 4.3.4); see [`rib_next_hop`].
     pub short_mp_reach: bool,

@@ -5,7 +5,7 @@ use super::{AttributeForm, Body, Error};
 use ribtide_prefix::{Afi, AnyPrefix};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// One entry of a TABLE_DUMP file (RFC 6396 section 4.2). AS numbers in its attributes take two octets.
+/// One entry of a TABLE_DUMP file (RFC 6396 section 4.2). AS numbers in its attributes take two bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableDump<'a> {
     /// The view of the collector.
@@ -207,10 +207,10 @@ fn parse_peer_index_table(payload: &[u8]) -> Result<Body<'_>, Error> {
 /// The global next hop in the MP_REACH_NLRI value of a table entry, or `None` when there is none to read.
 ///
 /// RFC 6396 has only the next hop's length and the next hop there; some collectors write the whole attribute.
-/// The first octet tells: an address family's is 0, a next hop's length is not.
+/// The first byte tells: an address family's is 0, a next hop's length is not.
 pub fn rib_next_hop(value: &[u8]) -> Option<IpAddr> {
     let short = match value.split_first() {
-        // Address family (2 octets), subsequent family (1), then as in the short form.
+        // Address family (2 bytes), subsequent family (1), then as in the short form.
         Some((0, _)) => value.get(3..)?,
         _ => value,
     };

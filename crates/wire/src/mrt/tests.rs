@@ -93,9 +93,9 @@ fn fields_that_do_not_fit_are_named() {
 #[test]
 fn the_next_hop_of_an_entry_is_read_in_both_forms() {
     let six: IpAddr = "2001:db8::1".parse().unwrap();
-    let octets = "2001:db8::1".parse::<std::net::Ipv6Addr>().unwrap().octets();
-    let short: Vec<u8> = std::iter::once(16).chain(octets).collect();
-    let full: Vec<u8> = [0, 2, 1, 32].into_iter().chain(octets).chain([0xfe; 16]).chain([0]).collect();
+    let bytes = "2001:db8::1".parse::<std::net::Ipv6Addr>().unwrap().octets();
+    let short: Vec<u8> = std::iter::once(16).chain(bytes).collect();
+    let full: Vec<u8> = [0, 2, 1, 32].into_iter().chain(bytes).chain([0xfe; 16]).chain([0]).collect();
     assert_eq!(rib_next_hop(&short), Some(six));
     assert_eq!(rib_next_hop(&full), Some(six));
     assert_eq!(rib_next_hop(&[4, 192, 0, 2, 1]), Some("192.0.2.1".parse().unwrap()));

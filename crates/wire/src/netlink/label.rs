@@ -5,7 +5,7 @@
 
 use super::build::{Builder, TooLong};
 use super::numbers::*;
-use super::route::{NextHops, RouteKind, table_octet};
+use super::route::{NextHops, RouteKind, table_byte};
 use super::{Attr, Attrs, Hops, Malformed, Message, Via};
 
 /// The highest label: it has 20 bits (RFC 3032, section 2.1).
@@ -206,7 +206,7 @@ impl<'a> LabelRoute<'a> {
 
     fn write(&self, out: &mut Vec<u8>, kind: u16, flags: u16, seq: u32) -> Result<(), TooLong> {
         let [f0, f1, f2, f3] = self.flags.to_ne_bytes();
-        let (table, long_table) = table_octet(self.table);
+        let (table, long_table) = table_byte(self.table);
         let fixed =
             [AF_MPLS, 20, 0, 0, table, self.protocol, RT_SCOPE_UNIVERSE, self.kind.to_u8(), f0, f1, f2, f3];
         let mut b = Builder::new(out, kind, flags | NLM_F_REQUEST, seq, &fixed);

@@ -234,7 +234,7 @@ impl<'a> Route<'a> {
             }
         }
         let [f0, f1, f2, f3] = flag_bits.to_ne_bytes();
-        let (table, long_table) = table_octet(self.table);
+        let (table, long_table) = table_byte(self.table);
         let fixed = [
             family(afi),
             self.prefix.len(),
@@ -290,6 +290,6 @@ pub(super) fn afi_of(addr: IpAddr) -> Afi {
 }
 
 /// A table's number as the fixed part of a message has it, and whether it needs an attribute of its own.
-pub(super) fn table_octet(table: u32) -> (u8, bool) {
+pub(super) fn table_byte(table: u32) -> (u8, bool) {
     u8::try_from(table).map_or((RT_TABLE_COMPAT, true), |table| (table, false))
 }

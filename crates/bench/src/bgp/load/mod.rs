@@ -145,7 +145,7 @@ impl Load {
         self.have_all_done(|done| Command::Judge(view.clone(), done));
     }
 
-    /// Looks at all that has come to receivers; returns when that is done. Until then nobody knows what they hold.
+    /// Looks at all that has come to receivers; returns when that is done. Until then it is not known what they hold.
     pub(super) fn look(&self) {
         self.have_all_done(Command::Look);
     }
@@ -237,7 +237,7 @@ impl Load {
         &self.statuses[session].counters
     }
 
-    /// The paths that a receiver holds now, and how many prefixes it holds that nobody announced.
+    /// The paths that a receiver holds now, and how many prefixes it holds that no sender announced.
     pub(super) fn table(&self, session: usize) -> (Vec<PathNumber>, usize) {
         let (answer, table) = sync_channel(1);
         self.tell(session, Command::Table(session, answer));

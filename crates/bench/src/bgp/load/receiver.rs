@@ -22,7 +22,7 @@ impl Judge {
         Judge { view, seen: Map::default(), hash: HashBuilder::default() }
     }
 
-    /// Takes another view. Attributes that nobody had sent may have been sent by now.
+    /// Takes another view. Attributes that no sender had sent may have been sent by now.
     pub(super) fn replace(&mut self, view: View) {
         self.view = view;
         self.seen.retain(|_, path| *path != UNKNOWN);
@@ -40,7 +40,7 @@ impl Judge {
 pub(super) struct Routes {
     paths: Vec<PathNumber>,
     right: u64,
-    /// Prefixes that nobody announced.
+    /// Prefixes that no sender announced.
     strange: Families<Strange>,
 }
 
@@ -56,7 +56,7 @@ impl Routes {
         routes
     }
 
-    /// Counts anew what is right.
+    /// Counts again what is right.
     pub(super) fn judge(&mut self, view: &View) {
         self.right = self.paths.iter().zip(&*view.best).filter(|(have, best)| have == best).count() as u64;
     }

@@ -1,6 +1,6 @@
 //! What a neighbour that costs nothing asks of its sockets. The neighbours of a real router have processors of their own:
 //! what a router writes is with them when it has come to their host. So the system notes when bytes came, and they may be
-//! read later, when the router has done and nobody needs the cores.
+//! read later, when the router has done and nothing else needs the cores.
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;

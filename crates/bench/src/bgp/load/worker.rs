@@ -152,7 +152,7 @@ impl Worker {
                     self.wrote(session, sent);
                 }
                 Command::Look(done) => {
-                    self.look_at_all();
+                    self.read_all();
                     let _ = done.send(());
                 }
                 Command::Table(session, answer) => {
@@ -171,7 +171,7 @@ impl Worker {
     }
 
     fn judge_by(&mut self, view: View) {
-        self.look_at_all();
+        self.read_all();
         for (routes, status) in self.routes.iter_mut().zip(&self.statuses) {
             if let Some(routes) = routes {
                 routes.judge(&view);
@@ -271,7 +271,7 @@ impl Worker {
         let receives = session >= *senders;
         let mut outcome = this.look(pool, |body| {
             if !receives {
-                // What the router sends to senders is nobody's business here.
+                // What the router sends to senders does not matter here.
                 return Ok(());
             }
             let update = parse(body, &context)?;
@@ -306,7 +306,7 @@ impl Worker {
     }
 
     /// Reads all that has come to receivers, and looks at it.
-    fn look_at_all(&mut self) {
+    fn read_all(&mut self) {
         let before = thread_cpu();
         self.unread.extend(self.senders..self.sessions.len());
         while let Some(session) = self.unread.pop() {

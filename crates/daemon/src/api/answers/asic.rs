@@ -116,7 +116,7 @@ pub(super) fn stages(
 ) -> Result<Vec<ExplainStage>, Refusal> {
     let e = asic.explain(route, selected)?;
     let fpmsyncd = match &e.fpmsyncd {
-        None => stage("fpmsyncd", StageState::Absent, vec!["nobody announced it".into()]),
+        None => stage("fpmsyncd", StageState::Absent, vec!["no client announced it".into()]),
         Some(Err(why)) => stage("fpmsyncd", StageState::Stopped, vec![why.clone()]),
         Some(Ok(row)) => stage("fpmsyncd", StageState::Passed, vec![row_text(row)]),
     };

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Neighbours that the session thread describes at once.
-const AT_ONCE: usize = 256;
+const NEIGHBORS_BATCH_MAX: usize = 256;
 /// Members that an update thread describes at once: what each is advertised is counted up for the answer.
 const MEMBERS: usize = 16;
 
@@ -164,8 +164,8 @@ pub(super) fn every_neighbor(bgp: &Bgp) -> Result<Vec<NeighborView>, Refusal> {
     let mut all: Vec<NeighborView> = Vec::new();
     loop {
         let after = all.last().map(|last| last.address);
-        let page = bgp.sessions.ask(move |s| s.page(after, AT_ONCE, |_| true))?;
-        let last = page.len() < AT_ONCE;
+        let page = bgp.sessions.ask(move |s| s.page(after, NEIGHBORS_BATCH_MAX, |_| true))?;
+        let last = page.len() < NEIGHBORS_BATCH_MAX;
         all.extend(page);
         if last {
             return Ok(all);

@@ -329,7 +329,7 @@ fn rib_stage(
     }
     if e.candidates.iter().any(|c| c.verdict == Verdict::Denied) {
         says.push(format!("{policy} denies it"));
-    } else if let Some(source) = e.group.treatment.source {
+    } else if let Some(source) = e.group.policy_result.source {
         says.push(format!("{policy} gives it the source address {source}"));
     }
     if e.candidates.iter().all(|c| c.verdict == Verdict::NeverUsed) {

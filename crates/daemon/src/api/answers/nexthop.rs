@@ -8,7 +8,7 @@ use crate::api::model::{
 };
 use crate::rib::{RibHandle, RibStage};
 use ribtide_rib::{
-    CacheMode, GroupId, GroupInfo, HopInfo, Outcome, Source, Track, Treatment, Verdict, VrfId,
+    CacheMode, FibPolicyResult, GroupId, GroupInfo, HopInfo, Outcome, Source, Track, Verdict, VrfId,
 };
 
 /// The group `id`, or of one VRF or all of them at most `limit` groups after the one whose number `cursor` is.
@@ -82,7 +82,7 @@ fn group(stage: &RibStage, vrf: VrfId, info: GroupInfo) -> NextHopGroup {
         received: info.hops.iter().map(|hop| received(stage, hop)).collect(),
         backup: info.backup.iter().map(|hop| received(stage, hop)).collect(),
         on_backup: info.on_backup,
-        policy: (info.treatment != Treatment::default()).then(|| info.treatment.to_string()),
+        policy: (info.policy_result != FibPolicyResult::default()).then(|| info.policy_result.to_string()),
         tracks: info.track.map(|(track, holds)| Tracked { what: tracked(stage, track), holds }),
         resolved: info.content.as_ref().map(|c| content(stage, c)),
         level: info.level,
@@ -135,7 +135,7 @@ pub(super) fn of_route(rib: &RibHandle, prefix: &str) -> Result<Option<RouteGrou
             let ReceivedNextHop { hop, unresolved, .. } = self::received(stage, hop);
             BackupNextHop { hop, unresolved, in_use: group.on_backup }
         });
-        let Treatment { deny: denied, source } = group.treatment;
+        let FibPolicyResult { deny: denied, source } = group.policy_result;
         Some(RouteGroups { received: received.group.0, backup, denied, source, installed })
     })?)
 }

@@ -95,7 +95,7 @@ fn gauges(inside: &Inside) -> Vec<Gauge> {
 
 /// Every thread with what it used since its start, those that used most first.
 pub(crate) fn used() -> Result<Vec<Thread>, Refusal> {
-    // Of this thread, which nobody pins: what the process may use.
+    // Of this thread, which is not pinned: what the process may use.
     let process = Cpus::allowed().map_err(unread)?;
     let mut threads: Vec<Thread> = Vec::new();
     for thread in thread::list().map_err(unread)? {
@@ -175,6 +175,6 @@ mod tests {
         assert!(!pool.pinned && pool.role.starts_with("management API"));
         let shard = of("shard-12", "1");
         assert!(shard.pinned && shard.cpus == "1" && shard.role.contains("RIB shard"));
-        assert_eq!(of("somebody", "0-1").role, "");
+        assert_eq!(of("unknown", "0-1").role, "");
     }
 }

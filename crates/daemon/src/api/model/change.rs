@@ -161,7 +161,7 @@ pub struct Reloaded {
     pub added: Vec<IpAddr>,
     /// Neighbours that are gone.
     pub removed: Vec<IpAddr>,
-    /// Neighbours whose session begins anew.
+    /// Neighbours whose session is reset.
     pub reset: Vec<IpAddr>,
     /// Neighbours with other settings and the same session.
     pub refreshed: Vec<IpAddr>,
@@ -233,7 +233,7 @@ impl fmt::Display for Reloaded {
             ("another policy for routes to the FIB in VRF", self.vrf_policies.clone()),
             ("added", texts(&self.added)),
             ("removed", texts(&self.removed)),
-            ("session begun anew", texts(&self.reset)),
+            ("session reset", texts(&self.reset)),
             ("refreshed", texts(&self.refreshed)),
             ("BFD added", texts(&self.bfd_added)),
             ("BFD removed", texts(&self.bfd_removed)),

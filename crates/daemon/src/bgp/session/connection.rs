@@ -56,7 +56,7 @@ impl Connection {
         }
     }
 
-    /// Whether the kernel holds bytes that nobody has read.
+    /// Whether the kernel holds bytes that were not read.
     pub(super) fn has_unread(&self) -> bool {
         self.stream.peek(&mut [0]).is_ok_and(|n| n > 0)
     }

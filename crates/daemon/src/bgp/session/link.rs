@@ -47,7 +47,7 @@ impl Sessions {
         let settings = ingest(&peer.settings);
         let Some(connection) = peer.slot(side).as_mut() else { return Ok(()) };
         let fd = connection.stream.as_raw_fd();
-        // From here on the reader reads; only room to write is of interest here.
+        // From now on the reader reads; only room to write is of interest here.
         let stream = self
             .poll
             .registry()

@@ -1,7 +1,7 @@
 //! What the operator is told of neighbours: a line when one comes up, goes down or is refused, and why.
 //!
-//! Lines go through a ring to a thread of their own, for standard error may be a pipe that nobody reads at the moment,
-//! and the session thread waits for nobody. A neighbour that flaps may fill neither the log nor the ring: each has an
+//! Lines go through a ring to a thread of their own, for standard error may be a pipe that is not being read,
+//! and the session thread waits for no other thread. A neighbour that flaps may fill neither the log nor the ring: each has an
 //! allowance of lines, and what it is not allowed is counted and told with its next line.
 
 use ribtide_bgp::fsm::{Millis, Negotiated};
@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 /// Lines that may wait to be written.
 const WAITING: usize = 1024;
 /// Lines that a neighbour may cause at once, and how often it earns another.
-const AT_ONCE: u32 = 8;
+const NEIGHBOR_BURST_MAX: u32 = 8;
 const EARNED: Millis = 15_000;
 /// The same of all neighbours together.
 const ALL_AT_ONCE: u32 = 2000;
@@ -110,13 +110,13 @@ impl Log {
     /// Writes a line, if the neighbour may.
     pub(super) fn tell(&mut self, now: Millis, who: &Who<'_>, news: &News<'_>) {
         if self.neighbors.len() >= REMEMBERED {
-            self.neighbors.retain(|_, allowance| !allowance.is_full(now, AT_ONCE, EARNED));
+            self.neighbors.retain(|_, allowance| !allowance.is_full(now, NEIGHBOR_BURST_MAX, EARNED));
             if self.neighbors.len() >= REMEMBERED {
                 self.neighbors.clear();
             }
         }
-        let own = self.neighbors.entry(who.address).or_insert_with(|| Allowance::full(AT_ONCE));
-        let Some(unsaid) = own.take(now, AT_ONCE, EARNED) else { return };
+        let own = self.neighbors.entry(who.address).or_insert_with(|| Allowance::full(NEIGHBOR_BURST_MAX));
+        let Some(unsaid) = own.take(now, NEIGHBOR_BURST_MAX, EARNED) else { return };
         let Some(unsaid_of_all) = self.all.take(now, ALL_AT_ONCE, ALL_EARNED) else { return };
         let left_out = [(unsaid, "this neighbour"), (unsaid_of_all, "all neighbours")];
         self.write(format!("{who} {news}"), &left_out);
@@ -198,10 +198,10 @@ mod tests {
             extended_message: true,
             route_refresh: true,
         };
-        let nobody = Who { asn: None, ..who(2) };
+        let unknown = Who { asn: None, ..who(2) };
         log.tell(0, &who(1), &News::Up(&negotiated));
         log.tell(9, &who(1), &News::Down(61_500, "NOTIFICATION received (cease: administrative reset)"));
-        log.tell(9, &nobody, &News::Refused("NOTIFICATION sent (OPEN message error: bad peer AS)"));
+        log.tell(9, &unknown, &News::Refused("NOTIFICATION sent (OPEN message error: bad peer AS)"));
         let said: Vec<String> = std::iter::from_fn(|| lines.try_recv()).collect();
         assert_eq!(
             said,
@@ -222,16 +222,17 @@ mod tests {
         }
         log.tell(1, &who(2), &News::Refused("y"));
         let said: Vec<String> = std::iter::from_fn(|| lines.try_recv()).collect();
-        assert_eq!(said.len(), AT_ONCE as usize + 1);
-        assert!(said[AT_ONCE as usize].ends_with("no session: y"));
+        assert_eq!(said.len(), NEIGHBOR_BURST_MAX as usize + 1);
+        assert!(said[NEIGHBOR_BURST_MAX as usize].ends_with("no session: y"));
         log.tell(1 + EARNED, &who(1), &News::Refused("x"));
-        let left_out = format!("; {} earlier lines of this neighbour were left out", 100 - AT_ONCE);
+        let left_out =
+            format!("; {} earlier lines of this neighbour were left out", 100 - NEIGHBOR_BURST_MAX);
         assert!(lines.try_recv().unwrap().ends_with(&left_out));
         assert!(lines.try_recv().is_none());
     }
 
     #[test]
-    fn a_log_that_nobody_reads_stops_nobody() {
+    fn full_log_stops_no_session() {
         let (mut log, lines) = log();
         let from = |n: usize| Who { address: [10, 0, (n >> 8) as u8, n as u8].into(), ..who(0) };
         (0..WAITING + 5).for_each(|n| log.tell(0, &from(n), &News::Refused("x")));

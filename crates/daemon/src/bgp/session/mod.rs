@@ -6,7 +6,7 @@
 //! readers ──reports─────────┘
 //! ```
 //!
-//! It waits for nobody: whoever feeds it may wait for it, so that no circle of waiting can close. It reads a
+//! It waits for no other thread: a stage that feeds it may wait for it, so that no circle of waiting can close. It reads a
 //! connection until the session is established; then a reader has the read side. Stages that have no threads of their own
 //! run here too, a bounded pass between any two looks at sockets and timers ([`Hosted`]).
 
@@ -54,7 +54,7 @@ use ribtide_prefix::Map;
 use ribtide_runtime::ask::{Asked, Asker, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::cpu::Cpus;
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_wire::bgp::Notification;
@@ -81,7 +81,7 @@ const LINGERING: usize = 1024;
 const WRITES_AT_ONCE: usize = 8 * 1024 * 1024;
 
 const WAKE: Token = Token(usize::MAX);
-/// Tokens from here on are listeners'; below are connections', two for each peer.
+/// Tokens of at least this are listeners'; lower ones are connections', two for each peer.
 const LISTENERS: usize = 1 << 48;
 
 /// A session of which a shard holds nothing any more.
@@ -279,7 +279,7 @@ pub struct Sessions {
     outbox: Outbox,
     writers: Writers,
     lingering: VecDeque<(Millis, TcpStream)>,
-    /// Connections of nobody we know.
+    /// Connections from unknown addresses.
     rejected: u64,
     log: Log,
     /// What BFD says of the way to neighbours.
@@ -307,21 +307,21 @@ impl Sessions {
         let mut rest = Turn::Idle;
         while !stop.stopped() {
             self.outbox.retry();
-            let patience = if rest == Turn::Busy || !writes.is_empty() || !reports.is_empty() {
+            let timeout = if rest == Turn::Busy || !writes.is_empty() || !reports.is_empty() {
                 Duration::ZERO
             } else if rest == Turn::Held || !self.outbox.is_empty() {
                 Duration::from_millis(1)
             } else {
-                self.patience()
+                self.poll_timeout()
             };
-            if let Err(error) = self.poll.poll(&mut events, Some(patience))
+            if let Err(error) = self.poll.poll(&mut events, Some(timeout))
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 panic!("the session thread cannot wait for its sockets: {error}");
             }
-            if rest::waited(events.is_empty() && !patience.is_zero()) {
-                hosted.relieve();
-                rest::give_back();
+            if idle::on_wait(events.is_empty() && !timeout.is_zero()) {
+                hosted.shrink_to_fit();
+                idle::purge();
             }
             let mut room = BTreeSet::new();
             for event in &events {
@@ -359,7 +359,7 @@ impl Sessions {
     }
 
     /// How long nothing needs to be done unless something happens.
-    fn patience(&self) -> Duration {
+    fn poll_timeout(&self) -> Duration {
         let next = self.timers.first().map(|(at, _)| self.clock.until(*at));
         // Rounded up: waking a moment early would only mean waking again.
         next.map_or(Duration::from_millis(100), |d| {

@@ -16,7 +16,7 @@ pub struct Neighbors {
     pub added: Vec<IpAddr>,
     /// Those that are gone.
     pub removed: Vec<IpAddr>,
-    /// Their session ended, and begins anew with other settings.
+    /// Their session ended, and starts over with other settings.
     pub reset: Vec<IpAddr>,
     /// Their session lasts, and routes are exchanged again where the policy is another.
     pub refreshed: Vec<IpAddr>,
@@ -38,7 +38,7 @@ enum Difference {
     Session,
 }
 
-/// Every setting is named here, so that a new one does not compile before somebody has said what a change of it takes.
+/// Every setting is named here, so that a new one does not compile before its effect on a change is written down.
 fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
     let NeighborSettings {
         group,

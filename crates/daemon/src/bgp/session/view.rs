@@ -169,7 +169,7 @@ impl Sessions {
         }
     }
 
-    /// Ends a neighbour's session and begins it anew; all neighbours' when `address` is `None`. Returns how many
+    /// Ends a neighbour's session and starts it over; all neighbours' when `address` is `None`. Returns how many
     /// neighbours that concerned.
     pub fn reset(&mut self, address: Option<IpAddr>) -> usize {
         self.each(address, |sessions, id| {

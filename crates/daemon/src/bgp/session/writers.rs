@@ -4,7 +4,7 @@
 //! one thread can do while the others route. So when many connections have something to write at once, they are lent
 //! out, a few at a time, to whoever is free, the session thread itself included, and all are back before it goes on. Each
 //! connection has one owner at any time, so there is nothing to lock, and messages leave in the order in which they were
-//! queued. Nobody waits but for writes that have begun, which never block.
+//! queued. A thread waits only for writes that have begun, which never block.
 
 use super::connection::Connection;
 use crate::bgp::stage::pin;
@@ -92,7 +92,7 @@ impl Writers {
                 Err(TrySend::Closed) => {}
             }
         }
-        // What nobody has begun with is its own.
+        // Lots that no writer has begun are its own.
         while let Some(lot) = self.lots.1.try_recv() {
             out -= 1;
             own(lot, &mut back);

@@ -41,7 +41,7 @@ fn a_neighbour_that_is_not_reached_loses_its_session_until_it_is() {
     router.bgp().sessions.ask(|s| s.reconfigure(&config(CLIENTS))).unwrap().unwrap();
     Peer::up(&router, "127.0.0.11", 65001);
     stays.read();
-    assert!(!stays.closed, "and nobody else noticed");
+    assert!(!stays.closed, "and no other session noticed");
 }
 
 #[test]

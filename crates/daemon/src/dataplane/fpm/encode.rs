@@ -43,10 +43,10 @@ impl Encoder {
         self.routes.clone()
     }
 
-    /// Lets go of room that was made for more than there is.
-    pub(super) fn relieve(&mut self) {
+    /// Shrinks every table to its contents. O(capacity).
+    pub(super) fn shrink_to_fit(&mut self) {
         self.out.shrink_to_fit();
-        self.routes.relieve();
+        self.routes.shrink_to_fit();
     }
 
     /// Writes a batch. `flush` takes the bytes away and is called at least once.

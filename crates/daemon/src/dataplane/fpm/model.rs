@@ -1,4 +1,4 @@
-//! The client's books beside a server that unites changes, takes its time, fails what it likes, with a word or without, and outlives
+//! The client's books beside a server that coalesces changes, takes its time, fails what it likes, with a word or without, and outlives
 //! connections: whatever the order, nothing is confirmed before the chip has it, nothing is surely refused but what was told last, and
 //! everything is confirmed in the end.
 
@@ -23,7 +23,7 @@ const GROUPS: u32 = 3;
 enum Step {
     /// A prefix leads elsewhere, or nowhere.
     Route(u32, Option<u32>),
-    /// A group has another content: routes that carry it are told anew.
+    /// A group has another content: routes that carry it are sent again.
     Group(u32, u8),
     /// The server hands what it knows of a prefix to the chip.
     Pop(u32),
@@ -318,7 +318,7 @@ fn step(step: &Step, client: &mut Client, server: &mut Server) {
     }
 }
 
-/// Until nothing is under way and nobody asks any more.
+/// Until nothing is under way and no question is open.
 fn settle(client: &mut Client, server: &mut Server) {
     for _ in 0..200 {
         for number in 0..PREFIXES {

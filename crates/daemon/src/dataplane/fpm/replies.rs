@@ -9,7 +9,7 @@
 //! or nothing of its batch, while all of a batch was that was written so much later.
 
 use super::super::verdicts::Verdicts;
-use ribtide_prefix::{Family, Map, for_each_family, relieve};
+use ribtide_prefix::{Family, Map, for_each_family, shrink_if_sparse};
 use ribtide_rib::{DataplaneId, FibAck, FibBatch, FibRoute, Protocol, VrfId, VrfPrefix};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -223,7 +223,7 @@ impl Replies {
                     }
                     held
                 });
-                relieve(&mut self.refused);
+                shrink_if_sparse(&mut self.refused);
                 Some(self.verdicts.ack(self.dataplane, seq))
             }
             None => self.verdicts.news(self.dataplane),
@@ -262,7 +262,7 @@ impl Replies {
     fn settle(&mut self, at: VrfPrefix) {
         self.doubts.remove(&at);
         let seq = self.pending.remove(&at);
-        relieve(&mut self.pending);
+        shrink_if_sparse(&mut self.pending);
         self.count(seq, -1);
     }
 

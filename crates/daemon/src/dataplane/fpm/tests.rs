@@ -518,10 +518,10 @@ fn both_ends_say_whether_routes_wait_for_the_chip() {
     let client = wired_to(listener.local_addr().unwrap(), true);
     let (mut stream, _) = listener.accept().unwrap();
     let said = |stream: &mut TcpStream| {
-        let mut octets = [0; 20];
-        stream.read_exact(&mut octets).unwrap();
+        let mut bytes = [0; 20];
+        stream.read_exact(&mut bytes).unwrap();
         let FpmMessage::Multipart { ack } =
-            frame(&octets).unwrap().unwrap().messages().next().unwrap().unwrap()
+            frame(&bytes).unwrap().unwrap().messages().next().unwrap().unwrap()
         else {
             panic!("another message")
         };
@@ -537,9 +537,9 @@ fn both_ends_say_whether_routes_wait_for_the_chip() {
         }
     };
     let say = |stream: &mut TcpStream, in_chip| {
-        let mut octets = Vec::new();
-        write_start_of_replies(&mut octets, in_chip);
-        stream.write_all(&octets).unwrap();
+        let mut bytes = Vec::new();
+        write_start_of_replies(&mut bytes, in_chip);
+        stream.write_all(&bytes).unwrap();
     };
     assert!(said(&mut stream));
     until(None, false, false);

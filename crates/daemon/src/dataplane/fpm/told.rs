@@ -3,11 +3,11 @@
 //! A reply names a prefix, a table and a protocol, and from SONiC's server no next hops: by its content, the reply about a
 //! route that was replaced since is the same as the one about its replacement. What tells them apart is order. A server
 //! works on the messages about one prefix in their order, and replies at most once for each; it may leave
-//! replies out, because it united a change with the next one before the chip saw either, or because what failed is not
+//! replies out, because it coalesced a change with the next one before the chip saw either, or because what failed is not
 //! answered. So the k-th reply is about the k-th message *or a later one*, and where n messages
 //! may still be answered that say something else than the last did, the next n replies prove nothing, whatever they
 //! are about, and the one after them proves that what was told last is in place. That is never too early. It may never come, where
-//! the server united changes; then the same is asked again ([`super::replies`]), which brings one more reply.
+//! the server coalesced changes; then the same is asked again ([`super::replies`]), which brings one more reply.
 //!
 //! That the hardware refused a route is no reply in this count: its server may have the route in place later after all, without a
 //! further message, and replies then.
@@ -24,7 +24,9 @@
 //! that is lost, for the sake of who is told about it.
 
 use super::super::announce::{destination, protocol_number, variant};
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, PerFamily, Prefix, fit, for_each_family, relieve};
+use ribtide_prefix::{
+    AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, shrink_if_sparse, shrink_to_fit,
+};
 use ribtide_rib::{FibRoute, GroupId, IfIndex, Protocol, Vrf, VrfId, VrfPrefix};
 use ribtide_wire::netlink::Route;
 use ribtide_wire::netlink::numbers::RT_TABLE_MAIN;
@@ -169,13 +171,13 @@ impl Told {
         books.now = u32::try_from(seconds).unwrap_or(u32::MAX);
     }
 
-    /// Lets go of room that was made for more than there is. Who wants the books meanwhile waits.
-    pub(super) fn relieve(&self) {
+    /// Shrinks every table to its contents. O(capacity). Who wants the books meanwhile waits.
+    pub(super) fn shrink_to_fit(&self) {
         let mut books = self.lock();
         for InVrf { routes, .. } in books.vrfs.values_mut() {
-            for_each_family!(F => fit(routes.get_mut::<F>()));
+            for_each_family!(F => shrink_to_fit(routes.get_mut::<F>()));
         }
-        fit(&mut books.gone);
+        shrink_to_fit(&mut books.gone);
     }
 
     /// A replay begins: everything is told again.
@@ -227,7 +229,7 @@ impl Told {
         let InVrf { device, routes } = books.vrfs.get_mut(&vrf)?;
         let of_family = routes.get_mut::<F>();
         let (device, sent) = (*device, of_family.remove(&prefix)?);
-        relieve(of_family);
+        shrink_if_sparse(of_family);
         if routes.v4.is_empty() && routes.v6.is_empty() {
             // The number of its device may be another VRF's soon.
             books.vrfs.remove(&vrf);
@@ -239,7 +241,7 @@ impl Told {
             if books.gone.len() >= books.crowd {
                 let now = books.now;
                 books.gone.retain(|_, unanswered| !unanswered.is_old(now));
-                relieve(&mut books.gone);
+                shrink_if_sparse(&mut books.gone);
                 books.crowd = CROWD.max(2 * books.gone.len());
             }
             books.gone.insert((device, prefix.any()), unanswered);
@@ -292,7 +294,7 @@ impl Told {
             }
             if unanswered.is_nothing() {
                 gone.remove(&(device, reply.prefix));
-                relieve(gone);
+                shrink_if_sparse(gone);
             }
         }
         Meaning::Nothing

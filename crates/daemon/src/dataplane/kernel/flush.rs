@@ -1,7 +1,7 @@
 //! Everything that ribtide installed leaves the kernel: at a stop with `fib.on-stop = "remove"`, and by `ribtide flush`.
 //!
 //! What is ribtide's is what the running dataplane takes for its own too: routes of its tables with its protocol number, and
-//! next-hop objects with that number. Objects that a route or a group of somebody else still uses stay, for the kernel would
+//! next-hop objects with that number. Objects that a route or a group of another program still uses stay, for the kernel would
 //! delete that along with them.
 
 use super::socket::Socket;
@@ -18,7 +18,7 @@ use std::io;
 use std::time::Instant;
 
 /// Routes or objects that are deleted between two looks at the clock: some milliseconds' worth.
-const AT_ONCE: usize = 4096;
+const DELETE_BATCH_MAX: usize = 4096;
 /// How often what is left over is looked for again: others may put back what they watch.
 const ROUNDS: usize = 3;
 
@@ -126,7 +126,7 @@ type Found = (AnyPrefix, Option<u32>);
 struct Objects {
     groups: Vec<u32>,
     singles: Vec<u32>,
-    /// Members of groups that are somebody else's.
+    /// Members of groups of other programs.
     of_others: Set<u32>,
     /// The members of ours, by the group's id.
     members: Vec<(u32, Vec<u32>)>,
@@ -284,7 +284,7 @@ impl Flush {
     /// as deleted.
     fn delete<T>(&mut self, items: &[T], mut write: impl FnMut(&T, &mut Vec<u8>, u32)) -> io::Result<u64> {
         let (mut refused, mut done) = (0, 0);
-        for part in items.chunks(AT_ONCE) {
+        for part in items.chunks(DELETE_BATCH_MAX) {
             if self.is_late() {
                 return Ok(refused + (items.len() - done) as u64);
             }

@@ -136,7 +136,7 @@ impl Interfaces {
         }
     }
 
-    /// Begins anew: a dump follows, and what it does not show is gone.
+    /// Starts over: a dump follows, and what it does not show is gone.
     pub(super) fn restart(&mut self) {
         self.touched.extend(self.states.keys());
         self.states.clear();

@@ -95,7 +95,7 @@ impl Learnt {
         self.table
     }
 
-    /// Begins anew: a dump follows, and what it does not show is gone.
+    /// Starts over: a dump follows, and what it does not show is gone.
     pub(super) fn restart(&mut self) {
         self.objects.clear();
         for_each_family!(F => {

@@ -4,7 +4,7 @@
 use super::interfaces::{Interfaces, News};
 use super::socket::{Socket, overran};
 use super::vrf::Listed;
-use super::{InterfaceChange, Note, REOPEN, STOP_POLL};
+use super::{InterfaceChange, Note, REOPEN, STOP_POLL_INTERVAL};
 use crate::bgp::session::{InterfaceNews, InterfaceState};
 use crate::rib::VrfSetup;
 use ribtide_rib::{DataplaneId, IfIndex, RibIn, Source, VrfId};
@@ -26,7 +26,7 @@ pub(super) struct Outlets {
     pub(super) notes: Option<Sender<Note>>,
     /// The RIB manager's lane for failures, so that they overtake; and for what may not overtake them.
     pub(super) rib: Option<Sender<RibIn>>,
-    /// BGP's session thread, which waits for nobody, so that to wait for it delays the others by one of its rounds at most.
+    /// BGP's session thread, which waits for no other thread, so that to wait for it delays the others by one of its rounds at most.
     pub(super) sessions: Option<Sender<InterfaceNews>>,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn watch(
 ) -> io::Result<JoinHandle<()>> {
     let groups = [RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR];
     let watcher = Watcher {
-        monitor: Socket::monitor(&groups, BUFFER, STOP_POLL)?,
+        monitor: Socket::monitor(&groups, BUFFER, STOP_POLL_INTERVAL)?,
         requests: Socket::open()?,
         interfaces: Interfaces::of(vrf, listed.get()),
         listed,

@@ -53,13 +53,13 @@ pub(crate) use vrf::numbers as vrf_numbers;
 use watch::Touched;
 
 /// How often a waiting thread looks whether it shall stop.
-const STOP_POLL: Duration = Duration::from_millis(200);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How much the writer is preferred to other threads, in steps of niceness: to all but BFD's. It has the most to do for each
-/// route, and nobody can share it; those that bring the routes would take its core until rings are full, and then leave
+/// route, and no thread can share it; those that bring the routes would take its core until rings are full, and then leave
 /// theirs idle.
-const AHEAD: u8 = 19;
+const WRITER_PRIORITY: u8 = 19;
 /// How long nothing must have come before what was believed of the kernel is looked up.
-const QUIET: Duration = Duration::from_millis(20);
+const KERNEL_QUIET_TIME: Duration = Duration::from_millis(20);
 /// How long batches may keep it waiting.
 const DOUBT: Duration = Duration::from_millis(500);
 /// Pause before the kernel's socket is opened again after it failed.
@@ -217,7 +217,7 @@ struct Writer {
 
 impl Writer {
     fn run(mut self) {
-        thread::hurry(AHEAD);
+        thread::hurry(WRITER_PRIORITY);
         while !self.port.stop.stopped() {
             match self.step() {
                 Ok(Ok(())) => {}
@@ -261,7 +261,8 @@ impl Writer {
         let mut select = Select::new();
         self.noted.watch(&mut select);
         self.port.watch(&mut select);
-        let quiet = if self.kernel.doubts_for(Duration::ZERO) { QUIET } else { STOP_POLL };
+        let quiet =
+            if self.kernel.doubts_for(Duration::ZERO) { KERNEL_QUIET_TIME } else { STOP_POLL_INTERVAL };
         if select.ready_timeout(quiet).is_err() {
             self.kernel.verify()?;
             self.report();

@@ -8,8 +8,8 @@
 //! every route that used it. So what the kernel has is a belief here (`live`), checked against a dump when a
 //! request fails in a way that it should not and after an interface went or came.
 //!
-//! A way that nobody wants any more leaves all groups with the one message that deletes its object. Groups are
-//! written only where something is to be added or weighed anew.
+//! A next hop that no route uses any more leaves all groups with the one message that deletes its object. Groups are
+//! written only where something is to be added or weighted again.
 
 use super::super::fit_weight;
 use super::socket::{Refusal, Socket};
@@ -423,7 +423,7 @@ impl Objects {
             } else if members == without(&group.live, &unused) {
                 shrinks.push((key, members));
             } else {
-                // A group that exists is replaced only: were it made anew unnoticed, its routes would stay lost.
+                // A group that exists is replaced only: were it made again unnoticed, its routes would stay lost.
                 let flags = if group.live.is_empty() { NLM_F_CREATE | NLM_F_REPLACE } else { NLM_F_REPLACE };
                 changes.push(Change { group: key, id: group.id, members, flags });
             }

@@ -89,7 +89,7 @@ pub(crate) struct InterfaceChange {
 }
 
 /// Routes and next-hop objects of the kernel's tables, one for each VRF. Routes with the configured protocol number in those
-/// tables, and next-hop objects with that number, belong to it: nobody else may use the number there.
+/// tables, and next-hop objects with that number, belong to it: no other program may use the number there.
 pub(crate) struct Kernel {
     socket: Socket,
     config: KernelConfig,
@@ -172,7 +172,7 @@ impl Kernel {
                 None => self.sources.remove(&op.id),
             };
             match &op.content {
-                // The kernel deletes its routes together with it, so that less specific ones forward from here on.
+                // The kernel deletes its routes together with it, so that less specific ones forward from now on.
                 FibGroup::Nowhere => self.objects.set_group(op.id.0, std::iter::empty()),
                 FibGroup::Blackhole => self.objects.set_group(op.id.0, [(Way::Blackhole, 1)].into_iter()),
                 FibGroup::Hops(hops) => {
@@ -446,7 +446,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Begins anew with what the kernel has. Nothing is removed: what is right will be adopted.
+    /// Starts over with what the kernel has. Nothing is removed: what is right will be adopted.
     fn restart(&mut self) -> io::Result<()> {
         self.objects = Objects::new(self.config.protocol);
         self.objects.check(&mut self.socket)?;

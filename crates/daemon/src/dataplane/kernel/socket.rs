@@ -4,7 +4,7 @@
 //! a system call are enough. So a chunk asks for an acknowledgement of its last message only. The kernel reports
 //! failures in any case; the sequence number says which message failed.
 
-use ribtide_runtime::rest;
+use ribtide_runtime::idle;
 use ribtide_wire::netlink::numbers::{NLM_F_ACK, NLM_F_DUMP_INTR, NLMSG_NOOP};
 use ribtide_wire::netlink::{Content, messages};
 use socket2::{Domain, Protocol, SockFilter, Type};
@@ -25,7 +25,7 @@ const READ_BYTES: usize = 256 * 1024;
 /// How long an answer may take. The kernel answers before the request's system call returns, so what is not there
 /// soon was lost.
 const ANSWER: Duration = Duration::from_secs(1);
-/// How often a dump is begun anew when the kernel says that its contents changed under it.
+/// How often a dump is started over when the kernel says that its contents changed under it.
 const DUMP_TRIES: usize = 10;
 
 /// Why the kernel refused a request.
@@ -74,7 +74,7 @@ impl Socket {
         Ok(Socket {
             inner,
             seq: 0,
-            read: rest::lasting_buffer(READ_BYTES),
+            read: idle::long_lived_buffer(READ_BYTES),
             write: Vec::new(),
             last: 0,
             port: 0,

@@ -361,7 +361,7 @@ fn a_group_has_a_source_address_of_its_own() {
         assert_eq!(sources().len(), 3);
         ip("addr add 10.7.7.8/32 dev lo");
         kernel.addresses_changed(&["10.9.9.9".parse().unwrap()]).unwrap();
-        assert_eq!(sources().len(), 3, "nobody's address");
+        assert_eq!(sources().len(), 3, "the address of no source");
         kernel.addresses_changed(&["10.7.7.8".parse().unwrap()]).unwrap();
         assert_eq!(sources(), first);
 
@@ -724,7 +724,7 @@ fn a_group_that_leads_nowhere_takes_its_routes_along_and_brings_them_back() {
             batch.0.groups.push(GroupOp { id: GroupId(1), content: FibGroup::Nowhere, source: None });
             batch
         };
-        // The object and the way that was in it, and with them all routes; the less specific one forwards from here on.
+        // The object and the way that was in it, and with them all routes; the less specific one forwards from now on.
         assert_eq!(told(|| nowhere().apply(&mut kernel)), (2, 0));
         assert_eq!((table().len(), json("nexthop show").len()), (1, 2));
         // Some of the routes go, and one comes that was on its way when the group lost its way: nothing is refused, and

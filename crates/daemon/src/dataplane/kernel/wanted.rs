@@ -3,12 +3,14 @@
 //! It is kept since the kernel drops routes without a word when an interface goes down: whatever happened, comparing a
 //! dump with it says what to do. But the writer itself asks it seldom, and to note a route in a table of a million waits
 //! for memory: a twentieth to a tenth of what the kernel takes to write it. So a thread beside the writer notes what the
-//! writer has begun to write, and who asks notes first what is left of that.
+//! writer has begun to write, and a caller notes first what is left of that.
 
 use crossbeam_channel::{Receiver, Select, Sender, TryRecvError, TrySendError, bounded};
-use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, fit, for_each_family, relieve};
+use ribtide_prefix::{
+    Families, Family, Map, PerFamily, Prefix, for_each_family, shrink_if_sparse, shrink_to_fit,
+};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, Protocol, VrfId};
-use ribtide_runtime::{rest, thread};
+use ribtide_runtime::{idle, thread};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,8 +18,8 @@ use std::time::Duration;
 
 /// Batches that may wait to be noted.
 const BATCHES: usize = 64;
-/// How long the thread sleeps where nothing comes, before it gives back memory that it does not use.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the thread sleeps where nothing comes, before it frees memory that it does not use.
+const IDLE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One family's group of each prefix that shall be in the kernel.
 struct Groups;
@@ -53,14 +55,14 @@ impl Table {
                     None => groups.remove(&route.prefix),
                 };
             }
-            relieve(groups);
+            shrink_if_sparse(groups);
         });
     }
 
-    /// Lets go of room that was made for more than there is.
-    fn relieve(&mut self) {
+    /// Shrinks every table to its contents. O(capacity).
+    fn shrink_to_fit(&mut self) {
         for vrf in self.0.values_mut() {
-            for_each_family!(F => fit(vrf.get_mut::<F>()));
+            for_each_family!(F => shrink_to_fit(vrf.get_mut::<F>()));
         }
     }
 }
@@ -115,9 +117,9 @@ impl Wanted {
             while this.step() != Err(TryRecvError::Disconnected) {
                 let mut select = Select::new();
                 select.recv(&this.batches);
-                if rest::wait(&mut select, PATIENCE) {
-                    this.table().relieve();
-                    rest::give_back();
+                if idle::wait(&mut select, IDLE_POLL_INTERVAL) {
+                    this.table().shrink_to_fit();
+                    idle::purge();
                 }
             }
         })?;

@@ -8,7 +8,7 @@ use super::Note;
 use super::learnt::Learnt;
 use super::socket::{Socket, overran};
 use super::vrf::Listed;
-use super::{REOPEN, STOP_POLL};
+use super::{REOPEN, STOP_POLL_INTERVAL};
 use crate::config::KernelConfig;
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_rib::{RibIn, Source};
@@ -101,7 +101,7 @@ impl Watcher {
             RTNLGRP_IPV4_IFADDR,
             RTNLGRP_IPV6_IFADDR,
         ];
-        let monitor = Socket::monitor(&groups, config.receive_buffer, STOP_POLL)?;
+        let monitor = Socket::monitor(&groups, config.receive_buffer, STOP_POLL_INTERVAL)?;
         let requests = Socket::open()?;
         let learnt = config.import.then(|| Learnt::new(&config)).into_iter().collect();
         Ok(Watcher {

@@ -10,13 +10,13 @@ use ribtide_tables::{Connection, Database, Reply, ScanCursor, TableError};
 
 /// Keys that one question is about.
 pub(super) const PAGE: usize = 1000;
-/// Keys of a page of a look at everything. A server that nobody else keeps busy does a page in a row, and others wait as long; a busy one takes a
+/// Keys of a page of a look at everything. A server that no other client keeps busy does a page in a row, and others wait as long; a busy one takes a
 /// round of its work for each, so that small ones take long.
 const SCANNED: usize = 500;
 /// Connections that a page is dealt out to: of a thousand keys as long as those of ASIC_DB's routes, 14 KiB each.
 const LANES: usize = 12;
 /// Fewer keys than this go over one connection: what is asked is short.
-const FEW: usize = 50;
+const ONE_CONNECTION_THRESHOLD: usize = 50;
 /// Keys that the server looks at for a page of which hardly any match.
 const SEARCHED: usize = 10_000;
 
@@ -61,7 +61,7 @@ impl Lanes {
 
     /// Asks a command of each key, at most [`PAGE`] or so: the answers are for [`Lanes::end`], and the server works meanwhile.
     pub(super) fn begin(&mut self, command: &str, keys: &[String]) {
-        let each = keys.len().div_ceil(LANES).max(FEW);
+        let each = keys.len().div_ceil(LANES).max(ONE_CONNECTION_THRESHOLD);
         for (n, key) in keys.iter().enumerate() {
             self.many[n / each].queue(&[command, key]);
         }

@@ -1,6 +1,6 @@
 //! Looks that read a part of the tables each, so that one a second is cheap also while routes change.
 //!
-//! What routes stand on (interfaces, neighbours, groups, the switch's objects) is read anew as a lap through the tables begins, and
+//! What routes stand on (interfaces, neighbours, groups, the switch's objects) is read again as a lap through the tables begins, and
 //! when something seems to differ. A lap goes through the switch's own entries, too ([`super::surplus`]).
 
 use super::leads::Dest;
@@ -9,7 +9,7 @@ use super::page::{self, Lanes};
 use super::query::Asked;
 use super::rows::Rows;
 use super::surplus::SwitchLap;
-use super::{DaemonsCheck, Entries, Error, RouteCheck, Scene, TOLD, counts_of};
+use super::{DaemonsCheck, Entries, Error, REPORTED_DIFFERENCES_MAX, RouteCheck, Scene, counts_of};
 use ribtide_prefix::Set;
 use ribtide_sai::EntryKey;
 use ribtide_swss::sai::ObjectId;
@@ -116,7 +116,7 @@ impl DaemonsCheck {
         }
         let (differing, in_switch) = (differences.len() as u64, self.in_switch()?);
         let under_way = differences.iter().filter(|difference| difference.under_way).count() as u64;
-        differences.truncate(TOLD);
+        differences.truncate(REPORTED_DIFFERENCES_MAX);
         self.round = Some(round);
         Ok(Some(RouteCheck {
             full: false,
@@ -131,7 +131,7 @@ impl DaemonsCheck {
         }))
     }
 
-    /// What routes stand on, read anew; `None` when the VRFs are others.
+    /// What routes stand on, read again; `None` when the VRFs are others.
     fn fresh(&mut self, before: Scene) -> Result<Option<Scene>, Error> {
         let Scene { rows, routers, vrfs, ground, objects, .. } = before;
         let mut scene = self.scene(rows.without_wishes())?;

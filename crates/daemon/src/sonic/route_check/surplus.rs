@@ -3,7 +3,7 @@
 //!
 //! That one is in the switch and not in ASIC_DB does not say that it is too much: rows are written after the switch did
 //! what they say, some of them seconds later. So the switch is told to watch what seems to be too much. It says how many rows ASIC_DB was due
-//! then, and, when these are written and ASIC_DB still has no entry, which of the watched nobody has changed since. Of one of those the last row was
+//! then, and, when these are written and ASIC_DB still has no entry, which of the watched entries were not changed since. Of one of those the last row was
 //! written before ASIC_DB was asked, and took it away, or there was none: it is too much, and no moment that was caught badly. Several may
 //! compare at once. Where rows are not written for long, or too many others have it watch, the lap is gone through once more.
 
@@ -22,9 +22,9 @@ const ENTRIES: usize = 8_000;
 /// Entries that are watched at once: the switch reads questions of 64 KiB.
 const WATCHED: usize = 500;
 /// How long the rows that were due may take; what is not written then is looked at again another time.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ROWS_WRITTEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it is asked whether they are written.
-const GLANCE: Duration = Duration::from_millis(20);
+const ROWS_WRITTEN_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What a look found to be too much in the switch.
 #[derive(Default)]
@@ -79,10 +79,10 @@ impl DaemonsCheck {
             let (due, unchanged) = (watch["given"].as_u64(), format!("unchanged {}", watch["watch"]));
             let begin = Instant::now();
             while asked.ask(&unchanged)?["written"].as_u64() < due {
-                if begin.elapsed() > PATIENCE {
+                if begin.elapsed() > ROWS_WRITTEN_TIMEOUT {
                     return Ok(Surplus { is_open: true, ..found });
                 }
-                std::thread::sleep(GLANCE);
+                std::thread::sleep(ROWS_WRITTEN_POLL_INTERVAL);
             }
             let without: Set<EntryKey> = self.not_in_asic(scene, keys.to_vec())?.into_iter().collect();
             let unchanged = asked.ask(&unchanged)?;

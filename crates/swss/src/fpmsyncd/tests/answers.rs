@@ -1,4 +1,4 @@
-//! Random rows and answers of one route against an orchagent that unites rows, a chip that refuses some, perhaps for a while, and a
+//! Random rows and answers of one route against an orchagent that coalesces rows, a chip that refuses some, perhaps for a while, and a
 //! client that keeps books as ribtide's FPM client does: nothing is confirmed before the chip has it, only what was announced last is
 //! said to be refused, it is said, and everything is confirmed in the end.
 
@@ -15,7 +15,7 @@ enum Act {
     /// What fpmsyncd writes is handed over.
     Take,
     /// Redis was lost: every row is written again.
-    Anew,
+    Recount,
     /// orchagent takes so many rows as one, carries them out and answers.
     Program(usize),
     /// The same, and the chip refuses.
@@ -35,7 +35,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         5 => (1..4u8).prop_map(Act::Announce),
         1 => Just(Act::Del),
         5 => Just(Act::Take),
-        1 => Just(Act::Anew),
+        1 => Just(Act::Recount),
         5 => (1..4usize).prop_map(Act::Program),
         2 => (1..4usize).prop_map(Act::Refuse),
         1 => Just(Act::Relent),
@@ -93,7 +93,7 @@ impl World {
 
     fn has(&mut self, row: Option<u8>) {
         self.chip = row;
-        // Of deletions nobody is told.
+        // Deletions are not reported.
         self.said.extend(row.map(|_| Says::Answer));
     }
 
@@ -137,10 +137,10 @@ impl World {
             Act::Announce(gateway) => self.say(Some(gateway)),
             Act::Del => self.say(None),
             Act::Take => self.take(),
-            Act::Anew => {
+            Act::Recount => {
                 self.take();
                 let mut again = self.bench.machine.all_again();
-                let all = super::Says::Anew;
+                let all = super::Says::New;
                 assert!(!self.bench.machine.some_again(&mut again, all, 9, &mut self.bench.out));
                 self.wrote();
             }
@@ -177,7 +177,7 @@ proptest! {
             client: Client::default(),
         };
         acts.into_iter().for_each(|act| world.act(act));
-        // The chip refuses what it does not have; asked again, nobody is in doubt for ever.
+        // The chip refuses what it does not have; asked again, no route is in doubt for ever.
         world.say(world.client.last);
         for _ in 0..2000 {
             if !world.go_on(true) {
@@ -187,7 +187,7 @@ proptest! {
                 world.say(world.client.last);
             }
         }
-        prop_assert!(world.client.refused || world.client.has_its_answer(), "nobody said that it is refused");
+        prop_assert!(world.client.refused || world.client.has_its_answer(), "its refusal was not reported");
         for _ in 0..2000 {
             if !world.go_on(false) {
                 if world.client.has_its_answer() {

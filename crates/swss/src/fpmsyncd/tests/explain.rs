@@ -11,7 +11,7 @@ fn what_a_route_waits_for_is_said() {
         Some((state.row.is_some(), waiting, state.confirmed))
     };
     let turn = "its change is not handed over yet";
-    let gets = "still to come, or was refused or united with a later one, and gets none";
+    let gets = "still to come, or was refused or coalesced with a later one, and gets none";
     let answer = format!("one of the rows handed over has no answer: it is {gets}");
     assert_eq!(says(&bench), None);
     bench.by_id("10.1.0.0/16", 9);
@@ -32,7 +32,7 @@ fn what_a_route_waits_for_is_said() {
         bench.take();
         assert_eq!(says(&bench), answers(many));
     }
-    bench.machine.count_anew([]);
+    bench.machine.recount([]);
     bench.machine.all_said();
     bench.take();
     let key = RouteRow::parse_key("10.1.0.0/16").unwrap();

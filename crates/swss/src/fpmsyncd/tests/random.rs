@@ -38,7 +38,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         3 => to.prop_map(Act::Del),
         5 => (1..4u32, n.clone(), n.clone()).prop_map(|(id, gw, by)| Act::Way(id, gw, by)),
         5 => (4..7u32, prop::collection::vec(1..4u32, 1..3)).prop_map(|(id, of)| Act::Group(id, of)),
-        // zebra deletes an object when no route names it, and makes it anew when one does.
+        // zebra deletes an object when no route names it, and makes it again when one does.
         1 => id.prop_map(Act::DelObject),
         1 => (n, any::<bool>()).prop_map(|(by, named)| Act::Link(by, named)),
         4 => Just(Act::Take),

@@ -1,5 +1,5 @@
 //! Random histories of one route through fpmsyncds that are killed and follow each other, and that turn FIB suppression on and off and
-//! count answers anew, against a model of all that lies between them and the chip: while it is on nothing is confirmed that the chip
+//! count answers again, against a model of all that lies between them and the chip: while it is on nothing is confirmed that the chip
 //! does not have, or is about to lose, and in the end everything is confirmed, and APPL_DB and the chip have what was announced last.
 
 use super::client::{Client, KEY};
@@ -34,7 +34,7 @@ enum Act {
     Ask,
     /// The chip does what it was asked, and orchagent answers.
     Program,
-    /// orchagent sees that somebody is new who hears answers.
+    /// orchagent sees that a new fpmsyncd is connected.
     Notice,
     /// fpmsyncd hears what was said first.
     Hear,
@@ -50,7 +50,7 @@ enum Act {
     EndOfReplay,
     /// FIB suppression is turned on, or off.
     Suppress(bool),
-    /// Where answers are to be counted anew, it is done if it can be.
+    /// Where answers are to be counted again, it is done if it can be.
     Count,
     /// It is turned off and on, and what is in the chip is heard, while rows are on their way.
     OffAndOn,
@@ -97,7 +97,7 @@ struct Sent {
     row: Option<u8>,
     /// Which fpmsyncd sent it.
     by: u32,
-    /// It is only said again: nobody waits for its answer.
+    /// It is only said again: no client waits for its answer.
     found: bool,
 }
 
@@ -114,7 +114,7 @@ struct World {
     /// The number of this fpmsyncd.
     process: u32,
     connected: bool,
-    /// FIB suppression is on; and answers are to be counted anew, and not heard before that.
+    /// FIB suppression is on; and answers are to be counted again, and not heard before that.
     suppress: bool,
     is_uncounted: bool,
     /// Goes with fpmsyncd.
@@ -173,7 +173,7 @@ impl World {
         self.connected = true;
         self.bench.reconnect();
         if self.way == Way::Redis && self.begun && self.bench.machine.is_unanswered() {
-            self.count_anew();
+            self.recount();
         }
         if self.client.last.is_some() {
             self.say(self.client.last);
@@ -188,7 +188,7 @@ impl World {
         self.bench.machine.suppress(on, &mut self.bench.out);
         self.replies();
         match on {
-            true => self.count_anew(),
+            true => self.recount(),
             false => {
                 self.is_uncounted = false;
                 self.deaf();
@@ -196,8 +196,8 @@ impl World {
         }
     }
 
-    /// Answers are to be counted anew: nobody hears them until they are.
-    fn count_anew(&mut self) {
+    /// Answers are to be counted again: no thread reads them until they are.
+    fn recount(&mut self) {
         self.is_uncounted = true;
         self.deaf();
     }
@@ -216,7 +216,7 @@ impl World {
         if is_taken {
             self.is_uncounted = false;
             let queued = self.noted.then(|| RouteRow::parse_key(KEY).unwrap());
-            self.bench.machine.count_anew(queued);
+            self.bench.machine.recount(queued);
             self.unheard();
         }
     }
@@ -267,7 +267,7 @@ impl World {
         if sent.found && sent.row == self.tasks.back().map_or(self.chip, |task| task.row) {
             return;
         }
-        // What the chip was not asked yet unites with what comes.
+        // What the chip was not asked yet coalesces with what comes.
         if self.tasks.len() > usize::from(self.is_asked) {
             let task = self.tasks.back_mut().expect("there is one more");
             (task.row, task.found) = (sent.row, task.found && sent.found);
@@ -329,7 +329,7 @@ impl World {
         self.is_new = self.suppress && !self.is_uncounted;
     }
 
-    /// Nobody hears answers.
+    /// No thread reads answers.
     fn deaf(&mut self) {
         self.said.clear();
         (self.is_new, self.behind, self.begun) = (false, None, false);
@@ -441,12 +441,12 @@ fn start(suppress: bool) -> Bench {
     bench
 }
 
-/// The last octet of a row's next hop.
+/// The last byte of a row's next hop.
 fn gateway(row: &RouteRow) -> u8 {
     let mut gateway = None;
     row.fields(&mut |field, value| {
         if field == "nexthop" {
-            gateway = value.rsplit('.').next().and_then(|octet| octet.parse().ok());
+            gateway = value.rsplit('.').next().and_then(|byte| byte.parse().ok());
         }
     });
     gateway.expect("every row has a next hop")

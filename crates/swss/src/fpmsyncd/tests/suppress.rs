@@ -38,12 +38,12 @@ fn off_tells_who_waits_and_on_has_them_wait_again() {
 
     bench.machine.suppress(true, &mut bench.out);
     bench.route(keys[1], "10.0.0.2", 7);
-    bench.machine.count_anew([]);
+    bench.machine.recount([]);
     bench.machine.all_said();
     bench.take();
     assert_eq!(told(&mut bench), [""; 0], "what was told stays so, and what is new waits");
     answer(&mut bench, keys[0]);
-    assert_eq!(told(&mut bench), [""; 0], "nobody waits for that");
+    assert_eq!(told(&mut bench), [""; 0], "no client waits for that");
     answer(&mut bench, keys[1]);
     assert_eq!(told(&mut bench), keys[1..2]);
 }

@@ -41,7 +41,7 @@ fn a_batch_is_finished_when_the_chip_has_all_of_it_and_not_before_an_older_one()
 }
 
 #[test]
-fn a_row_that_a_later_batch_overtakes_keeps_nobody_waiting() {
+fn row_that_a_later_batch_overtakes_keeps_no_batch_waiting() {
     let mut world = world();
     world.orch.batch(1, 1);
     world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);

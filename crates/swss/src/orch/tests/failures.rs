@@ -35,7 +35,7 @@ fn a_full_table_takes_the_next_route_when_one_has_left() {
     assert_eq!(world.refusals(), [full(3), full(4)]);
     world.tick(1000);
     assert!(world.refusals().is_empty());
-    // Who asks again is told again.
+    // A client that asks again is answered again.
     world.set("ROUTE_TABLE:10.4.0.0/16", VIA_1);
     world.settle();
     assert_eq!(world.refusals(), [full(4)]);

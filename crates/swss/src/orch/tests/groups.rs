@@ -96,7 +96,7 @@ fn at_the_limit_routes_have_one_member_until_a_group_is_free() {
     world.settle();
     assert_eq!(world.way("10.2.0.0/16"), "10.0.1.2 10.0.2.2");
     assert_eq!(world.way("10.3.0.0/16"), "10.0.1.2 10.0.2.2");
-    // One that nobody wants any more does not take its turn.
+    // One that is not wanted any more does not take its turn.
     world.set("ROUTE_TABLE:10.5.0.0/16", "nexthop=10.0.0.2,10.0.2.2 ifname=Ethernet0,Ethernet2");
     world.settle();
     world.set("ROUTE_TABLE:10.5.0.0/16", "DEL");

@@ -35,7 +35,7 @@ fn a_label_is_swapped_popped_dropped_and_shared_out() {
         world.calls(ObjectType::InsegEntry),
         ["Create 300 to+pop2, 400 drop+pop1", "Create 200 to+pop1, 500 to+pop1"]
     );
-    // Nobody is told of labels.
+    // Labels are not reported.
     assert_eq!((world.responses(), world.events()), (vec![], vec![]));
     let crm = world.orch.crm();
     assert_eq!((crm.mpls_inseg.used, crm.mpls_nexthop.used, crm.nexthop[0].used), (4, 2, 2));

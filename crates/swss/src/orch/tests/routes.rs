@@ -254,7 +254,7 @@ fn equal_rows_are_answered_and_not_sent_and_keys_are_echoed() {
     assert!(quiet.responses().is_empty());
 }
 
-/// What somebody is told who begins to listen.
+/// What a new listener gets.
 fn in_chip(world: &mut World) -> Vec<String> {
     let mut routes = Vec::new();
     world.orch.in_chip(|vrf, prefix| {
@@ -359,7 +359,7 @@ fn changes_behind_a_bulk_under_way_become_one() {
 
 /// Contract 11.3, checks 1 and 2: shapes that change before the consumer came to look.
 #[test]
-fn rows_of_two_shapes_unite_unless_the_later_one_clears() {
+fn rows_of_two_shapes_coalesce_unless_the_later_one_clears() {
     let mut world = World::new(OrchConfig::default());
     world.neighbor("10.0.1.2");
     world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);
@@ -554,7 +554,7 @@ fn what_may_change_of_an_interface_changes() {
     world.set("INTF_TABLE:Ethernet0", "mpls=disable");
     world.settle();
     assert_eq!(told(&mut world), ["SAI_ROUTER_INTERFACE_ATTR_ADMIN_MPLS_STATE=false"]);
-    // One that is made anew is told at once.
+    // One that is made again is told at once.
     for row in ["DEL", "mpls=enable"] {
         world.set("INTF_TABLE:Ethernet0:10.0.0.1/24", "DEL");
         world.set("INTF_TABLE:Ethernet0", row);
@@ -627,7 +627,7 @@ fn what_was_found_is_no_answer_to_what_comes_after_it() {
     assert_eq!(keys(&mut world.out.found), ["10.3.0.0/16"]);
 }
 
-/// What was taken in before somebody began to listen counts as found; a row that came since is answered.
+/// What was taken in before a listener connected counts as found; a row that came since is answered.
 #[test]
 fn what_came_before_who_listens_is_no_answer_to_what_came_after() {
     let mut world = World::with_responses();
@@ -675,7 +675,7 @@ fn what_is_said_again_is_answered_when_it_is_news() {
         ["10.2.0.0/16", "10.5.0.0/16"],
         "who says it again waits for no answer"
     );
-    // Who asks for what there is already is answered, resync or not.
+    // A request for what there is already is answered, resync or not.
     world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);
     world.settle();
     assert_eq!(keys(&mut world.out.responses), ["10.1.0.0/16"]);

@@ -71,7 +71,7 @@ fn exactly_what_changed() {
             )],
             1,
         ),
-        // A next hop that nobody leads to goes with its neighbour.
+        // A next hop without routes goes with its neighbour.
         (&[("NEIGH_TABLE:Ethernet1:10.0.1.9", "neigh=02:00:00:00:00:09 family=IPv4")], 2),
         (&[("NEIGH_TABLE:Ethernet2:10.0.2.2", "neigh=02:00:00:00:00:09 family=IPv4")], 1),
     ];

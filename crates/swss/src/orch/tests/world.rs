@@ -369,10 +369,10 @@ impl World {
         assert_eq!(chip.count(ObjectType::NextHopGroup), 0);
         assert_eq!(chip.count(ObjectType::NextHopGroupMember), 0);
         assert!(chip.neighbors.is_empty() && chip.labels.is_empty());
-        assert_eq!(self.orch.neighbors.len(), 0, "neighbours are remembered that nobody names");
+        assert_eq!(self.orch.neighbors.len(), 0, "neighbours are remembered that no route names");
         assert_eq!((self.orch.backlog(), self.orch.parked()), (0, 0));
         assert_eq!(self.orch.groups.places(), (0, 0, 0));
-        assert_eq!(self.orch.indexes.len(), 0, "indexes are remembered that nobody names");
+        assert_eq!(self.orch.indexes.len(), 0, "indexes are remembered that no route names");
         let routes = chip.routes.keys().map(|entry| entry.dest.to_string());
         let other: Vec<String> =
             routes.filter(|dest| self.way(dest) != "cpu" && self.way(dest) != "drop").collect();

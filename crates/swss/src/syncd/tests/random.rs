@@ -130,7 +130,7 @@ impl World {
         of.into_iter().map(|(a, b)| bare(self.choose(verb, object, a, b))).collect()
     }
 
-    /// Describes objects anew, under new numbers: those of `keep`, and returns what was described.
+    /// Describes objects again, under new numbers: those of `keep`, and returns what was described.
     fn describe_again(&mut self, rows: &BTreeMap<(ObjectType, ObjectId), BTreeMap<String, Attr>>, keep: u8) {
         let mut again: BTreeMap<Oid, Oid> =
             [SWITCH, self.vr].into_iter().chain(self.ports.clone()).map(|oid| (oid, oid)).collect();

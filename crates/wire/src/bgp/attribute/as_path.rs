@@ -29,7 +29,7 @@ impl SegmentKind {
         }
     }
 
-    /// Whether it belongs to the local confederation, so that nobody outside sees or counts it.
+    /// Whether it belongs to the local confederation, so that no speaker outside sees or counts it.
     #[inline]
     pub fn is_confed(self) -> bool {
         matches!(self, SegmentKind::ConfedSequence | SegmentKind::ConfedSet)
@@ -41,26 +41,26 @@ impl SegmentKind {
 pub struct Segment<'a> {
     /// Its kind.
     pub kind: SegmentKind,
-    octets: &'a [u8],
+    bytes: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
     /// The AS numbers, in order.
     #[inline]
     pub fn asns(self) -> Asns<'a> {
-        Asns { octets: self.octets.as_chunks::<4>().0.iter() }
+        Asns { bytes: self.bytes.as_chunks::<4>().0.iter() }
     }
 
-    /// The AS numbers as bytes, four octets each.
-    pub(crate) fn octets(self) -> &'a [u8] {
-        self.octets
+    /// The AS numbers as bytes, four bytes each.
+    pub(crate) fn as_bytes(self) -> &'a [u8] {
+        self.bytes
     }
 
     /// What it adds to the length of the path: a set counts as one, a confederation segment not at all.
     #[inline]
     pub fn hop_count(self) -> u32 {
         match self.kind {
-            SegmentKind::Sequence => (self.octets.len() / 4) as u32,
+            SegmentKind::Sequence => (self.bytes.len() / 4) as u32,
             SegmentKind::Set => 1,
             SegmentKind::ConfedSequence | SegmentKind::ConfedSet => 0,
         }
@@ -70,7 +70,7 @@ impl<'a> Segment<'a> {
 /// The AS numbers of a segment.
 #[derive(Clone, Debug)]
 pub struct Asns<'a> {
-    octets: std::slice::Iter<'a, [u8; 4]>,
+    bytes: std::slice::Iter<'a, [u8; 4]>,
 }
 
 impl Iterator for Asns<'_> {
@@ -78,17 +78,17 @@ impl Iterator for Asns<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<u32> {
-        self.octets.next().map(|asn| u32::from_be_bytes(*asn))
+        self.bytes.next().map(|asn| u32::from_be_bytes(*asn))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.octets.size_hint()
+        self.bytes.size_hint()
     }
 }
 
 impl DoubleEndedIterator for Asns<'_> {
     fn next_back(&mut self) -> Option<u32> {
-        self.octets.next_back().map(|asn| u32::from_be_bytes(*asn))
+        self.bytes.next_back().map(|asn| u32::from_be_bytes(*asn))
     }
 }
 
@@ -98,25 +98,25 @@ impl ExactSizeIterator for Asns<'_> {}
 /// local AS.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct AsPath<'a> {
-    octets: &'a [u8],
+    bytes: &'a [u8],
 }
 
 impl<'a> AsPath<'a> {
     /// A view of `value`. Nothing is checked: where it is malformed, the path ends.
     #[inline]
     pub fn new(value: &'a [u8]) -> Self {
-        AsPath { octets: value }
+        AsPath { bytes: value }
     }
 
     /// The value as bytes.
-    pub fn octets(self) -> &'a [u8] {
-        self.octets
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.bytes
     }
 
     /// The segments, nearest first.
     #[inline]
     pub fn segments(self) -> Segments<'a> {
-        Segments { rest: self.octets }
+        Segments { rest: self.bytes }
     }
 
     /// All AS numbers, nearest first, of all segments.
@@ -126,7 +126,7 @@ impl<'a> AsPath<'a> {
 
     /// Whether there is no AS number in it.
     pub fn is_empty(self) -> bool {
-        self.octets.is_empty()
+        self.bytes.is_empty()
     }
 
     /// The length that route selection compares (RFC 4271 section 9.1.2.2, RFC 5065 section 5.3).
@@ -204,32 +204,32 @@ impl<'a> Iterator for Segments<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Segment<'a>> {
-        let (kind, octets, rest) = split_segment(self.rest, 4)?;
+        let (kind, bytes, rest) = split_segment(self.rest, 4)?;
         self.rest = rest;
-        Some(Segment { kind, octets })
+        Some(Segment { kind, bytes })
     }
 }
 
-/// The segment at the start of `path` with AS numbers of `width` octets: kind, AS numbers, what follows.
+/// The segment at the start of `path` with AS numbers of `width` bytes: kind, AS numbers, what follows.
 #[inline]
 pub(crate) fn split_segment(path: &[u8], width: usize) -> Option<(SegmentKind, &[u8], &[u8])> {
     let [kind, count, rest @ ..] = path else { return None };
-    let (octets, rest) = rest.split_at_checked(usize::from(*count) * width)?;
-    Some((SegmentKind::from_u8(*kind)?, octets, rest))
+    let (bytes, rest) = rest.split_at_checked(usize::from(*count) * width)?;
+    Some((SegmentKind::from_u8(*kind)?, bytes, rest))
 }
 
-/// Whether `value` is an AS_PATH with AS numbers of `width` octets (2 or 4): segments of known kinds, none empty,
+/// Whether `value` is an AS_PATH with AS numbers of `width` bytes (2 or 4): segments of known kinds, none empty,
 /// none cut short (RFC 7606 section 7.2), no AS number zero (RFC 7607), and no confederation segment unless
 /// `confed`.
 #[inline]
 pub(crate) fn is_valid(mut value: &[u8], width: usize, confed: bool) -> bool {
     while !value.is_empty() {
-        let Some((kind, octets, rest)) = split_segment(value, width) else { return false };
+        let Some((kind, bytes, rest)) = split_segment(value, width) else { return false };
         let zero = match width {
-            4 => octets.as_chunks::<4>().0.contains(&[0; 4]),
-            _ => octets.as_chunks::<2>().0.contains(&[0; 2]),
+            4 => bytes.as_chunks::<4>().0.contains(&[0; 4]),
+            _ => bytes.as_chunks::<2>().0.contains(&[0; 2]),
         };
-        if octets.is_empty() || zero || (kind.is_confed() && !confed) {
+        if bytes.is_empty() || zero || (kind.is_confed() && !confed) {
             return false;
         }
         value = rest;
@@ -252,8 +252,8 @@ mod tests {
 
     #[test]
     fn what_route_selection_asks() {
-        let octets = path(&[(3, &[64512, 64513]), (2, &[65001, 65002]), (1, &[65003, 70000])]);
-        let p = AsPath::new(&octets);
+        let bytes = path(&[(3, &[64512, 64513]), (2, &[65001, 65002]), (1, &[65003, 70000])]);
+        let p = AsPath::new(&bytes);
         assert_eq!(p.to_string(), "(64512 64513) 65001 65002 {65003,70000}");
         assert_eq!(p.hop_count(), 3);
         assert_eq!(p.first_as(), Some(64512));
@@ -265,8 +265,8 @@ mod tests {
 
     #[test]
     fn plain_and_empty_paths() {
-        let octets = path(&[(2, &[65001, 65002])]);
-        let p = AsPath::new(&octets);
+        let bytes = path(&[(2, &[65001, 65002])]);
+        let p = AsPath::new(&bytes);
         assert_eq!((p.first_as(), p.neighbor_as(), p.origin_as()), (Some(65001), Some(65001), Some(65002)));
         assert_eq!(p.to_string(), "65001 65002");
         let empty = AsPath::default();

@@ -86,7 +86,7 @@ impl FromStr for LargeCommunity {
     }
 }
 
-/// An extended community: eight octets whose first one or two say what the others are.
+/// An extended community: eight bytes whose first one or two say what the others are.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ExtendedCommunity(pub [u8; 8]);
 
@@ -94,7 +94,7 @@ impl ExtendedCommunity {
     /// The subtypes with a name that is the same for the three transitive types with an AS or address.
     const NAMED: [(u8, &'static str); 2] = [(2, "rt"), (3, "soo")];
 
-    /// What a link that its sender leads over carries, in octets per second, if it is a link bandwidth (RFC 10005),
+    /// What a link that its sender leads over carries, in bytes per second, if it is a link bandwidth (RFC 10005),
     /// transitive or not. One that is no number, negative or not finite is none.
     pub fn link_bandwidth(self) -> Option<f32> {
         let [0x00 | 0x40, 0x04, _, _, a, b, c, d] = self.0 else { return None };
@@ -153,18 +153,18 @@ fn extended(text: &str) -> Option<ExtendedCommunity> {
     let (subtype, _) = ExtendedCommunity::NAMED.iter().find(|(_, n)| *n == name)?;
     let (who, value) = rest.split_once(':')?;
     let value = number(value)?;
-    let octets = |kind: u8, who: u32, value: u16| {
+    let bytes = |kind: u8, who: u32, value: u16| {
         u64::from(kind) << 56 | u64::from(*subtype) << 48 | u64::from(who) << 16 | u64::from(value)
     };
     let short = u16::try_from(value).ok();
     let community = if let Ok(addr) = who.parse::<Ipv4Addr>() {
-        octets(1, addr.into(), short?)
+        bytes(1, addr.into(), short?)
     } else if let Some(long) = who.strip_suffix('L') {
-        octets(2, number(long)?, short?)
+        bytes(2, number(long)?, short?)
     } else {
         match number(who)? {
-            asn @ 0..=0xffff => octets(0, asn << 16 | value >> 16, value as u16),
-            asn => octets(2, asn, short?),
+            asn @ 0..=0xffff => bytes(0, asn << 16 | value >> 16, value as u16),
+            asn => bytes(2, asn, short?),
         }
     };
     Some(ExtendedCommunity(community.to_be_bytes()))
@@ -201,24 +201,24 @@ macro_rules! list {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         pub struct $name<'a> {
-            octets: &'a [u8],
+            bytes: &'a [u8],
         }
 
         impl<'a> $name<'a> {
             /// A view of an attribute value. What does not fill an item at the end is left out.
             pub fn new(value: &'a [u8]) -> Self {
-                $name { octets: value }
+                $name { bytes: value }
             }
 
             /// The value as bytes.
-            pub fn octets(self) -> &'a [u8] {
-                self.octets
+            pub fn as_bytes(self) -> &'a [u8] {
+                self.bytes
             }
 
             /// The communities, in the order received.
             pub fn iter(self) -> impl ExactSizeIterator<Item = $item> + DoubleEndedIterator + 'a {
                 let read: fn(&[u8; $size]) -> $item = $read;
-                self.octets.as_chunks::<$size>().0.iter().map(read)
+                self.bytes.as_chunks::<$size>().0.iter().map(read)
             }
 
             /// Whether `item` is among them.
@@ -243,12 +243,12 @@ macro_rules! list {
 
 list! {
     /// The value of a COMMUNITIES attribute. Displays separated by spaces.
-    Communities, Community, 4, |octets| Community(u32::from_be_bytes(*octets))
+    Communities, Community, 4, |bytes| Community(u32::from_be_bytes(*bytes))
 }
 list! {
     /// The value of a LARGE_COMMUNITY attribute. Displays separated by spaces.
-    LargeCommunities, LargeCommunity, 12, |octets| {
-        let [a, b, c, d, e, f, g, h, i, j, k, l] = *octets;
+    LargeCommunities, LargeCommunity, 12, |bytes| {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = *bytes;
         LargeCommunity {
             global: u32::from_be_bytes([a, b, c, d]),
             local1: u32::from_be_bytes([e, f, g, h]),
@@ -258,7 +258,7 @@ list! {
 }
 list! {
     /// The value of an EXTENDED COMMUNITIES attribute. Displays separated by spaces.
-    ExtendedCommunities, ExtendedCommunity, 8, |octets| ExtendedCommunity(*octets)
+    ExtendedCommunities, ExtendedCommunity, 8, |bytes| ExtendedCommunity(*bytes)
 }
 
 #[cfg(test)]
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_bandwidth_is_a_number_of_octets_per_second() {
+    fn link_bandwidth_is_a_number_of_bytes_per_second() {
         let community = |kind: u8, subtype: u8, value: f32| {
             let [a, b, c, d] = value.to_be_bytes();
             ExtendedCommunity([kind, subtype, 0xfd, 0xe9, a, b, c, d]).link_bandwidth()

@@ -68,7 +68,7 @@ pub mod flags {
     pub const TRANSITIVE: u8 = 0x40;
     /// Some router on the way did not understand it.
     pub const PARTIAL: u8 = 0x20;
-    /// The length has two octets.
+    /// The length has two bytes.
     pub const EXTENDED_LENGTH: u8 = 0x10;
 }
 
@@ -196,7 +196,7 @@ impl fmt::Display for Aggregator {
     }
 }
 
-/// The number in the value of MULTI_EXIT_DISC or LOCAL_PREF, or `None` when it has not four octets.
+/// The number in the value of MULTI_EXIT_DISC or LOCAL_PREF, or `None` when it has not four bytes.
 #[inline]
 pub fn number(value: &[u8]) -> Option<u32> {
     <[u8; 4]>::try_from(value).ok().map(u32::from_be_bytes)
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_of_one_and_two_octets() {
+    fn lengths_of_one_and_two_bytes() {
         let block = [0x40, 1, 1, 0, 0x50, 2, 0, 1, 9, 0x40];
         let mut attributes = Attributes::new(&block);
         assert_eq!(attributes.next(), Some(Attribute { flags: 0x40, code: 1, value: &[0] }));

@@ -77,7 +77,7 @@ enum Use {
     Internal,
     /// Others: checked, and then passed on or dropped as an unrecognized one (RFC 4271 section 5).
     Others,
-    /// Nobody, or only a draft: not checked.
+    /// No RFC, or only a draft: not checked.
     Unknown,
 }
 

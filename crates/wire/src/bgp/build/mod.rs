@@ -14,7 +14,7 @@ use super::attribute::{
 use std::net::Ipv4Addr;
 
 /// Appends an attribute. The extended length flag is set where the length needs it, whatever `flags` says; a
-/// value beyond 65,535 octets has no encoding and is cut there.
+/// value beyond 65,535 bytes has no encoding and is cut there.
 #[inline]
 pub fn attribute(out: &mut Vec<u8>, flags: u8, code: u8, value: &[u8]) {
     let value = value.get(..usize::from(u16::MAX)).unwrap_or(value);
@@ -40,14 +40,14 @@ pub fn origin(out: &mut Vec<u8>, origin: Origin) {
 
 /// Appends AS_PATH, for a peer with four-octet AS numbers.
 pub fn as_path(out: &mut Vec<u8>, path: AsPath<'_>) {
-    known(out, code::AS_PATH, path.octets());
+    known(out, code::AS_PATH, path.as_bytes());
 }
 
 /// Appends AS_PATH for a peer with two-octet AS numbers: [`AS_TRANS`] in place of what does not fit.
 ///
 /// When there is such, AS4_PATH is needed too, and its code comes later: see [`as4_path`].
 pub fn as_path_two_octet(out: &mut Vec<u8>, path: AsPath<'_>) {
-    let mut value = Vec::with_capacity(path.octets().len());
+    let mut value = Vec::with_capacity(path.as_bytes().len());
     for segment in path.segments() {
         value.extend_from_slice(&[segment.kind as u8, segment.asns().len() as u8]);
         for asn in segment.asns() {
@@ -64,34 +64,34 @@ pub fn as4_path(out: &mut Vec<u8>, path: AsPath<'_>) {
     if !outside().any(|s| s.asns().any(|asn| asn > u32::from(u16::MAX))) {
         return;
     }
-    let mut value = Vec::with_capacity(path.octets().len());
+    let mut value = Vec::with_capacity(path.as_bytes().len());
     for s in outside() {
-        segment(&mut value, s.kind, s.octets());
+        segment(&mut value, s.kind, s.as_bytes());
     }
     known(out, code::AS4_PATH, &value);
 }
 
-/// The value of an AS_PATH (four octets) that is `path` after `count` times `asn`.
+/// The value of an AS_PATH (four bytes) that is `path` after `count` times `asn`.
 pub fn prepend(path: AsPath<'_>, asn: u32, count: u8) -> Vec<u8> {
-    let mut out = Vec::with_capacity(path.octets().len() + 2 + 4 * usize::from(count));
+    let mut out = Vec::with_capacity(path.as_bytes().len() + 2 + 4 * usize::from(count));
     if count > 0 {
         out.extend_from_slice(&[SegmentKind::Sequence as u8, count]);
         (0..count).for_each(|_| out.extend_from_slice(&asn.to_be_bytes()));
     }
     for s in path.segments() {
-        join_segment(&mut out, s.kind, s.octets());
+        join_segment(&mut out, s.kind, s.as_bytes());
     }
     out
 }
 
-/// Appends a segment to the value of an AS_PATH. `octets` are at most 255 AS numbers of four octets.
-pub(super) fn segment(out: &mut Vec<u8>, kind: SegmentKind, octets: &[u8]) {
-    out.extend_from_slice(&[kind as u8, (octets.len() / 4) as u8]);
-    out.extend_from_slice(octets);
+/// Appends a segment to the value of an AS_PATH. `bytes` are at most 255 AS numbers of four bytes.
+pub(super) fn segment(out: &mut Vec<u8>, kind: SegmentKind, bytes: &[u8]) {
+    out.extend_from_slice(&[kind as u8, (bytes.len() / 4) as u8]);
+    out.extend_from_slice(bytes);
 }
 
-/// Appends a segment to the value `out`; a sequence after a sequence continues it while the count fits an octet.
-pub(super) fn join_segment(out: &mut Vec<u8>, kind: SegmentKind, octets: &[u8]) {
+/// Appends a segment to the value `out`; a sequence after a sequence continues it while the count fits an byte.
+pub(super) fn join_segment(out: &mut Vec<u8>, kind: SegmentKind, bytes: &[u8]) {
     let mut rest = out.as_slice();
     let mut last = None;
     while let Some((kind, asns, after)) = path::split_segment(rest, 4) {
@@ -99,14 +99,14 @@ pub(super) fn join_segment(out: &mut Vec<u8>, kind: SegmentKind, octets: &[u8]) 
         rest = after;
     }
     if let (Some((start, SegmentKind::Sequence, count)), SegmentKind::Sequence) = (last, kind)
-        && let Ok(total) = u8::try_from(count + octets.len() / 4)
+        && let Ok(total) = u8::try_from(count + bytes.len() / 4)
     {
         if let Some(field) = out.get_mut(start + 1) {
             *field = total;
         }
-        out.extend_from_slice(octets);
+        out.extend_from_slice(bytes);
     } else {
-        segment(out, kind, octets);
+        segment(out, kind, bytes);
     }
 }
 

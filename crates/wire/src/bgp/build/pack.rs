@@ -16,7 +16,7 @@ const WITHDRAWN_LEN: usize = HEADER_LEN;
 const ATTRIBUTES_LEN: usize = HEADER_LEN + 2;
 /// Where the attributes start when no routes are withdrawn.
 const ATTRIBUTES: usize = HEADER_LEN + 4;
-/// Octets of an attribute's header with extended length.
+/// Bytes of an attribute's header with extended length.
 const MP_HEADER: usize = 4;
 
 /// Puts one set of attributes before any number of prefixes.
@@ -29,7 +29,7 @@ pub struct UpdatePacker<'a> {
 }
 
 impl<'a> UpdatePacker<'a> {
-    /// Messages of at most `max_len` octets with `attributes`, a block of whole attributes in ascending order of
+    /// Messages of at most `max_len` bytes with `attributes`, a block of whole attributes in ascending order of
     /// codes, without NEXT_HOP, MP_REACH_NLRI and MP_UNREACH_NLRI.
     pub fn new(attributes: &'a [u8], next_hop: NextHop, max_len: usize) -> Self {
         let mut after = attributes;
@@ -58,7 +58,7 @@ impl<'a> UpdatePacker<'a> {
         let len = before.len() + after.len();
         let fits = |overhead: usize| {
             let needed = ATTRIBUTES + overhead + len + nlri::max_len::<F>();
-            // The length fields have two octets each.
+            // The length fields have two bytes each.
             (needed <= self.max_len.min(usize::from(u16::MAX)))
                 .then_some(())
                 .ok_or(AttributesTooLong { len, max_len: self.max_len })
@@ -79,7 +79,7 @@ impl<'a> UpdatePacker<'a> {
             (Afi::Ipv6, NextHop::V4(addr)) => NextHop::V6 { global: addr.to_ipv6_mapped(), link_local: None },
             (_, next_hop) => next_hop,
         };
-        // AFI, SAFI, length and both addresses of a next hop, one reserved octet.
+        // AFI, SAFI, length and both addresses of a next hop, one reserved byte.
         fits(MP_HEADER + 3 + 1 + 32 + 1)?;
         let open = |out: &mut Vec<u8>| {
             open_mp::<F>(out, code::MP_REACH_NLRI);
@@ -97,7 +97,7 @@ impl<'a> UpdatePacker<'a> {
     }
 }
 
-/// Appends messages of at most `max_len` octets (at least 64) that withdraw `prefixes`, in order, and returns how
+/// Appends messages of at most `max_len` bytes (at least 64) that withdraw `prefixes`, in order, and returns how
 /// many messages that are.
 pub fn withdraw<F: Family>(
     prefixes: impl IntoIterator<Item = Prefix<F>>,
@@ -151,7 +151,7 @@ fn close_mp(out: &mut [u8], at: usize) {
     patch_u16(out, at + ATTRIBUTES + 2, len);
 }
 
-/// Writes messages: each is begun by `open`, takes prefixes while `tail` octets stay free, and is ended by `close`,
+/// Writes messages: each is begun by `open`, takes prefixes while `tail` bytes stay free, and is ended by `close`,
 /// which writes that tail. Returns how many.
 #[inline]
 fn pack<F: Family>(
@@ -170,7 +170,7 @@ fn pack<F: Family>(
     let mut messages = 0;
     let mut current = None;
     for prefix in prefixes {
-        // Room is kept for the longest prefix: a few octets given away for a test that needs no length.
+        // Room is kept for the longest prefix: a few bytes given away for a test that needs no length.
         if let Some(at) = current.take_if(|at| out.len() - *at > room) {
             end(out, at);
         }
@@ -190,7 +190,7 @@ fn pack<F: Family>(
 /// The attributes leave no room for even one prefix: the route cannot be advertised on this session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttributesTooLong {
-    /// Octets of attributes.
+    /// Bytes of attributes.
     pub len: usize,
     /// The longest message that the session allows.
     pub max_len: usize,
@@ -200,7 +200,7 @@ impl fmt::Display for AttributesTooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} octets of attributes leave no room for a prefix in a message of {}; the peer would have to offer \
+            "{} bytes of attributes leave no room for a prefix in a message of {}; the peer would have to offer \
              extended messages, or an export policy to shorten them",
             self.len, self.max_len
         )

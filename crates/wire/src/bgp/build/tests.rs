@@ -83,7 +83,7 @@ fn messages_are_filled_to_the_limit() {
         let mut out = Vec::new();
         let messages = packer.announce(prefixes.iter().copied(), &mut out).unwrap();
         let room = max_len - 23 - attributes.len() - 7;
-        // Room for the longest prefix is kept, of which a /24 leaves one octet.
+        // Room for the longest prefix is kept, of which a /24 leaves one byte.
         assert_eq!(messages, prefixes.len().div_ceil((room - 1) / 4));
     }
 }
@@ -125,7 +125,7 @@ fn attributes_that_leave_no_room_are_refused() {
         let mut out = Vec::new();
         let error = packer.announce([Prefix::<V4>::default_route()], &mut out).unwrap_err();
         assert_eq!((error.len, out.len()), (attributes.len(), 0));
-        assert!(error.to_string().starts_with("4102 octets of attributes leave no room"), "{error}");
+        assert!(error.to_string().starts_with("4102 bytes of attributes leave no room"), "{error}");
         let packer = UpdatePacker::new(&attributes, next_hop, MAX_EXTENDED_LEN);
         assert_eq!(packer.announce([Prefix::<V4>::default_route()], &mut out), Ok(1));
     }
@@ -242,9 +242,9 @@ proptest! {
     ) {
         let mut value = Vec::new();
         for (kind, asns) in &segments {
-            let octets: Vec<u8> = asns.iter().flat_map(|a| a.to_be_bytes()).collect();
+            let bytes: Vec<u8> = asns.iter().flat_map(|a| a.to_be_bytes()).collect();
             let kind = if *kind == 1 { SegmentKind::Set } else { SegmentKind::Sequence };
-            join_segment(&mut value, kind, &octets);
+            join_segment(&mut value, kind, &bytes);
         }
         let mut attributes = Vec::new();
         origin(&mut attributes, Origin::Igp);

@@ -48,10 +48,10 @@ fn merge_paths(path: &[u8], as4_path: Option<&[u8]>) -> Vec<u8> {
     let as4_path = AsPath::new(as4_path.unwrap_or_default());
     // `None`: AS4_PATH is longer, or leaves nothing to take from it.
     let Some(mut missing) = wide.hop_count().checked_sub(as4_path.hop_count()) else {
-        return wide.octets().to_vec();
+        return wide.as_bytes().to_vec();
     };
     if as4_path.hop_count() == 0 {
-        return wide.octets().to_vec();
+        return wide.as_bytes().to_vec();
     }
     let mut out = Vec::new();
     for segment in wide.segments() {
@@ -59,7 +59,7 @@ fn merge_paths(path: &[u8], as4_path: Option<&[u8]>) -> Vec<u8> {
         if missing == 0 && !segment.kind.is_confed() {
             break;
         }
-        let asns = segment.octets();
+        let asns = segment.as_bytes();
         let taken = match segment.kind {
             SegmentKind::Sequence => asns.get(..4 * missing as usize).unwrap_or(asns),
             _ => asns,
@@ -68,12 +68,12 @@ fn merge_paths(path: &[u8], as4_path: Option<&[u8]>) -> Vec<u8> {
         missing = missing.saturating_sub(segment.hop_count());
     }
     for segment in as4_path.segments().filter(|s| !s.kind.is_confed()) {
-        build::join_segment(&mut out, segment.kind, segment.octets());
+        build::join_segment(&mut out, segment.kind, segment.as_bytes());
     }
     out
 }
 
-/// A two-octet path with four octets for each AS number.
+/// A two-octet path with four bytes for each AS number.
 fn widen_path(mut path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(2 * path.len());
     while let Some((kind, asns, rest)) = as_path::split_segment(path, 2) {

@@ -126,7 +126,7 @@ fn judge(rule: &Rule, fits: bool, kind: FaultKind) -> Verdict {
 fn check_aggregator(rule: &Rule, aggregator: Option<Aggregator>) -> Verdict {
     match aggregator {
         None => rule.malformed.of(FaultKind::Length),
-        // RFC 7607: zero is nobody's AS number.
+        // RFC 7607: zero is no AS number.
         Some(Aggregator { asn: 0, .. }) => rule.malformed.of(FaultKind::Value),
         Some(_) => Verdict::Keep,
     }

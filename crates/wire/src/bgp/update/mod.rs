@@ -120,7 +120,7 @@ pub fn parse_filtered<'a>(
     Ok(update)
 }
 
-/// A field with two octets of length before it, and what follows.
+/// A field with two bytes of length before it, and what follows.
 #[inline]
 fn split_field(buf: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = buf.split_first_chunk::<2>()?;
@@ -324,7 +324,7 @@ impl<'a> Update<'a> {
 
     /// The attributes to keep with the announced routes, in the order received: what was not discarded, without
     /// NEXT_HOP, MP_REACH_NLRI and MP_UNREACH_NLRI, without what is optional, not transitive and not recognized;
-    /// AS numbers have four octets. An unrecognized attribute to pass on is marked partial
+    /// AS numbers have four bytes. An unrecognized attribute to pass on is marked partial
     /// (RFC 4271 section 5), and one that may not be partial is not (section 4.3). None under [`Disposition::TreatAsWithdraw`].
     pub fn attributes(&self) -> Survivors<'_> {
         match (&self.widened, self.disposition) {

@@ -21,7 +21,7 @@ fn of(vrf: Vrf, mut batch: Batch) -> Batch {
 #[test]
 fn each_vrf_has_its_table_and_nothing_of_anothers() {
     in_namespace("vrfs::each_vrf_has_its_table_and_nothing_of_anothers", || {
-        // From before: one that will be wanted, and one that nobody wants.
+        // From before: one that will be wanted, and one that will not.
         ip("route add 192.0.2.0/24 via 10.0.0.9 proto bgp table 1001 metric 20");
         ip("route add 203.0.113.0/24 via 10.0.0.9 proto bgp table 1001 metric 20");
         let mut kernel = Kernel::open(config(), &[RED]).unwrap();
@@ -48,7 +48,7 @@ fn each_vrf_has_its_table_and_nothing_of_anothers() {
         kernel.interface_changed(&change(true)).unwrap();
         assert_eq!((table(), table_of(1001)), (default.clone(), red.clone()));
 
-        // What somebody does to one table is mended there.
+        // What another program does to one table is mended there.
         ip("route del 192.0.2.0/24 table 1001");
         let touched =
             Touched { prefix: "192.0.2.0/24".parse().unwrap(), table: 1001, metric: 20, marked: false };

@@ -1,4 +1,4 @@
-//! Changes that wait, one a key: what came later unites with what waits, as it would in Redis.
+//! Pending changes, one a key: a later change of a key coalesces with the pending one, as it would in Redis.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -11,34 +11,34 @@ const USUAL: usize = 16_384;
 
 /// Changes in the order in which their keys came first.
 #[derive(Debug)]
-pub(crate) struct United<R: Row> {
+pub(crate) struct Coalesced<R: Row> {
     waiting: Vec<Change<R>>,
     /// Where each key's change stands in `waiting`, and half of the key's hash, so that changes themselves are seldom looked
-    /// at. Empty until there is something to unite: what is added and taken at once goes as it is.
+    /// at. Empty until there is something to coalesce: what is added to an empty queue and taken at once goes as it is.
     at: HashTable<(u32, u32)>,
     hasher: HashBuilder,
 }
 
-impl<R: Row> Default for United<R> {
+impl<R: Row> Default for Coalesced<R> {
     fn default() -> Self {
-        United { waiting: Vec::new(), at: HashTable::new(), hasher: HashBuilder::default() }
+        Coalesced { waiting: Vec::new(), at: HashTable::new(), hasher: HashBuilder::default() }
     }
 }
 
-impl<R: Row> United<R> {
-    /// Takes all changes, each united with the one of its key that still waits.
+impl<R: Row> Coalesced<R> {
+    /// Takes all changes, and coalesces each with the pending one of its key.
     pub(crate) fn add(&mut self, changes: &mut Vec<Change<R>>) {
         if self.waiting.is_empty() {
             std::mem::swap(&mut self.waiting, changes);
             return;
         }
         if self.at.is_empty() {
-            std::mem::take(&mut self.waiting).into_iter().for_each(|change| self.unite(change));
+            std::mem::take(&mut self.waiting).into_iter().for_each(|change| self.coalesce(change));
         }
-        changes.drain(..).for_each(|change| self.unite(change));
+        changes.drain(..).for_each(|change| self.coalesce(change));
     }
 
-    fn unite(&mut self, change: Change<R>) {
+    fn coalesce(&mut self, change: Change<R>) {
         let part = self.hasher.hash_one(&change.key) as u32;
         // Hash tables look at both ends.
         let whole = |part: u32| u64::from(part) << 32 | u64::from(part);
@@ -66,10 +66,10 @@ impl<R: Row> United<R> {
         waiting.reshaped = cleared && waiting.row.is_some();
     }
 
-    /// Lets go of what it keeps for work, when none waits.
-    pub(crate) fn relieve(&mut self) {
+    /// Frees its buffers, when no row waits.
+    pub(crate) fn shrink_to_fit(&mut self) {
         if self.waiting.is_empty() {
-            *self = United::default();
+            *self = Coalesced::default();
         }
     }
 

@@ -1,11 +1,11 @@
-//! Bulks of routes and their outcomes in octets: what our orchagent and a syncd of ours say to each other where [`text`] is
-//! not for others to read. A route takes five octets, as text a hundred and fifty.
+//! The binary encoding of bulks of routes and of their outcomes: what our orchagent and a syncd of ours say to each other where [`text`] is
+//! not for others to read. A route takes five bytes, as text a hundred and fifty.
 //!
-//! The first octet is a mark that no text begins with. Numbers have their least significant octet first.
+//! The first byte is a mark that no text begins with. Numbers have their least significant byte first.
 //!
 //! - A bulk is its mark and, for each route, what it does not share with the one before it: a head of flags, the virtual
 //!   router, the object that it leads to, and the prefix.
-//! - A reply is its mark, the outcome, and the outcome of each object, an octet each.
+//! - A reply is its mark, the outcome, and the outcome of each object, an byte each.
 //!
 //! Everything else is text: [`write_bulk`] and [`write_reply`] say so.
 //!
@@ -27,7 +27,7 @@ const REPLY: u8 = 4;
 const ROUTER: u8 = 1;
 const NEXT_HOP: u8 = 2;
 
-/// What a route of our switch may share with the one before it, for who writes octets and for who reads them.
+/// What a route of our switch may share with the one before it, for who writes bytes and for who reads them.
 #[derive(Default, Debug)]
 pub(crate) struct Before {
     router: Oid,
@@ -56,9 +56,9 @@ impl Before {
         pack_prefix(dest, out);
     }
 
-    /// The route whose head is first in `octets`, which go on behind it, and what it leads to, if that is said of it.
-    pub(crate) fn read(&mut self, octets: &mut &[u8]) -> Option<(RouteEntry, Oid)> {
-        let (&head, mut rest) = octets.split_first()?;
+    /// The route whose head is first in `bytes`, which go on behind it, and what it leads to, if that is said of it.
+    pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Option<(RouteEntry, Oid)> {
+        let (&head, mut rest) = bytes.split_first()?;
         for (flag, number) in [(ROUTER, &mut self.router), (NEXT_HOP, &mut self.next_hop)] {
             if head & flag != 0 {
                 let (eight, behind) = rest.split_first_chunk()?;
@@ -66,14 +66,14 @@ impl Before {
             }
         }
         let dest = unpack_prefix(&mut rest)?;
-        *octets = rest;
+        *bytes = rest;
         Some((RouteEntry { switch: SWITCH, vr: self.router, dest }, self.next_hop))
     }
 }
 
-/// The octets are of another layout.
+/// The bytes are of another layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MalformedOctets;
+pub struct MalformedBinary;
 
 /// Writes a bulk of routes of which each leads to one object, or is removed. False, and nothing is written, of any other
 /// request.
@@ -105,24 +105,24 @@ pub fn write_bulk(request: &SaiRequest, out: &mut Vec<u8>) -> bool {
 /// The bulk of a message; `None` when it is none, but text.
 ///
 /// # Errors
-/// [`MalformedOctets`] when it is none after all.
-pub fn read_bulk(id: u64, message: &[u8]) -> Option<Result<SaiRequest, MalformedOctets>> {
+/// [`MalformedBinary`] when it is none after all.
+pub fn read_bulk(id: u64, message: &[u8]) -> Option<Result<SaiRequest, MalformedBinary>> {
     let (mark, routes) = message.split_first()?;
     let verb = BULKS.iter().find(|(of, _)| of == mark)?.1;
-    let items = read_routes(verb, routes).ok_or(MalformedOctets);
+    let items = read_routes(verb, routes).ok_or(MalformedBinary);
     Some(items.map(|items| {
         let (object, mode) = (ObjectType::RouteEntry, ErrorMode::IgnoreError);
         SaiRequest { id, call: SaiCall::Bulk { verb, object, items, mode } }
     }))
 }
 
-fn read_routes(verb: Verb, mut octets: &[u8]) -> Option<Vec<Item>> {
+fn read_routes(verb: Verb, mut bytes: &[u8]) -> Option<Vec<Item>> {
     /// What a route takes at least, with eight bits of its address.
     const LEAST: usize = 3;
-    let mut items = Vec::with_capacity(octets.len() / LEAST);
+    let mut items = Vec::with_capacity(bytes.len() / LEAST);
     let mut before = Before::default();
-    while !octets.is_empty() {
-        let (route, to) = before.read(&mut octets)?;
+    while !bytes.is_empty() {
+        let (route, to) = before.read(&mut bytes)?;
         let attrs = match verb {
             Verb::Create | Verb::Set => Attrs::from_iter([Attr::RouteNextHop(to)]),
             Verb::Remove => Attrs::new(),
@@ -146,11 +146,11 @@ pub fn write_reply(reply: &SaiReply, out: &mut Vec<u8>) -> bool {
 /// The reply of a message to request `id`; `None` when it is none, but text.
 ///
 /// # Errors
-/// [`MalformedOctets`] when it is none after all.
-pub fn read_reply(id: u64, message: &[u8]) -> Option<Result<SaiReply, MalformedOctets>> {
+/// [`MalformedBinary`] when it is none after all.
+pub fn read_reply(id: u64, message: &[u8]) -> Option<Result<SaiReply, MalformedBinary>> {
     let outcomes = message.strip_prefix(&[REPLY])?;
     let mut outcomes = outcomes.iter().map(|code| Status::from_code((*code as i8).into()));
-    Some(outcomes.next().ok_or(MalformedOctets).map(|status| SaiReply {
+    Some(outcomes.next().ok_or(MalformedBinary).map(|status| SaiReply {
         id,
         status,
         statuses: outcomes.collect(),
@@ -188,14 +188,14 @@ mod tests {
                 let leads = (verb != Verb::Remove).then_some(Attr::RouteNextHop(to));
                 Item::new(RouteEntry { switch: SWITCH, vr, dest }, leads)
             });
-            let (request, mut octets) = (bulk(verb, items.collect()), Vec::new());
-            prop_assert!(write_bulk(&request, &mut octets));
-            prop_assert_eq!(read_bulk(7, &octets), Some(Ok(request)));
+            let (request, mut bytes) = (bulk(verb, items.collect()), Vec::new());
+            prop_assert!(write_bulk(&request, &mut bytes));
+            prop_assert_eq!(read_bulk(7, &bytes), Some(Ok(request)));
         }
 
         #[test]
-        fn no_octets_panic(octets in prop::collection::vec(any::<u8>(), 0..80)) {
-            let _ = (read_bulk(0, &octets), read_reply(0, &octets));
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let _ = (read_bulk(0, &bytes), read_reply(0, &bytes));
         }
     }
 
@@ -204,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn a_route_takes_five_octets_and_a_cut_bulk_is_refused() {
+    fn a_route_takes_five_bytes_and_a_cut_bulk_is_refused() {
         let leads = |n| route(&format!("10.0.{n}.0/24"), vec![Attr::RouteNextHop(Oid(9))]);
-        let mut octets = Vec::new();
-        assert!(write_bulk(&bulk(Verb::Create, (0..100).map(leads).collect()), &mut octets));
-        assert_eq!(octets.len(), 1 + 16 + 100 * 5);
-        for len in 1..octets.len() {
+        let mut bytes = Vec::new();
+        assert!(write_bulk(&bulk(Verb::Create, (0..100).map(leads).collect()), &mut bytes));
+        assert_eq!(bytes.len(), 1 + 16 + 100 * 5);
+        for len in 1..bytes.len() {
             let whole = len == 1 || len >= 22 && (len - 22) % 5 == 0;
-            assert_eq!(read_bulk(0, &octets[..len]).unwrap().is_ok(), whole, "{len}");
+            assert_eq!(read_bulk(0, &bytes[..len]).unwrap().is_ok(), whole, "{len}");
         }
         assert_eq!(read_bulk(0, br#"["SAI_OBJECT_TYPE_ROUTE_ENTRY:1"]"#), None);
         assert_eq!(read_bulk(0, &[]), None);
@@ -222,7 +222,7 @@ mod tests {
         let drops = route("10.0.0.0/8", vec![Attr::RoutePacketAction(PacketAction::Drop)]);
         let leads = route("10.1.0.0/16", vec![Attr::RouteNextHop(Oid(9))]);
         let elsewhere = RouteEntry { switch: Oid(1), vr: Oid(34), dest: "10.0.0.0/8".parse().unwrap() };
-        let mut octets = vec![9];
+        let mut bytes = vec![9];
         for request in [
             bulk(Verb::Create, vec![leads.clone(), drops]),
             bulk(Verb::Create, vec![leads.clone(), Item::bare(elsewhere)]),
@@ -232,23 +232,23 @@ mod tests {
                 call: SaiCall::One { verb: Verb::Create, object: ObjectType::RouteEntry, item: leads },
             },
         ] {
-            assert!(!write_bulk(&request, &mut octets), "{request:?}");
-            assert_eq!(octets, [9]);
+            assert!(!write_bulk(&request, &mut bytes), "{request:?}");
+            assert_eq!(bytes, [9]);
         }
         let values = SaiReply { values: vec![Attr::ObjectCount(3)], ..SaiReply::one(7, Status::Success) };
-        assert!(!write_reply(&values, &mut octets));
+        assert!(!write_reply(&values, &mut bytes));
     }
 
     #[test]
     fn every_outcome_is_read_as_it_was_written() {
         let all: Vec<Status> = (-23..=0).map(Status::from_code).collect();
         for reply in [SaiReply::one(7, Status::TableFull), SaiReply::bulk(7, all)] {
-            let mut octets = Vec::new();
-            assert!(write_reply(&reply, &mut octets));
-            assert_eq!(octets.len(), 2 + reply.statuses.len());
-            assert_eq!(read_reply(7, &octets), Some(Ok(reply)));
+            let mut bytes = Vec::new();
+            assert!(write_reply(&reply, &mut bytes));
+            assert_eq!(bytes.len(), 2 + reply.statuses.len());
+            assert_eq!(read_reply(7, &bytes), Some(Ok(reply)));
         }
-        assert_eq!(read_reply(7, &[REPLY]), Some(Err(MalformedOctets)));
+        assert_eq!(read_reply(7, &[REPLY]), Some(Err(MalformedBinary)));
         assert_eq!(read_reply(7, b"[]"), None);
     }
 }

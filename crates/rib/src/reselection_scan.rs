@@ -1,19 +1,20 @@
-//! Looking through a table for the routes of some groups, a bounded piece at a time.
+//! The reselection scan: it walks a table, a bounded number of places at a time, for the routes of groups that became
+//! resolved or unresolved, so that these routes are selected again.
 //!
-//! A group that loses its last way, or has its first again, concerns every route that has it, and which those are only the
-//! table knows. What cannot wait does not wait for them: a group that leads nowhere forwards nothing whatever its routes, and
-//! one that leads somewhere again takes those along that still have it. So routes come in turns between everything else.
+//! A group that loses its last next hop, or has its first again, concerns every route that has it, and only the table knows
+//! which routes these are. No failure waits for the scan: an unresolved group forwards nothing whatever its routes, and a
+//! group that is resolved again takes those along that still have it. So the scan takes turns with everything else.
 //!
-//! One walk goes round and round as long as any group is woken, and each group is done when it has been past every place once.
+//! One scan goes round the table as long as any group is wanted. A group is done when the scan has passed every place once.
 
 use ribtide_prefix::{Family, Map, Prefix, PrefixTable};
 
-/// The walk through one table.
+/// The scan of one table.
 #[derive(Debug, Default)]
-pub(crate) struct Sweep {
+pub(crate) struct ReselectionScan {
     /// The next place.
     at: usize,
-    /// Woken groups, each with how many places it has still to be looked for in.
+    /// Wanted groups, each with the number of places that are still to be scanned for it.
     left: Map<u32, usize>,
     /// [`PrefixTable::moves`] when it last began.
     moves: u64,
@@ -21,37 +22,36 @@ pub(crate) struct Sweep {
     begins: bool,
 }
 
-impl Sweep {
-    /// Adds groups; those that are there begin anew.
+impl ReselectionScan {
+    /// Adds groups. The scan for a group that is wanted already starts over.
     pub(crate) fn add<F: Family, T>(&mut self, groups: impl Iterator<Item = u32>, table: &PrefixTable<F, T>) {
         self.moves = if self.left.is_empty() { table.moves() } else { self.moves };
         self.left.extend(groups.map(|group| (group, table.places())));
         self.begins = !self.left.is_empty();
     }
 
-    /// Whether there is anything left to look for.
-    pub(crate) fn is_under_way(&self) -> bool {
+    /// Whether any group is wanted.
+    pub(crate) fn is_active(&self) -> bool {
         !self.left.is_empty()
     }
 
-    /// Whether this group is looked for.
+    /// Whether this group is wanted.
     #[inline]
     pub(crate) fn wants(&self, group: u32) -> bool {
         self.left.contains_key(&group)
     }
 
-    /// Whether this is the first time that this is asked since groups were added.
+    /// Whether this is the first call since groups were added.
     pub(crate) fn begins(&mut self) -> bool {
         std::mem::take(&mut self.begins)
     }
 
-    /// Shows the entries in the next `places` places, or in fewer when `each` says that it is enough or nothing is left to look
-    /// for.
+    /// Calls `each` with the entries in the next `places` places, until it returns false or no group is wanted.
     pub(crate) fn turn<F: Family, T>(
         &mut self,
         table: &mut PrefixTable<F, T>,
         places: usize,
-        mut each: impl FnMut(&Sweep, Prefix<F>, &mut T) -> bool,
+        mut each: impl FnMut(&ReselectionScan, Prefix<F>, &mut T) -> bool,
     ) {
         if std::mem::replace(&mut self.moves, table.moves()) != table.moves() {
             // Places are others now.
