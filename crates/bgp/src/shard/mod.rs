@@ -31,7 +31,7 @@ pub use paths::Part;
 pub use query::{Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
 
 use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
-use crate::message::{NONE, NextHopState, RouteBatch, ShardIn, TrackedNextHop};
+use crate::message::{NONE, NextHopState, RouteBatch, RouteOp, ShardIn, TrackedNextHop};
 use crate::peer::{PeerId, PeerInfo};
 use attrs::AttrTable;
 use feed::Fed;
@@ -261,28 +261,31 @@ impl Shard {
         }
     }
 
-    /// What is known of a next hop depends on the route of a prefix: paths of that prefix by it get one of their own, as if they
-    /// were announced again.
+    /// What is known of a next hop depends on the route of a prefix: paths of that prefix by it are announced again, and get a
+    /// next hop of their own.
     #[cold]
     fn set_apart<F: Family>(&mut self, prefix: Prefix<F>, address: IpAddr, out: &mut ShardOut) {
         let Shard { tables, core, .. } = self;
         core.attrs.hops.set_apart(address, prefix.any());
-        let logical = logical_shard(prefix);
-        let table = &mut tables.get_mut::<F>()[usize::from(logical)];
+        let table = &tables.get::<F>()[usize::from(logical_shard(prefix))];
         let hash = route::hash(prefix, &core.seed);
         let Some(at) = table.find(hash, |route| route.is(prefix)) else { return };
-        let concerned = |path: &Path| {
+        let concerned = |path: &&Path| {
             core.sessions.get(path.session).up
                 && core.is_recursive(path.session)
                 && core.attrs.exclude(path.attrs).is_none()
                 && core.attrs.next_hop(path.attrs) == address
         };
-        let paths = table.get(at).paths(&core.paths).iter().copied().filter(concerned);
-        for path in paths.collect::<SmallVec<[Path; 8]>>() {
-            let path = core.own_path(prefix, path);
-            let kept = core.announce(table, Spot { logical, hash, at: at as u32 }, prefix, path, out);
-            core.announced_own::<F>(path, kept);
-        }
+        let again = |path: &Path| {
+            let (attrs, info) = (core.attrs.get(path.attrs).clone(), &core.sessions.get(path.session).info);
+            let mut prefixes = Families::default();
+            *prefixes.get_mut::<F>() = vec![prefix];
+            let ops = vec![RouteOp { attrs: Some(attrs), afi: F::AFI, count: 1 }];
+            RouteBatch { peer: info.id, session: info.session, ops, prefixes }
+        };
+        let batches: Vec<RouteBatch> =
+            table.get(at).paths(&core.paths).iter().filter(concerned).map(again).collect();
+        batches.iter().for_each(|batch| self.routes(batch, out));
     }
 
     /// Something is known of a next hop: sees to it that routes are judged again.
@@ -309,6 +312,7 @@ struct Lead {
 }
 
 impl Lead {
+    #[inline]
     fn best(self) -> Option<Path> {
         self.usable.then_some(self.path)
     }
@@ -388,6 +392,9 @@ impl Core {
         let session = self.sessions.get(path.session);
         if !session.up {
             return Err(Reason::PeerDown);
+        }
+        if self.attrs.hops.all_at_cost_0() {
+            return Ok(0);
         }
         self.attrs.cost(path.attrs, session.recursive)
     }
@@ -506,7 +513,7 @@ impl Core {
         let Some(at) = table.find_again(spot.at as usize, spot.hash, |route| route.is(prefix)) else {
             let usable = self.usable(path);
             let mut route = Route::new(prefix, path, usable);
-            self.changed(&mut route, [None, Some(Lead { path, usable })], out);
+            self.changed(&mut route, None, Some(Lead { path, usable }), out);
             table.insert(spot.hash, route);
             self.sessions.counts::<F>(path.session).paths += 1;
             return true;
@@ -540,7 +547,7 @@ impl Core {
         }
         if effect != Effect::Keep || self.options.forwards_by_several() {
             let new = self.lead_of(route);
-            self.changed(route, [Some(old), Some(new)], out);
+            self.changed(route, Some(old), Some(new), out);
         }
         if let Some(gone) = gone {
             self.release::<F>(gone);
@@ -620,7 +627,7 @@ impl Core {
             route.paths(&self.paths)[0]
         };
         let new = left.then(|| self.lead_of(route));
-        self.changed(route, [Some(old), new], out);
+        self.changed(route, Some(old), new, out);
         self.sessions.counts::<F>(gone.session).paths -= 1;
         self.release::<F>(gone);
         left
@@ -637,7 +644,7 @@ impl Core {
         self.note_fed(route, out);
         self.decide(route);
         let new = self.lead_of(route);
-        self.changed(route, [Some(old), Some(new)], out);
+        self.changed(route, Some(old), Some(new), out);
         if self.has_unknown(route) {
             self.unanswered.push(route.prefix());
         }
@@ -645,10 +652,16 @@ impl Core {
 
     /// A change of the leading path, or of those beside it that matter to forwarding, if it is one: tells who is to know.
     /// The attribute sets of both are still in use.
-    fn changed<F: Family>(&mut self, route: &mut Route<F>, leads: [Option<Lead>; 2], out: &mut ShardOut) {
-        let fed = self.feed(route, leads, out);
-        let left = leads[1].is_some();
-        let [old, new] = leads.map(|lead| lead.and_then(Lead::best));
+    fn changed<F: Family>(
+        &mut self,
+        route: &mut Route<F>,
+        old: Option<Lead>,
+        new: Option<Lead>,
+        out: &mut ShardOut,
+    ) {
+        let fed = self.feed(route, [old, new], out);
+        let left = new.is_some();
+        let (old, new) = (old.and_then(Lead::best), new.and_then(Lead::best));
         let same = old == new && !fed;
         if same && !route.gate.is_held() {
             return;

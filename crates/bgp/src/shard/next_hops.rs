@@ -20,6 +20,8 @@ pub(super) struct NextHops {
     assumed: Option<NextHopState>,
     /// How many that are in use cannot be used, because they are unreachable or unknown.
     unusable: usize,
+    /// How many that are in use are not reachable at cost 0.
+    uneven: usize,
     /// Those whose use may have changed since [`NextHops::uses`].
     touched: Vec<u32>,
 }
@@ -61,6 +63,11 @@ impl Kind {
     fn hides(&self) -> bool {
         self.is_used() && !self.is_usable()
     }
+
+    /// Whether it is in use and not reachable at cost 0.
+    fn is_uneven(&self) -> bool {
+        self.is_used() && self.state != Some(NextHopState::Reachable { cost: 0 })
+    }
 }
 
 /// What news of a next hop means for the paths that have it.
@@ -83,6 +90,7 @@ impl NextHops {
             by_address: Map::default(),
             assumed: (!tracks).then_some(NextHopState::Reachable { cost: 0 }),
             unusable: 0,
+            uneven: 0,
             touched: Vec::new(),
         }
     }
@@ -94,9 +102,10 @@ impl NextHops {
         if !kind.is_used() || kind.state == Some(state) {
             return News::Same;
         }
-        let hid = kind.hides();
+        let before = *kind;
         let former = kind.state.replace(state);
-        self.unusable = self.unusable + usize::from(kind.hides()) - usize::from(hid);
+        let after = *kind;
+        self.count(before, after);
         if former.is_none() { News::First } else { News::Other }
     }
 
@@ -167,6 +176,12 @@ impl NextHops {
         self.unusable == 0
     }
 
+    /// Whether all that are in use can be reached at cost 0, as without a RIB manager: no path has to be looked at for its cost.
+    #[inline]
+    pub(super) fn all_at_cost_0(&self) -> bool {
+        self.uneven == 0
+    }
+
     /// How many paths of a family cannot be used because of their next hop.
     pub(super) fn hidden<F: Family>(&self) -> usize {
         let hide = self.entries.iter().flat_map(|hop| &hop.kinds).filter(|kind| kind.hides());
@@ -199,10 +214,11 @@ impl NextHops {
     /// `count` more paths have it.
     pub(super) fn retain<F: Family>(&mut self, id: u32, recursive: bool, count: u32) {
         let kind = &mut self.entries[id as usize].kinds[usize::from(recursive)];
-        let used = kind.is_used();
+        let before = *kind;
         kind.paths[family::<F>()] += count;
-        if used != kind.is_used() {
-            self.unusable += usize::from(kind.hides());
+        if !before.is_used() && count > 0 {
+            let after = *kind;
+            self.count(before, after);
             self.touch(id);
         }
     }
@@ -210,10 +226,11 @@ impl NextHops {
     /// `count` paths less have it.
     pub(super) fn release<F: Family>(&mut self, id: u32, recursive: bool, count: u32) {
         let kind = &mut self.entries[id as usize].kinds[usize::from(recursive)];
-        let hid = kind.hides();
         kind.paths[family::<F>()] -= count;
         if !kind.is_used() {
-            self.unusable -= usize::from(hid);
+            let after = *kind;
+            let before = Kind { paths: [count; 2], ..after };
+            self.count(before, after);
             self.touch(id);
         }
     }
@@ -243,6 +260,12 @@ impl NextHops {
                 self.unused.push(id);
             }
         }
+    }
+
+    /// What was `before` is `after`.
+    fn count(&mut self, before: Kind, after: Kind) {
+        self.unusable = self.unusable + usize::from(after.hides()) - usize::from(before.hides());
+        self.uneven = self.uneven + usize::from(after.is_uneven()) - usize::from(before.is_uneven());
     }
 
     fn touch(&mut self, id: u32) {
