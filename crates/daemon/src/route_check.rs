@@ -44,29 +44,29 @@ pub(crate) struct State {
     bgp: bgp::State,
 }
 
-/// A way out: gateway and interface.
-type Way = (Option<IpAddr>, String);
+/// A next hop: gateway and interface.
+type NextHop = (Option<IpAddr>, String);
 
-/// Where packets go.
+/// What is done with packets.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Leads {
+enum Forwarding {
     Drop,
-    Ways(BTreeSet<Way>),
-    /// Of a group that has no way out for the moment: whatever the chip does with it is as good.
-    Anywhere,
+    Hops(BTreeSet<NextHop>),
+    /// Of an unresolved group: whatever the chip does with it is as good.
+    Unresolved,
 }
 
-impl std::fmt::Display for Leads {
+impl std::fmt::Display for Forwarding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Leads::Drop => f.write_str("drop"),
-            Leads::Anywhere => f.write_str("nowhere"),
-            Leads::Ways(ways) => {
-                let way = |(gateway, interface): &Way| match gateway {
+            Forwarding::Drop => f.write_str("drop"),
+            Forwarding::Unresolved => f.write_str("unresolved"),
+            Forwarding::Hops(hops) => {
+                let way = |(gateway, interface): &NextHop| match gateway {
                     Some(gateway) => format!("via {gateway} dev {interface}"),
                     None => format!("dev {interface}"),
                 };
-                f.write_str(&ways.iter().map(way).collect::<Vec<_>>().join(", "))
+                f.write_str(&hops.iter().map(way).collect::<Vec<_>>().join(", "))
             }
         }
     }
@@ -75,7 +75,7 @@ impl std::fmt::Display for Leads {
 /// What the RIB manager has of a route.
 #[derive(Clone, Debug)]
 struct Wanted {
-    leads: Leads,
+    forwarding: Forwarding,
     selected: Selected,
     /// Each dataplane that has not confirmed it: its name, and why it failed if it did.
     open: Vec<(String, Option<String>)>,
@@ -87,11 +87,11 @@ fn wanted(stage: &RibStage, names: &[String], route: VrfPrefix) -> Option<Wanted
     let interface = |index: IfIndex| {
         stage.rib.interface(index).map_or_else(|| format!("if{index}"), |interface| interface.name.clone())
     };
-    let leads = match &info.content {
-        FibGroup::Blackhole => Leads::Drop,
-        FibGroup::Nowhere => Leads::Anywhere,
+    let forwarding = match &info.content {
+        FibGroup::Blackhole => Forwarding::Drop,
+        FibGroup::Unresolved => Forwarding::Unresolved,
         FibGroup::Hops(hops) => {
-            Leads::Ways(hops.iter().map(|hop| (hop.gateway, interface(hop.interface))).collect())
+            Forwarding::Hops(hops.iter().map(|hop| (hop.gateway, interface(hop.interface))).collect())
         }
     };
     let open = rib.status(route.prefix).into_iter().filter_map(|(id, status)| {
@@ -102,26 +102,26 @@ fn wanted(stage: &RibStage, names: &[String], route: VrfPrefix) -> Option<Wanted
             InstallStatus::Failed(why) => Some((name(), Some(why))),
         }
     });
-    Some(Wanted { leads, selected: (info.group, info.protocol), open: open.collect() })
+    Some(Wanted { forwarding, selected: (info.group, info.protocol), open: open.collect() })
 }
 
 /// What the chip does; `None`: the entry is the switch's own.
-fn found(forward: &Forward) -> Option<Leads> {
+fn found(forward: &Forward) -> Option<Forwarding> {
     let own = |hop: &ribtide_sai::ForwardHop| hop.gateway.is_none() && &*hop.port == "CPU";
     if forward.hops.iter().any(own) || forward.action == PacketAction::Trap {
         return None;
     }
     if forward.hops.is_empty() {
-        return Some(Leads::Drop);
+        return Some(Forwarding::Drop);
     }
-    Some(Leads::Ways(forward.hops.iter().map(|hop| (hop.gateway, hop.port.to_string())).collect()))
+    Some(Forwarding::Hops(forward.hops.iter().map(|hop| (hop.gateway, hop.port.to_string())).collect()))
 }
 
 /// The switch's own: it has default routes that drop, and routes to itself.
 fn is_own(prefix: AnyPrefix, forward: &Forward) -> bool {
     match found(forward) {
         None => true,
-        Some(leads) => prefix.len() == 0 && leads == Leads::Drop,
+        Some(forwarding) => prefix.len() == 0 && forwarding == Forwarding::Drop,
     }
 }
 
@@ -129,11 +129,12 @@ fn agree(wanted: Option<&Wanted>, chip: Option<&Forward>, prefix: AnyPrefix) -> 
     match (wanted, chip) {
         (None, None) => true,
         (None, Some(forward)) => is_own(prefix, forward),
-        (Some(wanted), None) => wanted.leads == Leads::Anywhere,
+        (Some(wanted), None) => wanted.forwarding == Forwarding::Unresolved,
         (Some(wanted), Some(forward)) => {
             let found = found(forward);
             // The router's own address, whoever announces it too.
-            wanted.leads == Leads::Anywhere || found.is_none_or(|found| found == wanted.leads)
+            wanted.forwarding == Forwarding::Unresolved
+                || found.is_none_or(|found| found == wanted.forwarding)
         }
     }
 }
@@ -323,7 +324,7 @@ fn explain(inside: &Inside, open: Open, silent: &mut BTreeSet<String>) -> Result
         vrf,
         prefix: route.prefix.to_string(),
         neighbor: None,
-        rib: wanted.map_or_else(|| "absent".into(), |wanted| wanted.leads.to_string()),
+        rib: wanted.map_or_else(|| "absent".into(), |wanted| wanted.forwarding.to_string()),
         found: chip.unwrap_or_else(|| "not confirmed".into()),
         stage,
         says,
@@ -397,8 +398,8 @@ fn defaults(inside: &Inside) -> Result<Vec<DefaultRoute>, NoAnswer> {
             DefaultRoute {
                 prefix: route.prefix.to_string(),
                 forwarded: same
-                    && wanted.as_ref().is_some_and(|w| w.open.is_empty() && w.leads != Leads::Drop),
-                leads: wanted.map(|wanted| wanted.leads.to_string()),
+                    && wanted.as_ref().is_some_and(|w| w.open.is_empty() && w.forwarding != Forwarding::Drop),
+                leads: wanted.map(|wanted| wanted.forwarding.to_string()),
             }
         })
         .collect())

@@ -130,7 +130,7 @@ impl ReceivedHop {
 pub enum NextHops {
     /// Any of these, by weight. In any order: the RIB sorts them and drops repetitions.
     Via(Vec<ReceivedHop>),
-    /// Nowhere: packets are discarded.
+    /// Packets are discarded.
     Blackhole,
 }
 
@@ -139,12 +139,12 @@ pub enum NextHops {
 pub struct RouteSet {
     /// Where to.
     pub next_hops: NextHops,
-    /// Where to while none of `next_hops` leads anywhere: resolved beforehand, so that the loss of the last of them changes
+    /// Where to while none of `next_hops` resolves: resolved beforehand, so that the loss of the last of them changes
     /// a group and no route. Not a reason for another route of the prefix to take over. In any order.
     pub backup: Vec<ReceivedHop>,
     /// What `allow_recursion` is for those.
     pub backup_recursion: bool,
-    /// What must hold; otherwise the routes lead nowhere, whatever their next hops do.
+    /// What must hold; otherwise the routes are unresolved, whatever their next hops do.
     pub track: Option<Track>,
     /// Administrative distance: the lowest wins. 255 is never used.
     pub distance: u8,
@@ -162,7 +162,7 @@ pub struct RouteSet {
 pub enum Track {
     /// That this interface is up.
     Interface(IfIndex),
-    /// That there is a route for exactly this prefix, and it leads somewhere, be it a blackhole.
+    /// That there is a route for exactly this prefix, and it is resolved, be it a blackhole.
     Prefix(AnyPrefix),
     /// That some route leads to this address, by the rules of next hops that may recurse.
     Address(IpAddr),
@@ -335,10 +335,10 @@ pub enum FibGroup {
     Hops(Vec<FibHop>),
     /// Discards them.
     Blackhole,
-    /// Nothing: it lost its last way out a moment ago. A route by it forwards nothing and keeps nothing less specific from
-    /// forwarding, as if it were not there; its deletion, or its move to another group, is on its way. A dataplane that
-    /// cannot say that of a group leaves the group as it is, since what it led to is gone, and waits for the routes.
-    Nowhere,
+    /// Nothing: its last next hop became unresolved. A route with this group forwards nothing, and a less specific route
+    /// forwards in its place; the deletion of the route, or its move to another group, follows. A dataplane whose protocol
+    /// has no empty group leaves the group as it is, and waits for the routes.
+    Unresolved,
 }
 
 /// A group to create or to give new content. Routes that use it stay as they are.

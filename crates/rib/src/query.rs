@@ -69,7 +69,7 @@ pub enum Verdict {
     Selected,
     /// It is selected, and a route-map keeps it out of the FIB.
     Denied,
-    /// None of its next hops leads anywhere.
+    /// None of its next hops resolves.
     Unresolved,
     /// What it tracks does not hold.
     Tracked,
@@ -90,7 +90,7 @@ impl fmt::Display for Verdict {
             Verdict::Denied => {
                 f.write_str("selected, and not installed: the policy of its protocol denies it")
             }
-            Verdict::Unresolved => f.write_str("not used: none of its next hops leads anywhere"),
+            Verdict::Unresolved => f.write_str("not used: none of its next hops resolves"),
             Verdict::Tracked => f.write_str("not used: what it tracks does not hold"),
             Verdict::NeverUsed => f.write_str("not used: distance 255 says never"),
             Verdict::Distance(d) => write!(f, "not used: the selected route has the lower distance {d}"),
@@ -111,7 +111,7 @@ pub struct GroupInfo {
     pub exclude: Option<AnyPrefix>,
     /// What each received hop resolves to; empty for a blackhole.
     pub hops: Vec<HopInfo>,
-    /// The hops that stand in while those lead nowhere, and what each resolves to.
+    /// The hops that stand in while those are unresolved, and what each resolves to.
     pub backup: Vec<HopInfo>,
     /// Whether they do now.
     pub on_backup: bool,
@@ -119,7 +119,7 @@ pub struct GroupInfo {
     pub policy_result: FibPolicyResult,
     /// What the group's use hangs on, and whether that holds.
     pub track: Option<(Track, bool)>,
-    /// What it does; `None` when no hop leads anywhere. This is what the cache keeps.
+    /// What it does; `None` when no hop resolves. This is what the cache keeps.
     pub content: Option<FibGroup>,
     /// How many look-ups deep the longest chain under it is; 0 when nothing resolves.
     pub level: u8,

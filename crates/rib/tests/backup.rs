@@ -55,7 +55,7 @@ fn a_backup_takes_over_ahead_of_all_routes() {
     bench.handle(vec![with_backup("20.0.0.0/8", &[gw("10.0.1.2")], &[gw("10.0.3.2")])]);
     // The other group is that of the link's own network.
     let mut urgent = bench.rib.urgent([link_is(1, false)]);
-    urgent.retain(|op| op.op.content != FibGroup::Nowhere);
+    urgent.retain(|op| op.op.content != FibGroup::Unresolved);
     assert_eq!(urgent.len(), 1);
     assert_eq!(urgent[0].op.content, FibGroup::Hops(vec![hop("10.0.3.2", 3)]));
 }

@@ -122,7 +122,7 @@ fn a_failure_is_not_over_while_another_dataplane_is_not_done() {
 }
 
 #[test]
-fn what_leads_nowhere_is_blocked() {
+fn unresolved_prefix_is_blocked() {
     let mut rib = confirming(&[0]);
     let out = rib.handle([bgp("20.0.0.0/8", "99.0.0.1"), mark(1)]);
     assert!(out.fib.is_none());
@@ -242,7 +242,7 @@ impl Plane {
     fn has(&self, prefix: AnyPrefix) -> bool {
         let done = self.done.get(&prefix).filter(|done| !done.fails);
         let content = done.and_then(|done| self.groups.get(&done.group?));
-        content.is_some_and(|content| *content != FibGroup::Nowhere)
+        content.is_some_and(|content| *content != FibGroup::Unresolved)
     }
 
     /// The next thing to do, what is urgent first.
@@ -356,7 +356,7 @@ impl Check {
             // What was advertised before it lost its way is taken back when its turn comes.
             assert!(
                 self.rib.lookup(*prefix).is_some() || self.rib.has_more(),
-                "{prefix} is advertised and leads nowhere"
+                "{prefix} is advertised and is unresolved"
             );
         }
     }
@@ -371,7 +371,7 @@ impl Check {
             );
             assert!(!plane.failed.contains(&prefix), "{prefix} is confirmed and failed");
         }
-        assert!(self.rib.lookup(prefix).is_some(), "{prefix} is confirmed and leads nowhere");
+        assert!(self.rib.lookup(prefix).is_some(), "{prefix} is confirmed and is unresolved");
         self.bgp.advertised.insert(prefix);
     }
 
@@ -598,7 +598,7 @@ fn a_prefix_that_is_tried_again_waits_for_the_batch_that_brings_its_group_back()
 }
 
 #[test]
-fn a_failure_is_told_at_once_also_while_the_group_leads_nowhere() {
+fn failure_is_sent_at_once_while_the_group_is_unresolved() {
     use Event::*;
     let finish = |plane, batches| Finish { plane, batches, failed: vec![] };
     let events = [

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 const BGP: Protocol = Protocol::BgpInternal;
 
-/// Without the groups that lead nowhere.
+/// Without the unresolved groups.
 fn somewhere(mut ops: Vec<UrgentOp>) -> Vec<UrgentOp> {
-    ops.retain(|op| op.op.content != FibGroup::Nowhere);
+    ops.retain(|op| op.op.content != FibGroup::Unresolved);
     ops
 }
 
@@ -34,10 +34,10 @@ fn a_failure_changes_groups_at_once_and_routes_later() {
     let urgent = bench.rib.urgent([interface(1, false, &["10.0.1.1/24"])]);
     assert!(urgent.iter().all(|op| op.after == seq && op.made == seq));
     let contents: Vec<&FibGroup> = urgent.iter().map(|op| &op.op.content).collect();
-    // The interface's own group and that of the route that lost its only way lead nowhere.
+    // The interface's own group and that of the route that lost its only way are unresolved.
     let shrunk = FibGroup::Hops(vec![hop("10.0.2.2", 2)]);
     assert_eq!(contents.iter().filter(|c| ***c == shrunk).count(), 1);
-    assert_eq!(contents.iter().filter(|c| ***c == FibGroup::Nowhere).count(), 2);
+    assert_eq!(contents.iter().filter(|c| ***c == FibGroup::Unresolved).count(), 2);
     assert_eq!(bench.rib.seq(), seq, "it has no number of its own");
     // What is left: the connected routes and the route that lost its only way. No group is told again.
     let rest = bench.rib.handle([]).fib.unwrap();

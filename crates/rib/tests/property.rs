@@ -385,7 +385,7 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
         let denied: u64 = rib.totals().iter().map(|t| t.denied).sum();
         assert_eq!(denied, (selected - expected.len()) as u64, "what is kept out of the FIB is counted");
         assert_eq!(first.fib(), expected, "the incremental state equals the one from scratch");
-        assert_eq!(first.fib().len(), first.routes.len(), "nothing that leads nowhere is left");
+        assert_eq!(first.fib().len(), first.routes.len(), "nothing that is unresolved is left");
         for prefix in expected.keys() {
             let failed = rib.failed(1).any(|(failed, _)| failed == *prefix);
             assert_eq!(

@@ -97,9 +97,11 @@ fn a_link_local_gateway_needs_its_interface_and_no_route() {
 #[test]
 fn onlink_takes_the_gateway_on_trust() {
     let trusted = ReceivedHop { interface: Some(2), onlink: true, ..gw("192.0.2.1") };
-    let nowhere = ReceivedHop { onlink: true, ..gw("192.0.2.1") };
-    let mut b =
-        bench(vec![announce("20.0.0.0/8", STATIC, &[trusted]), announce("21.0.0.0/8", STATIC, &[nowhere])]);
+    let unresolved = ReceivedHop { onlink: true, ..gw("192.0.2.1") };
+    let mut b = bench(vec![
+        announce("20.0.0.0/8", STATIC, &[trusted]),
+        announce("21.0.0.0/8", STATIC, &[unresolved]),
+    ]);
     b.expect("20.0.0.0/8", &[FibHop { onlink: true, ..hop("192.0.2.1", 2) }]);
     b.expect_why("21.0.0.0/8", Why::InterfaceMissing);
     b.handle(vec![interface(2, false, &[])]);

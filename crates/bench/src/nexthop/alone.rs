@@ -126,7 +126,7 @@ fn wrong(rib: &Rib, scale: &Scale, phase: &Phase) -> Option<String> {
     let routes = (0..scale.routes).filter_map(|n| rib.lookup(scale.prefix(n).any()));
     let ways = |content: &FibGroup| match content {
         FibGroup::Hops(hops) => hops.len(),
-        FibGroup::Blackhole | FibGroup::Nowhere => 0,
+        FibGroup::Blackhole | FibGroup::Unresolved => 0,
     };
     let (mut installed, mut strange) = (0, 0);
     for route in routes {

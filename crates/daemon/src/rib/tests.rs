@@ -124,9 +124,9 @@ fn changes(sets: Vec<RouteSet>, numbers: std::ops::Range<u32>, set: u32) -> RibI
     RibIn::Routes(RouteBatch { vrf: VrfId::DEFAULT, source: Source::Bgp, sets, changes })
 }
 
-/// How many ways out a batch gives to its one group that leads anywhere.
+/// How many ways out a batch gives to its one resolved group.
 fn ways(batch: &FibBatch) -> usize {
-    let mut contents = batch.groups.iter().map(|op| &op.content).filter(|c| **c != FibGroup::Nowhere);
+    let mut contents = batch.groups.iter().map(|op| &op.content).filter(|c| **c != FibGroup::Unresolved);
     match (contents.next(), contents.next()) {
         (Some(FibGroup::Hops(hops)), None) => hops.len(),
         other => panic!("{other:?}"),

@@ -166,7 +166,7 @@ enum Wrong {
     Missing,
     /// The RIB manager's candidate has other next hops: these.
     Others(String),
-    /// There is a best path, and none of the next hops leads anywhere; why not.
+    /// There is a best path, and none of the next hops resolves; why not.
     Unresolved(String),
     /// It is advertised, and this dataplane does not have it, because of that.
     NotInPlace(String, String),
@@ -266,7 +266,7 @@ impl Comparison {
     }
 }
 
-/// Whether any next hop of a group leads somewhere; why none does.
+/// Whether any next hop of a group resolves; why none does.
 fn resolves(stage: &RibStage, group: GroupId) -> Result<(), String> {
     let hops = stage.rib.default_vrf().received_hops(group);
     if hops.iter().any(|hop| hop.outcome.is_resolved()) {

@@ -220,7 +220,7 @@ impl Model {
     /// What it does with packets.
     pub fn fib(&self) -> BTreeMap<AnyPrefix, (Protocol, FibGroup)> {
         let all = self.routes.iter().map(|(prefix, (p, g))| (*prefix, (*p, self.groups[g].clone())));
-        all.filter(|(_, (_, content))| *content != FibGroup::Nowhere).collect()
+        all.filter(|(_, (_, content))| *content != FibGroup::Unresolved).collect()
     }
 }
 
@@ -335,7 +335,7 @@ impl Bench {
         assert_eq!(self.fib(prefix), Some(FibGroup::Hops(hops.to_vec())), "{prefix}");
     }
 
-    /// Checks that a prefix has one candidate, that it is not installed, and why its first hop leads nowhere.
+    /// Checks that a prefix has one candidate, that it is not installed, and why its first hop is unresolved.
     #[track_caller]
     pub fn expect_why(&self, prefix: &str, why: Why) {
         assert_eq!(self.fib(prefix), None, "{prefix}");

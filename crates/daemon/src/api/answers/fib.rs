@@ -31,7 +31,7 @@ fn describe(stage: &RibStage, vrf: VrfId, rib: &Rib, info: RouteInfo) -> Describ
 pub(super) fn content(stage: &RibStage, group: &FibGroup) -> Vec<String> {
     match group {
         FibGroup::Blackhole => vec!["blackhole".into()],
-        FibGroup::Nowhere => vec!["nowhere".into()],
+        FibGroup::Unresolved => vec!["unresolved".into()],
         FibGroup::Hops(hops) => hops.iter().map(|hop| hop_text(stage, hop, hops.len() > 1)).collect(),
     }
 }

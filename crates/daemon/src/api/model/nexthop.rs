@@ -56,7 +56,7 @@ pub struct NextHopGroup {
     pub only_for: Option<String>,
     /// As received, with what became of each; empty for a blackhole.
     pub received: Vec<ReceivedNextHop>,
-    /// What stands in while those lead nowhere, with what became of each.
+    /// What stands in while those are unresolved, with what became of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backup: Vec<ReceivedNextHop>,
     /// Whether it does now.
@@ -68,7 +68,7 @@ pub struct NextHopGroup {
     /// What its use hangs on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tracks: Option<Tracked>,
-    /// What it resolves to, which is what the cache keeps; absent when nothing leads anywhere.
+    /// What it resolves to, which is what the cache keeps; absent when nothing resolves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved: Option<Vec<String>>,
     /// How many look-ups deep the longest chain under it is.
@@ -101,7 +101,7 @@ pub struct ReceivedNextHop {
     /// The route that it resolves through; absent where it needs none or has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
-    /// Why it leads nowhere.
+    /// Why it is unresolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unresolved: Option<String>,
 }

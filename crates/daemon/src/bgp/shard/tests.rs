@@ -124,9 +124,9 @@ impl Bench {
     }
 }
 
-/// What groups lead to that lead somewhere else at once. Those of the link itself lead nowhere now.
+/// The new contents of groups that changed at once. Groups of the link itself are unresolved now.
 fn repaired(urgent: &[UrgentOp]) -> Vec<FibGroup> {
-    urgent.iter().map(|op| op.op.content.clone()).filter(|content| *content != FibGroup::Nowhere).collect()
+    urgent.iter().map(|op| op.op.content.clone()).filter(|content| *content != FibGroup::Unresolved).collect()
 }
 
 #[test]

@@ -136,7 +136,7 @@ impl Objects {
         self.groups.values().any(|g| g.live.is_empty())
     }
 
-    /// Why the kernel does not have the RIB's group; `None` when it is to have none, because the group leads nowhere.
+    /// Why the kernel does not have the RIB's group; `None` when it is to have none, because the group is unresolved.
     pub(super) fn refusal(&self, group: u32) -> Option<Refusal> {
         let Some(g) = self.groups.get(&group) else {
             return Some(Refusal {

@@ -173,7 +173,7 @@ impl Kernel {
             };
             match &op.content {
                 // The kernel deletes its routes together with it, so that less specific ones forward from now on.
-                FibGroup::Nowhere => self.objects.set_group(op.id.0, std::iter::empty()),
+                FibGroup::Unresolved => self.objects.set_group(op.id.0, std::iter::empty()),
                 FibGroup::Blackhole => self.objects.set_group(op.id.0, [(Way::Blackhole, 1)].into_iter()),
                 FibGroup::Hops(hops) => {
                     let ways = hops.iter().map(|hop| {
@@ -616,7 +616,7 @@ impl Kernel {
 
     /// Writes changes, and returns which were refused and why. A route whose group the kernel does not have is
     /// deleted, so that packets do not go where the RIB no longer sends them, and counts as refused, unless the group is to
-    /// lead nowhere.
+    /// are unresolved.
     fn send<F: Family>(&mut self, vrf: VrfId, changes: &[Change<F>]) -> io::Result<Vec<(usize, Refusal)>> {
         let Some(table) = self.vrfs.get(&vrf).map(|vrf| vrf.table) else { return Ok(Vec::new()) };
         let (protocol, configured) = (self.config.protocol, source::<F>(vrf, &self.config));

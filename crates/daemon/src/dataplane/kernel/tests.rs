@@ -706,8 +706,8 @@ fn a_lost_next_hop_leaves_every_group_with_one_message() {
 }
 
 #[test]
-fn a_group_that_leads_nowhere_takes_its_routes_along_and_brings_them_back() {
-    in_namespace("a_group_that_leads_nowhere_takes_its_routes_along_and_brings_them_back", || {
+fn unresolved_group_takes_its_routes_along_and_brings_them_back() {
+    in_namespace("unresolved_group_takes_its_routes_along_and_brings_them_back", || {
         let mut kernel = open();
         let prefix = |i: u32| format!("192.{}.{}.0/24", i / 256, i % 256);
         let ways = [hop("10.0.0.2", "v0", 1)];
@@ -719,18 +719,18 @@ fn a_group_that_leads_nowhere_takes_its_routes_along_and_brings_them_back() {
             batch = batch.route(&prefix(i), Some(1));
         }
         batch.end().apply(&mut kernel);
-        let nowhere = || {
+        let unresolved = || {
             let mut batch = Batch::default();
-            batch.0.groups.push(GroupOp { id: GroupId(1), content: FibGroup::Nowhere, source: None });
+            batch.0.groups.push(GroupOp { id: GroupId(1), content: FibGroup::Unresolved, source: None });
             batch
         };
         // The object and the way that was in it, and with them all routes; the less specific one forwards from now on.
-        assert_eq!(told(|| nowhere().apply(&mut kernel)), (2, 0));
+        assert_eq!(told(|| unresolved().apply(&mut kernel)), (2, 0));
         assert_eq!((table().len(), json("nexthop show").len()), (1, 2));
         // Some of the routes go, and one comes that was on its way when the group lost its way: nothing is refused, and
         // nothing said.
         let after = told(|| {
-            let batch = (0..10).fold(nowhere(), |b, i| b.route(&prefix(i), None));
+            let batch = (0..10).fold(unresolved(), |b, i| b.route(&prefix(i), None));
             batch.apply(&mut kernel);
         });
         assert_eq!(after, (0, 0));
@@ -748,7 +748,7 @@ fn a_group_that_leads_nowhere_takes_its_routes_along_and_brings_them_back() {
         let v0 = ifindex("v0");
         let after = told(|| {
             kernel.interface_changed(&InterfaceChange { ifindex: v0, up: false, came_up: false }).unwrap();
-            nowhere().apply(&mut kernel);
+            unresolved().apply(&mut kernel);
         });
         assert_eq!((after, table().len()), ((0, 0), 1));
         ip("link set v0 up");
