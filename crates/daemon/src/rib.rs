@@ -7,7 +7,7 @@
 //!             confirmations          └──── interfaces ────┘
 //! ```
 //!
-//! Failures first. Interfaces have a lane of their own, which is looked at before everything else: before each batch of
+//! Failures first. Interfaces have a queue of their own, which is looked at before everything else: before each batch of
 //! a backlog, and while a dataplane's ring is full. What they make of groups goes to the dataplanes ahead of all
 //! batches of routes that wait; what they make of routes comes in its turn.
 //!
@@ -15,14 +15,14 @@
 //! not when another one has worked off half of its own ring meanwhile: then the full one is left behind (`outlets`), and no
 //! other waits for it.
 
-mod lanes;
+mod feedback_channels;
 mod outlets;
 mod policy;
 mod retries;
 mod statics;
 mod vrfs;
 
-pub use lanes::Lane;
+pub use feedback_channels::FeedbackChannel;
 pub use policy::FibPolicy;
 pub use vrfs::{VrfSetup, VrfsChanged, VrfsSetup};
 
@@ -30,7 +30,7 @@ use crate::config::DEFAULT_VRF;
 use crate::dataplane::{FAILURES, FEEDBACK, Port, ToRib};
 use crate::journal::Journal;
 use crossbeam_channel::Select;
-use lanes::Lanes;
+use feedback_channels::FeedbackChannels;
 use outlets::Outlets;
 use policy::CompiledFibPolicy;
 use retries::Retries;
@@ -80,7 +80,7 @@ pub struct RibSetup {
     /// VRFs, static routes, and the interfaces that no kernel tells of.
     pub vrfs: VrfsSetup,
     /// The shards that there are.
-    pub shards: Vec<Lane>,
+    pub shards: Vec<FeedbackChannel>,
     /// Whether BGP advertises only what dataplanes confirmed.
     pub suppress: bool,
     /// What becomes of routes on their way to the FIB.
@@ -105,7 +105,7 @@ pub struct RibStage {
     planes: Outlets,
     /// Whether BGP waits for dataplanes, for those to see.
     confirms: Arc<AtomicBool>,
-    shards: Lanes,
+    shards: FeedbackChannels,
     retries: Retries,
     /// When retries were last looked at.
     looked: Instant,
@@ -113,7 +113,7 @@ pub struct RibStage {
     failures: Receiver<RibIn>,
     feedback: Receiver<RibIn>,
     /// What was taken of either and waits for its turn: at most one answer for each batch outstanding, and what the
-    /// lane for failures has that is none. And what an operator switched.
+    /// urgent queue has that is none. And what an operator switched.
     taken: VecDeque<RibIn>,
     /// Whether some of what failures or another policy make of routes is still to be done.
     owed: bool,
@@ -176,7 +176,7 @@ impl RibBuilder {
             rib: Vrfs::new(config),
             planes: self.planes,
             confirms: self.confirms,
-            shards: Lanes::default(),
+            shards: FeedbackChannels::default(),
             retries: Retries::default(),
             looked: Instant::now(),
             clock,
@@ -317,8 +317,8 @@ impl RibStage {
     }
 
     /// From now on these shards hear of next hops and of dataplanes.
-    pub fn set_shards(&mut self, lanes: Vec<Lane>) {
-        self.shards.set(lanes, self.rib.default_vrf().blocked());
+    pub fn set_shards(&mut self, channels: Vec<FeedbackChannel>) {
+        self.shards.set(channels, self.rib.default_vrf().blocked());
     }
 
     /// BGP advertises only what dataplanes confirmed from now on, or what it has. Whether it did before.
@@ -357,7 +357,7 @@ impl RibStage {
         }
     }
 
-    /// Takes what waits in the first lane that has something, in this order: failures; feedback, since what a dataplane
+    /// Takes what waits in the first queue that has something, in this order: failures; feedback, since what a dataplane
     /// says goes ahead of any backlog of routes; questions; and routes, if there is room for what they make. Whether
     /// there was anything.
     fn take(&mut self, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, room: bool) -> bool {
@@ -383,7 +383,7 @@ impl RibStage {
         true
     }
 
-    /// Waits until [`RibStage::take`] may find something, or `timeout` has passed: then it is false. A lane that no producer
+    /// Waits until [`RibStage::take`] may find something, or `timeout` has passed: then it is false. A queue that no producer
     /// feeds, as the feedback of a router without dataplanes, is not waited for.
     fn wait(&self, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, room: bool, timeout: Duration) -> bool {
         let mut select = Select::new();
@@ -418,14 +418,14 @@ impl RibStage {
         self.known.get_mut(&event.vrf)?.statics.interface(event)
     }
 
-    /// Takes what waits in the lane for failures.
+    /// Takes what waits in the urgent queue.
     fn take_failures(&mut self) {
         if let Some(first) = self.failures.try_recv() {
             self.failed(first);
         }
     }
 
-    /// Takes `first` and all that waits in the lane for failures, and does about it what cannot wait.
+    /// Takes `first` and all that waits in the urgent queue, and does about it what cannot wait.
     fn failed(&mut self, first: RibIn) {
         let begin = Instant::now();
         let mut events = Vec::new();

@@ -223,7 +223,7 @@ impl Router {
             let setup = RibSetup {
                 config: settings,
                 vrfs: VrfsSetup::new(&config, vrfs),
-                shards: bgp.as_ref().map(BgpBuilder::lanes).unwrap_or_default(),
+                shards: bgp.as_ref().map(BgpBuilder::feedback_channels).unwrap_or_default(),
                 suppress: fib.suppress_fib_pending,
                 policy: fib.policy.clone(),
                 clock,

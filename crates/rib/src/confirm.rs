@@ -1,12 +1,12 @@
 //! What those who announce routes are told of dataplanes, so that BGP advertises nothing that is not forwarded.
 //!
 //! ```text
-//! announcer ── Routes, Confirm(lane, seq) ──► RIB ── FibBatch ──► every dataplane
+//! announcer ── Routes, Confirm(mark) ──► RIB ── FibBatch ──► every dataplane
 //!     ▲                                       │ ▲                     │
-//!     └── confirmed (lane, seq), blocked ◄────┘ └──────── Ack ────────┘
+//!     └── confirmed (mark), blocked ◄─────────┘ └──────── Ack ────────┘
 //! ```
 //!
-//! Who announces ends a batch with a [`FeedMark`], a number that rises on its lane. The answer is that number again, once
+//! Who announces ends a batch with a [`FeedMark`], a number that rises. The answer is that number again, once
 //! *every configured dataplane* has finished whatever became of the routes before it; one answer may stand for many marks.
 //! So a confirmation costs per batch and not per route, and one of a change that has been superseded meanwhile is told
 //! apart by its number. A change that leaves the FIB's routes as they are (its group has other content only, or another
@@ -189,7 +189,7 @@ impl Confirm {
         }
         let answered = self.marks.partition_point(|(batch, _)| *batch <= finished);
         for (_, mark) in self.marks.drain(..answered) {
-            match out.confirmed.iter_mut().find(|told| told.lane == mark.lane) {
+            match out.confirmed.iter_mut().find(|told| told.announcer == mark.announcer) {
                 Some(told) => *told = mark,
                 None => out.confirmed.push(mark),
             }

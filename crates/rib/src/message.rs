@@ -243,19 +243,19 @@ pub enum RibIn {
     Ack(FibAck),
     /// A dataplane is to try some of what failed once more: whatever was wrong may be over.
     Retry(DataplaneId),
-    /// Whoever announces on this lane wants to be told when the routes that it announced before this are where they
+    /// The announcer wants to be notified when the routes that it announced before this are where they
     /// should be: [`RibOut::confirmed`]. Without [`RibIn::Suppress`], there is no answer.
     Confirm(FeedMark),
     /// Whether routes are confirmed from now on, and blocked ones told. Not at the start.
     Suppress(bool),
 }
 
-/// Ends what a lane announced so far.
+/// Ends what an announcer sent so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FeedMark {
     /// The announcing source: a number that no other has or had.
-    pub lane: u32,
-    /// Rises from mark to mark of the lane.
+    pub announcer: u32,
+    /// Rises from mark to mark of the announcer.
     pub seq: u64,
 }
 
@@ -280,7 +280,7 @@ pub struct RibOut {
     pub delayed: Vec<(TrackedNextHop, u64)>,
     /// Prefixes that the FIB does not have as the RIB wants it (`true`), or has again, in order. Before `confirmed`.
     pub blocked: Vec<(AnyPrefix, bool)>,
-    /// Lanes whose routes up to this mark every configured dataplane has, but for the blocked ones; each lane once.
+    /// Announcers whose routes up to this mark every configured dataplane has, but for the blocked ones; each once.
     pub confirmed: Vec<FeedMark>,
 }
 

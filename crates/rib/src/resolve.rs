@@ -20,7 +20,6 @@ use crate::cache::Cache;
 use crate::circle::{Place, Search};
 use crate::fib_policy::FibPolicyResult;
 use crate::group::{Group, GroupKey, Groups};
-use crate::lanes::UrgentOp;
 use crate::message::{
     FibGroup, FibHop, GatewayEvent, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHopState, NextHops,
     Protocol, ReceivedHop, RibOut, Source, TrackedNextHop,
@@ -29,6 +28,7 @@ use crate::store::{Edges, Store};
 use crate::table::{Candidate, RouteTables};
 use crate::target::{Answer, Assumed, MAX_LEVEL, OWN_WEIGHT, Outcome, Target, Why, is_link_local};
 use crate::tracking::Tracking;
+use crate::urgent_queue::UrgentOp;
 use ribtide_prefix::{AnyPrefix, Family, Map, Prefix, V4, V6};
 use std::collections::BTreeSet;
 use std::net::IpAddr;

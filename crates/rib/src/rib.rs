@@ -8,13 +8,13 @@ use crate::dataplane::{Dataplane, Dataplanes, Kind, PAGE, Prefixes, Replay};
 use crate::fib_policy::{FibPolicyResult, NoRouteMaps, RouteMaps};
 use crate::group::GroupKey;
 use crate::interface::Connected;
-use crate::lanes::UrgentOp;
 use crate::message::{
     DataplaneId, FibAck, FibBatch, GroupId, IfIndex, InterfaceEvent, NONE, NextHops, Protocol, ReceivedHop,
     RibIn, RibOut, RouteBatch, RouteSet, Source,
 };
 use crate::resolve::Resolver;
 use crate::table::{Candidate, Route, RouteTables};
+use crate::urgent_queue::UrgentOp;
 use crate::vrfs::{Vrf, VrfId};
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PREFETCH_BATCH, Prefix, for_each_family};
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Rib {
     /// dataplanes have another content: from interfaces to next hops to groups, and no route is looked at. The next
     /// [`Rib::handle`], which may be one without events, does the rest.
     ///
-    /// For every dataplane that is up, ahead of the batches that wait for it; see [`crate::Lanes`].
+    /// For every dataplane that is up, ahead of the batches that wait for it; see [`crate::UrgentQueue`].
     ///
     /// # Panics
     /// As [`Rib::handle`].

@@ -11,10 +11,10 @@
 use crate::RibConfig;
 use crate::cache::CacheMode;
 use crate::fib_policy::RouteMaps;
-use crate::lanes::UrgentOp;
 use crate::message::{DataplaneId, FibAck, GroupId, IfIndex, InterfaceEvent, RibIn, RibOut};
 use crate::query::{DataplaneInfo, GroupInfo};
 use crate::rib::Rib;
+use crate::urgent_queue::UrgentOp;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -276,7 +276,7 @@ fn what_goes_on_changing_keeps_no_other_prefix_waiting_and_no_confirmation_eithe
         (2..8).map(|n| rib.handle([bgp("9.0.0.0/8", &format!("10.0.0.{n}"))]).fib.unwrap().seq).collect();
     rib.handle([RibIn::Behind(1)]);
     let announced = (0..3 * PAGE).map(|n| bgp(&prefix(n), "10.0.0.2"));
-    rib.handle(announced.chain([RibIn::Confirm(FeedMark { lane: 0, seq: 7 })]));
+    rib.handle(announced.chain([RibIn::Confirm(FeedMark { announcer: 0, seq: 7 })]));
     let mut answers = Vec::new();
     for round in 0..20 {
         // Others change between any two of its answers, more than a page each time.
@@ -288,5 +288,5 @@ fn what_goes_on_changing_keeps_no_other_prefix_waiting_and_no_confirmation_eithe
         answers.extend(out.confirmed);
         assert!(behind(&rib, 1).is_some_and(|n| n > 0), "it never has everything");
     }
-    assert_eq!(answers, [FeedMark { lane: 0, seq: 7 }]);
+    assert_eq!(answers, [FeedMark { announcer: 0, seq: 7 }]);
 }

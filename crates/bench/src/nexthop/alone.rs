@@ -42,7 +42,7 @@ fn one(rib: &mut Rib, mode: CacheMode, scale: &Scale, phase: &Phase) -> Result<F
     // The input is there before and after, so that it does not count as memory.
     match &input {
         Input::Events(lots) => {
-            // As the daemon does it: interfaces take the lane of failures, and routes come in turns.
+            // As the daemon does it: interfaces take the urgent queue, and routes come in turns.
             for events in lots {
                 let told = if events.iter().all(|event| matches!(event, RibIn::Interface(_))) {
                     let told = rib.urgent(events.iter().cloned()).len();

@@ -1,7 +1,7 @@
 //! BFD's thread: sockets, timers, and who is told when packets no longer reach a neighbour.
 //!
 //! ```text
-//! sockets ◄──► bfd ──► RIB manager (the lane of failures): next hops avoid the neighbour
+//! sockets ◄──► bfd ──► RIB manager (its urgent queue): next hops avoid the neighbour
 //!               │
 //!               └────► session thread: its session ends with Cease, BFD Down
 //! ```
@@ -49,7 +49,7 @@ pub struct Bfd {
 
 /// Who is told.
 pub struct Outlets {
-    /// The RIB manager's lane of failures.
+    /// The RIB manager's urgent queue.
     pub rib: Option<Sender<RibIn>>,
     /// The session thread.
     pub bgp: Option<Sender<BfdNews>>,

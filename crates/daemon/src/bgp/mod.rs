@@ -32,7 +32,7 @@ mod stage;
 mod tests;
 
 use crate::config::{BgpConfig, Config, Threads};
-use crate::rib::Lane;
+use crate::rib::FeedbackChannel;
 use egress::{WorkerBuilder, WorkerPort};
 use owners::{Directory, Owners};
 use placement::Placement;
@@ -120,8 +120,8 @@ impl BgpBuilder {
     }
 
     /// The shards as the RIB manager knows them.
-    pub fn lanes(&self) -> Vec<Lane> {
-        self.shards.iter().map(ShardBuilder::lane).collect()
+    pub fn feedback_channels(&self) -> Vec<FeedbackChannel> {
+        self.shards.iter().map(ShardBuilder::feedback_channel).collect()
     }
 
     /// For BFD: where it tells what it finds out about neighbours.
@@ -237,7 +237,7 @@ impl BgpBuilder {
             listening,
             session_thread,
             factory: Mutex::new(ShardFactory {
-                lanes: inboxes.len() as u32,
+                shards_ever: inboxes.len() as u32,
                 placement,
                 options,
                 seed,

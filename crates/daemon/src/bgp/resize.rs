@@ -85,7 +85,7 @@ const SAY_BLOCKED: Duration = Duration::from_secs(1);
 /// What it takes to start a shard.
 pub(super) struct ShardFactory {
     /// How many there ever were.
-    pub(super) lanes: u32,
+    pub(super) shards_ever: u32,
     pub(super) placement: Placement,
     pub(super) options: DecisionOptions,
     pub(super) seed: HashSeed,
@@ -112,8 +112,8 @@ impl ShardFactory {
     }
 
     fn start(&mut self, index: u16) -> io::Result<ShardPort> {
-        let builder = ShardBuilder::new(index, self.lanes, &self.rings, None);
-        self.lanes += 1;
+        let builder = ShardBuilder::new(index, self.shards_ever, &self.rings, None);
+        self.shards_ever += 1;
         let (port, stage) = builder.build(self.options, &self.seed, self.outlets.clone(), &self.meters);
         let cpus = self.placement.stage(usize::from(index));
         stage::spawn(format!("shard-{index}"), stage, cpus, self.stop.clone())?;
@@ -498,8 +498,8 @@ fn all<S, R>(stages: &[S], ask: impl FnMut(&S) -> Result<Answer<R>, NoAnswer>) -
 /// The RIB manager tells these shards of next hops from now on.
 fn tell(rib: Option<&Asker<RibStage>>, shards: &[ShardPort]) -> Result<(), NoAnswer> {
     let Some(rib) = rib else { return Ok(()) };
-    let lanes = shards.iter().map(ShardPort::lane).collect();
-    rib.wait(move |rib| rib.set_shards(lanes))
+    let channels = shards.iter().map(ShardPort::feedback_channel).collect();
+    rib.wait(move |rib| rib.set_shards(channels))
 }
 
 fn requests(shards: &[ShardPort]) -> Vec<Sender<ShardIn>> {

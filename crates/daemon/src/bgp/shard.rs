@@ -9,7 +9,7 @@
 use super::egress::Inlet;
 use super::mailbox::{Mailbox, retry_all};
 use super::stage::{Stage, Turn};
-use crate::rib::Lane;
+use crate::rib::FeedbackChannel;
 use crossbeam_channel::Select;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
@@ -44,7 +44,7 @@ const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A shard's connections, before it runs.
 pub struct ShardBuilder {
     /// Its number with the RIB manager, which no other shard has or had.
-    lane: u32,
+    number: u32,
     inbox: (Sender<ShardIn>, Receiver<ShardIn>),
     feedback: (Sender<ShardIn>, Receiver<ShardIn>),
     wake: Option<Wake>,
@@ -72,13 +72,13 @@ impl Outlets {
 }
 
 impl ShardBuilder {
-    /// Makes the rings of shard `index`, the `lane`th that there ever was. `wake` wakes the thread that hosts it, if it
+    /// Makes the rings of shard `index`, the `number`th that there ever was. `wake` wakes the thread that hosts it, if it
     /// has none of its own.
-    pub fn new(index: u16, lane: u32, rings: &Rings, wake: Option<Wake>) -> ShardBuilder {
+    pub fn new(index: u16, number: u32, rings: &Rings, wake: Option<Wake>) -> ShardBuilder {
         let (inbox, batches) = rings.bounded(format!("readers to shard {index}"), INBOX);
         let (feedback, requests) = rings.bounded(format!("requests to shard {index}"), FEEDBACK);
         ShardBuilder {
-            lane,
+            number,
             inbox: (inbox.with_wake(wake.clone()), batches),
             feedback: (feedback.with_wake(wake.clone()), requests),
             wake,
@@ -96,8 +96,8 @@ impl ShardBuilder {
     }
 
     /// For the RIB manager, who must not wait either.
-    pub fn lane(&self) -> Lane {
-        Lane { number: self.lane, requests: self.feedback() }
+    pub fn feedback_channel(&self) -> FeedbackChannel {
+        FeedbackChannel { number: self.number, requests: self.feedback() }
     }
 
     /// The stage, ready to run, and how to ask it. All shards of a router have one `seed`.
@@ -109,7 +109,7 @@ impl ShardBuilder {
         meters: &Meters,
     ) -> (ShardPort, ShardStage) {
         let (asker, asked) = pair("shard");
-        let (inbox, lane) = (self.inbox(), self.lane());
+        let (inbox, feedback) = (self.inbox(), self.feedback_channel());
         let (shard, out) = match outlets.rib {
             Some(_) => (Shard::tracking(options), ShardOut::default()),
             None => (Shard::new(options), ShardOut::without_feed()),
@@ -120,7 +120,7 @@ impl ShardBuilder {
             workers: outlets.workers.iter().map(|worker| Mailbox::new(worker.ring.clone())).collect(),
             inlets: outlets.workers,
             rib: outlets.rib.map(Mailbox::new),
-            lane: self.lane,
+            number: self.number,
             purged: Mailbox::new(outlets.purged),
             busy: outlets.activity.stage(),
             inbox: self.inbox.1,
@@ -129,7 +129,7 @@ impl ShardBuilder {
             retired: false,
             meter: meters.meter("shard"),
         };
-        (ShardPort { asker: asker.with_wake(self.wake), inbox, lane }, stage)
+        (ShardPort { asker: asker.with_wake(self.wake), inbox, feedback }, stage)
     }
 }
 
@@ -138,7 +138,7 @@ impl ShardBuilder {
 pub struct ShardPort {
     asker: Asker<ShardStage>,
     inbox: Sender<ShardIn>,
-    lane: Lane,
+    feedback: FeedbackChannel,
 }
 
 impl ShardPort {
@@ -160,17 +160,17 @@ impl ShardPort {
 
     /// For workers, who must not wait when it is full.
     pub(super) fn feedback(&self) -> Sender<ShardIn> {
-        self.lane.requests.clone()
+        self.feedback.requests.clone()
     }
 
     /// For the RIB manager, who must not wait either.
-    pub(super) fn lane(&self) -> Lane {
-        self.lane.clone()
+    pub(super) fn feedback_channel(&self) -> FeedbackChannel {
+        self.feedback.clone()
     }
 
     /// Whether it has taken everything that came. What it has taken it has handled when it answers [`ShardPort::ask_all_said`].
     pub(super) fn has_taken_all(&self) -> bool {
-        self.inbox.is_empty() && self.lane.requests.is_empty()
+        self.inbox.is_empty() && self.feedback.requests.is_empty()
     }
 
     /// Asks whether all that it said is in the rings of who is to hear it.
@@ -251,7 +251,7 @@ pub(super) struct ShardStage {
     workers: Vec<Mailbox<EgressIn>>,
     inlets: Vec<Inlet>,
     rib: Option<Mailbox<RibIn>>,
-    lane: u32,
+    number: u32,
     purged: Mailbox<(PeerId, u32)>,
     busy: Busy,
     inbox: Receiver<ShardIn>,
@@ -371,7 +371,7 @@ impl ShardStage {
         if let Some(rib) = &mut self.rib {
             to_rib(feed, &next_hops).into_iter().for_each(|message| rib.post(message));
             if let Some(seq) = self.shard.mark() {
-                rib.post(RibIn::Confirm(FeedMark { lane: self.lane, seq }));
+                rib.post(RibIn::Confirm(FeedMark { announcer: self.number, seq }));
             }
         }
         purged.into_iter().for_each(|session| self.purged.post(session));

@@ -8,7 +8,7 @@
 //! Feedback cannot wait for ever: the RIB manager takes it also while it waits for room in a dataplane's ring.
 //!
 //! A dataplane has a second ring, for what failures make of groups that it has: that overtakes the batches that wait in
-//! the first. [`Port::next`] gives both as one sequence; see [`ribtide_rib::Lanes`].
+//! the first. [`Port::next`] gives both as one sequence; see [`ribtide_rib::UrgentQueue`].
 
 pub(crate) mod announce;
 pub mod fpm;
@@ -18,7 +18,7 @@ mod weight;
 
 use crossbeam_channel::Select;
 use ribtide_prefix::Set;
-use ribtide_rib::{DataplaneId, FibBatch, Lanes, RibIn, UrgentOp};
+use ribtide_rib::{DataplaneId, FibBatch, RibIn, UrgentOp, UrgentQueue};
 use ribtide_runtime::idle;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Closed, Rings};
@@ -50,7 +50,7 @@ pub struct Port {
     pub stop: Stop,
     batches: ring::Receiver<Arc<FibBatch>>,
     urgent: ring::Receiver<Vec<UrgentOp>>,
-    lanes: Lanes,
+    urgent_queue: UrgentQueue,
     /// A batch that something urgent goes ahead of.
     held: Option<Arc<FibBatch>>,
     /// Its thread was idle in [`Port::next`] since [`Port::was_idle`] was last called.
@@ -97,7 +97,7 @@ impl Port {
             stop,
             batches,
             urgent,
-            lanes: Lanes::default(),
+            urgent_queue: UrgentQueue::default(),
             held: None,
             was_idle: false,
         };
@@ -124,7 +124,7 @@ impl Port {
             self.held = Some(batch);
             return Ok(Some(urgent));
         }
-        Ok(Some(self.lanes.in_order(batch)))
+        Ok(Some(self.urgent_queue.in_order(batch)))
     }
 
     fn take_urgent(&mut self) -> Option<Arc<FibBatch>> {
@@ -132,7 +132,7 @@ impl Port {
             merge(&mut all, later);
             all
         })?;
-        self.lanes.urgent(&ops).map(Arc::new)
+        self.urgent_queue.urgent(&ops).map(Arc::new)
     }
 
     /// As [`Port::try_next`], waiting at most `timeout`.
@@ -164,7 +164,7 @@ impl Port {
 
     /// What the dataplane has is unknown from now on, until a replay starts. Goes before [`RibIn::DataplaneUp`].
     pub fn restart(&mut self) {
-        self.lanes.restart();
+        self.urgent_queue.restart();
     }
 }
 

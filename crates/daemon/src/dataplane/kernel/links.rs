@@ -24,7 +24,7 @@ const BUFFER: u32 = 8 * 1024 * 1024;
 pub(super) struct Outlets {
     /// The writer of routes.
     pub(super) notes: Option<Sender<Note>>,
-    /// The RIB manager's lane for failures, so that they overtake; and for what may not overtake them.
+    /// The RIB manager's urgent queue, so that they overtake; and for what may not overtake them.
     pub(super) rib: Option<Sender<RibIn>>,
     /// BGP's session thread, which waits for no other thread, so that to wait for it delays the others by one of its rounds at most.
     pub(super) sessions: Option<Sender<InterfaceNews>>,
