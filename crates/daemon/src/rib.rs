@@ -12,11 +12,11 @@
 //! batches of routes that wait; what they make of routes comes in its turn.
 //!
 //! A dataplane whose ring is full is waited for, and then no routes are taken: so they wait at the BGP socket. But
-//! not when another one has worked off half of its own ring meanwhile: then the full one is left behind (`outlets`), and no
+//! not when another one has worked off half of its own ring meanwhile: then the full one is left behind (`dataplane_sinks`), and no
 //! other waits for it.
 
+mod dataplane_sinks;
 mod feedback_channels;
-mod outlets;
 mod policy;
 mod retries;
 mod statics;
@@ -27,11 +27,11 @@ pub use policy::FibPolicy;
 pub use vrfs::{VrfSetup, VrfsChanged, VrfsSetup};
 
 use crate::config::DEFAULT_VRF;
-use crate::dataplane::{FAILURES, FEEDBACK, Port, ToRib};
+use crate::dataplane::{FAILURES, FEEDBACK, RibChannel, ToRib};
 use crate::journal::Journal;
 use crossbeam_channel::Select;
+use dataplane_sinks::DataplaneSinks;
 use feedback_channels::FeedbackChannels;
-use outlets::Outlets;
 use policy::CompiledFibPolicy;
 use retries::Retries;
 use ribtide_bgp::message::{NextHopState as BgpNextHopState, TrackedNextHop as BgpNextHop};
@@ -69,7 +69,7 @@ pub struct RibBuilder {
     inbox: (Sender<RibIn>, Receiver<RibIn>),
     feedback: (Sender<RibIn>, Receiver<RibIn>),
     failures: (Sender<RibIn>, Receiver<RibIn>),
-    planes: Outlets,
+    planes: DataplaneSinks,
     confirms: Arc<AtomicBool>,
 }
 
@@ -102,7 +102,7 @@ pub struct RibHandle {
 pub struct RibStage {
     /// The RIB of each VRF.
     pub rib: Vrfs,
-    planes: Outlets,
+    planes: DataplaneSinks,
     /// Whether BGP waits for dataplanes, for those to see.
     confirms: Arc<AtomicBool>,
     shards: FeedbackChannels,
@@ -139,7 +139,7 @@ impl RibBuilder {
             inbox: rings.bounded("shards to RIB", INBOX),
             feedback: rings.bounded("dataplanes to RIB", FEEDBACK),
             failures: rings.bounded("interfaces to RIB", FAILURES),
-            planes: Outlets::default(),
+            planes: DataplaneSinks::default(),
             confirms: Arc::default(),
         }
     }
@@ -155,13 +155,13 @@ impl RibBuilder {
     }
 
     /// Plugs in a dataplane, which counts in `meter`; the port is its end.
-    pub fn plug(&mut self, name: &str, rings: &Rings, meter: Meter, stop: &Stop) -> Port {
+    pub fn plug(&mut self, name: &str, rings: &Rings, meter: Meter, stop: &Stop) -> RibChannel {
         let (feedback, failures) = (self.feedback.0.clone(), self.failures.0.clone());
         let rib = ToRib { feedback, failures, confirms: self.confirms.clone() };
         let id = self.planes.names().len() as DataplaneId;
-        let (port, outlet) = Port::new(id, name, rings, rib, meter, stop.clone());
-        self.planes.add(name, outlet);
-        port
+        let (channel, sink) = RibChannel::new(id, name, rings, rib, meter, stop.clone());
+        self.planes.add(name, sink);
+        channel
     }
 
     /// Starts the thread.
@@ -460,7 +460,7 @@ impl RibStage {
         if let Some(slow) = &slow
             && !slow.is_empty()
         {
-            let outs = self.rib.feedback(slow.iter().map(|id| RibIn::Behind(*id)));
+            let outs = self.rib.feedback(slow.iter().map(|id| RibIn::Lagging(*id)));
             outs.into_iter().for_each(|out| self.send(out));
         }
         slow.is_some()
@@ -514,7 +514,7 @@ impl RibStage {
                 batch.routes.get::<F>().iter().map(|route| VrfPrefix { vrf, prefix: route.prefix.any() })
             ));
             let batch = Arc::new(batch);
-            let gets = |id: &DataplaneId| !out.behind.contains(id);
+            let gets = |id: &DataplaneId| !out.lagging.contains(id);
             for id in self.rib.dataplanes().map(|dataplane| dataplane.id).filter(gets) {
                 self.planes.send(id, batch.clone());
             }

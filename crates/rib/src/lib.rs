@@ -6,7 +6,6 @@
 //! them all.
 #![forbid(unsafe_code)]
 
-mod behind;
 mod cache;
 mod circle;
 mod confirm;
@@ -14,6 +13,7 @@ mod dataplane;
 mod fib_policy;
 mod group;
 mod interface;
+mod lagging;
 pub mod message;
 mod query;
 mod reselection_scan;

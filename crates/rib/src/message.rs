@@ -238,7 +238,7 @@ pub enum RibIn {
     DataplaneDown(DataplaneId),
     /// A dataplane takes no more for now, and others are not to wait for it: what changes is noted for it by prefix, and it
     /// gets that when it has acknowledged nearly all that it was sent.
-    Behind(DataplaneId),
+    Lagging(DataplaneId),
     /// A dataplane finished batches.
     Ack(FibAck),
     /// A dataplane is to try some of what failed once more: whatever was wrong may be over.
@@ -262,11 +262,11 @@ pub struct FeedMark {
 /// What [`crate::Rib::handle`] gives back.
 #[derive(Debug, Default)]
 pub struct RibOut {
-    /// What changed, for every dataplane that is up but those in `behind`; sent before `replay`.
+    /// What changed, for every dataplane that is up but those in `lagging`; sent before `replay`.
     pub fib: Option<FibBatch>,
     /// Dataplanes that do not get `fib`.
-    pub behind: Vec<DataplaneId>,
-    /// Pages for one dataplane each, in order: of the whole state, or of what it missed. Live batches may come between
+    pub lagging: Vec<DataplaneId>,
+    /// Pages for one dataplane each, in order: of the whole state, or of its dirty set. Live batches may come between
     /// pages.
     pub replay: Vec<(DataplaneId, FibBatch)>,
     /// Changed states of registered next hops, each next hop at most once.

@@ -1,10 +1,10 @@
 //! What people and the API ask of the RIB. Nothing here changes anything; nothing here is on the way of a route.
 
-use crate::behind::Missed;
 use crate::cache::{CacheCounters, CacheMode};
 use crate::dataplane::{Dataplane, Failure, InstallStatus, Prefixes, Replay};
 use crate::fib_policy::FibPolicyResult;
 use crate::group::{Group, GroupKey};
+use crate::lagging::DirtySet;
 use crate::message::{
     DataplaneId, FibGroup, GroupId, IfIndex, InterfaceEvent, Protocol, ReceivedHop, RouteSet, Source, Track,
 };
@@ -196,8 +196,8 @@ pub struct DataplaneInfo {
     pub failed: usize,
     /// Whether it was sent everything, end mark included.
     pub replayed: bool,
-    /// While it is behind: how many prefixes changed that it is still to be told of.
-    pub behind: Option<usize>,
+    /// While it lags: how many prefixes are dirty.
+    pub lag: Option<usize>,
 }
 
 /// Where a paged read of the FIB is: the prefixes that were there when it began.
@@ -538,7 +538,7 @@ impl Rib {
             acked: d.acked,
             failed: d.failed.len(),
             replayed: matches!(d.replay, Replay::Done),
-            behind: d.missed.as_ref().map(Missed::len),
+            lag: d.dirty.as_ref().map(DirtySet::len),
         })
     }
 

@@ -210,7 +210,7 @@ enum Event {
     Up(usize),
     Down(usize),
     /// The RIB manager no longer waits for it.
-    Behind(usize),
+    Lagging(usize),
     Retry(usize),
 }
 
@@ -317,7 +317,7 @@ impl Check {
                 self.changed.insert(prefix, batch.seq);
             }
             let batch = Arc::new(batch.clone());
-            let gets = |id: &usize| !out.behind.contains(&(*id as u8));
+            let gets = |id: &usize| !out.lagging.contains(&(*id as u8));
             (0..2).filter(gets).for_each(|id| {
                 if self.planes[id].up {
                     self.planes[id].waiting.push_back(batch.clone());
@@ -482,7 +482,7 @@ impl Check {
                 self.planes[*id] = Plane::default();
                 self.handle(vec![RibIn::DataplaneDown(*id as u8)]);
             }
-            Event::Behind(id) => self.handle(vec![RibIn::Behind(*id as u8)]),
+            Event::Lagging(id) => self.handle(vec![RibIn::Lagging(*id as u8)]),
             Event::Retry(id) => self.handle(vec![RibIn::Retry(*id as u8)]),
         }
     }
@@ -509,7 +509,7 @@ impl Check {
         assert_eq!(self.bgp.advertised, expected);
         assert!(self.rib.blocked().all(|prefix| self.rib.lookup(prefix).is_none()));
         assert_eq!(self.rib.marks(), 0);
-        assert!(self.rib.dataplanes().all(|d| d.outstanding == 0 && d.behind.is_none()));
+        assert!(self.rib.dataplanes().all(|d| d.outstanding == 0 && d.lag.is_none()));
         for plane in &self.planes {
             let routes = plane.done.iter().filter_map(|(prefix, done)| Some((*prefix, done.group?)));
             let has: BTreeMap<AnyPrefix, &FibGroup> =
@@ -546,7 +546,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0..2usize, prefix, any::<bool>()).prop_map(|(plane, prefix, fails)| Event::News { plane, prefix, fails }),
         1 => (0..2usize).prop_map(Event::Up),
         1 => (0..2usize).prop_map(Event::Down),
-        3 => (0..2usize).prop_map(Event::Behind),
+        3 => (0..2usize).prop_map(Event::Lagging),
         1 => (0..2usize).prop_map(Event::Retry),
     ]
 }

@@ -48,7 +48,7 @@ pub struct Bfd {
 }
 
 /// Who is told.
-pub struct Outlets {
+pub struct Outputs {
     /// The RIB manager's urgent queue.
     pub rib: Option<Sender<RibIn>>,
     /// The session thread.
@@ -83,7 +83,7 @@ impl From<io::Error> for NotStarted {
 pub fn start(
     config: &BfdConfig,
     interfaces: &[InterfaceConfig],
-    outlets: Outlets,
+    outputs: Outputs,
     rings: &Rings,
     stop: Stop,
 ) -> Result<Bfd, NotStarted> {
@@ -98,7 +98,7 @@ pub fn start(
             log("bfd", &line);
         }
     })?;
-    let mut engine = Engine::new(poll, config.listen.clone(), interfaces, outlets, Lines::new(lines));
+    let mut engine = Engine::new(poll, config.listen.clone(), interfaces, outputs, Lines::new(lines));
     engine.configure(config).map_err(NotStarted)?;
     let thread = thread::spawn("bfd", move || {
         run(engine, &asked, &stop);

@@ -47,13 +47,13 @@ pub struct WorkerBuilder {
 
 /// A worker as the shards see it.
 #[derive(Clone)]
-pub struct Inlet {
+pub struct WorkerSink {
     /// Its inbox.
     pub ring: Sender<EgressIn>,
     wanted: Arc<AtomicBool>,
 }
 
-impl Inlet {
+impl WorkerSink {
     /// Whether it wants changes. A worker whose dump request has reached a shard does: it says so before it asks.
     pub fn wanted(&self) -> bool {
         self.wanted.load(Acquire)
@@ -61,7 +61,7 @@ impl Inlet {
 }
 
 /// Where a worker's output goes.
-pub struct Outlets {
+pub struct Outputs {
     /// The shards' rings for requests, by number.
     pub shards: Vec<Sender<ShardIn>>,
     /// The session thread's ring.
@@ -85,8 +85,8 @@ impl WorkerBuilder {
     }
 
     /// For shards.
-    pub fn inlet(&self) -> Inlet {
-        Inlet { ring: self.inbox.0.clone(), wanted: self.wanted.clone() }
+    pub fn sink(&self) -> WorkerSink {
+        WorkerSink { ring: self.inbox.0.clone(), wanted: self.wanted.clone() }
     }
 
     /// For the session thread.
@@ -95,17 +95,17 @@ impl WorkerBuilder {
     }
 
     /// The stage, ready to run, and how to ask it.
-    pub(super) fn build(self, outlets: Outlets, meters: &Meters) -> (WorkerPort, WorkerStage) {
+    pub(super) fn build(self, outputs: Outputs, meters: &Meters) -> (WorkerPort, WorkerStage) {
         let (asker, asked) = pair("egress");
         let stage = WorkerStage {
-            worker: Worker::new(u32::from(self.index), outlets.shards.len() as u32),
+            worker: Worker::new(u32::from(self.index), outputs.shards.len() as u32),
             inbox: self.inbox.1,
             wanted: self.wanted,
             control: self.control.1,
             asked,
-            shards: outlets.shards.into_iter().map(Mailbox::new).collect(),
-            writes: Mailbox::new(outlets.writes),
-            upstream: outlets.upstream,
+            shards: outputs.shards.into_iter().map(Mailbox::new).collect(),
+            writes: Mailbox::new(outputs.writes),
+            upstream: outputs.upstream,
             pace: Pace::default(),
             packing: false,
             dumps_paused: false,

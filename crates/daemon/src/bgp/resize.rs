@@ -49,7 +49,7 @@
 use super::owners::Owners;
 use super::placement::Placement;
 use super::reader::Reader;
-use super::shard::{Outlets, ShardBuilder, ShardPort};
+use super::shard::{Outputs, ShardBuilder, ShardPort};
 use super::{Bgp, stage};
 use crate::config::Threads;
 use crate::rib::RibStage;
@@ -89,7 +89,7 @@ pub(super) struct ShardFactory {
     pub(super) placement: Placement,
     pub(super) options: DecisionOptions,
     pub(super) seed: HashSeed,
-    pub(super) outlets: Outlets,
+    pub(super) outputs: Outputs,
     pub(super) rings: Rings,
     pub(super) meters: Meters,
     pub(super) stop: Stop,
@@ -114,7 +114,7 @@ impl ShardFactory {
     fn start(&mut self, index: u16) -> io::Result<ShardPort> {
         let builder = ShardBuilder::new(index, self.shards_ever, &self.rings, None);
         self.shards_ever += 1;
-        let (port, stage) = builder.build(self.options, &self.seed, self.outlets.clone(), &self.meters);
+        let (port, stage) = builder.build(self.options, &self.seed, self.outputs.clone(), &self.meters);
         let cpus = self.placement.stage(usize::from(index));
         stage::spawn(format!("shard-{index}"), stage, cpus, self.stop.clone())?;
         Ok(port)
@@ -346,7 +346,7 @@ impl Bgp {
         let all = factory.grow(&former, to).map_err(NotResized::Thread)?;
 
         let outcome = self
-            .prepare(&all[from..], &moves, &factory.outlets, rib)
+            .prepare(&all[from..], &moves, &factory.outputs, rib)
             .and_then(|()| self.move_all(&mut moves, &mut stops, rib))
             .and_then(|()| self.let_go(&mut stops, to));
         moves.end(&self.owners.read())?;
@@ -368,7 +368,7 @@ impl Bgp {
         &self,
         new: &[ShardPort],
         moves: &Moves,
-        outlets: &Outlets,
+        outputs: &Outputs,
         rib: Option<&Asker<RibStage>>,
     ) -> Result<(), NotResized> {
         for worker in &self.workers {
@@ -381,7 +381,7 @@ impl Bgp {
         tell(rib, &all)?;
         for reader in &self.readers {
             let inboxes = new.iter().map(ShardPort::inbox).collect();
-            let downstream = Some(outlets.clone());
+            let downstream = Some(outputs.clone());
             reader.wait(move |r| {
                 r.add_shards(inboxes);
                 r.hold_back(downstream);

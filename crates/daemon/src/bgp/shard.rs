@@ -6,7 +6,7 @@
 //!                    └─ feedback: dump requests, next-hop states, confirmations (their senders never wait)
 //! ```
 
-use super::egress::Inlet;
+use super::egress::WorkerSink;
 use super::mailbox::{Mailbox, retry_all};
 use super::stage::{Stage, Turn};
 use crate::rib::FeedbackChannel;
@@ -52,9 +52,9 @@ pub struct ShardBuilder {
 
 /// Where a shard's effects go.
 #[derive(Clone)]
-pub struct Outlets {
+pub struct Outputs {
     /// The egress workers, by number.
-    pub workers: Vec<Inlet>,
+    pub workers: Vec<WorkerSink>,
     /// The RIB manager, where routes are installed.
     pub rib: Option<Sender<RibIn>>,
     /// Told of each session of which nothing is left in the shard.
@@ -63,7 +63,7 @@ pub struct Outlets {
     pub activity: Activity,
 }
 
-impl Outlets {
+impl Outputs {
     /// Whether any of who hears of routes has more than half a ring of them still to take.
     pub(super) fn is_half_full(&self) -> bool {
         self.workers.iter().any(|worker| worker.ring.is_half_full())
@@ -105,24 +105,24 @@ impl ShardBuilder {
         self,
         options: DecisionOptions,
         seed: &HashSeed,
-        outlets: Outlets,
+        outputs: Outputs,
         meters: &Meters,
     ) -> (ShardPort, ShardStage) {
         let (asker, asked) = pair("shard");
         let (inbox, feedback) = (self.inbox(), self.feedback_channel());
-        let (shard, out) = match outlets.rib {
+        let (shard, out) = match outputs.rib {
             Some(_) => (Shard::tracking(options), ShardOut::default()),
             None => (Shard::new(options), ShardOut::without_feed()),
         };
         let stage = ShardStage {
             shard: shard.with_seed(seed),
             out,
-            workers: outlets.workers.iter().map(|worker| Mailbox::new(worker.ring.clone())).collect(),
-            inlets: outlets.workers,
-            rib: outlets.rib.map(Mailbox::new),
+            workers: outputs.workers.iter().map(|worker| Mailbox::new(worker.ring.clone())).collect(),
+            sinks: outputs.workers,
+            rib: outputs.rib.map(Mailbox::new),
             number: self.number,
-            purged: Mailbox::new(outlets.purged),
-            busy: outlets.activity.stage(),
+            purged: Mailbox::new(outputs.purged),
+            busy: outputs.activity.stage(),
             inbox: self.inbox.1,
             feedback: self.feedback.1,
             asked,
@@ -249,7 +249,7 @@ pub(super) struct ShardStage {
     shard: Shard,
     out: ShardOut,
     workers: Vec<Mailbox<EgressIn>>,
-    inlets: Vec<Inlet>,
+    sinks: Vec<WorkerSink>,
     rib: Option<Mailbox<RibIn>>,
     number: u32,
     purged: Mailbox<(PeerId, u32)>,
@@ -353,9 +353,9 @@ impl ShardStage {
             match message {
                 ToEgress::All(batch) => {
                     let batch = Arc::new(batch);
-                    for (worker, inlet) in self.workers.iter_mut().zip(&self.inlets) {
+                    for (worker, sink) in self.workers.iter_mut().zip(&self.sinks) {
                         // Who wants changes later asks for the whole table first.
-                        if !inlet.wanted() {
+                        if !sink.wanted() {
                             continue;
                         }
                         worker.post(EgressIn::Best(batch.clone()));

@@ -15,7 +15,7 @@ use super::{PAGE, PART};
 use crate::api::model::Difference;
 use crate::bgp::shard::route_set;
 use crate::rib::{RibHandle, RibStage};
-use crate::router::Inside;
+use crate::router::RouterState;
 use ribtide_bgp::message::FeedSet;
 use ribtide_bgp::shard::{FedView, Shard, Standing};
 use ribtide_prefix::{AnyPrefix, LOGICAL_SHARDS, LogicalShard, Map, Prefix, Set, for_each_family};
@@ -54,12 +54,12 @@ pub(super) struct Found {
 
 /// Compares what differed before, what `changed`, and a part of the rest; or `all`.
 pub(super) fn check(
-    inside: &Inside,
+    router: &RouterState,
     state: &mut State,
     changed: &[VrfPrefix],
     all: bool,
 ) -> Result<Found, NoAnswer> {
-    let (Some(rib), Some(_)) = (&inside.rib, &inside.bgp) else { return Ok(Found::default()) };
+    let (Some(rib), Some(_)) = (&router.rib, &router.bgp) else { return Ok(Found::default()) };
     // BGP is the default VRF's.
     let changed = changed.iter().filter(|route| route.vrf == VrfId::DEFAULT).map(|route| route.prefix);
     let mut prefixes: Vec<AnyPrefix> = if all { Vec::new() } else { changed.collect() };
@@ -67,8 +67,8 @@ pub(super) fn check(
     if all {
         (state.visited, state.left, state.place) = (0, Vec::new(), 0);
     }
-    prefixes.extend(walk_on(inside, state, if all { usize::MAX } else { PART })?);
-    let (held, best) = counts(inside)?;
+    prefixes.extend(walk_on(router, state, if all { usize::MAX } else { PART })?);
+    let (held, best) = counts(router)?;
     let candidates = rib.asker.ask(|stage| {
         let totals = stage.rib.default_vrf().totals();
         let of_bgp = totals.iter().filter(|total| total.protocol.source() == Source::Bgp);
@@ -82,7 +82,7 @@ pub(super) fn check(
     let mut found = Found { compared: prefixes.len() as u64, best: Some(best), differences: Vec::new() };
     state.open.clear();
     for page in prefixes.chunks(PAGE) {
-        for (prefix, difference) in differing(inside, rib, page)? {
+        for (prefix, difference) in differing(router, rib, page)? {
             state.open.insert(prefix);
             found.differences.push(difference);
         }
@@ -91,9 +91,9 @@ pub(super) fn check(
 }
 
 /// How many prefixes BGP has, and how many have a best path.
-fn counts(inside: &Inside) -> Result<(u64, u64), NoAnswer> {
+fn counts(router: &RouterState) -> Result<(u64, u64), NoAnswer> {
     let (mut held, mut best) = (0, 0);
-    for shard in inside.owners().iter().flat_map(|owners| &owners.shards) {
+    for shard in router.owners().iter().flat_map(|owners| &owners.shards) {
         let counts = shard.ask(|shard| shard.counts())?;
         held += (counts.ipv4.prefixes + counts.ipv6.prefixes) as u64;
         best += (counts.ipv4.best + counts.ipv6.best) as u64;
@@ -103,8 +103,8 @@ fn counts(inside: &Inside) -> Result<(u64, u64), NoAnswer> {
 
 /// The next `limit` prefixes of the Loc-RIB, of both families; a round is over when every logical shard was visited.
 /// A shard copies the prefixes of whole logical shards, of as many as it takes.
-fn walk_on(inside: &Inside, state: &mut State, limit: usize) -> Result<Vec<AnyPrefix>, NoAnswer> {
-    if let Some(owners) = inside.owners() {
+fn walk_on(router: &RouterState, state: &mut State, limit: usize) -> Result<Vec<AnyPrefix>, NoAnswer> {
+    if let Some(owners) = router.owners() {
         for (index, shard) in owners.shards.iter().enumerate() {
             // One that is moving is visited when it has moved.
             let is_moving = |logical| owners.split.as_ref().is_some_and(|split| split.logical == logical);
@@ -178,11 +178,11 @@ enum Wrong {
 
 /// Those of `page` that differ.
 fn differing(
-    inside: &Inside,
+    router: &RouterState,
     rib: &RibHandle,
     page: &[AnyPrefix],
 ) -> Result<Vec<(AnyPrefix, Difference)>, NoAnswer> {
-    let views: Vec<(AnyPrefix, Option<FedView>)> = page.iter().copied().zip(views(inside, page)?).collect();
+    let views: Vec<(AnyPrefix, Option<FedView>)> = page.iter().copied().zip(views(router, page)?).collect();
     let (views, wrong) = rib.asker.ask(move |stage| {
         let mut comparison = Comparison::default();
         let wrong: Vec<Option<Wrong>> =
@@ -196,9 +196,9 @@ fn differing(
 }
 
 /// What BGP has of each prefix of `page`.
-fn views(inside: &Inside, page: &[AnyPrefix]) -> Result<Vec<Option<FedView>>, NoAnswer> {
+fn views(router: &RouterState, page: &[AnyPrefix]) -> Result<Vec<Option<FedView>>, NoAnswer> {
     let mut views = vec![None; page.len()];
-    let Some(owners) = inside.owners() else { return Ok(views) };
+    let Some(owners) = router.owners() else { return Ok(views) };
     let mut asked: Vec<Vec<(usize, AnyPrefix)>> = vec![Vec::new(); owners.shards.len()];
     for (place, prefix) in page.iter().enumerate() {
         let owner = match prefix {

@@ -7,7 +7,7 @@ use super::{PAGE, PART};
 use crate::api::model::Difference;
 use crate::dataplane::kernel::{Forwarding, Installed, KernelHandle, Walk, installed, next_hop_objects};
 use crate::rib::{RibHandle, RibStage};
-use crate::router::Inside;
+use crate::router::RouterState;
 use ribtide_prefix::{AnyPrefix, Map};
 use ribtide_rib::{GroupId, IfIndex, Protocol, RouteInfo};
 use ribtide_runtime::ask::NoAnswer;
@@ -29,8 +29,8 @@ pub(super) struct State {
 type Objects = Arc<Map<u32, Forwarding>>;
 
 /// What differs: in all of the table, or, unless something differed before or seems to, in the next part of it.
-pub(super) fn check(inside: &Inside, state: &mut State, all: bool) -> Result<Vec<Difference>, NoAnswer> {
-    let (Some(rib), Some(kernel)) = (&inside.rib, &inside.kernel) else { return Ok(Vec::new()) };
+pub(super) fn check(router: &RouterState, state: &mut State, all: bool) -> Result<Vec<Difference>, NoAnswer> {
+    let (Some(rib), Some(kernel)) = (&router.rib, &router.kernel) else { return Ok(Vec::new()) };
     if !all && !state.differs && walk_on(rib, kernel, state)? {
         return Ok(Vec::new());
     }

@@ -17,7 +17,7 @@ use super::vrf_names::VrfNames;
 use super::{Error, log};
 use crate::api::model::AsicState;
 use crate::config::{InterfaceConfig, VirtualAsicConfig};
-use crate::dataplane::Port;
+use crate::dataplane::RibChannel;
 use crate::dataplane::announce::{Announcer, Style};
 use crate::rib::VrfSetup;
 use crossbeam_channel::Select;
@@ -85,14 +85,14 @@ pub struct Explained {
     pub stalled: Option<Option<Duration>>,
 }
 
-/// Starts the path behind `port`, on threads whose names begin with `name`; the switch has a port for each of
+/// Starts the path behind `channel`, on threads whose names begin with `name`; the switch has a port for each of
 /// `interfaces`.
 ///
 /// # Errors
 /// When the system gives no thread.
 pub fn start(
     name: &str,
-    port: Port,
+    channel: RibChannel,
     interfaces: &[InterfaceConfig],
     vrfs: &[VrfSetup],
     config: VirtualAsicConfig,
@@ -105,7 +105,7 @@ pub fn start(
     let (requests, requested) = rings.bounded("orchagent to syncd", 2 * WINDOW);
     let (replies, replied) = rings.bounded("syncd to orchagent", 2 * WINDOW);
     let vids = VidCounter::default();
-    let stop = port.stop.clone();
+    let stop = channel.stop.clone();
 
     let (mut machine, mut out) = (Fpmsyncd::new(FpmConfig::default()), FpmOut::default());
     for interface in interfaces {
@@ -124,9 +124,9 @@ pub fn start(
         routes,
         groups,
         marks,
-        id: port.id,
-        feedback: port.rib.feedback.clone(),
-        meter: port.meter.clone(),
+        id: channel.id,
+        feedback: channel.rib.feedback.clone(),
+        meter: channel.meter.clone(),
     };
 
     let mac = OrchConfig::default().mac;
@@ -134,7 +134,7 @@ pub fn start(
     let mut orch = Orch::new(orch_config, Box::new(vids.clone()));
     describe(&mut orch, interfaces);
     place(&mut orch, interfaces.iter().map(|interface| interface.name.as_str().into()), vrfs);
-    let acks = Acks::new(port.id, port.rib.feedback.clone(), vrf_names.clone());
+    let acks = Acks::new(channel.id, channel.rib.feedback.clone(), vrf_names.clone());
     let orchagent = OrchStage {
         orch,
         // Groups before the routes that name them.
@@ -187,7 +187,7 @@ pub fn start(
     let (stop_orchagent, stop_syncd) = (stop.clone(), stop);
     stage("syncd", Box::new(move || syncd.run(Some(&asked_syncd), &stop_syncd)))?;
     stage("orchagent", Box::new(move || orchagent.run(Some(&asked_orchagent), &stop_orchagent)))?;
-    stage("fpmsyncd", Box::new(move || fpm.run(port, &asked_fpmsyncd)))?;
+    stage("fpmsyncd", Box::new(move || fpm.run(channel, &asked_fpmsyncd)))?;
     let interfaces = interfaces.iter().map(|interface| interface.name.as_str().into()).collect();
     Ok(InProcess {
         fpmsyncd: ask_fpmsyncd,
@@ -261,7 +261,7 @@ impl InProcess {
     /// Has the chip behave otherwise; see [`VirtualSwitch::behave`].
     ///
     /// # Errors
-    /// When the stage has stopped or is too busy. Inside: which setting cannot be that.
+    /// When the stage has stopped or is too busy. RouterState: which setting cannot be that.
     pub fn behave(&self, settings: Vec<(String, String)>) -> Result<Result<(), String>, NoAnswer> {
         self.syncd.ask(move |stage| {
             let settings = settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -468,16 +468,16 @@ struct Fpm {
 }
 
 impl Fpm {
-    fn run(mut self, mut port: Port, asked: &Asked<Fpm>) -> Result<(), Error> {
+    fn run(mut self, mut channel: RibChannel, asked: &Asked<Fpm>) -> Result<(), Error> {
         let gone = |_| Error::new("the RIB manager has stopped; its log says why");
-        port.rib.feedback.send(RibIn::DataplaneUp(port.id)).map_err(gone)?;
-        while !port.stop.stopped() {
+        channel.rib.feedback.send(RibIn::DataplaneUp(channel.id)).map_err(gone)?;
+        while !channel.stop.stopped() {
             asked.serve(&mut self);
-            match port.try_next().map_err(gone)? {
-                Some(batch) => self.batch(&batch, &port.stop, asked)?,
+            match channel.try_next().map_err(gone)? {
+                Some(batch) => self.batch(&batch, &channel.stop, asked)?,
                 None => {
                     let mut select = Select::new();
-                    port.watch(&mut select);
+                    channel.watch(&mut select);
                     asked.watch(&mut select);
                     // Timed out or ready: the loop looks at everything either way.
                     if idle::wait(&mut select, STOP_POLL_INTERVAL) {
@@ -701,7 +701,7 @@ impl Outlet for Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataplane::{Outlet, ToRib};
+    use crate::dataplane::{DataplaneSink, ToRib};
     use ribtide_rib::{FibAck, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
 
     #[test]
@@ -710,8 +710,8 @@ mod tests {
         let (feedback, answers) = rings.bounded("dataplanes to RIB", 256);
         let rib = ToRib { failures: feedback.clone(), feedback, confirms: Arc::default() };
         let meter = meters.meter("virtual ASIC");
-        let (port, Outlet { batches, urgent: _urgent }) =
-            Port::new(3, "virtual ASIC", &rings, rib, meter, stop.clone());
+        let (channel, DataplaneSink { batches, urgent: _urgent }) =
+            RibChannel::new(3, "virtual ASIC", &rings, rib, meter, stop.clone());
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let interface = InterfaceConfig {
             index: 1,
@@ -719,8 +719,8 @@ mod tests {
             addresses: vec![(ip("10.0.0.254"), 24)],
             neighbors: Vec::new(),
         };
-        let path =
-            start("sonic", port, &[interface], &[], VirtualAsicConfig::default(), &rings, &meters).unwrap();
+        let path = start("sonic", channel, &[interface], &[], VirtualAsicConfig::default(), &rings, &meters)
+            .unwrap();
         let answer = || loop {
             match answers.recv_timeout(Duration::from_secs(30)).unwrap().expect("an answer") {
                 RibIn::DataplaneUp(3) => {}

@@ -1,6 +1,6 @@
 //! `/v1/fib`: what the RIB manager selected.
 
-use super::{Inside, Refusal, Target, gone, target, vrf as vrf_of};
+use super::{Refusal, RouterState, Target, gone, target, vrf as vrf_of};
 use crate::api::model::{DataplaneState, FibPage, FibRoute};
 use crate::rib::{RibHandle, RibStage};
 use ribtide_prefix::AnyPrefix;
@@ -91,13 +91,13 @@ fn lookup(rib: &RibHandle, vrf: VrfId, what: Target) -> Result<Option<FibRoute>,
 
 /// A page, one prefix, or the longest match of an address.
 pub(crate) fn fib(
-    inside: &Inside,
+    router: &RouterState,
     vrf: Option<&str>,
     prefix: Option<&str>,
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<FibPage, Refusal> {
-    let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
+    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
     if let Some(text) = prefix {
         let found = lookup(rib, vrf_of(rib, vrf)?, target(text)?)?;
         let whose = vrf.map_or(String::new(), |vrf| format!(" in VRF {vrf}"));
@@ -106,7 +106,7 @@ pub(crate) fn fib(
         return Ok(FibPage { routes: vec![route], next: None });
     }
     let (vrf, mut read) = match cursor {
-        Some(cursor) => inside.fib_reads.take(cursor)?,
+        Some(cursor) => router.fib_reads.take(cursor)?,
         None => {
             let vrf = vrf_of(rib, vrf)?;
             let mut read =
@@ -122,7 +122,7 @@ pub(crate) fn fib(
         Some((read, routes))
     })?;
     let (read, routes) = page.ok_or_else(gone)?;
-    let next = (!read.is_done()).then(|| inside.fib_reads.put((vrf, read)));
+    let next = (!read.is_done()).then(|| router.fib_reads.put((vrf, read)));
     Ok(FibPage { routes: routes.into_iter().map(model).collect(), next })
 }
 

@@ -1,7 +1,7 @@
 //! `/v1/nexthop-groups` and `/v1/nexthop-cache`: next-hop groups and the resolution cache.
 
 use super::fib::{content, interface_name, no_fib};
-use super::{Inside, Refusal, vrf as vrf_of};
+use super::{Refusal, RouterState, vrf as vrf_of};
 use crate::api::model::{
     BackupNextHop, InstalledGroup, NextHopCache, NextHopCacheSet, NextHopGroup, NextHopGroupPage,
     ReceivedNextHop, RouteGroups, SetNextHopCache, Tracked,
@@ -13,13 +13,13 @@ use ribtide_rib::{
 
 /// The group `id`, or of one VRF or all of them at most `limit` groups after the one whose number `cursor` is.
 pub(crate) fn nexthop_groups(
-    inside: &Inside,
+    router: &RouterState,
     id: Option<u32>,
     vrf: Option<&str>,
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<NextHopGroupPage, Refusal> {
-    let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
+    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
     let after = match cursor.map(str::parse) {
         None => 0,
         Some(Ok(after)) => after,
@@ -141,9 +141,12 @@ pub(super) fn of_route(rib: &RibHandle, prefix: &str) -> Result<Option<RouteGrou
 }
 
 /// Another mode of the cache, until the configuration is read again.
-pub(crate) fn set_nexthop_cache(inside: &Inside, set: &SetNextHopCache) -> Result<NextHopCacheSet, Refusal> {
+pub(crate) fn set_nexthop_cache(
+    router: &RouterState,
+    set: &SetNextHopCache,
+) -> Result<NextHopCacheSet, Refusal> {
     let mode: CacheMode = set.mode.parse().map_err(Refusal::Bad)?;
-    let rib = inside.rib.as_ref().ok_or_else(no_fib)?;
+    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
     let before = rib.set_cache_mode(mode)?;
     Ok(NextHopCacheSet { from: before.name().into(), to: mode.name().into() })
 }

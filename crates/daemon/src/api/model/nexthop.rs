@@ -51,7 +51,7 @@ pub struct NextHopGroup {
     pub installed: bool,
     /// Whether its gateways may resolve through routes that are not connected.
     pub allow_recursion: bool,
-    /// The prefix whose group it is alone, because a gateway lies inside and it must not lead to itself.
+    /// The prefix whose group it is alone, because a gateway lies router and it must not lead to itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only_for: Option<String>,
     /// As received, with what became of each; empty for a blackhole.

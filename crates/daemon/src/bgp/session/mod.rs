@@ -102,7 +102,7 @@ pub(super) struct SessionsBuilder {
 }
 
 /// Whom the session thread talks to.
-pub(super) struct Outlets {
+pub(super) struct Outputs {
     /// The workers' control rings, by number.
     pub(super) workers: Vec<Sender<EgressIn>>,
     /// The readers' command rings, by number.
@@ -203,7 +203,7 @@ impl SessionsBuilder {
     pub(super) fn start(
         self,
         setup: &Setup<'_>,
-        outlets: Outlets,
+        outputs: Outputs,
         mut hosted: Hosted,
         clock: Clock,
         stop: Stop,
@@ -228,8 +228,8 @@ impl SessionsBuilder {
             ids: Ids::default(),
             timers: BTreeSet::new(),
             groups: Map::default(),
-            load: vec![0; outlets.readers.len()],
-            outbox: Outbox::new(outlets.workers, outlets.readers),
+            load: vec![0; outputs.readers.len()],
+            outbox: Outbox::new(outputs.workers, outputs.readers),
             writers: Writers::start(setup.writers.clone(), &self.rings)?,
             lingering: VecDeque::new(),
             rejected: 0,

@@ -2,7 +2,7 @@
 
 use super::super::announce::{Announcer, Style};
 use super::super::verdicts::Verdicts;
-use super::told::{Sent, Told};
+use super::sent_state::{Sent, SentState};
 use ribtide_prefix::{AnyPrefix, Family, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, Vrf, VrfPrefix};
 use ribtide_runtime::log::log;
@@ -23,7 +23,7 @@ pub(super) struct Done {
 /// What the server was told, over all connections to it.
 pub(super) struct Encoder {
     announcer: Announcer,
-    routes: Told,
+    routes: SentState,
     out: Vec<u8>,
     done: Done,
 }
@@ -32,14 +32,14 @@ impl Encoder {
     pub(super) fn new(style: Style) -> Self {
         Encoder {
             announcer: Announcer::new(style),
-            routes: Told::new(Instant::now()),
+            routes: SentState::new(Instant::now()),
             out: Vec::new(),
             done: Done::default(),
         }
     }
 
     /// The routes told.
-    pub(super) fn told(&self) -> Told {
+    pub(super) fn told(&self) -> SentState {
         self.routes.clone()
     }
 

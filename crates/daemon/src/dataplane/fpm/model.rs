@@ -5,7 +5,7 @@
 use super::super::verdicts::Verdicts;
 use super::encode::Encoder;
 use super::replies::{DOUBT, Replies, SILENCE};
-use super::told::{FORGOTTEN, Meaning};
+use super::sent_state::{FORGOTTEN, Meaning};
 use super::*;
 use crate::dataplane::announce::Style;
 use proptest::prelude::*;
@@ -69,7 +69,7 @@ type Said = Option<String>;
 /// SONiC's server, database, orchagent and chip.
 #[derive(Default)]
 struct Server {
-    /// Told and not popped: a later change takes the place of an earlier one.
+    /// SentState and not popped: a later change takes the place of an earlier one.
     waiting: BTreeMap<AnyPrefix, Said>,
     /// Popped, in order.
     working: BTreeMap<AnyPrefix, VecDeque<Said>>,

@@ -1,6 +1,6 @@
 //! A server on the loopback that keeps what it is told, as `fpmsyncd` would.
 
-use super::super::{FEEDBACK, Outlet, ToRib};
+use super::super::{DataplaneSink, FEEDBACK, ToRib};
 use super::*;
 use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{FibBatch, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol, UrgentOp, Vrf, VrfId};
@@ -271,8 +271,9 @@ fn wired_to(server: SocketAddr, confirms: bool) -> Wired {
     let rib = ToRib { failures: feedback.clone(), feedback, confirms: confirms.clone() };
     let stop = Stop::default();
     let meter = Meters::default().meter("fpm");
-    let (port, Outlet { batches, urgent }) = Port::new(7, "fpm", &rings, rib, meter, stop.clone());
-    let handle = start_with_retry("fpm".into(), server, false, port, Duration::from_millis(20)).unwrap();
+    let (channel, DataplaneSink { batches, urgent }) =
+        RibChannel::new(7, "fpm", &rings, rib, meter, stop.clone());
+    let handle = start_with_retry("fpm".into(), server, false, channel, Duration::from_millis(20)).unwrap();
     Wired { handle, batches, urgent, said, confirms, stop }
 }
 

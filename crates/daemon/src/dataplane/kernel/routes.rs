@@ -2,9 +2,9 @@
 //! what the kernel loses by itself.
 
 use super::super::verdicts::Verdicts;
+use super::desired_state::{DesiredState, of_the_kernel, wanted};
 use super::objects::{Objects, Way};
 use super::socket::{Refusal, Socket, overran};
-use super::wanted::{Wanted, of_the_kernel, wanted};
 use super::watch::Touched;
 use crate::config::KernelConfig;
 use ribtide_prefix::{Afi, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
@@ -97,7 +97,7 @@ pub(crate) struct Kernel {
     /// The source addresses of groups that a policy gave one.
     sources: Map<GroupId, IpAddr>,
     vrfs: BTreeMap<VrfId, InVrf>,
-    wanted: Wanted,
+    wanted: DesiredState,
     /// Whether the RIB is still telling all that it wants, so that what it did not name may not be removed yet.
     replaying: bool,
     /// Whether routes that were found stay as they are until the RIB has told all: what it wants of them before is not
@@ -142,7 +142,7 @@ impl Kernel {
                 objects: Objects::new(config.protocol),
                 config,
                 sources: Map::default(),
-                wanted: Wanted::start().map_err(cannot)?,
+                wanted: DesiredState::start().map_err(cannot)?,
                 replaying: true,
                 holding: false,
                 doubt: None,

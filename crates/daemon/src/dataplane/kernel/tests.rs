@@ -1,6 +1,6 @@
 //! The real kernel, in a network namespace made for each test. Without root they print that they skip.
 
-use super::super::{FEEDBACK, Outlet, ToRib};
+use super::super::{DataplaneSink, FEEDBACK, ToRib};
 use super::routes::InterfaceChange;
 use super::*;
 use ribtide_prefix::{AnyPrefix, Family, Prefix, V4, V6};
@@ -767,9 +767,10 @@ fn the_stage_tells_interfaces_and_acknowledges() {
         let (feedback, said) = rings.bounded("feedback", FEEDBACK);
         let rib = ToRib { failures: feedback.clone(), feedback, confirms: Arc::default() };
         let (stop, meter) = (Stop::default(), Meters::default().meter("kernel"));
-        let (port, Outlet { batches, urgent }) = Port::new(3, "kernel", &rings, rib, meter, stop.clone());
+        let (channel, DataplaneSink { batches, urgent }) =
+            RibChannel::new(3, "kernel", &rings, rib, meter, stop.clone());
         let (_, threads) =
-            start(KernelConfig { import: false, ..config() }, &[], port, None, &rings).unwrap();
+            start(KernelConfig { import: false, ..config() }, &[], channel, None, &rings).unwrap();
         let mut interfaces = Vec::new();
         loop {
             match said.recv().unwrap() {

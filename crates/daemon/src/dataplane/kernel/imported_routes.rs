@@ -62,7 +62,7 @@ impl PerFamily for Tables {
 }
 
 /// Others' routes, and what the RIB was told of them.
-pub(super) struct Learnt {
+pub(super) struct ImportedRoutes {
     vrf: VrfId,
     /// Marks our own routes.
     ours: u8,
@@ -72,17 +72,23 @@ pub(super) struct Learnt {
     objects: Map<u32, Object>,
 }
 
-impl Learnt {
+impl ImportedRoutes {
     /// None yet, of the default VRF.
-    pub(super) fn new(config: &KernelConfig) -> Learnt {
+    pub(super) fn new(config: &KernelConfig) -> ImportedRoutes {
         let table = if config.vrf.is_some() { config.table } else { RT_TABLE_MAIN.into() };
-        Learnt::of(config, Vrf { table, ..Vrf::default() })
+        ImportedRoutes::of(config, Vrf { table, ..Vrf::default() })
     }
 
     /// None yet, of another VRF.
-    pub(super) fn of(config: &KernelConfig, vrf: Vrf) -> Learnt {
+    pub(super) fn of(config: &KernelConfig, vrf: Vrf) -> ImportedRoutes {
         let Vrf { id, table, .. } = vrf;
-        Learnt { vrf: id, ours: config.protocol, table, tables: Families::default(), objects: Map::default() }
+        ImportedRoutes {
+            vrf: id,
+            ours: config.protocol,
+            table,
+            tables: Families::default(),
+            objects: Map::default(),
+        }
     }
 
     /// Whether they are of this VRF.
@@ -331,7 +337,7 @@ mod tests {
     }
 
     /// What the RIB hears: a line for each change.
-    fn news(learnt: &mut Learnt) -> Vec<String> {
+    fn news(learnt: &mut ImportedRoutes) -> Vec<String> {
         let Some(batch) = learnt.news() else { return Vec::new() };
         let mut lines = Vec::new();
         for_each_family!(F => for (prefix, set) in batch.changes.get::<F>() {
@@ -354,7 +360,7 @@ mod tests {
 
     #[test]
     fn the_lowest_metric_counts_and_the_next_one_after_it() {
-        let mut learnt = Learnt::new(&KernelConfig::default());
+        let mut learnt = ImportedRoutes::new(&KernelConfig::default());
         let (near, far) = ([hop("10.0.0.2", 3)], [hop("10.1.0.2", 4)]);
         let near = route("192.0.2.0/24", 10, Given::Inline(Hops::from(&near[..])));
         let far = route("192.0.2.0/24", 20, Given::Inline(Hops::from(&far[..])));
@@ -374,7 +380,7 @@ mod tests {
 
     #[test]
     fn what_is_ours_or_the_kernels_or_no_forwarding_is_left_out() {
-        let mut learnt = Learnt::new(&KernelConfig::default());
+        let mut learnt = ImportedRoutes::new(&KernelConfig::default());
         let hops = [hop("10.0.0.2", 3)];
         let plain = route("192.0.2.0/24", 0, Given::Inline(Hops::from(&hops[..])));
         for protocol in [RTPROT_BGP, RTPROT_KERNEL, RTPROT_REDIRECT] {
@@ -393,7 +399,7 @@ mod tests {
 
     #[test]
     fn routes_by_an_object_follow_it() {
-        let mut learnt = Learnt::new(&KernelConfig::default());
+        let mut learnt = ImportedRoutes::new(&KernelConfig::default());
         let single = |id, gateway: &str| {
             let forward = Forward::via(hop(gateway, 3).via);
             Content::NewNextHop(NextHop { id, protocol: RTPROT_STATIC, forward })
@@ -414,7 +420,7 @@ mod tests {
 
     #[test]
     fn an_interface_that_is_switched_off_takes_routes_along() {
-        let mut learnt = Learnt::new(&KernelConfig::default());
+        let mut learnt = ImportedRoutes::new(&KernelConfig::default());
         let hops = [hop("10.0.0.2", 3)];
         learnt.take(&Content::NewRoute(route("192.0.2.0/24", 0, Given::Inline(Hops::from(&hops[..])))));
         let link = |index, flags| {
