@@ -11,7 +11,7 @@ use crate::config::{
 use crate::rib::{RibHandle, VrfSetup, VrfsChanged, VrfsSetup};
 use crate::router::RouterState;
 use ribtide_rib::CacheMode;
-use ribtide_runtime::ask::NoAnswer;
+use ribtide_runtime::call::NoAnswer;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -116,13 +116,13 @@ pub(crate) fn reload(router: &RouterState) -> Result<Reloaded, NotReloaded> {
     // As they were numbered at the start.
     new.interfaces.clone_from(&router.config().interfaces);
     let leaving = match &router.rib {
-        Some(rib) => rib.asker.ask(|stage| stage.rib.leaving().collect()),
+        Some(rib) => rib.handle.call(|stage| stage.rib.leaving().collect()),
         None => Ok(Vec::new()),
     };
     let leaving = leaving.map_err(|e| NotReloaded::Vrf(e.to_string()))?;
     let vrfs = numbers.number(&new, leaving).map_err(NotReloaded::Vrf)?;
     let wanted = new.bfd.clone();
-    let bfd = router.bfd.asker.wait(move |bfd| bfd.configure(&wanted));
+    let bfd = router.bfd.handle.wait(move |bfd| bfd.configure(&wanted));
     let bfd = bfd.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?;
     let (shards, neighbors) = match (&router.bgp, &new.bgp) {
         (Some(running), Some(bgp)) => (resize(router, running, bgp)?, reconfigure(running, bgp)?),
@@ -193,7 +193,7 @@ fn resize(router: &RouterState, running: &Bgp, bgp: &BgpConfig) -> Result<Option
     if bgp.shards == Threads::Off {
         return Ok(None);
     }
-    let rib = router.rib.as_ref().map(|rib| &rib.asker);
+    let rib = router.rib.as_ref().map(|rib| &rib.handle);
     let resized = running.resize(bgp.shards, rib).map_err(NotReloaded::Shards)?;
     Ok(Some(resized).filter(|resized| resized.from != resized.to))
 }

@@ -39,7 +39,7 @@ use ribtide_prefix::{AnyPrefix, for_each_family};
 use ribtide_rib::{
     CacheMode, DataplaneId, NextHopState, RibConfig, RibIn, RibOut, Source, VrfId, VrfPrefix, Vrfs,
 };
-use ribtide_runtime::ask::{Asked, Asker, NoAnswer, pair};
+use ribtide_runtime::call::{CallQueue, NoAnswer, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::log;
@@ -95,7 +95,7 @@ pub struct RibHandle {
     /// For whoever announces routes.
     pub inbox: Sender<RibIn>,
     /// For questions.
-    pub asker: Asker<RibStage>,
+    pub handle: StageHandle<RibStage>,
 }
 
 /// The state of the RIB's thread.
@@ -169,7 +169,7 @@ impl RibBuilder {
     /// # Errors
     /// When the system gives no thread.
     pub fn start(self, setup: RibSetup, meters: &Meters, stop: Stop) -> io::Result<RibHandle> {
-        let (asker, asked) = pair("RIB");
+        let (handle, asked) = pair("RIB");
         let RibSetup { mut config, vrfs, shards, suppress, policy, clock } = setup;
         config.dataplanes = (0..self.planes.names().len() as DataplaneId).collect();
         let mut stage = RibStage {
@@ -199,7 +199,7 @@ impl RibBuilder {
         stage.rib.set_clock(nanoseconds);
         let inbox = self.inbox.1;
         thread::spawn("rib", move || run(stage, vrfs, &inbox, &asked, &stop))?;
-        Ok(RibHandle { inbox: self.inbox.0, asker })
+        Ok(RibHandle { inbox: self.inbox.0, handle })
     }
 }
 
@@ -209,7 +209,13 @@ fn nanoseconds() -> u64 {
     FIRST.elapsed().as_nanos() as u64
 }
 
-fn run(mut stage: RibStage, vrfs: VrfsSetup, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, stop: &Stop) {
+fn run(
+    mut stage: RibStage,
+    vrfs: VrfsSetup,
+    inbox: &Receiver<RibIn>,
+    asked: &CallQueue<RibStage>,
+    stop: &Stop,
+) {
     stage.set_vrfs(vrfs);
     stage.handle(vec![RibIn::EndOfInitial(Source::Static)]);
     while !stop.stopped() {
@@ -268,7 +274,7 @@ impl RibHandle {
     /// # Errors
     /// When the RIB manager does not answer.
     pub fn suppress(&self, on: bool) -> Result<bool, NoAnswer> {
-        self.asker.ask(move |stage| stage.suppress(on))
+        self.handle.call(move |stage| stage.suppress(on))
     }
 
     /// Applies this FIB policy to the default VRF from now on. Routes with another result than before
@@ -278,7 +284,7 @@ impl RibHandle {
     /// When the RIB manager does not answer.
     pub fn set_policy(&self, policy: FibPolicy) -> Result<(), NoAnswer> {
         let fib_policy = Arc::new(CompiledFibPolicy::new(policy));
-        self.asker.ask(move |stage| {
+        self.handle.call(move |stage| {
             stage.rib.set_route_maps(VrfId::DEFAULT, fib_policy);
             stage.owed = true;
         })
@@ -289,7 +295,7 @@ impl RibHandle {
     /// # Errors
     /// When the RIB manager does not answer.
     pub fn set_vrfs(&self, setup: VrfsSetup) -> Result<VrfsChanged, NoAnswer> {
-        self.asker.ask(move |stage| stage.set_vrfs(setup))
+        self.handle.call(move |stage| stage.set_vrfs(setup))
     }
 
     /// Lets the resolution cache work by another mode from the next batch on; the mode before.
@@ -297,7 +303,7 @@ impl RibHandle {
     /// # Errors
     /// When the RIB manager does not answer.
     pub fn set_cache_mode(&self, mode: CacheMode) -> Result<CacheMode, NoAnswer> {
-        self.asker.ask(move |stage| {
+        self.handle.call(move |stage| {
             let before = stage.rib.default_vrf().cache_mode();
             stage.rib.set_cache_mode(mode);
             before
@@ -360,12 +366,12 @@ impl RibStage {
     /// Takes what waits in the first queue that has something, in this order: failures; feedback, since what a dataplane
     /// says goes ahead of any backlog of routes; questions; and routes, if there is room for what they make. Whether
     /// there was anything.
-    fn take(&mut self, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, room: bool) -> bool {
+    fn take(&mut self, inbox: &Receiver<RibIn>, asked: &CallQueue<RibStage>, room: bool) -> bool {
         if let Some(message) = self.failures.try_recv() {
             self.failed(message);
         } else if let Some(message) = self.feedback.try_recv() {
             self.taken.push_back(message);
-        } else if let Some(question) = asked.question() {
+        } else if let Some(question) = asked.next() {
             question(self);
         } else if room && let Some(message) = inbox.try_recv() {
             let mut routes = route_count(&message);
@@ -385,7 +391,13 @@ impl RibStage {
 
     /// Waits until [`RibStage::take`] may find something, or `timeout` has passed: then it is false. A queue that no producer
     /// feeds, as the feedback of a router without dataplanes, is not waited for.
-    fn wait(&self, inbox: &Receiver<RibIn>, asked: &Asked<RibStage>, room: bool, timeout: Duration) -> bool {
+    fn wait(
+        &self,
+        inbox: &Receiver<RibIn>,
+        asked: &CallQueue<RibStage>,
+        room: bool,
+        timeout: Duration,
+    ) -> bool {
         let mut select = Select::new();
         self.failures.watch(&mut select);
         self.feedback.watch(&mut select);

@@ -18,7 +18,7 @@ use crate::router::RouterState;
 use crate::sonic::inprocess::{Explained, InProcess, Selected};
 use ribtide_prefix::{AnyPrefix, Set};
 use ribtide_rib::{FibGroup, IfIndex, InstallStatus, VrfId, VrfPrefix};
-use ribtide_runtime::ask::NoAnswer;
+use ribtide_runtime::call::NoAnswer;
 use ribtide_sai::Forward;
 use ribtide_swss::orch::Waiting;
 use ribtide_swss::sai::PacketAction;
@@ -147,7 +147,7 @@ pub(crate) fn check(router: &RouterState, full: bool) -> Result<RouteCheck, NoAn
     let begin = Instant::now();
     let Some(rib) = &router.rib else { return Ok(RouteCheck::default()) };
     let mut state = router.route_check.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let (changed, installed) = rib.asker.ask(|stage| {
+    let (changed, installed) = rib.handle.call(|stage| {
         let totals = stage.rib.iter().flat_map(|(_, rib)| rib.totals());
         (stage.changed.take(), totals.map(|total| total.installed).sum::<u64>())
     })?;
@@ -211,11 +211,11 @@ pub(crate) fn check(router: &RouterState, full: bool) -> Result<RouteCheck, NoAn
 /// Every route of the RIB manager and of the chip.
 fn everything(router: &RouterState) -> Result<Vec<VrfPrefix>, NoAnswer> {
     let Some(rib) = &router.rib else { return Ok(Vec::new()) };
-    let vrfs: Vec<VrfId> = rib.asker.ask(|stage| stage.rib.iter().map(|(id, _)| id).collect())?;
+    let vrfs: Vec<VrfId> = rib.handle.call(|stage| stage.rib.iter().map(|(id, _)| id).collect())?;
     let mut all = Vec::new();
     for vrf in vrfs {
         // Prefixes are copied in one go, as every paged read of the FIB begins.
-        let prefixes = rib.asker.ask(move |stage| {
+        let prefixes = rib.handle.call(move |stage| {
             let rib = stage.rib.get(vrf)?;
             let mut cursor = rib.cursor();
             let mut prefixes = Vec::new();
@@ -249,7 +249,7 @@ struct Open {
 fn differing(router: &RouterState, page: &[VrfPrefix]) -> Result<Vec<Open>, NoAnswer> {
     let Some(rib) = &router.rib else { return Ok(Vec::new()) };
     let asked = page.to_vec();
-    let of_rib: Vec<Option<Wanted>> = rib.asker.ask(move |stage| {
+    let of_rib: Vec<Option<Wanted>> = rib.handle.call(move |stage| {
         let names = stage.plane_names();
         asked.into_iter().map(|route| wanted(stage, &names, route)).collect()
     })?;
@@ -313,7 +313,7 @@ fn explain(router: &RouterState, open: Open, silent: &mut BTreeSet<String>) -> R
         },
     };
     let vrf = match &router.rib {
-        Some(rib) => rib.asker.ask(move |stage| stage.vrf_name(route.vrf))?,
+        Some(rib) => rib.handle.call(move |stage| stage.vrf_name(route.vrf))?,
         None => String::new(),
     };
     let chip = chip.map(|(_, forward)| match &forward {
@@ -382,7 +382,7 @@ fn defaults(router: &RouterState) -> Result<Vec<DefaultRoute>, NoAnswer> {
     let routes: Vec<VrfPrefix> = routes.map(VrfPrefix::from).collect();
     let Some(rib) = &router.rib else { return Ok(Vec::new()) };
     let asked = routes.clone();
-    let of_rib = rib.asker.ask(move |stage| {
+    let of_rib = rib.handle.call(move |stage| {
         let names = stage.plane_names();
         asked.into_iter().map(|route| wanted(stage, &names, route)).collect::<Vec<_>>()
     })?;

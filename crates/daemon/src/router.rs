@@ -319,8 +319,8 @@ impl Router {
     pub fn settled(&self) -> Result<bool, String> {
         let Some(rib) = &self.inside.rib else { return Ok(true) };
         let confirmed = rib
-            .asker
-            .ask(|s| s.rib.dataplanes().all(|d| d.outstanding == 0 && d.lag.is_none()))
+            .handle
+            .call(|s| s.rib.dataplanes().all(|d| d.outstanding == 0 && d.lag.is_none()))
             .map_err(|e| e.to_string())?;
         Ok(confirmed && self.inside.rings.read().iter().all(|r| r.depth == 0))
     }

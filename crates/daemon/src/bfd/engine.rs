@@ -71,7 +71,7 @@ impl Lines {
     }
 }
 
-/// The state of BFD's thread. Ask it through its [`ribtide_runtime::ask::Asker`].
+/// The state of BFD's thread. Ask it through its [`ribtide_runtime::call::StageHandle`].
 pub struct Engine {
     pub(super) poll: Poll,
     listen: Vec<IpAddr>,

@@ -43,12 +43,12 @@ impl Running {
     }
 
     fn view(&self) -> Vec<SessionView> {
-        self.bfd.as_ref().unwrap().asker.ask(|bfd| bfd.view(None)).unwrap()
+        self.bfd.as_ref().unwrap().handle.call(|bfd| bfd.view(None)).unwrap()
     }
 
     fn configure(&self, text: &str) -> Changes {
         let config = parsed(text).bfd;
-        self.bfd.as_ref().unwrap().asker.ask(move |bfd| bfd.configure(&config)).unwrap().unwrap()
+        self.bfd.as_ref().unwrap().handle.call(move |bfd| bfd.configure(&config)).unwrap().unwrap()
     }
 }
 

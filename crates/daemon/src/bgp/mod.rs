@@ -42,7 +42,7 @@ use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::shard::HashSeed;
 use ribtide_rib::RibIn;
 use ribtide_runtime::activity::Activity;
-use ribtide_runtime::ask::Asker;
+use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::meter::Meters;
@@ -72,9 +72,9 @@ pub struct BgpBuilder {
 /// How to reach running BGP.
 pub struct Bgp {
     /// The session thread: neighbours, and what operators tell them.
-    pub sessions: Asker<Sessions>,
+    pub sessions: StageHandle<Sessions>,
     /// The readers, by number.
-    pub readers: Vec<Asker<Reader>>,
+    pub readers: Vec<StageHandle<Reader>>,
     /// The shards, and which has which logical shard.
     pub owners: Directory,
     /// The egress workers, by number.
@@ -181,9 +181,9 @@ impl BgpBuilder {
                 reports: sessions.reports(),
                 busy: activity.stage(),
             };
-            let (asker, stage) = reader.build(outputs, clock, meters);
+            let (handle, stage) = reader.build(outputs, clock, meters);
             run(bgp.shards, format!("reader-{index}"), stage, placement.reader(index), &mut hosted, stop)?;
-            reader_askers.push(asker);
+            reader_askers.push(handle);
         }
         let shard_outputs = shard::Outputs {
             workers: sinks,

@@ -18,7 +18,7 @@ use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::Split;
 use ribtide_prefix::{Afi, Safi};
 use ribtide_runtime::activity::Busy;
-use ribtide_runtime::ask::{Asked, Asker, pair};
+use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
@@ -136,8 +136,8 @@ impl ReaderBuilder {
         outputs: Outputs,
         clock: Clock,
         meters: &Meters,
-    ) -> (Asker<Reader>, ReaderStage) {
-        let (asker, asked) = pair("reader");
+    ) -> (StageHandle<Reader>, ReaderStage) {
+        let (handle, asked) = pair("reader");
         let reader = Reader {
             batches: ShardBatches::new(outputs.map),
             shards: outputs.shards.into_iter().map(Mailbox::new).collect(),
@@ -156,14 +156,14 @@ impl ReaderBuilder {
             buffer: vec![0; MAX_EXTENDED_LEN + READ],
         };
         let stage = ReaderStage { reader, asked, events: Events::with_capacity(256) };
-        (asker.with_wake(Some(self.wake)), stage)
+        (handle.with_wake(Some(self.wake)), stage)
     }
 }
 
 /// A reader and its mailbox.
 pub(super) struct ReaderStage {
     reader: Reader,
-    asked: Asked<Reader>,
+    asked: CallQueue<Reader>,
     events: Events,
 }
 

@@ -57,7 +57,7 @@ use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::ShardIn;
 use ribtide_bgp::shard::{Cut, HashSeed, Split};
 use ribtide_prefix::{LOGICAL_SHARDS, LogicalShard};
-use ribtide_runtime::ask::{Answer, Asker, NoAnswer};
+use ribtide_runtime::call::{NoAnswer, PendingCall, StageHandle};
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
@@ -280,7 +280,7 @@ impl Moves {
     /// Moves some. All shards are at rest.
     fn some(&mut self, owners: &mut Owners) -> Result<(), NoAnswer> {
         let (begin, mut moved) = (Instant::now(), 0);
-        let mut taken: Option<Answer<()>> = None;
+        let mut taken: Option<PendingCall<()>> = None;
         while moved < STOP_PATHS_MAX
             && begin.elapsed() < MOVE_TIME
             && let Some(split) = self.left.pop_front()
@@ -308,7 +308,7 @@ impl Moves {
             }
         }
         self.most_paths = self.most_paths.max(moved);
-        taken.map_or(Ok(()), Answer::wait)
+        taken.map_or(Ok(()), PendingCall::wait)
     }
 }
 
@@ -324,7 +324,11 @@ impl Bgp {
     ///
     /// # Errors
     /// Why not all of them are where they should be. What has moved until then has moved.
-    pub fn resize(&self, threads: Threads, rib: Option<&Asker<RibStage>>) -> Result<Resized, NotResized> {
+    pub fn resize(
+        &self,
+        threads: Threads,
+        rib: Option<&StageHandle<RibStage>>,
+    ) -> Result<Resized, NotResized> {
         let Ok(mut factory) = self.factory.try_lock() else { return Err(NotResized::Busy) };
         if self.hosted.shards || threads == Threads::Off {
             return Err(NotResized::Off);
@@ -369,7 +373,7 @@ impl Bgp {
         new: &[ShardPort],
         moves: &Moves,
         outputs: &Outputs,
-        rib: Option<&Asker<RibStage>>,
+        rib: Option<&StageHandle<RibStage>>,
     ) -> Result<(), NotResized> {
         for worker in &self.workers {
             worker.pause_dumps()?;
@@ -396,7 +400,7 @@ impl Bgp {
         &self,
         moves: &mut Moves,
         stops: &mut Stops,
-        rib: Option<&Asker<RibStage>>,
+        rib: Option<&StageHandle<RibStage>>,
     ) -> Result<(), NotResized> {
         let shards = self.owners.read().shards.clone();
         let mut said = Instant::now();
@@ -490,13 +494,16 @@ impl Bgp {
 }
 
 /// Asks all of them, and then waits for the answers, so that the slowest alone is waited for.
-fn all<S, R>(stages: &[S], ask: impl FnMut(&S) -> Result<Answer<R>, NoAnswer>) -> Result<Vec<R>, NoAnswer> {
-    let answers: Vec<Answer<R>> = stages.iter().map(ask).collect::<Result<_, _>>()?;
-    answers.into_iter().map(Answer::wait).collect()
+fn all<S, R>(
+    stages: &[S],
+    ask: impl FnMut(&S) -> Result<PendingCall<R>, NoAnswer>,
+) -> Result<Vec<R>, NoAnswer> {
+    let answers: Vec<PendingCall<R>> = stages.iter().map(ask).collect::<Result<_, _>>()?;
+    answers.into_iter().map(PendingCall::wait).collect()
 }
 
 /// The RIB manager tells these shards of next hops from now on.
-fn tell(rib: Option<&Asker<RibStage>>, shards: &[ShardPort]) -> Result<(), NoAnswer> {
+fn tell(rib: Option<&StageHandle<RibStage>>, shards: &[ShardPort]) -> Result<(), NoAnswer> {
     let Some(rib) = rib else { return Ok(()) };
     let channels = shards.iter().map(ShardPort::feedback_channel).collect();
     rib.wait(move |rib| rib.set_shards(channels))

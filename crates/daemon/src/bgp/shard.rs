@@ -20,7 +20,7 @@ use ribtide_rib::{
     FeedMark, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, TrackedNextHop, VrfId,
 };
 use ribtide_runtime::activity::{Activity, Busy};
-use ribtide_runtime::ask::{Answer, Asked, Asker, NoAnswer, pair};
+use ribtide_runtime::call::{CallQueue, NoAnswer, PendingCall, StageHandle, pair};
 use ribtide_runtime::idle;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
@@ -108,7 +108,7 @@ impl ShardBuilder {
         outputs: Outputs,
         meters: &Meters,
     ) -> (ShardPort, ShardStage) {
-        let (asker, asked) = pair("shard");
+        let (handle, asked) = pair("shard");
         let (inbox, feedback) = (self.inbox(), self.feedback_channel());
         let (shard, out) = match outputs.rib {
             Some(_) => (Shard::tracking(options), ShardOut::default()),
@@ -129,14 +129,14 @@ impl ShardBuilder {
             retired: false,
             meter: meters.meter("shard"),
         };
-        (ShardPort { asker: asker.with_wake(self.wake), inbox, feedback }, stage)
+        (ShardPort { handle: handle.with_wake(self.wake), inbox, feedback }, stage)
     }
 }
 
 /// How to reach a running shard.
 #[derive(Clone)]
 pub struct ShardPort {
-    asker: Asker<ShardStage>,
+    handle: StageHandle<ShardStage>,
     inbox: Sender<ShardIn>,
     feedback: FeedbackChannel,
 }
@@ -150,7 +150,7 @@ impl ShardPort {
         &self,
         question: impl FnOnce(&mut Shard) -> R + Send + 'static,
     ) -> Result<R, NoAnswer> {
-        self.asker.ask(|stage| question(&mut stage.shard))
+        self.handle.call(|stage| question(&mut stage.shard))
     }
 
     /// For readers.
@@ -177,8 +177,8 @@ impl ShardPort {
     ///
     /// # Errors
     /// [`NoAnswer`] when it has ended.
-    pub(super) fn ask_all_said(&self) -> Result<Answer<bool>, NoAnswer> {
-        self.asker.start(ShardStage::all_said)
+    pub(super) fn ask_all_said(&self) -> Result<PendingCall<bool>, NoAnswer> {
+        self.handle.start(ShardStage::all_said)
     }
 
     /// How many prefixes of each family it has of a logical shard, which keeps its room from now on: see
@@ -187,7 +187,7 @@ impl ShardPort {
     /// # Errors
     /// [`NoAnswer`] when it has ended.
     pub(super) fn keep_table(&self, logical: LogicalShard) -> Result<(usize, usize), NoAnswer> {
-        self.asker.wait(move |stage| {
+        self.handle.wait(move |stage| {
             let len = stage.shard.table_len(logical);
             stage.shard.reserve_table(logical, len);
             len
@@ -199,7 +199,7 @@ impl ShardPort {
     /// # Errors
     /// [`NoAnswer`] when it has ended.
     pub(super) fn reserve_table(&self, logical: LogicalShard, len: (usize, usize)) -> Result<(), NoAnswer> {
-        self.asker.wait(move |stage| stage.shard.reserve_table(logical, len))
+        self.handle.wait(move |stage| stage.shard.reserve_table(logical, len))
     }
 
     /// Shrinks the tables of a logical shard that moves no longer, as [`Shard::shrink_table`].
@@ -207,7 +207,7 @@ impl ShardPort {
     /// # Errors
     /// [`NoAnswer`] when it has ended.
     pub(super) fn shrink_table(&self, logical: LogicalShard) -> Result<(), NoAnswer> {
-        self.asker.wait(move |stage| stage.shard.shrink_table(logical))
+        self.handle.wait(move |stage| stage.shard.shrink_table(logical))
     }
 
     /// Takes a part of a logical shard away from it, as [`Shard::extract`].
@@ -215,7 +215,7 @@ impl ShardPort {
     /// # Errors
     /// [`NoAnswer`] when it has ended.
     pub(super) fn extract(&self, logical: LogicalShard, from: Cut, paths: usize) -> Result<Moved, NoAnswer> {
-        self.asker.wait(move |stage| stage.shard.extract(logical, from, paths, &mut stage.out))
+        self.handle.wait(move |stage| stage.shard.extract(logical, from, paths, &mut stage.out))
     }
 
     /// Waits until what it said so far is in the rings of who is to hear it.
@@ -223,7 +223,7 @@ impl ShardPort {
     /// # Errors
     /// [`NoAnswer`] when it has ended.
     pub(super) fn said(&self) -> Result<(), NoAnswer> {
-        while !self.asker.wait(ShardStage::all_said)? {
+        while !self.handle.wait(ShardStage::all_said)? {
             std::thread::sleep(ROOM_POLL_INTERVAL);
         }
         Ok(())
@@ -233,14 +233,14 @@ impl ShardPort {
     ///
     /// # Errors
     /// [`NoAnswer`] when it has ended.
-    pub(super) fn adopt(&self, moved: Moved) -> Result<Answer<()>, NoAnswer> {
-        self.asker.start(move |stage| stage.shard.adopt(moved, &mut stage.out))
+    pub(super) fn adopt(&self, moved: Moved) -> Result<PendingCall<()>, NoAnswer> {
+        self.handle.start(move |stage| stage.shard.adopt(moved, &mut stage.out))
     }
 
     /// Ends it, when it has done what is left to do. No other stage may have anything more for it.
     pub(super) fn retire(self) {
         // One that has ended already need not be told.
-        let _ = self.asker.wait(|stage| stage.retired = true);
+        let _ = self.handle.wait(|stage| stage.retired = true);
     }
 }
 
@@ -256,7 +256,7 @@ pub(super) struct ShardStage {
     busy: Busy,
     inbox: Receiver<ShardIn>,
     feedback: Receiver<ShardIn>,
-    asked: Asked<ShardStage>,
+    asked: CallQueue<ShardStage>,
     /// It owns nothing any more and ends when all is said.
     retired: bool,
     meter: Meter,
@@ -264,7 +264,7 @@ pub(super) struct ShardStage {
 
 impl Stage for ShardStage {
     fn turn(&mut self) -> Turn {
-        while let Some(question) = self.asked.question() {
+        while let Some(question) = self.asked.next() {
             question(self);
         }
         if !self.room() {

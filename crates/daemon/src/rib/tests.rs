@@ -178,7 +178,7 @@ fn run_without_dataplane_takes_routes_and_answers() {
         let totals = stage.rib.default_vrf().totals();
         totals.iter().any(|t| t.protocol == Protocol::BgpExternal && (t.candidates, t.installed) == (10, 10))
     };
-    wait(|| rib.asker.ask(resolved).unwrap().then_some(()));
+    wait(|| rib.handle.call(resolved).unwrap().then_some(()));
     stop.stop();
 }
 
@@ -338,7 +338,7 @@ fn several<const N: usize>() -> (RibHandle, [Taker; N], Rings, Stop) {
 }
 
 fn lag(rib: &RibHandle) -> Vec<Option<usize>> {
-    rib.asker.ask(|stage| stage.rib.dataplanes().map(|d| d.lag).collect()).unwrap()
+    rib.handle.call(|stage| stage.rib.dataplanes().map(|d| d.lag).collect()).unwrap()
 }
 
 #[test]

@@ -22,7 +22,7 @@ use ribtide_prefix::{AnyPrefix, LOGICAL_SHARDS, LogicalShard, Map, Prefix, Set, 
 use ribtide_rib::{
     Announced, GroupId, InstallStatus, Outcome, ReceivedHop, RouteSet, Source, VrfId, VrfPrefix,
 };
-use ribtide_runtime::ask::NoAnswer;
+use ribtide_runtime::call::NoAnswer;
 use std::net::IpAddr;
 
 /// Places of the RIB manager's tables that one question goes through.
@@ -69,7 +69,7 @@ pub(super) fn check(
     }
     prefixes.extend(walk_on(router, state, if all { usize::MAX } else { PART })?);
     let (held, best) = counts(router)?;
-    let candidates = rib.asker.ask(|stage| {
+    let candidates = rib.handle.call(|stage| {
         let totals = stage.rib.default_vrf().totals();
         let of_bgp = totals.iter().filter(|total| total.protocol.source() == Source::Bgp);
         of_bgp.map(|total| total.candidates).sum::<u64>()
@@ -148,8 +148,9 @@ fn candidates_from(rib: &RibHandle, state: &mut State, limit: usize) -> Result<V
     let (mut all, mut seen) = (Vec::new(), 0);
     while seen < limit {
         let place = state.place;
-        let (page, next) =
-            rib.asker.ask(move |stage| stage.rib.default_vrf().announced_from(Source::Bgp, place, PLACES))?;
+        let (page, next) = rib
+            .handle
+            .call(move |stage| stage.rib.default_vrf().announced_from(Source::Bgp, place, PLACES))?;
         all.extend(page);
         seen += PLACES;
         state.place = next.unwrap_or(0);
@@ -183,7 +184,7 @@ fn differing(
     page: &[AnyPrefix],
 ) -> Result<Vec<(AnyPrefix, Difference)>, NoAnswer> {
     let views: Vec<(AnyPrefix, Option<FedView>)> = page.iter().copied().zip(views(router, page)?).collect();
-    let (views, wrong) = rib.asker.ask(move |stage| {
+    let (views, wrong) = rib.handle.call(move |stage| {
         let mut comparison = Comparison::default();
         let wrong: Vec<Option<Wrong>> =
             views.iter().map(|(prefix, view)| comparison.wrong(stage, *prefix, view.as_ref())).collect();

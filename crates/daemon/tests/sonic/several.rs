@@ -102,12 +102,12 @@ impl Several {
     /// Of each dataplane that is up: whether it has confirmed all that there is.
     fn settled(&self) -> Vec<bool> {
         let settled = |d: ribtide_rib::DataplaneInfo| d.replayed && d.outstanding == 0 && d.lag.is_none();
-        self.rib.asker.ask(move |stage| stage.rib.dataplanes().map(settled).collect()).unwrap()
+        self.rib.handle.call(move |stage| stage.rib.dataplanes().map(settled).collect()).unwrap()
     }
 
     /// How many routes each is still to be told of, if it is behind.
     fn lag(&self) -> Vec<Option<usize>> {
-        self.rib.asker.ask(|stage| stage.rib.dataplanes().map(|d| d.lag).collect()).unwrap()
+        self.rib.handle.call(|stage| stage.rib.dataplanes().map(|d| d.lag).collect()).unwrap()
     }
 
     fn routes(&self, asic: usize) -> usize {

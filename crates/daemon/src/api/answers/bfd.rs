@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 /// All sessions, or those with `peer`.
 pub(crate) fn bfd(router: &RouterState, peer: Option<IpAddr>) -> Result<Bfd, Refusal> {
-    let (sessions, discarded) = router.bfd.asker.ask(move |bfd| (bfd.view(peer), bfd.discarded()))?;
+    let (sessions, discarded) = router.bfd.handle.call(move |bfd| (bfd.view(peer), bfd.discarded()))?;
     if let Some(peer) = peer.filter(|_| sessions.is_empty()) {
         let says = format!("there is no BFD session with {peer}; `ribtide show bfd` lists them");
         return Err(Refusal::Missing(says));

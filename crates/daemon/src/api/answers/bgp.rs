@@ -35,7 +35,7 @@ pub(super) fn bgp(router: &RouterState) -> Result<&Bgp, Refusal> {
 pub(crate) fn bgp_summary(router: &RouterState) -> Result<BgpSummary, Refusal> {
     let bgp = bgp(router)?;
     let routes = summary::bgp_routes(router)?;
-    let totals = bgp.sessions.ask(|s| s.totals())?;
+    let totals = bgp.sessions.call(|s| s.totals())?;
     let mut update_groups = 0;
     for worker in &bgp.workers {
         update_groups += worker.ask(|w| w.groups().len())?;
@@ -111,7 +111,7 @@ pub(crate) fn bgp_neighbors(
         group.as_ref().is_none_or(|group| *group == n.group)
             && worker.is_none_or(|worker| n.up.as_ref().is_some_and(|up| up.worker == worker))
     };
-    let views = bgp.sessions.ask(move |s| s.page(after, limit, wanted))?;
+    let views = bgp.sessions.call(move |s| s.page(after, limit, wanted))?;
     let next = views.last().filter(|_| views.len() == limit).map(|last| last.address.to_string());
     Ok(NeighborPage { neighbors: neighbors(bgp, views)?, next })
 }
@@ -122,7 +122,7 @@ pub(crate) fn bgp_neighbor(router: &RouterState, address: &str) -> Result<Neighb
     let address: IpAddr = address
         .parse()
         .map_err(|_| Refusal::Bad(format!("\"{address}\" is no address; write one such as 192.0.2.1")))?;
-    let view = bgp.sessions.ask(move |s| s.neighbor(address))?.ok_or_else(|| no_neighbor(address))?;
+    let view = bgp.sessions.call(move |s| s.neighbor(address))?.ok_or_else(|| no_neighbor(address))?;
     neighbors(bgp, vec![view])?.pop().ok_or_else(|| no_neighbor(address))
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn bgp_clear(router: &RouterState, clear: Clear) -> Result<Changed<Cl
         }
     };
     let neighbors =
-        bgp(router)?.sessions.ask(move |s| if soft { s.refresh(address) } else { s.reset(address) })?;
+        bgp(router)?.sessions.call(move |s| if soft { s.refresh(address) } else { s.reset(address) })?;
     if let Some(address) = address.filter(|_| neighbors == 0) {
         return Err(no_neighbor(address));
     }
@@ -164,7 +164,7 @@ pub(super) fn every_neighbor(bgp: &Bgp) -> Result<Vec<NeighborView>, Refusal> {
     let mut all: Vec<NeighborView> = Vec::new();
     loop {
         let after = all.last().map(|last| last.address);
-        let page = bgp.sessions.ask(move |s| s.page(after, NEIGHBORS_BATCH_MAX, |_| true))?;
+        let page = bgp.sessions.call(move |s| s.page(after, NEIGHBORS_BATCH_MAX, |_| true))?;
         let last = page.len() < NEIGHBORS_BATCH_MAX;
         all.extend(page);
         if last {
@@ -231,7 +231,7 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
         if ids.is_empty() {
             continue;
         }
-        let read = reader.ask(move |reader| {
+        let read = reader.call(move |reader| {
             let of = |id: PeerId| Some((id, reader.counters(id)?, reader.message_counts(id)?));
             ids.into_iter().filter_map(of).collect::<Vec<_>>()
         })?;

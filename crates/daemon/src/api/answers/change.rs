@@ -12,7 +12,7 @@ pub(crate) fn resize(router: &RouterState, resize: Resize) -> Result<Resized, Re
         ShardCount::Number(n) => Threads::Number(n),
         ShardCount::Word(_) => Threads::Auto,
     };
-    let rib = router.rib.as_ref().map(|rib| &rib.asker);
+    let rib = router.rib.as_ref().map(|rib| &rib.handle);
     bgp(router)?.resize(threads, rib).map(Resized::from).map_err(|e| Refusal::Bad(e.to_string()))
 }
 

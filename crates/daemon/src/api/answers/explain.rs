@@ -157,7 +157,7 @@ fn exports<F: Family>(
 
 /// Why a best path is not advertised, with `fib.suppress-fib-pending`.
 fn held_back(rib: &RibHandle, prefix: AnyPrefix, held: Held) -> Result<String, Refusal> {
-    let waits = rib.asker.ask(move |stage| {
+    let waits = rib.handle.call(move |stage| {
         let has = stage.rib.default_vrf().status(prefix);
         let done = |id: usize| {
             has.iter().any(|(has, state)| usize::from(*has) == id && *state == InstallStatus::Installed)
@@ -203,7 +203,7 @@ struct RibView {
 /// The RIB manager's and the dataplanes' word on a prefix.
 fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
     let VrfPrefix { vrf, prefix } = route;
-    let (found, awaited) = rib.asker.ask(move |s| {
+    let (found, awaited) = rib.handle.call(move |s| {
         let explained = s.rib.get(vrf).and_then(|rib| rib.explain(prefix));
         let found = explained.map(|explanation| {
             let policy = match vrf {

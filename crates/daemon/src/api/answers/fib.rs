@@ -78,7 +78,7 @@ fn model(d: Described) -> FibRoute {
 
 /// The RIB manager's route for a target.
 fn lookup(rib: &RibHandle, vrf: VrfId, what: Target) -> Result<Option<FibRoute>, Refusal> {
-    let found = rib.asker.ask(move |stage| {
+    let found = rib.handle.call(move |stage| {
         let rib = stage.rib.get(vrf)?;
         let info = match what {
             Target::Prefix(p) => rib.lookup(p),
@@ -110,12 +110,12 @@ pub(crate) fn fib(
         None => {
             let vrf = vrf_of(rib, vrf)?;
             let mut read =
-                rib.asker.ask(move |stage| Some(stage.rib.get(vrf)?.cursor()))?.ok_or_else(gone)?;
+                rib.handle.call(move |stage| Some(stage.rib.get(vrf)?.cursor()))?.ok_or_else(gone)?;
             read.sort();
             (vrf, read)
         }
     };
-    let page = rib.asker.ask(move |stage| {
+    let page = rib.handle.call(move |stage| {
         let rib = stage.rib.get(vrf)?;
         let page = rib.page(&mut read, limit);
         let routes: Vec<_> = page.into_iter().map(|info| describe(stage, vrf, rib, info)).collect();
@@ -135,7 +135,7 @@ pub(super) fn prefix_of(rib: &RibHandle, vrf: VrfId, what: Target) -> Result<Opt
     match what {
         Target::Prefix(p) => Ok(Some(p)),
         Target::Address(a) => {
-            Ok(rib.asker.ask(move |stage| Some(stage.rib.get(vrf)?.longest_match(a)?.prefix))?)
+            Ok(rib.handle.call(move |stage| Some(stage.rib.get(vrf)?.longest_match(a)?.prefix))?)
         }
     }
 }

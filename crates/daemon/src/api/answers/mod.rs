@@ -83,7 +83,7 @@ fn target(text: &str) -> Result<Target, Refusal> {
 fn vrf(rib: &RibHandle, name: Option<&str>) -> Result<VrfId, Refusal> {
     let Some(name) = name else { return Ok(VrfId::DEFAULT) };
     let asked = name.to_owned();
-    let found = rib.asker.ask(move |stage| {
+    let found = rib.handle.call(move |stage| {
         let names = || stage.vrfs().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
         stage.vrf_named(Some(&asked)).ok_or_else(names)
     })?;

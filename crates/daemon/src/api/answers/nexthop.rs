@@ -28,7 +28,7 @@ pub(crate) fn nexthop_groups(
         }
     };
     let vrf = vrf.map(|name| vrf_of(rib, Some(name))).transpose()?;
-    let page = rib.asker.ask(move |stage| {
+    let page = rib.handle.call(move |stage| {
         let described = |(vrf, info)| group(stage, vrf, info);
         let (groups, next): (Vec<_>, _) = match id {
             Some(id) => (stage.rib.group(GroupId(id)).map(described).into_iter().collect(), None),
@@ -120,7 +120,7 @@ fn received(stage: &RibStage, hop: &HopInfo) -> ReceivedNextHop {
 /// The groups of a prefix that BGP has; nothing when it has given the RIB manager no next hops for it.
 pub(super) fn of_route(rib: &RibHandle, prefix: &str) -> Result<Option<RouteGroups>, Refusal> {
     let Ok(prefix) = prefix.parse() else { return Ok(None) };
-    Ok(rib.asker.ask(move |stage| {
+    Ok(rib.handle.call(move |stage| {
         // BGP's routes are the default VRF's.
         let rib = stage.rib.default_vrf();
         let candidates = rib.explain(prefix)?.candidates;

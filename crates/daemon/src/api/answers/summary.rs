@@ -75,7 +75,7 @@ fn shard_summary(shard: usize, thread: String, c: &Counts) -> ShardSummary {
 /// The RIB manager, where routes are installed.
 pub(crate) fn main(router: &RouterState) -> Result<Option<MainTable>, Refusal> {
     let Some(rib) = &router.rib else { return Ok(None) };
-    let table = rib.asker.ask(|stage| {
+    let table = rib.handle.call(|stage| {
         let names = stage.plane_names();
         let dataplanes = stage.rib.dataplanes().map(|d| DataplaneCount {
             name: names.get(usize::from(d.id)).cloned().unwrap_or_default(),
@@ -99,7 +99,7 @@ pub(crate) fn main(router: &RouterState) -> Result<Option<MainTable>, Refusal> {
 /// The tables of the VRFs beside the default one.
 pub(crate) fn vrfs(router: &RouterState) -> Result<Vec<VrfTable>, Refusal> {
     let Some(rib) = &router.rib else { return Ok(Vec::new()) };
-    Ok(rib.asker.ask(|stage| {
+    Ok(rib.handle.call(|stage| {
         let others = stage.vrfs().skip(1).map(|(name, rib)| VrfTable {
             vrf: name.into(),
             protocols: protocols(rib),

@@ -19,12 +19,12 @@ pub(crate) fn failed(
             let of_each = |stage: &mut RibStage| {
                 stage.rib.iter().map(|(vrf, rib)| (vrf, rib.failed_cursor())).collect::<VecDeque<_>>()
             };
-            let mut reads = rib.asker.ask(of_each)?;
+            let mut reads = rib.handle.call(of_each)?;
             reads.iter_mut().for_each(|(_, read)| read.sort());
             reads
         }
     };
-    let (reads, routes) = rib.asker.ask(move |stage| {
+    let (reads, routes) = rib.handle.call(move |stage| {
         let (names, now) = (stage.plane_names(), stage.now());
         let mut routes = Vec::new();
         while routes.len() < limit

@@ -13,7 +13,7 @@ pub(crate) fn tracked_next_hops(
     only: Option<IpAddr>,
 ) -> Result<TrackedNextHops, Refusal> {
     let rib = router.rib.as_ref().ok_or_else(no_fib)?;
-    Ok(rib.asker.ask(move |stage| {
+    Ok(rib.handle.call(move |stage| {
         let all = stage.rib.default_vrf().tracked_next_hops();
         let mut infos: Vec<TrackedInfo> =
             all.filter(|info| only.is_none_or(|only| only == info.next_hop.address)).collect();
