@@ -51,7 +51,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
-use vrfs::Known;
+use vrfs::VrfEntry;
 
 /// Batches from shards that may wait.
 const INBOX: usize = 256;
@@ -117,7 +117,7 @@ pub struct RibStage {
     taken: VecDeque<RibIn>,
     /// Whether some of what failures or another policy make of routes is still to be done.
     owed: bool,
-    known: BTreeMap<VrfId, Known>,
+    vrf_entries: BTreeMap<VrfId, VrfEntry>,
     meter: Meter,
     /// What dataplanes were told to change, for who compares.
     pub(crate) changed: Journal<VrfPrefix>,
@@ -184,7 +184,10 @@ impl RibBuilder {
             feedback: self.feedback.1,
             taken: VecDeque::new(),
             owed: false,
-            known: BTreeMap::from([(VrfId::DEFAULT, Known::new(DEFAULT_VRF.into(), VrfId::DEFAULT))]),
+            vrf_entries: BTreeMap::from([(
+                VrfId::DEFAULT,
+                VrfEntry::new(DEFAULT_VRF.into(), VrfId::DEFAULT),
+            )]),
             meter: meters.meter("rib"),
             changed: Journal::default(),
         };
@@ -319,7 +322,7 @@ impl RibStage {
 
     /// The interface that a static route of `prefix` waits for, if one does.
     pub fn awaited_interface(&self, vrf: VrfId, prefix: AnyPrefix) -> Option<String> {
-        self.known.get(&vrf)?.statics.awaited(prefix)
+        self.vrf_entries.get(&vrf)?.statics.awaited(prefix)
     }
 
     /// From now on these shards hear of next hops and of dataplanes.
@@ -427,7 +430,7 @@ impl RibStage {
     /// Static routes that waited for an interface.
     fn awaited(&mut self, message: &RibIn) -> Option<RibIn> {
         let RibIn::Interface(event) = message else { return None };
-        self.known.get_mut(&event.vrf)?.statics.interface(event)
+        self.vrf_entries.get_mut(&event.vrf)?.statics.interface(event)
     }
 
     /// Takes what waits in the urgent queue.

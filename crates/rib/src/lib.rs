@@ -32,7 +32,7 @@ pub use fib_policy::{FibPolicyResult, RouteMaps};
 pub use message::*;
 pub use query::{
     Announced, CandidateInfo, Cursor, DataplaneInfo, Explanation, FailedCursor, FailedRoute, GroupInfo,
-    HopInfo, RouteInfo, Total, Verdict,
+    HopInfo, RouteInfo, SelectionResult, Total,
 };
 pub use rib::Rib;
 pub use target::{MAX_LEVEL, Outcome, Why};

@@ -59,12 +59,12 @@ pub struct CandidateInfo {
     /// Its group.
     pub group: GroupId,
     /// Whether it was selected.
-    pub verdict: Verdict,
+    pub verdict: SelectionResult,
 }
 
-/// What selection made of a candidate. Displays as the end of a sentence.
+/// The result of selection for a candidate. Displays as the end of a sentence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum SelectionResult {
     /// It is the one in the FIB.
     Selected,
     /// It is selected, and a route-map keeps it out of the FIB.
@@ -83,19 +83,23 @@ pub enum Verdict {
     Protocol(Protocol),
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for SelectionResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Verdict::Selected => f.write_str("selected"),
-            Verdict::Denied => {
+            SelectionResult::Selected => f.write_str("selected"),
+            SelectionResult::Denied => {
                 f.write_str("selected, and not installed: the policy of its protocol denies it")
             }
-            Verdict::Unresolved => f.write_str("not used: none of its next hops resolves"),
-            Verdict::Tracked => f.write_str("not used: what it tracks does not hold"),
-            Verdict::NeverUsed => f.write_str("not used: distance 255 says never"),
-            Verdict::Distance(d) => write!(f, "not used: the selected route has the lower distance {d}"),
-            Verdict::Metric(m) => write!(f, "not used: the selected route has the lower metric {m}"),
-            Verdict::Protocol(p) => write!(f, "not used: equal to the selected route, and {p} comes first"),
+            SelectionResult::Unresolved => f.write_str("not used: none of its next hops resolves"),
+            SelectionResult::Tracked => f.write_str("not used: what it tracks does not hold"),
+            SelectionResult::NeverUsed => f.write_str("not used: distance 255 says never"),
+            SelectionResult::Distance(d) => {
+                write!(f, "not used: the selected route has the lower distance {d}")
+            }
+            SelectionResult::Metric(m) => write!(f, "not used: the selected route has the lower metric {m}"),
+            SelectionResult::Protocol(p) => {
+                write!(f, "not used: equal to the selected route, and {p} comes first")
+            }
         }
     }
 }
@@ -165,7 +169,7 @@ pub struct Announced {
     /// The group of its next hops.
     pub group: GroupId,
     /// What selection made of it.
-    pub verdict: Verdict,
+    pub verdict: SelectionResult,
 }
 
 /// How many routes there are.
@@ -381,20 +385,20 @@ impl Rib {
         received.iter().zip(targets).map(hop).collect()
     }
 
-    fn verdict(&self, candidate: Candidate, selected: Option<Candidate>) -> Verdict {
+    fn verdict(&self, candidate: Candidate, selected: Option<Candidate>) -> SelectionResult {
         if candidate.distance == u8::MAX {
-            return Verdict::NeverUsed;
+            return SelectionResult::NeverUsed;
         }
         match selected {
-            Some(s) if s == candidate && self.resolver.denies(s.group) => Verdict::Denied,
-            Some(s) if s == candidate => Verdict::Selected,
-            _ if self.tracked(candidate.group) == Some(false) => Verdict::Tracked,
-            _ if !self.resolver.is_resolved(candidate.group) => Verdict::Unresolved,
-            Some(s) if s.distance != candidate.distance => Verdict::Distance(s.distance),
-            Some(s) if s.metric != candidate.metric => Verdict::Metric(s.metric),
-            Some(s) => Verdict::Protocol(s.protocol),
+            Some(s) if s == candidate && self.resolver.denies(s.group) => SelectionResult::Denied,
+            Some(s) if s == candidate => SelectionResult::Selected,
+            _ if self.tracked(candidate.group) == Some(false) => SelectionResult::Tracked,
+            _ if !self.resolver.is_resolved(candidate.group) => SelectionResult::Unresolved,
+            Some(s) if s.distance != candidate.distance => SelectionResult::Distance(s.distance),
+            Some(s) if s.metric != candidate.metric => SelectionResult::Metric(s.metric),
+            Some(s) => SelectionResult::Protocol(s.protocol),
             // A candidate that resolves is selected when nothing better is.
-            None => Verdict::Unresolved,
+            None => SelectionResult::Unresolved,
         }
     }
 

@@ -102,7 +102,7 @@ fn a_floating_route_stands_in_while_what_the_first_tracks_does_not_hold() {
         bench.handle(vec![ends]);
         bench.expect("0.0.0.0/0", &[hop("10.0.2.2", 2)]);
         let told = bench.rib.explain(pfx("0.0.0.0/0")).unwrap();
-        assert_eq!(told.candidates[0].verdict, Verdict::Tracked);
+        assert_eq!(told.candidates[0].verdict, SelectionResult::Tracked);
         bench.handle(vec![begins]);
         bench.expect("0.0.0.0/0", &[hop("10.0.1.2", 1)]);
         // The second one alone changes, and then all go.

@@ -204,8 +204,8 @@ fn a_connected_subnet_answers_for_a_route_to_the_same_prefix() {
     let b = bench(vec![announce("10.0.0.0/24", INT, &[gw("10.0.0.2")])]);
     b.expect("10.0.0.0/24", &[link(1)]);
     let told = b.rib.explain(pfx("10.0.0.0/24")).unwrap();
-    let verdicts: Vec<Verdict> = told.candidates.iter().map(|c| c.verdict).collect();
-    assert_eq!(verdicts, [Verdict::Selected, Verdict::Distance(0)]);
+    let verdicts: Vec<SelectionResult> = told.candidates.iter().map(|c| c.verdict).collect();
+    assert_eq!(verdicts, [SelectionResult::Selected, SelectionResult::Distance(0)]);
 }
 
 #[test]

@@ -24,8 +24,8 @@ use ribtide_bgp::shard::{FedView, Shard};
 use ribtide_prefix::{AnyPrefix, Families, for_each_family};
 use ribtide_rib::{
     CacheMode, DataplaneId, FeedMark, FibAck, FibBatch, FibGroup, GroupId, InstallStatus, MAX_LEVEL, NONE,
-    NextHops, Protocol, ReceivedHop, Rib, RibConfig, RibIn, RibOut, RouteBatch, RouteSet, Source, Verdict,
-    VrfId,
+    NextHops, Protocol, ReceivedHop, Rib, RibConfig, RibIn, RibOut, RouteBatch, RouteSet, SelectionResult,
+    Source, VrfId,
 };
 use ribtide_wire::bgp::NextHop;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -434,7 +434,7 @@ impl<'n> Feedback<'n> {
         // A backup of the same route counts: packets arrive. That it stands in for long is another question.
         let told = if advertised { "and advertised" } else { "and not advertised" };
         assert!(
-            !best || by_another || announced.verdict != Verdict::Unresolved,
+            !best || by_another || announced.verdict != SelectionResult::Unresolved,
             "the best path of {prefix} is usable to BGP {told}, and to the RIB manager none of its next hops is: {:?}",
             self.rib.received_hops(announced.group)
         );

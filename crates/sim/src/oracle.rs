@@ -6,7 +6,7 @@ use crate::world::{Announcement, CLUSTER_ID, Event, LOCAL_ASN, ROUTER_ID};
 use ribtide_bgp::decision::{DecisionOptions, Reason};
 use ribtide_bgp::message::{NextHopState, TrackedNextHop};
 use ribtide_bgp::peer::{NextHopRule, PeerInfo, PeerKind};
-use ribtide_policy::{Policy, Verdict};
+use ribtide_policy::{Policy, PolicyResult};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_wire::bgp::NextHop;
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,8 +135,8 @@ impl Oracle {
         prefix: AnyPrefix,
     ) -> Option<(Announcement, bool)> {
         match policy.constant() {
-            Some(Verdict::Accept) => Some((with.clone(), false)),
-            Some(Verdict::Reject) => None,
+            Some(PolicyResult::Accept) => Some((with.clone(), false)),
+            Some(PolicyResult::Reject) => None,
             None => plainly(!self.peers[peer].kind.is_internal(), with, prefix),
         }
     }

@@ -10,7 +10,7 @@ use super::pending::AdvertisedSource;
 use crate::attr::AttrSet;
 use crate::message::{BestPath, NONE};
 use crate::peer::{EgressSettings, PeerInfo};
-use ribtide_policy::{Changes, Memo, NewNextHop, Route, Verdict};
+use ribtide_policy::{Changes, Memo, NewNextHop, PolicyResult, Route};
 use ribtide_prefix::{Afi, Family, Prefix};
 
 /// The paths of a batch as a group gets them, for prefixes of one family.
@@ -87,7 +87,7 @@ impl<'a> Offers<'a> {
             let Some(source) = source else { return Offer::No };
             let judge = Judge { settings, source, afi, path };
             match constant {
-                Some(Verdict::Accept) if judge.can_send(None) => Offer::Plain,
+                Some(PolicyResult::Accept) if judge.can_send(None) => Offer::Plain,
                 Some(_) => Offer::No,
                 None => {
                     let memo = Memo::new(&settings.export, &judge.route(), |changes| judge.accepted(changes));

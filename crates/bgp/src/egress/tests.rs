@@ -6,8 +6,8 @@ use crate::message::{Change, Changes, NONE};
 use crate::peer::{FamilySet, NextHopRule, PeerKind};
 use proptest::prelude::*;
 use ribtide_policy::{
-    Actions, Condition, Definition, Match, Med, Named, Policy, PrefixCondition, PrefixRange, PrefixSet,
-    Prepend, SetNextHop, Statement, Then, Verdict,
+    Actions, Condition, Definition, Match, Med, Named, Policy, PolicyResult, PrefixCondition, PrefixRange,
+    PrefixSet, Prepend, SetNextHop, Statement, Then,
 };
 use ribtide_prefix::{AnyPrefix, Families, Prefix};
 use ribtide_wire::bgp::attribute::{Attributes, Origin, code};
@@ -521,7 +521,7 @@ fn expected(
     let communities =
         map.get(&code::COMMUNITIES).map_or(0, |c| u32::from_be_bytes(c[..4].try_into().unwrap()));
     if source.id == member.id
-        || member.egress.export.constant() == Some(Verdict::Reject)
+        || member.egress.export.constant() == Some(PolicyResult::Reject)
         || !member.families.has(afi)
         || (source.kind == Internal && member.kind == Internal)
         || communities == 0xffff_ff02

@@ -20,7 +20,7 @@ mod sent_state;
 
 use super::RibChannel;
 use super::announce::Style;
-use super::verdicts::Verdicts;
+use super::install_results::InstallResults;
 use encode::{Done, Encoder};
 use negotiated::Negotiated;
 pub use negotiated::When;
@@ -311,11 +311,11 @@ impl Client {
             };
             replayed |= batch.start_of_replay;
             // What comes before the replay builds on what this server was never told.
-            let mut verdicts = Verdicts::default();
+            let mut results = InstallResults::default();
             // Before it is written: the answer may be fast.
             replies.lock().asked(&batch, replayed && self.channel.rib.confirms.load(Relaxed), begin);
             if replayed {
-                let done = self.encoder.handle(&batch, &mut verdicts, &mut |out| connection.write(out));
+                let done = self.encoder.handle(&batch, &mut results, &mut |out| connection.write(out));
                 self.counters.add(done);
             }
             if connection.gone() {
@@ -324,7 +324,7 @@ impl Client {
             self.counters.batches.fetch_add(1, Relaxed);
             self.channel.meter.add(batch.route_count(), begin);
             replies.tell(&self.channel.rib.feedback, |replies| {
-                replies.written(verdicts.ack(self.channel.id, batch.seq).failed);
+                replies.written(results.ack(self.channel.id, batch.seq).failed);
             })?;
         }
         Ok(())
@@ -340,7 +340,7 @@ impl Client {
         let mut last = Connection { stream, gone, stop, until, counters: self.counters.clone() };
         // A replay of nothing deletes what it does not name.
         let nothing = FibBatch { start_of_replay: true, end_of_replay: true, ..FibBatch::default() };
-        let done = self.encoder.handle(&nothing, &mut Verdicts::default(), &mut |out| last.write(out));
+        let done = self.encoder.handle(&nothing, &mut InstallResults::default(), &mut |out| last.write(out));
         self.counters.add(done);
         let says = match last.finish() {
             true => format!("{} routes are deleted from the FPM server {}", done.deletes, self.server),
@@ -360,11 +360,11 @@ impl Client {
         if again.is_empty() {
             return;
         }
-        let mut verdicts = Verdicts::default();
-        let done = self.encoder.ask_again(&again, &mut verdicts, &mut |out| connection.write(out));
+        let mut results = InstallResults::default();
+        let done = self.encoder.ask_again(&again, &mut results, &mut |out| connection.write(out));
         self.counters.add(done);
         self.counters.asked_again.fetch_add(done.routes, Relaxed);
-        replies.lock().could_not(verdicts.ack(self.channel.id, 0).failed);
+        replies.lock().could_not(results.ack(self.channel.id, 0).failed);
     }
 
     /// Waits before the next attempt. What was under way to this dataplane is dropped: it is down.

@@ -12,8 +12,8 @@
 
 pub(crate) mod announce;
 pub mod fpm;
+pub(crate) mod install_results;
 pub mod kernel;
-pub(crate) mod verdicts;
 mod weight;
 
 use crossbeam_channel::Select;

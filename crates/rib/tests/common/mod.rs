@@ -341,7 +341,7 @@ impl Bench {
         assert_eq!(self.fib(prefix), None, "{prefix}");
         let told = self.rib.explain(pfx(prefix)).expect("a candidate");
         assert_eq!(told.group.hops[0].outcome, Outcome::Unresolved(why), "{prefix}");
-        assert_eq!(told.candidates[0].verdict, Verdict::Unresolved);
+        assert_eq!(told.candidates[0].verdict, SelectionResult::Unresolved);
     }
 }
 

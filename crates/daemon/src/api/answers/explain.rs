@@ -8,8 +8,8 @@ use crate::rib::{RibHandle, RibStage};
 use ribtide_bgp::message::BestPath;
 use ribtide_prefix::{AnyPrefix, Family, Prefix};
 use ribtide_rib::{
-    CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop, Verdict,
-    VrfId, VrfPrefix,
+    CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop,
+    SelectionResult, VrfId, VrfPrefix,
 };
 
 /// Of what an FPM server confirms that does not wait for the chip.
@@ -213,7 +213,7 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
             let content = explanation.group.content.as_ref().map(|c| fib::content(s, c));
             let tracks = explanation.group.track.map(|(track, holds)| (nexthop::tracked(s, track), holds));
             let others = explanation.candidates.iter().map(|candidate| {
-                let unresolved = candidate.verdict == Verdict::Unresolved;
+                let unresolved = candidate.verdict == SelectionResult::Unresolved;
                 let rib = s.rib.get(vrf).filter(|_| unresolved);
                 rib.and_then(|rib| rib.group(candidate.group)).map_or(Vec::new(), |group| group.hops)
             });
@@ -234,13 +234,14 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
         return Ok(RibView { stages: vec![stage], best: None, bgp_verdict: None });
     };
     // Without a selected one, that whose group the explanation has.
-    let is_selected = |c: &&CandidateInfo| matches!(c.verdict, Verdict::Selected | Verdict::Denied);
+    let is_selected =
+        |c: &&CandidateInfo| matches!(c.verdict, SelectionResult::Selected | SelectionResult::Denied);
     let best = e.candidates.iter().find(is_selected).or(e.candidates.first()).map(|candidate| {
-        (candidate.protocol, (candidate.verdict == Verdict::Selected).then_some(e.group.id))
+        (candidate.protocol, (candidate.verdict == SelectionResult::Selected).then_some(e.group.id))
     });
     let of_bgp = e.candidates.iter().zip(&unresolved).find(|(candidate, _)| is_bgp(candidate.protocol));
     let bgp_verdict = of_bgp.map(|(candidate, hops)| match candidate.verdict {
-        Verdict::Selected | Verdict::Denied => String::new(),
+        SelectionResult::Selected | SelectionResult::Denied => String::new(),
         other => [&[other.to_string()][..], &lines(hops)].concat().join("; "),
     });
     let mut stages = vec![rib_stage(&e, &unresolved, content.as_deref(), tracks, &policy)];
@@ -327,15 +328,15 @@ fn rib_stage(
     if let Some(content) = content {
         says.push(format!("group {}: {}", e.group.id.0, content.join(", ")));
     }
-    if e.candidates.iter().any(|c| c.verdict == Verdict::Denied) {
+    if e.candidates.iter().any(|c| c.verdict == SelectionResult::Denied) {
         says.push(format!("{policy} denies it"));
     } else if let Some(source) = e.group.policy_result.source {
         says.push(format!("{policy} gives it the source address {source}"));
     }
-    if e.candidates.iter().all(|c| c.verdict == Verdict::NeverUsed) {
+    if e.candidates.iter().all(|c| c.verdict == SelectionResult::NeverUsed) {
         says.push("every route has distance 255, which says never to use it".into());
     }
-    let selected = e.candidates.iter().any(|c| c.verdict == Verdict::Selected);
+    let selected = e.candidates.iter().any(|c| c.verdict == SelectionResult::Selected);
     stage("rib", if selected { StageState::Passed } else { StageState::Stopped }, says)
 }
 

@@ -8,7 +8,7 @@ use crate::api::model::{
 };
 use crate::rib::{RibHandle, RibStage};
 use ribtide_rib::{
-    CacheMode, FibPolicyResult, GroupId, GroupInfo, HopInfo, Outcome, Source, Track, Verdict, VrfId,
+    CacheMode, FibPolicyResult, GroupId, GroupInfo, HopInfo, Outcome, SelectionResult, Source, Track, VrfId,
 };
 
 /// The group `id`, or of one VRF or all of them at most `limit` groups after the one whose number `cursor` is.
@@ -125,11 +125,12 @@ pub(super) fn of_route(rib: &RibHandle, prefix: &str) -> Result<Option<RouteGrou
         let rib = stage.rib.default_vrf();
         let candidates = rib.explain(prefix)?.candidates;
         let received = candidates.iter().find(|c| c.protocol.source() == Source::Bgp)?;
-        let installed = candidates.iter().find(|c| c.verdict == Verdict::Selected).map(|c| InstalledGroup {
-            group: c.group.0,
-            protocol: c.protocol.name().into(),
-            hops: rib.lookup(prefix).map(|route| content(stage, &route.content)).unwrap_or_default(),
-        });
+        let installed =
+            candidates.iter().find(|c| c.verdict == SelectionResult::Selected).map(|c| InstalledGroup {
+                group: c.group.0,
+                protocol: c.protocol.name().into(),
+                hops: rib.lookup(prefix).map(|route| content(stage, &route.content)).unwrap_or_default(),
+            });
         let group = rib.group(received.group)?;
         let backup = group.backup.first().map(|hop| {
             let ReceivedNextHop { hop, unresolved, .. } = self::received(stage, hop);

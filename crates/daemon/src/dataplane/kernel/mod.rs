@@ -254,7 +254,7 @@ impl Writer {
                     self.kernel.apply(&batch)?;
                 }
                 self.channel.meter.add(batch.route_count(), begin);
-                let ack = self.kernel.verdicts.ack(self.channel.id, batch.seq);
+                let ack = self.kernel.results.ack(self.channel.id, batch.seq);
                 return Ok(self.channel.rib.feedback.send(RibIn::Ack(ack)));
             }
             Ok(None) => {}
@@ -301,7 +301,7 @@ impl Writer {
 
     /// Says what became of routes that no batch asked for.
     fn report(&mut self) {
-        if let Some(ack) = self.kernel.verdicts.news(self.channel.id) {
+        if let Some(ack) = self.kernel.results.news(self.channel.id) {
             // When the RIB is gone, the next batch will show it.
             let _ = self.channel.rib.feedback.send(RibIn::Ack(ack));
         }

@@ -178,7 +178,7 @@ impl Batch {
 
 /// What the kernel refused since this was asked last.
 fn failed(kernel: &mut Kernel) -> Vec<(AnyPrefix, String)> {
-    let failed = kernel.verdicts.ack(0, 0).failed.into_iter().map(|(route, why)| (route.prefix, why));
+    let failed = kernel.results.ack(0, 0).failed.into_iter().map(|(route, why)| (route.prefix, why));
     let mut failed: Vec<_> = failed.collect();
     failed.sort();
     failed
@@ -420,7 +420,7 @@ fn what_the_kernel_refuses_is_named_and_the_rest_is_installed() {
             .interface_changed(&InterfaceChange { ifindex: ifindex("v0"), up: true, came_up: false })
             .unwrap();
         assert_eq!(table().len(), 600);
-        let mut said = kernel.verdicts.news(0).unwrap();
+        let mut said = kernel.results.news(0).unwrap();
         said.installed.sort();
         let came = refused.iter().map(|(p, _)| *p).filter(|p| p.addr().is_ipv4());
         let came: Vec<VrfPrefix> = came.map(VrfPrefix::from).collect();
@@ -433,7 +433,7 @@ fn what_the_kernel_refuses_is_named_and_the_rest_is_installed() {
         assert!(!table_has("192.0.1.0/24"));
         // It does not matter either when it is no longer wanted.
         kernel.apply(&Arc::new(Batch::default().route("192.0.1.0/24", None).0)).unwrap();
-        let said = kernel.verdicts.news(0).unwrap();
+        let said = kernel.results.news(0).unwrap();
         assert_eq!(
             (said.installed, said.failed),
             (vec!["192.0.1.0/24".parse::<AnyPrefix>().unwrap().into()], vec![])
